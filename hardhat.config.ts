@@ -1,0 +1,37 @@
+import "tsconfig-paths/register";
+import "@nomicfoundation/hardhat-toolbox";
+import { TASK_COMPILE_SOLIDITY_GET_SOLC_BUILD } from "hardhat/builtin-tasks/task-names";
+import { type HardhatUserConfig, subtask } from "hardhat/config";
+
+const SOLC_VERSION = "0.8.37";
+
+// The compiler comes from the npm package `solc`, pinned by the lock file: offline and the same everywhere.
+// SOLC_NATIVE=1 lets Hardhat download the native one instead.
+subtask(TASK_COMPILE_SOLIDITY_GET_SOLC_BUILD, async (args: { solcVersion: string }, _hre, runSuper) => {
+  if (process.env.SOLC_NATIVE === "1" || args.solcVersion !== SOLC_VERSION) return runSuper();
+  return {
+    compilerPath: require.resolve("solc/soljson.js"),
+    isSolcJs: true,
+    version: SOLC_VERSION,
+    longVersion: require("solc").version().replace(".Emscripten.clang", ""),
+  };
+});
+
+const config: HardhatUserConfig = {
+  solidity: {
+    version: SOLC_VERSION,
+    settings: {
+      viaIR: true,
+      optimizer: { enabled: true, runs: 200 },
+      evmVersion: "cancun",
+      metadata: { bytecodeHash: "none" },
+      outputSelection: { "*": { "*": ["storageLayout"] } },
+    },
+  },
+  networks: {
+    hardhat: { hardfork: "osaka", allowBlocksWithSameTimestamp: true },
+  },
+  typechain: { outDir: "sdk/src/chain/generated", target: "ethers-v6" },
+};
+
+export default config;
