@@ -1,0 +1,33 @@
+/** Addresses in EIP-55 form; every address on the wire is written so (stock v1 clients compare by case). */
+import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils";
+import { keccak_256 } from "@noble/hashes/sha3";
+import type { Hex } from "./hex";
+
+export type Address = Hex;
+
+export const ZERO_ADDRESS: Address = "0x0000000000000000000000000000000000000000";
+
+const ADDRESS = /^0x[0-9a-fA-F]{40}$/;
+const cache = new Map<string, Address>();
+
+/** Any case is taken in, also a wrong checksum: the checksum protects people who type, and machines write here. */
+export function isAddress(value: unknown): value is Address {
+  return typeof value === "string" && ADDRESS.test(value);
+}
+
+/** The EIP-55 form of an address in any case. Remembers recent ones: a gate sees the same few all day. */
+export function checksum(address: string): Address {
+  const known = cache.get(address);
+  if (known) return known;
+  const lower = address.slice(2).toLowerCase();
+  const hash = bytesToHex(keccak_256(utf8ToBytes(lower)));
+  let out = "0x";
+  for (let i = 0; i < 40; i++) out += Number.parseInt(hash[i] ?? "0", 16) >= 8 ? lower[i]?.toUpperCase() : lower[i];
+  if (cache.size > 10_000) cache.clear();
+  cache.set(address, out as Address);
+  return out as Address;
+}
+
+export function sameAddress(a: string, b: string): boolean {
+  return a.toLowerCase() === b.toLowerCase();
+}

@@ -1,0 +1,48 @@
+/** Token amounts: `bigint` base units inside, decimal integer strings on the wire, whole units only in views. */
+import { ConfigError } from "./errors";
+
+export const UINT88_MAX = (1n << 88n) - 1n;
+export const UINT96_MAX = (1n << 96n) - 1n;
+export const UINT256_MAX = (1n << 256n) - 1n;
+
+const DECIMAL_INTEGER = /^(0|[1-9][0-9]{0,77})$/;
+
+/** @returns the amount, or undefined when `text` is no canonical decimal uint256. */
+export function parseAmount(text: unknown): bigint | undefined {
+  if (typeof text !== "string" || !DECIMAL_INTEGER.test(text)) return undefined;
+  const amount = BigInt(text);
+  return amount <= UINT256_MAX ? amount : undefined;
+}
+
+/**
+ * An amount that a developer configured or passed: base units as a `bigint`, a safe integer or a decimal string.
+ * @throws ConfigError that names the field when it is a fraction, negative, unsafe or above uint256
+ */
+export function toAmount(value: bigint | number | string, field: string): bigint {
+  const amount =
+    typeof value === "bigint"
+      ? value
+      : typeof value === "number"
+        ? Number.isSafeInteger(value)
+          ? BigInt(value)
+          : undefined
+        : parseAmount(value);
+  if (amount === undefined || amount < 0n || amount > UINT256_MAX) {
+    throw new ConfigError(
+      `${field} is ${String(value)}: an amount is a whole number of the token's base units (1000000 is 1.00 of a 6-decimal token), as a bigint, a safe integer or a decimal string`,
+    );
+  }
+  return amount;
+}
+
+/** For people: 1500000 with 6 decimals is "1.50"; at least two and at most `decimals` fraction digits. */
+export function formatAmount(amount: bigint, decimals = 6): string {
+  const sign = amount < 0n ? "-" : "";
+  const digits = (amount < 0n ? -amount : amount).toString().padStart(decimals + 1, "0");
+  const whole = digits.slice(0, digits.length - decimals);
+  const fraction = digits
+    .slice(digits.length - decimals)
+    .replace(/0+$/, "")
+    .padEnd(Math.min(2, decimals), "0");
+  return fraction ? `${sign}${whole}.${fraction}` : `${sign}${whole}`;
+}

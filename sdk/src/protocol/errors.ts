@@ -1,0 +1,294 @@
+/**
+ * Every error this project can tell, in one table: its code, HTTP status, cause, remedy and whether a retry can help.
+ * The contracts' errors stand here under their Solidity names, so that a revert reaches a caller over HTTP by name.
+ */
+
+interface ErrorEntry {
+  /** the status with which a gate or the Facilitator tells it */
+  readonly status: number;
+  /** whether the same request can succeed later without anybody changing anything */
+  readonly retryable: boolean;
+  /** thrown by contracts/, or by TypeScript alone */
+  readonly origin: "contract" | "sdk" | "both";
+  readonly cause: string;
+  readonly remedy: string;
+}
+
+const entry = (
+  origin: ErrorEntry["origin"],
+  status: number,
+  cause: string,
+  remedy: string,
+  retryable = false,
+): ErrorEntry => ({ origin, status, cause, remedy, retryable });
+
+export const ERRORS = {
+  // The five that every user meets.
+  InsufficientFunds: entry(
+    "both",
+    422,
+    "Not enough token balance in the agent wallet.",
+    "Add funds to the wallet, then retry.",
+  ),
+  SubscriptionNotActive: entry(
+    "both",
+    402,
+    "The subscription is paused, cancelled, lapsed or unknown.",
+    "Resume or renew it, or subscribe again.",
+  ),
+  AllowanceExhausted: entry(
+    "both",
+    402,
+    "The spend cap of this cycle has been reached.",
+    "Raise the cap, wait for the cycle to reset, or move to a larger plan.",
+  ),
+  InvalidPaymentProof: entry(
+    "sdk",
+    402,
+    "The payment proof was rejected: forged, expired, already used, or made for another request.",
+    "The SDK retries automatically; if it persists, pay the fresh quote and check the Facilitator's status.",
+  ),
+  PlanDeprecated: entry(
+    "both",
+    422,
+    "The plan is deprecated and takes no new subscription.",
+    "Switch to the provider's current plan.",
+  ),
+
+  // Of the gate, the agent and the Facilitator.
+  PaymentRequired: entry("sdk", 402, "The request carries no payment.", "Pay or subscribe to one of `accepts`."),
+  InvalidRequest: entry(
+    "sdk",
+    400,
+    "A field of the request is missing or malformed.",
+    "Correct the field that `message` names.",
+  ),
+  AmbiguousCredentials: entry(
+    "sdk",
+    400,
+    "More than one payment credential, or a duplicated or oversized one, was presented.",
+    "Send one payment header, once, of at most 8 KiB.",
+  ),
+  PayloadConflict: entry(
+    "sdk",
+    409,
+    "The same payment or idempotency key was already used with other contents.",
+    "Repeat the original request, or ask for a fresh quote.",
+  ),
+  ProofInFlight: entry(
+    "sdk",
+    409,
+    "This proof is being used by a request that has not ended yet.",
+    "Retry after the number of seconds in Retry-After.",
+    true,
+  ),
+  UnknownSubscription: entry("sdk", 404, "No such subscription is known.", "Check the idHash and the network."),
+  NotFound: entry("sdk", 404, "There is no such route.", "See /openapi.json for the routes."),
+  PayloadTooLarge: entry("sdk", 413, "The request body is larger than allowed.", "Send a smaller body."),
+  RateLimited: entry("sdk", 429, "Too many requests.", "Slow down and honour Retry-After.", true),
+  PaymentPending: entry(
+    "sdk",
+    503,
+    "The outcome of the payment is not known yet.",
+    "Present the same payment again; never sign another one.",
+    true,
+  ),
+  PaymentExpired: entry(
+    "sdk",
+    422,
+    "The authorization's window has passed or is too short; it can never move money.",
+    "Ask for a fresh quote and sign again.",
+  ),
+  PaymentNotAllowed: entry(
+    "sdk",
+    422,
+    "This Facilitator does not settle this token, payee or amount.",
+    "Use a token and payee that GET /supported lists.",
+  ),
+  PermitTooLow: entry(
+    "sdk",
+    422,
+    "The token approval for Turnpike does not cover the next charges.",
+    "Sign a permit over a larger amount.",
+  ),
+  Unavailable: entry(
+    "sdk",
+    503,
+    "The Facilitator or the chain cannot be reached.",
+    "Retry later; nothing was charged by this answer.",
+    true,
+  ),
+  PolicyRefused: entry(
+    "sdk",
+    402,
+    "The agent's own policy does not allow this payment.",
+    "Widen the policy, or do without.",
+  ),
+  LedgerLocked: entry(
+    "sdk",
+    500,
+    "Another process holds the agent's ledger.",
+    "Stop it, or give this agent a ledger of its own.",
+  ),
+  ConfigError: entry("sdk", 500, "Turnpike is configured wrongly.", "Correct the setting that `message` names."),
+  Internal: entry("sdk", 500, "A fault in this service.", "Report it with the request id.", true),
+
+  // Of the contracts.
+  InvalidTerms: entry("contract", 422, "A term of the plan is out of range.", "Correct the field it names."),
+  UnknownPlan: entry("contract", 404, "No such plan exists on this chain.", "Check planId and network."),
+  PlanExists: entry("contract", 409, "The same plan was created before.", "Use it, or create with another salt."),
+  InvalidSuccessor: entry(
+    "contract",
+    422,
+    "The successor is not a live plan of the same provider.",
+    "Name another plan, or none.",
+  ),
+  PlanMismatch: entry(
+    "contract",
+    422,
+    "The new plan has another provider, token or payee, or is the same plan.",
+    "Choose another plan of the same provider, token and payee, or subscribe anew.",
+  ),
+  CreditExceedsPrice: entry(
+    "contract",
+    422,
+    "The unused time is worth more than the new plan's price.",
+    "Cancel at the period's end and subscribe to the smaller plan then.",
+  ),
+  ChargeAboveMax: entry(
+    "contract",
+    422,
+    "The charge would be above the maximum that was signed.",
+    "Ask for the charge again and sign that.",
+  ),
+  IdHashUsed: entry("contract", 409, "This subscription id was used before.", "Subscribe with a fresh secret."),
+  Ending: entry(
+    "contract",
+    422,
+    "The subscription ends with its period; its plan cannot change.",
+    "Subscribe anew when it has ended.",
+  ),
+  NothingToResume: entry(
+    "contract",
+    422,
+    "The subscription is neither paused nor expired.",
+    "Read its status; an active one needs nothing, a past due one is renewed.",
+  ),
+  RenewalNotDue: entry("contract", 422, "The paid period has not ended.", "Retry at `dueAt`."),
+  RenewalDue: entry(
+    "contract",
+    422,
+    "The paid period has ended; the renewal comes first.",
+    "Call renew(idHash), then repeat.",
+    true,
+  ),
+  NotSubscriber: entry("contract", 422, "The caller is not the subscriber.", "Sign with the subscriber's key."),
+  NotProvider: entry("contract", 422, "The caller is not the plan's provider.", "Use the provider's key."),
+  NotOperator: entry("contract", 422, "The caller may not debit on this plan.", "Have the provider call setOperator."),
+  OnlySelf: entry("contract", 422, "Only the contract itself may call this.", "Use the public function."),
+  StaleVersion: entry(
+    "contract",
+    409,
+    "The subscription changed since this was signed.",
+    "Read its version and sign again.",
+  ),
+  VersionExhausted: entry(
+    "contract",
+    422,
+    "The subscription was changed 65,535 times.",
+    "Rekey it; the new record starts at 0.",
+  ),
+  SignatureExpired: entry("contract", 422, "The signature's deadline has passed.", "Sign again."),
+  InvalidSignature: entry("contract", 422, "The signature is not of the account it names.", "Sign with its key."),
+  CapTooLarge: entry("contract", 422, "The cap is above 2^88 - 1.", "Name a smaller cap."),
+  ZeroAmount: entry("contract", 422, "The amount is zero.", "Name an amount above zero."),
+  StaleDebit: entry(
+    "contract",
+    409,
+    "The debit's index is not the number of debits so far.",
+    "Read the allowance; if the debit at that index is your own, it has succeeded.",
+  ),
+  InsufficientApproval: entry(
+    "contract",
+    422,
+    "The subscriber's token approval for Turnpike is too small.",
+    "Sign a permit, or approve more.",
+  ),
+  TransferFailed: entry(
+    "contract",
+    422,
+    "The token refused or faked the transfer.",
+    "Check that the token is not paused and that no party is blocked.",
+    true,
+  ),
+  InsufficientGas: entry(
+    "contract",
+    503,
+    "The transaction had too little gas to give each item its share.",
+    "Send with more gas, or fewer items.",
+    true,
+  ),
+} as const satisfies Record<string, ErrorEntry>;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+export function isErrorCode(value: unknown): value is ErrorCode {
+  return typeof value === "string" && Object.hasOwn(ERRORS, value);
+}
+
+export interface TurnpikeErrorOptions {
+  readonly cause?: unknown;
+  /** why within the code, e.g. "already_used" */
+  readonly reason?: string;
+  readonly retryAfterSec?: number;
+  /** safe for anyone to read: no key, signature or subscription id */
+  readonly details?: Readonly<Record<string, string | number | boolean>>;
+}
+
+/** Base of every error that is thrown on purpose. `code` is stable; compare it rather than the class across packages. */
+export class TurnpikeError extends Error {
+  readonly code: ErrorCode;
+  readonly status: number;
+  readonly retryable: boolean;
+  readonly remedy: string;
+  readonly reason: string | undefined;
+  readonly retryAfterSec: number | undefined;
+  readonly details: Readonly<Record<string, string | number | boolean>>;
+
+  constructor(code: ErrorCode, message?: string, options: TurnpikeErrorOptions = {}) {
+    super(message ?? ERRORS[code].cause, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = code;
+    this.code = code;
+    this.status = ERRORS[code].status;
+    this.retryable = ERRORS[code].retryable;
+    this.remedy = ERRORS[code].remedy;
+    this.reason = options.reason;
+    this.retryAfterSec = options.retryAfterSec;
+    this.details = options.details ?? {};
+  }
+}
+
+/** For errors that come from another realm or copy of this package: by shape, not by class. */
+export function isTurnpikeError(error: unknown): error is TurnpikeError {
+  return error instanceof Error && isErrorCode((error as { code?: unknown }).code);
+}
+
+const classOf = <C extends ErrorCode>(code: C) =>
+  class extends TurnpikeError {
+    declare readonly code: C;
+    constructor(message?: string, options?: TurnpikeErrorOptions) {
+      super(code, message, options);
+    }
+  };
+
+// One class per remedy that a caller would act on.
+export class InsufficientFunds extends classOf("InsufficientFunds") {}
+export class SubscriptionNotActive extends classOf("SubscriptionNotActive") {}
+export class AllowanceExhausted extends classOf("AllowanceExhausted") {}
+export class InvalidPaymentProof extends classOf("InvalidPaymentProof") {}
+export class PlanDeprecated extends classOf("PlanDeprecated") {}
+export class InvalidRequest extends classOf("InvalidRequest") {}
+export class PaymentPending extends classOf("PaymentPending") {}
+export class PolicyRefused extends classOf("PolicyRefused") {}
+export class Unavailable extends classOf("Unavailable") {}
+export class ConfigError extends classOf("ConfigError") {}

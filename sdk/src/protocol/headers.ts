@@ -1,0 +1,32 @@
+/** The names of all headers on this wire, and what CORS has to say of them. */
+export const HEADER = {
+  payment: "X-PAYMENT",
+  paymentResponse: "X-PAYMENT-RESPONSE",
+  subscription: "X-Service-Sub",
+  idempotencyKey: "Idempotency-Key",
+  // x402 version 2
+  paymentRequiredV2: "PAYMENT-REQUIRED",
+  paymentSignatureV2: "PAYMENT-SIGNATURE",
+  paymentResponseV2: "PAYMENT-RESPONSE",
+} as const;
+
+export const MAX_CREDENTIAL_BYTES = 8 * 1_024;
+export const MAX_PAYMENT_REQUIRED_HEADER_BYTES = 3 * 1_024;
+
+export const VARY = `${HEADER.payment}, ${HEADER.paymentSignatureV2}, ${HEADER.subscription}`;
+
+/** Stock clients send Access-Control-Expose-Headers as a request header, so it has to be allowed. */
+export const CORS_ALLOW_HEADERS = [
+  "Content-Type",
+  HEADER.payment,
+  HEADER.paymentSignatureV2,
+  HEADER.subscription,
+  HEADER.idempotencyKey,
+  "Access-Control-Expose-Headers",
+].join(", ");
+export const CORS_EXPOSE_HEADERS = [
+  HEADER.paymentResponse,
+  HEADER.paymentRequiredV2,
+  HEADER.paymentResponseV2,
+  "Retry-After",
+].join(", ");

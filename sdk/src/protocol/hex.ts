@@ -1,0 +1,89 @@
+/** Bytes and words: hex strings, keccak256 and the flat ABI encoding that hashes on this wire use. Knows no domain rule. */
+import { hmac } from "@noble/hashes/hmac";
+import { sha256 as nobleSha256 } from "@noble/hashes/sha2";
+import { keccak_256 } from "@noble/hashes/sha3";
+import { bytesToHex, concatBytes, hexToBytes as nobleHexToBytes, utf8ToBytes } from "@noble/hashes/utils";
+
+export type Hex = `0x${string}`;
+
+export { concatBytes, utf8ToBytes };
+
+export function toHex(bytes: Uint8Array): Hex {
+  return `0x${bytesToHex(bytes)}`;
+}
+
+/** @throws Error (from the hex library) when `hex` is not an even number of hex digits. */
+export function hexToBytes(hex: Hex): Uint8Array {
+  return nobleHexToBytes(hex.slice(2));
+}
+
+export function keccak256(bytes: Uint8Array): Hex {
+  return toHex(keccak_256(bytes));
+}
+
+export function keccakText(text: string): Hex {
+  return keccak256(utf8ToBytes(text));
+}
+
+export function sha256(bytes: Uint8Array): Uint8Array {
+  return nobleSha256(bytes);
+}
+
+export function hmacSha256(key: Uint8Array, message: Uint8Array): Uint8Array {
+  return hmac(nobleSha256, key, message);
+}
+
+/** One 32-byte ABI word of an unsigned integer. */
+export function wordOfUint(value: bigint | number): Uint8Array {
+  return nobleHexToBytes(BigInt(value).toString(16).padStart(64, "0"));
+}
+
+/** One 32-byte ABI word of an address or of shorter fixed bytes aligned right. */
+export function wordOfAddress(address: string): Uint8Array {
+  return nobleHexToBytes(address.slice(2).toLowerCase().padStart(64, "0"));
+}
+
+/** `abi.encode(string, string, ...)`: heads with offsets, then length-prefixed padded tails. */
+export function abiEncodeStrings(...texts: string[]): Uint8Array {
+  const tails = texts.map((text) => {
+    const bytes = utf8ToBytes(text);
+    const padded = new Uint8Array(Math.ceil(bytes.length / 32) * 32);
+    padded.set(bytes);
+    return concatBytes(wordOfUint(bytes.length), padded);
+  });
+  let offset = texts.length * 32;
+  const heads = tails.map((tail) => {
+    const head = wordOfUint(offset);
+    offset += tail.length;
+    return head;
+  });
+  return concatBytes(...heads, ...tails);
+}
+
+/** Compares without leaking where the first difference stands. */
+export function equalConstantTime(a: Uint8Array, b: Uint8Array): boolean {
+  if (a.length !== b.length) return false;
+  let difference = 0;
+  for (let i = 0; i < a.length; i++) difference |= (a[i] ?? 0) ^ (b[i] ?? 0);
+  return difference === 0;
+}
+
+const BASE64URL = /^[A-Za-z0-9_-]*$/;
+
+export function toBase64Url(bytes: Uint8Array): string {
+  let binary = "";
+  for (const byte of bytes) binary += String.fromCharCode(byte);
+  return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+/** @returns undefined when `text` is not the one canonical unpadded base64url form of some bytes. */
+export function fromBase64Url(text: string): Uint8Array | undefined {
+  if (!BASE64URL.test(text) || text.length % 4 === 1) return undefined;
+  const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
+  const bytes = Uint8Array.from(binary, (char) => char.charCodeAt(0));
+  return toBase64Url(bytes) === text ? bytes : undefined;
+}
+
+export function randomBytes(length: number): Uint8Array {
+  return crypto.getRandomValues(new Uint8Array(length));
+}

@@ -1,0 +1,86 @@
+/**
+ * The memo: the gate's reference that ties a payment to a request, `<ref>.<keyId>.<expiry>.<mac>`, kept by nobody.
+ * The MAC covers everything that was quoted, so quoted terms can be honoured without a record of the quote.
+ */
+import type { Address } from "./address";
+import { equalConstantTime, fromBase64Url, hmacSha256, randomBytes, toBase64Url, utf8ToBytes } from "./hex";
+
+const REF_BYTES = 16;
+const MAC_BYTES = 16;
+const SHAPE = /^([A-Za-z0-9_-]{22})\.([A-Za-z0-9_-]{1,16})\.([1-9][0-9]{0,11})\.([A-Za-z0-9_-]{22})$/;
+
+export const DEFAULT_MEMO_LIFE_SEC = 600;
+/** An Idempotency-Key of any other length gets a random ref. */
+export const IDEMPOTENCY_KEY_LENGTH = { min: 16, max: 128 } as const;
+
+export interface MemoKey {
+  /** 1-16 characters of A-Z a-z 0-9 _ - */
+  readonly id: string;
+  /** at least 32 bytes */
+  readonly secret: Uint8Array;
+}
+
+/** What was quoted. `bodyHash` (hex SHA-256) only where the gate binds bodies. */
+export interface QuotedFacts {
+  readonly method: string;
+  readonly resource: string;
+  readonly amount: bigint;
+  readonly token: Address;
+  readonly payTo: Address;
+  readonly network: string;
+  readonly bodyHash?: string;
+}
+
+export interface ParsedMemo {
+  readonly ref: string;
+  readonly keyId: string;
+  /** unix seconds */
+  readonly expiresAtSec: number;
+  readonly mac: Uint8Array;
+}
+
+export function randomRef(): string {
+  return toBase64Url(randomBytes(REF_BYTES));
+}
+
+/** The same purchase, named by the same Idempotency-Key, has the same ref: independent of price and expiry. */
+export function refOfIdempotencyKey(key: MemoKey, method: string, resource: string, idempotencyKey: string): string {
+  const message = utf8ToBytes(JSON.stringify(["ref", method, resource, idempotencyKey]));
+  return toBase64Url(hmacSha256(key.secret, message).slice(0, REF_BYTES));
+}
+
+export function issueMemo(key: MemoKey, facts: QuotedFacts, ref: string, expiresAtSec: number): string {
+  return `${ref}.${key.id}.${expiresAtSec}.${toBase64Url(macOf(key, facts, ref, expiresAtSec))}`;
+}
+
+/** @returns undefined when `memo` is not of the memo's one shape */
+export function parseMemo(memo: unknown): ParsedMemo | undefined {
+  const match = typeof memo === "string" ? SHAPE.exec(memo) : null;
+  if (!match) return undefined;
+  const [, ref, keyId, expiry, macText] = match as unknown as [string, string, string, string, string];
+  const mac = fromBase64Url(macText);
+  return mac && fromBase64Url(ref) ? { ref, keyId, expiresAtSec: Number(expiry), mac } : undefined;
+}
+
+/** Whether one of `keys` issued this memo for exactly these facts. Says nothing about its expiry. */
+export function isMemoGenuine(memo: ParsedMemo, facts: QuotedFacts, keys: readonly MemoKey[]): boolean {
+  const key = keys.find((candidate) => candidate.id === memo.keyId);
+  return key !== undefined && equalConstantTime(memo.mac, macOf(key, facts, memo.ref, memo.expiresAtSec));
+}
+
+function macOf(key: MemoKey, facts: QuotedFacts, ref: string, expiresAtSec: number): Uint8Array {
+  const message = JSON.stringify([
+    "memo",
+    facts.method,
+    facts.resource,
+    facts.amount.toString(),
+    facts.token.toLowerCase(),
+    facts.payTo.toLowerCase(),
+    facts.network,
+    ref,
+    key.id,
+    expiresAtSec,
+    facts.bodyHash ?? null,
+  ]);
+  return hmacSha256(key.secret, utf8ToBytes(message)).slice(0, MAC_BYTES);
+}

@@ -1,0 +1,50 @@
+/** The status table of a subscription, and what it lets happen, as pure functions of a record and a time. */
+
+/** In the order of the contract's enum. */
+export const STATUSES = ["NONE", "ACTIVE", "PAST_DUE", "EXPIRED", "PAUSED", "CANCELLED"] as const;
+export type SubscriptionStatus = (typeof STATUSES)[number];
+
+/** What the status depends on; times in unix seconds. */
+export interface SubscriptionRecord {
+  readonly known: boolean;
+  readonly cancelled: boolean;
+  /** cancelled at the period's end */
+  readonly ending: boolean;
+  readonly paused: boolean;
+  readonly paidThroughSec: number;
+  readonly intervalSec: number;
+  readonly graceSec: number;
+}
+
+/** First match wins. @see Subscriptions.statusOf in contracts/Subscriptions.sol */
+export function statusAt(record: SubscriptionRecord, nowSec: number): SubscriptionStatus {
+  if (!record.known) return "NONE";
+  if (record.cancelled || (record.ending && nowSec >= record.paidThroughSec)) return "CANCELLED";
+  if (record.paused) return "PAUSED";
+  if (nowSec < record.paidThroughSec + record.graceSec) return "ACTIVE";
+  if (nowSec < record.paidThroughSec + record.intervalSec) return "PAST_DUE";
+  return "EXPIRED";
+}
+
+/** Whether anyone may collect the next period now. */
+export function isCollectable(record: SubscriptionRecord, nowSec: number): boolean {
+  const status = statusAt(record, nowSec);
+  return (status === "ACTIVE" || status === "PAST_DUE") && nowSec >= record.paidThroughSec && !record.ending;
+}
+
+/** Where the next period starts when it is collected at `nowSec`: served grace is paid, unserved time is not. */
+export function nextPeriodStart(record: SubscriptionRecord, nowSec: number): number {
+  return nowSec < record.paidThroughSec + record.graceSec ? record.paidThroughSec : nowSec - record.graceSec;
+}
+
+/** What a plan change costs now; amounts in base units. `credit` is for the unused time, rounded down. */
+export function quoteChange(
+  record: SubscriptionRecord,
+  price: bigint,
+  newPrice: bigint,
+  nowSec: number,
+): { readonly credit: bigint; readonly charge: bigint | undefined } {
+  const unusedSec = BigInt(record.paidThroughSec - nowSec);
+  const credit = (price * unusedSec) / BigInt(record.intervalSec);
+  return { credit, charge: credit > newPrice ? undefined : newPrice - credit };
+}

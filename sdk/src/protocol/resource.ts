@@ -1,0 +1,44 @@
+/** The `resource`: what a payment buys, as one string that gate, agent and Facilitator compare byte by byte. */
+import { utf8ToBytes } from "./hex";
+
+export const MAX_RESOURCE_BYTES = 2_048;
+
+/**
+ * `publicUrl` joined with the request target as it came (path and query, before any mounting took a prefix off).
+ * WHATWG-serialised, query order kept, fragment dropped.
+ * @returns undefined when the target is not origin-form, leaves the public origin or passes 2,048 bytes
+ */
+export function resourceOf(publicUrl: string, target: string): string | undefined {
+  if (!target.startsWith("/") || target.includes("\\")) return undefined;
+  const base = new URL(publicUrl);
+  const prefix = base.pathname.replace(/\/+$/, "");
+  let url: URL;
+  try {
+    // Concatenated, not resolved: resolving "//evil.example/x" against a base would change the origin.
+    url = new URL(`${base.origin}${prefix}${target}`);
+  } catch {
+    return undefined;
+  }
+  if (url.origin !== base.origin) return undefined;
+  url.hash = "";
+  return utf8ToBytes(url.href).length <= MAX_RESOURCE_BYTES ? url.href : undefined;
+}
+
+/** The same serialisation on the client's side, of the URL it is about to request. */
+export function resourceOfUrl(url: string | URL): string | undefined {
+  try {
+    const parsed = new URL(url);
+    parsed.hash = "";
+    parsed.username = "";
+    parsed.password = "";
+    return utf8ToBytes(parsed.href).length <= MAX_RESOURCE_BYTES ? parsed.href : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** What the Facilitator may keep and show of a resource: origin and path, never the query. */
+export function resourceWithoutQuery(resource: string): string {
+  const url = new URL(resource);
+  return `${url.origin}${url.pathname}`;
+}

@@ -1,0 +1,104 @@
+/**
+ * Credentials arrive as base64 of JSON from anyone. Only one reading is let through: canonical base64 (standard or
+ * URL alphabet), strict UTF-8, one JSON object without duplicate keys, `__proto__` or deep nesting.
+ */
+import { MAX_CREDENTIAL_BYTES } from "./headers";
+
+const MAX_DEPTH = 8;
+const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
+const FORBIDDEN_KEYS = new Set(["__proto__", "constructor", "prototype"]);
+
+export type JsonObject = Record<string, unknown>;
+
+/** @returns undefined for anything but a well-formed header of at most `maxBytes`; never throws */
+export function decodeJsonHeader(value: string, maxBytes = MAX_CREDENTIAL_BYTES): JsonObject | undefined {
+  if (value.length > maxBytes || !BASE64.test(value)) return undefined;
+  const standard = value.replaceAll("-", "+").replaceAll("_", "/");
+  const unpadded = standard.replace(/=+$/, "");
+  const padded = unpadded + "=".repeat((4 - (unpadded.length % 4)) % 4);
+  if (unpadded.length % 4 === 1 || (standard !== unpadded && standard !== padded)) return undefined;
+  try {
+    const binary = atob(padded);
+    if (btoa(binary) !== padded) return undefined;
+    const bytes = Uint8Array.from(binary, (char) => char.charCodeAt(0));
+    return parseStrictJson(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes));
+  } catch {
+    // Not UTF-8, or not JSON: the caller tells one and the same refusal, never a parser's message.
+    return undefined;
+  }
+}
+
+export function encodeJsonHeader(value: unknown): string {
+  let binary = "";
+  for (const byte of new TextEncoder().encode(JSON.stringify(value))) binary += String.fromCharCode(byte);
+  return btoa(binary);
+}
+
+/** @returns undefined when `text` is not one JSON object, or has duplicate or forbidden keys, NUL or deep nesting */
+export function parseStrictJson(text: string): JsonObject | undefined {
+  if (!isUnambiguous(text)) return undefined;
+  try {
+    const parsed: unknown = JSON.parse(text);
+    return typeof parsed === "object" && parsed !== null && !Array.isArray(parsed) ? (parsed as JsonObject) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** One pass over the text: `JSON.parse` keeps the last of two equal keys silently, other parsers the first. */
+function isUnambiguous(text: string): boolean {
+  const keysAtDepth: (Set<string> | null)[] = [];
+  let expectsKey = false;
+  for (let i = 0; i < text.length; i++) {
+    switch (text[i]) {
+      case "{":
+      case "[":
+        keysAtDepth.push(text[i] === "{" ? new Set() : null);
+        if (keysAtDepth.length > MAX_DEPTH) return false;
+        expectsKey = text[i] === "{";
+        break;
+      case "}":
+      case "]":
+        keysAtDepth.pop();
+        expectsKey = false;
+        break;
+      case ",":
+        expectsKey = keysAtDepth.at(-1) instanceof Set;
+        break;
+      case ":":
+        expectsKey = false;
+        break;
+      case '"': {
+        const end = endOfString(text, i);
+        if (end < 0) return false;
+        const keys = keysAtDepth.at(-1);
+        const literal = text.slice(i, end + 1);
+        if (/\\u0000/i.test(literal) || literal.includes("\0")) return false;
+        if (expectsKey && keys) {
+          const key = unescapeKey(literal);
+          if (key === undefined || keys.has(key) || FORBIDDEN_KEYS.has(key)) return false;
+          keys.add(key);
+        }
+        i = end;
+        break;
+      }
+    }
+  }
+  return true;
+}
+
+function endOfString(text: string, start: number): number {
+  for (let i = start + 1; i < text.length; i++) {
+    if (text[i] === "\\") i++;
+    else if (text[i] === '"') return i;
+  }
+  return -1;
+}
+
+function unescapeKey(literal: string): string | undefined {
+  try {
+    return JSON.parse(literal) as string;
+  } catch {
+    return undefined;
+  }
+}
