@@ -1,0 +1,28 @@
+// Imports flow one way; each rule names the wall it keeps.
+const rule = (name, comment, from, to) => ({ name, comment, severity: "error", from, to });
+
+module.exports = {
+  forbidden: [
+    rule("no-circular", "Two modules that import each other are one module.", { pathNot: "generated" }, { circular: true }),
+    rule("protocol-stands-alone", "sdk/protocol imports nothing of ours.", { path: "^sdk/src/protocol/" }, { path: "^(sdk/src/(?!protocol/)|facilitator/|contracts/|scripts/)" }),
+    rule("chain-on-protocol", "sdk/chain imports protocol and generated types only.", { path: "^sdk/src/chain/" }, { path: "^(sdk/src/(?!protocol/|chain/)|facilitator/)" }),
+    rule("wire-on-protocol", "sdk/facilitator imports protocol only.", { path: "^sdk/src/facilitator/" }, { path: "^(sdk/src/(?!protocol/|facilitator/)|facilitator/)" }),
+    rule("agent-not-gate", "sdk/agent and sdk/gate never import each other.", { path: "^sdk/src/agent/" }, { path: "^(sdk/src/(gate|testing)/|facilitator/)" }),
+    rule("gate-not-agent", "sdk/gate and sdk/agent never import each other.", { path: "^sdk/src/gate/" }, { path: "^(sdk/src/(agent|testing)/|facilitator/)" }),
+    rule("ethers-in-chain", "In the SDK only sdk/chain knows ethers.", { path: "^sdk/src/(?!chain/)" }, { path: "node_modules/ethers/" }),
+    rule("service-on-public-doors", "The service uses protocol, chain and the wire schemas, not gate or agent.", { path: "^facilitator/src/" }, { path: "^(sdk/src/(agent|gate|testing)/|scripts/|test/)" }),
+    rule("http-without-ethers", "HTTP routes never talk to the chain.", { path: "^facilitator/src/http/" }, { path: "(node_modules/ethers/|^sdk/src/chain/)" }),
+    rule("keys-in-relayer", "Only the relayer sends: renewals and payments reach the chain through it.", { path: "^facilitator/src/(http|renewals|payments|subscriptions|webhooks|analytics)/" }, { path: "node_modules/ethers/" }),
+    rule("renewals-and-payments-apart", "Rooms of the service do not reach into http.", { path: "^facilitator/src/(store|relayer|indexer|renewals|payments|subscriptions)/" }, { path: "^facilitator/src/http/" }),
+    rule("nothing-imports-tests", "Product code never imports tests, examples or scripts.", { path: "^(sdk|facilitator)/src/" }, { path: "^(test|examples|scripts|bench)/" }),
+    rule("deps-declared", "Every package that is imported is declared.", {}, { dependencyTypes: ["npm-no-pkg", "unknown"] }),
+  ],
+  options: {
+    doNotFollow: { path: "node_modules" },
+    exclude: { path: "generated" },
+    tsConfig: { fileName: "tsconfig.json" },
+    tsPreCompilationDeps: true,
+    combinedDependencies: true,
+    enhancedResolveOptions: { conditionNames: ["require", "node", "default", "import", "types"] },
+  },
+};
