@@ -1,0 +1,96 @@
+import { expect } from "chai";
+import { getAddress, id, TypedDataEncoder, Wallet } from "ethers";
+import fc from "fast-check";
+import {
+  type Address,
+  actTypedData,
+  addressOfKey,
+  checksum,
+  type Hex,
+  permitTypedData,
+  recoverSigner,
+  rootTypedData,
+  signDigest,
+  subscribeTypedData,
+  type TypedData,
+  transferTypedData,
+  typedDataDigest,
+} from "turnpike/protocol";
+
+const TEST_KEY = id("turnpike test key: protocol") as Hex;
+const wallet = new Wallet(TEST_KEY);
+const subscriber = wallet.address as Address;
+const word = id("word") as Hex;
+const deployment = { chainId: 31337, turnpike: checksum(`0x${"ab".repeat(20)}`) };
+const token = { chainId: 8453, token: checksum(`0x${"cd".repeat(20)}`), name: "USD Coin", version: "2" };
+const act = { subscriber, idHash: word, version: 3, deadline: 99n };
+
+const MESSAGES: Record<string, TypedData> = {
+  Subscribe: subscribeTypedData(deployment, {
+    subscriber,
+    planId: word,
+    secretHash: word,
+    maxOverage: 5n,
+    deadline: 9n,
+  }),
+  Pause: actTypedData(deployment, "Pause", act),
+  Resume: actTypedData(deployment, "Resume", { ...act, maxCharge: 7n }),
+  Cancel: actTypedData(deployment, "Cancel", { ...act, atPeriodEnd: true }),
+  SetMaxOverage: actTypedData(deployment, "SetMaxOverage", { ...act, cap: 7n }),
+  ChangePlan: actTypedData(deployment, "ChangePlan", { ...act, newPlanId: word, maxOverage: 1n, maxCharge: 2n }),
+  Rekey: actTypedData(deployment, "Rekey", { ...act, newSecretHash: word }),
+  Transfer: transferTypedData(token, {
+    from: subscriber,
+    to: token.token,
+    value: 1n,
+    validAfter: 0n,
+    validBefore: 2n ** 256n - 1n,
+    nonce: word,
+  }),
+  Permit: permitTypedData(token, { owner: subscriber, spender: token.token, value: 1n, nonce: 0n, deadline: 5n }),
+  Root: rootTypedData(),
+  RootOfDeployment: rootTypedData(deployment),
+};
+
+describe("protocol > eip712", () => {
+  for (const [name, data] of Object.entries(MESSAGES)) {
+    it(`hashes ${name} as ethers does`, () => {
+      const types = Object.fromEntries(Object.entries(data.types).map(([key, fields]) => [key, [...fields]]));
+      expect(typedDataDigest(data)).to.equal(TypedDataEncoder.hash(data.domain, types, data.message));
+    });
+  }
+
+  it("signs and recovers as ethers does", async () => {
+    const data = MESSAGES.Subscribe as TypedData;
+    const types = { Subscribe: [...(data.types.Subscribe ?? [])] };
+    const signature = await wallet.signTypedData(data.domain, types, data.message);
+    expect(signDigest(typedDataDigest(data), TEST_KEY)).to.equal(signature);
+    expect(recoverSigner(typedDataDigest(data), signature)).to.equal(wallet.address);
+    expect(addressOfKey(TEST_KEY)).to.equal(wallet.address);
+  });
+
+  it("recovers nobody from a malleable, short, long or garbled signature", () => {
+    const digest = typedDataDigest(MESSAGES.Pause as TypedData);
+    const good = signDigest(digest, TEST_KEY);
+    const order = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
+    const highS = (order - BigInt(`0x${good.slice(66, 130)}`)).toString(16).padStart(64, "0");
+    const flipped = good.endsWith("1b") ? "1c" : "1b";
+    expect(recoverSigner(digest, `${good.slice(0, 66)}${highS}${flipped}`)).to.equal(undefined);
+    expect(recoverSigner(digest, `${good.slice(0, 130)}00`)).to.equal(undefined);
+    expect(recoverSigner(digest, `${good.slice(0, 130)}1d`)).to.equal(undefined);
+    expect(recoverSigner(digest, good.slice(0, 130))).to.equal(undefined);
+    expect(recoverSigner(digest, `${good}00`)).to.equal(undefined);
+    expect(recoverSigner(digest, `0x${"00".repeat(64)}1b`)).to.equal(undefined);
+    expect(recoverSigner(digest, `0x${"ff".repeat(64)}1b`)).to.equal(undefined);
+    expect(recoverSigner(digest, "")).to.equal(undefined);
+  });
+
+  it("writes addresses in EIP-55 form", () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ minLength: 20, maxLength: 20 }), (bytes) => {
+        const address = `0x${Buffer.from(bytes).toString("hex")}`;
+        expect(checksum(address)).to.equal(getAddress(address));
+      }),
+    );
+  });
+});
