@@ -7,6 +7,6 @@ export default defineConfig({
   platform: "neutral",
   dts: true,
   tsconfig: "../tsconfig.json",
-  external: [/^node:/],
+  deps: { neverBundle: [/^node:/] },
   logLevel: "warn",
 });
