@@ -1,0 +1,10 @@
+/** All migrations in order. Append only: what has run somewhere is never edited. */
+import { initial } from "./001-initial";
+
+export interface Migration {
+  /** file name without its ending; the order is that of this list */
+  readonly id: string;
+  readonly statements: readonly string[];
+}
+
+export const MIGRATIONS: readonly Migration[] = [initial];

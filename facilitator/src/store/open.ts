@@ -1,0 +1,90 @@
+/**
+ * Opens the database: PostgreSQL by URL, or the embedded one in a folder that an exclusive lock guards. Same SQL and
+ * same types on both: int8 as number, numeric as decimal text.
+ */
+import { mkdirSync } from "node:fs";
+import { PGlite } from "@electric-sql/pglite";
+import { Kysely, PostgresDialect, type Transaction } from "kysely";
+import { Pool, types as pgTypes } from "pg";
+import lockfile from "proper-lockfile";
+import { ConfigError } from "turnpike/protocol";
+import type { DatabaseConfig } from "../config";
+import { migrate } from "./migrate";
+import { pglitePool } from "./pglite-pool";
+import type { Tables } from "./schema";
+import { createWake, type Wake } from "./wake";
+
+export type Tx = Transaction<Tables>;
+/** Either the pool or an open transaction. Inside a transaction use only the transaction: the pool would wait for it for ever. */
+export type Db = Kysely<Tables>;
+
+export interface Store {
+  readonly db: Db;
+  readonly kind: DatabaseConfig["kind"];
+  readonly wake: Wake;
+  transaction<T>(act: (tx: Tx) => Promise<T>): Promise<T>;
+  close(): Promise<void>;
+}
+
+const INT8 = 20;
+
+export async function openStore(database: DatabaseConfig): Promise<Store> {
+  const opened = database.kind === "postgres" ? openPostgres(database) : await openPglite(database.dir);
+  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: opened.pool }) });
+  try {
+    await migrate(db, database.kind);
+  } catch (error) {
+    await db.destroy();
+    await opened.release();
+    throw error;
+  }
+  const wake = createWake();
+  return {
+    db,
+    kind: database.kind,
+    wake,
+    transaction: (act) => db.transaction().execute(act),
+    async close() {
+      wake.close();
+      await db.destroy();
+      await opened.release();
+    },
+  };
+}
+
+interface Opened {
+  readonly pool: Pool;
+  release(): Promise<void>;
+}
+
+function openPostgres(database: DatabaseConfig & { kind: "postgres" }): Opened {
+  const pool = new Pool({
+    connectionString: database.url.reveal(),
+    max: database.poolSize,
+    types: {
+      getTypeParser: ((oid: number, format: "text" | "binary") =>
+        oid === INT8 ? Number : pgTypes.getTypeParser(oid, format as "text")) as typeof pgTypes.getTypeParser,
+    },
+  });
+  // A connection that breaks while idle is replaced by the pool; without a listener it would end the process.
+  pool.on("error", () => undefined);
+  return { pool, release: async () => undefined };
+}
+
+async function openPglite(dir: string): Promise<Opened> {
+  if (dir === "memory://") return embedded(await PGlite.create(options(dir)), async () => undefined);
+  mkdirSync(dir, { recursive: true });
+  let unlock: () => Promise<void>;
+  try {
+    unlock = await lockfile.lock(dir, { lockfilePath: `${dir}.lock`, stale: 10_000, update: 2_000 });
+  } catch (cause) {
+    throw new ConfigError(`PGLITE_DIR ${dir} is in use by another process: stop it, or choose another folder`, { cause });
+  }
+  return embedded(await PGlite.create(options(dir)), unlock);
+}
+
+const options = (dataDir: string) => ({ dataDir, parsers: { [INT8]: Number } });
+
+function embedded(lite: PGlite, unlock: () => Promise<void>): Opened {
+  return { pool: pglitePool(lite) as unknown as Pool, release: unlock };
+}

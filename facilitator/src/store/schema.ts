@@ -1,0 +1,28 @@
+/** All tables as the query builder sees them. Hashes are lower-case hex text, addresses EIP-55 text, amounts decimal text, times unix seconds. */
+import type { BlocksTable } from "./tables/blocks";
+import type { CursorsTable } from "./tables/cursors";
+import type { EventsTable } from "./tables/events";
+import type { LanesTable } from "./tables/lanes";
+import type { PaymentsTable } from "./tables/payments";
+import type { OperatorsTable, PlansTable } from "./tables/plans";
+import type { RenewalDueTable } from "./tables/renewal-due";
+import type { AllowancesTable, DebitsTable, SubscriptionsTable } from "./tables/subscriptions";
+import type { TransactionHashesTable, TransactionsTable } from "./tables/transactions";
+import type { UndoTable } from "./tables/undo";
+
+export interface Tables {
+  blocks: BlocksTable;
+  cursors: CursorsTable;
+  undo: UndoTable;
+  lanes: LanesTable;
+  transactions: TransactionsTable;
+  transaction_hashes: TransactionHashesTable;
+  payments: PaymentsTable;
+  plans: PlansTable;
+  operators: OperatorsTable;
+  subscriptions: SubscriptionsTable;
+  allowances: AllowancesTable;
+  debits: DebitsTable;
+  events: EventsTable;
+  renewal_due: RenewalDueTable;
+}

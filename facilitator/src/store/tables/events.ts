@@ -1,0 +1,90 @@
+/** What happened, in the order of commit: the feed behind GET /events and the webhooks' outbox. */
+import { sql, type ColumnType, type Generated } from "kysely";
+import type { Db } from "../open";
+
+export interface EventsTable {
+  /** cursor of GET /events */
+  seq: Generated<number>;
+  id: string;
+  chain_id: number;
+  type: string;
+  /** paymentId, planId or idHash */
+  object_id: string;
+  /** counts the events of one object, from 1 */
+  sequence: number;
+  /** whose plan or payee it concerns */
+  provider: string | null;
+  /** the payer or subscriber */
+  payer: string | null;
+  payload: ColumnType<Record<string, unknown>, string, string>;
+  block_number: number | null;
+  block_hash: string | null;
+  log_index: number | null;
+  /** chain time, unix seconds */
+  block_time: number;
+  transaction: string | null;
+  /** its block was reorganised away */
+  reverted: Generated<boolean>;
+}
+
+export interface EventDraft {
+  readonly id: string;
+  readonly chainId: number;
+  readonly type: string;
+  readonly objectId: string;
+  readonly provider?: string | undefined;
+  readonly payer?: string | undefined;
+  /** the object's full state, JSON-safe */
+  readonly payload: Readonly<Record<string, unknown>>;
+  readonly blockTime: number;
+  readonly blockNumber?: number;
+  readonly blockHash?: string;
+  readonly logIndex?: number;
+  readonly transaction?: string | undefined;
+}
+
+/**
+ * Appends events in the given order; an id that stands already is left alone.
+ * @returns how many were new
+ */
+export async function appendEvents(db: Db, drafts: readonly EventDraft[]): Promise<number> {
+  if (drafts.length === 0) return 0;
+  const objects = [...new Set(drafts.map((draft) => draft.objectId))];
+  const counted = await db
+    .selectFrom("events")
+    .select(["object_id", sql<number>`max(sequence)`.as("last")])
+    .where("chain_id", "=", drafts[0]?.chainId ?? 0)
+    .where("object_id", "in", objects)
+    .groupBy("object_id")
+    .execute();
+  const last = new Map(counted.map((row) => [row.object_id, Number(row.last)]));
+  const rows = drafts.map((draft) => {
+    const sequence = (last.get(draft.objectId) ?? 0) + 1;
+    last.set(draft.objectId, sequence);
+    return {
+      id: draft.id,
+      chain_id: draft.chainId,
+      type: draft.type,
+      object_id: draft.objectId,
+      sequence,
+      provider: draft.provider ?? null,
+      payer: draft.payer ?? null,
+      payload: JSON.stringify(draft.payload),
+      block_number: draft.blockNumber ?? null,
+      block_hash: draft.blockHash ?? null,
+      log_index: draft.logIndex ?? null,
+      block_time: draft.blockTime,
+      transaction: draft.transaction ?? null,
+    };
+  });
+  let added = 0;
+  for (let start = 0; start < rows.length; start += 500) {
+    const inserted = await db
+      .insertInto("events")
+      .values(rows.slice(start, start + 500))
+      .onConflict((conflict) => conflict.columns(["chain_id", "id"]).doNothing())
+      .executeTakeFirst();
+    added += Number(inserted.numInsertedOrUpdatedRows ?? 0n);
+  }
+  return added;
+}

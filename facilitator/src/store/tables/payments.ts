@@ -1,0 +1,68 @@
+/** One-time payments: what was accepted, through which door, and the log that proves it settled. */
+import type { Address, Hex } from "turnpike/protocol";
+import type { Db } from "../open";
+
+export type PaymentDoor = "authorize" | "settle";
+/**
+ * queued: accepted, in no transaction. sent: in the transaction `transaction_id`. parked: a transaction was mined in
+ * which it did not move; it may still, until `valid_before`. settled: `tx_hash` and `log_index` prove it.
+ * failed: it can never move money.
+ */
+export type PaymentState = "queued" | "sent" | "parked" | "settled" | "failed";
+
+export interface PaymentsTable {
+  chain_id: number;
+  payment_id: string;
+  door: PaymentDoor;
+  resource_hash: string;
+  /** origin and path, never the query */
+  resource_shown: string;
+  token: string;
+  payer: string;
+  pay_to: string;
+  amount: string;
+  nonce: string;
+  valid_after: number;
+  valid_before: number;
+  signature: string;
+  state: PaymentState;
+  fail_code: string | null;
+  fail_reason: string | null;
+  /** was told to be settled, then its block was reorganised away */
+  is_reversed: boolean;
+  attempts: number;
+  accepted_at_ms: number;
+  accepted_block: number;
+  transaction_id: string | null;
+  tx_hash: string | null;
+  block_number: number | null;
+  block_hash: string | null;
+  block_time: number | null;
+  log_index: number | null;
+  /** of the proof; pure function of request, chain facts and signer */
+  proof_signature: string | null;
+}
+
+export type PaymentRow = PaymentsTable;
+
+export async function findPayment(db: Db, chainId: number, paymentId: Hex): Promise<PaymentRow | undefined> {
+  return db
+    .selectFrom("payments")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where("payment_id", "=", paymentId)
+    .executeTakeFirst();
+}
+
+/** Base units of this payer that are accepted and not yet seen on chain. */
+export async function inFlightAmount(db: Db, chainId: number, token: Address, payer: Address): Promise<bigint> {
+  const row = await db
+    .selectFrom("payments")
+    .select((eb) => eb.fn.sum<string | null>("amount").as("total"))
+    .where("chain_id", "=", chainId)
+    .where("token", "=", token)
+    .where("payer", "=", payer)
+    .where("state", "in", ["queued", "sent"])
+    .executeTakeFirst();
+  return BigInt(row?.total ?? 0);
+}

@@ -1,0 +1,14 @@
+/** What each applied block changed, as the rows stood before it: a reorganised block is taken back from here. */
+import type { ColumnType } from "kysely";
+
+export type Undone = "payments" | "plans" | "operators" | "subscriptions" | "allowances" | "debits";
+
+export interface UndoTable {
+  chain_id: number;
+  block_number: number;
+  table_name: Undone;
+  /** primary key within the table, columns joined by "/" */
+  row_key: string;
+  /** the row as it was; null when the block created it */
+  before: ColumnType<Record<string, unknown> | null, string | null, never>;
+}
