@@ -206,4 +206,7 @@ interface ITurnpike {
     function quoteChange(bytes32 idHash, bytes32 newPlanId) external view returns (uint256 charge, uint256 credit);
     function isOperator(bytes32 planId, address operator) external view returns (bool);
     function idHashOf(address subscriber, bytes32 secretHash) external pure returns (bytes32);
+
+    // ------------------------------------------------------------------ several calls at once
+    function multicall(bytes[] calldata data) external returns (bytes[] memory results);
 }
