@@ -1,0 +1,241 @@
+/**
+ * The typed client of the Facilitator's HTTP API: one method per endpoint. Expected outcomes are returned as unions.
+ * @throws Unavailable (from every method) when there was no usable answer: the outcome is unknown, ask again
+ */
+import type { z } from "zod";
+import {
+  type Address,
+  type Hex,
+  type PaymentProof,
+  type PaymentProofWire,
+  type SignedPaymentWire,
+  type TurnpikeError,
+  Unavailable,
+} from "../protocol";
+import {
+  authorizeResponseSchema,
+  type PaymentStatus,
+  type ProofVerdict,
+  paymentStatusSchema,
+  pendingSchema,
+  verifyProofResponseSchema,
+} from "./payments";
+import { type Plan, type PlanList, planListSchema, planSchema } from "./plans";
+import { type EventList, eventListSchema, type Supported, supportedSchema } from "./service";
+import {
+  type Account,
+  accountSchema,
+  type ChangeAct,
+  type ChangeQuote,
+  type ChangeRequestWire,
+  changeQuoteSchema,
+  changeResponseSchema,
+  type PermitRequestWire,
+  type PermitResult,
+  permitResponseSchema,
+  type SubscribeRequestWire,
+  type Subscription,
+  type SubscriptionChange,
+  subscriptionSchema,
+} from "./subscriptions";
+import { type Answer, createTransport, type Exchange, errorOf, type TransportOptions } from "./transport";
+import {
+  type X402RequestWire,
+  type X402Settlement,
+  type X402Verdict,
+  x402SettleResponseSchema,
+  x402VerifyResponseSchema,
+} from "./x402";
+
+export type FacilitatorClientOptions = TransportOptions;
+
+/** Not done, and not under way by this request: `error` says why and what to do. */
+export interface Refused {
+  readonly kind: "refused";
+  readonly error: TurnpikeError;
+}
+/** The outcome is not known yet: post the very same request again; sign nothing new. */
+export interface Pending {
+  readonly kind: "pending";
+  readonly id: Hex;
+  readonly retryAfterSec: number;
+}
+export interface Found<T> {
+  readonly kind: "found";
+  readonly value: T;
+}
+
+export type AuthorizeOutcome = { readonly kind: "settled"; readonly proof: PaymentProof } | Pending | Refused;
+export type ChangeOutcome = { readonly kind: "done"; readonly change: SubscriptionChange } | Pending | Refused;
+export type PermitOutcome = { readonly kind: "done"; readonly permit: PermitResult } | Pending | Refused;
+export type LookUp<T> = Found<T> | Refused;
+
+export interface CallOptions {
+  readonly signal?: AbortSignal | undefined;
+}
+export interface PageOptions extends CallOptions {
+  readonly cursor?: string;
+  readonly limit?: number;
+}
+
+const DEFAULT_RETRY_SEC = 1;
+
+export type FacilitatorClient = ReturnType<typeof createFacilitatorClient>;
+
+/** @throws ConfigError for a url that is no plain http(s) address */
+export function createFacilitatorClient(options: FacilitatorClientOptions) {
+  const exchange = createTransport(options);
+
+  async function lookUp<S extends z.ZodType>(schema: S, request: Exchange): Promise<LookUp<z.output<S>>> {
+    const answer = await exchange(request);
+    if (answer.status === 200) return { kind: "found", value: read(schema, answer) };
+    return refusal(answer);
+  }
+
+  async function change(path: string, body: unknown, { signal }: CallOptions): Promise<ChangeOutcome> {
+    const answer = await exchange({ method: "POST", path, body, signal });
+    if (isDone(answer)) return { kind: "done", change: read(changeResponseSchema, answer) };
+    return answer.status === 202 ? pending(answer) : refusal(answer);
+  }
+
+  return {
+    /** Has a signed transfer settled. Safe to repeat for ever: the same request gets the same proof. */
+    async authorize(signedPayment: SignedPaymentWire, { signal }: CallOptions = {}): Promise<AuthorizeOutcome> {
+      const answer = await exchange({
+        method: "POST",
+        path: "/authorize",
+        body: { signedPayment },
+        signal,
+      });
+      if (answer.status === 200) return { kind: "settled", proof: read(authorizeResponseSchema, answer).proof };
+      return answer.status === 202 ? pending(answer) : refusal(answer);
+    },
+
+    async payment(id: Hex, call: CallOptions = {}): Promise<LookUp<PaymentStatus>> {
+      return lookUp(paymentStatusSchema, { method: "GET", path: `/payments/${id}`, ...call });
+    },
+
+    /** Whether the Facilitator still stands by a proof; `valid: false` when its payment was reversed. */
+    async verifyProof(proof: PaymentProofWire, call: CallOptions = {}): Promise<ProofVerdict> {
+      const answer = await exchange({ method: "POST", path: "/proofs/verify", body: { proof }, ...call });
+      if (answer.status === 200) return read(verifyProofResponseSchema, answer);
+      const { error } = refusal(answer);
+      return { valid: false, reason: error.code };
+    },
+
+    /** Creates the subscription and collects the first period in one transaction; safe to repeat. */
+    async subscribe(request: SubscribeRequestWire, call: CallOptions = {}): Promise<ChangeOutcome> {
+      return change("/subscriptions", request, call);
+    },
+
+    async subscription(idHash: Hex, call: CallOptions = {}): Promise<LookUp<Subscription>> {
+      return lookUp(subscriptionSchema, { method: "GET", path: `/subscriptions/${idHash}`, ...call });
+    },
+
+    /** Submits a signed change of one subscription; safe to repeat. */
+    async change<A extends ChangeAct>(
+      { idHash, act, request }: { readonly idHash: Hex; readonly act: A; readonly request: ChangeRequestWire<A> },
+      call: CallOptions = {},
+    ): Promise<ChangeOutcome> {
+      return change(`/subscriptions/${idHash}/${act}`, request, call);
+    },
+
+    /** What `change({act: "plan"})` would charge now. */
+    async quoteChange(
+      { idHash, newPlanId }: { readonly idHash: Hex; readonly newPlanId: Hex },
+      call: CallOptions = {},
+    ): Promise<LookUp<ChangeQuote>> {
+      const path = `/subscriptions/${idHash}/quote`;
+      return lookUp(changeQuoteSchema, { method: "GET", path, query: { newPlanId }, ...call });
+    },
+
+    async permit(request: PermitRequestWire, { signal }: CallOptions = {}): Promise<PermitOutcome> {
+      const answer = await exchange({ method: "POST", path: "/permits", body: request, signal });
+      if (isDone(answer)) return { kind: "done", permit: read(permitResponseSchema, answer) };
+      return answer.status === 202 ? pending(answer) : refusal(answer);
+    },
+
+    async plan(planId: Hex, call: CallOptions = {}): Promise<LookUp<Plan>> {
+      return lookUp(planSchema, { method: "GET", path: `/plans/${planId}`, ...call });
+    },
+
+    async plans({
+      provider,
+      cursor,
+      limit,
+      signal,
+    }: PageOptions & { readonly provider?: Address } = {}): Promise<LookUp<PlanList>> {
+      const query = { provider, cursor, limit };
+      return lookUp(planListSchema, { method: "GET", path: "/plans", query, signal });
+    },
+
+    async account(
+      { address, token }: { readonly address: Address; readonly token: Address },
+      call: CallOptions = {},
+    ): Promise<LookUp<Account>> {
+      return lookUp(accountSchema, { method: "GET", path: `/accounts/${address}`, query: { token }, ...call });
+    },
+
+    async supported(call: CallOptions = {}): Promise<Supported> {
+      const found = await lookUp(supportedSchema, { method: "GET", path: "/supported", ...call });
+      if (found.kind === "refused") throw new Unavailable(found.error.message, { cause: found.error });
+      return found.value;
+    },
+
+    async events({
+      cursor,
+      limit,
+      type,
+      signal,
+    }: PageOptions & { readonly type?: string } = {}): Promise<LookUp<EventList>> {
+      const query = { cursor, limit, type };
+      return lookUp(eventListSchema, { method: "GET", path: "/events", query, signal });
+    },
+
+    /** Standard x402: would this payload settle? */
+    async x402Verify(request: X402RequestWire, call: CallOptions = {}): Promise<X402Verdict> {
+      const answer = await exchange({ method: "POST", path: "/verify", body: withVersion(request), ...call });
+      if (answer.status === 200) return read(x402VerifyResponseSchema, answer);
+      const { error } = refusal(answer);
+      return { isValid: false, invalidReason: error.code, invalidMessage: error.message };
+    },
+
+    /** Standard x402: settle. A 503 (outcome unknown) throws Unavailable; asking again does not pay twice. */
+    async x402Settle(request: X402RequestWire, call: CallOptions = {}): Promise<X402Settlement> {
+      const answer = await exchange({ method: "POST", path: "/settle", body: withVersion(request), ...call });
+      if (answer.status === 200) return read(x402SettleResponseSchema, answer);
+      const { error } = refusal(answer);
+      const { network } = request.paymentRequirements;
+      return { success: false, errorReason: error.code, errorMessage: error.message, transaction: "", network };
+    },
+  };
+}
+
+const isDone = (answer: Answer): boolean => answer.status === 200 || answer.status === 201;
+
+/** @throws Unavailable when the body is not what the schema says: an answer that cannot be read is no answer */
+function read<S extends z.ZodType>(schema: S, answer: Answer): z.output<S> {
+  const result = schema.safeParse(answer.json);
+  if (result.success) return result.data;
+  const field = result.error.issues[0]?.path.join(".") || "body";
+  throw new Unavailable(`The Facilitator's answer cannot be used: ${field} is missing or malformed.`);
+}
+
+function pending(answer: Answer): Pending {
+  const { id } = read(pendingSchema, answer);
+  return { kind: "pending", id, retryAfterSec: answer.retryAfterSec ?? DEFAULT_RETRY_SEC };
+}
+
+/** Codes that say nothing about the request's outcome: an earlier copy of it may still be under way. */
+const NO_VERDICT: ReadonlySet<string> = new Set(["RateLimited", "NotFound"]);
+
+/** @throws Unavailable for a 5xx, a 429, a missing route and for what is no problem body */
+function refusal(answer: Answer): Refused {
+  const error = errorOf(answer);
+  if (error.code === "Unavailable") throw error;
+  if (!NO_VERDICT.has(error.code)) return { kind: "refused", error };
+  const { message, retryAfterSec } = error;
+  throw new Unavailable(message, { cause: error, ...(retryAfterSec === undefined ? {} : { retryAfterSec }) });
+}
+
+const withVersion = (request: X402RequestWire) => ({ x402Version: request.paymentPayload.x402Version, ...request });

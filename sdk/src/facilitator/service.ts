@@ -1,0 +1,71 @@
+/** Wire bodies about the Facilitator itself: what it supports, how it is, what happened. */
+import { z } from "zod";
+import { addressSchema, hash32Schema } from "../protocol";
+
+export const supportedSchema = z.object({
+  /** as stock x402 clients read them, versions 1 and 2 mixed */
+  kinds: z.array(
+    z.object({
+      x402Version: z.number().int().positive(),
+      scheme: z.string().max(64),
+      network: z.string().max(64),
+      extra: z.record(z.string(), z.unknown()).optional(),
+    }),
+  ),
+  extensions: z.array(z.string()),
+  /** relayer addresses by CAIP-2 pattern, as x402 version 2 lists them */
+  signers: z.record(z.string(), z.array(z.string())),
+  network: z.string().max(64),
+  chainId: z.number().int().positive(),
+  turnpike: addressSchema,
+  batchSettler: addressSchema,
+  /** whose signature on a proof is this Facilitator's; the newest first */
+  proofSigners: z.array(addressSchema).min(1),
+  /** who submits transactions */
+  relayers: z.array(addressSchema),
+  tokens: z.array(
+    z.object({
+      address: addressSchema,
+      /** of the token's EIP-712 domain */
+      name: z.string().max(128),
+      version: z.string().max(32),
+      decimals: z.number().int().min(0).max(77),
+    }),
+  ),
+});
+export type Supported = z.output<typeof supportedSchema>;
+export type SupportedWire = z.input<typeof supportedSchema>;
+
+export const eventSchema = z.object({
+  /** a hash of chain facts: the same after the database was rebuilt */
+  id: z.string().max(128),
+  type: z.string().max(64),
+  /** block time, unix seconds */
+  occurredAt: z.number().int().nonnegative(),
+  /** what it is about: a paymentId, idHash or planId */
+  subject: hash32Schema,
+  data: z.record(z.string(), z.unknown()),
+});
+export type FacilitatorEvent = z.output<typeof eventSchema>;
+
+export const eventListSchema = z.object({
+  events: z.array(eventSchema).max(200),
+  /** pass as `cursor` for what follows, also when nothing follows yet */
+  next: z.string().max(128),
+});
+export type EventList = z.output<typeof eventListSchema>;
+
+export const healthSchema = z.object({ status: z.literal("ok") });
+
+export const readinessSchema = z.object({
+  ready: z.boolean(),
+  checks: z.array(
+    z.object({
+      name: z.string().max(64),
+      ok: z.boolean(),
+      /** what is seen, safe for anyone to read */
+      detail: z.string().max(256),
+    }),
+  ),
+});
+export type Readiness = z.output<typeof readinessSchema>;

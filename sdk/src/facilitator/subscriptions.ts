@@ -1,0 +1,154 @@
+/** Wire bodies of subscriptions: a signed signup, signed changes, permits, the record and the charge of a plan change. */
+import { z } from "zod";
+import { addressSchema, amountSchema, hash32Schema, STATUSES, signatureSchema } from "../protocol";
+
+const unixSecSchema = z.number().int().nonnegative();
+const networkSchema = z.string().min(1).max(64);
+/** of the subscription; every change that the subscriber makes raises it by one */
+const versionSchema = z.number().int().min(0).max(65_535);
+
+const ecdsaSignatureSchema = z
+  .string()
+  .regex(/^0x[0-9a-fA-F]{130}$/, "must be 0x and 130 hex digits")
+  .transform((value) => value as `0x${string}`);
+
+/** An EIP-2612 permit with Turnpike as spender. It *sets* the approval. */
+export const permitSchema = z.object({
+  value: amountSchema,
+  /** unix seconds, inclusive */
+  deadline: amountSchema,
+  signature: ecdsaSignatureSchema,
+});
+export type PermitFields = z.output<typeof permitSchema>;
+
+/** Signup: the EIP-712 `Subscribe` that the subscriber signed. The secret itself is never sent. */
+export const subscribeRequestSchema = z.object({
+  network: networkSchema.optional(),
+  subscriber: addressSchema,
+  planId: hash32Schema,
+  /** keccak256 of the secret half of `subscription.id` */
+  secretHash: hash32Schema,
+  /** cap of metered overage per cycle, base units; "0": none */
+  maxOverage: amountSchema,
+  /** unix seconds, inclusive */
+  deadline: amountSchema,
+  signature: signatureSchema,
+  permit: permitSchema.optional(),
+});
+export type SubscribeRequest = z.output<typeof subscribeRequestSchema>;
+export type SubscribeRequestWire = z.input<typeof subscribeRequestSchema>;
+
+export const subscriptionStatusSchema = z.enum(STATUSES);
+
+/** What a signup or a change led to, once its transaction is confirmed. */
+export const changeResponseSchema = z.object({
+  idHash: hash32Schema,
+  status: subscriptionStatusSchema,
+  transaction: hash32Schema,
+  paidThrough: unixSecSchema,
+  version: versionSchema,
+  /** of a rekey only: the record's new key, which the fields above describe */
+  previousIdHash: hash32Schema.optional(),
+});
+export type SubscriptionChange = z.output<typeof changeResponseSchema>;
+export type SubscriptionChangeWire = z.input<typeof changeResponseSchema>;
+
+const changeBase = {
+  version: versionSchema,
+  /** unix seconds, inclusive */
+  deadline: amountSchema,
+  signature: signatureSchema,
+  permit: permitSchema.optional(),
+};
+
+/** The body of `POST /subscriptions/{idHash}/<act>`, by act. Each is the signed struct's fields beside idHash. */
+export const CHANGE_REQUESTS = {
+  pause: z.object(changeBase),
+  resume: z.object({ ...changeBase, maxCharge: amountSchema }),
+  cancel: z.object({ ...changeBase, atPeriodEnd: z.boolean() }),
+  "max-overage": z.object({ ...changeBase, cap: amountSchema }),
+  plan: z.object({ ...changeBase, newPlanId: hash32Schema, maxOverage: amountSchema, maxCharge: amountSchema }),
+  rekey: z.object({ ...changeBase, newSecretHash: hash32Schema }),
+} as const;
+export type ChangeAct = keyof typeof CHANGE_REQUESTS;
+export const CHANGE_ACTS = Object.keys(CHANGE_REQUESTS) as readonly ChangeAct[];
+export type ChangeRequest<A extends ChangeAct = ChangeAct> = z.output<(typeof CHANGE_REQUESTS)[A]>;
+export type ChangeRequestWire<A extends ChangeAct = ChangeAct> = z.input<(typeof CHANGE_REQUESTS)[A]>;
+
+export const subscriptionSchema = z.object({
+  idHash: hash32Schema,
+  network: networkSchema,
+  chainId: z.number().int().positive(),
+  subscriber: addressSchema,
+  planId: hash32Schema,
+  status: subscriptionStatusSchema,
+  /** unix seconds: exclusive end of the paid period */
+  paidThrough: unixSecSchema,
+  version: versionSchema,
+  /** cancelled at the period's end */
+  ending: z.boolean(),
+  allowance: z.object({
+    /** base units per cycle */
+    cap: amountSchema,
+    spent: amountSchema,
+    remaining: amountSchema,
+    /** the next debit's index */
+    debits: z.number().int().nonnegative(),
+  }),
+  /** where a rekeyed record went */
+  rekeyedTo: hash32Schema.optional(),
+  /** head block's time at which all this was true, unix seconds */
+  chainTimeSec: unixSecSchema,
+});
+export type Subscription = z.output<typeof subscriptionSchema>;
+export type SubscriptionWire = z.input<typeof subscriptionSchema>;
+
+/** What changing to `newPlanId` would charge now. */
+export const changeQuoteSchema = z.object({
+  idHash: hash32Schema,
+  newPlanId: hash32Schema,
+  charge: amountSchema,
+  /** for the unused time, already subtracted from the charge */
+  credit: amountSchema,
+  chainTimeSec: unixSecSchema,
+});
+export type ChangeQuote = z.output<typeof changeQuoteSchema>;
+
+/** `POST /permits`: the relayer gives the permit to the token. */
+export const permitRequestSchema = z.object({
+  network: networkSchema.optional(),
+  token: addressSchema,
+  owner: addressSchema,
+  ...permitSchema.shape,
+});
+export type PermitRequest = z.output<typeof permitRequestSchema>;
+export type PermitRequestWire = z.input<typeof permitRequestSchema>;
+
+export const permitResponseSchema = z.object({
+  token: addressSchema,
+  owner: addressSchema,
+  /** the approval of Turnpike as it stands now */
+  approval: amountSchema,
+  /** absent when the approval already stood: somebody else had submitted the permit */
+  transaction: hash32Schema.optional(),
+});
+export type PermitResult = z.output<typeof permitResponseSchema>;
+
+/** `GET /accounts/{address}?token=`: what an agent without an RPC needs before it signs. */
+export const accountSchema = z.object({
+  address: addressSchema,
+  network: networkSchema,
+  chainId: z.number().int().positive(),
+  token: addressSchema,
+  /** of the token's EIP-712 domain */
+  tokenName: z.string().max(128),
+  tokenVersion: z.string().max(32),
+  balance: amountSchema,
+  /** the token approval given to Turnpike */
+  approval: amountSchema,
+  /** the next EIP-2612 nonce; absent when the token has no permits */
+  permitNonce: amountSchema.optional(),
+  chainTimeSec: unixSecSchema,
+});
+export type Account = z.output<typeof accountSchema>;
+export type AccountWire = z.input<typeof accountSchema>;

@@ -1,0 +1,132 @@
+/**
+ * One HTTP exchange with a Facilitator: bounded in time and size, never redirected, JSON only. Knows no endpoint.
+ * Whatever is no proper answer is `Unavailable`: the outcome is unknown, and the caller may ask again.
+ */
+import { ConfigError, TurnpikeError, Unavailable } from "../protocol";
+import { errorOfProblem, problemSchema } from "./problem";
+
+export type FetchLike = (input: string, init: RequestInit) => Promise<Response>;
+
+export interface TransportOptions {
+  /** base address; a path is kept, a trailing slash does not matter */
+  readonly url: string;
+  readonly fetch?: FetchLike;
+  /** for a whole exchange, body included. Default 40,000: `/authorize` alone may hold for 25 s */
+  readonly timeoutMs?: number;
+}
+
+export interface Exchange {
+  readonly method: "GET" | "POST";
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string | number | undefined>>;
+  readonly body?: unknown;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly json: unknown;
+  readonly retryAfterSec: number | undefined;
+}
+
+const MAX_RESPONSE_BYTES = 1_048_576;
+const DEFAULT_TIMEOUT_MS = 40_000;
+
+export function createTransport(options: TransportOptions): (exchange: Exchange) => Promise<Answer> {
+  const base = baseOf(options.url);
+  const send: FetchLike = options.fetch ?? ((input, init) => fetch(input, init));
+  const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+
+  return async ({ method, path, query, body, signal }) => {
+    const url = `${base}${path}${queryString(query)}`;
+    const deadline = AbortSignal.timeout(timeoutMs);
+    try {
+      const response = await send(url, {
+        method,
+        redirect: "manual",
+        signal: signal ? AbortSignal.any([signal, deadline]) : deadline,
+        headers: { accept: "application/json", ...(body === undefined ? {} : { "content-type": "application/json" }) },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      });
+      return await answerOf(response);
+    } catch (error) {
+      if (error instanceof TurnpikeError) throw error;
+      const what = deadline.aborted ? `did not answer within ${timeoutMs} ms` : "cannot be reached";
+      throw new Unavailable(`The Facilitator at ${base} ${what}.`, { cause: error });
+    }
+  };
+}
+
+async function answerOf(response: Response): Promise<Answer> {
+  const retryAfterSec = parseRetryAfter(response.headers.get("retry-after"));
+  const noAnswer = (why: string): Unavailable =>
+    new Unavailable(`The Facilitator's answer cannot be used: ${why}.`, optionalRetry(retryAfterSec));
+
+  if (response.type === "opaqueredirect" || (response.status >= 300 && response.status < 400)) {
+    await response.body?.cancel();
+    throw noAnswer("it redirects");
+  }
+  if (!/^application\/(?:[\w.-]+\+)?json\b/i.test(response.headers.get("content-type") ?? "")) {
+    await response.body?.cancel();
+    throw noAnswer(`HTTP ${response.status} without JSON`);
+  }
+  const text = await boundedText(response);
+  if (text === undefined) throw noAnswer(`it is larger than ${MAX_RESPONSE_BYTES} bytes`);
+  try {
+    return { status: response.status, json: JSON.parse(text) as unknown, retryAfterSec };
+  } catch (error) {
+    throw new Unavailable("The Facilitator's answer is not JSON.", { cause: error, ...optionalRetry(retryAfterSec) });
+  }
+}
+
+/** @returns undefined when the body is larger than allowed */
+async function boundedText(response: Response): Promise<string | undefined> {
+  if (!response.body) return "";
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
+  let text = "";
+  let bytes = 0;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return text + decoder.decode();
+    bytes += value.byteLength;
+    if (bytes > MAX_RESPONSE_BYTES) {
+      await reader.cancel();
+      return undefined;
+    }
+    text += decoder.decode(value, { stream: true });
+  }
+}
+
+/** The error that a status of 400 or more tells; a 5xx is always `Unavailable`, with what was told as its cause. */
+export function errorOf(answer: Answer): TurnpikeError {
+  const problem = problemSchema.safeParse(answer.json);
+  const told = problem.success ? errorOfProblem(problem.data) : undefined;
+  const message = problem.success ? problem.data.message : `The Facilitator answered HTTP ${answer.status}.`;
+  const retryAfterSec = told?.retryAfterSec ?? answer.retryAfterSec;
+  if (answer.status >= 500 || (told === undefined && answer.status !== 404)) {
+    return new Unavailable(message, { ...(told ? { cause: told } : {}), ...optionalRetry(retryAfterSec) });
+  }
+  return told ?? new TurnpikeError("NotFound", message);
+}
+
+const optionalRetry = (retryAfterSec: number | undefined) => (retryAfterSec === undefined ? {} : { retryAfterSec });
+
+function parseRetryAfter(value: string | null): number | undefined {
+  return value !== null && /^[0-9]{1,6}$/.test(value) ? Number(value) : undefined;
+}
+
+function queryString(query: Exchange["query"]): string {
+  const pairs = Object.entries(query ?? {}).flatMap(([key, value]) =>
+    value === undefined ? [] : [[key, String(value)] as [string, string]],
+  );
+  return pairs.length === 0 ? "" : `?${new URLSearchParams(pairs).toString()}`;
+}
+
+function baseOf(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (!url || (url.protocol !== "http:" && url.protocol !== "https:") || url.username || url.search || url.hash) {
+    throw new ConfigError("The Facilitator's url must be an http(s) address without credentials, query or fragment.");
+  }
+  return `${url.origin}${url.pathname.replace(/\/+$/, "")}`;
+}

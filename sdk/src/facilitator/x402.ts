@@ -1,0 +1,80 @@
+/**
+ * Wire bodies of the standard x402 Facilitator interface, versions 1 and 2 of the protocol, as stock packages send and
+ * read them. Negatives are HTTP 200 with `isValid: false` or `success: false`.
+ */
+import { z } from "zod";
+import { addressSchema, amountSchema, exactPayloadSchema, MAX_RESOURCE_BYTES, x402V1PayloadSchema } from "../protocol";
+
+const networkSchema = z.string().min(1).max(64);
+const textSchema = z.string().max(2_048);
+const timeoutSchema = z.number().int().positive().max(86_400);
+const extraSchema = z.object({ name: z.string().max(128).optional(), version: z.string().max(32).optional() }).loose();
+
+export const requirementsV1Schema = z.object({
+  scheme: z.literal("exact"),
+  network: networkSchema,
+  maxAmountRequired: amountSchema,
+  resource: z.string().max(MAX_RESOURCE_BYTES),
+  description: textSchema.optional(),
+  mimeType: textSchema.optional(),
+  payTo: addressSchema,
+  maxTimeoutSeconds: timeoutSchema,
+  asset: addressSchema,
+  extra: extraSchema.nullish(),
+});
+
+export const requirementsV2Schema = z.object({
+  scheme: z.literal("exact"),
+  /** CAIP-2 */
+  network: networkSchema,
+  amount: amountSchema,
+  asset: addressSchema,
+  payTo: addressSchema,
+  maxTimeoutSeconds: timeoutSchema,
+  extra: extraSchema.nullish(),
+});
+
+export const payloadV2Schema = z.object({
+  x402Version: z.literal(2),
+  payload: exactPayloadSchema,
+  accepted: requirementsV2Schema,
+  resource: z
+    .object({ url: z.string().max(MAX_RESOURCE_BYTES) })
+    .loose()
+    .optional(),
+});
+
+/** The body of `/verify` and `/settle`; stock servers also send `x402Version` beside the payload, which repeats it. */
+export const x402RequestSchema = z.union([
+  z.object({ paymentPayload: x402V1PayloadSchema, paymentRequirements: requirementsV1Schema }),
+  z.object({ paymentPayload: payloadV2Schema, paymentRequirements: requirementsV2Schema }),
+]);
+export type X402Request = z.output<typeof x402RequestSchema>;
+export type X402RequestWire = z.input<typeof x402RequestSchema>;
+
+export const x402VerifyResponseSchema = z.discriminatedUnion("isValid", [
+  z.object({ isValid: z.literal(true), payer: addressSchema }),
+  z.object({
+    isValid: z.literal(false),
+    invalidReason: z.string().max(128),
+    invalidMessage: textSchema.optional(),
+    payer: addressSchema.optional(),
+  }),
+]);
+export type X402Verdict = z.output<typeof x402VerifyResponseSchema>;
+export type X402VerdictWire = z.input<typeof x402VerifyResponseSchema>;
+
+export const x402SettleResponseSchema = z.discriminatedUnion("success", [
+  z.object({ success: z.literal(true), payer: addressSchema, transaction: z.string().max(66), network: networkSchema }),
+  z.object({
+    success: z.literal(false),
+    errorReason: z.string().max(128),
+    errorMessage: textSchema.optional(),
+    payer: addressSchema.optional(),
+    /** "" when nothing was sent: stock clients demand the field */
+    transaction: z.string().max(66),
+    network: networkSchema,
+  }),
+]);
+export type X402Settlement = z.output<typeof x402SettleResponseSchema>;
+export type X402SettlementWire = z.input<typeof x402SettleResponseSchema>;
