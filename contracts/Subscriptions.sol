@@ -120,13 +120,13 @@ abstract contract Subscriptions is Ledger {
     function cancel(bytes32 idHash, bool atPeriodEnd) external {
         SubscriptionWord s = _existing(idHash);
         if (s.subscriber() == msg.sender) {
-            _cancel(idHash, s, _bumpedOrLast(s), atPeriodEnd);
+            _cancel(idHash, s, _bumpedOrLast(s), atPeriodEnd, msg.sender);
         } else {
             if (!atPeriodEnd || _plans[s.planIndex()].owner.provider() != msg.sender) {
                 revert NotSubscriber(idHash, msg.sender);
             }
             // A provider's act voids no signature of the subscriber: the version stays.
-            _cancel(idHash, s, s, true);
+            _cancel(idHash, s, s, true, msg.sender);
         }
     }
 
@@ -135,7 +135,7 @@ abstract contract Subscriptions is Ledger {
         SubscriptionWord s = _existing(idHash);
         bytes32 structHash = TypedData.cancel(s.subscriber(), idHash, atPeriodEnd, auth.version, auth.deadline);
         _requireAuth(idHash, s, structHash, auth);
-        _cancel(idHash, s, _bumpedOrLast(s), atPeriodEnd);
+        _cancel(idHash, s, _bumpedOrLast(s), atPeriodEnd, s.subscriber());
     }
 
     // ------------------------------------------------------------------ views
@@ -262,14 +262,19 @@ abstract contract Subscriptions is Ledger {
     }
 
     /// @dev `next` is the record with the version that the act leaves. From paidThrough on both forms are immediate.
-    function _cancel(bytes32 idHash, SubscriptionWord s, SubscriptionWord next, bool atPeriodEnd) private {
-        // Not through _statusOf: an end that has come by the clock is made final here, but cannot be cancelled again.
+    function _cancel(
+        bytes32 idHash,
+        SubscriptionWord s,
+        SubscriptionWord next,
+        bool atPeriodEnd,
+        address by
+    ) private {
         Status status = _statusOf(s);
         if (status == Status.CANCELLED) revert SubscriptionNotActive(idHash, status);
 
         bool later = atPeriodEnd && block.timestamp < s.paidThrough();
         _subscriptions[idHash] = later ? next.asEnding() : next.asCancelled();
-        emit Cancelled(idHash, later, msg.sender);
+        emit Cancelled(idHash, later, by);
     }
 
     /// @dev All that `changePlan` checks but for the subscriber's own limits.
