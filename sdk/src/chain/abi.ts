@@ -1,0 +1,23 @@
+/** The contracts' interfaces as ethers reads them: Turnpike's and the settler's generated, the token's by hand. */
+import { Interface } from "ethers";
+import { IBatchSettler__factory } from "./generated/factories/contracts/interfaces/IBatchSettler__factory";
+import { ITurnpike__factory } from "./generated/factories/contracts/interfaces/ITurnpike__factory";
+
+export const turnpikeInterface = new Interface(ITurnpike__factory.abi);
+export const batchSettlerInterface = new Interface(IBatchSettler__factory.abi);
+
+/** What this project uses of a token: EIP-20, EIP-2612, EIP-3009, and the facts of its EIP-712 domain. */
+export const tokenInterface = new Interface([
+  "function name() view returns (string)",
+  "function version() view returns (string)",
+  "function decimals() view returns (uint8)",
+  "function balanceOf(address account) view returns (uint256)",
+  "function allowance(address owner, address spender) view returns (uint256)",
+  "function nonces(address owner) view returns (uint256)",
+  "function authorizationState(address authorizer, bytes32 nonce) view returns (bool)",
+  "function eip712Domain() view returns (bytes1 fields, string name, string version, uint256 chainId, address verifyingContract, bytes32 salt, uint256[] extensions)",
+  "function permit(address owner, address spender, uint256 value, uint256 deadline, uint8 v, bytes32 r, bytes32 s)",
+  "function transferWithAuthorization(address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce, uint8 v, bytes32 r, bytes32 s)",
+  "event Transfer(address indexed from, address indexed to, uint256 value)",
+  "event AuthorizationUsed(address indexed authorizer, bytes32 indexed nonce)",
+]);

@@ -1,0 +1,40 @@
+/** Chain time: the newest head's timestamp plus the monotonic time since it was seen. Knows nothing of endpoints. */
+import { type Clock, Unavailable } from "../protocol";
+
+export interface Head {
+  readonly number: number;
+  readonly timestampSec: number;
+}
+
+export interface ChainClock extends Clock {
+  /** Takes in a head; an older one than the newest known is left aside. */
+  observe(head: Head): void;
+  /** Forgets everything: after a chain was replaced or rolled back. */
+  reset(): void;
+  readonly head: Head | undefined;
+}
+
+/** `nowSec` throws Unavailable before the first head. `monotonicMs` is handed in by tests. */
+export function createChainClock({ monotonicMs = () => performance.now() } = {}): ChainClock {
+  let head: Head | undefined;
+  let seenAtMs = 0;
+  return {
+    get head() {
+      return head;
+    },
+    observe(next) {
+      if (head && next.number < head.number) return;
+      // The same head again: its age counts from when it was first seen.
+      if (head && next.number === head.number && next.timestampSec === head.timestampSec) return;
+      head = next;
+      seenAtMs = monotonicMs();
+    },
+    reset() {
+      head = undefined;
+    },
+    nowSec() {
+      if (!head) throw new Unavailable("The chain's time is not known: no block has been read yet.");
+      return head.timestampSec + Math.floor((monotonicMs() - seenAtMs) / 1_000);
+    },
+  };
+}

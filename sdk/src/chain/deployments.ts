@@ -1,0 +1,47 @@
+/** Where Turnpike stands on each chain. Known deployments are generated; any other is named by its addresses. */
+import { type Address, ConfigError, checksum, type Hex, isAddress, networkOfChain } from "../protocol";
+import deployed from "./deployed.json";
+
+export interface Deployment {
+  readonly chainId: number;
+  /** the network's name, as on the wire */
+  readonly network: string;
+  readonly turnpike: Address;
+  readonly batchSettler?: Address;
+}
+
+interface DeployedEntry {
+  readonly chainId: number;
+  readonly turnpike: string;
+  readonly batchSettler?: string;
+}
+
+const known: readonly Deployment[] = (deployed as readonly DeployedEntry[]).map((entry) => ({
+  chainId: entry.chainId,
+  network: networkOfChain(entry.chainId).name,
+  turnpike: checksum(entry.turnpike),
+  ...(entry.batchSettler ? { batchSettler: checksum(entry.batchSettler) } : {}),
+}));
+
+export function findDeployment(chainId: number): Deployment | undefined {
+  return known.find((deployment) => deployment.chainId === chainId);
+}
+
+/**
+ * The deployment to trust on a chain: the address that was configured, else the known one.
+ * @throws ConfigError when there is neither, or the address is malformed
+ */
+export function requireDeployment(wanted: { chainId: number; turnpike?: Hex | string | undefined }): Deployment {
+  const found = findDeployment(wanted.chainId);
+  if (wanted.turnpike === undefined) {
+    if (found) return found;
+    throw new ConfigError(
+      `turnpike is not set, and no deployment is known on chain ${wanted.chainId}: give the contract's address`,
+    );
+  }
+  if (!isAddress(wanted.turnpike)) throw new ConfigError(`turnpike is "${wanted.turnpike}": not an address`);
+  const turnpike = checksum(wanted.turnpike);
+  return found?.turnpike === turnpike
+    ? found
+    : { chainId: wanted.chainId, network: networkOfChain(wanted.chainId).name, turnpike };
+}

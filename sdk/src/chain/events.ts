@@ -1,0 +1,130 @@
+/** Turnpike's logs as typed facts. Amounts are base units, times unix seconds. */
+import type { Result } from "ethers";
+import { type Address, checksum, type Hex } from "../protocol";
+import { turnpikeInterface } from "./abi";
+
+/** A log as JSON-RPC answers it. */
+export interface RawLog {
+  readonly address: string;
+  readonly topics: readonly string[];
+  readonly data: string;
+  readonly blockNumber: string;
+  readonly blockHash: string;
+  readonly transactionHash: string;
+  readonly logIndex: string;
+  readonly removed?: boolean;
+}
+
+export type TurnpikeEvent =
+  | {
+      readonly name: "PlanCreated";
+      readonly planId: Hex;
+      readonly provider: Address;
+      readonly index: number;
+      readonly terms: {
+        readonly token: Address;
+        readonly amount: bigint;
+        readonly intervalSec: number;
+        readonly graceSec: number;
+        readonly payTo: Address;
+      };
+      readonly salt: Hex;
+      readonly metadata: string;
+    }
+  | { readonly name: "PlanClosed"; readonly planId: Hex; readonly successor: Hex }
+  | { readonly name: "OperatorSet"; readonly planId: Hex; readonly operator: Address; readonly allowed: boolean }
+  | {
+      readonly name: "Subscribed";
+      readonly idHash: Hex;
+      readonly planId: Hex;
+      readonly subscriber: Address;
+      readonly maxOverage: bigint;
+      readonly paidThroughSec: number;
+    }
+  | { readonly name: "Renewed"; readonly idHash: Hex; readonly paidThroughSec: number }
+  | { readonly name: "RenewalFailed"; readonly idHash: Hex; readonly reason: Hex }
+  | { readonly name: "Paused"; readonly idHash: Hex }
+  | { readonly name: "Resumed"; readonly idHash: Hex; readonly charged: bigint; readonly paidThroughSec: number }
+  | { readonly name: "Cancelled"; readonly idHash: Hex; readonly atPeriodEnd: boolean; readonly by: Address }
+  | { readonly name: "MaxOverageSet"; readonly idHash: Hex; readonly cap: bigint }
+  | {
+      readonly name: "PlanChanged";
+      readonly idHash: Hex;
+      readonly newPlanId: Hex;
+      readonly maxOverage: bigint;
+      readonly charged: bigint;
+      readonly paidThroughSec: number;
+    }
+  | { readonly name: "Rekeyed"; readonly idHash: Hex; readonly newIdHash: Hex }
+  | { readonly name: "Debited"; readonly idHash: Hex; readonly amount: bigint; readonly index: bigint }
+  | {
+      readonly name: "DebitFailed";
+      readonly idHash: Hex;
+      readonly amount: bigint;
+      readonly index: bigint;
+      readonly reason: Hex;
+    };
+
+type Reader<N extends TurnpikeEvent["name"]> = (args: Result) => Omit<Extract<TurnpikeEvent, { name: N }>, "name">;
+
+const idHash = (args: Result) => ({ idHash: args.idHash as Hex });
+const paidThrough = (args: Result) => ({ paidThroughSec: Number(args.paidThrough) });
+
+const READERS: { readonly [N in TurnpikeEvent["name"]]: Reader<N> } = {
+  PlanCreated: (args) => ({
+    planId: args.planId as Hex,
+    provider: checksum(args.provider),
+    index: Number(args.index),
+    terms: {
+      token: checksum(args.terms.token),
+      amount: args.terms.amount as bigint,
+      intervalSec: Number(args.terms.interval),
+      graceSec: Number(args.terms.grace),
+      payTo: checksum(args.terms.payTo),
+    },
+    salt: args.salt as Hex,
+    metadata: args.metadata as string,
+  }),
+  PlanClosed: (args) => ({ planId: args.planId as Hex, successor: args.successor as Hex }),
+  OperatorSet: (args) => ({
+    planId: args.planId as Hex,
+    operator: checksum(args.operator),
+    allowed: args.allowed as boolean,
+  }),
+  Subscribed: (args) => ({
+    ...idHash(args),
+    ...paidThrough(args),
+    planId: args.planId as Hex,
+    subscriber: checksum(args.subscriber),
+    maxOverage: args.maxOverage as bigint,
+  }),
+  Renewed: (args) => ({ ...idHash(args), ...paidThrough(args) }),
+  RenewalFailed: (args) => ({ ...idHash(args), reason: args.reason as Hex }),
+  Paused: idHash,
+  Resumed: (args) => ({ ...idHash(args), ...paidThrough(args), charged: args.charged as bigint }),
+  Cancelled: (args) => ({ ...idHash(args), atPeriodEnd: args.atPeriodEnd as boolean, by: checksum(args.by) }),
+  MaxOverageSet: (args) => ({ ...idHash(args), cap: args.cap as bigint }),
+  PlanChanged: (args) => ({
+    ...idHash(args),
+    ...paidThrough(args),
+    newPlanId: args.newPlanId as Hex,
+    maxOverage: args.maxOverage as bigint,
+    charged: args.charged as bigint,
+  }),
+  Rekeyed: (args) => ({ ...idHash(args), newIdHash: args.newIdHash as Hex }),
+  Debited: (args) => ({ ...idHash(args), amount: args.amount as bigint, index: args.index as bigint }),
+  DebitFailed: (args) => ({
+    ...idHash(args),
+    amount: args.amount as bigint,
+    index: args.index as bigint,
+    reason: args.reason as Hex,
+  }),
+};
+
+/** @returns undefined for a log that is none of Turnpike's events; whether its address is Turnpike's is the caller's */
+export function decodeTurnpikeLog(log: Pick<RawLog, "topics" | "data">): TurnpikeEvent | undefined {
+  const parsed = turnpikeInterface.parseLog({ topics: [...log.topics], data: log.data });
+  if (!parsed || !Object.hasOwn(READERS, parsed.name)) return undefined;
+  const name = parsed.name as TurnpikeEvent["name"];
+  return { name, ...READERS[name](parsed.args) } as TurnpikeEvent;
+}

@@ -1,0 +1,184 @@
+/**
+ * Follows the chain's head for everyone in this process: feeds the chain clock, and tells which of Turnpike's records
+ * new blocks touched (one eth_getLogs per advance). Polls only while somebody asks. Knows nothing of what is cached.
+ */
+import { type Address, type Hex, Unavailable } from "../protocol";
+import type { ChainClock, Head } from "./clock";
+import type { RawLog } from "./events";
+import type { Rpc } from "./rpc";
+
+export interface HeadListener {
+  /** New blocks. `touched`: every indexed topic (idHash, planId ...) of Turnpike's logs in them. */
+  onAdvance(head: Head, touched: ReadonlySet<string>): void;
+  /** History was rewritten, or too much was missed: whatever was read before is worth nothing. */
+  onReset(): void;
+}
+
+export interface HeadWatcher {
+  /** The head, when it was confirmed recently enough; never asks the chain. */
+  fresh(): Head | undefined;
+  /** The head, asked for now where needed. @throws Unavailable */
+  current(): Promise<Head>;
+  listen(listener: HeadListener): () => void;
+  close(): void;
+}
+
+export interface HeadWatcherOptions {
+  readonly rpc: Rpc;
+  readonly clock: ChainClock;
+  /** undefined: only the time is followed */
+  readonly turnpike: Address | undefined;
+  /** default 1,000 */
+  readonly pollMs?: number;
+  /** how old the last confirmation of the head may be before nothing cached counts; default 5 polls, at least 5,000 */
+  readonly maxAgeMs?: number;
+  /** how long the head may stay the same before the endpoint counts as stuck; default: for ever */
+  readonly maxSilenceMs?: number;
+  /** default 60,000 */
+  readonly stopAfterIdleMs?: number;
+  readonly monotonicMs?: () => number;
+}
+
+interface KnownHead extends Head {
+  readonly hash: string;
+  readonly parentHash: string;
+}
+
+const MAX_GAP_BLOCKS = 500;
+/** A range is asked for with a few blocks already seen: a lagging endpoint answers a range with less, not an error. */
+const OVERLAP_BLOCKS = 2;
+
+export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
+  const { rpc, clock, turnpike, pollMs = 1_000, maxSilenceMs = Number.POSITIVE_INFINITY } = options;
+  const { stopAfterIdleMs = 60_000, monotonicMs = () => performance.now() } = options;
+  const maxAgeMs = options.maxAgeMs ?? Math.max(5_000, 5 * pollMs);
+  const listeners = new Set<HeadListener>();
+  let known: KnownHead | undefined;
+  let confirmedAtMs = Number.NEGATIVE_INFINITY;
+  let advancedAtMs = Number.NEGATIVE_INFINITY;
+  let askedAtMs = Number.NEGATIVE_INFINITY;
+  let polling: Promise<void> | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let closed = false;
+
+  const stopWaking = rpc.onBlock(() => void poll().catch(ignoreUntilAsked));
+
+  function fresh(): Head | undefined {
+    askedAtMs = monotonicMs();
+    schedule();
+    const usable = askedAtMs - confirmedAtMs <= maxAgeMs && askedAtMs - advancedAtMs <= maxSilenceMs;
+    return usable ? known : undefined;
+  }
+
+  async function current(): Promise<Head> {
+    const head = fresh();
+    if (head) return head;
+    await poll();
+    const confirmed = fresh();
+    if (!confirmed) throw new Unavailable("The chain's head is not moving or lags behind.", { retryAfterSec: 2 });
+    return confirmed;
+  }
+
+  function schedule(): void {
+    if (timer || closed) return;
+    timer = setTimeout(async () => {
+      timer = undefined;
+      if (monotonicMs() - askedAtMs > stopAfterIdleMs) return;
+      await poll().catch(ignoreUntilAsked);
+      schedule();
+    }, pollMs);
+    timer.unref();
+  }
+
+  function poll(): Promise<void> {
+    if (closed) return Promise.reject(new Unavailable("This gate was closed."));
+    polling ??= pollOnce().finally(() => {
+      polling = undefined;
+    });
+    return polling;
+  }
+
+  async function pollOnce(): Promise<void> {
+    const next = await readBlock(rpc, "latest");
+    const nowMs = monotonicMs();
+    if (!known) return adopt(next, nowMs);
+    if (next.number < known.number) {
+      // An endpoint that lags confirms nothing. When that lasts, the chain itself was rolled back or replaced.
+      if (nowMs - confirmedAtMs > maxAgeMs) reset(next, nowMs);
+      return;
+    }
+    if (next.number === known.number) {
+      if (next.hash !== known.hash) return reset(next, nowMs);
+      confirmedAtMs = nowMs;
+      return;
+    }
+    if (next.number - known.number > MAX_GAP_BLOCKS || !(await continues(known, next))) return reset(next, nowMs);
+    const touched = turnpike ? await touchedBetween(turnpike, known, next) : new Set<string>();
+    adopt(next, monotonicMs());
+    for (const listener of listeners) listener.onAdvance(next, touched);
+  }
+
+  function adopt(next: KnownHead, nowMs: number): void {
+    known = next;
+    confirmedAtMs = nowMs;
+    advancedAtMs = nowMs;
+    clock.observe(next);
+  }
+
+  function reset(next: KnownHead, nowMs: number): void {
+    clock.reset();
+    adopt(next, nowMs);
+    for (const listener of listeners) listener.onReset();
+  }
+
+  async function continues(before: KnownHead, next: KnownHead): Promise<boolean> {
+    if (next.number === before.number + 1) return next.parentHash === before.hash;
+    return (await readBlock(rpc, `0x${before.number.toString(16)}`)).hash === before.hash;
+  }
+
+  async function touchedBetween(address: Address, before: KnownHead, next: KnownHead): Promise<Set<string>> {
+    const fromBlock = `0x${Math.max(0, before.number + 1 - OVERLAP_BLOCKS).toString(16)}`;
+    const range =
+      next.number === before.number + 1
+        ? { blockHash: next.hash }
+        : { fromBlock, toBlock: `0x${next.number.toString(16)}` };
+    const logs = await rpc.send<RawLog[]>("eth_getLogs", [{ address, ...range }]);
+    if (!Array.isArray(logs)) throw new Unavailable("The chain answered eth_getLogs with something else than logs.");
+    return new Set(logs.flatMap((log) => log.topics.slice(1)));
+  }
+
+  return {
+    fresh,
+    current,
+    listen(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    close() {
+      closed = true;
+      clearTimeout(timer);
+      stopWaking();
+      listeners.clear();
+    },
+  };
+}
+
+/** A failed poll leaves the last confirmation to age; whoever needs the head then asks and is told. */
+function ignoreUntilAsked(): void {}
+
+interface BlockAnswer {
+  readonly number?: string;
+  readonly hash?: string;
+  readonly parentHash?: string;
+  readonly timestamp?: string;
+}
+
+async function readBlock(rpc: Rpc, tag: string | Hex): Promise<KnownHead> {
+  const block = await rpc.send<BlockAnswer | null>("eth_getBlockByNumber", [tag, false]);
+  const number = Number(block?.number);
+  const timestampSec = Number(block?.timestamp);
+  if (!block?.hash || !block.parentHash || !Number.isSafeInteger(number) || !Number.isSafeInteger(timestampSec)) {
+    throw new Unavailable(`The chain has no readable block ${tag}.`, { retryAfterSec: 1 });
+  }
+  return { number, timestampSec, hash: block.hash, parentHash: block.parentHash };
+}

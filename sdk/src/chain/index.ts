@@ -1,0 +1,13 @@
+/** The only room with ethers: what the chain says, as typed facts. */
+export * from "./abi";
+export * from "./clock";
+export type * from "./debit-sender";
+export * from "./deployments";
+export * from "./errors";
+export * from "./events";
+export * from "./heads";
+export * from "./plans";
+export * from "./rpc";
+export * from "./settlement";
+export * from "./states";
+export * from "./tokens";

@@ -1,0 +1,58 @@
+/** Plans as the chain has them. Terms never change; whether a plan is deprecated can. */
+import { type Address, checksum, type Hex } from "../protocol";
+import { turnpikeInterface } from "./abi";
+import { callView, type Rpc } from "./rpc";
+
+export interface Plan {
+  readonly planId: Hex;
+  readonly index: number;
+  readonly provider: Address;
+  readonly token: Address;
+  /** base units per period */
+  readonly amount: bigint;
+  readonly intervalSec: number;
+  readonly graceSec: number;
+  readonly payTo: Address;
+  readonly deprecated: boolean;
+  readonly successor: Hex | undefined;
+}
+
+interface PlanOutput {
+  readonly planId: string;
+  readonly index: bigint;
+  readonly provider: string;
+  readonly terms: { token: string; amount: bigint; interval: bigint; grace: bigint; payTo: string };
+  readonly deprecated: boolean;
+  readonly successor: string;
+}
+
+const PLANS_PER_CALL = 200;
+const ZERO_WORD = `0x${"0".repeat(64)}`;
+
+/** @returns the plans that exist, by lower-case id. @throws Unavailable */
+export async function loadPlans(rpc: Rpc, turnpike: Address, planIds: readonly Hex[]): Promise<Map<Hex, Plan>> {
+  const plans = new Map<Hex, Plan>();
+  for (let start = 0; start < planIds.length; start += PLANS_PER_CALL) {
+    const args = [planIds.slice(start, start + PLANS_PER_CALL)];
+    const [views] = await callView(rpc, { to: turnpike, iface: turnpikeInterface, method: "getPlans", args });
+    for (const view of views as PlanOutput[]) {
+      if (view.planId !== ZERO_WORD) plans.set(view.planId as Hex, planOf(view));
+    }
+  }
+  return plans;
+}
+
+function planOf({ planId, index, provider, terms, deprecated, successor }: PlanOutput): Plan {
+  return {
+    planId: planId as Hex,
+    index: Number(index),
+    provider: checksum(provider),
+    token: checksum(terms.token),
+    amount: terms.amount,
+    intervalSec: Number(terms.interval),
+    graceSec: Number(terms.grace),
+    payTo: checksum(terms.payTo),
+    deprecated,
+    successor: successor === ZERO_WORD ? undefined : (successor as Hex),
+  };
+}

@@ -1,0 +1,114 @@
+/** One way to ask a chain: a list of endpoints with failover. An outage is `Unavailable`, a revert the contract's error. */
+import { FetchRequest, type Interface, JsonRpcProvider, Network, WebSocketProvider } from "ethers";
+import { ConfigError, type Hex, TurnpikeError, Unavailable } from "../protocol";
+import { decodeRevert } from "./errors";
+
+export interface Rpc {
+  /** @throws Unavailable when no endpoint answers; TurnpikeError when the contract reverts by name */
+  send<T>(method: string, params: readonly unknown[]): Promise<T>;
+  /** Calls `wake` when an endpoint pushes a new block; only endpoints with a socket do. @returns how to stop */
+  onBlock(wake: () => void): () => void;
+  close(): void;
+}
+
+export interface RpcOptions {
+  /** http(s):// or ws(s)://, tried in this order */
+  readonly urls: string | readonly string[];
+  readonly chainId: number;
+  /** per endpoint and call; default 5,000 */
+  readonly timeoutMs?: number;
+}
+
+export function connectRpc({ urls, chainId, timeoutMs = 5_000 }: RpcOptions): Rpc {
+  const list = typeof urls === "string" ? [urls] : urls;
+  if (list.length === 0) throw new ConfigError("rpcUrl is empty: name at least one endpoint of the chain");
+  const endpoints = list.map((url) => endpointOf(url, chainId, timeoutMs));
+  return {
+    async send<T>(method: string, params: readonly unknown[]): Promise<T> {
+      let last: unknown;
+      for (const endpoint of endpoints) {
+        try {
+          return (await withTimeout(endpoint.send(method, [...params]), timeoutMs)) as T;
+        } catch (error) {
+          const revert = decodeRevert(error);
+          if (revert) throw revert;
+          last = error;
+        }
+      }
+      // The endpoint's own text may hold its URL, and with it an API key: it goes no further than `cause`.
+      throw new Unavailable(`The chain cannot be asked (${method}).`, { cause: last, retryAfterSec: 2 });
+    },
+    onBlock(wake) {
+      const listeners = endpoints.filter((endpoint) => endpoint instanceof WebSocketProvider);
+      for (const endpoint of listeners) void endpoint.on("block", wake);
+      return () => {
+        for (const endpoint of listeners) void endpoint.off("block", wake);
+      };
+    },
+    close() {
+      for (const endpoint of endpoints) void endpoint.destroy();
+    },
+  };
+}
+
+function endpointOf(url: string, chainId: number, timeoutMs: number): JsonRpcProvider | WebSocketProvider {
+  const network = Network.from(chainId);
+  const protocol = URL.canParse(url) ? new URL(url).protocol : "";
+  if (protocol === "ws:" || protocol === "wss:") {
+    return new WebSocketProvider(url, network, { staticNetwork: network });
+  }
+  if (protocol !== "http:" && protocol !== "https:") {
+    throw new ConfigError("rpcUrl has an endpoint that is not an http, https, ws or wss URL");
+  }
+  const request = new FetchRequest(url);
+  request.timeout = timeoutMs;
+  request.setThrottleParams({ maxAttempts: 2, slotInterval: 100 });
+  return new JsonRpcProvider(request, network, { staticNetwork: network, batchMaxCount: 1 });
+}
+
+async function withTimeout<T>(answer: Promise<T>, timeoutMs: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new TurnpikeError("Unavailable", "time-out")), timeoutMs);
+  });
+  try {
+    return await Promise.race([answer, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** @throws ConfigError when the endpoints serve another chain than the one configured */
+export async function checkChainId(rpc: Rpc, chainId: number): Promise<void> {
+  const actual = Number(await rpc.send<string>("eth_chainId", []));
+  if (actual !== chainId) {
+    throw new ConfigError(`network is chain ${chainId}, but rpcUrl serves chain ${actual}: correct one of them`);
+  }
+}
+
+export interface ViewCall {
+  readonly to: Hex;
+  readonly iface: Interface;
+  readonly method: string;
+  readonly args: readonly unknown[];
+  /** default "latest" */
+  readonly blockTag?: string;
+}
+
+/** @returns the decoded outputs. @throws Unavailable also when the answer cannot be decoded (no contract there) */
+export async function callView(rpc: Rpc, { to, iface, method, args, blockTag = "latest" }: ViewCall) {
+  const data = iface.encodeFunctionData(method, args);
+  const answer = await rpc.send<Hex>("eth_call", [{ to, data }, blockTag]);
+  try {
+    return iface.decodeFunctionResult(method, answer);
+  } catch (cause) {
+    throw new Unavailable(`${method}() of ${to} gave no readable answer: is there such a contract on this chain?`, {
+      cause,
+    });
+  }
+}
+
+export async function hasCode(rpc: Rpc, address: Hex): Promise<boolean> {
+  const code = await rpc.send<string>("eth_getCode", [address, "latest"]);
+  return typeof code === "string" && code.length > 2;
+}

@@ -1,0 +1,53 @@
+/** Evidence of a one-time payment on chain: the token's `Transfer` right after the matching `AuthorizationUsed`. */
+import { type Address, type Hex, sameAddress } from "../protocol";
+import { tokenInterface } from "./abi";
+import type { RawLog } from "./events";
+import type { Rpc } from "./rpc";
+
+export interface ExpectedSettlement {
+  readonly token: Address;
+  readonly payer: Address;
+  readonly payTo: Address;
+  /** base units */
+  readonly amount: bigint;
+  readonly nonce: Hex;
+  readonly transaction: Hex;
+  /** blocks, the transaction's own included; default 1 */
+  readonly confirmations?: number;
+}
+
+interface Receipt {
+  readonly status?: string;
+  readonly blockNumber?: string;
+  readonly logs?: readonly RawLog[];
+}
+
+/** @returns "absent" when the transaction is not there (yet, or any more) or paid something else. @throws Unavailable */
+export async function findSettlement(rpc: Rpc, expected: ExpectedSettlement): Promise<"settled" | "absent"> {
+  const receipt = await rpc.send<Receipt | null>("eth_getTransactionReceipt", [expected.transaction]);
+  if (!receipt || receipt.status !== "0x1" || !receipt.logs?.some((_, index) => isPaidAt(receipt.logs ?? [], index))) {
+    return "absent";
+  }
+  const confirmations = expected.confirmations ?? 1;
+  if (confirmations <= 1) return "settled";
+  const head = Number(await rpc.send<string>("eth_blockNumber", []));
+  return head - Number(receipt.blockNumber) + 1 >= confirmations ? "settled" : "absent";
+
+  function isPaidAt(logs: readonly RawLog[], index: number): boolean {
+    const used = eventOf(logs[index], expected.token);
+    if (used?.name !== "AuthorizationUsed") return false;
+    if (!sameAddress(used.args.authorizer, expected.payer) || used.args.nonce !== expected.nonce) return false;
+    const transfer = eventOf(logs[index + 1], expected.token);
+    return (
+      transfer?.name === "Transfer" &&
+      sameAddress(transfer.args.from, expected.payer) &&
+      sameAddress(transfer.args.to, expected.payTo) &&
+      transfer.args.value === expected.amount
+    );
+  }
+}
+
+function eventOf(log: RawLog | undefined, token: Address) {
+  if (!log || !sameAddress(log.address, token)) return undefined;
+  return tokenInterface.parseLog({ topics: [...log.topics], data: log.data });
+}

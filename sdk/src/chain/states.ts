@@ -1,0 +1,238 @@
+/**
+ * Subscription records without a call per request: read once (waiting reads share one `getStates`), then kept until a
+ * new block's log touches them, history is rewritten or they reach a hard age. When the chain cannot be asked, nothing
+ * is answered (Unavailable). Judges nothing: the status is a function of record and clock, elsewhere.
+ */
+import { type Address, checksum, type Hex, Unavailable, ZERO_ADDRESS } from "../protocol";
+import { turnpikeInterface } from "./abi";
+import type { HeadWatcher } from "./heads";
+import { callView, type Rpc } from "./rpc";
+
+/** One subscription and its allowance, all from one read at one block. Amounts in base units. */
+export interface SubscriptionState {
+  readonly idHash: Hex;
+  readonly known: boolean;
+  readonly subscriber: Address;
+  readonly planId: Hex;
+  /** unix seconds, exclusive end of the paid period */
+  readonly paidThroughSec: number;
+  readonly version: number;
+  readonly paused: boolean;
+  /** cancelled at the period's end */
+  readonly ending: boolean;
+  readonly cancelled: boolean;
+  readonly allowance: {
+    readonly cap: bigint;
+    /** in the current cycle */
+    readonly spent: bigint;
+    /** the next debit's index */
+    readonly debits: number;
+  };
+  /** the block at which all this was read */
+  readonly blockNumber: number;
+}
+
+interface StateOutput {
+  readonly subscription: {
+    subscriber: string;
+    planId: string;
+    paidThrough: bigint;
+    version: bigint;
+    paused: boolean;
+    ending: boolean;
+    cancelled: boolean;
+  };
+  readonly allowance: { cap: bigint; spent: bigint; debits: bigint };
+}
+
+/** Uncached; in the order of `idHashes`. @throws Unavailable */
+export async function readStates(
+  rpc: Rpc,
+  turnpike: Address,
+  idHashes: readonly Hex[],
+  blockNumber: number,
+): Promise<SubscriptionState[]> {
+  const [outputs] = await callView(rpc, {
+    to: turnpike,
+    iface: turnpikeInterface,
+    method: "getStates",
+    args: [idHashes],
+    blockTag: `0x${blockNumber.toString(16)}`,
+  });
+  return idHashes.map((idHash, index) =>
+    stateOf(idHash, (outputs as StateOutput[])[index] as StateOutput, blockNumber),
+  );
+}
+
+function stateOf(idHash: Hex, { subscription, allowance }: StateOutput, blockNumber: number): SubscriptionState {
+  return {
+    idHash,
+    known: subscription.subscriber !== ZERO_ADDRESS,
+    subscriber: checksum(subscription.subscriber),
+    planId: subscription.planId as Hex,
+    paidThroughSec: Number(subscription.paidThrough),
+    version: Number(subscription.version),
+    paused: subscription.paused,
+    ending: subscription.ending,
+    cancelled: subscription.cancelled,
+    allowance: { cap: allowance.cap, spent: allowance.spent, debits: Number(allowance.debits) },
+    blockNumber,
+  };
+}
+
+export interface StateReader {
+  /** The record as it is known and still holds; never asks the chain. */
+  peek(idHash: Hex): SubscriptionState | undefined;
+  /** @throws Unavailable when the chain cannot be asked, or too many unknown ids are being tried */
+  read(idHash: Hex): Promise<SubscriptionState>;
+  close(): void;
+}
+
+export interface StateReaderOptions {
+  readonly rpc: Rpc;
+  readonly turnpike: Address;
+  readonly heads: HeadWatcher;
+  /** hard ceiling on the age of a record, whatever the logs say; default 60,000 */
+  readonly maxRecordAgeMs?: number;
+  /** look-ups of ids that turn out unknown, per second; default 100 */
+  readonly unknownPerSec?: number;
+  readonly monotonicMs?: () => number;
+}
+
+interface Waiting {
+  readonly promise: Promise<SubscriptionState>;
+  readonly resolve: (state: SubscriptionState) => void;
+  readonly reject: (error: unknown) => void;
+  attempts: number;
+}
+
+const IDS_PER_CALL = 200;
+const MAX_RECORDS = 100_000;
+/** How often a read is repeated because its record changed while it was under way. */
+const MAX_ATTEMPTS = 3;
+
+export function createStateReader(options: StateReaderOptions): StateReader {
+  const { rpc, turnpike, heads, maxRecordAgeMs = 60_000, unknownPerSec = 100 } = options;
+  const { monotonicMs = () => performance.now() } = options;
+  const records = new Map<Hex, { readonly state: SubscriptionState; readonly readAtMs: number }>();
+  /** unknown ids, remembered for one block */
+  const unknown = new Map<Hex, SubscriptionState>();
+  /** ids that were once seen to exist: never held up by those who try unknown ones */
+  const seen = new Set<Hex>();
+  const waiting = new Map<Hex, Waiting>();
+  let inFlight: Set<Hex> | undefined;
+  let touchedInFlight = new Set<string>();
+  let generation = 0;
+  let unknownWindow = { startMs: 0, count: 0 };
+
+  const stopListening = heads.listen({
+    onAdvance(_head, touched) {
+      unknown.clear();
+      for (const topic of touched) {
+        records.delete(topic as Hex);
+        if (inFlight) touchedInFlight.add(topic);
+      }
+    },
+    onReset() {
+      generation++;
+      records.clear();
+      unknown.clear();
+    },
+  });
+
+  function peek(idHash: Hex): SubscriptionState | undefined {
+    if (!heads.fresh()) return undefined;
+    const absent = unknown.get(idHash);
+    if (absent) return absent;
+    const record = records.get(idHash);
+    if (!record) return undefined;
+    if (monotonicMs() - record.readAtMs <= maxRecordAgeMs) return record.state;
+    records.delete(idHash);
+    return undefined;
+  }
+
+  async function read(idHash: Hex): Promise<SubscriptionState> {
+    await heads.current();
+    const held = peek(idHash);
+    if (held) return held;
+    const shared = waiting.get(idHash);
+    if (shared) return shared.promise;
+    if (!seen.has(idHash) && unknownInThisSecond() >= unknownPerSec) {
+      throw new Unavailable("Too many unknown subscriptions are being tried.", { retryAfterSec: 1 });
+    }
+    const entry = createWaiting();
+    waiting.set(idHash, entry);
+    setImmediate(flush);
+    return entry.promise;
+  }
+
+  function flush(): void {
+    if (inFlight || waiting.size === 0) return;
+    const batch = [...waiting].slice(0, IDS_PER_CALL);
+    inFlight = new Set(batch.map(([idHash]) => idHash));
+    touchedInFlight = new Set();
+    void readBatch(batch).finally(() => {
+      inFlight = undefined;
+      if (waiting.size > 0) setImmediate(flush);
+    });
+  }
+
+  async function readBatch(batch: readonly (readonly [Hex, Waiting])[]): Promise<void> {
+    const startedIn = generation;
+    try {
+      const head = await heads.current();
+      const ids = batch.map(([idHash]) => idHash);
+      const states = await readStates(rpc, turnpike, ids, head.number);
+      batch.forEach(([idHash, entry], index) => {
+        const overtaken = startedIn !== generation || touchedInFlight.has(idHash);
+        if (overtaken && ++entry.attempts < MAX_ATTEMPTS) return;
+        waiting.delete(idHash);
+        const state = states[index] as SubscriptionState;
+        if (!overtaken) keep(state);
+        entry.resolve(state);
+      });
+    } catch (error) {
+      for (const [idHash, entry] of batch) {
+        waiting.delete(idHash);
+        entry.reject(error);
+      }
+    }
+  }
+
+  function keep(state: SubscriptionState): void {
+    if (!state.known) {
+      unknownInThisSecond();
+      unknownWindow.count++;
+      if (unknown.size < MAX_RECORDS) unknown.set(state.idHash, state);
+      return;
+    }
+    dropOldest(records);
+    dropOldest(seen);
+    records.set(state.idHash, { state, readAtMs: monotonicMs() });
+    seen.add(state.idHash);
+  }
+
+  function unknownInThisSecond(): number {
+    const nowMs = monotonicMs();
+    if (nowMs - unknownWindow.startMs >= 1_000) unknownWindow = { startMs: nowMs, count: 0 };
+    return unknownWindow.count;
+  }
+
+  return { peek, read, close: stopListening };
+}
+
+function createWaiting(): Waiting {
+  let resolve: Waiting["resolve"] = () => undefined;
+  let reject: Waiting["reject"] = () => undefined;
+  const promise = new Promise<SubscriptionState>((onState, onError) => {
+    resolve = onState;
+    reject = onError;
+  });
+  return { promise, resolve, reject, attempts: 0 };
+}
+
+function dropOldest(collection: { size: number; keys(): Iterator<Hex>; delete(key: Hex): boolean }): void {
+  if (collection.size < MAX_RECORDS) return;
+  const oldest = collection.keys().next();
+  if (!oldest.done) collection.delete(oldest.value);
+}
