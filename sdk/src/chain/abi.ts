@@ -1,7 +1,6 @@
 /** The contracts' interfaces as ethers reads them: Turnpike's and the settler's generated, the token's by hand. */
 import { Interface } from "ethers";
-import { IBatchSettler__factory } from "./generated/factories/contracts/interfaces/IBatchSettler__factory";
-import { ITurnpike__factory } from "./generated/factories/contracts/interfaces/ITurnpike__factory";
+import { IBatchSettler__factory, ITurnpike__factory } from "./generated";
 
 export const turnpikeInterface = new Interface(ITurnpike__factory.abi);
 export const batchSettlerInterface = new Interface(IBatchSettler__factory.abi);

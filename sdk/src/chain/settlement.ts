@@ -25,15 +25,14 @@ interface Receipt {
 /** @returns "absent" when the transaction is not there (yet, or any more) or paid something else. @throws Unavailable */
 export async function findSettlement(rpc: Rpc, expected: ExpectedSettlement): Promise<"settled" | "absent"> {
   const receipt = await rpc.send<Receipt | null>("eth_getTransactionReceipt", [expected.transaction]);
-  if (!receipt || receipt.status !== "0x1" || !receipt.logs?.some((_, index) => isPaidAt(receipt.logs ?? [], index))) {
-    return "absent";
-  }
+  const logs = receipt?.status === "0x1" ? (receipt.logs ?? []) : [];
+  if (!logs.some((_, index) => isPaidAt(index))) return "absent";
   const confirmations = expected.confirmations ?? 1;
   if (confirmations <= 1) return "settled";
   const head = Number(await rpc.send<string>("eth_blockNumber", []));
-  return head - Number(receipt.blockNumber) + 1 >= confirmations ? "settled" : "absent";
+  return head - Number(receipt?.blockNumber) + 1 >= confirmations ? "settled" : "absent";
 
-  function isPaidAt(logs: readonly RawLog[], index: number): boolean {
+  function isPaidAt(index: number): boolean {
     const used = eventOf(logs[index], expected.token);
     if (used?.name !== "AuthorizationUsed") return false;
     if (!sameAddress(used.args.authorizer, expected.payer) || used.args.nonce !== expected.nonce) return false;
