@@ -85,6 +85,12 @@ export const ERRORS = {
   UnknownSubscription: entry("sdk", 404, "No such subscription is known.", "Check the idHash and the network."),
   NotFound: entry("sdk", 404, "There is no such route.", "See /openapi.json for the routes."),
   PayloadTooLarge: entry("sdk", 413, "The request body is larger than allowed.", "Send a smaller body."),
+  UnsupportedMediaType: entry(
+    "sdk",
+    415,
+    "The request's body is not declared as JSON.",
+    "Send `Content-Type: application/json`.",
+  ),
   RateLimited: entry("sdk", 429, "Too many requests.", "Slow down and honour Retry-After.", true),
   PaymentPending: entry(
     "sdk",

@@ -35,8 +35,8 @@ export function encodeJsonHeader(value: unknown): string {
 }
 
 /** @returns undefined when `text` is not one JSON object, or has duplicate or forbidden keys, NUL or deep nesting */
-export function parseStrictJson(text: string): JsonObject | undefined {
-  if (!isUnambiguous(text)) return undefined;
+export function parseStrictJson(text: string, maxDepth = MAX_DEPTH): JsonObject | undefined {
+  if (!isUnambiguous(text, maxDepth)) return undefined;
   try {
     const parsed: unknown = JSON.parse(text);
     return typeof parsed === "object" && parsed !== null && !Array.isArray(parsed) ? (parsed as JsonObject) : undefined;
@@ -46,7 +46,7 @@ export function parseStrictJson(text: string): JsonObject | undefined {
 }
 
 /** One pass over the text: `JSON.parse` keeps the last of two equal keys silently, other parsers the first. */
-function isUnambiguous(text: string): boolean {
+function isUnambiguous(text: string, maxDepth: number): boolean {
   const keysAtDepth: (Set<string> | null)[] = [];
   let expectsKey = false;
   for (let i = 0; i < text.length; i++) {
@@ -54,7 +54,7 @@ function isUnambiguous(text: string): boolean {
       case "{":
       case "[":
         keysAtDepth.push(text[i] === "{" ? new Set() : null);
-        if (keysAtDepth.length > MAX_DEPTH) return false;
+        if (keysAtDepth.length > maxDepth) return false;
         expectsKey = text[i] === "{";
         break;
       case "}":
