@@ -2,7 +2,10 @@
  * What the relayer sends. A row is written `queued` together with what it is for; nonce and signed bytes are stored
  * before the first broadcast, so that whoever resumes sends the same bytes.
  */
-import type { Generated } from "kysely";
+import type { Generated, Selectable } from "kysely";
+import type { Address, Hex } from "turnpike/protocol";
+import { databaseNowMs } from "../database-clock";
+import type { Db } from "../open";
 
 export type TransactionStatus = "queued" | "stored" | "mined" | "displaced";
 
@@ -42,4 +45,96 @@ export interface TransactionHashesTable {
   max_fee_wei: string;
   priority_fee_wei: string;
   signed_at_ms: number;
+}
+
+export interface QueuedTransaction {
+  readonly id: string;
+  readonly chainId: number;
+  readonly purpose: string;
+  readonly idempotencyKey: string;
+  readonly to: Address;
+  readonly data: Hex;
+  readonly gasLimit: bigint;
+}
+
+/** @returns the id under which this idempotency key stands, which is `entry.id` when it is new */
+export async function enqueueTransaction(db: Db, entry: QueuedTransaction): Promise<string> {
+  const inserted = await db
+    .insertInto("transactions")
+    .values({
+      id: entry.id,
+      chain_id: entry.chainId,
+      purpose: entry.purpose,
+      idempotency_key: entry.idempotencyKey,
+      to_address: entry.to,
+      data: entry.data,
+      gas_limit: Number(entry.gasLimit),
+      status: "queued",
+      created_at_ms: databaseNowMs,
+    })
+    .onConflict((conflict) => conflict.columns(["chain_id", "idempotency_key"]).doNothing())
+    .returning("id")
+    .executeTakeFirst();
+  if (inserted) return inserted.id;
+  const existing = await db
+    .selectFrom("transactions")
+    .select("id")
+    .where("chain_id", "=", entry.chainId)
+    .where("idempotency_key", "=", entry.idempotencyKey)
+    .executeTakeFirstOrThrow();
+  return existing.id;
+}
+
+export type TransactionRow = Selectable<TransactionsTable>;
+
+export async function findTransaction(db: Db, id: string): Promise<TransactionRow | undefined> {
+  return db.selectFrom("transactions").selectAll().where("id", "=", id).executeTakeFirst();
+}
+
+/** Its bytes are signed and no receipt of any form of it is known, in the order of nonces. */
+export async function storedTransactions(db: Db, chainId: number, key: Address): Promise<TransactionRow[]> {
+  return db
+    .selectFrom("transactions")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where("key", "=", key)
+    .where("is_final", "=", false)
+    .where("status", "=", "stored")
+    .orderBy("nonce")
+    .execute();
+}
+
+export type SignedForm = Selectable<TransactionHashesTable>;
+
+/** Every signed form of the given transactions, newest first. */
+export async function signedForms(db: Db, ids: readonly string[]): Promise<SignedForm[]> {
+  if (ids.length === 0) return [];
+  return db
+    .selectFrom("transaction_hashes")
+    .selectAll()
+    .where("transaction_id", "in", [...ids])
+    .orderBy("signed_at_ms", "desc")
+    .execute();
+}
+
+/** What was mined in another block than the chain now has at that height waits for its receipt again. */
+export async function unmineTransactions(tx: Db, chainId: number, number: number, hash: string | null): Promise<number> {
+  let update = tx
+    .updateTable("transactions")
+    .set({ status: "stored", block_number: null, block_hash: null, success: null, is_final: false })
+    .where("chain_id", "=", chainId)
+    .where("is_final", "=", false)
+    .where("block_number", "=", number);
+  if (hash !== null) update = update.where("block_hash", "!=", hash);
+  return Number((await update.executeTakeFirst()).numUpdatedRows);
+}
+
+export async function finaliseTransactions(tx: Db, chainId: number, upToBlock: number): Promise<void> {
+  await tx
+    .updateTable("transactions")
+    .set({ is_final: true })
+    .where("chain_id", "=", chainId)
+    .where("is_final", "=", false)
+    .where("block_number", "<=", upToBlock)
+    .execute();
 }

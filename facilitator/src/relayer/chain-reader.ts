@@ -1,0 +1,184 @@
+/** What this service asks the chain, typed and checked: a node's answer of the wrong shape is as good as none. */
+import { type Address, checksum, type Hex, isAddress, Unavailable } from "turnpike/protocol";
+import { RpcAnswerError, type Rpc } from "./rpc";
+
+export interface ChainBlock {
+  readonly number: number;
+  readonly hash: Hex;
+  readonly parentHash: Hex;
+  /** unix seconds */
+  readonly timestampSec: number;
+  readonly baseFeeWei: bigint;
+}
+
+export interface ChainLog {
+  readonly address: Address;
+  readonly topics: readonly Hex[];
+  readonly data: Hex;
+  readonly blockNumber: number;
+  readonly blockHash: Hex;
+  readonly transaction: Hex;
+  readonly logIndex: number;
+}
+
+export interface ChainReceipt {
+  readonly hash: Hex;
+  readonly blockNumber: number;
+  readonly blockHash: Hex;
+  readonly success: boolean;
+  readonly gasUsed: bigint;
+  readonly gasPriceWei: bigint;
+  readonly logs: readonly ChainLog[];
+}
+
+/** "latest", or a height */
+export type BlockTag = "latest" | number;
+
+export interface LogFilter {
+  readonly addresses: readonly Address[];
+  readonly topics?: readonly (Hex | readonly Hex[] | null)[];
+}
+
+export interface CallRequest {
+  readonly to: Address;
+  readonly data: Hex;
+  readonly from?: Address;
+  readonly gas?: bigint;
+  readonly block?: BlockTag;
+}
+
+/** What a call answered: return data, or the revert's data. */
+export type CallAnswer = { readonly kind: "ok"; readonly data: Hex } | { readonly kind: "reverted"; readonly data: Hex; readonly message: string };
+
+export interface ChainReader {
+  head(): Promise<ChainBlock>;
+  /** @returns undefined when there is no such block (yet) */
+  block(number: number): Promise<ChainBlock | undefined>;
+  logsOfBlock(blockHash: Hex, filter: LogFilter): Promise<ChainLog[]>;
+  logsBetween(fromBlock: number, toBlock: number, filter: LogFilter): Promise<ChainLog[]>;
+  receipt(hash: Hex): Promise<ChainReceipt | undefined>;
+  /** how many transactions of `address` are mined */
+  nonce(address: Address): Promise<number>;
+  balanceWei(address: Address): Promise<bigint>;
+  code(address: Address): Promise<Hex>;
+  call(request: CallRequest): Promise<CallAnswer>;
+  /** A reply, also an error, is no outcome: only a receipt is. */
+  broadcast(raw: Hex): Promise<void>;
+}
+
+const tag = (block: BlockTag): string => (block === "latest" ? block : `0x${block.toString(16)}`);
+const quantity = (value: bigint | number): string => `0x${value.toString(16)}`;
+
+export function createChainReader(rpc: Rpc): ChainReader {
+  return {
+    async head() {
+      const block = blockOf(await rpc.request("eth_getBlockByNumber", ["latest", false]));
+      if (!block) throw new Unavailable("a node knows no newest block");
+      return block;
+    },
+    block: async (number) => blockOf(await rpc.request("eth_getBlockByNumber", [tag(number), false])),
+    logsOfBlock: async (blockHash, filter) =>
+      logsOf(await rpc.request("eth_getLogs", [{ blockHash, address: filter.addresses, topics: filter.topics ?? [] }])),
+    logsBetween: async (fromBlock, toBlock, filter) =>
+      logsOf(
+        await rpc.request("eth_getLogs", [
+          { fromBlock: tag(fromBlock), toBlock: tag(toBlock), address: filter.addresses, topics: filter.topics ?? [] },
+        ]),
+      ),
+    async receipt(hash) {
+      const raw = await rpc.request("eth_getTransactionReceipt", [hash]);
+      if (raw === null) return undefined;
+      const fields = record(raw);
+      return {
+        hash: hexOf(fields.transactionHash),
+        blockNumber: numberOf(fields.blockNumber),
+        blockHash: hexOf(fields.blockHash),
+        success: numberOf(fields.status) === 1,
+        gasUsed: bigintOf(fields.gasUsed),
+        gasPriceWei: bigintOf(fields.effectiveGasPrice ?? "0x0"),
+        logs: logsOf(fields.logs),
+      };
+    },
+    nonce: async (address) => numberOf(await rpc.request("eth_getTransactionCount", [address, "latest"])),
+    balanceWei: async (address) => bigintOf(await rpc.request("eth_getBalance", [address, "latest"])),
+    code: async (address) => hexOf(await rpc.request("eth_getCode", [address, "latest"])),
+    async call({ to, data, from, gas, block = "latest" }) {
+      const request = { to, data, ...(from && { from }), ...(gas !== undefined && { gas: quantity(gas) }) };
+      try {
+        return { kind: "ok", data: hexOf(await rpc.request("eth_call", [request, tag(block)])) };
+      } catch (error) {
+        const data = error instanceof RpcAnswerError ? revertDataOf(error) : undefined;
+        if (data === undefined) throw asUnavailable(error);
+        return { kind: "reverted", data, message: (error as RpcAnswerError).message };
+      }
+    },
+    async broadcast(raw) {
+      await rpc.request("eth_sendRawTransaction", [raw]);
+    },
+  };
+}
+
+/** Undefined: the node did not run the call at all. Nodes put the data in `data` or in `data.data`. */
+function revertDataOf(error: RpcAnswerError): Hex | undefined {
+  const nested = typeof error.data === "object" && error.data !== null ? (error.data as { data?: unknown }).data : error.data;
+  if (typeof nested === "string" && /^0x([0-9a-fA-F]{2})*$/.test(nested)) return nested as Hex;
+  return /revert|out of gas|invalid opcode/i.test(error.message) ? "0x" : undefined;
+}
+
+function asUnavailable(error: unknown): Error {
+  if (!(error instanceof RpcAnswerError)) return error as Error;
+  return new Unavailable(`a node refused a question: ${error.rpcCode}`, { cause: error, retryAfterSec: 2 });
+}
+
+function record(value: unknown): Record<string, unknown> {
+  if (typeof value !== "object" || value === null) throw new Unavailable("a node's answer is malformed");
+  return value as Record<string, unknown>;
+}
+
+function hexOf(value: unknown): Hex {
+  if (typeof value !== "string" || !/^0x[0-9a-fA-F]*$/.test(value)) throw new Unavailable("a node's answer is malformed");
+  return value.toLowerCase() as Hex;
+}
+
+function numberOf(value: unknown): number {
+  const number = Number(hexOf(value));
+  if (!Number.isSafeInteger(number)) throw new Unavailable("a node's answer is malformed");
+  return number;
+}
+
+function bigintOf(value: unknown): bigint {
+  return BigInt(hexOf(value));
+}
+
+function addressOf(value: unknown): Address {
+  if (!isAddress(value)) throw new Unavailable("a node's answer is malformed");
+  return checksum(value);
+}
+
+function blockOf(raw: unknown): ChainBlock | undefined {
+  if (raw === null) return undefined;
+  const fields = record(raw);
+  return {
+    number: numberOf(fields.number),
+    hash: hexOf(fields.hash),
+    parentHash: hexOf(fields.parentHash),
+    timestampSec: numberOf(fields.timestamp),
+    baseFeeWei: bigintOf(fields.baseFeePerGas ?? "0x0"),
+  };
+}
+
+function logsOf(raw: unknown): ChainLog[] {
+  if (!Array.isArray(raw)) throw new Unavailable("a node's answer is malformed");
+  return raw.map((entry) => {
+    const fields = record(entry);
+    return {
+      address: addressOf(fields.address),
+      topics: (fields.topics as unknown[]).map(hexOf),
+      data: hexOf(fields.data),
+      blockNumber: numberOf(fields.blockNumber),
+      blockHash: hexOf(fields.blockHash),
+      transaction: hexOf(fields.transactionHash),
+      logIndex: numberOf(fields.logIndex),
+    };
+  });
+}

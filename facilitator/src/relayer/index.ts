@@ -1,0 +1,192 @@
+/**
+ * The only place with keys, and the only sender. Others hand in calls with a key of idempotency and ask for outcomes;
+ * they never see a nonce, a fee or a signature.
+ */
+import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
+import type { Logger } from "pino";
+import { type Address, type Hex, TurnpikeError, Unavailable } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../config";
+import type { Db, Store } from "../store/open";
+import { enqueueTransaction, findTransaction } from "../store/tables/transactions";
+import { type BlockTag, type CallRequest, type ChainLog, type ChainReader, createChainReader } from "./chain-reader";
+import { type ContractError, contractErrorToTurnpike, decodeContractError } from "./contract-errors";
+import { type DigestSigner, digestSigner } from "./keys";
+import { createLane, type LaneHealth } from "./lane";
+import { createRpc } from "./rpc";
+
+export type { CallRequest, ChainBlock, ChainLog, ChainReader, ChainReceipt } from "./chain-reader";
+export { type ContractError, contractErrorName, contractErrorToTurnpike } from "./contract-errors";
+export { intrinsicGas, MAX_TRANSACTION_GAS } from "./gas";
+export type { LaneHealth } from "./lane";
+
+export interface SubmitRequest {
+  /** for logs and metrics, e.g. "subscribe" */
+  readonly purpose: string;
+  /** the same key is the same transaction for ever; at most 200 characters */
+  readonly idempotencyKey: string;
+  readonly to: Address;
+  readonly data: Hex;
+  readonly gasLimit: bigint;
+}
+
+export type TxOutcome =
+  | { readonly kind: "unknown" }
+  | { readonly kind: "pending"; readonly hash?: Hex }
+  | {
+      readonly kind: "mined";
+      readonly success: boolean;
+      readonly hash: Hex;
+      readonly blockNumber: number;
+      readonly blockHash: Hex;
+      readonly gasUsed: bigint;
+      readonly logs: readonly ChainLog[];
+    }
+  /** another transaction took its nonce: nothing of it can land */
+  | { readonly kind: "displaced" };
+
+export type Simulation =
+  | { readonly kind: "ok"; readonly data: Hex }
+  | { readonly kind: "reverted"; readonly error: ContractError };
+
+export interface RelayerHealth {
+  readonly ok: boolean;
+  /** why not, in one sentence */
+  readonly reason?: string;
+  readonly lanes: readonly LaneHealth[];
+}
+
+export interface Relayer {
+  readonly addresses: readonly Address[];
+  readonly proofSigner: DigestSigner;
+  readonly chain: ChainReader;
+  /** Queues a transaction, within `tx` when given, so that it stands or falls with the caller's rows. @returns its id */
+  submit(request: SubmitRequest, tx?: Db): Promise<string>;
+  /** @throws Unavailable when the receipt of a mined transaction cannot be read */
+  outcome(transactionId: string): Promise<TxOutcome>;
+  /** The outcome as soon as it is more than pending, or what it is when the time is up. */
+  waitFor(transactionId: string, timeoutMs: number): Promise<TxOutcome>;
+  /** Runs a call without sending it, from the relayer's address unless told otherwise. @throws Unavailable */
+  simulate(call: CallRequest): Promise<Simulation>;
+  /** @throws Unavailable when no node answers; the contract's error when it reverts */
+  read(call: { readonly to: Address; readonly data: Hex; readonly block?: BlockTag }): Promise<Hex>;
+  health(): RelayerHealth;
+  /** Sends what was queued in a transaction that has been committed meanwhile. */
+  poke(): void;
+  stop(): Promise<void>;
+}
+
+export interface RelayerOptions {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly log: Logger;
+  readonly fetch?: typeof fetch;
+  /** monotonic milliseconds */
+  readonly monotonicMs?: () => number;
+}
+
+/** @throws ConfigError when the chain is not the configured one or a contract is not there */
+export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
+  const { config, store, log } = options;
+  const rpc = createRpc({ urls: config.rpcUrls, chainId: config.chainId, timeoutMs: config.rpcTimeoutMs, log, ...(options.fetch && { fetch: options.fetch }) });
+  await rpc.checkChain();
+  const chain = createChainReader(rpc);
+  await requireCode(chain, config);
+
+  const owner = `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`;
+  const monotonicMs = options.monotonicMs ?? (() => performance.now());
+  const signers = config.relayerKeys.map(digestSigner);
+  const lanes = signers.map((signer) => createLane({ config, store, chain, signer, owner, log, monotonicMs }));
+  const from = signers[0]?.address as Address;
+  const loops = lanes.map((lane) => repeat(() => lane.tick(), () => store.wake.wait("lane", config.pollMs)));
+
+  const relayer: Relayer = {
+    addresses: signers.map((signer) => signer.address),
+    proofSigner: digestSigner(config.proofKey),
+    chain,
+    async submit(request, tx) {
+      const id = await enqueueTransaction(tx ?? store.db, { ...request, id: randomUUID(), chainId: config.chainId });
+      if (!tx) store.wake.notify("lane");
+      return id;
+    },
+    async outcome(transactionId) {
+      const row = await findTransaction(store.db, transactionId);
+      if (!row) return { kind: "unknown" };
+      if (row.status === "displaced") return { kind: "displaced" };
+      if (row.status !== "mined" || !row.hash) return { kind: "pending", ...(row.hash && { hash: row.hash as Hex }) };
+      const receipt = await chain.receipt(row.hash as Hex);
+      // Reorganised away a moment ago: pending, until the indexer says so too.
+      if (!receipt) return { kind: "pending", hash: row.hash as Hex };
+      return { kind: "mined", ...receipt };
+    },
+    async waitFor(transactionId, timeoutMs) {
+      const untilMs = monotonicMs() + timeoutMs;
+      for (;;) {
+        const woken = store.wake.wait(`tx:${transactionId}`, Math.max(0, Math.min(1_000, untilMs - monotonicMs())));
+        const outcome = await relayer.outcome(transactionId);
+        if (outcome.kind !== "pending" || monotonicMs() >= untilMs) return outcome;
+        await woken;
+      }
+    },
+    async simulate(call) {
+      const answer = await chain.call({ from, ...call });
+      return answer.kind === "ok" ? answer : { kind: "reverted", error: decodeContractError(answer.data) };
+    },
+    async read(call) {
+      const answer = await chain.call(call);
+      if (answer.kind === "reverted") throw contractErrorToTurnpike(decodeContractError(answer.data));
+      return answer.data;
+    },
+    health: () => healthOf(lanes.map((lane) => lane.health())),
+    poke: () => store.wake.notify("lane"),
+    async stop() {
+      await Promise.all(loops.map((loop) => loop.stop()));
+      await Promise.all(lanes.map((lane) => lane.release()));
+    },
+  };
+  return relayer;
+}
+
+function healthOf(lanes: readonly LaneHealth[]): RelayerHealth {
+  const usable = lanes.filter((lane) => lane.status === "running" || lane.status === "standby");
+  const funded = usable.filter((lane) => !lane.isBalanceLow);
+  const reason =
+    usable.length === 0
+      ? `no lane is running: ${lanes[0]?.reason ?? lanes[0]?.status}`
+      : funded.length === 0
+        ? "every relayer key is low on gas money"
+        : undefined;
+  return { ok: reason === undefined, ...(reason && { reason }), lanes };
+}
+
+async function requireCode(chain: ChainReader, config: FacilitatorConfig): Promise<void> {
+  const wanted: (readonly [string, Address])[] = [
+    ["TURNPIKE", config.turnpike],
+    ["BATCH_SETTLER", config.batchSettler],
+    ...config.tokens.map((token) => ["TOKENS", token.address] as const),
+  ];
+  for (const [name, address] of wanted) {
+    const code = await chain.code(address).catch((cause: unknown) => {
+      throw new Unavailable("RPC_URLS do not answer", { cause });
+    });
+    if (code === "0x") throw new TurnpikeError("ConfigError", `${name} names ${address}, where chain ${config.chainId} has no contract`);
+  }
+}
+
+/** Acts again and again until stopped. The pause begins with the act, so that a wake during the act is not lost. */
+export function repeat(act: () => Promise<void>, pause: () => Promise<unknown>): { stop(): Promise<void> } {
+  let running = true;
+  const done = (async () => {
+    while (running) {
+      const paused = pause();
+      await act();
+      await paused;
+    }
+  })();
+  return {
+    stop() {
+      running = false;
+      return done;
+    },
+  };
+}

@@ -1,0 +1,336 @@
+/**
+ * One key's queue: reserve a nonce, sign, store the bytes, only then broadcast; look for receipts of every signed form.
+ * A broadcast's reply decides nothing. Whoever resumes a lane sends the stored bytes again, lowest nonce first.
+ */
+import type { Logger } from "pino";
+import { type Address, type Hex, isTurnpikeError } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../config";
+import { databaseNowMs } from "../store/database-clock";
+import type { Store } from "../store/open";
+import { type SignedForm, signedForms, storedTransactions, type TransactionRow } from "../store/tables/transactions";
+import type { ChainReader, ChainReceipt } from "./chain-reader";
+import { bumpedFees, type Fees, firstFees } from "./fees";
+import { type DigestSigner, signTransaction } from "./keys";
+import { acquireLease, type LeaseKey, releaseLease, renewLease, reserveNonces, resetLane, stopLane } from "./lease";
+import { spentToday } from "./spending";
+
+export interface LaneHealth {
+  readonly key: Address;
+  readonly status: "starting" | "standby" | "running" | "stopped";
+  readonly reason?: string;
+  readonly balanceWei?: bigint;
+  readonly isBalanceLow: boolean;
+  readonly inFlight: number;
+  readonly queued: number;
+  readonly oldestPendingSec: number;
+}
+
+export interface LaneOptions {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly chain: ChainReader;
+  readonly signer: DigestSigner;
+  readonly owner: string;
+  readonly log: Logger;
+  /** monotonic milliseconds */
+  readonly monotonicMs: () => number;
+}
+
+export interface Lane {
+  /** One round of everything. Never throws: a fault is logged and the next round tries again. */
+  tick(): Promise<void>;
+  health(): LaneHealth;
+  release(): Promise<void>;
+}
+
+/** For so long a used nonce may lack a receipt (nodes behind one URL differ) until it is certain that another used it. */
+const DISPLACED_AFTER_BLOCKS = 10;
+const BALANCE_EVERY_MS = 5_000;
+
+export function createLane(options: LaneOptions): Lane {
+  const { config, store, chain, signer, log, monotonicMs } = options;
+  const of: LeaseKey = { chainId: config.chainId, key: signer.address, owner: options.owner };
+  const sentAtMs = new Map<Hex, number>();
+  const firstSeenMs = new Map<string, number>();
+  const missingSinceMs = new Map<string, number>();
+  let lease: { epoch: number; renewAtMs: number } | undefined;
+  let status: LaneHealth["status"] = "starting";
+  let reason: string | undefined;
+  let balance: { wei: bigint; atMs: number } | undefined;
+  let counts = { inFlight: 0, queued: 0, oldestPendingSec: 0 };
+
+  async function hold(): Promise<boolean> {
+    if (lease && monotonicMs() < lease.renewAtMs) return true;
+    if (lease) {
+      if (await renewLease(store, of, lease.epoch, config.laneLeaseMs)) {
+        lease.renewAtMs = monotonicMs() + config.laneLeaseMs / 3;
+        return true;
+      }
+      lease = undefined;
+      log.error({ key: of.key }, "the lane's lease was taken over");
+    }
+    const chainNonce = await chain.nonce(of.key);
+    const taken = await acquireLease(store, of, {
+      lifeMs: config.laneLeaseMs,
+      firstNonce: chainNonce,
+      steal: store.kind === "pglite",
+    });
+    if (!taken) {
+      status = "standby";
+      return false;
+    }
+    lease = { epoch: taken.epoch, renewAtMs: monotonicMs() + config.laneLeaseMs / 3 };
+    if (config.adoptNonce && (chainNonce > taken.nextNonce || taken.status === "stopped")) {
+      log.warn({ key: of.key, nonce: chainNonce }, "going on from the chain's nonce, as ADOPT_NONCE asks");
+      await resetLane(store, of, Math.max(chainNonce, taken.nextNonce));
+    } else if (taken.status === "stopped") {
+      return stopped(taken.reason ?? "stopped");
+    } else if (chainNonce > taken.nextNonce) {
+      return stop("the chain has seen transactions of this key that this database has not");
+    }
+    status = "running";
+    return true;
+  }
+
+  function stopped(why: string): false {
+    status = "stopped";
+    reason = why;
+    return false;
+  }
+
+  async function stop(why: string): Promise<false> {
+    await stopLane(store, of, why);
+    log.error({ key: of.key, reason: why }, "lane stopped: somebody else uses its key, or the database is an old copy");
+    return stopped(why);
+  }
+
+  async function confirm(open: readonly TransactionRow[], forms: ReadonlyMap<string, SignedForm[]>): Promise<TransactionRow[]> {
+    if (open.length === 0) return [];
+    const chainNonce = await chain.nonce(of.key);
+    const candidates = open.filter((row) => (row.nonce ?? 0) < chainNonce);
+    await Promise.all(
+      candidates.map(async (row) => {
+        const receipts = await Promise.all((forms.get(row.id) ?? []).map((form) => chain.receipt(form.hash as Hex)));
+        const receipt = receipts.find((found) => found !== undefined);
+        if (receipt) return recordReceipt(row, receipt);
+        const sinceMs = missingSinceMs.get(row.id) ?? monotonicMs();
+        missingSinceMs.set(row.id, sinceMs);
+        const patienceMs = Math.max(config.blockTimeMs * DISPLACED_AFTER_BLOCKS, 2_000);
+        if (monotonicMs() - sinceMs > patienceMs) await recordDisplaced(row);
+      }),
+    );
+    return open.filter((row) => (row.nonce ?? 0) >= chainNonce);
+  }
+
+  async function recordReceipt(row: TransactionRow, receipt: ChainReceipt): Promise<void> {
+    await store.db
+      .updateTable("transactions")
+      .set({
+        status: "mined",
+        hash: receipt.hash,
+        block_number: receipt.blockNumber,
+        block_hash: receipt.blockHash,
+        success: receipt.success,
+        gas_used: Number(receipt.gasUsed),
+        gas_price_wei: receipt.gasPriceWei.toString(),
+      })
+      .where("id", "=", row.id)
+      .where("status", "=", "stored")
+      .execute();
+    missingSinceMs.delete(row.id);
+    sentAtMs.delete(receipt.hash);
+    log.info({ purpose: row.purpose, hash: receipt.hash, block: receipt.blockNumber, success: receipt.success }, "mined");
+    store.wake.notify(`tx:${row.id}`);
+    store.wake.notify("transactions");
+  }
+
+  async function recordDisplaced(row: TransactionRow): Promise<void> {
+    await store.db
+      .updateTable("transactions")
+      .set({ status: "displaced" })
+      .where("id", "=", row.id)
+      .where("status", "=", "stored")
+      .execute();
+    store.wake.notify(`tx:${row.id}`);
+    store.wake.notify("transactions");
+    await stop(`nonce ${row.nonce} was used by a transaction that is not ours`);
+  }
+
+  /** What was not sent for a while is sent again; the head of the queue gets a higher fee when it waits too long. */
+  async function push(open: readonly TransactionRow[], forms: ReadonlyMap<string, SignedForm[]>): Promise<void> {
+    const nowMs = monotonicMs();
+    const again = Math.max(config.blockTimeMs * 3, 2_000);
+    for (const [place, row] of open.entries()) {
+      let newest = forms.get(row.id)?.[0];
+      if (!newest) continue;
+      const lastSentMs = sentAtMs.get(newest.hash as Hex);
+      if (place === 0 && lastSentMs !== undefined && nowMs - firstSentMs(newest) > config.bumpAfterMs) {
+        newest = (await bump(row, newest)) ?? newest;
+      } else if (lastSentMs !== undefined && nowMs - lastSentMs < again) continue;
+      await broadcast(newest);
+    }
+  }
+
+  function firstSentMs(form: SignedForm): number {
+    const seen = firstSeenMs.get(form.hash) ?? monotonicMs();
+    if (firstSeenMs.size > 1_000) firstSeenMs.clear();
+    firstSeenMs.set(form.hash, seen);
+    return seen;
+  }
+
+  async function bump(row: TransactionRow, last: SignedForm): Promise<SignedForm | undefined> {
+    const { baseFeeWei } = await chain.head();
+    const fees = bumpedFees(
+      { maxFeeWei: BigInt(last.max_fee_wei), priorityFeeWei: BigInt(last.priority_fee_wei) },
+      baseFeeWei,
+      config,
+    );
+    if (!fees) {
+      reason = "the fee ceiling is reached";
+      return undefined;
+    }
+    const signed = sign(row, row.nonce ?? 0, fees);
+    log.warn({ hash: signed.hash, replaces: last.hash, nonce: row.nonce }, "fee raised");
+    return store.db
+      .insertInto("transaction_hashes")
+      .values({ ...formOf(row.id, signed, fees), signed_at_ms: databaseNowMs })
+      .returningAll()
+      .executeTakeFirst();
+  }
+
+  const sign = (row: TransactionRow, nonce: number, fees: Fees) =>
+    signTransaction(signer, {
+      chainId: config.chainId,
+      nonce,
+      to: row.to_address as Address,
+      data: row.data as Hex,
+      gasLimit: BigInt(row.gas_limit),
+      ...fees,
+    });
+
+  const formOf = (transactionId: string, signed: { hash: Hex; raw: Hex }, fees: Fees) => ({
+    hash: signed.hash,
+    chain_id: config.chainId,
+    transaction_id: transactionId,
+    raw: signed.raw,
+    max_fee_wei: fees.maxFeeWei.toString(),
+    priority_fee_wei: fees.priorityFeeWei.toString(),
+  });
+
+  /** Signs and stores what is queued, as far as the pool allows; nothing is sent before this is committed. */
+  async function fill(free: number): Promise<SignedForm[]> {
+    if (free <= 0 || counts.queued === 0) return [];
+    const fees = firstFees((await chain.head()).baseFeeWei, config);
+    if (!fees) {
+      reason = "the fee ceiling is below the base fee";
+      return [];
+    }
+    if ((await spentToday(store, of, monotonicMs())) > config.maxFeePerDayWei) {
+      reason = "the day's fee ceiling is reached";
+      return [];
+    }
+    reason = undefined;
+    return store.transaction(async (tx) => {
+      const queued = await tx
+        .selectFrom("transactions")
+        .selectAll()
+        .where("chain_id", "=", config.chainId)
+        .where("status", "=", "queued")
+        .orderBy("seq")
+        .limit(free)
+        .forUpdate()
+        .skipLocked()
+        .execute();
+      if (queued.length === 0 || !lease) return [];
+      const first = await reserveNonces(tx, of, lease.epoch, queued.length);
+      if (first === undefined) {
+        lease = undefined;
+        return [];
+      }
+      const stored: SignedForm[] = [];
+      for (const [index, row] of queued.entries()) {
+        const nonce = first + index;
+        const signed = sign(row, nonce, fees);
+        await tx
+          .updateTable("transactions")
+          .set({ key: of.key, nonce, epoch: lease.epoch, status: "stored", hash: signed.hash, stored_at_ms: databaseNowMs })
+          .where("id", "=", row.id)
+          .execute();
+        stored.push(
+          await tx
+            .insertInto("transaction_hashes")
+            .values({ ...formOf(row.id, signed, fees), signed_at_ms: databaseNowMs })
+            .returningAll()
+            .executeTakeFirstOrThrow(),
+        );
+      }
+      return stored;
+    });
+  }
+
+  async function broadcast(form: SignedForm): Promise<void> {
+    firstSentMs(form);
+    sentAtMs.set(form.hash as Hex, monotonicMs());
+    try {
+      await chain.broadcast(form.raw as Hex);
+    } catch (error) {
+      // Unknown outcome: nodes also answer with an error for what they mined, or hold already.
+      const text = error instanceof Error ? error.message.slice(0, 120) : "unknown";
+      log.debug({ hash: form.hash, reason: text }, "a broadcast was answered with an error");
+    }
+  }
+
+  async function measure(open: readonly TransactionRow[]): Promise<void> {
+    const nowMs = monotonicMs();
+    if (!balance || nowMs - balance.atMs > BALANCE_EVERY_MS) {
+      balance = { wei: await chain.balanceWei(of.key), atMs: nowMs };
+    }
+    const row = await store.db
+      .selectFrom("transactions")
+      .select([(eb) => eb.fn.countAll<number>().as("queued"), databaseNowMs.as("now")])
+      .where("chain_id", "=", config.chainId)
+      .where("status", "=", "queued")
+      .executeTakeFirst();
+    const oldest = open[0]?.stored_at_ms;
+    counts = {
+      inFlight: open.length,
+      queued: Number(row?.queued ?? 0),
+      oldestPendingSec: oldest ? Math.max(0, Math.round(((row?.now ?? oldest) - oldest) / 1_000)) : 0,
+    };
+  }
+
+  async function round(): Promise<void> {
+    if (!(await hold())) return;
+    const open = await storedTransactions(store.db, config.chainId, of.key);
+    const forms = new Map<string, SignedForm[]>(open.map((row) => [row.id, []]));
+    for (const form of await signedForms(store.db, [...forms.keys()])) forms.get(form.transaction_id)?.push(form);
+    const waiting = await confirm(open, forms);
+    if (status !== "running") return;
+    await measure(waiting);
+    await push(waiting, forms);
+    for (const form of await fill(config.lanesInFlight - waiting.length)) await broadcast(form);
+  }
+
+  return {
+    async tick() {
+      try {
+        await round();
+      } catch (error) {
+        const text = error instanceof Error ? error.message : "unknown";
+        log[isTurnpikeError(error) ? "warn" : "error"]({ key: of.key, reason: text }, "a lane's round failed");
+      }
+    },
+    health: () => ({
+      key: of.key,
+      status,
+      ...(reason && { reason }),
+      ...(balance && { balanceWei: balance.wei }),
+      isBalanceLow: balance !== undefined && balance.wei < config.minBalanceWei,
+      ...counts,
+    }),
+    async release() {
+      if (lease) await releaseLease(store, of, lease.epoch);
+      lease = undefined;
+    },
+  };
+}

@@ -1,0 +1,159 @@
+/**
+ * JSON-RPC over HTTP with several nodes: the first is preferred, the others are asked when it does not answer. Requests
+ * of one turn of the event loop travel together. Knows nothing of what is asked; an unanswered question is `Unavailable`.
+ */
+import type { Logger } from "pino";
+import { ConfigError, Unavailable } from "turnpike/protocol";
+
+/** The node answered, with an error. */
+export class RpcAnswerError extends Error {
+  constructor(
+    readonly rpcCode: number,
+    message: string,
+    readonly data: unknown,
+  ) {
+    super(message);
+    this.name = "RpcAnswerError";
+  }
+}
+
+export interface Rpc {
+  /**
+   * @throws RpcAnswerError when a node answered with an error
+   * @throws Unavailable when no node answered
+   */
+  request(method: string, params: readonly unknown[]): Promise<unknown>;
+  /** @throws ConfigError when every node that answers serves another chain */
+  checkChain(): Promise<void>;
+}
+
+export interface RpcOptions {
+  readonly urls: readonly string[];
+  readonly chainId: number;
+  readonly timeoutMs: number;
+  readonly log: Logger;
+  readonly fetch?: typeof fetch;
+}
+
+interface Pending {
+  readonly method: string;
+  readonly params: readonly unknown[];
+  resolve(value: unknown): void;
+  reject(error: unknown): void;
+}
+
+interface Answer {
+  readonly id?: unknown;
+  readonly result?: unknown;
+  readonly error?: { readonly code?: unknown; readonly message?: unknown; readonly data?: unknown };
+}
+
+interface Endpoint {
+  readonly url: string;
+  chain: "unchecked" | "right" | "wrong";
+  /** monotonic milliseconds before which the others are asked first */
+  restUntilMs: number;
+}
+
+const MAX_TOGETHER = 50;
+const REST_MS = 5_000;
+/** "limit exceeded": another node may answer */
+const LIMIT_EXCEEDED = -32_005;
+
+export function createRpc(options: RpcOptions): Rpc {
+  const send = options.fetch ?? fetch;
+  const endpoints: Endpoint[] = options.urls.map((url) => ({ url, chain: "unchecked", restUntilMs: 0 }));
+  let queue: Pending[] = [];
+
+  async function post(endpoint: Endpoint, batch: readonly Pending[]): Promise<Answer[]> {
+    const calls = batch.map(({ method, params }, id) => ({ jsonrpc: "2.0", id, method, params }));
+    const response = await send(endpoint.url, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(calls.length === 1 ? calls[0] : calls),
+      signal: AbortSignal.timeout(options.timeoutMs),
+    });
+    if (!response.ok) throw new Unavailable(`a node answered with HTTP ${response.status}`);
+    const body = (await response.json()) as Answer | Answer[];
+    const byId = new Map((Array.isArray(body) ? body : [body]).map((answer) => [answer?.id, answer]));
+    return batch.map((_, id) => {
+      const answer = byId.get(id);
+      if (!answer || (answer.error === undefined && answer.result === undefined)) {
+        throw new Unavailable("a node gave no answer to one of several questions");
+      }
+      if (answer.error?.code === LIMIT_EXCEEDED) throw new Unavailable("a node's request limit is exceeded");
+      return answer;
+    });
+  }
+
+  async function isRightChain(endpoint: Endpoint): Promise<boolean> {
+    if (endpoint.chain === "unchecked") {
+      const ask: Pending = { method: "eth_chainId", params: [], resolve: () => undefined, reject: () => undefined };
+      const [answer] = await post(endpoint, [ask]);
+      endpoint.chain = Number(answer?.result) === options.chainId ? "right" : "wrong";
+      if (endpoint.chain === "wrong") {
+        options.log.error({ chainId: Number(answer?.result), expected: options.chainId }, "a node serves another chain");
+      }
+    }
+    return endpoint.chain === "right";
+  }
+
+  async function exchange(batch: readonly Pending[]): Promise<Answer[]> {
+    const nowMs = performance.now();
+    const order = [...endpoints].sort((a, b) => Number(a.restUntilMs > nowMs) - Number(b.restUntilMs > nowMs));
+    let cause: unknown;
+    for (const endpoint of order) {
+      try {
+        if (await isRightChain(endpoint)) return await post(endpoint, batch);
+      } catch (error) {
+        cause = error;
+        endpoint.restUntilMs = performance.now() + REST_MS;
+        options.log.warn({ reason: reasonOf(error), method: batch[0]?.method }, "a node did not answer");
+      }
+    }
+    throw new Unavailable("the chain cannot be reached", { cause, retryAfterSec: 2 });
+  }
+
+  async function flush(batch: readonly Pending[]): Promise<void> {
+    try {
+      const answers = await exchange(batch);
+      batch.forEach((pending, index) => {
+        const { error, result } = answers[index] as Answer;
+        if (error) pending.reject(new RpcAnswerError(Number(error.code ?? 0), String(error.message ?? ""), error.data));
+        else pending.resolve(result);
+      });
+    } catch (error) {
+      for (const pending of batch) pending.reject(error);
+    }
+  }
+
+  return {
+    request(method, params) {
+      return new Promise((resolve, reject) => {
+        queue.push({ method, params, resolve, reject });
+        if (queue.length > 1) return;
+        setImmediate(() => {
+          const all = queue;
+          queue = [];
+          for (let start = 0; start < all.length; start += MAX_TOGETHER) {
+            void flush(all.slice(start, start + MAX_TOGETHER));
+          }
+        });
+      });
+    },
+    async checkChain() {
+      const checks = await Promise.allSettled(endpoints.map(isRightChain));
+      if (checks.some((check) => check.status === "fulfilled" && check.value)) return;
+      if (endpoints.some((endpoint) => endpoint.chain === "wrong")) {
+        throw new ConfigError(`RPC_URLS serve another chain than CHAIN_ID ${options.chainId}`);
+      }
+      throw new Unavailable("RPC_URLS do not answer");
+    },
+  };
+}
+
+/** Without URLs: they may hold an API key. */
+function reasonOf(error: unknown): string {
+  if (error instanceof Unavailable) return error.message;
+  return error instanceof Error ? error.name : "unknown";
+}
