@@ -2,6 +2,8 @@ import "tsconfig-paths/register";
 import "@nomicfoundation/hardhat-toolbox";
 import { TASK_COMPILE_SOLIDITY_GET_SOLC_BUILD } from "hardhat/builtin-tasks/task-names";
 import { type HardhatUserConfig, subtask } from "hardhat/config";
+import { explorer, liveNetworks, nodeSettings } from "./scripts/networks";
+import "./scripts/tasks";
 
 const SOLC_VERSION = "0.8.37";
 
@@ -29,8 +31,10 @@ const config: HardhatUserConfig = {
     },
   },
   networks: {
-    hardhat: { hardfork: "osaka", allowBlocksWithSameTimestamp: true },
+    hardhat: { hardfork: "osaka", allowBlocksWithSameTimestamp: true, ...nodeSettings(process.env) },
+    ...liveNetworks(process.env),
   },
+  etherscan: explorer(process.env),
   typechain: { outDir: "sdk/src/chain/generated", target: "ethers-v6" },
 };
 
