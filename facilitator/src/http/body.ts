@@ -1,0 +1,47 @@
+/** Reads a request's JSON body: bounded, strictly typed, one reading only. Says which rule was broken, never what a parser said. */
+import { InvalidRequest, parseStrictJson, TurnpikeError } from "turnpike/protocol";
+
+export const MAX_BODY_BYTES = 64 * 1_024;
+/** Stock x402 payloads may carry an extension's JSON schema. */
+const MAX_DEPTH = 32;
+const JSON_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
+
+/** @throws UnsupportedMediaType, PayloadTooLarge or InvalidRequest */
+export async function readJsonBody(request: Request): Promise<Record<string, unknown>> {
+  if (!JSON_TYPE.test(request.headers.get("content-type") ?? "")) throw new TurnpikeError("UnsupportedMediaType");
+  if (Number(request.headers.get("content-length") ?? 0) > MAX_BODY_BYTES) throw tooLarge();
+  const bytes = await boundedBytes(request);
+  const body = parseStrictJson(decodeUtf8(bytes), MAX_DEPTH);
+  if (!body) throw new InvalidRequest("body: must be one JSON object, without duplicate keys or deep nesting");
+  return body;
+}
+
+async function boundedBytes(request: Request): Promise<Uint8Array> {
+  if (!request.body) return new Uint8Array();
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  const reader = request.body.getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return Buffer.concat(chunks, size);
+    size += value.byteLength;
+    if (size > MAX_BODY_BYTES) {
+      await reader.cancel();
+      throw tooLarge();
+    }
+    chunks.push(value);
+  }
+}
+
+function decodeUtf8(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch (cause) {
+    throw new InvalidRequest("body: must be UTF-8", { cause });
+  }
+}
+
+const tooLarge = () =>
+  new TurnpikeError("PayloadTooLarge", `body: must be at most ${MAX_BODY_BYTES} bytes`, {
+    details: { maxBytes: MAX_BODY_BYTES },
+  });

@@ -1,0 +1,152 @@
+/**
+ * An endpoint is one object: path, schemas and handler. The same schemas check what comes in, type what goes out and
+ * make openapi.json, so the three cannot differ.
+ */
+import type { OpenAPIHono } from "@hono/zod-openapi";
+import type { Context } from "hono";
+import type { ContentfulStatusCode } from "hono/utils/http-status";
+import { InvalidRequest } from "turnpike/protocol";
+import { PROBLEM_CONTENT_TYPE, type Problem, problemSchema } from "turnpike/facilitator";
+import { z } from "zod";
+import { readJsonBody } from "./body";
+import { problemFor, statusOf, tellable } from "./errors";
+import type { RequestScope } from "./scope";
+
+type Fields = z.ZodObject;
+type Answers = { readonly [status: number]: z.ZodType };
+
+export interface Call<P, Q, B> {
+  readonly params: P;
+  readonly query: Q;
+  readonly body: B;
+}
+
+/** The body is what the schema reads: the wire form, with decimal strings. */
+export type Answer<A extends Answers> = {
+  [S in keyof A & number]: { readonly status: S; readonly body: z.input<A[S]>; readonly headers?: Record<string, string> };
+}[keyof A & number];
+
+interface EndpointOf<P extends Fields, Q extends Fields, B extends z.ZodType, A extends Answers> {
+  readonly method: "get" | "post";
+  /** OpenAPI form: /plans/{planId} */
+  readonly path: string;
+  readonly summary: string;
+  readonly tag: string;
+  readonly params?: P;
+  readonly query?: Q;
+  readonly body?: B;
+  readonly answers: A;
+  /** fields that an error's body carries beside the problem's, for stock clients that look for them */
+  readonly problemExtra?: (problem: Problem) => Record<string, unknown>;
+  handle(call: Call<z.output<P>, z.output<Q>, z.output<B>>): Promise<Answer<A>>;
+}
+
+/** An endpoint with its types forgotten: what a list of endpoints holds. */
+export interface Endpoint {
+  readonly method: "get" | "post";
+  readonly path: string;
+  mount(app: OpenAPIHono<RequestScope>): void;
+}
+
+const none = z.object({});
+type None = typeof none;
+
+export function endpoint<
+  A extends Answers,
+  P extends Fields = None,
+  Q extends Fields = None,
+  B extends z.ZodType = None,
+>(spec: EndpointOf<P, Q, B, A>): Endpoint {
+  return {
+    method: spec.method,
+    path: spec.path,
+    mount(app) {
+      describe(app, spec);
+      app.on(spec.method, spec.path.replaceAll(/\{(\w+)\}/g, ":$1"), async (context) => {
+        context.set("route", spec.path);
+        try {
+          const answer = await spec.handle({
+            params: parse(spec.params, context.req.param(), "path") as z.output<P>,
+            query: parse(spec.query, singleValues(context), "query") as z.output<Q>,
+            body: (spec.body ? parse(spec.body, await readJsonBody(context.req.raw), "body") : {}) as z.output<B>,
+          });
+          return context.json(answer.body as object, answer.status as ContentfulStatusCode, answer.headers);
+        } catch (error) {
+          return tell(context, error, spec.problemExtra);
+        }
+      });
+    },
+  };
+}
+
+/** The one place where an error becomes an answer. */
+export function tell(
+  context: Context<RequestScope>,
+  error: unknown,
+  extra?: (problem: Problem) => Record<string, unknown>,
+): Response {
+  const told = tellable(error);
+  const problem = problemFor(told, context.get("requestId"));
+  context.set("failure", told);
+  return context.body(JSON.stringify({ ...problem, ...extra?.(problem) }), statusOf(told) as ContentfulStatusCode, {
+    "content-type": extra ? "application/json" : PROBLEM_CONTENT_TYPE,
+    ...(told.retryAfterSec === undefined ? {} : { "retry-after": String(told.retryAfterSec) }),
+  });
+}
+
+function parse(schema: z.ZodType | undefined, value: unknown, where: string): unknown {
+  if (!schema) return {};
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const { path, message } = firstIssue(result.error.issues);
+  const field = path.join(".") || where;
+  throw new InvalidRequest(`${field}: ${message}`, { details: { field, in: where } });
+}
+
+/** Of a union the branch that came furthest: the one the sender most likely meant. */
+function firstIssue(issues: readonly z.core.$ZodIssue[]): { path: readonly PropertyKey[]; message: string } {
+  const issue = issues[0];
+  if (!issue) return { path: [], message: "is malformed" };
+  if (issue.code !== "invalid_union" || issue.errors.length === 0) return { path: issue.path, message: issue.message };
+  const [furthest] = issue.errors
+    .map((branch) => firstIssue(branch))
+    .sort((a, b) => b.path.length - a.path.length);
+  return furthest ?? { path: issue.path, message: issue.message };
+}
+
+/** @throws InvalidRequest for a parameter that is given twice: two readers would take different ones */
+function singleValues(context: Context): Record<string, string> {
+  const values: Record<string, string> = {};
+  for (const [name, given] of Object.entries(context.req.queries())) {
+    if (given.length > 1) throw new InvalidRequest(`${name}: is given twice`, { details: { field: name, in: "query" } });
+    values[name] = given[0] ?? "";
+  }
+  return values;
+}
+
+function describe<P extends Fields, Q extends Fields, B extends z.ZodType, A extends Answers>(
+  app: OpenAPIHono<RequestScope>,
+  spec: EndpointOf<P, Q, B, A>,
+): void {
+  const json = (schema: z.ZodType) => ({ "application/json": { schema } });
+  app.openAPIRegistry.registerPath({
+    method: spec.method,
+    path: spec.path,
+    summary: spec.summary,
+    tags: [spec.tag],
+    request: {
+      ...(spec.params && { params: spec.params }),
+      ...(spec.query && { query: spec.query }),
+      ...(spec.body && { body: { required: true, content: json(spec.body) } }),
+    },
+    responses: {
+      ...Object.fromEntries(
+        Object.entries(spec.answers).map(([status, schema]) => [
+          status,
+          { description: status === "202" ? "the outcome is not known yet: ask again" : "done", content: json(schema) },
+        ]),
+      ),
+      default: { description: "a problem", content: { [PROBLEM_CONTENT_TYPE]: { schema: problemSchema } } },
+    },
+  });
+}
