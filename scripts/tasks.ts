@@ -1,9 +1,84 @@
 /** Hardhat's tasks of this project. The work is in the scripts they name, loaded only when a task runs. */
-import { extendEnvironment } from "hardhat/config";
+import { extendEnvironment, task, types } from "hardhat/config";
 import { HardhatPluginError } from "hardhat/plugins";
+import type { HardhatRuntimeEnvironment } from "hardhat/types";
+import type { Address, Hex } from "turnpike/protocol";
 import { missingFor } from "./networks";
+
+const PLUGIN = "turnpike";
 
 extendEnvironment((hre) => {
   const missing = missingFor(hre.network.name, process.env);
-  if (missing) throw new HardhatPluginError("turnpike", missing);
+  if (missing) throw new HardhatPluginError(PLUGIN, missing);
 });
+
+task("plan:create", "Creates a plan; the sending account is its provider")
+  .addParam("token", "address of the payment token")
+  .addParam("amount", "price of one period in base units, e.g. 10000000 for 10 units of 6 decimals")
+  .addOptionalParam("interval", "length of one period in seconds", 2_592_000, types.int)
+  .addOptionalParam("grace", "seconds of service after a period while its renewal is awaited", undefined, types.int)
+  .addOptionalParam("payTo", "address that receives every charge; the provider unless given")
+  .addOptionalParam("name", "shown to subscribers")
+  .addOptionalParam("metadata", "JSON text instead of a name", undefined, types.string)
+  .addOptionalParam("salt", "32 bytes; tells two plans of equal terms apart")
+  .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
+  .setAction(async (given, hre) => {
+    const { defaultGraceSec } = await import("turnpike/protocol");
+    const { createPlan } = await import("./plan");
+    const graceSec: number = given.grace ?? defaultGraceSec(given.interval);
+    if (graceSec === 0) tell("Warning: with a grace of 0 a subscriber is cut off until its renewal is mined.");
+    const { planId, receipt } = await createPlan(await account(hre), await turnpikeOf(hre, given.turnpike), {
+      token: given.token,
+      amount: BigInt(given.amount),
+      intervalSec: given.interval,
+      graceSec,
+      payTo: given.payTo,
+      salt: given.salt,
+      metadata: given.metadata ?? (given.name ? JSON.stringify({ name: given.name }) : "{}"),
+    });
+    tell(receipt ? `Created in ${receipt.hash}` : "The same plan stood there before.");
+    process.stdout.write(`${planId}\n`);
+  });
+
+task("plan:deprecate", "Closes a plan to new subscriptions; existing ones go on")
+  .addParam("plan", "the plan's id")
+  .addOptionalParam("successor", "the plan to take instead")
+  .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
+  .setAction(async ({ plan, successor, turnpike }, hre) => {
+    const { deprecatePlan } = await import("./plan");
+    const terms = successor ? { planId: plan as Hex, successor: successor as Hex } : { planId: plan as Hex };
+    const receipt = await deprecatePlan(await account(hre), await turnpikeOf(hre, turnpike), terms);
+    process.stdout.write(`${receipt.hash}\n`);
+  });
+
+task("plan:operator", "Lets an account debit on a plan, for instance a Facilitator's relayer")
+  .addParam("plan", "the plan's id")
+  .addParam("operator", "the account")
+  .addFlag("revoke", "takes the right away")
+  .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
+  .setAction(async ({ plan, operator, revoke, turnpike }, hre) => {
+    const { setOperator } = await import("./plan");
+    const right = { planId: plan as Hex, operator: operator as Address, allowed: !revoke };
+    const receipt = await setOperator(await account(hre), await turnpikeOf(hre, turnpike), right);
+    process.stdout.write(`${receipt.hash}\n`);
+  });
+
+async function account(hre: HardhatRuntimeEnvironment) {
+  const [signer] = await hre.ethers.getSigners();
+  if (!signer) throw new HardhatPluginError(PLUGIN, "There is no key to send with: set TURNPIKE_DEPLOYER_KEY.");
+  return signer;
+}
+
+async function turnpikeOf(hre: HardhatRuntimeEnvironment, given: string | undefined): Promise<Address> {
+  if (given) return given as Address;
+  const { readRecord } = await import("./deploy/record");
+  const chainId = Number((await hre.ethers.provider.getNetwork()).chainId);
+  const record = readRecord(chainId, process.env.TURNPIKE_DEPLOYMENTS || undefined);
+  if (record) return record.turnpike.address as Address;
+  throw new HardhatPluginError(PLUGIN, `No deployment on chain ${chainId} is recorded: deploy, or give --turnpike.`);
+}
+
+/** Notes go to stderr, so that stdout holds nothing but the answer. */
+function tell(line: string): void {
+  process.stderr.write(`${line}\n`);
+}

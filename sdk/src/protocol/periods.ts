@@ -48,3 +48,8 @@ export function quoteChange(
   const credit = (price * unusedSec) / BigInt(record.intervalSec);
   return { credit, charge: credit > newPrice ? undefined : newPrice - credit };
 }
+
+/** The grace a plan gets unless its provider names one: an hour or a thirtieth of the interval, at most half of it. */
+export function defaultGraceSec(intervalSec: number): number {
+  return Math.floor(Math.min(Math.max(3_600, intervalSec / 30), intervalSec / 2));
+}

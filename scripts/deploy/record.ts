@@ -1,0 +1,57 @@
+/** `deployments/<network>.json`: where the contracts stand on one chain. Written by scripts/deploy.ts only. */
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { networkOfChain } from "turnpike/protocol";
+
+const ROOT = path.resolve(__dirname, "../..");
+export const DEPLOYMENTS = path.join(ROOT, "deployments");
+const SDK_LIST = path.join(ROOT, "sdk/src/chain/deployed.json");
+
+export interface ContractRecord {
+  readonly address: string;
+  /** absent when the code was found there and the node keeps no old states */
+  readonly block?: number;
+  /** absent when someone else deployed it */
+  readonly transaction?: string;
+  readonly initCodeHash: string;
+}
+
+export interface DeploymentRecord {
+  readonly network: string;
+  readonly chainId: number;
+  readonly compiler: string;
+  readonly turnpike: ContractRecord;
+  readonly batchSettler: ContractRecord;
+}
+
+export function recordFile(chainId: number, directory = DEPLOYMENTS): string {
+  return path.join(directory, `${networkOfChain(chainId).name}.json`);
+}
+
+export function readRecord(chainId: number, directory = DEPLOYMENTS): DeploymentRecord | undefined {
+  const file = recordFile(chainId, directory);
+  return existsSync(file) ? (JSON.parse(readFileSync(file, "utf8")) as DeploymentRecord) : undefined;
+}
+
+export function writeRecord(record: DeploymentRecord, directory = DEPLOYMENTS): string {
+  const file = recordFile(record.chainId, directory);
+  mkdirSync(directory, { recursive: true });
+  writeJson(file, record);
+  return file;
+}
+
+/** Rewrites the list of deployments that the SDK ships, from the records of lasting chains. */
+export function publishToSdk(): void {
+  const names = readdirSync(DEPLOYMENTS).filter((name) => name.endsWith(".json") && !name.startsWith("local-"));
+  const entries = names.sort().map((name) => {
+    const record = JSON.parse(readFileSync(path.join(DEPLOYMENTS, name), "utf8")) as DeploymentRecord;
+    const { chainId, turnpike, batchSettler } = record;
+    return { chainId, turnpike: turnpike.address, batchSettler: batchSettler.address };
+  });
+  writeJson(SDK_LIST, entries);
+}
+
+function writeJson(file: string, value: unknown): void {
+  writeFileSync(`${file}.new`, `${JSON.stringify(value, null, 2)}\n`);
+  renameSync(`${file}.new`, file);
+}

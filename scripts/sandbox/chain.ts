@@ -1,0 +1,116 @@
+/**
+ * A chain of one's own for the sandbox or a test: Hardhat's node as a child process on a free port.
+ * Knows nothing of the contracts (see contracts.ts) and never reaches beyond loopback.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import path from "node:path";
+import { JsonRpcProvider, keccak256, toBeHex, toUtf8Bytes, Wallet } from "ethers";
+
+// The CLI's file, not npx: a signal to npx leaves the node behind.
+const ROOT = path.resolve(__dirname, "../..");
+const CLI = require.resolve("hardhat/internal/cli/cli.js");
+const START_TIMEOUT_MS = 60_000;
+const STOP_TIMEOUT_MS = 5_000;
+
+export interface ChainOptions {
+  /** 31337 unless given */
+  readonly chainId?: number;
+  /** mine every so many milliseconds; without it each transaction is mined at once */
+  readonly blockMs?: number;
+}
+
+export type FundedWallet = Wallet & { provider: JsonRpcProvider };
+
+export interface Chain {
+  readonly rpcUrl: string;
+  readonly chainId: number;
+  readonly provider: JsonRpcProvider;
+  /** A wallet derived from `name`, given 1,000 ether: the same name is the same key. For tests only. */
+  wallet(name: string): Promise<FundedWallet>;
+  /** Moves the chain's clock forward and mines a block there. */
+  advance(seconds: number): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export async function startChain({ chainId = 31_337, blockMs }: ChainOptions = {}): Promise<Chain> {
+  const port = await freePort();
+  const child = spawn(process.execPath, [CLI, "node", "--hostname", "127.0.0.1", "--port", String(port)], {
+    cwd: ROOT,
+    env: {
+      ...process.env,
+      HARDHAT_NETWORK: "hardhat",
+      TURNPIKE_NODE_CHAIN_ID: String(chainId),
+      TURNPIKE_NODE_BLOCK_MS: blockMs === undefined ? "" : String(blockMs),
+    },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const rpcUrl = `http://127.0.0.1:${port}`;
+  await untilListening(child);
+  const provider = new JsonRpcProvider(rpcUrl, chainId, { staticNetwork: true, polling: true, cacheTimeout: -1 });
+  provider.pollingInterval = Math.min(blockMs ?? 100, 250);
+  // Hardhat prints every call otherwise, which costs more than answering it.
+  await provider.send("hardhat_setLoggingEnabled", [false]);
+
+  return {
+    rpcUrl,
+    chainId,
+    provider,
+    async wallet(name) {
+      const wallet = new Wallet(testKey(name), provider) as FundedWallet;
+      await provider.send("hardhat_setBalance", [wallet.address, toBeHex(10n ** 21n).replace(/^0x0+/, "0x")]);
+      return wallet;
+    },
+    async advance(seconds) {
+      await provider.send("evm_increaseTime", [seconds]);
+      await provider.send("evm_mine", []);
+    },
+    async stop() {
+      provider.destroy();
+      await end(child);
+    },
+  };
+}
+
+/** The private key of a named test role. Worthless anywhere but on a local chain. */
+export function testKey(name: string): string {
+  return keccak256(toUtf8Bytes(`turnpike test key: ${name}`));
+}
+
+async function untilListening(child: ChildProcess): Promise<void> {
+  let output = "";
+  const timer = setTimeout(() => child.kill("SIGKILL"), START_TIMEOUT_MS);
+  try {
+    await new Promise<void>((resolve, reject) => {
+      const collect = (chunk: Buffer) => {
+        if (output.length < 64_000) output += chunk.toString();
+        if (output.includes("Started HTTP")) resolve();
+      };
+      child.stdout?.on("data", collect);
+      child.stderr?.on("data", collect);
+      child.once("exit", (code) => reject(new Error(`hardhat node ended with ${code} before it listened:\n${output}`)));
+    });
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = once(child, "exit");
+  child.kill("SIGTERM");
+  const timer = setTimeout(() => child.kill("SIGKILL"), STOP_TIMEOUT_MS);
+  await gone;
+  clearTimeout(timer);
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  server.close();
+  await once(server, "close");
+  if (address === null || typeof address === "string") throw new Error("no port was given");
+  return address.port;
+}

@@ -1,0 +1,54 @@
+/** The contracts and a test token on a local chain, put there by the same script that serves every other chain. */
+import { Contract, ContractFactory } from "ethers";
+import type { Address } from "turnpike/protocol";
+import { deploy } from "../deploy";
+import { readArtifact } from "../deploy/artifact";
+import type { Chain } from "./chain";
+
+export const TEST_TOKEN = { name: "Test USD", symbol: "tUSD", version: "1", decimals: 6 } as const;
+
+export interface LocalContracts {
+  readonly chainId: number;
+  readonly network: string;
+  readonly turnpike: Address;
+  readonly batchSettler: Address;
+  readonly token: Address;
+  readonly tokenName: string;
+  readonly tokenVersion: string;
+  /** the first block that can hold an event of theirs */
+  readonly block: number;
+  /** The faucet: anyone may mint; amounts in base units. */
+  mint(to: string, amount: bigint): Promise<void>;
+  balanceOf(account: string): Promise<bigint>;
+}
+
+/** @param directory where deployments/<network>.json goes: a folder of the caller's own */
+export async function deployAll(chain: Chain, directory: string): Promise<LocalContracts> {
+  const deployer = await chain.wallet("deployer");
+  const record = await deploy({ signer: deployer, isDevnet: true, directory });
+  const artifact = readArtifact("contracts/test/TestToken.sol", "TestToken");
+  const { name, symbol, version, decimals } = TEST_TOKEN;
+  const abi = [
+    "constructor(string,string,string,uint8)",
+    "function mint(address,uint256)",
+    "function balanceOf(address) view returns (uint256)",
+  ];
+  const created = await new ContractFactory(abi, artifact.initCode, deployer).deploy(name, symbol, version, decimals);
+  await created.waitForDeployment();
+  const address = (await created.getAddress()) as Address;
+  const token = new Contract(address, abi, deployer);
+  return {
+    chainId: record.chainId,
+    network: record.network,
+    turnpike: record.turnpike.address as Address,
+    batchSettler: record.batchSettler.address as Address,
+    token: address,
+    tokenName: name,
+    tokenVersion: version,
+    block: record.turnpike.block ?? 0,
+    async mint(to, amount) {
+      await (await token.getFunction("mint")(to, amount)).wait();
+    },
+    balanceOf: (account) => token.getFunction("balanceOf")(account) as Promise<bigint>,
+  };
+}
