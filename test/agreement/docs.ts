@@ -1,0 +1,44 @@
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { expect } from "chai";
+import { ERRORS } from "turnpike/protocol";
+
+const FROM = { contract: "contracts", sdk: "SDK, Facilitator", both: "all" } as const;
+
+function pages(folder: string): string[] {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const path = join(folder, entry.name);
+    return entry.isDirectory() ? pages(path) : path.endsWith(".md") ? [path] : [];
+  });
+}
+
+describe("agreement > docs", () => {
+  it("docs/errors.md lists exactly the errors of the table, with their status, cause and remedy", () => {
+    const listed = readFileSync("docs/errors.md", "utf8")
+      .split("\n")
+      .filter((line) => line.startsWith("| `"));
+    const expected = Object.entries(ERRORS).map(
+      ([code, row]) =>
+        `| \`${code}\` | ${row.status} | ${row.retryable ? "yes" : "no"} | ${FROM[row.origin]} | ${row.cause} | ${row.remedy} |`,
+    );
+    expect(listed).to.deep.equal(expected);
+  });
+
+  it("pages name only errors that exist", () => {
+    for (const page of pages("docs/operations")) {
+      for (const [, paragraph] of readFileSync(page, "utf8").matchAll(/\*\*Errors\*\*:([\s\S]*?)(?:\n\n|$)/g)) {
+        for (const [, name] of (paragraph ?? "").matchAll(/`([A-Z][A-Za-z]+)(?:\([^`]*\))?`/g)) {
+          expect(Object.keys(ERRORS), `${page}: ${name}`).to.include(name);
+        }
+      }
+    }
+  });
+
+  it("every link between pages leads to a file", () => {
+    for (const page of ["README.md", "CHANGELOG.md", ...pages("docs")].filter((path) => existsSync(path))) {
+      for (const [, target] of readFileSync(page, "utf8").matchAll(/\]\((?!https?:|#)([^)#\s]+)[^)]*\)/g)) {
+        expect(existsSync(join(dirname(page), target ?? "")), `${page} -> ${target}`).to.equal(true);
+      }
+    }
+  });
+});
