@@ -32,28 +32,28 @@ abstract contract Allowances is Ledger {
 
     /// @inheritdoc ITurnpike
     function debit(bytes32 idHash, uint256 amount, uint256 index) external {
-        _debit(msg.sender, idHash, amount, index);
+        _debit(idHash, amount, index, msg.sender);
     }
 
     /// @inheritdoc ITurnpike
     function debitBatch(Debit[] calldata debits) external returns (bytes4[] memory reasons) {
         reasons = new bytes4[](debits.length);
+        bytes memory frame = abi.encodeCall(this.debitInner, (0, 0, 0, msg.sender));
         for (uint256 i = 0; i < debits.length; ++i) {
             Debit calldata d = debits[i];
-            Frames.requireGas();
-            try this.debitItem{gas: Frames.ITEM_GAS}(msg.sender, d.idHash, d.amount, d.index) {} catch (
-                bytes memory revertData
-            ) {
-                reasons[i] = Frames.reasonOf(revertData);
-                emit DebitFailed(d.idHash, d.amount, d.index, reasons[i]);
+            Frames.setArguments(frame, d);
+            bytes4 reason = Frames.run(frame);
+            if (reason != 0) {
+                reasons[i] = reason;
+                emit DebitFailed(d.idHash, d.amount, d.index, reason);
             }
         }
     }
 
     /// @notice One item of `debitBatch` for its `caller`, in its own frame. Only this contract may call it.
-    function debitItem(address caller, bytes32 idHash, uint256 amount, uint256 index) external {
+    function debitInner(bytes32 idHash, uint256 amount, uint256 index, address caller) external {
         if (msg.sender != address(this)) revert OnlySelf(msg.sender);
-        _debit(caller, idHash, amount, index);
+        _debit(idHash, amount, index, caller);
     }
 
     // ------------------------------------------------------------------ views
@@ -70,54 +70,44 @@ abstract contract Allowances is Ledger {
         if (status == Status.CANCELLED) revert SubscriptionNotActive(idHash, status);
         uint88 newCap = _checkedCap(cap);
 
-        _subscriptions[idHash] = _bumped(idHash, s);
+        _subscriptions[idHash].word = _bumped(idHash, s);
         // What was spent in this cycle stays spent: lowering the cap and raising it again frees nothing.
-        _allowances[idHash] = _allowances[idHash].withCap(newCap);
+        AllowanceRecord storage allowance = _allowances[idHash];
+        allowance.word = allowance.word.withCap(newCap);
         emit MaxOverageSet(idHash, cap);
     }
 
-    function _debit(address caller, bytes32 idHash, uint256 amount, uint256 index) private {
-        SubscriptionWord s = _subscriptions[idHash];
+    function _debit(bytes32 idHash, uint256 amount, uint256 index, address caller) private {
+        SubscriptionWord s = _subscriptions[idHash].word;
         uint32 planIndex = s.planIndex();
         PlanRecord storage plan = _plans[planIndex];
         PayeeWord payee = plan.payee;
-        Status status = s.statusAt(payee, block.timestamp);
-        if (status != Status.ACTIVE) revert SubscriptionNotActive(idHash, status);
+        if (!s.isActive(payee, block.timestamp)) {
+            revert SubscriptionNotActive(idHash, s.statusAt(payee, block.timestamp));
+        }
         if (!_operators[_operatorKey(planIndex, caller)]) revert NotOperator(plan.planId, caller);
         if (amount == 0) revert ZeroAmount();
-        AllowanceWord a = _allowances[idHash];
+        AllowanceRecord storage allowance = _allowances[idHash];
+        AllowanceWord a = allowance.word.inCycle(s.paidThrough());
         if (index != a.debits()) revert StaleDebit(idHash, index, a.debits());
-        uint40 cycle = s.paidThrough();
-        uint88 spent = a.spentIn(cycle);
-        uint256 remaining = _remaining(a.cap(), spent);
-        if (amount > remaining) revert AllowanceExhausted(idHash, amount, remaining);
+        if (amount > a.remaining()) revert AllowanceExhausted(idHash, amount, a.remaining());
 
-        // Neither sum nor cast can overflow: spent + amount <= cap, which is a uint88.
-        unchecked {
-            _allowances[idHash] = a.debited(uint88(spent + amount), cycle);
-        }
+        allowance.word = a.debited(amount);
         emit Debited(idHash, amount, index);
 
         Tokens.collect(plan.price.token(), s.subscriber(), payee.payTo(), amount);
     }
 
     function _allowanceView(bytes32 idHash) internal view returns (AllowanceView memory) {
-        AllowanceWord a = _allowances[idHash];
-        uint256 spent = a.spentIn(_subscriptions[idHash].paidThrough());
+        AllowanceWord stored = _allowances[idHash].word;
+        AllowanceWord a = stored.inCycle(_subscriptions[idHash].word.paidThrough());
         return
             AllowanceView({
                 cap: a.cap(),
-                spent: spent,
-                remaining: _remaining(a.cap(), spent),
-                cycle: a.cycle(),
+                spent: a.spent(),
+                remaining: a.remaining(),
+                cycle: stored.cycle(),
                 debits: a.debits()
             });
-    }
-
-    /// @dev A cap that was lowered below what is spent leaves nothing.
-    function _remaining(uint256 cap, uint256 spent) private pure returns (uint256) {
-        unchecked {
-            return spent < cap ? cap - spent : 0;
-        }
     }
 }

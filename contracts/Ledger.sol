@@ -22,14 +22,24 @@ abstract contract Ledger is ITurnpike, EIP712 {
         bytes32 planId; // slot 3
     }
 
+    /// @dev A struct of one word, so that a storage pointer is computed once and serves for reading and writing.
+    struct SubscriptionRecord {
+        SubscriptionWord word; // slot 0: subscriber160 | paidThrough40 | planIndex32 | version16 | flags8
+    }
+
+    /// @dev As above.
+    struct AllowanceRecord {
+        AllowanceWord word; // slot 0: cap88 | spent88 | cycle40 | debits40
+    }
+
     uint16 private constant LAST_VERSION = type(uint16).max;
 
     // slots 0 and 1 belong to EIP712 (unused: name and version fit into immutables)
 
     /// @dev By idHash; one word each. A record is never deleted: the used idHash stays as a tombstone.
-    mapping(bytes32 idHash => SubscriptionWord) internal _subscriptions; // slot 2
+    mapping(bytes32 idHash => SubscriptionRecord) internal _subscriptions; // slot 2
     /// @dev By idHash; one word each, made when a cap is first granted.
-    mapping(bytes32 idHash => AllowanceWord) internal _allowances; // slot 3
+    mapping(bytes32 idHash => AllowanceRecord) internal _allowances; // slot 3
     /// @dev By the compact index that a subscription stores; 1 is the first.
     mapping(uint256 planIndex => PlanRecord) internal _plans; // slot 4
     /// @dev Zero: unknown.
@@ -47,7 +57,7 @@ abstract contract Ledger is ITurnpike, EIP712 {
     }
 
     function _existing(bytes32 idHash) internal view returns (SubscriptionWord s) {
-        s = _subscriptions[idHash];
+        s = _subscriptions[idHash].word;
         if (!s.exists()) revert SubscriptionNotActive(idHash, Status.NONE);
     }
 

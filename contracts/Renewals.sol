@@ -20,29 +20,33 @@ abstract contract Renewals is Ledger {
     /// @inheritdoc ITurnpike
     function renewBatch(bytes32[] calldata idHashes) external returns (bytes4[] memory reasons) {
         reasons = new bytes4[](idHashes.length);
+        bytes memory frame = abi.encodeCall(this.renewInner, (0));
         for (uint256 i = 0; i < idHashes.length; ++i) {
-            Frames.requireGas();
-            try this.renewItem{gas: Frames.ITEM_GAS}(idHashes[i]) {} catch (bytes memory revertData) {
-                reasons[i] = Frames.reasonOf(revertData);
-                emit RenewalFailed(idHashes[i], reasons[i]);
+            bytes32 idHash = idHashes[i];
+            Frames.setArgument(frame, idHash);
+            bytes4 reason = Frames.run(frame);
+            if (reason != 0) {
+                reasons[i] = reason;
+                emit RenewalFailed(idHash, reason);
             }
         }
     }
 
     /// @notice One item of `renewBatch`, in its own frame. Only this contract may call it.
-    function renewItem(bytes32 idHash) external {
+    function renewInner(bytes32 idHash) external {
         if (msg.sender != address(this)) revert OnlySelf(msg.sender);
         _renew(idHash);
     }
 
     function _renew(bytes32 idHash) private {
-        SubscriptionWord s = _subscriptions[idHash];
+        SubscriptionRecord storage subscription = _subscriptions[idHash];
+        SubscriptionWord s = subscription.word;
         PlanRecord storage plan = _plans[s.planIndex()];
         PayeeWord payee = plan.payee;
-        if (!s.isCollectable(payee, block.timestamp)) _revertNotCollectable(idHash, s, payee);
+        uint40 paidThrough = s.renewedThrough(payee, block.timestamp);
+        if (paidThrough == 0) _revertNotCollectable(idHash, s, payee);
 
-        uint40 paidThrough = Standing.renewedThrough(s.paidThrough(), payee, block.timestamp);
-        _subscriptions[idHash] = s.withPaidThrough(paidThrough);
+        subscription.word = s.withPaidThrough(paidThrough);
         emit Renewed(idHash, paidThrough);
 
         PriceWord price = plan.price;

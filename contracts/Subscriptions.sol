@@ -142,7 +142,7 @@ abstract contract Subscriptions is Ledger {
 
     /// @inheritdoc ITurnpike
     function statusOf(bytes32 idHash) external view returns (Status) {
-        return _statusOf(_subscriptions[idHash]);
+        return _statusOf(_subscriptions[idHash].word);
     }
 
     /// @inheritdoc ITurnpike
@@ -172,12 +172,12 @@ abstract contract Subscriptions is Ledger {
         PayeeWord payee = plan.payee;
         if (payee.isDeprecated()) revert PlanDeprecated(planId);
         idHash = _idHashOf(subscriber, secretHash);
-        if (_subscriptions[idHash].exists()) revert IdHashUsed(idHash);
+        if (_subscriptions[idHash].word.exists()) revert IdHashUsed(idHash);
         uint88 cap = _checkedCap(maxOverage);
 
         uint40 paidThrough = uint40(block.timestamp + payee.interval());
-        _subscriptions[idHash] = SubscriptionWords.pack(subscriber, paidThrough, planIndex);
-        if (cap != 0) _allowances[idHash] = AllowanceWord.wrap(0).restarted(cap, paidThrough);
+        _subscriptions[idHash].word = SubscriptionWords.pack(subscriber, paidThrough, planIndex);
+        if (cap != 0) _allowances[idHash].word = AllowanceWord.wrap(0).restarted(cap, paidThrough);
         emit Subscribed(idHash, planId, subscriber, maxOverage, paidThrough);
 
         PriceWord price = plan.price;
@@ -190,7 +190,7 @@ abstract contract Subscriptions is Ledger {
         // In grace a period is owed: pausing must not be a way out of paying what was served.
         if (block.timestamp >= s.paidThrough()) revert RenewalDue(idHash, s.paidThrough());
 
-        _subscriptions[idHash] = _bumped(idHash, s).asPaused();
+        _subscriptions[idHash].word = _bumped(idHash, s).asPaused();
         emit Paused(idHash);
     }
 
@@ -204,7 +204,7 @@ abstract contract Subscriptions is Ledger {
         } else if (status != Status.PAUSED) {
             revert NothingToResume(idHash, status);
         } else if (block.timestamp < s.paidThrough()) {
-            _subscriptions[idHash] = _bumped(idHash, s).asUnpaused();
+            _subscriptions[idHash].word = _bumped(idHash, s).asUnpaused();
             emit Resumed(idHash, 0, s.paidThrough());
             return;
         } else {
@@ -216,7 +216,7 @@ abstract contract Subscriptions is Ledger {
         if (price.amount() > maxCharge) revert ChargeAboveMax(price.amount(), maxCharge);
 
         uint40 paidThrough = uint40(start + payee.interval());
-        _subscriptions[idHash] = _bumped(idHash, s).asUnpaused().withPaidThrough(paidThrough);
+        _subscriptions[idHash].word = _bumped(idHash, s).asUnpaused().withPaidThrough(paidThrough);
         emit Resumed(idHash, price.amount(), paidThrough);
 
         Tokens.collect(price.token(), s.subscriber(), payee.payTo(), price.amount());
@@ -236,10 +236,10 @@ abstract contract Subscriptions is Ledger {
         PayeeWord payee = plan.payee;
 
         uint40 paidThrough = uint40(block.timestamp + payee.interval());
-        _subscriptions[idHash] = _bumped(idHash, s).withPlan(newIndex, paidThrough);
+        _subscriptions[idHash].word = _bumped(idHash, s).withPlan(newIndex, paidThrough);
         // Rewritten even at cap 0: a shorter interval may bring paidThrough back to a cycle that `spent` remembers.
-        AllowanceWord a = _allowances[idHash];
-        if (cap != 0 || a.exists()) _allowances[idHash] = a.restarted(cap, paidThrough);
+        AllowanceWord a = _allowances[idHash].word;
+        if (cap != 0 || a.exists()) _allowances[idHash].word = a.restarted(cap, paidThrough);
         emit PlanChanged(idHash, newPlanId, maxOverage, charge, paidThrough);
 
         if (charge != 0) Tokens.collect(plan.price.token(), s.subscriber(), payee.payTo(), charge);
@@ -249,31 +249,25 @@ abstract contract Subscriptions is Ledger {
         Status status = _statusOf(s);
         if (status == Status.CANCELLED) revert SubscriptionNotActive(idHash, status);
         newIdHash = _idHashOf(s.subscriber(), newSecretHash);
-        if (_subscriptions[newIdHash].exists()) revert IdHashUsed(newIdHash);
+        if (_subscriptions[newIdHash].word.exists()) revert IdHashUsed(newIdHash);
 
-        _subscriptions[newIdHash] = s.withVersionZero();
-        _subscriptions[idHash] = _bumpedOrLast(s).asCancelled();
-        AllowanceWord a = _allowances[idHash];
+        _subscriptions[newIdHash].word = s.withVersionZero();
+        _subscriptions[idHash].word = _bumpedOrLast(s).asCancelled();
+        AllowanceWord a = _allowances[idHash].word;
         if (a.exists()) {
-            _allowances[newIdHash] = a;
-            _allowances[idHash] = AllowanceWord.wrap(0);
+            _allowances[newIdHash].word = a;
+            _allowances[idHash].word = AllowanceWord.wrap(0);
         }
         emit Rekeyed(idHash, newIdHash);
     }
 
     /// @dev `next` is the record with the version that the act leaves. From paidThrough on both forms are immediate.
-    function _cancel(
-        bytes32 idHash,
-        SubscriptionWord s,
-        SubscriptionWord next,
-        bool atPeriodEnd,
-        address by
-    ) private {
+    function _cancel(bytes32 idHash, SubscriptionWord s, SubscriptionWord next, bool atPeriodEnd, address by) private {
         Status status = _statusOf(s);
         if (status == Status.CANCELLED) revert SubscriptionNotActive(idHash, status);
 
         bool later = atPeriodEnd && block.timestamp < s.paidThrough();
-        _subscriptions[idHash] = later ? next.asEnding() : next.asCancelled();
+        _subscriptions[idHash].word = later ? next.asEnding() : next.asCancelled();
         emit Cancelled(idHash, later, by);
     }
 
@@ -310,7 +304,7 @@ abstract contract Subscriptions is Ledger {
     }
 
     function _subscriptionView(bytes32 idHash) internal view returns (SubscriptionView memory) {
-        SubscriptionWord s = _subscriptions[idHash];
+        SubscriptionWord s = _subscriptions[idHash].word;
         return
             SubscriptionView({
                 idHash: idHash,

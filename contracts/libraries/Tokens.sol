@@ -25,17 +25,8 @@ library Tokens {
             mstore(add(ptr, 0x24), and(to, shr(96, not(0))))
             mstore(add(ptr, 0x44), amount)
             ok := call(TOKEN_GAS, token, 0, ptr, 0x64, 0x00, 0x20)
-            if ok {
-                switch returndatasize()
-                case 0x20 {
-                    ok := eq(mload(0x00), 1)
-                }
-                case 0x00 {
-                    ok := gt(extcodesize(token), 0)
-                }
-                default {
-                    ok := 0
-                }
+            if iszero(and(ok, and(eq(returndatasize(), 0x20), eq(mload(0x00), 1)))) {
+                ok := and(ok, and(iszero(returndatasize()), gt(extcodesize(token), 0)))
             }
         }
         if (!ok) _revertWithCause(token, from, to, amount);

@@ -105,7 +105,9 @@ library SubscriptionWords {
 
     /// @dev The caller has seen that the version is below its maximum: there is no carry into the flags.
     function withNextVersion(SubscriptionWord s) internal pure returns (SubscriptionWord) {
-        return SubscriptionWord.wrap(SubscriptionWord.unwrap(s) + ONE_VERSION);
+        unchecked {
+            return SubscriptionWord.wrap(SubscriptionWord.unwrap(s) + ONE_VERSION);
+        }
     }
 
     /// @dev The record as a rekey carries it on: the same, but for a version that starts afresh.
@@ -151,9 +153,22 @@ library AllowanceWords {
         return uint40(AllowanceWord.unwrap(a) >> 216);
     }
 
-    /// @dev Zero when the stored figure belongs to an earlier cycle: a renewal resets it without writing here.
-    function spentIn(AllowanceWord a, uint40 paidThrough) internal pure returns (uint88) {
-        return cycle(a) == paidThrough ? uint88(AllowanceWord.unwrap(a) >> 88) : 0;
+    function spent(AllowanceWord a) internal pure returns (uint88) {
+        return uint88(AllowanceWord.unwrap(a) >> 88);
+    }
+
+    /// @dev As it stands in the cycle that ends at `paidThrough`: nothing is spent when the stored figure belongs to an
+    /// earlier one. So a renewal resets it without writing here.
+    function inCycle(AllowanceWord a, uint40 paidThrough) internal pure returns (AllowanceWord) {
+        return cycle(a) == paidThrough ? a : restarted(a, cap(a), paidThrough);
+    }
+
+    /// @dev A cap that was lowered below what is spent leaves nothing.
+    function remaining(AllowanceWord a) internal pure returns (uint256) {
+        (uint256 cap_, uint256 spent_) = (cap(a), spent(a));
+        unchecked {
+            return spent_ < cap_ ? cap_ - spent_ : 0;
+        }
     }
 
     function withCap(AllowanceWord a, uint88 cap_) internal pure returns (AllowanceWord) {
@@ -165,10 +180,12 @@ library AllowanceWords {
         return AllowanceWord.wrap((AllowanceWord.unwrap(a) & DEBITS_MASK) | cap_ | (uint256(paidThrough) << 176));
     }
 
-    /// @dev One more debit. The count cannot overflow: 2^40 debits do not fit into any chain's lifetime.
-    function debited(AllowanceWord a, uint88 spent, uint40 paidThrough) internal pure returns (AllowanceWord) {
-        uint256 kept = AllowanceWord.unwrap(a) & (CAP_MASK | DEBITS_MASK);
-        return AllowanceWord.wrap((kept | (uint256(spent) << 88) | (uint256(paidThrough) << 176)) + ONE_DEBIT);
+    /// @dev One more debit of `amount`, which the caller has seen to be within `remaining`: the sum stays within the cap
+    /// and so within its field. The count cannot overflow: 2^40 debits do not fit into any chain's lifetime.
+    function debited(AllowanceWord a, uint256 amount) internal pure returns (AllowanceWord) {
+        unchecked {
+            return AllowanceWord.wrap(AllowanceWord.unwrap(a) + (amount << 88) + ONE_DEBIT);
+        }
     }
 }
 
