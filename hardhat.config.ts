@@ -31,7 +31,7 @@ const config: HardhatUserConfig = {
     },
   },
   networks: {
-    hardhat: { hardfork: "osaka", allowBlocksWithSameTimestamp: true, ...nodeSettings(process.env) },
+    hardhat: nodeSettings(process.env),
     ...liveNetworks(process.env),
   },
   etherscan: explorer(process.env),

@@ -56,7 +56,7 @@ export async function isDevnet(send: (method: string, parameters: unknown[]) => 
 }
 
 async function main(): Promise<void> {
-  const hre = await import("hardhat");
+  const { default: hre } = await import("hardhat");
   const [signer] = await hre.ethers.getSigners();
   if (!signer) throw new Error("There is no key to deploy with: set TURNPIKE_DEPLOYER_KEY.");
   const devnet = await isDevnet((method, parameters) => hre.ethers.provider.send(method, parameters));

@@ -24,6 +24,8 @@ export function nodeSettings(env: Environment): NonNullable<HardhatUserConfig["n
   const chainId = env.TURNPIKE_NODE_CHAIN_ID;
   const blockMs = env.TURNPIKE_NODE_BLOCK_MS;
   return {
+    hardfork: env.TURNPIKE_NODE_HARDFORK || "osaka",
+    allowBlocksWithSameTimestamp: true,
     ...(chainId ? { chainId: Number(chainId) } : {}),
     // Mined at intervals, never at once: with automine a nonce gap is refused, and a lane has several in flight.
     ...(blockMs ? { mining: { auto: false, interval: Number(blockMs) } } : {}),

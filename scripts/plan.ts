@@ -26,7 +26,15 @@ type LiveSigner = Signer & { provider: Provider };
 
 export async function createPlan(signer: LiveSigner, turnpike: Address, plan: NewPlan): Promise<CreatedPlan> {
   const provider = checksum(await signer.getAddress());
-  const { token, amount, intervalSec, graceSec, payTo = provider, salt = `0x${"00".repeat(32)}`, metadata = "{}" } = plan;
+  const {
+    token,
+    amount,
+    intervalSec,
+    graceSec,
+    payTo = provider,
+    salt = `0x${"00".repeat(32)}`,
+    metadata = "{}",
+  } = plan;
   const planId = planIdOf({ provider, token, amount, intervalSec, graceSec, payTo, salt, metadata });
   const contract = new Contract(turnpike, turnpikeInterface, signer);
   const known = await contract.getFunction("getPlan")(planId);

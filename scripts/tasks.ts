@@ -1,4 +1,4 @@
-/** Hardhat's tasks of this project. The work is in the scripts they name, loaded only when a task runs. */
+/** Hardhat's tasks of this project. The work is in the scripts they name, loaded (by require: import() passes ts-node by) only when a task runs. */
 import { extendEnvironment, task, types } from "hardhat/config";
 import { HardhatPluginError } from "hardhat/plugins";
 import type { HardhatRuntimeEnvironment } from "hardhat/types";
@@ -23,8 +23,8 @@ task("plan:create", "Creates a plan; the sending account is its provider")
   .addOptionalParam("salt", "32 bytes; tells two plans of equal terms apart")
   .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
   .setAction(async (given, hre) => {
-    const { defaultGraceSec } = await import("turnpike/protocol");
-    const { createPlan } = await import("./plan");
+    const { defaultGraceSec } = require("turnpike/protocol") as typeof import("turnpike/protocol");
+    const { createPlan } = require("./plan") as typeof import("./plan");
     const graceSec: number = given.grace ?? defaultGraceSec(given.interval);
     if (graceSec === 0) tell("Warning: with a grace of 0 a subscriber is cut off until its renewal is mined.");
     const { planId, receipt } = await createPlan(await account(hre), await turnpikeOf(hre, given.turnpike), {
@@ -45,7 +45,7 @@ task("plan:deprecate", "Closes a plan to new subscriptions; existing ones go on"
   .addOptionalParam("successor", "the plan to take instead")
   .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
   .setAction(async ({ plan, successor, turnpike }, hre) => {
-    const { deprecatePlan } = await import("./plan");
+    const { deprecatePlan } = require("./plan") as typeof import("./plan");
     const terms = successor ? { planId: plan as Hex, successor: successor as Hex } : { planId: plan as Hex };
     const receipt = await deprecatePlan(await account(hre), await turnpikeOf(hre, turnpike), terms);
     process.stdout.write(`${receipt.hash}\n`);
@@ -57,7 +57,7 @@ task("plan:operator", "Lets an account debit on a plan, for instance a Facilitat
   .addFlag("revoke", "takes the right away")
   .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
   .setAction(async ({ plan, operator, revoke, turnpike }, hre) => {
-    const { setOperator } = await import("./plan");
+    const { setOperator } = require("./plan") as typeof import("./plan");
     const right = { planId: plan as Hex, operator: operator as Address, allowed: !revoke };
     const receipt = await setOperator(await account(hre), await turnpikeOf(hre, turnpike), right);
     process.stdout.write(`${receipt.hash}\n`);
@@ -71,7 +71,7 @@ async function account(hre: HardhatRuntimeEnvironment) {
 
 async function turnpikeOf(hre: HardhatRuntimeEnvironment, given: string | undefined): Promise<Address> {
   if (given) return given as Address;
-  const { readRecord } = await import("./deploy/record");
+  const { readRecord } = require("./deploy/record") as typeof import("./deploy/record");
   const chainId = Number((await hre.ethers.provider.getNetwork()).chainId);
   const record = readRecord(chainId, process.env.TURNPIKE_DEPLOYMENTS || undefined);
   if (record) return record.turnpike.address as Address;

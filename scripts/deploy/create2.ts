@@ -1,5 +1,5 @@
 /** Deployment through the canonical CREATE2 deployer: the address depends on the bytes alone, so it is the same on every chain. */
-import { concat, getCreate2Address, type Provider, type Signer, toQuantity, type TransactionReceipt } from "ethers";
+import { concat, getCreate2Address, type Provider, type Signer, type TransactionReceipt, toQuantity } from "ethers";
 import type { Artifact } from "./artifact";
 
 export const CREATE2_DEPLOYER = "0x4e59b44847b379578588920cA78FbF26c0B4956C";

@@ -19,6 +19,8 @@ export interface ChainOptions {
   readonly chainId?: number;
   /** mine every so many milliseconds; without it each transaction is mined at once */
   readonly blockMs?: number;
+  /** the newest that the contracts run on unless given */
+  readonly hardfork?: string;
 }
 
 export type FundedWallet = Wallet & { provider: JsonRpcProvider };
@@ -34,7 +36,7 @@ export interface Chain {
   stop(): Promise<void>;
 }
 
-export async function startChain({ chainId = 31_337, blockMs }: ChainOptions = {}): Promise<Chain> {
+export async function startChain({ chainId = 31_337, blockMs, hardfork }: ChainOptions = {}): Promise<Chain> {
   const port = await freePort();
   const child = spawn(process.execPath, [CLI, "node", "--hostname", "127.0.0.1", "--port", String(port)], {
     cwd: ROOT,
@@ -43,6 +45,7 @@ export async function startChain({ chainId = 31_337, blockMs }: ChainOptions = {
       HARDHAT_NETWORK: "hardhat",
       TURNPIKE_NODE_CHAIN_ID: String(chainId),
       TURNPIKE_NODE_BLOCK_MS: blockMs === undefined ? "" : String(blockMs),
+      TURNPIKE_NODE_HARDFORK: hardfork ?? "",
     },
     stdio: ["ignore", "pipe", "pipe"],
   });

@@ -1,0 +1,123 @@
+import { execFile } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { expect } from "chai";
+import { Wallet } from "ethers";
+import { readArtifact } from "../../scripts/deploy/artifact";
+import { CREATE2_DEPLOYER } from "../../scripts/deploy/create2";
+import { type Chain, startChain, testKey } from "../support/chain";
+
+const ROOT = path.resolve(__dirname, "../..");
+const CLI = require.resolve("hardhat/internal/cli/cli.js");
+const DEPLOY = ["run", "--no-compile", "scripts/deploy.ts", "--network"];
+const TURNPIKE = "contracts/Turnpike.sol";
+
+describe("scripts on a fresh node", function () {
+  this.timeout(120_000);
+  let chain: Chain;
+  let directory: string;
+
+  before(async () => {
+    chain = await startChain({ chainId: 31_338 });
+    directory = mkdtempSync(path.join(tmpdir(), "turnpike-deploy-"));
+    await chain.wallet("deployer");
+  });
+  after(async () => {
+    await chain.stop();
+    rmSync(directory, { recursive: true, force: true });
+  });
+
+  interface Run {
+    readonly code: number;
+    readonly stdout: string;
+    readonly stderr: string;
+  }
+  /** Hardhat's command line, as a user would call it, with the chain and the key in the environment. */
+  const hardhat = (...args: readonly string[]): Promise<Run> => hardhatWith({}, ...args);
+  const hardhatWith = (env: Record<string, string>, ...args: readonly string[]): Promise<Run> =>
+    new Promise((resolve) => {
+      const all = {
+        ...process.env,
+        HARDHAT_NETWORK: "",
+        TURNPIKE_RPC_URL: chain.rpcUrl,
+        TURNPIKE_DEPLOYER_KEY: testKey("deployer"),
+        TURNPIKE_DEPLOYMENTS: directory,
+        ...env,
+      };
+      execFile(process.execPath, [CLI, ...args], { cwd: ROOT, env: all }, (error, stdout, stderr) => {
+        resolve({ code: error ? 1 : 0, stdout, stderr });
+      });
+    });
+  const account = new Wallet(testKey("deployer")).address;
+  const record = () => JSON.parse(readFileSync(path.join(directory, "local-31338.json"), "utf8"));
+
+  it("deploys both contracts and records where they stand", async () => {
+    const { code, stderr } = await hardhat(...DEPLOY, "localhost");
+    expect(code, stderr).to.equal(0);
+    for (const [field, source, name] of [
+      ["turnpike", TURNPIKE, "Turnpike"],
+      ["batchSettler", "contracts/BatchSettler.sol", "BatchSettler"],
+    ] as const) {
+      const artifact = readArtifact(source, name);
+      const { address, block, transaction, initCodeHash } = record()[field];
+      const receipt = await chain.provider.getTransactionReceipt(transaction);
+      expect(receipt).to.include({ blockNumber: block, to: CREATE2_DEPLOYER, status: 1 });
+      expect(initCodeHash).to.equal(artifact.initCodeHash);
+      expect(artifact.isRuntimeCode(await chain.provider.getCode(address))).to.equal(true);
+    }
+    expect(record().compiler).to.match(/^0\.8\.37\+commit\./);
+  });
+
+  it("changes nothing when it runs again, and finds the block anew without a record", async () => {
+    const before = record();
+    const nonce = await chain.provider.getTransactionCount(account);
+    expect(await hardhat(...DEPLOY, "localhost")).to.include({ code: 0 });
+    expect(record()).to.deep.equal(before);
+    rmSync(path.join(directory, "local-31338.json"));
+    expect(await hardhat(...DEPLOY, "localhost")).to.include({ code: 0 });
+    expect(record().turnpike.block).to.equal(before.turnpike.block);
+    expect(await chain.provider.getTransactionCount(account)).to.equal(nonce);
+  });
+
+  it("creates a plan with a grace of its own choosing, once, and deprecates it", async () => {
+    // Any account with code will do for a token here; Turnpike itself would be refused.
+    const terms = ["--token", record().batchSettler.address, "--amount", "1000000", "--name", "Pro"];
+    const first = await hardhat("plan:create", "--network", "localhost", ...terms);
+    expect(first.code, first.stderr).to.equal(0);
+    const planId = first.stdout.trim();
+    expect(planId).to.match(/^0x[0-9a-f]{64}$/);
+    const again = await hardhat("plan:create", "--network", "localhost", ...terms);
+    expect(again).to.include({ code: 0, stdout: first.stdout });
+    expect(again.stderr).to.contain("stood there before");
+    expect(await hardhat("plan:deprecate", "--network", "localhost", "--plan", planId)).to.include({ code: 0 });
+    const twice = await hardhat("plan:deprecate", "--network", "localhost", "--plan", planId);
+    expect(twice.code).to.not.equal(0);
+    expect(twice.stderr).to.contain("PlanDeprecated");
+  });
+
+  it("warns of a grace of zero", async () => {
+    const terms = ["--token", record().batchSettler.address, "--amount", "1", "--grace", "0"];
+    const { code, stderr } = await hardhat("plan:create", "--network", "localhost", ...terms);
+    expect(code, stderr).to.equal(0);
+    expect(stderr).to.contain("Warning: with a grace of 0");
+  });
+
+  it("tells in one sentence what a network lacks, and only when that network is used", async () => {
+    const { code, stderr } = await hardhatWith({ TURNPIKE_DEPLOYER_KEY: "" }, ...DEPLOY, "base");
+    expect(code).to.not.equal(0);
+    expect(stderr).to.contain("Network base needs TURNPIKE_DEPLOYER_KEY").and.not.contain("TURNPIKE_RPC_URL");
+  });
+
+  it("refuses a chain without Cancun", async () => {
+    const old = await startChain({ chainId: 31_339, hardfork: "shanghai" });
+    try {
+      await old.wallet("deployer");
+      const { code, stderr } = await hardhatWith({ TURNPIKE_RPC_URL: old.rpcUrl }, ...DEPLOY, "localhost");
+      expect(code).to.equal(1);
+      expect(stderr).to.contain("Chain 31339 does not run Cancun's opcodes");
+    } finally {
+      await old.stop();
+    }
+  });
+});
