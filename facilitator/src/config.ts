@@ -311,6 +311,33 @@ export const SETTINGS = {
     fallback: "25000",
     schema: whole(0, 120_000),
   }),
+  actsPerHour: setting({
+    env: "ACTS_PER_HOUR",
+    about: "Signed acts (signups, changes, permits) that are submitted for one account within an hour.",
+    fallback: "60",
+    danger: "Acts cost the relayer gas and the account nothing.",
+    schema: whole(1, 100_000),
+  }),
+  requestsPerMinute: setting({
+    env: "REQUESTS_PER_MINUTE",
+    about: "POST requests from one address within a minute; 0 for no limit.",
+    fallback: "0",
+    danger: "Behind a proxy every client has the proxy's address: limit there instead.",
+    schema: whole(0, 10_000_000),
+  }),
+  renewals: setting({
+    env: "RENEWALS",
+    about: "Whether this process collects renewals that fall due.",
+    fallback: "true",
+    danger: "If no process does, subscriptions lapse at the end of their grace.",
+    schema: flag,
+  }),
+  renewalBatch: setting({
+    env: "RENEWAL_BATCH",
+    about: "Renewals in one transaction, at most.",
+    fallback: "200",
+    schema: whole(1, 400),
+  }),
   host: setting({ env: "HOST", about: "Address to listen on.", fallback: "127.0.0.1", schema: z.string().min(1) }),
   port: setting({ env: "PORT", about: "Port to listen on; 0 picks a free one.", fallback: "8402", schema: whole(0, 65_535) }),
   logLevel: setting({

@@ -5,8 +5,8 @@
 import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
-import { InvalidRequest } from "turnpike/protocol";
 import { PROBLEM_CONTENT_TYPE, type Problem, problemSchema } from "turnpike/facilitator";
+import { InvalidRequest } from "turnpike/protocol";
 import { z } from "zod";
 import { readJsonBody } from "./body";
 import { problemFor, statusOf, tellable } from "./errors";
@@ -23,7 +23,11 @@ export interface Call<P, Q, B> {
 
 /** The body is what the schema reads: the wire form, with decimal strings. */
 export type Answer<A extends Answers> = {
-  [S in keyof A & number]: { readonly status: S; readonly body: z.input<A[S]>; readonly headers?: Record<string, string> };
+  [S in keyof A & number]: {
+    readonly status: S;
+    readonly body: z.input<A[S]>;
+    readonly headers?: Record<string, string>;
+  };
 }[keyof A & number];
 
 interface EndpointOf<P extends Fields, Q extends Fields, B extends z.ZodType, A extends Answers> {
@@ -38,7 +42,7 @@ interface EndpointOf<P extends Fields, Q extends Fields, B extends z.ZodType, A 
   readonly answers: A;
   /** fields that an error's body carries beside the problem's, for stock clients that look for them */
   readonly problemExtra?: (problem: Problem) => Record<string, unknown>;
-  handle(call: Call<z.output<P>, z.output<Q>, z.output<B>>): Promise<Answer<A>>;
+  handle(call: Call<z.output<P>, z.output<Q>, z.output<B>>): Promise<Answer<NoInfer<A>>>;
 }
 
 /** An endpoint with its types forgotten: what a list of endpoints holds. */
@@ -108,9 +112,7 @@ function firstIssue(issues: readonly z.core.$ZodIssue[]): { path: readonly Prope
   const issue = issues[0];
   if (!issue) return { path: [], message: "is malformed" };
   if (issue.code !== "invalid_union" || issue.errors.length === 0) return { path: issue.path, message: issue.message };
-  const [furthest] = issue.errors
-    .map((branch) => firstIssue(branch))
-    .sort((a, b) => b.path.length - a.path.length);
+  const [furthest] = issue.errors.map((branch) => firstIssue(branch)).sort((a, b) => b.path.length - a.path.length);
   return furthest ?? { path: issue.path, message: issue.message };
 }
 
@@ -118,7 +120,8 @@ function firstIssue(issues: readonly z.core.$ZodIssue[]): { path: readonly Prope
 function singleValues(context: Context): Record<string, string> {
   const values: Record<string, string> = {};
   for (const [name, given] of Object.entries(context.req.queries())) {
-    if (given.length > 1) throw new InvalidRequest(`${name}: is given twice`, { details: { field: name, in: "query" } });
+    if (given.length > 1)
+      throw new InvalidRequest(`${name}: is given twice`, { details: { field: name, in: "query" } });
     values[name] = given[0] ?? "";
   }
   return values;

@@ -2,8 +2,9 @@
  * The status table of this API: every error leaves as problem details with its stable code. Codes and texts are those of
  * the protocol's one table; here stands only where the Facilitator's status differs from a gate's.
  */
-import { isTurnpikeError, TurnpikeError } from "turnpike/protocol";
+
 import { type Problem, problemOf } from "turnpike/facilitator";
+import { isTurnpikeError, TurnpikeError } from "turnpike/protocol";
 
 /** 402 asks for a payment; the Facilitator never asks for one, it judges what it was given. */
 const PAYMENT_REQUIRED = 402;

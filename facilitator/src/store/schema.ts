@@ -6,6 +6,7 @@ import type { LanesTable } from "./tables/lanes";
 import type { PaymentsTable } from "./tables/payments";
 import type { OperatorsTable, PlansTable } from "./tables/plans";
 import type { RenewalDueTable } from "./tables/renewal-due";
+import type { SignedActsTable } from "./tables/signed-acts";
 import type { AllowancesTable, DebitsTable, SubscriptionsTable } from "./tables/subscriptions";
 import type { TransactionHashesTable, TransactionsTable } from "./tables/transactions";
 import type { UndoTable } from "./tables/undo";
@@ -25,4 +26,5 @@ export interface Tables {
   debits: DebitsTable;
   events: EventsTable;
   renewal_due: RenewalDueTable;
+  signed_acts: SignedActsTable;
 }

@@ -1,5 +1,6 @@
 /** All migrations in order. Append only: what has run somewhere is never edited. */
 import { initial } from "./001-initial";
+import { signedActs } from "./100-signed-acts";
 
 export interface Migration {
   /** file name without its ending; the order is that of this list */
@@ -7,4 +8,4 @@ export interface Migration {
   readonly statements: readonly string[];
 }
 
-export const MIGRATIONS: readonly Migration[] = [initial];
+export const MIGRATIONS: readonly Migration[] = [initial, signedActs];

@@ -1,0 +1,130 @@
+/**
+ * The HTTP API: routes, limits, CORS, request ids, one log line per request. Knows doors to act through, no chain and no
+ * database.
+ */
+import { randomUUID } from "node:crypto";
+import { OpenAPIHono } from "@hono/zod-openapi";
+import type { Context, Next } from "hono";
+import type { Logger } from "pino";
+import type { EventList, Readiness, SupportedWire } from "turnpike/facilitator";
+import { CORS_ALLOW_HEADERS, CORS_EXPOSE_HEADERS, type Network, TurnpikeError } from "turnpike/protocol";
+import type { Metrics } from "../metrics";
+import type { Payments } from "../payments";
+import type { Subscriptions } from "../subscriptions";
+import { type Endpoint, tell } from "./endpoint";
+import { frontPage } from "./front-page";
+import type { RateLimit } from "./rate-limit";
+import { accountEndpoints } from "./routes/accounts";
+import { eventEndpoints } from "./routes/events";
+import { paymentEndpoints } from "./routes/payments";
+import { planEndpoints } from "./routes/plans";
+import { serviceEndpoints } from "./routes/service";
+import { subscriptionEndpoints } from "./routes/subscriptions";
+import { x402Endpoints } from "./routes/x402";
+import type { RequestScope } from "./scope";
+
+export interface EventPage {
+  /** cursor of the last event seen */
+  readonly after: number;
+  readonly limit: number;
+  readonly type?: string | undefined;
+  readonly subject?: string | undefined;
+}
+
+/** Everything that the API acts through. */
+export interface Doors {
+  readonly network: Network;
+  readonly payments: Payments;
+  readonly subscriptions: Subscriptions;
+  readonly events: { list(page: EventPage): Promise<EventList> };
+  readonly supported: Omit<SupportedWire, "kinds" | "extensions" | "signers" | "network" | "chainId">;
+  readiness(): Readiness;
+  readonly metrics: Metrics;
+  readonly log: Logger;
+  readonly rateLimit: RateLimit;
+  /** how long a request may be held while the chain confirms */
+  readonly authorizeWaitMs: number;
+  readonly monotonicMs: () => number;
+}
+
+export const DOCUMENT_INFO = { title: "Turnpike Facilitator", version: "1" };
+
+export function endpointsOf(doors: Doors): Endpoint[] {
+  return [
+    paymentEndpoints,
+    subscriptionEndpoints,
+    accountEndpoints,
+    planEndpoints,
+    x402Endpoints,
+    eventEndpoints,
+    serviceEndpoints,
+  ].flatMap((endpoints) => endpoints(doors));
+}
+
+export function createApp(doors: Doors): OpenAPIHono<RequestScope> {
+  const { metrics, rateLimit } = doors;
+  const app = new OpenAPIHono<RequestScope>();
+  app.use(observed(doors));
+  app.use(open);
+  app.use(async (context, next) => {
+    if (context.req.method === "POST") rateLimit.take(addressOf(context));
+    await next();
+  });
+
+  const endpoints = endpointsOf(doors);
+  for (const each of endpoints) each.mount(app);
+
+  const document = app.getOpenAPI31Document({ openapi: "3.1.0", info: DOCUMENT_INFO });
+  app.get("/openapi.json", (context) => context.json(document));
+  app.get("/metrics", async (context) =>
+    context.body(await metrics.text(), 200, { "content-type": metrics.contentType }),
+  );
+  app.get("/", (context) => context.html(frontPage(doors, endpoints)));
+
+  app.notFound((context) => tell(context, new TurnpikeError("NotFound")));
+  app.onError((error, context) => tell(context, error));
+  return app;
+}
+
+/** A request id on every answer, one log line and one measurement for each. Bodies and headers are never logged. */
+function observed({ log, metrics, monotonicMs }: Doors) {
+  return async (context: Context<RequestScope>, next: Next): Promise<void> => {
+    const requestId = randomUUID();
+    const startedMs = monotonicMs();
+    context.set("requestId", requestId);
+    await next();
+    context.header("x-request-id", requestId);
+    context.header("cache-control", "no-store");
+    const { method } = context.req;
+    const { status } = context.res;
+    const route = context.get("route") ?? context.req.routePath ?? "other";
+    const failure = context.get("failure");
+    const durationMs = Math.round(monotonicMs() - startedMs);
+    metrics.requests.inc({ route, method, status });
+    metrics.requestSeconds.observe({ route }, durationMs / 1_000);
+    const line = { requestId, method, route, status, durationMs, ...(failure && { code: failure.code }) };
+    if (status >= 500) log.error({ ...line, error: failure }, "request failed");
+    else log.info(line, "request");
+  };
+}
+
+/** The API is for every origin: it takes no cookie and no credential of a browser's. */
+async function open(context: Context, next: Next): Promise<Response | undefined> {
+  if (context.req.method === "OPTIONS") {
+    return context.body(null, 204, {
+      "access-control-allow-origin": "*",
+      "access-control-allow-methods": "GET, POST, OPTIONS",
+      "access-control-allow-headers": CORS_ALLOW_HEADERS,
+      "access-control-max-age": "600",
+    });
+  }
+  await next();
+  context.header("access-control-allow-origin", "*");
+  context.header("access-control-expose-headers", `${CORS_EXPOSE_HEADERS}, X-Request-Id`);
+  return undefined;
+}
+
+function addressOf(context: Context): string {
+  const incoming = (context.env as { incoming?: { socket?: { remoteAddress?: string } } } | undefined)?.incoming;
+  return incoming?.socket?.remoteAddress ?? "unknown";
+}

@@ -1,0 +1,48 @@
+/** Token accounts: what an agent without an RPC has to know before it signs, and permits that it signed. */
+import { accountSchema, pendingSchema, permitRequestSchema, permitResponseSchema } from "turnpike/facilitator";
+import { addressSchema } from "turnpike/protocol";
+import { z } from "zod";
+import type { Doors } from "../app";
+import { type Endpoint, endpoint } from "../endpoint";
+import { requireOwnNetwork } from "../own-network";
+
+export function accountEndpoints({ subscriptions, authorizeWaitMs, monotonicMs, network }: Doors): Endpoint[] {
+  const { permits } = subscriptions;
+  return [
+    endpoint({
+      method: "get",
+      path: "/accounts/{address}",
+      tag: "accounts",
+      summary: "Balance, approval and permit nonce of an account on a token.",
+      params: z.object({ address: addressSchema }),
+      query: z.object({ token: addressSchema }),
+      answers: { 200: accountSchema },
+      handle: async ({ params, query }) => ({ status: 200, body: await permits.account(params.address, query.token) }),
+    }),
+    endpoint({
+      method: "post",
+      path: "/permits",
+      tag: "accounts",
+      summary: "Give a signed EIP-2612 permit for Turnpike to the token. Safe to repeat.",
+      body: permitRequestSchema,
+      answers: { 200: permitResponseSchema, 202: pendingSchema },
+      async handle({ body }) {
+        requireOwnNetwork(body.network, network);
+        const { token, owner } = body;
+        const landing = await permits.apply(body, monotonicMs() + authorizeWaitMs);
+        if (landing.kind === "done") {
+          const { approval, transaction } = landing;
+          return {
+            status: 200,
+            body: { token, owner, approval: approval.toString(), ...(transaction && { transaction }) },
+          };
+        }
+        return {
+          status: 202,
+          body: { status: "pending" as const, id: landing.id },
+          headers: { "retry-after": "1" },
+        };
+      },
+    }),
+  ];
+}

@@ -1,0 +1,28 @@
+/** The service itself: alive, ready. Metrics, the document and the front page are no JSON endpoints and stand in app.ts. */
+import { healthSchema, readinessSchema } from "turnpike/facilitator";
+import type { Doors } from "../app";
+import { type Endpoint, endpoint } from "../endpoint";
+
+export function serviceEndpoints({ readiness }: Doors): Endpoint[] {
+  return [
+    endpoint({
+      method: "get",
+      path: "/healthz",
+      tag: "service",
+      summary: "The process answers.",
+      answers: { 200: healthSchema },
+      handle: async () => ({ status: 200, body: { status: "ok" as const } }),
+    }),
+    endpoint({
+      method: "get",
+      path: "/readyz",
+      tag: "service",
+      summary: "Whether it can settle now: chain, reader, lanes and their gas money.",
+      answers: { 200: readinessSchema, 503: readinessSchema },
+      async handle() {
+        const body = readiness();
+        return { status: body.ready ? 200 : 503, body };
+      },
+    }),
+  ];
+}

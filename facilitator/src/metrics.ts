@@ -1,0 +1,91 @@
+/** What is measured, under which names. One registry per service, so that several run in one process. */
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+
+/** Read when somebody asks for the metrics. */
+export interface Gauges {
+  lanes(): readonly {
+    readonly key: string;
+    readonly balanceEth: number;
+    readonly inFlight: number;
+    readonly queued: number;
+  }[];
+  indexerLagBlocks(): number;
+  renewalsDue(): Promise<number>;
+}
+
+export type Metrics = ReturnType<typeof createMetrics>;
+
+export function createMetrics() {
+  const registry = new Registry();
+  const registers = [registry];
+  collectDefaultMetrics({ register: registry, prefix: "turnpike_" });
+
+  const metrics = {
+    requests: new Counter({
+      name: "turnpike_http_requests_total",
+      help: "HTTP requests by route, method and status.",
+      labelNames: ["route", "method", "status"] as const,
+      registers,
+    }),
+    requestSeconds: new Histogram({
+      name: "turnpike_http_request_seconds",
+      help: "Time to answer, by route.",
+      labelNames: ["route"] as const,
+      buckets: [0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30],
+      registers,
+    }),
+    renewals: new Counter({
+      name: "turnpike_renewals_total",
+      help: "Renewal attempts by outcome: renewed, skipped, or the reason of the failure.",
+      labelNames: ["outcome"] as const,
+      registers,
+    }),
+  };
+
+  return {
+    ...metrics,
+    contentType: registry.contentType,
+    text: () => registry.metrics(),
+    /** Once, when the rooms that know are up. */
+    watch(gauges: Gauges): void {
+      new Gauge({
+        name: "turnpike_relayer_balance_eth",
+        help: "Native balance of each relayer key, in whole units.",
+        labelNames: ["key"],
+        registers,
+        collect() {
+          for (const lane of gauges.lanes()) this.set({ key: lane.key }, lane.balanceEth);
+        },
+      });
+      new Gauge({
+        name: "turnpike_relayer_transactions",
+        help: "Transactions of each relayer key that are not mined yet, by state.",
+        labelNames: ["key", "state"],
+        registers,
+        collect() {
+          for (const lane of gauges.lanes()) {
+            this.set({ key: lane.key, state: "in_flight" }, lane.inFlight);
+            this.set({ key: lane.key, state: "queued" }, lane.queued);
+          }
+        },
+      });
+      new Gauge({
+        name: "turnpike_indexer_lag_blocks",
+        help: "Blocks between the chain's head and what has been read.",
+        registers,
+        collect() {
+          this.set(gauges.indexerLagBlocks());
+        },
+      });
+      new Gauge({
+        name: "turnpike_renewals_due",
+        help: "Subscriptions whose renewal is due now.",
+        registers,
+        async collect() {
+          this.set(await gauges.renewalsDue());
+        },
+      });
+    },
+    close: () => registry.clear(),
+  };
+}

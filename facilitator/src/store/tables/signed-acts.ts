@@ -1,0 +1,47 @@
+/** The transaction behind each signed act that was accepted: one row per attempt to land it. */
+import type { Db } from "../open";
+
+export interface SignedActsTable {
+  chain_id: number;
+  /** hash of what was signed: the same request is the same key */
+  act_key: string;
+  /** from 0; a further one only when the one before can never land */
+  attempt: number;
+  act: string;
+  /** idHash, or the token of a permit */
+  object_id: string;
+  signer: string;
+  transaction_id: string;
+  /** unix seconds of the chain */
+  accepted_at: number;
+}
+
+export async function latestAttempt(db: Db, chainId: number, actKey: string): Promise<SignedActsTable | undefined> {
+  return db
+    .selectFrom("signed_acts")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where("act_key", "=", actKey)
+    .orderBy("attempt", "desc")
+    .limit(1)
+    .executeTakeFirst();
+}
+
+export async function countActsSince(db: Db, chainId: number, signer: string, sinceSec: number): Promise<number> {
+  const row = await db
+    .selectFrom("signed_acts")
+    .select(({ fn }) => fn.countAll().as("count"))
+    .where("chain_id", "=", chainId)
+    .where("signer", "=", signer)
+    .where("accepted_at", ">=", sinceSec)
+    .executeTakeFirstOrThrow();
+  return Number(row.count);
+}
+
+export async function recordAct(db: Db, act: SignedActsTable): Promise<void> {
+  await db
+    .insertInto("signed_acts")
+    .values(act)
+    .onConflict((conflict) => conflict.columns(["chain_id", "act_key", "attempt"]).doNothing())
+    .execute();
+}

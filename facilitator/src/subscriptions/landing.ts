@@ -1,0 +1,114 @@
+/**
+ * Lands one call on the chain, once: the same key is the same transaction, and a further attempt begins only when the one
+ * before can never land. Knows keys, calls and outcomes; nothing of subscriptions.
+ */
+import { type Address, type Clock, type Hex, TurnpikeError, Unavailable } from "turnpike/protocol";
+import type { Indexer } from "../indexer";
+import type { ContractError, Relayer } from "../relayer";
+import type { Store } from "../store/open";
+import { countActsSince, latestAttempt, recordAct } from "../store/tables/signed-acts";
+import type { ActCall } from "./acts";
+
+export interface LandingDeps {
+  readonly chainId: number;
+  readonly store: Store;
+  readonly relayer: Relayer;
+  readonly indexer: Indexer;
+  readonly clock: Clock;
+  /** what one signer may have sent for it within an hour: acts cost the relayer gas and the signer nothing */
+  readonly actsPerHour: number;
+  readonly monotonicMs: () => number;
+}
+
+export interface Act {
+  /** for logs and metrics, e.g. "subscribe" */
+  readonly name: string;
+  readonly key: string;
+  /** idHash, or the token of a permit */
+  readonly objectId: Hex;
+  readonly signer: Address;
+  readonly to: Address;
+  /** Judges before anything is sent. @throws TurnpikeError what speaks against sending it */
+  prepare(): Promise<ActCall>;
+}
+
+export type Landing =
+  | { readonly kind: "landed"; readonly transaction: Hex; readonly blockNumber: number }
+  | { readonly kind: "pending" };
+
+export interface Lander {
+  /**
+   * @param untilMs monotonic
+   * @throws TurnpikeError when nothing was sent, or what was sent can never land
+   */
+  land(act: Act, untilMs: number): Promise<Landing>;
+  /** Runs a call without sending it. @throws the contract's error by name, or Unavailable */
+  rehearse(to: Address, call: ActCall): Promise<Hex>;
+}
+
+const HOUR_SEC = 3_600;
+
+export function createLander(deps: LandingDeps): Lander {
+  const { chainId, store, relayer, indexer, clock, monotonicMs } = deps;
+
+  async function rehearse(to: Address, { data, gasLimit }: ActCall): Promise<Hex> {
+    const simulation = await relayer.simulate({ to, data, gas: gasLimit });
+    if (simulation.kind === "reverted") throw refusalOf(simulation.error);
+    return simulation.data;
+  }
+
+  async function awaited(transactionId: string, untilMs: number): Promise<Landing | "never"> {
+    const outcome = await relayer.waitFor(transactionId, Math.max(0, untilMs - monotonicMs()));
+    if (outcome.kind === "displaced" || outcome.kind === "unknown") return "never";
+    if (outcome.kind === "pending") return { kind: "pending" };
+    if (!outcome.success) return "never";
+    const isApplied = await indexer.waitApplied(outcome.blockNumber, Math.max(0, untilMs - monotonicMs()));
+    if (!isApplied) return { kind: "pending" };
+    return { kind: "landed", transaction: outcome.hash, blockNumber: outcome.blockNumber };
+  }
+
+  async function send(act: Act, attempt: number): Promise<string> {
+    const nowSec = clock.nowSec();
+    const recent = await countActsSince(store.db, chainId, act.signer, nowSec - HOUR_SEC);
+    if (recent >= deps.actsPerHour) {
+      throw new TurnpikeError("RateLimited", `${act.signer} had ${recent} acts submitted within the hour`, {
+        retryAfterSec: 60,
+      });
+    }
+    const { data, gasLimit } = await act.prepare();
+    const request = { purpose: act.name, idempotencyKey: `act:${act.key}:${attempt}`, to: act.to, data, gasLimit };
+    const transactionId = await store.transaction(async (tx) => {
+      const id = await relayer.submit(request, tx);
+      const { key, name, objectId, signer } = act;
+      const row = { chain_id: chainId, act_key: key, attempt, act: name, object_id: objectId, signer };
+      await recordAct(tx, { ...row, transaction_id: id, accepted_at: nowSec });
+      return id;
+    });
+    relayer.poke();
+    return transactionId;
+  }
+
+  return {
+    rehearse,
+    async land(act, untilMs) {
+      const earlier = await latestAttempt(store.db, chainId, act.key);
+      const known = earlier && (await awaited(earlier.transaction_id, untilMs));
+      if (known && known !== "never") return known;
+
+      const transactionId = await send(act, earlier ? earlier.attempt + 1 : 0);
+      const landing = await awaited(transactionId, untilMs);
+      if (landing !== "never") return landing;
+
+      // It was good when judged and is not now: the chain says why, or it is worth another try.
+      await act.prepare();
+      throw new Unavailable("The chain did not take the transaction; nothing was done.", { retryAfterSec: 1 });
+    },
+  };
+}
+
+function refusalOf({ error: told }: ContractError): TurnpikeError {
+  // To the contract an unknown record is one that is not active.
+  return told.code === "SubscriptionNotActive" && told.details.status === "NONE"
+    ? new TurnpikeError("UnknownSubscription", undefined, { details: told.details })
+    : told;
+}

@@ -1,0 +1,124 @@
+/** Permits and accounts: what stands between a signature and the token, told and changed through the relayer. */
+import { tokenInterface } from "turnpike/chain";
+import type { AccountWire, PermitFields } from "turnpike/facilitator";
+import { type Address, type Clock, type Hex, TurnpikeError } from "turnpike/protocol";
+import { type FacilitatorConfig, findToken, type TokenConfig } from "../config";
+import type { Relayer } from "../relayer";
+import { type ActCall, actKeyOf, PERMIT_GAS, splitSignature } from "./acts";
+import type { Lander } from "./landing";
+
+export interface SignedPermit extends PermitFields {
+  readonly token: Address;
+  readonly owner: Address;
+}
+
+export type PermitLanding =
+  | { readonly kind: "done"; readonly approval: bigint; readonly transaction?: Hex }
+  | { readonly kind: "pending"; readonly id: Hex };
+
+export interface Permits {
+  /** @throws TurnpikeError */
+  account(address: Address, token: Address): Promise<AccountWire>;
+  /** Gives the permit to the token; one that somebody else gave first is as good. @throws TurnpikeError */
+  apply(permit: SignedPermit, untilMs: number): Promise<PermitLanding>;
+}
+
+export interface PermitDeps {
+  readonly config: FacilitatorConfig;
+  readonly relayer: Relayer;
+  readonly clock: Clock;
+  readonly lander: Lander;
+}
+
+export function createPermits({ config, relayer, clock, lander }: PermitDeps): Permits {
+  const read = async (token: Address, name: "balanceOf" | "allowance" | "nonces", args: Address[]): Promise<bigint> => {
+    const data = tokenInterface.encodeFunctionData(name, args) as Hex;
+    const answer = await relayer.read({ to: token, data });
+    return tokenInterface.decodeFunctionResult(name, answer)[0] as bigint;
+  };
+  const approvalOf = (token: Address, owner: Address) => read(token, "allowance", [owner, config.turnpike]);
+
+  return {
+    async account(address, tokenAddress) {
+      const token = requireToken(config, tokenAddress);
+      const [balance, approval, permitNonce] = await Promise.all([
+        read(token.address, "balanceOf", [address]),
+        approvalOf(token.address, address),
+        // A token without permits has no such function: it is told by leaving the nonce out.
+        read(token.address, "nonces", [address]).catch((error: unknown) => {
+          if (error instanceof TurnpikeError && error.code === "Unavailable") throw error;
+          return undefined;
+        }),
+      ]);
+      return {
+        address,
+        network: config.network.name,
+        chainId: config.chainId,
+        token: token.address,
+        tokenName: token.name,
+        tokenVersion: token.version,
+        balance: balance.toString(),
+        approval: approval.toString(),
+        ...(permitNonce === undefined ? {} : { permitNonce: permitNonce.toString() }),
+        chainTimeSec: clock.nowSec(),
+      };
+    },
+
+    async apply(permit, untilMs) {
+      const token = requireToken(config, permit.token);
+      const { owner } = permit;
+      const call = permitCall(permit, config.turnpike);
+      const simulation = await relayer.simulate({ to: token.address, ...call, gas: PERMIT_GAS });
+      if (simulation.kind === "reverted") {
+        const approval = await approvalOf(token.address, owner);
+        if (approval >= permit.value) return { kind: "done", approval };
+        throw refusalOf(permit, simulation.error.text, clock);
+      }
+      const key = actKeyOf("permit", token.address, permit.signature);
+      const landing = await lander.land(
+        {
+          name: "permit",
+          key,
+          objectId: token.address,
+          signer: owner,
+          to: token.address,
+          prepare: async () => {
+            const balance = await read(token.address, "balanceOf", [owner]);
+            // Fresh wallets are free to make, and each permit costs the relayer gas.
+            if (balance < token.minAmount) throw new TurnpikeError("InsufficientFunds");
+            await lander.rehearse(token.address, call);
+            return call;
+          },
+        },
+        untilMs,
+      );
+      if (landing.kind === "pending") return { kind: "pending", id: key };
+      const { transaction } = landing;
+      return { kind: "done", approval: await approvalOf(token.address, owner), transaction };
+    },
+  };
+}
+
+function permitCall(permit: SignedPermit, spender: Address): ActCall {
+  const { v, r, s } = splitSignature(permit);
+  const args = [permit.owner, spender, permit.value, permit.deadline, v, r, s] as const;
+  return { data: tokenInterface.encodeFunctionData("permit", args) as Hex, gasLimit: PERMIT_GAS };
+}
+
+/** Tokens say in texts of their own why they refuse; the two causes that can be told apart are the deadline and the rest. */
+function refusalOf({ deadline, owner }: SignedPermit, text: string | undefined, clock: Clock): TurnpikeError {
+  if (deadline < BigInt(clock.nowSec())) {
+    return new TurnpikeError("SignatureExpired", undefined, { details: { deadline: deadline.toString() } });
+  }
+  return new TurnpikeError(
+    "InvalidSignature",
+    `The token refuses the permit${text ? ` (${text.slice(0, 100)})` : ""}: check its signature, value and nonce.`,
+    { details: { signer: owner } },
+  );
+}
+
+function requireToken(config: FacilitatorConfig, address: Address): TokenConfig {
+  const token = findToken(config, address);
+  if (token) return token;
+  throw new TurnpikeError("PaymentNotAllowed", `token ${address} is not served here`, { reason: "token" });
+}

@@ -1,0 +1,20 @@
+/** Which plans this Facilitator spends gas on: strangers make plans for free, so a listed token and a price worth it. Pure. */
+import { type Address, TurnpikeError } from "turnpike/protocol";
+import { type FacilitatorConfig, findToken } from "../config";
+import type { PlansTable } from "../store/tables/plans";
+
+type Terms = Pick<PlansTable, "token" | "amount" | "pay_to">;
+
+/** @returns what speaks against it */
+export function policyAgainst(plan: Terms, config: FacilitatorConfig): TurnpikeError | undefined {
+  const token = findToken(config, plan.token as Address);
+  if (!token) return refused(`token ${plan.token} is not served here`, "token");
+  if (BigInt(plan.amount) < token.minAmount)
+    return refused(`the price is below ${token.minAmount} base units`, "amount");
+  if (config.payTo && !config.payTo.includes(plan.pay_to as Address)) {
+    return refused(`payee ${plan.pay_to} is not served here`, "payTo");
+  }
+  return undefined;
+}
+
+const refused = (message: string, reason: string) => new TurnpikeError("PaymentNotAllowed", message, { reason });

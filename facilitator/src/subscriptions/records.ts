@@ -1,0 +1,117 @@
+/** Subscriptions and plans as the database has them, with the status computed for the chain's time. Asks no chain. */
+
+import type { PlanWire, SubscriptionWire } from "turnpike/facilitator";
+import { type Address, checksum, type Hex, type SubscriptionStatus, statusAt } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../config";
+import type { Db } from "../store/open";
+import type { PlansTable } from "../store/tables/plans";
+import type { AllowancesTable, SubscriptionsTable } from "../store/tables/subscriptions";
+
+export interface SubscriptionRecord {
+  readonly row: SubscriptionsTable;
+  readonly plan: PlansTable;
+  readonly allowance: AllowancesTable | undefined;
+}
+
+export async function findSubscription(db: Db, chainId: number, idHash: Hex): Promise<SubscriptionRecord | undefined> {
+  const row = await db
+    .selectFrom("subscriptions")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where("id_hash", "=", idHash)
+    .executeTakeFirst();
+  const plan = row && (await findPlan(db, chainId, row.plan_id as Hex));
+  if (!row || !plan) return undefined;
+  const allowance = await db
+    .selectFrom("allowances")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where("id_hash", "=", idHash)
+    .executeTakeFirst();
+  return { row, plan, allowance };
+}
+
+export function findPlan(db: Db, chainId: number, planId: Hex): Promise<PlansTable | undefined> {
+  return db
+    .selectFrom("plans")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where("plan_id", "=", planId)
+    .executeTakeFirst();
+}
+
+export interface PlanPage {
+  readonly provider?: Address | undefined;
+  /** plan index after which to begin */
+  readonly after: number;
+  readonly limit: number;
+}
+
+export function listPlans(db: Db, chainId: number, { provider, after, limit }: PlanPage): Promise<PlansTable[]> {
+  let query = db.selectFrom("plans").selectAll().where("chain_id", "=", chainId).where("plan_index", ">", after);
+  if (provider) query = query.where("provider", "=", provider);
+  return query.orderBy("plan_index").limit(limit).execute();
+}
+
+export function statusOf({ row, plan }: SubscriptionRecord, nowSec: number): SubscriptionStatus {
+  return statusAt(
+    {
+      known: true,
+      cancelled: row.cancelled,
+      ending: row.ending,
+      paused: row.paused,
+      paidThroughSec: row.paid_through,
+      intervalSec: plan.interval_sec,
+      graceSec: plan.grace_sec,
+    },
+    nowSec,
+  );
+}
+
+export function subscriptionToWire(
+  record: SubscriptionRecord,
+  config: FacilitatorConfig,
+  nowSec: number,
+): SubscriptionWire {
+  const { row, allowance } = record;
+  const cap = BigInt(allowance?.cap ?? "0");
+  const spent = allowance && allowance.cycle === row.paid_through ? BigInt(allowance.spent) : 0n;
+  return {
+    idHash: row.id_hash,
+    network: config.network.name,
+    chainId: config.chainId,
+    subscriber: row.subscriber,
+    planId: row.plan_id,
+    status: statusOf(record, nowSec),
+    paidThrough: row.paid_through,
+    version: row.version,
+    ending: row.ending,
+    allowance: {
+      cap: cap.toString(),
+      spent: spent.toString(),
+      remaining: (cap > spent ? cap - spent : 0n).toString(),
+      debits: allowance?.debits ?? 0,
+    },
+    ...(row.moved_to && { rekeyedTo: row.moved_to }),
+    chainTimeSec: nowSec,
+  };
+}
+
+export function planToWire(plan: PlansTable, config: FacilitatorConfig): PlanWire {
+  return {
+    planId: plan.plan_id,
+    network: config.network.name,
+    chainId: config.chainId,
+    turnpike: config.turnpike,
+    provider: checksum(plan.provider as Address),
+    token: plan.token,
+    amount: plan.amount,
+    interval: plan.interval_sec,
+    grace: plan.grace_sec,
+    payTo: plan.pay_to,
+    salt: plan.salt,
+    metadata: plan.metadata,
+    deprecated: plan.deprecated,
+    ...(plan.successor && { successor: plan.successor }),
+  };
+}
