@@ -1,0 +1,100 @@
+/**
+ * What an agent with an RPC of its own reads from the chain rather than believe a Facilitator. Plain JSON-RPC over
+ * fetch, so that an agent in a browser carries no chain library.
+ */
+import {
+  type Address,
+  concatBytes,
+  type Hex,
+  hexToBytes,
+  keccakText,
+  toHex,
+  Unavailable,
+  wordOfAddress,
+} from "../protocol";
+import type { Effects } from "./effects";
+
+export interface ChainReader {
+  /** the newest head's timestamp, unix seconds */
+  timeSec(): Promise<number>;
+  balance(token: Address, owner: Address): Promise<bigint>;
+  approval(token: Address, owner: Address, spender: Address): Promise<bigint>;
+  permitNonce(token: Address, owner: Address): Promise<bigint>;
+  /** whether an EIP-3009 nonce is spent or cancelled */
+  isNonceUsed(token: Address, payer: Address, nonce: Hex): Promise<boolean>;
+  /** of the token's EIP-712 domain, as its own DOMAIN_SEPARATOR says */
+  domainSeparator(token: Address): Promise<Hex>;
+  version(turnpike: Address, idHash: Hex): Promise<number>;
+}
+
+const selectorOf = (signature: string): Uint8Array => hexToBytes(keccakText(signature)).slice(0, 4);
+
+const SELECTORS = {
+  balanceOf: selectorOf("balanceOf(address)"),
+  allowance: selectorOf("allowance(address,address)"),
+  nonces: selectorOf("nonces(address)"),
+  authorizationState: selectorOf("authorizationState(address,bytes32)"),
+  domainSeparator: selectorOf("DOMAIN_SEPARATOR()"),
+  getSubscription: selectorOf("getSubscription(bytes32)"),
+};
+
+/** Where `version` stands in what `getSubscription` returns, as a 32-byte word. */
+const VERSION_WORD = 4;
+
+export function createChainReader(url: string, chainId: number, effects: Effects): ChainReader {
+  let nextId = 1;
+  let isChecked = false;
+
+  async function send(method: string, params: readonly unknown[]): Promise<unknown> {
+    try {
+      const response = await effects.fetch(url, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ jsonrpc: "2.0", id: nextId++, method, params }),
+        redirect: "error",
+        signal: AbortSignal.timeout(effects.limits.facilitatorTimeoutMs),
+      });
+      const answer = (await response.json()) as { result?: unknown };
+      if (answer.result !== undefined && answer.result !== null) return answer.result;
+    } catch (cause) {
+      throw new Unavailable("The agent's RPC cannot be reached.", { cause });
+    }
+    throw new Unavailable(`The agent's RPC did not answer ${method}.`);
+  }
+
+  async function checked(method: string, params: readonly unknown[]): Promise<unknown> {
+    if (!isChecked) {
+      const told = Number(await send("eth_chainId", []));
+      if (told !== chainId) throw new Unavailable(`The agent's RPC is of chain ${told}, not ${chainId}.`);
+      isChecked = true;
+    }
+    return send(method, params);
+  }
+
+  async function call(to: Address, selector: Uint8Array, ...words: Uint8Array[]): Promise<Uint8Array> {
+    const result = await checked("eth_call", [{ to, data: toHex(concatBytes(selector, ...words)) }, "latest"]);
+    if (typeof result !== "string" || !/^0x(?:[0-9a-fA-F]{64})+$/.test(result)) {
+      throw new Unavailable("The agent's RPC gave no usable answer to a call.");
+    }
+    return hexToBytes(result as Hex);
+  }
+  const wordAt = (bytes: Uint8Array, index: number): bigint => BigInt(toHex(bytes.slice(index * 32, index * 32 + 32)));
+
+  return {
+    async timeSec() {
+      const block = (await checked("eth_getBlockByNumber", ["latest", false])) as { timestamp?: unknown };
+      const timeSec = Number(block.timestamp);
+      if (!Number.isSafeInteger(timeSec)) throw new Unavailable("The agent's RPC gave a block without a time.");
+      return timeSec;
+    },
+    balance: async (token, owner) => wordAt(await call(token, SELECTORS.balanceOf, wordOfAddress(owner)), 0),
+    approval: async (token, owner, spender) =>
+      wordAt(await call(token, SELECTORS.allowance, wordOfAddress(owner), wordOfAddress(spender)), 0),
+    permitNonce: async (token, owner) => wordAt(await call(token, SELECTORS.nonces, wordOfAddress(owner)), 0),
+    isNonceUsed: async (token, payer, nonce) =>
+      wordAt(await call(token, SELECTORS.authorizationState, wordOfAddress(payer), hexToBytes(nonce)), 0) !== 0n,
+    domainSeparator: async (token) => toHex((await call(token, SELECTORS.domainSeparator)).slice(0, 32)),
+    version: async (turnpike, idHash) =>
+      Number(wordAt(await call(turnpike, SELECTORS.getSubscription, hexToBytes(idHash)), VERSION_WORD)),
+  };
+}

@@ -1,0 +1,136 @@
+/** Wires an agent from its options. The only place where defaults stand. */
+import {
+  type Address,
+  type Clock,
+  ConfigError,
+  checksum,
+  isAddress,
+  type Network,
+  networkOfChain,
+  requireNetwork,
+  systemClock,
+  type TurnpikeDeployment,
+} from "../protocol";
+import { type Book, bookOf } from "./book";
+import { type ChainReader, createChainReader } from "./chain-reader";
+import type { AgentContext, KnownToken } from "./context";
+import { type AgentEvent, type AgentLimits, DEFAULT_LIMITS, type Effects, type Sleep, sleepFor } from "./effects";
+import { createFacilitators } from "./facilitators";
+import { type Ledger, memoryLedger, type PaymentEntry } from "./ledger";
+import { type PayInit, pay } from "./pay";
+import { type AgentPolicy, createPolicy } from "./policy";
+import { type PaidResponse, type PaymentReceipt, receiptFor } from "./receipt";
+import type { RequestInput } from "./request";
+import { createRoots } from "./secrets";
+import { type AgentWallet, createSigner } from "./wallet";
+
+export interface AgentOptions {
+  /** an ethers signer, a viem account, or `walletFromKey("0x...")` */
+  readonly wallet: AgentWallet;
+  readonly policy: AgentPolicy;
+  /** base URLs of the only Facilitators that ever get a signature; the first is used where none is named */
+  readonly facilitators: readonly string[];
+  /** default: in memory, forgotten with the process */
+  readonly ledger?: Ledger;
+  /** where Turnpike stands: needed for subscriptions, since signatures and permits name the contract */
+  readonly deployments?: readonly TurnpikeDeployment[];
+  /** networks that are in no preset */
+  readonly networks?: readonly Network[];
+  /** tokens whose signing domain is known for sure */
+  readonly tokens?: readonly KnownToken[];
+  /** the agent's own JSON-RPC, believed before any Facilitator: by chain id, or one URL with a single deployment */
+  readonly rpc?: string | Readonly<Record<number, string>>;
+  readonly fetch?: typeof fetch;
+  /** chain time, where it need not be asked for */
+  readonly clock?: Clock;
+  readonly sleep?: Sleep;
+  readonly onEvent?: (event: AgentEvent) => void;
+  readonly limits?: Partial<AgentLimits>;
+}
+
+/** One payment that the ledger knows, without its secrets. */
+export interface PaymentView extends PaymentReceipt {
+  readonly state: PaymentEntry["state"];
+  readonly atSec: number;
+}
+
+export interface Agent {
+  address(): Promise<Address>;
+  /** @see pay in ./pay.ts */
+  pay(input: RequestInput, init?: PayInit): Promise<PaidResponse>;
+  /** What the ledger holds, oldest first. */
+  payments(): Promise<PaymentView[]>;
+  close(): Promise<void>;
+}
+
+/** @throws ConfigError that names the option */
+export function createAgent(options: AgentOptions): Agent {
+  const context = createContext(options);
+  return {
+    address: () => context.signer.address(),
+    pay: (input, init) => pay(context, input, init),
+    payments: async () =>
+      (await context.book()).payments().map((entry) => ({
+        ...receiptFor(entry, false),
+        state: entry.state,
+        atSec: entry.atSec,
+      })),
+    close: async () => (await context.book()).close(),
+  };
+}
+
+function createContext(options: AgentOptions): AgentContext {
+  const networks = options.networks ?? [];
+  const policy = createPolicy(options.policy, networks);
+  const { fetch: ownFetch = fetch, onEvent } = options;
+  const effects: Effects = {
+    // fetch insists on its own `this` in browsers.
+    fetch: (input, init) => ownFetch(input, init),
+    sleep: options.sleep ?? sleepFor,
+    clock: options.clock ?? systemClock,
+    limits: { ...DEFAULT_LIMITS, ...options.limits },
+    emit: (event) => onEvent?.(event),
+  };
+  const signer = createSigner(options.wallet);
+  const deployments = (options.deployments ?? []).map(checkDeployment);
+  const chains = chainReaders(options, deployments, effects);
+  const ledger = options.ledger ?? memoryLedger();
+  return {
+    effects,
+    policy,
+    signer,
+    roots: createRoots(signer),
+    facilitators: createFacilitators(options.facilitators, effects, policy.allowHttp),
+    networks,
+    tokens: options.tokens ?? [],
+    deploymentOf: (chainId) => deployments.find((deployment) => deployment.chainId === chainId),
+    chainOf: (chainId) => chains.get(chainId),
+    chainClock: options.clock,
+    book: (): Promise<Book> => bookOf(ledger),
+  };
+}
+
+function checkDeployment({ chainId, turnpike }: TurnpikeDeployment): TurnpikeDeployment {
+  if (!Number.isSafeInteger(chainId) || chainId <= 0)
+    throw new ConfigError("deployments: chainId must be a positive integer");
+  if (!isAddress(turnpike)) throw new ConfigError(`deployments: turnpike of chain ${chainId} is no address`);
+  return { chainId, turnpike: checksum(turnpike) };
+}
+
+function chainReaders(
+  { rpc, policy, networks = [] }: AgentOptions,
+  deployments: readonly TurnpikeDeployment[],
+  effects: Effects,
+): Map<number, ChainReader> {
+  if (rpc === undefined) return new Map();
+  if (typeof rpc !== "string") {
+    return new Map(Object.entries(rpc).map(([id, url]) => [Number(id), createChainReader(url, Number(id), effects)]));
+  }
+  const named = (policy.networks ?? []).map((name) => requireNetwork(name, networks).chainId);
+  const chainIds = [...new Set([...deployments.map(({ chainId }) => chainId), ...named])];
+  const [chainId] = chainIds;
+  if (chainId === undefined || chainIds.length > 1) {
+    throw new ConfigError("rpc is one URL, but the agent's chain is not clear: write rpc: { [chainId]: url }");
+  }
+  return new Map([[networkOfChain(chainId, networks).chainId, createChainReader(rpc, chainId, effects)]]);
+}

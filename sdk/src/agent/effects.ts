@@ -1,0 +1,120 @@
+/** What the agent does to the outside, handed in: fetch, time, waiting, events; and how long it is patient. */
+import type { Address, Clock, Hex } from "../protocol";
+
+export type FetchFunction = (input: string, init: RequestInit) => Promise<Response>;
+export type Sleep = (ms: number, signal?: AbortSignal) => Promise<void>;
+
+export interface AgentLimits {
+  /** until a provider's response begins */
+  readonly requestTimeoutMs: number;
+  /** for one exchange with a Facilitator */
+  readonly facilitatorTimeoutMs: number;
+  /** how long one call waits for a payment or a change whose outcome is unknown */
+  readonly settleMs: number;
+  /** how often one payment is presented in one call */
+  readonly presentations: number;
+  /** how long one call waits for a proof that is in flight elsewhere */
+  readonly inFlightMs: number;
+  /** how long a refusal is retried after subscribe, resume or a cap change */
+  readonly freshMs: number;
+  /** how much of a 402's body is read */
+  readonly maxQuoteBytes: number;
+}
+
+export const DEFAULT_LIMITS: AgentLimits = {
+  requestTimeoutMs: 120_000,
+  facilitatorTimeoutMs: 40_000,
+  settleMs: 120_000,
+  presentations: 4,
+  inFlightMs: 70_000,
+  freshMs: 10_000,
+  maxQuoteBytes: 65_536,
+};
+
+/** What happened, without a secret in it: no key, signature, proof or subscription id. */
+export type AgentEvent =
+  | {
+      readonly type:
+        | "payment.signed"
+        | "payment.pending"
+        | "payment.settled"
+        | "payment.served"
+        | "payment.held"
+        | "payment.released";
+      readonly paymentId: Hex;
+      readonly amount: bigint;
+      readonly payTo: Address;
+      readonly resumed: boolean;
+    }
+  | {
+      readonly type: "subscription.created" | "subscription.changed" | "subscription.refused";
+      readonly idHash: Hex;
+      readonly planId: Hex;
+      readonly act?: string;
+    }
+  /** A 402 named a plan the agent is subscribed to, from an origin that is not recorded for it: nothing was sent. */
+  | {
+      readonly type: "subscription.origin_unknown";
+      readonly idHash: Hex;
+      readonly planId: Hex;
+      readonly origin: string;
+    }
+  | { readonly type: "approval.raised"; readonly token: Address; readonly value: bigint };
+
+export interface Effects {
+  readonly fetch: FetchFunction;
+  readonly sleep: Sleep;
+  /** of the policy's rolling day; the chain's time is read elsewhere */
+  readonly clock: Clock;
+  readonly limits: AgentLimits;
+  emit(event: AgentEvent): void;
+}
+
+/** @throws the signal's reason when it aborts first */
+export const sleepFor: Sleep = (ms, signal) =>
+  new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
+    const onAbort = () => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", onAbort);
+      resolve();
+    }, ms);
+    signal?.addEventListener("abort", onAbort, { once: true });
+  });
+
+/** Bounds a loop by time waited and by turns taken, whichever ends first. */
+export class Patience {
+  readonly #startedMs = performance.now();
+  readonly #sleep: Sleep;
+  readonly #signal: AbortSignal | undefined;
+  #leftMs: number;
+  #turnsLeft: number;
+
+  constructor(options: { budgetMs: number; turns: number; sleep: Sleep; signal?: AbortSignal | undefined }) {
+    this.#leftMs = options.budgetMs;
+    this.#turnsLeft = options.turns;
+    this.#sleep = options.sleep;
+    this.#signal = options.signal;
+  }
+
+  /** @returns false, at once, when there is no patience left */
+  async wait(ms: number): Promise<boolean> {
+    if (this.#turnsLeft <= 0 || this.#leftMs - (performance.now() - this.#startedMs) <= 0) return false;
+    this.#turnsLeft--;
+    this.#leftMs -= ms;
+    if (this.#leftMs < 0) return false;
+    const before = performance.now();
+    await this.#sleep(ms, this.#signal);
+    // What really passed while sleeping is counted by the clock already; an injected sleep may pass no time at all.
+    this.#leftMs += Math.min(ms, performance.now() - before);
+    return true;
+  }
+}
+
+/** 0.25 s, 0.5 s, 1 s, ... at most 5 s. */
+export function backoffMs(turn: number): number {
+  return Math.min(250 * 2 ** turn, 5_000);
+}

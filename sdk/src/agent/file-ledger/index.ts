@@ -1,0 +1,149 @@
+/**
+ * The agent's ledger as one locked file of JSON lines. Node only; the rest of the agent never imports it.
+ * A record is on disk before `append` resolves. A torn last line is what a crash leaves and is dropped; damage anywhere
+ * else is an error, since a forgotten authorization could be paid twice. The file holds secrets: mode 0600.
+ */
+import { type FileHandle, mkdir, open, readFile, rename } from "node:fs/promises";
+import { dirname, resolve } from "node:path";
+import { check, lock } from "proper-lockfile";
+import { ConfigError, TurnpikeError } from "../../protocol";
+import { type Ledger, type LedgerRecord, ledgerRecordSchema } from "../ledger";
+
+export interface FileLedgerOptions {
+  /** how old an unattended lock must be before it is taken over, ms; at least 2,000. Default 5,000 */
+  readonly staleMs?: number;
+  /** how long to wait for another process's lock, ms. Default: a little over `staleMs`, enough to outlive a crash */
+  readonly waitMs?: number;
+  /** served and released records older than this are dropped when the file is opened, seconds. Default 30 days */
+  readonly keepSec?: number;
+}
+
+const RETRY_MS = 100;
+const DEFAULT_KEEP_SEC = 30 * 24 * 60 * 60;
+
+/** Opens nothing until it is used. One process at a time; a second one gets LedgerLocked. */
+export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledger {
+  if (typeof path !== "string" || path === "") throw new ConfigError("fileLedger needs a path");
+  const file = resolve(path);
+  const staleMs = options.staleMs ?? 5_000;
+  const waitMs = options.waitMs ?? staleMs + 2_000;
+  let handle: FileHandle | undefined;
+  let release: (() => Promise<void>) | undefined;
+  let isLost = false;
+  let tail: Promise<void> = Promise.resolve();
+
+  const locked = (message: string, cause?: unknown) =>
+    new TurnpikeError("LedgerLocked", message, cause === undefined ? {} : { cause });
+
+  async function write(line: string): Promise<void> {
+    if (!handle || isLost) throw locked("The ledger's lock was lost; nothing more is written to it.");
+    await handle.appendFile(line);
+    await handle.datasync();
+  }
+
+  return {
+    async load() {
+      if (handle) throw new ConfigError("a ledger is loaded once; give every agent the same object");
+      await mkdir(dirname(file), { recursive: true, mode: 0o700 });
+      await (await open(file, "a", 0o600)).close();
+      try {
+        release = await lock(file, {
+          stale: staleMs,
+          update: Math.max(1_000, Math.floor(staleMs / 3)),
+          realpath: false,
+          retries: { retries: Math.ceil(waitMs / RETRY_MS), minTimeout: RETRY_MS, maxTimeout: RETRY_MS, factor: 1 },
+          onCompromised: () => {
+            isLost = true;
+          },
+        });
+      } catch (cause) {
+        throw locked("Another process holds the agent's ledger.", cause);
+      }
+      try {
+        const text = await readFile(file, "utf8");
+        const records = compact(parse(text, file), (options.keepSec ?? DEFAULT_KEEP_SEC) * 1_000);
+        await replace(file, records);
+        handle = await open(file, "a", 0o600);
+        return records;
+      } catch (error) {
+        await release();
+        throw error;
+      }
+    },
+
+    append(record) {
+      const line = `${JSON.stringify(record)}\n`;
+      const mine = tail.then(() => write(line));
+      // One failed write is its own caller's matter; the next append still gets its turn.
+      tail = mine.catch(() => undefined);
+      return mine;
+    },
+
+    async close() {
+      await tail;
+      await handle?.close();
+      handle = undefined;
+      if (release && !isLost && (await check(file, { realpath: false, stale: staleMs }))) await release();
+      release = undefined;
+    },
+  };
+}
+
+/** @throws ConfigError when a line other than a torn last one cannot be read */
+function parse(text: string, file: string): LedgerRecord[] {
+  const lines = text.split("\n");
+  const torn = lines.pop();
+  const records = lines.map((line, index) => {
+    const record = ledgerRecordSchema.safeParse(jsonOf(line));
+    if (!record.success) throw damaged(file, index + 1);
+    return record.data;
+  });
+  // Without its newline a line was never acknowledged; it counts when it is whole all the same.
+  const last = torn ? ledgerRecordSchema.safeParse(jsonOf(torn)) : undefined;
+  return last?.success ? [...records, last.data] : records;
+}
+
+const damaged = (file: string, line: number) =>
+  new ConfigError(
+    `The ledger ${file} is damaged at line ${line}; restore it from a copy before this agent pays again.`,
+  );
+
+function jsonOf(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch {
+    // The schema refuses undefined, and the line is reported by number, never by content.
+    return undefined;
+  }
+}
+
+/** The last record of each id; finished payments only while they matter. */
+function compact(records: readonly LedgerRecord[], keepMs: number): LedgerRecord[] {
+  const last = new Map<string, LedgerRecord>();
+  for (const record of records) last.set(`${record.type}:${record.id}`, record);
+  const oldestSec = (Date.now() - keepMs) / 1_000;
+  return [...last.values()].filter((record) => {
+    if (record.type === "spend") return record.atSec > oldestSec;
+    if (record.type !== "payment" || record.key !== undefined) return true;
+    return (record.state !== "served" && record.state !== "released") || record.atSec > oldestSec;
+  });
+}
+
+/** Writes beside it, syncs, and renames over it: at no moment is there half a ledger. */
+async function replace(file: string, records: readonly LedgerRecord[]): Promise<void> {
+  const temporary = `${file}.new`;
+  const handle = await open(temporary, "w", 0o600);
+  try {
+    await handle.writeFile(records.map((record) => `${JSON.stringify(record)}\n`).join(""));
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await rename(temporary, file);
+  const folder = await open(dirname(file), "r");
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}

@@ -1,0 +1,191 @@
+/**
+ * One purchase: ask, choose, reserve, sign once, settle, present. Whatever was signed before is finished first; a call
+ * that has signed or presented never signs again.
+ */
+import { HEADER, InvalidRequest, PolicyRefused, type TurnpikeError, toAmount } from "../protocol";
+import type { Book, Purchase } from "./book";
+import { type ChosenOption, chooseOption } from "./choose";
+import type { AgentContext } from "./context";
+import type { PaymentEntry } from "./ledger";
+import type { Amount } from "./policy";
+import { present } from "./present";
+import { type Quote, readQuote } from "./quote";
+import { type PaidResponse, withReceipt } from "./receipt";
+import {
+  type Arrival,
+  bearsCredential,
+  bodyHashOf,
+  isPrivateChannel,
+  isRedirect,
+  type RequestInput,
+  type RequestTemplate,
+  readBounded,
+  sendWithinOrigin,
+  templateOf,
+} from "./request";
+import { settle } from "./settle";
+import { signPayment } from "./sign-payment";
+import { readQuoteHeader } from "./standard";
+
+export interface PayInit extends RequestInit {
+  /**
+   * Names the purchase, 1 to 256 characters. The same key never pays twice for the same request, also when the agent
+   * has lost everything but its wallet: the token itself refuses.
+   */
+  readonly idempotencyKey?: string;
+  /** the most that this call may pay, base units */
+  readonly maxAmount?: Amount;
+}
+
+/** A request that may be paid for. */
+export interface PayJob {
+  readonly book: Book;
+  readonly template: RequestTemplate;
+  /** what every attempt bears besides the caller's own headers */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly key: string | undefined;
+  readonly maxAmount: bigint | undefined;
+}
+
+/**
+ * Requests `input` and pays for it where that is asked and allowed.
+ * @returns the provider's response, with its receipt when it was paid for
+ * @throws PolicyRefused when nothing that is offered may be paid; nothing was signed
+ * @throws PaymentPending when a payment's outcome is unknown; the next call presents the same one
+ * @throws InvalidPaymentProof when the provider keeps rejecting the payment that was made
+ */
+export async function pay(context: AgentContext, input: RequestInput, init: PayInit = {}): Promise<PaidResponse> {
+  const job = await payJob(context, input, init);
+  if (bearsCredential(job.template)) throw new InvalidRequest("The request already bears a payment or subscription.");
+  return inTurnOfKey(job, () => runPurchase(context, job));
+}
+
+/** Purchases of one key queue up, so that the second finds what the first has paid. */
+export function inTurnOfKey<T>(job: PayJob, work: () => Promise<T>): Promise<T> {
+  return job.key === undefined ? work() : job.book.inTurn(`purchase:${job.key}:${job.template.url}`, work);
+}
+
+export async function payJob(context: AgentContext, input: RequestInput, init: PayInit): Promise<PayJob> {
+  const { idempotencyKey, maxAmount, ...requestInit } = init;
+  const book = await context.book();
+  const template = await templateOf(input, requestInit);
+  const key =
+    idempotencyKey === undefined
+      ? (template.headers.get(HEADER.idempotencyKey) ?? undefined)
+      : await context.roots.purchaseKey(requireKey(idempotencyKey), book);
+  return {
+    book,
+    template,
+    headers: key === undefined ? {} : { [HEADER.idempotencyKey]: key },
+    key,
+    maxAmount: maxAmount === undefined ? undefined : toAmount(maxAmount, "maxAmount"),
+  };
+}
+
+function requireKey(key: string): string {
+  if (typeof key === "string" && key.length >= 1 && key.length <= 256) return key;
+  throw new InvalidRequest("idempotencyKey must be 1 to 256 characters long.");
+}
+
+async function runPurchase(context: AgentContext, job: PayJob): Promise<PaidResponse> {
+  const unfinished = await finishEarlier(context, job);
+  if (unfinished) return unfinished;
+  const arrival = await sendWithinOrigin(context.effects, job.template, job.headers);
+  if (isRedirect(arrival.response) && job.template.redirect === "follow") {
+    await arrival.response.body?.cancel();
+    throw new PolicyRefused("The provider redirects to another origin; the agent does not pay there.", {
+      reason: "redirect",
+    });
+  }
+  if (arrival.response.status !== 402) return withReceipt(arrival.response, undefined);
+  const quote = await quoteOf(context, arrival);
+  if (!quote) {
+    throw new PolicyRefused("The provider asks for payment without terms that can be understood.", { reason: "quote" });
+  }
+  const outcome = await payQuote(context, { ...job, template: arrival.template }, quote);
+  if (outcome.kind === "refused") throw outcome.error;
+  return outcome.response;
+}
+
+/** A payment of an earlier call for exactly this purchase is presented before anything else is asked. */
+export async function finishEarlier(context: AgentContext, job: PayJob): Promise<PaidResponse | undefined> {
+  const { book, template, key } = job;
+  const purchase: Purchase = {
+    payer: await context.signer.address(),
+    method: template.method,
+    resource: template.url,
+    bodyHash: bodyHashOf(template),
+    key,
+  };
+  const entry = book.takeUnfinished(purchase);
+  if (!entry) return undefined;
+  try {
+    return await finish(context, job, entry, true);
+  } finally {
+    book.leave(entry.id);
+  }
+}
+
+/** @returns undefined when the payment turned out to be worthless, so that a fresh one may be made */
+async function finish(
+  context: AgentContext,
+  { book, template, headers }: PayJob,
+  entry: PaymentEntry,
+  resumed: boolean,
+): Promise<PaidResponse | undefined> {
+  if (entry.dialect !== "turnpike") {
+    if (resumed && context.effects.clock.nowSec() > entry.validBeforeSec) {
+      await book.put({ ...entry, state: "served", header: undefined });
+      return undefined;
+    }
+    return present(context, { book, entry, template, headers, resumed });
+  }
+  const settlement = await settle(context, { book, entry, resumed, signal: template.signal });
+  if (settlement.kind === "dead") {
+    if (resumed) return undefined;
+    throw settlement.error;
+  }
+  return present(context, { book, entry: settlement.entry, template, headers, resumed });
+}
+
+/** What a 402 offers, from its body or, for version 2 of x402, its header. Consumes the body. */
+export async function quoteOf(context: AgentContext, { response, template }: Arrival): Promise<Quote | undefined> {
+  const text = await readBounded(response, context.effects.limits.maxQuoteBytes);
+  const inBody = text === undefined ? undefined : readQuote(text, template.url, context.networks);
+  return inBody ?? readQuoteHeader(response, template.url, context.networks);
+}
+
+export type QuoteOutcome =
+  | { readonly kind: "paid"; readonly response: PaidResponse }
+  /** nothing was signed */
+  | { readonly kind: "refused"; readonly error: TurnpikeError };
+
+/** Pays the cheapest option that the policy allows, once. */
+export async function payQuote(context: AgentContext, job: PayJob, quote: Quote): Promise<QuoteOutcome> {
+  const { book, template } = job;
+  if (!context.policy.allowHttp && !isPrivateChannel(template.url)) {
+    const message = "The agent pays only over https (this machine aside); policy.allowHttp allows more.";
+    return { kind: "refused", error: new PolicyRefused(message, { reason: "insecure_origin" }) };
+  }
+  // After a redirect within the origin the purchase has another URL, under which an earlier payment may stand.
+  const earlier = await finishEarlier(context, job);
+  if (earlier) return { kind: "paid", response: earlier };
+
+  let chosen: ChosenOption;
+  let entry: PaymentEntry;
+  try {
+    chosen = await chooseOption(context, job, quote);
+    entry = await signPayment(context, job, chosen);
+  } catch (error) {
+    if (error instanceof PolicyRefused) return { kind: "refused", error };
+    throw error;
+  }
+  try {
+    const response = await finish(context, job, entry, false);
+    return response
+      ? { kind: "paid", response }
+      : { kind: "refused", error: new PolicyRefused("The payment turned out to be worthless.", { reason: "dead" }) };
+  } finally {
+    book.leave(entry.id);
+  }
+}

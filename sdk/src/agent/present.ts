@@ -1,0 +1,178 @@
+/**
+ * Presents one payment to the provider until it is served: the same header every time, never another signature. Judges
+ * what each answer says about the payment. Knows neither quotes nor budgets.
+ */
+import {
+  ERRORS,
+  encodeJsonHeader,
+  HEADER,
+  type Hex,
+  InvalidPaymentProof,
+  parsePaymentProof,
+  parseStrictJson,
+  TurnpikeError,
+  Unavailable,
+} from "../protocol";
+import type { Book } from "./book";
+import type { AgentContext } from "./context";
+import { backoffMs, Patience } from "./effects";
+import type { PaymentEntry } from "./ledger";
+import { type PaidResponse, receiptFor, withReceipt } from "./receipt";
+import {
+  followWithoutCredential,
+  isRedirect,
+  type RequestTemplate,
+  readBounded,
+  retryAfterMs,
+  sendOnce,
+} from "./request";
+import { emit } from "./settle";
+import { settlementOf } from "./standard";
+
+export interface PresentJob {
+  readonly book: Book;
+  readonly entry: PaymentEntry;
+  readonly template: RequestTemplate;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly resumed: boolean;
+}
+
+type Reading =
+  /** the provider answered, and the payment is spent on this answer */
+  | { readonly kind: "served" }
+  /** the provider answered, and the payment is still good for another attempt */
+  | { readonly kind: "unserved" }
+  | { readonly kind: "rejected"; readonly error: string | undefined; readonly reason: string | undefined }
+  | { readonly kind: "in_flight" }
+  | { readonly kind: "later" };
+
+const TRY_LATER: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
+
+/**
+ * @throws InvalidPaymentProof when the payment stays rejected; ProofInFlight when it stays in use elsewhere;
+ * Unavailable when no answer arrives. The payment stays in the ledger, and the next call presents it again.
+ */
+export async function present(context: AgentContext, job: PresentJob): Promise<PaidResponse> {
+  const { effects } = context;
+  const { template, entry } = job;
+  const { limits, sleep } = effects;
+  const headers = { ...job.headers, ...paymentHeader(entry) };
+  const { signal } = template;
+  const tries = new Patience({ budgetMs: limits.settleMs, turns: limits.presentations - 1, sleep, signal });
+  const inFlight = new Patience({ budgetMs: limits.inFlightMs, turns: 30, sleep, signal });
+  for (let turn = 0; ; turn++) {
+    let response: Response;
+    try {
+      response = await sendOnce(effects, template, { headers, redirect: "manual" });
+    } catch (cause) {
+      signal?.throwIfAborted();
+      if (await tries.wait(backoffMs(turn))) continue;
+      throw new Unavailable(
+        "The payment was made, but the provider does not answer; the next call presents it again.",
+        {
+          cause,
+          details: factsOf(entry),
+        },
+      );
+    }
+    const reading = await readAnswer(response, entry, limits.maxQuoteBytes);
+    switch (reading.kind) {
+      case "served":
+        return await deliver(context, job, response);
+      case "unserved":
+        return withReceipt(response, receiptFor(entry, job.resumed));
+      case "in_flight": {
+        const waitMs = retryAfterMs(response, Date.now(), 1_000);
+        await response.body?.cancel();
+        if (await inFlight.wait(Math.max(waitMs, 100))) continue;
+        throw new TurnpikeError("ProofInFlight", undefined, { details: factsOf(entry) });
+      }
+      case "later":
+        if (await tries.wait(retryAfterMs(response, Date.now(), backoffMs(turn)))) {
+          await response.body?.cancel();
+          continue;
+        }
+        return withReceipt(response, receiptFor(entry, job.resumed));
+      case "rejected":
+        if (reading.reason !== "already_used" && (await tries.wait(backoffMs(turn + 1)))) continue;
+        throw await rejection(context, job, reading);
+    }
+  }
+}
+
+/** The header that pays, the same bytes every time. */
+function paymentHeader(entry: PaymentEntry): Record<string, string> {
+  if (entry.header) return { [entry.header.name]: entry.header.value };
+  const value = encodeJsonHeader(entry.proof);
+  parsePaymentProof(value);
+  return { [HEADER.payment]: value };
+}
+
+async function readAnswer(response: Response, entry: PaymentEntry, maxBytes: number): Promise<Reading> {
+  const { status } = response;
+  if (status === 402) {
+    const { error, reason } = codesOf(await readBounded(response, maxBytes));
+    return { kind: "rejected", error, reason };
+  }
+  if (status === 409) {
+    // A handler may say 409 for reasons of its own; the gate names the code.
+    const { error } = codesOf(await readBounded(response.clone(), maxBytes));
+    return { kind: error === "ProofInFlight" ? "in_flight" : "served" };
+  }
+  if (TRY_LATER.has(status)) return { kind: "later" };
+  if (status >= 500 || status === 400) return { kind: "unserved" };
+  // Stock servers settle only behind an answer below 400.
+  if (entry.dialect !== "turnpike" && status >= 400) return { kind: "unserved" };
+  return { kind: "served" };
+}
+
+function codesOf(text: string | undefined): {
+  readonly error: string | undefined;
+  readonly reason: string | undefined;
+} {
+  const body = text === undefined ? undefined : parseStrictJson(text);
+  const code = (value: unknown) => (typeof value === "string" && /^[\w.-]{1,64}$/.test(value) ? value : undefined);
+  return { error: code(body?.error), reason: code(body?.reason) };
+}
+
+async function deliver(context: AgentContext, job: PresentJob, response: Response): Promise<PaidResponse> {
+  const { book, template, resumed } = job;
+  const transaction = settlementOf(response) ?? job.entry.transaction;
+  const entry: PaymentEntry = transaction === undefined ? job.entry : { ...job.entry, transaction };
+  await book.put(servedEntry(entry));
+  emit(context, "payment.served", { entry, resumed });
+  const final = isRedirect(response) ? await followWithoutCredential(context.effects, template, response) : response;
+  return withReceipt(final, receiptFor(entry, resumed));
+}
+
+/** What is served needs no evidence any more, unless the caller's key may ask for it again. */
+function servedEntry(entry: PaymentEntry): PaymentEntry {
+  const { proof, header, ...kept } = entry;
+  const evidence = entry.key === undefined ? {} : { ...(proof ? { proof } : {}), ...(header ? { header } : {}) };
+  return { ...kept, ...evidence, state: "served", signedPayment: undefined };
+}
+
+async function rejection(
+  context: AgentContext,
+  { book, entry, resumed }: PresentJob,
+  { error, reason }: { readonly error: string | undefined; readonly reason: string | undefined },
+): Promise<TurnpikeError> {
+  if (reason === "already_used" || reason === "reversed") {
+    await book.put(servedEntry(entry));
+    const spent = reason === "already_used" ? "was already served for" : "was reversed by the chain";
+    return new InvalidPaymentProof(`The provider says that this payment ${spent}; nothing more was paid.`, {
+      reason,
+      details: factsOf(entry),
+    });
+  }
+  emit(context, "payment.held", { entry, resumed });
+  return new InvalidPaymentProof(
+    `The provider keeps rejecting a payment that was made${error ? ` (${error}${reason ? `: ${reason}` : ""})` : ""}. Check the Facilitator's status and that the provider trusts it; the next call presents the same payment again. ${ERRORS.InvalidPaymentProof.remedy}`,
+    { ...(reason ? { reason } : {}), details: factsOf(entry) },
+  );
+}
+
+function factsOf(entry: PaymentEntry): Readonly<Record<string, string>> {
+  const transaction = (entry.proof?.transaction ?? entry.transaction) as Hex | undefined;
+  return { paymentId: entry.id, amount: entry.amount, payTo: entry.payTo, ...(transaction ? { transaction } : {}) };
+}

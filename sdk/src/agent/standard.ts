@@ -1,0 +1,96 @@
+/**
+ * Standard x402 servers, versions 1 and 2 of the protocol: their quotes, the payload that pays them, and what they say
+ * about the settlement. Knows no budget and no key.
+ */
+import {
+  acceptEntrySchema,
+  decodeJsonHeader,
+  encodeJsonHeader,
+  findNetwork,
+  HEADER,
+  type Hex,
+  MAX_CREDENTIAL_BYTES,
+  type Network,
+} from "../protocol";
+import { compareOptions, type Quote, type StandardOption } from "./quote";
+
+export interface ExactPayload {
+  readonly signature: Hex;
+  readonly authorization: Readonly<Record<"from" | "to" | "value" | "validAfter" | "validBefore" | "nonce", string>>;
+}
+
+/** The header that pays a standard server: one payload, whole. */
+export function payloadHeader(option: StandardOption, payload: ExactPayload): { name: string; value: string } {
+  if (option.dialect === "x402-v1") {
+    const body = { x402Version: 1, scheme: "exact", network: option.network, payload };
+    return { name: HEADER.payment, value: encodeJsonHeader(body) };
+  }
+  const { accepted, resource } = option;
+  const body = { x402Version: 2, resource: { url: resource }, accepted, payload };
+  return { name: HEADER.paymentSignatureV2, value: encodeJsonHeader(body) };
+}
+
+/** The quote of a version 2 server, which stands in a header. */
+export function readQuoteHeader(
+  response: Response,
+  requested: string,
+  networks: readonly Network[],
+): Quote | undefined {
+  const value = response.headers.get(HEADER.paymentRequiredV2);
+  const body = value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES);
+  if (body?.x402Version !== 2 || !Array.isArray(body.accepts) || body.accepts.length > 64) return undefined;
+  const named = (body.resource as { url?: unknown } | undefined)?.url;
+  const refusals: string[] = [];
+  const options = body.accepts.flatMap((raw: unknown) => {
+    const option =
+      named === undefined || isSameResource(named, requested) ? optionOf(raw, requested, networks) : "resource";
+    if (typeof option !== "string") return [option];
+    refusals.push(option);
+    return [];
+  });
+  return {
+    options: options.sort(compareOptions),
+    offers: [],
+    plans: [],
+    refusals,
+    error: undefined,
+    reason: undefined,
+  };
+}
+
+function isSameResource(named: unknown, requested: string): boolean {
+  if (named === requested) return true;
+  const { origin, pathname } = new URL(requested);
+  return named === `${origin}${pathname}`;
+}
+
+function optionOf(raw: unknown, requested: string, networks: readonly Network[]): StandardOption | string {
+  const parsed = acceptEntrySchema.safeParse(raw);
+  if (!parsed.success) return "malformed";
+  const { scheme, network: name, asset, amount, payTo, extra, maxTimeoutSeconds } = parsed.data;
+  if (scheme !== "exact") return "scheme";
+  const network = findNetwork(name, networks);
+  if (!network || !name.startsWith("eip155:")) return "network";
+  if (asset === undefined || amount === undefined) return "malformed";
+  if (extra?.decimals !== undefined && extra.decimals !== 6) return "decimals";
+  if (extra?.kind === "subscription") return "subscription";
+  return {
+    dialect: "x402-v2",
+    network: name,
+    chainId: network.chainId,
+    token: asset,
+    amount,
+    payTo,
+    resource: requested,
+    tokenDomain: extra?.name && extra.version ? { name: extra.name, version: extra.version } : undefined,
+    maxTimeoutSec: maxTimeoutSeconds ?? 60,
+    accepted: raw as Readonly<Record<string, unknown>>,
+  };
+}
+
+/** The transaction that a standard server reports, where it does. */
+export function settlementOf(response: Response): Hex | undefined {
+  const value = response.headers.get(HEADER.paymentResponse) ?? response.headers.get(HEADER.paymentResponseV2);
+  const transaction = value === null ? undefined : decodeJsonHeader(value)?.transaction;
+  return typeof transaction === "string" && /^0x[0-9a-fA-F]{64}$/.test(transaction) ? (transaction as Hex) : undefined;
+}

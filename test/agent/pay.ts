@@ -1,0 +1,155 @@
+import { expect } from "chai";
+import { memoryLedger, receiptOf } from "turnpike/agent";
+import { isTurnpikeError, type TurnpikeError } from "turnpike/protocol";
+import { closeAll, serve } from "./support/servers";
+import {
+  addressOf,
+  agentFor,
+  Chain,
+  type FacilitatorStandIn,
+  type ProviderStandIn,
+  startFacilitator,
+  startProvider,
+  transfersSigned,
+} from "./support/world";
+
+export async function rejection(work: Promise<unknown>): Promise<TurnpikeError> {
+  try {
+    await work;
+  } catch (error) {
+    if (isTurnpikeError(error)) return error;
+    throw error;
+  }
+  throw new Error("expected a rejection");
+}
+
+describe("agent.pay", () => {
+  let chain: Chain;
+  let facilitator: FacilitatorStandIn;
+  let provider: ProviderStandIn;
+
+  beforeEach(async () => {
+    chain = new Chain();
+    facilitator = await startFacilitator(chain);
+    provider = await startProvider(chain, facilitator.url);
+  });
+  afterEach(closeAll);
+
+  it("pays once and returns the response with its receipt", async () => {
+    const { agent } = agentFor(facilitator.url);
+    const response = await agent.pay(`${provider.url}/data?q=1`);
+    expect(response.status).to.equal(200);
+    expect(await response.json()).to.include({ data: "paid content" });
+    expect(response.receipt).to.deep.include({
+      amount: 500_000n,
+      payer: addressOf("payer"),
+      payTo: addressOf("provider"),
+      network: "local-31337",
+      resource: `${provider.url}/data?q=1`,
+      resumed: false,
+    });
+    expect(receiptOf(response)).to.equal(response.receipt);
+    expect(chain.transfers).to.have.length(1);
+  });
+
+  it("repeats method, body and headers of the request, from a Request too", async () => {
+    const { agent } = agentFor(facilitator.url);
+    const request = new Request(`${provider.url}/job`, { method: "POST", body: "work", headers: { "x-tag": "t" } });
+    const response = await agent.pay(request);
+    expect(await response.json()).to.include({ echo: "work" });
+    expect(provider.seen.map(({ method, body, headers }) => [method, body, headers["x-tag"]])).to.deep.equal([
+      ["POST", "work", "t"],
+      ["POST", "work", "t"],
+    ]);
+  });
+
+  it("returns what needs no payment as it came, without a receipt", async () => {
+    const free = await serve(() => ({ status: 200, json: { free: true } }));
+    const { agent, signed } = agentFor(facilitator.url);
+    const response = await agent.pay(free.url);
+    expect(await response.json()).to.deep.equal({ free: true });
+    expect(response.receipt).to.equal(undefined);
+    expect(signed).to.deep.equal([]);
+  });
+
+  it("waits while the Facilitator says pending, with the same authorization", async () => {
+    facilitator.steps.push("pending", "pending", "pending");
+    const subject = agentFor(facilitator.url);
+    expect((await subject.agent.pay(provider.url)).status).to.equal(200);
+    expect(facilitator.signatures.size).to.equal(1);
+    expect(subject.events.map(({ type }) => type)).to.deep.equal([
+      "payment.signed",
+      "payment.pending",
+      "payment.settled",
+      "payment.served",
+    ]);
+  });
+
+  it("waits for a proof that is in flight elsewhere", async () => {
+    provider.steps.push("409", "409");
+    const { agent } = agentFor(facilitator.url);
+    expect((await agent.pay(provider.url)).status).to.equal(200);
+    expect(chain.transfers).to.have.length(1);
+  });
+
+  it("says InsufficientFunds before it signs", async () => {
+    chain.balance = 499_999n;
+    const subject = agentFor(facilitator.url);
+    const error = await rejection(subject.agent.pay(provider.url));
+    expect(error.code).to.equal("InsufficientFunds");
+    expect(error.details).to.include({ required: "500000", available: "499999" });
+    expect(subject.signed).to.deep.equal([]);
+    expect((await subject.agent.payments()).length).to.equal(0);
+  });
+
+  it("retries a rejected proof, bounded, then reports InvalidPaymentProof; the next call presents the same one", async () => {
+    provider.steps.push("402", "402", "402", "402");
+    const subject = agentFor(facilitator.url);
+    const error = await rejection(subject.agent.pay(provider.url));
+    expect(error.code).to.equal("InvalidPaymentProof");
+    expect(error.details).to.have.property("transaction");
+    expect(provider.seen.filter(({ headers }) => headers["x-payment"])).to.have.length(4);
+
+    const response = await subject.agent.pay(provider.url);
+    expect(response.status).to.equal(200);
+    expect(response.receipt?.resumed).to.equal(true);
+    expect(transfersSigned(subject)).to.equal(1);
+    expect(chain.transfers).to.have.length(1);
+  });
+
+  it("pays again for the next call once a purchase was served", async () => {
+    const { agent } = agentFor(facilitator.url);
+    await agent.pay(provider.url);
+    await agent.pay(provider.url);
+    expect(chain.transfers).to.have.length(2);
+  });
+
+  it("pays for parallel calls of the same request separately", async () => {
+    const { agent } = agentFor(facilitator.url);
+    const responses = await Promise.all([1, 2, 3].map(() => agent.pay(provider.url)));
+    expect(responses.map(({ status }) => status)).to.deep.equal([200, 200, 200]);
+    expect(chain.transfers).to.have.length(3);
+    expect(provider.granted).to.have.length(3);
+  });
+
+  it("pays once for parallel calls with the same idempotency key", async () => {
+    const { agent } = agentFor(facilitator.url);
+    const outcomes = await Promise.allSettled(
+      [1, 2, 3].map(() => agent.pay(provider.url, { idempotencyKey: "order 7" })),
+    );
+    expect(outcomes.filter(({ status }) => status === "fulfilled")).to.have.length(1);
+    expect(chain.transfers).to.have.length(1);
+  });
+
+  it("sends the caller's idempotency key only as a keyed hash of it", async () => {
+    const ledger = memoryLedger();
+    const one = agentFor(facilitator.url, { ledger });
+    const other = agentFor(facilitator.url, { role: "other payer" });
+    await one.agent.pay(provider.url, { idempotencyKey: "order 7" });
+    await other.agent.pay(provider.url, { idempotencyKey: "order 7" });
+    const keys = new Set(provider.seen.map(({ headers }) => headers["idempotency-key"]));
+    expect(keys.size).to.equal(2);
+    expect([...keys].some((key) => key?.includes("order"))).to.equal(false);
+    expect(chain.transfers).to.have.length(2);
+  });
+});
