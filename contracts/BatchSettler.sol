@@ -21,7 +21,7 @@ contract BatchSettler is IBatchSettler {
         for (uint256 i = 0; i < transfers.length; ++i) {
             uint256 available = gasleft();
             if (available < required) revert InsufficientGas(available, required);
-            ok[i] = _submit(transfers[i], gasPerItem);
+            ok[i] = transfers[i].to != address(this) && _submit(transfers[i], gasPerItem);
         }
     }
 

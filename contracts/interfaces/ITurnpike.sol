@@ -1,90 +1,34 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-/// @notice The computed standing of a subscription at a block's time.
-/// @dev First match wins: NONE unknown; CANCELLED cancelled, rekeyed away, or ending and t >= paidThrough; PAUSED;
-/// ACTIVE t < paidThrough + grace; PAST_DUE t < paidThrough + interval; EXPIRED otherwise.
-enum Status {
-    NONE,
-    ACTIVE,
-    PAST_DUE,
-    EXPIRED,
-    PAUSED,
-    CANCELLED
-}
+import {
+    AllowanceView,
+    Auth,
+    Debit,
+    Permit,
+    PlanView,
+    Status,
+    SubscriptionState,
+    SubscriptionView,
+    Terms
+} from "./TurnpikeTypes.sol";
 
-/// @notice A provider's immutable terms.
-struct Terms {
-    address token; // ERC-20 that is paid
-    uint96 amount; // price of one period, base units, > 0
-    uint32 interval; // length of one period, seconds, > 0
-    uint32 grace; // service after paidThrough while a renewal is awaited, seconds, < interval
-    address payTo; // receives every charge and debit
-}
-
-/// @notice An EIP-2612 permit for Turnpike as spender; `deadline` 0 means "none".
-struct Permit {
-    uint256 value;
-    uint256 deadline;
-    uint8 v;
-    bytes32 r;
-    bytes32 s;
-}
-
-/// @notice A subscriber's signature over one change; `version` is the subscription's current version.
-struct Auth {
-    uint16 version;
-    uint256 deadline; // unix seconds, inclusive
-    bytes signature; // 65 bytes ECDSA, or ERC-1271 when the subscriber has code
-}
-
-/// @notice One pull under an allowance; `index` is the number of debits made so far.
-struct Debit {
-    bytes32 idHash;
-    uint256 amount;
-    uint256 index;
-}
-
-/// @notice A plan as stored.
-struct PlanView {
-    bytes32 planId; // zero when unknown
-    uint32 index;
-    address provider;
-    Terms terms;
-    bool deprecated;
-    bytes32 successor; // zero: none named
-}
-
-/// @notice A subscription as stored, with its status at the current block's time.
-struct SubscriptionView {
-    bytes32 idHash;
-    address subscriber; // zero when unknown
-    bytes32 planId;
-    uint40 paidThrough; // unix seconds, exclusive end of the paid period
-    uint16 version;
-    bool paused;
-    bool ending; // cancelled at the period's end
-    bool cancelled;
-    Status status;
-}
-
-/// @notice An allowance as stored, with what remains at the current block's time.
-struct AllowanceView {
-    uint256 cap; // base units per cycle
-    uint256 spent; // in the current cycle; zero when `spent` belongs to an older one
-    uint256 remaining; // cap - spent, never below zero
-    uint40 cycle; // the paidThrough that `spent` belongs to
-    uint40 debits; // number of debits ever made: the next debit's index
-}
-
-/// @notice What a gate needs to know about one subscription, in one read.
-struct SubscriptionState {
-    SubscriptionView subscription;
-    AllowanceView allowance;
-}
-
+/// @title Plans, subscriptions and allowances that never hold a token
+/// @notice Every payment is one `transferFrom`, straight from the subscriber to the plan's payee. There is no owner, no
+/// upgrade, no pause and no fee. All times are unix seconds of the block; all amounts are base units of the plan's token.
+/// @dev A subscription is known here by its idHash alone, `keccak256(abi.encode(subscriber, keccak256(secret)))`: what
+/// is on chain is public, and must not be what opens a gate. A used idHash is never free again.
+///
+/// Each act of a subscriber has two doors: the plain one for the subscriber itself, and `<name>BySig` for anyone who
+/// brings its signature (EIP-712, domain "Turnpike" version "1"; a key's 65 bytes with low s and v 27 or 28, or ERC-1271
+/// when the subscriber has code; no ERC-6492). Every act of the subscriber, signed or not, raises the record's version,
+/// which a signature names: so each is good for one act, and void after any other. At version 65,535 only `cancel` and
+/// `rekey` are left. Failures that every `BySig` form shares: `StaleVersion`, `SignatureExpired` from the second after
+/// the deadline on, `InvalidSignature`.
 interface ITurnpike {
-    // ------------------------------------------------------------------ events
+    // ------------------------------------------------------------------ events: enough to rebuild every record
+
+    /// @notice A plan stands; its provider is its first operator (an `OperatorSet` follows).
     event PlanCreated(
         bytes32 indexed planId,
         address indexed provider,
@@ -93,8 +37,14 @@ interface ITurnpike {
         bytes32 salt,
         string metadata
     );
+
+    /// @notice A plan takes no new payment relation; `successor` zero: none named.
     event PlanClosed(bytes32 indexed planId, bytes32 successor);
+
+    /// @notice An operator may (or may no longer) debit on the plan.
     event OperatorSet(bytes32 indexed planId, address indexed operator, bool allowed);
+
+    /// @notice A record is new at version 0, and its first period was charged. `maxOverage` 0: no allowance was made.
     event Subscribed(
         bytes32 indexed idHash,
         bytes32 indexed planId,
@@ -102,12 +52,26 @@ interface ITurnpike {
         uint256 maxOverage,
         uint40 paidThrough
     );
+
+    /// @notice One period at the plan's price was charged; the cycle of the allowance starts anew.
     event Renewed(bytes32 indexed idHash, uint40 paidThrough);
+
+    /// @notice An item of `renewBatch` failed and did nothing; `reason` is the selector of its error.
+    /// @dev Anyone can have this emitted by trying what cannot succeed: count only what one's own transactions say.
     event RenewalFailed(bytes32 indexed idHash, bytes4 reason);
+
     event Paused(bytes32 indexed idHash);
+
+    /// @notice The subscription goes on; `charged` is 0 when the paid period had not ended.
     event Resumed(bytes32 indexed idHash, uint256 charged, uint40 paidThrough);
+
+    /// @notice `atPeriodEnd` false: over now, also when the period's end was asked for but had come. `by` is the
+    /// subscriber (the version rose, whoever brought its signature) or else the provider (it did not).
     event Cancelled(bytes32 indexed idHash, bool atPeriodEnd, address by);
+
     event MaxOverageSet(bytes32 indexed idHash, uint256 cap);
+
+    /// @notice The record is on another plan; its allowance has this cap with nothing spent, and keeps its debit count.
     event PlanChanged(
         bytes32 indexed idHash,
         bytes32 indexed newPlanId,
@@ -115,49 +79,187 @@ interface ITurnpike {
         uint256 charged,
         uint40 paidThrough
     );
+
+    /// @notice The record lives on under `newIdHash` at version 0 with its allowance; the old one is cancelled.
     event Rekeyed(bytes32 indexed idHash, bytes32 indexed newIdHash);
+
+    /// @notice `amount` was paid under the allowance, in the cycle that ends at the record's paidThrough.
     event Debited(bytes32 indexed idHash, uint256 amount, uint256 index);
+
+    /// @notice An item of `debitBatch` failed and did nothing; `reason` is the selector of its error.
     event DebitFailed(bytes32 indexed idHash, uint256 amount, uint256 index, bytes4 reason);
 
-    // ------------------------------------------------------------------ errors
+    // ------------------------------------------------------------------ errors: plans
+
+    /// @notice Thrown when a plan's terms break a rule of `createPlan`; `field` names the first that does.
+    /// @dev Remedy: correct that field.
     error InvalidTerms(string field);
+
+    /// @notice Thrown when no plan has this id.
+    /// @dev Remedy: check the id and the chain. The id covers all terms: a single other digit is another plan.
     error UnknownPlan(bytes32 planId);
+
+    /// @notice Thrown when the same provider has created the same terms with the same salt and metadata before.
+    /// @dev Remedy: use that plan, or another salt.
     error PlanExists(bytes32 planId);
+
+    /// @notice Thrown when a deprecated plan would gain a record or a payment back into it, or be deprecated again.
+    /// @dev Remedy: `getPlan` names the successor, if there is one.
     error PlanDeprecated(bytes32 planId);
+
+    /// @notice Thrown when a named successor is unknown, another provider's, deprecated, or the plan itself.
+    /// @dev Remedy: name a live plan of the same provider, or none.
     error InvalidSuccessor(bytes32 planId, bytes32 successor);
+
+    /// @notice Thrown when a plan change leads to the same plan, or to another provider, token or payee.
+    /// @dev Remedy: cancel, and subscribe to the other plan.
     error PlanMismatch(bytes32 planId, bytes32 newPlanId);
-    error CreditExceedsPrice(uint256 credit, uint256 price);
-    error ChargeAboveMax(uint256 charge, uint256 maxCharge);
-    error IdHashUsed(bytes32 idHash);
-    error SubscriptionNotActive(bytes32 idHash, Status status);
-    error Ending(bytes32 idHash);
-    error NothingToResume(bytes32 idHash, Status status);
-    error RenewalNotDue(bytes32 idHash, uint256 dueAt);
-    error RenewalDue(bytes32 idHash, uint256 dueAt);
-    error NotSubscriber(bytes32 idHash, address caller);
+
+    /// @notice Thrown when the caller is not the plan's provider.
     error NotProvider(bytes32 planId, address caller);
+
+    /// @notice Thrown when the caller may not debit on the plan.
+    /// @dev Remedy: the provider calls `setOperator`.
     error NotOperator(bytes32 planId, address caller);
-    error OnlySelf(address caller);
+
+    // ------------------------------------------------------------------ errors: subscriptions
+
+    /// @notice Thrown when the subscriber has used this idHash before, be it cancelled or rekeyed away since.
+    /// @dev Remedy: draw a fresh secret. After a signup of one's own: it has succeeded already.
+    error IdHashUsed(bytes32 idHash);
+
+    /// @notice Thrown when the record's status does not allow the act. NONE: there is no such record.
+    /// @dev Remedy: by status: PAST_DUE renew, EXPIRED or PAUSED resume, NONE or CANCELLED subscribe.
+    error SubscriptionNotActive(bytes32 idHash, Status status);
+
+    /// @notice Thrown when a subscription that ends with its period would be renewed or moved to another plan.
+    /// @dev Remedy: none; let it end, and subscribe anew.
+    error Ending(bytes32 idHash);
+
+    /// @notice Thrown when `resume` finds a subscription that is neither paused nor expired.
+    /// @dev Remedy: none needed when ACTIVE, renew when PAST_DUE, subscribe anew when CANCELLED.
+    error NothingToResume(bytes32 idHash, Status status);
+
+    /// @notice Thrown when a renewal is attempted before the paid period has ended.
+    /// @dev Remedy: retry at `dueAt` (unix seconds, inclusive), if it has not been collected meanwhile.
+    error RenewalNotDue(bytes32 idHash, uint256 dueAt);
+
+    /// @notice Thrown when a pause or a plan change is attempted while a period is owed, from `dueAt` (inclusive) on.
+    /// @dev Remedy: renew first; `multicall` does both at once.
+    error RenewalDue(bytes32 idHash, uint256 dueAt);
+
+    /// @notice Thrown when the caller is not the subscriber; and when a provider would cancel at once.
+    /// @dev Remedy: call from the subscriber's account, or bring its signature. A provider: at the period's end.
+    error NotSubscriber(bytes32 idHash, address caller);
+
+    /// @notice Thrown when the credit for the rest of the period is more than the new plan's price.
+    /// @dev Remedy: a downgrade is to cancel at the period's end and to subscribe anew. Or wait: credit falls with time.
+    error CreditExceedsPrice(uint256 credit, uint256 price);
+
+    /// @notice Thrown when a resumption or a plan change would charge more than the subscriber allows.
+    /// @dev Remedy: ask the subscriber again, with the charge.
+    error ChargeAboveMax(uint256 charge, uint256 maxCharge);
+
+    // ------------------------------------------------------------------ errors: signatures
+
+    /// @notice Thrown when a signature names another version than the record's: it was used, or another act came first.
+    /// @dev Remedy: read the record, check that the act is still wanted, sign again with `current`.
     error StaleVersion(bytes32 idHash, uint16 given, uint16 current);
+
+    /// @notice Thrown when the record has gone through all versions.
+    /// @dev Remedy: `rekey`; the new record starts at version 0.
     error VersionExhausted(bytes32 idHash);
+
+    /// @notice Thrown from the second after `deadline` on.
+    /// @dev Remedy: sign again.
     error SignatureExpired(uint256 deadline);
+
+    /// @notice Thrown when a signature is not `signer`'s over exactly these values, chain and contract.
+    /// @dev Remedy: compare domain, types and values with those that were signed.
     error InvalidSignature(address signer);
+
+    // ------------------------------------------------------------------ errors: allowances
+
+    /// @notice Thrown when a cap does not fit its field of 88 bits (at 6 decimals, 300 quintillion units).
     error CapTooLarge(uint256 cap, uint256 max);
+
+    /// @notice Thrown when a debit is for nothing.
     error ZeroAmount();
+
+    /// @notice Thrown when `index` is not the number of debits so far.
+    /// @dev After a retry it means success only if the `Debited` log at that index is from one's own transaction.
+    /// Remedy otherwise: read `debits` again, and debit at that index.
     error StaleDebit(bytes32 idHash, uint256 index, uint256 current);
+
+    /// @notice Thrown when a debit is for more than what is left of the cap in this cycle.
+    /// @dev Remedy: the subscriber raises the cap or moves to a larger plan; or the next renewal resets it.
     error AllowanceExhausted(bytes32 idHash, uint256 requested, uint256 remaining);
+
+    // ------------------------------------------------------------------ errors: payment
+
+    /// @notice Thrown when the token did not move `required` and the subscriber holds less.
+    /// @dev Remedy: the subscriber tops up; then retry. Nothing is owed meanwhile, and nothing was recorded.
     error InsufficientFunds(address subscriber, address token, uint256 required, uint256 available);
+
+    /// @notice Thrown when the token did not move `required` and Turnpike is approved for less.
+    /// @dev Remedy: the subscriber approves more (or signs a permit); then retry.
     error InsufficientApproval(address subscriber, address token, uint256 required, uint256 available);
+
+    /// @notice Thrown when the token did not move `amount` for another cause: paused, a party blocklisted, more than
+    /// 300,000 gas, or an answer that is neither nothing nor one word 1. As a `reason`: also when an item ran out of gas.
+    /// @dev Remedy: retry later; look at the token.
     error TransferFailed(address token, address from, address to, uint256 amount);
+
+    /// @notice Thrown when a batch has too little gas left to give its next item the full allowance; nothing happened.
+    /// @dev Remedy: a higher gas limit, or a smaller batch.
     error InsufficientGas(uint256 available, uint256 required);
 
+    /// @notice Thrown when another account than Turnpike itself calls the frame of a batch item.
+    error OnlySelf(address caller);
+
     // ------------------------------------------------------------------ plans
+
+    /// @notice Creates a plan with the caller as provider and first operator.
+    /// @dev Rules: `token` has code and is not this contract; `amount` > 0; `interval` > 0; `grace` < `interval`; `payTo`
+    /// is neither zero nor this contract.
+    ///
+    /// What the token must guarantee, for what is written here to hold:
+    /// - `transferFrom` moves exactly `amount` or fails, within 300,000 gas, and answers with nothing or with one word 1.
+    ///   A token that charges a fee on transfers pays the provider less than the price; nobody else is affected.
+    /// - Balances and approvals change by their owners' acts alone. A token whose issuer can seize, pause or block can
+    ///   make charges fail; they can be retried.
+    /// - For `subscribeBySig` with a permit: EIP-2612.
+    ///
+    /// A token that breaks this harms only those who agreed to be paid, or to pay, in it.
+    /// @param salt tells plans with equal terms apart.
+    /// @param metadata short JSON for people (a name, what overage costs); emitted, covered by the id, not stored.
+    /// @return planId `keccak256(abi.encode(provider, terms, salt, keccak256(metadata)))`: the terms prove themselves.
     function createPlan(Terms calldata terms, bytes32 salt, string calldata metadata) external returns (bytes32 planId);
+
+    /// @notice Closes a plan for good: whatever would create a record on it, move one to it or pay one back into it
+    /// (a resumption that charges) reverts `PlanDeprecated`. Subscriptions on it go on renewing.
+    /// @dev Provider only. Reverts `UnknownPlan`, `NotProvider`, `PlanDeprecated` the second time, `InvalidSuccessor`.
+    /// @param successor a live plan of the same provider, not itself; zero for none.
     function deprecatePlan(bytes32 planId, bytes32 successor) external;
+
+    /// @notice Lets `operator` debit on the plan, or no longer. An operator can do nothing else.
+    /// @dev Provider only, which may remove itself, too. May be repeated. Reverts `UnknownPlan`, `NotProvider`.
     function setOperator(bytes32 planId, address operator, bool allowed) external;
 
     // ------------------------------------------------------------------ subscriptions
+
+    /// @notice Subscribes the caller: charges the first period, paid through now + interval, or does nothing.
+    /// @dev Not repeatable: the idHash is used up. Reverts `UnknownPlan`, `PlanDeprecated`, `IdHashUsed`, `CapTooLarge`,
+    /// and for the payment `InsufficientFunds`, `InsufficientApproval`, `TransferFailed`.
+    /// @param secretHash keccak256 of 32 secret bytes. Nobody else can use up the caller's idHash for it.
+    /// @param maxOverage cap of debits in each cycle; 0: no allowance.
     function subscribe(bytes32 planId, bytes32 secretHash, uint256 maxOverage) external returns (bytes32 idHash);
+
+    /// @notice Does the same for `subscriber`, by its signature
+    /// `Subscribe(address subscriber,bytes32 planId,bytes32 secretHash,uint256 maxOverage,uint256 deadline)`.
+    /// @dev Anyone may bring it, once. A `permit` that fails is no error if the approval suffices: someone may have
+    /// submitted it first. Reverts as `subscribe`, and `SignatureExpired`, `InvalidSignature`.
+    /// @param deadline unix seconds, inclusive.
     function subscribeBySig(
         address subscriber,
         bytes32 planId,
@@ -167,13 +269,45 @@ interface ITurnpike {
         bytes calldata signature,
         Permit calldata permit
     ) external returns (bytes32 idHash);
+
+    /// @notice Stops service and collection until `resume`. The paid time goes on running.
+    /// @dev Needs ACTIVE, and t < paidThrough: when a period is owed, `RenewalDue`. Otherwise `SubscriptionNotActive`.
     function pause(bytes32 idHash) external;
+
+    /// @notice `Pause(address subscriber,bytes32 idHash,uint16 version,uint256 deadline)`
     function pauseBySig(bytes32 idHash, Auth calldata auth) external;
+
+    /// @notice Takes up a paused or expired subscription again.
+    /// @dev PAUSED with t < paidThrough: free of charge. PAUSED later: charges a period that starts now. EXPIRED: charges
+    /// a period that started `grace` ago, because that much was served. Otherwise `NothingToResume`. When it charges:
+    /// `PlanDeprecated`, `ChargeAboveMax`, and the failures of a payment.
+    /// @param maxCharge the most that may be charged, inclusive.
     function resume(bytes32 idHash, uint256 maxCharge) external;
+
+    /// @notice `Resume(address subscriber,bytes32 idHash,uint256 maxCharge,uint16 version,uint256 deadline)`
     function resumeBySig(bytes32 idHash, uint256 maxCharge, Auth calldata auth) external;
+
+    /// @notice Ends the subscription, for good: at once, or with `atPeriodEnd` when the paid period does; from
+    /// paidThrough (inclusive) on, at once either way. Moves nothing, and so works also while the token does not.
+    /// @dev Subscriber; or the plan's provider, at the period's end only (`NotSubscriber` otherwise), which leaves the
+    /// version as it is. Only `SubscriptionNotActive` with NONE or CANCELLED stands against it. What ends at the period's
+    /// end can still be cancelled at once, never kept.
     function cancel(bytes32 idHash, bool atPeriodEnd) external;
+
+    /// @notice `Cancel(address subscriber,bytes32 idHash,bool atPeriodEnd,uint16 version,uint256 deadline)`
     function cancelBySig(bytes32 idHash, bool atPeriodEnd, Auth calldata auth) external;
+
+    /// @notice Moves the subscription to another plan of the same provider, token and payee, from now on: charges the new
+    /// price less the credit for the rest of the period, `floor(amount * (paidThrough - t) / interval)`, and is paid
+    /// through now + the new interval. The allowance starts anew with `maxOverage` as its cap.
+    /// @dev Needs ACTIVE (`SubscriptionNotActive`), not ending (`Ending`), t < paidThrough (`RenewalDue`). Reverts
+    /// `UnknownPlan`, `PlanMismatch`, `PlanDeprecated`, `CreditExceedsPrice`, `ChargeAboveMax`, `CapTooLarge`, and for the
+    /// payment, which is left out when nothing is to be charged. `quoteChange` tells the charge beforehand.
+    /// @param maxCharge the most that may be charged, inclusive.
     function changePlan(bytes32 idHash, bytes32 newPlanId, uint256 maxOverage, uint256 maxCharge) external;
+
+    /// @notice `ChangePlan(address subscriber,bytes32 idHash,bytes32 newPlanId,uint256 maxOverage,uint256 maxCharge,`
+    /// `uint16 version,uint256 deadline)`
     function changePlanBySig(
         bytes32 idHash,
         bytes32 newPlanId,
@@ -181,32 +315,84 @@ interface ITurnpike {
         uint256 maxCharge,
         Auth calldata auth
     ) external;
+
+    /// @notice Moves the record, its allowance and its debit count to a fresh secret, when the old one has leaked. Costs
+    /// nothing, changes nothing else, and is possible on a deprecated plan and while paused, past due, expired or ending.
+    /// @dev Reverts `SubscriptionNotActive` with NONE or CANCELLED, `IdHashUsed`. The new record starts at version 0.
     function rekey(bytes32 idHash, bytes32 newSecretHash) external returns (bytes32 newIdHash);
+
+    /// @notice `Rekey(address subscriber,bytes32 idHash,bytes32 newSecretHash,uint16 version,uint256 deadline)`
     function rekeyBySig(bytes32 idHash, bytes32 newSecretHash, Auth calldata auth) external returns (bytes32 newIdHash);
 
     // ------------------------------------------------------------------ renewals
+
+    /// @notice Collects the period that is due: from paidThrough (inclusive) until paidThrough + interval (exclusive).
+    /// Inside grace the new period is continuous; later it starts `grace` ago. At most one period in a call.
+    /// @dev Anyone may call; only the payee receives. Repeatable without harm: the second time, `RenewalNotDue`. Otherwise
+    /// `Ending`, `SubscriptionNotActive`, and the failures of a payment, which consume no period.
     function renew(bytes32 idHash) external;
+
+    /// @notice Does so for many. An item that fails is undone alone and leaves a `RenewalFailed`.
+    /// @dev Anyone. Reverts as a whole, with `InsufficientGas`, when too little gas is left to give an item its full
+    /// allowance of 450,000 (of which most is returned): no gas limit can turn a sound item into a failure.
+    /// @return reasons 0 for success, otherwise the selector of the item's error; in the order of `idHashes`.
     function renewBatch(bytes32[] calldata idHashes) external returns (bytes4[] memory reasons);
 
     // ------------------------------------------------------------------ allowances
+
+    /// @notice Sets the cap of debits in each cycle, higher or lower, from this cycle on. What is spent stays spent.
+    /// @dev Subscriber. Reverts `SubscriptionNotActive` with NONE or CANCELLED, `CapTooLarge`.
     function setMaxOverage(bytes32 idHash, uint256 cap) external;
+
+    /// @notice `SetMaxOverage(address subscriber,bytes32 idHash,uint256 cap,uint16 version,uint256 deadline)`
     function setMaxOverageBySig(bytes32 idHash, uint256 cap, Auth calldata auth) external;
+
+    /// @notice Moves `amount` to the payee, within what is left of the cap in this cycle. Until it is renewed, also in
+    /// grace, that is the old cycle.
+    /// @dev Operators of the plan. Needs ACTIVE. Not repeatable: each index succeeds once. Reverts, in this order,
+    /// `SubscriptionNotActive`, `NotOperator`, `ZeroAmount`, `StaleDebit`, `AllowanceExhausted`, and for the payment.
+    /// @param index the number of debits made so far, see `getAllowance`.
     function debit(bytes32 idHash, uint256 amount, uint256 index) external;
+
+    /// @notice Does so for many, in order. An item that fails is undone alone and leaves a `DebitFailed`.
+    /// @dev Gas as for `renewBatch`.
+    /// @return reasons 0 for success, otherwise the selector of the item's error; in the order of `debits`.
     function debitBatch(Debit[] calldata debits) external returns (bytes4[] memory reasons);
 
     // ------------------------------------------------------------------ views
+
+    /// @notice The status now. The first line that matches decides (t now, p paidThrough, g grace, i interval):
+    /// NONE: unknown. CANCELLED: cancelled, rekeyed away, or ending and t >= p. PAUSED: paused. ACTIVE: t < p + g.
+    /// PAST_DUE: t < p + i. EXPIRED: else. Service is for ACTIVE alone.
     function statusOf(bytes32 idHash) external view returns (Status);
+
+    /// @notice One subscription; an unknown one has a zero subscriber.
     function getSubscription(bytes32 idHash) external view returns (SubscriptionView memory);
+
+    /// @notice One allowance; all zero when none was ever made.
     function getAllowance(bytes32 idHash) external view returns (AllowanceView memory);
+
+    /// @notice One plan; an unknown one is all zero.
     function getPlan(bytes32 planId) external view returns (PlanView memory);
+
     /// @notice Many subscriptions with their allowances in one read, for gates; unknown ones have a zero subscriber.
     function getStates(bytes32[] calldata idHashes) external view returns (SubscriptionState[] memory);
+
+    /// @notice Many plans in one read; unknown ones are all zero.
     function getPlans(bytes32[] calldata planIds) external view returns (PlanView[] memory);
-    /// @notice What `changePlan` would charge now, in base units, and the credit for the unused time.
+
+    /// @notice What `changePlan` would charge now, and the credit that it would give. Reverts as that would.
     function quoteChange(bytes32 idHash, bytes32 newPlanId) external view returns (uint256 charge, uint256 credit);
+
+    /// @notice Whether `operator` may debit on the plan; false for an unknown plan.
     function isOperator(bytes32 planId, address operator) external view returns (bool);
+
+    /// @notice `keccak256(abi.encode(subscriber, secretHash))`
     function idHashOf(address subscriber, bytes32 secretHash) external pure returns (bytes32);
 
     // ------------------------------------------------------------------ several calls at once
+
+    /// @notice Makes several calls in one transaction, all or nothing; each has the same caller that this one has.
+    /// @dev Reverts with the error of the first that fails.
     function multicall(bytes[] calldata data) external returns (bytes[] memory results);
 }
