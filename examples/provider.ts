@@ -1,0 +1,82 @@
+/**
+ * A provider: an Express server with a free, a one-time, a subscription and a metered route, and one that offers a
+ * choice. The sandbox and the end-to-end tests run exactly this file.
+ */
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import express from "express";
+import { createProvider, type ProviderOptions } from "turnpike/gate";
+
+export interface ExampleProviderOptions extends ProviderOptions {
+  readonly port: number;
+  readonly plans: readonly [reader: string, small: string, large: string];
+}
+
+export interface RunningServer {
+  readonly url: string;
+  stop(): Promise<void>;
+}
+
+/** base units of a 6-decimal token: 0.50 */
+export const QUOTE_PRICE = 500_000;
+/** base units per word that /complete answers with: 1,000 words cost 0.50 */
+export const PRICE_PER_WORD = 500;
+
+export async function startProvider({ port, ...options }: ExampleProviderOptions): Promise<RunningServer> {
+  const { paymentGate, deductAllowance, close } = await createProvider(options);
+  const [reader, small, large] = options.plans;
+  const app = express();
+  app.use(express.json());
+
+  app.get("/free", (_req, res) => {
+    res.json({ message: "No payment needed here." });
+  });
+
+  app.get("/quote", paymentGate({ pricing: [{ type: "one-time", amount: QUOTE_PRICE }] }), (req, res) => {
+    res.json({ symbol: String(req.query.symbol ?? "ETH"), price: "1234.56" });
+  });
+
+  app.get("/report", paymentGate({ pricing: [{ type: "subscription", plan: reader }] }), (_req, res) => {
+    res.json({ title: "Daily report", pages: 12 });
+  });
+
+  app.get(
+    "/choice",
+    paymentGate({
+      pricing: [
+        { type: "one-time", amount: QUOTE_PRICE },
+        { type: "subscription", plan: reader },
+      ],
+    }),
+    (req, res) => {
+      res.json({ paidBy: req.payment?.kind });
+    },
+  );
+
+  app.post(
+    "/complete",
+    paymentGate({
+      pricing: [
+        { type: "subscription", plan: small },
+        { type: "subscription", plan: large },
+      ],
+      metered: true,
+    }),
+    async (req, res) => {
+      const words = Math.min(Number(req.body?.words ?? 1_000), 10_000);
+      const { charged, remaining } = await deductAllowance(words * PRICE_PER_WORD);
+      res.json({ words, charged: charged.toString(), remaining: remaining.toString() });
+    },
+  );
+
+  const server = app.listen(port, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    async stop() {
+      server.close();
+      server.closeAllConnections();
+      await close();
+    },
+  };
+}
