@@ -1,0 +1,64 @@
+/** The Facilitator on a local chain, with keys of its own and an embedded database, that can be stopped and come back. */
+import path from "node:path";
+import { Wallet } from "ethers";
+import type { Address } from "turnpike/protocol";
+import { loadConfig } from "../../facilitator/src/config";
+import { startFacilitator } from "../../facilitator/src/main";
+import { type Chain, freePort, testKey } from "./chain";
+import type { LocalContracts } from "./contracts";
+
+export interface LocalFacilitator {
+  readonly url: string;
+  /** whose proofs a gate believes */
+  readonly signer: Address;
+  /** who pays the gas */
+  readonly relayer: Address;
+  stop(): Promise<void>;
+  /** Starts it again after a stop: same address, same database. */
+  start(): Promise<void>;
+}
+
+export interface LocalFacilitatorOptions {
+  readonly chain: Chain;
+  readonly contracts: LocalContracts;
+  readonly blockMs: number;
+  readonly home: string;
+  readonly port?: number | undefined;
+}
+
+export async function localFacilitator(options: LocalFacilitatorOptions): Promise<LocalFacilitator> {
+  const { chain, contracts, blockMs, home } = options;
+  const port = await freePort(options.port);
+  const relayer = await chain.wallet("relayer");
+  const proofKey = testKey("proofs");
+  const { token: address, tokenName: name, tokenVersion: version } = contracts;
+  const config = loadConfig({
+    CHAIN_ID: String(contracts.chainId),
+    RPC_URLS: chain.rpcUrl,
+    TURNPIKE: contracts.turnpike,
+    BATCH_SETTLER: contracts.batchSettler,
+    TOKENS: JSON.stringify([{ address, name, version }]),
+    RELAYER_KEYS: relayer.privateKey,
+    PROOF_KEY: proofKey,
+    PGLITE_DIR: path.join(home, "facilitator"),
+    START_BLOCK: "0",
+    BLOCK_TIME_MS: String(blockMs),
+    POLL_MS: "100",
+    FINALITY_DEPTH: "1",
+    PORT: String(port),
+    LOG_LEVEL: process.env.TURNPIKE_SANDBOX_LOG ?? "silent",
+  });
+  let running: Awaited<ReturnType<typeof startFacilitator>> | undefined = await startFacilitator(config);
+  return {
+    url: `http://127.0.0.1:${port}`,
+    signer: new Wallet(proofKey).address as Address,
+    relayer: relayer.address as Address,
+    async stop() {
+      await running?.stop();
+      running = undefined;
+    },
+    async start() {
+      running ??= await startFacilitator(config);
+    },
+  };
+}

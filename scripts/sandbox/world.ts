@@ -1,0 +1,156 @@
+/**
+ * Everything the sandbox and the end-to-end tests run on, started in order and stopped in reverse: a chain, the
+ * contracts, a test token, plans, the Facilitator on an empty embedded database, the examples and their agents.
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import path from "node:path";
+import { Contract, Wallet } from "ethers";
+import type { Agent } from "turnpike/agent";
+import { turnpikeInterface } from "turnpike/chain";
+import { type Address, defaultGraceSec, type Hex } from "turnpike/protocol";
+import { exampleAgent } from "../../examples/agent";
+import { type RunningServer, startProvider } from "../../examples/provider";
+import { startSpecialist } from "../../examples/specialist";
+import { createPlan, deprecatePlan } from "../plan";
+import { type Chain, type FundedWallet, freePort, startChain, testKey } from "./chain";
+import { deployAll, type LocalContracts } from "./contracts";
+import { type LocalFacilitator, localFacilitator } from "./facilitator";
+
+export const UNIT = 1_000_000n; // one whole token unit, 6 decimals
+export const DAY_SEC = 86_400;
+export const INTERVAL_SEC = 30 * DAY_SEC;
+const BLOCK_MS = 500;
+
+export interface WorldOptions {
+  /** 31337 unless given */
+  readonly chainId?: number;
+  readonly blockMs?: number;
+  /** folder that holds everything this world writes; removed when it stops */
+  readonly folder: string;
+  /** the ports to listen on where they are free; any free ones unless given */
+  readonly ports?: { readonly facilitator: number; readonly provider: number; readonly specialist: number };
+}
+
+export type PlanName = "reader" | "small" | "large" | "retired";
+
+export interface World {
+  readonly chain: Chain;
+  readonly contracts: LocalContracts;
+  readonly facilitator: LocalFacilitator;
+  readonly provider: RunningServer;
+  readonly specialist: RunningServer;
+  readonly plans: Readonly<Record<PlanName, Hex>>;
+  readonly providerAccount: FundedWallet;
+  /** Turnpike, read as anyone can. */
+  readonly turnpike: Contract;
+  /** A new agent with tokens and without any gas; the same name is the same key. */
+  agent(name: string, options?: { readonly tokens?: bigint; readonly fetch?: typeof fetch }): Promise<TestAgent>;
+  stop(): Promise<void>;
+}
+
+export interface TestAgent {
+  readonly agent: Agent;
+  readonly wallet: Wallet;
+  readonly address: Address;
+}
+
+export async function startWorld({ chainId, blockMs = BLOCK_MS, folder, ports }: WorldOptions): Promise<World> {
+  const closers: (() => Promise<void>)[] = [];
+  const stop = async () => {
+    for (const close of closers.splice(0).reverse()) await close();
+  };
+  try {
+    const home = mkdtempSync(path.join(folder, "run-"));
+    closers.push(async () => rmSync(home, { recursive: true, force: true }));
+    const chain = await startChain({ ...(chainId ? { chainId } : {}), blockMs });
+    closers.push(() => chain.stop());
+    const contracts = await deployAll(chain, path.join(home, "deployments"));
+    const { turnpike } = contracts;
+
+    const providerAccount = await chain.wallet("provider");
+    const plans = await createPlans(providerAccount, contracts);
+    const facilitator = await localFacilitator({ chain, contracts, blockMs, home, port: ports?.facilitator });
+    closers.push(() => facilitator.stop());
+
+    const gate = {
+      network: contracts.network,
+      rpcUrl: chain.rpcUrl,
+      turnpike,
+      token: contracts.token,
+      facilitator: { url: facilitator.url, signers: [facilitator.signer] },
+      pollMs: Math.min(blockMs, 250),
+    };
+    const provider = await startProvider({
+      ...gate,
+      port: await freePort(ports?.provider),
+      plans: [plans.reader, plans.small, plans.large],
+      payTo: providerAccount.address,
+      operatorKey: providerAccount.privateKey as Hex,
+      secret: testKey("provider's gate"),
+      claims: path.join(home, "provider"),
+      meterFolder: path.join(home, "provider"),
+    });
+    closers.push(() => provider.stop());
+
+    const agent: World["agent"] = async (name, { tokens = 1_000n * UNIT, fetch } = {}) => {
+      const wallet = new Wallet(testKey(name));
+      if (tokens > 0n) await contracts.mint(wallet.address, tokens);
+      const options = {
+        key: wallet.privateKey as Hex,
+        facilitator: facilitator.url,
+        chainId: contracts.chainId,
+        turnpike,
+        token: contracts.token,
+      };
+      const made = exampleAgent(fetch ? { ...options, fetch } : options);
+      closers.push(() => made.close());
+      return { agent: made, wallet, address: wallet.address as Address };
+    };
+
+    const buyer = await agent("specialist");
+    const specialist = await startSpecialist({
+      ...gate,
+      port: await freePort(ports?.specialist),
+      agent: buyer.agent,
+      upstream: provider.url,
+      payTo: buyer.address,
+      secret: testKey("specialist's gate"),
+      claims: path.join(home, "specialist"),
+    });
+    closers.push(() => specialist.stop());
+
+    const contract = new Contract(turnpike, turnpikeInterface, chain.provider);
+    return {
+      chain,
+      contracts,
+      facilitator,
+      provider,
+      specialist,
+      plans,
+      providerAccount,
+      turnpike: contract,
+      agent,
+      stop,
+    };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+/** Monthly plans of the example provider: one for reading, two sizes of a metered one, and one that is closed. */
+async function createPlans(account: FundedWallet, { turnpike, token }: LocalContracts): Promise<World["plans"]> {
+  const create = async (name: string, units: bigint): Promise<Hex> => {
+    const terms = { amount: units * UNIT, intervalSec: INTERVAL_SEC, graceSec: defaultGraceSec(INTERVAL_SEC) };
+    const { planId } = await createPlan(account, turnpike, { token, ...terms, metadata: JSON.stringify({ name }) });
+    return planId;
+  };
+  const plans = {
+    reader: await create("Reader", 10n),
+    small: await create("Small", 5n),
+    large: await create("Large", 20n),
+    retired: await create("Reader of last year", 8n),
+  };
+  await deprecatePlan(account, turnpike, { planId: plans.retired, successor: plans.reader });
+  return plans;
+}
