@@ -1,0 +1,267 @@
+/**
+ * The books of a meter: what each subscription owes, what is being debited, what was lost; and the one function that
+ * changes them. Pure and synchronous: replaying a journal's entries in order gives the same books. Knows no clock, file
+ * or chain.
+ */
+import type { AllowanceFacts, DebitItem, DebitResult } from "../../chain/debit-sender";
+import { type ErrorCode, TurnpikeError } from "../../protocol/errors";
+import type { Hex } from "../../protocol/hex";
+
+export type LossReason = "cancelled" | "clipped";
+export type BlockReason = "InsufficientFunds" | "InsufficientApproval";
+
+/** A debit under way. A `call` is one call's own debit: when it fails its caller is told, and nothing stays owed. */
+export interface BatchItem extends DebitItem {
+  readonly origin: "merged" | "call";
+}
+
+export interface Batch {
+  readonly id: number;
+  readonly items: readonly BatchItem[];
+  /** the first and its replacements; any of them may have landed */
+  readonly payloads: readonly string[];
+}
+
+/** Every change to the books; amounts in token base units. */
+export type Entry =
+  | {
+      readonly kind: "reserved";
+      readonly idHash: Hex;
+      readonly amount: bigint;
+      readonly calls: number;
+      readonly block: number;
+    }
+  | {
+      readonly kind: "sealed";
+      readonly batch: number;
+      readonly items: readonly BatchItem[];
+      readonly payloads: readonly string[];
+    }
+  | { readonly kind: "replaced"; readonly batch: number; readonly payload: string }
+  | { readonly kind: "resolved"; readonly batch: number; readonly results: readonly DebitResult[] }
+  | { readonly kind: "blocked"; readonly idHash: Hex; readonly reason: BlockReason }
+  | { readonly kind: "rekeyed"; readonly idHash: Hex; readonly to: Hex; readonly block: number }
+  | { readonly kind: "lost"; readonly idHash: Hex; readonly amount: bigint; readonly reason: LossReason };
+
+export interface Account {
+  readonly idHash: Hex;
+  /** reserved and in no batch */
+  pending: bigint;
+  /** calls merged into `pending` */
+  calls: number;
+  /** promised to calls that wait for their own debit; not journaled: a crash tells no caller "charged" */
+  held: bigint;
+  inFlight: DebitItem[];
+  /** the newest settled debits, which the gate's view of the chain may not show yet */
+  landed: DebitItem[];
+  /** the chain's index is at least this */
+  nextIndex: number;
+  blocked: BlockReason | undefined;
+  /** the newest block at which the gate or the sender saw this subscription */
+  seenBlock: number;
+  lost: bigint;
+}
+
+export interface Totals {
+  charged: bigint;
+  settled: bigint;
+  lost: bigint;
+}
+
+/** Enough for any view of the chain that is a few debits behind. */
+const LANDED_KEPT = 16;
+/** Above this many, accounts that owe nothing are forgotten. */
+const ACCOUNTS_KEPT = 50_000;
+
+export class Books {
+  readonly accounts = new Map<Hex, Account>();
+  readonly batches = new Map<number, Batch>();
+  /** from a rekeyed idHash to the one that carries on */
+  readonly successors = new Map<Hex, Hex>();
+  readonly totals: Totals = { charged: 0n, settled: 0n, lost: 0n };
+  nextBatch = 1;
+  private trimAt = ACCOUNTS_KEPT;
+
+  /** Where this idHash's debits are kept today. */
+  current(idHash: Hex): Hex {
+    let at = idHash;
+    for (let next = this.successors.get(at); next !== undefined; next = this.successors.get(at)) at = next;
+    return at;
+  }
+
+  find(idHash: Hex): Account | undefined {
+    return this.accounts.get(this.current(idHash));
+  }
+
+  account(idHash: Hex): Account {
+    const at = this.current(idHash);
+    let account = this.accounts.get(at);
+    if (account === undefined) {
+      account = emptyAccount(at);
+      this.accounts.set(at, account);
+    }
+    return account;
+  }
+
+  apply(entry: Entry): void {
+    switch (entry.kind) {
+      case "reserved": {
+        const account = this.account(entry.idHash);
+        account.pending += entry.amount;
+        account.calls += entry.calls;
+        account.seenBlock = Math.max(account.seenBlock, entry.block);
+        this.totals.charged += entry.amount;
+        return;
+      }
+      case "sealed":
+        this.seal(entry);
+        return;
+      case "replaced": {
+        const batch = this.batch(entry.batch);
+        this.batches.set(batch.id, { ...batch, payloads: [...batch.payloads, entry.payload] });
+        return;
+      }
+      case "resolved":
+        this.resolve(entry.batch, entry.results);
+        return;
+      case "blocked":
+        this.account(entry.idHash).blocked = entry.reason;
+        return;
+      case "rekeyed":
+        this.rekey(entry);
+        return;
+      case "lost": {
+        const account = this.account(entry.idHash);
+        account.pending -= entry.amount;
+        account.lost += entry.amount;
+        this.totals.lost += entry.amount;
+        // With nothing owed no debit can succeed and lift the block; the next one judges the wallet afresh.
+        if (account.pending === 0n) clearPending(account);
+        return;
+      }
+    }
+  }
+
+  private batch(id: number): Batch {
+    const batch = this.batches.get(id);
+    if (batch === undefined) throw new TurnpikeError("Internal", `The meter's journal names an unknown batch ${id}.`);
+    return batch;
+  }
+
+  private seal(entry: Extract<Entry, { kind: "sealed" }>): void {
+    this.batches.set(entry.batch, { id: entry.batch, items: entry.items, payloads: entry.payloads });
+    this.nextBatch = Math.max(this.nextBatch, entry.batch + 1);
+    for (const item of entry.items) {
+      const account = this.account(item.idHash);
+      account.inFlight.push(item);
+      if (item.origin === "call") {
+        this.totals.charged += item.amount;
+        continue;
+      }
+      account.pending -= item.amount;
+      if (account.pending === 0n) account.calls = 0;
+    }
+  }
+
+  private resolve(id: number, results: readonly DebitResult[]): void {
+    const batch = this.batch(id);
+    this.batches.delete(id);
+    batch.items.forEach((item, i) => {
+      const account = this.account(item.idHash);
+      account.inFlight = account.inFlight.filter((other) => other !== item && !isSameDebit(other, item));
+      if (results[i]?.kind === "settled") {
+        account.landed = [...account.landed.slice(1 - LANDED_KEPT), item];
+        account.nextIndex = Math.max(account.nextIndex, item.index + 1);
+        account.blocked = undefined;
+        this.totals.settled += item.amount;
+      } else if (item.origin === "merged") {
+        account.pending += item.amount;
+        account.calls = Math.max(account.calls, 1);
+      } else {
+        this.totals.charged -= item.amount;
+      }
+    });
+    if (this.accounts.size > this.trimAt) this.trim();
+  }
+
+  private trim(): void {
+    for (const account of this.accounts.values()) if (!hasNews(account)) this.accounts.delete(account.idHash);
+    this.trimAt = Math.max(ACCOUNTS_KEPT, 2 * this.accounts.size);
+  }
+
+  /** The chain keeps allowance and index; so do the books. Debits under way keep the name they were sent under. */
+  private rekey(entry: Extract<Entry, { kind: "rekeyed" }>): void {
+    const from = this.account(entry.idHash);
+    if (from.idHash === this.current(entry.to)) return;
+    this.accounts.delete(from.idHash);
+    this.successors.set(from.idHash, entry.to);
+    const to = this.account(entry.to);
+    to.pending += from.pending;
+    to.calls += from.calls;
+    to.held += from.held;
+    to.inFlight.push(...from.inFlight);
+    to.landed.push(...from.landed);
+    to.nextIndex = Math.max(to.nextIndex, from.nextIndex);
+    to.blocked ??= from.blocked;
+    to.seenBlock = Math.max(to.seenBlock, entry.block);
+    to.lost += from.lost;
+  }
+}
+
+export function emptyAccount(idHash: Hex): Account {
+  return {
+    idHash,
+    pending: 0n,
+    calls: 0,
+    held: 0n,
+    inFlight: [],
+    landed: [],
+    nextIndex: 0,
+    blocked: undefined,
+    seenBlock: 0,
+    lost: 0n,
+  };
+}
+
+function clearPending(account: Account): void {
+  account.calls = 0;
+  account.blocked = undefined;
+}
+
+function isSameDebit(a: DebitItem, b: DebitItem): boolean {
+  return a.index === b.index && a.idHash === b.idHash;
+}
+
+function sumOf(items: readonly DebitItem[]): bigint {
+  let sum = 0n;
+  for (const item of items) sum += item.amount;
+  return sum;
+}
+
+/** What a cancellation now could cost the provider. */
+export function unsettledOf(account: Account): bigint {
+  return account.pending + account.held + (account.inFlight.length === 0 ? 0n : sumOf(account.inFlight));
+}
+
+/** Whether forgetting this account would lose more than what the chain tells anyway. */
+export function hasNews(account: Account): boolean {
+  return unsettledOf(account) > 0n || account.blocked !== undefined || account.lost > 0n;
+}
+
+/**
+ * cap - spent - reserved, never below zero. The facts may be older or newer than the books: a debit under way whose
+ * index the chain has passed is in `spent` already, a settled one that it has not reached is not.
+ */
+export function remainingOf(account: Account | undefined, facts: AllowanceFacts): bigint {
+  let remaining = facts.cap - facts.spent;
+  if (account !== undefined) {
+    remaining -= account.pending + account.held;
+    for (const item of account.inFlight) if (item.index >= facts.debits) remaining -= item.amount;
+    for (const item of account.landed) if (item.index >= facts.debits) remaining -= item.amount;
+  }
+  return remaining > 0n ? remaining : 0n;
+}
+
+export function isBlockReason(reason: ErrorCode): reason is BlockReason {
+  return reason === "InsufficientFunds" || reason === "InsufficientApproval";
+}

@@ -1,0 +1,80 @@
+/**
+ * How the books' changes stand in a journal: one line each, `crc32 json`, so that a torn or rotten line is told from a
+ * whole one. Knows lines only, neither files nor what the entries mean.
+ */
+import { crc32 } from "node:zlib";
+import { TurnpikeError } from "../../protocol/errors";
+import type { Account, Batch, Entry, Totals } from "./books";
+
+/** The whole books, at the head of a compacted journal. */
+export interface SnapshotEntry {
+  readonly kind: "snapshot";
+  readonly accounts: readonly Account[];
+  readonly batches: readonly Batch[];
+  readonly successors: readonly (readonly [string, string])[];
+  readonly totals: Totals;
+  readonly nextBatch: number;
+}
+
+export type Line = Entry | SnapshotEntry;
+
+/** Amounts become "123n": no other text in an entry has this form. */
+const BIGINT = /^-?\d+n$/;
+
+const toJson = (_key: string, value: unknown): unknown => (typeof value === "bigint" ? `${value}n` : value);
+const fromJson = (_key: string, value: unknown): unknown =>
+  typeof value === "string" && BIGINT.test(value) ? BigInt(value.slice(0, -1)) : value;
+
+export function encodeLine(line: Line): string {
+  return sealed(
+    line.kind === "reserved"
+      ? // The one written for every call, by hand: four times faster.
+        `{"kind":"reserved","idHash":"${line.idHash}","amount":"${line.amount}n","calls":${line.calls},"block":${line.block}}`
+      : JSON.stringify(line, toJson),
+  );
+}
+
+const sealed = (json: string): string => `${crc32(json).toString(16).padStart(8, "0")} ${json}\n`;
+
+/**
+ * @returns the entries up to the first damage, and how many bytes they take. Damage at the very end is what a crash
+ * leaves of an entry that nobody was told of; damage before whole lines is a broken disk and throws.
+ */
+export function decodeLines(bytes: Buffer): { readonly lines: readonly Line[]; readonly wholeBytes: number } {
+  const lines: Line[] = [];
+  let at = 0;
+  while (at < bytes.length) {
+    const end = bytes.indexOf(0x0a, at);
+    const line = end < 0 ? undefined : decodeLine(bytes.toString("utf8", at, end));
+    if (line === undefined) {
+      if (end >= 0 && hasWholeLine(bytes, end + 1)) throw damaged(lines.length + 1);
+      break;
+    }
+    lines.push(line);
+    at = end + 1;
+  }
+  return { lines, wholeBytes: at };
+}
+
+function decodeLine(text: string): Line | undefined {
+  const json = text.slice(9);
+  const isWhole = text[8] === " " && crc32(json).toString(16).padStart(8, "0") === text.slice(0, 8);
+  return isWhole ? (JSON.parse(json, fromJson) as Line) : undefined;
+}
+
+function hasWholeLine(bytes: Buffer, from: number): boolean {
+  for (let at = from; at < bytes.length; ) {
+    const end = bytes.indexOf(0x0a, at);
+    if (end < 0) return false;
+    if (decodeLine(bytes.toString("utf8", at, end)) !== undefined) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+function damaged(lineNumber: number): TurnpikeError {
+  return new TurnpikeError(
+    "ConfigError",
+    `The meter's journal is damaged at line ${lineNumber}: restore the file, or move it away and give up what it held.`,
+  );
+}

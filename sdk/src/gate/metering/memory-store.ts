@@ -1,0 +1,36 @@
+/** A meter's books in memory: for tests, and for nothing that charges real money. */
+import { Books } from "./books";
+import { decideReservation } from "./reservation";
+import type { MeterStore } from "./store";
+
+export function createMemoryMeterStore(): MeterStore {
+  const books = new Books();
+  return {
+    open: async () => undefined,
+    async reserve(request) {
+      const decision = decideReservation(books.find(request.idHash), request);
+      if (decision.kind === "reserved") {
+        const { idHash, facts } = request;
+        books.apply({ kind: "reserved", idHash, amount: decision.charged, calls: 1, block: facts.blockNumber });
+      }
+      return decision;
+    },
+    async hold(request) {
+      const decision = decideReservation(books.find(request.idHash), request);
+      if (decision.kind === "reserved") books.account(request.idHash).held += decision.charged;
+      return decision;
+    },
+    release(idHash, amount) {
+      books.account(idHash).held -= amount;
+    },
+    async record(entry) {
+      books.apply(entry);
+    },
+    account: (idHash) => books.find(idHash),
+    accounts: () => books.accounts.values(),
+    batches: () => [...books.batches.values()],
+    nextBatch: () => books.nextBatch,
+    totals: () => books.totals,
+    close: async () => undefined,
+  };
+}

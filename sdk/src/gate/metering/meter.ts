@@ -1,0 +1,238 @@
+/**
+ * Metering without a transaction per call: a call's cost is reserved against the allowance and made durable at once,
+ * and debited on chain later, merged with others. Owns the meter's public face; reads no HTTP and no chain itself.
+ */
+import type { AllowanceFacts, DebitResult, DebitSender, MeterStates } from "../../chain/debit-sender";
+import type { Clock } from "../../protocol/clock";
+import {
+  AllowanceExhausted,
+  ConfigError,
+  type ErrorCode,
+  InsufficientFunds,
+  PaymentPending,
+  SubscriptionNotActive,
+  Unavailable,
+} from "../../protocol/errors";
+import type { Hex } from "../../protocol/hex";
+import { remainingOf, unsettledOf } from "./books";
+import type { MeterReport } from "./events";
+import { Pump } from "./pump";
+import { limitsOf, type MeterLimits } from "./schedule";
+import { type Call, Settler } from "./settler";
+import type { MeterStore, Reserved, ReserveRequest } from "./store";
+import { type UnsettledReport, unsettledReport } from "./unsettled";
+
+export interface MeterOptions {
+  readonly store: MeterStore;
+  readonly sender: DebitSender;
+  readonly states: MeterStates;
+  /** chain time */
+  readonly clock: Clock;
+  readonly limits?: Partial<MeterLimits>;
+  /** "merged" (default): debits are merged; "each": every call waits for a debit of its own */
+  readonly settle?: "merged" | "each";
+  readonly report?: MeterReport;
+  readonly monotonicMs?: () => number;
+}
+
+/** Amounts in token base units. */
+export interface Charge {
+  readonly charged: bigint;
+  /** of the cap in this cycle, all reservations counted */
+  readonly remaining: bigint;
+  /** the cost was above what remained; only that was charged */
+  readonly clipped: boolean;
+}
+
+export interface Meter {
+  /** Opens the store and takes up what an earlier run left. @throws LedgerLocked, ConfigError */
+  start(): Promise<void>;
+  /**
+   * Charges a call; resolves when the charge is durable.
+   * @param amount base units; 0 charges nothing
+   * @throws AllowanceExhausted nothing remains; InsufficientFunds blocked until a debit succeeds; Unavailable the
+   * journal fails, or maxUnsettled stays reached; with "each" also SubscriptionNotActive, and PaymentPending when the
+   * debit's outcome is not known in time
+   */
+  reserve(idHash: Hex, amount: bigint, facts: AllowanceFacts): Promise<Charge>;
+  /** cap - spent - reserved, at least zero */
+  remaining(idHash: Hex, facts: AllowanceFacts): bigint;
+  /** A debit failed for want of funds or approval: answer 402 InsufficientFunds before the handler runs. */
+  isBlocked(idHash: Hex): boolean;
+  /** maxUnsettled is reached: answer 503 with Retry-After before the handler runs. */
+  isSaturated(idHash: Hex): boolean;
+  /** Debits everything owed now; resolves when each debit is final, or its subscription cannot be debited. */
+  flush(): Promise<void>;
+  unsettled(): UnsettledReport;
+  /** Stops sending and closes the store; what is unsettled waits there for the next start. */
+  stop(): Promise<void>;
+}
+
+/** How often the accounts are looked through for what is due by age. */
+const TICK_MS = 250;
+/** Rounds in a row that may fail before a flush gives up; the meter itself never does. */
+const FLUSH_FAILURES = 3;
+
+export function createMeter(options: MeterOptions): Meter {
+  const { store, sender, states, clock, settle = "merged" } = options;
+  const { report = () => undefined, monotonicMs = () => performance.now() } = options;
+  const limits = limitsOf(options.limits);
+  const now = () => ({ ms: monotonicMs(), sec: chainTime(clock) });
+  const settler = new Settler({ store, sender, states, limits, now, report });
+  const pump = new Pump({ round: () => settler.round(), restMs, report });
+  let isStopping = false;
+
+  function restMs(): number | undefined {
+    if (store.batches().length > 0) return limits.pollMs;
+    if (settler.calls.size > 0) return TICK_MS;
+    for (const account of store.accounts()) if (account.pending > 0n) return TICK_MS;
+    return undefined;
+  }
+
+  /** Asks the store until there is room under maxUnsettled, the debits that make it being hurried meanwhile. */
+  async function untilRoom(request: ReserveRequest, ask: (request: ReserveRequest) => Promise<Reserved>) {
+    const untilMs = monotonicMs() + limits.waitMs;
+    for (;;) {
+      const answer = await ask(request);
+      if (answer.kind === "reserved") return answer;
+      if (answer.kind === "exhausted") throw new AllowanceExhausted();
+      if (answer.kind === "blocked")
+        throw new InsufficientFunds("A debit of this subscription could not be collected.");
+      const leftMs = untilMs - monotonicMs();
+      if (leftMs <= 0 || isStopping) throw saturated();
+      hurry(request.idHash);
+      await atMost(leftMs, pump.nextRound());
+    }
+  }
+
+  function hurry(idHash: Hex): void {
+    const account = store.account(idHash);
+    if (account !== undefined && account.pending > 0n && settler.timing(account.idHash).attempts === 0) {
+      settler.forced.add(account.idHash);
+    }
+    if (store.batches().length === 0) pump.wake();
+  }
+
+  async function chargeMerged(request: ReserveRequest): Promise<Charge> {
+    const { charged, remaining } = await untilRoom(request, (asked) => store.reserve(asked));
+    const account = store.account(request.idHash);
+    if (account !== undefined) {
+      const timing = settler.timing(account.idHash);
+      if (account.pending <= charged) timing.sinceMs = monotonicMs();
+      timing.cycleEndSec = Math.max(timing.cycleEndSec, request.facts.paidThroughSec);
+      const isFull = account.pending >= limits.settleAmount || account.calls >= limits.settleCalls;
+      pump.wake(isFull && store.batches().length === 0 && timing.attempts === 0 ? 0 : TICK_MS);
+    }
+    return { charged, remaining, clipped: charged < request.amount };
+  }
+
+  async function chargeEach(request: ReserveRequest): Promise<Charge> {
+    const untilMs = monotonicMs() + limits.waitMs;
+    for (;;) {
+      const { charged, remaining } = await untilRoom(request, (asked) => store.hold(asked));
+      const result = await debitCall(request.idHash, charged, untilMs - monotonicMs());
+      if (result.kind === "settled") return { charged, remaining, clipped: charged < request.amount };
+      if (result.kind === "failed" && !isOwnFault(result.reason)) throw refusalOf(result.reason);
+      if (monotonicMs() >= untilMs || isStopping) throw saturated();
+    }
+  }
+
+  async function debitCall(idHash: Hex, amount: bigint, waitMs: number): Promise<DebitResult> {
+    let settleCall: (result: DebitResult) => void = () => undefined;
+    const settled = new Promise<DebitResult>((resolve) => {
+      settleCall = resolve;
+    });
+    const call: Call = { idHash, amount, sealed: false, settle: settleCall };
+    settler.calls.add(call);
+    pump.wake();
+    const result = await atMost(waitMs, Promise.race([settled, stopped]));
+    if (result !== undefined && result !== "stopped") return result;
+    if (call.sealed) {
+      throw new PaymentPending("The debit was sent, its outcome is not known yet.", { retryAfterSec: 5 });
+    }
+    if (settler.calls.delete(call)) store.release(idHash, amount);
+    throw saturated();
+  }
+
+  let tellStopped: () => void = () => undefined;
+  const stopped = new Promise<"stopped">((resolve) => {
+    tellStopped = () => resolve("stopped");
+  });
+
+  return {
+    async start() {
+      await store.open();
+      pump.start();
+    },
+    async reserve(idHash, amount, facts) {
+      if (amount < 0n) throw new ConfigError("deductAllowance(amount): the amount is negative.");
+      if (amount === 0n) return { charged: 0n, remaining: remainingOf(store.account(idHash), facts), clipped: false };
+      const request = { idHash, amount, facts, maxUnsettled: limits.maxUnsettled };
+      return settle === "each" ? chargeEach(request) : chargeMerged(request);
+    },
+    remaining: (idHash, facts) => remainingOf(store.account(idHash), facts),
+    isBlocked: (idHash) => store.account(idHash)?.blocked !== undefined,
+    isSaturated(idHash) {
+      const account = store.account(idHash);
+      return account !== undefined && unsettledOf(account) >= limits.maxUnsettled;
+    },
+    async flush() {
+      for (const account of store.accounts()) if (account.pending > 0n) settler.forced.add(account.idHash);
+      // The pump's own timers let a process end; one that waits for a flush should not.
+      const stayAlive = setInterval(() => undefined, 60_000);
+      try {
+        while (!settler.isIdle) {
+          if (isStopping) throw new Unavailable("The meter was stopped before everything was settled.");
+          const ended = pump.nextRound();
+          pump.wake(store.batches().length > 0 ? limits.pollMs : 0);
+          await ended;
+          if (pump.failures >= FLUSH_FAILURES) throw pump.lastError;
+        }
+      } finally {
+        clearInterval(stayAlive);
+      }
+    },
+    unsettled: () => unsettledReport(store),
+    async stop() {
+      isStopping = true;
+      tellStopped();
+      await pump.stop();
+      await store.close();
+    },
+  };
+}
+
+const isOwnFault = (reason: ErrorCode): boolean => reason === "StaleDebit" || reason === "InsufficientGas";
+
+function refusalOf(reason: ErrorCode): Error {
+  if (reason === "InsufficientFunds" || reason === "InsufficientApproval") return new InsufficientFunds();
+  if (reason === "AllowanceExhausted") return new AllowanceExhausted();
+  if (reason === "SubscriptionNotActive") return new SubscriptionNotActive();
+  return new Unavailable(`The debit was refused (${reason}).`, { reason, retryAfterSec: 5 });
+}
+
+function saturated(): Unavailable {
+  return new Unavailable("Earlier usage of this subscription is still being settled.", { retryAfterSec: 2 });
+}
+
+/** The chain's time, where it is known: without it nothing is due for the sake of a cycle's end. */
+function chainTime(clock: Clock): number | undefined {
+  try {
+    return clock.nowSec();
+  } catch {
+    return undefined;
+  }
+}
+
+async function atMost<T>(waitMs: number, answer: Promise<T>): Promise<T | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), Math.max(0, waitMs));
+    timer.unref();
+  });
+  try {
+    return await Promise.race([answer, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,289 @@
+/**
+ * The sender's lane, one step at a time: follow what is under way, else judge what is due, record it, send it. Every
+ * step may be cut short by a crash and is safe to repeat; only `round` is called, never two at once (pump.ts).
+ */
+import type { DebitItem, DebitResult, DebitSender, MeteredState, MeterStates } from "../../chain/debit-sender";
+import type { ErrorCode } from "../../protocol/errors";
+import type { Hex } from "../../protocol/hex";
+import { type Account, type Batch, type BatchItem, isBlockReason } from "./books";
+import type { MeterReport } from "./events";
+import { freshTiming, isDue, judgeDebit, type MeterLimits, type Now, retryDelayMs, type Timing } from "./schedule";
+import type { MeterStore } from "./store";
+
+/** A call that waits for its own debit. */
+export interface Call {
+  readonly idHash: Hex;
+  readonly amount: bigint;
+  sealed: boolean;
+  readonly settle: (result: DebitResult) => void;
+}
+
+export interface SettlerOptions {
+  readonly store: MeterStore;
+  readonly sender: DebitSender;
+  readonly states: MeterStates;
+  readonly limits: MeterLimits;
+  readonly now: () => Now;
+  readonly report: MeterReport;
+}
+
+interface Draft {
+  readonly item: BatchItem;
+  readonly call: Call | undefined;
+}
+
+/** Something to debit, before the chain was asked. */
+type Wanted = { readonly account: Readonly<Account>; readonly call?: Call };
+
+const RESUBMIT_MS = 10_000;
+
+export class Settler {
+  /** calls with a debit of their own, oldest first */
+  readonly calls = new Set<Call>();
+  /** accounts that a flush, or a call without room, wants debited now */
+  readonly forced = new Set<Hex>();
+  private readonly timings = new Map<Hex, Timing>();
+  /** of the batch under way, in the order of its items; empty after a restart */
+  private waiting: (Call | undefined)[] = [];
+  private sent: { batch: number; submittedAtMs: number; payloadAtMs: number } | undefined;
+  private maxItems: number;
+
+  constructor(private readonly options: SettlerOptions) {
+    this.maxItems = options.limits.maxItems;
+  }
+
+  timing(idHash: Hex): Timing {
+    let timing = this.timings.get(idHash);
+    if (timing === undefined) {
+      timing = freshTiming(this.options.now().ms);
+      this.timings.set(idHash, timing);
+    }
+    return timing;
+  }
+
+  /** One step. @returns whether the books changed */
+  async round(): Promise<boolean> {
+    const batch = this.options.store.batches()[0];
+    return batch === undefined ? this.seal() : this.follow(batch);
+  }
+
+  get isIdle(): boolean {
+    return this.calls.size === 0 && this.forced.size === 0 && this.options.store.batches().length === 0;
+  }
+
+  // ---------------------------------------------------------------- follow
+
+  private async follow(batch: Batch): Promise<boolean> {
+    const { sender, store, report } = this.options;
+    if (this.sent?.batch !== batch.id) await this.submit(batch);
+    const outcome = await sender.outcome(batch.items, batch.payloads);
+    if (outcome.kind === "pending") {
+      await this.nudge(batch);
+      return false;
+    }
+    const wereBlocked = new Set(batch.items.filter(({ idHash }) => store.account(idHash)?.blocked).map(hashOf));
+    await store.record({ kind: "resolved", batch: batch.id, results: outcome.results });
+    const waiting = this.waiting;
+    this.waiting = [];
+    for (const [i, item] of batch.items.entries()) {
+      const result = outcome.results[i] ?? { kind: "void" };
+      if (result.kind === "settled") {
+        this.timing(store.account(item.idHash)?.idHash ?? item.idHash).attempts = 0;
+        if (wereBlocked.has(item.idHash)) report({ kind: "unblocked", idHash: item.idHash });
+        report({ kind: "settled", idHash: item.idHash, amount: item.amount, transaction: outcome.transaction });
+      }
+      const call = waiting[i];
+      if (call !== undefined) call.settle(result);
+      else if (item.origin === "merged" && result.kind !== "settled") await this.restore(item.idHash, result);
+    }
+    const starved = outcome.results.some((result) => result.kind === "failed" && result.reason === "InsufficientGas");
+    if (starved) this.maxItems = Math.max(1, Math.floor(batch.items.length / 2));
+    else this.maxItems = Math.min(this.options.limits.maxItems, this.maxItems * 2);
+    return true;
+  }
+
+  private async nudge(batch: Batch): Promise<void> {
+    const { sender, store, limits, now } = this.options;
+    const sent = this.sent;
+    if (sent === undefined) return;
+    if (now().ms - sent.payloadAtMs >= limits.bumpAfterMs) {
+      sent.payloadAtMs = now().ms;
+      const payload = await sender.replace(batch.payloads);
+      if (payload !== undefined) {
+        await store.record({ kind: "replaced", batch: batch.id, payload });
+        await this.submit({ ...batch, payloads: [...batch.payloads, payload] });
+      }
+    } else if (now().ms - sent.submittedAtMs >= RESUBMIT_MS) {
+      await this.submit(batch);
+    }
+  }
+
+  /** The answer to a broadcast decides nothing, its outcome does: a failure is told, and the lane goes on watching. */
+  private async submit(batch: Batch): Promise<void> {
+    const { sender, report, now } = this.options;
+    const payloadAtMs = this.sent?.batch === batch.id ? this.sent.payloadAtMs : now().ms;
+    this.sent = { batch: batch.id, submittedAtMs: now().ms, payloadAtMs };
+    try {
+      await sender.submit(batch.payloads);
+    } catch (error) {
+      report({ kind: "trouble", error });
+    }
+  }
+
+  /** Not debited: owed again. What failed for the transaction's own sake goes into the next one. */
+  private async restore(idHash: Hex, result: Exclude<DebitResult, { kind: "settled" }>): Promise<void> {
+    const isOwnFault = result.kind === "void" || result.reason === "InsufficientGas" || result.reason === "StaleDebit";
+    const account = this.options.store.account(idHash);
+    if (isOwnFault && account !== undefined) this.forced.add(account.idHash);
+    else if (result.kind === "failed") await this.postpone(idHash, result.reason);
+  }
+
+  // ---------------------------------------------------------------- seal
+
+  private async seal(): Promise<boolean> {
+    const { store, sender, states } = this.options;
+    const wanted = this.wanted();
+    if (wanted.length === 0) return false;
+    const idHashes = [...new Set(wanted.map(({ account }) => account.idHash))];
+    const read = new Map((await states.read(idHashes)).map((state) => [state.idHash, state]));
+    const drafts = await this.draft(wanted, read);
+    if (drafts.length === 0) return true;
+
+    const { items, refused, payload } = await sender.prepare(drafts.map(({ item }) => item));
+    for (const { item, reason } of refused) {
+      const draft = drafts.find((other) => isSame(other.item, item));
+      if (draft !== undefined) await this.refuse(draft, reason);
+    }
+    const accepted = drafts.filter(({ item }) => items.some((other) => isSame(other, item)));
+    if (accepted.length === 0 || payload === undefined) return refused.length > 0;
+
+    const id = store.nextBatch();
+    const sealed = accepted.map(({ item }) => item);
+    // On disk before it is on the wire: a crash from here on sends these bytes again, never others.
+    const recorded = store.record({ kind: "sealed", batch: id, items: sealed, payloads: [payload] });
+    this.waiting = accepted.map(({ call }) => call);
+    for (const { item, call } of accepted) this.take(item, call);
+    await recorded;
+    await this.submit({ id, items: sealed, payloads: [payload] });
+    return true;
+  }
+
+  private take(item: BatchItem, call: Call | undefined): void {
+    this.forced.delete(item.idHash);
+    const timing = this.timing(item.idHash);
+    timing.sinceMs = this.options.now().ms;
+    timing.closedCycleSec = timing.cycleEndSec;
+    if (call === undefined) return;
+    call.sealed = true;
+    this.calls.delete(call);
+    this.options.store.release(call.idHash, call.amount);
+  }
+
+  private wanted(): Wanted[] {
+    const { store, limits, now } = this.options;
+    const wanted: Wanted[] = [];
+    for (const call of this.calls) {
+      const account = store.account(call.idHash);
+      if (account !== undefined && wanted.length < this.maxItems) wanted.push({ account, call });
+    }
+    const at = now();
+    for (const account of store.accounts()) {
+      if (wanted.length >= this.maxItems) break;
+      const isForced = this.forced.has(account.idHash);
+      if (isForced && account.pending === 0n) this.forced.delete(account.idHash);
+      if (account.pending === 0n) continue;
+      if (isForced || isDue(account, this.timing(account.idHash), limits, at)) wanted.push({ account });
+    }
+    if (wanted.length === 0) this.forced.clear();
+    return wanted;
+  }
+
+  /** Clips what is wanted to what the chain allows now; what can never be debited is written off. */
+  private async draft(wanted: readonly Wanted[], read: ReadonlyMap<Hex, MeteredState>): Promise<Draft[]> {
+    const drafts: Draft[] = [];
+    const used = new Map<Hex, { amount: bigint; count: number }>();
+    for (const { account, call } of wanted) {
+      const { idHash } = account;
+      const state = read.get(idHash);
+      if (state === undefined) continue;
+      const judged = judgeDebit(account.nextIndex, state);
+      this.timing(idHash).cycleEndSec = state.paidThroughSec;
+      if (judged.kind !== "debit") {
+        await this.setAside({ account, call, state, isEnded: judged.kind === "ended" });
+        continue;
+      }
+      const before = used.get(idHash) ?? { amount: 0n, count: 0 };
+      const room = judged.room - before.amount;
+      const owed = call?.amount ?? account.pending;
+      const isShort = owed > room;
+      const amount = isShort ? room : owed;
+      if (call === undefined && isShort) await this.writeOff(idHash, owed - amount, "clipped");
+      if (call !== undefined && isShort) {
+        this.fail(call, "AllowanceExhausted");
+        continue;
+      }
+      if (amount === 0n) continue;
+      used.set(idHash, { amount: before.amount + amount, count: before.count + 1 });
+      const origin = call === undefined ? "merged" : "call";
+      drafts.push({ call, item: { idHash, amount, index: judged.index + before.count, origin } });
+    }
+    return drafts;
+  }
+
+  private async setAside(aside: { account: Readonly<Account>; call?: Call; state: MeteredState; isEnded: boolean }) {
+    const { store, states, report } = this.options;
+    const { account, call, state } = aside;
+    if (!aside.isEnded) {
+      // An index behind the books is an endpoint that lags: the state itself says nothing against this debit.
+      const isLagging = state.status === "ACTIVE";
+      if (call === undefined) return this.postpone(account.idHash, isLagging ? "Unavailable" : "SubscriptionNotActive");
+      if (!isLagging) this.fail(call, "SubscriptionNotActive");
+      return;
+    }
+    const to = await states.rekeyedTo(account.idHash, account.seenBlock);
+    if (to !== undefined) {
+      const wasForced = this.forced.delete(account.idHash);
+      await store.record({ kind: "rekeyed", idHash: account.idHash, to, block: account.seenBlock });
+      if (wasForced) this.forced.add(to);
+      report({ kind: "rekeyed", idHash: account.idHash, to });
+    } else if (call !== undefined) this.fail(call, "SubscriptionNotActive");
+    else await this.writeOff(account.idHash, account.pending, "cancelled");
+  }
+
+  private async writeOff(idHash: Hex, amount: bigint, reason: "clipped" | "cancelled"): Promise<void> {
+    await this.options.store.record({ kind: "lost", idHash, amount, reason });
+    this.options.report({ kind: "lost", idHash, amount, reason });
+  }
+
+  private async refuse({ item, call }: Draft, reason: ErrorCode): Promise<void> {
+    if (call === undefined) return this.postpone(item.idHash, reason);
+    // A stale index is this lane's own view, not the caller's fault: the call stays in line.
+    if (reason !== "StaleDebit") this.fail(call, reason);
+  }
+
+  private fail(call: Call, reason: ErrorCode): void {
+    this.calls.delete(call);
+    this.options.store.release(call.idHash, call.amount);
+    call.settle({ kind: "failed", reason });
+  }
+
+  /** The debit stays owed and is tried again later; for want of money the subscription is served no more until then. */
+  private async postpone(idHash: Hex, reason: ErrorCode): Promise<void> {
+    const { store, report, now } = this.options;
+    const account = store.account(idHash);
+    if (account === undefined) return;
+    this.forced.delete(account.idHash);
+    const timing = this.timing(account.idHash);
+    timing.attempts += 1;
+    timing.retryAtMs = now().ms + retryDelayMs(timing.attempts);
+    if (isBlockReason(reason)) {
+      if (account.blocked !== reason) {
+        await store.record({ kind: "blocked", idHash: account.idHash, reason });
+        report({ kind: "blocked", idHash: account.idHash, reason });
+      }
+    } else report({ kind: "postponed", idHash: account.idHash, reason });
+  }
+}
+
+const hashOf = ({ idHash }: DebitItem): Hex => idHash;
+const isSame = (a: DebitItem, b: DebitItem): boolean => a.idHash === b.idHash && a.index === b.index;

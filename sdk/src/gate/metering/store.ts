@@ -1,0 +1,45 @@
+/**
+ * Where a meter keeps its books. A file for one process, memory for tests; a store shared by several gates (Redis,
+ * PostgreSQL) fulfils the same interface with its own atomic reserve.
+ */
+import type { AllowanceFacts } from "../../chain/debit-sender";
+import type { Hex } from "../../protocol/hex";
+import type { Account, Batch, Entry, Totals } from "./books";
+
+export interface ReserveRequest {
+  readonly idHash: Hex;
+  /** base units, > 0 */
+  readonly amount: bigint;
+  readonly facts: AllowanceFacts;
+  /** base units; reserving never brings what is unsettled above it, a single larger call on an empty account aside */
+  readonly maxUnsettled: bigint;
+}
+
+export type Reserved =
+  | { readonly kind: "reserved"; readonly charged: bigint; readonly remaining: bigint }
+  | { readonly kind: "exhausted" }
+  | { readonly kind: "blocked" }
+  /** maxUnsettled is reached: there will be room when debits are final */
+  | { readonly kind: "saturated" };
+
+export interface MeterStore {
+  /** Takes the lock, or joins the shared store, and reads the books. @throws ConfigError, LedgerLocked */
+  open(): Promise<void>;
+  /** Decides at once against everything reserved so far; resolves when it is durable. @throws Unavailable */
+  reserve(request: ReserveRequest): Promise<Reserved>;
+  /** Promises room to a call that waits for its own debit, until `release`; not durable, and decided at once. */
+  hold(request: ReserveRequest): Promise<Reserved>;
+  release(idHash: Hex, amount: bigint): void;
+  /** Resolves when the change is durable. A shared store refuses it from a process without the subscription's lease. */
+  record(entry: Exclude<Entry, { kind: "reserved" }>): Promise<void>;
+  /** This process's view; of a shared store a local one that may be a moment old (`reserve` decides). */
+  account(idHash: Hex): Readonly<Account> | undefined;
+  /** The accounts whose debits this process sends; a shared store leases each to one process at a time. */
+  accounts(): Iterable<Readonly<Account>>;
+  /** Sealed and unresolved, under this process's leases. */
+  batches(): readonly Batch[];
+  nextBatch(): number;
+  totals(): Readonly<Totals>;
+  /** Resolves when everything is durable and the lock is free. */
+  close(): Promise<void>;
+}
