@@ -1,51 +1,36 @@
-/** Revert data in words: a contract's error by name and arguments, and the wire error that tells it. */
-import { AbiCoder, Interface } from "ethers";
-import { type ErrorCode, type Hex, isErrorCode, TurnpikeError } from "turnpike/protocol";
-import { IBatchSettler__factory, ITurnpike__factory } from "turnpike/chain/generated";
+/** What a simulated call reverted with, as the error that the wire tells. */
+import { AbiCoder } from "ethers";
+import { decodeRevert } from "turnpike/chain";
+import { type Hex, TurnpikeError } from "turnpike/protocol";
 
 export interface ContractError {
-  /** Solidity name; `Error` for a require with text, `Panic`, or `unknown` */
+  /** Solidity name; `Error` for a require with text; `unknown` */
   readonly name: string;
-  readonly args: Readonly<Record<string, string>>;
-  /** where the name stands in the table of errors */
-  readonly code?: ErrorCode;
+  readonly args: Readonly<Record<string, string | number | boolean>>;
   /** the text of a require */
   readonly text?: string;
   readonly data: Hex;
+  /** under its own name where it is one of the contracts', else TransferFailed */
+  readonly error: TurnpikeError;
 }
 
-const abis = [new Interface(ITurnpike__factory.abi), new Interface(IBatchSettler__factory.abi)];
+const REQUIRE_TEXT = "0x08c379a0";
 
 export function decodeContractError(data: Hex): ContractError {
+  const known = decodeRevert(data);
+  if (known) return { name: known.code, args: known.details, data, error: known };
+  const text = data.startsWith(REQUIRE_TEXT) ? textOf(data) : undefined;
+  const error = new TurnpikeError("TransferFailed", text === undefined ? undefined : `the call reverts: ${text}`);
+  return { name: text === undefined ? "unknown" : "Error", args: {}, data, error, ...(text !== undefined && { text }) };
+}
+
+function textOf(data: Hex): string | undefined {
   try {
-    if (data.startsWith("0x08c379a0")) {
-      const [text] = AbiCoder.defaultAbiCoder().decode(["string"], `0x${data.slice(10)}`);
-      return { name: "Error", args: {}, text: String(text), data };
-    }
-    for (const abi of abis) {
-      const parsed = abi.parseError(data);
-      if (!parsed) continue;
-      const args = Object.fromEntries(
-        parsed.fragment.inputs.map((input, index) => [input.name, String(parsed.args[index])]),
-      );
-      return { name: parsed.name, args, data, ...(isErrorCode(parsed.name) && { code: parsed.name }) };
-    }
+    return String(AbiCoder.defaultAbiCoder().decode(["string"], `0x${data.slice(10)}`)[0]).slice(0, 200);
   } catch {
-    // Anyone's contract may revert with bytes that only look like one of these errors.
+    // Anyone's contract may revert with bytes that only begin like a require's text.
+    return undefined;
   }
-  return { name: "unknown", args: {}, data };
 }
 
-/** @returns the error of a four-byte reason as batches report it, e.g. in `RenewalFailed` */
-export function contractErrorName(selector: Hex): string | undefined {
-  for (const abi of abis) {
-    const fragment = abi.fragments.find((entry) => entry.type === "error" && abi.getError(selector) === entry);
-    if (fragment) return abi.getError(selector)?.name;
-  }
-  return undefined;
-}
-
-export function contractErrorToTurnpike(error: ContractError): TurnpikeError {
-  if (error.code) return new TurnpikeError(error.code, undefined, { details: error.args });
-  return new TurnpikeError("TransferFailed", error.text ? `the call reverts: ${error.text.slice(0, 200)}` : undefined);
-}
+export const contractErrorToTurnpike = (reverted: ContractError): TurnpikeError => reverted.error;

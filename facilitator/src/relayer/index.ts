@@ -10,13 +10,14 @@ import type { FacilitatorConfig } from "../config";
 import type { Db, Store } from "../store/open";
 import { enqueueTransaction, findTransaction } from "../store/tables/transactions";
 import { type BlockTag, type CallRequest, type ChainLog, type ChainReader, createChainReader } from "./chain-reader";
-import { type ContractError, contractErrorToTurnpike, decodeContractError } from "./contract-errors";
+import { type ContractError, decodeContractError } from "./contract-errors";
 import { type DigestSigner, digestSigner } from "./keys";
 import { createLane, type LaneHealth } from "./lane";
 import { createRpc } from "./rpc";
 
 export type { CallRequest, ChainBlock, ChainLog, ChainReader, ChainReceipt } from "./chain-reader";
-export { type ContractError, contractErrorName, contractErrorToTurnpike } from "./contract-errors";
+export type { DigestSigner } from "./keys";
+export { type ContractError, contractErrorToTurnpike } from "./contract-errors";
 export { intrinsicGas, MAX_TRANSACTION_GAS } from "./gas";
 export type { LaneHealth } from "./lane";
 
@@ -98,6 +99,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const signers = config.relayerKeys.map(digestSigner);
   const lanes = signers.map((signer) => createLane({ config, store, chain, signer, owner, log, monotonicMs }));
   const from = signers[0]?.address as Address;
+  await Promise.all(lanes.map((lane) => lane.tick()));
   const loops = lanes.map((lane) => repeat(() => lane.tick(), () => store.wake.wait("lane", config.pollMs)));
 
   const relayer: Relayer = {
@@ -134,7 +136,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
     },
     async read(call) {
       const answer = await chain.call(call);
-      if (answer.kind === "reverted") throw contractErrorToTurnpike(decodeContractError(answer.data));
+      if (answer.kind === "reverted") throw decodeContractError(answer.data).error;
       return answer.data;
     },
     health: () => healthOf(lanes.map((lane) => lane.health())),

@@ -25,6 +25,8 @@ export interface PaymentsTable {
   valid_after: number;
   valid_before: number;
   signature: string;
+  /** the payer is a contract: its check of the signature may need much gas */
+  has_code: boolean;
   state: PaymentState;
   fail_code: string | null;
   fail_reason: string | null;
@@ -39,8 +41,6 @@ export interface PaymentsTable {
   block_hash: string | null;
   block_time: number | null;
   log_index: number | null;
-  /** of the proof; pure function of request, chain facts and signer */
-  proof_signature: string | null;
 }
 
 export type PaymentRow = PaymentsTable;

@@ -1,0 +1,44 @@
+/** Puts the rooms below HTTP together in the order in which they need each other, and stops them in the reverse. */
+import type { Logger } from "pino";
+import type { FacilitatorConfig } from "./config";
+import { type Indexer, startIndexer } from "./indexer";
+import { type Payments, startPayments } from "./payments";
+import { type Relayer, startRelayer } from "./relayer";
+import { openStore, type Store } from "./store/open";
+
+export interface Core {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly relayer: Relayer;
+  readonly indexer: Indexer;
+  readonly payments: Payments;
+  stop(): Promise<void>;
+}
+
+export interface CoreEffects {
+  readonly log: Logger;
+  /** to the chain's nodes */
+  readonly fetch?: typeof fetch;
+}
+
+export async function startCore(config: FacilitatorConfig, effects: CoreEffects): Promise<Core> {
+  const { log } = effects;
+  const store = await openStore(config.database);
+  const started: { stop(): Promise<void> }[] = [{ stop: () => store.close() }];
+  const stop = async (): Promise<void> => {
+    for (const room of started.reverse().splice(0)) await room.stop();
+  };
+  try {
+    const relayer = await startRelayer({ config, store, log, ...(effects.fetch && { fetch: effects.fetch }) });
+    started.push(relayer);
+    const indexer = await startIndexer({ config, store, chain: relayer.chain, log });
+    started.push(indexer);
+    await indexer.catchUp();
+    const payments = startPayments({ config, store, relayer, indexer, log });
+    started.push(payments);
+    return { config, store, relayer, indexer, payments, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}

@@ -1,0 +1,210 @@
+/** Between the database and a block's state: loads the rows that facts speak of, writes what changed, and takes it back. */
+import { sql } from "kysely";
+import type { Hex } from "turnpike/protocol";
+import type { Tx } from "../store/open";
+import type { Undone } from "../store/tables/undo";
+import { type BlockState, emptyState, operatorKey, type RowSet, type SubscriptionRow } from "./block-state";
+import type { ChainFact } from "./facts";
+
+/** Key columns of each table that a reorganisation restores row by row. */
+const KEYS = {
+  plans: ["plan_id"],
+  operators: ["plan_id", "operator"],
+  subscriptions: ["id_hash"],
+  allowances: ["id_hash"],
+  debits: ["id_hash", "debit_index"],
+} as const satisfies Record<Exclude<Undone, "payments">, readonly string[]>;
+type Restored = keyof typeof KEYS;
+const RESTORED = Object.keys(KEYS) as Restored[];
+
+export async function loadState(
+  tx: Tx,
+  chainId: number,
+  facts: readonly ChainFact[],
+  expired: readonly Hex[],
+): Promise<BlockState> {
+  const state = emptyState();
+  const paymentIds = new Set<string>(expired);
+  const planIds = new Set<string>();
+  const idHashes = new Set<string>();
+  for (const fact of facts) {
+    if (fact.kind !== "turnpike") paymentIds.add(fact.paymentId);
+    else {
+      if ("planId" in fact.event) planIds.add(fact.event.planId);
+      if ("newPlanId" in fact.event) planIds.add(fact.event.newPlanId);
+      if ("idHash" in fact.event) idHashes.add(fact.event.idHash);
+      if ("newIdHash" in fact.event) idHashes.add(fact.event.newIdHash);
+    }
+  }
+  if (paymentIds.size > 0) {
+    const rows = await tx
+      .selectFrom("payments")
+      .selectAll()
+      .where("chain_id", "=", chainId)
+      .where(sql<boolean>`payment_id = any(${textArray(paymentIds)}::text[])`)
+      .forUpdate()
+      .execute();
+    for (const row of rows) state.payments.load(row.payment_id, row);
+  }
+  if (idHashes.size > 0) {
+    const ids = textArray(idHashes);
+    const subscriptions = await tx
+      .selectFrom("subscriptions")
+      .selectAll()
+      .where("chain_id", "=", chainId)
+      .where(sql<boolean>`id_hash = any(${ids}::text[])`)
+      .execute();
+    for (const row of subscriptions) {
+      state.subscriptions.load(row.id_hash, row);
+      planIds.add(row.plan_id);
+    }
+    const allowances = await tx
+      .selectFrom("allowances")
+      .selectAll()
+      .where("chain_id", "=", chainId)
+      .where(sql<boolean>`id_hash = any(${ids}::text[])`)
+      .execute();
+    for (const row of allowances) state.allowances.load(row.id_hash, row);
+  }
+  if (planIds.size > 0) {
+    const ids = textArray(planIds);
+    const plans = await tx
+      .selectFrom("plans")
+      .selectAll()
+      .where("chain_id", "=", chainId)
+      .where(sql<boolean>`plan_id = any(${ids}::text[])`)
+      .execute();
+    for (const row of plans) state.plans.load(row.plan_id, row);
+    const operators = await tx
+      .selectFrom("operators")
+      .selectAll()
+      .where("chain_id", "=", chainId)
+      .where(sql<boolean>`plan_id = any(${ids}::text[])`)
+      .execute();
+    for (const row of operators) state.operators.load(operatorKey(row.plan_id, row.operator), row);
+  }
+  return state;
+}
+
+/** Hashes and ids only: nothing that would need escaping. */
+const textArray = (values: Iterable<string>): string => `{${[...values].join(",")}}`;
+
+export async function saveState(tx: Tx, chainId: number, blockNumber: number, state: BlockState): Promise<void> {
+  await savePayments(tx, chainId, state);
+  for (const table of RESTORED) {
+    const changes = (state[table] as RowSet<object>).changes();
+    if (changes.length === 0) continue;
+    await tx
+      .insertInto("undo")
+      .values(
+        changes.map(({ key, before }) => ({
+          chain_id: chainId,
+          block_number: blockNumber,
+          table_name: table,
+          row_key: key,
+          before: before ? JSON.stringify(before) : null,
+        })),
+      )
+      .execute();
+    await replaceRows(tx, chainId, table, changes.map(({ key, after }) => ({ key, row: after })));
+  }
+  await saveDue(tx, chainId, state.subscriptions.changes());
+}
+
+/** The facts alone: what other rooms write into the row meanwhile stays. */
+async function savePayments(tx: Tx, chainId: number, state: BlockState): Promise<void> {
+  const rows = state.payments.changes().flatMap(({ after }) => (after ? [after] : []));
+  if (rows.length === 0) return;
+  await sql`
+    update payments p set state = x.state, fail_code = x.fail_code, fail_reason = x.fail_reason,
+      is_reversed = x.is_reversed, tx_hash = x.tx_hash, block_number = x.block_number, block_hash = x.block_hash,
+      block_time = x.block_time, log_index = x.log_index
+    from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as x(payment_id text, state text, fail_code text,
+      fail_reason text, is_reversed boolean, tx_hash text, block_number bigint, block_hash text, block_time bigint,
+      log_index bigint)
+    where p.chain_id = ${chainId}::bigint and p.payment_id = x.payment_id`.execute(tx);
+}
+
+async function replaceRows(
+  tx: Tx,
+  chainId: number,
+  table: Restored,
+  changes: readonly { readonly key: string; readonly row: object | undefined }[],
+): Promise<void> {
+  const columns = KEYS[table].map((column) => sql`${sql.ref(column)}::text`);
+  await sql`delete from ${sql.table(table)} where chain_id = ${chainId}::bigint
+    and concat_ws('/', ${sql.join(columns)}) = any(${textArray(changes.map(({ key }) => key))}::text[])`.execute(tx);
+  const rows = changes.flatMap(({ row }) => (row ? [row] : []));
+  if (rows.length === 0) return;
+  await sql`insert into ${sql.table(table)}
+    select * from jsonb_populate_recordset(null::${sql.table(table)}, ${JSON.stringify(rows)}::jsonb)`.execute(tx);
+}
+
+/** A row stands in the work list as long as its subscription will fall due; a new period starts its attempts afresh. */
+async function saveDue(
+  tx: Tx,
+  chainId: number,
+  changes: readonly { readonly key: string; readonly after: SubscriptionRow | undefined }[],
+): Promise<void> {
+  const due = changes.flatMap(({ after }) => (after && willFallDue(after) ? [after] : []));
+  const gone = changes.filter(({ after }) => !after || !willFallDue(after)).map(({ key }) => key);
+  if (gone.length > 0) {
+    await sql`delete from renewal_due where chain_id = ${chainId}::bigint
+      and id_hash = any(${textArray(gone)}::text[])`.execute(tx);
+  }
+  if (due.length === 0) return;
+  await tx
+    .insertInto("renewal_due")
+    .values(
+      due.map((row) => ({
+        chain_id: chainId,
+        id_hash: row.id_hash,
+        due_at: row.paid_through,
+        paid_through: row.paid_through,
+        attempts: 0,
+        lease_owner: null,
+        lease_until: 0,
+      })),
+    )
+    .onConflict((conflict) =>
+      conflict
+        .columns(["chain_id", "id_hash"])
+        .doUpdateSet((eb) => ({
+          due_at: eb.ref("excluded.due_at"),
+          paid_through: eb.ref("excluded.paid_through"),
+          attempts: 0,
+          lease_owner: null,
+          lease_until: 0,
+        }))
+        .whereRef("renewal_due.paid_through", "!=", "excluded.paid_through"),
+    )
+    .execute();
+}
+
+const willFallDue = (row: SubscriptionRow): boolean => !row.paused && !row.ending && !row.cancelled;
+
+/** Puts back the rows as they stood before this block. Newer blocks must have been taken back already. */
+export async function undoBlock(tx: Tx, chainId: number, blockNumber: number): Promise<void> {
+  const entries = await tx
+    .selectFrom("undo")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where("block_number", "=", blockNumber)
+    .execute();
+  for (const table of RESTORED) {
+    const changes = entries
+      .filter((entry) => entry.table_name === table)
+      .map((entry) => ({ key: entry.row_key, row: entry.before ?? undefined }));
+    if (changes.length === 0) continue;
+    await replaceRows(tx, chainId, table, changes);
+    if (table === "subscriptions") {
+      await saveDue(tx, chainId, changes.map(({ key, row }) => ({ key, after: row as SubscriptionRow | undefined })));
+    }
+  }
+  await tx.deleteFrom("undo").where("chain_id", "=", chainId).where("block_number", "=", blockNumber).execute();
+}
+
+/** What can no longer be reorganised away needs no way back. */
+export async function forgetUndo(tx: Tx, chainId: number, upToBlock: number): Promise<void> {
+  await tx.deleteFrom("undo").where("chain_id", "=", chainId).where("block_number", "<=", upToBlock).execute();
+}

@@ -1,0 +1,243 @@
+/**
+ * Reads the chain, block after block, into rows: one transaction per block, so that rows, events and cursor never
+ * disagree. Follows the head at `confirmations` depth; a block whose parent is not the one applied is taken back first.
+ */
+import type { Logger } from "pino";
+import { type ChainClock, createChainClock, tokenInterface } from "turnpike/chain";
+import { type Address, type Hex, isTurnpikeError } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../config";
+import { type ChainBlock, type ChainReader, type ChainLog, repeat } from "../relayer";
+import type { Store, Tx } from "../store/open";
+import { blockAt, newestBlock } from "../store/tables/blocks";
+import { appendEvents } from "../store/tables/events";
+import { finaliseTransactions, unmineTransactions } from "../store/tables/transactions";
+import { applyBlock } from "./apply-block";
+import { forgetUndo, loadState, saveState } from "./block-store";
+import { factsOf, KNOWN_TOPICS } from "./facts";
+import { takeBack } from "./reorganise";
+
+export interface IndexerHealth {
+  readonly ok: boolean;
+  /** last applied block */
+  readonly applied: number;
+  readonly head: number | undefined;
+  /** seconds since the chain was last read */
+  readonly silentSec: number;
+}
+
+export interface Indexer {
+  /** chain time: the newest head's timestamp and the monotonic time since; throws Unavailable before the first head */
+  readonly clock: ChainClock;
+  head(): ChainBlock | undefined;
+  /** number of the last applied block; -1 before the first */
+  applied(): number;
+  /** Reads to the head as it is now. @throws Unavailable */
+  catchUp(): Promise<void>;
+  /** @returns whether the block is applied, at the latest when the time is up */
+  waitApplied(blockNumber: number, timeoutMs: number): Promise<boolean>;
+  health(): IndexerHealth;
+  stop(): Promise<void>;
+}
+
+export interface IndexerOptions {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly chain: ChainReader;
+  readonly log: Logger;
+  readonly monotonicMs?: () => number;
+}
+
+interface ReadBlock {
+  readonly block: ChainBlock;
+  readonly logs: readonly ChainLog[];
+}
+
+const READ_AHEAD = 16;
+const PROGRESS_EVERY = 1_000;
+const SILENT_AFTER_SEC = 60;
+/** final blocks whose headers are kept, for people who look */
+const KEEP_BLOCKS = 10_000;
+
+export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
+  const { config, store, chain, log } = options;
+  const { chainId } = config;
+  const monotonicMs = options.monotonicMs ?? (() => performance.now());
+  const clock = createChainClock({ monotonicMs });
+  const sources = { chainId, turnpike: config.turnpike, tokens: config.tokens.map((token) => token.address) };
+  const filter = { addresses: [config.turnpike, ...sources.tokens], topics: [KNOWN_TOPICS] };
+  let head: ChainBlock | undefined;
+  let applied = (await newestBlock(store.db, chainId))?.number ?? config.startBlock - 1;
+  let lastReadMs = monotonicMs();
+  let running: Promise<void> | undefined;
+
+  async function readBlock(number: number): Promise<ReadBlock | undefined> {
+    const block = await chain.block(number);
+    return block && { block, logs: await chain.logsOfBlock(block.hash, filter) };
+  }
+
+  async function round(): Promise<void> {
+    const newest = await chain.head();
+    head = newest;
+    lastReadMs = monotonicMs();
+    clock.observe({ number: newest.number, timestampSec: newest.timestampSec });
+    const target = newest.number - (config.confirmations - 1);
+    await returnToChain(newest);
+    while (applied < target) {
+      const numbers = Array.from({ length: Math.min(READ_AHEAD, target - applied) }, (_, index) => applied + 1 + index);
+      for (const read of await Promise.all(numbers.map(readBlock))) {
+        if (!read || read.block.number !== applied + 1) return;
+        if (!(await follows(read.block))) {
+          await stepBack();
+          return;
+        }
+        await apply(read);
+      }
+      if (applied % PROGRESS_EVERY < READ_AHEAD && target - applied > READ_AHEAD) log.info({ applied, target }, "reading the chain");
+    }
+  }
+
+  async function follows(block: ChainBlock): Promise<boolean> {
+    const parent = await blockAt(store.db, chainId, block.number - 1);
+    return parent === undefined || parent.hash === block.parentHash;
+  }
+
+  /** Takes back blocks until the newest applied one is on the chain that the node tells now. */
+  async function returnToChain(newest: ChainBlock): Promise<void> {
+    for (;;) {
+      const ours = await newestBlock(store.db, chainId);
+      applied = ours?.number ?? config.startBlock - 1;
+      // A node that is merely behind is waited for.
+      if (!ours || ours.number > newest.number) return;
+      const theirs = ours.number === newest.number ? newest : await chain.block(ours.number);
+      if (!theirs || theirs.hash === ours.hash) return;
+      await stepBack();
+    }
+  }
+
+  async function stepBack(): Promise<void> {
+    const taken = await store.transaction(async (tx) => {
+      await lockCursor(tx);
+      const ours = await newestBlock(tx, chainId);
+      if (!ours) return undefined;
+      return { number: ours.number, hash: ours.hash, ...(await takeBack(tx, chainId, ours)) };
+    });
+    if (!taken) return;
+    applied = taken.number - 1;
+    log.warn({ block: taken.number, hash: taken.hash, payments: taken.paymentIds.length }, "a block was reorganised away");
+    for (const id of taken.paymentIds) store.wake.notify(`payment:${id}`);
+    for (const key of ["events", "payments", "lane"]) store.wake.notify(key);
+  }
+
+  /** One indexer at a time writes: others wait here and then find the block applied. */
+  async function lockCursor(tx: Tx): Promise<void> {
+    await tx
+      .insertInto("cursors")
+      .values({ chain_id: chainId, name: "indexer", position: config.startBlock - 1 })
+      .onConflict((conflict) => conflict.columns(["chain_id", "name"]).doNothing())
+      .execute();
+    await tx.selectFrom("cursors").selectAll().where("chain_id", "=", chainId).where("name", "=", "indexer").forUpdate().execute();
+  }
+
+  async function apply({ block, logs }: ReadBlock): Promise<void> {
+    const facts = factsOf(sources, logs);
+    const finalNumber = block.number - config.finalityDepth;
+    const expired = await findExpired(finalNumber);
+    const outcome = await store.transaction(async (tx) => {
+      await lockCursor(tx);
+      const newest = await newestBlock(tx, chainId);
+      if (newest && newest.number !== block.number - 1) return undefined;
+      const state = await loadState(tx, chainId, facts, expired);
+      const events = applyBlock({ chainId, block, facts, expired }, state);
+      await saveState(tx, chainId, block.number, state);
+      await appendEvents(tx, events);
+      const unmined = await unmineTransactions(tx, chainId, block.number, block.hash);
+      await finaliseTransactions(tx, chainId, finalNumber);
+      await forgetUndo(tx, chainId, finalNumber);
+      await tx
+        .insertInto("blocks")
+        .values({ chain_id: chainId, number: block.number, hash: block.hash, parent_hash: block.parentHash, timestamp: block.timestampSec })
+        .execute();
+      if (block.number % PROGRESS_EVERY === 0) {
+        await tx.deleteFrom("blocks").where("chain_id", "=", chainId).where("number", "<", finalNumber - KEEP_BLOCKS).execute();
+      }
+      await tx.updateTable("cursors").set({ position: block.number }).where("chain_id", "=", chainId).where("name", "=", "indexer").execute();
+      return { payments: state.payments.changes().map(({ key }) => key), events: events.length, unmined };
+    });
+    applied = block.number;
+    if (outcome) {
+      for (const id of outcome.payments) store.wake.notify(`payment:${id}`);
+      if (outcome.events > 0) store.wake.notify("events");
+      if (outcome.unmined > 0) store.wake.notify("lane");
+    }
+    store.wake.notify("block");
+  }
+
+  /**
+   * Payments whose window ended before a final block. The chain itself is asked whether the nonce is unused: a node that
+   * withheld a log must not make us say "failed" of money that moved.
+   */
+  async function findExpired(finalNumber: number): Promise<Hex[]> {
+    const final = await blockAt(store.db, chainId, finalNumber);
+    if (!final) return [];
+    const rows = await store.db
+      .selectFrom("payments")
+      .select(["payment_id", "token", "payer", "nonce"])
+      .where("chain_id", "=", chainId)
+      .where("state", "in", ["queued", "sent", "parked"])
+      .where("valid_before", "<=", final.timestamp)
+      .limit(500)
+      .execute();
+    const unused = await Promise.all(
+      rows.map(async (row) => {
+        const data = tokenInterface.encodeFunctionData("authorizationState", [row.payer, row.nonce]) as Hex;
+        const answer = await chain.call({ to: row.token as Address, data });
+        const isUnused = answer.kind === "ok" && /^0x0{64}$/.test(answer.data);
+        if (!isUnused) log.error({ paymentId: row.payment_id }, "a used authorization without a log: a node withholds something");
+        return isUnused;
+      }),
+    );
+    return rows.filter((_, index) => unused[index]).map((row) => row.payment_id as Hex);
+  }
+
+  function runOnce(): Promise<void> {
+    running ??= round().finally(() => {
+      running = undefined;
+    });
+    return running;
+  }
+
+  const loop = repeat(
+    async () => {
+      try {
+        await runOnce();
+      } catch (error) {
+        const text = error instanceof Error ? error.message : "unknown";
+        log[isTurnpikeError(error) ? "warn" : "error"]({ reason: text }, "reading the chain failed");
+      }
+    },
+    () => store.wake.wait("indexer", config.pollMs),
+  );
+
+  return {
+    clock,
+    head: () => head,
+    applied: () => applied,
+    async catchUp() {
+      // The round that runs may have looked at the head before what the caller waits for.
+      await running?.catch(() => undefined);
+      await runOnce();
+    },
+    async waitApplied(blockNumber, timeoutMs) {
+      const untilMs = monotonicMs() + timeoutMs;
+      while (applied < blockNumber && monotonicMs() < untilMs) {
+        await store.wake.wait("block", Math.max(1, Math.min(500, untilMs - monotonicMs())));
+      }
+      return applied >= blockNumber;
+    },
+    health() {
+      const silentSec = Math.round((monotonicMs() - lastReadMs) / 1_000);
+      return { ok: head !== undefined && silentSec < SILENT_AFTER_SEC, applied, head: head?.number, silentSec };
+    },
+    stop: () => loop.stop(),
+  };
+}

@@ -1,0 +1,71 @@
+/** Takes back a block that the chain no longer has: records as they were, payments pending again, and it is told. */
+import type { Tx } from "../store/open";
+import { appendEvents, type EventDraft } from "../store/tables/events";
+import { unmineTransactions } from "../store/tables/transactions";
+import { chainEventId, reversalEventId } from "./apply-block";
+import { undoBlock } from "./block-store";
+import { paymentPayload } from "./payloads";
+
+export interface TakenBack {
+  readonly paymentIds: readonly string[];
+}
+
+export async function takeBack(
+  tx: Tx,
+  chainId: number,
+  block: { readonly number: number; readonly hash: string; readonly timestamp: number },
+): Promise<TakenBack> {
+  await undoBlock(tx, chainId, block.number);
+  const reversed = await tx
+    .selectFrom("payments")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where("block_hash", "=", block.hash)
+    .forUpdate()
+    .execute();
+  const events: EventDraft[] = [];
+  for (const payment of reversed) {
+    const wasSettled = payment.state === "settled";
+    const pending = {
+      // Of our own transaction the relayer sends the same bytes again; after a stranger's we send it ourselves.
+      state: payment.transaction_id === null ? ("queued" as const) : ("sent" as const),
+      is_reversed: wasSettled,
+      fail_code: null,
+      fail_reason: null,
+      tx_hash: null,
+      block_number: null,
+      block_hash: null,
+      block_time: null,
+      log_index: null,
+    };
+    await tx
+      .updateTable("payments")
+      .set(pending)
+      .where("chain_id", "=", chainId)
+      .where("payment_id", "=", payment.payment_id)
+      .execute();
+    if (!wasSettled) continue;
+    const settledId = chainEventId(chainId, block.hash, payment.log_index ?? 0, "payment.settled");
+    events.push({
+      id: reversalEventId(settledId),
+      chainId,
+      type: "payment.reversed",
+      objectId: payment.payment_id,
+      provider: payment.pay_to,
+      payer: payment.payer,
+      payload: { ...paymentPayload({ ...payment, ...pending }), status: "reversed", reversedTransaction: payment.tx_hash },
+      blockTime: block.timestamp,
+      transaction: payment.tx_hash ?? undefined,
+    });
+  }
+  await tx
+    .updateTable("events")
+    .set({ reverted: true })
+    .where("chain_id", "=", chainId)
+    .where("block_hash", "=", block.hash)
+    .execute();
+  await appendEvents(tx, events);
+  await unmineTransactions(tx, chainId, block.number, null);
+  await tx.deleteFrom("blocks").where("chain_id", "=", chainId).where("number", "=", block.number).execute();
+  return { paymentIds: reversed.map((payment) => payment.payment_id) };
+}

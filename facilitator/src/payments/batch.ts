@@ -1,0 +1,84 @@
+/** What of the queue goes into the next transaction, and with how much gas. Pure: limits in, a plan out. */
+import type { Address, Hex } from "turnpike/protocol";
+import { intrinsicGas } from "../relayer";
+import type { PaymentRow } from "../store/tables/payments";
+import { type SignedTransfer, settleCalldata, transferCalldata } from "./calldata";
+
+export interface BatchLimits {
+  readonly batchItems: number;
+  readonly batchGas: number;
+  readonly batchBytes: number;
+  readonly gasPerItem: number;
+}
+
+export interface PlannedTransaction {
+  readonly to: Address;
+  readonly data: Hex;
+  readonly gasLimit: bigint;
+  readonly paymentIds: readonly string[];
+}
+
+/** A wallet contract's check of a signature, on top of an ordinary item. */
+const WALLET_EXTRA_GAS = 300_000;
+const WALLET_BATCH = 10;
+/** Of the settler around each token call, with calldata and what the rule of 63/64 keeps back. */
+const ITEM_OVERHEAD_GAS = 12_000;
+const TRANSACTION_OVERHEAD_GAS = 30_000;
+/** words of one item in calldata, apart from the signature: offset, eight of the tuple, length */
+const ITEM_WORDS = 10;
+
+/**
+ * Takes from the head of the queue. One payment goes straight to its token; what did not move before goes alone, so that
+ * it can spoil no other; wallets of code share small batches of their own.
+ */
+export function planTransaction(
+  queue: readonly PaymentRow[],
+  batchSettler: Address,
+  limits: BatchLimits,
+): PlannedTransaction | undefined {
+  const first = queue[0];
+  if (!first) return undefined;
+  if (first.attempts > 0) return single(first, limits);
+  const gasPerItem = limits.gasPerItem + (first.has_code ? WALLET_EXTRA_GAS : 0);
+  const maxItems = first.has_code ? Math.min(WALLET_BATCH, limits.batchItems) : limits.batchItems;
+  const taken: PaymentRow[] = [];
+  let bytes = 0;
+  let gas = TRANSACTION_OVERHEAD_GAS + 21_000 + gasPerItem;
+  for (const row of queue) {
+    if (row.attempts > 0 || row.has_code !== first.has_code) continue;
+    const itemBytes = ITEM_WORDS * 32 + Math.ceil((row.signature.length / 2 - 1) / 32) * 32;
+    const itemGas = gasPerItem + ITEM_OVERHEAD_GAS + itemBytes * 16;
+    if (taken.length >= maxItems || bytes + itemBytes > limits.batchBytes || gas + itemGas > limits.batchGas) break;
+    taken.push(row);
+    bytes += itemBytes;
+    gas += itemGas;
+  }
+  if (taken.length <= 1) return single(first, limits);
+  const data = settleCalldata(taken.map(transferOf), gasPerItem);
+  const items = BigInt(taken.length * (gasPerItem + ITEM_OVERHEAD_GAS) + gasPerItem + TRANSACTION_OVERHEAD_GAS);
+  return { to: batchSettler, data, gasLimit: intrinsicGas(data) + items, paymentIds: taken.map((row) => row.payment_id) };
+}
+
+function single(row: PaymentRow, limits: BatchLimits): PlannedTransaction {
+  const data = transferCalldata(transferOf(row));
+  const gas = limits.gasPerItem + TRANSACTION_OVERHEAD_GAS + (row.has_code || row.attempts > 0 ? WALLET_EXTRA_GAS : 0);
+  return {
+    to: row.token as Address,
+    data,
+    gasLimit: intrinsicGas(data) + BigInt(gas),
+    paymentIds: [row.payment_id],
+  };
+}
+
+function transferOf(row: PaymentRow): SignedTransfer {
+  return {
+    token: row.token as Address,
+    from: row.payer as Address,
+    to: row.pay_to as Address,
+    value: BigInt(row.amount),
+    validAfter: BigInt(row.valid_after),
+    validBefore: BigInt(row.valid_before),
+    nonce: row.nonce as Hex,
+    signature: row.signature as Hex,
+  };
+}

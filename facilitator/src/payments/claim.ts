@@ -1,0 +1,123 @@
+/** A payment as it was asked for through one of the two doors, before anything about it is believed. */
+import {
+  type Address,
+  findNetwork,
+  type Hex,
+  keccakText,
+  parseMemo,
+  paymentIdOf,
+  paymentNonce,
+  resourceWithoutQuery,
+  type SignedPayment,
+  TurnpikeError,
+  type TurnpikeErrorOptions,
+  type ErrorCode,
+} from "turnpike/protocol";
+import { type FacilitatorConfig, findToken, type TokenConfig } from "../config";
+import type { PaymentDoor } from "../store/tables/payments";
+
+export interface Authorization {
+  readonly from: Address;
+  readonly to: Address;
+  readonly value: bigint;
+  /** unix seconds, exclusive */
+  readonly validAfter: bigint;
+  /** unix seconds, exclusive */
+  readonly validBefore: bigint;
+  readonly nonce: Hex;
+}
+
+export interface Claim {
+  readonly door: PaymentDoor;
+  readonly paymentId: Hex;
+  readonly token: TokenConfig;
+  readonly authorization: Authorization;
+  readonly signature: Hex;
+  readonly resourceHash: Hex;
+  /** origin and path */
+  readonly resourceShown: string;
+  /** unix seconds after which the memo is worthless, where it tells */
+  readonly memoExpiresAtSec: number | undefined;
+}
+
+/** Why not, in a stable word beside the error's code. */
+export type RefusalReason =
+  | "network"
+  | "token"
+  | "payee"
+  | "amount"
+  | "resource"
+  | "nonce"
+  | "not_yet_valid"
+  | "expired"
+  | "window_too_long"
+  | "signature"
+  | "funds"
+  | "nonce_used"
+  | "other_contents"
+  | "other_door"
+  | "not_moved"
+  | "busy"
+  | "relayer";
+
+export function refusal(
+  code: ErrorCode,
+  reason: RefusalReason,
+  message: string,
+  options: TurnpikeErrorOptions = {},
+): TurnpikeError {
+  return new TurnpikeError(code, message, { ...options, reason });
+}
+
+export interface ClaimedFacts {
+  readonly network: string;
+  readonly token: Address;
+  readonly authorization: Authorization;
+  readonly signature: Hex;
+  readonly resource: string;
+}
+
+/** A native payment: its nonce must be the hash of memo reference and resource, so that the payer signed what it buys. */
+export function claimOfSignedPayment(config: FacilitatorConfig, signed: SignedPayment): Claim | TurnpikeError {
+  const memo = parseMemo(signed.memo);
+  if (paymentNonce(memo?.ref ?? signed.memo, signed.resource) !== signed.authorization.nonce) {
+    return refusal("InvalidRequest", "nonce", "the authorization's nonce is not that of this memo and resource");
+  }
+  return claimOf(config, "authorize", signed, memo?.expiresAtSec);
+}
+
+export function claimOf(
+  config: FacilitatorConfig,
+  door: PaymentDoor,
+  facts: ClaimedFacts,
+  memoExpiresAtSec?: number,
+): Claim | TurnpikeError {
+  if (findNetwork(facts.network)?.chainId !== config.chainId) {
+    return refusal("PaymentNotAllowed", "network", `this Facilitator settles on ${config.network.name}`);
+  }
+  const token = findToken(config, facts.token);
+  if (!token) return refusal("PaymentNotAllowed", "token", `token ${facts.token} is not settled here`);
+  const { authorization } = facts;
+  if (config.payTo && !config.payTo.includes(authorization.to)) {
+    return refusal("PaymentNotAllowed", "payee", `payee ${authorization.to} is not settled for here`);
+  }
+  if (authorization.value < token.minAmount) {
+    return refusal("PaymentNotAllowed", "amount", `amounts below ${token.minAmount} base units are not settled here`);
+  }
+  if (!URL.canParse(facts.resource)) return refusal("InvalidRequest", "resource", "resource is not a URL");
+  return {
+    door,
+    paymentId: paymentIdOf({
+      chainId: config.chainId,
+      token: token.address,
+      payer: authorization.from,
+      nonce: authorization.nonce,
+    }),
+    token,
+    authorization,
+    signature: facts.signature,
+    resourceHash: keccakText(facts.resource),
+    resourceShown: resourceWithoutQuery(facts.resource),
+    memoExpiresAtSec,
+  };
+}

@@ -1,0 +1,84 @@
+/**
+ * The chain's evidence for one payment: the token's own `Transfer` right after the matching `AuthorizationUsed`. Looked
+ * for by indexed topics where this database has not seen the block: after a loss, or when a stranger was faster.
+ */
+import { type Address, type Hex, isTurnpikeError } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../config";
+import { AUTHORIZATION_CANCELED_TOPIC, AUTHORIZATION_USED_TOPIC, factsOf } from "../indexer/facts";
+import type { ChainLog, Relayer } from "../relayer";
+
+export type Evidence =
+  | {
+      readonly kind: "transfer";
+      readonly to: Address;
+      readonly amount: bigint;
+      readonly transaction: Hex;
+      readonly blockNumber: number;
+      readonly blockHash: Hex;
+      readonly blockTimeSec: number;
+      readonly logIndex: number;
+    }
+  | { readonly kind: "cancelled" }
+  | { readonly kind: "none" };
+
+export interface EvidenceQuery {
+  readonly paymentId: Hex;
+  readonly token: Address;
+  readonly payer: Address;
+  readonly nonce: Hex;
+}
+
+/** Nodes limit how many blocks one question may span. */
+const SPAN = 5_000;
+
+/** @throws Unavailable when the chain cannot be asked */
+export async function findEvidence(
+  { config, relayer }: { config: FacilitatorConfig; relayer: Relayer },
+  query: EvidenceQuery,
+  upToBlock: number,
+): Promise<Evidence> {
+  const payerTopic: Hex = `0x${query.payer.slice(2).toLowerCase().padStart(64, "0")}`;
+  const topics = [[AUTHORIZATION_USED_TOPIC, AUTHORIZATION_CANCELED_TOPIC], payerTopic, query.nonce];
+  const log = await newestLog({ config, relayer }, query.token, topics, upToBlock);
+  if (!log) return { kind: "none" };
+  if (log.topics[0] === AUTHORIZATION_CANCELED_TOPIC) return { kind: "cancelled" };
+  const block = await relayer.chain.block(log.blockNumber);
+  if (!block || block.hash !== log.blockHash) return { kind: "none" };
+  const logs = await relayer.chain.logsOfBlock(log.blockHash, { addresses: [query.token] });
+  const facts = factsOf({ chainId: config.chainId, turnpike: config.turnpike, tokens: [query.token] }, logs);
+  for (const fact of facts) {
+    if (fact.kind !== "authorizationUsed" || fact.paymentId !== query.paymentId || !fact.transfer) continue;
+    return {
+      kind: "transfer",
+      to: fact.transfer.to,
+      amount: fact.transfer.amount,
+      transaction: fact.transaction,
+      blockNumber: block.number,
+      blockHash: block.hash,
+      blockTimeSec: block.timestampSec,
+      logIndex: fact.transfer.logIndex,
+    };
+  }
+  return { kind: "none" };
+}
+
+async function newestLog(
+  { config, relayer }: { config: FacilitatorConfig; relayer: Relayer },
+  token: Address,
+  topics: readonly (Hex | readonly Hex[])[],
+  upToBlock: number,
+): Promise<ChainLog | undefined> {
+  const filter = { addresses: [token], topics };
+  try {
+    return (await relayer.chain.logsBetween(config.startBlock, upToBlock, filter)).at(-1);
+  } catch (error) {
+    if (isTurnpikeError(error)) throw error;
+    // The node found the span too wide: piece by piece, newest first.
+  }
+  for (let to = upToBlock; to >= config.startBlock; to -= SPAN) {
+    const from = Math.max(config.startBlock, to - SPAN + 1);
+    const found = (await relayer.chain.logsBetween(from, to, filter)).at(-1);
+    if (found) return found;
+  }
+  return undefined;
+}

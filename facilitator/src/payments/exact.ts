@@ -1,0 +1,65 @@
+/** The standard x402 "exact" door: its request and answers, and our refusals in its vocabulary. */
+import type { Address, Hex, TurnpikeError } from "turnpike/protocol";
+import type { Authorization } from "./claim";
+
+export interface ExactRequest {
+  readonly network: string;
+  readonly token: Address;
+  /** as the requirements name them */
+  readonly payTo: Address;
+  readonly amount: bigint;
+  readonly resource: string;
+  readonly maxTimeoutSec: number;
+  readonly authorization: Authorization;
+  readonly signature: Hex;
+}
+
+export type X402Reason =
+  | "insufficient_funds"
+  | "invalid_exact_evm_payload_authorization_valid_after"
+  | "invalid_exact_evm_payload_authorization_valid_before"
+  | "invalid_exact_evm_payload_authorization_value"
+  | "invalid_exact_evm_payload_recipient_mismatch"
+  | "invalid_exact_evm_payload_signature"
+  | "invalid_network"
+  | "invalid_payload"
+  | "invalid_payment_requirements"
+  | "invalid_transaction_state"
+  | "unexpected_settle_error";
+
+export interface ExactFailure {
+  readonly reason: X402Reason;
+  readonly error: TurnpikeError;
+}
+
+export type ExactVerdict =
+  | { readonly kind: "valid"; readonly payer: Address }
+  | ({ readonly kind: "invalid"; readonly payer?: Address } & ExactFailure);
+
+export type SettleOutcome =
+  | { readonly kind: "settled"; readonly paymentId: Hex; readonly payer: Address; readonly transaction: Hex }
+  | { readonly kind: "pending"; readonly paymentId: Hex; readonly payer: Address; readonly retryAfterSec: number }
+  | ({ readonly kind: "refused" | "failed"; readonly paymentId?: Hex; readonly payer?: Address } & ExactFailure);
+
+const REASONS: Readonly<Record<string, X402Reason>> = {
+  network: "invalid_network",
+  token: "invalid_payment_requirements",
+  payee: "invalid_exact_evm_payload_recipient_mismatch",
+  amount: "invalid_exact_evm_payload_authorization_value",
+  resource: "invalid_payment_requirements",
+  nonce: "invalid_payload",
+  not_yet_valid: "invalid_exact_evm_payload_authorization_valid_after",
+  expired: "invalid_exact_evm_payload_authorization_valid_before",
+  window_too_long: "invalid_exact_evm_payload_authorization_valid_before",
+  signature: "invalid_exact_evm_payload_signature",
+  funds: "insufficient_funds",
+  nonce_used: "invalid_transaction_state",
+  nonce_spent_elsewhere: "invalid_transaction_state",
+  cancelled: "invalid_transaction_state",
+  other_contents: "invalid_transaction_state",
+  other_door: "invalid_transaction_state",
+};
+
+export function exactFailure(error: TurnpikeError): ExactFailure {
+  return { reason: REASONS[error.reason ?? ""] ?? "unexpected_settle_error", error };
+}

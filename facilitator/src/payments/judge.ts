@@ -1,0 +1,116 @@
+/**
+ * Whether a payment is worth sending: window, signature, unused nonce, funds. Expected refusals are returned; that the
+ * chain cannot be asked is thrown, so that it is never mistaken for one. Writes nothing.
+ */
+import { tokenInterface } from "turnpike/chain";
+import { type Address, type Clock, type Hex, transferTypedData, TurnpikeError, typedDataDigest } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../config";
+import type { Relayer } from "../relayer";
+import { transferCalldata } from "./calldata";
+import { type Claim, refusal } from "./claim";
+import { signerOf } from "./signer-of";
+
+export type Judgement =
+  | { readonly kind: "good"; readonly balance: bigint; readonly hasCode: boolean; readonly atBlock: number }
+  | { readonly kind: "used" }
+  | { readonly kind: "bad"; readonly error: TurnpikeError };
+
+export interface JudgeContext {
+  readonly config: FacilitatorConfig;
+  readonly relayer: Relayer;
+  readonly clock: Clock;
+  /** last applied block: balances are read there, so that they agree with what the rows say is in flight */
+  applied(): number;
+}
+
+/** What a wallet contract may spend on its check, within one transfer. */
+const WALLET_GAS = 400_000n;
+
+export function judgeWindow(config: FacilitatorConfig, claim: Claim, nowSec: number): TurnpikeError | undefined {
+  const { validAfter, validBefore } = claim.authorization;
+  if (validBefore <= BigInt(nowSec + config.minWindowSec)) {
+    return refusal("PaymentExpired", "expired", `validBefore ${validBefore} has passed or is too near: it is ${nowSec}`);
+  }
+  if (validAfter >= BigInt(nowSec)) {
+    return refusal("InvalidRequest", "not_yet_valid", `validAfter ${validAfter} has not passed: it is ${nowSec}`);
+  }
+  if (validBefore > BigInt(nowSec + config.maxWindowSec)) {
+    return refusal("InvalidRequest", "window_too_long", `validBefore is more than ${config.maxWindowSec} seconds away`);
+  }
+  if (claim.memoExpiresAtSec !== undefined && validBefore > BigInt(claim.memoExpiresAtSec)) {
+    return refusal("InvalidRequest", "window_too_long", "validBefore is after the memo's expiry");
+  }
+  return undefined;
+}
+
+export function isSignedByKey(config: FacilitatorConfig, claim: Claim): boolean {
+  const { address: token, name, version } = claim.token;
+  const digest = typedDataDigest(transferTypedData({ chainId: config.chainId, token, name, version }, claim.authorization));
+  return signerOf(digest, claim.signature) === claim.authorization.from;
+}
+
+/** @throws Unavailable when the chain cannot be asked */
+export async function isSignedByPayer(context: JudgeContext, claim: Claim): Promise<boolean> {
+  if (isSignedByKey(context.config, claim)) return true;
+  if ((await context.relayer.chain.code(claim.authorization.from)) === "0x") return false;
+  return isSignedByWallet(context, claim);
+}
+
+const IS_VALID_SIGNATURE = "1626ba7e";
+
+/** ERC-1271. Whatever else the wallet does, wants or answers is a no. */
+async function isSignedByWallet(context: JudgeContext, claim: Claim): Promise<boolean> {
+  const { address: token, name, version } = claim.token;
+  const digest = typedDataDigest(
+    transferTypedData({ chainId: context.config.chainId, token, name, version }, claim.authorization),
+  );
+  const length = claim.signature.length / 2 - 1;
+  const padded = claim.signature.slice(2).padEnd(Math.ceil(length / 32) * 64, "0");
+  const data = `0x${IS_VALID_SIGNATURE}${digest.slice(2)}${(64).toString(16).padStart(64, "0")}${length.toString(16).padStart(64, "0")}${padded}`;
+  const answer = await context.relayer.chain.call({ to: claim.authorization.from, data: data as Hex, gas: WALLET_GAS });
+  return answer.kind === "ok" && answer.data === `0x${IS_VALID_SIGNATURE.padEnd(64, "0")}`;
+}
+
+/** @throws Unavailable when the chain cannot be asked */
+export async function judge(context: JudgeContext, claim: Claim): Promise<Judgement> {
+  const { config, relayer } = context;
+  const bad = (error: TurnpikeError): Judgement => ({ kind: "bad", error });
+  const late = judgeWindow(config, claim, context.clock.nowSec());
+  if (late) return bad(late);
+  const { from, nonce } = claim.authorization;
+  const token = claim.token.address;
+  const atBlock = context.applied();
+  const [code, isUsed, balance] = await Promise.all([
+    relayer.chain.code(from),
+    isAuthorizationUsed(relayer, token, from, nonce),
+    balanceAt(relayer, token, from, atBlock),
+  ]);
+  const hasCode = code !== "0x";
+  const isSigned = isSignedByKey(config, claim) || (hasCode && (await isSignedByWallet(context, claim)));
+  if (!isSigned) return bad(refusal("InvalidSignature", "signature", "the signature is not the payer's"));
+  if (isUsed) return { kind: "used" };
+  if (balance < claim.authorization.value) {
+    return bad(
+      refusal("InsufficientFunds", "funds", `the payer holds ${balance} of ${claim.authorization.value} base units`, {
+        details: { required: claim.authorization.value.toString(), available: balance.toString() },
+      }),
+    );
+  }
+  if (hasCode) {
+    // As the token would see it: a wallet may sign for itself and still be refused by the token.
+    const trial = await relayer.simulate({ to: token, data: transferCalldata({ token, ...claim.authorization, signature: claim.signature }), gas: WALLET_GAS });
+    if (trial.kind === "reverted") return bad(refusal("TransferFailed", "not_moved", trial.error.error.message));
+  }
+  return { kind: "good", balance, hasCode, atBlock };
+}
+
+/** True also after a cancellation: proves nothing about money. */
+export async function isAuthorizationUsed(relayer: Relayer, token: Address, payer: Address, nonce: Hex): Promise<boolean> {
+  const data = tokenInterface.encodeFunctionData("authorizationState", [payer, nonce]) as Hex;
+  return BigInt(await relayer.read({ to: token, data })) !== 0n;
+}
+
+export async function balanceAt(relayer: Relayer, token: Address, payer: Address, block: number): Promise<bigint> {
+  const data = tokenInterface.encodeFunctionData("balanceOf", [payer]) as Hex;
+  return BigInt(await relayer.read({ to: token, data, ...(block >= 0 && { block }) }));
+}

@@ -1,0 +1,176 @@
+/** The rows of payments as this room changes them: binding, queueing, parking, adopting. Each change names the state it leaves. */
+import { sql } from "kysely";
+import { databaseNowMs } from "../store/database-clock";
+import type { Db, Store } from "../store/open";
+import { appendEvents } from "../store/tables/events";
+import type { PaymentRow } from "../store/tables/payments";
+import { chainEventId } from "../indexer/apply-block";
+import { paymentPayload } from "../indexer/payloads";
+import type { Claim } from "./claim";
+import type { Evidence } from "./evidence";
+
+export interface Acceptance {
+  readonly chainId: number;
+  readonly claim: Claim;
+  readonly hasCode: boolean;
+  /** as read at `atBlock` */
+  readonly balance: bigint;
+  readonly atBlock: number;
+  /** parked: nothing shall be sent, since its evidence stands on chain already */
+  readonly state: "queued" | "parked";
+}
+
+/**
+ * Binds a payment and queues it, unless the payer's accepted payments leave too little.
+ * @returns "known" when the paymentId stands already, whatever its state
+ */
+export async function bindPayment(db: Db, acceptance: Acceptance): Promise<"bound" | "known" | "short"> {
+  const { chainId, claim } = acceptance;
+  const { from, to, value, validAfter, validBefore, nonce } = claim.authorization;
+  const { rows } = await sql<{ payment_id: string }>`
+    insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount, nonce,
+      valid_after, valid_before, signature, has_code, state, accepted_at_ms, accepted_block)
+    select ${chainId}::bigint, ${claim.paymentId}::text, ${claim.door}::text, ${claim.resourceHash}::text,
+      ${claim.resourceShown}::text, ${claim.token.address}::text, ${from}::text, ${to}::text, ${value.toString()}::numeric,
+      ${nonce}::text, ${validAfter.toString()}::bigint, ${validBefore.toString()}::bigint, ${claim.signature}::text,
+      ${acceptance.hasCode}::boolean, ${acceptance.state}::text, ${databaseNowMs}, ${acceptance.atBlock}::bigint
+    where ${acceptance.state}::text = 'parked' or (select coalesce(sum(amount), 0) from payments where chain_id = ${chainId}::bigint
+        and token = ${claim.token.address}::text and payer = ${from}::text and state in ('queued', 'sent'))
+      + ${value.toString()}::numeric <= ${acceptance.balance.toString()}::numeric
+    on conflict (chain_id, payment_id) do nothing
+    returning payment_id`.execute(db);
+  if (rows.length > 0) return "bound";
+  const known = await sql`select 1 from payments where chain_id = ${chainId}::bigint and payment_id = ${claim.paymentId}`.execute(db);
+  return known.rows.length > 0 ? "known" : "short";
+}
+
+/** A fresh authorization takes the place of one that can never move money. @returns false when another was faster */
+export async function rebindPayment(db: Db, acceptance: Acceptance): Promise<boolean> {
+  const { chainId, claim } = acceptance;
+  const { authorization } = claim;
+  const result = await db
+    .updateTable("payments")
+    .set({
+      door: claim.door,
+      resource_hash: claim.resourceHash,
+      resource_shown: claim.resourceShown,
+      pay_to: authorization.to,
+      amount: authorization.value.toString(),
+      valid_after: Number(authorization.validAfter),
+      valid_before: Number(authorization.validBefore),
+      signature: claim.signature,
+      has_code: acceptance.hasCode,
+      state: "queued",
+      fail_code: null,
+      fail_reason: null,
+      attempts: 0,
+      accepted_at_ms: databaseNowMs,
+      accepted_block: acceptance.atBlock,
+      transaction_id: null,
+      tx_hash: null,
+      block_number: null,
+      block_hash: null,
+      block_time: null,
+      log_index: null,
+    })
+    .where("chain_id", "=", chainId)
+    .where("payment_id", "=", claim.paymentId)
+    .where("state", "=", "failed")
+    .executeTakeFirst();
+  return result.numUpdatedRows > 0n;
+}
+
+export async function requeuePayment(db: Db, row: PaymentRow): Promise<boolean> {
+  const result = await db
+    .updateTable("payments")
+    .set({ state: "queued", transaction_id: null, accepted_at_ms: databaseNowMs })
+    .where("chain_id", "=", row.chain_id)
+    .where("payment_id", "=", row.payment_id)
+    .where("state", "=", "parked")
+    .executeTakeFirst();
+  return result.numUpdatedRows > 0n;
+}
+
+/**
+ * Payments whose transaction is mined, in a block that is applied, without having moved: parked. Those whose transaction
+ * can never land are queued again.
+ */
+export async function parkUnmoved(db: Db, chainId: number, applied: number): Promise<PaymentRow[]> {
+  await sql`
+    update payments p set state = 'queued', transaction_id = null from transactions t
+    where t.id = p.transaction_id and p.chain_id = ${chainId}::bigint and p.state = 'sent' and t.status = 'displaced'`.execute(db);
+  const { rows } = await sql<PaymentRow>`
+    update payments p set state = 'parked' from transactions t, blocks b
+    where t.id = p.transaction_id and p.chain_id = ${chainId}::bigint and p.state = 'sent' and t.status = 'mined'
+      and b.chain_id = p.chain_id and b.number = t.block_number and b.hash = t.block_hash
+      and t.block_number <= ${applied}::bigint
+    returning p.*`.execute(db);
+  return rows;
+}
+
+/** Evidence that the indexer did not write, because the row was not there yet when its block was applied. */
+export async function adoptEvidence(
+  store: Store,
+  row: PaymentRow,
+  evidence: Extract<Evidence, { kind: "transfer" }>,
+): Promise<void> {
+  await store.transaction(async (tx) => {
+    // Reorganised away meanwhile: nothing to adopt. No row at all: older than the headers that are kept.
+    const block = await tx
+      .selectFrom("blocks")
+      .select("hash")
+      .where("chain_id", "=", row.chain_id)
+      .where("number", "=", evidence.blockNumber)
+      .executeTakeFirst();
+    if (block && block.hash !== evidence.blockHash) return;
+    const settled = {
+      state: "settled" as const,
+      is_reversed: false,
+      fail_code: null,
+      fail_reason: null,
+      tx_hash: evidence.transaction,
+      block_number: evidence.blockNumber,
+      block_hash: evidence.blockHash,
+      block_time: evidence.blockTimeSec,
+      log_index: evidence.logIndex,
+    };
+    const result = await tx
+      .updateTable("payments")
+      .set(settled)
+      .where("chain_id", "=", row.chain_id)
+      .where("payment_id", "=", row.payment_id)
+      .where("state", "!=", "settled")
+      .executeTakeFirst();
+    if (result.numUpdatedRows === 0n) return;
+    await appendEvents(tx, [
+      {
+        id: chainEventId(row.chain_id, evidence.blockHash, evidence.logIndex, "payment.settled"),
+        chainId: row.chain_id,
+        type: "payment.settled",
+        objectId: row.payment_id,
+        provider: row.pay_to,
+        payer: row.payer,
+        payload: paymentPayload({ ...row, ...settled }),
+        blockTime: evidence.blockTimeSec,
+        blockNumber: evidence.blockNumber,
+        blockHash: evidence.blockHash,
+        logIndex: evidence.logIndex,
+        transaction: evidence.transaction,
+      },
+    ]);
+  });
+  store.wake.notify(`payment:${row.payment_id}`);
+  store.wake.notify("events");
+}
+
+/** Its nonce was used, but not for this payment: final. */
+export async function failSpent(store: Store, row: PaymentRow, reason: string): Promise<void> {
+  await store.db
+    .updateTable("payments")
+    .set({ state: "failed", fail_code: "PaymentNotAllowed", fail_reason: reason })
+    .where("chain_id", "=", row.chain_id)
+    .where("payment_id", "=", row.payment_id)
+    .where("state", "in", ["queued", "parked"])
+    .execute();
+  store.wake.notify(`payment:${row.payment_id}`);
+}
