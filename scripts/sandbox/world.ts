@@ -41,6 +41,7 @@ export interface World {
   readonly specialist: RunningServer;
   readonly plans: Readonly<Record<PlanName, Hex>>;
   readonly providerAccount: FundedWallet;
+  readonly specialistAccount: Wallet;
   /** Turnpike, read as anyone can. */
   readonly turnpike: Contract;
   /** A new agent with tokens and without any gas; the same name is the same key. */
@@ -128,6 +129,7 @@ export async function startWorld({ chainId, blockMs = BLOCK_MS, folder, ports }:
       specialist,
       plans,
       providerAccount,
+      specialistAccount: buyer.wallet,
       turnpike: contract,
       agent,
       stop,

@@ -1,0 +1,83 @@
+/**
+ * Everything at once on this machine: a chain, the contracts, the Facilitator, a provider, agents. Walks all flows once,
+ * telling what happens, and stays up:   npm start [-- --exit] [-- --chain-id 84532]
+ *   --exit          leave after the walk: 0 when everything was as it must be, 1 otherwise
+ *   --chain-id N    the chain's id; 31337 unless given
+ */
+
+import { once } from "node:events";
+import { mkdirSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { createCast } from "./sandbox/cast";
+import { createNarrator } from "./sandbox/narrate";
+import { removeState, SANDBOX_FOLDER, writeState } from "./sandbox/state";
+import { walkMetered } from "./sandbox/walk/metered";
+import { walkOneTime } from "./sandbox/walk/one-time";
+import { walkSubscription } from "./sandbox/walk/subscription";
+import { startWorld, type World } from "./sandbox/world";
+
+const PORTS = { facilitator: 8402, provider: 4021, specialist: 4022 };
+
+interface Arguments {
+  readonly exit: boolean;
+  readonly chainId: number;
+}
+
+function readArguments(): Arguments {
+  const { values } = parseArgs({
+    options: { exit: { type: "boolean", default: false }, "chain-id": { type: "string", default: "31337" } },
+  });
+  const chainId = Number(values["chain-id"]);
+  if (!Number.isSafeInteger(chainId) || chainId < 1) throw new Error("--chain-id takes a whole number above zero.");
+  return { exit: values.exit, chainId };
+}
+
+async function main(): Promise<void> {
+  const { exit, chainId } = readArguments();
+  mkdirSync(SANDBOX_FOLDER, { recursive: true });
+  const interrupted = Promise.race([once(process, "SIGINT"), once(process, "SIGTERM")]);
+  process.stdout.write("Starting a chain, the contracts, the Facilitator, a provider and agents ...\n");
+  const world = await startWorld({ chainId, folder: SANDBOX_FOLDER, ports: PORTS });
+  try {
+    const walked = walk(world);
+    const failures = await Promise.race([walked, interrupted.then(() => undefined)]);
+    if (failures?.length) process.exitCode = 1;
+    if (failures && !exit) await interrupted;
+  } finally {
+    process.stdout.write("\nStopping.\n");
+    removeState();
+    await world.stop();
+  }
+}
+
+async function walk(world: World): Promise<readonly string[]> {
+  const { chain, facilitator, provider, specialist } = world;
+  const state = await writeState(world);
+  const accounts: Record<string, string> = { provider: world.providerAccount.address };
+  const narrator = createNarrator(world, () => accounts);
+  const cast = await createCast(world, narrator);
+  Object.assign(accounts, {
+    Ada: cast.ada.address,
+    Max: cast.max.address,
+    specialist: world.specialistAccount.address,
+  });
+  narrator.say(
+    `Chain ${chain.chainId} at ${chain.rpcUrl}\nFacilitator at ${facilitator.url}\nProvider at ${provider.url}`,
+  );
+  narrator.say(`Specialist at ${specialist.url}\nAddresses and test keys in ${state}`);
+
+  await walkOneTime(cast);
+  await walkMetered(cast);
+  await walkSubscription(cast);
+
+  const { failures } = narrator;
+  narrator.say(
+    failures.length === 0 ? "\nAll flows went as they must." : `\nNot as it must be:\n${failures.join("\n")}`,
+  );
+  return failures;
+}
+
+main().catch((error: Error) => {
+  process.stderr.write(`${error.stack ?? error.message}\n`);
+  process.exitCode = 1;
+});

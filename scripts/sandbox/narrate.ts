@@ -1,0 +1,109 @@
+/** Tells what happens, for someone who has never seen the project: requests, transactions, gas and balances. */
+import { formatUnits } from "ethers";
+import { HEADER, type PaymentRequiredWire } from "turnpike/protocol";
+import { transactionsSince } from "./transactions";
+import type { World } from "./world";
+
+export interface Narrator {
+  /** A fetch that tells every request and answer. */
+  readonly fetch: typeof fetch;
+  say(line: string): void;
+  /** Runs one step: what it is, what happens, which transactions it made, whose balance moved. */
+  step(title: string, about: string, act: () => Promise<void>): Promise<void>;
+  readonly failures: readonly string[];
+}
+
+/** Something is not as it must be. */
+export class Unexpected extends Error {
+  override readonly name = "Unexpected";
+}
+
+export function mustBe<T>(actual: T, expected: T, what: string): void {
+  if (actual !== expected) throw new Unexpected(`${what} must be ${String(expected)}, and is ${String(actual)}`);
+}
+
+const SECRET_HEADERS: readonly string[] = [HEADER.payment, HEADER.subscription, HEADER.paymentSignatureV2];
+const MAX_BODY = 220;
+
+export function createNarrator(world: World, accounts: () => Readonly<Record<string, string>>): Narrator {
+  const failures: string[] = [];
+  const say = (line: string) => void process.stdout.write(`${line}\n`);
+  let number = 0;
+
+  const telling: typeof fetch = async (input, init) => {
+    const request = new Request(input, init);
+    const shown = [...SECRET_HEADERS, HEADER.idempotencyKey]
+      .filter((name) => request.headers.has(name))
+      .map((name) => `  ${name}: ${shortened(request.headers.get(name) ?? "")}`);
+    say(`   -> ${request.method} ${request.url}${shown.join("")}`);
+    try {
+      const response = await fetch(input, init);
+      say(`   <- ${response.status} ${await summaryOf(response.clone())}`);
+      return response;
+    } catch (error) {
+      say("   <- no answer");
+      throw error;
+    }
+  };
+
+  return {
+    fetch: telling,
+    say,
+    failures,
+    async step(title, about, act) {
+      number += 1;
+      say(`\n${number}. ${title}\n   ${about}`);
+      const from = await world.chain.provider.getBlockNumber();
+      const before = await balances(world, accounts());
+      try {
+        await act();
+        say("   ok");
+      } catch (error) {
+        const message = error instanceof Error ? error.message : String(error);
+        failures.push(`${number}. ${title}: ${message}`);
+        say(`   NOT AS IT MUST BE: ${message}`);
+        if (!(error instanceof Unexpected) && error instanceof Error) say(`   ${error.stack ?? ""}`);
+      }
+      for (const line of await transactionsSince(world, from)) say(`   chain: ${line}`);
+      for (const line of changes(before, await balances(world, accounts()))) say(`   balance: ${line}`);
+    },
+  };
+}
+
+/** A 402 as the options it offers; any other body as it is, cut to a line. */
+async function summaryOf(response: Response): Promise<string> {
+  const text = await response.text();
+  if (response.status !== 402) return text.length > MAX_BODY ? `${text.slice(0, MAX_BODY)}...` : text;
+  try {
+    const { accepts, plans = [], error, reason } = JSON.parse(text) as PaymentRequiredWire;
+    const once = accepts.filter(({ hoodlayer }) => !hoodlayer?.subscriptionScheme);
+    const options = [
+      ...once.map(({ amount }) => `${units(amount)} once`),
+      ...plans.map(
+        ({ amount, interval, name, planId }) =>
+          `${units(amount)} per ${interval / 86_400} days (${name ?? shortened(planId)})`,
+      ),
+    ];
+    return `${[error, reason].filter(Boolean).join("/")}: pay ${options.join(", or ")}`;
+  } catch {
+    return text.slice(0, MAX_BODY);
+  }
+}
+
+type Balances = Readonly<Record<string, bigint>>;
+
+async function balances({ contracts }: World, accounts: Readonly<Record<string, string>>): Promise<Balances> {
+  const entries = Object.entries(accounts).map(
+    async ([name, account]) => [name, await contracts.balanceOf(account)] as const,
+  );
+  return Object.fromEntries(await Promise.all(entries));
+}
+
+function changes(before: Balances, after: Balances): string[] {
+  return Object.entries(after)
+    .filter(([name, balance]) => before[name] !== undefined && before[name] !== balance)
+    .map(([name, balance]) => `${name} ${units(before[name])} -> ${units(balance)} tUSD`);
+}
+
+export const units = (amount: bigint | string | undefined): string => Number(formatUnits(amount ?? 0n, 6)).toFixed(2);
+export const shortened = (text: string): string => (text.length > 24 ? `${text.slice(0, 12)}...` : text);

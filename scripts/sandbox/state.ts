@@ -1,0 +1,53 @@
+/** `.sandbox/state.json`: what any outside program needs to use the running sandbox. */
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { Wallet } from "ethers";
+import { testKey } from "./chain";
+import { TEST_TOKEN } from "./contracts";
+import { UNIT, type World } from "./world";
+
+export const SANDBOX_FOLDER = path.resolve(__dirname, "../../.sandbox");
+const STATE_FILE = path.join(SANDBOX_FOLDER, "state.json");
+/** Accounts with tokens and ether for whoever comes to try. */
+const VISITORS = ["visitor 1", "visitor 2", "visitor 3"];
+
+export async function writeState(world: World): Promise<string> {
+  const { chain, contracts, facilitator, provider, specialist, plans } = world;
+  for (const name of VISITORS) {
+    const { address } = await chain.wallet(name);
+    await contracts.mint(address, 1_000n * UNIT);
+  }
+  const state = {
+    rpcUrl: chain.rpcUrl,
+    chainId: contracts.chainId,
+    network: contracts.network,
+    facilitatorUrl: facilitator.url,
+    facilitatorSigner: facilitator.signer,
+    providerUrl: provider.url,
+    routes: {
+      free: "GET /free",
+      oneTime: "GET /quote",
+      subscription: "GET /report",
+      choice: "GET /choice",
+      metered: "POST /complete",
+    },
+    specialistUrl: specialist.url,
+    token: contracts.token,
+    tokenName: TEST_TOKEN.name,
+    tokenVersion: TEST_TOKEN.version,
+    tokenDecimals: TEST_TOKEN.decimals,
+    turnpike: contracts.turnpike,
+    batchSettler: contracts.batchSettler,
+    plans,
+    /** worthless anywhere but here */
+    testKeys: VISITORS.map((name) => ({ address: new Wallet(testKey(name)).address, privateKey: testKey(name) })),
+  };
+  mkdirSync(SANDBOX_FOLDER, { recursive: true });
+  writeFileSync(STATE_FILE, `${JSON.stringify(state, null, 2)}\n`);
+  return STATE_FILE;
+}
+
+/** A state that names nothing running would mislead. */
+export function removeState(): void {
+  rmSync(STATE_FILE, { force: true });
+}

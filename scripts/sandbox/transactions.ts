@@ -1,0 +1,39 @@
+/** What was mined: each transaction by the name of what it calls, its outcome and its gas. */
+import type { Interface, TransactionResponse } from "ethers";
+import { batchSettlerInterface, tokenInterface, turnpikeInterface } from "turnpike/chain";
+import { shortened } from "./narrate";
+import type { World } from "./world";
+
+/** @returns one line for each transaction after block `from`, the faucet's and the provider's own set-up left out */
+export async function transactionsSince(world: World, from: number): Promise<string[]> {
+  const { provider } = world.chain;
+  const last = await provider.getBlockNumber();
+  const lines: string[] = [];
+  for (let number = from + 1; number <= last; number += 1) {
+    const block = await provider.getBlock(number, true);
+    for (const transaction of block?.prefetchedTransactions ?? []) {
+      const receipt = await provider.getTransactionReceipt(transaction.hash);
+      const outcome = receipt?.status === 1 ? "" : " REVERTED";
+      const gas = (receipt?.gasUsed ?? 0n).toLocaleString("en");
+      const by = senderOf(world, transaction.from);
+      lines.push(`${nameOf(world, transaction)}${outcome}  ${gas} gas, paid by ${by}  ${shortened(transaction.hash)}`);
+    }
+  }
+  return lines;
+}
+
+function nameOf({ contracts }: World, { to, data, value }: TransactionResponse): string {
+  const known: readonly (readonly [string, string, Interface])[] = [
+    ["Turnpike", contracts.turnpike, turnpikeInterface],
+    ["BatchSettler", contracts.batchSettler, batchSettlerInterface],
+    ["Token", contracts.token, tokenInterface],
+  ];
+  const [name, , abi] = known.find(([, address]) => address === to) ?? [];
+  if (!abi) return to ? `call of ${to}` : "deployment";
+  return `${name}.${abi.parseTransaction({ data, value })?.name ?? "mint"}`;
+}
+
+function senderOf({ facilitator, providerAccount }: World, from: string): string {
+  if (from === facilitator.relayer) return "the Facilitator";
+  return from === providerAccount.address ? "the provider" : from;
+}

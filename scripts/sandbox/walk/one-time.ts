@@ -1,0 +1,119 @@
+/** One-time payments: bought once, used once. */
+import { encodePaymentProof, HEADER, isTurnpikeError } from "turnpike/protocol";
+import { buyQuote } from "../../../examples/agent";
+import { buyProof, oneTimeOption, present, quoteOf } from "../by-hand";
+import type { Cast } from "../cast";
+import { mustBe } from "../narrate";
+import { UNIT } from "../world";
+
+export async function walkOneTime({ world, narrator, ada, poor }: Cast): Promise<void> {
+  const { contracts, facilitator, provider, specialist } = world;
+  const hand = { wallet: ada.wallet, chainId: contracts.chainId, facilitator: facilitator.url };
+  const spent = async (act: () => Promise<unknown>): Promise<bigint> => {
+    const before = await contracts.balanceOf(ada.address);
+    await act();
+    return before - (await contracts.balanceOf(ada.address));
+  };
+
+  await narrator.step("A free route", "Not every route is behind the gate.", async () => {
+    mustBe((await narrator.fetch(`${provider.url}/free`)).status, 200, "the status");
+  });
+
+  await narrator.step(
+    "A one-time payment",
+    "agent.pay() asks, is told the price (402), signs a token transfer, has the Facilitator settle it and asks again with the proof.",
+    async () => {
+      const paid = await spent(async () => {
+        const response = await buyQuote(ada.agent, provider.url, "ETH");
+        mustBe(response.status, 200, "the status");
+      });
+      mustBe(paid, UNIT / 2n, "what the agent spent");
+    },
+  );
+
+  await narrator.step(
+    "The same purchase, retried ten times",
+    "Ten requests with one idempotency key: the token itself refuses a second transfer for it.",
+    async () => {
+      const paid = await spent(async () => {
+        const idempotencyKey = "order 4711 of the sandbox";
+        const url = `${provider.url}/quote?symbol=BTC`;
+        const tries = Array.from({ length: 10 }, () => ada.agent.pay(url, { idempotencyKey }).catch((error) => error));
+        const answers = await Promise.all(tries);
+        mustBe(
+          answers.some((answer) => answer instanceof Response && answer.status === 200),
+          true,
+          "that one was served",
+        );
+      });
+      mustBe(paid, UNIT / 2n, "what the agent spent in all");
+    },
+  );
+
+  await narrator.step(
+    "A proof is good once, for one request, as it was signed",
+    "Replayed, taken to another route, edited or forged, it is answered with a fresh 402.",
+    async () => {
+      const url = `${provider.url}/quote?symbol=SOL`;
+      const proof = await buyProof(hand, url);
+      const show = async (target: string, value: string) => {
+        const response = await narrator.fetch(target, { headers: { [HEADER.payment]: value } });
+        return response.status;
+      };
+      const genuine = encodePaymentProof(proof);
+      mustBe(await show(`${provider.url}/quote?symbol=ADA`, genuine), 402, "the status for another query");
+      mustBe(await show(`${provider.url}/choice`, genuine), 402, "the status for another route");
+      mustBe(await show(url, encodePaymentProof({ ...proof, amount: 1n })), 402, "the status of an edited proof");
+      const forged = proof.signature.endsWith("1b")
+        ? proof.signature.replace(/1b$/, "1c")
+        : proof.signature.replace(/1c$/, "1b");
+      mustBe(
+        await show(url, encodePaymentProof({ ...proof, signature: forged as typeof proof.signature })),
+        402,
+        "the status of a forged proof",
+      );
+      mustBe((await present(url, proof)).status, 200, "the status of the proof itself");
+      mustBe(await show(url, genuine), 402, "the status of the proof again");
+    },
+  );
+
+  await narrator.step(
+    "An agent that sells to agents",
+    "The specialist is a provider to Ada and an agent to the provider: it buys a quote and sells advice.",
+    async () => {
+      const before = await contracts.balanceOf(world.specialistAccount.address);
+      const response = await ada.agent.pay(`${specialist.url}/advice?symbol=ETH`);
+      mustBe(response.status, 200, "the status");
+      const earned = (await contracts.balanceOf(world.specialistAccount.address)) - before;
+      mustBe(earned, UNIT / 4n, "what the specialist earned");
+    },
+  );
+
+  await narrator.step(
+    "Insufficient funds",
+    "An agent without tokens is told so by name, before anything is sent to the chain.",
+    async () => {
+      const error: unknown = await poor.agent.pay(`${provider.url}/quote`).catch((reason) => reason);
+      mustBe(isTurnpikeError(error) ? error.code : String(error), "InsufficientFunds", "the error");
+    },
+  );
+
+  await narrator.step(
+    "The Facilitator is down",
+    "A proof that cannot be judged is neither refused nor taken for good: 503, never 402. Nobody pays twice.",
+    async () => {
+      const url = `${provider.url}/quote?symbol=XRP`;
+      const proof = await buyProof(hand, url);
+      await facilitator.stop();
+      try {
+        const response = await narrator.fetch(url, { headers: { [HEADER.payment]: encodePaymentProof(proof) } });
+        mustBe(response.status, 503, "the status meanwhile");
+        mustBe(response.headers.has("retry-after"), true, "that Retry-After is there");
+        mustBe(oneTimeOption(await quoteOf(url)).amount, "500000", "the price told meanwhile");
+      } finally {
+        await facilitator.start();
+      }
+      mustBe((await present(url, proof)).status, 200, "the status once it is back");
+    },
+  );
+}
