@@ -1,0 +1,238 @@
+/**
+ * The Facilitator's core on a chain of its own, for tests: real blocks, a real database, nothing mocked. The embedded
+ * database serves unless TEST_PG_URL names a PostgreSQL server, on which each world gets a database of its own.
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { Contract, Wallet } from "ethers";
+import { Client } from "pg";
+import pino from "pino";
+import {
+  type Address,
+  addressOfKey,
+  type Hex,
+  issueMemo,
+  paymentIdOf,
+  paymentNonce,
+  randomBytes,
+  randomRef,
+  type SignedPayment,
+  signDigest,
+  toHex,
+  type TransferAuthorization,
+  transferTypedData,
+  typedDataDigest,
+} from "turnpike/protocol";
+import { type FacilitatorConfig, loadConfig } from "../../facilitator/src/config";
+import { type Core, type CoreEffects, startCore } from "../../facilitator/src/core";
+import type { ExactRequest } from "../../facilitator/src/payments";
+import { type Chain, startChain, testKey } from "./chain";
+import { deployAll, type LocalContracts } from "./deployment";
+
+export const BLOCK_MS = 100;
+export const RESOURCE = "https://api.example/quote?symbol=ABC";
+const MEMO_KEY = { id: "k1", secret: new Uint8Array(32).fill(7) };
+
+export interface Payer {
+  readonly key: Hex;
+  readonly address: Address;
+}
+
+export interface PaymentFields {
+  readonly payer?: Payer;
+  readonly payTo?: Address;
+  readonly amount?: bigint;
+  readonly resource?: string;
+  /** of the memo; the same one with the same resource is the same nonce */
+  readonly ref?: string;
+  /** seconds from now, by the chain */
+  readonly validForSec?: number;
+  readonly validAfter?: bigint;
+  readonly token?: Address;
+  readonly network?: string;
+}
+
+export interface FacilitatorWorld {
+  readonly chain: Chain;
+  readonly contracts: LocalContracts;
+  readonly token: Contract;
+  readonly payee: Address;
+  /** with so many base units; each call another account */
+  payer(funds?: bigint): Promise<Payer>;
+  nowSec(): Promise<number>;
+  signPayment(fields?: PaymentFields): Promise<SignedPayment>;
+  /** a standard x402 payment, with a random nonce */
+  signExact(fields?: PaymentFields): Promise<ExactRequest>;
+  idOf(signed: SignedPayment | ExactRequest): Hex;
+  /** transfers to the payee, by the token's own logs */
+  transfers(payTo?: Address): Promise<{ from: string; value: bigint; transaction: string }[]>;
+  env(more?: Readonly<Record<string, string>>): Record<string, string>;
+  config(more?: Readonly<Record<string, string>>): FacilitatorConfig;
+  /** A core on the world's database; stopped with the world unless before. */
+  core(more?: Readonly<Record<string, string>>, effects?: Partial<CoreEffects>): Promise<Core>;
+  /** Another database for the cores to come: as if the old one were lost. */
+  loseDatabase(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export async function startWorld(options: { blockMs?: number | undefined } = { blockMs: BLOCK_MS }): Promise<FacilitatorWorld> {
+  const chain = await startChain({ ...(options.blockMs !== undefined && { blockMs: options.blockMs }) });
+  const contracts = await deployAll(chain);
+  const relayerKey = testKey(`relayer ${Math.random()}`) as Hex;
+  await fund(chain, addressOfKey(relayerKey));
+  const minter = await chain.wallet("minter");
+  const token = new Contract(contracts.token, TOKEN_ABI, minter);
+  const payee = addressOfKey(testKey("payee") as Hex);
+  const homes: string[] = [];
+  const databases: string[] = [];
+  const cores: Core[] = [];
+  let database = await freshDatabase(homes, databases);
+
+  const nowSec = async (): Promise<number> => (await chain.provider.getBlock("latest"))?.timestamp ?? 0;
+
+  const env = (more: Readonly<Record<string, string>> = {}): Record<string, string> => ({
+    CHAIN_ID: String(chain.chainId),
+    RPC_URLS: chain.rpcUrl,
+    TURNPIKE: contracts.turnpike,
+    BATCH_SETTLER: contracts.batchSettler,
+    TOKENS: JSON.stringify([{ address: contracts.token, name: contracts.tokenName, version: contracts.tokenVersion }]),
+    RELAYER_KEYS: relayerKey,
+    PROOF_KEY: testKey("proof signer"),
+    BLOCK_TIME_MS: String(options.blockMs ?? BLOCK_MS),
+    POLL_MS: "50",
+    LANE_LEASE_MS: "2000",
+    LOG_LEVEL: process.env.TURNPIKE_TEST_LOG ?? "silent",
+    ...database,
+    ...more,
+  });
+
+  async function authorization(fields: PaymentFields, nonce: Hex): Promise<{ payer: Payer; signed: TransferAuthorization; signature: Hex }> {
+    const payer = fields.payer ?? (await world.payer());
+    const signed: TransferAuthorization = {
+      from: payer.address,
+      to: fields.payTo ?? payee,
+      value: fields.amount ?? 250_000n,
+      validAfter: fields.validAfter ?? 0n,
+      validBefore: BigInt((await nowSec()) + (fields.validForSec ?? 300)),
+      nonce,
+    };
+    const domain = { chainId: chain.chainId, token: fields.token ?? contracts.token, name: contracts.tokenName, version: contracts.tokenVersion };
+    return { payer, signed, signature: signDigest(typedDataDigest(transferTypedData(domain, signed)), payer.key) };
+  }
+
+  const world: FacilitatorWorld = {
+    chain,
+    contracts,
+    token,
+    payee,
+    async payer(funds = 1_000_000n) {
+      const key = toHex(randomBytes(32));
+      const address = addressOfKey(key);
+      if (funds > 0n) await contracts.mint(address, funds);
+      return { key, address };
+    },
+    nowSec,
+    async signPayment(fields = {}) {
+      const resource = fields.resource ?? RESOURCE;
+      const ref = fields.ref ?? randomRef();
+      const network = fields.network ?? contracts.network;
+      const { signed, signature } = await authorization(fields, paymentNonce(ref, resource));
+      const quoted = { method: "GET", resource, amount: signed.value, token: contracts.token, payTo: signed.to, network };
+      const memo = issueMemo(MEMO_KEY, quoted, ref, Number(signed.validBefore) + 1);
+      return { scheme: "exact", network, token: fields.token ?? contracts.token, authorization: signed, signature, memo, resource };
+    },
+    async signExact(fields = {}) {
+      const { signed, signature } = await authorization(fields, toHex(randomBytes(32)));
+      return {
+        network: fields.network ?? contracts.network,
+        token: fields.token ?? contracts.token,
+        payTo: signed.to,
+        amount: signed.value,
+        resource: fields.resource ?? RESOURCE,
+        maxTimeoutSec: 20,
+        authorization: signed,
+        signature,
+      };
+    },
+    idOf: ({ token: address, authorization: { from, nonce } }) =>
+      paymentIdOf({ chainId: chain.chainId, token: address, payer: from, nonce }),
+    async transfers(payTo = payee) {
+      const logs = await token.queryFilter(token.filters.Transfer?.(null, payTo) ?? "Transfer", 0);
+      return logs.flatMap((log) => ("args" in log ? [{ from: log.args.from, value: log.args.value, transaction: log.transactionHash }] : []));
+    },
+    env,
+    config: (more) => loadConfig(env(more)),
+    async core(more, effects = {}) {
+      const config = loadConfig(env(more));
+      const core = await startCore(config, { log: pino({ level: config.logLevel }), ...effects });
+      cores.push(core);
+      return core;
+    },
+    async loseDatabase() {
+      database = await freshDatabase(homes, databases);
+    },
+    async stop() {
+      for (const core of cores) await core.stop();
+      await chain.stop();
+      for (const home of homes) rmSync(home, { recursive: true, force: true });
+      for (const name of databases) await onServer(`drop database if exists ${name} with (force)`);
+    },
+  };
+  return world;
+}
+
+/** Polls until `look` answers something, instead of sleeping and hoping. */
+export async function until<T>(look: () => Promise<T | undefined | false>, what: string, timeoutMs = 20_000): Promise<T> {
+  const untilMs = performance.now() + timeoutMs;
+  for (;;) {
+    const found = await look();
+    if (found !== undefined && found !== false) return found;
+    if (performance.now() > untilMs) throw new Error(`timed out waiting until ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+export async function fund(chain: Chain, address: Address): Promise<void> {
+  await chain.provider.send("hardhat_setBalance", [address, "0x3635c9adc5dea00000"]);
+}
+
+export function walletOf(chain: Chain, key: Hex): Wallet {
+  return new Wallet(key, chain.provider);
+}
+
+const TOKEN_ABI = [
+  "function mint(address to, uint256 amount)",
+  "function transfer(address to, uint256 amount) returns (bool)",
+  "function balanceOf(address account) view returns (uint256)",
+  "function authorizationState(address authorizer, bytes32 nonce) view returns (bool)",
+  "function transferWithAuthorization(address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce, bytes signature)",
+  "function cancelAuthorization(address authorizer, bytes32 nonce, bytes signature)",
+  "function approve(address spender, uint256 amount) returns (bool)",
+  "event Transfer(address indexed from, address indexed to, uint256 value)",
+];
+
+async function freshDatabase(homes: string[], databases: string[]): Promise<Record<string, string>> {
+  const server = process.env.TEST_PG_URL;
+  if (!server) {
+    const home = mkdtempSync(path.join(tmpdir(), "turnpike-core-"));
+    homes.push(home);
+    return { PGLITE_DIR: path.join(home, "db") };
+  }
+  const name = `turnpike_test_${toHex(randomBytes(6)).slice(2)}`;
+  databases.push(name);
+  await onServer(`create database ${name}`);
+  const url = new URL(server);
+  url.pathname = `/${name}`;
+  return { DATABASE_URL: url.href };
+}
+
+async function onServer(statement: string): Promise<void> {
+  const client = new Client({ connectionString: process.env.TEST_PG_URL });
+  await client.connect();
+  try {
+    await client.query(statement);
+  } finally {
+    await client.end();
+  }
+}
