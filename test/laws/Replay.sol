@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {ITurnpike, PlanView, SubscriptionState, Terms} from "../../contracts/interfaces/ITurnpike.sol";
+import {Log} from "./Vm.sol";
+import {World} from "./World.sol";
+
+/// @notice Rebuilds every record from Turnpike's events alone, as an indexer has to.
+abstract contract Replay is World {
+    struct Row {
+        address subscriber;
+        bytes32 planId;
+        uint256 paidThrough;
+        uint256 version;
+        bool paused;
+        bool ending;
+        bool cancelled;
+        uint256 cap;
+        uint256 spent;
+        uint256 cycle;
+        uint256 debits;
+    }
+
+    struct PlanRow {
+        address provider;
+        Terms terms;
+        bool deprecated;
+        bytes32 successor;
+    }
+
+    bytes32[] internal rowIds;
+    mapping(bytes32 idHash => Row) internal rows;
+    mapping(bytes32 planId => PlanRow) internal planRows;
+    mapping(bytes32 planId => mapping(address operator => bool)) internal operatorRows;
+
+    function _replay(Log memory log) internal {
+        bytes32 topic = log.topics[0];
+        bytes32 id = log.topics[1]; // every event's first index is the record's or the plan's
+        Row storage row = rows[id];
+        if (topic == ITurnpike.Renewed.selector) {
+            row.paidThrough = abi.decode(log.data, (uint40));
+        } else if (topic == ITurnpike.Debited.selector) {
+            (uint256 amount, uint256 index) = abi.decode(log.data, (uint256, uint256));
+            row.spent = row.cycle == row.paidThrough ? row.spent + amount : amount;
+            row.cycle = row.paidThrough;
+            row.debits = index + 1;
+        } else if (topic == ITurnpike.Subscribed.selector) {
+            (uint256 cap, uint40 paidThrough) = abi.decode(log.data, (uint256, uint40));
+            row.planId = log.topics[2];
+            row.subscriber = address(uint160(uint256(log.topics[3])));
+            row.paidThrough = paidThrough;
+            if (cap != 0) (row.cap, row.cycle) = (cap, paidThrough);
+            rowIds.push(id);
+        } else if (topic == ITurnpike.MaxOverageSet.selector) {
+            row.cap = abi.decode(log.data, (uint256));
+            row.version += 1;
+        } else if (topic == ITurnpike.PlanChanged.selector) {
+            _replayPlanChanged(row, log);
+        } else if (topic == ITurnpike.Paused.selector) {
+            row.paused = true;
+            row.version += 1;
+        } else if (topic == ITurnpike.Resumed.selector) {
+            (, uint40 paidThrough) = abi.decode(log.data, (uint256, uint40));
+            row.paused = false;
+            row.paidThrough = paidThrough;
+            row.version += 1;
+        } else if (topic == ITurnpike.Cancelled.selector) {
+            (bool atPeriodEnd, address by) = abi.decode(log.data, (bool, address));
+            if (atPeriodEnd) row.ending = true;
+            else row.cancelled = true;
+            if (by == row.subscriber) _bump(row);
+        } else if (topic == ITurnpike.Rekeyed.selector) {
+            bytes32 newId = log.topics[2];
+            rows[newId] = row;
+            rows[newId].version = 0;
+            rowIds.push(newId);
+            (row.cancelled, row.cap, row.spent, row.cycle, row.debits) = (true, 0, 0, 0, 0);
+            _bump(row);
+        } else {
+            _replayPlan(id, log);
+        }
+    }
+
+    function _bump(Row storage row) private {
+        if (row.version < 65_535) row.version += 1;
+    }
+
+    function _replayPlanChanged(Row storage row, Log memory log) private {
+        (uint256 cap, , uint40 paidThrough) = abi.decode(log.data, (uint256, uint256, uint40));
+        row.planId = log.topics[2];
+        row.paidThrough = paidThrough;
+        row.version += 1;
+        if (cap + row.cap + row.spent + row.cycle + row.debits != 0) {
+            (row.cap, row.spent, row.cycle) = (cap, 0, paidThrough);
+        }
+    }
+
+    function _replayPlan(bytes32 planId, Log memory log) private {
+        bytes32 topic = log.topics[0];
+        PlanRow storage plan = planRows[planId];
+        if (topic == ITurnpike.PlanCreated.selector) {
+            (, Terms memory terms, , ) = abi.decode(log.data, (uint32, Terms, bytes32, string));
+            plan.provider = address(uint160(uint256(log.topics[2])));
+            plan.terms = terms;
+        } else if (topic == ITurnpike.PlanClosed.selector) {
+            plan.deprecated = true;
+            plan.successor = abi.decode(log.data, (bytes32));
+        } else if (topic == ITurnpike.OperatorSet.selector) {
+            operatorRows[planId][address(uint160(uint256(log.topics[2])))] = abi.decode(log.data, (bool));
+        }
+    }
+
+    /// @dev Every row against the chain; false at the first that differs.
+    function _replayAgrees() internal view returns (bool) {
+        SubscriptionState[] memory states = turnpike.getStates(rowIds);
+        for (uint256 i = 0; i < states.length; ++i) {
+            if (!_rowAgrees(rows[rowIds[i]], states[i])) return false;
+        }
+        for (uint256 i = 0; i < plans.length; ++i) {
+            if (!_planRowAgrees(plans[i].id)) return false;
+        }
+        return true;
+    }
+
+    function _rowAgrees(Row storage row, SubscriptionState memory state) private view returns (bool) {
+        bool same = state.subscription.subscriber == row.subscriber &&
+            state.subscription.planId == row.planId &&
+            state.subscription.paidThrough == row.paidThrough &&
+            state.subscription.version == row.version;
+        same =
+            same &&
+            state.subscription.paused == row.paused &&
+            state.subscription.ending == row.ending &&
+            state.subscription.cancelled == row.cancelled;
+        return
+            same &&
+            state.allowance.cap == row.cap &&
+            state.allowance.spent == (row.cycle == row.paidThrough ? row.spent : 0) &&
+            state.allowance.cycle == row.cycle &&
+            state.allowance.debits == row.debits;
+    }
+
+    function _planRowAgrees(bytes32 planId) private view returns (bool) {
+        PlanRow storage row = planRows[planId];
+        PlanView memory v = turnpike.getPlan(planId);
+        return
+            keccak256(abi.encode(v.provider, v.terms, v.deprecated, v.successor)) ==
+            keccak256(abi.encode(row.provider, row.terms, row.deprecated, row.successor)) &&
+            _operatorsAgree(planId);
+    }
+
+    function _operatorsAgree(bytes32 planId) private view returns (bool) {
+        for (uint256 i = 0; i < 2; ++i) {
+            if (turnpike.isOperator(planId, operators[i]) != operatorRows[planId][operators[i]]) return false;
+            if (turnpike.isOperator(planId, providers[i]) != operatorRows[planId][providers[i]]) return false;
+        }
+        return true;
+    }
+}

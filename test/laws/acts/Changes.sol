@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {ITurnpike, Permit, Status, Terms} from "../../../contracts/interfaces/ITurnpike.sol";
+import {FickleToken} from "../doubles/FickleToken.sol";
+import {Premise} from "../Premises.sol";
+import {vm} from "../Vm.sol";
+import {Unexpected} from "../World.sol";
+import {Doors} from "./Doors.sol";
+
+/// @notice What a subscriber may change about a subscription that it has, and what others may not.
+abstract contract Changes is Doors {
+    function pause(uint256 seed) external atClock {
+        bytes32 id = _pick(seed);
+        Door memory door = _open(
+            seed,
+            Act(
+                id,
+                ITurnpike.pause.selector,
+                ITurnpike.pauseBySig.selector,
+                keccak256("Pause(address subscriber,bytes32 idHash,uint16 version,uint256 deadline)"),
+                ""
+            )
+        );
+        bytes memory err = door.err.length != 0 ? door.err : _expectPause(id);
+        if (err.length == 0) _saw(Premise.Pause);
+        if (bytes4(err) == ITurnpike.VersionExhausted.selector) _saw(Premise.LastVersion);
+        _pass(door, err, id, _one(id));
+    }
+
+    function resume(uint256 seed) external atClock {
+        bytes32 id = _pickResting(seed);
+        Record storage r = records[id];
+        uint256 maxCharge = type(uint256).max;
+        if (r.subscriber != address(0) && _draw(seed, 8) == 0) {
+            maxCharge = _planOf(r.planId).terms.amount - _draw(seed, 2);
+        }
+        Door memory door = _open(
+            seed,
+            Act(
+                id,
+                ITurnpike.resume.selector,
+                ITurnpike.resumeBySig.selector,
+                keccak256(
+                    "Resume(address subscriber,bytes32 idHash,uint256 maxCharge,uint16 version,uint256 deadline)"
+                ),
+                abi.encode(maxCharge)
+            )
+        );
+        bool free = clock < r.paidThrough;
+        bytes memory err = door.err.length != 0 ? door.err : _expectResume(id, maxCharge);
+        if (err.length == 0 && free) _saw(Premise.ResumeWithoutCharge);
+        if (door.err.length == 0 && bytes4(err) == ITurnpike.PlanDeprecated.selector) {
+            _saw(Premise.PaymentIntoDeprecated);
+        }
+        fickle.setEcho(id);
+        _pass(door, err, id, _one(id));
+    }
+
+    /// @dev Half of the time a record that is paused or expired, if there is one.
+    function _pickResting(uint256 seed) private returns (bytes32 id) {
+        if (_draw(seed, 2) == 0) return _pick(seed);
+        uint256 place = _draw(seed, ids.length);
+        for (uint256 i = 0; i < ids.length; ++i) {
+            id = ids[(place + i) % ids.length];
+            Status status = _statusAt(records[id], clock);
+            if (status == Status.PAUSED || status == Status.EXPIRED) return id;
+        }
+    }
+
+    function cancel(uint256 seed) external atClock {
+        bytes32 id = _pick(seed);
+        // Enough records have to live on for the rest of the sequence.
+        bool atPeriodEnd = _draw(seed, 4) != 0;
+        Act memory act = Act(
+            id,
+            ITurnpike.cancel.selector,
+            ITurnpike.cancelBySig.selector,
+            keccak256("Cancel(address subscriber,bytes32 idHash,bool atPeriodEnd,uint16 version,uint256 deadline)"),
+            abi.encode(atPeriodEnd)
+        );
+        Door memory door = _open(seed, act);
+        bool byProvider = records[id].subscriber != address(0) && _draw(seed, 8) == 0;
+        if (byProvider) {
+            door = _direct(act, _planOf(records[id].planId).provider);
+            if (atPeriodEnd) door.err = "";
+        }
+        bytes memory err = door.err.length != 0 ? door.err : _expectCancel(id, atPeriodEnd, !byProvider);
+        if (err.length == 0) _sawCancel(id, door, byProvider);
+        _pass(door, err, id, _one(id));
+    }
+
+    function _sawCancel(bytes32 id, Door memory door, bool byProvider) private {
+        Record storage r = records[id];
+        if (byProvider) _saw(Premise.CancelByProvider);
+        else _saw(r.cancelled ? Premise.CancelNow : Premise.CancelAtPeriodEnd);
+        if (door.signed && door.caller == _planOf(r.planId).provider) _saw(Premise.CancelRelayedByProvider);
+        if (_planOf(r.planId).terms.token == address(fickle) && fickle.fault() >= FickleToken.Fault.ReturnsFalse) {
+            _saw(Premise.CancelWhileTokenFails);
+        }
+    }
+
+    function setMaxOverage(uint256 seed) external atClock {
+        bytes32 id = _pick(seed);
+        uint256 cap = _someCap(seed);
+        Door memory door = _open(
+            seed,
+            Act(
+                id,
+                ITurnpike.setMaxOverage.selector,
+                ITurnpike.setMaxOverageBySig.selector,
+                keccak256(
+                    "SetMaxOverage(address subscriber,bytes32 idHash,uint256 cap,uint16 version,uint256 deadline)"
+                ),
+                abi.encode(cap)
+            )
+        );
+        uint256 before = records[id].cap;
+        bytes memory err = door.err.length != 0 ? door.err : _expectSetMaxOverage(id, cap);
+        if (err.length == 0 && cap < before) _saw(Premise.CapLowered);
+        if (bytes4(err) == ITurnpike.CapTooLarge.selector) _saw(Premise.CapTooLarge);
+        if (bytes4(err) == ITurnpike.VersionExhausted.selector) _saw(Premise.LastVersion);
+        intent.cap = cap;
+        _pass(door, err, id, _one(id));
+    }
+
+    function _someCap(uint256 seed) internal returns (uint256) {
+        uint256 roll = _draw(seed, 16);
+        if (roll < 2) return 0;
+        if (roll == 2) return 2 ** 88 - 1;
+        if (roll == 3) return 2 ** 88;
+        return 1 + _draw(seed, roll < 8 ? 1e3 : 1e8);
+    }
+
+    function changePlan(uint256 seed) external atClock {
+        bytes32 id = _pick(seed);
+        bytes32 newPlanId = _target(seed, id);
+        uint256 cap = _someCap(seed);
+        (bytes memory quoteErr, uint256 charge, uint256 credit) = _expectQuote(id, newPlanId);
+        _compareQuote(id, newPlanId, quoteErr, charge, credit);
+        uint256 maxCharge = _draw(seed, 8) == 0 && charge != 0 ? charge - _draw(seed, 2) : type(uint256).max;
+        Door memory door = _open(
+            seed,
+            Act(
+                id,
+                ITurnpike.changePlan.selector,
+                ITurnpike.changePlanBySig.selector,
+                keccak256(
+                    "ChangePlan(address subscriber,bytes32 idHash,bytes32 newPlanId,uint256 maxOverage,uint256 maxCharge,uint16 version,uint256 deadline)"
+                ),
+                abi.encode(newPlanId, cap, maxCharge)
+            )
+        );
+        bytes memory err = door.err.length != 0 ? door.err : _expectChangePlan(id, newPlanId, cap, maxCharge);
+        if (err.length != 0) _saw(Premise.PlanChangeRefused);
+        if (bytes4(err) == ITurnpike.PlanDeprecated.selector) _saw(Premise.MoveToDeprecated);
+        if (bytes4(err) == ITurnpike.CreditExceedsPrice.selector) _saw(Premise.PlanChangeCreditTooLarge);
+        (intent.cap, intent.planId) = (cap, newPlanId);
+        fickle.setEcho(id);
+        _pass(door, err, id, _one(id));
+    }
+
+    /// @dev Mostly a plan of the same provider, token and payee.
+    function _target(uint256 seed, bytes32 id) private returns (bytes32) {
+        uint256 place = _draw(seed, plans.length);
+        bytes32 own = records[id].planId;
+        if (own == bytes32(0) || _draw(seed, 6) == 0) return plans[place].id;
+        Plan storage plan = _planOf(own);
+        for (uint256 i = 0; i < plans.length; ++i) {
+            Plan storage next = plans[(place + i) % plans.length];
+            bool kin = next.provider == plan.provider && next.terms.payTo == plan.terms.payTo;
+            if (kin && next.terms.token == plan.terms.token && next.id != own) return next.id;
+        }
+        return plans[place].id;
+    }
+
+    /// @dev `quoteChange` must tell exactly what `changePlan` does.
+    function _compareQuote(
+        bytes32 id,
+        bytes32 newPlanId,
+        bytes memory err,
+        uint256 charge,
+        uint256 credit
+    ) private view {
+        bytes memory expected = err.length != 0 ? err : abi.encode(charge, credit);
+        (, bytes memory actual) = address(turnpike).staticcall(
+            abi.encodeCall(ITurnpike.quoteChange, (id, newPlanId))
+        );
+        if (keccak256(actual) != keccak256(expected)) revert Unexpected("quote", expected, actual);
+    }
+
+    function rekey(uint256 seed) external atClock {
+        bytes32 id = _pick(seed);
+        bytes32 newSecretHash = keccak256(abi.encode("rekey", seed, step));
+        bytes32 newId = keccak256(abi.encode(records[id].subscriber, newSecretHash));
+        if (_draw(seed, 16) == 0 && secretHashOf[id] != bytes32(0)) {
+            // Its own, which is taken.
+            newSecretHash = secretHashOf[id];
+            newId = id;
+        }
+        Door memory door = _open(
+            seed,
+            Act(
+                id,
+                ITurnpike.rekey.selector,
+                ITurnpike.rekeyBySig.selector,
+                keccak256(
+                    "Rekey(address subscriber,bytes32 idHash,bytes32 newSecretHash,uint16 version,uint256 deadline)"
+                ),
+                abi.encode(newSecretHash)
+            )
+        );
+        if (door.err.length == 0 && ids.length >= MOST_RECORDS) return;
+        bytes memory err = door.err.length != 0 ? door.err : _expectRekey(id, newId);
+        if (err.length == 0) secretHashOf[newId] = newSecretHash;
+        _pass(door, err, id, id == newId ? _one(id) : _two(id, newId));
+    }
+
+    uint256 internal constant MOST_RECORDS = 40;
+    mapping(bytes32 idHash => bytes32) internal secretHashOf;
+
+    /// @notice Sends a signature again that was accepted before. It must never serve twice.
+    function replay(uint256 seed) external atClock {
+        if (spentSignatures.length == 0) return;
+        Spent storage spent = spentSignatures[_draw(seed, spentSignatures.length)];
+        bytes memory err = abi.encodeWithSelector(
+            ITurnpike.StaleVersion.selector,
+            spent.id,
+            spent.version,
+            uint16(records[spent.id].version)
+        );
+        _saw(Premise.SignatureReplayed);
+        _send(RELAYER, spent.data, err, _one(spent.id));
+    }
+
+    /// @notice Sixty-five thousand acts later: every act but cancel and rekey must be refused.
+    function age(uint256 seed) external atClock {
+        bytes32 id = _pick(seed);
+        Record storage r = records[id];
+        if (r.subscriber == address(0) || _draw(seed, 4) != 0 || _statusAt(r, clock) == Status.CANCELLED) return;
+        bytes32 slot = slotsOf[id][0];
+        uint256 word = uint256(vm.load(address(turnpike), slot));
+        uint256 versionAt = 232;
+        vm.store(address(turnpike), slot, bytes32(word | (LAST_VERSION << versionAt)));
+        r.version = LAST_VERSION;
+        rows[id].version = LAST_VERSION;
+        _compare(id);
+    }
+
+    /// @notice Several acts of one subscriber in one transaction: renew what is due, then pause it.
+    function renewAndPause(uint256 seed) external atClock {
+        bytes32 id = _pick(seed);
+        Record storage r = records[id];
+        if (r.subscriber == address(0) || r.version == LAST_VERSION) return;
+        bytes memory err = _expectRenew(id);
+        if (err.length == 0) {
+            _expectPause(id);
+            _saw(Premise.Multicall);
+        }
+        bytes[] memory calls = new bytes[](2);
+        calls[0] = abi.encodeCall(ITurnpike.renew, (id));
+        calls[1] = abi.encodeCall(ITurnpike.pause, (id));
+        intent.subscriber = r.subscriber;
+        fickle.setEcho(bytes32(0));
+        _send(r.subscriber, abi.encodeCall(ITurnpike.multicall, (calls)), err, _one(id));
+    }
+}

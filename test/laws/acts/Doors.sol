@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {ITurnpike, Status} from "../../../contracts/interfaces/ITurnpike.sol";
+import {FickleToken} from "../doubles/FickleToken.sol";
+import {FickleWallet} from "../doubles/FickleWallet.sol";
+import {Model} from "../Model.sol";
+import {Premise} from "../Premises.sol";
+import {Witness} from "../Witness.sol";
+import {Unexpected} from "../World.sol";
+
+/// @notice How an act reaches Turnpike: by whom, called or signed, soundly or not; and that it ends exactly as expected.
+abstract contract Doors is Model, Witness {
+    /// @dev One act of a subscriber, in both its forms.
+    struct Act {
+        bytes32 id;
+        bytes4 direct;
+        bytes4 signed;
+        bytes32 typeHash;
+        bytes fields; // between id and the end, in words
+    }
+
+    /// @dev A door that was chosen: what to send, and the error that stands in it already.
+    struct Door {
+        address caller;
+        address subscriber; // who is behind it; zero: nobody
+        bytes data;
+        bytes err;
+        bool signed;
+        uint16 version;
+    }
+
+    struct Spent {
+        bytes data;
+        bytes32 id;
+        uint16 version;
+    }
+
+    Spent[] internal spentSignatures;
+    uint256 private _salt;
+
+    // ------------------------------------------------------------------ choosing
+
+    /// @dev A fresh number from a seed; each use gives another.
+    function _draw(uint256 seed, uint256 below) internal returns (uint256) {
+        return uint256(keccak256(abi.encode(seed, ++_salt))) % below;
+    }
+
+    /// @dev Mostly a living record, at times one that ended, rarely one that never was.
+    function _pick(uint256 seed) internal returns (bytes32 id) {
+        uint256 roll = _draw(seed, 64);
+        if (roll == 0) return keccak256(abi.encode("unknown", seed));
+        uint256 place = _draw(seed, ids.length);
+        for (uint256 i = 0; i < ids.length; ++i) {
+            id = ids[(place + i) % ids.length];
+            if (roll < 10 || _statusAt(records[id], clock) != Status.CANCELLED) return id;
+        }
+    }
+
+    function _accountOf(address subscriber) internal view returns (Account storage) {
+        for (uint256 i = 0; i < subscribers.length; ++i) {
+            if (subscribers[i].self == subscriber) return subscribers[i];
+        }
+        return subscribers[0];
+    }
+
+    // ------------------------------------------------------------------ opening a door
+
+    /// @dev Chooses by `seed` who acts and in which form. The model is not asked about the act itself.
+    function _open(uint256 seed, Act memory act) internal returns (Door memory door) {
+        address subscriber = records[act.id].subscriber;
+        uint256 roll = _draw(seed, 16);
+        if (roll < 7) return _direct(act, subscriber == address(0) ? STRANGER : subscriber);
+        if (roll == 7) {
+            _saw(Premise.ActOfStranger);
+            return _direct(act, STRANGER);
+        }
+        if (roll == 8) return _direct(act, subscribers[_draw(seed, subscribers.length)].self);
+        if (roll < 14) {
+            door = _sign(act, uint16(records[act.id].version), 0);
+            door.caller = _relayer(seed);
+            return door;
+        }
+        if (roll == 14) {
+            door = _sign(act, uint16(records[act.id].version + 1 + _draw(seed, 9)), 0);
+        } else {
+            door = _sign(act, uint16(records[act.id].version), 1 + _draw(seed, FLAWS));
+        }
+        _saw(Premise.SignatureFlawed);
+        door.caller = RELAYER;
+    }
+
+    function _relayer(uint256 seed) private returns (address) {
+        return _draw(seed, 3) == 0 ? providers[_draw(seed, 2)] : RELAYER;
+    }
+
+    function _direct(Act memory act, address caller) internal view returns (Door memory door) {
+        address subscriber = records[act.id].subscriber;
+        door.caller = caller;
+        door.data = abi.encodePacked(act.direct, act.id, act.fields);
+        if (subscriber == address(0)) {
+            door.err = _notActive(act.id, Status.NONE);
+        } else if (caller != subscriber) {
+            door.err = abi.encodeWithSelector(ITurnpike.NotSubscriber.selector, act.id, caller);
+        } else {
+            door.subscriber = subscriber;
+        }
+    }
+
+    uint256 internal constant FLAWS = 9;
+
+    /// @dev `flaw` 0: none. The order of the errors is Turnpike's: unknown, version, deadline, signature.
+    function _sign(Act memory act, uint16 version, uint256 flaw) internal returns (Door memory door) {
+        address subscriber = records[act.id].subscriber;
+        uint256 deadline = flaw == 1 ? clock - 1 : clock + _draw(version, 1 days);
+        bytes32 structHash = keccak256(
+            abi.encodePacked(
+                abi.encode(act.typeHash, flaw == 2 ? subscribers[0].self : subscriber, act.id),
+                act.fields,
+                abi.encode(version, deadline)
+            )
+        );
+        bytes memory signature = _flawed(_accountOf(subscriber), structHash, flaw);
+        door.signed = true;
+        door.version = version;
+        door.data = abi.encodePacked(
+            act.signed,
+            act.id,
+            act.fields,
+            uint256(act.fields.length + 64),
+            abi.encode(version, deadline, signature)
+        );
+        if (subscriber == address(0)) {
+            door.err = _notActive(act.id, Status.NONE);
+        } else if (version != records[act.id].version) {
+            door.err = abi.encodeWithSelector(
+                ITurnpike.StaleVersion.selector,
+                act.id,
+                version,
+                uint16(records[act.id].version)
+            );
+        } else if (flaw == 1) {
+            door.err = abi.encodeWithSelector(ITurnpike.SignatureExpired.selector, deadline);
+        } else if (!_isAccepted(_accountOf(subscriber), flaw)) {
+            door.err = abi.encodeWithSelector(ITurnpike.InvalidSignature.selector, subscriber);
+        } else {
+            door.subscriber = subscriber;
+        }
+    }
+
+    /// @dev The flaws 2 to 9: another subscriber, another verifier, another chain, another key, malleable, 64 bytes,
+    /// padded, empty. A wallet of ours reads the first 65 bytes and takes no matter which s: that is its own affair.
+    function _flawed(Account storage account, bytes32 structHash, uint256 flaw) internal view returns (bytes memory) {
+        bytes32 separator = flaw == 3
+            ? _domainSeparator(address(settler), block.chainid)
+            : _domainSeparator(address(turnpike), flaw == 4 ? block.chainid + 1 : block.chainid);
+        bytes memory signature = _signature(flaw == 5 ? 0xbad : account.key, separator, structHash);
+        if (flaw == 6) return _malleable(signature);
+        if (flaw == 7) return _cut(signature, 64);
+        if (flaw == 8) return abi.encodePacked(signature, uint8(0));
+        if (flaw == 9) return "";
+        return signature;
+    }
+
+    function _malleable(bytes memory signature) private pure returns (bytes memory) {
+        uint256 order = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141;
+        (bytes32 r, uint256 s, uint8 v) = (_word(signature, 0), uint256(_word(signature, 32)), uint8(signature[64]));
+        return abi.encodePacked(r, order - s, v == 27 ? uint8(28) : uint8(27));
+    }
+
+    function _word(bytes memory data, uint256 place) private pure returns (bytes32 word) {
+        assembly {
+            word := mload(add(add(data, 0x20), place))
+        }
+    }
+
+    function _cut(bytes memory data, uint256 length) private pure returns (bytes memory cut) {
+        cut = new bytes(length);
+        for (uint256 i = 0; i < length; ++i) cut[i] = data[i];
+    }
+
+    /// @dev Whether `account` stands behind a signature with this flaw. Flaw 2 is none for subscriber 0 itself.
+    function _isAccepted(Account storage account, uint256 flaw) internal view returns (bool) {
+        if (flaw == 2 && account.self == subscribers[0].self) flaw = 0;
+        if (address(account.wallet) == address(0)) return flaw == 0;
+        bool read = flaw == 0 || flaw == 6 || flaw == 8;
+        return read && account.wallet.mood() == FickleWallet.Mood.Sound;
+    }
+
+    // ------------------------------------------------------------------ going through
+
+    function _one(bytes32 id) internal pure returns (bytes32[] memory subjects) {
+        subjects = new bytes32[](1);
+        subjects[0] = id;
+    }
+
+    function _two(bytes32 id, bytes32 other) internal pure returns (bytes32[] memory subjects) {
+        subjects = new bytes32[](2);
+        (subjects[0], subjects[1]) = (id, other);
+    }
+
+    /// @dev Sends it, and insists on the outcome: success when `err` is empty, else exactly this error.
+    function _send(
+        address caller,
+        bytes memory data,
+        bytes memory err,
+        bytes32[] memory subjects
+    ) internal returns (bytes memory answer) {
+        bool ok;
+        intent.caller = caller;
+        (ok, answer) = _watched(data, subjects, AMPLE_GAS);
+        if (ok ? err.length != 0 : keccak256(answer) != keccak256(err)) revert Unexpected("outcome", err, answer);
+        for (uint256 i = 0; i < subjects.length; ++i) _settleUp(subjects[i]);
+        if (ok) _sawToken(subjects);
+        else _sawMoneyMissing(bytes4(answer));
+        delete intent;
+    }
+
+    /// @dev Compares the record and its subscriber's money with the model.
+    function _settleUp(bytes32 id) internal view {
+        _compare(id);
+        Record storage r = records[id];
+        if (r.subscriber == address(0)) return;
+        address token = _planOf(r.planId).terms.token;
+        _compareMoney(token, r.subscriber);
+        _compareMoney(token, _planOf(r.planId).terms.payTo);
+    }
+
+    function _pass(Door memory door, bytes memory err, bytes32 id, bytes32[] memory subjects) internal {
+        if (records[id].cancelled) _saw(Premise.ActOnCancelled);
+        if (door.err.length == 0) intent.subscriber = door.subscriber;
+        _send(door.caller, door.data, err, subjects);
+        if (!door.signed || err.length != 0) return;
+        _saw(Premise.ActSigned);
+        if (address(_accountOf(records[id].subscriber).wallet) != address(0)) _saw(Premise.ActSignedByWallet);
+        // At the last version a cancellation does not void itself; it cannot be repeated to any effect either.
+        if (door.version < LAST_VERSION) spentSignatures.push(Spent(door.data, id, door.version));
+    }
+
+    function _sawMoneyMissing(bytes4 reason) internal {
+        if (reason == ITurnpike.InsufficientFunds.selector) _saw(Premise.FundsMissing);
+        else if (reason == ITurnpike.InsufficientApproval.selector) _saw(Premise.ApprovalMissing);
+        else if (reason == ITurnpike.TransferFailed.selector) _sawFault();
+    }
+
+    function _sawFault() internal {
+        FickleToken.Fault fault = fickle.fault();
+        if (fault == FickleToken.Fault.BurnsGas || fault == FickleToken.Fault.BurnsGasBlind) {
+            _saw(Premise.TokenBurnsGas);
+        } else if (
+            fault == FickleToken.Fault.RevertsWithMegabytes || fault == FickleToken.Fault.MovesThenReturnsMegabytes
+        ) {
+            _saw(Premise.TokenReturnsMegabytes);
+        } else if (fault >= FickleToken.Fault.MovesThenReturnsFalse) {
+            _saw(Premise.TokenLies);
+        }
+    }
+
+    function _sawToken(bytes32[] memory subjects) private {
+        if (claimed == 0 || fickle.fault() != FickleToken.Fault.Reenters) return;
+        if (_planOf(records[subjects[0]].planId).terms.token == address(fickle)) _saw(Premise.TokenReenters);
+    }
+}

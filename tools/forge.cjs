@@ -1,0 +1,64 @@
+#!/usr/bin/env node
+// Runs Foundry's forge with the arguments given. The npm package's own launcher always exits 0, so this calls the
+// platform's binary and passes its exit code on. After a full `test` it also counts the premises: a law that was never
+// put to the test must not pass for one that held.
+const { spawnSync } = require("node:child_process");
+const { mkdirSync, readdirSync, readFileSync, rmSync } = require("node:fs");
+const { join } = require("node:path");
+
+const PREMISES = join(__dirname, "..", "out", "premises");
+const LEAST = 1000;
+
+/** The binary of this platform, or undefined where npm has none. */
+function findForge() {
+  const arch = process.arch === "x64" ? "amd64" : process.arch;
+  const platform = process.platform === "win32" ? "win32" : process.platform;
+  const file = process.platform === "win32" ? "forge.exe" : "forge";
+  try {
+    return require.resolve(`@foundry-rs/forge-${platform}-${arch}/bin/${file}`);
+  } catch (cause) {
+    if (cause.code === "MODULE_NOT_FOUND" || cause.code === "ERR_PACKAGE_PATH_NOT_EXPORTED") return undefined;
+    throw cause;
+  }
+}
+
+/** How often each premise came true, over all runs: lines of `name=count;`, appended by concurrent campaigns. */
+function countPremises() {
+  const counts = new Map();
+  for (const file of readdirSync(PREMISES)) {
+    for (const [, name, count] of readFileSync(join(PREMISES, file), "utf8").matchAll(/([\w ]+)=(\d+);/g)) {
+      counts.set(name, (counts.get(name) ?? 0) + Number(count));
+    }
+  }
+  return counts;
+}
+
+/** Prints the premises and answers whether each came true often enough. */
+function judgePremises() {
+  const counts = countPremises();
+  const rare = [...counts].filter(([, count]) => count < LEAST);
+  const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
+  console.log(`\nPremises of the laws: ${counts.size}, which came true ${total} times in all`);
+  for (const [name, count] of [...counts].sort((a, b) => a[1] - b[1])) console.log(`  ${String(count).padStart(9)}  ${name}`);
+  for (const [name, count] of rare) console.error(`Premise "${name}" came true ${count} times; at least ${LEAST} are needed.`);
+  return counts.size > 0 && rare.length === 0;
+}
+
+const args = process.argv.slice(2);
+const forge = findForge();
+if (forge === undefined) {
+  console.error(`Foundry has no npm package for ${process.platform}-${process.arch}: the laws in test/laws were not run.`);
+  process.exit(process.env.CI === "true" ? 1 : 0);
+}
+
+// Only a whole run with its full number of sequences says something about the premises.
+const whole = args[0] === "test" && args.every((arg) => !/^--(no-)?match|^--(mt|mc|mp|list|rerun)/.test(arg));
+rmSync(PREMISES, { recursive: true, force: true });
+mkdirSync(PREMISES, { recursive: true });
+const run = spawnSync(forge, args, { stdio: "inherit", cwd: join(__dirname, "..") });
+if (run.error) {
+  console.error(`forge could not be started: ${run.error.message}`);
+  process.exit(1);
+}
+if (run.status !== 0) process.exit(run.status ?? 1);
+if (whole && process.env.FOUNDRY_PROFILE !== "lite" && !judgePremises()) process.exit(1);
