@@ -8,6 +8,7 @@ import type { Context, Next } from "hono";
 import type { Logger } from "pino";
 import type { EventList, Readiness, SupportedWire } from "turnpike/facilitator";
 import { CORS_ALLOW_HEADERS, CORS_EXPOSE_HEADERS, type Network, TurnpikeError } from "turnpike/protocol";
+import type { EventPage } from "../feed";
 import type { Metrics } from "../metrics";
 import type { Payments } from "../payments";
 import type { Subscriptions } from "../subscriptions";
@@ -23,14 +24,6 @@ import { subscriptionEndpoints } from "./routes/subscriptions";
 import { x402Endpoints } from "./routes/x402";
 import type { RequestScope } from "./scope";
 
-export interface EventPage {
-  /** cursor of the last event seen */
-  readonly after: number;
-  readonly limit: number;
-  readonly type?: string | undefined;
-  readonly subject?: string | undefined;
-}
-
 /** Everything that the API acts through. */
 export interface Doors {
   readonly network: Network;
@@ -45,6 +38,8 @@ export interface Doors {
   /** how long a request may be held while the chain confirms */
   readonly authorizeWaitMs: number;
   readonly monotonicMs: () => number;
+  /** Waits for work that goes on without its caller, unless the service is stopping. */
+  untilDraining<T>(work: Promise<T>): Promise<T | "draining">;
 }
 
 export const DOCUMENT_INFO = { title: "Turnpike Facilitator", version: "1" };

@@ -57,7 +57,7 @@ export interface Waiting {
 
 export type ActOutcome =
   | { readonly kind: "done"; readonly change: SubscriptionChangeWire }
-  | { readonly kind: "pending"; readonly id: Hex };
+  | { readonly kind: "pending" };
 
 /** Every method throws a TurnpikeError that says why not; `Unavailable` when it cannot be known now. */
 export interface Subscriptions {
@@ -147,7 +147,7 @@ export function createSubscriptions(deps: SubscriptionsDeps): Subscriptions {
         },
         untilMs,
       );
-      if (landing.kind === "pending") return { kind: "pending", id: idHash };
+      if (landing.kind === "pending") return { kind: "pending" };
       return { kind: "done", change: await resultOf(idHash, landing.transaction) };
     },
 
@@ -186,12 +186,12 @@ export function createSubscriptions(deps: SubscriptionsDeps): Subscriptions {
         const key = actKeyOf(act, idHash, request.signature);
         const signer = row.subscriber as Address;
         const landing = await lander.land({ name: act, key, objectId: idHash, signer, to: turnpike, prepare }, untilMs);
-        if (landing.kind === "pending") return { kind: "pending", id: idHash };
+        if (landing.kind === "pending") return { kind: "pending" };
         const resulting = resultingIdHash(act, idHash, row, request);
         const previous = resulting === idHash ? undefined : idHash;
         return { kind: "done", change: await resultOf(resulting, landing.transaction, previous) };
       } catch (error) {
-        if (error instanceof PermitPending) return { kind: "pending", id: idHash };
+        if (error instanceof PermitPending) return { kind: "pending" };
         throw error;
       }
     },

@@ -44,6 +44,13 @@ export const eventSchema = z.object({
   occurredAt: z.number().int().nonnegative(),
   /** what it is about: a paymentId, idHash or planId */
   subject: hash32Schema,
+  /** counts the events of one subject, from 1 */
+  sequence: z.number().int().positive(),
+  /** absent for what the mere passing of time brought about */
+  transaction: hash32Schema.optional(),
+  /** its block was reorganised away: it did not happen after all */
+  reverted: z.boolean(),
+  /** the subject's full state after the event */
   data: z.record(z.string(), z.unknown()),
 });
 export type FacilitatorEvent = z.output<typeof eventSchema>;

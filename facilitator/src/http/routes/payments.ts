@@ -7,12 +7,12 @@ import {
   verifyProofRequestSchema,
   verifyProofResponseSchema,
 } from "turnpike/facilitator";
-import { hash32Schema, proofToWire } from "turnpike/protocol";
+import { type Hex, hash32Schema, paymentIdOf, proofToWire, TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
 import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
 
-export function paymentEndpoints({ payments, authorizeWaitMs }: Doors): Endpoint[] {
+export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, network }: Doors): Endpoint[] {
   return [
     endpoint({
       method: "post",
@@ -22,19 +22,22 @@ export function paymentEndpoints({ payments, authorizeWaitMs }: Doors): Endpoint
       body: authorizeRequestSchema,
       answers: { 200: authorizeResponseSchema, 202: pendingSchema },
       async handle({ body }) {
-        const outcome = await payments.authorize(body.signedPayment, { waitMs: authorizeWaitMs });
+        const { signedPayment } = body;
+        const outcome = await untilDraining(payments.authorize(signedPayment, { waitMs: authorizeWaitMs }));
+        if (outcome === "draining") {
+          const { token, authorization } = signedPayment;
+          const { from: payer, nonce } = authorization;
+          return pending(paymentIdOf({ chainId: network.chainId, token, payer, nonce }), 1);
+        }
         switch (outcome.kind) {
           case "settled":
             return { status: 200, body: { proof: proofToWire(outcome.proof) } };
           case "pending":
-            return {
-              status: 202,
-              body: { status: "pending" as const, id: outcome.paymentId },
-              headers: { "retry-after": String(outcome.retryAfterSec) },
-            };
+            return pending(outcome.paymentId, outcome.retryAfterSec);
           case "failed":
-          case "refused":
             throw outcome.error;
+          case "refused":
+            throw withLife(outcome.error, outcome.liveUntilSec);
         }
       },
     }),
@@ -66,4 +69,22 @@ export function paymentEndpoints({ payments, authorizeWaitMs }: Doors): Endpoint
       },
     }),
   ];
+}
+
+const pending = (id: Hex, retryAfterSec: number) => ({
+  status: 202 as const,
+  body: { status: "pending" as const, id },
+  headers: { "retry-after": String(retryAfterSec) },
+});
+
+/** Until then the refused authorization can still move money: the payer must not think it void before. */
+function withLife(error: TurnpikeError, liveUntilSec: number | undefined): TurnpikeError {
+  if (liveUntilSec === undefined) return error;
+  const { code, message, reason, retryAfterSec, details, cause } = error;
+  return new TurnpikeError(code, message, {
+    cause,
+    ...(reason === undefined ? {} : { reason }),
+    ...(retryAfterSec === undefined ? {} : { retryAfterSec }),
+    details: { ...details, liveUntil: liveUntilSec },
+  });
 }

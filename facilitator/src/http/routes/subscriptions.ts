@@ -10,7 +10,7 @@ import {
   subscribeRequestSchema,
   subscriptionSchema,
 } from "turnpike/facilitator";
-import { type Hex, hash32Schema } from "turnpike/protocol";
+import { type Hex, hash32Schema, idHashOf } from "turnpike/protocol";
 import { z } from "zod";
 import type { ActOutcome } from "../../subscriptions";
 import type { Doors } from "../app";
@@ -29,7 +29,12 @@ const SUMMARIES: Readonly<Record<ChangeAct, string>> = {
   rekey: "Move to a fresh secret, after the old id leaked.",
 };
 
-export function subscriptionEndpoints({ subscriptions, authorizeWaitMs: waitMs, network }: Doors): Endpoint[] {
+export function subscriptionEndpoints({
+  subscriptions,
+  authorizeWaitMs: waitMs,
+  network,
+  untilDraining,
+}: Doors): Endpoint[] {
   return [
     endpoint({
       method: "post",
@@ -40,7 +45,8 @@ export function subscriptionEndpoints({ subscriptions, authorizeWaitMs: waitMs, 
       answers: { 200: changeResponseSchema, 202: pendingSchema },
       async handle({ body }) {
         requireOwnNetwork(body.network, network);
-        return answerOf(await subscriptions.subscribe(body, { waitMs }));
+        const idHash = idHashOf(body.subscriber, body.secretHash);
+        return answerOf(await untilDraining(subscriptions.subscribe(body, { waitMs })), idHash);
       },
     }),
     endpoint({
@@ -79,14 +85,15 @@ export function subscriptionEndpoints({ subscriptions, authorizeWaitMs: waitMs, 
       answers: { 200: changeResponseSchema, 202: pendingSchema },
       async handle({ params, body }) {
         const request = body as ChangeRequest<A>;
-        return answerOf(await subscriptions.change(act, params.idHash, request, { waitMs }));
+        const { idHash } = params;
+        return answerOf(await untilDraining(subscriptions.change(act, idHash, request, { waitMs })), idHash);
       },
     });
   }
 }
 
-function answerOf(outcome: ActOutcome) {
-  return outcome.kind === "done"
+function answerOf(outcome: ActOutcome | "draining", idHash: Hex) {
+  return outcome !== "draining" && outcome.kind === "done"
     ? { status: 200 as const, body: outcome.change }
-    : { status: 202 as const, body: { status: "pending" as const, id: outcome.id as Hex }, headers: RETRY_AFTER };
+    : { status: 202 as const, body: { status: "pending" as const, id: idHash }, headers: RETRY_AFTER };
 }

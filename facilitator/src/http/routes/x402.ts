@@ -11,7 +11,10 @@ import type { ExactRequest } from "../../payments";
 import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
 
-export function x402Endpoints({ payments, supported, network, authorizeWaitMs }: Doors): Endpoint[] {
+/** Below what clients wait for an answer: a 503 tells them more than a broken connection. */
+const MAX_SETTLE_WAIT_MS = 35_000;
+
+export function x402Endpoints({ payments, supported, network, untilDraining }: Doors): Endpoint[] {
   return [
     endpoint({
       method: "post",
@@ -23,14 +26,19 @@ export function x402Endpoints({ payments, supported, network, authorizeWaitMs }:
       problemExtra: ({ code, message }) => ({ isValid: false, invalidReason: reasonOf(code), invalidMessage: message }),
       async handle({ body }) {
         const request = exactRequestOf(body);
-        if (!request) return { status: 200, body: { isValid: false, invalidReason: "invalid_payment_requirements" } };
+        if (!request)
+          return { status: 200, body: { isValid: false as const, invalidReason: "invalid_payment_requirements" } };
         const verdict = await payments.verifyExact(request);
         return {
           status: 200,
           body:
             verdict.kind === "valid"
-              ? { isValid: true, payer: verdict.payer }
-              : { isValid: false, invalidReason: verdict.reason, ...(verdict.payer && { payer: verdict.payer }) },
+              ? { isValid: true as const, payer: verdict.payer }
+              : {
+                  isValid: false as const,
+                  invalidReason: verdict.reason,
+                  ...(verdict.payer && { payer: verdict.payer }),
+                },
         };
       },
     }),
@@ -53,8 +61,9 @@ export function x402Endpoints({ payments, supported, network, authorizeWaitMs }:
         const refused = { success: false as const, transaction: "", network: name };
         const request = exactRequestOf(body);
         if (!request) return { status: 200, body: { ...refused, errorReason: "invalid_payment_requirements" } };
-        const waitMs = Math.min(request.maxTimeoutSec * 1_000, authorizeWaitMs);
-        const outcome = await payments.settleExact(request, { waitMs });
+        const waitMs = Math.min(request.maxTimeoutSec * 1_000, MAX_SETTLE_WAIT_MS);
+        const outcome = await untilDraining(payments.settleExact(request, { waitMs }));
+        if (outcome === "draining") throw new PaymentPending(undefined, { retryAfterSec: 1 });
         switch (outcome.kind) {
           case "settled": {
             const { payer, transaction } = outcome;

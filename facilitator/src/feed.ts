@@ -1,0 +1,35 @@
+/** The feed behind GET /events. It is open to anyone: what a payment bought is its payer's and payee's business. */
+import type { EventList, FacilitatorEvent } from "turnpike/facilitator";
+import type { Hex } from "turnpike/protocol";
+import type { Db } from "./store/open";
+
+export interface EventPage {
+  /** cursor of the last event seen */
+  readonly after: number;
+  readonly limit: number;
+  readonly type?: string | undefined;
+  readonly subject?: string | undefined;
+}
+
+const PRIVATE_FIELDS = new Set(["resource", "memo", "proof"]);
+
+export async function listEvents(db: Db, chainId: number, page: EventPage): Promise<EventList> {
+  const { after, limit, type, subject } = page;
+  let query = db.selectFrom("events").selectAll().where("chain_id", "=", chainId).where("seq", ">", after);
+  if (type) query = query.where("type", "=", type);
+  if (subject) query = query.where("object_id", "=", subject);
+  const rows = await query.orderBy("seq").limit(limit).execute();
+  const events = rows.map(
+    (row): FacilitatorEvent => ({
+      id: row.id,
+      type: row.type,
+      occurredAt: row.block_time,
+      subject: row.object_id as Hex,
+      sequence: row.sequence,
+      ...(row.transaction && { transaction: row.transaction as Hex }),
+      reverted: row.reverted,
+      data: Object.fromEntries(Object.entries(row.payload).filter(([name]) => !PRIVATE_FIELDS.has(name))),
+    }),
+  );
+  return { events, next: String(rows.at(-1)?.seq ?? after) };
+}

@@ -1,0 +1,32 @@
+/** Whether the service can settle now, said part by part. Shows no address of a node and no key but public ones. */
+import type { Readiness } from "turnpike/facilitator";
+import type { Core } from "./core";
+
+export function readinessOf({ relayer, indexer, payments }: Core): Readiness {
+  const chain = indexer.health();
+  const lag = chain.head === undefined ? undefined : chain.head - chain.applied;
+  const sender = relayer.health();
+  const queue = payments.health();
+  const checks = [
+    {
+      name: "chain",
+      ok: chain.ok,
+      detail: chain.head === undefined ? "no block was read yet" : `head ${chain.head}, read ${chain.silentSec} s ago`,
+    },
+    { name: "indexer", ok: chain.ok, detail: `applied ${chain.applied}, ${lag ?? "?"} behind` },
+    ...sender.lanes.map((lane) => ({
+      name: `lane ${lane.key}`,
+      ok: (lane.status === "running" || lane.status === "standby") && !lane.isBalanceLow,
+      detail: [
+        lane.status,
+        ...(lane.reason ? [lane.reason] : []),
+        ...(lane.isBalanceLow ? ["low on gas money"] : []),
+        `${lane.inFlight} in flight, ${lane.queued} queued, oldest ${lane.oldestPendingSec} s`,
+      ]
+        .join("; ")
+        .slice(0, 256),
+    })),
+    { name: "queue", ok: queue.ok, detail: `${queue.queued} queued, oldest ${queue.oldestQueuedSec} s` },
+  ];
+  return { ready: chain.ok && sender.ok && queue.ok, checks };
+}
