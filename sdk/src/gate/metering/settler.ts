@@ -242,9 +242,9 @@ export class Settler {
     }
     const to = await states.rekeyedTo(account.idHash, account.seenBlock);
     if (to !== undefined) {
-      const wasForced = this.forced.delete(account.idHash);
       await store.record({ kind: "rekeyed", idHash: account.idHash, to, block: account.seenBlock });
-      if (wasForced) this.forced.add(to);
+      this.forced.delete(account.idHash);
+      this.forced.add(to);
       report({ kind: "rekeyed", idHash: account.idHash, to });
     } else if (call !== undefined) this.fail(call, "SubscriptionNotActive");
     else await this.writeOff(account.idHash, account.pending, "cancelled");
