@@ -26,17 +26,20 @@ export function connectRpc({ urls, chainId, timeoutMs = 5_000 }: RpcOptions): Rp
   return {
     async send<T>(method: string, params: readonly unknown[]): Promise<T> {
       let last: unknown;
+      let reverted = false;
       for (const endpoint of endpoints) {
         try {
           return (await withTimeout(endpoint.send(method, [...params]), timeoutMs)) as T;
         } catch (error) {
           const revert = decodeRevert(error);
           if (revert) throw revert;
+          reverted ||= isRevert(error);
           last = error;
         }
       }
       // The endpoint's own text may hold its URL, and with it an API key: it goes no further than `cause`.
-      throw new Unavailable(`The chain cannot be asked (${method}).`, { cause: last, retryAfterSec: 2 });
+      const why = reverted ? { reason: NO_ANSWER } : { retryAfterSec: 2 };
+      throw new Unavailable(`The chain cannot be asked (${method}).`, { cause: last, ...why });
     },
     onBlock(wake) {
       const listeners = endpoints.filter((endpoint) => endpoint instanceof WebSocketProvider);
@@ -49,6 +52,15 @@ export function connectRpc({ urls, chainId, timeoutMs = 5_000 }: RpcOptions): Rp
       for (const endpoint of endpoints) void endpoint.destroy();
     },
   };
+}
+
+/** `reason` of an Unavailable where the chain did answer, but the contract has no such function or reverted bare. */
+export const NO_ANSWER = "no_answer";
+
+function isRevert(error: unknown): boolean {
+  return (
+    error instanceof Error && /revert/i.test(JSON.stringify([error.message, (error as { error?: unknown }).error]))
+  );
 }
 
 function endpointOf(url: string, chainId: number, timeoutMs: number): JsonRpcProvider | WebSocketProvider {
@@ -104,6 +116,7 @@ export async function callView(rpc: Rpc, { to, iface, method, args, blockTag = "
   } catch (cause) {
     throw new Unavailable(`${method}() of ${to} gave no readable answer: is there such a contract on this chain?`, {
       cause,
+      reason: NO_ANSWER,
     });
   }
 }

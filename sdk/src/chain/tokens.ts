@@ -2,7 +2,7 @@
 import type { Result } from "ethers";
 import { type Address, checksum, isTurnpikeError } from "../protocol";
 import { tokenInterface } from "./abi";
-import { callView, type Rpc } from "./rpc";
+import { callView, NO_ANSWER, type Rpc } from "./rpc";
 
 export interface Token {
   readonly address: Address;
@@ -19,8 +19,7 @@ export async function loadToken(rpc: Rpc, address: Address): Promise<Token> {
     try {
       return await view(method);
     } catch (error) {
-      // A token without this function and an endpoint that is down look alike; name() below tells them apart.
-      if (isTurnpikeError(error)) return undefined;
+      if (isTurnpikeError(error) && error.reason === NO_ANSWER) return undefined;
       throw error;
     }
   };

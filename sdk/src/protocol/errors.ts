@@ -69,6 +69,12 @@ export const ERRORS = {
     "More than one payment credential, or a duplicated or oversized one, was presented.",
     "Send one payment header, once, of at most 8 KiB.",
   ),
+  AccessRefused: entry(
+    "sdk",
+    403,
+    "The provider does not serve this payer here; nothing was charged by this answer.",
+    "Ask the provider, or use another resource.",
+  ),
   PayloadConflict: entry(
     "sdk",
     409,

@@ -1,0 +1,179 @@
+/**
+ * Claims in one append-only file that any number of processes on this machine share: **the file's order decides**.
+ * Whoever appends reads the file up to its own line and sees whether an earlier line holds the claim; a single append
+ * is atomic on a local file system (not on NFS). A file that has grown is rotated: its living records are written to
+ * the next one under a lock. Survives the death of any process, not the loss of power within the last moments.
+ */
+import {
+  closeSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { join } from "node:path";
+import { lock } from "proper-lockfile";
+import { ConfigError, type Hex, isTurnpikeError, Unavailable } from "../../protocol";
+import { lineOfAct, lineOfRecord, ROTATED, replayLine } from "./claim-line";
+import { forget } from "./memory";
+import { applyClaim, type ClaimAct, type ClaimRecord, type ClaimStore, outcomeFor } from "./rules";
+
+export interface FileClaimsOptions {
+  /** created when absent, readable by its owner only */
+  readonly folder: string;
+  /** how much a file may grow beyond its living records; default 16 MiB */
+  readonly rotateBytes?: number;
+}
+
+const FILE = /^claims-([0-9]{1,9})\.log$/;
+const READ_BYTES = 65_536;
+const ROTATION_WAIT_MS = 10;
+const ROTATION_TRIES = 500;
+
+/** @throws ConfigError when the folder cannot be used */
+export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileClaimsOptions): ClaimStore {
+  const records = new Map<Hex, ClaimRecord>();
+  const buffer = Buffer.alloc(READ_BYTES);
+  let generation = 0;
+  let file: number | undefined;
+  let offset = 0;
+  let openedAtBytes = 0;
+  let partial = "";
+  let rotated = false;
+  let newestSec = 0;
+  let rotation: Promise<void> | undefined;
+
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    open(Math.max(0, ...generationsIn(folder)));
+  } catch (cause) {
+    throw new ConfigError(`claims: the folder ${folder} cannot be written; name another, or a shared store`, { cause });
+  }
+
+  function open(next: number): void {
+    if (file !== undefined) closeSync(file);
+    generation = next;
+    file = openSync(join(folder, `claims-${next}.log`), "a+", 0o600);
+    offset = 0;
+    partial = "";
+    rotated = false;
+    records.clear();
+    catchUp();
+    openedAtBytes = offset;
+  }
+
+  /** Replays what was appended since, up to a rotation. @returns whether `own` was among it */
+  function catchUp(own?: string): boolean {
+    let found = false;
+    while (!rotated) {
+      const bytes = readSync(handle(), buffer, 0, READ_BYTES, offset);
+      if (bytes === 0) break;
+      offset += bytes;
+      const lines = (partial + buffer.toString("latin1", 0, bytes)).split("\n");
+      partial = lines.pop() ?? "";
+      // A line is complete with its `;`: the last one has no line break after it until the next is written.
+      if (partial.endsWith(";")) lines.push(partial.trimEnd());
+      if (partial.endsWith(";")) partial = "";
+      for (const line of lines) {
+        if (line === ROTATED) {
+          rotated = true;
+          break;
+        }
+        if (line === own) found = true;
+        replayLine(records, line);
+      }
+    }
+    return found;
+  }
+
+  function handle(): number {
+    if (file === undefined) throw new Unavailable("The claim store was closed.");
+    return file;
+  }
+
+  async function append(line: string): Promise<void> {
+    for (;;) {
+      const text = `\n${line}`;
+      const written = writeSync(handle(), text, null, "latin1");
+      if (catchUp(line)) break;
+      // Behind a rotation the line is void, and a torn one counts for nobody: once more, in the file that counts.
+      if (rotated) await toNextGeneration();
+      else if (written < text.length) throw new Unavailable("The claim file cannot be written: is the disk full?");
+    }
+    if (offset - openedAtBytes > rotateBytes) rotation ??= rotate().finally(() => (rotation = undefined));
+  }
+
+  async function toNextGeneration(): Promise<void> {
+    for (let tries = 0; tries < ROTATION_TRIES; tries++) {
+      const newest = Math.max(...generationsIn(folder));
+      if (newest > generation) return open(newest);
+      await new Promise((resolve) => setTimeout(resolve, ROTATION_WAIT_MS));
+    }
+    // Whoever began the rotation died in it: what it would have written follows from the file alone.
+    await rotate();
+  }
+
+  async function rotate(): Promise<void> {
+    const unlock = await lock(folder, { lockfilePath: join(folder, "rotation.lock"), retries: 10 });
+    try {
+      const newest = Math.max(...generationsIn(folder));
+      if (newest > generation) return open(newest);
+      if (!rotated) writeSync(handle(), `\n${ROTATED}`, null, "latin1");
+      catchUp();
+      forget(records, newestSec);
+      const living = [...records].map(([id, record]) => lineOfRecord(id, record)).join("\n");
+      const next = join(folder, `claims-${generation + 1}.log`);
+      writeFileSync(`${next}.new`, living, { mode: 0o600, flush: true });
+      renameSync(`${next}.new`, next);
+      rmSync(join(folder, `claims-${generation - 1}.log`), { force: true });
+      open(generation + 1);
+    } finally {
+      await unlock();
+    }
+  }
+
+  async function guarded<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (cause) {
+      if (isTurnpikeError(cause)) throw cause;
+      throw new Unavailable("The claim file cannot be used.", { cause });
+    }
+  }
+
+  /** Decides without writing where the rule changes nothing: a used proof that is shown again costs no line. */
+  const changesNothing = (paymentId: Hex, act: ClaimAct): boolean => {
+    const record = records.get(paymentId);
+    return record !== undefined && applyClaim(record, act) === record;
+  };
+
+  return {
+    claim(paymentId, act, nowSec) {
+      return guarded(async () => {
+        newestSec = Math.max(newestSec, nowSec);
+        catchUp();
+        if (rotated) await toNextGeneration();
+        if (!changesNothing(paymentId, act)) await append(lineOfAct(paymentId, act));
+        return outcomeFor(act.owner, records.get(paymentId), act.nowMs);
+      });
+    },
+    apply(paymentId, act) {
+      return guarded(() => append(lineOfAct(paymentId, act)));
+    },
+    async close() {
+      await rotation;
+      if (file !== undefined) closeSync(file);
+      file = undefined;
+    },
+  };
+}
+
+function generationsIn(folder: string): number[] {
+  return readdirSync(folder)
+    .flatMap((name) => FILE.exec(name)?.[1] ?? [])
+    .map(Number);
+}

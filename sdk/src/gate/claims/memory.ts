@@ -1,0 +1,30 @@
+/** Claims of one process, gone with it: for tests. A restart would let every proof be used once more. */
+import type { Hex } from "../../protocol";
+import { applyClaim, type ClaimRecord, type ClaimStore, outcomeFor } from "./rules";
+
+const FORGET_EVERY = 1_000;
+
+export function memoryClaims({ warn = true }: { readonly warn?: boolean } = {}): ClaimStore {
+  if (warn) process.emitWarning("Turnpike keeps claims in memory: used payments work again after a restart.");
+  const records = new Map<Hex, ClaimRecord>();
+  let claims = 0;
+  return {
+    async claim(paymentId, act, nowSec) {
+      if (++claims % FORGET_EVERY === 0) forget(records, nowSec);
+      const record = applyClaim(records.get(paymentId), act);
+      if (record) records.set(paymentId, record);
+      return outcomeFor(act.owner, record, act.nowMs);
+    },
+    async apply(paymentId, act) {
+      const record = applyClaim(records.get(paymentId), act);
+      if (record) records.set(paymentId, record);
+      else records.delete(paymentId);
+    },
+    async close() {},
+  };
+}
+
+/** Takes out what is past its time: chain time, which a store may lag behind but never leads. */
+export function forget(records: Map<Hex, ClaimRecord>, nowSec: number): void {
+  for (const [paymentId, record] of records) if (record.keepUntilSec < nowSec) records.delete(paymentId);
+}

@@ -1,0 +1,92 @@
+/**
+ * The life of a claim: `running` under a lease while one request uses the payment, then `used`; or `free` again when
+ * its handler failed, three times at most. Pure, so that every store obeys the same rules.
+ */
+import type { Hex } from "../../protocol";
+
+export const MAX_RELEASES = 3;
+
+export interface ClaimRecord {
+  readonly state: "running" | "free" | "used";
+  /** whose request runs it: a fresh random name per attempt */
+  readonly owner: string;
+  /** unix milliseconds, of the machine's clock */
+  readonly leaseUntilMs: number;
+  readonly releases: number;
+  /** unix seconds, chain time: when this record may be forgotten */
+  readonly keepUntilSec: number;
+}
+
+export type ClaimAct =
+  | {
+      readonly act: "claim";
+      readonly owner: string;
+      readonly nowMs: number;
+      readonly leaseMs: number;
+      readonly keepUntilSec: number;
+    }
+  | { readonly act: "renew"; readonly owner: string; readonly nowMs: number; readonly leaseMs: number }
+  /** served, or not to be served again */
+  | { readonly act: "use"; readonly owner: string }
+  /** the handler failed before any body byte */
+  | { readonly act: "release"; readonly owner: string }
+  /** nothing was run: the payment itself did not hold. Does not count as a release. */
+  | { readonly act: "withdraw"; readonly owner: string };
+
+export function applyClaim(record: ClaimRecord | undefined, act: ClaimAct): ClaimRecord | undefined {
+  if (act.act === "claim") return claim(record, act);
+  if (record?.state !== "running" || record.owner !== act.owner) return record;
+  switch (act.act) {
+    case "renew":
+      return { ...record, leaseUntilMs: act.nowMs + act.leaseMs };
+    case "use":
+      return { ...record, state: "used" };
+    case "release":
+      return released(record);
+    case "withdraw":
+      return record.releases > 0 ? { ...record, state: "free", owner: "" } : undefined;
+  }
+}
+
+function claim(record: ClaimRecord | undefined, act: Extract<ClaimAct, { act: "claim" }>): ClaimRecord {
+  const { owner, nowMs, leaseMs, keepUntilSec } = act;
+  const lapsed = record?.state === "running" && record.leaseUntilMs <= nowMs;
+  const before = record && lapsed ? released(record) : record;
+  if (before && before.state !== "free") return before;
+  return {
+    state: "running",
+    owner,
+    leaseUntilMs: nowMs + leaseMs,
+    releases: before?.releases ?? 0,
+    keepUntilSec: Math.max(before?.keepUntilSec ?? 0, keepUntilSec),
+  };
+}
+
+function released(record: ClaimRecord): ClaimRecord {
+  if (record.releases >= MAX_RELEASES) return { ...record, state: "used" };
+  return { ...record, state: "free", owner: "", releases: record.releases + 1 };
+}
+
+export type ClaimOutcome =
+  | { readonly kind: "acquired" }
+  | { readonly kind: "running"; readonly retryAfterSec: number }
+  | { readonly kind: "used" };
+
+export function outcomeFor(owner: string, record: ClaimRecord | undefined, nowMs: number): ClaimOutcome {
+  if (record?.state === "running" && record.owner === owner) return { kind: "acquired" };
+  if (record?.state !== "running") return { kind: "used" };
+  return { kind: "running", retryAfterSec: Math.min(5, Math.max(1, Math.ceil((record.leaseUntilMs - nowMs) / 1_000))) };
+}
+
+/**
+ * Where claims are kept. Gates that share a resource share a store. Each call is atomic among all of them.
+ * Every method rejects with Unavailable when the store cannot answer.
+ */
+export interface ClaimStore {
+  /** @param nowSec chain time, by which records past their `keepUntilSec` are forgotten */
+  claim(paymentId: Hex, act: Extract<ClaimAct, { act: "claim" }>, nowSec: number): Promise<ClaimOutcome>;
+  /** Applies the rule; an owner that no longer holds the claim changes nothing. */
+  apply(paymentId: Hex, act: Exclude<ClaimAct, { act: "claim" }>): Promise<void>;
+  /** Releases what the store holds open. */
+  close(): Promise<void>;
+}

@@ -1,0 +1,103 @@
+/**
+ * The gate's one decision. The order, stated once: judge, claim, run the handler, settle the claim; this module does
+ * the first two. Adapters translate the outcome, and whoever runs the handler settles the claim.
+ */
+import { isTurnpikeError, TurnpikeError } from "../protocol";
+import type { HeldClaim } from "./claims/held-claim";
+import { type Credentials, readCredentials } from "./credentials";
+import { isAuthorized, judgePayment } from "./judge-payment";
+import { judgeSubscription } from "./judge-subscription";
+import { FREE, type Payment } from "./payment";
+import { buildQuote, type Quote, type Refusal } from "./quote";
+import { type GateRequest, resourceOfRequest } from "./request";
+import type { Room } from "./room";
+import type { Route } from "./route";
+
+export type Decision =
+  | {
+      readonly kind: "allow";
+      readonly payment: Payment;
+      readonly claim: HeldClaim | undefined;
+      readonly headers: Readonly<Record<string, string>>;
+    }
+  /** 402 */
+  | { readonly kind: "pay"; readonly quote: Quote }
+  /** 400, 403 or 409: no price would help */
+  | { readonly kind: "refuse"; readonly error: TurnpikeError }
+  /** 503, never 402 */
+  | { readonly kind: "unavailable"; readonly cause: TurnpikeError }
+  /** a CORS preflight: free, and not the handler's matter */
+  | { readonly kind: "preflight" };
+
+const UNPAID: Refusal = {
+  code: "PaymentRequired",
+  message: "Pay one of `accepts` or subscribe to a plan, then repeat this request with the proof or subscription id.",
+};
+
+const NO_HEADERS = {};
+
+/** @throws ConfigError or Internal (500) for a faulty setting, price function or callback; the request is never free */
+export async function decide(room: Room, route: Route, request: GateRequest): Promise<Decision> {
+  if (request.method === "OPTIONS") return { kind: "preflight" };
+  if (route.free && (await isFree(route, request))) return allow(FREE);
+  try {
+    return await decidePaid(room, route, request, readCredentials(request));
+  } catch (error) {
+    if (isTurnpikeError(error) && error.status === 400) return { kind: "refuse", error };
+    throw error;
+  }
+}
+
+async function decidePaid(room: Room, route: Route, request: GateRequest, credentials: Credentials): Promise<Decision> {
+  let refusal = UNPAID;
+  let outage: TurnpikeError | undefined;
+
+  if (credentials.subscription !== undefined) {
+    const verdict = await judgeSubscription(room, route, credentials.subscription);
+    if (verdict.kind === "grants") {
+      const { payment } = verdict;
+      if (!route.authorize || (await isAuthorized(route, payment, request))) return allow(payment);
+      return { kind: "refuse", error: new TurnpikeError("AccessRefused") };
+    }
+    if (verdict.kind === "refused") refusal = verdict.refusal;
+    else outage = verdict.cause;
+  }
+
+  const refreshing = room.time.refresh();
+  if (refreshing) await refreshing;
+  const resource = resourceOfRequest(request, room.settings);
+
+  if (credentials.payment) {
+    const verdict = await judgePayment(credentials.payment, { room, route, request, resource });
+    if (verdict.kind === "grants") return { ...verdict, kind: "allow" };
+    if (verdict.kind === "barred") return { kind: "refuse", error: verdict.error };
+    if (verdict.kind === "refused") refusal = verdict.refusal;
+    else outage = verdict.cause;
+  }
+  return outage ? { kind: "unavailable", cause: outage } : quoteFor(room, route, request, refusal);
+}
+
+/** The 402 of this request, with a reason. Also for a refusal that only the handler met. */
+export async function quoteFor(room: Room, route: Route, request: GateRequest, refusal: Refusal): Promise<Decision> {
+  const offers = await route.offers(request);
+  const quote = buildQuote({
+    settings: room.settings,
+    request,
+    resource: resourceOfRequest(request, room.settings),
+    offers,
+    presentation: route.presentation,
+    nowSec: room.time.nowSec(),
+    refusal,
+  });
+  return { kind: "pay", quote };
+}
+
+const allow = (payment: Payment): Decision => ({ kind: "allow", payment, claim: undefined, headers: NO_HEADERS });
+
+async function isFree(route: Route, request: GateRequest): Promise<boolean> {
+  try {
+    return (await route.free?.(request.raw)) === true;
+  } catch (cause) {
+    throw new TurnpikeError("Internal", "Whether this request is free could not be decided.", { cause });
+  }
+}

@@ -1,0 +1,55 @@
+/** The one provider behind the free functions: configured by `configure()`, or by the environment on first use. */
+import { ConfigError } from "../protocol";
+import { followRequests } from "./ambient";
+import type { Gate } from "./gate";
+import { optionsFromEnvironment, type ProviderOptions } from "./options";
+import { createProvider, type Provider } from "./provider";
+import type { GateOptions } from "./route";
+
+export interface DefaultGateOptions<Req> extends GateOptions<Req> {
+  /** default: the one that configure() or the environment named */
+  readonly provider?: Provider;
+}
+
+// Shared by the ESM and the CommonJS copy of this package, should a process hold both.
+const SLOT = Symbol.for("turnpike.provider");
+const slot = globalThis as { [SLOT]?: Provider };
+
+/**
+ * Configures the free functions; what is not given here is taken from the environment. Loads `plans`.
+ * @throws ConfigError for a wrong setting; Unavailable when the chain cannot be asked
+ */
+export async function configure(options: ProviderOptions = {}): Promise<Provider> {
+  const provider = createProvider({ ...optionsFromEnvironment(process.env), ...options });
+  await slot[SLOT]?.close();
+  slot[SLOT] = provider;
+  followRequests();
+  await provider.ready();
+  return provider;
+}
+
+export function defaultProvider(): Provider {
+  const configured = slot[SLOT];
+  if (configured) return configured;
+  const options = optionsFromEnvironment(process.env);
+  if (!options.network) {
+    throw new ConfigError(
+      "Turnpike is not configured: await configure({ ... }) first, or set TURNPIKE_NETWORK and its kin",
+    );
+  }
+  followRequests();
+  const provider = createProvider(options);
+  slot[SLOT] = provider;
+  return provider;
+}
+
+export function gateOf<Req>({ provider, ...options }: DefaultGateOptions<Req>): Gate {
+  return (provider ?? defaultProvider()).gate(options);
+}
+
+/** Closes what the free functions hold open. */
+export async function close(): Promise<void> {
+  const provider = slot[SLOT];
+  slot[SLOT] = undefined;
+  await provider?.close();
+}

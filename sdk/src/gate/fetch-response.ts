@@ -1,0 +1,43 @@
+/** A fetch-style handler's response, settled and marked before its first byte leaves. */
+import { type Answer, CORS_HEADERS, errorAnswer, privateCacheControl, varyWith } from "./answer";
+import type { Decision } from "./decide";
+import type { Gate } from "./gate";
+import { isRefusedCharge, settleVisit, type Visit } from "./visit";
+
+export function responseOf({ status, headers, body }: Answer): Response {
+  return new Response(status === 204 ? null : body, { status, headers });
+}
+
+export interface Served {
+  readonly gate: Gate;
+  readonly visit: Visit;
+  readonly decision: Extract<Decision, { kind: "allow" }>;
+  readonly response: Response;
+  /** the handler threw; the framework made `response` of it */
+  readonly threw: boolean;
+}
+
+/** @returns what to send: the handler's response with the paid headers, or the refusal of its charge */
+export async function settleResponse({ gate, visit, decision, response, threw }: Served): Promise<Response> {
+  if (decision.payment.kind === "free") return response;
+  if (isRefusedCharge(visit, threw ? 500 : response.status)) {
+    const answer = await gate.answerOfRefusedCharge(visit);
+    await settleVisit(visit, answer.status >= 500 ? "release" : "use");
+    return responseOf(answer);
+  }
+  try {
+    await settleVisit(visit, threw || response.status >= 500 ? "release" : "use");
+  } catch (error) {
+    return responseOf(errorAnswer(error));
+  }
+  return withPaidHeaders(response, decision.headers, gate.cors);
+}
+
+function withPaidHeaders(response: Response, extra: Readonly<Record<string, string>>, cors: boolean): Response {
+  const headers = new Headers(response.headers);
+  headers.set("Cache-Control", privateCacheControl(headers.get("Cache-Control") ?? undefined));
+  headers.set("Vary", varyWith(headers.get("Vary") ?? undefined));
+  for (const [name, value] of Object.entries(extra)) headers.set(name, value);
+  if (cors) for (const [name, value] of Object.entries(CORS_HEADERS)) if (!headers.has(name)) headers.set(name, value);
+  return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
+}

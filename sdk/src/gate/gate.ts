@@ -1,0 +1,32 @@
+/** One gate: a route in a room, with its decision. Adapters call `decide` and translate. */
+import { TurnpikeError } from "../protocol";
+import type { Answer } from "./answer";
+import { type Decision, decide } from "./decide";
+import type { GateRequest } from "./request";
+import type { Room } from "./room";
+import { createRoute, type GateOptions } from "./route";
+import { answerOfRefusedCharge, type Visit } from "./visit";
+
+export interface Gate {
+  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
+  ready(): Promise<void>;
+  decide(request: GateRequest): Promise<Decision>;
+  answerOfRefusedCharge(visit: Visit): Promise<Answer>;
+  /** whether granted responses get CORS headers */
+  readonly cors: boolean;
+}
+
+/** @throws ConfigError for pricing that could never be charged as written */
+export function createGate<Req>(room: Room, options: GateOptions<Req>): Gate {
+  const route = createRoute(room, options);
+  void route.ready().catch((error: unknown) => {
+    // Told at start-up, and again by every request (500, or 503 while the chain cannot be asked).
+    if (error instanceof TurnpikeError && error.code === "ConfigError") process.emitWarning(error);
+  });
+  return {
+    ready: () => route.ready(),
+    decide: (request) => decide(room, route, request),
+    answerOfRefusedCharge: (visit) => answerOfRefusedCharge(room, route, visit),
+    cors: route.cors,
+  };
+}

@@ -1,0 +1,39 @@
+/** The gate for Hono: `app.get("/report", paymentGate({ pricing }), handler)`; the handler reads `c.get("payment")`. */
+import type { Context, MiddlewareHandler } from "hono";
+import { answerOf, CORS_HEADERS } from "./answer";
+import { type DefaultGateOptions, gateOf } from "./default-provider";
+import { responseOf, settleResponse } from "./fetch-response";
+import type { Gate } from "./gate";
+import type { Payment } from "./payment";
+import { gateRequestOfFetch } from "./request";
+import { openVisit, visits } from "./visit";
+
+export interface PaidVariables {
+  payment: Payment;
+}
+
+export type HonoGate = MiddlewareHandler<{ Variables: PaidVariables }> & {
+  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
+  ready(): Promise<void>;
+};
+
+export function paymentGate(options: DefaultGateOptions<Context>): HonoGate {
+  return honoGate(gateOf(options));
+}
+
+export function honoGate(gate: Gate): HonoGate {
+  const middleware: MiddlewareHandler<{ Variables: PaidVariables }> = async (c, next) => {
+    if (gate.cors) for (const [name, value] of Object.entries(CORS_HEADERS)) c.header(name, value);
+    const request = gateRequestOfFetch(c.req.raw, c);
+    const decision = await gate.decide(request);
+    if (decision.kind !== "allow") return responseOf(answerOf(decision));
+    const visit = openVisit(request, decision);
+    c.set("payment", visit.payment ?? decision.payment);
+    await visits.run(visit, next);
+    const { res: response, error } = c;
+    c.res = undefined;
+    c.res = await settleResponse({ gate, visit, decision, response, threw: error !== undefined });
+    return undefined;
+  };
+  return Object.assign(middleware, { ready: () => gate.ready() });
+}

@@ -1,0 +1,88 @@
+/** Whether a payment proof is worth this request: the gate's own checks first, then the word that it still stands. */
+import { findSettlement } from "../chain/settlement";
+import {
+  ConfigError,
+  findNetwork,
+  type Hex,
+  isMemoGenuine,
+  isProofSignedBy,
+  type ParsedMemo,
+  type PaymentProof,
+  parseMemo,
+  paymentIdOf,
+  paymentNonce,
+  proofToWire,
+} from "../protocol";
+import type { Room } from "./room";
+import type { Settings } from "./settings";
+
+/** Why a proof is not worth the request that bears it; told as `reason` of InvalidPaymentProof. */
+export type ProofFault =
+  | "network"
+  | "resource"
+  | "expired"
+  | "memo"
+  | "memo_expired"
+  | "facilitator"
+  | "signature"
+  | "reversed"
+  | "not_settled"
+  | (string & {});
+
+export type ProofVerdict =
+  | { readonly kind: "sound"; readonly paymentId: Hex; readonly nonce: Hex }
+  | { readonly kind: "faulty"; readonly reason: ProofFault };
+
+export interface ProofContext {
+  readonly settings: Settings;
+  readonly method: string;
+  readonly resource: string;
+  /** unix seconds, chain time */
+  readonly nowSec: number;
+}
+
+const faulty = (reason: ProofFault): ProofVerdict => ({ kind: "faulty", reason });
+
+/** What can be told from the proof alone, cheap checks first. Quoted terms hold: today's price is not asked. */
+export function judgeProof(proof: PaymentProof, context: ProofContext): ProofVerdict {
+  const { settings, method, resource, nowSec } = context;
+  const { chainId } = settings.network;
+  if (findNetwork(proof.network, settings.extraNetworks)?.chainId !== chainId) return faulty("network");
+  if (proof.resource !== resource) return faulty("resource");
+  if (nowSec >= proof.expiresAt) return faulty("expired");
+  const memo = parseMemo(proof.memo);
+  if (!memo || !isQuoted(memo, proof, settings, method)) return faulty("memo");
+  if (proof.settledAt > memo.expiresAtSec) return faulty("memo_expired");
+  if (!settings.facilitator?.signers.has(proof.facilitator)) return faulty("facilitator");
+  if (!isProofSignedBy(proof, chainId, proof.facilitator)) return faulty("signature");
+  const nonce = paymentNonce(memo.ref, resource);
+  return { kind: "sound", nonce, paymentId: paymentIdOf({ chainId, token: proof.token, payer: proof.payer, nonce }) };
+}
+
+function isQuoted(memo: ParsedMemo, proof: PaymentProof, settings: Settings, method: string): boolean {
+  const { resource, amount, token, payTo } = proof;
+  const facts = { method, resource, amount, token, payTo, network: settings.network.name };
+  return isMemoGenuine(memo, facts, settings.memoKeys);
+}
+
+/**
+ * Whether the payment behind a sound proof still stands, by the mode that was configured.
+ * @returns undefined when it does. @throws Unavailable when nobody can tell
+ */
+export async function faultOfSettlement(room: Room, proof: PaymentProof, nonce: Hex): Promise<ProofFault | undefined> {
+  switch (room.settings.verify) {
+    case "signature":
+      return undefined;
+    case "facilitator": {
+      const verdict = await room.facilitator.verifyProof(proofToWire(proof));
+      return verdict.valid ? undefined : verdict.reason;
+    }
+    case "onchain": {
+      if (!room.rpc) throw new ConfigError('rpcUrl is not set (TURNPIKE_RPC_URL): verify "onchain" reads the chain');
+      const { token, payer, payTo, amount, transaction } = proof;
+      const { confirmations } = room.settings;
+      const found = await findSettlement(room.rpc, { token, payer, payTo, amount, nonce, transaction, confirmations });
+      return found === "settled" ? undefined : "not_settled";
+    }
+  }
+}

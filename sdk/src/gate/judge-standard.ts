@@ -1,0 +1,168 @@
+/** Standard x402 payloads, version 1 and 2: the gate checks what was signed, and the Facilitator settles it. */
+import type { X402RequestWire } from "../facilitator/x402";
+import { payloadV2Schema } from "../facilitator/x402";
+import {
+  type Address,
+  caip2Of,
+  checksum,
+  findNetwork,
+  type Hex,
+  isHash32,
+  isMemoGenuine,
+  type JsonObject,
+  parseMemo,
+  paymentIdOf,
+  recoverSigner,
+  SIGNATURE_65,
+  transferTypedData,
+  typedDataDigest,
+  Unavailable,
+  x402V1PayloadSchema,
+} from "../protocol";
+import type { PaymentCredential } from "./credentials";
+import { type Confirmation, claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict } from "./judge-payment";
+import { deductsNothing } from "./payment";
+import { byPrice, MAX_TIMEOUT_SEC } from "./quote";
+import type { TokenTerms } from "./terms";
+
+interface Authorization {
+  readonly from: Address;
+  readonly to: Address;
+  readonly value: bigint;
+  readonly validAfter: bigint;
+  readonly validBefore: bigint;
+  readonly nonce: Hex;
+}
+
+interface Purchase {
+  readonly authorization: Authorization;
+  readonly signature: Hex;
+  readonly token: TokenTerms;
+  readonly settlement: X402RequestWire;
+}
+
+const DAY_SEC = 86_400;
+/** What clocks may differ by. */
+const SLACK_SEC = 60;
+/** Too late to be settled in time. */
+const MARGIN_SEC = 6;
+
+export async function judgeStandard(
+  credential: Extract<PaymentCredential, { kind: "x402-v1" | "x402-v2" }>,
+  at: PaymentCase,
+): Promise<PaymentVerdict> {
+  const { payload } = credential;
+  const found = credential.kind === "x402-v1" ? await purchaseOfV1(payload, at) : purchaseOfV2(payload, at);
+  if (typeof found === "string") return invalid(found, MESSAGES[found]);
+  const { authorization, signature, token, settlement } = found;
+  const { settings, time } = at.room;
+  const { chainId } = settings.network;
+  const nowSec = time.nowSec();
+  const fault = faultOfWindow(authorization, nowSec) ?? faultOfSignature(authorization, signature, token, chainId);
+  if (fault) return invalid(fault, MESSAGES[fault]);
+  const { from, to, value, nonce, validBefore } = authorization;
+  return claimAndConfirm(at, {
+    payment: {
+      kind: "one-time",
+      dialect: "x402",
+      payer: from,
+      payTo: to,
+      amount: value,
+      token: token.address,
+      network: settings.network.name,
+      paymentId: paymentIdOf({ chainId, token: token.address, payer: from, nonce }),
+      transaction: "0x",
+      deduct: deductsNothing,
+    },
+    keepUntilSec: Number(validBefore) + DAY_SEC,
+    nowSec,
+    confirm: () => settle(at, settlement),
+  });
+}
+
+type Fault = "malformed" | "network" | "terms" | "memo" | "memo_expired" | "window" | "signature";
+
+const MESSAGES: Readonly<Record<Fault, string>> = {
+  malformed: "The x402 payload is malformed.",
+  network: "The x402 payload is of another network.",
+  terms: "The x402 payload pays none of the current options: amount and payee must be exactly as quoted.",
+  memo: "The x402 payload must repeat a quoted option with its extra.memo, made for this method and resource.",
+  memo_expired: "The quote has expired; pay the fresh one.",
+  window: `The authorization must be valid now and end within ${MAX_TIMEOUT_SEC} s.`,
+  signature: "The authorization's signature is not its payer's.",
+};
+
+/** Version 1 echoes nothing: it must pay one of the options exactly as they stand now. */
+async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Purchase | Fault> {
+  const parsed = x402V1PayloadSchema.safeParse(payload);
+  if (!parsed.success) return "malformed";
+  const { settings } = at.room;
+  if (findNetwork(parsed.data.network, settings.extraNetworks)?.chainId !== settings.network.chainId) return "network";
+  const { authorization, signature } = parsed.data.payload;
+  const offers = (await at.route.offers(at.request)).sort(byPrice);
+  const offer = offers.find(({ payTo, amount }) => payTo === authorization.to && amount === authorization.value);
+  if (!offer) return "terms";
+  const { token, payTo, amount } = offer;
+  const paymentPayload = payload as unknown as Extract<
+    X402RequestWire,
+    { paymentRequirements: { maxAmountRequired: string } }
+  >["paymentPayload"];
+  const paymentRequirements = {
+    scheme: "exact" as const,
+    network: parsed.data.network,
+    maxAmountRequired: amount.toString(),
+    resource: at.resource,
+    description: at.route.presentation.description,
+    mimeType: at.route.presentation.mimeType,
+    payTo,
+    maxTimeoutSeconds: MAX_TIMEOUT_SEC,
+    asset: token.address,
+    extra: { name: token.name, version: token.version },
+  };
+  return { authorization, signature, token, settlement: { paymentPayload, paymentRequirements } };
+}
+
+/** Version 2 echoes the option: its memo proves that it was quoted, so quoted terms hold until they expire. */
+function purchaseOfV2(payload: JsonObject, at: PaymentCase): Purchase | Fault {
+  const parsed = payloadV2Schema.safeParse(payload);
+  if (!parsed.success) return "malformed";
+  const { settings, terms, time } = at.room;
+  const { accepted } = parsed.data;
+  const { authorization, signature } = parsed.data.payload;
+  if (accepted.network !== caip2Of(settings.network.chainId)) return "network";
+  if (authorization.to !== accepted.payTo || authorization.value !== accepted.amount) return "terms";
+  const memo = parseMemo(accepted.extra?.memo);
+  const { amount, payTo } = accepted;
+  const facts = { method: at.request.method, resource: at.resource, amount, token: accepted.asset, payTo };
+  if (!memo || !isMemoGenuine(memo, { ...facts, network: settings.network.name }, settings.memoKeys)) return "memo";
+  if (time.nowSec() >= memo.expiresAtSec) return "memo_expired";
+  const token = terms.token(checksum(accepted.asset));
+  if (!token) throw new Unavailable("The token's terms could not be read from the chain yet.", { retryAfterSec: 2 });
+  const settlement = { paymentPayload: payload, paymentRequirements: payload.accepted } as unknown as X402RequestWire;
+  return { authorization, signature, token, settlement };
+}
+
+function faultOfWindow({ validAfter, validBefore }: Authorization, nowSec: number): Fault | undefined {
+  const now = BigInt(nowSec);
+  const isOpen = validAfter < now + BigInt(SLACK_SEC) && validBefore > now + BigInt(MARGIN_SEC);
+  return isOpen && validBefore <= now + BigInt(MAX_TIMEOUT_SEC + SLACK_SEC) ? undefined : "window";
+}
+
+/** A contract wallet's signature is for the chain to judge: the Facilitator asks it. */
+function faultOfSignature(
+  authorization: Authorization,
+  signature: Hex,
+  { address: token, name, version }: TokenTerms,
+  chainId: number,
+): Fault | undefined {
+  if (!SIGNATURE_65.test(signature)) return undefined;
+  const digest = typedDataDigest(transferTypedData({ chainId, token, name, version }, authorization));
+  return recoverSigner(digest, signature) === authorization.from ? undefined : "signature";
+}
+
+async function settle({ room }: PaymentCase, settlement: X402RequestWire): Promise<Confirmation> {
+  const outcome = await room.facilitator.x402Settle(settlement);
+  if (!outcome.success) return { kind: "faulty", reason: outcome.errorReason };
+  if (isHash32(outcome.transaction)) return { kind: "settled", transaction: outcome.transaction };
+  throw new Unavailable("The Facilitator told no transaction for a settled payment.");
+}

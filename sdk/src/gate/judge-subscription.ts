@@ -1,0 +1,164 @@
+/** Whether an `X-Service-Sub` grants this request. Asks the chain only where no record is held. */
+
+import type { AllowanceFacts } from "../chain/debit-sender";
+import type { Plan } from "../chain/plans";
+import type { SubscriptionState } from "../chain/states";
+import {
+  ConfigError,
+  formatAmount,
+  type Hex,
+  isTurnpikeError,
+  type ParsedSubscriptionId,
+  parseSubscriptionId,
+  statusAt,
+  type TurnpikeError,
+  toAmount,
+  Unavailable,
+} from "../protocol";
+import type { Deduction, SubscriptionPayment } from "./payment";
+import type { Refusal } from "./quote";
+import type { Room } from "./room";
+import { requireLoaded } from "./terms";
+
+export type SubscriptionVerdict =
+  | { readonly kind: "grants"; readonly payment: SubscriptionPayment }
+  | { readonly kind: "refused"; readonly refusal: Refusal }
+  | { readonly kind: "unavailable"; readonly cause: TurnpikeError };
+
+export interface MeteredRoute {
+  readonly planIds: readonly Hex[];
+  /** by option, or since `deductAllowance` was once called on it */
+  metered: boolean;
+}
+
+export async function judgeSubscription(room: Room, route: MeteredRoute, id: string): Promise<SubscriptionVerdict> {
+  const parsed = parseRemembered(id);
+  if (!parsed) return inactive("malformed", "X-Service-Sub is no subscription id: 0x and 104 hex digits.");
+  if (route.planIds.length === 0) return inactive("not_offered", "This resource is not part of any subscription.");
+  try {
+    if (!room.states)
+      throw new ConfigError("rpcUrl is not set (TURNPIKE_RPC_URL): subscriptions are read from the chain");
+    const state = room.states.peek(parsed.idHash) ?? (await room.states.read(parsed.idHash));
+    return await judgeState(room, route, state);
+  } catch (error) {
+    if (isTurnpikeError(error) && error.status === 503) return { kind: "unavailable", cause: error };
+    throw error;
+  }
+}
+
+async function judgeState(room: Room, route: MeteredRoute, state: SubscriptionState): Promise<SubscriptionVerdict> {
+  if (!state.known)
+    return inactive("unknown", "This subscription is not known on this chain; subscribe to a plan in `plans`.");
+  if (!route.planIds.includes(state.planId)) {
+    return inactive("other_plan", "This subscription is to a plan that does not cover this resource; see `plans`.");
+  }
+  let plan = room.terms.plan(state.planId);
+  if (!plan) {
+    await room.terms.load([state.planId], false);
+    plan = requireLoaded(room.terms.plan(state.planId), "The plan's terms");
+  }
+  const status = statusAt({ ...state, intervalSec: plan.intervalSec, graceSec: plan.graceSec }, room.time.nowSec());
+  if (status !== "ACTIVE") return inactive(status.toLowerCase(), REMEDIES[status]);
+  const facts = factsOf(state);
+  if (route.metered && room.meter) {
+    await room.meterStarted();
+    const refused = refusalOfMeter(room, state, plan, facts);
+    if (refused) return refused;
+  }
+  return { kind: "grants", payment: paymentOf(room, route, state, plan, facts) };
+}
+
+const REMEDIES = {
+  NONE: "Subscribe to a plan in `plans`.",
+  PAST_DUE: "The last renewal could not be collected: fund the wallet or renew the token approval, then renew.",
+  EXPIRED: "The subscription has lapsed: resume it, or subscribe anew.",
+  PAUSED: "The subscription is paused: resume it.",
+  CANCELLED: "The subscription was cancelled: subscribe anew.",
+} as const;
+
+function refusalOfMeter(
+  { meter }: Room,
+  { idHash }: SubscriptionState,
+  plan: Plan,
+  facts: AllowanceFacts,
+): SubscriptionVerdict | undefined {
+  if (!meter) return undefined;
+  if (meter.isBlocked(idHash)) {
+    const message = "An overage debit failed: add funds to the wallet or renew the token approval, then retry.";
+    return { kind: "refused", refusal: { code: "InsufficientFunds", message } };
+  }
+  if (meter.remaining(idHash, facts) <= 0n) return { kind: "refused", refusal: exhausted(plan, facts) };
+  if (meter.isSaturated(idHash)) {
+    const cause = new Unavailable("Earlier usage of this subscription is still being settled.", { retryAfterSec: 5 });
+    return { kind: "unavailable", cause };
+  }
+  return undefined;
+}
+
+export function exhausted(plan: Plan, { cap, paidThroughSec }: AllowanceFacts): Refusal {
+  const resets = new Date(paidThroughSec * 1_000).toISOString();
+  const message =
+    cap === 0n
+      ? "This subscription has no allowance for overage: raise its cap (maxOverage) above 0."
+      : `The overage cap of ${formatAmount(cap)} is spent: raise it (each further unit costs what it is used for), wait for the renewal (period ends ${resets}), or move to a larger plan in \`plans\`. This plan costs ${formatAmount(plan.amount)} per ${plan.intervalSec} s.`;
+  return { code: "AllowanceExhausted", message };
+}
+
+function paymentOf(
+  room: Room,
+  route: MeteredRoute,
+  state: SubscriptionState,
+  plan: Plan,
+  facts: AllowanceFacts,
+): SubscriptionPayment {
+  const { idHash } = state;
+  const { cap, spent } = state.allowance;
+  const onChain = cap > spent ? cap - spent : 0n;
+  return {
+    kind: "subscription",
+    subscriber: state.subscriber,
+    idHash,
+    planId: state.planId,
+    plan,
+    status: "ACTIVE",
+    paidThroughSec: state.paidThroughSec,
+    allowance: {
+      cap,
+      get remaining() {
+        return room.meter && room.isMeterOpen() ? room.meter.remaining(idHash, facts) : onChain;
+      },
+    },
+    async deduct(amount): Promise<Deduction> {
+      const units = toAmount(amount, "amount");
+      route.metered = true;
+      if (!room.meter) {
+        throw new ConfigError("operatorKey or apiKey is not set: deductAllowance needs a key that may debit the plan");
+      }
+      await room.meterStarted();
+      // What the record says now: a renewal or a raised cap may have come since this request was judged.
+      return room.meter.reserve(idHash, units, factsOf(room.states?.peek(idHash) ?? state));
+    },
+  };
+}
+
+function factsOf({ allowance, paidThroughSec, blockNumber }: SubscriptionState): AllowanceFacts {
+  return { ...allowance, paidThroughSec, blockNumber };
+}
+
+function inactive(reason: string, message: string): SubscriptionVerdict {
+  return { kind: "refused", refusal: { code: "SubscriptionNotActive", reason, message } };
+}
+
+// Two hashes per look-up are most of what a subscriber's request costs; the same few ids come all day.
+const MAX_PARSED = 10_000;
+const parsedIds = new Map<string, ParsedSubscriptionId>();
+
+function parseRemembered(id: string): ParsedSubscriptionId | undefined {
+  const known = parsedIds.get(id);
+  if (known) return known;
+  const parsed = parseSubscriptionId(id);
+  if (!parsed) return undefined;
+  if (parsedIds.size >= MAX_PARSED) parsedIds.clear();
+  parsedIds.set(id, parsed);
+  return parsed;
+}

@@ -1,0 +1,17 @@
+/** What the gate asks of a meter; how it keeps its books and settles them is `metering/`'s matter. */
+import type { AllowanceFacts } from "../chain/debit-sender";
+import type { Hex } from "../protocol";
+import type { Deduction } from "./payment";
+
+export interface MeterPort {
+  /** Opens the journal and resumes what a crash left. */
+  start(): Promise<void>;
+  reserve(idHash: Hex, amount: bigint, facts: AllowanceFacts): Promise<Deduction>;
+  /** base units: cap - spent - reserved */
+  remaining(idHash: Hex, facts: AllowanceFacts): bigint;
+  /** an earlier debit failed for funds or approval */
+  isBlocked(idHash: Hex): boolean;
+  /** as much is unsettled as the provider would risk */
+  isSaturated(idHash: Hex): boolean;
+  stop(): Promise<void>;
+}

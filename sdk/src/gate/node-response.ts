@@ -1,0 +1,118 @@
+/**
+ * A Node response while a paid handler writes it. Before the first body byte the outcome is decided (a status of 500 or
+ * more releases the payment, all else uses it up), and the last byte waits until that is written down.
+ */
+import type { ServerResponse } from "node:http";
+import { type Answer, CORS_HEADERS, errorAnswer, privateCacheControl, varyWith } from "./answer";
+import { isRefusedCharge, settleVisit, type Visit } from "./visit";
+
+export interface WatchOptions {
+  readonly response: ServerResponse;
+  readonly visit: Visit;
+  /** the answer instead of a failed one, when a charge was refused */
+  readonly onRefusedCharge?: () => Promise<Answer>;
+}
+
+export function watchResponse({ response, visit, onRefusedCharge }: WatchOptions): void {
+  const write = response.write.bind(response) as (...args: unknown[]) => boolean;
+  const end = response.end.bind(response) as (...args: unknown[]) => ServerResponse;
+  let settling: Promise<unknown> | undefined;
+  let replaced = false;
+
+  const settle = (how: "use" | "release"): Promise<unknown> | undefined => {
+    settling ??= settleVisit(visit, how);
+    return settling;
+  };
+  const settleByStatus = () => settle(response.statusCode >= 500 ? "release" : "use");
+
+  response.write = ((...args: unknown[]) => {
+    if (replaced) return true;
+    // The rejection is met at the end, or ends the response here.
+    settleByStatus()?.catch(() => response.destroy());
+    return write(...args);
+  }) as typeof response.write;
+
+  response.end = ((...args: unknown[]) => {
+    if (replaced) return response;
+    if (onRefusedCharge && !response.headersSent && isRefusedCharge(visit, response.statusCode)) {
+      replaced = true;
+      void replaceWith(onRefusedCharge);
+      return response;
+    }
+    const waits = settleByStatus();
+    if (!waits) return end(...args);
+    replaced = true;
+    waits.then(() => end(...args), failed);
+    return response;
+  }) as typeof response.end;
+
+  // Cut off before a byte was written: the request was served as far as it could be, and is used up.
+  response.once("close", () => void settle("use")?.catch(() => undefined));
+
+  async function replaceWith(make: () => Promise<Answer>): Promise<void> {
+    try {
+      const answer = await make();
+      await settle(answer.status >= 500 ? "release" : "use");
+      rewrite(answer);
+    } catch (error) {
+      failed(error);
+    }
+  }
+
+  function failed(error: unknown): void {
+    if (response.headersSent) response.destroy();
+    else rewrite(errorAnswer(error));
+  }
+
+  function rewrite(answer: Answer): void {
+    for (const name of response.getHeaderNames()) {
+      if (!name.startsWith("access-control-")) response.removeHeader(name);
+    }
+    response.statusCode = answer.status;
+    setAbsent(response, answer.headers);
+    end(answer.body);
+  }
+}
+
+/** Keeps a paid response out of shared caches, whatever the handler says. */
+export function keepPrivate(response: ServerResponse, cors: boolean): void {
+  const writeHead = response.writeHead.bind(response) as (...args: unknown[]) => ServerResponse;
+  if (cors) setAbsent(response, CORS_HEADERS);
+  response.writeHead = ((status: number, ...rest: unknown[]) => {
+    const reason = typeof rest[0] === "string" ? rest.shift() : undefined;
+    applyHeaders(response, rest[0]);
+    response.setHeader("Cache-Control", privateCacheControl(headerOf(response, "Cache-Control")));
+    response.setHeader("Vary", varyWith(headerOf(response, "Vary")));
+    return reason === undefined ? writeHead(status) : writeHead(status, reason);
+  }) as typeof response.writeHead;
+}
+
+/** Headers given to writeHead stand above those set before. */
+function applyHeaders(response: ServerResponse, headers: unknown): void {
+  if (Array.isArray(headers)) {
+    const pairs = Array.isArray(headers[0])
+      ? (headers as [string, string][])
+      : headers.flatMap((name: string, index) =>
+          index % 2 === 0 ? [[name, headers[index + 1]] as [string, string]] : [],
+        );
+    const own = new Map<string, string[]>();
+    for (const [name, value] of pairs) own.set(name, [...(own.get(name) ?? []), value]);
+    for (const [name, values] of own) response.setHeader(name, values.length === 1 ? (values[0] ?? "") : values);
+    return;
+  }
+  for (const [name, value] of Object.entries((headers ?? {}) as Record<string, string | number | string[]>)) {
+    if (value !== undefined) response.setHeader(name, value);
+  }
+}
+
+function headerOf(response: ServerResponse, name: string): string | undefined {
+  const value = response.getHeader(name);
+  return value === undefined ? undefined : Array.isArray(value) ? value.join(", ") : String(value);
+}
+
+/** The application's own CORS headers stay as they are. */
+export function setAbsent(response: ServerResponse, headers: Readonly<Record<string, string>>): void {
+  for (const [name, value] of Object.entries(headers)) {
+    if (!name.startsWith("Access-Control-") || !response.hasHeader(name)) response.setHeader(name, value);
+  }
+}

@@ -1,0 +1,108 @@
+/** What a provider configures, in code or by environment. Every setting is written here once, with its default. */
+import type { Rpc } from "../chain";
+import type { FetchLike } from "../facilitator/transport";
+import { type Clock, ConfigError, type Hex, type Network } from "../protocol";
+import type { ClaimStore } from "./claims/rules";
+import type { MeterPort } from "./meter-port";
+
+export type VerifyMode =
+  /** the gate's own checks, then the Facilitator's word that the payment still stands (it may have been reversed) */
+  | "facilitator"
+  /** the gate's own checks, then the token's logs */
+  | "onchain"
+  /** the gate's own checks alone: fastest; a payment that a reorganisation undid is served all the same */
+  | "signature";
+
+export interface ProviderOptions {
+  /** TURNPIKE_NETWORK: base-mainnet, base-sepolia, local-31337, eip155:<id> ... */
+  readonly network?: string;
+  /** further networks by name */
+  readonly networks?: readonly Network[];
+  /** TURNPIKE_RPC_URL (comma separated): endpoints of the chain; needed for subscriptions and verify "onchain" */
+  readonly rpcUrl?: string | readonly string[];
+  /** TURNPIKE_ADDRESS: the Turnpike contract, where the network has no known deployment */
+  readonly turnpike?: string;
+  /** TURNPIKE_TOKEN, TURNPIKE_TOKEN_NAME, TURNPIKE_TOKEN_VERSION: of one-time prices; default: the network's own */
+  readonly token?: string | { readonly address: string; readonly name?: string; readonly version?: string };
+  /** TURNPIKE_PAY_TO: who receives one-time payments; plans name their own */
+  readonly payTo?: string;
+  /** TURNPIKE_FACILITATOR_URL, TURNPIKE_FACILITATOR_SIGNERS (comma separated): whose proofs count */
+  readonly facilitator?: { readonly url: string; readonly signers?: readonly string[] };
+  /** TURNPIKE_PUBLIC_URL: this provider's address as clients write it; required in production */
+  readonly publicUrl?: string;
+  /** TURNPIKE_TRUST_PROXY=1: without publicUrl, believe X-Forwarded-Proto and -Host. Only behind a proxy that sets them */
+  readonly trustProxy?: boolean;
+  /** TURNPIKE_SECRET (comma separated): at least 32 characters; the first issues quotes, all verify them */
+  readonly secret?: string | readonly string[];
+  /** TURNPIKE_CLAIMS: folder of the claim file (default .turnpike), "memory" for tests, or a store */
+  readonly claims?: string | ClaimStore;
+  /** TURNPIKE_VERIFY; default "facilitator" */
+  readonly verify?: VerifyMode;
+  /** TURNPIKE_NETWORK_NAMES: "x402-v1" writes `base` for stock clients that refuse names they do not know */
+  readonly networkNames?: "turnpike" | "x402-v1";
+  /** TURNPIKE_PLANS (comma separated): plans that configure() loads for buildPaymentRequired */
+  readonly plans?: readonly string[];
+  /** TURNPIKE_OPERATOR_KEY: of an operator of the plans, who debits on chain and pays the gas */
+  readonly operatorKey?: Hex;
+  /** TURNPIKE_API_KEY: of the Facilitator, which debits instead (it must be operator of the plans) */
+  readonly apiKey?: string;
+  /** TURNPIKE_METER: folder of the metering journal; default .turnpike */
+  readonly meterFolder?: string;
+  /** "each" debits on chain for every call; default "merged" */
+  readonly settle?: "merged" | "each";
+  /** blocks that `verify: "onchain"` waits for; default 1 */
+  readonly confirmations?: number;
+  /** seconds for which a quote holds; default 600 */
+  readonly quoteLifeSec?: number;
+  /** how often the chain's head is asked for, milliseconds; default 1,000 */
+  readonly pollMs?: number;
+
+  // Effects, for tests and other platforms.
+  readonly clock?: Clock;
+  readonly rpc?: Rpc;
+  readonly meter?: MeterPort;
+  readonly fetch?: FetchLike;
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** The options that the environment names; what code says wins over it. */
+export function optionsFromEnvironment(env: Environment): ProviderOptions {
+  const text = (name: string): string | undefined => env[name]?.trim() || undefined;
+  const list = (name: string): string[] | undefined =>
+    text(name)
+      ?.split(",")
+      .map((part) => part.trim())
+      .filter((part) => part !== "");
+  const oneOf = <T extends string>(name: string, allowed: readonly T[]): T | undefined => {
+    const value = text(name);
+    if (value === undefined || (allowed as readonly string[]).includes(value)) return value as T | undefined;
+    throw new ConfigError(`${name} is "${value}": use ${allowed.join(" or ")}`);
+  };
+  const token = text("TURNPIKE_TOKEN");
+  const url = text("TURNPIKE_FACILITATOR_URL");
+  return withoutUndefined({
+    network: text("TURNPIKE_NETWORK"),
+    rpcUrl: list("TURNPIKE_RPC_URL"),
+    turnpike: text("TURNPIKE_ADDRESS"),
+    token:
+      token &&
+      withoutUndefined({ address: token, name: text("TURNPIKE_TOKEN_NAME"), version: text("TURNPIKE_TOKEN_VERSION") }),
+    payTo: text("TURNPIKE_PAY_TO"),
+    facilitator: url && withoutUndefined({ url, signers: list("TURNPIKE_FACILITATOR_SIGNERS") }),
+    publicUrl: text("TURNPIKE_PUBLIC_URL"),
+    trustProxy: oneOf("TURNPIKE_TRUST_PROXY", ["0", "1"]) === "1" ? true : undefined,
+    secret: list("TURNPIKE_SECRET"),
+    claims: text("TURNPIKE_CLAIMS"),
+    verify: oneOf("TURNPIKE_VERIFY", ["facilitator", "onchain", "signature"]),
+    networkNames: oneOf("TURNPIKE_NETWORK_NAMES", ["turnpike", "x402-v1"]),
+    plans: list("TURNPIKE_PLANS"),
+    operatorKey: text("TURNPIKE_OPERATOR_KEY") as Hex | undefined,
+    apiKey: text("TURNPIKE_API_KEY"),
+    meterFolder: text("TURNPIKE_METER"),
+  }) as ProviderOptions;
+}
+
+function withoutUndefined(object: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined && value !== ""));
+}

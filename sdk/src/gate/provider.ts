@@ -1,0 +1,89 @@
+/** A provider: one configuration, and every operation on it. */
+import type { IncomingMessage } from "node:http";
+import {
+  ConfigError,
+  type Hex,
+  isHash32,
+  type PaymentProof,
+  type PaymentRequiredWire,
+  parsePaymentProof,
+} from "../protocol";
+import { createGate, type Gate } from "./gate";
+import { meterOf } from "./meter-of";
+import { type NodeGate, nodeGate } from "./node";
+import { watchResponse } from "./node-response";
+import type { ProviderOptions } from "./options";
+import type { Deduction } from "./payment";
+import type { Amount } from "./pricing";
+import { gateRequestOfNode } from "./request";
+import { openRoom } from "./room";
+import type { GateOptions } from "./route";
+import { type AnyRequest, buildPlanQuote, verifyProof } from "./verify";
+import { openVisit, visits } from "./visit";
+
+export interface Provider {
+  /** Express or node middleware that lets paid requests through. @throws ConfigError */
+  paymentGate<Req = IncomingMessage>(options: GateOptions<Req>): NodeGate;
+  /** The same decision for any framework's adapter. @throws ConfigError */
+  gate<Req>(options: GateOptions<Req>): Gate;
+  /** @throws InvalidPaymentProof for anything that is not a well-formed proof */
+  parsePaymentProof(headerValue: string): PaymentProof;
+  /**
+   * Whether the proof pays for this request; true claims it, so that it buys one request.
+   * @throws Unavailable when nobody can tell, ProofInFlight while another request uses it; never false for these
+   */
+  verifyPaymentProof(proof: PaymentProof, options?: { readonly request?: AnyRequest }): Promise<boolean>;
+  /** A 402 body for a plan. @throws ConfigError when the plan was not loaded */
+  buildPaymentRequired(options: { readonly plan: string; readonly request?: AnyRequest }): PaymentRequiredWire;
+  /** Charges overage to the current request's subscription. @see Payment.deduct */
+  deductAllowance(amount: Amount): Promise<Deduction>;
+  /** Middleware that makes the request known to the operations above where no gate does. */
+  context(): (request: IncomingMessage, response: import("node:http").ServerResponse, next: () => void) => void;
+  /** Rejects with what is wrong: a plan, the contract or the chain (ConfigError), or an outage (Unavailable). */
+  ready(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** @throws ConfigError naming the setting */
+export function createProvider(options: ProviderOptions): Provider {
+  const room = openRoom(options, { meterOf });
+  const gates: Gate[] = [];
+  const plans = (options.plans ?? []).map((plan): Hex => {
+    if (!isHash32(plan)) throw new ConfigError(`plans has "${plan}": a plan id is 0x and 64 hex digits`);
+    return plan.toLowerCase() as Hex;
+  });
+
+  function gate<Req>(gateOptions: GateOptions<Req>): Gate {
+    const made = createGate(room, gateOptions);
+    gates.push(made);
+    return made;
+  }
+
+  return {
+    gate,
+    paymentGate: (gateOptions) => nodeGate(gate(gateOptions)),
+    parsePaymentProof,
+    verifyPaymentProof: (proof, { request } = {}) => verifyProof(room, proof, request),
+    buildPaymentRequired: ({ plan, request }) => buildPlanQuote(room, plan, request),
+    deductAllowance,
+    context: () => (request, response, next) => {
+      const visit = openVisit(gateRequestOfNode(request));
+      watchResponse({ response, visit });
+      visits.run(visit, next);
+    },
+    async ready() {
+      await room.terms.load(plans, false);
+      await Promise.all(gates.map((made) => made.ready()));
+      await room.time.refresh();
+      await room.meterStarted();
+    },
+    close: () => room.close(),
+  };
+}
+
+/** Needs no provider: the request that is being handled knows its own. */
+export async function deductAllowance(amount: Amount): Promise<Deduction> {
+  const payment = visits.getStore()?.payment;
+  if (payment) return payment.deduct(amount);
+  throw new ConfigError("deductAllowance was called outside a request that paymentGate let through");
+}

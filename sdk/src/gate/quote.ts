@@ -1,0 +1,179 @@
+/** What a request costs, in the wire's words: the 402 body and the header that clients of x402 version 2 read. */
+import type { Plan } from "../chain/plans";
+import {
+  type AcceptEntryWire,
+  type Address,
+  caip2Of,
+  type ErrorCode,
+  encodeJsonHeader,
+  HEADER,
+  IDEMPOTENCY_KEY_LENGTH,
+  issueMemo,
+  MAX_PAYMENT_REQUIRED_HEADER_BYTES,
+  type PaymentRequiredWire,
+  type PlanTermsWire,
+  randomRef,
+  refOfIdempotencyKey,
+} from "../protocol";
+import type { GateRequest } from "./request";
+import type { Settings } from "./settings";
+import type { TokenTerms } from "./terms";
+
+export type Offer =
+  | { readonly kind: "one-time"; readonly amount: bigint; readonly payTo: Address; readonly token: TokenTerms }
+  | {
+      readonly kind: "subscription";
+      readonly amount: bigint;
+      readonly payTo: Address;
+      readonly token: TokenTerms;
+      readonly plan: Plan;
+    };
+
+/** What the provider says of the route; shown to clients. */
+export interface Presentation {
+  readonly description: string;
+  readonly mimeType: string;
+  readonly metered: boolean;
+  /** whether clients of x402 version 2 get their header */
+  readonly x402v2: boolean;
+  /** whether they may buy a single request at a plan's price where nothing else is offered */
+  readonly sellSingleAtPlanPrice: boolean;
+}
+
+export interface Refusal {
+  readonly code: ErrorCode;
+  readonly reason?: string;
+  readonly message: string;
+}
+
+export interface Quote {
+  readonly body: PaymentRequiredWire;
+  /** value of PAYMENT-REQUIRED; undefined when there is nothing that such a client could buy */
+  readonly headerV2: string | undefined;
+}
+
+export interface QuoteRequest {
+  readonly settings: Settings;
+  readonly request: Pick<GateRequest, "method" | "header">;
+  readonly resource: string;
+  readonly offers: readonly Offer[];
+  readonly presentation: Presentation;
+  readonly nowSec: number;
+  readonly refusal: Refusal;
+}
+
+/** Seconds that a stock client's authorization may live. Less than a quote's life, so that it ends before the quote. */
+export const MAX_TIMEOUT_SEC = 300;
+
+export const byPrice = (a: { readonly amount: bigint }, b: { readonly amount: bigint }): number =>
+  a.amount < b.amount ? -1 : a.amount > b.amount ? 1 : 0;
+
+export function buildQuote(input: QuoteRequest): Quote {
+  const { settings, request, resource, presentation, refusal } = input;
+  const key = settings.memoKeys[0];
+  const idempotencyKey = request.header(HEADER.idempotencyKey.toLowerCase());
+  const keyed = idempotencyKey !== undefined && isUsableKey(idempotencyKey);
+  const ref = keyed ? refOfIdempotencyKey(key, request.method, resource, idempotencyKey) : randomRef();
+  const expiresAtSec = input.nowSec + settings.quoteLifeSec;
+  const memoFor = ({ amount, token, payTo }: Offer): string => {
+    const facts = {
+      method: request.method,
+      resource,
+      amount,
+      token: token.address,
+      payTo,
+      network: settings.network.name,
+    };
+    return issueMemo(key, facts, ref, expiresAtSec);
+  };
+
+  // One-time first, cheapest first: stock clients take the first entry that they can pay.
+  const oneTime = input.offers.filter((offer) => offer.kind === "one-time").sort(byPrice);
+  const plans = input.offers.filter((offer) => offer.kind === "subscription").sort(byPrice);
+  const entries = [...oneTime, ...plans].map((offer) => ({ offer, memo: memoFor(offer) }));
+  const accepts = entries.map(({ offer, memo }) => entryOf(input, offer, memo));
+
+  const ignored =
+    idempotencyKey !== undefined && !keyed
+      ? ` The Idempotency-Key was ignored: it must have ${IDEMPOTENCY_KEY_LENGTH.min} to ${IDEMPOTENCY_KEY_LENGTH.max} characters.`
+      : "";
+  const body: PaymentRequiredWire = {
+    version: "1",
+    x402Version: 1,
+    error: refusal.code,
+    ...(refusal.reason === undefined ? {} : { reason: refusal.reason }),
+    message: `${refusal.message}${ignored}`,
+    accepts,
+    ...(plans.length > 0 ? { plans: plans.map(({ plan }) => planTermsOf(settings, plan, presentation)) } : {}),
+  };
+  const forV2 = oneTime.length > 0 || presentation.sellSingleAtPlanPrice ? entries : [];
+  const sold = oneTime.length > 0 ? forV2.filter(({ offer }) => offer.kind === "one-time") : forV2;
+  return { body, headerV2: presentation.x402v2 ? headerV2Of(input, sold) : undefined };
+}
+
+/** As headers carry it without a second reading: visible ASCII. */
+function isUsableKey(key: string): boolean {
+  const { min, max } = IDEMPOTENCY_KEY_LENGTH;
+  return key.length >= min && key.length <= max && /^[\x21-\x7e]+$/.test(key);
+}
+
+function entryOf({ settings, resource, presentation }: QuoteRequest, offer: Offer, memo: string): AcceptEntryWire {
+  const { token, payTo } = offer;
+  const amount = offer.amount.toString();
+  const facilitator = settings.facilitator?.url ?? "";
+  const isPlan = offer.kind === "subscription";
+  return {
+    scheme: "exact",
+    network: settings.networkText,
+    token: token.address,
+    amount,
+    payTo,
+    memo,
+    hoodlayer: isPlan ? { facilitator, planId: offer.plan.planId, subscriptionScheme: true } : { facilitator },
+    maxAmountRequired: amount,
+    asset: token.address,
+    resource,
+    description: presentation.description,
+    mimeType: presentation.mimeType,
+    maxTimeoutSeconds: MAX_TIMEOUT_SEC,
+    extra: { name: token.name, version: token.version, ...(isPlan ? { kind: "subscription" } : {}) },
+  };
+}
+
+function planTermsOf(settings: Settings, plan: Plan, presentation: Presentation): PlanTermsWire {
+  return {
+    planId: plan.planId,
+    amount: plan.amount.toString(),
+    interval: plan.intervalSec,
+    grace: plan.graceSec,
+    token: plan.token,
+    network: settings.networkText,
+    payTo: plan.payTo,
+    metered: presentation.metered,
+  };
+}
+
+/** As many entries as fit, the first (cheapest) ones kept. */
+function headerV2Of(
+  { settings, resource, presentation, refusal }: QuoteRequest,
+  entries: readonly { readonly offer: Offer; readonly memo: string }[],
+): string | undefined {
+  for (let count = entries.length; count > 0; count--) {
+    const header = encodeJsonHeader({
+      x402Version: 2,
+      error: refusal.code,
+      resource: { url: resource, description: presentation.description, mimeType: presentation.mimeType },
+      accepts: entries.slice(0, count).map(({ offer: { amount, token, payTo }, memo }) => ({
+        scheme: "exact",
+        network: caip2Of(settings.network.chainId),
+        amount: amount.toString(),
+        asset: token.address,
+        payTo,
+        maxTimeoutSeconds: MAX_TIMEOUT_SEC,
+        extra: { name: token.name, version: token.version, memo },
+      })),
+    });
+    if (header.length <= MAX_PAYMENT_REQUIRED_HEADER_BYTES) return header;
+  }
+  return undefined;
+}

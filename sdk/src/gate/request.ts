@@ -1,0 +1,96 @@
+/** A request as the gate sees it, whatever framework it came through, and the `resource` that it asks for. */
+import type { IncomingMessage } from "node:http";
+import { ConfigError, InvalidRequest, resourceOf } from "../protocol";
+
+export interface GateRequest {
+  /** upper case */
+  readonly method: string;
+  /** the request target as it came, before any mounting took a prefix off */
+  readonly target: string;
+  /** the Host header, with port */
+  readonly host: string | undefined;
+  readonly secure: boolean;
+  /** of the socket's other end; undefined where the platform does not tell */
+  readonly remoteAddress: string | undefined;
+  /** repeated headers joined by ", ", as HTTP reads them; `name` in lower case */
+  header(name: string): string | undefined;
+  /** the framework's own request, for the provider's callbacks */
+  readonly raw: unknown;
+}
+
+export type NodeRequest = IncomingMessage & { readonly originalUrl?: string };
+
+export function gateRequestOfNode(request: NodeRequest, raw: unknown = request): GateRequest {
+  return {
+    method: (request.method ?? "GET").toUpperCase(),
+    target: request.originalUrl ?? request.url ?? "/",
+    host: request.headers.host,
+    secure: "encrypted" in request.socket,
+    remoteAddress: request.socket.remoteAddress,
+    header: (name) => joined(request.headers[name]),
+    raw,
+  };
+}
+
+export function gateRequestOfFetch(request: Request, raw: unknown = request): GateRequest {
+  // Some servers hand out the target as it came, others serialised: what is judged is what the router saw.
+  const [, protocol = "", host = "", target = ""] = /^([a-z]+):\/\/([^/?#]*)(.*)$/is.exec(request.url) ?? [];
+  return {
+    method: request.method.toUpperCase(),
+    target: target.startsWith("/") ? target : `/${target}`,
+    host: request.headers.get("host") ?? host,
+    secure: protocol.toLowerCase() === "https",
+    remoteAddress: undefined,
+    header: (name) => request.headers.get(name) ?? undefined,
+    raw,
+  };
+}
+
+const joined = (value: string | string[] | undefined): string | undefined =>
+  Array.isArray(value) ? value.join(", ") : value;
+
+export interface Origin {
+  /** the provider's public base address */
+  readonly publicUrl: string | undefined;
+  /** believe X-Forwarded-Proto and X-Forwarded-Host */
+  readonly trustProxy: boolean;
+}
+
+// A router may follow these while a serialised URL has resolved them: one string, two routes, two prices.
+const DOT_SEGMENT = /(?:^|\/)(?:\.|%2e){1,2}(?:\/|$)/i;
+
+/**
+ * What this request asks for, as one string.
+ * @throws InvalidRequest for a target with two readings; ConfigError when the public address is not known
+ */
+export function resourceOfRequest(request: GateRequest, origin: Origin): string {
+  const { target } = request;
+  const path = target.split("?", 1)[0] ?? "";
+  const plain = !target.includes("#") && !DOT_SEGMENT.test(path);
+  const resource = plain ? resourceOf(publicUrlOf(request, origin), target) : undefined;
+  if (resource !== undefined) return resource;
+  throw new InvalidRequest("The request target is too long, or has dot segments, a backslash or a fragment.");
+}
+
+function publicUrlOf(request: GateRequest, { publicUrl, trustProxy }: Origin): string {
+  if (publicUrl !== undefined) return publicUrl;
+  if (trustProxy) {
+    const host = firstOf(request.header("x-forwarded-host")) ?? request.host;
+    const protocol = firstOf(request.header("x-forwarded-proto")) ?? (request.secure ? "https" : "http");
+    if (host && URL.canParse(`${protocol}://${host}`)) return `${protocol}://${host}`;
+  }
+  if (request.host && isLoopback(request.host) && isLocalSocket(request.remoteAddress)) {
+    return `${request.secure ? "https" : "http"}://${request.host}`;
+  }
+  throw new ConfigError("publicUrl is not set: a gate that is not on loopback must know its own public address");
+}
+
+const firstOf = (header: string | undefined): string | undefined => header?.split(",", 1)[0]?.trim() || undefined;
+
+export function isLoopback(host: string): boolean {
+  return /^(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{1,5})?$/i.test(host);
+}
+
+function isLocalSocket(address: string | undefined): boolean {
+  return address === undefined || address === "::1" || /^(?:::ffff:)?127\./.test(address);
+}

@@ -1,0 +1,134 @@
+/** What one provider's gates share: settings, terms, clock, claims, the doors to the chain and to the Facilitator. */
+import { createChainClock } from "../chain/clock";
+import { type HeadWatcher, watchHeads } from "../chain/heads";
+import { connectRpc, type Rpc } from "../chain/rpc";
+import { createStateReader, type StateReader } from "../chain/states";
+import { createFacilitatorClient, type FacilitatorClient } from "../facilitator/client";
+import { type Clock, ConfigError, systemClock } from "../protocol";
+import { fileClaims } from "./claims/file";
+import { memoryClaims } from "./claims/memory";
+import type { ClaimStore } from "./claims/rules";
+import type { MeterPort } from "./meter-port";
+import type { ProviderOptions } from "./options";
+import { type Settings, settingsOf } from "./settings";
+import { createTerms, type Terms } from "./terms";
+import { chainTime, fixedTime, type GateTime } from "./time";
+
+export interface Room {
+  readonly settings: Settings;
+  readonly terms: Terms;
+  readonly time: GateTime;
+  readonly rpc: Rpc | undefined;
+  readonly states: StateReader | undefined;
+  readonly facilitator: Pick<FacilitatorClient, "verifyProof" | "x402Settle">;
+  readonly claims: ClaimStore;
+  readonly meter: MeterPort | undefined;
+  /** Resolves once the meter's books are open. @throws Unavailable */
+  meterStarted(): Promise<void>;
+  isMeterOpen(): boolean;
+  close(): Promise<void>;
+}
+
+export interface RoomParts {
+  /** makes the meter where a key to debit with is configured */
+  readonly meterOf: (
+    options: ProviderOptions,
+    settings: Settings,
+    clock: Clock,
+    rpc: Rpc | undefined,
+  ) => MeterPort | undefined;
+}
+
+const LOCAL = /^local-/;
+/** A chain that brings no block for so long is not being read right. */
+const MAX_SILENCE_MS = 120_000;
+
+/** @throws ConfigError naming the setting */
+export function openRoom(options: ProviderOptions, parts: RoomParts): Room {
+  const settings = settingsOf(options, process.env.NODE_ENV === "production");
+  const { chainId, name } = settings.network;
+  const rpc =
+    options.rpc ?? (settings.rpcUrls.length > 0 ? connectRpc({ urls: settings.rpcUrls, chainId }) : undefined);
+  const terms = createTerms(settings, rpc);
+  const followed = rpc && follow(rpc, settings, terms, options, LOCAL.test(name));
+  const time = options.clock ? fixedTime(options.clock) : (followed?.time ?? fixedTime(systemClock));
+  let claims: ClaimStore | undefined;
+  let starting: Promise<void> | undefined;
+  let isMeterOpen = false;
+  const meter = options.meter ?? parts.meterOf(options, settings, time, rpc);
+  return {
+    settings,
+    terms,
+    time,
+    rpc,
+    states: followed?.states,
+    facilitator: lazily(() => facilitatorOf(settings, options)),
+    get claims() {
+      claims ??= claimsOf(options);
+      return claims;
+    },
+    meter,
+    async meterStarted() {
+      if (isMeterOpen) return;
+      starting ??= meter?.start();
+      try {
+        await starting;
+        isMeterOpen = meter !== undefined;
+      } catch (error) {
+        starting = undefined;
+        throw error;
+      }
+    },
+    isMeterOpen: () => isMeterOpen,
+    async close() {
+      followed?.states?.close();
+      followed?.heads.close();
+      if (isMeterOpen) await meter?.stop();
+      if (typeof options.claims !== "object") await claims?.close();
+      if (!options.rpc) rpc?.close();
+    },
+  };
+}
+
+interface Followed {
+  readonly heads: HeadWatcher;
+  readonly time: GateTime;
+  readonly states: StateReader | undefined;
+}
+
+function follow(rpc: Rpc, settings: Settings, terms: Terms, options: ProviderOptions, isLocal: boolean): Followed {
+  const clock = createChainClock();
+  const turnpike = settings.deployment?.turnpike;
+  const heads = watchHeads({
+    rpc,
+    clock,
+    turnpike,
+    ...(options.pollMs === undefined ? {} : { pollMs: options.pollMs }),
+    ...(isLocal ? {} : { maxSilenceMs: MAX_SILENCE_MS }),
+  });
+  heads.listen(terms);
+  const states = turnpike && createStateReader({ rpc, turnpike, heads });
+  return { heads, time: chainTime(clock, heads), states };
+}
+
+function facilitatorOf(settings: Settings, { fetch }: ProviderOptions): FacilitatorClient {
+  if (!settings.facilitator) throw new ConfigError("facilitator is not set (TURNPIKE_FACILITATOR_URL)");
+  return createFacilitatorClient({ url: settings.facilitator.url, ...(fetch ? { fetch } : {}) });
+}
+
+function lazily(make: () => FacilitatorClient): Room["facilitator"] {
+  let client: FacilitatorClient | undefined;
+  const get = (): FacilitatorClient => {
+    client ??= make();
+    return client;
+  };
+  return {
+    verifyProof: (...args) => get().verifyProof(...args),
+    x402Settle: (...args) => get().x402Settle(...args),
+  };
+}
+
+function claimsOf({ claims = ".turnpike" }: ProviderOptions): ClaimStore {
+  if (typeof claims === "object") return claims;
+  return claims === "memory" ? memoryClaims() : fileClaims({ folder: claims });
+}

@@ -1,0 +1,111 @@
+/** One gated route: its options checked, its terms loaded, its offers for a request. */
+import { type Hex, isTurnpikeError } from "../protocol";
+import type { MeteredRoute } from "./judge-subscription";
+import type { Payment } from "./payment";
+import { type Price, type PricingEntry, pricingOf } from "./pricing";
+import type { Offer, Presentation } from "./quote";
+import type { GateRequest } from "./request";
+import type { Room } from "./room";
+
+export interface GateOptions<Req = unknown> {
+  readonly pricing: readonly PricingEntry<Req>[];
+  /** requests that cost nothing; a throw is a 500, never free */
+  readonly free?: (request: Req) => boolean | Promise<boolean>;
+  /** refuse before the handler when a subscription's allowance is spent; set by the first deductAllowance otherwise */
+  readonly metered?: boolean;
+  /** asked before a payment is used up; false is a 403 and leaves the payment unused */
+  readonly authorize?: (payment: Payment, request: Req) => boolean | Promise<boolean>;
+  /** shown to clients with the price; default "" */
+  readonly description?: string;
+  /** default "application/json" */
+  readonly mimeType?: string;
+  /** let clients of x402 version 2 buy one request at the plan's price where only plans are offered */
+  readonly sellSingleAtPlanPrice?: boolean;
+  /** send PAYMENT-REQUIRED for clients of x402 version 2; default true */
+  readonly x402v2?: boolean;
+  /** set CORS headers where the application has set none; default true */
+  readonly cors?: boolean;
+}
+
+export interface Route extends MeteredRoute {
+  readonly planIds: readonly Hex[];
+  readonly presentation: Presentation;
+  readonly cors: boolean;
+  readonly free: ((raw: unknown) => boolean | Promise<boolean>) | undefined;
+  readonly authorize: ((payment: Payment, raw: unknown) => boolean | Promise<boolean>) | undefined;
+  /** Loads what quotes are made from. @throws ConfigError, Unavailable */
+  ready(): Promise<void>;
+  /** Every option as it costs now; without those whose terms cannot be read. @throws ConfigError */
+  offers(request: GateRequest): Promise<Offer[]>;
+}
+
+const RETRY_AFTER_MS = 2_000;
+
+/** @throws ConfigError for pricing that could never be charged as written */
+export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
+  const { settings, terms } = room;
+  const { prices, planIds } = pricingOf(options.pricing, settings);
+  let loading: Promise<void> | undefined;
+  let loaded = false;
+  let retryAtMs = 0;
+
+  function ready(): Promise<void> {
+    loading ??= terms.load(planIds, prices.length > 0).then(
+      () => {
+        loaded = true;
+      },
+      (error: unknown) => {
+        loading = undefined;
+        retryAtMs = performance.now() + RETRY_AFTER_MS;
+        throw error;
+      },
+    );
+    return loading;
+  }
+
+  async function tryToLoad(): Promise<void> {
+    if (loaded || performance.now() < retryAtMs) return;
+    try {
+      await ready();
+    } catch (error) {
+      // An outage leaves options out of this answer; a wrong setting is told.
+      if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
+    }
+  }
+
+  async function single(price: Price, raw: unknown): Promise<Offer[]> {
+    const token = settings.token && terms.token(settings.token.address);
+    if (!token || !settings.payTo) return [];
+    const amount = price.kind === "fixed" ? price.amount : await price.of(raw);
+    return [{ kind: "one-time", amount, payTo: settings.payTo, token }];
+  }
+
+  function subscription(planId: Hex): Offer[] {
+    const plan = terms.plan(planId);
+    const token = plan && terms.token(plan.token);
+    // A deprecated plan goes on serving its subscribers, but takes no new ones.
+    if (!plan || !token || plan.deprecated) return [];
+    return [{ kind: "subscription", amount: plan.amount, payTo: plan.payTo, token, plan }];
+  }
+
+  return {
+    planIds,
+    metered: options.metered ?? false,
+    cors: options.cors ?? true,
+    free: options.free as Route["free"],
+    authorize: options.authorize as Route["authorize"],
+    presentation: {
+      description: options.description ?? "",
+      mimeType: options.mimeType ?? "application/json",
+      metered: options.metered ?? false,
+      x402v2: options.x402v2 ?? true,
+      sellSingleAtPlanPrice: options.sellSingleAtPlanPrice ?? false,
+    },
+    ready,
+    async offers(request) {
+      if (!loaded) await tryToLoad();
+      const singles = await Promise.all(prices.map((price) => single(price, request.raw)));
+      return [...singles.flat(), ...planIds.flatMap(subscription)];
+    },
+  };
+}

@@ -1,0 +1,86 @@
+/** One request while its handler runs: what it was granted, what must be settled when it ends. */
+import { AsyncLocalStorage } from "node:async_hooks";
+import { type ErrorCode, isTurnpikeError, type TurnpikeError } from "../protocol";
+import { type Answer, answerOf, errorAnswer } from "./answer";
+import type { HeldClaim } from "./claims/held-claim";
+import { type Decision, quoteFor } from "./decide";
+import { exhausted } from "./judge-subscription";
+import type { Payment } from "./payment";
+import type { Refusal } from "./quote";
+import type { GateRequest } from "./request";
+import type { Room } from "./room";
+import type { Route } from "./route";
+
+export interface Visit {
+  readonly request: GateRequest;
+  readonly payment: Payment | undefined;
+  /** payments that this request uses up when it is served */
+  readonly claims: HeldClaim[];
+  /** Why the handler could not charge; if it then fails, this is what the client is told. */
+  refused: TurnpikeError | undefined;
+}
+
+export const visits = new AsyncLocalStorage<Visit>();
+
+export function openVisit(request: GateRequest, decision?: Extract<Decision, { kind: "allow" }>): Visit {
+  const visit: Visit = {
+    request,
+    payment: decision && withWatch(decision.payment),
+    claims: decision?.claim ? [decision.claim] : [],
+    refused: undefined,
+  };
+  return visit;
+
+  function withWatch(payment: Payment): Payment {
+    if (payment.kind !== "subscription") return payment;
+    return {
+      ...payment,
+      async deduct(amount) {
+        try {
+          return await payment.deduct(amount);
+        } catch (error) {
+          if (isTurnpikeError(error) && CHARGING.has(error.code)) visit.refused = error;
+          throw error;
+        }
+      },
+    };
+  }
+}
+
+/** What the payer or the outage stands behind, rather than the handler. */
+const CHARGING: ReadonlySet<ErrorCode> = new Set([
+  "AllowanceExhausted",
+  "InsufficientFunds",
+  "SubscriptionNotActive",
+  "Unavailable",
+]);
+
+/** @returns undefined when there is nothing to write. @throws Unavailable when a claim could not be written */
+export function settleVisit(visit: Visit, how: "use" | "release"): Promise<unknown> | undefined {
+  const { claims } = visit;
+  return claims.length === 0 ? undefined : Promise.all(claims.map((claim) => claim.settle(how)));
+}
+
+/**
+ * Whether a failed response stands for a charge that was refused, and is to be told as that.
+ * @param status what the framework made of the error: its own status, or 500
+ */
+export function isRefusedCharge(visit: Visit, status: number): boolean {
+  return visit.refused !== undefined && (status === visit.refused.status || status === 500);
+}
+
+/** The 402 (or 503) of a charge that the handler could not make. */
+export async function answerOfRefusedCharge(room: Room, route: Route, visit: Visit): Promise<Answer> {
+  const error = visit.refused;
+  if (!error || error.status === 503) return errorAnswer(error);
+  const decision = await quoteFor(room, route, visit.request, refusalOf(visit, error));
+  return decision.kind === "allow" ? errorAnswer(error) : answerOf(decision);
+}
+
+function refusalOf({ payment }: Visit, error: TurnpikeError): Refusal {
+  if (error.code !== "AllowanceExhausted" || payment?.kind !== "subscription") {
+    return { code: error.code, message: `${error.message} ${error.remedy}` };
+  }
+  const { plan, allowance, paidThroughSec } = payment;
+  return exhausted(plan, { cap: allowance.cap, spent: allowance.cap, debits: 0, paidThroughSec, blockNumber: 0 });
+}
