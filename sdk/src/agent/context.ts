@@ -1,5 +1,5 @@
 /** What the agent's acts share, wired once by `createAgent`. */
-import type { Address, Clock, Network, TurnpikeDeployment } from "../protocol";
+import type { Address, Clock, Hex, Network, TurnpikeDeployment } from "../protocol";
 import type { Book } from "./book";
 import type { ChainReader } from "./chain-reader";
 import type { Effects } from "./effects";
@@ -30,5 +30,7 @@ export interface AgentContext {
   chainOf(chainId: number): ChainReader | undefined;
   /** chain time where the caller fixed it; otherwise it is asked for */
   readonly chainClock: Clock | undefined;
+  /** subscriptions just changed, and until when (ms, monotonic) a refusal of them may be the gate's old knowledge */
+  readonly freshUntilMs: Map<Hex, number>;
   book(): Promise<Book>;
 }

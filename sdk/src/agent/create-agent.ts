@@ -1,4 +1,5 @@
 /** Wires an agent from its options. The only place where defaults stand. */
+import { findDeployment } from "../chain/deployments";
 import {
   type Address,
   type Clock,
@@ -13,15 +14,35 @@ import {
 } from "../protocol";
 import { type Book, bookOf } from "./book";
 import { type ChainReader, createChainReader } from "./chain-reader";
+import {
+  addOrigins,
+  type CancelOptions,
+  type ChangePlanOptions,
+  cancel,
+  changePlan,
+  list,
+  pause,
+  type ResumeOptions,
+  rekey,
+  resume,
+  setMaxOverage,
+  type TopUpOptions,
+  topUp,
+} from "./changes";
 import type { AgentContext, KnownToken } from "./context";
 import { type AgentEvent, type AgentLimits, DEFAULT_LIMITS, type Effects, type Sleep, sleepFor } from "./effects";
 import { createFacilitators } from "./facilitators";
+import { agentFetch } from "./fetch";
 import { type Ledger, memoryLedger, type PaymentEntry } from "./ledger";
 import { type PayInit, pay } from "./pay";
-import { type AgentPolicy, createPolicy } from "./policy";
+import type { TopUp } from "./permits";
+import { type AgentPolicy, type Amount, createPolicy } from "./policy";
 import { type PaidResponse, type PaymentReceipt, receiptFor } from "./receipt";
+import { type RecoverOptions, recover } from "./recover";
 import type { RequestInput } from "./request";
 import { createRoots } from "./secrets";
+import { type SubscribeOptions, subscribe } from "./subscribe";
+import type { Subscription, SubscriptionRef } from "./subscription";
 import { type AgentWallet, createSigner } from "./wallet";
 
 export interface AgentOptions {
@@ -58,6 +79,23 @@ export interface Agent {
   address(): Promise<Address>;
   /** @see pay in ./pay.ts */
   pay(input: RequestInput, init?: PayInit): Promise<PaidResponse>;
+  /** A drop-in `fetch`. @see agentFetch in ./fetch.ts */
+  fetch(input: RequestInput, init?: PayInit): Promise<Response>;
+  /** @see subscribe in ./subscribe.ts */
+  subscribe(options: SubscribeOptions): Promise<Subscription>;
+  /** @see recover in ./recover.ts */
+  recover(options: RecoverOptions): Promise<Subscription[]>;
+  list(): Promise<Subscription[]>;
+  /** Lets `fetch` use a subscription at these origins too. */
+  addOrigins(ref: SubscriptionRef, origins: readonly string[]): Promise<readonly string[]>;
+  pause(ref: SubscriptionRef): Promise<Subscription>;
+  resume(ref: SubscriptionRef, options?: ResumeOptions): Promise<Subscription>;
+  cancel(ref: SubscriptionRef, options?: CancelOptions): Promise<Subscription>;
+  setMaxOverage(ref: SubscriptionRef, cap: Amount): Promise<Subscription>;
+  changePlan(ref: SubscriptionRef, options: ChangePlanOptions): Promise<Subscription>;
+  rekey(ref: SubscriptionRef): Promise<Subscription>;
+  /** Raises token approvals that have become low. */
+  topUp(options?: TopUpOptions): Promise<TopUp[]>;
   /** What the ledger holds, oldest first. */
   payments(): Promise<PaymentView[]>;
   close(): Promise<void>;
@@ -69,6 +107,18 @@ export function createAgent(options: AgentOptions): Agent {
   return {
     address: () => context.signer.address(),
     pay: (input, init) => pay(context, input, init),
+    fetch: (input, init) => agentFetch(context, input, init),
+    subscribe: (signup) => subscribe(context, signup),
+    recover: (wanted) => recover(context, wanted),
+    list: () => list(context),
+    addOrigins: (ref, origins) => addOrigins(context, ref, origins),
+    pause: (ref) => pause(context, ref),
+    resume: (ref, how) => resume(context, ref, how),
+    cancel: (ref, how) => cancel(context, ref, how),
+    setMaxOverage: (ref, cap) => setMaxOverage(context, ref, cap),
+    changePlan: async (ref, how) => changePlan(context, ref, how),
+    rekey: (ref) => rekey(context, ref),
+    topUp: (how) => topUp(context, how),
     payments: async () =>
       (await context.book()).payments().map((entry) => ({
         ...receiptFor(entry, false),
@@ -103,9 +153,10 @@ function createContext(options: AgentOptions): AgentContext {
     facilitators: createFacilitators(options.facilitators, effects, policy.allowHttp),
     networks,
     tokens: options.tokens ?? [],
-    deploymentOf: (chainId) => deployments.find((deployment) => deployment.chainId === chainId),
+    deploymentOf: (chainId) => deployments.find((known) => known.chainId === chainId) ?? findDeployment(chainId),
     chainOf: (chainId) => chains.get(chainId),
     chainClock: options.clock,
+    freshUntilMs: new Map(),
     book: (): Promise<Book> => bookOf(ledger),
   };
 }

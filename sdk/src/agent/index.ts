@@ -1,11 +1,16 @@
 /** The client side: an agent that pays for requests and subscribes, within a policy, at most once. */
 
+export type { CancelOptions, ChangePlanOptions, ResumeOptions, TopUpOptions } from "./changes";
 export type { KnownToken } from "./context";
 export { type Agent, type AgentOptions, createAgent, type PaymentView } from "./create-agent";
 export { type AgentEvent, type AgentLimits, DEFAULT_LIMITS, type Sleep } from "./effects";
 export { type Ledger, type LedgerRecord, memoryLedger } from "./ledger";
 export type { PayInit } from "./pay";
+export type { TopUp } from "./permits";
 export type { AgentPolicy, Amount, AskReason, SpendIntent } from "./policy";
 export { type PaidResponse, type PaymentReceipt, receiptOf } from "./receipt";
+export type { RecoverOptions } from "./recover";
 export type { RequestInput } from "./request";
+export type { SubscribeOptions } from "./subscribe";
+export type { Subscription, SubscriptionRef } from "./subscription";
 export { type AgentWallet, type EthersLikeWallet, type ViemLikeWallet, walletFromKey } from "./wallet";

@@ -86,6 +86,8 @@ export const subscriptionEntrySchema = z.object({
     z.object({ from: z.literal("root"), planId: hash32Schema, n: z.number().int() }),
     z.object({ from: z.literal("ledger"), value: hash32Schema }),
   ]),
+  /** where a rekeyed record went */
+  rekeyedTo: hash32Schema.optional(),
   /** the signup as posted, until its outcome is known */
   signup: wireOf(subscribeRequestSchema).optional(),
 });

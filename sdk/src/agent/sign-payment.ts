@@ -5,12 +5,10 @@
 import {
   type Address,
   concatBytes,
-  domainSeparator,
   type Hex,
   hmacSha256,
   InsufficientFunds,
   keccak256,
-  networkOfChain,
   PolicyRefused,
   paymentIdOf,
   paymentNonce,
@@ -30,6 +28,7 @@ import type { PaymentOption } from "./quote";
 import { bodyHashOf } from "./request";
 import { emit } from "./settle";
 import { payloadHeader } from "./standard";
+import { tokenDomain } from "./token-domain";
 
 /** Less than this is not worth starting: the Facilitator keeps a margin of its own. */
 const MIN_WINDOW_SEC = 15;
@@ -142,47 +141,31 @@ interface FactsBefore {
   readonly domain: TokenDomain;
 }
 
-/** Chain time, balance and the token's signing domain: from the agent's own RPC or configuration before anybody else. */
+/** Chain time, balance and the token's signing domain: from the agent's own RPC before anybody else. */
 async function factsBefore(
   context: AgentContext,
   payer: Address,
   chosen: ChosenOption,
   signal: AbortSignal | undefined,
 ): Promise<FactsBefore> {
-  const { chainClock, networks } = context;
-  const { chainId, token } = chosen.option;
+  const { chainClock, networks, effects } = context;
+  const { chainId, token, tokenDomain: told } = chosen.option;
   const chain = context.chainOf(chainId);
   if (chain) {
     const [timeSec, balance] = await Promise.all([chain.timeSec(), chain.balance(token, payer)]);
-    const domain = requireDomain(context, chosen.option);
-    if ((await chain.domainSeparator(token)) !== separatorOf(domain)) {
-      throw new PolicyRefused("The token's signing domain is not what the quote says.", { reason: "token_domain" });
-    }
+    const domain = await tokenDomain(context, { chainId, token, told });
     return { nowSec: chainClock?.nowSec() ?? timeSec, balance, domain };
   }
   if (chosen.kind === "standard") {
-    const nowSec = chainClock?.nowSec() ?? context.effects.clock.nowSec();
-    return { nowSec, balance: undefined, domain: requireDomain(context, chosen.option) };
+    const nowSec = chainClock?.nowSec() ?? effects.clock.nowSec();
+    return { nowSec, balance: undefined, domain: await tokenDomain(context, { chainId, token, told }) };
   }
   const account = await chosen.facilitator.account(payer, token, signal);
   if (account.chainId !== chainId || !sameAddress(account.token, token)) {
     throw new PolicyRefused("The Facilitator settles this token on another chain.", { reason: "network" });
   }
-  const told = { name: account.tokenName, version: account.tokenVersion };
-  const domain = requireDomain(context, { ...chosen.option, tokenDomain: told });
+  const ofToken = { name: account.tokenName, version: account.tokenVersion };
+  const domain = await tokenDomain(context, { chainId, token, told: ofToken });
   const nowSec = chainClock?.nowSec() ?? believedTimeSec(account.chainTimeSec, chainId, networks);
   return { nowSec, balance: account.balance, domain };
 }
-
-/** The name and version under which the token takes signatures; what the agent was configured with wins. */
-function requireDomain(context: AgentContext, option: PaymentOption): TokenDomain {
-  const { chainId, token } = option;
-  const configured = context.tokens.find((known) => known.chainId === chainId && sameAddress(known.address, token));
-  const preset = networkOfChain(chainId, context.networks).token;
-  const known = configured ?? (preset && sameAddress(preset.address, token) ? preset : undefined) ?? option.tokenDomain;
-  if (!known) throw new PolicyRefused("The token's signing domain is not known.", { reason: "token_domain" });
-  return { chainId, token, name: known.name, version: known.version };
-}
-
-const separatorOf = ({ name, version, chainId, token }: TokenDomain): Hex =>
-  toHex(domainSeparator({ name, version, chainId, verifyingContract: token }));

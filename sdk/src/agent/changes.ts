@@ -1,0 +1,410 @@
+/**
+ * Changes of a subscription: each one signed over the version it was read at, relayed by the Facilitator, read back. A
+ * version that turns out stale is read again once.
+ */
+import type { ChangeAct, ChangeRequestWire, Subscription as SubscriptionState } from "../facilitator";
+import {
+  type ActFields,
+  actTypedData,
+  type Hex,
+  InvalidRequest,
+  isHash32,
+  PlanDeprecated,
+  quoteChange,
+  type SignedAct,
+  secretHashOf,
+  TurnpikeError,
+  toAmount,
+} from "../protocol";
+import type { Book } from "./book";
+import type { AgentContext } from "./context";
+import { believedTimeSec } from "./facilitators";
+import type { SpendEntry, SubscriptionEntry } from "./ledger";
+import { type ApprovalFacts, requirePeriods, type TopUp, withApproval } from "./permits";
+import type { Amount } from "./policy";
+import { originsOf, searchDerived } from "./recover";
+import { derivedSecret, randomSecret } from "./secrets";
+import { isRefused, submit } from "./submit";
+import {
+  entryOf,
+  idHashOfSecret,
+  readState,
+  requireFacilitator,
+  type Subscription,
+  type SubscriptionRef,
+  termsOf,
+  verifiedPlan,
+  viewOf,
+} from "./subscription";
+
+interface Standing {
+  readonly book: Book;
+  readonly entry: SubscriptionEntry;
+  readonly state: SubscriptionState;
+  readonly nowSec: number;
+}
+
+interface Plan<S extends SignedAct> {
+  readonly act: S;
+  readonly path: ChangeAct;
+  readonly fields: ActFields[S];
+  /** the most that this may charge now; counted against the budget */
+  readonly maxCharge?: bigint;
+  /** the entry as it will stand, where it needs more token approval than now */
+  readonly planned?: SubscriptionEntry;
+  /** what the ledger keeps once it is done */
+  readonly after: SubscriptionEntry;
+  readonly isDone: (state: SubscriptionState) => boolean;
+}
+
+/** How far ahead a charge is quoted: the credit for unused time shrinks while the change is on its way. */
+const QUOTE_AHEAD_SEC = 120;
+
+export function pause(context: AgentContext, ref: SubscriptionRef): Promise<Subscription> {
+  return change(context, ref, async ({ entry }) => ({
+    act: "Pause",
+    path: "pause",
+    fields: {},
+    after: entry,
+    isDone: (state) => state.status === "PAUSED",
+  }));
+}
+
+export interface ResumeOptions {
+  /** the most that resuming may charge, base units; default: nothing while the paid period runs, else the plan's price */
+  readonly maxCharge?: Amount;
+}
+
+export function resume(
+  context: AgentContext,
+  ref: SubscriptionRef,
+  options: ResumeOptions = {},
+): Promise<Subscription> {
+  return change(context, ref, async ({ entry, state, nowSec }) => {
+    const isPaid = state.status === "PAUSED" && nowSec + QUOTE_AHEAD_SEC < state.paidThrough;
+    const maxCharge =
+      options.maxCharge === undefined ? (isPaid ? 0n : BigInt(entry.amount)) : toAmount(options.maxCharge, "maxCharge");
+    return {
+      act: "Resume",
+      path: "resume",
+      fields: { maxCharge },
+      maxCharge,
+      ...(maxCharge > 0n ? { planned: entry } : {}),
+      after: { ...entry, state: "live" },
+      isDone: (now) => now.status === "ACTIVE",
+    };
+  });
+}
+
+export interface CancelOptions {
+  /** serve out what is paid; default false: at once */
+  readonly atPeriodEnd?: boolean;
+}
+
+export function cancel(
+  context: AgentContext,
+  ref: SubscriptionRef,
+  options: CancelOptions = {},
+): Promise<Subscription> {
+  const atPeriodEnd = options.atPeriodEnd ?? false;
+  return change(context, ref, async ({ entry }) => ({
+    act: "Cancel",
+    path: "cancel",
+    fields: { atPeriodEnd },
+    after: atPeriodEnd ? entry : { ...entry, state: "ended" },
+    isDone: (state) => state.status === "CANCELLED" || (atPeriodEnd && state.ending),
+  }));
+}
+
+/** Raises or lowers the cap of metered overage; a raise comes with the token approval it needs. */
+export function setMaxOverage(context: AgentContext, ref: SubscriptionRef, cap: Amount): Promise<Subscription> {
+  const wanted = toAmount(cap, "cap");
+  return change(context, ref, async ({ book, entry, state }) => {
+    const isRaise = wanted > state.allowance.cap;
+    const { amount, chainId, token, payTo } = entry;
+    if (isRaise) {
+      const facts = { kind: "subscription" as const, amount: BigInt(amount) + wanted, chainId, token, payTo };
+      await context.policy.require(facts, book);
+    }
+    const after = { ...entry, cap: wanted.toString() };
+    return {
+      act: "SetMaxOverage",
+      path: "max-overage",
+      fields: { cap: wanted },
+      ...(isRaise ? { planned: after } : {}),
+      after,
+      isDone: (now) => now.allowance.cap === wanted,
+    };
+  });
+}
+
+export interface ChangePlanOptions {
+  readonly planId: Hex;
+  /** cap under the new plan, base units; default: the cap as it is */
+  readonly maxOverage?: Amount;
+  /** the most that the change may charge now; default: what it is quoted at */
+  readonly maxCharge?: Amount;
+}
+
+export function changePlan(
+  context: AgentContext,
+  ref: SubscriptionRef,
+  options: ChangePlanOptions,
+): Promise<Subscription> {
+  if (!isHash32(options?.planId)) throw new InvalidRequest("planId must be 0x and 64 hex digits.");
+  return change(context, ref, async ({ book, entry, state, nowSec }) => {
+    const facilitator = requireFacilitator(context, entry.facilitator);
+    const plan = await verifiedPlan(context, facilitator, options.planId);
+    const { provider, token, payTo, chainId, amount } = plan;
+    if (provider !== entry.provider || token !== entry.token || payTo !== entry.payTo || chainId !== entry.chainId) {
+      throw new TurnpikeError("PlanMismatch");
+    }
+    if (plan.deprecated) throw new PlanDeprecated(undefined, { details: { planId: plan.planId } });
+    const cap = options.maxOverage === undefined ? state.allowance.cap : toAmount(options.maxOverage, "maxOverage");
+    await context.policy.require({ kind: "subscription", amount: amount + cap, chainId, token, payTo }, book);
+    const maxCharge =
+      options.maxCharge === undefined ? quoted(entry, state, amount, nowSec) : toAmount(options.maxCharge, "maxCharge");
+    const after: SubscriptionEntry = { ...entry, ...termsOf(plan), cap: cap.toString() };
+    return {
+      act: "ChangePlan",
+      path: "plan",
+      fields: { newPlanId: plan.planId, maxOverage: cap, maxCharge },
+      maxCharge,
+      planned: after,
+      after,
+      isDone: (now) => now.planId === plan.planId,
+    };
+  });
+}
+
+/** By the contract's own rule, at the latest moment at which the change should land. */
+function quoted(entry: SubscriptionEntry, state: SubscriptionState, newPrice: bigint, nowSec: number): bigint {
+  const record = {
+    known: true,
+    cancelled: false,
+    ending: state.ending,
+    paused: false,
+    paidThroughSec: state.paidThrough,
+    intervalSec: entry.intervalSec,
+    graceSec: entry.graceSec,
+  };
+  const atSec = Math.min(nowSec + QUOTE_AHEAD_SEC, state.paidThrough);
+  const { charge } = quoteChange(record, BigInt(entry.amount), newPrice, atSec);
+  if (charge === undefined) throw new TurnpikeError("CreditExceedsPrice");
+  return charge;
+}
+
+/** Moves the subscription to a fresh secret: the old id is worth nothing from then on. */
+export async function rekey(context: AgentContext, ref: SubscriptionRef): Promise<Subscription> {
+  const book = await context.book();
+  const old = entryOf(book, ref);
+  const facilitator = requireFacilitator(context, old.facilitator);
+  const { secret, kept } = await freshSecret(context, book, old);
+  const next: SubscriptionEntry = { ...old, id: idHashOfSecret(old.subscriber, secret), secret: kept, state: "signup" };
+  // The new secret is kept before the chain can know of it.
+  await book.put(next);
+  const done = await change(context, old.id, async ({ entry }) => ({
+    act: "Rekey",
+    path: "rekey",
+    fields: { newSecretHash: secretHashOf(secret) },
+    after: { ...entry, state: "ended", rekeyedTo: next.id },
+    isDone: (state) => state.status === "CANCELLED",
+  }));
+  const state = await readState(facilitator.client, next.id);
+  if (!state) return done;
+  const live: SubscriptionEntry = { ...next, state: "live" };
+  await book.put(live);
+  context.freshUntilMs.set(live.id, performance.now() + context.effects.limits.freshMs);
+  return viewOf(context, live, state);
+}
+
+async function freshSecret(
+  context: AgentContext,
+  book: Book,
+  entry: SubscriptionEntry,
+): Promise<{ secret: Hex; kept: SubscriptionEntry["secret"] }> {
+  const { planId, subscriber } = entry;
+  const root = await context.roots.ofSubscriptions(entry);
+  if (!root) {
+    const secret = randomSecret();
+    return { secret, kept: { from: "ledger", value: secret } };
+  }
+  // Numbered under the plan that the first secret came from, where recovery looks for it.
+  const under = entry.secret.from === "root" ? entry.secret.planId : planId;
+  const facilitator = requireFacilitator(context, entry.facilitator);
+  const { nextN } = await searchDerived(book, facilitator, { root, planId: under, subscriber });
+  return { secret: derivedSecret(root, under, nextN), kept: { from: "root", planId: under, n: nextN } };
+}
+
+async function change<S extends SignedAct>(
+  context: AgentContext,
+  ref: SubscriptionRef,
+  plan: (standing: Standing) => Promise<Plan<S>>,
+): Promise<Subscription> {
+  const book = await context.book();
+  const { id } = entryOf(book, ref);
+  return book.inTurn(`change:${id}`, async () => {
+    let wasUnsure = false;
+    for (let attempt = 0; ; attempt++) {
+      const standing = await standingOf(context, book, entryOf(book, id));
+      const planned = await plan(standing);
+      if (wasUnsure && planned.isDone(standing.state)) return conclude(context, standing, planned, standing.state);
+      const result = await perform(context, standing, planned);
+      wasUnsure ||= result.wasUnsure;
+      if (result.kind === "done") {
+        const state = await readState(requireFacilitator(context, standing.entry.facilitator).client, id);
+        return conclude(context, standing, planned, state ?? standing.state);
+      }
+      if (result.error.code !== "StaleVersion" || attempt > 0) throw result.error;
+    }
+  });
+}
+
+async function standingOf(context: AgentContext, book: Book, entry: SubscriptionEntry): Promise<Standing> {
+  const facilitator = requireFacilitator(context, entry.facilitator);
+  const state = await readState(facilitator.client, entry.id);
+  if (!state) throw new TurnpikeError("UnknownSubscription");
+  const chain = context.chainOf(entry.chainId);
+  const [timeSec, version] = await Promise.all([chain?.timeSec(), chain?.version(entry.turnpike, entry.id)]);
+  const nowSec =
+    context.chainClock?.nowSec() ?? timeSec ?? believedTimeSec(state.chainTimeSec, entry.chainId, context.networks);
+  return { book, entry, state: version === undefined ? state : { ...state, version }, nowSec };
+}
+
+type Performed =
+  | { readonly kind: "done"; readonly wasUnsure: boolean }
+  | { readonly kind: "refused"; readonly error: TurnpikeError; readonly wasUnsure: boolean };
+
+async function perform<S extends SignedAct>(
+  context: AgentContext,
+  standing: Standing,
+  plan: Plan<S>,
+): Promise<Performed> {
+  const { book, entry } = standing;
+  if (!plan.planned) return post(context, standing, plan, undefined);
+  const facilitator = requireFacilitator(context, entry.facilitator);
+  const when = plan.act === "Resume" ? ("low" as const) : ("whole" as const);
+  const need = { book, facilitator, deployment: entry, token: entry.token, planned: plan.planned, when };
+  return withApproval(context, need, (approval) => post(context, standing, plan, approval));
+}
+
+async function post<S extends SignedAct>(
+  context: AgentContext,
+  { book, entry, state, nowSec }: Standing,
+  plan: Plan<S>,
+  approval: ApprovalFacts | undefined,
+): Promise<Performed> {
+  const spend = plan.maxCharge
+    ? spendOf(context, entry, { amount: plan.maxCharge, version: state.version })
+    : undefined;
+  if (spend) await book.reserve(spend, context.policy.limits);
+  const deadline = BigInt(nowSec + context.policy.maxWindowSec);
+  const { version } = state;
+  const message = { subscriber: entry.subscriber, idHash: entry.id, version, deadline, ...plan.fields };
+  const signature = await context.signer.sign(actTypedData(entry, plan.act, message));
+  const fields = Object.fromEntries(
+    Object.entries(plan.fields).map(([name, value]) => [name, typeof value === "bigint" ? value.toString() : value]),
+  );
+  const permit = approval?.permit ? { permit: approval.permit } : {};
+  const request = { ...fields, version, deadline: deadline.toString(), signature, ...permit } as ChangeRequestWire;
+  const { client } = requireFacilitator(context, entry.facilitator);
+  const { outcome, wasUnsure } = await submit(context.effects, entry.id, () =>
+    client.change({ idHash: entry.id, act: plan.path, request }),
+  );
+  if (!isRefused(outcome)) return { kind: "done", wasUnsure };
+  // A stale version can never be used again; any other refusal may still be overtaken by the signed request itself.
+  if (spend && outcome.error.code === "StaleVersion") await book.put({ ...spend, state: "released" });
+  return { kind: "refused", error: outcome.error, wasUnsure };
+}
+
+function spendOf(
+  context: AgentContext,
+  entry: SubscriptionEntry,
+  { amount, version }: { readonly amount: bigint; readonly version: number },
+): SpendEntry {
+  const id = `change:${entry.id}:${version}`;
+  const atSec = context.effects.clock.nowSec();
+  return { type: "spend", id, state: "held", atSec, payTo: entry.payTo, amount: amount.toString() };
+}
+
+async function conclude<S extends SignedAct>(
+  context: AgentContext,
+  { book }: Standing,
+  plan: Plan<S>,
+  state: SubscriptionState,
+): Promise<Subscription> {
+  await book.put(plan.after);
+  context.freshUntilMs.set(plan.after.id, performance.now() + context.effects.limits.freshMs);
+  const { id: idHash, planId } = plan.after;
+  context.effects.emit({ type: "subscription.changed", idHash, planId, act: plan.path });
+  return viewOf(context, plan.after, state);
+}
+
+/** Everything the ledger holds that has not ended, as the chain has it now. */
+export async function list(context: AgentContext): Promise<Subscription[]> {
+  const book = await context.book();
+  const views: Subscription[] = [];
+  for (const entry of book.subscriptions()) {
+    if (entry.state === "ended") continue;
+    const facilitator = context.facilitators.find(entry.facilitator);
+    const state = facilitator && (await readState(facilitator.client, entry.id));
+    if (!state) continue;
+    const { signup: _done, ...kept } = entry;
+    const now: SubscriptionEntry = {
+      ...kept,
+      state: state.status === "CANCELLED" ? "ended" : "live",
+      cap: state.allowance.cap.toString(),
+    };
+    if (now.state !== entry.state || now.cap !== entry.cap) await book.put(now);
+    views.push(await viewOf(context, now, state));
+  }
+  return views;
+}
+
+export async function addOrigins(
+  context: AgentContext,
+  ref: SubscriptionRef,
+  origins: readonly string[],
+): Promise<readonly string[]> {
+  const book = await context.book();
+  const entry = entryOf(book, ref);
+  const merged = { ...entry, origins: [...new Set([...entry.origins, ...originsOf(origins)])] };
+  await book.put(merged);
+  return merged.origins;
+}
+
+export interface TopUpOptions {
+  /** how many periods the approval should cover from now on; default: what each was subscribed with */
+  readonly periods?: number;
+  /** raise it to the whole even where it is not low; default false */
+  readonly whole?: boolean;
+}
+
+/** Raises the token approvals that have become low, by permits that the Facilitator relays. */
+export async function topUp(context: AgentContext, options: TopUpOptions = {}): Promise<TopUp[]> {
+  const book = await context.book();
+  if (options.periods !== undefined) {
+    const periods = requirePeriods(options.periods);
+    for (const entry of book.subscriptions()) if (entry.state === "live") await book.put({ ...entry, periods });
+  }
+  const owner = await context.signer.address();
+  const groups = new Map<string, SubscriptionEntry>();
+  for (const entry of book.subscriptions()) {
+    if (entry.state === "live" && entry.subscriber === owner) groups.set(`${entry.chainId}:${entry.token}`, entry);
+  }
+  const topUps: TopUp[] = [];
+  for (const entry of groups.values()) {
+    const { token, chainId } = entry;
+    const facilitator = requireFacilitator(context, entry.facilitator);
+    const need = { book, facilitator, deployment: entry, token, when: options.whole ? "whole" : "low" } as const;
+    const done = await withApproval(context, need, async ({ account, permit }) => {
+      if (!permit) return { token, chainId, approval: account.approval, transaction: undefined };
+      const request = { network: entry.network, token, owner, ...permit };
+      const { outcome } = await submit(context.effects, undefined, () => facilitator.client.permit(request));
+      if (isRefused(outcome)) throw outcome.error;
+      return { token, chainId, approval: outcome.permit.approval, transaction: outcome.permit.transaction };
+    });
+    topUps.push(done);
+  }
+  return topUps;
+}

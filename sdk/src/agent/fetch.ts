@@ -1,0 +1,131 @@
+/**
+ * The drop-in fetch: a subscription where one is recorded for the origin, a payment where policy allows, otherwise the
+ * 402 as it came. A subscription's id goes to recorded origins only, whatever a 402 names.
+ */
+import { HEADER, type Hex, subscriptionId } from "../protocol";
+import type { AgentContext } from "./context";
+import { Patience } from "./effects";
+import type { SubscriptionEntry } from "./ledger";
+import { finishEarlier, inTurnOfKey, type PayInit, type PayJob, payJob, payQuote, quoteOf } from "./pay";
+import type { Quote } from "./quote";
+import {
+  type Arrival,
+  bearsCredential,
+  isPrivateChannel,
+  isRedirect,
+  type RequestInput,
+  sendOnce,
+  sendWithinOrigin,
+} from "./request";
+import { secretOf } from "./subscription";
+
+const FRESH_RETRY_MS = 300;
+
+/** @throws as fetch does; PaymentPending and InvalidPaymentProof when a payment that was made is not served */
+export async function agentFetch(context: AgentContext, input: RequestInput, init: PayInit = {}): Promise<Response> {
+  const job = await payJob(context, input, init);
+  const { template } = job;
+  // The caller's own credential is the caller's own matter, but it does not leave the origin either.
+  if (bearsCredential(template)) return (await sendWithinOrigin(context.effects, template, job.headers)).response;
+  return inTurnOfKey(job, async () => {
+    const mine = usableAt(context, job);
+    if (mine.length > 0) return withSubscription(context, job, mine);
+    const earlier = await finishEarlier(context, job);
+    if (earlier) return earlier;
+    return payIfAsked(context, job, await firstAnswer(context, job));
+  });
+}
+
+/** Live subscriptions recorded for this very origin, newest first. */
+function usableAt(context: AgentContext, { book, template }: PayJob): SubscriptionEntry[] {
+  const { origin } = new URL(template.url);
+  if (!context.policy.allowHttp && !isPrivateChannel(template.url)) return [];
+  return book
+    .subscriptions()
+    .filter((entry) => entry.state === "live" && entry.origins.includes(origin))
+    .reverse();
+}
+
+/** Without a credential of ours fetch follows redirects as ever; with an idempotency key it stays within the origin. */
+async function firstAnswer(context: AgentContext, job: PayJob): Promise<Arrival> {
+  const { template } = job;
+  if (job.key !== undefined) return sendWithinOrigin(context.effects, template, job.headers);
+  const response = await sendOnce(context.effects, template);
+  if (!response.redirected) return { response, template };
+  return { response, template: { ...template, url: response.url } };
+}
+
+async function payIfAsked(context: AgentContext, job: PayJob, arrival: Arrival): Promise<Response> {
+  const { response, template } = arrival;
+  if (response.status !== 402 || isRedirect(response)) return response;
+  const isElsewhere = new URL(template.url).origin !== new URL(job.template.url).origin;
+  const isUnclear = response.redirected && template.method !== "GET" && template.method !== "HEAD";
+  if (isElsewhere || isUnclear) return response;
+  const quote = await quoteOf(context, { response: response.clone(), template });
+  if (!quote) return response;
+  hintAtSubscription(context, job, quote);
+  const outcome = await payQuote(context, { ...job, template }, quote);
+  return outcome.kind === "paid" ? outcome.response : response;
+}
+
+/** Tells the developer why a plan that is subscribed to was not used. */
+function hintAtSubscription(context: AgentContext, { book, template }: PayJob, quote: Quote): void {
+  const { origin } = new URL(template.url);
+  const offered = offeredPlans(quote);
+  for (const { id: idHash, planId, state, origins } of book.subscriptions()) {
+    if (state !== "live" || !offered.has(planId) || origins.includes(origin)) continue;
+    context.effects.emit({ type: "subscription.origin_unknown", idHash, planId, origin });
+  }
+}
+
+const offeredPlans = (quote: Quote): ReadonlySet<Hex> =>
+  new Set([...quote.offers.map(({ planId }) => planId), ...quote.plans.map(({ planId }) => planId)]);
+
+async function withSubscription(context: AgentContext, job: PayJob, mine: SubscriptionEntry[]): Promise<Response> {
+  const { effects } = context;
+  const { sleep, limits } = effects;
+  const isFresh = mine.some(({ id }) => (context.freshUntilMs.get(id) ?? 0) > performance.now());
+  const patience = new Patience({
+    budgetMs: isFresh ? limits.freshMs : 0,
+    turns: Math.ceil(limits.freshMs / FRESH_RETRY_MS),
+    sleep,
+    signal: job.template.signal,
+  });
+  for (;;) {
+    const { response, template, quote, entry } = await tryEach(context, job, mine);
+    if (response.status !== 402) return response;
+    if (isFresh && (await patience.wait(FRESH_RETRY_MS))) {
+      await response.body?.cancel();
+      continue;
+    }
+    effects.emit({ type: "subscription.refused", idHash: entry.id, planId: entry.planId });
+    // A cap is there to be reached, and an empty wallet pays nothing: only a subscription that is over gives way.
+    if (isFresh || !quote || quote.error === "AllowanceExhausted" || quote.error === "InsufficientFunds")
+      return response;
+    const outcome = await payQuote(context, { ...job, template }, quote);
+    return outcome.kind === "paid" ? outcome.response : response;
+  }
+}
+
+interface Tried extends Arrival {
+  readonly quote: Quote | undefined;
+  readonly entry: SubscriptionEntry;
+}
+
+/** The newest first; then, if the route offers another plan that is subscribed to, that one. */
+async function tryEach(context: AgentContext, job: PayJob, mine: readonly SubscriptionEntry[]): Promise<Tried> {
+  const left = [...mine];
+  let entry = left.shift() as SubscriptionEntry;
+  for (;;) {
+    const credential = subscriptionId(entry.subscriber, await secretOf(context, entry));
+    const headers = { ...job.headers, [HEADER.subscription]: credential };
+    const arrival = await sendWithinOrigin(context.effects, job.template, headers);
+    if (arrival.response.status !== 402) return { ...arrival, quote: undefined, entry };
+    const quote = await quoteOf(context, { ...arrival, response: arrival.response.clone() });
+    const offered = quote ? offeredPlans(quote) : new Set<Hex>();
+    const next = left.findIndex(({ planId }) => offered.has(planId));
+    if (next < 0) return { ...arrival, quote, entry };
+    await arrival.response.body?.cancel();
+    entry = left.splice(next, 1)[0] as SubscriptionEntry;
+  }
+}

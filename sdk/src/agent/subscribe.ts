@@ -1,0 +1,324 @@
+/**
+ * Signup: terms proven by the plan's id, budget reserved, one Subscribe and at most one permit signed, both in the ledger
+ * before they leave. A signup whose outcome is unknown is posted again, never signed again.
+ */
+import type { SubscribeRequestWire, Subscription as SubscriptionState } from "../facilitator";
+import {
+  type Hex,
+  InsufficientFunds,
+  InvalidRequest,
+  isHash32,
+  PaymentPending,
+  PlanDeprecated,
+  PolicyRefused,
+  sameAddress,
+  secretHashOf,
+  subscribeTypedData,
+  type TurnpikeError,
+  toAmount,
+} from "../protocol";
+import type { Book } from "./book";
+import { setMaxOverage } from "./changes";
+import type { AgentContext } from "./context";
+import type { Facilitator } from "./facilitators";
+import type { SpendEntry, SubscriptionEntry } from "./ledger";
+import { quoteOf } from "./pay";
+import { type ApprovalFacts, DEFAULT_PERIODS, requirePeriods, withApproval } from "./permits";
+import type { Amount } from "./policy";
+import { adopt, originsOf, searchDerived } from "./recover";
+import { isPrivateChannel, sendWithinOrigin, templateOf } from "./request";
+import { derivedSecret, randomSecret } from "./secrets";
+import { isRefused, submit } from "./submit";
+import {
+  idHashOfSecret,
+  readState,
+  requireFacilitator,
+  type Subscription,
+  termsOf,
+  type VerifiedPlan,
+  verifiedPlan,
+  viewOf,
+} from "./subscription";
+
+export interface SubscribeOptions {
+  readonly planId?: Hex;
+  /** Take the plan from what this URL's 402 offers (the cheapest, or `planId` if it is among them), and record its origin. */
+  readonly url?: string | URL;
+  /** cap of metered overage per cycle, base units; default 0: none */
+  readonly maxOverage?: Amount;
+  /** where `agent.fetch` may use the subscription */
+  readonly origins?: readonly string[];
+  /** base URL of one of the agent's Facilitators; default: the one that the 402 names, or the first */
+  readonly facilitator?: string;
+  /** how many periods the token approval should cover; default 12 */
+  readonly periods?: number;
+  /** buy another one even if this agent already has a live subscription on the plan; default false */
+  readonly another?: boolean;
+}
+
+/** Errors after which this very signup can never be created. */
+const FINAL: ReadonlySet<string> = new Set(["PlanDeprecated", "UnknownPlan", "CapTooLarge"]);
+/** Errors that a fresh permit resolves: somebody used the nonce meanwhile, or its deadline passed. */
+const PERMIT_TROUBLE: ReadonlySet<string> = new Set(["InsufficientApproval", "PermitTooLow"]);
+
+interface SignupJob {
+  readonly book: Book;
+  readonly facilitator: Facilitator;
+  readonly plan: VerifiedPlan;
+  readonly cap: bigint;
+  readonly origins: readonly string[];
+  readonly periods: number;
+}
+
+/**
+ * Subscribes, or returns the live subscription this agent already has on the plan.
+ * @throws PlanDeprecated, PolicyRefused, InsufficientFunds; PaymentPending when the outcome is unknown
+ */
+export async function subscribe(context: AgentContext, options: SubscribeOptions): Promise<Subscription> {
+  const book = await context.book();
+  const cap = toAmount(options.maxOverage ?? 0n, "maxOverage");
+  const periods = requirePeriods(options.periods ?? DEFAULT_PERIODS);
+  const offer = await offerOf(context, options);
+  const { facilitator, plan } = offer;
+  const origins = [...new Set([...originsOf(options.origins), ...offer.origins])];
+  const subscriber = await context.signer.address();
+  const job: SignupJob = { book, facilitator, plan, cap, origins, periods };
+  return book.inTurn(`subscribe:${plan.planId}:${subscriber}`, async () => {
+    const unfinished = await finishSignup(context, job);
+    if (unfinished) return raisedTo(context, cap, unfinished);
+    const { existing, secret } = await placeFor(context, job);
+    if (existing && !options.another) return raisedTo(context, cap, existing);
+    return signUp(context, job, secret);
+  });
+}
+
+/** An existing subscription gets the larger cap that was asked for. */
+async function raisedTo(context: AgentContext, cap: bigint, subscription: Subscription): Promise<Subscription> {
+  if (cap <= subscription.maxOverage) return subscription;
+  return Object.assign(await setMaxOverage(context, subscription, cap), { existing: true });
+}
+
+interface Offer {
+  readonly facilitator: Facilitator;
+  readonly plan: VerifiedPlan;
+  readonly origins: readonly string[];
+}
+
+async function offerOf(context: AgentContext, { planId, url, facilitator }: SubscribeOptions): Promise<Offer> {
+  if (planId !== undefined && !isHash32(planId)) throw new InvalidRequest("planId must be 0x and 64 hex digits.");
+  if (url === undefined) {
+    if (planId === undefined) throw new InvalidRequest("subscribe needs a planId or a url.");
+    const chosen = requireFacilitator(context, facilitator);
+    return { facilitator: chosen, plan: await verifiedPlan(context, chosen, planId), origins: [] };
+  }
+  const template = await templateOf(url);
+  if (!context.policy.allowHttp && !isPrivateChannel(template.url)) {
+    throw new PolicyRefused("The agent subscribes only over https.", { reason: "insecure_origin" });
+  }
+  const arrival = await sendWithinOrigin(context.effects, template, {});
+  const quote = arrival.response.status === 402 ? await quoteOf(context, arrival) : undefined;
+  const named = [
+    ...(quote?.offers ?? []),
+    ...(quote?.plans ?? []).map((terms) => ({ planId: terms.planId, facilitator: undefined })),
+  ];
+  const wanted = new Map<Hex, string | undefined>();
+  for (const { planId: offered, facilitator: base } of named) {
+    const isWanted = planId === undefined || offered === planId.toLowerCase();
+    if (isWanted) wanted.set(offered, wanted.get(offered) ?? base);
+  }
+  if (wanted.size === 0) {
+    throw new PolicyRefused("No such subscription is offered there.", { reason: "no_plan" });
+  }
+  const offers = await Promise.all(
+    [...wanted].map(async ([offered, base]) => {
+      const chosen = requireFacilitator(context, facilitator ?? base);
+      return { facilitator: chosen, plan: await verifiedPlan(context, chosen, offered) };
+    }),
+  );
+  const [cheapest] = offers.sort((a, b) =>
+    a.plan.amount < b.plan.amount ? -1 : a.plan.amount > b.plan.amount ? 1 : 0,
+  );
+  if (!cheapest) throw new PolicyRefused("No such subscription is offered there.", { reason: "no_plan" });
+  return { ...cheapest, origins: [new URL(arrival.template.url).origin] };
+}
+
+type Place = { readonly value: Hex; readonly kept: SubscriptionEntry["secret"] };
+
+/** A live subscription on the plan, if there is one, and the secret that a new one would have. */
+async function placeFor(
+  context: AgentContext,
+  { book, facilitator, plan, origins }: SignupJob,
+): Promise<{ existing: Subscription | undefined; secret: Place }> {
+  const subscriber = await context.signer.address();
+  const root = await context.roots.ofSubscriptions(plan.deployment);
+  let secret: Place;
+  if (root) {
+    const search = await searchDerived(book, facilitator, { root, planId: plan.planId, subscriber });
+    const nearest = search.found.filter(({ state }) => state.status === "ACTIVE" && state.planId === plan.planId);
+    await adopt(context, book, facilitator, { asked: plan, search: { ...search, found: nearest }, origins });
+    secret = {
+      value: derivedSecret(root, plan.planId, search.nextN),
+      kept: { from: "root", planId: plan.planId, n: search.nextN },
+    };
+  } else {
+    const value = randomSecret();
+    secret = { value, kept: { from: "ledger", value } };
+  }
+  for (const entry of book.subscriptions()) {
+    if (entry.state !== "live" || entry.planId !== plan.planId || !sameAddress(entry.subscriber, subscriber)) continue;
+    const state = await readState(facilitator.client, entry.id);
+    if (state?.status !== "ACTIVE") continue;
+    const merged = { ...entry, origins: [...new Set([...entry.origins, ...origins])] };
+    await book.put(merged);
+    return { existing: await viewOf(context, merged, state, { existing: true }), secret };
+  }
+  return { existing: undefined, secret };
+}
+
+async function signUp(context: AgentContext, job: SignupJob, secret: Place): Promise<Subscription> {
+  const { book, facilitator, plan, cap, origins, periods } = job;
+  const subscriber = await context.signer.address();
+  if (plan.deprecated) {
+    const details: Record<string, string> = { planId: plan.planId };
+    if (plan.successor) details.successor = plan.successor;
+    throw new PlanDeprecated(undefined, { details });
+  }
+  const facts = { kind: "subscription" as const, amount: plan.amount + cap, chainId: plan.chainId, token: plan.token };
+  await context.policy.require({ ...facts, payTo: plan.payTo }, book);
+  const entry: SubscriptionEntry = {
+    type: "subscription",
+    id: idHashOfSecret(subscriber, secret.value),
+    state: "signup",
+    subscriber,
+    chainId: plan.chainId,
+    network: plan.network,
+    turnpike: plan.deployment.turnpike,
+    facilitator: facilitator.url,
+    ...termsOf(plan),
+    cap: cap.toString(),
+    periods,
+    origins: [...origins],
+    secret: secret.kept,
+  };
+  const { deployment, token } = plan;
+  const need = { book, facilitator, deployment, token, planned: entry, when: "whole" as const };
+  return withApproval(context, need, async (approval) => {
+    if (approval.account.balance < plan.amount) {
+      throw new InsufficientFunds(undefined, {
+        details: { token, required: plan.amount.toString(), available: approval.account.balance.toString() },
+      });
+    }
+    const spend = spendOf(context, entry);
+    await book.reserve(spend, context.policy.limits);
+    let signing: SubscriptionEntry;
+    try {
+      signing = { ...entry, signup: await signSubscribe(context, entry, secret.value, approval) };
+    } catch (error) {
+      await book.put({ ...spend, state: "released" });
+      throw error;
+    }
+    await book.put(signing);
+    return postSignup(context, job, signing);
+  });
+}
+
+const spendOf = (context: AgentContext, { id, payTo, amount }: SubscriptionEntry): SpendEntry => ({
+  type: "spend",
+  id: `signup:${id}`,
+  state: "held",
+  atSec: context.effects.clock.nowSec(),
+  payTo,
+  amount,
+});
+
+async function signSubscribe(
+  context: AgentContext,
+  entry: SubscriptionEntry,
+  secret: Hex,
+  { nowSec, permit }: ApprovalFacts,
+): Promise<SubscribeRequestWire> {
+  const { subscriber, planId, cap } = entry;
+  const secretHash = secretHashOf(secret);
+  const deadline = BigInt(nowSec + context.policy.maxWindowSec);
+  const message = { subscriber, planId, secretHash, maxOverage: BigInt(cap), deadline };
+  const signature = await context.signer.sign(subscribeTypedData(entry, message));
+  return {
+    network: entry.network,
+    subscriber,
+    planId,
+    secretHash,
+    maxOverage: cap,
+    deadline: deadline.toString(),
+    signature,
+    ...(permit ? { permit } : {}),
+  };
+}
+
+/** Posts a signup that stands in the ledger, and settles what became of it. */
+async function postSignup(context: AgentContext, job: SignupJob, entry: SubscriptionEntry): Promise<Subscription> {
+  const { book, facilitator } = job;
+  const { signup } = entry;
+  if (!signup) throw new PaymentPending(undefined, { details: { idHash: entry.id } });
+  const { outcome } = await submit(context.effects, entry.id, () => facilitator.client.subscribe(signup));
+  const state = await readState(facilitator.client, entry.id);
+  if (state) return created(context, book, entry, state);
+  if (!isRefused(outcome)) {
+    throw new PaymentPending("The signup was taken on, and is not readable yet. Repeat the call.", {
+      details: { idHash: entry.id },
+    });
+  }
+  if (FINAL.has(outcome.error.code)) await giveUp(context, book, entry);
+  throw outcome.error;
+}
+
+async function created(
+  context: AgentContext,
+  book: Book,
+  { signup: _done, ...entry }: SubscriptionEntry,
+  state: SubscriptionState,
+): Promise<Subscription> {
+  const live: SubscriptionEntry = { ...entry, state: "live", cap: state.allowance.cap.toString() };
+  await book.put(live);
+  context.freshUntilMs.set(live.id, performance.now() + context.effects.limits.freshMs);
+  context.effects.emit({ type: "subscription.created", idHash: live.id, planId: live.planId });
+  return viewOf(context, live, state);
+}
+
+async function giveUp(
+  context: AgentContext,
+  book: Book,
+  { signup: _void, ...entry }: SubscriptionEntry,
+): Promise<undefined> {
+  await book.put({ ...entry, state: "ended" });
+  await book.put({ ...spendOf(context, entry), state: "released" });
+  return undefined;
+}
+
+/** A signup of an earlier call on this plan: found on chain, posted again, or proven worthless. */
+async function finishSignup(context: AgentContext, job: SignupJob): Promise<Subscription | undefined> {
+  const { book, facilitator, plan } = job;
+  const subscriber = await context.signer.address();
+  for (const known of book.subscriptions()) {
+    if (known.state !== "signup" || known.planId !== plan.planId || !sameAddress(known.subscriber, subscriber))
+      continue;
+    const entry = { ...known, origins: [...new Set([...known.origins, ...job.origins])] };
+    const state = await readState(facilitator.client, entry.id);
+    if (state) return created(context, book, entry, state);
+    const { deployment, token } = plan;
+    const need = { book, facilitator, deployment, token, planned: entry, when: "whole" as const };
+    const finished = await withApproval(context, need, async ({ nowSec, permit }) => {
+      if (!entry.signup) return undefined;
+      if (BigInt(nowSec) > BigInt(entry.signup.deadline)) return giveUp(context, book, entry);
+      try {
+        return await postSignup(context, job, entry);
+      } catch (error) {
+        if (!permit || !PERMIT_TROUBLE.has((error as TurnpikeError).code)) throw error;
+        const renewed = { ...entry, signup: { ...entry.signup, permit } };
+        await book.put(renewed);
+        return postSignup(context, job, renewed);
+      }
+    });
+    if (finished) return finished;
+  }
+  return undefined;
+}
