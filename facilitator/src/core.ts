@@ -4,6 +4,7 @@ import type { FacilitatorConfig } from "./config";
 import { type Indexer, startIndexer } from "./indexer";
 import { type Payments, startPayments } from "./payments";
 import { type Relayer, startRelayer } from "./relayer";
+import type { OnStep } from "./steps";
 import { openStore, type Store } from "./store/open";
 
 export interface Core {
@@ -19,22 +20,23 @@ export interface CoreEffects {
   readonly log: Logger;
   /** to the chain's nodes */
   readonly fetch?: typeof fetch;
+  readonly onStep?: OnStep;
 }
 
 export async function startCore(config: FacilitatorConfig, effects: CoreEffects): Promise<Core> {
-  const { log } = effects;
+  const { log, fetch, onStep = () => undefined } = effects;
   const store = await openStore(config.database);
   const started: { stop(): Promise<void> }[] = [{ stop: () => store.close() }];
   const stop = async (): Promise<void> => {
     for (const room of started.reverse().splice(0)) await room.stop();
   };
   try {
-    const relayer = await startRelayer({ config, store, log, ...(effects.fetch && { fetch: effects.fetch }) });
+    const relayer = await startRelayer({ config, store, log, onStep, ...(fetch && { fetch }) });
     started.push(relayer);
-    const indexer = await startIndexer({ config, store, chain: relayer.chain, log });
+    const indexer = await startIndexer({ config, store, chain: relayer.chain, log, onStep });
     started.push(indexer);
     await indexer.catchUp();
-    const payments = startPayments({ config, store, relayer, indexer, log });
+    const payments = startPayments({ config, store, relayer, indexer, log, onStep });
     started.push(payments);
     return { config, store, relayer, indexer, payments, stop };
   } catch (error) {

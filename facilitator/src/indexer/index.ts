@@ -7,6 +7,7 @@ import { type ChainClock, createChainClock, tokenInterface } from "turnpike/chai
 import { type Address, type Hex, isTurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import { type ChainBlock, type ChainReader, type ChainLog, repeat } from "../relayer";
+import type { OnStep } from "../steps";
 import type { Store, Tx } from "../store/open";
 import { blockAt, newestBlock } from "../store/tables/blocks";
 import { appendEvents } from "../store/tables/events";
@@ -44,6 +45,7 @@ export interface IndexerOptions {
   readonly store: Store;
   readonly chain: ChainReader;
   readonly log: Logger;
+  readonly onStep: OnStep;
   readonly monotonicMs?: () => number;
 }
 
@@ -59,7 +61,7 @@ const SILENT_AFTER_SEC = 60;
 const KEEP_BLOCKS = 10_000;
 
 export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
-  const { config, store, chain, log } = options;
+  const { config, store, chain, log, onStep } = options;
   const { chainId } = config;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
   const clock = createChainClock({ monotonicMs });
@@ -165,6 +167,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     });
     applied = block.number;
     if (outcome) {
+      if (outcome.payments.length > 0) onStep("applied");
       for (const id of outcome.payments) store.wake.notify(`payment:${id}`);
       if (outcome.events > 0) store.wake.notify("events");
       if (outcome.unmined > 0) store.wake.notify("lane");

@@ -20,6 +20,7 @@ import {
 import { type FacilitatorConfig, findToken } from "../config";
 import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
+import type { OnStep } from "../steps";
 import type { Store } from "../store/open";
 import { findPayment, type PaymentRow } from "../store/tables/payments";
 import { type Claim, claimOf, claimOfSignedPayment, refusal } from "./claim";
@@ -75,6 +76,7 @@ export interface PaymentsOptions {
   readonly relayer: Relayer;
   readonly indexer: Indexer;
   readonly log: Logger;
+  readonly onStep: OnStep;
   readonly monotonicMs?: () => number;
 }
 
@@ -88,11 +90,11 @@ type Fate =
 const LOOK_AGAIN_MS = 1_000;
 
 export function startPayments(options: PaymentsOptions): Payments {
-  const { config, store, relayer, indexer, log } = options;
+  const { config, store, relayer, indexer, log, onStep } = options;
   const { chainId } = config;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
   const context: JudgeContext = { config, relayer, clock: indexer.clock, applied: () => indexer.applied() };
-  const sender = startSender({ config, store, relayer, clock: indexer.clock, applied: () => indexer.applied(), log, monotonicMs });
+  const sender = startSender({ onStep, config, store, relayer, clock: indexer.clock, applied: () => indexer.applied(), log, monotonicMs });
 
   const find = (paymentId: Hex): Promise<PaymentRow | undefined> => findPayment(store.db, chainId, paymentId);
 
@@ -148,6 +150,7 @@ export function startPayments(options: PaymentsOptions): Payments {
         error: refusal("InsufficientFunds", "funds", "the payer's pending payments leave too little for this one"),
       };
     }
+    onStep("bound");
     store.wake.notify("payments");
     return undefined;
   }
@@ -229,6 +232,7 @@ export function startPayments(options: PaymentsOptions): Payments {
 
   return {
     async authorize(signed, wait = { waitMs: config.authorizeWaitMs }) {
+      onStep("received");
       const claim = claimOfSignedPayment(config, signed);
       if (claim instanceof TurnpikeError) return { kind: "refused", error: claim };
       const { paymentId } = claim;
@@ -237,7 +241,9 @@ export function startPayments(options: PaymentsOptions): Payments {
         case "settled": {
           const facts = settledFacts(fate.row);
           if (!facts) return { kind: "pending", paymentId, retryAfterSec: 1 };
-          return { kind: "settled", paymentId, proof: issueProof(signed, facts, chainId, relayer.proofSigner) };
+          const proof = issueProof(signed, facts, chainId, relayer.proofSigner);
+          onStep("proven");
+          return { kind: "settled", paymentId, proof };
         }
         case "pending":
           return { kind: "pending", paymentId, retryAfterSec: 1 };

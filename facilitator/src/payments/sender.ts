@@ -7,6 +7,7 @@ import type { Logger } from "pino";
 import { type Address, type Clock, type Hex, isTurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import { type Relayer, repeat } from "../relayer";
+import type { OnStep } from "../steps";
 import { databaseNowMs } from "../store/database-clock";
 import type { Store } from "../store/open";
 import type { PaymentRow } from "../store/tables/payments";
@@ -22,6 +23,7 @@ export interface SenderOptions {
   readonly clock: Clock;
   readonly applied: () => number;
   readonly log: Logger;
+  readonly onStep: OnStep;
   readonly monotonicMs: () => number;
 }
 
@@ -100,6 +102,7 @@ export function startSender(options: SenderOptions): Sender {
       return true;
     });
     if (made) {
+      options.onStep("composed");
       closedAtMs = monotonicMs();
       relayer.poke();
     }

@@ -7,6 +7,7 @@ import { hostname } from "node:os";
 import type { Logger } from "pino";
 import { type Address, type Hex, TurnpikeError, Unavailable } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
+import type { OnStep } from "../steps";
 import type { Db, Store } from "../store/open";
 import { enqueueTransaction, findTransaction } from "../store/tables/transactions";
 import { type BlockTag, type CallRequest, type ChainLog, type ChainReader, createChainReader } from "./chain-reader";
@@ -81,6 +82,7 @@ export interface RelayerOptions {
   readonly config: FacilitatorConfig;
   readonly store: Store;
   readonly log: Logger;
+  readonly onStep: OnStep;
   readonly fetch?: typeof fetch;
   /** monotonic milliseconds */
   readonly monotonicMs?: () => number;
@@ -97,7 +99,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const owner = `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
   const signers = config.relayerKeys.map(digestSigner);
-  const lanes = signers.map((signer) => createLane({ config, store, chain, signer, owner, log, monotonicMs }));
+  const lanes = signers.map((signer) => createLane({ config, store, chain, signer, owner, log, monotonicMs, onStep: options.onStep }));
   const from = signers[0]?.address as Address;
   await Promise.all(lanes.map((lane) => lane.tick()));
   const loops = lanes.map((lane) => repeat(() => lane.tick(), () => store.wake.wait("lane", config.pollMs)));

@@ -6,6 +6,7 @@ import type { Logger } from "pino";
 import { type Address, type Hex, isTurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import { databaseNowMs } from "../store/database-clock";
+import type { OnStep } from "../steps";
 import type { Store } from "../store/open";
 import { type SignedForm, signedForms, storedTransactions, type TransactionRow } from "../store/tables/transactions";
 import type { ChainReader, ChainReceipt } from "./chain-reader";
@@ -32,6 +33,7 @@ export interface LaneOptions {
   readonly signer: DigestSigner;
   readonly owner: string;
   readonly log: Logger;
+  readonly onStep: OnStep;
   /** monotonic milliseconds */
   readonly monotonicMs: () => number;
 }
@@ -48,7 +50,7 @@ const DISPLACED_AFTER_BLOCKS = 10;
 const BALANCE_EVERY_MS = 5_000;
 
 export function createLane(options: LaneOptions): Lane {
-  const { config, store, chain, signer, log, monotonicMs } = options;
+  const { config, store, chain, signer, log, monotonicMs, onStep } = options;
   const of: LeaseKey = { chainId: config.chainId, key: signer.address, owner: options.owner };
   const sentAtMs = new Map<Hex, number>();
   const firstSeenMs = new Map<string, number>();
@@ -137,6 +139,7 @@ export function createLane(options: LaneOptions): Lane {
       .where("id", "=", row.id)
       .where("status", "=", "stored")
       .execute();
+    onStep("mined");
     missingSinceMs.delete(row.id);
     sentAtMs.delete(receipt.hash);
     log.info({ purpose: row.purpose, hash: receipt.hash, block: receipt.blockNumber, success: receipt.success }, "mined");
@@ -230,7 +233,7 @@ export function createLane(options: LaneOptions): Lane {
       return [];
     }
     reason = undefined;
-    return store.transaction(async (tx) => {
+    const stored = await store.transaction(async (tx) => {
       const queued = await tx
         .selectFrom("transactions")
         .selectAll()
@@ -247,7 +250,7 @@ export function createLane(options: LaneOptions): Lane {
         lease = undefined;
         return [];
       }
-      const stored: SignedForm[] = [];
+      const forms: SignedForm[] = [];
       for (const [index, row] of queued.entries()) {
         const nonce = first + index;
         const signed = sign(row, nonce, fees);
@@ -256,7 +259,7 @@ export function createLane(options: LaneOptions): Lane {
           .set({ key: of.key, nonce, epoch: lease.epoch, status: "stored", hash: signed.hash, stored_at_ms: databaseNowMs })
           .where("id", "=", row.id)
           .execute();
-        stored.push(
+        forms.push(
           await tx
             .insertInto("transaction_hashes")
             .values({ ...formOf(row.id, signed, fees), signed_at_ms: databaseNowMs })
@@ -264,8 +267,11 @@ export function createLane(options: LaneOptions): Lane {
             .executeTakeFirstOrThrow(),
         );
       }
-      return stored;
+      onStep("signed");
+      return forms;
     });
+    if (stored.length > 0) onStep("stored");
+    return stored;
   }
 
   async function broadcast(form: SignedForm): Promise<void> {
@@ -273,6 +279,7 @@ export function createLane(options: LaneOptions): Lane {
     sentAtMs.set(form.hash as Hex, monotonicMs());
     try {
       await chain.broadcast(form.raw as Hex);
+      onStep("broadcast");
     } catch (error) {
       // Unknown outcome: nodes also answer with an error for what they mined, or hold already.
       const text = error instanceof Error ? error.message.slice(0, 120) : "unknown";
