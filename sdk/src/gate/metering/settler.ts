@@ -37,6 +37,14 @@ type Wanted = { readonly account: Readonly<Account>; readonly call?: Call };
 
 const RESUBMIT_MS = 10_000;
 
+/** Its index, cap or standing changed, it was rekeyed, or the transaction was too large. */
+const JUDGED_ANEW: ReadonlySet<ErrorCode> = new Set([
+  "StaleDebit",
+  "AllowanceExhausted",
+  "SubscriptionNotActive",
+  "InsufficientGas",
+]);
+
 export class Settler {
   /** calls with a debit of their own, oldest first */
   readonly calls = new Set<Call>();
@@ -130,12 +138,12 @@ export class Settler {
     }
   }
 
-  /** Not debited: owed again. What failed for the transaction's own sake goes into the next one. */
+  /** Not debited: owed again. What a fresh look at the chain can put right is judged anew at once. */
   private async restore(idHash: Hex, result: Exclude<DebitResult, { kind: "settled" }>): Promise<void> {
-    const isOwnFault = result.kind === "void" || result.reason === "InsufficientGas" || result.reason === "StaleDebit";
     const account = this.options.store.account(idHash);
-    if (isOwnFault && account !== undefined) this.forced.add(account.idHash);
-    else if (result.kind === "failed") await this.postpone(idHash, result.reason);
+    if (account === undefined) return;
+    if (result.kind === "void" || JUDGED_ANEW.has(result.reason)) this.forced.add(account.idHash);
+    else await this.postpone(idHash, result.reason);
   }
 
   // ---------------------------------------------------------------- seal
