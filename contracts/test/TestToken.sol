@@ -24,7 +24,7 @@ contract TestToken is ERC20, EIP712, IERC20Permit {
     uint8 private immutable _decimals;
     string private _version;
     mapping(address owner => uint256 nonce) private _nonces;
-    mapping(address authorizer => mapping(bytes32 nonce => bool used)) private _used;
+    mapping(address authorizer => mapping(bytes32 nonce => bool used)) internal _used;
 
     event AuthorizationUsed(address indexed authorizer, bytes32 indexed nonce);
     event AuthorizationCanceled(address indexed authorizer, bytes32 indexed nonce);
@@ -86,7 +86,7 @@ contract TestToken is ERC20, EIP712, IERC20Permit {
         uint256 validBefore,
         bytes32 nonce,
         bytes memory signature
-    ) external {
+    ) external virtual {
         _authorized(TRANSFER_TYPEHASH, from, to, value, validAfter, validBefore, nonce, signature);
     }
 
@@ -163,7 +163,7 @@ contract TestToken is ERC20, EIP712, IERC20Permit {
         uint256 validBefore,
         bytes32 nonce,
         bytes memory signature
-    ) private {
+    ) internal virtual {
         require(block.timestamp > validAfter, "FiatTokenV2: authorization is not yet valid");
         require(block.timestamp < validBefore, "FiatTokenV2: authorization is expired");
         require(!_used[from][nonce], "FiatTokenV2: authorization is used or canceled");

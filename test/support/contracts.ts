@@ -3,7 +3,7 @@
 
 import type { HardhatEthersSigner } from "@nomicfoundation/hardhat-ethers/signers";
 import { time } from "@nomicfoundation/hardhat-network-helpers";
-import { type ContractTransactionResponse, type Signer, Signature, ZeroHash, id, keccak256, toUtf8Bytes } from "ethers";
+import { type ContractTransactionResponse, id, keccak256, Signature, type Signer, toUtf8Bytes, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import type { BatchSettler, TestToken, Turnpike } from "../../sdk/src/chain/generated";
 import type { PermitStruct, TermsStruct } from "../../sdk/src/chain/generated/interfaces/ITurnpike";

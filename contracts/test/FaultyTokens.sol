@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {ERC20} from "@openzeppelin/contracts/token/ERC20/ERC20.sol";
+import {TestToken} from "./TestToken.sol";
+
+/// @title Tokens that misbehave, one fault each
+/// @notice Sound until `arm(true)`, so that a subscription can be made first.
+abstract contract FaultyToken is ERC20 {
+    bool internal _armed;
+
+    constructor() ERC20("Faulty", "FLT") {}
+
+    function mint(address to, uint256 amount) external {
+        _mint(to, amount);
+    }
+
+    function arm(bool armed) external {
+        _armed = armed;
+    }
+
+    function transferFrom(address from, address to, uint256 amount) public override returns (bool) {
+        return _armed ? _misbehave(from, to, amount) : super.transferFrom(from, to, amount);
+    }
+
+    function _move(address from, address to, uint256 amount) internal {
+        super.transferFrom(from, to, amount);
+    }
+
+    function _misbehave(address from, address to, uint256 amount) internal virtual returns (bool);
+}
+
+/// @notice Moves, and returns nothing at all, as USDT does. No fault: it must work.
+contract NothingToken is FaultyToken {
+    function _misbehave(address from, address to, uint256 amount) internal override returns (bool) {
+        _move(from, to, amount);
+        assembly ("memory-safe") {
+            return(0, 0)
+        }
+    }
+}
+
+/// @notice Moves nothing and says so only in its answer.
+contract FalseToken is FaultyToken {
+    function _misbehave(address, address, uint256) internal pure override returns (bool) {
+        return false;
+    }
+}
+
+/// @notice Moves, and then answers false.
+contract MovesThenFalseToken is FaultyToken {
+    function _misbehave(address from, address to, uint256 amount) internal override returns (bool) {
+        _move(from, to, amount);
+        return false;
+    }
+}
+
+/// @notice Moves, and answers 2.
+contract TwoToken is FaultyToken {
+    function _misbehave(address from, address to, uint256 amount) internal override returns (bool) {
+        _move(from, to, amount);
+        assembly ("memory-safe") {
+            mstore(0, 2)
+            return(0, 32)
+        }
+    }
+}
+
+/// @notice Moves, and answers true and one word more.
+contract WordyToken is FaultyToken {
+    function _misbehave(address from, address to, uint256 amount) internal override returns (bool) {
+        _move(from, to, amount);
+        assembly ("memory-safe") {
+            mstore(0, 1)
+            return(0, 64)
+        }
+    }
+}
+
+/// @notice Moves, and answers true in a megabyte.
+contract ReturnBombToken is FaultyToken {
+    function _misbehave(address from, address to, uint256 amount) internal override returns (bool) {
+        _move(from, to, amount);
+        assembly {
+            mstore(0, 1)
+            return(0, 200000)
+        }
+    }
+}
+
+/// @notice Reverts with as much data as its gas can buy.
+contract RevertBombToken is FaultyToken {
+    function _misbehave(address, address, uint256) internal pure override returns (bool) {
+        assembly {
+            revert(0, 200000)
+        }
+    }
+}
+
+/// @notice Reverts as if it were Turnpike, to choose the reason that is recorded.
+contract ForgingToken is FaultyToken {
+    error RenewalNotDue(bytes32 idHash, uint256 dueAt);
+
+    function _misbehave(address, address, uint256) internal pure override returns (bool) {
+        revert RenewalNotDue(0, 0);
+    }
+}
+
+/// @notice Burns all the gas it is given, in views too.
+contract GasBurnerToken is FaultyToken {
+    function balanceOf(address account) public view override returns (uint256) {
+        if (_armed) _burnGas();
+        return super.balanceOf(account);
+    }
+
+    function allowance(address owner, address spender) public view override returns (uint256) {
+        if (_armed) _burnGas();
+        return super.allowance(owner, spender);
+    }
+
+    function _misbehave(address, address, uint256) internal pure override returns (bool) {
+        return _burnGas();
+    }
+
+    function _burnGas() private pure returns (bool) {
+        assembly {
+            invalid()
+        }
+    }
+}
+
+/// @notice Makes a call of the tester's choice in the middle of a transfer, and then moves.
+contract ReentrantToken is FaultyToken {
+    address private _target;
+    bytes private _data;
+    bool public reentered;
+    bytes public answer;
+
+    function plant(address target, bytes calldata data) external {
+        (_target, _data, _armed) = (target, data, true);
+    }
+
+    function _misbehave(address from, address to, uint256 amount) internal override returns (bool) {
+        _armed = false;
+        (reentered, answer) = _target.call(_data);
+        _move(from, to, amount);
+        return true;
+    }
+}
+
+/// @notice Keeps a hundredth of every transfer for itself.
+contract FeeToken is FaultyToken {
+    function _misbehave(address from, address to, uint256 amount) internal override returns (bool) {
+        _move(from, to, amount);
+        _transfer(to, address(this), amount / 100);
+        return true;
+    }
+}
+
+/// @notice Refuses, as a paused token does, or one that blocks a party.
+contract PausedToken is FaultyToken {
+    error Paused();
+
+    function _misbehave(address, address, uint256) internal pure override returns (bool) {
+        revert Paused();
+    }
+}
+
+/// @notice Answers a used nonce with success and moves nothing, and has no bytes form, as the Paxos tokens.
+contract PaxosToken is TestToken {
+    event AuthorizationAlreadyUsed(address indexed authorizer, bytes32 indexed nonce);
+
+    error NoBytesForm();
+
+    constructor() TestToken("Paxos Like", "PXL", "1", 6) {}
+
+    function transferWithAuthorization(
+        address,
+        address,
+        uint256,
+        uint256,
+        uint256,
+        bytes32,
+        bytes memory
+    ) external pure override {
+        revert NoBytesForm();
+    }
+
+    function _authorized(
+        bytes32 typeHash,
+        address from,
+        address to,
+        uint256 value,
+        uint256 validAfter,
+        uint256 validBefore,
+        bytes32 nonce,
+        bytes memory signature
+    ) internal override {
+        if (_used[from][nonce]) {
+            emit AuthorizationAlreadyUsed(from, nonce);
+            return;
+        }
+        super._authorized(typeHash, from, to, value, validAfter, validBefore, nonce, signature);
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {IERC1271} from "@openzeppelin/contracts/interfaces/IERC1271.sol";
+import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+
+/// @title An ERC-1271 wallet with one owner
+contract TestWallet {
+    address public immutable owner;
+
+    error CallFailed();
+
+    constructor(address owner_) {
+        owner = owner_;
+    }
+
+    /// @notice Anyone may make it call: it holds nothing but test tokens.
+    function execute(address target, bytes calldata data) external {
+        (bool ok, ) = target.call(data);
+        if (!ok) revert CallFailed();
+    }
+
+    /// @notice Not a view, unlike in IERC1271: a wallet that calls back could not be written otherwise.
+    function isValidSignature(bytes32 hash, bytes calldata signature) public virtual returns (bytes4) {
+        (address recovered, ECDSA.RecoverError err, ) = ECDSA.tryRecoverCalldata(hash, signature);
+        bool valid = err == ECDSA.RecoverError.NoError && recovered == owner;
+        return valid ? IERC1271.isValidSignature.selector : bytes4(0xffffffff);
+    }
+}
+
+/// @notice Answers as its owner switches it, whatever the signature.
+contract FickleWallet is TestWallet {
+    bool private _yes;
+
+    constructor(address owner_) TestWallet(owner_) {}
+
+    function answer(bool yes) external {
+        _yes = yes;
+    }
+
+    function isValidSignature(bytes32, bytes calldata) public view override returns (bytes4) {
+        return _yes ? IERC1271.isValidSignature.selector : bytes4(0);
+    }
+}
+
+/// @notice Burns all the gas it is given.
+contract BurnerWallet is TestWallet {
+    constructor(address owner_) TestWallet(owner_) {}
+
+    function isValidSignature(bytes32, bytes calldata) public pure override returns (bytes4) {
+        assembly {
+            invalid()
+        }
+    }
+}
+
+/// @notice Says yes, in a megabyte.
+contract BombWallet is TestWallet {
+    constructor(address owner_) TestWallet(owner_) {}
+
+    function isValidSignature(bytes32, bytes calldata) public pure override returns (bytes4) {
+        bytes4 yes = IERC1271.isValidSignature.selector;
+        assembly {
+            mstore(0, yes)
+            return(0, 1000000)
+        }
+    }
+}
+
+/// @notice Calls back before it says yes; under a static call, nothing can come of it.
+contract ReentrantWallet is TestWallet {
+    address private _target;
+    bytes private _data;
+
+    constructor(address owner_) TestWallet(owner_) {}
+
+    function plant(address target, bytes calldata data) external {
+        (_target, _data) = (target, data);
+    }
+
+    function isValidSignature(bytes32, bytes calldata) public override returns (bytes4) {
+        (bool ok, ) = _target.call(_data);
+        return ok ? bytes4(0) : IERC1271.isValidSignature.selector;
+    }
+}

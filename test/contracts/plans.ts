@@ -1,0 +1,208 @@
+// createPlan, setOperator, deprecatePlan.
+
+import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
+import { expect } from "chai";
+import { AbiCoder, ZeroAddress, ZeroHash, id, keccak256, toUtf8Bytes } from "ethers";
+import * as c from "../support/contracts";
+
+const UINT32_MAX = 2n ** 32n - 1n;
+
+describe("Plans", () => {
+  describe("createPlan", () => {
+    it("stores the terms under an id that proves them", async () => {
+      const w = await loadFixture(c.world);
+      const terms = await c.termsOf(w);
+      const salt = c.freshSalt();
+      const metadata = '{"name":"Basic"}';
+      const planId = keccak256(
+        AbiCoder.defaultAbiCoder().encode(
+          ["address", "tuple(address,uint96,uint32,uint32,address)", "bytes32", "bytes32"],
+          [w.provider.address, Object.values(terms), salt, keccak256(toUtf8Bytes(metadata))],
+        ),
+      );
+
+      await expect(w.turnpike.connect(w.provider).createPlan(terms, salt, metadata))
+        .to.emit(w.turnpike, "PlanCreated")
+        .withArgs(planId, w.provider.address, 2n, Object.values(terms), salt, metadata)
+        .and.to.emit(w.turnpike, "OperatorSet")
+        .withArgs(planId, w.provider.address, true);
+
+      const plan = await w.turnpike.getPlan(planId);
+      expect(plan.planId).to.equal(planId);
+      expect(plan.index).to.equal(2n);
+      expect(plan.provider).to.equal(w.provider.address);
+      expect(plan.terms.toArray()).to.deep.equal([
+        terms.token,
+        c.PRICE,
+        BigInt(c.INTERVAL),
+        BigInt(c.GRACE),
+        terms.payTo,
+      ]);
+      expect(plan.deprecated).to.equal(false);
+      expect(plan.successor).to.equal(ZeroHash);
+    });
+
+    it("gives another id to another provider, salt or metadata, and refuses the same again", async () => {
+      const w = await loadFixture(c.world);
+      const terms = await c.termsOf(w);
+      const salt = c.freshSalt();
+      const provider = w.turnpike.connect(w.provider);
+      const planId = await provider.createPlan.staticCall(terms, salt, "a");
+      await provider.createPlan(terms, salt, "a");
+
+      await expect(provider.createPlan(terms, salt, "a"))
+        .to.be.revertedWithCustomError(w.turnpike, "PlanExists")
+        .withArgs(planId);
+      const others = [
+        await w.turnpike.connect(w.stranger).createPlan.staticCall(terms, salt, "a"),
+        await provider.createPlan.staticCall(terms, c.freshSalt(), "a"),
+        await provider.createPlan.staticCall(terms, salt, "b"),
+      ];
+      expect(new Set([planId, ...others]).size).to.equal(4);
+    });
+
+    it("A21 refuses unsound terms and names the field", async () => {
+      const w = await loadFixture(c.world);
+      const turnpike = await w.turnpike.getAddress();
+      const unsound: [Parameters<typeof c.termsOf>[1], string][] = [
+        [{ token: w.stranger.address }, "token"],
+        [{ token: ZeroAddress }, "token"],
+        [{ token: turnpike }, "token"],
+        [{ amount: 0n }, "amount"],
+        [{ interval: 0n, grace: 0n }, "interval"],
+        [{ interval: 100n, grace: 100n }, "grace"],
+        [{ interval: 100n, grace: 101n }, "grace"],
+        [{ payTo: ZeroAddress }, "payTo"],
+        [{ payTo: turnpike }, "payTo"],
+      ];
+      for (const [overrides, field] of unsound) {
+        await expect(w.turnpike.createPlan(await c.termsOf(w, overrides), ZeroHash, ""), field)
+          .to.be.revertedWithCustomError(w.turnpike, "InvalidTerms")
+          .withArgs(field);
+      }
+    });
+
+    it("A21 takes the extremes: interval 1 without grace, and all fields at their maximum", async () => {
+      const w = await loadFixture(c.world);
+      const shortest = await c.createPlan(w, { interval: 1n, grace: 0n });
+      const s = await c.subscribe(w, { planId: shortest });
+      await expect(c.at(s.paidThrough + 1, () => w.turnpike.renew(s.idHash)))
+        .to.be.revertedWithCustomError(w.turnpike, "SubscriptionNotActive")
+        .withArgs(s.idHash, c.Status.EXPIRED);
+
+      const longest = await c.createPlan(w, { amount: 1n, interval: UINT32_MAX, grace: UINT32_MAX - 1n });
+      const long = await c.subscribe(w, { planId: longest });
+      const dearest = await c.createPlan(w, { amount: 2n ** 96n - 1n });
+      const { terms } = await w.turnpike.getPlan(dearest);
+      expect(terms.amount).to.equal(2n ** 96n - 1n);
+      expect(terms.payTo).to.equal(w.treasury.address);
+      expect(await c.statusAt(w, long.idHash, long.paidThrough + Number(UINT32_MAX) - 2)).to.equal(c.Status.ACTIVE);
+      await expect(c.at(long.paidThrough + Number(UINT32_MAX) - 1, () => w.turnpike.renew(long.idHash)))
+        .to.emit(w.turnpike, "Renewed")
+        .withArgs(long.idHash, BigInt(long.paidThrough) + UINT32_MAX);
+    });
+  });
+
+  describe("setOperator", () => {
+    it("lets the provider allow and remove operators, itself included", async () => {
+      const w = await loadFixture(c.world);
+      expect(await w.turnpike.isOperator(w.planId, w.provider)).to.equal(true);
+      expect(await w.turnpike.isOperator(w.planId, w.operator)).to.equal(true);
+      expect(await w.turnpike.isOperator(w.planId, w.stranger)).to.equal(false);
+      expect(await w.turnpike.isOperator(ZeroHash, w.provider)).to.equal(false);
+
+      for (const operator of [w.operator, w.provider]) {
+        await expect(w.turnpike.connect(w.provider).setOperator(w.planId, operator, false))
+          .to.emit(w.turnpike, "OperatorSet")
+          .withArgs(w.planId, operator.address, false);
+        expect(await w.turnpike.isOperator(w.planId, operator)).to.equal(false);
+      }
+    });
+
+    it("is for each plan apart", async () => {
+      const w = await loadFixture(c.world);
+      expect(await w.turnpike.isOperator(await c.createPlan(w), w.operator)).to.equal(false);
+    });
+
+    it("refuses everyone else, and an unknown plan", async () => {
+      const w = await loadFixture(c.world);
+      await expect(w.turnpike.connect(w.operator).setOperator(w.planId, w.stranger, true))
+        .to.be.revertedWithCustomError(w.turnpike, "NotProvider")
+        .withArgs(w.planId, w.operator.address);
+      await expect(w.turnpike.connect(w.provider).setOperator(id("?"), w.stranger, true))
+        .to.be.revertedWithCustomError(w.turnpike, "UnknownPlan")
+        .withArgs(id("?"));
+    });
+  });
+
+  describe("deprecatePlan", () => {
+    it("closes the plan for good, with or without a successor", async () => {
+      const w = await loadFixture(c.world);
+      const next = await c.createPlan(w);
+      await expect(w.turnpike.connect(w.provider).deprecatePlan(w.planId, next))
+        .to.emit(w.turnpike, "PlanClosed")
+        .withArgs(w.planId, next);
+      const plan = await w.turnpike.getPlan(w.planId);
+      expect([plan.deprecated, plan.successor, plan.provider]).to.deep.equal([true, next, w.provider.address]);
+      expect(plan.terms.toArray()).to.deep.equal((await w.turnpike.getPlan(next)).terms.toArray());
+
+      await w.turnpike.connect(w.provider).deprecatePlan(next, ZeroHash);
+      const last = await w.turnpike.getPlan(next);
+      expect([last.deprecated, last.successor]).to.deep.equal([true, ZeroHash]);
+      await expect(w.turnpike.connect(w.provider).deprecatePlan(next, ZeroHash))
+        .to.be.revertedWithCustomError(w.turnpike, "PlanDeprecated")
+        .withArgs(next);
+    });
+
+    it("refuses a successor that is unknown, another provider's, deprecated or the plan itself", async () => {
+      const w = await loadFixture(c.world);
+      const foreign = await c.createPlan(w, {}, w.stranger);
+      const dead = await c.createPlan(w);
+      await w.turnpike.connect(w.provider).deprecatePlan(dead, ZeroHash);
+      for (const successor of [id("?"), foreign, dead, w.planId]) {
+        await expect(w.turnpike.connect(w.provider).deprecatePlan(w.planId, successor))
+          .to.be.revertedWithCustomError(w.turnpike, "InvalidSuccessor")
+          .withArgs(w.planId, successor);
+      }
+      expect((await w.turnpike.getPlan(w.planId)).deprecated).to.equal(false);
+    });
+
+    it("refuses everyone but the provider, and an unknown plan", async () => {
+      const w = await loadFixture(c.world);
+      await expect(w.turnpike.connect(w.operator).deprecatePlan(w.planId, ZeroHash))
+        .to.be.revertedWithCustomError(w.turnpike, "NotProvider")
+        .withArgs(w.planId, w.operator.address);
+      await expect(w.turnpike.connect(w.provider).deprecatePlan(ZeroHash, ZeroHash))
+        .to.be.revertedWithCustomError(w.turnpike, "UnknownPlan")
+        .withArgs(ZeroHash);
+    });
+
+    it("A23 A24 stops signups, moves and resumptions, while renewals and free resumptions go on at the same terms", async () => {
+      const w = await loadFixture(c.world);
+      const [running, paused, lapsed] = [await c.subscribe(w), await c.subscribe(w), await c.subscribe(w)];
+      const other = await c.createPlan(w, { amount: 2n * c.PRICE });
+      const mover = await c.subscribe(w, { planId: other });
+      const me = w.turnpike.connect(w.subscriber);
+      await me.pause(paused.idHash);
+      await w.turnpike.connect(w.provider).deprecatePlan(w.planId, ZeroHash);
+      const refusal = (act: Promise<unknown>) =>
+        expect(act).to.be.revertedWithCustomError(w.turnpike, "PlanDeprecated").withArgs(w.planId);
+
+      await refusal(me.subscribe(w.planId, c.freshSecretHash(), 0n));
+      await refusal(me.changePlan(mover.idHash, w.planId, 0n, c.FOREVER));
+      await me.resume(paused.idHash, 0n);
+      await me.pause(paused.idHash);
+      await expect(c.at(running.paidThrough, () => w.turnpike.renew(running.idHash))).to.changeTokenBalance(
+        w.token,
+        w.treasury,
+        c.PRICE,
+      );
+      await refusal(me.resume(paused.idHash, c.FOREVER));
+      await c.statusAt(w, lapsed.idHash, lapsed.paidThrough + c.INTERVAL);
+      await refusal(me.resume(lapsed.idHash, c.FOREVER));
+      // A leaked id can still be moved away from, and a subscription still ended.
+      await me.rekey(running.idHash, c.freshSecretHash());
+      await me.cancel(paused.idHash, false);
+    });
+  });
+});
