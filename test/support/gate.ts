@@ -1,0 +1,297 @@
+/**
+ * A provider under test over real HTTP: Express or Hono in front, and a small Facilitator that signs real proofs.
+ * Payments are not settled here; where the chain matters, a test brings one (chain.ts).
+ */
+import {
+  createServer,
+  request as httpRequest,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from "node:http";
+import type { AddressInfo } from "node:net";
+import { serve } from "@hono/node-server";
+import express, { type Express } from "express";
+import { Hono } from "hono";
+import {
+  createProvider,
+  type GateOptions,
+  memoryClaims,
+  type Payment,
+  type Provider,
+  type ProviderOptions,
+} from "turnpike/gate";
+import { expressGate } from "turnpike/gate/express";
+import { honoGate } from "turnpike/gate/hono";
+import {
+  type AcceptEntryWire,
+  addressOfKey,
+  checksum,
+  encodePaymentProof,
+  type Hex,
+  keccakText,
+  type PaymentProof,
+  type PaymentRequiredWire,
+  signProof,
+} from "turnpike/protocol";
+
+/** Test keys only: derived from their names. */
+export const keyOf = (name: string): Hex => keccakText(`turnpike test key ${name}`);
+export const addressOf = (name: string) => addressOfKey(keyOf(name));
+
+export const TOKEN = checksum(`0x${"70".repeat(20)}`);
+export const PAY_TO = addressOf("treasury");
+export const CHAIN_ID = 31_337;
+export const NOW = 1_800_000_000;
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Record<string, string | string[] | undefined>;
+  readonly text: string;
+  // biome-ignore lint/suspicious/noExplicitAny: bodies of all shapes are asserted on
+  readonly json: any;
+}
+
+export interface Sent {
+  readonly method?: string;
+  /** the raw request target, sent as it is */
+  readonly path?: string;
+  readonly headers?: Record<string, string | string[]>;
+  readonly body?: string;
+}
+
+/** One request with nothing normalised: raw target, repeated headers. */
+export function send(url: string, { method = "GET", path, headers = {}, body }: Sent = {}): Promise<Answer> {
+  const { hostname, port, pathname, search } = new URL(url);
+  return new Promise((resolve, reject) => {
+    const outgoing = httpRequest(
+      { hostname, port, method, path: path ?? `${pathname}${search}`, headers, agent: false },
+      (response) => {
+        const chunks: Buffer[] = [];
+        response.on("data", (chunk: Buffer) => chunks.push(chunk));
+        response.on("error", reject);
+        response.on("end", () => {
+          const text = Buffer.concat(chunks).toString("utf8");
+          resolve({ status: response.statusCode ?? 0, headers: response.headers, text, json: parse(text) });
+        });
+      },
+    );
+    outgoing.on("error", reject);
+    outgoing.end(body);
+  });
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+export async function listen(server: Server): Promise<string> {
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+export function closeServer(server: Server): Promise<void> {
+  server.closeAllConnections();
+  return new Promise((resolve) => server.close(() => resolve()));
+}
+
+// ------------------------------------------------------------------ Facilitator
+
+export interface SmallFacilitator {
+  readonly url: string;
+  readonly signer: Hex;
+  /** what it answers on /proofs/verify; "down" cuts every connection */
+  mode: "valid" | "reversed" | "down" | "broken";
+  /** requests by path */
+  readonly calls: { path: string; body: unknown }[];
+  /** answers to /settle in turn; default success */
+  readonly settlements: object[];
+  stop(): Promise<void>;
+}
+
+export async function startSmallFacilitator(): Promise<SmallFacilitator> {
+  const calls: SmallFacilitator["calls"] = [];
+  const settlements: object[] = [];
+  const server = createServer((request, response) => void answer(request, response));
+  const url = await listen(server);
+  const facilitator: SmallFacilitator = {
+    url,
+    signer: addressOf("facilitator"),
+    mode: "valid",
+    calls,
+    settlements,
+    stop: () => closeServer(server),
+  };
+  return facilitator;
+
+  async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    let text = "";
+    for await (const chunk of request) text += chunk;
+    calls.push({ path: request.url ?? "", body: parse(text) });
+    if (facilitator.mode === "down") return void request.socket.destroy();
+    if (facilitator.mode === "broken") return json(response, 500, { oops: true });
+    if (request.url === "/proofs/verify") {
+      return json(response, 200, facilitator.mode === "valid" ? { valid: true } : { valid: false, reason: "reversed" });
+    }
+    if (request.url === "/settle") return json(response, 200, settlements.shift() ?? settled(parse(text)));
+    return json(response, 404, {});
+  }
+
+  function settled(body: unknown): object {
+    const { from } = (body as { paymentPayload: { payload: { authorization: { from: string } } } }).paymentPayload
+      .payload.authorization;
+    return { success: true, payer: from, transaction: `0x${"ab".repeat(32)}`, network: `local-${CHAIN_ID}` };
+  }
+}
+
+function json(response: ServerResponse, status: number, body: object): void {
+  response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+}
+
+// ------------------------------------------------------------------ provider
+
+export interface TestClock {
+  sec: number;
+  nowSec(): number;
+}
+
+export const testClock = (): TestClock => ({
+  sec: NOW,
+  nowSec() {
+    return this.sec;
+  },
+});
+
+export function testProvider(facilitator: SmallFacilitator, more: ProviderOptions = {}): Provider {
+  return createProvider({
+    network: `local-${CHAIN_ID}`,
+    token: { address: TOKEN, name: "Test USD", version: "1" },
+    payTo: PAY_TO,
+    facilitator: { url: facilitator.url, signers: [facilitator.signer] },
+    secret: "a secret of this test, long enough to be one",
+    claims: memoryClaims({ warn: false }),
+    clock: { nowSec: () => NOW },
+    ...more,
+  });
+}
+
+export interface RouteSpec {
+  readonly path: string;
+  readonly gate: GateOptions<never>;
+  /** default: 200 with what was granted */
+  readonly handle?: (payment: Payment) => { status?: number; headers?: Record<string, string>; body?: string };
+}
+
+export interface TestServer {
+  readonly url: string;
+  /** how often each path's handler ran */
+  readonly served: Map<string, number>;
+  stop(): Promise<void>;
+}
+
+/** The same routes behind a real framework. */
+export const FRAMEWORKS = { express: startExpress, hono: startHono } as const;
+export type Framework = keyof typeof FRAMEWORKS;
+
+const grantOf = (payment: Payment) =>
+  JSON.stringify({ kind: payment.kind, ...(payment.kind === "one-time" ? { payer: payment.payer } : {}) });
+
+async function startExpress(provider: Provider, routes: readonly RouteSpec[]): Promise<TestServer> {
+  const app: Express = express();
+  const served = new Map<string, number>();
+  for (const { path, gate, handle } of routes) {
+    app.use(path, expressGate(provider.gate(gate)), (request, response) => {
+      served.set(path, (served.get(path) ?? 0) + 1);
+      const payment = request.payment as Payment;
+      const { status = 200, headers = {}, body = grantOf(payment) } = handle?.(payment) ?? {};
+      response
+        .status(status)
+        .set({ "Content-Type": "application/json", ...headers })
+        .send(body);
+    });
+  }
+  app.use((_error: unknown, _request: unknown, response: express.Response, _next: unknown) => {
+    response.status((_error as { status?: number }).status ?? 500).json({ error: "handler" });
+  });
+  const server = createServer(app);
+  return { url: await listen(server), served, stop: () => closeServer(server) };
+}
+
+async function startHono(provider: Provider, routes: readonly RouteSpec[]): Promise<TestServer> {
+  const app = new Hono();
+  const served = new Map<string, number>();
+  for (const { path, gate, handle } of routes) {
+    const run = honoGate(provider.gate(gate));
+    const handler = (c: { get(name: "payment"): Payment }) => {
+      served.set(path, (served.get(path) ?? 0) + 1);
+      const payment = c.get("payment");
+      const { status = 200, headers = {}, body = grantOf(payment) } = handle?.(payment) ?? {};
+      return new Response(body, { status, headers: { "Content-Type": "application/json", ...headers } });
+    };
+    app.all(path, run as never, handler as never);
+    app.all(`${path}/*`, run as never, handler as never);
+  }
+  app.onError((error, c) => c.json({ error: "handler" }, ((error as { status?: number }).status ?? 500) as never));
+  const server = await new Promise<Server>((resolve) => {
+    const started = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" }, () =>
+      resolve(started as Server),
+    ) as Server;
+  });
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { url, served, stop: () => closeServer(server) };
+}
+
+// ------------------------------------------------------------------ proofs
+
+export const ONE_TIME = [{ type: "one-time", amount: 500_000n }] as const;
+
+export async function quoteOf(url: string, sent: Sent = {}): Promise<PaymentRequiredWire> {
+  const answer = await send(url, sent);
+  if (answer.status !== 402) throw new TypeError(`expected a 402, got ${answer.status}: ${answer.text}`);
+  return answer.json as PaymentRequiredWire;
+}
+
+export interface ProofFields extends Partial<PaymentProof> {
+  /** name of the key that signs; its address is the proof's facilitator */
+  readonly signedBy?: string;
+}
+
+/** The proof of a payment for one entry of a 402, as the Facilitator would sign it. */
+export function proofOf(
+  entry: AcceptEntryWire,
+  { signedBy = "facilitator", ...fields }: ProofFields = {},
+): PaymentProof {
+  return signProof(
+    {
+      version: "1",
+      network: entry.network,
+      token: checksum(entry.token ?? TOKEN),
+      payer: addressOf("payer"),
+      payTo: checksum(entry.payTo),
+      amount: BigInt(entry.amount ?? "0"),
+      memo: entry.memo ?? "",
+      resource: entry.resource ?? "",
+      transaction: `0x${"cd".repeat(32)}`,
+      blockNumber: 7,
+      settledAt: NOW,
+      expiresAt: NOW + 604_800,
+      facilitator: addressOf(signedBy),
+      ...fields,
+    },
+    CHAIN_ID,
+    keyOf(signedBy),
+  );
+}
+
+export const headerOf = (proof: PaymentProof) => ({ "X-PAYMENT": encodePaymentProof(proof) });
+
+/** Quote, pay, and what the paid retry would send. */
+export async function paidHeaders(url: string, fields: ProofFields = {}, sent: Sent = {}) {
+  const [entry] = (await quoteOf(url, sent)).accepts;
+  if (!entry) throw new TypeError("the 402 offers nothing");
+  return headerOf(proofOf(entry, fields));
+}
