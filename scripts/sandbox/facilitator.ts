@@ -6,16 +6,14 @@ import { loadConfig } from "../../facilitator/src/config";
 import { startFacilitator } from "../../facilitator/src/main";
 import { type Chain, freePort, testKey } from "./chain";
 import type { LocalContracts } from "./contracts";
+import { type Restartable, restartable } from "./restartable";
 
-export interface LocalFacilitator {
+export interface LocalFacilitator extends Restartable {
   readonly url: string;
   /** whose proofs a gate believes */
   readonly signer: Address;
   /** who pays the gas */
   readonly relayer: Address;
-  stop(): Promise<void>;
-  /** Starts it again after a stop: same address, same database. */
-  start(): Promise<void>;
 }
 
 export interface LocalFacilitatorOptions {
@@ -48,17 +46,10 @@ export async function localFacilitator(options: LocalFacilitatorOptions): Promis
     PORT: String(port),
     LOG_LEVEL: process.env.TURNPIKE_SANDBOX_LOG ?? "silent",
   });
-  let running: Awaited<ReturnType<typeof startFacilitator>> | undefined = await startFacilitator(config);
   return {
+    ...(await restartable(() => startFacilitator(config))),
     url: `http://127.0.0.1:${port}`,
     signer: new Wallet(proofKey).address as Address,
     relayer: relayer.address as Address,
-    async stop() {
-      await running?.stop();
-      running = undefined;
-    },
-    async start() {
-      running ??= await startFacilitator(config);
-    },
   };
 }

@@ -15,6 +15,7 @@ import { createPlan, deprecatePlan } from "../plan";
 import { type Chain, type FundedWallet, freePort, startChain, testKey } from "./chain";
 import { deployAll, type LocalContracts } from "./contracts";
 import { type LocalFacilitator, localFacilitator } from "./facilitator";
+import { type Restartable, restartable } from "./restartable";
 
 export const UNIT = 1_000_000n; // one whole token unit, 6 decimals
 export const DAY_SEC = 86_400;
@@ -37,7 +38,7 @@ export interface World {
   readonly chain: Chain;
   readonly contracts: LocalContracts;
   readonly facilitator: LocalFacilitator;
-  readonly provider: RunningServer;
+  readonly provider: Restartable & { readonly url: string };
   readonly specialist: RunningServer;
   readonly plans: Readonly<Record<PlanName, Hex>>;
   readonly providerAccount: FundedWallet;
@@ -81,7 +82,7 @@ export async function startWorld({ chainId, blockMs = BLOCK_MS, folder, ports }:
       facilitator: { url: facilitator.url, signers: [facilitator.signer] },
       pollMs: Math.min(blockMs, 250),
     };
-    const provider = await startProvider({
+    const providerOptions = {
       ...gate,
       port: await freePort(ports?.provider),
       plans: [plans.reader, plans.small, plans.large],
@@ -90,7 +91,9 @@ export async function startWorld({ chainId, blockMs = BLOCK_MS, folder, ports }:
       secret: testKey("provider's gate"),
       claims: path.join(home, "provider"),
       meterFolder: path.join(home, "provider"),
-    });
+    } as const;
+    const server = await restartable(() => startProvider(providerOptions));
+    const provider = { ...server, url: `http://127.0.0.1:${providerOptions.port}` };
     closers.push(() => provider.stop());
 
     const agent: World["agent"] = async (name, { tokens = 1_000n * UNIT, fetch } = {}) => {

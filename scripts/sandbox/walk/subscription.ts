@@ -3,6 +3,7 @@ import { HEADER, isTurnpikeError, type SubscriptionStatus } from "turnpike/proto
 import { readReport } from "../../../examples/agent";
 import type { Cast } from "../cast";
 import { mustBe } from "../narrate";
+import { recordOf, until } from "../observe";
 import { DAY_SEC, INTERVAL_SEC, UNIT, type World } from "../world";
 
 export async function walkSubscription({ world, narrator, ada }: Cast): Promise<void> {
@@ -104,22 +105,6 @@ function fetchWith(provider: string, id: string): Promise<Response> {
   return fetch(`${provider}/report`, { headers: { [HEADER.subscription]: id } });
 }
 
-const STATUS_NAMES: readonly SubscriptionStatus[] = ["NONE", "ACTIVE", "PAST_DUE", "EXPIRED", "PAUSED", "CANCELLED"];
-
-export async function recordOf(world: World, idHash: string) {
-  const { paidThrough, status } = await world.turnpike.getFunction("getSubscription")(idHash);
-  return { paidThroughSec: Number(paidThrough), status: STATUS_NAMES[Number(status)] };
-}
-
 async function mustBecome(world: World, idHash: string, status: SubscriptionStatus): Promise<void> {
   mustBe((await recordOf(world, idHash)).status, status, "the status on chain");
-}
-
-/** Asks again until it is so. @throws when it is not within `timeoutMs` */
-export async function until(what: string, isSo: () => Promise<boolean>, timeoutMs = 20_000): Promise<void> {
-  const end = performance.now() + timeoutMs;
-  while (!(await isSo())) {
-    if (performance.now() > end) throw new Error(`${what} did not come within ${timeoutMs / 1_000} s`);
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
 }

@@ -1,0 +1,27 @@
+/** What stands on chain, and waiting until it does. */
+import { STATUSES, type SubscriptionStatus } from "turnpike/protocol";
+import type { World } from "./world";
+
+export interface ObservedRecord {
+  readonly paidThroughSec: number;
+  readonly status: SubscriptionStatus | undefined;
+}
+
+/** @param idHash the subscription's public name */
+export async function recordOf({ turnpike }: World, idHash: string): Promise<ObservedRecord> {
+  const { paidThrough, status } = await turnpike.getFunction("getSubscription")(idHash);
+  return { paidThroughSec: Number(paidThrough), status: STATUSES[Number(status)] };
+}
+
+export async function spentOf({ turnpike }: World, idHash: string): Promise<bigint> {
+  return (await turnpike.getFunction("getAllowance")(idHash)).spent;
+}
+
+/** Asks again until it is so. @throws when it is not within `timeoutMs` */
+export async function until(what: string, isSo: () => Promise<boolean>, timeoutMs = 20_000): Promise<void> {
+  const end = performance.now() + timeoutMs;
+  while (!(await isSo())) {
+    if (performance.now() > end) throw new Error(`${what} did not come within ${timeoutMs / 1_000} s`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}

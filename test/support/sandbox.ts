@@ -1,0 +1,35 @@
+/** The sandbox's world for end-to-end tests: every part real, in a folder of its own. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { startWorld, type World } from "../../scripts/sandbox/world";
+
+export { recordOf, spentOf, until } from "../../scripts/sandbox/observe";
+export { DAY_SEC, INTERVAL_SEC, type TestAgent, UNIT, type World } from "../../scripts/sandbox/world";
+
+export async function startSandbox(options: { readonly blockMs?: number } = {}): Promise<World> {
+  const folder = mkdtempSync(path.join(tmpdir(), "turnpike-e2e-"));
+  const world = await startWorld({ blockMs: 200, folder, ...options });
+  return {
+    ...world,
+    async stop() {
+      await world.stop();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** What an account loses while `act` runs. */
+export async function spentBy(world: World, account: string, act: () => Promise<unknown>): Promise<bigint> {
+  const before = await world.contracts.balanceOf(account);
+  await act();
+  return before - (await world.contracts.balanceOf(account));
+}
+
+/** The code of the error that `promise` rejects with. */
+export async function codeOf(promise: Promise<unknown>): Promise<unknown> {
+  return promise.then(
+    () => "fulfilled",
+    (error: { code?: unknown }) => error.code ?? error,
+  );
+}
