@@ -6,6 +6,7 @@ export * from "./deployments";
 export * from "./errors";
 export * from "./events";
 export * from "./heads";
+export * from "./operator";
 export * from "./plans";
 export * from "./rpc";
 export * from "./settlement";
