@@ -1,0 +1,186 @@
+/** The whole service over real HTTP on a chain of its own, with plans and subscribers to act with. */
+import type { Logger } from "pino";
+import {
+  type ChangeAct,
+  type ChangeRequestWire,
+  createFacilitatorClient,
+  type FacilitatorClient,
+  type SubscribeRequestWire,
+} from "turnpike/facilitator";
+import {
+  type ActFields,
+  type Address,
+  actTypedData,
+  type Hex,
+  idHashOf,
+  permitTypedData,
+  randomBytes,
+  type SignedAct,
+  secretHashOf,
+  signDigest,
+  subscribeTypedData,
+  type TypedData,
+  toHex,
+  typedDataDigest,
+  UINT256_MAX,
+} from "turnpike/protocol";
+import { startFacilitator } from "../../../facilitator/src/main";
+import { createPlan, deprecatePlan, type NewPlan } from "../../../scripts/plan";
+import type { FundedWallet } from "../../../scripts/sandbox/chain";
+import { type FacilitatorWorld, type Payer, startWorld } from "../../support/facilitator";
+
+export const PRICE = 10_000_000n;
+export const DAY_SEC = 86_400;
+export const INTERVAL_SEC = 30 * DAY_SEC;
+export const GRACE_SEC = 3 * DAY_SEC;
+
+export interface Signup {
+  readonly idHash: Hex;
+  readonly request: SubscribeRequestWire;
+}
+
+export interface SignupFields {
+  readonly planId?: Hex;
+  readonly maxOverage?: bigint;
+  readonly secretHash?: Hex;
+  readonly deadline?: bigint;
+  /** value of the permit; none when absent */
+  readonly permit?: bigint;
+}
+
+export interface ServiceWorld extends FacilitatorWorld {
+  readonly provider: FundedWallet;
+  /** amount PRICE, every INTERVAL_SEC, with GRACE_SEC, paid to `payee` */
+  readonly planId: Hex;
+  plan(terms?: Partial<Omit<NewPlan, "token">> & { token?: Address }): Promise<Hex>;
+  deprecate(planId: Hex, successor?: Hex): Promise<void>;
+  service(more?: Readonly<Record<string, string>>, logger?: Logger): Promise<Service>;
+  signup(subscriber: Payer, fields?: SignupFields): Promise<Signup>;
+  change<A extends ChangeAct>(act: A, subscriber: Payer, fields: ChangeFields<A>): Promise<ChangeRequestWire<A>>;
+  permit(owner: Payer, value: bigint, deadline?: bigint): Promise<{ value: string; deadline: string; signature: Hex }>;
+  balanceOf(account: Address): Promise<bigint>;
+}
+
+export interface Service {
+  readonly url: string;
+  readonly client: FacilitatorClient;
+  stop(): Promise<void>;
+}
+
+type ChangeFields<A extends ChangeAct> = ActFields[(typeof ACT_NAMES)[A]] & {
+  readonly idHash: Hex;
+  readonly version?: number;
+  readonly deadline?: bigint;
+  readonly permit?: bigint;
+};
+
+const ACT_NAMES = {
+  pause: "Pause",
+  resume: "Resume",
+  cancel: "Cancel",
+  "max-overage": "SetMaxOverage",
+  plan: "ChangePlan",
+  rekey: "Rekey",
+} as const satisfies Record<ChangeAct, SignedAct>;
+
+const signed = (data: TypedData, { key }: Payer): Hex => signDigest(typedDataDigest(data), key);
+
+export async function startServiceWorld(options: { blockMs?: number } = {}): Promise<ServiceWorld> {
+  const base = await startWorld({ blockMs: options.blockMs ?? 100 });
+  const { chain, contracts } = base;
+  const deployment = { chainId: chain.chainId, turnpike: contracts.turnpike };
+  const token = {
+    chainId: chain.chainId,
+    token: contracts.token,
+    name: contracts.tokenName,
+    version: contracts.tokenVersion,
+  };
+  const provider = await chain.wallet(`provider ${Math.random()}`);
+  const services: Service[] = [];
+
+  const plan: ServiceWorld["plan"] = async (terms = {}) => {
+    const created = await createPlan(provider, contracts.turnpike, {
+      token: contracts.token,
+      amount: PRICE,
+      intervalSec: INTERVAL_SEC,
+      graceSec: GRACE_SEC,
+      payTo: base.payee,
+      metadata: JSON.stringify({ name: "Reader" }),
+      salt: toHex(randomBytes(32)),
+      ...terms,
+    });
+    return created.planId;
+  };
+
+  const permit: ServiceWorld["permit"] = async (owner, value, deadline = UINT256_MAX) => {
+    const nonce = BigInt(
+      await chain.provider.call({ to: contracts.token, data: `0x7ecebe00${owner.address.slice(2).padStart(64, "0")}` }),
+    );
+    const message = { owner: owner.address, spender: contracts.turnpike, value, nonce, deadline };
+    return {
+      value: String(value),
+      deadline: String(deadline),
+      signature: signed(permitTypedData(token, message), owner),
+    };
+  };
+
+  const planId = await plan();
+  return {
+    ...base,
+    provider,
+    planId,
+    plan,
+    permit,
+    async deprecate(id, successor) {
+      await deprecatePlan(provider, contracts.turnpike, { planId: id, ...(successor && { successor }) });
+    },
+    async service(more = {}, logger) {
+      const running = await startFacilitator(base.config({ PORT: "0", ...more }), logger ? { logger } : {});
+      const service = {
+        url: running.url,
+        client: createFacilitatorClient({ url: running.url }),
+        stop: () => running.stop(),
+      };
+      services.push(service);
+      return service;
+    },
+    async signup(subscriber, fields = {}) {
+      const message = {
+        subscriber: subscriber.address,
+        planId: fields.planId ?? planId,
+        secretHash: fields.secretHash ?? secretHashOf(toHex(randomBytes(32))),
+        maxOverage: fields.maxOverage ?? 0n,
+        deadline: fields.deadline ?? UINT256_MAX,
+      };
+      return {
+        idHash: idHashOf(subscriber.address, message.secretHash),
+        request: {
+          ...message,
+          maxOverage: String(message.maxOverage),
+          deadline: String(message.deadline),
+          signature: signed(subscribeTypedData(deployment, message), subscriber),
+          ...(fields.permit !== undefined && { permit: await permit(subscriber, fields.permit) }),
+        },
+      };
+    },
+    async change(act, subscriber, fields) {
+      const { idHash, version = 0, deadline = UINT256_MAX, permit: permitValue, ...own } = fields;
+      const message = { subscriber: subscriber.address, idHash, version, deadline, ...own };
+      const wire = Object.fromEntries(
+        Object.entries(own).map(([name, value]) => [name, typeof value === "bigint" ? String(value) : value]),
+      );
+      return {
+        ...wire,
+        version,
+        deadline: String(deadline),
+        signature: signed(actTypedData(deployment, ACT_NAMES[act], message as never), subscriber),
+        ...(permitValue !== undefined && { permit: await permit(subscriber, permitValue) }),
+      } as never;
+    },
+    balanceOf: (account) => contracts.balanceOf(account),
+    async stop() {
+      for (const service of services) await service.stop();
+      await base.stop();
+    },
+  };
+}
