@@ -160,6 +160,13 @@ export const SETTINGS = {
     fallback: ".turnpike/db",
     schema: z.string().min(1),
   }),
+  pgliteLockMs: setting({
+    env: "PGLITE_LOCK_MS",
+    about: "Milliseconds after which the lock of a process that died on PGLITE_DIR is taken over.",
+    fallback: "10000",
+    danger: "Too short, and a process that merely stalls loses its database to another; it ends itself then.",
+    schema: whole(2_000, 600_000),
+  }),
   databasePoolSize: setting({
     env: "DATABASE_POOL_SIZE",
     about: "PostgreSQL connections of this process.",
@@ -356,11 +363,11 @@ type Parsed = {
 };
 
 export type DatabaseConfig =
-  | { readonly kind: "pglite"; readonly dir: string }
+  | { readonly kind: "pglite"; readonly dir: string; readonly lockMs: number }
   | { readonly kind: "postgres"; readonly url: Secret; readonly poolSize: number };
 
 export interface FacilitatorConfig
-  extends Omit<Parsed, "databaseUrl" | "pgliteDir" | "databasePoolSize" | "startBlock" | "finalityDepth"> {
+  extends Omit<Parsed, "databaseUrl" | "pgliteDir" | "pgliteLockMs" | "databasePoolSize" | "startBlock" | "finalityDepth"> {
   readonly network: Network;
   readonly database: DatabaseConfig;
   readonly startBlock: number;
@@ -391,7 +398,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>>): F
 }
 
 function assemble(parsed: Parsed): FacilitatorConfig {
-  const { databaseUrl, pgliteDir, databasePoolSize, startBlock, finalityDepth, ...rest } = parsed;
+  const { databaseUrl, pgliteDir, pgliteLockMs, databasePoolSize, startBlock, finalityDepth, ...rest } = parsed;
   const network = networkOfChain(rest.chainId);
   const isLocal = network.name.startsWith("local-");
   if (startBlock === undefined && !isLocal) {
@@ -399,7 +406,7 @@ function assemble(parsed: Parsed): FacilitatorConfig {
   }
   const database: DatabaseConfig = databaseUrl
     ? { kind: "postgres", url: databaseUrl, poolSize: databasePoolSize }
-    : { kind: "pglite", dir: pgliteDir };
+    : { kind: "pglite", dir: pgliteDir, lockMs: pgliteLockMs };
   return {
     ...rest,
     network,

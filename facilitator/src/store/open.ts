@@ -27,9 +27,10 @@ export interface Store {
 }
 
 const INT8 = 20;
+const LOCK_RETRY_MS = 500;
 
 export async function openStore(database: DatabaseConfig): Promise<Store> {
-  const opened = database.kind === "postgres" ? openPostgres(database) : await openPglite(database.dir);
+  const opened = database.kind === "postgres" ? openPostgres(database) : await openPglite(database);
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: opened.pool }) });
   try {
     await migrate(db, database.kind);
@@ -71,12 +72,17 @@ function openPostgres(database: DatabaseConfig & { kind: "postgres" }): Opened {
   return { pool, release: async () => undefined };
 }
 
-async function openPglite(dir: string): Promise<Opened> {
-  if (dir === "memory://") return embedded(await PGlite.create(options(dir)), async () => undefined);
+async function openPglite({ dir, lockMs }: DatabaseConfig & { kind: "pglite" }): Promise<Opened> {
   mkdirSync(dir, { recursive: true });
   let unlock: () => Promise<void>;
   try {
-    unlock = await lockfile.lock(dir, { lockfilePath: `${dir}.lock`, stale: 10_000, update: 2_000 });
+    unlock = await lockfile.lock(dir, {
+      lockfilePath: `${dir}.lock`,
+      stale: lockMs,
+      update: Math.max(1_000, lockMs / 5),
+      // A process that was killed leaves its lock behind, and its successor starts at once.
+      retries: { retries: Math.ceil(lockMs / LOCK_RETRY_MS) + 1, minTimeout: LOCK_RETRY_MS, maxTimeout: LOCK_RETRY_MS },
+    });
   } catch (cause) {
     throw new ConfigError(`PGLITE_DIR ${dir} is in use by another process: stop it, or choose another folder`, { cause });
   }
