@@ -19,6 +19,8 @@ export interface HeadWatcher {
   fresh(): Head | undefined;
   /** The head, asked for now where needed. @throws Unavailable */
   current(): Promise<Head>;
+  /** The head as it is now, whatever is known; those who wait share one question. @throws Unavailable */
+  newest(): Promise<Head>;
   listen(listener: HeadListener): () => void;
   close(): void;
 }
@@ -71,9 +73,18 @@ export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
   }
 
   async function current(): Promise<Head> {
-    const head = fresh();
-    if (head) return head;
-    await poll();
+    return fresh() ?? newest();
+  }
+
+  async function newest(): Promise<Head> {
+    const askedMs = monotonicMs();
+    // A poll that is under way may have its answer from before this question: that one does not count.
+    while (confirmedAtMs < askedMs) {
+      const before = confirmedAtMs;
+      const isOwn = polling === undefined;
+      await poll();
+      if (isOwn && confirmedAtMs === before) break;
+    }
     const confirmed = fresh();
     if (!confirmed) throw new Unavailable("The chain's head is not moving or lags behind.", { retryAfterSec: 2 });
     return confirmed;
@@ -99,8 +110,9 @@ export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
   }
 
   async function pollOnce(): Promise<void> {
-    const next = await readBlock(rpc, "latest");
+    // An answer is as old as its question.
     const nowMs = monotonicMs();
+    const next = await readBlock(rpc, "latest");
     if (!known) return adopt(next, nowMs);
     if (next.number < known.number) {
       // An endpoint that lags confirms nothing. When that lasts, the chain itself was rolled back or replaced.
@@ -114,7 +126,7 @@ export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
     }
     if (next.number - known.number > MAX_GAP_BLOCKS || !(await continues(known, next))) return reset(next, nowMs);
     const touched = turnpike ? await touchedBetween(turnpike, known, next) : new Set<string>();
-    adopt(next, monotonicMs());
+    adopt(next, nowMs);
     for (const listener of listeners) listener.onAdvance(next, touched);
   }
 
@@ -150,6 +162,7 @@ export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
   return {
     fresh,
     current,
+    newest,
     listen(listener) {
       listeners.add(listener);
       return () => listeners.delete(listener);

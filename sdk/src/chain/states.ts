@@ -85,6 +85,8 @@ export interface StateReader {
   peek(idHash: Hex): SubscriptionState | undefined;
   /** @throws Unavailable when the chain cannot be asked, or too many unknown ids are being tried */
   read(idHash: Hex): Promise<SubscriptionState>;
+  /** The record as of the newest block: before a refusal, since the signup may stand in it. @throws Unavailable */
+  recheck(idHash: Hex): Promise<SubscriptionState>;
   close(): void;
 }
 
@@ -124,6 +126,7 @@ export function createStateReader(options: StateReaderOptions): StateReader {
   let touchedInFlight = new Set<string>();
   let generation = 0;
   let unknownWindow = { startMs: 0, count: 0 };
+  let recheckWindow = { startMs: 0, count: 0 };
 
   const stopListening = heads.listen({
     onAdvance(_head, touched) {
@@ -164,6 +167,19 @@ export function createStateReader(options: StateReaderOptions): StateReader {
     waiting.set(idHash, entry);
     setImmediate(flush);
     return entry.promise;
+  }
+
+  async function recheck(idHash: Hex): Promise<SubscriptionState> {
+    // Those who are refused all day do not make this process ask all day.
+    if (countRecheck() > unknownPerSec) return read(idHash);
+    await heads.newest();
+    return read(idHash);
+  }
+
+  function countRecheck(): number {
+    const nowMs = monotonicMs();
+    if (nowMs - recheckWindow.startMs >= 1_000) recheckWindow = { startMs: nowMs, count: 0 };
+    return ++recheckWindow.count;
   }
 
   function flush(): void {
@@ -218,7 +234,7 @@ export function createStateReader(options: StateReaderOptions): StateReader {
     return unknownWindow.count;
   }
 
-  return { peek, read, close: stopListening };
+  return { peek, read, recheck, close: stopListening };
 }
 
 function createWaiting(): Waiting {

@@ -39,7 +39,11 @@ export async function judgeSubscription(room: Room, route: MeteredRoute, id: str
     if (!room.states)
       throw new ConfigError("rpcUrl is not set (TURNPIKE_RPC_URL): subscriptions are read from the chain");
     const state = room.states.peek(parsed.idHash) ?? (await room.states.read(parsed.idHash));
-    return await judgeState(room, route, state);
+    const verdict = await judgeState(room, route, state);
+    if (verdict.kind !== "refused") return verdict;
+    // A refusal that rests on a record a block old would turn away who has just signed up, resumed or raised the cap.
+    const newest = await room.states.recheck(parsed.idHash);
+    return newest === state ? verdict : await judgeState(room, route, newest);
   } catch (error) {
     if (isTurnpikeError(error) && error.status === 503) return { kind: "unavailable", cause: error };
     throw error;

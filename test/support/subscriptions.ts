@@ -1,0 +1,106 @@
+/** A chain with Turnpike, plans and subscribers, behind an RPC that can be counted, cut and made to lie. */
+import { createServer } from "node:http";
+import { Contract, MaxUint256 } from "ethers";
+import { tokenInterface, turnpikeInterface } from "turnpike/chain";
+import { type Address, type Hex, idHashOf, keccakText, secretHashOf, subscriptionId } from "turnpike/protocol";
+import { createPlan } from "../../scripts/plan";
+import { type Chain, startChain } from "./chain";
+import { deployAll, type LocalContracts } from "./deployment";
+import { closeServer, listen } from "./gate";
+
+export const DAY = 86_400;
+export const PRICE = 10_000_000n;
+
+export interface RpcProxy {
+  readonly url: string;
+  /** methods asked for, in order */
+  readonly methods: string[];
+  isDown: boolean;
+  stop(): Promise<void>;
+}
+
+async function startProxy(target: string): Promise<RpcProxy> {
+  const methods: string[] = [];
+  const server = createServer(async (request, response) => {
+    if (proxy.isDown) return void request.socket.destroy();
+    let body = "";
+    for await (const chunk of request) body += chunk;
+    methods.push(String(JSON.parse(body).method));
+    const answer = await fetch(target, { method: "POST", headers: { "content-type": "application/json" }, body });
+    response.writeHead(answer.status, { "content-type": "application/json" }).end(await answer.text());
+  });
+  const proxy: RpcProxy = { url: await listen(server), methods, isDown: false, stop: () => closeServer(server) };
+  return proxy;
+}
+
+export interface Subscribed {
+  readonly id: string;
+  readonly idHash: Hex;
+  readonly secret: Hex;
+  /** Turnpike as this subscriber */
+  readonly turnpike: Contract;
+}
+
+export interface SubscriptionWorld {
+  readonly chain: Chain;
+  readonly contracts: LocalContracts;
+  readonly rpc: RpcProxy;
+  readonly planId: Hex;
+  readonly otherPlanId: Hex;
+  readonly treasury: Address;
+  subscribe(name: string, options?: { planId?: Hex; maxOverage?: bigint }): Promise<Subscribed>;
+  /** sends and waits */
+  mined(sent: Promise<{ wait(): Promise<unknown> }>): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export async function startSubscriptionWorld(): Promise<SubscriptionWorld> {
+  const chain = await startChain();
+  const contracts = await deployAll(chain);
+  const rpc = await startProxy(chain.rpcUrl);
+  const provider = await chain.wallet("provider");
+  const treasury = (await chain.wallet("treasury")).address as Address;
+  const terms = { token: contracts.token, intervalSec: 30 * DAY, graceSec: 3 * DAY, payTo: treasury };
+  const { planId } = await createPlan(provider, contracts.turnpike, { ...terms, amount: PRICE });
+  const { planId: otherPlanId } = await createPlan(provider, contracts.turnpike, { ...terms, amount: 3n * PRICE });
+  const mined: SubscriptionWorld["mined"] = async (sent) => void (await (await sent).wait());
+  return {
+    chain,
+    contracts,
+    rpc,
+    planId,
+    otherPlanId,
+    treasury,
+    mined,
+    async subscribe(name, options = {}) {
+      const wallet = await chain.wallet(name);
+      await contracts.mint(wallet.address, 1_000n * PRICE);
+      const token = new Contract(
+        contracts.token,
+        [...tokenInterface.fragments, "function approve(address,uint256) returns (bool)"],
+        wallet,
+      );
+      await mined(token.getFunction("approve")(contracts.turnpike, MaxUint256));
+      const turnpike = new Contract(contracts.turnpike, turnpikeInterface, wallet);
+      const secret = keccakText(`secret of ${name} ${Math.random()}`);
+      const args = [options.planId ?? planId, secretHashOf(secret), options.maxOverage ?? 0n];
+      await mined(turnpike.getFunction("subscribe")(...args));
+      const subscriber = wallet.address as Address;
+      const idHash = idHashOf(subscriber, secretHashOf(secret));
+      return { id: subscriptionId(subscriber, secret), idHash, secret, turnpike };
+    },
+    async stop() {
+      await rpc.stop();
+      await chain.stop();
+    },
+  };
+}
+
+/** Polls until the condition holds; no test waits for a fixed time. */
+export async function until(condition: () => Promise<boolean> | boolean, timeoutMs = 10_000): Promise<void> {
+  const endMs = performance.now() + timeoutMs;
+  while (!(await condition())) {
+    if (performance.now() > endMs) throw new RangeError("the condition did not come to hold");
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
