@@ -1,0 +1,75 @@
+/**
+ * A metered provider as a process of its own, to be killed: charges without pause and writes one line before each call
+ * ("asked") and one after its charge was told ("told"). With `drain` it settles what its predecessors left and reports.
+ */
+import { writeSync } from "node:fs";
+import { connectRpc, createOperator, type MeteredState } from "turnpike/chain";
+import type { Address, Hex } from "turnpike/protocol";
+import { createFileMeterStore } from "../../sdk/src/gate/metering/file-store";
+import { createMeter } from "../../sdk/src/gate/metering/meter";
+
+interface Assignment {
+  readonly rpcUrl: string;
+  readonly chainId: number;
+  readonly turnpike: Address;
+  readonly operatorKey: Hex;
+  readonly idHashes: readonly Hex[];
+  readonly journal: string;
+  readonly drain: boolean;
+}
+
+const PARALLEL = 8;
+const FACTS_AGE_MS = 40;
+
+const tell = (line: string): number => writeSync(1, `${line}\n`);
+
+async function main(assignment: Assignment): Promise<void> {
+  const { rpcUrl, chainId, turnpike, operatorKey, idHashes, journal, drain } = assignment;
+  const rpc = connectRpc({ urls: rpcUrl, chainId });
+  const { sender, states } = createOperator({ rpc, turnpike, chainId, signer: operatorKey });
+  const meter = createMeter({
+    ...{ sender, states, store: createFileMeterStore({ path: journal, lockStaleMs: 2_000, compactAtBytes: 20_000 }) },
+    clock: { nowSec: () => 0 },
+    limits: { settleAmount: 3_000n, settleAgeMs: 100, pollMs: 20, maxUnsettled: 20_000n },
+  });
+  await meter.start();
+  if (drain) {
+    await meter.flush();
+    const { charged, settled, lost, unsettled } = meter.unsettled();
+    tell(`report ${charged} ${settled} ${lost} ${unsettled}`);
+    await meter.stop();
+    rpc.close();
+    return;
+  }
+
+  let facts: readonly MeteredState[] = await states.read(idHashes);
+  tell("ready");
+  const refresh = async (): Promise<never> => {
+    for (;;) {
+      await new Promise((resolve) => setTimeout(resolve, FACTS_AGE_MS));
+      facts = await states.read(idHashes);
+    }
+  };
+  const work = async (worker: number): Promise<never> => {
+    for (let i = worker; ; i++) {
+      const at = facts[i % facts.length];
+      if (at === undefined) continue;
+      const amount = BigInt(1 + ((i * 7) % 50));
+      tell(`asked ${amount}`);
+      const { charged } = await meter.reserve(at.idHash, amount, at).catch(refusal);
+      tell(`told ${charged}`);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
+  await Promise.race([refresh(), ...Array.from({ length: PARALLEL }, (_, worker) => work(worker))]);
+}
+
+function refusal(error: { code?: string }): { charged: bigint } {
+  if (error.code !== "AllowanceExhausted") throw error;
+  return { charged: 0n };
+}
+
+main(JSON.parse(process.argv[2] ?? "{}") as Assignment).catch((error: unknown) => {
+  process.stderr.write(`${String(error)}\n`);
+  process.exitCode = 1;
+});
