@@ -1,6 +1,6 @@
 import { expect } from "chai";
 import { memoryLedger, receiptOf } from "turnpike/agent";
-import { isTurnpikeError, type TurnpikeError } from "turnpike/protocol";
+import { rejection } from "./support/rejection";
 import { closeAll, serve } from "./support/servers";
 import {
   addressOf,
@@ -12,16 +12,6 @@ import {
   startProvider,
   transfersSigned,
 } from "./support/world";
-
-export async function rejection(work: Promise<unknown>): Promise<TurnpikeError> {
-  try {
-    await work;
-  } catch (error) {
-    if (isTurnpikeError(error)) return error;
-    throw error;
-  }
-  throw new Error("expected a rejection");
-}
 
 describe("agent.pay", () => {
   let chain: Chain;

@@ -1,0 +1,246 @@
+/**
+ * A Facilitator of one screen over the real contracts on Hardhat's chain: it relays what was signed and nothing more, so
+ * that the contracts judge every signature the agent makes.
+ */
+import { ethers, network } from "hardhat";
+import { type Address, checksum, type Hex, isErrorCode, planIdOf, STATUSES } from "turnpike/protocol";
+import type { TestToken, Turnpike } from "../../../sdk/src/chain/generated";
+import { type Answer, type Seen, type StandIn, serve } from "./servers";
+import { addressOf, CHAIN_ID, NETWORK } from "./world";
+
+export const PRICE = 10_000_000n;
+export const INTERVAL_SEC = 30 * 86_400;
+
+export interface Relay extends StandIn {
+  readonly turnpike: Turnpike;
+  readonly token: TestToken;
+  readonly addresses: { readonly turnpike: Address; readonly token: Address };
+  /** what happens to the next posts instead of relaying: lost before or after the chain took it, or not known yet */
+  readonly steps: ("drop" | "relay_then_drop" | "pending")[];
+  /** lies told about plans */
+  lieAboutPlan?: (plan: Record<string, unknown>) => Record<string, unknown>;
+  createPlan(overrides?: { amount?: bigint; payTo?: Address }): Promise<Hex>;
+  deprecate(planId: Hex, successor: Hex): Promise<void>;
+  fund(owner: Address, amount?: bigint): Promise<void>;
+  approval(owner: Address): Promise<bigint>;
+  nowSec(): Promise<number>;
+}
+
+const problem = (status: number, code: string): Answer => ({
+  status,
+  json: { type: `urn:turnpike:error:${code}`, title: code, status, code, message: code, retryable: false },
+});
+
+export async function startRelay(): Promise<Relay> {
+  const [relayer, provider] = await ethers.getSigners();
+  if (!relayer || !provider) throw new Error("Hardhat has accounts");
+  const turnpike = (await ethers.deployContract("Turnpike")) as unknown as Turnpike;
+  const token = (await ethers.deployContract("TestToken", ["Test USD", "tUSD", "1", 6])) as unknown as TestToken;
+  const addresses = { turnpike: checksum(await turnpike.getAddress()), token: checksum(await token.getAddress()) };
+  const plans = new Map<string, { salt: Hex; metadata: string; provider: Address }>();
+  const steps: Relay["steps"] = [];
+  let salts = 0;
+
+  const nowSec = async () => Number((await ethers.provider.getBlock("latest"))?.timestamp);
+
+  async function sent(send: () => Promise<{ hash: string; wait(): Promise<unknown> }>): Promise<Hex | Answer> {
+    try {
+      const transaction = await send();
+      await transaction.wait();
+      return transaction.hash as Hex;
+    } catch (error) {
+      const data = (error as { data?: unknown }).data;
+      const name = typeof data === "string" ? turnpike.interface.parseError(data)?.name : undefined;
+      const told = name ?? /custom error '(\w+)\(/.exec(String(error))?.[1];
+      return problem(422, isErrorCode(told) ? told : "TransferFailed");
+    }
+  }
+
+  async function subscription(idHash: Hex): Promise<Record<string, unknown> | undefined> {
+    const [state] = await turnpike.getStates([idHash]);
+    if (!state || state.subscription.subscriber === ethers.ZeroAddress) return undefined;
+    const { subscription: s, allowance: a } = state;
+    return {
+      idHash,
+      network: NETWORK,
+      chainId: CHAIN_ID,
+      subscriber: s.subscriber,
+      planId: s.planId,
+      status: STATUSES[Number(s.status)],
+      paidThrough: Number(s.paidThrough),
+      version: Number(s.version),
+      ending: s.ending,
+      allowance: {
+        cap: a.cap.toString(),
+        spent: a.spent.toString(),
+        remaining: a.remaining.toString(),
+        debits: Number(a.debits),
+      },
+      chainTimeSec: await nowSec(),
+    };
+  }
+
+  const permitOf = (permit: { value: string; deadline: string; signature: string } | undefined) => {
+    if (!permit) return { value: 0n, deadline: 0n, v: 0, r: ethers.ZeroHash, s: ethers.ZeroHash };
+    const { v, r, s } = ethers.Signature.from(permit.signature);
+    return { value: BigInt(permit.value), deadline: BigInt(permit.deadline), v, r, s };
+  };
+
+  async function change(idHash: Hex, act: string, body: Record<string, never>): Promise<Answer> {
+    const { version, deadline, signature, permit } = body as Record<string, never>;
+    const auth = { version, deadline: BigInt(deadline), signature };
+    const calls: Record<string, () => Promise<{ hash: string; wait(): Promise<unknown> }>> = {
+      pause: () => turnpike.pauseBySig(idHash, auth),
+      resume: () => turnpike.resumeBySig(idHash, BigInt(body.maxCharge as never), auth),
+      cancel: () => turnpike.cancelBySig(idHash, body.atPeriodEnd as never, auth),
+      "max-overage": () => turnpike.setMaxOverageBySig(idHash, BigInt(body.cap as never), auth),
+      plan: () =>
+        turnpike.changePlanBySig(
+          idHash,
+          body.newPlanId as never,
+          BigInt(body.maxOverage as never),
+          BigInt(body.maxCharge as never),
+          auth,
+        ),
+      rekey: () => turnpike.rekeyBySig(idHash, body.newSecretHash as never, auth),
+    };
+    const call = calls[act];
+    if (!call) return problem(404, "NotFound");
+    if (permit) {
+      const { value, deadline: until, v, r, s } = permitOf(permit);
+      const owner = (await subscription(idHash))?.subscriber as string;
+      await token.permit(owner, addresses.turnpike, value, until, v, r, s);
+    }
+    const transaction = await sent(call);
+    if (typeof transaction !== "string") return transaction;
+    const state = (await subscription(idHash)) as { status: string; paidThrough: number; version: number };
+    const { status, paidThrough } = state;
+    return { status: 200, json: { idHash, status, transaction, paidThrough, version: state.version } };
+  }
+
+  async function signUp(body: Record<string, never>): Promise<Answer> {
+    const { subscriber, planId, secretHash, maxOverage, deadline, signature, permit } = body;
+    const idHash = (await turnpike.idHashOf(subscriber, secretHash)) as Hex;
+    let transaction: Hex | Answer = ethers.ZeroHash as Hex;
+    if (!(await subscription(idHash))) {
+      transaction = await sent(() =>
+        turnpike.subscribeBySig(subscriber, planId, secretHash, maxOverage, deadline, signature, permitOf(permit)),
+      );
+    }
+    if (typeof transaction !== "string") return transaction;
+    const state = (await subscription(idHash)) as { status: string; paidThrough: number; version: number };
+    return {
+      status: 201,
+      json: { idHash, status: state.status, transaction, paidThrough: state.paidThrough, version: state.version },
+    };
+  }
+
+  async function posted(request: Seen, path: string[]): Promise<Answer> {
+    const body = JSON.parse(request.body) as Record<string, never>;
+    const step = steps.shift();
+    if (step === "drop") return { status: 0, drop: true };
+    if (step === "pending") {
+      return { status: 202, json: { status: "pending", id: ethers.ZeroHash }, headers: { "retry-after": "1" } };
+    }
+    const answer = await relayed(path, body);
+    return step === "relay_then_drop" ? { status: 0, drop: true } : answer;
+  }
+
+  async function relayed(path: string[], body: Record<string, never>): Promise<Answer> {
+    const [room, idHash, act] = path;
+    if (room === "permits") {
+      const { owner, value, deadline, signature } = body as Record<string, never>;
+      const { v, r, s } = ethers.Signature.from(signature);
+      const transaction = await sent(() => token.permit(owner, addresses.turnpike, value, deadline, v, r, s));
+      if (typeof transaction !== "string") return transaction;
+      const approval = (await token.allowance(owner, addresses.turnpike)).toString();
+      return { status: 200, json: { token: addresses.token, owner, approval, transaction } };
+    }
+    return act ? change(idHash as Hex, act, body) : signUp(body);
+  }
+
+  async function asked(path: string[]): Promise<Answer> {
+    const [room, id = ""] = path;
+    if (room === "accounts") {
+      return {
+        status: 200,
+        json: {
+          address: id,
+          network: NETWORK,
+          chainId: CHAIN_ID,
+          token: addresses.token,
+          tokenName: "Test USD",
+          tokenVersion: "1",
+          balance: (await token.balanceOf(id)).toString(),
+          approval: (await token.allowance(id, addresses.turnpike)).toString(),
+          permitNonce: (await token.nonces(id)).toString(),
+          chainTimeSec: await nowSec(),
+        },
+      };
+    }
+    if (room === "subscriptions") {
+      const state = await subscription(id as Hex);
+      return state ? { status: 200, json: state } : problem(404, "UnknownSubscription");
+    }
+    const kept = plans.get(id);
+    if (room !== "plans" || !kept) return problem(404, "UnknownPlan");
+    const { terms, deprecated, successor } = await turnpike.getPlan(id);
+    const plan = {
+      planId: id,
+      network: NETWORK,
+      chainId: CHAIN_ID,
+      turnpike: addresses.turnpike,
+      ...kept,
+      token: terms.token,
+      amount: terms.amount.toString(),
+      interval: Number(terms.interval),
+      grace: Number(terms.grace),
+      payTo: terms.payTo,
+      deprecated,
+      ...(successor === ethers.ZeroHash ? {} : { successor }),
+    };
+    return { status: 200, json: relay.lieAboutPlan?.(plan) ?? plan };
+  }
+
+  const server = await serve((request) => {
+    const path = new URL(request.url, "http://x").pathname.split("/").slice(1);
+    return request.method === "POST" ? posted(request, path) : asked(path);
+  });
+
+  const relay: Relay = Object.assign(server, {
+    turnpike,
+    token,
+    addresses,
+    steps,
+    nowSec,
+    async createPlan({ amount = PRICE, payTo = addressOf("treasury") } = {}) {
+      const salt = ethers.id(`salt ${++salts}`) as Hex;
+      const terms = { token: addresses.token, amount, interval: INTERVAL_SEC, grace: 3_600, payTo };
+      await turnpike.connect(provider).createPlan(terms, salt, "{}");
+      const owner = checksum(provider.address);
+      const planId = planIdOf({
+        ...terms,
+        provider: owner,
+        intervalSec: INTERVAL_SEC,
+        graceSec: 3_600,
+        salt,
+        metadata: "{}",
+      });
+      plans.set(planId, { salt, metadata: "{}", provider: owner });
+      return planId;
+    },
+    async deprecate(planId: Hex, successor: Hex) {
+      await turnpike.connect(provider).deprecatePlan(planId, successor);
+    },
+    async fund(owner: Address, amount = 1_000n * PRICE) {
+      await token.mint(owner, amount);
+    },
+    approval: (owner: Address) => token.allowance(owner, addresses.turnpike),
+  });
+  return relay;
+}
+
+export async function advance(seconds: number): Promise<void> {
+  await network.provider.send("evm_increaseTime", [seconds]);
+  await network.provider.send("evm_mine", []);
+}
