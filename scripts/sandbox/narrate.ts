@@ -35,10 +35,10 @@ export function createNarrator(world: World, accounts: () => Readonly<Record<str
     const shown = [...SECRET_HEADERS, HEADER.idempotencyKey]
       .filter((name) => request.headers.has(name))
       .map((name) => `  ${name}: ${shortened(request.headers.get(name) ?? "")}`);
-    say(`   -> ${request.method} ${request.url}${shown.join("")}`);
+    say(`   -> ${request.method} ${withoutHex(request.url)}${shown.join("")}`);
     try {
       const response = await fetch(input, init);
-      say(`   <- ${response.status} ${await summaryOf(response.clone())}`);
+      say(`   <- ${response.status} ${await summaryOf(world, response.clone())}`);
       return response;
     } catch (error) {
       say("   <- no answer");
@@ -70,23 +70,34 @@ export function createNarrator(world: World, accounts: () => Readonly<Record<str
   };
 }
 
-/** A 402 as the options it offers; any other body as it is, cut to a line. */
-async function summaryOf(response: Response): Promise<string> {
+/** A 402 as the options it offers, an error as what it says; any other body as it is, cut to a line. */
+async function summaryOf(world: World, response: Response): Promise<string> {
   const text = await response.text();
-  if (response.status !== 402) return text.length > MAX_BODY ? `${text.slice(0, MAX_BODY)}...` : text;
+  const cut = (line: string) => (line.length > MAX_BODY ? `${line.slice(0, MAX_BODY)}...` : line);
+  const body = parsed(text);
+  if (response.status === 402 && Array.isArray(body.accepts))
+    return optionsOf(world, body as unknown as PaymentRequiredWire);
+  if (response.status >= 400) return cut(`${body.code ?? body.error}: ${body.message}`);
+  return cut(withoutHex(text));
+}
+
+function optionsOf({ plans: known }: World, { accepts, plans = [], error, reason }: PaymentRequiredWire): string {
+  const nameOf = (planId: string) => Object.entries(known).find(([, id]) => id === planId)?.[0] ?? shortened(planId);
+  const once = accepts.filter(({ hoodlayer }) => !hoodlayer?.subscriptionScheme);
+  const options = [
+    ...once.map(({ amount }) => `${units(amount)} once`),
+    ...plans.map(
+      ({ amount, interval, planId }) => `${units(amount)} per ${interval / 86_400} days (plan ${nameOf(planId)})`,
+    ),
+  ];
+  return `${[error, reason].filter(Boolean).join("/")}: pay ${options.join(", or ")}`;
+}
+
+function parsed(text: string): Record<string, unknown> {
   try {
-    const { accepts, plans = [], error, reason } = JSON.parse(text) as PaymentRequiredWire;
-    const once = accepts.filter(({ hoodlayer }) => !hoodlayer?.subscriptionScheme);
-    const options = [
-      ...once.map(({ amount }) => `${units(amount)} once`),
-      ...plans.map(
-        ({ amount, interval, name, planId }) =>
-          `${units(amount)} per ${interval / 86_400} days (${name ?? shortened(planId)})`,
-      ),
-    ];
-    return `${[error, reason].filter(Boolean).join("/")}: pay ${options.join(", or ")}`;
+    return JSON.parse(text) as Record<string, unknown>;
   } catch {
-    return text.slice(0, MAX_BODY);
+    return { message: text };
   }
 }
 
@@ -106,4 +117,5 @@ function changes(before: Balances, after: Balances): string[] {
 }
 
 export const units = (amount: bigint | string | undefined): string => Number(formatUnits(amount ?? 0n, 6)).toFixed(2);
+const withoutHex = (text: string): string => text.replace(/0x[0-9a-fA-F]{12,}/g, (hex) => `${hex.slice(0, 8)}..`);
 export const shortened = (text: string): string => (text.length > 24 ? `${text.slice(0, 12)}...` : text);

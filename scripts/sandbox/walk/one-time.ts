@@ -38,13 +38,10 @@ export async function walkOneTime({ world, narrator, ada, poor }: Cast): Promise
       const paid = await spent(async () => {
         const idempotencyKey = "order 4711 of the sandbox";
         const url = `${provider.url}/quote?symbol=BTC`;
-        const tries = Array.from({ length: 10 }, () => ada.agent.pay(url, { idempotencyKey }).catch((error) => error));
-        const answers = await Promise.all(tries);
-        mustBe(
-          answers.some((answer) => answer instanceof Response && answer.status === 200),
-          true,
-          "that one was served",
-        );
+        const statusOf = (response: Response) => response.status;
+        const codeOf = (error: { code: string }) => error.code;
+        const tries = Array.from({ length: 10 }, () => ada.agent.pay(url, { idempotencyKey }).then(statusOf, codeOf));
+        mustBe((await Promise.all(tries)).includes(200), true, "that one was served");
       });
       mustBe(paid, UNIT / 2n, "what the agent spent in all");
     },

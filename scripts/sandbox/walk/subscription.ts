@@ -79,17 +79,18 @@ export async function walkSubscription({ world, narrator, ada }: Cast): Promise<
   );
 
   await narrator.step("Pause and resume", "While it is paused nothing is served and nothing collected.", async () => {
-    await agent.pause(await mine());
-    await mustBecome(world, (await mine()).idHash, "PAUSED");
-    await until("the refusal", async () => (await fetchWith(provider.url, (await mine()).id)).status === 402);
-    await agent.resume(await mine());
-    await mustBecome(world, (await mine()).idHash, "ACTIVE");
+    const { id, idHash } = await mine();
+    await agent.pause(idHash);
+    await mustBecome(world, idHash, "PAUSED");
+    await until("the refusal", async () => (await fetchWith(provider.url, id)).status === 402);
+    await agent.resume(idHash);
+    await mustBecome(world, idHash, "ACTIVE");
     mustBe((await report()).status, 200, "the status afterwards");
   });
 
   await narrator.step("Cancel", "At once, and for good.", async () => {
     const { id, idHash } = await mine();
-    await agent.cancel(await mine());
+    await agent.cancel(idHash);
     await mustBecome(world, idHash, "CANCELLED");
     await until("the refusal", async () => (await fetchWith(provider.url, id)).status === 402);
   });
