@@ -3,6 +3,14 @@
  * that the contracts judge every signature the agent makes.
  */
 import { ethers, network } from "hardhat";
+import {
+  CHANGE_REQUESTS,
+  type ChangeAct,
+  type ChangeRequest,
+  type PermitFields,
+  permitRequestSchema,
+  subscribeRequestSchema,
+} from "turnpike/facilitator";
 import { type Address, checksum, type Hex, isErrorCode, planIdOf, STATUSES } from "turnpike/protocol";
 import type { TestToken, Turnpike } from "../../../sdk/src/chain/generated";
 import { type Answer, type Seen, type StandIn, serve } from "./servers";
@@ -26,6 +34,11 @@ export interface Relay extends StandIn {
   nowSec(): Promise<number>;
 }
 
+interface Sent {
+  readonly hash: string;
+  wait(): Promise<unknown>;
+}
+
 const problem = (status: number, code: string): Answer => ({
   status,
   json: { type: `urn:turnpike:error:${code}`, title: code, status, code, message: code, retryable: false },
@@ -43,7 +56,7 @@ export async function startRelay(): Promise<Relay> {
 
   const nowSec = async () => Number((await ethers.provider.getBlock("latest"))?.timestamp);
 
-  async function sent(send: () => Promise<{ hash: string; wait(): Promise<unknown> }>): Promise<Hex | Answer> {
+  async function sent(send: () => Promise<Sent>): Promise<Hex | Answer> {
     try {
       const transaction = await send();
       await transaction.wait();
@@ -80,63 +93,55 @@ export async function startRelay(): Promise<Relay> {
     };
   }
 
-  const permitOf = (permit: { value: string; deadline: string; signature: string } | undefined) => {
+  const permitOf = (permit: PermitFields | undefined) => {
     if (!permit) return { value: 0n, deadline: 0n, v: 0, r: ethers.ZeroHash, s: ethers.ZeroHash };
     const { v, r, s } = ethers.Signature.from(permit.signature);
-    return { value: BigInt(permit.value), deadline: BigInt(permit.deadline), v, r, s };
+    return { value: permit.value, deadline: permit.deadline, v, r, s };
   };
 
-  async function change(idHash: Hex, act: string, body: Record<string, never>): Promise<Answer> {
-    const { version, deadline, signature, permit } = body as Record<string, never>;
-    const auth = { version, deadline: BigInt(deadline), signature };
-    const calls: Record<string, () => Promise<{ hash: string; wait(): Promise<unknown> }>> = {
+  async function change(idHash: Hex, act: ChangeAct, body: unknown): Promise<Answer> {
+    const { version, deadline, signature, permit } = CHANGE_REQUESTS[act].parse(body);
+    const auth = { version, deadline, signature };
+    const fields = <A extends ChangeAct>(name: A) => CHANGE_REQUESTS[name].parse(body) as ChangeRequest<A>;
+    const calls: Record<ChangeAct, () => Promise<Sent>> = {
       pause: () => turnpike.pauseBySig(idHash, auth),
-      resume: () => turnpike.resumeBySig(idHash, BigInt(body.maxCharge as never), auth),
-      cancel: () => turnpike.cancelBySig(idHash, body.atPeriodEnd as never, auth),
-      "max-overage": () => turnpike.setMaxOverageBySig(idHash, BigInt(body.cap as never), auth),
-      plan: () =>
-        turnpike.changePlanBySig(
-          idHash,
-          body.newPlanId as never,
-          BigInt(body.maxOverage as never),
-          BigInt(body.maxCharge as never),
-          auth,
-        ),
-      rekey: () => turnpike.rekeyBySig(idHash, body.newSecretHash as never, auth),
+      resume: () => turnpike.resumeBySig(idHash, fields("resume").maxCharge, auth),
+      cancel: () => turnpike.cancelBySig(idHash, fields("cancel").atPeriodEnd, auth),
+      "max-overage": () => turnpike.setMaxOverageBySig(idHash, fields("max-overage").cap, auth),
+      plan: () => {
+        const { newPlanId, maxOverage, maxCharge } = fields("plan");
+        return turnpike.changePlanBySig(idHash, newPlanId, maxOverage, maxCharge, auth);
+      },
+      rekey: () => turnpike.rekeyBySig(idHash, fields("rekey").newSecretHash, auth),
     };
-    const call = calls[act];
-    if (!call) return problem(404, "NotFound");
     if (permit) {
       const { value, deadline: until, v, r, s } = permitOf(permit);
       const owner = (await subscription(idHash))?.subscriber as string;
       await token.permit(owner, addresses.turnpike, value, until, v, r, s);
     }
-    const transaction = await sent(call);
-    if (typeof transaction !== "string") return transaction;
-    const state = (await subscription(idHash)) as { status: string; paidThrough: number; version: number };
-    const { status, paidThrough } = state;
-    return { status: 200, json: { idHash, status, transaction, paidThrough, version: state.version } };
+    const transaction = await sent(calls[act]);
+    return typeof transaction === "string" ? done(200, idHash, transaction) : transaction;
   }
 
-  async function signUp(body: Record<string, never>): Promise<Answer> {
-    const { subscriber, planId, secretHash, maxOverage, deadline, signature, permit } = body;
+  async function signUp(body: unknown): Promise<Answer> {
+    const wanted = subscribeRequestSchema.parse(body);
+    const { subscriber, planId, secretHash, maxOverage, deadline, signature, permit } = wanted;
     const idHash = (await turnpike.idHashOf(subscriber, secretHash)) as Hex;
-    let transaction: Hex | Answer = ethers.ZeroHash as Hex;
-    if (!(await subscription(idHash))) {
-      transaction = await sent(() =>
-        turnpike.subscribeBySig(subscriber, planId, secretHash, maxOverage, deadline, signature, permitOf(permit)),
-      );
-    }
-    if (typeof transaction !== "string") return transaction;
-    const state = (await subscription(idHash)) as { status: string; paidThrough: number; version: number };
-    return {
-      status: 201,
-      json: { idHash, status: state.status, transaction, paidThrough: state.paidThrough, version: state.version },
-    };
+    if (await subscription(idHash)) return done(200, idHash, ethers.ZeroHash);
+    const transaction = await sent(() =>
+      turnpike.subscribeBySig(subscriber, planId, secretHash, maxOverage, deadline, signature, permitOf(permit)),
+    );
+    return typeof transaction === "string" ? done(201, idHash, transaction) : transaction;
+  }
+
+  async function done(status: number, idHash: Hex, transaction: string): Promise<Answer> {
+    const state = await subscription(idHash);
+    const { paidThrough, version } = state ?? {};
+    return { status, json: { idHash, status: state?.status, transaction, paidThrough, version } };
   }
 
   async function posted(request: Seen, path: string[]): Promise<Answer> {
-    const body = JSON.parse(request.body) as Record<string, never>;
+    const body: unknown = JSON.parse(request.body);
     const step = steps.shift();
     if (step === "drop") return { status: 0, drop: true };
     if (step === "pending") {
@@ -146,17 +151,14 @@ export async function startRelay(): Promise<Relay> {
     return step === "relay_then_drop" ? { status: 0, drop: true } : answer;
   }
 
-  async function relayed(path: string[], body: Record<string, never>): Promise<Answer> {
-    const [room, idHash, act] = path;
-    if (room === "permits") {
-      const { owner, value, deadline, signature } = body as Record<string, never>;
-      const { v, r, s } = ethers.Signature.from(signature);
-      const transaction = await sent(() => token.permit(owner, addresses.turnpike, value, deadline, v, r, s));
-      if (typeof transaction !== "string") return transaction;
-      const approval = (await token.allowance(owner, addresses.turnpike)).toString();
-      return { status: 200, json: { token: addresses.token, owner, approval, transaction } };
-    }
-    return act ? change(idHash as Hex, act, body) : signUp(body);
+  async function relayed([room, idHash, act]: string[], body: unknown): Promise<Answer> {
+    if (room !== "permits") return act ? change(idHash as Hex, act as ChangeAct, body) : signUp(body);
+    const { owner, ...permit } = permitRequestSchema.parse(body);
+    const { value, deadline, v, r, s } = permitOf(permit);
+    const transaction = await sent(() => token.permit(owner, addresses.turnpike, value, deadline, v, r, s));
+    if (typeof transaction !== "string") return transaction;
+    const approval = (await token.allowance(owner, addresses.turnpike)).toString();
+    return { status: 200, json: { token: addresses.token, owner, approval, transaction } };
   }
 
   async function asked(path: string[]): Promise<Answer> {

@@ -1,0 +1,94 @@
+/** A resource server as stock x402 packages make them: verifies the payload, serves, settles, says so in a header. */
+import {
+  type Address,
+  caip2Of,
+  decodeJsonHeader,
+  encodeJsonHeader,
+  type Hex,
+  keccakText,
+  paymentIdOf,
+  recoverSigner,
+  transferTypedData,
+  typedDataDigest,
+} from "turnpike/protocol";
+import { type Answer, type Seen, type StandIn, serve } from "./servers";
+import { addressOf, CHAIN_ID, type Chain, NETWORK, TOKEN, TOKEN_DOMAIN } from "./world";
+
+export interface StandardOptions {
+  readonly version: 1 | 2;
+  readonly steps?: ("settle_then_drop" | "502")[];
+  readonly maxTimeoutSeconds?: number;
+  readonly lie?: { readonly asset?: string; readonly resource?: string };
+}
+
+export interface StandardServer extends StandIn {
+  readonly payloads: Set<string>;
+  /** seconds that each authorization stayed usable */
+  readonly windows: number[];
+}
+
+type Authorization = Record<"from" | "to" | "value" | "validAfter" | "validBefore" | "nonce", string>;
+
+export async function startStandardServer(chain: Chain, options: StandardOptions): Promise<StandardServer> {
+  const { version, steps = [], maxTimeoutSeconds = 60, lie = {} } = options;
+  const payloads = new Set<string>();
+  const windows: number[] = [];
+  let base = "";
+  const network = version === 1 ? NETWORK : caip2Of(CHAIN_ID);
+
+  function quote(request: Seen, error = "payment required"): Answer {
+    const resource = lie.resource ?? `${base}${request.url.split("?")[0]}`;
+    const common = {
+      scheme: "exact",
+      network,
+      payTo: addressOf("provider"),
+      asset: lie.asset ?? TOKEN,
+      maxTimeoutSeconds,
+      extra: TOKEN_DOMAIN,
+    };
+    if (version === 1) {
+      const entry = { ...common, maxAmountRequired: "10000", resource, description: "", mimeType: "" };
+      return { status: 402, json: { x402Version: 1, error, accepts: [entry] } };
+    }
+    const required = { x402Version: 2, error, resource: { url: resource }, accepts: [{ ...common, amount: "10000" }] };
+    return { status: 402, json: {}, headers: { "PAYMENT-REQUIRED": encodeJsonHeader(required) } };
+  }
+
+  function settle(header: string): Hex | undefined {
+    const decoded = decodeJsonHeader(header) as {
+      x402Version: number;
+      payload: { signature: Hex; authorization: Authorization };
+    };
+    if (decoded.x402Version !== version) return undefined;
+    const { signature, authorization: a } = decoded.payload;
+    const transfer = {
+      from: a.from as Address,
+      to: a.to as Address,
+      value: BigInt(a.value),
+      validAfter: BigInt(a.validAfter),
+      validBefore: BigInt(a.validBefore),
+      nonce: a.nonce as Hex,
+    };
+    windows.push(Number(a.validBefore) - chain.nowSec);
+    const digest = typedDataDigest(transferTypedData({ chainId: CHAIN_ID, token: TOKEN, ...TOKEN_DOMAIN }, transfer));
+    if (recoverSigner(digest, signature) !== transfer.from || a.value !== "10000") return undefined;
+    const id = paymentIdOf({ chainId: CHAIN_ID, token: TOKEN, payer: transfer.from, nonce: transfer.nonce });
+    return chain.move({ id, from: transfer.from, to: transfer.to, value: transfer.value }) ? keccakText(id) : undefined;
+  }
+
+  const server = await serve((request) => {
+    const header = request.headers[version === 1 ? "x-payment" : "payment-signature"];
+    if (typeof header !== "string") return quote(request);
+    payloads.add(header);
+    const step = steps.shift();
+    if (step === "502") return { status: 502, json: {} };
+    const transaction = settle(header);
+    if (step === "settle_then_drop") return { status: 0, drop: true };
+    if (!transaction) return quote(request, "invalid_payload");
+    const name = version === 1 ? "X-PAYMENT-RESPONSE" : "PAYMENT-RESPONSE";
+    const told = { success: true, transaction, network, payer: addressOf("payer") };
+    return { status: 200, json: { weather: "fine" }, headers: { [name]: encodeJsonHeader(told) } };
+  });
+  base = server.url;
+  return Object.assign(server, { payloads, windows });
+}
