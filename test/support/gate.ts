@@ -183,7 +183,18 @@ export interface RouteSpec {
   readonly path: string;
   readonly gate: GateOptions<never>;
   /** default: 200 with what was granted */
-  readonly handle?: (payment: Payment) => { status?: number; headers?: Record<string, string>; body?: string };
+  readonly handle?: (payment: Payment) => Handled | (() => Promise<Handled | undefined>);
+}
+
+interface Handled {
+  readonly status?: number;
+  readonly headers?: Record<string, string>;
+  readonly body?: string;
+}
+
+async function handled(spec: RouteSpec, payment: Payment): Promise<Handled> {
+  const made = spec.handle?.(payment);
+  return (typeof made === "function" ? await made() : made) ?? {};
 }
 
 export interface TestServer {
@@ -203,11 +214,12 @@ const grantOf = (payment: Payment) =>
 async function startExpress(provider: Provider, routes: readonly RouteSpec[]): Promise<TestServer> {
   const app: Express = express();
   const served = new Map<string, number>();
-  for (const { path, gate, handle } of routes) {
-    app.use(path, expressGate(provider.gate(gate)), (request, response) => {
+  for (const spec of routes) {
+    const { path, gate } = spec;
+    app.use(path, expressGate(provider.gate(gate)), async (request, response) => {
       served.set(path, (served.get(path) ?? 0) + 1);
       const payment = request.payment as Payment;
-      const { status = 200, headers = {}, body = grantOf(payment) } = handle?.(payment) ?? {};
+      const { status = 200, headers = {}, body = grantOf(payment) } = await handled(spec, payment);
       response
         .status(status)
         .set({ "Content-Type": "application/json", ...headers })
@@ -224,12 +236,13 @@ async function startExpress(provider: Provider, routes: readonly RouteSpec[]): P
 async function startHono(provider: Provider, routes: readonly RouteSpec[]): Promise<TestServer> {
   const app = new Hono();
   const served = new Map<string, number>();
-  for (const { path, gate, handle } of routes) {
+  for (const spec of routes) {
+    const { path, gate } = spec;
     const run = honoGate(provider.gate(gate));
-    const handler = (c: { get(name: "payment"): Payment }) => {
+    const handler = async (c: { get(name: "payment"): Payment }) => {
       served.set(path, (served.get(path) ?? 0) + 1);
       const payment = c.get("payment");
-      const { status = 200, headers = {}, body = grantOf(payment) } = handle?.(payment) ?? {};
+      const { status = 200, headers = {}, body = grantOf(payment) } = await handled(spec, payment);
       return new Response(body, { status, headers: { "Content-Type": "application/json", ...headers } });
     };
     app.all(path, run as never, handler as never);

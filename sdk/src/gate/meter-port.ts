@@ -13,5 +13,7 @@ export interface MeterPort {
   isBlocked(idHash: Hex): boolean;
   /** as much is unsettled as the provider would risk */
   isSaturated(idHash: Hex): boolean;
+  /** Debits everything owed now, and waits for it. */
+  flush(): Promise<void>;
   stop(): Promise<void>;
 }

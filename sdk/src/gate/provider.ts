@@ -41,6 +41,8 @@ export interface Provider {
   context(): (request: IncomingMessage, response: import("node:http").ServerResponse, next: () => void) => void;
   /** Rejects with what is wrong: a plan, the contract or the chain (ConfigError), or an outage (Unavailable). */
   ready(): Promise<void>;
+  /** Debits what metered calls owe now instead of when it is due, and waits for it: before a shutdown, or in tests. */
+  flush(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -76,6 +78,10 @@ export function createProvider(options: ProviderOptions): Provider {
       await Promise.all(gates.map((made) => made.ready()));
       await room.time.refresh();
       await room.meterStarted();
+    },
+    async flush() {
+      await room.meterStarted();
+      await room.meter?.flush();
     },
     close: () => room.close(),
   };
