@@ -6,7 +6,7 @@ import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { PROBLEM_CONTENT_TYPE, type Problem, problemSchema } from "turnpike/facilitator";
-import { InvalidRequest } from "turnpike/protocol";
+import { InvalidRequest, type TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
 import { readJsonBody } from "./body";
 import { problemFor, statusOf, tellable } from "./errors";
@@ -69,10 +69,12 @@ export function endpoint<
       app.on(spec.method, spec.path.replaceAll(/\{(\w+)\}/g, ":$1"), async (context) => {
         context.set("route", spec.path);
         try {
+          // Read first, whatever else is wrong: an unread body would cost the client its connection.
+          const body = spec.body ? await readJsonBody(context.req.raw) : undefined;
           const answer = await spec.handle({
             params: parse(spec.params, context.req.param(), "path") as z.output<P>,
             query: parse(spec.query, singleValues(context), "query") as z.output<Q>,
-            body: (spec.body ? parse(spec.body, await readJsonBody(context.req.raw), "body") : {}) as z.output<B>,
+            body: parse(spec.body, body, "body") as z.output<B>,
           });
           return context.json(answer.body as object, answer.status as ContentfulStatusCode, answer.headers);
         } catch (error) {
@@ -95,7 +97,13 @@ export function tell(
   return context.body(JSON.stringify({ ...problem, ...extra?.(problem) }), statusOf(told) as ContentfulStatusCode, {
     "content-type": extra ? "application/json" : PROBLEM_CONTENT_TYPE,
     ...(told.retryAfterSec === undefined ? {} : { "retry-after": String(told.retryAfterSec) }),
+    // The rest of the body is still on its way: nothing else can follow on this connection.
+    ...(isBodyUnread(context, told) && { connection: "close" }),
   });
+}
+
+function isBodyUnread({ req }: Context, { code }: TurnpikeError): boolean {
+  return req.method === "POST" && (!req.raw.bodyUsed || code === "PayloadTooLarge");
 }
 
 function parse(schema: z.ZodType | undefined, value: unknown, where: string): unknown {

@@ -23,6 +23,8 @@ const REQUEST_TIMEOUT_MS = 15_000;
 export async function startServer({ fetch, host, port }: ServerOptions): Promise<RunningServer> {
   const server = createAdaptorServer({
     fetch,
+    // Whoever embeds this service keeps its own Request and Response.
+    overrideGlobalObjects: false,
     serverOptions: { requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS, keepAliveTimeout: 5_000 },
   }) as Server;
   await new Promise<void>((resolve, reject) => {

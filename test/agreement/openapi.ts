@@ -1,0 +1,86 @@
+import { expect } from "chai";
+import { createApp, type Doors, endpointsOf } from "../../facilitator/src/http/app";
+import { noRateLimit } from "../../facilitator/src/http/rate-limit";
+import { createMetrics } from "../../facilitator/src/metrics";
+
+/** Doors that nobody goes through: the document is about their frames. */
+const unused = new Proxy({}, { get: () => () => undefined });
+const doors = {
+  network: { name: "local-31337", chainId: 31_337 },
+  subscriptions: { permits: unused },
+  payments: unused,
+  events: unused,
+  supported: {},
+  readiness: () => ({ ready: true, checks: [] }),
+  metrics: createMetrics(),
+  log: { info: () => undefined, error: () => undefined },
+  rateLimit: noRateLimit,
+  authorizeWaitMs: 0,
+  monotonicMs: () => 0,
+  untilDraining: (work: Promise<unknown>) => work,
+} as unknown as Doors;
+
+interface Operation {
+  readonly requestBody?: { readonly content: Record<string, { readonly schema: object }> };
+  readonly parameters?: readonly { readonly name: string; readonly in: string; readonly required?: boolean }[];
+  readonly responses: Record<string, unknown>;
+  readonly summary?: string;
+}
+interface Document {
+  readonly openapi: string;
+  readonly paths: Record<string, Record<string, Operation>>;
+}
+
+describe("openapi.json", () => {
+  const app = createApp(doors);
+  let document: Document;
+  before(async () => {
+    document = (await (await app.request("/openapi.json")).json()) as Document;
+  });
+
+  const operations = (): [string, Operation][] =>
+    Object.entries(document.paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, operation]): [string, Operation] => [`${method} ${path}`, operation]),
+    );
+
+  it("describes exactly the endpoints that are mounted", () => {
+    const mounted = endpointsOf(doors).map(({ method, path }) => `${method} ${path}`);
+    expect(
+      operations()
+        .map(([name]) => name)
+        .sort(),
+    ).to.deep.equal(mounted.sort());
+    const routed = new Set(
+      app.routes
+        .filter(({ path }) => path !== "/*")
+        .map(({ method, path }) => `${method.toLowerCase()} ${path.replaceAll(/:(\w+)/g, "{$1}")}`),
+    );
+    const besides = ["get /openapi.json", "get /metrics", "get /"];
+    expect([...routed].sort()).to.deep.equal([...mounted, ...besides].sort());
+  });
+
+  it("names every parameter of a path, a body for every POST, and the problem that any may answer", () => {
+    for (const [name, operation] of operations()) {
+      const inPath = [...name.matchAll(/\{(\w+)\}/g)].map((match) => match[1]);
+      const told = (operation.parameters ?? [])
+        .filter((parameter) => parameter.in === "path")
+        .map((parameter) => parameter.name);
+      expect(told, name).to.deep.equal(inPath);
+      expect(operation.requestBody !== undefined, name).to.equal(name.startsWith("post "));
+      expect(operation.responses, name).to.have.property("default");
+      expect(operation.summary, name).to.be.a("string");
+    }
+  });
+
+  it("describes amounts as strings, as they stand on the wire", () => {
+    const schema = document.paths["/authorize"]?.post?.requestBody?.content["application/json"]?.schema as never;
+    const { properties } = (schema as { properties: { signedPayment: { properties: Record<string, never> } } })
+      .properties.signedPayment;
+    const authorization = properties.authorization as unknown as {
+      properties: Record<string, { type: string }>;
+      required: string[];
+    };
+    expect(authorization.properties.value?.type).to.equal("string");
+    expect(authorization.required).to.include.members(["from", "to", "value", "validAfter", "validBefore", "nonce"]);
+  });
+});

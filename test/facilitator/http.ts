@@ -1,0 +1,441 @@
+import { request as httpRequest } from "node:http";
+import { expect } from "chai";
+import type { X402RequestWire } from "turnpike/facilitator";
+import {
+  addressOfKey,
+  ERRORS,
+  type ErrorCode,
+  encodePaymentProof,
+  isProofSignedBy,
+  proofToWire,
+  type SignedPayment,
+  type SignedPaymentWire,
+  sha256,
+  toHex,
+  utf8ToBytes,
+} from "turnpike/protocol";
+import type { ExactRequest } from "../../facilitator/src/payments";
+import { fund, until } from "../support/facilitator";
+import { type Service, type ServiceWorld, startServiceWorld } from "./support/service";
+
+const json = { "content-type": "application/json" };
+
+export const paymentToWire = (payment: SignedPayment): SignedPaymentWire => ({
+  ...payment,
+  authorization: authorizationToWire(payment.authorization),
+});
+const authorizationToWire = (authorization: SignedPayment["authorization"]) => ({
+  ...authorization,
+  value: String(authorization.value),
+  validAfter: String(authorization.validAfter),
+  validBefore: String(authorization.validBefore),
+});
+
+describe("Facilitator: HTTP", function () {
+  this.timeout(120_000);
+  let world: ServiceWorld;
+  let service: Service;
+
+  before(async () => {
+    world = await startServiceWorld();
+    service = await world.service({ RENEWALS: "false" });
+  });
+  after(() => world.stop());
+
+  const post = (path: string, body: BodyInit, headers: Record<string, string> = json) =>
+    fetch(service.url + path, { method: "POST", body, headers });
+
+  async function expectProblem(response: Response, status: number, code: ErrorCode): Promise<Record<string, unknown>> {
+    const body = (await response.json()) as Record<string, unknown>;
+    expect(response.status, JSON.stringify(body)).to.equal(status);
+    expect(body).to.include({
+      code,
+      status,
+      retryable: ERRORS[code].retryable,
+      requestId: response.headers.get("x-request-id"),
+    });
+    expect(body.message).to.be.a("string").with.length.greaterThan(5);
+    expect(response.headers.get("access-control-allow-origin")).to.equal("*");
+    return body;
+  }
+
+  describe("one-time payments", () => {
+    it("B1 settles one transfer for many equal requests at once and gives all the same proof", async () => {
+      const signed = paymentToWire(await world.signPayment());
+      const before = (await world.transfers()).length;
+      const outcomes = await Promise.all(Array.from({ length: 20 }, () => service.client.authorize(signed)));
+      const proofs = outcomes.map((outcome) =>
+        outcome.kind === "settled" ? encodePaymentProof(outcome.proof) : outcome.kind,
+      );
+      expect(new Set(proofs).size).to.equal(1);
+      expect(await world.transfers()).to.have.length(before + 1);
+      const [first] = outcomes;
+      if (first?.kind !== "settled") throw new Error("not settled");
+      const { proofSigners } = await service.client.supported();
+      expect(isProofSignedBy(first.proof, world.chain.chainId, proofSigners[0] ?? "0x")).to.equal(true);
+      expect(await service.client.verifyProof(proofToWire(first.proof))).to.deep.equal({ valid: true });
+      const forged = { ...proofToWire(first.proof), amount: "1" };
+      expect(await service.client.verifyProof(forged)).to.deep.equal({ valid: false, reason: "signature" });
+    });
+
+    it("tells a payment's status by id, and nothing of what it bought", async () => {
+      const payment = await world.signPayment();
+      const id = world.idOf(payment);
+      const before = await service.client.payment(id);
+      expect(before).to.deep.equal({ kind: "found", value: { id, status: "unknown" } });
+      await service.client.authorize(paymentToWire(payment));
+      const response = await fetch(`${service.url}/payments/${id}`);
+      const text = await response.text();
+      expect(JSON.parse(text)).to.include({ id, status: "settled" });
+      expect(text).not.to.include("api.example");
+    });
+
+    it("B2 B13 refuses what conflicts, what is not served and what is not funded, each by its code", async () => {
+      const payer = await world.payer(1_000_000n);
+      const ref = "A".repeat(22);
+      const first = paymentToWire(await world.signPayment({ payer, ref }));
+      expect((await service.client.authorize(first)).kind).to.equal("settled");
+      const other = paymentToWire(await world.signPayment({ payer, ref, amount: 300_000n }));
+      await expectProblem(await post("/authorize", JSON.stringify({ signedPayment: other })), 409, "PayloadConflict");
+      const dust = paymentToWire(await world.signPayment({ amount: 1n }));
+      await expectProblem(await post("/authorize", JSON.stringify({ signedPayment: dust })), 422, "PaymentNotAllowed");
+      const poor = paymentToWire(await world.signPayment({ payer: await world.payer(0n) }));
+      await expectProblem(await post("/authorize", JSON.stringify({ signedPayment: poor })), 422, "InsufficientFunds");
+    });
+  });
+
+  describe("standard x402", () => {
+    const wire = (request: ExactRequest, version: 1 | 2): X402RequestWire => {
+      const { network, token: asset, payTo, amount, resource, maxTimeoutSec: maxTimeoutSeconds } = request;
+      const payload = { signature: request.signature, authorization: authorizationToWire(request.authorization) };
+      const common = {
+        scheme: "exact" as const,
+        asset,
+        payTo,
+        maxTimeoutSeconds,
+        extra: { name: "Test USD", version: "1" },
+      };
+      if (version === 1) {
+        return {
+          paymentPayload: { x402Version: 1, scheme: "exact", network, payload },
+          paymentRequirements: {
+            ...common,
+            network,
+            maxAmountRequired: String(amount),
+            resource,
+            description: "",
+            mimeType: "",
+          },
+        };
+      }
+      const requirements = { ...common, network: `eip155:${world.chain.chainId}`, amount: String(amount) };
+      return {
+        paymentPayload: { x402Version: 2, payload, accepted: requirements, resource: { url: resource } },
+        paymentRequirements: requirements,
+      };
+    };
+
+    for (const version of [1, 2] as const) {
+      it(`verifies and settles a version ${version} payload, once however often it is asked`, async () => {
+        const request = await world.signExact();
+        const body = wire(request, version);
+        const payer = request.authorization.from;
+        expect(await service.client.x402Verify(body)).to.deep.equal({ isValid: true, payer });
+        const before = (await world.transfers()).length;
+        const settled = await service.client.x402Settle(body);
+        expect(settled).to.include({ success: true, payer, network: body.paymentRequirements.network });
+        expect(await service.client.x402Settle(body)).to.deep.equal(settled);
+        expect(await world.transfers()).to.have.length(before + 1);
+      });
+    }
+
+    it("answers negatives with HTTP 200, and what it cannot read with 400 in the same words", async () => {
+      const request = await world.signExact({ payer: await world.payer(0n) });
+      const refused = await post("/settle", JSON.stringify(wire(request, 1)));
+      expect(refused.status).to.equal(200);
+      expect(await refused.json()).to.include({ success: false, errorReason: "insufficient_funds", transaction: "" });
+      const stranger = await world.signExact();
+      const verdict = await post(
+        "/verify",
+        JSON.stringify({
+          ...wire(stranger, 1),
+          paymentRequirements: { ...wire(stranger, 1).paymentRequirements, payTo: world.provider.address },
+        }),
+      );
+      expect(verdict.status).to.equal(200);
+      expect(await verdict.json()).to.include({ isValid: false });
+      const malformed = await post("/settle", "{}");
+      expect(malformed.status).to.equal(400);
+      expect(await malformed.json()).to.include({
+        success: false,
+        errorReason: "invalid_payload",
+        code: "InvalidRequest",
+      });
+      expect(malformed.headers.get("content-type")).to.match(/^application\/json/);
+    });
+
+    it("lists the chain under every name, its tokens, signers and relayers", async () => {
+      const supported = await service.client.supported();
+      expect(supported.kinds.map((kind) => `${kind.x402Version} ${kind.network}`)).to.deep.equal([
+        "1 local-31337",
+        "2 eip155:31337",
+      ]);
+      expect(supported).to.include({ chainId: 31_337, turnpike: world.contracts.turnpike });
+      expect(supported.signers["eip155:31337"]).to.deep.equal(supported.relayers);
+      expect(supported.tokens).to.deep.equal([
+        { address: world.contracts.token, name: "Test USD", version: "1", decimals: 6 },
+      ]);
+    });
+  });
+
+  describe("plans and events", () => {
+    it("lists plans by provider, page by page, with every term of the id", async () => {
+      for (let i = 0; i < 3; i++) await world.plan();
+      const provider = world.provider.address as `0x${string}`;
+      const all = await until(async () => {
+        const found = await service.client.plans({ provider });
+        return found.kind === "found" && found.value.plans.length === 4 && found.value.plans;
+      }, "the plans are known");
+      const seen: string[] = [];
+      let cursor: string | undefined;
+      do {
+        const page = await service.client.plans({ provider, limit: 3, ...(cursor && { cursor }) });
+        if (page.kind !== "found") throw page.error;
+        seen.push(...page.value.plans.map((plan) => plan.planId));
+        cursor = page.value.next;
+      } while (cursor);
+      expect(seen).to.deep.equal(all.map((plan) => plan.planId));
+      const stranger = await service.client.plans({ provider: world.payee });
+      expect(stranger.kind === "found" && stranger.value.plans).to.deep.equal([]);
+    });
+
+    it("tells events in order behind a cursor, without the resource", async () => {
+      await service.client.authorize(
+        paymentToWire(await world.signPayment({ resource: "https://api.example/secret?token=abc" })),
+      );
+      const types = new Set<string>();
+      let cursor = "0";
+      for (;;) {
+        const page = await service.client.events({ cursor, limit: 2 });
+        if (page.kind !== "found") throw page.error;
+        if (page.value.events.length === 0) break;
+        for (const event of page.value.events) types.add(event.type);
+        expect(JSON.stringify(page.value)).not.to.include("api.example");
+        cursor = page.value.next;
+      }
+      expect([...types]).to.include.members(["plan.created", "payment.settled"]);
+    });
+  });
+
+  describe("malformed input", () => {
+    it("S11 answers every malformed body with a 4xx that names the field and quotes no parser", async () => {
+      const good = { signedPayment: paymentToWire(await world.signPayment()) };
+      const withField = (field: string, value: unknown) => ({
+        signedPayment: { ...good.signedPayment, [field]: value },
+      });
+      const text = JSON.stringify(good);
+      const bodies: [string, string][] = [
+        ["", "body"],
+        ["nonsense", "body"],
+        ["[]", "body"],
+        ["null", "body"],
+        ['"text"', "body"],
+        [text.slice(0, -1), "body"],
+        [`${text}${text}`, "body"],
+        [`\uFEFF${text}`, "body"],
+        [text.replace('"scheme"', '"scheme":"x","scheme"'), "body"],
+        [text.replace("{", '{"__proto__":{"a":1},'), "body"],
+        [text.replace('"exact"', '"exact\\u0000"'), "body"],
+        [`{"signedPayment":${"[".repeat(1_000)}${"]".repeat(1_000)}}`, "body"],
+        ["{}", "signedPayment"],
+        [JSON.stringify({ signedPayment: [] }), "signedPayment"],
+        [JSON.stringify(withField("scheme", "upto")), "signedPayment.scheme"],
+        [JSON.stringify(withField("network", 7)), "signedPayment.network"],
+        [JSON.stringify(withField("token", "0x12")), "signedPayment.token"],
+        [JSON.stringify(withField("signature", "0xzz")), "signedPayment.signature"],
+        [JSON.stringify(withField("memo", "m".repeat(10_000))), "signedPayment.memo"],
+        [
+          JSON.stringify(withField("authorization", { ...good.signedPayment.authorization, value: "1e6" })),
+          "signedPayment.authorization.value",
+        ],
+        [
+          JSON.stringify(withField("authorization", { ...good.signedPayment.authorization, value: "-1" })),
+          "signedPayment.authorization.value",
+        ],
+        [
+          JSON.stringify(withField("authorization", { ...good.signedPayment.authorization, value: 1 })),
+          "signedPayment.authorization.value",
+        ],
+        [
+          JSON.stringify(
+            withField("authorization", { ...good.signedPayment.authorization, nonce: `0x${"0".repeat(63)}` }),
+          ),
+          "signedPayment.authorization.nonce",
+        ],
+      ];
+      for (const [body, field] of bodies) {
+        const problem = await expectProblem(await post("/authorize", body), 400, "InvalidRequest");
+        expect(problem.message, body.slice(0, 80)).to.match(new RegExp(`^${field.replaceAll(".", "\\.")}: `));
+        expect(problem.message).not.to.match(/JSON at position|Unexpected token|SyntaxError|zod/i);
+      }
+    });
+
+    it("S11 refuses other media types, oversized bodies and bytes that are not UTF-8", async () => {
+      for (const type of [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "application/json; charset=latin1",
+        "application/xml",
+      ]) {
+        await expectProblem(await post("/authorize", "{}", { "content-type": type }), 415, "UnsupportedMediaType");
+      }
+      const large = JSON.stringify({ a: "x".repeat(100_000) });
+      await expectProblem(await post("/authorize", large), 413, "PayloadTooLarge");
+      const chunks = new ReadableStream({
+        start(controller) {
+          for (let i = 0; i < 20; i++) controller.enqueue(new Uint8Array(10_000).fill(32));
+          controller.close();
+        },
+      });
+      const streamed = await fetch(`${service.url}/authorize`, {
+        method: "POST",
+        headers: json,
+        body: chunks,
+        duplex: "half",
+      } as RequestInit);
+      await expectProblem(streamed, 413, "PayloadTooLarge");
+      await expectProblem(await post("/authorize", new Uint8Array([0x7b, 0xff, 0xfe, 0x7d])), 400, "InvalidRequest");
+    });
+
+    it("S11 seeded garbage on every endpoint is a 4xx within a second", async () => {
+      const document = (await (await fetch(`${service.url}/openapi.json`)).json()) as {
+        paths: Record<string, Record<string, unknown>>;
+      };
+      let seed = 7;
+      const random = (below: number): number => {
+        seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648;
+        return seed % below;
+      };
+      const pieces = [
+        "{",
+        "}",
+        "[",
+        "]",
+        '"',
+        ":",
+        ",",
+        "0x",
+        "null",
+        "1e999",
+        "\\u0000",
+        '"signedPayment"',
+        "�",
+        "../",
+        "%00",
+        " ",
+        "-1",
+      ];
+      const garbage = () => Array.from({ length: random(40) }, () => pieces[random(pieces.length)]).join("");
+      for (const [path, methods] of Object.entries(document.paths)) {
+        for (let round = 0; round < 8; round++) {
+          const filled = path.replaceAll(/\{\w+\}/g, () => encodeURIComponent(garbage() || "x"));
+          const startedMs = performance.now();
+          const response =
+            "post" in methods
+              ? await post(filled, garbage())
+              : path.includes("{")
+                ? await fetch(`${service.url}${filled}`)
+                : await fetch(`${service.url}${filled}?limit=${encodeURIComponent(`${garbage()}!`)}&cursor=!&type=!`);
+          const isPlain = "get" in methods && !path.includes("{") && !["/plans", "/events"].includes(path);
+          if (!isPlain) expect(response.status, `${path} ${await response.text()}`).to.be.within(400, 499);
+          expect(performance.now() - startedMs).to.be.lessThan(1_000);
+        }
+      }
+    });
+
+    it("names a query parameter that is missing, malformed or given twice", async () => {
+      const account = `${service.url}/accounts/${world.payee}`;
+      for (const query of ["", "?token=abc", `?token=${world.contracts.token}&token=${world.contracts.token}`]) {
+        const problem = await expectProblem(await fetch(account + query), 400, "InvalidRequest");
+        expect(problem.message).to.match(/^token: /);
+      }
+      await expectProblem(await fetch(`${service.url}/nowhere`), 404, "NotFound");
+      await expectProblem(await fetch(`${service.url}/authorize`), 404, "NotFound");
+    });
+
+    it("S11 gives up a request whose head never ends, without harm to others", async () => {
+      const raw = httpRequest(`${service.url}/authorize`, {
+        method: "POST",
+        headers: { ...json, "x-big": "h".repeat(20_000) },
+      });
+      const status = await new Promise((resolve) => {
+        raw.on("response", (response) => resolve(response.statusCode));
+        raw.on("error", () => resolve("cut"));
+        raw.end("{}");
+      });
+      expect(status).to.be.oneOf([431, "cut"]);
+      expect((await fetch(`${service.url}/healthz`)).status).to.equal(200);
+    });
+  });
+
+  describe("the service itself", () => {
+    it("is healthy and ready, and says by part why", async () => {
+      expect(await (await fetch(`${service.url}/healthz`)).json()).to.deep.equal({ status: "ok" });
+      const response = await fetch(`${service.url}/readyz`);
+      const body = (await response.json()) as { ready: boolean; checks: { name: string; ok: boolean }[] };
+      expect(response.status, JSON.stringify(body)).to.equal(200);
+      expect(body.checks.map((check) => check.name.split(" ")[0])).to.deep.equal(["chain", "indexer", "lane", "queue"]);
+      expect(body.checks.every((check) => check.ok)).to.equal(true);
+    });
+
+    it("answers preflights of any origin, and allows every header of the wire", async () => {
+      const response = await fetch(`${service.url}/authorize`, {
+        method: "OPTIONS",
+        headers: { origin: "https://app.example", "access-control-request-method": "POST" },
+      });
+      expect(response.status).to.equal(204);
+      expect(response.headers.get("access-control-allow-origin")).to.equal("*");
+      expect(response.headers.get("access-control-allow-headers")).to.include("Content-Type").and.include("X-PAYMENT");
+    });
+
+    it("measures by route, never by what a client put into a path", async () => {
+      const id = toHex(sha256(utf8ToBytes("measured")));
+      await fetch(`${service.url}/payments/${id}`);
+      const text = await (await fetch(`${service.url}/metrics`)).text();
+      expect(text).to.match(
+        /turnpike_http_requests_total\{route="\/payments\/\{id\}",method="GET",status="200"\} [1-9]/,
+      );
+      expect(text).to.match(/turnpike_relayer_balance_eth\{key="0x[0-9a-fA-F]{40}"\} [1-9]/);
+      expect(text).to.include("turnpike_indexer_lag_blocks").and.include("turnpike_renewals_due");
+      expect(text).not.to.include(id);
+    });
+
+    it("answers who waits when it stops: the outcome is unknown, and known after the next start", async () => {
+      const relayer = toHex(sha256(utf8ToBytes(`slow relayer ${Math.random()}`)));
+      await fund(world.chain, addressOfKey(relayer));
+      // So many confirmations that nothing is settled while the test runs; keys and database of its own.
+      const settings = { RENEWALS: "false", CONFIRMATIONS: "900", PGLITE_DIR: "memory://", RELAYER_KEYS: relayer };
+      const slow = await world.service(settings);
+      const payment = await world.signPayment();
+      const signed = paymentToWire(payment);
+      const waiting = slow.client.authorize(signed);
+      const { from, nonce } = payment.authorization;
+      await until(async () => world.token.getFunction("authorizationState")(from, nonce), "the money moved");
+      const startedMs = performance.now();
+      await slow.stop();
+      expect(performance.now() - startedMs).to.be.lessThan(4_000);
+      expect(await waiting).to.deep.equal({ kind: "pending", id: world.idOf(payment), retryAfterSec: 1 });
+      expect((await service.client.authorize(signed)).kind).to.equal("settled");
+    });
+
+    it("limits POST requests of one address when told to", async () => {
+      await service.stop();
+      service = await world.service({ RENEWALS: "false", REQUESTS_PER_MINUTE: "3" });
+      const statuses: number[] = [];
+      for (let i = 0; i < 5; i++) statuses.push((await post("/authorize", "{}")).status);
+      expect(statuses).to.deep.equal([400, 400, 400, 429, 429]);
+      const limited = await post("/authorize", "{}");
+      expect(Number(limited.headers.get("retry-after"))).to.be.within(1, 60);
+    });
+  });
+});
