@@ -172,6 +172,27 @@ describe("Metering on a chain", function () {
     ]);
   });
 
+  it("B8 sends a debit again, as the same bytes, when a reorganisation took it back", async () => {
+    await start();
+    const idHash = await world.subscribe(subscriber, 10_000n);
+    await charge(idHash, 10n);
+    const snapshot = await chain.provider.send("evm_snapshot", []);
+    await meter.flush();
+    const settled = events.find((event) => event.kind === "settled");
+    await chain.provider.send("evm_revert", [snapshot]);
+    expect(await debitsOf(idHash), "gone").to.deep.equal([]);
+    await chain.provider.send("hardhat_mine", ["0x5"]);
+    await charge(idHash, 1n);
+    await meter.flush();
+    await meter.flush();
+    expect((await debitsOf(idHash)).map(({ amount, index }) => [amount, index])).to.deep.equal([
+      [10n, 0],
+      [1n, 1],
+    ]);
+    expect(events.filter((event) => event.kind === "settled")[1]).to.deep.equal(settled);
+    expect(meter.unsettled()).to.deep.include({ charged: 11n, settled: 11n });
+  });
+
   it("debits in the new cycle what the last one left, once the subscription is renewed", async () => {
     await start();
     const idHash = await world.subscribe(subscriber, 100n);

@@ -392,9 +392,12 @@ describe("Metering", () => {
       const subscription = chain.of(idHash);
       await meter.reserve(idHash, 5n, chain.facts(idHash));
       Object.assign(subscription, { debits: 0, spent: 0n });
+      const { block } = chain;
+      chain.block = block - 1;
       await meter.flush();
       expect(chain.debited).to.have.length(1);
       Object.assign(subscription, { debits: 1, spent: 30n });
+      chain.block = block;
       await meter.flush();
       expect(chain.debited.map(({ amount, index }) => [amount, index])).to.deep.equal([
         [30n, 0],

@@ -30,7 +30,7 @@ export class MeteredChain {
   readonly debited: Debited[] = [];
   /** submitted, not landed */
   readonly mempool: string[] = [];
-  readonly outcomes = new Map<string, DebitResult[]>();
+  readonly outcomes = new Map<string, { results: DebitResult[]; blockNumber: number }>();
   readonly submitted: string[] = [];
   /** every payload that was ever made, in order */
   readonly prepared: string[] = [];
@@ -87,10 +87,8 @@ export class MeteredChain {
       if (nonce !== this.nonce) continue;
       this.nonce++;
       this.block++;
-      this.outcomes.set(
-        payload,
-        itemsOf(payload).map((item) => this.debit(item, payload)),
-      );
+      const results = itemsOf(payload).map((item) => this.debit(item, payload));
+      this.outcomes.set(payload, { results, blockNumber: this.block });
     }
   }
 
@@ -134,8 +132,8 @@ export class MeteredChain {
     outcome: async (items, payloads): Promise<DebitOutcome> => {
       this.requireUp();
       for (const payload of payloads) {
-        const results = this.outcomes.get(payload);
-        if (results !== undefined) return { kind: "final", results };
+        const landed = this.outcomes.get(payload);
+        if (landed !== undefined) return { kind: "final", ...landed };
       }
       const nonce = Number(payloads[0]?.split(":")[0]);
       if (nonce >= this.nonce) return { kind: "pending" };

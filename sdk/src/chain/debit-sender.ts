@@ -55,7 +55,13 @@ export type DebitResult =
 
 export type DebitOutcome =
   | { readonly kind: "pending" }
-  | { readonly kind: "final"; readonly results: readonly DebitResult[]; readonly transaction?: Hex };
+  | {
+      readonly kind: "final";
+      readonly results: readonly DebitResult[];
+      readonly transaction?: Hex;
+      /** where they settled; a view of the chain at or past it that does not show them is of a reorganised chain */
+      readonly blockNumber?: number;
+    };
 
 /** One lane: at most one prepared payload may be unresolved at a time. Each method may be repeated safely. */
 export interface DebitSender {

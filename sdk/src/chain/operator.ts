@@ -133,7 +133,9 @@ export function createOperator(options: OperatorOptions): Operator {
       const receipt = await rpc.send<Receipt | null>("eth_getTransactionReceipt", [transaction.hash]);
       if (!receipt) continue;
       if ((await headNumber()) - Number(receipt.blockNumber) + 1 < confirmations) return { kind: "pending" };
-      return { kind: "final", results: resultsOf(receipt, items), transaction: receipt.transactionHash };
+      const { transactionHash, blockNumber } = receipt;
+      const at = { transaction: transactionHash, blockNumber: Number(blockNumber) };
+      return { kind: "final", results: resultsOf(receipt, items), ...at };
     }
     const nonce = sent[0]?.transaction.nonce;
     if (nonce === undefined) return { kind: "final", results: items.map(() => ({ kind: "void" })) };
@@ -169,7 +171,7 @@ export function createOperator(options: OperatorOptions): Operator {
         return { kind: "pending" };
       } else results.push({ kind: "void" });
     }
-    return { kind: "final", results };
+    return { kind: "final", results, blockNumber: block };
   }
 
   function resultsOf(receipt: Receipt, items: readonly DebitItem[]): DebitResult[] {

@@ -38,7 +38,14 @@ export type Entry =
       readonly payloads: readonly string[];
     }
   | { readonly kind: "replaced"; readonly batch: number; readonly payload: string }
-  | { readonly kind: "resolved"; readonly batch: number; readonly results: readonly DebitResult[] }
+  | {
+      readonly kind: "resolved";
+      readonly batch: number;
+      readonly results: readonly DebitResult[];
+      readonly block: number;
+    }
+  /** its settled debits were reorganised away: under way again, with the same bytes */
+  | { readonly kind: "reopened"; readonly batch: number }
   | { readonly kind: "blocked"; readonly idHash: Hex; readonly reason: BlockReason }
   | { readonly kind: "rekeyed"; readonly idHash: Hex; readonly to: Hex; readonly block: number }
   | { readonly kind: "lost"; readonly idHash: Hex; readonly amount: bigint; readonly reason: LossReason };
@@ -54,8 +61,9 @@ export interface Account {
   inFlight: DebitItem[];
   /** the newest settled debits, which the gate's view of the chain may not show yet */
   landed: DebitItem[];
-  /** the chain's index is at least this */
+  /** the chain's index is at least this, seen from `settledBlock` on */
   nextIndex: number;
+  settledBlock: number;
   blocked: BlockReason | undefined;
   /** the newest block at which the gate or the sender saw this subscription */
   seenBlock: number;
@@ -70,6 +78,7 @@ export interface Totals {
 
 /** Enough for any view of the chain that is a few debits behind. */
 const LANDED_KEPT = 16;
+const BATCHES_KEPT = 8;
 /** Above this many, accounts that owe nothing are forgotten. */
 const ACCOUNTS_KEPT = 50_000;
 
@@ -78,6 +87,8 @@ export class Books {
   readonly batches = new Map<number, Batch>();
   /** from a rekeyed idHash to the one that carries on */
   readonly successors = new Map<Hex, Hex>();
+  /** settled lately, newest last: what a reorganisation could take back */
+  readonly recent: Batch[] = [];
   readonly totals: Totals = { charged: 0n, settled: 0n, lost: 0n };
   nextBatch = 1;
   private trimAt = ACCOUNTS_KEPT;
@@ -122,7 +133,10 @@ export class Books {
         return;
       }
       case "resolved":
-        this.resolve(entry.batch, entry.results);
+        this.resolve(entry);
+        return;
+      case "reopened":
+        this.reopen(entry.batch);
         return;
       case "blocked":
         this.account(entry.idHash).blocked = entry.reason;
@@ -163,15 +177,19 @@ export class Books {
     }
   }
 
-  private resolve(id: number, results: readonly DebitResult[]): void {
+  private resolve({ batch: id, results, block }: Extract<Entry, { kind: "resolved" }>): void {
     const batch = this.batch(id);
     this.batches.delete(id);
+    const settled = batch.items.filter((_, i) => results[i]?.kind === "settled");
+    if (settled.length > 0) this.recent.push({ ...batch, items: settled });
+    if (this.recent.length > BATCHES_KEPT) this.recent.shift();
     batch.items.forEach((item, i) => {
       const account = this.account(item.idHash);
       account.inFlight = account.inFlight.filter((other) => other !== item && !isSameDebit(other, item));
       if (results[i]?.kind === "settled") {
         account.landed = [...account.landed.slice(1 - LANDED_KEPT), item];
         account.nextIndex = Math.max(account.nextIndex, item.index + 1);
+        account.settledBlock = Math.max(account.settledBlock, block);
         account.blocked = undefined;
         this.totals.settled += item.amount;
       } else if (item.origin === "merged") {
@@ -182,6 +200,22 @@ export class Books {
       }
     });
     if (this.accounts.size > this.trimAt) this.trim();
+  }
+
+  private reopen(id: number): void {
+    const at = this.recent.findIndex((one) => one.id === id);
+    const [batch] = at < 0 ? [] : this.recent.splice(at, 1);
+    if (batch === undefined) return;
+    // Its callers were told long ago: what does not settle again stays owed.
+    const items = batch.items.map((item): BatchItem => ({ ...item, origin: "merged" }));
+    this.batches.set(id, { ...batch, items });
+    for (const item of items) {
+      const account = this.account(item.idHash);
+      account.landed = account.landed.filter((other) => !isSameDebit(other, item));
+      account.inFlight.push(item);
+      account.nextIndex = Math.min(account.nextIndex, item.index);
+      this.totals.settled -= item.amount;
+    }
   }
 
   private trim(): void {
@@ -202,6 +236,7 @@ export class Books {
     to.inFlight.push(...from.inFlight);
     to.landed.push(...from.landed);
     to.nextIndex = Math.max(to.nextIndex, from.nextIndex);
+    to.settledBlock = Math.max(to.settledBlock, from.settledBlock);
     to.blocked ??= from.blocked;
     to.seenBlock = Math.max(to.seenBlock, entry.block);
     to.lost += from.lost;
@@ -217,6 +252,7 @@ export function emptyAccount(idHash: Hex): Account {
     inFlight: [],
     landed: [],
     nextIndex: 0,
+    settledBlock: 0,
     blocked: undefined,
     seenBlock: 0,
     lost: 0n,

@@ -11,6 +11,7 @@ export interface SnapshotEntry {
   readonly kind: "snapshot";
   readonly accounts: readonly Account[];
   readonly batches: readonly Batch[];
+  readonly recent: readonly Batch[];
   readonly successors: readonly (readonly [string, string])[];
   readonly totals: Totals;
   readonly nextBatch: number;

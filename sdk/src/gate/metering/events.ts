@@ -10,6 +10,8 @@ export type MeterEvent =
   | { readonly kind: "postponed"; readonly idHash: Hex; readonly reason: ErrorCode }
   | { readonly kind: "lost"; readonly idHash: Hex; readonly amount: bigint; readonly reason: LossReason }
   | { readonly kind: "rekeyed"; readonly idHash: Hex; readonly to: Hex }
+  /** a settled transaction was reorganised away and is sent again */
+  | { readonly kind: "reorganised"; readonly batch: number }
   /** the chain, the Facilitator or the disk failed; the meter goes on trying */
   | { readonly kind: "trouble"; readonly error: unknown };
 

@@ -32,8 +32,17 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
   let journal: Journal | undefined;
   let unlock: (() => Promise<void>) | undefined;
   let lost: TurnpikeError | undefined;
+  let pulse: NodeJS.Timeout | undefined;
+  let aliveAtMs = 0;
+
+  function loseLock(cause: unknown): void {
+    lost ??= new Unavailable("The meter's file lock was lost: another process may write its journal.", { cause });
+    onFailure(lost);
+  }
 
   function opened(): Journal {
+    // After a standstill this long (a stopped container) the lock may be someone else's before its loss is noticed.
+    if (!lost && pulse !== undefined && performance.now() - aliveAtMs > lockStaleMs * 0.75) loseLock("standstill");
     if (lost) throw lost;
     if (!journal) throw new ConfigError("The meter's store is not open: call start() first, and nothing after stop().");
     journal.requireHealthy();
@@ -45,15 +54,18 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
       if (journal) throw new ConfigError("The meter's store is open already.");
       await mkdir(dirname(path), { recursive: true, mode: 0o700 });
       lost = undefined;
-      unlock = await takeLock(path, lockStaleMs, (error) => {
-        lost = error;
-        onFailure(error);
-      });
+      unlock = await takeLock(path, lockStaleMs, loseLock);
+      aliveAtMs = performance.now();
+      pulse = setInterval(() => {
+        if (performance.now() - aliveAtMs <= lockStaleMs * 0.75) aliveAtMs = performance.now();
+      }, lockStaleMs / 10);
+      pulse.unref();
       books = new Books();
       try {
         const snapshot = () => snapshotOf(books);
         journal = await Journal.open({ path, snapshot, compactAtBytes, onFailure }, (line) => read(books, line));
       } catch (error) {
+        clearInterval(pulse);
         await unlock();
         throw error;
       }
@@ -86,18 +98,21 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     account: (idHash) => books.find(idHash),
     accounts: () => books.accounts.values(),
     batches: () => [...books.batches.values()],
+    recent: () => books.recent,
     nextBatch: () => books.nextBatch,
     totals: () => books.totals,
     async close() {
       const open = journal;
       journal = undefined;
+      clearInterval(pulse);
+      pulse = undefined;
       await open?.close();
       if (!lost) await unlock?.();
     },
   };
 }
 
-async function takeLock(path: string, staleMs: number, onLost: (error: TurnpikeError) => void) {
+async function takeLock(path: string, staleMs: number, onLost: (cause: unknown) => void) {
   // A process that was killed leaves its lock behind; it is taken over once it is stale, so wait a little longer.
   const retries = { retries: Math.ceil((staleMs * 1.5) / 250), factor: 1, minTimeout: 250, maxTimeout: 250 };
   try {
@@ -106,8 +121,7 @@ async function takeLock(path: string, staleMs: number, onLost: (error: TurnpikeE
       stale: staleMs,
       update: staleMs / 4,
       retries,
-      onCompromised: (cause) =>
-        onLost(new Unavailable("The meter's file lock was lost: another process may write its journal.", { cause })),
+      onCompromised: onLost,
     });
   } catch (cause) {
     throw new TurnpikeError("LedgerLocked", "Another process holds the meter's journal: give each process its own.", {
@@ -121,6 +135,7 @@ function snapshotOf(books: Books): SnapshotEntry {
     kind: "snapshot",
     accounts: [...books.accounts.values()].filter(hasNews).map((account) => ({ ...account, held: 0n })),
     batches: [...books.batches.values()],
+    recent: books.recent,
     successors: [...books.successors],
     totals: books.totals,
     nextBatch: books.nextBatch,
@@ -134,6 +149,7 @@ function read(books: Books, line: Line): void {
   }
   for (const account of line.accounts) books.accounts.set(account.idHash, { ...account });
   for (const batch of line.batches) books.batches.set(batch.id, batch);
+  books.recent.push(...line.recent);
   for (const [from, to] of line.successors) books.successors.set(from as Hex, to as Hex);
   Object.assign(books.totals, line.totals);
   books.nextBatch = line.nextBatch;

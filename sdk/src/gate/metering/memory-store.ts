@@ -29,6 +29,7 @@ export function createMemoryMeterStore(): MeterStore {
     account: (idHash) => books.find(idHash),
     accounts: () => books.accounts.values(),
     batches: () => [...books.batches.values()],
+    recent: () => books.recent,
     nextBatch: () => books.nextBatch,
     totals: () => books.totals,
     close: async () => undefined,

@@ -98,11 +98,16 @@ export type Judgement =
   /** not now: a view older than the books, or a subscription that may become active again */
   | { readonly kind: "later" }
   /** this record will never pay again; it may have been rekeyed */
-  | { readonly kind: "ended" };
+  | { readonly kind: "ended" }
+  /** the debit at this index had settled, and a view past its block does not have it */
+  | { readonly kind: "reverted"; readonly index: number };
 
-export function judgeDebit(nextIndex: number, state: MeteredState): Judgement {
-  // An endpoint that lags behind the last settled debit would have it debited again under an older index.
-  if (state.debits < nextIndex && state.status !== "CANCELLED") return { kind: "later" };
+export function judgeDebit(account: Readonly<Account>, state: MeteredState): Judgement {
+  if (state.debits < account.nextIndex && state.status !== "CANCELLED") {
+    // An endpoint that lags behind the last settled debit would have it debited again under an older index.
+    if (state.blockNumber < account.settledBlock) return { kind: "later" };
+    return { kind: "reverted", index: state.debits };
+  }
   if (state.status === "CANCELLED") return { kind: "ended" };
   if (state.status !== "ACTIVE") return { kind: "later" };
   return { kind: "debit", index: state.debits, room: state.cap > state.spent ? state.cap - state.spent : 0n };

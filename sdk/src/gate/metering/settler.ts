@@ -90,7 +90,8 @@ export class Settler {
       return false;
     }
     const wereBlocked = new Set(batch.items.filter(({ idHash }) => store.account(idHash)?.blocked).map(hashOf));
-    await store.record({ kind: "resolved", batch: batch.id, results: outcome.results });
+    const { results, blockNumber: block = 0 } = outcome;
+    await store.record({ kind: "resolved", batch: batch.id, results, block });
     const waiting = this.waiting;
     this.waiting = [];
     for (const [i, item] of batch.items.entries()) {
@@ -155,7 +156,8 @@ export class Settler {
     const idHashes = [...new Set(wanted.map(({ account }) => account.idHash))];
     const read = new Map((await states.read(idHashes)).map((state) => [state.idHash, state]));
     const drafts = await this.draft(wanted, read);
-    if (drafts.length === 0) return true;
+    // A reorganisation put an older transaction back into the lane: it goes first.
+    if (drafts.length === 0 || store.batches().length > 0) return true;
 
     const { items, refused, payload } = await sender.prepare(drafts.map(({ item }) => item));
     for (const { item, reason } of refused) {
@@ -214,12 +216,12 @@ export class Settler {
       const { idHash } = account;
       const state = read.get(idHash);
       if (state === undefined) continue;
-      const judged = judgeDebit(account.nextIndex, state);
+      const judged = judgeDebit(account, state);
       this.timing(idHash).cycleEndSec = state.paidThroughSec;
-      if (judged.kind !== "debit") {
-        await this.setAside({ account, call, state, isEnded: judged.kind === "ended" });
-        continue;
-      }
+      if (judged.kind === "reverted") await this.reopen(idHash, judged.index);
+      else if (judged.kind === "ended") await this.end({ account, call });
+      else if (judged.kind === "later") await this.setAside({ account, call, state });
+      if (judged.kind !== "debit") continue;
       const before = used.get(idHash) ?? { amount: 0n, count: 0 };
       const room = judged.room - before.amount;
       const owed = call?.amount ?? account.pending;
@@ -238,24 +240,37 @@ export class Settler {
     return drafts;
   }
 
-  private async setAside(aside: { account: Readonly<Account>; call?: Call; state: MeteredState; isEnded: boolean }) {
+  private async setAside({ account, call, state }: Wanted & { readonly state: MeteredState }): Promise<void> {
+    // An index behind the books is an endpoint that lags: the state itself says nothing against this debit.
+    const isLagging = state.status === "ACTIVE";
+    if (call === undefined) await this.postpone(account.idHash, isLagging ? "Unavailable" : "SubscriptionNotActive");
+    else if (!isLagging) this.fail(call, "SubscriptionNotActive");
+  }
+
+  private async end({ account, call }: Wanted): Promise<void> {
     const { store, states, report } = this.options;
-    const { account, call, state } = aside;
-    if (!aside.isEnded) {
-      // An index behind the books is an endpoint that lags: the state itself says nothing against this debit.
-      const isLagging = state.status === "ACTIVE";
-      if (call === undefined) return this.postpone(account.idHash, isLagging ? "Unavailable" : "SubscriptionNotActive");
-      if (!isLagging) this.fail(call, "SubscriptionNotActive");
-      return;
-    }
-    const to = await states.rekeyedTo(account.idHash, account.seenBlock);
+    const { idHash } = account;
+    const to = await states.rekeyedTo(idHash, account.seenBlock);
     if (to !== undefined) {
-      await store.record({ kind: "rekeyed", idHash: account.idHash, to, block: account.seenBlock });
-      this.forced.delete(account.idHash);
+      await store.record({ kind: "rekeyed", idHash, to, block: account.seenBlock });
+      this.forced.delete(idHash);
       this.forced.add(to);
-      report({ kind: "rekeyed", idHash: account.idHash, to });
+      report({ kind: "rekeyed", idHash, to });
     } else if (call !== undefined) this.fail(call, "SubscriptionNotActive");
-    else await this.writeOff(account.idHash, account.pending, "cancelled");
+    else await this.writeOff(idHash, account.pending, "cancelled");
+  }
+
+  /** Sent again as the same bytes, never as others: should they still stand somewhere, they settle once all the same. */
+  private async reopen(idHash: Hex, index: number): Promise<void> {
+    const { store, report } = this.options;
+    const isThis = (item: DebitItem) => item.index === index && store.account(item.idHash)?.idHash === idHash;
+    const batch = store.recent().find(({ items }) => items.some(isThis));
+    if (batch !== undefined && store.batches().length === 0) {
+      await store.record({ kind: "reopened", batch: batch.id });
+      this.sent = undefined;
+      report({ kind: "reorganised", batch: batch.id });
+    }
+    await this.postpone(idHash, "Unavailable");
   }
 
   private async writeOff(idHash: Hex, amount: bigint, reason: "clipped" | "cancelled"): Promise<void> {

@@ -38,6 +38,8 @@ export interface MeterStore {
   accounts(): Iterable<Readonly<Account>>;
   /** Sealed and unresolved, under this process's leases. */
   batches(): readonly Batch[];
+  /** Settled lately, newest last, for as long as a reorganisation could take them back. */
+  recent(): readonly Batch[];
   nextBatch(): number;
   totals(): Readonly<Totals>;
   /** Resolves when everything is durable and the lock is free. */
