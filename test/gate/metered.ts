@@ -17,7 +17,7 @@ import {
   type TestServer,
   testProvider,
 } from "../support/gate";
-import { type SubscriptionWorld, startSubscriptionWorld, until } from "../support/subscriptions";
+import { type SubscriptionWorld, startSubscriptionWorld } from "../support/subscriptions";
 
 const CAP = 1_000_000n;
 const COST = 300_000n;
