@@ -5,10 +5,9 @@ import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import type { SignedPayment } from "turnpike/protocol";
-import { openStore } from "../../facilitator/src/store/open";
 import { STEPS } from "../../facilitator/src/steps";
 import { testKey } from "../support/chain";
-import { type FacilitatorWorld, fund, startWorld, until, walletOf } from "../support/facilitator";
+import { emptyDatabase, type FacilitatorWorld, fund, startWorld, until, walletOf } from "../support/facilitator";
 
 const ROOT = path.resolve(__dirname, "../..");
 
@@ -20,9 +19,6 @@ describe("payments of a process that is killed", function () {
   before(async () => {
     world = await startWorld();
     home = mkdtempSync(path.join(tmpdir(), "turnpike-crash-"));
-    // Making an embedded database takes seconds: made once, and copied.
-    const store = await openStore({ kind: "pglite", dir: path.join(home, "template"), lockMs: 10_000 });
-    await store.close();
   });
   after(async () => {
     await world.stop();
@@ -32,7 +28,7 @@ describe("payments of a process that is killed", function () {
   for (const step of STEPS) {
     it(`B6 S1 killed after "${step}": one transfer, and the payment completes`, async () => {
       const dir = path.join(home, step);
-      cpSync(path.join(home, "template"), dir, { recursive: true });
+      cpSync(await emptyDatabase(), dir, { recursive: true });
       const key = testKey(`crash relayer ${step}`) as `0x${string}`;
       await fund(world.chain, walletOf(world.chain, key).address as `0x${string}`);
       const settings = { PGLITE_DIR: dir, RELAYER_KEYS: key, PGLITE_LOCK_MS: "2000" };

@@ -2,7 +2,7 @@
  * The Facilitator's core on a chain of its own, for tests: real blocks, a real database, nothing mocked. The embedded
  * database serves unless TEST_PG_URL names a PostgreSQL server, on which each world gets a database of its own.
  */
-import { mkdtempSync, rmSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { Contract, Wallet } from "ethers";
@@ -13,6 +13,7 @@ import {
   addressOfKey,
   type Hex,
   issueMemo,
+  keccakText,
   paymentIdOf,
   paymentNonce,
   randomBytes,
@@ -27,6 +28,8 @@ import {
 import { type FacilitatorConfig, loadConfig } from "../../facilitator/src/config";
 import { type Core, type CoreEffects, startCore } from "../../facilitator/src/core";
 import type { ExactRequest } from "../../facilitator/src/payments";
+import { MIGRATIONS } from "../../facilitator/src/store/migrations";
+import { openStore } from "../../facilitator/src/store/open";
 import { type Chain, startChain, testKey } from "./chain";
 import { deployAll, type LocalContracts } from "./deployment";
 
@@ -222,7 +225,9 @@ async function freshDatabase(homes: string[], databases: string[]): Promise<Reco
   if (!server) {
     const home = mkdtempSync(path.join(tmpdir(), "turnpike-core-"));
     homes.push(home);
-    return { PGLITE_DIR: path.join(home, "db") };
+    const dir = path.join(home, "db");
+    cpSync(await emptyDatabase(), dir, { recursive: true });
+    return { PGLITE_DIR: dir };
   }
   const name = `turnpike_test_${toHex(randomBytes(6)).slice(2)}`;
   databases.push(name);
@@ -230,6 +235,24 @@ async function freshDatabase(homes: string[], databases: string[]): Promise<Reco
   const url = new URL(server);
   url.pathname = `/${name}`;
   return { DATABASE_URL: url.href };
+}
+
+/** A folder to copy from: making an embedded database takes seconds, and every test wants its own. */
+export async function emptyDatabase(): Promise<string> {
+  const version = keccakText(JSON.stringify(MIGRATIONS)).slice(2, 14);
+  const template = path.join(tmpdir(), `turnpike-empty-database-${version}`);
+  if (existsSync(template)) return template;
+  const made = mkdtempSync(path.join(tmpdir(), "turnpike-making-"));
+  const store = await openStore({ kind: "pglite", dir: path.join(made, "db"), lockMs: 10_000 });
+  await store.close();
+  try {
+    renameSync(path.join(made, "db"), template);
+  } catch (error) {
+    // Another test process was faster: its folder is as good.
+    if (!existsSync(template)) throw error;
+  }
+  rmSync(made, { recursive: true, force: true });
+  return template;
 }
 
 async function onServer(statement: string): Promise<void> {

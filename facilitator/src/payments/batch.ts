@@ -24,6 +24,8 @@ const WALLET_BATCH = 10;
 /** Of the settler around each token call, with calldata and what the rule of 63/64 keeps back. */
 const ITEM_OVERHEAD_GAS = 12_000;
 const TRANSACTION_OVERHEAD_GAS = 30_000;
+/** a byte of calldata that is not zero, by the dearer rule */
+const DEAREST_BYTE_GAS = 40;
 /** words of one item in calldata, apart from the signature: offset, eight of the tuple, length */
 const ITEM_WORDS = 10;
 
@@ -47,7 +49,7 @@ export function planTransaction(
   for (const row of queue) {
     if (row.attempts > 0 || row.has_code !== first.has_code) continue;
     const itemBytes = ITEM_WORDS * 32 + Math.ceil((row.signature.length / 2 - 1) / 32) * 32;
-    const itemGas = gasPerItem + ITEM_OVERHEAD_GAS + itemBytes * 16;
+    const itemGas = gasPerItem + ITEM_OVERHEAD_GAS + itemBytes * DEAREST_BYTE_GAS;
     if (taken.length >= maxItems || bytes + itemBytes > limits.batchBytes || gas + itemGas > limits.batchGas) break;
     taken.push(row);
     bytes += itemBytes;

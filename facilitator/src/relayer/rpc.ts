@@ -100,7 +100,10 @@ export function createRpc(options: RpcOptions): Rpc {
 
   async function exchange(batch: readonly Pending[]): Promise<Answer[]> {
     const nowMs = performance.now();
-    const order = [...endpoints].sort((a, b) => Number(a.restUntilMs > nowMs) - Number(b.restUntilMs > nowMs));
+    const rested = [...endpoints].sort((a, b) => Number(a.restUntilMs > nowMs) - Number(b.restUntilMs > nowMs));
+    // Each a second time: a connection that was kept open may have been closed by the other side just now. Asking twice
+    // is safe for everything that is asked here; a transaction's bytes can land but once.
+    const order = [...rested, ...rested];
     let cause: unknown;
     for (const endpoint of order) {
       try {
