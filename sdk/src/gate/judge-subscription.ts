@@ -15,10 +15,14 @@ import {
   toAmount,
   Unavailable,
 } from "../protocol";
+import type { MeterPort } from "./meter-port";
 import type { Deduction, SubscriptionPayment } from "./payment";
 import type { Refusal } from "./quote";
 import type { Room } from "./room";
 import { requireLoaded } from "./terms";
+
+const ROOM_WAIT_MS = 10_000;
+const ROOM_POLL_MS = 50;
 
 export type SubscriptionVerdict =
   | { readonly kind: "grants"; readonly payment: SubscriptionPayment }
@@ -66,7 +70,7 @@ async function judgeState(room: Room, route: MeteredRoute, state: SubscriptionSt
   const facts = factsOf(state);
   if (route.metered && room.meter) {
     await room.meterStarted();
-    const refused = refusalOfMeter(room, state, plan, facts);
+    const refused = await refusalOfMeter(room, state, plan, facts);
     if (refused) return refused;
   }
   return { kind: "grants", payment: paymentOf(room, route, state, plan, facts) };
@@ -80,23 +84,34 @@ const REMEDIES = {
   CANCELLED: "The subscription was cancelled: subscribe anew.",
 } as const;
 
-function refusalOfMeter(
+async function refusalOfMeter(
   { meter }: Room,
   { idHash }: SubscriptionState,
   plan: Plan,
   facts: AllowanceFacts,
-): SubscriptionVerdict | undefined {
+): Promise<SubscriptionVerdict | undefined> {
   if (!meter) return undefined;
   if (meter.isBlocked(idHash)) {
     const message = "An overage debit failed: add funds to the wallet or renew the token approval, then retry.";
     return { kind: "refused", refusal: { code: "InsufficientFunds", message } };
   }
   if (meter.remaining(idHash, facts) <= 0n) return { kind: "refused", refusal: exhausted(plan, facts) };
-  if (meter.isSaturated(idHash)) {
+  if (meter.isSaturated(idHash) && !(await hasRoomSoon(meter, idHash))) {
     const cause = new Unavailable("Earlier usage of this subscription is still being settled.", { retryAfterSec: 5 });
     return { kind: "unavailable", cause };
   }
   return undefined;
+}
+
+/** A quick caller waits for its own debits rather than be turned away: they are final within a few blocks. */
+async function hasRoomSoon(meter: MeterPort, idHash: Hex): Promise<boolean> {
+  // What keeps a flush from ending shows in isSaturated, which is asked below.
+  meter.flush().catch(() => undefined);
+  for (let waitedMs = 0; waitedMs < ROOM_WAIT_MS; waitedMs += ROOM_POLL_MS) {
+    if (!meter.isSaturated(idHash)) return true;
+    await new Promise((resolve) => setTimeout(resolve, ROOM_POLL_MS));
+  }
+  return !meter.isSaturated(idHash);
 }
 
 export function exhausted(plan: Plan, { cap, paidThroughSec }: AllowanceFacts): Refusal {
