@@ -15,6 +15,7 @@ struct FuzzSelector {
 
 /// @notice The twenty-four laws, each over random sequences of acts by many parties. An act ends exactly as the model
 /// says, or the sequence fails whatever law it was for; what the witness saw against a law fails that law.
+/// @dev Where a law tries out much at each step, it takes the records in turn, a few at a time.
 contract Laws is Settlements {
     function setUp() external {
         _build();
@@ -38,14 +39,14 @@ contract Laws is Settlements {
             uint256 rank = i / 2;
             Terms memory terms = Terms({
                 token: token,
-                amount: uint96([uint256(1e6), 25e6, 7, 3e6][rank]),
-                interval: uint32([uint256(30 days), 365 days, 3_600, 30 days][rank]),
-                grace: uint32([uint256(3 days), 0, 599, 30 days - 1][rank]),
+                amount: uint96([uint256(1e6), 25e6, 2e6, 3e6][rank]),
+                interval: uint32([uint256(30 days), 365 days, 90 days, 30 days][rank]),
+                grace: uint32([uint256(3 days), 0, 10 days, 30 days - 1][rank]),
                 payTo: payees[rank == 3 ? 1 : 0]
             });
             _createPlan(providers[rank == 3 ? 1 : 0], terms, bytes32(i), '{"name":"test"}');
         }
-        for (uint256 i = 0; i < 6; ++i) this.subscribe(i);
+        for (uint256 i = 0; i < 12; ++i) this.subscribe(i);
     }
 
     function targetContracts() external view returns (address[] memory targets) {
@@ -54,43 +55,35 @@ contract Laws is Settlements {
     }
 
     function targetSelectors() external view returns (FuzzSelector[] memory targets) {
-        bytes4[20] memory acts = [
+        bytes4[17] memory acts = [
             this.pass.selector,
             this.subscribe.selector,
             this.subscribeBySig.selector,
-            this.squat.selector,
-            this.replaySignup.selector,
             this.pause.selector,
             this.resume.selector,
-            this.cancel.selector,
+            this.depart.selector,
             this.setMaxOverage.selector,
             this.changePlan.selector,
-            this.rekey.selector,
             this.replay.selector,
-            this.age.selector,
             this.renewAndPause.selector,
             this.renew.selector,
             this.renewBatch.selector,
             this.debit.selector,
             this.debitBatch.selector,
             this.settle.selector,
-            this.createPlan.selector
-        ];
-        bytes4[4] memory more = [
-            this.deprecatePlan.selector,
-            this.setOperator.selector,
-            this.misbehave.selector,
-            this.fund.selector
+            this.provide.selector,
+            this.upset.selector
         ];
         targets = new FuzzSelector[](1);
         targets[0].addr = address(this);
-        targets[0].selectors = new bytes4[](24);
-        for (uint256 i = 0; i < 24; ++i) targets[0].selectors[i] = i < 20 ? acts[i] : more[i - 20];
+        targets[0].selectors = new bytes4[](acts.length);
+        for (uint256 i = 0; i < acts.length; ++i) targets[0].selectors[i] = acts[i];
     }
 
     /// @dev At the end of each sequence: everything, against the model and against itself; and what it came across.
     function afterInvariant() external atClock {
         for (uint256 i = 0; i < ids.length; ++i) _settleUp(ids[i]);
+        for (uint256 i = 0; i < plans.length; ++i) _hold(22, _planRowAgrees(plans[i].id), "a plan differs from its events");
         _reportPremises();
     }
 
@@ -182,7 +175,7 @@ contract Laws is Settlements {
         _uphold(11);
         vm.warp(clock);
         fickle.setFault(FickleToken.Fault.None);
-        for (uint256 i = 0; i < tombstones.length; ++i) _tryAll(tombstones[i]);
+        for (uint256 i = step % 4; i < tombstones.length; i += 4) _tryAll(tombstones[i]);
     }
 
     /// @dev Every selector that could charge, by those who would have the right to it.
@@ -267,7 +260,7 @@ contract Laws is Settlements {
     /// L19 The status view agrees with the charge history at every timestamp.
     function invariant_L19_status_agrees_with_the_charges() external {
         _uphold(19);
-        for (uint256 i = 0; i < ids.length; ++i) {
+        for (uint256 i = step % 4; i < ids.length; i += 4) {
             Life storage life = lives[lifeOf[ids[i]]];
             Terms storage terms = _planOf(life.planId).terms;
             for (uint256 k = 0; k < 3; ++k) {
@@ -318,16 +311,15 @@ contract Laws is Settlements {
         vm.warp(clock);
         _hold(22, rowIds.length == ids.length, "a record without its event");
         _hold(22, _replayAgrees(), "the state differs from its events");
+        _hold(22, _planRowAgrees(plans[step % plans.length].id), "a plan differs from its events");
     }
 
     /// L23 Liveness: due, funded, approved, not paused or ending: renew succeeds; cancel always does.
     function invariant_L23_renew_and_cancel_succeed() external {
         _uphold(23);
         vm.warp(clock);
-        for (uint256 i = 0; i < ids.length; ++i) {
+        for (uint256 i = step % 8; i < ids.length; i += 8) {
             Record storage r = records[ids[i]];
-            // Two of them at each step, in turn: each act costs more than all else here.
-            if (i % 8 != step % 8) continue;
             if (turnpike.statusOf(ids[i]) == Status.CANCELLED) continue;
             if (_isDue(r) && _isFunded(r) && _tokenWorks(r)) {
                 fickle.setEcho(ids[i]);

@@ -14,6 +14,8 @@ interface Vm {
     function prank(address caller) external;
     function etch(address account, bytes calldata code) external;
 
+    function deployCode(string calldata artifact) external returns (address);
+
     // keys
     function addr(uint256 key) external pure returns (address);
     function sign(uint256 key, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);

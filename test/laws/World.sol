@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {BatchSettler} from "../../contracts/BatchSettler.sol";
 import {IBatchSettler} from "../../contracts/interfaces/IBatchSettler.sol";
 import {ITurnpike, Terms} from "../../contracts/interfaces/ITurnpike.sol";
 import {TestToken} from "../../contracts/test/TestToken.sol";
-import {Turnpike} from "../../contracts/Turnpike.sol";
 import {FickleToken} from "./doubles/FickleToken.sol";
 import {FickleWallet} from "./doubles/FickleWallet.sol";
 import {vm} from "./Vm.sol";
@@ -56,8 +54,8 @@ abstract contract World {
     function _build() internal {
         clock = 1_750_000_000;
         vm.warp(clock);
-        turnpike = ITurnpike(address(new Turnpike()));
-        settler = new BatchSettler();
+        turnpike = ITurnpike(vm.deployCode("Turnpike.sol:Turnpike"));
+        settler = IBatchSettler(vm.deployCode("BatchSettler.sol:BatchSettler"));
         sound = new TestToken("Test USD", "tUSD", "1", 6);
         fickle = new FickleToken(turnpike);
         for (uint256 i = 0; i < 5; ++i) _addSubscriber(i);

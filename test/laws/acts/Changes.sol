@@ -10,8 +10,21 @@ import {Doors} from "./Doors.sol";
 
 /// @notice What a subscriber may change about a subscription that it has, and what others may not.
 abstract contract Changes is Doors {
-    function pause(uint256 seed) external atClock {
-        bytes32 id = _pick(seed);
+    /// @notice Time passes; at times by years.
+    function pass(uint256 seed) external atClock {
+        uint256 roll = _draw(seed, 24);
+        if (roll == 0) {
+            clock += 365 days + _draw(seed, 5 * 365 days);
+            _saw(Premise.YearsPass);
+        } else if (roll < 4) {
+            clock += _draw(seed, 1 hours);
+        } else {
+            _passToBoundary(seed);
+        }
+    }
+
+    function pause(uint256 seed) external drifting(seed) {
+        bytes32 id = _pickFit(seed, _isPaid);
         Door memory door = _open(
             seed,
             Act(
@@ -28,8 +41,9 @@ abstract contract Changes is Doors {
         _pass(door, err, id, _one(id));
     }
 
-    function resume(uint256 seed) external atClock {
-        bytes32 id = _pickResting(seed);
+    function resume(uint256 seed) external drifting(seed) {
+        uint256 roll = _draw(seed, 8);
+        bytes32 id = _pickFit(seed, roll < 2 ? _isShutOut : roll < 5 ? _isPaused : _isExpired);
         Record storage r = records[id];
         uint256 maxCharge = type(uint256).max;
         if (r.subscriber != address(0) && _draw(seed, 8) == 0) {
@@ -57,20 +71,37 @@ abstract contract Changes is Doors {
         _pass(door, err, id, _one(id));
     }
 
-    /// @dev Half of the time a record that is paused or expired, if there is one.
-    function _pickResting(uint256 seed) private returns (bytes32 id) {
-        if (_draw(seed, 2) == 0) return _pick(seed);
-        uint256 place = _draw(seed, ids.length);
-        for (uint256 i = 0; i < ids.length; ++i) {
-            id = ids[(place + i) % ids.length];
-            Status status = _statusAt(records[id], clock);
-            if (status == Status.PAUSED || status == Status.EXPIRED) return id;
-        }
+    function _isPaused(bytes32 id) private view returns (bool) {
+        return _statusAt(records[id], clock) == Status.PAUSED;
     }
 
-    function cancel(uint256 seed) external atClock {
-        bytes32 id = _pick(seed);
-        // Enough records have to live on for the rest of the sequence.
+    function _isExpired(bytes32 id) private view returns (bool) {
+        return _statusAt(records[id], clock) == Status.EXPIRED;
+    }
+
+    function _isShutOut(bytes32 id) private view returns (bool) {
+        return _planOf(records[id].planId).deprecated && (_isPaused(id) || _isExpired(id));
+    }
+
+    function _isPaid(bytes32 id) private view returns (bool) {
+        Record storage r = records[id];
+        return clock < r.paidThrough && !r.ending && _statusAt(r, clock) == Status.ACTIVE;
+    }
+
+    function _isOwed(bytes32 id) internal view returns (bool) {
+        return _isDue(records[id]);
+    }
+
+    /// @notice Rarely, as much has to live on: a record ends, moves to another secret, or grows old.
+    function depart(uint256 seed) external drifting(seed) {
+        uint256 roll = _draw(seed, 4);
+        if (roll < 2) _cancel(seed);
+        else if (roll == 2) _rekey(seed);
+        else _age(seed);
+    }
+
+    function _cancel(uint256 seed) private {
+        bytes32 id = _pickFit(seed, _isPaid);
         bool atPeriodEnd = _draw(seed, 4) != 0;
         Act memory act = Act(
             id,
@@ -100,7 +131,7 @@ abstract contract Changes is Doors {
         }
     }
 
-    function setMaxOverage(uint256 seed) external atClock {
+    function setMaxOverage(uint256 seed) external drifting(seed) {
         bytes32 id = _pick(seed);
         uint256 cap = _someCap(seed);
         Door memory door = _open(
@@ -132,8 +163,8 @@ abstract contract Changes is Doors {
         return 1 + _draw(seed, roll < 8 ? 1e3 : 1e8);
     }
 
-    function changePlan(uint256 seed) external atClock {
-        bytes32 id = _pick(seed);
+    function changePlan(uint256 seed) external drifting(seed) {
+        bytes32 id = _pickFit(seed, _isPaid);
         bytes32 newPlanId = _target(seed, id);
         uint256 cap = _someCap(seed);
         (bytes memory quoteErr, uint256 charge, uint256 credit) = _expectQuote(id, newPlanId);
@@ -166,9 +197,11 @@ abstract contract Changes is Doors {
         bytes32 own = records[id].planId;
         if (own == bytes32(0) || _draw(seed, 6) == 0) return plans[place].id;
         Plan storage plan = _planOf(own);
+        bool closed = _draw(seed, 4) == 0;
         for (uint256 i = 0; i < plans.length; ++i) {
             Plan storage next = plans[(place + i) % plans.length];
             bool kin = next.provider == plan.provider && next.terms.payTo == plan.terms.payTo;
+            if (closed && !next.deprecated) continue;
             if (kin && next.terms.token == plan.terms.token && next.id != own) return next.id;
         }
         return plans[place].id;
@@ -189,7 +222,7 @@ abstract contract Changes is Doors {
         if (keccak256(actual) != keccak256(expected)) revert Unexpected("quote", expected, actual);
     }
 
-    function rekey(uint256 seed) external atClock {
+    function _rekey(uint256 seed) private {
         bytes32 id = _pick(seed);
         bytes32 newSecretHash = keccak256(abi.encode("rekey", seed, step));
         bytes32 newId = keccak256(abi.encode(records[id].subscriber, newSecretHash));
@@ -221,6 +254,7 @@ abstract contract Changes is Doors {
 
     /// @notice Sends a signature again that was accepted before. It must never serve twice.
     function replay(uint256 seed) external atClock {
+        if (_draw(seed, 2) == 0) return _replaySignup(seed);
         if (spentSignatures.length == 0) return;
         Spent storage spent = spentSignatures[_draw(seed, spentSignatures.length)];
         bytes memory err = abi.encodeWithSelector(
@@ -233,11 +267,13 @@ abstract contract Changes is Doors {
         _send(RELAYER, spent.data, err, _one(spent.id));
     }
 
-    /// @notice Sixty-five thousand acts later: every act but cancel and rekey must be refused.
-    function age(uint256 seed) external atClock {
+    function _replaySignup(uint256 seed) internal virtual;
+
+    /// @dev Sixty-five thousand acts later: every act but cancel and rekey must be refused.
+    function _age(uint256 seed) private {
         bytes32 id = _pick(seed);
         Record storage r = records[id];
-        if (r.subscriber == address(0) || _draw(seed, 4) != 0 || _statusAt(r, clock) == Status.CANCELLED) return;
+        if (r.subscriber == address(0) || _statusAt(r, clock) == Status.CANCELLED) return;
         bytes32 slot = slotsOf[id][0];
         uint256 word = uint256(vm.load(address(turnpike), slot));
         uint256 versionAt = 232;
@@ -248,8 +284,8 @@ abstract contract Changes is Doors {
     }
 
     /// @notice Several acts of one subscriber in one transaction: renew what is due, then pause it.
-    function renewAndPause(uint256 seed) external atClock {
-        bytes32 id = _pick(seed);
+    function renewAndPause(uint256 seed) external drifting(seed) {
+        bytes32 id = _pickFit(seed, _isOwed);
         Record storage r = records[id];
         if (r.subscriber == address(0) || r.version == LAST_VERSION) return;
         bytes memory err = _expectRenew(id);

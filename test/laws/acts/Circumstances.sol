@@ -1,50 +1,34 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ITurnpike, Status, Terms} from "../../../contracts/interfaces/ITurnpike.sol";
+import {ITurnpike, Terms} from "../../../contracts/interfaces/ITurnpike.sol";
 import {FickleToken} from "../doubles/FickleToken.sol";
 import {FickleWallet} from "../doubles/FickleWallet.sol";
-import {Premise} from "../Premises.sol";
 import {vm} from "../Vm.sol";
 import {Collections} from "./Collections.sol";
 
 /// @notice What providers do, and what happens around all of them: time, plans, empty wallets, tokens that turn bad.
 abstract contract Circumstances is Collections {
-    uint256 private constant MOST_PLANS = 14;
+    uint256 private constant MOST_PLANS = 16;
 
-    // ------------------------------------------------------------------ time
-
-    /// @notice Mostly to a boundary of some record, or one second beside it; at times far beyond.
-    function pass(uint256 seed) external atClock {
-        uint256 roll = _draw(seed, 16);
-        if (roll == 0) {
-            clock += 365 days + _draw(seed, 5 * 365 days);
-            _saw(Premise.YearsPass);
-        } else if (roll < 4) {
-            clock += _draw(seed, 1 hours);
-        } else {
-            _passToBoundary(seed);
-        }
+    /// @notice A provider acts on its plans, or somebody else tries to.
+    function provide(uint256 seed) external atClock {
+        uint256 roll = _draw(seed, 4);
+        if (roll < 2) _create(seed);
+        else if (roll == 2) _deprecate(seed);
+        else _appoint(seed);
     }
 
-    function _passToBoundary(uint256 seed) private {
-        Record storage r = records[_pick(seed)];
-        if (r.subscriber == address(0)) return;
-        Terms storage terms = _planOf(r.planId).terms;
-        uint256 roll = _draw(seed, 6);
-        uint256 place = r.paidThrough + _draw(seed, 3) - 1;
-        if (roll == 1) place += terms.grace;
-        else if (roll == 2) place += terms.interval;
-        else if (roll == 3) place += _draw(seed, terms.interval);
-        else if (roll == 4) place -= _draw(seed, terms.interval);
-        else if (roll == 5) place += _draw(seed, uint256(terms.grace) + 1);
-        if (place > clock) clock = place;
+    /// @notice The world changes: a token, a wallet, or somebody's money.
+    function upset(uint256 seed) external atClock {
+        if (_draw(seed, 2) == 0) _upset(seed);
+        else _fund(seed);
     }
 
     // ------------------------------------------------------------------ plans
 
     function _somePlan(uint256 seed) internal returns (Terms memory terms) {
-        uint32[5] memory intervals = [uint32(10), 3_600, 86_399, 30 days, 365 days];
+        uint32[5] memory intervals = [uint32(10), 86_399, 30 days, 90 days, 365 days];
         terms.token = _draw(seed, 2) == 0 ? address(sound) : address(fickle);
         terms.amount = uint96(_draw(seed, 8) == 0 ? 1 : 1 + _draw(seed, 1e9));
         terms.interval = intervals[_draw(seed, 5)];
@@ -52,7 +36,7 @@ abstract contract Circumstances is Collections {
         terms.payTo = payees[_draw(seed, 2)];
     }
 
-    function createPlan(uint256 seed) external atClock {
+    function _create(uint256 seed) private {
         Terms memory terms = _somePlan(seed);
         address provider = providers[_draw(seed, 2)];
         if (_draw(seed, 4) == 0) return _createUnsoundPlan(seed, provider, terms);
@@ -93,8 +77,8 @@ abstract contract Circumstances is Collections {
         );
     }
 
-    /// @notice Rarely: most plans have to live on.
-    function deprecatePlan(uint256 seed) external atClock {
+    /// @dev Rarely: most plans have to live on.
+    function _deprecate(uint256 seed) private {
         Plan storage plan = plans[_draw(seed, plans.length)];
         Plan storage next = plans[_draw(seed, plans.length)];
         address caller = _draw(seed, 4) == 0 ? providers[_draw(seed, 2)] : plan.provider;
@@ -109,14 +93,13 @@ abstract contract Circumstances is Collections {
         ) {
             err = abi.encodeWithSelector(ITurnpike.InvalidSuccessor.selector, plan.id, successor);
         } else {
-            if (_draw(seed, 2) == 0) return;
             (plan.deprecated, plan.successor) = (true, successor);
         }
         intent.ofPlans = true;
         _send(caller, abi.encodeCall(ITurnpike.deprecatePlan, (plan.id, successor)), err, new bytes32[](0));
     }
 
-    function setOperator(uint256 seed) external atClock {
+    function _appoint(uint256 seed) private {
         Plan storage plan = plans[_draw(seed, plans.length)];
         address operator = operators[_draw(seed, 2)];
         bool allowed = _draw(seed, 3) != 0;
@@ -133,18 +116,20 @@ abstract contract Circumstances is Collections {
 
     // ------------------------------------------------------------------ money and manners
 
-    /// @notice One token turns bad, or good again; one wallet changes its mood.
-    function misbehave(uint256 seed) external atClock {
+    /// @dev One token turns bad, or good again; one wallet changes its mood.
+    function _upset(uint256 seed) private {
         uint256 faults = uint256(type(FickleToken.Fault).max) + 1;
-        uint256 roll = _draw(seed, 2 * faults);
-        fickle.setFault(FickleToken.Fault(roll < faults ? roll : 0));
+        uint256 roll = _draw(seed, faults + 8);
+        // Sound at times, and of its faults most often one that comes to something.
+        FickleToken.Fault rest = roll < faults + 2 ? FickleToken.Fault.Reenters : FickleToken.Fault.None;
+        fickle.setFault(roll < faults ? FickleToken.Fault(roll) : rest);
         uint256 moods = uint256(type(FickleWallet.Mood).max) + 1;
         roll = _draw(seed, 3 * moods);
         subscribers[2 + _draw(seed, 2)].wallet.setMood(FickleWallet.Mood(roll < moods ? roll : 0));
     }
 
-    /// @notice A subscriber's money or approval runs short, or is there again.
-    function fund(uint256 seed) external atClock {
+    /// @dev A subscriber's money or approval runs short, or is there again.
+    function _fund(uint256 seed) private {
         address self = subscribers[_draw(seed, subscribers.length)].self;
         bool onFickle = _draw(seed, 2) == 0;
         address token = onFickle ? address(fickle) : address(sound);

@@ -14,20 +14,22 @@ abstract contract Collections is Signups {
     uint256 private constant MOST_PER_ITEM = 480_000;
     uint256 private constant MOST_AROUND = 150_000;
 
-    /// @dev Half of the time a record that is due, if there is one.
-    function _pickDue(uint256 seed) private returns (bytes32 id) {
-        if (_draw(seed, 3) == 0) return _pick(seed);
-        uint256 place = _draw(seed, ids.length);
-        for (uint256 i = 0; i < ids.length; ++i) {
-            id = ids[(place + i) % ids.length];
-            if (_isDue(records[id])) return id;
-        }
+    function _isEnding(bytes32 id) private view returns (bool) {
+        return records[id].ending && clock < records[id].paidThrough && _remaining(records[id]) != 0;
+    }
+
+    function _isMetered(bytes32 id) private view returns (bool) {
+        return _remaining(records[id]) != 0 && _statusAt(records[id], clock) == Status.ACTIVE;
+    }
+
+    function _isMeteredInGrace(bytes32 id) private view returns (bool) {
+        return clock >= records[id].paidThrough && _isMetered(id);
     }
 
     // ------------------------------------------------------------------ renewals
 
-    function renew(uint256 seed) external atClock {
-        bytes32 id = _pickDue(seed);
+    function renew(uint256 seed) external drifting(seed) {
+        bytes32 id = _pickFit(seed, _isOwed);
         Record storage r = records[id];
         bool promised = _isDue(r) && _isFunded(r) && _tokenWorks(r);
         if (records[id].cancelled) _saw(Premise.ActOnCancelled);
@@ -52,12 +54,12 @@ abstract contract Collections is Signups {
         else if (_statusAt(records[id], clock) == Status.EXPIRED) _saw(Premise.RenewalOfExpired);
     }
 
-    function renewBatch(uint256 seed) external atClock {
-        bytes32[] memory batch = new bytes32[](1 + _draw(seed, 6));
+    function renewBatch(uint256 seed) external drifting(seed) {
+        bytes32[] memory batch = new bytes32[](1 + _draw(seed, 7));
         for (uint256 i = 0; i < batch.length; ++i) {
-            batch[i] = i != 0 && _draw(seed, 5) == 0 ? batch[i - 1] : _pickDue(seed);
+            batch[i] = i != 0 && _draw(seed, 8) == 0 ? batch[i - 1] : _pickFit(seed, _isOwed);
         }
-        fickle.setEcho(batch[0]);
+        fickle.setEcho(bytes32(0));
         bytes memory data = abi.encodeCall(ITurnpike.renewBatch, (batch));
         bytes[] memory singles = new bytes[](batch.length);
         for (uint256 i = 0; i < batch.length; ++i) singles[i] = abi.encodeCall(ITurnpike.renew, (batch[i]));
@@ -76,10 +78,11 @@ abstract contract Collections is Signups {
     // ------------------------------------------------------------------ debits
 
     function _someDebit(uint256 seed) private returns (Debit memory d) {
-        d.idHash = _pick(seed);
+        uint256 roll = _draw(seed, 8);
+        d.idHash = _pickFit(seed, roll == 0 ? _isEnding : roll == 1 ? _isMeteredInGrace : _isMetered);
         Record storage r = records[d.idHash];
         uint256 remaining = _remaining(r);
-        uint256 roll = _draw(seed, 12);
+        roll = _draw(seed, 12);
         if (roll == 0) d.amount = 0;
         else if (roll < 4) d.amount = remaining;
         else if (roll < 6) d.amount = remaining + 1;
@@ -100,7 +103,7 @@ abstract contract Collections is Signups {
         return _planOf(records[id].planId).provider;
     }
 
-    function debit(uint256 seed) external atClock {
+    function debit(uint256 seed) external drifting(seed) {
         Debit memory d = _someDebit(seed);
         address caller = _someDebitor(seed, d.idHash);
         if (records[d.idHash].cancelled) _saw(Premise.ActOnCancelled);
@@ -117,8 +120,8 @@ abstract contract Collections is Signups {
         else if (reason == ITurnpike.NotOperator.selector) _saw(Premise.DebitByStranger);
     }
 
-    function debitBatch(uint256 seed) external atClock {
-        uint256 count = 1 + _draw(seed, 5);
+    function debitBatch(uint256 seed) external drifting(seed) {
+        uint256 count = 1 + _draw(seed, 4);
         Debit[] memory batch = new Debit[](count);
         bytes32[] memory subjects = new bytes32[](count);
         bytes[] memory singles = new bytes[](count);

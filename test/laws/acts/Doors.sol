@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ITurnpike, Status} from "../../../contracts/interfaces/ITurnpike.sol";
+import {ITurnpike, Status, Terms} from "../../../contracts/interfaces/ITurnpike.sol";
 import {FickleToken} from "../doubles/FickleToken.sol";
 import {FickleWallet} from "../doubles/FickleWallet.sol";
 import {Model} from "../Model.sol";
 import {Premise} from "../Premises.sol";
+import {vm} from "../Vm.sol";
 import {Witness} from "../Witness.sol";
 import {Unexpected} from "../World.sol";
 
@@ -55,6 +56,51 @@ abstract contract Doors is Model, Witness {
             id = ids[(place + i) % ids.length];
             if (roll < 10 || _statusAt(records[id], clock) != Status.CANCELLED) return id;
         }
+    }
+
+    /// @dev Mostly a record of which `isFit` is true, if there is one.
+    function _pickFit(uint256 seed, function(bytes32) view returns (bool) isFit) internal returns (bytes32 id) {
+        if (_draw(seed, 4) == 0) return _pick(seed);
+        uint256 place = _draw(seed, ids.length);
+        for (uint256 i = 0; i < ids.length; ++i) {
+            id = ids[(place + i) % ids.length];
+            if (isFit(id)) return id;
+        }
+    }
+
+    /// @dev Before some acts, time passes.
+    modifier drifting(uint256 seed) {
+        if (_draw(seed, 6) == 0) _passToBoundary(seed);
+        vm.warp(clock);
+        _;
+    }
+
+    /// @dev Of three living records that are paid now, the one that falls due first, so that time does not run away
+    /// from all the others.
+    function _pickNext(uint256 seed) private returns (bytes32 id) {
+        uint256 soonest = type(uint256).max;
+        for (uint256 i = 0; i < 3; ++i) {
+            bytes32 one = ids[_draw(seed, ids.length)];
+            Record storage r = records[one];
+            if (r.paidThrough <= clock || r.paidThrough >= soonest || r.cancelled) continue;
+            (id, soonest) = (one, r.paidThrough);
+        }
+    }
+
+    /// @dev To a boundary of some record, or one second beside it, or somewhere between two.
+    function _passToBoundary(uint256 seed) internal {
+        Record storage r = records[_draw(seed, 6) == 0 ? _pick(seed) : _pickNext(seed)];
+        if (r.subscriber == address(0)) return;
+        Terms storage terms = _planOf(r.planId).terms;
+        uint256 roll = _draw(seed, 12);
+        uint256 place = r.paidThrough;
+        if (roll < 6) place = place + _draw(seed, 3) - 1;
+        if (roll == 3) place += terms.grace;
+        else if (roll == 4) place += terms.interval;
+        else if (roll == 6) place += _draw(seed, terms.interval);
+        else if (roll == 7) place -= _draw(seed, terms.interval);
+        else if (roll > 7) place += _draw(seed, uint256(terms.grace) + 1);
+        if (place > clock) clock = place;
     }
 
     function _accountOf(address subscriber) internal view returns (Account storage) {

@@ -38,7 +38,7 @@ abstract contract Settlements is Circumstances {
         Account storage payer = subscribers[_draw(seed, onFickle ? 2 : 4)];
         t.token = onFickle ? address(fickle) : address(sound);
         t.from = payer.self;
-        t.to = _merchants[_draw(seed, 2)];
+        t.to = _draw(seed, 16) == 0 ? address(settler) : _merchants[_draw(seed, 2)];
         t.value = _draw(seed, 12) == 0 ? balances[t.token][t.from] + 1 : _draw(seed, 1e6);
         uint256 roll = _draw(seed, 12);
         t.validAfter = roll == 0 ? clock : clock - 1;
@@ -72,7 +72,7 @@ abstract contract Settlements is Circumstances {
 
     /// @dev Whether the token's call succeeds; moves the model's money when the token moves.
     function _expectItem(Transfer memory t, bool altered) private returns (bool ok, bool moves) {
-        if (t.token == address(0x9999)) return (false, false);
+        if (t.token == address(0x9999) || t.to == address(settler)) return (false, false);
         bytes32 authorization = _authorization(t.token, t.from, t.nonce);
         if (clock <= t.validAfter || clock >= t.validBefore) return (false, false);
         if (t.token == address(fickle)) {
@@ -148,17 +148,19 @@ abstract contract Settlements is Circumstances {
         }
     }
 
-    /// @dev Each `AuthorizationUsed` log is followed by its transfer: to whom and how much the payer signed, once.
+    /// @dev An authorization that is used is followed by its transfer: to whom and how much the payer signed, once.
+    /// (Without a transfer the log is one of a call that reverted, which is recorded too.)
     function _judgePayments(Log[] memory logs) private returns (uint256 transfers) {
         bytes32 authorization;
         for (uint256 i = 0; i < logs.length; ++i) {
             bytes32 topic = logs[i].topics[0];
+            if (i != 0 && logs[i].emitter != logs[i - 1].emitter) authorization = bytes32(0);
             if (topic == keccak256("AuthorizationUsed(address,bytes32)")) {
                 address from = address(uint160(uint256(logs[i].topics[1])));
                 authorization = _authorization(logs[i].emitter, from, logs[i].topics[2]);
-                if (++movedTimes[authorization] != 1) _breach(24, "an authorization moved funds twice");
             } else if (topic == keccak256("Transfer(address,address,uint256)")) {
                 ++transfers;
+                if (++movedTimes[authorization] != 1) _breach(24, "an authorization moved funds twice");
                 Movement memory m = _movement(logs[i]);
                 if (_terms[authorization] != keccak256(abi.encode(m.to, m.amount))) {
                     _breach(24, "not the recipient or amount that was signed");

@@ -46,13 +46,14 @@ abstract contract Signups is Changes {
     }
 
     function subscribe(uint256 seed) external atClock {
+        if (_draw(seed, 6) == 0) return _squat(seed);
         Wish memory w = _wish(seed);
         bytes memory err = _expectSubscribe(w.subscriber, w.planId, w.id, w.cap);
         _finish(w, w.subscriber, abi.encodeCall(ITurnpike.subscribe, (w.planId, w.secretHash, w.cap)), err);
     }
 
-    /// @notice A stranger takes the secretHash that it saw in the mempool: bound to the stranger, it hinders nobody.
-    function squat(uint256 seed) external atClock {
+    /// @dev A stranger takes the secretHash that it saw in the mempool: bound to the stranger, it hinders nobody.
+    function _squat(uint256 seed) private {
         Wish memory w = _wish(seed);
         if (ids.length >= MOST_RECORDS) return;
         address squatter = subscribers[_draw(seed, subscribers.length)].self;
@@ -85,6 +86,13 @@ abstract contract Signups is Changes {
 
     function subscribeBySig(uint256 seed) external atClock {
         Wish memory w = _wish(seed);
+        if (_draw(seed, 3) == 0) {
+            // One that may come with a permit.
+            w.subscriber = subscribers[_draw(seed, 2)].self;
+            w.planId = plans[2 * _draw(seed, 4)].id;
+            w.id = keccak256(abi.encode(w.subscriber, w.secretHash));
+            if (ids.length >= MOST_RECORDS && records[w.id].subscriber == address(0)) return;
+        }
         Account storage account = _accountOf(w.subscriber);
         uint256 flaw = _draw(seed, 5) == 0 ? 1 + _draw(seed, FLAWS) : 0;
         uint256 deadline = flaw == 1 ? clock - 1 : clock + _draw(seed, 30 days);
@@ -158,7 +166,7 @@ abstract contract Signups is Changes {
         (permit.v, permit.r, permit.s) = vm.sign(account.key, digest);
     }
 
-    function replaySignup(uint256 seed) external atClock {
+    function _replaySignup(uint256 seed) internal override {
         if (_spentSignups.length == 0) return;
         SpentSignup storage spent = _spentSignups[_draw(seed, _spentSignups.length)];
         bytes memory err = abi.encodeWithSelector(ITurnpike.IdHashUsed.selector, spent.id);
