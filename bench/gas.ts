@@ -3,7 +3,7 @@
 // Run: npx hardhat run bench/gas.ts
 
 import { time } from "@nomicfoundation/hardhat-network-helpers";
-import { type ContractTransactionResponse, HDNodeWallet, Signature, hexlify, id, randomBytes } from "ethers";
+import { type ContractTransactionResponse, HDNodeWallet, hexlify, id, randomBytes, Signature } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../test/support/contracts";
 
@@ -72,10 +72,10 @@ async function main(): Promise<void> {
     const { v, r, s, value, deadline } = await c.signPermit(w, wallet, c.FOREVER, { spender: await bare.getAddress() });
     await w.token.permit(wallet, bare, value, deadline, v, r, s);
   }
-  const first = await signup(wallets[0]!, 0n, true);
+  const first = await signup(c.present(wallets[0]), 0n, true);
   record("signup.gas", first.gas);
-  record("signup.allowance.gas", (await signup(wallets[1]!, c.PRICE, true)).gas);
-  record("signup.second.signed.gas", (await signup(wallets[0]!, 0n, false)).gas);
+  record("signup.allowance.gas", (await signup(c.present(wallets[1]), c.PRICE, true)).gas);
+  record("signup.second.signed.gas", (await signup(c.present(wallets[0]), 0n, false)).gas);
   const subscriber = w.turnpike.connect(w.subscriber);
   record("signup.direct.gas", await gasOf(subscriber.subscribe(w.planId, c.freshSecretHash(), 0n)));
   record("signup.second.gas", await gasOf(subscriber.subscribe(w.planId, c.freshSecretHash(), 0n)));
@@ -107,7 +107,7 @@ async function main(): Promise<void> {
   };
   await time.increase(c.INTERVAL);
   await due();
-  const single = await gasOf(turnpike.renew(ids[0]!));
+  const single = await gasOf(turnpike.renew(c.present(ids[0])));
   record("renewal.single.gas", single);
   record("renewal.single.overheadGas", single - plain, 14_300);
   record("renewal.batch1.overheadGas", (await renewal(1)) - bare1);
@@ -131,9 +131,9 @@ async function main(): Promise<void> {
   };
   await debits(200);
   index = 1n;
-  const debit = await gasOf(operator.debit(ids[205]!, c.PRICE, 0n));
+  const debit = await gasOf(operator.debit(c.present(ids[205]), c.PRICE, 0n));
   record("debit.first.gas", debit);
-  const again = await gasOf(operator.debit(ids[205]!, c.PRICE, 1n));
+  const again = await gasOf(operator.debit(c.present(ids[205]), c.PRICE, 1n));
   record("debit.single.gas", again);
   record("debit.single.overheadGas", again - plain, 19_500);
   const debit100 = await debits(100);
@@ -179,13 +179,21 @@ async function main(): Promise<void> {
     );
     return { token: await w.token.getAddress(), ...message, signature };
   };
-  const t = await authorize(wallets[0]!);
+  const t = await authorize(c.present(wallets[0]));
   const { v, r, s } = Signature.from(t.signature);
   const alone = await gasOf(
     w.token
       .connect(w.relayer)
       ["transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"](
-        t.from, t.to, t.value, t.validAfter, t.validBefore, t.nonce, v, r, s,
+        t.from,
+        t.to,
+        t.value,
+        t.validAfter,
+        t.validBefore,
+        t.nonce,
+        v,
+        r,
+        s,
       ),
   );
   record("token.transferWithAuthorization.gas", alone);

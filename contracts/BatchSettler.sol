@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+/* solhint-disable no-inline-assembly */
+
 import {IBatchSettler, Transfer} from "./interfaces/IBatchSettler.sol";
 
 /// @title BatchSettler: many signed one-time payments in one transaction

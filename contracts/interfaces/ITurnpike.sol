@@ -15,16 +15,17 @@ import {
 
 /// @title Plans, subscriptions and allowances that never hold a token
 /// @notice Every payment is one `transferFrom`, straight from the subscriber to the plan's payee. There is no owner, no
-/// upgrade, no pause and no fee. All times are unix seconds of the block; all amounts are base units of the plan's token.
+/// upgrade, no pause and no fee. All times are unix seconds of the block; all amounts are base units of the plan's
+/// token.
 /// @dev A subscription is known here by its idHash alone, `keccak256(abi.encode(subscriber, keccak256(secret)))`: what
 /// is on chain is public, and must not be what opens a gate. A used idHash is never free again.
 ///
 /// Each act of a subscriber has two doors: the plain one for the subscriber itself, and `<name>BySig` for anyone who
-/// brings its signature (EIP-712, domain "Turnpike" version "1"; a key's 65 bytes with low s and v 27 or 28, or ERC-1271
-/// when the subscriber has code; no ERC-6492). Every act of the subscriber, signed or not, raises the record's version,
-/// which a signature names: so each is good for one act, and void after any other. At version 65,535 only `cancel` and
-/// `rekey` are left. Failures that every `BySig` form shares: `StaleVersion`, `SignatureExpired` from the second after
-/// the deadline on, `InvalidSignature`.
+/// brings its signature (EIP-712, domain "Turnpike" version "1"; a key's 65 bytes with low s and v 27 or 28, or
+/// ERC-1271 when the subscriber has code; no ERC-6492). Every act of the subscriber, signed or not, raises the record's
+/// version, which a signature names: so each is good for one act, and void after any other. At version 65,535 only
+/// `cancel` and `rekey` are left. Failures that every `BySig` form shares: `StaleVersion`, `SignatureExpired` from the
+/// second after the deadline on, `InvalidSignature`.
 interface ITurnpike {
     // ------------------------------------------------------------------ events: enough to rebuild every record
 
@@ -153,7 +154,8 @@ interface ITurnpike {
     error NotSubscriber(bytes32 idHash, address caller);
 
     /// @notice Thrown when the credit for the rest of the period is more than the new plan's price.
-    /// @dev Remedy: a downgrade is to cancel at the period's end and to subscribe anew. Or wait: credit falls with time.
+    /// @dev Remedy: a downgrade is to cancel at the period's end and to subscribe anew. Or wait: credit falls with
+    /// time.
     error CreditExceedsPrice(uint256 credit, uint256 price);
 
     /// @notice Thrown when a resumption or a plan change would charge more than the subscriber allows.
@@ -206,7 +208,8 @@ interface ITurnpike {
     error InsufficientApproval(address subscriber, address token, uint256 required, uint256 available);
 
     /// @notice Thrown when the token did not move `amount` for another cause: paused, a party blocklisted, more than
-    /// 300,000 gas, or an answer that is neither nothing nor one word 1. As a `reason`: also when an item ran out of gas.
+    /// 300,000 gas, or an answer that is neither nothing nor one word 1. As a `reason`: also when an item ran out of
+    /// gas.
     /// @dev Remedy: retry later; look at the token.
     error TransferFailed(address token, address from, address to, uint256 amount);
 
@@ -220,12 +223,12 @@ interface ITurnpike {
     // ------------------------------------------------------------------ plans
 
     /// @notice Creates a plan with the caller as provider and first operator.
-    /// @dev Rules: `token` has code and is not this contract; `amount` > 0; `interval` > 0; `grace` < `interval`; `payTo`
-    /// is neither zero nor this contract.
+    /// @dev Rules: `token` has code and is not this contract; `amount` > 0; `interval` > 0; `grace` < `interval`;
+    /// `payTo` is neither zero nor this contract.
     ///
     /// What the token must guarantee, for what is written here to hold:
-    /// - `transferFrom` moves exactly `amount` or fails, within 300,000 gas, and answers with nothing or with one word 1.
-    ///   A token that charges a fee on transfers pays the provider less than the price; nobody else is affected.
+    /// - `transferFrom` moves exactly `amount` or fails, within 300,000 gas, and answers with nothing or with one word
+    /// 1.   A token that charges a fee on transfers pays the provider less than the price; nobody else is affected.
     /// - Balances and approvals change by their owners' acts alone. A token whose issuer can seize, pause or block can
     ///   make charges fail; they can be retried.
     /// - For `subscribeBySig` with a permit: EIP-2612.
@@ -249,8 +252,8 @@ interface ITurnpike {
     // ------------------------------------------------------------------ subscriptions
 
     /// @notice Subscribes the caller: charges the first period, paid through now + interval, or does nothing.
-    /// @dev Not repeatable: the idHash is used up. Reverts `UnknownPlan`, `PlanDeprecated`, `IdHashUsed`, `CapTooLarge`,
-    /// and for the payment `InsufficientFunds`, `InsufficientApproval`, `TransferFailed`.
+    /// @dev Not repeatable: the idHash is used up. Reverts `UnknownPlan`, `PlanDeprecated`, `IdHashUsed`,
+    /// `CapTooLarge`, and for the payment `InsufficientFunds`, `InsufficientApproval`, `TransferFailed`.
     /// @param secretHash keccak256 of 32 secret bytes. Nobody else can use up the caller's idHash for it.
     /// @param maxOverage cap of debits in each cycle; 0: no allowance.
     function subscribe(bytes32 planId, bytes32 secretHash, uint256 maxOverage) external returns (bytes32 idHash);
@@ -278,9 +281,9 @@ interface ITurnpike {
     function pauseBySig(bytes32 idHash, Auth calldata auth) external;
 
     /// @notice Takes up a paused or expired subscription again.
-    /// @dev PAUSED with t < paidThrough: free of charge. PAUSED later: charges a period that starts now. EXPIRED: charges
-    /// a period that started `grace` ago, because that much was served. Otherwise `NothingToResume`. When it charges:
-    /// `PlanDeprecated`, `ChargeAboveMax`, and the failures of a payment.
+    /// @dev PAUSED with t < paidThrough: free of charge. PAUSED later: charges a period that starts now. EXPIRED:
+    /// charges a period that started `grace` ago, because that much was served. Otherwise `NothingToResume`. When it
+    /// charges: `PlanDeprecated`, `ChargeAboveMax`, and the failures of a payment.
     /// @param maxCharge the most that may be charged, inclusive.
     function resume(bytes32 idHash, uint256 maxCharge) external;
 
@@ -290,19 +293,19 @@ interface ITurnpike {
     /// @notice Ends the subscription, for good: at once, or with `atPeriodEnd` when the paid period does; from
     /// paidThrough (inclusive) on, at once either way. Moves nothing, and so works also while the token does not.
     /// @dev Subscriber; or the plan's provider, at the period's end only (`NotSubscriber` otherwise), which leaves the
-    /// version as it is. Only `SubscriptionNotActive` with NONE or CANCELLED stands against it. What ends at the period's
-    /// end can still be cancelled at once, never kept.
+    /// version as it is. Only `SubscriptionNotActive` with NONE or CANCELLED stands against it. What ends at the
+    /// period's end can still be cancelled at once, never kept.
     function cancel(bytes32 idHash, bool atPeriodEnd) external;
 
     /// @notice `Cancel(address subscriber,bytes32 idHash,bool atPeriodEnd,uint16 version,uint256 deadline)`
     function cancelBySig(bytes32 idHash, bool atPeriodEnd, Auth calldata auth) external;
 
-    /// @notice Moves the subscription to another plan of the same provider, token and payee, from now on: charges the new
-    /// price less the credit for the rest of the period, `floor(amount * (paidThrough - t) / interval)`, and is paid
-    /// through now + the new interval. The allowance starts anew with `maxOverage` as its cap.
+    /// @notice Moves the subscription to another plan of the same provider, token and payee, from now on: charges the
+    /// new price less the credit for the rest of the period, `floor(amount * (paidThrough - t) / interval)`, and is
+    /// paid through now + the new interval. The allowance starts anew with `maxOverage` as its cap.
     /// @dev Needs ACTIVE (`SubscriptionNotActive`), not ending (`Ending`), t < paidThrough (`RenewalDue`). Reverts
-    /// `UnknownPlan`, `PlanMismatch`, `PlanDeprecated`, `CreditExceedsPrice`, `ChargeAboveMax`, `CapTooLarge`, and for the
-    /// payment, which is left out when nothing is to be charged. `quoteChange` tells the charge beforehand.
+    /// `UnknownPlan`, `PlanMismatch`, `PlanDeprecated`, `CreditExceedsPrice`, `ChargeAboveMax`, `CapTooLarge`, and for
+    /// the payment, which is left out when nothing is to be charged. `quoteChange` tells the charge beforehand.
     /// @param maxCharge the most that may be charged, inclusive.
     function changePlan(bytes32 idHash, bytes32 newPlanId, uint256 maxOverage, uint256 maxCharge) external;
 
@@ -316,8 +319,9 @@ interface ITurnpike {
         Auth calldata auth
     ) external;
 
-    /// @notice Moves the record, its allowance and its debit count to a fresh secret, when the old one has leaked. Costs
-    /// nothing, changes nothing else, and is possible on a deprecated plan and while paused, past due, expired or ending.
+    /// @notice Moves the record, its allowance and its debit count to a fresh secret, when the old one has leaked.
+    /// Costs nothing, changes nothing else, and is possible on a deprecated plan and while paused, past due, expired or
+    /// ending.
     /// @dev Reverts `SubscriptionNotActive` with NONE or CANCELLED, `IdHashUsed`. The new record starts at version 0.
     function rekey(bytes32 idHash, bytes32 newSecretHash) external returns (bytes32 newIdHash);
 
@@ -328,8 +332,8 @@ interface ITurnpike {
 
     /// @notice Collects the period that is due: from paidThrough (inclusive) until paidThrough + interval (exclusive).
     /// Inside grace the new period is continuous; later it starts `grace` ago. At most one period in a call.
-    /// @dev Anyone may call; only the payee receives. Repeatable without harm: the second time, `RenewalNotDue`. Otherwise
-    /// `Ending`, `SubscriptionNotActive`, and the failures of a payment, which consume no period.
+    /// @dev Anyone may call; only the payee receives. Repeatable without harm: the second time, `RenewalNotDue`.
+    /// Otherwise `Ending`, `SubscriptionNotActive`, and the failures of a payment, which consume no period.
     function renew(bytes32 idHash) external;
 
     /// @notice Does so for many. An item that fails is undone alone and leaves a `RenewalFailed`.

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+/* solhint-disable no-inline-assembly */
+
 import {Debit, ITurnpike} from "../interfaces/ITurnpike.sol";
 
 /// @title Isolation of batch items
-/// @notice An item runs in a call of the contract to itself, so that its revert undoes all that it did and nothing else.
+/// @notice An item runs in a call of the contract to itself, so that its revert undoes all that it did and nothing
+/// else.
 library Frames {
     /// @dev What an item is given, whatever gas limit the relayer chose: 300,000 for the token, twice 50,000 for the
     /// diagnosis, and 50,000 for the work around them with cold storage (17,000 by measure) and for what the rule of

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+/* solhint-disable no-inline-assembly */
+
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {IERC20Permit} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Permit.sol";
 import {ITurnpike, Permit} from "../interfaces/ITurnpike.sol";
 
 /// @title Guarded calls to tokens that nobody vouched for
-/// @notice Every call has a gas limit and copies at most one word of what comes back, so that neither a gas burner nor a
-/// megabyte of returndata reaches the caller. Tokens never get to choose a revert reason: failures are diagnosed here.
+/// @notice Every call has a gas limit and copies at most one word of what comes back, so that neither a gas burner nor
+/// a megabyte of returndata reaches the caller. Tokens never get to choose a revert reason: failures are diagnosed
+/// here.
 /// @dev The assembly is needed for that: a high-level call copies all of the returndata.
 library Tokens {
     uint256 internal constant TOKEN_GAS = 300_000; // for transferFrom and permit

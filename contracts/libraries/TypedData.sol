@@ -21,7 +21,8 @@ library TypedData {
         "SetMaxOverage(address subscriber,bytes32 idHash,uint256 cap,uint16 version,uint256 deadline)"
     );
     bytes32 internal constant CHANGE_PLAN = keccak256(
-        "ChangePlan(address subscriber,bytes32 idHash,bytes32 newPlanId,uint256 maxOverage,uint256 maxCharge,uint16 version,uint256 deadline)"
+        "ChangePlan(address subscriber,bytes32 idHash,bytes32 newPlanId,uint256 maxOverage,"
+        "uint256 maxCharge,uint16 version,uint256 deadline)"
     );
     bytes32 internal constant REKEY = keccak256(
         "Rekey(address subscriber,bytes32 idHash,bytes32 newSecretHash,uint16 version,uint256 deadline)"

@@ -180,8 +180,8 @@ library AllowanceWords {
         return AllowanceWord.wrap((AllowanceWord.unwrap(a) & DEBITS_MASK) | cap_ | (uint256(paidThrough) << 176));
     }
 
-    /// @dev One more debit of `amount`, which the caller has seen to be within `remaining`: the sum stays within the cap
-    /// and so within its field. The count cannot overflow: 2^40 debits do not fit into any chain's lifetime.
+    /// @dev One more debit of `amount`, which the caller has seen to be within `remaining`: the sum stays within the
+    /// cap and so within its field. The count cannot overflow: 2^40 debits do not fit into any chain's lifetime.
     function debited(AllowanceWord a, uint256 amount) internal pure returns (AllowanceWord) {
         unchecked {
             return AllowanceWord.wrap(AllowanceWord.unwrap(a) + (amount << 88) + ONE_DEBIT);

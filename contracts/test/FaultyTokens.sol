@@ -129,7 +129,7 @@ contract GasBurnerToken is FaultyToken {
     }
 }
 
-/// @notice Makes a call of the tester's choice in the middle of a transfer, and then moves.
+/// @notice Makes a call of the tester's choice in the middle of a transfer or a permit, and then moves.
 contract ReentrantToken is FaultyToken {
     address private _target;
     bytes private _data;
@@ -140,11 +140,35 @@ contract ReentrantToken is FaultyToken {
         (_target, _data, _armed) = (target, data, true);
     }
 
+    /// @notice An EIP-3009 transfer that does nothing but call back.
+    function transferWithAuthorization(
+        address,
+        address,
+        uint256,
+        uint256,
+        uint256,
+        bytes32,
+        uint8,
+        bytes32,
+        bytes32
+    ) external {
+        _reenter();
+    }
+
+    /// @notice A permit that does nothing but call back.
+    function permit(address, address, uint256, uint256, uint8, bytes32, bytes32) external {
+        _reenter();
+    }
+
     function _misbehave(address from, address to, uint256 amount) internal override returns (bool) {
-        _armed = false;
-        (reentered, answer) = _target.call(_data);
+        _reenter();
         _move(from, to, amount);
         return true;
+    }
+
+    function _reenter() private {
+        _armed = false;
+        (reentered, answer) = _target.call(_data);
     }
 }
 

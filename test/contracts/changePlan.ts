@@ -2,7 +2,7 @@
 
 import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
-import { ZeroHash, id } from "ethers";
+import { id, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
 
@@ -41,7 +41,7 @@ describe("Subscriptions", () => {
       const now = s.paidThrough - 12_345;
       await c.statusAt(w, s.idHash, now);
       const block = await ethers.provider.getBlock("latest");
-      const quote = await w.turnpike.quoteChange(s.idHash, dearer, { blockTag: block!.number });
+      const quote = await w.turnpike.quoteChange(s.idHash, dearer, { blockTag: c.present(block).number });
       expect(quote.credit).to.equal((c.PRICE * 12_345n) / BigInt(c.INTERVAL));
       expect(quote.charge).to.equal(DEARER - quote.credit);
       await expect(c.at(now, () => me.changePlan(s.idHash, dearer, 0n, quote.charge - 1n)))

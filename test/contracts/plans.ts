@@ -2,7 +2,7 @@
 
 import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
-import { AbiCoder, ZeroAddress, ZeroHash, id, keccak256, toUtf8Bytes } from "ethers";
+import { AbiCoder, id, keccak256, toUtf8Bytes, ZeroAddress, ZeroHash } from "ethers";
 import * as c from "../support/contracts";
 
 const UINT32_MAX = 2n ** 32n - 1n;
@@ -31,13 +31,7 @@ describe("Plans", () => {
       expect(plan.planId).to.equal(planId);
       expect(plan.index).to.equal(2n);
       expect(plan.provider).to.equal(w.provider.address);
-      expect(plan.terms.toArray()).to.deep.equal([
-        terms.token,
-        c.PRICE,
-        BigInt(c.INTERVAL),
-        BigInt(c.GRACE),
-        terms.payTo,
-      ]);
+      expect([...plan.terms]).to.deep.equal([terms.token, c.PRICE, BigInt(c.INTERVAL), BigInt(c.GRACE), terms.payTo]);
       expect(plan.deprecated).to.equal(false);
       expect(plan.successor).to.equal(ZeroHash);
     });
@@ -144,7 +138,7 @@ describe("Plans", () => {
         .withArgs(w.planId, next);
       const plan = await w.turnpike.getPlan(w.planId);
       expect([plan.deprecated, plan.successor, plan.provider]).to.deep.equal([true, next, w.provider.address]);
-      expect(plan.terms.toArray()).to.deep.equal((await w.turnpike.getPlan(next)).terms.toArray());
+      expect([...plan.terms]).to.deep.equal([...(await w.turnpike.getPlan(next)).terms]);
 
       await w.turnpike.connect(w.provider).deprecatePlan(next, ZeroHash);
       const last = await w.turnpike.getPlan(next);

@@ -2,7 +2,7 @@
 
 import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
-import { Signature, ZeroAddress, ZeroHash, concat, dataSlice, toBeHex, zeroPadValue } from "ethers";
+import { concat, dataSlice, Signature, toBeHex, ZeroAddress, ZeroHash, zeroPadValue } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
 
@@ -197,9 +197,9 @@ describe("Signatures", () => {
     await w.turnpike.connect(w.subscriber).cancel(ended.idHash, false);
     const refusal = (idHash: string, auth: Auth, error: string) =>
       expect(w.turnpike.pauseBySig(idHash, auth)).to.be.revertedWithCustomError(w.turnpike, error);
-    await refusal(moved.idHash, auths[0]!, "StaleVersion");
-    await refusal(await w.turnpike.idHashOf(w.subscriber, fresh), auths[0]!, "InvalidSignature");
-    await refusal(ended.idHash, auths[1]!, "StaleVersion");
+    await refusal(moved.idHash, c.present(auths[0]), "StaleVersion");
+    await refusal(await w.turnpike.idHashOf(w.subscriber, fresh), c.present(auths[0]), "InvalidSignature");
+    await refusal(ended.idHash, c.present(auths[1]), "StaleVersion");
   });
 
   describe("A39 at version 65,535", () => {

@@ -2,7 +2,7 @@
 
 import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
-import { AbiCoder, type Signer, ZeroHash, id, keccak256 } from "ethers";
+import { AbiCoder, id, keccak256, type Signer, ZeroHash } from "ethers";
 import * as c from "../support/contracts";
 
 describe("Subscriptions", () => {

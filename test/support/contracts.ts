@@ -3,10 +3,11 @@
 
 import type { HardhatEthersSigner } from "@nomicfoundation/hardhat-ethers/signers";
 import { time } from "@nomicfoundation/hardhat-network-helpers";
+import { assert } from "chai";
 import { type ContractTransactionResponse, id, keccak256, Signature, type Signer, toUtf8Bytes, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import type { BatchSettler, TestToken, Turnpike } from "../../sdk/src/chain/generated";
-import type { PermitStruct, TermsStruct } from "../../sdk/src/chain/generated/interfaces/ITurnpike";
+import type { PermitStruct, TermsStruct } from "../../sdk/src/chain/generated/contracts/Turnpike";
 
 export const DAY = 86_400;
 export const PRICE = 10_000_000n;
@@ -36,7 +37,7 @@ export interface World {
 /** A fixture: the plan stands, and the subscriber has funds and has approved without limit. */
 export async function world(): Promise<World> {
   const [provider, operator, subscriber, relayer, stranger, treasury] = await ethers.getSigners();
-  if (!provider || !operator || !subscriber || !relayer || !stranger || !treasury) throw new Error("too few signers");
+  assert(provider && operator && subscriber && relayer && stranger && treasury, "too few signers");
   const turnpike = await ethers.deployContract("Turnpike");
   const settler = await ethers.deployContract("BatchSettler");
   const token = await ethers.deployContract("TestToken", ["Test USD", "tUSD", "1", 6]);
@@ -46,6 +47,17 @@ export async function world(): Promise<World> {
   await token.mint(subscriber, 1_000n * PRICE);
   await token.connect(subscriber).approve(turnpike, FOREVER);
   return { ...bare, planId };
+}
+
+/** The value, which the test would be meaningless without. */
+export function present<T>(value: T | null | undefined): T {
+  assert(value !== null && value !== undefined, "a value that the test needs is absent");
+  return value;
+}
+
+/** The four bytes that a batch reports for an error of Turnpike's. */
+export function reasonOf(w: World, error: string): string {
+  return present(w.turnpike.interface.getError(error)).selector;
 }
 
 // ------------------------------------------------------------------ plans
@@ -115,7 +127,7 @@ export async function paidThroughOf(w: World, idHash: string): Promise<number> {
 
 /** What the record says, without the status that moves with time. */
 export async function recordOf(w: World, idHash: string) {
-  const { subscription: s, allowance: a } = (await w.turnpike.getStates([idHash]))[0]!;
+  const { subscription: s, allowance: a } = present((await w.turnpike.getStates([idHash]))[0]);
   return {
     subscriber: s.subscriber,
     planId: s.planId,

@@ -1,0 +1,182 @@
+// BatchSettler.settle.
+
+import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
+import { expect } from "chai";
+import { type BaseContract, concat, dataSlice, hexlify, id, randomBytes, type Signer } from "ethers";
+import { ethers } from "hardhat";
+import type { TransferStruct } from "../../sdk/src/chain/generated/contracts/BatchSettler";
+import * as c from "../support/contracts";
+
+const GAS_PER_ITEM = 150_000n;
+
+async function authorize(
+  w: c.World,
+  overrides: Partial<TransferStruct> = {},
+  options: { token?: BaseContract; name?: string; signer?: Signer } = {},
+): Promise<TransferStruct> {
+  const { token = w.token, name = "Test USD", signer = w.subscriber } = options;
+  const { chainId } = await ethers.provider.getNetwork();
+  const verifyingContract = await token.getAddress();
+  const message = {
+    from: await signer.getAddress(),
+    to: w.treasury.address,
+    value: 5n,
+    validAfter: 0n,
+    validBefore: BigInt(await time.latest()) + 1_000n,
+    nonce: hexlify(randomBytes(32)),
+    ...overrides,
+  };
+  const signature = await signer.signTypedData(
+    { name, version: "1", chainId, verifyingContract },
+    {
+      TransferWithAuthorization: [
+        { name: "from", type: "address" },
+        { name: "to", type: "address" },
+        { name: "value", type: "uint256" },
+        { name: "validAfter", type: "uint256" },
+        { name: "validBefore", type: "uint256" },
+        { name: "nonce", type: "bytes32" },
+      ],
+    },
+    message,
+  );
+  return { token: verifyingContract, signature, ...message, ...overrides };
+}
+
+describe("BatchSettler", () => {
+  describe("settle", () => {
+    const settle = (w: c.World, transfers: TransferStruct[], gas = GAS_PER_ITEM) =>
+      w.settler.connect(w.relayer).settle(transfers, gas);
+    const outcome = (w: c.World, transfers: TransferStruct[]) =>
+      w.settler.connect(w.relayer).settle.staticCall(transfers, GAS_PER_ITEM);
+
+    it("L24 moves what was signed, to whom it was signed, and holds nothing", async () => {
+      const w = await loadFixture(c.world);
+      const batch = [await authorize(w), await authorize(w, { value: 7n, to: w.stranger.address })];
+      expect(await outcome(w, batch)).to.deep.equal([true, true]);
+      const sent = await settle(w, batch);
+      await expect(sent).to.changeTokenBalances(
+        w.token,
+        [w.subscriber, w.treasury, w.stranger, w.settler],
+        [-12n, 5n, 7n, 0n],
+      );
+      await expect(sent).to.emit(w.token, "AuthorizationUsed").withArgs(w.subscriber.address, batch[0]?.nonce);
+      await expect(w.settler.settle([], 0n)).to.not.be.reverted;
+    });
+
+    it("A31 A15 skips what is used, also twice in one batch, and settles the rest", async () => {
+      const w = await loadFixture(c.world);
+      const [used, fresh] = [await authorize(w), await authorize(w)];
+      await settle(w, [used]);
+      const batch = [used, fresh, fresh];
+      expect(await outcome(w, batch)).to.deep.equal([false, true, false]);
+      await expect(settle(w, batch)).to.changeTokenBalance(w.token, w.treasury, 5n);
+    });
+
+    it("skips what is forged, malformed, underfunded or without a token", async () => {
+      const w = await loadFixture(c.world);
+      const good = await authorize(w);
+      const batch = [
+        { ...good, value: 6n },
+        { ...good, to: w.stranger.address },
+        { ...good, signature: "0x" },
+        { ...good, signature: dataSlice(String(good.signature), 0, 64) },
+        { ...good, signature: concat([String(good.signature), "0x00"]) },
+        { ...good, signature: `0x${"00".repeat(65)}` },
+        await authorize(w, { value: 10_000n * c.PRICE }),
+        { ...good, token: w.stranger.address },
+        { ...good, token: await w.settler.getAddress() },
+        { ...good, nonce: id("another") },
+      ];
+      expect(await outcome(w, [...batch, good])).to.deep.equal([...batch.map(() => false), true]);
+      await expect(settle(w, [...batch, good])).to.changeTokenBalance(w.token, w.treasury, 5n);
+    });
+
+    it("L1 sends nothing to itself, where it would be lost", async () => {
+      const w = await loadFixture(c.world);
+      const lost = await authorize(w, { to: await w.settler.getAddress() });
+      expect(await outcome(w, [lost])).to.deep.equal([false]);
+      await expect(settle(w, [lost])).to.changeTokenBalance(w.token, w.subscriber, 0n);
+    });
+
+    it("A34 keeps to the window, exclusive at both ends", async () => {
+      const w = await loadFixture(c.world);
+      const now = (await time.latest()) + 100;
+      const transfers = [
+        await authorize(w, { validAfter: now, validBefore: now + 10 }),
+        await authorize(w, { validAfter: now - 1, validBefore: now + 1 }),
+        await authorize(w, { validAfter: now - 10, validBefore: now }),
+      ];
+      const sent = await c.at(now, () => settle(w, transfers));
+      await expect(sent).to.changeTokenBalance(w.token, w.treasury, 5n);
+      await expect(sent).to.emit(w.token, "AuthorizationUsed").withArgs(w.subscriber.address, transfers[1]?.nonce);
+    });
+
+    it("takes an ERC-1271 wallet's signature through the bytes form, and a 65-byte one through v, r, s", async () => {
+      const w = await loadFixture(c.world);
+      const wallet = await ethers.deployContract("FickleWallet", [w.stranger.address]);
+      await wallet.answer(true);
+      await w.token.mint(wallet, 5n);
+      const t = await authorize(w, { from: await wallet.getAddress() });
+      const long = { ...t, signature: concat([String(t.signature), "0x0102"]) };
+      expect(await outcome(w, [long, t])).to.deep.equal([true, false]);
+      await expect(settle(w, [long])).to.changeTokenBalance(w.token, w.treasury, 5n);
+    });
+
+    it("A33 a token that answers a used nonce with success moves nothing: the log is the evidence, not the answer", async () => {
+      const w = await loadFixture(c.world);
+      const token = await ethers.deployContract("PaxosToken");
+      await token.mint(w.subscriber, 100n);
+      const t = await authorize(w, {}, { token, name: "Paxos Like" });
+      const long = { ...t, signature: concat([String(t.signature), "0x00"]) };
+      expect(await outcome(w, [long])).to.deep.equal([false]);
+      await expect(settle(w, [t])).to.emit(token, "Transfer");
+      expect(await outcome(w, [t])).to.deep.equal([true]);
+      const sent = settle(w, [t]);
+      await expect(sent).to.emit(token, "AuthorizationAlreadyUsed");
+      await expect(sent).to.not.emit(token, "Transfer");
+    });
+
+    it("A13 A14 gives each item its gas or reverts as a whole", async () => {
+      const w = await loadFixture(c.world);
+      const batch = await Promise.all(Array.from({ length: 10 }, () => authorize(w)));
+      const outcomes = new Set<string>();
+      for (let gasLimit = 80_000n; gasLimit < 900_000n; gasLimit += 9_973n) {
+        const ok = await w.settler.settle.staticCall(batch, GAS_PER_ITEM, { gasLimit }).catch(() => undefined);
+        if (ok) expect(ok, `at ${gasLimit}`).to.deep.equal(batch.map(() => true));
+        outcomes.add(ok ? "settled" : "refused");
+      }
+      expect([...outcomes].sort()).to.deep.equal(["refused", "settled"]);
+      const required = (GAS_PER_ITEM * 64n) / 63n + 10_000n;
+      await expect(w.settler.settle(batch, GAS_PER_ITEM, { gasLimit: 200_000n }))
+        .to.be.revertedWithCustomError(w.settler, "InsufficientGas")
+        .withArgs(
+          (available: bigint) => available < required,
+          (needed: bigint) => needed === required,
+        );
+      for (const absurd of [2n ** 64n, c.FOREVER]) {
+        await expect(w.settler.settle(batch, absurd)).to.be.revertedWithCustomError(w.settler, "InsufficientGas");
+      }
+    });
+
+    it("A13 is not stopped by an item that burns its gas", async () => {
+      const w = await loadFixture(c.world);
+      const burner = await ethers.deployContract("BurnerWallet", [w.stranger.address]);
+      const [good, other] = [await authorize(w), await authorize(w)];
+      const poisoned = { ...good, from: await burner.getAddress(), signature: `${good.signature}00` };
+      expect(await outcome(w, [poisoned, good, poisoned, other])).to.deep.equal([false, true, false, true]);
+      await expect(settle(w, [poisoned, good, poisoned, other])).to.changeTokenBalance(w.token, w.treasury, 10n);
+    });
+
+    it("A9 moves once what a token in the same batch settles by re-entering", async () => {
+      const w = await loadFixture(c.world);
+      const token = await ethers.deployContract("ReentrantToken");
+      const good = await authorize(w);
+      const data = w.settler.interface.encodeFunctionData("settle", [[good], GAS_PER_ITEM]);
+      await token.plant(w.settler, data);
+      const batch = [{ ...good, token: await token.getAddress() }, good];
+      await expect(settle(w, batch, 600_000n)).to.changeTokenBalance(w.token, w.treasury, 5n);
+      expect(await token.reentered()).to.equal(true);
+    });
+  });
+});

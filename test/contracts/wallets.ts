@@ -1,0 +1,142 @@
+// Subscribers with code: ERC-1271 wallets, sound and hostile, and EIP-7702 accounts.
+
+import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
+import { expect } from "chai";
+import { AbiCoder, concat, type Signer } from "ethers";
+import { ethers } from "hardhat";
+import type { TestWallet } from "../../sdk/src/chain/generated";
+import * as c from "../support/contracts";
+
+/** A wallet that `stranger` owns, with funds and an approval. */
+async function walletOf(w: c.World, name = "TestWallet"): Promise<TestWallet> {
+  const wallet = (await ethers.deployContract(name, [w.stranger.address])) as unknown as TestWallet;
+  await w.token.mint(wallet, 10n * c.PRICE);
+  const approve = w.token.interface.encodeFunctionData("approve", [await w.turnpike.getAddress(), c.FOREVER]);
+  await wallet.execute(w.token, approve);
+  return wallet;
+}
+
+async function signup(w: c.World, wallet: TestWallet, signer: Signer, secretHash = c.freshSecretHash()) {
+  const subscriber = await wallet.getAddress();
+  const message = { subscriber, planId: w.planId, secretHash, maxOverage: 0n, deadline: c.FOREVER };
+  const signature = await c.sign(w, signer, "Subscribe", message);
+  const send = (of = subscriber, bytes = signature) =>
+    w.turnpike
+      .connect(w.relayer)
+      .subscribeBySig(of, w.planId, secretHash, 0n, c.FOREVER, bytes, c.NO_PERMIT, { gasLimit: 3_000_000n });
+  return { send, signature, idHash: await w.turnpike.idHashOf(subscriber, secretHash) };
+}
+
+describe("Wallets", () => {
+  it("a wallet's owner signs for it", async () => {
+    const w = await loadFixture(c.world);
+    const wallet = await walletOf(w);
+    const s = await signup(w, wallet, w.stranger);
+    await expect(s.send()).to.emit(w.turnpike, "Subscribed");
+    const auth = await c.authFor(w, "Pause", s.idHash, {}, { signer: w.stranger });
+    await expect(w.turnpike.pauseBySig(s.idHash, auth)).to.emit(w.turnpike, "Paused");
+  });
+
+  it("a wallet refuses the signature of anyone else", async () => {
+    const w = await loadFixture(c.world);
+    const wallet = await walletOf(w);
+    const s = await signup(w, wallet, w.relayer);
+    await expect(s.send())
+      .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
+      .withArgs(await wallet.getAddress());
+  });
+
+  it("A6 a signature for one wallet does not serve for another of the same owner", async () => {
+    const w = await loadFixture(c.world);
+    const [one, other] = [await walletOf(w), await walletOf(w)];
+    const s = await signup(w, one, w.stranger);
+    await expect(s.send(await other.getAddress()))
+      .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
+      .withArgs(await other.getAddress());
+  });
+
+  it("an EIP-7702 account signs with its own key, whatever its code says", async () => {
+    const w = await loadFixture(c.world);
+    const refusing = await ethers.deployContract("FickleWallet", [w.stranger.address]);
+    const code = await ethers.provider.getCode(refusing);
+    await ethers.provider.send("hardhat_setCode", [w.subscriber.address, code]);
+    const secretHash = c.freshSecretHash();
+    const message = {
+      subscriber: w.subscriber.address,
+      planId: w.planId,
+      secretHash,
+      maxOverage: 0n,
+      deadline: c.FOREVER,
+    };
+    const signature = await c.sign(w, w.subscriber, "Subscribe", message);
+    await expect(
+      w.turnpike.subscribeBySig(w.subscriber, w.planId, secretHash, 0n, c.FOREVER, signature, c.NO_PERMIT),
+    ).to.emit(w.turnpike, "Subscribed");
+  });
+
+  it("A7 a wallet that burns its gas is refused, and leaves enough to say so", async () => {
+    const w = await loadFixture(c.world);
+    const s = await signup(w, await walletOf(w, "BurnerWallet"), w.stranger);
+    await expect(s.send()).to.be.revertedWithCustomError(w.turnpike, "InvalidSignature");
+  });
+
+  it("A7 a wallet that says yes in a megabyte is read no further than its first word", async () => {
+    const w = await loadFixture(c.world);
+    const s = await signup(w, await walletOf(w, "BombWallet"), w.stranger);
+    const receipt = await (await s.send()).wait();
+    // The wallet's own memory costs 2.2 million; a copy would cost as much again.
+    expect(c.present(receipt).gasUsed).to.be.lessThan(2_600_000n);
+  });
+
+  it("A7 a wallet that re-enters while it is asked gets nowhere: the question is static", async () => {
+    const w = await loadFixture(c.world);
+    const reentrant = await ethers.deployContract("ReentrantWallet", [w.stranger.address]);
+    await w.token.mint(reentrant, c.PRICE);
+    await reentrant.execute(
+      w.token,
+      w.token.interface.encodeFunctionData("approve", [await w.turnpike.getAddress(), c.FOREVER]),
+    );
+    const secretHash = c.freshSecretHash();
+    const call = w.turnpike.interface.encodeFunctionData("subscribe", [w.planId, secretHash, 0n]);
+    await reentrant.plant(w.turnpike, call);
+    const s = await signup(w, reentrant as unknown as TestWallet, w.stranger, secretHash);
+    await expect(s.send()).to.changeTokenBalance(w.token, w.treasury, c.PRICE);
+  });
+
+  it("A7 a wallet that answers differently later is asked anew each time, and never for a renewal", async () => {
+    const w = await loadFixture(c.world);
+    const wallet = await ethers.deployContract("FickleWallet", [w.stranger.address]);
+    await w.token.mint(wallet, 10n * c.PRICE);
+    await wallet.execute(
+      w.token,
+      w.token.interface.encodeFunctionData("approve", [await w.turnpike.getAddress(), c.FOREVER]),
+    );
+    await wallet.answer(true);
+    const s = await signup(w, wallet as unknown as TestWallet, w.relayer);
+    await s.send();
+    await wallet.answer(false);
+    const auth = await c.authFor(w, "Pause", s.idHash, {}, { signer: w.relayer });
+    await expect(w.turnpike.pauseBySig(s.idHash, auth)).to.be.revertedWithCustomError(w.turnpike, "InvalidSignature");
+    const due = await c.paidThroughOf(w, s.idHash);
+    await expect(c.at(due, () => w.turnpike.renew(s.idHash))).to.emit(w.turnpike, "Renewed");
+  });
+
+  it("A8 an ERC-6492 wrapper moves nobody to call its factory", async () => {
+    const w = await loadFixture(c.world);
+    const wallet = await walletOf(w);
+    const s = await signup(w, wallet, w.stranger);
+    // The factory call would be visible: it mints tokens to the relayer.
+    const mint = w.token.interface.encodeFunctionData("mint", [w.relayer.address, 1n]);
+    const wrapped = concat([
+      AbiCoder.defaultAbiCoder().encode(["address", "bytes", "bytes"], [await w.token.getAddress(), mint, s.signature]),
+      `0x${"6492".repeat(16)}`,
+    ]);
+    const undeployed = ethers.getCreateAddress({ from: w.relayer.address, nonce: 10_000 });
+    for (const subscriber of [await wallet.getAddress(), undeployed]) {
+      await expect(s.send(subscriber, wrapped))
+        .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
+        .withArgs(subscriber);
+    }
+    expect(await w.token.balanceOf(w.relayer)).to.equal(0n);
+  });
+});
