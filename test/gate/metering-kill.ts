@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
@@ -39,19 +39,19 @@ describe("Metering and kill -9", function () {
       ...{ operatorKey: world.operator.privateKey, idHashes, drain, journal: path.join(folder, "journal") },
     };
     const loaders = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"];
+    // A file, not a pipe: what the child has written is there, whatever moment it is killed at.
+    const told = path.join(folder, `told-${children.length}`);
+    const errors = path.join(folder, `errors-${children.length}`);
+    const [out, err] = [openSync(told, "a"), openSync(errors, "a")];
     const child = spawn(process.execPath, [...loaders, SCRIPT, JSON.stringify(assignment)], {
       cwd: ROOT,
-      stdio: ["ignore", "pipe", "pipe"],
+      stdio: ["ignore", out, err],
     });
     children.push(child);
-    const output = { text: "", errors: "" };
-    child.stdout?.on("data", (chunk: Buffer) => {
-      output.text += chunk.toString();
-    });
-    child.stderr?.on("data", (chunk: Buffer) => {
-      output.errors += chunk.toString();
-    });
-    return { child, output, ended: once(child, "close") };
+    closeSync(out);
+    closeSync(err);
+    const read = (file: string) => () => readFileSync(file, "utf8");
+    return { child, output: read(told), errors: read(errors), ended: once(child, "exit") };
   }
 
   const sumOf = (text: string, word: string): bigint =>
@@ -65,24 +65,24 @@ describe("Metering and kill -9", function () {
     const before = await world.token.getFunction("balanceOf")(world.payTo);
     let [told, asked] = [0n, 0n];
     for (let life = 1; life <= LIVES; life++) {
-      const { child, output, ended } = await launch(ids, false);
+      const { child, output, errors, ended } = await launch(ids, false);
       const lifeMs = 100 + Math.floor(Math.random() * 900);
-      while (!output.text.includes("ready")) {
-        expect(child.exitCode, output.errors).to.equal(null);
+      while (!output().includes("ready")) {
+        expect(child.exitCode, errors()).to.equal(null);
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
       // The only way to die at no chosen moment.
       await new Promise((resolve) => setTimeout(resolve, lifeMs));
       child.kill("SIGKILL");
       await ended;
-      expect(output.errors).to.equal("");
-      told += sumOf(output.text, "told");
-      asked += sumOf(output.text, "asked");
+      expect(errors()).to.equal("");
+      told += sumOf(output(), "told");
+      asked += sumOf(output(), "asked");
     }
-    const { output, ended } = await launch(ids, true);
+    const { output, errors, ended } = await launch(ids, true);
     await ended;
-    const report = /^report (\d+) (\d+) (\d+) (\d+)$/m.exec(output.text);
-    expect(report, output.errors).to.not.equal(null);
+    const report = /^report (\d+) (\d+) (\d+) (\d+)$/m.exec(output());
+    expect(report, errors()).to.not.equal(null);
     const [charged, settled, lost, unsettled] = (report ?? []).slice(1).map(BigInt);
 
     const debited = await world.debited();
