@@ -34,9 +34,6 @@ interface Vm {
 
     // what a run saw
     function writeLine(string calldata path, string calldata line) external;
-
-    // bounds of a fuzz test's input
-    function assume(bool condition) external pure;
 }
 
 Vm constant vm = Vm(address(uint160(uint256(keccak256("hevm cheat code")))));
