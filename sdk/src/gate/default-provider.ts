@@ -21,11 +21,16 @@ const slot = globalThis as { [SLOT]?: Provider };
  */
 export async function configure(options: ProviderOptions = {}): Promise<Provider> {
   const provider = createProvider({ ...optionsFromEnvironment(process.env), ...options });
+  await installProvider(provider);
+  await provider.ready();
+  return provider;
+}
+
+/** Makes the free functions act on `provider`; closes the one before. */
+export async function installProvider(provider: Provider): Promise<void> {
   await slot[SLOT]?.close();
   slot[SLOT] = provider;
   followRequests();
-  await provider.ready();
-  return provider;
 }
 
 export function defaultProvider(): Provider {

@@ -1,5 +1,5 @@
 /** A provider: one configuration, and every operation on it. */
-import type { IncomingMessage } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import {
   ConfigError,
   type Hex,
@@ -16,7 +16,7 @@ import type { ProviderOptions } from "./options";
 import type { Deduction } from "./payment";
 import type { Amount } from "./pricing";
 import { gateRequestOfNode } from "./request";
-import { openRoom } from "./room";
+import { openRoom, type Room } from "./room";
 import type { GateOptions } from "./route";
 import { type AnyRequest, buildPlanQuote, verifyProof } from "./verify";
 import { openVisit, visits } from "./visit";
@@ -38,7 +38,7 @@ export interface Provider {
   /** Charges overage to the current request's subscription. @see Payment.deduct */
   deductAllowance(amount: Amount): Promise<Deduction>;
   /** Middleware that makes the request known to the operations above where no gate does. */
-  context(): (request: IncomingMessage, response: import("node:http").ServerResponse, next: () => void) => void;
+  context(): (request: IncomingMessage, response: ServerResponse, next: () => void) => void;
   /** Rejects with what is wrong: a plan, the contract or the chain (ConfigError), or an outage (Unavailable). */
   ready(): Promise<void>;
   /** Debits what metered calls owe now instead of when it is due, and waits for it: before a shutdown, or in tests. */
@@ -48,9 +48,13 @@ export interface Provider {
 
 /** @throws ConfigError naming the setting */
 export function createProvider(options: ProviderOptions): Provider {
-  const room = openRoom(options, { meterOf });
+  return providerIn(openRoom(options, { meterOf }), options.plans);
+}
+
+/** The operations in a room that is furnished already. */
+export function providerIn(room: Room, planIds: readonly string[] = []): Provider {
   const gates: Gate[] = [];
-  const plans = (options.plans ?? []).map((plan): Hex => {
+  const plans = planIds.map((plan): Hex => {
     if (!isHash32(plan)) throw new ConfigError(`plans has "${plan}": a plan id is 0x and 64 hex digits`);
     return plan.toLowerCase() as Hex;
   });

@@ -1,0 +1,21 @@
+/** A clock that stands still until a test moves it. */
+import type { Clock } from "../protocol";
+
+export interface ManualClock extends Clock {
+  advance(seconds: number): void;
+  set(sec: number): void;
+}
+
+/** @param startSec unix seconds; default a fixed moment, so that tests are the same every day */
+export function manualClock(startSec = 1_800_000_000): ManualClock {
+  let sec = startSec;
+  return {
+    nowSec: () => sec,
+    advance(seconds) {
+      sec += seconds;
+    },
+    set(next) {
+      sec = next;
+    },
+  };
+}

@@ -1,0 +1,4 @@
+/** For the tests of applications that use Turnpike: a gate that grants without a chain, a clock, builders. */
+export { type ManualClock, manualClock } from "./clock";
+export { createTestProvider, type TestProvider, type TestProviderOptions } from "./provider";
+export type { TestChange, TestPlan, TestSubscription } from "./subscriptions";

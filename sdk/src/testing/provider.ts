@@ -1,0 +1,137 @@
+/**
+ * A provider for tests of an application that Turnpike gates: the real gate and the real wire, with a chain and a
+ * Facilitator in memory. `pay` and `subscribe` stand for the agent; nothing is settled and nothing costs anything.
+ */
+import { memoryClaims } from "../gate/claims/memory";
+import { installProvider } from "../gate/default-provider";
+import { type Provider, providerIn } from "../gate/provider";
+import type { Room } from "../gate/room";
+import { settingsOf } from "../gate/settings";
+import { fixedTime } from "../gate/time";
+import {
+  addressOfKey,
+  ConfigError,
+  checksum,
+  encodePaymentProof,
+  HEADER,
+  type Hex,
+  keccakText,
+  type PaymentRequiredWire,
+  PROOF_LIFE_SEC,
+  signProof,
+  Unavailable,
+} from "../protocol";
+import { type ManualClock, manualClock } from "./clock";
+import { type Books, openBooks, type TestChange, type TestPlan, type TestSubscription } from "./subscriptions";
+
+export interface TestProviderOptions {
+  readonly clock?: ManualClock;
+  /** default: whatever loopback address the test server listens on */
+  readonly publicUrl?: string;
+}
+
+export interface TestProvider {
+  /** give it to `paymentGate({ provider, ... })`, or `install()` it behind the free functions */
+  readonly provider: Provider;
+  readonly clock: ManualClock;
+  /** Puts it behind the free functions, so that the application's own `paymentGate({ pricing })` uses it. */
+  install(): Promise<void>;
+  /** Headers that pay a 402 body's cheapest one-time option (or its plan, as a single request). */
+  pay(required: PaymentRequiredWire, who?: { readonly payer?: string }): Record<string, string>;
+  /** Headers of a fresh subscription. */
+  subscribe(subscription: TestSubscription): { readonly id: string; readonly headers: Record<string, string> };
+  addPlan(plan: TestPlan): { readonly planId: Hex };
+  /** Pauses, cancels, lapses or charges a subscription. */
+  change(id: string, change: TestChange): void;
+  spentOf(id: string): bigint;
+  /** Takes chain and Facilitator down, or up again: the gate answers 503 meanwhile. */
+  setDown(isDown: boolean): void;
+}
+
+const CHAIN_ID = 31_337;
+// Keys for tests: anyone can derive them.
+const keyOf = (name: string): Hex => keccakText(`turnpike testing ${name}`);
+
+export function createTestProvider({ clock = manualClock(), publicUrl }: TestProviderOptions = {}): TestProvider {
+  const facilitator = addressOfKey(keyOf("facilitator"));
+  const payTo = addressOfKey(keyOf("provider"));
+  const payer = addressOfKey(keyOf("payer"));
+  const token = { address: checksum(`0x${"70".repeat(20)}`), name: "Test USD", version: "1" };
+  const books = openBooks({ clock, token, payTo, payer });
+  const settings = settingsOf(
+    {
+      network: `local-${CHAIN_ID}`,
+      turnpike: `0x${"71".repeat(20)}`,
+      token,
+      payTo,
+      facilitator: { url: "http://127.0.0.1:1", signers: [facilitator] },
+      secret: "a secret for tests: everyone knows this one",
+      ...(publicUrl === undefined ? {} : { publicUrl }),
+    },
+    false,
+  );
+  const provider = providerIn(roomOf(books, settings, clock));
+
+  return {
+    provider,
+    clock,
+    install: () => installProvider(provider),
+    pay(required, who = {}) {
+      const entry = required.accepts[0];
+      if (!entry?.memo || !entry.resource || !entry.token || !entry.amount) {
+        throw new ConfigError("pay() needs the body of a 402 that offers something to pay");
+      }
+      const settledAt = clock.nowSec();
+      const proof = {
+        ...{ version: "1" as const, network: entry.network, memo: entry.memo, resource: entry.resource },
+        token: checksum(entry.token),
+        payer: who.payer === undefined ? payer : checksum(who.payer),
+        payTo: checksum(entry.payTo),
+        amount: BigInt(entry.amount),
+        transaction: keccakText(`transaction of ${entry.memo}`),
+        ...{ blockNumber: 1, settledAt, expiresAt: settledAt + PROOF_LIFE_SEC, facilitator },
+      };
+      return { [HEADER.payment]: encodePaymentProof(signProof(proof, CHAIN_ID, keyOf("facilitator"))) };
+    },
+    subscribe(subscription) {
+      const id = books.subscribe(subscription);
+      return { id, headers: { [HEADER.subscription]: id } };
+    },
+    addPlan: (plan) => books.addPlan(plan),
+    change: (id, change) => books.change(id, change),
+    spentOf: (id) => books.spentOf(id),
+    setDown(isDown) {
+      books.isDown = isDown;
+    },
+  };
+}
+
+function roomOf(books: Books, settings: Room["settings"], clock: ManualClock): Room {
+  const mayAnswer = (): void => {
+    if (books.isDown) throw new Unavailable("The test's Facilitator is down.", { retryAfterSec: 1 });
+  };
+  return {
+    settings,
+    terms: books.terms,
+    time: fixedTime(clock),
+    rpc: undefined,
+    states: books.states,
+    facilitator: {
+      async verifyProof() {
+        mayAnswer();
+        return { valid: true };
+      },
+      async x402Settle({ paymentPayload }) {
+        mayAnswer();
+        const payer = checksum(paymentPayload.payload.authorization.from);
+        const transaction = keccakText(`transaction of ${paymentPayload.payload.authorization.nonce}`);
+        return { success: true, payer, transaction, network: settings.network.name };
+      },
+    },
+    claims: memoryClaims({ warn: false }),
+    meter: books.meter,
+    meterStarted: async () => undefined,
+    isMeterOpen: () => true,
+    close: async () => undefined,
+  };
+}
