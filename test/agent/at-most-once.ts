@@ -209,4 +209,24 @@ describe("the agent pays at most once", () => {
     expect((await rejection(subject.agent.pay(endless.url))).reason).to.equal("quote");
     expect(subject.signed).to.deep.equal([]);
   });
+
+  it("B8 a payment that the chain gave up settles again by the same authorization", async () => {
+    provider.steps.push("reversed");
+    const subject = agentFor(facilitator.url);
+    expect((await subject.agent.pay(provider.url)).status).to.equal(200);
+    expect([transfersSigned(subject), facilitator.signatures.size, chain.transfers.length]).to.deep.equal([1, 1, 1]);
+    expect(facilitator.seen.filter(({ url }) => url === "/authorize")).to.have.length(2);
+  });
+
+  it("asks for what is held, and gives up only when it is told to", async () => {
+    facilitator.steps.push(...Array.from({ length: 40 }, () => "settle_then_drop" as const));
+    const subject = agentFor(facilitator.url, { limits: impatient });
+    await rejection(subject.agent.pay(provider.url));
+    facilitator.steps.length = 0;
+    const [held] = await subject.agent.settleHeld();
+    expect(held).to.include({ state: "settled", amount: 500_000n });
+    await subject.agent.giveUp(held?.paymentId ?? "0x");
+    expect((await subject.agent.pay(provider.url)).receipt?.resumed).to.equal(false);
+    expect(chain.transfers).to.have.length(2);
+  });
 });

@@ -92,7 +92,8 @@ export class Book {
   takeUnfinished(purchase: Purchase): PaymentEntry | undefined {
     for (const entry of this.#payments.values()) {
       const isOpen = entry.state === "signed" || entry.state === "settled";
-      if (!isOpen && !(entry.state === "served" && purchase.key !== undefined)) continue;
+      const isKept = entry.state === "served" && (entry.proof ?? entry.header) !== undefined;
+      if (!isOpen && !(isKept && purchase.key !== undefined)) continue;
       if (!isSamePurchase(entry, purchase) || !this.take(entry.id)) continue;
       return entry;
     }

@@ -78,7 +78,11 @@ export function createChainReader(url: string, chainId: number, effects: Effects
     }
     return hexToBytes(result as Hex);
   }
-  const wordAt = (bytes: Uint8Array, index: number): bigint => BigInt(toHex(bytes.slice(index * 32, index * 32 + 32)));
+  const wordAt = (bytes: Uint8Array, index: number): bigint => {
+    const word = bytes.slice(index * 32, index * 32 + 32);
+    if (word.length < 32) throw new Unavailable("The agent's RPC gave no usable answer to a call.");
+    return BigInt(toHex(word));
+  };
 
   return {
     async timeSec() {

@@ -5,6 +5,7 @@ import {
   type Clock,
   ConfigError,
   checksum,
+  type Hex,
   isAddress,
   type Network,
   networkOfChain,
@@ -33,11 +34,12 @@ import type { AgentContext, KnownToken } from "./context";
 import { type AgentEvent, type AgentLimits, DEFAULT_LIMITS, type Effects, type Sleep, sleepFor } from "./effects";
 import { createFacilitators } from "./facilitators";
 import { agentFetch } from "./fetch";
-import { type Ledger, memoryLedger, type PaymentEntry } from "./ledger";
+import { type Ledger, memoryLedger } from "./ledger";
 import { type PayInit, pay } from "./pay";
+import { giveUp, type PaymentView, payments, settleHeld } from "./payments";
 import type { TopUp } from "./permits";
 import { type AgentPolicy, type Amount, createPolicy } from "./policy";
-import { type PaidResponse, type PaymentReceipt, receiptFor } from "./receipt";
+import type { PaidResponse } from "./receipt";
 import { type RecoverOptions, recover } from "./recover";
 import type { RequestInput } from "./request";
 import { createRoots } from "./secrets";
@@ -69,12 +71,6 @@ export interface AgentOptions {
   readonly limits?: Partial<AgentLimits>;
 }
 
-/** One payment that the ledger knows, without its secrets. */
-export interface PaymentView extends PaymentReceipt {
-  readonly state: PaymentEntry["state"];
-  readonly atSec: number;
-}
-
 export interface Agent {
   address(): Promise<Address>;
   /** @see pay in ./pay.ts */
@@ -98,6 +94,10 @@ export interface Agent {
   topUp(options?: TopUpOptions): Promise<TopUp[]>;
   /** What the ledger holds, oldest first. */
   payments(): Promise<PaymentView[]>;
+  /** Asks for the outcome of payments that are not known to have settled, as after a restart. */
+  settleHeld(): Promise<PaymentView[]>;
+  /** Stops presenting a payment that the provider will not serve; its amount stays in the budget. */
+  giveUp(paymentId: Hex): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -119,12 +119,9 @@ export function createAgent(options: AgentOptions): Agent {
     changePlan: async (ref, how) => changePlan(context, ref, how),
     rekey: (ref) => rekey(context, ref),
     topUp: (how) => topUp(context, how),
-    payments: async () =>
-      (await context.book()).payments().map((entry) => ({
-        ...receiptFor(entry, false),
-        state: entry.state,
-        atSec: entry.atSec,
-      })),
+    payments: () => payments(context),
+    settleHeld: () => settleHeld(context),
+    giveUp: (paymentId) => giveUp(context, paymentId),
     close: async () => (await context.book()).close(),
   };
 }

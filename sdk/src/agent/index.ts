@@ -2,10 +2,11 @@
 
 export type { CancelOptions, ChangePlanOptions, ResumeOptions, TopUpOptions } from "./changes";
 export type { KnownToken } from "./context";
-export { type Agent, type AgentOptions, createAgent, type PaymentView } from "./create-agent";
+export { type Agent, type AgentOptions, createAgent } from "./create-agent";
 export { type AgentEvent, type AgentLimits, DEFAULT_LIMITS, type Sleep } from "./effects";
 export { type Ledger, type LedgerRecord, memoryLedger } from "./ledger";
 export type { PayInit } from "./pay";
+export type { PaymentView } from "./payments";
 export type { TopUp } from "./permits";
 export type { AgentPolicy, Amount, AskReason, SpendIntent } from "./policy";
 export { type PaidResponse, type PaymentReceipt, receiptOf } from "./receipt";

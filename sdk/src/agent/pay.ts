@@ -2,7 +2,7 @@
  * One purchase: ask, choose, reserve, sign once, settle, present. Whatever was signed before is finished first; a call
  * that has signed or presented never signs again.
  */
-import { HEADER, InvalidRequest, PolicyRefused, type TurnpikeError, toAmount } from "../protocol";
+import { HEADER, InvalidRequest, PaymentPending, PolicyRefused, type TurnpikeError, toAmount } from "../protocol";
 import type { Book, Purchase } from "./book";
 import { type ChosenOption, chooseOption } from "./choose";
 import type { AgentContext } from "./context";
@@ -129,23 +129,39 @@ export async function finishEarlier(context: AgentContext, job: PayJob): Promise
 /** @returns undefined when the payment turned out to be worthless, so that a fresh one may be made */
 async function finish(
   context: AgentContext,
-  { book, template, headers }: PayJob,
-  entry: PaymentEntry,
+  job: PayJob,
+  first: PaymentEntry,
   resumed: boolean,
 ): Promise<PaidResponse | undefined> {
+  const { book, template, headers } = job;
+  let entry = first;
+  for (let round = 0; ; round++) {
+    const settled = await settledEntry(context, job, entry, resumed);
+    if (!settled) return undefined;
+    const presented = await present(context, { book, entry: settled, template, headers, resumed });
+    if (presented.kind === "answered") return presented.response;
+    entry = { ...settled, state: "signed", proof: undefined };
+    await book.put(entry);
+    if (round > 0) throw new PaymentPending(undefined, { reason: "reversed", details: { paymentId: entry.id } });
+  }
+}
+
+async function settledEntry(
+  context: AgentContext,
+  { book, template }: PayJob,
+  entry: PaymentEntry,
+  resumed: boolean,
+): Promise<PaymentEntry | undefined> {
   if (entry.dialect !== "turnpike") {
-    if (resumed && context.effects.clock.nowSec() > entry.validBeforeSec) {
-      await book.put({ ...entry, state: "served", header: undefined });
-      return undefined;
-    }
-    return present(context, { book, entry, template, headers, resumed });
+    if (!resumed || context.effects.clock.nowSec() <= entry.validBeforeSec) return entry;
+    // Its window is over, and nobody can say whether it was used: it stays in the day's budget, and is done with.
+    await book.put({ ...entry, state: "served", header: undefined });
+    return undefined;
   }
   const settlement = await settle(context, { book, entry, resumed, signal: template.signal });
-  if (settlement.kind === "dead") {
-    if (resumed) return undefined;
-    throw settlement.error;
-  }
-  return present(context, { book, entry: settlement.entry, template, headers, resumed });
+  if (settlement.kind === "settled") return settlement.entry;
+  if (resumed) return undefined;
+  throw settlement.error;
 }
 
 /** What a 402 offers, from its body or, for version 2 of x402, its header. Consumes the body. */

@@ -37,6 +37,18 @@ export interface PresentJob {
   readonly resumed: boolean;
 }
 
+export type Presented =
+  | { readonly kind: "answered"; readonly response: PaidResponse }
+  /** the chain gave up the block that held the payment: the same authorization has to settle again */
+  | { readonly kind: "reversed" };
+
+/** Reasons of a rejection after which this payment can never be served. */
+const FINAL: Readonly<Record<string, string>> = {
+  already_used: "was already served for",
+  expired: "was presented too late: its proof has expired",
+  memo_expired: "settled after its quote had expired",
+};
+
 type Reading =
   /** the provider answered, and the payment is spent on this answer */
   | { readonly kind: "served" }
@@ -52,7 +64,7 @@ const TRY_LATER: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
  * @throws InvalidPaymentProof when the payment stays rejected; ProofInFlight when it stays in use elsewhere;
  * Unavailable when no answer arrives. The payment stays in the ledger, and the next call presents it again.
  */
-export async function present(context: AgentContext, job: PresentJob): Promise<PaidResponse> {
+export async function present(context: AgentContext, job: PresentJob): Promise<Presented> {
   const { effects } = context;
   const { template, entry } = job;
   const { limits, sleep } = effects;
@@ -78,9 +90,9 @@ export async function present(context: AgentContext, job: PresentJob): Promise<P
     const reading = await readAnswer(response, entry, limits.maxQuoteBytes);
     switch (reading.kind) {
       case "served":
-        return await deliver(context, job, response);
+        return answered(await deliver(context, job, response));
       case "unserved":
-        return withReceipt(response, receiptFor(entry, job.resumed));
+        return answered(withReceipt(response, receiptFor(entry, job.resumed)));
       case "in_flight": {
         const waitMs = retryAfterMs(response, Date.now(), 1_000);
         await response.body?.cancel();
@@ -92,13 +104,16 @@ export async function present(context: AgentContext, job: PresentJob): Promise<P
           await response.body?.cancel();
           continue;
         }
-        return withReceipt(response, receiptFor(entry, job.resumed));
+        return answered(withReceipt(response, receiptFor(entry, job.resumed)));
       case "rejected":
-        if (reading.reason !== "already_used" && (await tries.wait(backoffMs(turn + 1)))) continue;
+        if (reading.reason === "reversed" && entry.signedPayment) return { kind: "reversed" };
+        if (FINAL[reading.reason ?? ""] === undefined && (await tries.wait(backoffMs(turn + 1)))) continue;
         throw await rejection(context, job, reading);
     }
   }
 }
+
+const answered = (response: PaidResponse): Presented => ({ kind: "answered", response });
 
 /** The header that pays, the same bytes every time. */
 function paymentHeader(entry: PaymentEntry): Record<string, string> {
@@ -157,17 +172,17 @@ async function rejection(
   { book, entry, resumed }: PresentJob,
   { error, reason }: { readonly error: string | undefined; readonly reason: string | undefined },
 ): Promise<TurnpikeError> {
-  if (reason === "already_used" || reason === "reversed") {
+  const end = FINAL[reason ?? ""];
+  if (reason !== undefined && end !== undefined) {
     await book.put(servedEntry(entry));
-    const spent = reason === "already_used" ? "was already served for" : "was reversed by the chain";
-    return new InvalidPaymentProof(`The provider says that this payment ${spent}; nothing more was paid.`, {
+    return new InvalidPaymentProof(`The provider says that this payment ${end}; nothing more was paid.`, {
       reason,
       details: factsOf(entry),
     });
   }
   emit(context, "payment.held", { entry, resumed });
   return new InvalidPaymentProof(
-    `The provider keeps rejecting a payment that was made${error ? ` (${error}${reason ? `: ${reason}` : ""})` : ""}. Check the Facilitator's status and that the provider trusts it; the next call presents the same payment again. ${ERRORS.InvalidPaymentProof.remedy}`,
+    `The provider keeps rejecting a payment that was made${error ? ` (${error}${reason ? `: ${reason}` : ""})` : ""}. Check the Facilitator's status and that the provider trusts it; the next call presents the same payment again, until agent.giveUp(paymentId). ${ERRORS.InvalidPaymentProof.remedy}`,
     { ...(reason ? { reason } : {}), details: factsOf(entry) },
   );
 }

@@ -27,6 +27,7 @@ export interface Relay extends StandIn {
   readonly steps: ("drop" | "relay_then_drop" | "pending")[];
   /** lies told about plans */
   lieAboutPlan?: (plan: Record<string, unknown>) => Record<string, unknown>;
+  lieAboutAccount?: (account: Record<string, unknown>) => Record<string, unknown>;
   createPlan(overrides?: { amount?: bigint; payTo?: Address }): Promise<Hex>;
   deprecate(planId: Hex, successor: Hex): Promise<void>;
   fund(owner: Address, amount?: bigint): Promise<void>;
@@ -164,21 +165,19 @@ export async function startRelay(): Promise<Relay> {
   async function asked(path: string[]): Promise<Answer> {
     const [room, id = ""] = path;
     if (room === "accounts") {
-      return {
-        status: 200,
-        json: {
-          address: id,
-          network: NETWORK,
-          chainId: CHAIN_ID,
-          token: addresses.token,
-          tokenName: "Test USD",
-          tokenVersion: "1",
-          balance: (await token.balanceOf(id)).toString(),
-          approval: (await token.allowance(id, addresses.turnpike)).toString(),
-          permitNonce: (await token.nonces(id)).toString(),
-          chainTimeSec: await nowSec(),
-        },
+      const account = {
+        address: id,
+        network: NETWORK,
+        chainId: CHAIN_ID,
+        token: addresses.token,
+        tokenName: "Test USD",
+        tokenVersion: "1",
+        balance: (await token.balanceOf(id)).toString(),
+        approval: (await token.allowance(id, addresses.turnpike)).toString(),
+        permitNonce: (await token.nonces(id)).toString(),
+        chainTimeSec: await nowSec(),
       };
+      return { status: 200, json: relay.lieAboutAccount?.(account) ?? account };
     }
     if (room === "subscriptions") {
       const state = await subscription(id as Hex);

@@ -192,6 +192,7 @@ export async function startFacilitator(chain: Chain): Promise<FacilitatorStandIn
 export type PresentStep =
   | "judge"
   | "402"
+  | "reversed"
   | "409"
   | "502"
   | "500"
@@ -300,6 +301,8 @@ export async function startProvider(
     switch (step) {
       case "402":
         return quote(request, "InvalidPaymentProof", "not_yet");
+      case "reversed":
+        return quote(request, "InvalidPaymentProof", "reversed");
       case "409":
         return { status: 409, json: { error: "ProofInFlight" }, headers: { "retry-after": "1" } };
       case "502":

@@ -1,0 +1,67 @@
+/** What the ledger knows of payments, and what a caller may do about those that are not served. */
+import { type Hex, isTurnpikeError, TurnpikeError } from "../protocol";
+import type { AgentContext } from "./context";
+import type { PaymentEntry } from "./ledger";
+import { type PaymentReceipt, receiptFor } from "./receipt";
+import { settle } from "./settle";
+
+/** One payment that the ledger knows, without its secrets. */
+export interface PaymentView extends PaymentReceipt {
+  readonly state: PaymentEntry["state"];
+  /** when its budget was reserved, unix seconds */
+  readonly atSec: number;
+}
+
+const viewOf = (entry: PaymentEntry): PaymentView => ({
+  ...receiptFor(entry, false),
+  state: entry.state,
+  atSec: entry.atSec,
+});
+
+/** Oldest first. */
+export async function payments(context: AgentContext): Promise<PaymentView[]> {
+  return (await context.book()).payments().map(viewOf);
+}
+
+/**
+ * Asks once for the outcome of every payment that is not known to have settled, as after a restart. What has settled is
+ * presented by the next call for the same request; what can never move money gives its budget back.
+ */
+export async function settleHeld(context: AgentContext): Promise<PaymentView[]> {
+  const book = await context.book();
+  const held = book.payments().filter((entry) => entry.state === "signed" && entry.signedPayment);
+  const views: PaymentView[] = [];
+  for (const { id } of held) {
+    if (!book.take(id)) continue;
+    try {
+      const entry = book.payment(id);
+      if (entry?.state === "signed") await settle(context, { book, entry, resumed: true, signal: undefined });
+    } catch (error) {
+      // Still unknown, or refused: it stays held, which is what its view says.
+      if (!isTurnpikeError(error)) throw error;
+    } finally {
+      book.leave(id);
+    }
+    const now = book.payment(id);
+    if (now) views.push(viewOf(now));
+  }
+  return views;
+}
+
+/**
+ * Stops presenting a payment that the provider will not serve. Its amount stays counted against the budget: the money
+ * may have moved.
+ */
+export async function giveUp(context: AgentContext, paymentId: Hex): Promise<void> {
+  const book = await context.book();
+  const entry = book.payment(paymentId);
+  if (!entry) throw new TurnpikeError("NotFound", "This agent's ledger holds no such payment.");
+  if (entry.state !== "signed" && entry.state !== "settled") return;
+  if (!book.take(paymentId)) throw new TurnpikeError("PaymentPending", "Another call has this payment in work.");
+  try {
+    const { signedPayment: _a, header: _b, ...kept } = entry;
+    await book.put({ ...kept, state: "served" });
+  } finally {
+    book.leave(paymentId);
+  }
+}

@@ -1,0 +1,75 @@
+import { expect } from "chai";
+import { network } from "hardhat";
+import type { Hex } from "turnpike/protocol";
+import { rejection } from "./support/rejection";
+import { PRICE, type Relay, startRelay } from "./support/relay";
+import { closeAll, type StandIn, serve } from "./support/servers";
+import { addressOf, agentFor, CHAIN_ID } from "./support/world";
+
+/** Hardhat's chain over HTTP, as a node serves it. */
+const startRpc = (edit: (method: string, result: unknown) => unknown = (_, result) => result): Promise<StandIn> =>
+  serve(async ({ body }) => {
+    const { id, method, params } = JSON.parse(body) as { id: number; method: string; params: unknown[] };
+    return {
+      status: 200,
+      json: { jsonrpc: "2.0", id, result: edit(method, await network.provider.send(method, params)) },
+    };
+  });
+
+describe("an agent with an RPC of its own", () => {
+  let relay: Relay;
+  let planId: Hex;
+
+  beforeEach(async () => {
+    relay = await startRelay();
+    planId = await relay.createPlan();
+    await relay.fund(addressOf("payer"));
+  });
+  afterEach(closeAll);
+
+  const agentOn = (rpc: StandIn) =>
+    agentFor(relay.url, {
+      policy: { perPayment: PRICE, perDay: 1_000n * PRICE, tokens: [relay.addresses.token] },
+      deployments: [{ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }],
+      rpc: rpc.url,
+    });
+
+  it("subscribes and changes by what the chain says", async () => {
+    const { agent } = agentOn(await startRpc());
+    const subscription = await agent.subscribe({ planId });
+    expect((await agent.pause(subscription)).status).to.equal("PAUSED");
+    expect((await agent.resume(subscription)).version).to.equal(2);
+  });
+
+  it("does not take approval, permit nonce or time from a Facilitator that lies", async () => {
+    const rpc = await startRpc();
+    relay.lieAboutAccount = (account) => ({
+      ...account,
+      approval: (2n ** 200n).toString(),
+      permitNonce: "7",
+      chainTimeSec: 1,
+    });
+    const { agent } = agentOn(rpc);
+    expect((await agent.subscribe({ planId })).status).to.equal("ACTIVE");
+    expect(await relay.approval(addressOf("payer"))).to.equal(11n * PRICE);
+  });
+
+  it("refuses a token domain that the token's own separator contradicts, before signing a permit", async () => {
+    relay.lieAboutAccount = (account) => ({ ...account, tokenName: "Other USD" });
+    const subject = agentOn(await startRpc());
+    expect((await rejection(subject.agent.subscribe({ planId }))).reason).to.equal("token_domain");
+    expect(subject.signed).not.to.include("Permit");
+  });
+
+  it("refuses an RPC of another chain, and one that answers nonsense", async () => {
+    for (const edit of [
+      (method: string, result: unknown) => (method === "eth_chainId" ? "0x1" : result),
+      (method: string, result: unknown) => (method === "eth_call" ? "0x" : result),
+      (method: string, result: unknown) => (method === "eth_getBlockByNumber" ? { timestamp: "soon" } : result),
+    ]) {
+      const subject = agentOn(await startRpc(edit));
+      expect((await rejection(subject.agent.subscribe({ planId }))).code).to.equal("Unavailable");
+      expect(subject.signed).not.to.include("Subscribe");
+    }
+  });
+});
