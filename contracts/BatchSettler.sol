@@ -34,14 +34,14 @@ contract BatchSettler is IBatchSettler {
         address token = t.token;
         bytes calldata signature = t.signature;
         bytes4 selector = signature.length == 65 ? TRANSFER_VRS : TRANSFER_BYTES;
-        uint256 data;
-        uint256 end;
+        bytes4 starved = InsufficientGas.selector;
         assembly ("memory-safe") {
-            data := mload(0x40)
+            let data := mload(0x40)
             mstore(data, selector)
             // from, to, value, validAfter, validBefore, nonce: six words of the item, and of either call
             calldatacopy(add(data, 0x04), add(t, 0x20), 0xc0)
             let tail := add(data, 0xc4)
+            let end
             switch signature.length
             case 65 {
                 mstore(tail, byte(0, calldataload(add(signature.offset, 0x40)))) // v
@@ -56,13 +56,14 @@ contract BatchSettler is IBatchSettler {
                 mstore(add(body, signature.length), 0) // padding
                 end := add(body, and(add(signature.length, 0x1f), not(0x1f)))
             }
-        }
-
-        // After the encoding, whose cost a long signature drives up.
-        uint256 available = gasleft();
-        if (available < required) revert InsufficientGas(available, required);
-
-        assembly ("memory-safe") {
+            // After the encoding, whose cost a long signature drives up.
+            let available := gas()
+            if lt(available, required) {
+                mstore(0x00, starved)
+                mstore(0x04, available)
+                mstore(0x24, required)
+                revert(0x00, 0x44)
+            }
             ok := call(gasPerItem, token, 0, data, sub(end, data), 0x00, 0x00)
             if iszero(returndatasize()) {
                 ok := and(ok, gt(extcodesize(token), 0))
