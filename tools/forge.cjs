@@ -39,15 +39,19 @@ function judgePremises() {
   const rare = [...counts].filter(([, count]) => count < LEAST);
   const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
   console.log(`\nPremises of the laws: ${counts.size}, which came true ${total} times in all`);
-  for (const [name, count] of [...counts].sort((a, b) => a[1] - b[1])) console.log(`  ${String(count).padStart(9)}  ${name}`);
-  for (const [name, count] of rare) console.error(`Premise "${name}" came true ${count} times; at least ${LEAST} are needed.`);
+  for (const [name, count] of [...counts].sort((a, b) => a[1] - b[1]))
+    console.log(`  ${String(count).padStart(9)}  ${name}`);
+  for (const [name, count] of rare)
+    console.error(`Premise "${name}" came true ${count} times; at least ${LEAST} are needed.`);
   return counts.size > 0 && rare.length === 0;
 }
 
 const args = process.argv.slice(2);
 const forge = findForge();
 if (forge === undefined) {
-  console.error(`Foundry has no npm package for ${process.platform}-${process.arch}: the laws in test/laws were not run.`);
+  console.error(
+    `Foundry has no npm package for ${process.platform}-${process.arch}: the laws in test/laws were not run.`,
+  );
   process.exit(process.env.CI === "true" ? 1 : 0);
 }
 

@@ -83,7 +83,8 @@ contract Laws is Settlements {
     /// @dev At the end of each sequence: everything, against the model and against itself; and what it came across.
     function afterInvariant() external atClock {
         for (uint256 i = 0; i < ids.length; ++i) _settleUp(ids[i]);
-        for (uint256 i = 0; i < plans.length; ++i) _hold(22, _planRowAgrees(plans[i].id), "a plan differs from its events");
+        for (uint256 i = 0; i < plans.length; ++i)
+            _hold(22, _planRowAgrees(plans[i].id), "a plan differs from its events");
         _reportPremises();
     }
 
@@ -101,7 +102,11 @@ contract Laws is Settlements {
     function invariant_L01_contracts_hold_nothing() external view {
         _uphold(1);
         _hold(1, sound.balanceOf(address(turnpike)) + sound.balanceOf(address(settler)) == 0, "sound tokens");
-        _hold(1, fickle.trueBalanceOf(address(turnpike)) + fickle.trueBalanceOf(address(settler)) == 0, "fickle tokens");
+        _hold(
+            1,
+            fickle.trueBalanceOf(address(turnpike)) + fickle.trueBalanceOf(address(settler)) == 0,
+            "fickle tokens"
+        );
     }
 
     /// L2 Sent to payTo = the sum of all successful charges and debits.
@@ -185,7 +190,10 @@ contract Laws is Settlements {
         bytes32[] memory batch = _one(id);
         turnpike.renewBatch(batch);
         _attempt(STRANGER, abi.encodeCall(ITurnpike.renew, (id)));
-        _attempt(_planOf(s.planId).provider, abi.encodeCall(ITurnpike.debit, (id, 1, turnpike.getAllowance(id).debits)));
+        _attempt(
+            _planOf(s.planId).provider,
+            abi.encodeCall(ITurnpike.debit, (id, 1, turnpike.getAllowance(id).debits))
+        );
         _attempt(s.subscriber, abi.encodeCall(ITurnpike.resume, (id, type(uint256).max)));
         for (uint256 i = 0; i < plans.length; ++i) {
             _attempt(s.subscriber, abi.encodeCall(ITurnpike.changePlan, (id, plans[i].id, 1, type(uint256).max)));

@@ -64,9 +64,10 @@ abstract contract Model is World {
         FickleToken.Fault fault = token == address(fickle) ? fickle.fault() : FickleToken.Fault.None;
         uint256 balance = balances[token][from];
         uint256 approval = approvals[token][from];
-        bool moves = balance >= amount &&
-            approval >= amount &&
-            (fault < FickleToken.Fault.ReturnsFalse || fault > FickleToken.Fault.BurnsGasBlind);
+        bool moves =
+            balance >= amount &&
+                approval >= amount &&
+                (fault < FickleToken.Fault.ReturnsFalse || fault > FickleToken.Fault.BurnsGasBlind);
         uint256 approvalLeft = approval == type(uint256).max ? approval : approval - (moves ? amount : 0);
 
         if (moves && fault < FickleToken.Fault.ReturnsFalse) {
@@ -216,9 +217,10 @@ abstract contract Model is World {
         if (planAt[newPlanId] == 0) return (abi.encodeWithSelector(ITurnpike.UnknownPlan.selector, newPlanId), 0, 0);
         Plan storage plan = _planOf(r.planId);
         Plan storage next = _planOf(newPlanId);
-        bool kin = plan.provider == next.provider &&
-            plan.terms.token == next.terms.token &&
-            plan.terms.payTo == next.terms.payTo;
+        bool kin =
+            plan.provider == next.provider &&
+                plan.terms.token == next.terms.token &&
+                plan.terms.payTo == next.terms.payTo;
         if (!kin || plan.id == next.id) {
             return (abi.encodeWithSelector(ITurnpike.PlanMismatch.selector, plan.id, newPlanId), 0, 0);
         }

@@ -120,10 +120,11 @@ abstract contract Replay is World {
     }
 
     function _rowAgrees(Row storage row, SubscriptionState memory state) private view returns (bool) {
-        bool same = state.subscription.subscriber == row.subscriber &&
-            state.subscription.planId == row.planId &&
-            state.subscription.paidThrough == row.paidThrough &&
-            state.subscription.version == row.version;
+        bool same =
+            state.subscription.subscriber == row.subscriber &&
+                state.subscription.planId == row.planId &&
+                state.subscription.paidThrough == row.paidThrough &&
+                state.subscription.version == row.version;
         same =
             same &&
             state.subscription.paused == row.paused &&
@@ -142,7 +143,7 @@ abstract contract Replay is World {
         PlanView memory v = turnpike.getPlan(planId);
         return
             keccak256(abi.encode(v.provider, v.terms, v.deprecated, v.successor)) ==
-            keccak256(abi.encode(row.provider, row.terms, row.deprecated, row.successor)) &&
+                keccak256(abi.encode(row.provider, row.terms, row.deprecated, row.successor)) &&
             _operatorsAgree(planId);
     }
 

@@ -137,8 +137,7 @@ abstract contract Witness is Replay, Premises {
     /// @dev The two words, as stored.
     function _words(bytes32 id) internal view returns (bytes32) {
         bytes32[2] storage slots = slotsOf[id];
-        return
-            keccak256(abi.encode(vm.load(address(turnpike), slots[0]), vm.load(address(turnpike), slots[1])));
+        return keccak256(abi.encode(vm.load(address(turnpike), slots[0]), vm.load(address(turnpike), slots[1])));
     }
 
     function _judgeWrites(bytes32[] memory writes, bytes32[] memory subjects) private {
@@ -362,8 +361,8 @@ abstract contract Witness is Replay, Premises {
     function _judgeCancelled(bytes32 id, bool atPeriodEnd, address by) private {
         Life storage life = lives[lifeOf[id]];
         if (tombstone[id]) _breach(13, "cancelled twice");
-        bool providersRight = intent.caller == _planOf(life.planId).provider &&
-            (atPeriodEnd || clock >= life.paidThrough);
+        bool providersRight =
+            intent.caller == _planOf(life.planId).provider && (atPeriodEnd || clock >= life.paidThrough);
         bool own = rows[id].subscriber == intent.subscriber && intent.subscriber != address(0);
         if (!own && !providersRight) _breach(12, "cancelled by one who may not");
         if (own && by != intent.subscriber) _breach(22, "the log names another than the one who cancelled");

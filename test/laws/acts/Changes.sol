@@ -43,7 +43,14 @@ abstract contract Changes is Doors {
 
     function resume(uint256 seed) external drifting(seed) {
         uint256 roll = _draw(seed, 8);
-        bytes32 id = _pickFit(seed, roll < 2 ? _isShutOut : roll < 5 ? _isPaused : _isExpired);
+        bytes32 id = _pickFit(
+            seed,
+            roll < 2
+                ? _isShutOut
+                : roll < 5
+                    ? _isPaused
+                    : _isExpired
+        );
         Record storage r = records[id];
         uint256 maxCharge = type(uint256).max;
         if (r.subscriber != address(0) && _draw(seed, 8) == 0) {
@@ -216,9 +223,7 @@ abstract contract Changes is Doors {
         uint256 credit
     ) private view {
         bytes memory expected = err.length != 0 ? err : abi.encode(charge, credit);
-        (, bytes memory actual) = address(turnpike).staticcall(
-            abi.encodeCall(ITurnpike.quoteChange, (id, newPlanId))
-        );
+        (, bytes memory actual) = address(turnpike).staticcall(abi.encodeCall(ITurnpike.quoteChange, (id, newPlanId)));
         if (keccak256(actual) != keccak256(expected)) revert Unexpected("quote", expected, actual);
     }
 

@@ -88,9 +88,7 @@ abstract contract Circumstances is Collections {
             err = abi.encodeWithSelector(ITurnpike.NotProvider.selector, plan.id, caller);
         } else if (plan.deprecated) {
             err = abi.encodeWithSelector(ITurnpike.PlanDeprecated.selector, plan.id);
-        } else if (
-            successor != bytes32(0) && (next.provider != caller || next.deprecated || next.id == plan.id)
-        ) {
+        } else if (successor != bytes32(0) && (next.provider != caller || next.deprecated || next.id == plan.id)) {
             err = abi.encodeWithSelector(ITurnpike.InvalidSuccessor.selector, plan.id, successor);
         } else {
             (plan.deprecated, plan.successor) = (true, successor);
@@ -157,5 +155,4 @@ abstract contract Circumstances is Collections {
         if (onFickle) fickle.transfer(address(0xdead), amount);
         else sound.transfer(address(0xdead), amount);
     }
-
 }

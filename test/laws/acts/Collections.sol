@@ -44,8 +44,7 @@ abstract contract Collections is Signups {
     }
 
     function _tokenWorks(Record storage r) internal view returns (bool) {
-        return
-            _planOf(r.planId).terms.token == address(sound) || fickle.fault() < FickleToken.Fault.ReturnsFalse;
+        return _planOf(r.planId).terms.token == address(sound) || fickle.fault() < FickleToken.Fault.ReturnsFalse;
     }
 
     function _sawRenewal(bytes32 id, bytes memory err) private {
@@ -79,7 +78,14 @@ abstract contract Collections is Signups {
 
     function _someDebit(uint256 seed) private returns (Debit memory d) {
         uint256 roll = _draw(seed, 8);
-        d.idHash = _pickFit(seed, roll == 0 ? _isEnding : roll == 1 ? _isMeteredInGrace : _isMetered);
+        d.idHash = _pickFit(
+            seed,
+            roll == 0
+                ? _isEnding
+                : roll == 1
+                    ? _isMeteredInGrace
+                    : _isMetered
+        );
         Record storage r = records[d.idHash];
         uint256 remaining = _remaining(r);
         roll = _draw(seed, 12);
@@ -187,9 +193,7 @@ abstract contract Collections is Signups {
         digest = keccak256(abi.encode(turnpike.getStates(subjects)));
         for (uint256 i = 0; i < subscribers.length; ++i) {
             address self = subscribers[i].self;
-            digest = keccak256(
-                abi.encode(digest, _balance(address(sound), self), _balance(address(fickle), self))
-            );
+            digest = keccak256(abi.encode(digest, _balance(address(sound), self), _balance(address(fickle), self)));
         }
         for (uint256 i = 0; i < payees.length; ++i) {
             digest = keccak256(
@@ -206,7 +210,8 @@ abstract contract Collections is Signups {
         Trial memory trial
     ) private {
         bytes32[] memory before = new bytes32[](subjects.length);
-        for (uint256 i = 0; i < subjects.length; ++i) before[i] = slotsOf[subjects[i]][0] == 0 ? bytes32(0) : _words(subjects[i]);
+        for (uint256 i = 0; i < subjects.length; ++i)
+            before[i] = slotsOf[subjects[i]][0] == 0 ? bytes32(0) : _words(subjects[i]);
         bytes memory answer;
         {
             bool ok;

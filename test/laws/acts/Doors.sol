@@ -197,9 +197,10 @@ abstract contract Doors is Model, Witness {
     /// @dev The flaws 2 to 9: another subscriber, another verifier, another chain, another key, malleable, 64 bytes,
     /// padded, empty. A wallet of ours reads the first 65 bytes and takes no matter which s: that is its own affair.
     function _flawed(Account storage account, bytes32 structHash, uint256 flaw) internal view returns (bytes memory) {
-        bytes32 separator = flaw == 3
-            ? _domainSeparator(address(settler), block.chainid)
-            : _domainSeparator(address(turnpike), flaw == 4 ? block.chainid + 1 : block.chainid);
+        bytes32 separator =
+            flaw == 3
+                ? _domainSeparator(address(settler), block.chainid)
+                : _domainSeparator(address(turnpike), flaw == 4 ? block.chainid + 1 : block.chainid);
         bytes memory signature = _signature(flaw == 5 ? 0xbad : account.key, separator, structHash);
         if (flaw == 6) return _malleable(signature);
         if (flaw == 7) return _cut(signature, 64);

@@ -14,10 +14,9 @@ abstract contract Settlements is Circumstances {
     uint256 private constant GAS_PER_ITEM = 250_000;
     /// @dev The way to the call, its encoding and the outcome.
     uint256 private constant MOST_AROUND_ITEM = 30_000;
-    bytes32 private constant TRANSFER =
-        keccak256(
-            "TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)"
-        );
+    bytes32 private constant TRANSFER = keccak256(
+        "TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)"
+    );
 
     address[2] private _merchants = [address(0x1101), address(0x1102)];
     Transfer[] private _signed; // every authorization that was soundly signed
@@ -50,7 +49,8 @@ abstract contract Settlements is Circumstances {
         );
         t.signature = _signature(payer.key, separator, structHash);
         // The bytes form, of a wallet that packs more into its signature.
-        if (address(payer.wallet) != address(0) && _draw(seed, 2) == 0) t.signature = abi.encodePacked(t.signature, "x");
+        if (address(payer.wallet) != address(0) && _draw(seed, 2) == 0)
+            t.signature = abi.encodePacked(t.signature, "x");
         _signed.push(t);
         _terms[_authorization(t.token, t.from, t.nonce)] = keccak256(abi.encode(t.to, t.value));
     }

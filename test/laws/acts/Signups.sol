@@ -26,10 +26,12 @@ abstract contract Signups is Changes {
 
     SpentSignup[] private _spentSignups;
 
-    bytes32 private constant SUBSCRIBE =
-        keccak256("Subscribe(address subscriber,bytes32 planId,bytes32 secretHash,uint256 maxOverage,uint256 deadline)");
-    bytes32 private constant PERMIT =
-        keccak256("Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)");
+    bytes32 private constant SUBSCRIBE = keccak256(
+        "Subscribe(address subscriber,bytes32 planId,bytes32 secretHash,uint256 maxOverage,uint256 deadline)"
+    );
+    bytes32 private constant PERMIT = keccak256(
+        "Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)"
+    );
 
     function _wish(uint256 seed) private returns (Wish memory w) {
         w.subscriber = subscribers[_draw(seed, subscribers.length)].self;

@@ -23,10 +23,9 @@ contract FickleToken {
         MovesThenReturnsMegabytes
     }
 
-    bytes32 private constant TRANSFER_TYPEHASH =
-        keccak256(
-            "TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)"
-        );
+    bytes32 private constant TRANSFER_TYPEHASH = keccak256(
+        "TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)"
+    );
     address public constant FEE_SINK = address(0xfee);
 
     Fault public fault;
