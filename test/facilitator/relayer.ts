@@ -1,4 +1,5 @@
 import { expect } from "chai";
+import { turnpikeInterface } from "turnpike/chain";
 import type { Address, Hex } from "turnpike/protocol";
 import type { Core } from "../../facilitator/src/core";
 import { bumpedFees, firstFees } from "../../facilitator/src/relayer/fees";
@@ -151,7 +152,6 @@ describe("relayer", function () {
 
   it("simulates, and names the contract's error with its arguments", async () => {
     const { core } = await fresh();
-    const { turnpikeInterface } = await import("turnpike/chain");
     const idHash = `0x${"77".repeat(32)}`;
     const data = turnpikeInterface.encodeFunctionData("renew", [idHash]) as Hex;
     const renewed = await core.relayer.simulate({ to: world.contracts.turnpike, data });

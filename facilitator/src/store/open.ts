@@ -10,6 +10,7 @@ import lockfile from "proper-lockfile";
 import { ConfigError } from "turnpike/protocol";
 import type { DatabaseConfig } from "../config";
 import { migrate } from "./migrate";
+import { sharedWake } from "./notify";
 import { pglitePool } from "./pglite-pool";
 import type { Tables } from "./schema";
 import { createWake, type Wake } from "./wake";
@@ -35,11 +36,12 @@ export async function openStore(database: DatabaseConfig): Promise<Store> {
   try {
     await migrate(db, database.kind);
   } catch (error) {
+    opened.wake.close();
     await db.destroy();
     await opened.release();
     throw error;
   }
-  const wake = createWake();
+  const wake = opened.wake;
   return {
     db,
     kind: database.kind,
@@ -55,6 +57,7 @@ export async function openStore(database: DatabaseConfig): Promise<Store> {
 
 interface Opened {
   readonly pool: Pool;
+  readonly wake: Wake;
   release(): Promise<void>;
 }
 
@@ -69,7 +72,8 @@ function openPostgres(database: DatabaseConfig & { kind: "postgres" }): Opened {
   });
   // A connection that breaks while idle is replaced by the pool; without a listener it would end the process.
   pool.on("error", () => undefined);
-  return { pool, release: async () => undefined };
+  const wake = sharedWake(createWake(), pool, { connectionString: database.url.reveal() });
+  return { pool, wake, release: async () => undefined };
 }
 
 async function openPglite({ dir, lockMs }: DatabaseConfig & { kind: "pglite" }): Promise<Opened> {
@@ -92,5 +96,5 @@ async function openPglite({ dir, lockMs }: DatabaseConfig & { kind: "pglite" }):
 const options = (dataDir: string) => ({ dataDir, parsers: { [INT8]: Number } });
 
 function embedded(lite: PGlite, unlock: () => Promise<void>): Opened {
-  return { pool: pglitePool(lite) as unknown as Pool, release: unlock };
+  return { pool: pglitePool(lite) as unknown as Pool, wake: createWake(), release: unlock };
 }

@@ -47,7 +47,17 @@ export interface EventDraft {
  * Appends events in the given order; an id that stands already is left alone.
  * @returns how many were new
  */
-export async function appendEvents(db: Db, drafts: readonly EventDraft[]): Promise<number> {
+export async function appendEvents(db: Db, all: readonly EventDraft[]): Promise<number> {
+  if (all.length === 0) return 0;
+  const standing = await db
+    .selectFrom("events")
+    .select("id")
+    .where("chain_id", "=", all[0]?.chainId ?? 0)
+    .where("id", "in", [...new Set(all.map((draft) => draft.id))])
+    .execute();
+  const known = new Set(standing.map((row) => row.id));
+  // A number that is given out and not used would look like an event that was lost.
+  const drafts = all.filter((draft) => !known.has(draft.id) && known.add(draft.id));
   if (drafts.length === 0) return 0;
   const objects = [...new Set(drafts.map((draft) => draft.objectId))];
   const counted = await db

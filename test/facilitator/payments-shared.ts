@@ -1,0 +1,53 @@
+import { expect } from "chai";
+import { proofToWire } from "turnpike/protocol";
+import { testKey } from "../support/chain";
+import type { Core } from "../../facilitator/src/core";
+import { type FacilitatorWorld, fund, startWorld, until, walletOf } from "../support/facilitator";
+
+/** Two instances on one PostgreSQL database; the embedded one has one process by design. */
+(process.env.TEST_PG_URL ? describe : describe.skip)("payments of two instances", function () {
+  this.timeout(60_000);
+  let world: FacilitatorWorld;
+  let instances: Core[];
+
+  before(async () => {
+    world = await startWorld();
+    const keys = ["shared lane 1", "shared lane 2"].map((name) => testKey(name) as `0x${string}`);
+    for (const key of keys) await fund(world.chain, walletOf(world.chain, key).address as `0x${string}`);
+    const settings = { RELAYER_KEYS: keys.join(",") };
+    instances = [await world.core(settings), await world.core(settings)];
+  });
+  after(() => world.stop());
+
+  it("B1 the same authorization 100 times at once, on both, is one transfer and one proof", async () => {
+    const signed = await world.signPayment();
+    const outcomes = await Promise.all(Array.from({ length: 100 }, (_, index) => instances[index % 2]?.payments.authorize(signed)));
+    const answers = new Set(outcomes.map((outcome) => (outcome?.kind === "settled" ? JSON.stringify(proofToWire(outcome.proof)) : outcome?.kind)));
+    expect([...answers]).to.have.length(1);
+    expect([...answers][0]).to.contain(world.payee);
+    expect((await world.transfers()).filter(({ from }) => from === signed.authorization.from)).to.have.length(1);
+  });
+
+  it("S1 a hundred payments through both are a hundred transfers", async () => {
+    const payers = await Promise.all(Array.from({ length: 100 }, () => world.payer()));
+    const signed = await Promise.all(payers.map((payer) => world.signPayment({ payer })));
+    const outcomes = await Promise.all(signed.map((one, index) => instances[index % 2]?.payments.authorize(one)));
+    expect(outcomes.map((outcome) => outcome?.kind)).to.deep.equal(signed.map(() => "settled"));
+    const ours = new Set(payers.map(({ address }) => address));
+    expect((await world.transfers()).filter(({ from }) => ours.has(from as `0x${string}`))).to.have.length(100);
+  });
+
+  it("S5 the other instance takes over the lanes of one that stopped, and of one that froze", async () => {
+    const [first, second] = instances as [Core, Core];
+    await first.stop();
+    await until(async () => second.relayer.health().lanes.every(({ status }) => status === "running"), "the lanes have moved");
+    expect((await second.payments.authorize(await world.signPayment())).kind).to.equal("settled");
+    const third = await world.core({ RELAYER_KEYS: ["shared lane 1", "shared lane 2"].map(testKey).join(",") });
+    expect(third.relayer.health().lanes.map(({ status }) => status)).to.deep.equal(["standby", "standby"]);
+    // A stale owner: its epoch is over, and it can reserve no nonce any more.
+    await second.store.db.updateTable("lanes").set({ lease_until_ms: 0 }).execute();
+    await until(async () => third.relayer.health().lanes.some(({ status }) => status === "running"), "a lane was taken over");
+    const outcomes = await Promise.all([second, third].map(async (core) => core.payments.authorize(await world.signPayment())));
+    expect(outcomes.map(({ kind }) => kind)).to.deep.equal(["settled", "settled"]);
+  });
+});
