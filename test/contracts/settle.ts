@@ -159,6 +159,22 @@ describe("BatchSettler", () => {
       }
     });
 
+    it("A14 cannot be starved by a long signature either", async () => {
+      const w = await loadFixture(c.world);
+      const wallet = await ethers.deployContract("FickleWallet", [w.stranger.address]);
+      await wallet.answer(true);
+      await w.token.mint(wallet, 100n);
+      const t = await authorize(w, { from: await wallet.getAddress() });
+      const batch = [{ ...t, signature: `0x${"00".repeat(30_000)}` }];
+      const outcomes = new Set<string>();
+      for (let gasLimit = 250_000n; gasLimit < 900_000n; gasLimit += 4_999n) {
+        const ok = await w.settler.settle.staticCall(batch, 200_000n, { gasLimit }).catch(() => undefined);
+        if (ok) expect(ok, `at ${gasLimit}`).to.deep.equal([true]);
+        outcomes.add(ok ? "settled" : "refused");
+      }
+      expect([...outcomes].sort()).to.deep.equal(["refused", "settled"]);
+    });
+
     it("A13 is not stopped by an item that burns its gas", async () => {
       const w = await loadFixture(c.world);
       const burner = await ethers.deployContract("BurnerWallet", [w.stranger.address]);
