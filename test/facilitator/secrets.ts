@@ -10,7 +10,7 @@ import {
 } from "turnpike/protocol";
 import { createLog, secretsOf } from "../../facilitator/src/log";
 import { fund } from "../support/facilitator";
-import { paymentToWire } from "./http";
+import { paymentToWire } from "./support/payments";
 import { type ServiceWorld, startServiceWorld } from "./support/service";
 
 const canary = (name: string): Hex => keccakText(`canary ${name}`);

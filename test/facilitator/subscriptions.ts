@@ -278,6 +278,23 @@ describe("Facilitator: subscriptions", function () {
     });
   });
 
+  describe("when the chain is slower than the answer", () => {
+    it("B7 says pending, and the same request posted again gets the outcome of the same transaction", async () => {
+      await service.stop();
+      const hasty = await world.service({ RENEWALS: "false", AUTHORIZE_WAIT_MS: "0" });
+      const subscriber = await world.payer(FUNDS);
+      const { idHash, request } = await world.signup(subscriber, { permit: FUNDS });
+      expect(await hasty.client.subscribe(request)).to.deep.equal({ kind: "pending", id: idHash, retryAfterSec: 1 });
+      const change = await until(async () => {
+        const outcome = await hasty.client.subscribe(request);
+        return outcome.kind === "done" && outcome.change;
+      }, "the signup is in");
+      expect(change).to.include({ idHash, status: "ACTIVE" });
+      expect(await world.balanceOf(subscriber.address)).to.equal(FUNDS - PRICE);
+      await hasty.stop();
+    });
+  });
+
   describe("limits", () => {
     it("B13 submits no more acts of one account within an hour than is set", async () => {
       await service.stop();
