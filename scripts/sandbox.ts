@@ -35,14 +35,17 @@ function readArguments(): Arguments {
 async function main(): Promise<void> {
   const { exit, chainId } = readArguments();
   mkdirSync(SANDBOX_FOLDER, { recursive: true });
-  const interrupted = Promise.race([once(process, "SIGINT"), once(process, "SIGTERM")]);
+  const stopping = new AbortController();
+  const interrupted = Promise.race([once(process, "SIGINT"), once(process, "SIGTERM")]).then(() => stopping.abort());
   process.stdout.write("Starting a chain, the contracts, the Facilitator, a provider and agents ...\n");
   const world = await startWorld({ chainId, folder: SANDBOX_FOLDER, ports: PORTS });
   try {
-    const walked = walk(world);
-    const failures = await Promise.race([walked, interrupted.then(() => undefined)]);
+    const failures = await Promise.race([walk(world, stopping.signal), interrupted]);
     if (failures?.length) process.exitCode = 1;
-    if (failures && !exit) await interrupted;
+    if (failures && !exit) {
+      process.stdout.write("The sandbox stays up until Ctrl-C.\n");
+      await interrupted;
+    }
   } finally {
     process.stdout.write("\nStopping.\n");
     removeState();
@@ -50,11 +53,11 @@ async function main(): Promise<void> {
   }
 }
 
-async function walk(world: World): Promise<readonly string[]> {
+async function walk(world: World, signal: AbortSignal): Promise<readonly string[] | undefined> {
   const { chain, facilitator, provider, specialist } = world;
   const state = await writeState(world);
   const accounts: Record<string, string> = { provider: world.providerAccount.address };
-  const narrator = createNarrator(world, () => accounts);
+  const narrator = createNarrator(world, () => accounts, signal);
   const cast = await createCast(world, narrator);
   Object.assign(accounts, {
     Ada: cast.ada.address,
@@ -65,11 +68,14 @@ async function walk(world: World): Promise<readonly string[]> {
     `Chain ${chain.chainId} at ${chain.rpcUrl}\nFacilitator at ${facilitator.url}\nProvider at ${provider.url}`,
   );
   narrator.say(`Specialist at ${specialist.url}\nAddresses and test keys in ${state}`);
-
-  await walkOneTime(cast);
-  await walkMetered(cast);
-  await walkSubscription(cast);
-
+  try {
+    await walkOneTime(cast);
+    await walkMetered(cast);
+    await walkSubscription(cast);
+  } catch (error) {
+    if (signal.aborted) return undefined;
+    throw error;
+  }
   const { failures } = narrator;
   narrator.say(
     failures.length === 0 ? "\nAll flows went as they must." : `\nNot as it must be:\n${failures.join("\n")}`,
@@ -77,7 +83,10 @@ async function walk(world: World): Promise<readonly string[]> {
   return failures;
 }
 
-main().catch((error: Error) => {
-  process.stderr.write(`${error.stack ?? error.message}\n`);
-  process.exitCode = 1;
-});
+main()
+  .catch((error: Error) => {
+    process.stderr.write(`${error.stack ?? error.message}\n`);
+    process.exitCode = 1;
+  })
+  // Everything is stopped; a call of an agent that still waits for an outcome would keep the process for minutes.
+  .finally(() => process.exit());

@@ -48,7 +48,12 @@ export async function startChain({ chainId = 31_337, blockMs, hardfork }: ChainO
       TURNPIKE_NODE_HARDFORK: hardfork ?? "",
     },
     stdio: ["ignore", "pipe", "pipe"],
+    // Ctrl-C on a terminal goes to the whole group: the chain has to outlive those who still settle on it.
+    detached: true,
   });
+  const killAtExit = () => void child.kill("SIGKILL");
+  process.once("exit", killAtExit);
+  child.once("exit", () => process.off("exit", killAtExit));
   const rpcUrl = `http://127.0.0.1:${port}`;
   await untilListening(child);
   const provider = new JsonRpcProvider(rpcUrl, chainId, { staticNetwork: true, polling: true, cacheTimeout: -1 });

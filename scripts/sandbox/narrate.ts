@@ -25,9 +25,19 @@ export function mustBe<T>(actual: T, expected: T, what: string): void {
 const SECRET_HEADERS: readonly string[] = [HEADER.payment, HEADER.subscription, HEADER.paymentSignatureV2];
 const MAX_BODY = 220;
 
-export function createNarrator(world: World, accounts: () => Readonly<Record<string, string>>): Narrator {
+/**
+ * @param accounts whose balances are told, by the name they are told under
+ * @param signal when it is aborted, nothing more is told and the next step does not begin
+ */
+export function createNarrator(
+  world: World,
+  accounts: () => Readonly<Record<string, string>>,
+  signal: AbortSignal = new AbortController().signal,
+): Narrator {
   const failures: string[] = [];
-  const say = (line: string) => void process.stdout.write(`${line}\n`);
+  const say = (line: string): void => {
+    if (!signal.aborted) process.stdout.write(`${line}\n`);
+  };
   let number = 0;
 
   const telling: typeof fetch = async (input, init) => {
@@ -51,6 +61,7 @@ export function createNarrator(world: World, accounts: () => Readonly<Record<str
     say,
     failures,
     async step(title, about, act) {
+      signal.throwIfAborted();
       number += 1;
       say(`\n${number}. ${title}\n   ${about}`);
       const from = await world.chain.provider.getBlockNumber();
@@ -59,6 +70,7 @@ export function createNarrator(world: World, accounts: () => Readonly<Record<str
         await act();
         say("   ok");
       } catch (error) {
+        signal.throwIfAborted();
         const message = error instanceof Error ? error.message : String(error);
         failures.push(`${number}. ${title}: ${message}`);
         say(`   NOT AS IT MUST BE: ${message}`);
