@@ -111,6 +111,22 @@ describe("Metering on a chain", function () {
     expect(await debitsOf(moved)).to.deep.equal([{ idHash: moved, amount: 20n, index: 1 }]);
   });
 
+  it("follows two rekeys made while it was not looking", async () => {
+    await start();
+    const idHash = await world.subscribe(subscriber, 10_000n);
+    await charge(idHash, 20n);
+    let moved = idHash;
+    for (const digits of ["c1", "c2"]) {
+      const secretHash = `0x${digits.repeat(32)}`;
+      const next = await as(subscriber).getFunction("rekey").staticCall(moved, secretHash);
+      await (await as(subscriber).getFunction("rekey")(moved, secretHash)).wait();
+      moved = next;
+    }
+    await meter.flush();
+    expect(await debitsOf(moved)).to.deep.equal([{ idHash: moved, amount: 20n, index: 0 }]);
+    expect(meter.unsettled().lost).to.equal(0n);
+  });
+
   it("shows what a cancellation took", async () => {
     await start();
     const idHash = await world.subscribe(subscriber, 10_000n);

@@ -46,6 +46,36 @@ describe("The meter's journal", () => {
     expect(store.account(idHashOf(1))?.pending).to.equal(1_000n);
   });
 
+  it("replays to the very books it had, whatever shared a write", async () => {
+    const store = await opened();
+    const idHash = idHashOf(1);
+    const item = { idHash, amount: 4n, index: 0, origin: "merged" } as const;
+    await Promise.all([
+      reserve(store, 9n),
+      store.record({ kind: "lost", idHash, amount: 9n, reason: "clipped" }),
+      reserve(store, 4n),
+      store.record({ kind: "sealed", batch: 1, items: [item], payloads: ["payload"] }),
+      reserve(store, 2n),
+      store.record({ kind: "replaced", batch: 1, payload: "dearer" }),
+      reserve(store, 1n, 2),
+      store.record({ kind: "blocked", idHash: idHashOf(2), reason: "InsufficientFunds" }),
+      store.record({ kind: "resolved", batch: 1, results: [{ kind: "settled" }], block: 7 }),
+      store.record({ kind: "reopened", batch: 1 }),
+    ]);
+    const view = (of: MeterStore) => [[...of.accounts()], of.batches(), of.recent(), of.totals(), of.nextBatch()];
+    const before = structuredClone(view(store));
+    await closed();
+    expect(view(await opened())).to.deep.equal(before);
+    await closed();
+    // Once more through a snapshot.
+    const compacting = await opened({ compactAtBytes: 1 });
+    await compacting.record({ kind: "rekeyed", idHash, to: idHashOf(3), block: 8 });
+    const moved = structuredClone(view(compacting));
+    await closed();
+    expect(readFileSync(file, "utf8").trim().split("\n")).to.have.length(1);
+    expect(view(await opened())).to.deep.equal(moved);
+  });
+
   it("gives back after a restart exactly what was told, whatever byte the last write was torn at", async () => {
     const store = await opened();
     await reserve(store, 7n);

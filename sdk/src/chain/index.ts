@@ -6,6 +6,7 @@ export * from "./deployments";
 export * from "./errors";
 export * from "./events";
 export * from "./heads";
+export { createMeterStates, type MeterStatesOptions } from "./metered-states";
 export * from "./operator";
 export * from "./plans";
 export * from "./rpc";

@@ -4,20 +4,13 @@
  * nothing: that is the meter's.
  */
 import { Transaction, type TransactionLike, Wallet } from "ethers";
-import { type Address, type ErrorCode, type Hex, STATUSES, Unavailable } from "../protocol";
+import { type Address, type ErrorCode, type Hex, Unavailable } from "../protocol";
 import { turnpikeInterface } from "./abi";
-import type {
-  DebitItem,
-  DebitOutcome,
-  DebitResult,
-  DebitSender,
-  MeteredState,
-  MeterStates,
-  PreparedDebits,
-} from "./debit-sender";
+import type { DebitItem, DebitOutcome, DebitResult, DebitSender, MeterStates, PreparedDebits } from "./debit-sender";
 import { debitGasLimit, encodeDebits, MAX_TRANSACTION_GAS, simulateDebits } from "./debit-simulation";
 import { reasonName } from "./errors";
-import { callView, type Rpc } from "./rpc";
+import { createMeterStates, findLogs, readMetered, type TurnpikeLog } from "./metered-states";
+import type { Rpc } from "./rpc";
 
 /** An ethers Wallet is one; so is a key that lives in a vault. */
 export interface TransactionSigner {
@@ -49,22 +42,13 @@ interface Payload {
   readonly fromBlock: number;
 }
 
-interface ReceiptLog {
-  readonly address: string;
-  readonly topics: readonly string[];
-  readonly data: string;
-  readonly transactionHash: string;
-}
-
 interface Receipt {
   readonly blockNumber: Hex;
   readonly status: Hex;
   readonly transactionHash: Hex;
-  readonly logs: readonly ReceiptLog[];
+  readonly logs: readonly TurnpikeLog[];
 }
 
-/** What most public endpoints allow in one eth_getLogs. */
-const LOG_RANGE_BLOCKS = 10_000;
 const FALLBACK_TIP_WEI = 1_000_000n;
 
 export function createOperator(options: OperatorOptions): Operator {
@@ -157,8 +141,8 @@ export function createOperator(options: OperatorOptions): Operator {
     if (block < 0 || (await nonceAt(quantity(block))) <= search.nonce) return { kind: "pending" };
     const idHashes = search.items.map(({ idHash }) => idHash);
     const [states, logs] = await Promise.all([
-      readMetered(idHashes, block),
-      findLogs("Debited", idHashes, { from: search.fromBlock, to: block }),
+      readMetered({ rpc, turnpike }, idHashes, block),
+      findLogs({ rpc, turnpike }, { event: "Debited", idHashes, fromBlock: search.fromBlock, toBlock: block }),
     ]);
     const results: DebitResult[] = [];
     for (const [i, item] of search.items.entries()) {
@@ -203,50 +187,14 @@ export function createOperator(options: OperatorOptions): Operator {
     return JSON.stringify({ raw: next, fromBlock });
   }
 
-  async function readMetered(idHashes: readonly Hex[], block: number): Promise<MeteredState[]> {
-    const [outputs] = await callView(rpc, {
-      ...{ to: turnpike, iface: turnpikeInterface, method: "getStates", args: [idHashes] },
-      blockTag: quantity(block),
-    });
-    return idHashes.map((idHash, i) => {
-      const { subscription, allowance } = outputs[i];
-      return {
-        idHash,
-        status: STATUSES[Number(subscription.status)] ?? "NONE",
-        cap: allowance.cap,
-        spent: allowance.spent,
-        debits: Number(allowance.debits),
-        paidThroughSec: Number(subscription.paidThrough),
-        blockNumber: block,
-      };
-    });
-  }
-
-  async function findLogs(name: string, idHashes: readonly Hex[], range: { from: number; to: number }) {
-    const topic = turnpikeInterface.getEvent(name)?.topicHash;
-    const logs: ReceiptLog[] = [];
-    for (let from = range.from; from <= range.to; from += LOG_RANGE_BLOCKS) {
-      const to = Math.min(range.to, from + LOG_RANGE_BLOCKS - 1);
-      const filter = { address: turnpike, topics: [topic, idHashes], fromBlock: quantity(from), toBlock: quantity(to) };
-      logs.push(...(await rpc.send<ReceiptLog[]>("eth_getLogs", [filter])));
-    }
-    return logs;
-  }
-
   return {
     address,
     sender: { prepare, submit, outcome, replace },
-    states: {
-      read: async (idHashes) => (idHashes.length === 0 ? [] : readMetered(idHashes, await headNumber())),
-      async rekeyedTo(idHash, sinceBlock) {
-        const [log] = await findLogs("Rekeyed", [idHash], { from: sinceBlock, to: await headNumber() });
-        return log?.topics[2] as Hex | undefined;
-      },
-    },
+    states: createMeterStates({ rpc, turnpike }),
   };
 }
 
-function isDebitOf(log: ReceiptLog, item: DebitItem): boolean {
+function isDebitOf(log: TurnpikeLog, item: DebitItem): boolean {
   if (log.topics[1]?.toLowerCase() !== item.idHash.toLowerCase()) return false;
   const parsed = turnpikeInterface.parseLog(log);
   const isDebit = parsed?.name === "Debited" || parsed?.name === "DebitFailed";

@@ -7,7 +7,7 @@ import { dirname, resolve } from "node:path";
 import { lock } from "proper-lockfile";
 import { ConfigError, TurnpikeError, Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import { Books, hasNews } from "./books";
+import { Books, emptyAccount, hasNews } from "./books";
 import type { Line, SnapshotEntry } from "./entry-line";
 import { Journal } from "./journal";
 import { decideReservation } from "./reservation";
@@ -147,7 +147,9 @@ function read(books: Books, line: Line): void {
     books.apply(line);
     return;
   }
-  for (const account of line.accounts) books.accounts.set(account.idHash, { ...account });
+  for (const account of line.accounts) {
+    books.accounts.set(account.idHash, { ...emptyAccount(account.idHash), ...account });
+  }
   for (const batch of line.batches) books.batches.set(batch.id, batch);
   books.recent.push(...line.recent);
   for (const [from, to] of line.successors) books.successors.set(from as Hex, to as Hex);

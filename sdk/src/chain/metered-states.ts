@@ -1,0 +1,81 @@
+/** Uncached reads for whoever sends debits: allowances at one block, and where a rekey moved a record. No key, no sending. */
+import { type Address, type Hex, STATUSES } from "../protocol";
+import { turnpikeInterface } from "./abi";
+import type { MeteredState, MeterStates } from "./debit-sender";
+import { callView, type Rpc } from "./rpc";
+
+export interface MeterStatesOptions {
+  readonly rpc: Rpc;
+  readonly turnpike: Address;
+}
+
+export interface TurnpikeLog {
+  readonly address: string;
+  readonly topics: readonly string[];
+  readonly data: string;
+  readonly transactionHash: string;
+}
+
+/** What most public endpoints allow in one eth_getLogs. */
+const LOG_RANGE_BLOCKS = 10_000;
+
+export function createMeterStates(options: MeterStatesOptions): MeterStates {
+  const headNumber = async (): Promise<number> => Number(await options.rpc.send<Hex>("eth_blockNumber", []));
+  return {
+    read: async (idHashes) => (idHashes.length === 0 ? [] : readMetered(options, idHashes, await headNumber())),
+    async rekeyedTo(idHash, sinceBlock) {
+      const toBlock = await headNumber();
+      const search = { event: "Rekeyed", idHashes: [idHash], fromBlock: sinceBlock, toBlock } as const;
+      const [log] = await findLogs(options, search);
+      return log?.topics[2] as Hex | undefined;
+    },
+  };
+}
+
+/** One state for each idHash, in order, all at `block`. @throws Unavailable, also when the endpoint has no such block */
+export async function readMetered(
+  { rpc, turnpike }: MeterStatesOptions,
+  idHashes: readonly Hex[],
+  block: number,
+): Promise<MeteredState[]> {
+  const [outputs] = await callView(rpc, {
+    to: turnpike,
+    iface: turnpikeInterface,
+    method: "getStates",
+    args: [idHashes],
+    blockTag: quantity(block),
+  });
+  return idHashes.map((idHash, i) => {
+    const { subscription, allowance } = outputs[i];
+    return {
+      idHash,
+      status: STATUSES[Number(subscription.status)] ?? "NONE",
+      cap: allowance.cap,
+      spent: allowance.spent,
+      debits: Number(allowance.debits),
+      paidThroughSec: Number(subscription.paidThrough),
+      blockNumber: block,
+    };
+  });
+}
+
+export interface LogSearch {
+  readonly event: "Debited" | "Rekeyed";
+  readonly idHashes: readonly Hex[];
+  readonly fromBlock: number;
+  readonly toBlock: number;
+}
+
+export async function findLogs({ rpc, turnpike }: MeterStatesOptions, search: LogSearch): Promise<TurnpikeLog[]> {
+  const topic = turnpikeInterface.getEvent(search.event)?.topicHash;
+  const logs: TurnpikeLog[] = [];
+  for (let from = search.fromBlock; from <= search.toBlock; from += LOG_RANGE_BLOCKS) {
+    const to = Math.min(search.toBlock, from + LOG_RANGE_BLOCKS - 1);
+    const range = { fromBlock: quantity(from), toBlock: quantity(to) };
+    const filter = { address: turnpike, topics: [topic, search.idHashes], ...range };
+    logs.push(...(await rpc.send<TurnpikeLog[]>("eth_getLogs", [filter])));
+  }
+  return logs;
+}
+
+const quantity = (value: number): Hex => `0x${value.toString(16)}`;
