@@ -1,8 +1,10 @@
+import { readFileSync } from "node:fs";
+import path from "node:path";
 import { expect } from "chai";
 import { Contract, type Wallet } from "ethers";
 import { connectRpc, createOperator } from "turnpike/chain";
 import type { Hex } from "turnpike/protocol";
-import { MAX_TRANSACTION_GAS } from "../../sdk/src/chain/debit-simulation";
+import { DEBIT_ITEM_GAS, MAX_TRANSACTION_GAS } from "../../sdk/src/chain/debit-simulation";
 import type { MeterEvent } from "../../sdk/src/gate/metering/events";
 import { createMemoryMeterStore } from "../../sdk/src/gate/metering/memory-store";
 import { createMeter, type Meter, type MeterOptions } from "../../sdk/src/gate/metering/meter";
@@ -229,6 +231,12 @@ describe("Metering on a chain", function () {
     expect((await meter.flush().catch((error) => error)).code).to.equal("Unavailable");
     expect(await debitsOf(idHash)).to.deep.equal([]);
     expect(meter.unsettled().unsettled).to.equal(5n);
+  });
+
+  it("A14 counts with the gas that the contract gives each item", () => {
+    const source = readFileSync(path.resolve(__dirname, "../../contracts/libraries/Frames.sol"), "utf8");
+    const [, gas] = /ITEM_GAS = ([\d_]+);/.exec(source) ?? [];
+    expect(DEBIT_ITEM_GAS).to.equal(BigInt((gas ?? "").replaceAll("_", "")));
   });
 
   it("judges without state overrides on an endpoint that has none", async () => {

@@ -152,7 +152,7 @@ describe("The meter's journal", () => {
     expect((await opened()).account(idHashOf(1))?.pending).to.equal(7n);
   });
 
-  it("S12 holds no subscription id and no key, and is readable by its owner alone", async () => {
+  it("is readable by its owner alone", async () => {
     const store = await opened();
     await reserve(store, 7n);
     expect(statSync(file).mode & 0o077).to.equal(0);
