@@ -2,9 +2,13 @@
 import type { Readiness } from "turnpike/facilitator";
 import type { Core } from "./core";
 
-export function readinessOf({ relayer, indexer, payments }: Core): Readiness {
+/** Blocks that the reader may be behind, beyond the depth it is set to keep. */
+const MAX_LAG_BLOCKS = 100;
+
+export function readinessOf({ config, relayer, indexer, payments }: Core): Readiness {
   const chain = indexer.health();
   const lag = chain.head === undefined ? undefined : chain.head - chain.applied;
+  const isCurrent = lag !== undefined && lag < config.confirmations + MAX_LAG_BLOCKS;
   const sender = relayer.health();
   const queue = payments.health();
   const checks = [
@@ -13,7 +17,7 @@ export function readinessOf({ relayer, indexer, payments }: Core): Readiness {
       ok: chain.ok,
       detail: chain.head === undefined ? "no block was read yet" : `head ${chain.head}, read ${chain.silentSec} s ago`,
     },
-    { name: "indexer", ok: chain.ok, detail: `applied ${chain.applied}, ${lag ?? "?"} behind` },
+    { name: "indexer", ok: isCurrent, detail: `applied ${chain.applied}, ${lag ?? "?"} behind` },
     ...sender.lanes.map((lane) => ({
       name: `lane ${lane.key}`,
       ok: (lane.status === "running" || lane.status === "standby") && !lane.isBalanceLow,
@@ -28,5 +32,5 @@ export function readinessOf({ relayer, indexer, payments }: Core): Readiness {
     })),
     { name: "queue", ok: queue.ok, detail: `${queue.queued} queued, oldest ${queue.oldestQueuedSec} s` },
   ];
-  return { ready: chain.ok && sender.ok && queue.ok, checks };
+  return { ready: chain.ok && isCurrent && sender.ok && queue.ok, checks };
 }
