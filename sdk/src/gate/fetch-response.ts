@@ -26,7 +26,8 @@ export async function settleResponse({ gate, visit, decision, response, threw }:
     return responseOf(answer);
   }
   try {
-    await settleVisit(visit, threw || response.status >= 500 ? "release" : "use");
+    const settling = settleVisit(visit, threw || response.status >= 500 ? "release" : "use");
+    if (settling) await settling;
   } catch (error) {
     return responseOf(errorAnswer(error));
   }
@@ -34,10 +35,20 @@ export async function settleResponse({ gate, visit, decision, response, threw }:
 }
 
 function withPaidHeaders(response: Response, extra: Readonly<Record<string, string>>, cors: boolean): Response {
-  const headers = new Headers(response.headers);
+  try {
+    setPaidHeaders(response.headers, extra, cors);
+    return response;
+  } catch {
+    // Headers that came over the network cannot be written to: a response of one's own can.
+    const headers = new Headers(response.headers);
+    setPaidHeaders(headers, extra, cors);
+    return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
+  }
+}
+
+function setPaidHeaders(headers: Headers, extra: Readonly<Record<string, string>>, cors: boolean): void {
   headers.set("Cache-Control", privateCacheControl(headers.get("Cache-Control") ?? undefined));
   headers.set("Vary", varyWith(headers.get("Vary") ?? undefined));
   for (const [name, value] of Object.entries(extra)) headers.set(name, value);
   if (cors) for (const [name, value] of Object.entries(CORS_HEADERS)) if (!headers.has(name)) headers.set(name, value);
-  return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
 }

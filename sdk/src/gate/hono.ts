@@ -1,6 +1,7 @@
 /** The gate for Hono: `app.get("/report", paymentGate({ pricing }), handler)`; the handler reads `c.get("payment")`. */
 import type { Context, MiddlewareHandler } from "hono";
 import { answerOf, CORS_HEADERS } from "./answer";
+import type { Decision } from "./decide";
 import { type DefaultGateOptions, gateOf } from "./default-provider";
 import { responseOf, settleResponse } from "./fetch-response";
 import type { Gate } from "./gate";
@@ -23,16 +24,26 @@ export function paymentGate(options: DefaultGateOptions<Context>): HonoGate {
 
 export function honoGate(gate: Gate): HonoGate {
   const middleware: MiddlewareHandler<{ Variables: PaidVariables }> = async (c, next) => {
-    if (gate.cors) for (const [name, value] of Object.entries(CORS_HEADERS)) c.header(name, value);
     const request = gateRequestOfFetch(c.req.raw, c);
-    const decision = await gate.decide(request);
+    let decision: Decision;
+    try {
+      decision = await gate.decide(request);
+    } catch (error) {
+      // The application's error handler answers; what it makes carries these.
+      if (gate.cors) for (const [name, value] of Object.entries(CORS_HEADERS)) c.header(name, value);
+      throw error;
+    }
     if (decision.kind !== "allow") return responseOf(answerOf(decision));
     const visit = openVisit(request, decision);
     c.set("payment", visit.payment ?? decision.payment);
     await visits.run(visit, next);
     const { res: response, error } = c;
-    c.res = undefined;
-    c.res = await settleResponse({ gate, visit, decision, response, threw: error !== undefined });
+    const settled = await settleResponse({ gate, visit, decision, response, threw: error !== undefined });
+    if (settled !== response) {
+      // Hono merges the headers of a response that replaces another, unless there is none.
+      c.res = undefined;
+      c.res = settled;
+    }
     return undefined;
   };
   return Object.assign(middleware, { ready: () => gate.ready() });

@@ -13,6 +13,7 @@ import {
   paymentNonce,
   proofToWire,
 } from "../protocol";
+import { recoverSigner } from "./recover-signer";
 import type { Room } from "./room";
 import type { Settings } from "./settings";
 
@@ -54,7 +55,7 @@ export function judgeProof(proof: PaymentProof, context: ProofContext): ProofVer
   if (!memo || !isQuoted(memo, proof, settings, method)) return faulty("memo");
   if (proof.settledAt > memo.expiresAtSec) return faulty("memo_expired");
   if (!settings.facilitator?.signers.has(proof.facilitator)) return faulty("facilitator");
-  if (!isProofSignedBy(proof, chainId, proof.facilitator)) return faulty("signature");
+  if (!isProofSignedBy(proof, chainId, proof.facilitator, recoverSigner)) return faulty("signature");
   const nonce = paymentNonce(memo.ref, resource);
   return { kind: "sound", nonce, paymentId: paymentIdOf({ chainId, token: proof.token, payer: proof.payer, nonce }) };
 }

@@ -12,7 +12,6 @@ import {
   type JsonObject,
   parseMemo,
   paymentIdOf,
-  recoverSigner,
   SIGNATURE_65,
   transferTypedData,
   typedDataDigest,
@@ -23,6 +22,7 @@ import type { PaymentCredential } from "./credentials";
 import { type Confirmation, claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict } from "./judge-payment";
 import { deductsNothing } from "./payment";
 import { byPrice, MAX_TIMEOUT_SEC } from "./quote";
+import { recoverSigner } from "./recover-signer";
 import type { TokenTerms } from "./terms";
 
 interface Authorization {

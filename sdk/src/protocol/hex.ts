@@ -25,12 +25,17 @@ export function keccakText(text: string): Hex {
   return keccak256(utf8ToBytes(text));
 }
 
+// Node's own hashing where there is one: quotes and memos stand on the hot path, and it is four times as fast.
+const node = (globalThis as { process?: { getBuiltinModule?(id: string): unknown } }).process?.getBuiltinModule?.(
+  "node:crypto",
+) as typeof import("node:crypto") | undefined;
+
 export function sha256(bytes: Uint8Array): Uint8Array {
-  return nobleSha256(bytes);
+  return node ? new Uint8Array(node.createHash("sha256").update(bytes).digest()) : nobleSha256(bytes);
 }
 
 export function hmacSha256(key: Uint8Array, message: Uint8Array): Uint8Array {
-  return hmac(nobleSha256, key, message);
+  return node ? new Uint8Array(node.createHmac("sha256", key).update(message).digest()) : hmac(nobleSha256, key, message);
 }
 
 /** One 32-byte ABI word of an unsigned integer. */

@@ -56,9 +56,14 @@ export function signProof(proof: UnsignedPaymentProof, chainId: number, privateK
 }
 
 /** Whether the proof's `facilitator` signed it. Says nothing about whether that facilitator is trusted. */
-export function isProofSignedBy(proof: PaymentProof, chainId: number, facilitator: Address): boolean {
+export function isProofSignedBy(
+  proof: PaymentProof,
+  chainId: number,
+  facilitator: Address,
+  recover: typeof recoverSigner = recoverSigner,
+): boolean {
   if (!sameAddress(proof.facilitator, facilitator)) return false;
-  const signer = recoverSigner(proofDigest(proof, chainId), proof.signature);
+  const signer = recover(proofDigest(proof, chainId), proof.signature);
   return signer !== undefined && signer === checksum(facilitator);
 }
 

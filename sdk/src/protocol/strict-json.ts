@@ -6,6 +6,8 @@ import { MAX_CREDENTIAL_BYTES } from "./headers";
 
 const MAX_DEPTH = 8;
 const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
+/** text whose bytes are its characters */
+const PRINTABLE = /^[ -~]*$/;
 const FORBIDDEN_KEYS = new Set(["__proto__", "constructor", "prototype"]);
 
 export type JsonObject = Record<string, unknown>;
@@ -20,6 +22,7 @@ export function decodeJsonHeader(value: string, maxBytes = MAX_CREDENTIAL_BYTES)
   try {
     const binary = atob(padded);
     if (btoa(binary) !== padded) return undefined;
+    if (PRINTABLE.test(binary)) return parseStrictJson(binary);
     const bytes = Uint8Array.from(binary, (char) => char.charCodeAt(0));
     return parseStrictJson(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes));
   } catch {
@@ -29,8 +32,10 @@ export function decodeJsonHeader(value: string, maxBytes = MAX_CREDENTIAL_BYTES)
 }
 
 export function encodeJsonHeader(value: unknown): string {
+  const text = JSON.stringify(value);
+  if (PRINTABLE.test(text)) return btoa(text);
   let binary = "";
-  for (const byte of new TextEncoder().encode(JSON.stringify(value))) binary += String.fromCharCode(byte);
+  for (const byte of new TextEncoder().encode(text)) binary += String.fromCharCode(byte);
   return btoa(binary);
 }
 
