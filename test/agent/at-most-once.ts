@@ -3,6 +3,7 @@ import { memoryLedger } from "turnpike/agent";
 import { rejection } from "./support/rejection";
 import { closeAll, serve } from "./support/servers";
 import {
+  addressOf,
   agentFor,
   Chain,
   type FacilitatorStandIn,
@@ -61,9 +62,22 @@ describe("the agent pays at most once", () => {
   });
 
   it("D2 a Facilitator that answers with a proof of another payment leaves the outcome unknown", async () => {
-    facilitator.steps.push(...Array.from({ length: 40 }, () => "foreign_proof" as const));
-    const subject = agentFor(facilitator.url, { limits: impatient });
-    expect((await rejection(subject.agent.pay(provider.url))).code).to.equal("PaymentPending");
+    const stranger = addressOf("stranger");
+    for (const forge of [
+      { payTo: stranger },
+      { payer: stranger },
+      { token: stranger },
+      { amount: 1n },
+      { memo: "AAAAAAAAAAAAAAAAAAAAAA.k1.1.AAAAAAAAAAAAAAAAAAAAAA" },
+      { resource: `${provider.url}/other` },
+      { network: "local-1" },
+    ]) {
+      facilitator.steps.push(...Array.from({ length: 40 }, () => ({ forge })));
+      const subject = agentFor(facilitator.url, { limits: impatient });
+      const error = await rejection(subject.agent.pay(provider.url));
+      expect(error.code, Object.keys(forge)[0]).to.equal("PaymentPending");
+      facilitator.steps.length = 0;
+    }
     expect(provider.seen.some(({ headers }) => headers["x-payment"])).to.equal(false);
   });
 

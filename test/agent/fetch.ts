@@ -185,7 +185,7 @@ describe("agent.fetch", () => {
     const facilitator = await startFacilitator(chain);
     let error = "";
     const provider = await startProvider(chain, facilitator.url, {
-      body: (body, { headers }) => (headers["x-service-sub"] ? { ...body, error } : body),
+      body: (body, { headers }) => (headers["x-service-sub"] ? { ...body, error, plans: [offeredPlan] } : body),
     });
     const ledger = memoryLedger();
     await ledger.append(liveSubscription(provider.url, facilitator.url));
@@ -203,7 +203,22 @@ describe("agent.fetch", () => {
     }
     expect(chain.transfers).to.have.length(1);
   });
+
+  it("pays at once on a route that takes no subscription, also right after subscribing", async () => {
+    const chain = new Chain();
+    const facilitator = await startFacilitator(chain);
+    const provider = await startProvider(chain, facilitator.url, {
+      body: (body, { headers }) => (headers["x-service-sub"] ? { ...body, error: "SubscriptionNotActive" } : body),
+    });
+    const ledger = memoryLedger();
+    await ledger.append(liveSubscription(provider.url, facilitator.url));
+    const { agent } = agentFor(facilitator.url, { ledger });
+    expect((await agent.fetch(provider.url)).status).to.equal(200);
+    expect(provider.seen).to.have.length(2);
+  });
 });
+
+const offeredPlan = { planId: `0x${"cd".repeat(32)}`, amount: "1", interval: 60, token: TOKEN };
 
 /** As the ledger keeps it; the chain is asked nothing about it here. */
 function liveSubscription(origin: string, facilitator: string): LedgerRecord {

@@ -204,10 +204,13 @@ describe("what the agent refuses", () => {
     for (const marks of [
       { hoodlayer: { planId, subscriptionScheme: true, facilitator: facilitator.url } },
       { hoodlayer: { planId, facilitator: facilitator.url } },
+      { hoodlayer: { subscriptionScheme: true, facilitator: facilitator.url } },
       { extra: { kind: "subscription" } },
     ]) {
       expect(await reasonFor(lie(marks))).to.be.oneOf(["subscription_only", "no_option"]);
     }
+    const besides = { planId, subscriptionScheme: false, facilitator: facilitator.url };
+    expect(await reasonFor(lie({ hoodlayer: besides })), "a plan that is only mentioned").to.equal("paid");
   });
 
   it("D11 text of a page never reaches the signer or the callback, and moves nothing", async () => {

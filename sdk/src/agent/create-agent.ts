@@ -136,7 +136,8 @@ function createContext(options: AgentOptions): AgentContext {
     sleep: options.sleep ?? sleepFor,
     clock: options.clock ?? systemClock,
     limits: { ...DEFAULT_LIMITS, ...options.limits },
-    emit: (event) => onEvent?.(event),
+    // In a turn of its own: what an observer throws is the observer's, never a payment's.
+    emit: (event) => onEvent && queueMicrotask(() => onEvent(event)),
   };
   const signer = createSigner(options.wallet);
   const deployments = (options.deployments ?? []).map(checkDeployment);

@@ -64,8 +64,15 @@ async function payIfAsked(context: AgentContext, job: PayJob, arrival: Arrival):
   const quote = await quoteOf(context, { response: response.clone(), template });
   if (!quote) return response;
   hintAtSubscription(context, job, quote);
-  const outcome = await payQuote(context, { ...job, template }, quote);
-  return outcome.kind === "paid" ? outcome.response : response;
+  return payInstead(context, { ...job, template }, quote, response);
+}
+
+/** The paid response, or the 402 as it came where the policy does not pay. */
+async function payInstead(context: AgentContext, job: PayJob, quote: Quote, asked: Response): Promise<Response> {
+  const outcome = await payQuote(context, job, quote);
+  if (outcome.kind === "refused") return asked;
+  await asked.body?.cancel();
+  return outcome.response;
 }
 
 /** Tells the developer why a plan that is subscribed to was not used. */
@@ -94,18 +101,20 @@ async function withSubscription(context: AgentContext, job: PayJob, mine: Subscr
   for (;;) {
     const { response, template, quote, entry } = await tryEach(context, job, mine);
     if (response.status !== 402) return response;
-    if (isFresh && (await patience.wait(FRESH_RETRY_MS))) {
+    // A route that does not offer the plan has refused nothing: it never took subscriptions to it.
+    const isRefusal = !quote || offeredPlans(quote).has(entry.planId);
+    if (isRefusal && isFresh && (await patience.wait(FRESH_RETRY_MS))) {
       await response.body?.cancel();
       continue;
     }
-    effects.emit({ type: "subscription.refused", idHash: entry.id, planId: entry.planId });
+    if (isRefusal) effects.emit({ type: "subscription.refused", idHash: entry.id, planId: entry.planId });
     // A cap is there to be reached, and an empty wallet pays nothing: only a subscription that is over gives way.
-    if (isFresh || !quote || quote.error === "AllowanceExhausted" || quote.error === "InsufficientFunds")
-      return response;
-    const outcome = await payQuote(context, { ...job, template }, quote);
-    return outcome.kind === "paid" ? outcome.response : response;
+    if (!quote || (isRefusal && (isFresh || STAYS_REFUSED.has(quote.error ?? "")))) return response;
+    return payInstead(context, { ...job, template }, quote, response);
   }
 }
+
+const STAYS_REFUSED: ReadonlySet<string> = new Set(["AllowanceExhausted", "InsufficientFunds"]);
 
 interface Tried extends Arrival {
   readonly quote: Quote | undefined;

@@ -26,6 +26,7 @@ import {
   signProof,
   transferTypedData,
   typedDataDigest,
+  type UnsignedPaymentProof,
 } from "turnpike/protocol";
 import { type Answer, type Seen, type StandIn, serve } from "./servers";
 
@@ -75,7 +76,7 @@ export type AuthorizeStep =
   | "settle_then_drop"
   | "drop"
   | "502"
-  | "foreign_proof"
+  | { forge: Partial<UnsignedPaymentProof> }
   | { refuse: string };
 
 export interface FacilitatorStandIn extends StandIn {
@@ -102,7 +103,7 @@ export async function startFacilitator(chain: Chain): Promise<FacilitatorStandIn
     const payment = signedPaymentSchema.parse(signedPayment);
     signatures.add(payment.signature);
     const step = steps.shift() ?? "settle";
-    if (typeof step === "object") return problem(422, step.refuse);
+    if (typeof step === "object" && "refuse" in step) return problem(422, step.refuse);
     if (step === "drop") return { status: 0, drop: true };
     if (step === "502") return { status: 502, json: "bad gateway" };
     const { authorization: a, memo, resource, token } = payment;
@@ -125,7 +126,7 @@ export async function startFacilitator(chain: Chain): Promise<FacilitatorStandIn
         network: NETWORK,
         token,
         payer: a.from,
-        payTo: step === "foreign_proof" ? addressOf("stranger") : a.to,
+        payTo: a.to,
         amount: a.value,
         memo,
         resource,
@@ -134,6 +135,7 @@ export async function startFacilitator(chain: Chain): Promise<FacilitatorStandIn
         settledAt: chain.nowSec,
         expiresAt: chain.nowSec + 604_800,
         facilitator: addressOfKey(key),
+        ...(typeof step === "object" ? step.forge : {}),
       },
       CHAIN_ID,
       key,
