@@ -32,21 +32,23 @@ contract Laws is Settlements {
         }
     }
 
-    /// @dev For each token, three plans of one provider and payee, to move between; and one of another provider.
+    /// @dev For each token, four plans of one provider and payee, to move between, of which the last is closed once it
+    /// has its subscribers; and one of another provider.
     function _seedPlans() private {
-        for (uint256 i = 0; i < 8; ++i) {
-            address token = i % 2 == 0 ? address(sound) : address(fickle);
+        for (uint256 i = 0; i < 10; ++i) {
             uint256 rank = i / 2;
             Terms memory terms = Terms({
-                token: token,
-                amount: uint96([uint256(1e6), 25e6, 2e6, 3e6][rank]),
-                interval: uint32([uint256(30 days), 365 days, 90 days, 30 days][rank]),
-                grace: uint32([uint256(3 days), 0, 10 days, 30 days - 1][rank]),
+                token: i % 2 == 0 ? address(sound) : address(fickle),
+                amount: uint96([uint256(1e6), 25e6, 2e6, 3e6, 30e6][rank]),
+                interval: uint32([uint256(30 days), 365 days, 90 days, 30 days, 60 days][rank]),
+                grace: uint32([uint256(3 days), 0, 10 days, 30 days - 1, 6 days][rank]),
                 payTo: payees[rank == 3 ? 1 : 0]
             });
             _createPlan(providers[rank == 3 ? 1 : 0], terms, bytes32(i), '{"name":"test"}');
         }
-        for (uint256 i = 0; i < 12; ++i) this.subscribe(i);
+        for (uint256 i = 0; i < 14; ++i) this.subscribe(i);
+        _closePlan(plans[8], plans[0].id);
+        _closePlan(plans[9], bytes32(0));
     }
 
     function targetContracts() external view returns (address[] memory targets) {
@@ -55,7 +57,7 @@ contract Laws is Settlements {
     }
 
     function targetSelectors() external view returns (FuzzSelector[] memory targets) {
-        bytes4[17] memory acts = [
+        bytes4[18] memory acts = [
             this.pass.selector,
             this.subscribe.selector,
             this.subscribeBySig.selector,
@@ -72,6 +74,7 @@ contract Laws is Settlements {
             this.debitBatch.selector,
             this.settle.selector,
             this.provide.selector,
+            this.fund.selector,
             this.upset.selector
         ];
         targets = new FuzzSelector[](1);

@@ -24,6 +24,7 @@ interface Vm {
     function recordLogs() external;
     function getRecordedLogs() external returns (Log[] memory);
     function record() external;
+    function stopRecord() external;
     function accesses(address account) external returns (bytes32[] memory reads, bytes32[] memory writes);
     function load(address account, bytes32 slot) external view returns (bytes32);
     function store(address account, bytes32 slot, bytes32 word) external;

@@ -80,6 +80,7 @@ abstract contract Witness is Replay, Premises {
         (ok, answer) = address(turnpike).call{gas: gasGiven}(data);
         gasUsed -= gasleft();
         (, bytes32[] memory writes) = vm.accesses(address(turnpike));
+        vm.stopRecord();
         Log[] memory logs = vm.getRecordedLogs();
         _judgeWrites(writes, subjects);
         // What was recorded includes the logs of frames that reverted.

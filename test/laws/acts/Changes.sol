@@ -12,11 +12,11 @@ import {Doors} from "./Doors.sol";
 abstract contract Changes is Doors {
     /// @notice Time passes; at times by years.
     function pass(uint256 seed) external atClock {
-        uint256 roll = _draw(seed, 24);
+        uint256 roll = _draw(seed, 12);
         if (roll == 0) {
             clock += 365 days + _draw(seed, 5 * 365 days);
             _saw(Premise.YearsPass);
-        } else if (roll < 4) {
+        } else if (roll == 1) {
             clock += _draw(seed, 1 hours);
         } else {
             _passToBoundary(seed);
@@ -24,6 +24,11 @@ abstract contract Changes is Doors {
     }
 
     function pause(uint256 seed) external drifting(seed) {
+        _pause(seed);
+        if (_draw(seed, 3) == 0) _resume(seed);
+    }
+
+    function _pause(uint256 seed) private {
         bytes32 id = _pickFit(seed, _isPaid);
         Door memory door = _open(
             seed,
@@ -42,6 +47,10 @@ abstract contract Changes is Doors {
     }
 
     function resume(uint256 seed) external drifting(seed) {
+        _resume(seed);
+    }
+
+    function _resume(uint256 seed) private {
         uint256 roll = _draw(seed, 8);
         bytes32 id = _pickFit(
             seed,
@@ -95,20 +104,25 @@ abstract contract Changes is Doors {
         return clock < r.paidThrough && !r.ending && _statusAt(r, clock) == Status.ACTIVE;
     }
 
+    function _isPaidOnFickle(bytes32 id) private view returns (bool) {
+        return _isPaid(id) && _planOf(records[id].planId).terms.token == address(fickle);
+    }
+
     function _isOwed(bytes32 id) internal view returns (bool) {
         return _isDue(records[id]);
     }
 
     /// @notice Rarely, as much has to live on: a record ends, moves to another secret, or grows old.
     function depart(uint256 seed) external drifting(seed) {
-        uint256 roll = _draw(seed, 4);
-        if (roll < 2) _cancel(seed);
-        else if (roll == 2) _rekey(seed);
-        else _age(seed);
+        uint256 roll = _draw(seed, 5);
+        if (roll == 3) return _rekey(seed);
+        if (roll == 4) return _age(seed);
+        _cancel(seed);
+        if (roll != 2) _debit(seed); // what is ending has little time left for it
     }
 
     function _cancel(uint256 seed) private {
-        bytes32 id = _pickFit(seed, _isPaid);
+        bytes32 id = _pickFit(seed, fickle.fault() < FickleToken.Fault.ReturnsFalse ? _isPaid : _isPaidOnFickle);
         bool atPeriodEnd = _draw(seed, 4) != 0;
         Act memory act = Act(
             id,
@@ -118,7 +132,7 @@ abstract contract Changes is Doors {
             abi.encode(atPeriodEnd)
         );
         Door memory door = _open(seed, act);
-        bool byProvider = records[id].subscriber != address(0) && _draw(seed, 8) == 0;
+        bool byProvider = records[id].subscriber != address(0) && _draw(seed, 4) == 0;
         if (byProvider) {
             door = _direct(act, _planOf(records[id].planId).provider);
             if (atPeriodEnd) door.err = "";
@@ -166,7 +180,7 @@ abstract contract Changes is Doors {
         uint256 roll = _draw(seed, 16);
         if (roll < 2) return 0;
         if (roll == 2) return 2 ** 88 - 1;
-        if (roll == 3) return 2 ** 88;
+        if (roll < 5) return 2 ** 88;
         return 1 + _draw(seed, roll < 8 ? 1e3 : 1e8);
     }
 
@@ -191,6 +205,7 @@ abstract contract Changes is Doors {
         );
         bytes memory err = door.err.length != 0 ? door.err : _expectChangePlan(id, newPlanId, cap, maxCharge);
         if (err.length != 0) _saw(Premise.PlanChangeRefused);
+        if (bytes4(err) == ITurnpike.CapTooLarge.selector) _saw(Premise.CapTooLarge);
         if (bytes4(err) == ITurnpike.PlanDeprecated.selector) _saw(Premise.MoveToDeprecated);
         if (bytes4(err) == ITurnpike.CreditExceedsPrice.selector) _saw(Premise.PlanChangeCreditTooLarge);
         (intent.cap, intent.planId) = (cap, newPlanId);
@@ -198,20 +213,32 @@ abstract contract Changes is Doors {
         _pass(door, err, id, _one(id));
     }
 
-    /// @dev Mostly a plan of the same provider, token and payee.
-    function _target(uint256 seed, bytes32 id) private returns (bytes32) {
+    /// @dev Mostly a plan of the same provider, token and payee, and mostly a dearer one, which costs more than it
+    /// credits; at times one that is closed.
+    function _target(uint256 seed, bytes32 id) private returns (bytes32 target) {
         uint256 place = _draw(seed, plans.length);
+        target = plans[place].id;
         bytes32 own = records[id].planId;
-        if (own == bytes32(0) || _draw(seed, 6) == 0) return plans[place].id;
-        Plan storage plan = _planOf(own);
-        bool closed = _draw(seed, 4) == 0;
+        uint256 roll = _draw(seed, 12);
+        if (own == bytes32(0) || roll == 0) return target;
         for (uint256 i = 0; i < plans.length; ++i) {
             Plan storage next = plans[(place + i) % plans.length];
-            bool kin = next.provider == plan.provider && next.terms.payTo == plan.terms.payTo;
-            if (closed && !next.deprecated) continue;
-            if (kin && next.terms.token == plan.terms.token && next.id != own) return next.id;
+            if (!_isKin(_planOf(own), next)) continue;
+            target = next.id;
+            if (roll < 3 ? next.deprecated : _isDearer(_planOf(own), next)) return target;
         }
-        return plans[place].id;
+    }
+
+    function _isDearer(Plan storage plan, Plan storage next) private view returns (bool) {
+        return !next.deprecated && next.terms.amount >= plan.terms.amount;
+    }
+
+    function _isKin(Plan storage plan, Plan storage next) private view returns (bool) {
+        return
+            next.id != plan.id &&
+            next.provider == plan.provider &&
+            next.terms.payTo == plan.terms.payTo &&
+            next.terms.token == plan.terms.token;
     }
 
     /// @dev `quoteChange` must tell exactly what `changePlan` does.
@@ -274,6 +301,8 @@ abstract contract Changes is Doors {
 
     function _replaySignup(uint256 seed) internal virtual;
 
+    function _debit(uint256 seed) internal virtual;
+
     /// @dev Sixty-five thousand acts later: every act but cancel and rekey must be refused.
     function _age(uint256 seed) private {
         bytes32 id = _pick(seed);
@@ -285,7 +314,9 @@ abstract contract Changes is Doors {
         vm.store(address(turnpike), slot, bytes32(word | (LAST_VERSION << versionAt)));
         r.version = LAST_VERSION;
         rows[id].version = LAST_VERSION;
-        _compare(id);
+        bytes memory err = abi.encodeWithSelector(ITurnpike.VersionExhausted.selector, id);
+        _saw(Premise.LastVersion);
+        _send(r.subscriber, abi.encodeCall(ITurnpike.setMaxOverage, (id, 1)), err, _one(id));
     }
 
     /// @notice Several acts of one subscriber in one transaction: renew what is due, then pause it.

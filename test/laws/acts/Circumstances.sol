@@ -9,20 +9,14 @@ import {Collections} from "./Collections.sol";
 
 /// @notice What providers do, and what happens around all of them: time, plans, empty wallets, tokens that turn bad.
 abstract contract Circumstances is Collections {
-    uint256 private constant MOST_PLANS = 16;
+    uint256 private constant MOST_PLANS = 18;
 
     /// @notice A provider acts on its plans, or somebody else tries to.
     function provide(uint256 seed) external atClock {
-        uint256 roll = _draw(seed, 4);
+        uint256 roll = _draw(seed, 5);
         if (roll < 2) _create(seed);
-        else if (roll == 2) _deprecate(seed);
+        else if (roll < 4) _deprecate(seed);
         else _appoint(seed);
-    }
-
-    /// @notice The world changes: a token, a wallet, or somebody's money.
-    function upset(uint256 seed) external atClock {
-        if (_draw(seed, 2) == 0) _upset(seed);
-        else _fund(seed);
     }
 
     // ------------------------------------------------------------------ plans
@@ -91,10 +85,17 @@ abstract contract Circumstances is Collections {
         } else if (successor != bytes32(0) && (next.provider != caller || next.deprecated || next.id == plan.id)) {
             err = abi.encodeWithSelector(ITurnpike.InvalidSuccessor.selector, plan.id, successor);
         } else {
-            (plan.deprecated, plan.successor) = (true, successor);
+            return _closePlan(plan, successor);
         }
         intent.ofPlans = true;
         _send(caller, abi.encodeCall(ITurnpike.deprecatePlan, (plan.id, successor)), err, new bytes32[](0));
+    }
+
+    function _closePlan(Plan storage plan, bytes32 successor) internal {
+        (plan.deprecated, plan.successor) = (true, successor);
+        intent.ofPlans = true;
+        bytes memory data = abi.encodeCall(ITurnpike.deprecatePlan, (plan.id, successor));
+        _send(plan.provider, data, "", new bytes32[](0));
     }
 
     function _appoint(uint256 seed) private {
@@ -114,8 +115,8 @@ abstract contract Circumstances is Collections {
 
     // ------------------------------------------------------------------ money and manners
 
-    /// @dev One token turns bad, or good again; one wallet changes its mood.
-    function _upset(uint256 seed) private {
+    /// @notice One token turns bad, or good again; one wallet changes its mood.
+    function upset(uint256 seed) external atClock {
         uint256 faults = uint256(type(FickleToken.Fault).max) + 1;
         uint256 roll = _draw(seed, faults + 8);
         // Sound at times, and of its faults most often one that comes to something.
@@ -126,8 +127,8 @@ abstract contract Circumstances is Collections {
         subscribers[2 + _draw(seed, 2)].wallet.setMood(FickleWallet.Mood(roll < moods ? roll : 0));
     }
 
-    /// @dev A subscriber's money or approval runs short, or is there again.
-    function _fund(uint256 seed) private {
+    /// @notice A subscriber's money or approval runs short, or is there again.
+    function fund(uint256 seed) external atClock {
         address self = subscribers[_draw(seed, subscribers.length)].self;
         bool onFickle = _draw(seed, 2) == 0;
         address token = onFickle ? address(fickle) : address(sound);
@@ -136,8 +137,8 @@ abstract contract Circumstances is Collections {
             uint256 approval = roll == 0 ? 0 : _draw(seed, 1e9);
             _approve(self, onFickle, approval);
             approvals[token][self] = approval;
-        } else if (roll == 2) {
-            uint256 kept = _draw(seed, 1e9);
+        } else if (roll < 4) {
+            uint256 kept = _draw(seed, 2e6);
             if (kept > balances[token][self]) return;
             _drain(self, onFickle, balances[token][self] - kept);
             balances[token][self] = kept;

@@ -80,9 +80,9 @@ abstract contract Collections is Signups {
         uint256 roll = _draw(seed, 8);
         d.idHash = _pickFit(
             seed,
-            roll == 0
+            roll < 2
                 ? _isEnding
-                : roll == 1
+                : roll < 4
                     ? _isMeteredInGrace
                     : _isMetered
         );
@@ -110,6 +110,19 @@ abstract contract Collections is Signups {
     }
 
     function debit(uint256 seed) external drifting(seed) {
+        if (_draw(seed, 6) == 0) _passIntoGrace(seed);
+        _debit(seed);
+    }
+
+    function _passIntoGrace(uint256 seed) private {
+        Record storage r = records[_pickFit(seed, _isMetered)];
+        if (r.subscriber == address(0) || r.paidThrough < clock) return;
+        uint256 grace = _planOf(r.planId).terms.grace;
+        if (grace != 0) clock = r.paidThrough + _draw(seed, grace);
+        vm.warp(clock);
+    }
+
+    function _debit(uint256 seed) internal override {
         Debit memory d = _someDebit(seed);
         address caller = _someDebitor(seed, d.idHash);
         if (records[d.idHash].cancelled) _saw(Premise.ActOnCancelled);

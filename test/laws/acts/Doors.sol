@@ -124,7 +124,7 @@ abstract contract Doors is Model, Witness {
         if (roll == 8) return _direct(act, subscribers[_draw(seed, subscribers.length)].self);
         if (roll < 14) {
             door = _sign(act, uint16(records[act.id].version), 0);
-            door.caller = _relayer(seed);
+            door.caller = _relayer(seed, act.id);
             return door;
         }
         if (roll == 14) {
@@ -136,8 +136,10 @@ abstract contract Doors is Model, Witness {
         door.caller = RELAYER;
     }
 
-    function _relayer(uint256 seed) private returns (address) {
-        return _draw(seed, 3) == 0 ? providers[_draw(seed, 2)] : RELAYER;
+    /// @dev Half of the time the plan's own provider brings the subscriber's signature.
+    function _relayer(uint256 seed, bytes32 id) private returns (address) {
+        if (_draw(seed, 2) == 0 || records[id].subscriber == address(0)) return RELAYER;
+        return _planOf(records[id].planId).provider;
     }
 
     function _direct(Act memory act, address caller) internal view returns (Door memory door) {

@@ -77,6 +77,8 @@ abstract contract Signups is Changes {
             _saw(Premise.SignupOfUsedId);
         } else if (bytes4(err) == ITurnpike.PlanDeprecated.selector) {
             _saw(Premise.SignupToDeprecated);
+        } else if (bytes4(err) == ITurnpike.CapTooLarge.selector) {
+            _saw(Premise.CapTooLarge);
         }
         (intent.subscriber, intent.planId, intent.cap) = (w.subscriber, w.planId, w.cap);
         fickle.setEcho(w.id);
@@ -136,7 +138,7 @@ abstract contract Signups is Changes {
         Account storage account
     ) private returns (Permit memory permit, bytes memory err) {
         bool onSound = planAt[w.planId] != 0 && _planOf(w.planId).terms.token == address(sound);
-        if (!onSound || account.self.code.length != 0 || _draw(seed, 2) == 0) {
+        if (!onSound || account.self.code.length != 0 || _draw(seed, 3) == 0) {
             return (permit, _expectSubscribe(w.subscriber, w.planId, w.id, w.cap));
         }
         uint256 before = approvals[address(sound)][w.subscriber];
@@ -147,7 +149,7 @@ abstract contract Signups is Changes {
             return (permit, _expectSubscribe(w.subscriber, w.planId, w.id, w.cap));
         }
         approvals[address(sound)][w.subscriber] = value;
-        if (_draw(seed, 3) == 0) {
+        if (_draw(seed, 2) == 0) {
             // Someone took the permit out of the mempool and submitted it alone.
             sound.permit(w.subscriber, address(turnpike), value, permit.deadline, permit.v, permit.r, permit.s);
             before = value;
