@@ -113,7 +113,7 @@ describe("Facilitator: renewals", function () {
     expect(await world.balanceOf(address)).to.equal(FUNDS);
   });
 
-  it("B17 two schedulers on two databases, and a stranger who renews too: one charge per period", async () => {
+  it("B17 two schedulers with keys and databases of their own: one charge per period", async () => {
     const { idHash, address, paidThrough: first } = await subscriber();
     await world.loseDatabase();
     const { Wallet } = await import("ethers");
@@ -142,7 +142,7 @@ describe("Facilitator: renewals", function () {
     expect(await world.balanceOf(address)).to.equal(FUNDS - 2n * PRICE);
   });
 
-  it("A13 leaves alone what was paused or cancelled, and plans of tokens that are not served", async () => {
+  it("leaves alone what was paused or cancelled", async () => {
     const paused = await subscriber();
     const ended = await subscriber();
     const live = await subscriber();
