@@ -56,10 +56,7 @@ const amount = z
   .refine((text) => parseAmount(text) !== undefined, "must be a whole number of base units")
   .transform(BigInt);
 const flag = z.enum(["true", "false"], { error: "must be true or false" }).transform((text) => text === "true");
-const addresses = z
-  .string()
-  .transform(list)
-  .pipe(z.array(addressSchema).min(1));
+const addresses = z.string().transform(list).pipe(z.array(addressSchema).min(1));
 
 export const tokenConfigSchema = z.object({
   address: addressSchema,
@@ -299,6 +296,19 @@ export const SETTINGS = {
     fallback: "10000",
     schema: whole(100, 600_000),
   }),
+  maxLossesPerPayer: setting({
+    env: "MAX_LOSSES_PER_PAYER",
+    about: "Payments of one payer within an hour that cost gas and moved nothing, until the payer is refused.",
+    fallback: "5",
+    danger: "Too high, and a payer who empties the wallet in time burns the relayer's gas.",
+    schema: whole(1, 1_000_000),
+  }),
+  maxLossesPerPayee: setting({
+    env: "MAX_LOSSES_PER_PAYEE",
+    about: "The same for one payee.",
+    fallback: "200",
+    schema: whole(1, 1_000_000),
+  }),
   minWindowSec: setting({
     env: "MIN_WINDOW_SEC",
     about: "Seconds that an authorization must still be valid for to be accepted.",
@@ -346,7 +356,12 @@ export const SETTINGS = {
     schema: whole(1, 400),
   }),
   host: setting({ env: "HOST", about: "Address to listen on.", fallback: "127.0.0.1", schema: z.string().min(1) }),
-  port: setting({ env: "PORT", about: "Port to listen on; 0 picks a free one.", fallback: "8402", schema: whole(0, 65_535) }),
+  port: setting({
+    env: "PORT",
+    about: "Port to listen on; 0 picks a free one.",
+    fallback: "8402",
+    schema: whole(0, 65_535),
+  }),
   logLevel: setting({
     env: "LOG_LEVEL",
     about: "silent, error, warn, info or debug.",
@@ -367,7 +382,10 @@ export type DatabaseConfig =
   | { readonly kind: "postgres"; readonly url: Secret; readonly poolSize: number };
 
 export interface FacilitatorConfig
-  extends Omit<Parsed, "databaseUrl" | "pgliteDir" | "pgliteLockMs" | "databasePoolSize" | "startBlock" | "finalityDepth"> {
+  extends Omit<
+    Parsed,
+    "databaseUrl" | "pgliteDir" | "pgliteLockMs" | "databasePoolSize" | "startBlock" | "finalityDepth"
+  > {
   readonly network: Network;
   readonly database: DatabaseConfig;
   readonly startBlock: number;

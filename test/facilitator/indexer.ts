@@ -31,7 +31,9 @@ describe("facts of a block", () => {
     log({ topics: [TRANSFER_TOPIC, word(PAYER), word(PAYEE)], data: word("0x64"), logIndex: 5, ...overrides });
   const transferIn = (logs: ChainLog[]) => {
     const facts = factsOf({ chainId: 1, turnpike: hex("9", 40), tokens: [TOKEN] }, logs);
-    return facts.map((fact) => (fact.kind === "authorizationUsed" ? (fact.transfer?.amount ?? "no transfer") : fact.kind));
+    return facts.map((fact) =>
+      fact.kind === "authorizationUsed" ? (fact.transfer?.amount ?? "no transfer") : fact.kind,
+    );
   };
 
   it("pairs an authorization with the transfer right after it", () => {
@@ -48,7 +50,9 @@ describe("facts of a block", () => {
     expect(transferIn([used(), moved({ logIndex: 6 })])).to.deep.equal(["no transfer"]);
     expect(transferIn([used(), moved({ transaction: hex("c") })])).to.deep.equal(["no transfer"]);
     expect(transferIn([used(), moved({ address: hex("5", 40) })])).to.deep.equal(["no transfer"]);
-    expect(transferIn([used(), moved({ topics: [TRANSFER_TOPIC, word(PAYEE), word(PAYEE)] })])).to.deep.equal(["no transfer"]);
+    expect(transferIn([used(), moved({ topics: [TRANSFER_TOPIC, word(PAYEE), word(PAYEE)] })])).to.deep.equal([
+      "no transfer",
+    ]);
     expect(transferIn([used(), moved({ data: "0x" })])).to.deep.equal(["no transfer"]);
     expect(transferIn([moved({ logIndex: 3 }), used()])).to.deep.equal(["no transfer"]);
   });
@@ -112,7 +116,12 @@ describe("indexer", function () {
     const planId = await act(provider, "createPlan", [terms, id("reorg salt"), "{}"]);
     const subscriber = await world.chain.wallet("subscriber");
     await world.contracts.mint(subscriber.address, 1_000_000n);
-    await (await (world.token.connect(subscriber) as typeof world.token).getFunction("approve")(world.contracts.turnpike, 1_000_000n)).wait();
+    await (
+      await (world.token.connect(subscriber) as typeof world.token).getFunction("approve")(
+        world.contracts.turnpike,
+        1_000_000n,
+      )
+    ).wait();
     const snapshot = await rpc("evm_snapshot");
     const idHash = await act(subscriber, "subscribe", [planId, id("a secret's hash"), 500n]);
     await act(subscriber, "pause", [idHash]);
@@ -146,7 +155,11 @@ describe("indexer", function () {
   });
 
   /** One call to Turnpike, mined. @returns the first value it answers with */
-  async function act(wallet: Awaited<ReturnType<typeof world.chain.wallet>>, method: string, args: unknown[]): Promise<Hex> {
+  async function act(
+    wallet: Awaited<ReturnType<typeof world.chain.wallet>>,
+    method: string,
+    args: unknown[],
+  ): Promise<Hex> {
     const data = turnpikeInterface.encodeFunctionData(method, args);
     const call = { to: world.contracts.turnpike, data };
     const answer = await wallet.call(call);

@@ -1,9 +1,9 @@
-import { expect } from "chai";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { expect } from "chai";
 import type { SignedPayment } from "turnpike/protocol";
 import { STEPS } from "../../facilitator/src/steps";
 import { testKey } from "../support/chain";
@@ -63,8 +63,18 @@ async function runUntilKilled(signed: SignedPayment, env: Record<string, string>
   };
   const child = spawn(
     process.execPath,
-    ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register", path.join(__dirname, "support/killed.ts")],
-    { cwd: ROOT, env: { PATH: process.env.PATH ?? "", ...env, SIGNED_PAYMENT: JSON.stringify(wire) }, stdio: ["ignore", "ignore", "inherit"] },
+    [
+      "-r",
+      "ts-node/register/transpile-only",
+      "-r",
+      "tsconfig-paths/register",
+      path.join(__dirname, "support/killed.ts"),
+    ],
+    {
+      cwd: ROOT,
+      env: { PATH: process.env.PATH ?? "", ...env, SIGNED_PAYMENT: JSON.stringify(wire) },
+      stdio: ["ignore", "ignore", "inherit"],
+    },
   );
   const [code, signal] = await once(child, "exit");
   return signal ?? code;

@@ -1,7 +1,7 @@
 import { expect } from "chai";
+import { Interface } from "ethers";
 import fc from "fast-check";
 import { batchSettlerInterface } from "turnpike/chain";
-import { Interface } from "ethers";
 import { type Address, addressOfKey, checksum, type Hex, recoverSigner, signDigest } from "turnpike/protocol";
 import { Secret } from "../../facilitator/src/config";
 import { planTransaction } from "../../facilitator/src/payments/batch";
@@ -10,7 +10,8 @@ import { signerOf } from "../../facilitator/src/payments/signer-of";
 import { digestSigner } from "../../facilitator/src/relayer/keys";
 import type { PaymentRow } from "../../facilitator/src/store/tables/payments";
 
-const hexOf = (bytes: number) => fc.uint8Array({ minLength: bytes, maxLength: bytes }).map((b): Hex => `0x${Buffer.from(b).toString("hex")}`);
+const hexOf = (bytes: number) =>
+  fc.uint8Array({ minLength: bytes, maxLength: bytes }).map((b): Hex => `0x${Buffer.from(b).toString("hex")}`);
 const address = hexOf(20).map((value): Address => checksum(value));
 const signature = fc.oneof(hexOf(65), fc.integer({ min: 1, max: 200 }).chain(hexOf));
 const transfer: fc.Arbitrary<SignedTransfer> = fc.record({
@@ -34,7 +35,9 @@ describe("payments by hand-made encoding", () => {
   it("lays out a batch as ethers does", () => {
     fc.assert(
       fc.property(fc.array(transfer, { minLength: 1, maxLength: 6 }), fc.nat(), (transfers, gas) => {
-        expect(settleCalldata(transfers, gas)).to.equal(batchSettlerInterface.encodeFunctionData("settle", [transfers, gas]));
+        expect(settleCalldata(transfers, gas)).to.equal(
+          batchSettlerInterface.encodeFunctionData("settle", [transfers, gas]),
+        );
       }),
     );
   });
@@ -46,7 +49,9 @@ describe("payments by hand-made encoding", () => {
         const digits = t.signature.slice(2);
         const isKeys = digits.length === 130;
         const form = `transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,${isKeys ? "uint8,bytes32,bytes32" : "bytes"})`;
-        const parts = isKeys ? [Number.parseInt(digits.slice(128), 16), `0x${digits.slice(0, 64)}`, `0x${digits.slice(64, 128)}`] : [t.signature];
+        const parts = isKeys
+          ? [Number.parseInt(digits.slice(128), 16), `0x${digits.slice(0, 64)}`, `0x${digits.slice(64, 128)}`]
+          : [t.signature];
         expect(transferCalldata(t)).to.equal(tokenForms.encodeFunctionData(form, [...terms, ...parts]));
       }),
     );
@@ -74,7 +79,14 @@ describe("payments by hand-made encoding", () => {
     const order = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
     const highS = (order - BigInt(`0x${signed.slice(66, 130)}`)).toString(16).padStart(64, "0");
     const flipped = signed.endsWith("1b") ? "1c" : "1b";
-    const bad = [`${signed.slice(0, 66)}${highS}${flipped}`, signed.slice(0, 130), `${signed.slice(0, 130)}00`, `${signed}00`, `0x${"00".repeat(64)}1b`, `0x${"ff".repeat(64)}1b`];
+    const bad = [
+      `${signed.slice(0, 66)}${highS}${flipped}`,
+      signed.slice(0, 130),
+      `${signed.slice(0, 130)}00`,
+      `${signed}00`,
+      `0x${"00".repeat(64)}1b`,
+      `0x${"ff".repeat(64)}1b`,
+    ];
     for (const text of bad) expect(signerOf(digest, text), text).to.equal(undefined);
   });
 });
@@ -97,7 +109,8 @@ describe("planTransaction", () => {
       attempts: 0,
       ...overrides,
     }) as PaymentRow;
-  const rows = (count: number, overrides?: Partial<PaymentRow>) => Array.from({ length: count }, (_, index) => row(index, overrides));
+  const rows = (count: number, overrides?: Partial<PaymentRow>) =>
+    Array.from({ length: count }, (_, index) => row(index, overrides));
 
   it("sends one payment straight to its token, several through the settler", () => {
     expect(planTransaction(rows(1), settler, limits)?.to).to.equal(row(0).token);

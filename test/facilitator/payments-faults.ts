@@ -1,6 +1,7 @@
 import { expect } from "chai";
+import type { SignedPayment } from "turnpike/protocol";
 import type { Core } from "../../facilitator/src/core";
-import { type FacilitatorWorld, startWorld, until } from "../support/facilitator";
+import { type FacilitatorWorld, fund, type Payer, startWorld, until, walletOf } from "../support/facilitator";
 
 /** What a node between this service and the chain does to a request; `forward` is the honest answer. */
 type Fault = (method: string, forward: () => Promise<Response>) => Promise<Response> | undefined;
@@ -24,7 +25,7 @@ describe("payments over faulty nodes", function () {
 
   before(async () => {
     world = await startWorld();
-    core = await world.core({ LANE_IN_FLIGHT: "1", RPC_TIMEOUT_MS: "1000" }, { fetch: faultyFetch });
+    core = await world.core({ LANE_IN_FLIGHT: "1", RPC_TIMEOUT_MS: "5000" }, { fetch: faultyFetch });
   });
   afterEach(() => {
     fault = () => undefined;
@@ -48,7 +49,8 @@ describe("payments over faulty nodes", function () {
   });
 
   it("B7 a payment whose outcome is unknown is pending, and never failed or refused", async () => {
-    fault = (method) => (method === "eth_sendRawTransaction" ? Promise.reject(new Error("connection reset")) : undefined);
+    fault = (method) =>
+      method === "eth_sendRawTransaction" ? Promise.reject(new Error("connection reset")) : undefined;
     const signed = await world.signPayment();
     const outcome = await core.payments.authorize(signed, { waitMs: 1_000 });
     expect(outcome).to.deep.equal({ kind: "pending", paymentId: world.idOf(signed), retryAfterSec: 1 });
@@ -74,7 +76,8 @@ describe("payments over faulty nodes", function () {
   });
 
   it("B15 what expires in the queue is never sent, and is failed only then", async () => {
-    fault = (method) => (method === "eth_sendRawTransaction" ? Promise.reject(new Error("connection reset")) : undefined);
+    fault = (method) =>
+      method === "eth_sendRawTransaction" ? Promise.reject(new Error("connection reset")) : undefined;
     // The one slot of the lane is taken by a transaction that nobody mines.
     const blocking = await world.signPayment({ validForSec: 3_000 });
     await core.payments.authorize(blocking, { waitMs: 0 });
@@ -82,10 +85,17 @@ describe("payments over faulty nodes", function () {
     const queued = await world.signPayment({ validForSec: 60 });
     expect((await core.payments.authorize(queued, { waitMs: 300 })).kind).to.equal("pending");
     await world.chain.advance(120);
-    await until(async () => (await core.payments.status(world.idOf(queued))).status === "failed", "the payment has failed");
+    await until(
+      async () => (await core.payments.status(world.idOf(queued))).status === "failed",
+      "the payment has failed",
+    );
     fault = () => undefined;
     expect((await core.payments.authorize(blocking)).kind).to.equal("settled");
-    const row = await core.store.db.selectFrom("payments").selectAll().where("payment_id", "=", world.idOf(queued)).executeTakeFirst();
+    const row = await core.store.db
+      .selectFrom("payments")
+      .selectAll()
+      .where("payment_id", "=", world.idOf(queued))
+      .executeTakeFirst();
     expect(row).to.include({ transaction_id: null, fail_code: "PaymentExpired" });
     const outcome = await core.payments.authorize(queued);
     if (outcome.kind !== "failed") expect.fail(`it is ${outcome.kind}`);
@@ -96,11 +106,15 @@ describe("payments over faulty nodes", function () {
   it("a fresh authorization may take the place of one that has expired, with another amount", async () => {
     const payer = await world.payer();
     const ref = "AAAAAAAAAAAAAAAAAAAAAA";
-    fault = (method) => (method === "eth_sendRawTransaction" ? Promise.reject(new Error("connection reset")) : undefined);
+    fault = (method) =>
+      method === "eth_sendRawTransaction" ? Promise.reject(new Error("connection reset")) : undefined;
     const old = await world.signPayment({ payer, ref, validForSec: 30 });
     await core.payments.authorize(old, { waitMs: 200 });
     await world.chain.advance(60);
-    await until(async () => (await core.payments.status(world.idOf(old))).status === "failed", "the payment has failed");
+    await until(
+      async () => (await core.payments.status(world.idOf(old))).status === "failed",
+      "the payment has failed",
+    );
     fault = () => undefined;
     const fresh = await world.signPayment({ payer, ref, amount: 260_000n });
     const outcome = await core.payments.authorize(fresh);
@@ -126,6 +140,50 @@ describe("payments over faulty nodes", function () {
       expect((await core.payments.authorize(signed)).kind).to.equal("settled");
     }
   });
+
+  it("B13 a payer who empties the wallet in time is pending until the window ends, and refused after a few times", async () => {
+    await core.stop();
+    core = await world.core({ MAX_LOSSES_PER_PAYER: "2" });
+    const payer = await world.payer(250_000n);
+    const signed = await world.signPayment({ payer });
+    const outcome = await authorizeAndDrain(payer, signed);
+    if (outcome.kind !== "refused") expect.fail(`it is ${outcome.kind}`);
+    expect(outcome.error.code).to.equal("InsufficientFunds");
+    expect(outcome.liveUntilSec).to.equal(Number(signed.authorization.validBefore));
+    expect(await core.payments.status(world.idOf(signed))).to.deep.equal({ status: "pending" });
+
+    await world.contracts.mint(payer.address, 250_000n);
+    expect((await core.payments.authorize(signed)).kind, "the same authorization, once there is money").to.equal(
+      "settled",
+    );
+
+    await world.contracts.mint(payer.address, 250_000n);
+    expect((await authorizeAndDrain(payer, await world.signPayment({ payer }))).kind).to.equal("refused");
+    await world.contracts.mint(payer.address, 250_000n);
+    const closed = await core.payments.authorize(await world.signPayment({ payer }));
+    if (closed.kind !== "refused") expect.fail(`it is ${closed.kind}`);
+    expect(closed.error).to.include({ code: "RateLimited", reason: "losses" });
+  });
+
+  /** The payer's own transfer is mined before ours, in the same block. */
+  async function authorizeAndDrain(payer: Payer, signed: SignedPayment) {
+    const wallet = walletOf(world.chain, payer.key);
+    await fund(world.chain, payer.address);
+    await world.chain.provider.send("evm_setIntervalMining", [0]);
+    const answer = core.payments.authorize(signed);
+    const isSent = async () =>
+      (await core.payments.status(world.idOf(signed))).status === "pending" &&
+      core.relayer.health().lanes[0]?.inFlight === 1;
+    await until(isSent, "ours is on its way");
+    const drained = (world.token.connect(wallet) as typeof world.token).getFunction("transfer");
+    await drained(world.contracts.turnpike, 250_000n, {
+      maxFeePerGas: 10n ** 11n,
+      maxPriorityFeePerGas: 10n ** 10n,
+      gasLimit: 100_000n,
+    });
+    await world.chain.provider.send("evm_setIntervalMining", [100]);
+    return answer;
+  }
 
   async function fundedWhileStill() {
     const payer = world.payer();

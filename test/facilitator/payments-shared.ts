@@ -1,7 +1,7 @@
 import { expect } from "chai";
 import { proofToWire } from "turnpike/protocol";
-import { testKey } from "../support/chain";
 import type { Core } from "../../facilitator/src/core";
+import { testKey } from "../support/chain";
 import { type FacilitatorWorld, fund, startWorld, until, walletOf } from "../support/facilitator";
 
 /** Two instances on one PostgreSQL database; the embedded one has one process by design. */
@@ -21,8 +21,14 @@ import { type FacilitatorWorld, fund, startWorld, until, walletOf } from "../sup
 
   it("B1 the same authorization 100 times at once, on both, is one transfer and one proof", async () => {
     const signed = await world.signPayment();
-    const outcomes = await Promise.all(Array.from({ length: 100 }, (_, index) => instances[index % 2]?.payments.authorize(signed)));
-    const answers = new Set(outcomes.map((outcome) => (outcome?.kind === "settled" ? JSON.stringify(proofToWire(outcome.proof)) : outcome?.kind)));
+    const outcomes = await Promise.all(
+      Array.from({ length: 100 }, (_, index) => instances[index % 2]?.payments.authorize(signed)),
+    );
+    const answers = new Set(
+      outcomes.map((outcome) =>
+        outcome?.kind === "settled" ? JSON.stringify(proofToWire(outcome.proof)) : outcome?.kind,
+      ),
+    );
     expect([...answers]).to.have.length(1);
     expect([...answers][0]).to.contain(world.payee);
     expect((await world.transfers()).filter(({ from }) => from === signed.authorization.from)).to.have.length(1);
@@ -40,14 +46,22 @@ import { type FacilitatorWorld, fund, startWorld, until, walletOf } from "../sup
   it("S5 the other instance takes over the lanes of one that stopped, and of one that froze", async () => {
     const [first, second] = instances as [Core, Core];
     await first.stop();
-    await until(async () => second.relayer.health().lanes.every(({ status }) => status === "running"), "the lanes have moved");
+    await until(
+      async () => second.relayer.health().lanes.every(({ status }) => status === "running"),
+      "the lanes have moved",
+    );
     expect((await second.payments.authorize(await world.signPayment())).kind).to.equal("settled");
     const third = await world.core({ RELAYER_KEYS: ["shared lane 1", "shared lane 2"].map(testKey).join(",") });
     expect(third.relayer.health().lanes.map(({ status }) => status)).to.deep.equal(["standby", "standby"]);
     // A stale owner: its epoch is over, and it can reserve no nonce any more.
     await second.store.db.updateTable("lanes").set({ lease_until_ms: 0 }).execute();
-    await until(async () => third.relayer.health().lanes.some(({ status }) => status === "running"), "a lane was taken over");
-    const outcomes = await Promise.all([second, third].map(async (core) => core.payments.authorize(await world.signPayment())));
+    await until(
+      async () => third.relayer.health().lanes.some(({ status }) => status === "running"),
+      "a lane was taken over",
+    );
+    const outcomes = await Promise.all(
+      [second, third].map(async (core) => core.payments.authorize(await world.signPayment())),
+    );
     expect(outcomes.map(({ kind }) => kind)).to.deep.equal(["settled", "settled"]);
   });
 });

@@ -15,7 +15,8 @@ describe("payments", function () {
   after(() => world.stop());
 
   const transfersOf = async (payer: string) => (await world.transfers()).filter((transfer) => transfer.from === payer);
-  const transactionCount = async (): Promise<number> => (await core.store.db.selectFrom("transactions").select("id").execute()).length;
+  const transactionCount = async (): Promise<number> =>
+    (await core.store.db.selectFrom("transactions").select("id").execute()).length;
 
   it("settles a signed payment and proves it by the chain's facts", async () => {
     const signed = await world.signPayment();
@@ -30,14 +31,24 @@ describe("payments", function () {
       resource: signed.resource,
       facilitator: core.relayer.proofSigner.address,
     });
-    expect(await core.payments.verifyProof(outcome.proof)).to.deep.equal({ kind: "valid", paymentId: world.idOf(signed) });
-    expect(await core.payments.status(world.idOf(signed))).to.deep.equal({ status: "settled", transaction: transfer?.transaction });
+    expect(await core.payments.verifyProof(outcome.proof)).to.deep.equal({
+      kind: "valid",
+      paymentId: world.idOf(signed),
+    });
+    expect(await core.payments.status(world.idOf(signed))).to.deep.equal({
+      status: "settled",
+      transaction: transfer?.transaction,
+    });
   });
 
   it("B1 S13 the same authorization 100 times at once is one transfer and one proof", async () => {
     const signed = await world.signPayment();
     const outcomes = await Promise.all(Array.from({ length: 100 }, () => core.payments.authorize(signed)));
-    const proofs = new Set(outcomes.map((outcome) => (outcome.kind === "settled" ? JSON.stringify(proofToWire(outcome.proof)) : outcome.kind)));
+    const proofs = new Set(
+      outcomes.map((outcome) =>
+        outcome.kind === "settled" ? JSON.stringify(proofToWire(outcome.proof)) : outcome.kind,
+      ),
+    );
     expect([...proofs]).to.have.length(1);
     expect([...proofs][0]).to.contain(world.payee);
     expect(await transfersOf(signed.authorization.from)).to.have.length(1);
@@ -104,12 +115,18 @@ describe("payments", function () {
     const asExact = { ...(await world.signExact()), authorization: signed.authorization, signature: signed.signature };
     const outcome = await core.payments.settleExact(asExact);
     expect(outcome).to.include({ kind: "refused", reason: "invalid_transaction_state" });
-    expect(await core.payments.verifyExact(asExact)).to.include({ kind: "invalid", reason: "invalid_transaction_state" });
+    expect(await core.payments.verifyExact(asExact)).to.include({
+      kind: "invalid",
+      reason: "invalid_transaction_state",
+    });
   });
 
   it("settles a standard payment once, however often it is asked", async () => {
     const request = await world.signExact();
-    expect(await core.payments.verifyExact(request)).to.deep.equal({ kind: "valid", payer: request.authorization.from });
+    expect(await core.payments.verifyExact(request)).to.deep.equal({
+      kind: "valid",
+      payer: request.authorization.from,
+    });
     const [first, second] = await Promise.all([core.payments.settleExact(request), core.payments.settleExact(request)]);
     expect(first).to.deep.equal(second);
     expect(first.kind).to.equal("settled");
@@ -177,7 +194,12 @@ describe("payments", function () {
     const signed = await world.signPayment();
     await core.payments.authorize(signed);
     const stranger = await world.payer(0n);
-    const domain = { chainId: world.chain.chainId, token: signed.token, name: world.contracts.tokenName, version: world.contracts.tokenVersion };
+    const domain = {
+      chainId: world.chain.chainId,
+      token: signed.token,
+      name: world.contracts.tokenName,
+      version: world.contracts.tokenVersion,
+    };
     const forged = signDigest(typedDataDigest(transferTypedData(domain, signed.authorization)), stranger.key);
     const outcome = await core.payments.authorize({ ...signed, signature: forged });
     if (outcome.kind !== "refused") expect.fail(`it is ${outcome.kind}`);
@@ -224,11 +246,22 @@ describe("payments", function () {
     core = await world.core();
   });
 
-  async function submitAsStranger({ authorization, signature }: Pick<Awaited<ReturnType<FacilitatorWorld["signPayment"]>>, "authorization" | "signature">): Promise<string> {
+  async function submitAsStranger({
+    authorization,
+    signature,
+  }: Pick<Awaited<ReturnType<FacilitatorWorld["signPayment"]>>, "authorization" | "signature">): Promise<string> {
     const stranger = await world.chain.wallet("stranger");
     const { from, to, value, validAfter, validBefore, nonce } = authorization;
     const call = world.token.connect(stranger) as typeof world.token;
-    const sent = await call.getFunction("transferWithAuthorization")(from, to, value, validAfter, validBefore, nonce, signature);
+    const sent = await call.getFunction("transferWithAuthorization")(
+      from,
+      to,
+      value,
+      validAfter,
+      validBefore,
+      nonce,
+      signature,
+    );
     return (await sent.wait()).hash;
   }
 
@@ -237,12 +270,24 @@ describe("payments", function () {
     const payer = walletOf(world.chain, key);
     const signature = await payer.signTypedData(
       { name, version, chainId: world.chain.chainId, verifyingContract },
-      { CancelAuthorization: [{ name: "authorizer", type: "address" }, { name: "nonce", type: "bytes32" }] },
+      {
+        CancelAuthorization: [
+          { name: "authorizer", type: "address" },
+          { name: "nonce", type: "bytes32" },
+        ],
+      },
       { authorizer: payer.address, nonce },
     );
     const stranger = await world.chain.wallet("stranger");
-    const sent = await (world.token.connect(stranger) as typeof world.token).getFunction("cancelAuthorization")(payer.address, nonce, signature);
+    const sent = await (world.token.connect(stranger) as typeof world.token).getFunction("cancelAuthorization")(
+      payer.address,
+      nonce,
+      signature,
+    );
     await sent.wait();
-    await until(async () => core.indexer.applied() >= ((await sent.wait())?.blockNumber ?? 0), "the cancellation is read");
+    await until(
+      async () => core.indexer.applied() >= ((await sent.wait())?.blockNumber ?? 0),
+      "the cancellation is read",
+    );
   }
 });

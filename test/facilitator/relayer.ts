@@ -2,8 +2,8 @@ import { expect } from "chai";
 import { turnpikeInterface } from "turnpike/chain";
 import type { Address, Hex } from "turnpike/protocol";
 import type { Core } from "../../facilitator/src/core";
-import { bumpedFees, firstFees } from "../../facilitator/src/relayer/fees";
 import { intrinsicGas } from "../../facilitator/src/relayer";
+import { bumpedFees, firstFees } from "../../facilitator/src/relayer/fees";
 import { testKey } from "../support/chain";
 import { type FacilitatorWorld, fund, startWorld, until, walletOf } from "../support/facilitator";
 
@@ -85,7 +85,13 @@ describe("relayer", function () {
   it("tells a mined transaction that reverted as mined without success", async () => {
     const { core } = await fresh();
     const data = world.token.interface.encodeFunctionData("transfer", [someone(), 10n ** 30n]) as Hex;
-    const id = await core.relayer.submit({ purpose: "test", idempotencyKey: "reverts", to: world.contracts.token, data, gasLimit: 100_000n });
+    const id = await core.relayer.submit({
+      purpose: "test",
+      idempotencyKey: "reverts",
+      to: world.contracts.token,
+      data,
+      gasLimit: 100_000n,
+    });
     const outcome = await core.relayer.waitFor(id, 10_000);
     expect(outcome).to.include({ kind: "mined", success: false });
     await core.stop();
@@ -96,7 +102,13 @@ describe("relayer", function () {
     await rpc("evm_setIntervalMining", [0]);
     const to = someone();
     const id = await mint(core, "bumped", to);
-    const hashes = () => core.store.db.selectFrom("transaction_hashes").selectAll().where("transaction_id", "=", id).orderBy("signed_at_ms").execute();
+    const hashes = () =>
+      core.store.db
+        .selectFrom("transaction_hashes")
+        .selectAll()
+        .where("transaction_id", "=", id)
+        .orderBy("signed_at_ms")
+        .execute();
     const forms = await until(async () => {
       const all = await hashes();
       return all.length >= 3 && all;
@@ -117,7 +129,14 @@ describe("relayer", function () {
     await core.relayer.waitFor(await mint(core, "before", someone()), 10_000);
     await rpc("evm_setIntervalMining", [0]);
     const wallet = walletOf(world.chain, key);
-    const foreign = await wallet.sendTransaction({ to: wallet.address, value: 0n, maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 10n ** 10n, gasLimit: 30_000n, nonce: 1 });
+    const foreign = await wallet.sendTransaction({
+      to: wallet.address,
+      value: 0n,
+      maxFeePerGas: 10n ** 11n,
+      maxPriorityFeePerGas: 10n ** 10n,
+      gasLimit: 30_000n,
+      nonce: 1,
+    });
     const id = await mint(core, "after", someone());
     await until(async () => core.relayer.health().lanes[0]?.inFlight === 1, "ours is stored");
     await rpc("evm_setIntervalMining", [100]);
@@ -158,7 +177,15 @@ describe("relayer", function () {
     if (renewed.kind !== "reverted") expect.fail("it succeeds");
     expect(renewed.error).to.deep.include({ name: "SubscriptionNotActive", args: { idHash, status: "NONE" } });
     expect(renewed.error.error.code).to.equal("SubscriptionNotActive");
-    const transfer = world.token.interface.encodeFunctionData("transferWithAuthorization", [someone(), someone(), 1n, 0n, 1n, idHash, `0x${"00".repeat(65)}`]) as Hex;
+    const transfer = world.token.interface.encodeFunctionData("transferWithAuthorization", [
+      someone(),
+      someone(),
+      1n,
+      0n,
+      1n,
+      idHash,
+      `0x${"00".repeat(65)}`,
+    ]) as Hex;
     const moved = await core.relayer.simulate({ to: world.contracts.token, data: transfer });
     expect(moved.kind === "reverted" && moved.error.text).to.match(/expired/);
     await core.stop();
@@ -166,7 +193,11 @@ describe("relayer", function () {
 
   it("refuses to start on another chain, or where a contract is not", async () => {
     await world.loseDatabase();
-    const failure = async (more: Record<string, string>) => world.core(more).then(() => "started", (error: Error) => error.message);
+    const failure = async (more: Record<string, string>) =>
+      world.core(more).then(
+        () => "started",
+        (error: Error) => error.message,
+      );
     expect(await failure({ CHAIN_ID: "31338" })).to.match(/RPC_URLS serve another chain than CHAIN_ID 31338/);
     expect(await failure({ BATCH_SETTLER: someone() })).to.match(/BATCH_SETTLER names 0x/);
   });

@@ -1,10 +1,10 @@
-import { expect } from "chai";
-import { sql } from "kysely";
 import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { inspect } from "node:util";
-import { loadConfig, Secret, SETTINGS } from "../../facilitator/src/config";
+import { expect } from "chai";
+import { sql } from "kysely";
+import { loadConfig, SETTINGS, Secret } from "../../facilitator/src/config";
 import { openStore, type Store } from "../../facilitator/src/store/open";
 import { appendEvents, type EventDraft } from "../../facilitator/src/store/tables/events";
 import { createWake } from "../../facilitator/src/store/wake";
@@ -40,7 +40,14 @@ describe("configuration", () => {
   });
 
   it("B23 names a malformed variable and never prints its value", () => {
-    const cases = { RELAYER_KEYS: "0x1234secret", PROOF_KEY: "hunter2secret", PORT: "-1secret", TOKENS: "{secret", PAY_TO: "0xsecret", DATABASE_URL: "mysql://secret" };
+    const cases = {
+      RELAYER_KEYS: "0x1234secret",
+      PROOF_KEY: "hunter2secret",
+      PORT: "-1secret",
+      TOKENS: "{secret",
+      PAY_TO: "0xsecret",
+      DATABASE_URL: "mysql://secret",
+    };
     for (const [name, value] of Object.entries(cases)) {
       const failure = (): unknown => loadConfig({ ...COMPLETE, [name]: value });
       expect(failure).to.throw(new RegExp(`^${name} `));
@@ -50,7 +57,11 @@ describe("configuration", () => {
 
   it("B23 prints no secret, however the configuration is printed", () => {
     const config = loadConfig({ ...COMPLETE, DATABASE_URL: "postgres://user:hunter2@db/turnpike" });
-    for (const printed of [inspect(config, { depth: 9 }), JSON.stringify(config, (_, v) => (typeof v === "bigint" ? String(v) : v)), `${config.proofKey}`]) {
+    for (const printed of [
+      inspect(config, { depth: 9 }),
+      JSON.stringify(config, (_, v) => (typeof v === "bigint" ? String(v) : v)),
+      `${config.proofKey}`,
+    ]) {
       expect(printed).not.to.match(/hunter2|abababab/);
       expect(printed).to.contain("[redacted]");
     }
@@ -106,7 +117,23 @@ describe("store", function () {
 
   it("keeps amounts of 78 digits as text, times as numbers and hashes as they were", async () => {
     const most = (2n ** 256n - 1n).toString();
-    const row = { chain_id: 1, plan_id: KEY, plan_index: 1, provider: ADDRESS, token: ADDRESS, amount: most, interval_sec: 4_294_967_295, grace_sec: 0, pay_to: ADDRESS, salt: KEY, metadata: "{}", deprecated: false, successor: null, block_number: 5, created_at: 1_800_000_000 };
+    const row = {
+      chain_id: 1,
+      plan_id: KEY,
+      plan_index: 1,
+      provider: ADDRESS,
+      token: ADDRESS,
+      amount: most,
+      interval_sec: 4_294_967_295,
+      grace_sec: 0,
+      pay_to: ADDRESS,
+      salt: KEY,
+      metadata: "{}",
+      deprecated: false,
+      successor: null,
+      block_number: 5,
+      created_at: 1_800_000_000,
+    };
     await store.db.insertInto("plans").values(row).execute();
     expect(await store.db.selectFrom("plans").selectAll().executeTakeFirst()).to.deep.equal(row);
   });
@@ -123,11 +150,24 @@ describe("store", function () {
   });
 
   it("S6 numbers the events of an object, and takes the same event once", async () => {
-    const draft = (id: string): EventDraft => ({ id, chainId: 1, type: "payment.settled", objectId: KEY, payload: { a: 1 }, blockTime: 1 });
+    const draft = (id: string): EventDraft => ({
+      id,
+      chainId: 1,
+      type: "payment.settled",
+      objectId: KEY,
+      payload: { a: 1 },
+      blockTime: 1,
+    });
     expect(await appendEvents(store.db, [draft("0x1"), draft("0x2")])).to.equal(2);
     expect(await appendEvents(store.db, [draft("0x2"), draft("0x3")])).to.equal(1);
-    const rows = await store.db.selectFrom("events").select(["id", "sequence", "payload"]).orderBy("sequence").execute();
-    expect(rows).to.deep.equal(["0x1", "0x2", "0x3"].map((id, index) => ({ id, sequence: index + 1, payload: { a: 1 } })));
+    const rows = await store.db
+      .selectFrom("events")
+      .select(["id", "sequence", "payload"])
+      .orderBy("sequence")
+      .execute();
+    expect(rows).to.deep.equal(
+      ["0x1", "0x2", "0x3"].map((id, index) => ({ id, sequence: index + 1, payload: { a: 1 } })),
+    );
   });
 });
 

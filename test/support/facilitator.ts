@@ -20,8 +20,8 @@ import {
   randomRef,
   type SignedPayment,
   signDigest,
-  toHex,
   type TransferAuthorization,
+  toHex,
   transferTypedData,
   typedDataDigest,
 } from "turnpike/protocol";
@@ -79,7 +79,9 @@ export interface FacilitatorWorld {
   stop(): Promise<void>;
 }
 
-export async function startWorld(options: { blockMs?: number | undefined } = { blockMs: BLOCK_MS }): Promise<FacilitatorWorld> {
+export async function startWorld(
+  options: { blockMs?: number | undefined } = { blockMs: BLOCK_MS },
+): Promise<FacilitatorWorld> {
   const chain = await startChain({ ...(options.blockMs !== undefined && { blockMs: options.blockMs }) });
   const contracts = await deployAll(chain);
   const relayerKey = testKey(`relayer ${Math.random()}`) as Hex;
@@ -115,7 +117,10 @@ export async function startWorld(options: { blockMs?: number | undefined } = { b
     ...more,
   });
 
-  async function authorization(fields: PaymentFields, nonce: Hex): Promise<{ payer: Payer; signed: TransferAuthorization; signature: Hex }> {
+  async function authorization(
+    fields: PaymentFields,
+    nonce: Hex,
+  ): Promise<{ payer: Payer; signed: TransferAuthorization; signature: Hex }> {
     const payer = fields.payer ?? (await world.payer());
     const signed: TransferAuthorization = {
       from: payer.address,
@@ -125,7 +130,12 @@ export async function startWorld(options: { blockMs?: number | undefined } = { b
       validBefore: BigInt((await nowSec()) + (fields.validForSec ?? 300)),
       nonce,
     };
-    const domain = { chainId: chain.chainId, token: fields.token ?? contracts.token, name: contracts.tokenName, version: contracts.tokenVersion };
+    const domain = {
+      chainId: chain.chainId,
+      token: fields.token ?? contracts.token,
+      name: contracts.tokenName,
+      version: contracts.tokenVersion,
+    };
     return { payer, signed, signature: signDigest(typedDataDigest(transferTypedData(domain, signed)), payer.key) };
   }
 
@@ -146,9 +156,24 @@ export async function startWorld(options: { blockMs?: number | undefined } = { b
       const ref = fields.ref ?? randomRef();
       const network = fields.network ?? contracts.network;
       const { signed, signature } = await authorization(fields, paymentNonce(ref, resource));
-      const quoted = { method: "GET", resource, amount: signed.value, token: contracts.token, payTo: signed.to, network };
+      const quoted = {
+        method: "GET",
+        resource,
+        amount: signed.value,
+        token: contracts.token,
+        payTo: signed.to,
+        network,
+      };
       const memo = issueMemo(MEMO_KEY, quoted, ref, Number(signed.validBefore) + 1);
-      return { scheme: "exact", network, token: fields.token ?? contracts.token, authorization: signed, signature, memo, resource };
+      return {
+        scheme: "exact",
+        network,
+        token: fields.token ?? contracts.token,
+        authorization: signed,
+        signature,
+        memo,
+        resource,
+      };
     },
     async signExact(fields = {}) {
       const { signed, signature } = await authorization(fields, toHex(randomBytes(32)));
@@ -167,7 +192,9 @@ export async function startWorld(options: { blockMs?: number | undefined } = { b
       paymentIdOf({ chainId: chain.chainId, token: address, payer: from, nonce }),
     async transfers(payTo = payee) {
       const logs = await token.queryFilter(token.filters.Transfer?.(null, payTo) ?? "Transfer", 0);
-      return logs.flatMap((log) => ("args" in log ? [{ from: log.args.from, value: log.args.value, transaction: log.transactionHash }] : []));
+      return logs.flatMap((log) =>
+        "args" in log ? [{ from: log.args.from, value: log.args.value, transaction: log.transactionHash }] : [],
+      );
     },
     env,
     config: (more) => loadConfig(env(more)),
@@ -191,7 +218,11 @@ export async function startWorld(options: { blockMs?: number | undefined } = { b
 }
 
 /** Polls until `look` answers something, instead of sleeping and hoping. */
-export async function until<T>(look: () => Promise<T | undefined | false>, what: string, timeoutMs = 20_000): Promise<T> {
+export async function until<T>(
+  look: () => Promise<T | undefined | false>,
+  what: string,
+  timeoutMs = 20_000,
+): Promise<T> {
   const untilMs = performance.now() + timeoutMs;
   for (;;) {
     const found = await look();

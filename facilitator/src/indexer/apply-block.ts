@@ -31,7 +31,13 @@ export function applyBlock(input: BlockInput, state: BlockState): EventDraft[] {
         applyUsed(input, state, fact, events);
         break;
       case "authorizationCanceled":
-        failPayment(input, state, fact.paymentId, { reason: "cancelled", logIndex: fact.logIndex, transaction: fact.transaction }, events);
+        failPayment(
+          input,
+          state,
+          fact.paymentId,
+          { reason: "cancelled", logIndex: fact.logIndex, transaction: fact.transaction },
+          events,
+        );
         break;
       case "turnpike":
         applyTurnpike(input, state, fact, events);
@@ -60,11 +66,23 @@ function applyUsed(input: BlockInput, state: BlockState, fact: AuthorizationUsed
   // A Paxos-style token says nothing moved by emitting no transfer: then nothing is proved, and nothing is final either.
   if (!transfer) return;
   if (transfer.to !== payment.pay_to || transfer.amount !== BigInt(payment.amount)) {
-    failPayment(input, state, fact.paymentId, { reason: "nonce_spent_elsewhere", logIndex: fact.logIndex, transaction: fact.transaction }, events);
+    failPayment(
+      input,
+      state,
+      fact.paymentId,
+      { reason: "nonce_spent_elsewhere", logIndex: fact.logIndex, transaction: fact.transaction },
+      events,
+    );
     return;
   }
   if (payment.door === "settle" && input.block.number <= payment.accepted_block) {
-    failPayment(input, state, fact.paymentId, { reason: "settled_before_acceptance", logIndex: fact.logIndex, transaction: fact.transaction }, events);
+    failPayment(
+      input,
+      state,
+      fact.paymentId,
+      { reason: "settled_before_acceptance", logIndex: fact.logIndex, transaction: fact.transaction },
+      events,
+    );
     return;
   }
   const settled: PaymentRow = {
@@ -89,7 +107,13 @@ interface Failure {
   readonly transaction?: Hex;
 }
 
-function failPayment(input: BlockInput, state: BlockState, paymentId: Hex, failure: Failure, events: EventDraft[]): void {
+function failPayment(
+  input: BlockInput,
+  state: BlockState,
+  paymentId: Hex,
+  failure: Failure,
+  events: EventDraft[],
+): void {
   const payment = state.payments.get(paymentId);
   if (!payment || payment.state === "settled" || payment.state === "failed") return;
   const failed: PaymentRow = {
@@ -236,7 +260,8 @@ function applyTurnpike(input: BlockInput, state: BlockState, fact: TurnpikeFact,
         created_at: block.timestampSec,
         transaction: fact.transaction,
       });
-      if (event.maxOverage > 0n) setAllowance(state, chainId, event.idHash, { cap: event.maxOverage, cycle: event.paidThroughSec });
+      if (event.maxOverage > 0n)
+        setAllowance(state, chainId, event.idHash, { cap: event.maxOverage, cycle: event.paidThroughSec });
       tell("subscription.created", event.idHash, { charged: state.plans.get(event.planId)?.amount ?? null });
       break;
     case "Renewed":

@@ -106,7 +106,12 @@ export async function saveState(tx: Tx, chainId: number, blockNumber: number, st
         })),
       )
       .execute();
-    await replaceRows(tx, chainId, table, changes.map(({ key, after }) => ({ key, row: after })));
+    await replaceRows(
+      tx,
+      chainId,
+      table,
+      changes.map(({ key, after }) => ({ key, row: after })),
+    );
   }
   await saveDue(tx, chainId, state.subscriptions.changes());
 }
@@ -198,7 +203,11 @@ export async function undoBlock(tx: Tx, chainId: number, blockNumber: number): P
     if (changes.length === 0) continue;
     await replaceRows(tx, chainId, table, changes);
     if (table === "subscriptions") {
-      await saveDue(tx, chainId, changes.map(({ key, row }) => ({ key, after: row as SubscriptionRow | undefined })));
+      await saveDue(
+        tx,
+        chainId,
+        changes.map(({ key, row }) => ({ key, after: row as SubscriptionRow | undefined })),
+      );
     }
   }
   await tx.deleteFrom("undo").where("chain_id", "=", chainId).where("block_number", "=", blockNumber).execute();

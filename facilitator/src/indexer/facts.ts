@@ -1,5 +1,5 @@
 /** One block's logs as facts, in order. Pure. The tokens' logs are read by hand: they stand on the path of every payment. */
-import { decodeTurnpikeLog, turnpikeInterface, type TurnpikeEvent } from "turnpike/chain";
+import { decodeTurnpikeLog, type TurnpikeEvent, turnpikeInterface } from "turnpike/chain";
 import { type Address, checksum, type Hex, keccakText, paymentIdOf } from "turnpike/protocol";
 import type { ChainLog } from "../relayer";
 
@@ -32,7 +32,8 @@ export const TRANSFER_TOPIC = keccakText("Transfer(address,address,uint256)");
 export const AUTHORIZATION_USED_TOPIC = keccakText("AuthorizationUsed(address,bytes32)");
 export const AUTHORIZATION_CANCELED_TOPIC = keccakText("AuthorizationCanceled(address,bytes32)");
 
-const TURNPIKE_TOPICS: Hex[] = [];
+/** First topics of Turnpike's own logs. */
+export const TURNPIKE_TOPICS: Hex[] = [];
 turnpikeInterface.forEachEvent((event) => {
   TURNPIKE_TOPICS.push(event.topicHash as Hex);
 });

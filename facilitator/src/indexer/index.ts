@@ -4,9 +4,9 @@
  */
 import type { Logger } from "pino";
 import { type ChainClock, createChainClock, tokenInterface } from "turnpike/chain";
-import { type Address, type Hex, isTurnpikeError } from "turnpike/protocol";
+import { type Address, type Hex, isTurnpikeError, TurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
-import { type ChainBlock, type ChainReader, type ChainLog, repeat } from "../relayer";
+import { type ChainBlock, type ChainLog, type ChainReader, repeat } from "../relayer";
 import type { OnStep } from "../steps";
 import type { Store, Tx } from "../store/open";
 import { blockAt, newestBlock } from "../store/tables/blocks";
@@ -14,7 +14,7 @@ import { appendEvents } from "../store/tables/events";
 import { finaliseTransactions, unmineTransactions } from "../store/tables/transactions";
 import { applyBlock } from "./apply-block";
 import { forgetUndo, loadState, saveState } from "./block-store";
-import { factsOf, KNOWN_TOPICS } from "./facts";
+import { factsOf, KNOWN_TOPICS, TURNPIKE_TOPICS } from "./facts";
 import { takeBack } from "./reorganise";
 
 export interface IndexerHealth {
@@ -55,6 +55,10 @@ interface ReadBlock {
 }
 
 const READ_AHEAD = 16;
+/** Blocks that can be taken back, whatever is held to be final. */
+const MIN_UNDO_DEPTH = 128;
+/** Blocks asked for at once where nothing can be reorganised and no payment waits. */
+const SPAN = 500;
 const PROGRESS_EVERY = 1_000;
 const SILENT_AFTER_SEC = 60;
 /** final blocks whose headers are kept, for people who look */
@@ -67,6 +71,9 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const clock = createChainClock({ monotonicMs });
   const sources = { chainId, turnpike: config.turnpike, tokens: config.tokens.map((token) => token.address) };
   const filter = { addresses: [config.turnpike, ...sources.tokens], topics: [KNOWN_TOPICS] };
+  const undoDepth = Math.max(config.finalityDepth, MIN_UNDO_DEPTH);
+  let isTooDeep = false;
+  let isSpanAllowed = true;
   let head: ChainBlock | undefined;
   let applied = (await newestBlock(store.db, chainId))?.number ?? config.startBlock - 1;
   let lastReadMs = monotonicMs();
@@ -85,6 +92,10 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     const target = newest.number - (config.confirmations - 1);
     await returnToChain(newest);
     while (applied < target) {
+      if (await canReadSpan(target)) {
+        if (!(await readSpan(applied + 1, Math.min(applied + SPAN, target - undoDepth)))) return;
+        continue;
+      }
       const numbers = Array.from({ length: Math.min(READ_AHEAD, target - applied) }, (_, index) => applied + 1 + index);
       for (const read of await Promise.all(numbers.map(readBlock))) {
         if (!read || read.block.number !== applied + 1) return;
@@ -94,8 +105,46 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
         }
         await apply(read);
       }
-      if (applied % PROGRESS_EVERY < READ_AHEAD && target - applied > READ_AHEAD) log.info({ applied, target }, "reading the chain");
+      if (applied % PROGRESS_EVERY < READ_AHEAD && target - applied > READ_AHEAD)
+        log.info({ applied, target }, "reading the chain");
     }
+  }
+
+  /** Far behind, Turnpike's logs alone matter: payments that nobody waits for are found again when somebody asks. */
+  async function canReadSpan(target: number): Promise<boolean> {
+    if (!isSpanAllowed || target - applied <= undoDepth * 2) return false;
+    const live = await store.db
+      .selectFrom("payments")
+      .select("payment_id")
+      .where("chain_id", "=", chainId)
+      .where("state", "in", ["queued", "sent", "parked"])
+      .limit(1)
+      .executeTakeFirst();
+    return live === undefined;
+  }
+
+  /** @returns whether the reading can go on */
+  async function readSpan(from: number, to: number): Promise<boolean> {
+    let logs: ChainLog[];
+    try {
+      logs = await chain.logsBetween(from, to, { addresses: [config.turnpike], topics: [TURNPIKE_TOPICS] });
+    } catch (error) {
+      if (isTurnpikeError(error)) throw error;
+      log.warn({ from, to }, "a node refuses to tell the logs of many blocks: reading one by one");
+      isSpanAllowed = false;
+      return true;
+    }
+    const byBlock = new Map<number, ChainLog[]>([[to, []]]);
+    for (const one of logs) byBlock.set(one.blockNumber, [...(byBlock.get(one.blockNumber) ?? []), one]);
+    const numbers = [...byBlock.keys()].sort((a, b) => a - b);
+    for (const number of numbers) {
+      const block = await chain.block(number);
+      const ofBlock = byBlock.get(number) ?? [];
+      if (!block || ofBlock.some((one) => one.blockHash !== block.hash)) return false;
+      await apply({ block, logs: ofBlock }, "span");
+    }
+    log.info({ applied }, "reading the chain");
+    return true;
   }
 
   async function follows(block: ChainBlock): Promise<boolean> {
@@ -121,11 +170,23 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       await lockCursor(tx);
       const ours = await newestBlock(tx, chainId);
       if (!ours) return undefined;
+      const cursor = await lockedPosition(tx);
+      // Below this the rows' former state is forgotten: a wrong guess would be worse than standing still.
+      if (ours.number <= cursor - undoDepth) {
+        isTooDeep = true;
+        throw new TurnpikeError(
+          "Internal",
+          "the chain was reorganised deeper than can be taken back: start with an empty database",
+        );
+      }
       return { number: ours.number, hash: ours.hash, ...(await takeBack(tx, chainId, ours)) };
     });
     if (!taken) return;
     applied = taken.number - 1;
-    log.warn({ block: taken.number, hash: taken.hash, payments: taken.paymentIds.length }, "a block was reorganised away");
+    log.warn(
+      { block: taken.number, hash: taken.hash, payments: taken.paymentIds.length },
+      "a block was reorganised away",
+    );
     for (const id of taken.paymentIds) store.wake.notify(`payment:${id}`);
     for (const key of ["events", "payments", "lane"]) store.wake.notify(key);
   }
@@ -137,32 +198,65 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       .values({ chain_id: chainId, name: "indexer", position: config.startBlock - 1 })
       .onConflict((conflict) => conflict.columns(["chain_id", "name"]).doNothing())
       .execute();
-    await tx.selectFrom("cursors").selectAll().where("chain_id", "=", chainId).where("name", "=", "indexer").forUpdate().execute();
+    await tx
+      .selectFrom("cursors")
+      .selectAll()
+      .where("chain_id", "=", chainId)
+      .where("name", "=", "indexer")
+      .forUpdate()
+      .execute();
   }
 
-  async function apply({ block, logs }: ReadBlock): Promise<void> {
+  async function lockedPosition(tx: Tx): Promise<number> {
+    const row = await tx
+      .selectFrom("cursors")
+      .select("position")
+      .where("chain_id", "=", chainId)
+      .where("name", "=", "indexer")
+      .executeTakeFirst();
+    return row?.position ?? config.startBlock - 1;
+  }
+
+  async function apply({ block, logs }: ReadBlock, mode: "next" | "span" = "next"): Promise<void> {
     const facts = factsOf(sources, logs);
     const finalNumber = block.number - config.finalityDepth;
     const expired = await findExpired(finalNumber);
     const outcome = await store.transaction(async (tx) => {
       await lockCursor(tx);
       const newest = await newestBlock(tx, chainId);
-      if (newest && newest.number !== block.number - 1) return undefined;
+      const isNext = !newest || (mode === "next" ? newest.number === block.number - 1 : newest.number < block.number);
+      if (!isNext) return undefined;
       const state = await loadState(tx, chainId, facts, expired);
       const events = applyBlock({ chainId, block, facts, expired }, state);
       await saveState(tx, chainId, block.number, state);
       await appendEvents(tx, events);
       const unmined = await unmineTransactions(tx, chainId, block.number, block.hash);
-      await finaliseTransactions(tx, chainId, finalNumber);
-      await forgetUndo(tx, chainId, finalNumber);
+      await finaliseTransactions(tx, chainId, block.number - undoDepth);
+      await forgetUndo(tx, chainId, block.number - undoDepth);
       await tx
         .insertInto("blocks")
-        .values({ chain_id: chainId, number: block.number, hash: block.hash, parent_hash: block.parentHash, timestamp: block.timestampSec })
+        .values({
+          chain_id: chainId,
+          number: block.number,
+          hash: block.hash,
+          parent_hash: block.parentHash,
+          timestamp: block.timestampSec,
+        })
         .execute();
       if (block.number % PROGRESS_EVERY === 0) {
-        await tx.deleteFrom("blocks").where("chain_id", "=", chainId).where("number", "<", finalNumber - KEEP_BLOCKS).execute();
+        await tx
+          .deleteFrom("blocks")
+          .where("chain_id", "=", chainId)
+          .where("number", "<", block.number - undoDepth - KEEP_BLOCKS)
+          .execute();
       }
-      await tx.updateTable("cursors").set({ position: block.number }).where("chain_id", "=", chainId).where("name", "=", "indexer").execute();
+      // The highest ever applied: how deep one may go back is measured from here.
+      await tx
+        .updateTable("cursors")
+        .set((eb) => ({ position: eb.fn<number>("greatest", ["position", eb.val(block.number)]) }))
+        .where("chain_id", "=", chainId)
+        .where("name", "=", "indexer")
+        .execute();
       return { payments: state.payments.changes().map(({ key }) => key), events: events.length, unmined };
     });
     applied = block.number;
@@ -195,7 +289,8 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
         const data = tokenInterface.encodeFunctionData("authorizationState", [row.payer, row.nonce]) as Hex;
         const answer = await chain.call({ to: row.token as Address, data });
         const isUnused = answer.kind === "ok" && /^0x0{64}$/.test(answer.data);
-        if (!isUnused) log.error({ paymentId: row.payment_id }, "a used authorization without a log: a node withholds something");
+        if (!isUnused)
+          log.error({ paymentId: row.payment_id }, "a used authorization without a log: a node withholds something");
         return isUnused;
       }),
     );
@@ -239,7 +334,12 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     },
     health() {
       const silentSec = Math.round((monotonicMs() - lastReadMs) / 1_000);
-      return { ok: head !== undefined && silentSec < SILENT_AFTER_SEC, applied, head: head?.number, silentSec };
+      return {
+        ok: !isTooDeep && head !== undefined && silentSec < SILENT_AFTER_SEC,
+        applied,
+        head: head?.number,
+        silentSec,
+      };
     },
     stop: () => loop.stop(),
   };

@@ -1,5 +1,5 @@
 /** What an event says of its object: the full state after the event, in the wire's words. Pure. */
-import { STATUSES, statusAt, type SubscriptionStatus } from "turnpike/protocol";
+import { STATUSES, type SubscriptionStatus, statusAt } from "turnpike/protocol";
 import type { PaymentRow } from "../store/tables/payments";
 import type { AllowanceRow, PlanRow, SubscriptionRow } from "./block-state";
 

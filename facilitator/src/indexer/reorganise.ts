@@ -53,7 +53,11 @@ export async function takeBack(
       objectId: payment.payment_id,
       provider: payment.pay_to,
       payer: payment.payer,
-      payload: { ...paymentPayload({ ...payment, ...pending }), status: "reversed", reversedTransaction: payment.tx_hash },
+      payload: {
+        ...paymentPayload({ ...payment, ...pending }),
+        status: "reversed",
+        reversedTransaction: payment.tx_hash,
+      },
       blockTime: block.timestamp,
       transaction: payment.tx_hash ?? undefined,
     });

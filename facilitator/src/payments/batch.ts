@@ -58,7 +58,12 @@ export function planTransaction(
   if (taken.length <= 1) return single(first, limits);
   const data = settleCalldata(taken.map(transferOf), gasPerItem);
   const items = BigInt(taken.length * (gasPerItem + ITEM_OVERHEAD_GAS) + gasPerItem + TRANSACTION_OVERHEAD_GAS);
-  return { to: batchSettler, data, gasLimit: intrinsicGas(data) + items, paymentIds: taken.map((row) => row.payment_id) };
+  return {
+    to: batchSettler,
+    data,
+    gasLimit: intrinsicGas(data) + items,
+    paymentIds: taken.map((row) => row.payment_id),
+  };
 }
 
 function single(row: PaymentRow, limits: BatchLimits): PlannedTransaction {

@@ -1,6 +1,7 @@
 /** A payment as it was asked for through one of the two doors, before anything about it is believed. */
 import {
   type Address,
+  type ErrorCode,
   findNetwork,
   type Hex,
   keccakText,
@@ -11,7 +12,6 @@ import {
   type SignedPayment,
   TurnpikeError,
   type TurnpikeErrorOptions,
-  type ErrorCode,
 } from "turnpike/protocol";
 import { type FacilitatorConfig, findToken, type TokenConfig } from "../config";
 import type { PaymentDoor } from "../store/tables/payments";
@@ -58,6 +58,7 @@ export type RefusalReason =
   | "other_door"
   | "not_moved"
   | "busy"
+  | "losses"
   | "relayer";
 
 export function refusal(

@@ -9,9 +9,9 @@ import {
   type Hex,
   isErrorCode,
   isTurnpikeError,
+  type PaymentProof,
   parseMemo,
   paymentIdOf,
-  type PaymentProof,
   paymentNonce,
   type SignedPayment,
   TurnpikeError,
@@ -24,8 +24,8 @@ import type { OnStep } from "../steps";
 import type { Store } from "../store/open";
 import { findPayment, type PaymentRow } from "../store/tables/payments";
 import { type Claim, claimOf, claimOfSignedPayment, refusal } from "./claim";
-import { type ExactRequest, type ExactVerdict, type SettleOutcome, exactFailure } from "./exact";
 import { findEvidence } from "./evidence";
+import { type ExactRequest, type ExactVerdict, exactFailure, type SettleOutcome } from "./exact";
 import { isSignedByPayer, type JudgeContext, judge } from "./judge";
 import { type Acceptance, bindPayment, rebindPayment, requeuePayment } from "./ledger";
 import { isProofOf, issueProof, settledFacts } from "./proofs";
@@ -44,7 +44,12 @@ export type AuthorizeOutcome =
   /** it can never move money */
   | { readonly kind: "failed"; readonly paymentId: Hex; readonly error: TurnpikeError }
   /** nothing was sent by this call; while `liveUntilSec` has not passed the authorization can still move money */
-  | { readonly kind: "refused"; readonly error: TurnpikeError; readonly paymentId?: Hex; readonly liveUntilSec?: number };
+  | {
+      readonly kind: "refused";
+      readonly error: TurnpikeError;
+      readonly paymentId?: Hex;
+      readonly liveUntilSec?: number;
+    };
 
 export interface PaymentStatus {
   readonly status: "pending" | "settled" | "failed" | "reversed" | "unknown";
@@ -87,14 +92,24 @@ type Fate =
   | { readonly kind: "failed"; readonly error: TurnpikeError }
   | { readonly kind: "refused"; readonly error: TurnpikeError; readonly liveUntilSec?: number };
 
-const LOOK_AGAIN_MS = 1_000;
+/** Without having been woken: the change may have been made by a process whose hint was lost. */
+const LOOK_AGAIN_MS = 3_000;
 
 export function startPayments(options: PaymentsOptions): Payments {
   const { config, store, relayer, indexer, log, onStep } = options;
   const { chainId } = config;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
   const context: JudgeContext = { config, relayer, clock: indexer.clock, applied: () => indexer.applied() };
-  const sender = startSender({ onStep, config, store, relayer, clock: indexer.clock, applied: () => indexer.applied(), log, monotonicMs });
+  const sender = startSender({
+    onStep,
+    config,
+    store,
+    relayer,
+    clock: indexer.clock,
+    applied: () => indexer.applied(),
+    log,
+    monotonicMs,
+  });
 
   const find = (paymentId: Hex): Promise<PaymentRow | undefined> => findPayment(store.db, chainId, paymentId);
 
@@ -109,22 +124,31 @@ export function startPayments(options: PaymentsOptions): Payments {
   /** Whether the row was bound to what this claim asks for; a claim for anything else is a conflict. */
   function conflictWith(row: PaymentRow, claim: Claim): TurnpikeError | undefined {
     if (row.state === "failed") return undefined;
-    if (row.door !== claim.door) return refusal("PayloadConflict", "other_door", "this payment was accepted through another door");
+    if (row.door !== claim.door)
+      return refusal("PayloadConflict", "other_door", "this payment was accepted through another door");
     const isSame =
       row.resource_hash === claim.resourceHash &&
       row.pay_to === claim.authorization.to &&
       row.amount === claim.authorization.value.toString();
     if (isSame) return undefined;
-    return refusal("PayloadConflict", "other_contents", "this payment was accepted with another payee, amount or resource");
+    return refusal(
+      "PayloadConflict",
+      "other_contents",
+      "this payment was accepted with another payee, amount or resource",
+    );
   }
 
   /** Nothing more is taken in while what was taken in cannot be sent. */
   function busy(): TurnpikeError | undefined {
     if (sender.queue().oldestMs > config.maxQueueAgeMs) {
-      return refusal("Unavailable", "busy", "the queue is too long", { retryAfterSec: Math.ceil(config.maxQueueAgeMs / 1_000) });
+      return refusal("Unavailable", "busy", "the queue is too long", {
+        retryAfterSec: Math.ceil(config.maxQueueAgeMs / 1_000),
+      });
     }
     const health = relayer.health();
-    return health.ok ? undefined : refusal("Unavailable", "relayer", "the relayer cannot send now", { retryAfterSec: 10 });
+    return health.ok
+      ? undefined
+      : refusal("Unavailable", "relayer", "the relayer cannot send now", { retryAfterSec: 10 });
   }
 
   async function judgeFresh(claim: Claim): Promise<Awaited<ReturnType<typeof judge>>> {
@@ -137,7 +161,7 @@ export function startPayments(options: PaymentsOptions): Payments {
 
   /** Takes in a claim that no live row stands for. @returns undefined when there is a row to look at now */
   async function accept(claim: Claim, isRebinding: boolean): Promise<Fate | undefined> {
-    const closed = busy();
+    const closed = busy() ?? sender.losses.refusalOf(claim);
     if (closed) return { kind: "refused", error: closed };
     const judgement = await judgeFresh(claim);
     if (judgement.kind === "bad") return { kind: "refused", error: judgement.error };
@@ -163,11 +187,21 @@ export function startPayments(options: PaymentsOptions): Payments {
     const evidence = await findEvidence({ config, relayer }, query, indexer.applied());
     const isOurs = evidence.kind === "transfer" && evidence.to === to && evidence.amount === value;
     if (evidence.kind === "none") return { kind: "pending" };
-    if (!isOurs || claim.door === "settle" || isRebinding) {
-      const why = evidence.kind === "cancelled" ? "the authorization was cancelled" : "the authorization was used already";
+    if (!isOurs || claim.door === "settle") {
+      const why =
+        evidence.kind === "cancelled" ? "the authorization was cancelled" : "the authorization was used already";
       return { kind: "failed", error: refusal("PaymentNotAllowed", "nonce_used", why) };
     }
-    await bindPayment(store.db, { chainId, claim, state: "parked", hasCode: false, balance: UINT256_MAX, atBlock: indexer.applied() });
+    const acceptance: Acceptance = {
+      chainId,
+      claim,
+      state: "parked",
+      hasCode: false,
+      balance: UINT256_MAX,
+      atBlock: indexer.applied(),
+    };
+    if (isRebinding) await rebindPayment(store.db, acceptance);
+    else await bindPayment(store.db, acceptance);
     const row = await find(claim.paymentId);
     if (row) await sender.reconcile(row);
     return undefined;
@@ -191,7 +225,8 @@ export function startPayments(options: PaymentsOptions): Payments {
       if (conflict) return { kind: "refused", error: conflict, liveUntilSec: row.valid_before };
       // Ids can be computed by anyone: only the payer's own signature opens what stands under one.
       isProven ||= row.signature === claim.signature || (await isSignedByPayer(context, claim));
-      if (!isProven) return { kind: "refused", error: refusal("InvalidSignature", "signature", "the signature is not the payer's") };
+      if (!isProven)
+        return { kind: "refused", error: refusal("InvalidSignature", "signature", "the signature is not the payer's") };
 
       if (row.state === "settled") {
         if (isDeepEnough(row)) return { kind: "settled", row };
@@ -217,7 +252,11 @@ export function startPayments(options: PaymentsOptions): Payments {
     if (judgement.kind === "bad") return { kind: "refused", error: judgement.error, liveUntilSec: row.valid_before };
     if (judgement.kind === "used") return undefined;
     if (before > 0 || row.attempts > MAX_ATTEMPTS * 2) {
-      const error = refusal("TransferFailed", "not_moved", "the token did not move the money, for no reason that it tells");
+      const error = refusal(
+        "TransferFailed",
+        "not_moved",
+        "the token did not move the money, for no reason that it tells",
+      );
       return { kind: "refused", error, liveUntilSec: row.valid_before };
     }
     await requeuePayment(store.db, row);
@@ -256,13 +295,18 @@ export function startPayments(options: PaymentsOptions): Payments {
       const row = await find(paymentId);
       if (!row) return { status: "unknown" };
       const transaction = row.tx_hash === null ? {} : { transaction: row.tx_hash as Hex };
-      if (row.state === "settled") return isDeepEnough(row) ? { status: "settled", ...transaction } : { status: "pending", ...transaction };
-      if (row.state === "failed") return { status: "failed", ...transaction, ...(row.fail_reason && { reason: row.fail_reason }) };
+      if (row.state === "settled")
+        return isDeepEnough(row) ? { status: "settled", ...transaction } : { status: "pending", ...transaction };
+      if (row.state === "failed")
+        return { status: "failed", ...transaction, ...(row.fail_reason && { reason: row.fail_reason }) };
       return { status: row.is_reversed ? "reversed" : "pending" };
     },
 
     async verifyProof(proof) {
-      const invalid = (reason: (ProofVerdict & { kind: "invalid" })["reason"]): ProofVerdict => ({ kind: "invalid", reason });
+      const invalid = (reason: (ProofVerdict & { kind: "invalid" })["reason"]): ProofVerdict => ({
+        kind: "invalid",
+        reason,
+      });
       if (findNetwork(proof.network)?.chainId !== chainId) return invalid("network");
       if (!isProofOf(proof, chainId, relayer.proofSigner.address)) return invalid("signature");
       if (proof.expiresAt <= indexer.clock.nowSec()) return invalid("expired");
@@ -281,8 +325,10 @@ export function startPayments(options: PaymentsOptions): Payments {
       if (claim instanceof TurnpikeError) return { kind: "invalid", ...exactFailure(claim) };
       const payer = claim.authorization.from;
       const invalid = (error: TurnpikeError): ExactVerdict => ({ kind: "invalid", payer, ...exactFailure(error) });
-      if (claim.authorization.to !== request.payTo) return invalid(refusal("PaymentNotAllowed", "payee", "the payee is not the required one"));
-      if (claim.authorization.value < request.amount) return invalid(refusal("PaymentNotAllowed", "amount", "the amount is below the required one"));
+      if (claim.authorization.to !== request.payTo)
+        return invalid(refusal("PaymentNotAllowed", "payee", "the payee is not the required one"));
+      if (claim.authorization.value < request.amount)
+        return invalid(refusal("PaymentNotAllowed", "amount", "the amount is below the required one"));
       const row = await find(claim.paymentId);
       if (row) {
         const conflict = conflictWith(row, claim);
@@ -295,7 +341,9 @@ export function startPayments(options: PaymentsOptions): Payments {
       const judgement = await judgeFresh(claim);
       if (judgement.kind === "good") return { kind: "valid", payer };
       return invalid(
-        judgement.kind === "bad" ? judgement.error : refusal("PaymentNotAllowed", "nonce_used", "the authorization was used already"),
+        judgement.kind === "bad"
+          ? judgement.error
+          : refusal("PaymentNotAllowed", "nonce_used", "the authorization was used already"),
       );
     },
 
@@ -331,7 +379,8 @@ export function startPayments(options: PaymentsOptions): Payments {
     const query = { paymentId, token: proof.token, payer: proof.payer, nonce };
     const evidence = await findEvidence({ config, relayer }, query, indexer.applied());
     if (evidence.kind !== "transfer") return { kind: "invalid", reason: "unknown" };
-    const isSame = evidence.transaction === proof.transaction && evidence.to === proof.payTo && evidence.amount === proof.amount;
+    const isSame =
+      evidence.transaction === proof.transaction && evidence.to === proof.payTo && evidence.amount === proof.amount;
     return isSame ? { kind: "valid", paymentId } : { kind: "invalid", reason: "mismatch" };
   }
 }

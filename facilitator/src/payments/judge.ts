@@ -3,7 +3,14 @@
  * chain cannot be asked is thrown, so that it is never mistaken for one. Writes nothing.
  */
 import { tokenInterface } from "turnpike/chain";
-import { type Address, type Clock, type Hex, transferTypedData, TurnpikeError, typedDataDigest } from "turnpike/protocol";
+import {
+  type Address,
+  type Clock,
+  type Hex,
+  type TurnpikeError,
+  transferTypedData,
+  typedDataDigest,
+} from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Relayer } from "../relayer";
 import { transferCalldata } from "./calldata";
@@ -29,7 +36,11 @@ const WALLET_GAS = 400_000n;
 export function judgeWindow(config: FacilitatorConfig, claim: Claim, nowSec: number): TurnpikeError | undefined {
   const { validAfter, validBefore } = claim.authorization;
   if (validBefore <= BigInt(nowSec + config.minWindowSec)) {
-    return refusal("PaymentExpired", "expired", `validBefore ${validBefore} has passed or is too near: it is ${nowSec}`);
+    return refusal(
+      "PaymentExpired",
+      "expired",
+      `validBefore ${validBefore} has passed or is too near: it is ${nowSec}`,
+    );
   }
   if (validAfter >= BigInt(nowSec)) {
     return refusal("InvalidRequest", "not_yet_valid", `validAfter ${validAfter} has not passed: it is ${nowSec}`);
@@ -45,7 +56,9 @@ export function judgeWindow(config: FacilitatorConfig, claim: Claim, nowSec: num
 
 export function isSignedByKey(config: FacilitatorConfig, claim: Claim): boolean {
   const { address: token, name, version } = claim.token;
-  const digest = typedDataDigest(transferTypedData({ chainId: config.chainId, token, name, version }, claim.authorization));
+  const digest = typedDataDigest(
+    transferTypedData({ chainId: config.chainId, token, name, version }, claim.authorization),
+  );
   return signerOf(digest, claim.signature) === claim.authorization.from;
 }
 
@@ -98,14 +111,23 @@ export async function judge(context: JudgeContext, claim: Claim): Promise<Judgem
   }
   if (hasCode) {
     // As the token would see it: a wallet may sign for itself and still be refused by the token.
-    const trial = await relayer.simulate({ to: token, data: transferCalldata({ token, ...claim.authorization, signature: claim.signature }), gas: WALLET_GAS });
+    const trial = await relayer.simulate({
+      to: token,
+      data: transferCalldata({ token, ...claim.authorization, signature: claim.signature }),
+      gas: WALLET_GAS,
+    });
     if (trial.kind === "reverted") return bad(refusal("TransferFailed", "not_moved", trial.error.error.message));
   }
   return { kind: "good", balance, hasCode, atBlock };
 }
 
 /** True also after a cancellation: proves nothing about money. */
-export async function isAuthorizationUsed(relayer: Relayer, token: Address, payer: Address, nonce: Hex): Promise<boolean> {
+export async function isAuthorizationUsed(
+  relayer: Relayer,
+  token: Address,
+  payer: Address,
+  nonce: Hex,
+): Promise<boolean> {
   const data = tokenInterface.encodeFunctionData("authorizationState", [payer, nonce]) as Hex;
   return BigInt(await relayer.read({ to: token, data })) !== 0n;
 }

@@ -1,11 +1,11 @@
 /** The rows of payments as this room changes them: binding, queueing, parking, adopting. Each change names the state it leaves. */
 import { sql } from "kysely";
+import { chainEventId } from "../indexer/apply-block";
+import { paymentPayload } from "../indexer/payloads";
 import { databaseNowMs } from "../store/database-clock";
 import type { Db, Store } from "../store/open";
 import { appendEvents } from "../store/tables/events";
 import type { PaymentRow } from "../store/tables/payments";
-import { chainEventId } from "../indexer/apply-block";
-import { paymentPayload } from "../indexer/payloads";
 import type { Claim } from "./claim";
 import type { Evidence } from "./evidence";
 
@@ -40,7 +40,10 @@ export async function bindPayment(db: Db, acceptance: Acceptance): Promise<"boun
     on conflict (chain_id, payment_id) do nothing
     returning payment_id`.execute(db);
   if (rows.length > 0) return "bound";
-  const known = await sql`select 1 from payments where chain_id = ${chainId}::bigint and payment_id = ${claim.paymentId}`.execute(db);
+  const known =
+    await sql`select 1 from payments where chain_id = ${chainId}::bigint and payment_id = ${claim.paymentId}`.execute(
+      db,
+    );
   return known.rows.length > 0 ? "known" : "short";
 }
 
@@ -60,7 +63,7 @@ export async function rebindPayment(db: Db, acceptance: Acceptance): Promise<boo
       valid_before: Number(authorization.validBefore),
       signature: claim.signature,
       has_code: acceptance.hasCode,
-      state: "queued",
+      state: acceptance.state,
       fail_code: null,
       fail_reason: null,
       attempts: 0,
@@ -98,7 +101,9 @@ export async function requeuePayment(db: Db, row: PaymentRow): Promise<boolean> 
 export async function parkUnmoved(db: Db, chainId: number, applied: number): Promise<PaymentRow[]> {
   await sql`
     update payments p set state = 'queued', transaction_id = null from transactions t
-    where t.id = p.transaction_id and p.chain_id = ${chainId}::bigint and p.state = 'sent' and t.status = 'displaced'`.execute(db);
+    where t.id = p.transaction_id and p.chain_id = ${chainId}::bigint and p.state = 'sent' and t.status = 'displaced'`.execute(
+    db,
+  );
   const { rows } = await sql<PaymentRow>`
     update payments p set state = 'parked' from transactions t, blocks b
     where t.id = p.transaction_id and p.chain_id = ${chainId}::bigint and p.state = 'sent' and t.status = 'mined'
@@ -106,6 +111,14 @@ export async function parkUnmoved(db: Db, chainId: number, applied: number): Pro
       and t.block_number <= ${applied}::bigint
     returning p.*`.execute(db);
   return rows;
+}
+
+/** What was mined in a block that is not the one applied at its height waits for its receipt again. */
+export async function unmineStrays(db: Db, chainId: number): Promise<void> {
+  await sql`
+    update transactions t set status = 'stored', block_number = null, block_hash = null, success = null from blocks b
+    where t.chain_id = ${chainId}::bigint and t.status = 'mined' and not t.is_final
+      and b.chain_id = t.chain_id and b.number = t.block_number and b.hash <> t.block_hash`.execute(db);
 }
 
 /** Evidence that the indexer did not write, because the row was not there yet when its block was applied. */

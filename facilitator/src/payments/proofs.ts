@@ -21,11 +21,17 @@ export interface SettledFacts {
 }
 
 export function settledFacts(row: PaymentRow): SettledFacts | undefined {
-  if (row.state !== "settled" || row.tx_hash === null || row.block_number === null || row.block_time === null) return undefined;
+  if (row.state !== "settled" || row.tx_hash === null || row.block_number === null || row.block_time === null)
+    return undefined;
   return { transaction: row.tx_hash as Hex, blockNumber: row.block_number, settledAt: row.block_time };
 }
 
-export function issueProof(signed: SignedPayment, facts: SettledFacts, chainId: number, signer: DigestSigner): PaymentProof {
+export function issueProof(
+  signed: SignedPayment,
+  facts: SettledFacts,
+  chainId: number,
+  signer: DigestSigner,
+): PaymentProof {
   const unsigned: UnsignedPaymentProof = {
     version: "1",
     network: signed.network,

@@ -14,7 +14,8 @@ import type { PaymentRow } from "../store/tables/payments";
 import { planTransaction } from "./batch";
 import { findEvidence } from "./evidence";
 import { balanceAt, isAuthorizationUsed } from "./judge";
-import { adoptEvidence, failSpent, parkUnmoved, requeuePayment } from "./ledger";
+import { adoptEvidence, failSpent, parkUnmoved, requeuePayment, unmineStrays } from "./ledger";
+import { createLosses, type Losses } from "./losses";
 
 export interface SenderOptions {
   readonly config: FacilitatorConfig;
@@ -29,6 +30,7 @@ export interface SenderOptions {
 
 export interface Sender {
   queue(): { readonly queued: number; readonly oldestMs: number };
+  readonly losses: Losses;
   /** Settles or fails a payment whose nonce is used, from the chain's logs. @returns whether it was */
   reconcile(row: PaymentRow): Promise<boolean>;
   stop(): Promise<void>;
@@ -42,6 +44,7 @@ const PACES_PER_BLOCK = 16;
 
 export function startSender(options: SenderOptions): Sender {
   const { config, store, relayer, clock, log, monotonicMs } = options;
+  const losses = createLosses({ monotonicMs, perPayer: config.maxLossesPerPayer, perPayee: config.maxLossesPerPayee });
   let backlog = { queued: 0, oldestMs: 0 };
   let closedAtMs = Number.NEGATIVE_INFINITY;
   let sweptAt = -1;
@@ -90,7 +93,13 @@ export function startSender(options: SenderOptions): Sender {
       const plan = planTransaction(rows, config.batchSettler, config);
       if (!plan) return false;
       const transactionId = await relayer.submit(
-        { purpose: "settle", idempotencyKey: `settle/${randomUUID()}`, to: plan.to, data: plan.data, gasLimit: plan.gasLimit },
+        {
+          purpose: "settle",
+          idempotencyKey: `settle/${randomUUID()}`,
+          to: plan.to,
+          data: plan.data,
+          gasLimit: plan.gasLimit,
+        },
         tx,
       );
       await tx
@@ -125,10 +134,14 @@ export function startSender(options: SenderOptions): Sender {
   async function sweep(): Promise<void> {
     const applied = options.applied();
     if (applied === sweptAt) return;
+    await unmineStrays(store.db, config.chainId);
     const parked = await parkUnmoved(store.db, config.chainId, applied);
     sweptAt = applied;
     for (const row of parked) {
-      log.warn({ paymentId: row.payment_id, attempts: row.attempts }, "a payment's transaction was mined without moving it");
+      log.warn(
+        { paymentId: row.payment_id, attempts: row.attempts },
+        "a payment's transaction was mined without moving it",
+      );
       await lookAgain(row);
       store.wake.notify(`payment:${row.payment_id}`);
     }
@@ -136,6 +149,7 @@ export function startSender(options: SenderOptions): Sender {
 
   async function lookAgain(row: PaymentRow): Promise<void> {
     if (await reconcile(row)) return;
+    losses.add(row);
     if (row.attempts >= MAX_ATTEMPTS || row.valid_before <= clock.nowSec() + config.minWindowSec) return;
     const balance = await balanceAt(relayer, row.token as Address, row.payer as Address, -1);
     if (balance >= BigInt(row.amount)) await requeuePayment(store.db, row);
@@ -151,8 +165,10 @@ export function startSender(options: SenderOptions): Sender {
     // Used, but not in a block that is applied yet: the indexer will see it.
     if (evidence.kind === "none") return false;
     if (evidence.kind === "cancelled") await failSpent(store, row, "cancelled");
-    else if (evidence.to !== row.pay_to || evidence.amount !== BigInt(row.amount)) await failSpent(store, row, "nonce_spent_elsewhere");
-    else if (row.door === "settle" && evidence.blockNumber <= row.accepted_block) await failSpent(store, row, "settled_before_acceptance");
+    else if (evidence.to !== row.pay_to || evidence.amount !== BigInt(row.amount))
+      await failSpent(store, row, "nonce_spent_elsewhere");
+    else if (row.door === "settle" && evidence.blockNumber <= row.accepted_block)
+      await failSpent(store, row, "settled_before_acceptance");
     else await adoptEvidence(store, row, evidence);
     return true;
   }
@@ -174,5 +190,5 @@ export function startSender(options: SenderOptions): Sender {
     },
   );
 
-  return { queue: () => backlog, reconcile, stop: () => loop.stop() };
+  return { queue: () => backlog, losses, reconcile, stop: () => loop.stop() };
 }

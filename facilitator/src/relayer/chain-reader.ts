@@ -1,6 +1,6 @@
 /** What this service asks the chain, typed and checked: a node's answer of the wrong shape is as good as none. */
 import { type Address, checksum, type Hex, isAddress, Unavailable } from "turnpike/protocol";
-import { RpcAnswerError, type Rpc } from "./rpc";
+import { type Rpc, RpcAnswerError } from "./rpc";
 
 export interface ChainBlock {
   readonly number: number;
@@ -48,7 +48,9 @@ export interface CallRequest {
 }
 
 /** What a call answered: return data, or the revert's data. */
-export type CallAnswer = { readonly kind: "ok"; readonly data: Hex } | { readonly kind: "reverted"; readonly data: Hex; readonly message: string };
+export type CallAnswer =
+  | { readonly kind: "ok"; readonly data: Hex }
+  | { readonly kind: "reverted"; readonly data: Hex; readonly message: string };
 
 export interface ChainReader {
   head(): Promise<ChainBlock>;
@@ -120,7 +122,8 @@ export function createChainReader(rpc: Rpc): ChainReader {
 
 /** Undefined: the node did not run the call at all. Nodes put the data in `data` or in `data.data`. */
 function revertDataOf(error: RpcAnswerError): Hex | undefined {
-  const nested = typeof error.data === "object" && error.data !== null ? (error.data as { data?: unknown }).data : error.data;
+  const nested =
+    typeof error.data === "object" && error.data !== null ? (error.data as { data?: unknown }).data : error.data;
   if (typeof nested === "string" && /^0x([0-9a-fA-F]{2})*$/.test(nested)) return nested as Hex;
   return /revert|out of gas|invalid opcode/i.test(error.message) ? "0x" : undefined;
 }
@@ -136,7 +139,8 @@ function record(value: unknown): Record<string, unknown> {
 }
 
 function hexOf(value: unknown): Hex {
-  if (typeof value !== "string" || !/^0x[0-9a-fA-F]*$/.test(value)) throw new Unavailable("a node's answer is malformed");
+  if (typeof value !== "string" || !/^0x[0-9a-fA-F]*$/.test(value))
+    throw new Unavailable("a node's answer is malformed");
   return value.toLowerCase() as Hex;
 }
 

@@ -14,7 +14,10 @@ export interface FeeLimits {
 export function firstFees(baseFeeWei: bigint, limits: FeeLimits): Fees | undefined {
   const floor = baseFeeWei + limits.priorityFeeWei;
   if (floor > limits.maxFeePerGasWei) return undefined;
-  return { maxFeeWei: min(baseFeeWei * 2n + limits.priorityFeeWei, limits.maxFeePerGasWei), priorityFeeWei: limits.priorityFeeWei };
+  return {
+    maxFeeWei: min(baseFeeWei * 2n + limits.priorityFeeWei, limits.maxFeePerGasWei),
+    priorityFeeWei: limits.priorityFeeWei,
+  };
 }
 
 /** Both raised by an eighth: nodes want a tenth. @returns undefined when the ceiling does not allow it */

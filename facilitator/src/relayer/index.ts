@@ -17,9 +17,9 @@ import { createLane, type LaneHealth } from "./lane";
 import { createRpc } from "./rpc";
 
 export type { CallRequest, ChainBlock, ChainLog, ChainReader, ChainReceipt } from "./chain-reader";
-export type { DigestSigner } from "./keys";
 export { type ContractError, contractErrorToTurnpike } from "./contract-errors";
 export { intrinsicGas, MAX_TRANSACTION_GAS } from "./gas";
+export type { DigestSigner } from "./keys";
 export type { LaneHealth } from "./lane";
 
 export interface SubmitRequest {
@@ -91,7 +91,13 @@ export interface RelayerOptions {
 /** @throws ConfigError when the chain is not the configured one or a contract is not there */
 export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const { config, store, log } = options;
-  const rpc = createRpc({ urls: config.rpcUrls, chainId: config.chainId, timeoutMs: config.rpcTimeoutMs, log, ...(options.fetch && { fetch: options.fetch }) });
+  const rpc = createRpc({
+    urls: config.rpcUrls,
+    chainId: config.chainId,
+    timeoutMs: config.rpcTimeoutMs,
+    log,
+    ...(options.fetch && { fetch: options.fetch }),
+  });
   await rpc.checkChain();
   const chain = createChainReader(rpc);
   await requireCode(chain, config);
@@ -99,10 +105,17 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const owner = `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
   const signers = config.relayerKeys.map(digestSigner);
-  const lanes = signers.map((signer) => createLane({ config, store, chain, signer, owner, log, monotonicMs, onStep: options.onStep }));
+  const lanes = signers.map((signer) =>
+    createLane({ config, store, chain, signer, owner, log, monotonicMs, onStep: options.onStep }),
+  );
   const from = signers[0]?.address as Address;
   await Promise.all(lanes.map((lane) => lane.tick()));
-  const loops = lanes.map((lane) => repeat(() => lane.tick(), () => store.wake.wait("lane", config.pollMs)));
+  const loops = lanes.map((lane) =>
+    repeat(
+      () => lane.tick(),
+      () => store.wake.wait("lane", config.pollMs),
+    ),
+  );
 
   const relayer: Relayer = {
     addresses: signers.map((signer) => signer.address),
@@ -173,7 +186,8 @@ async function requireCode(chain: ChainReader, config: FacilitatorConfig): Promi
     const code = await chain.code(address).catch((cause: unknown) => {
       throw new Unavailable("RPC_URLS do not answer", { cause });
     });
-    if (code === "0x") throw new TurnpikeError("ConfigError", `${name} names ${address}, where chain ${config.chainId} has no contract`);
+    if (code === "0x")
+      throw new TurnpikeError("ConfigError", `${name} names ${address}, where chain ${config.chainId} has no contract`);
   }
 }
 

@@ -5,8 +5,8 @@
 import type { Logger } from "pino";
 import { type Address, type Hex, isTurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
-import { databaseNowMs } from "../store/database-clock";
 import type { OnStep } from "../steps";
+import { databaseNowMs } from "../store/database-clock";
 import type { Store } from "../store/open";
 import { type SignedForm, signedForms, storedTransactions, type TransactionRow } from "../store/tables/transactions";
 import type { ChainReader, ChainReceipt } from "./chain-reader";
@@ -106,7 +106,10 @@ export function createLane(options: LaneOptions): Lane {
     return stopped(why);
   }
 
-  async function confirm(open: readonly TransactionRow[], forms: ReadonlyMap<string, SignedForm[]>): Promise<TransactionRow[]> {
+  async function confirm(
+    open: readonly TransactionRow[],
+    forms: ReadonlyMap<string, SignedForm[]>,
+  ): Promise<TransactionRow[]> {
     if (open.length === 0) return [];
     const chainNonce = await chain.nonce(of.key);
     const candidates = open.filter((row) => (row.nonce ?? 0) < chainNonce);
@@ -142,7 +145,10 @@ export function createLane(options: LaneOptions): Lane {
     onStep("mined");
     missingSinceMs.delete(row.id);
     sentAtMs.delete(receipt.hash);
-    log.info({ purpose: row.purpose, hash: receipt.hash, block: receipt.blockNumber, success: receipt.success }, "mined");
+    log.info(
+      { purpose: row.purpose, hash: receipt.hash, block: receipt.blockNumber, success: receipt.success },
+      "mined",
+    );
     store.wake.notify(`tx:${row.id}`);
     store.wake.notify("transactions");
   }
@@ -256,7 +262,14 @@ export function createLane(options: LaneOptions): Lane {
         const signed = sign(row, nonce, fees);
         await tx
           .updateTable("transactions")
-          .set({ key: of.key, nonce, epoch: lease.epoch, status: "stored", hash: signed.hash, stored_at_ms: databaseNowMs })
+          .set({
+            key: of.key,
+            nonce,
+            epoch: lease.epoch,
+            status: "stored",
+            hash: signed.hash,
+            stored_at_ms: databaseNowMs,
+          })
           .where("id", "=", row.id)
           .execute();
         forms.push(

@@ -92,7 +92,10 @@ export function createRpc(options: RpcOptions): Rpc {
       const [answer] = await post(endpoint, [ask]);
       endpoint.chain = Number(answer?.result) === options.chainId ? "right" : "wrong";
       if (endpoint.chain === "wrong") {
-        options.log.error({ chainId: Number(answer?.result), expected: options.chainId }, "a node serves another chain");
+        options.log.error(
+          { chainId: Number(answer?.result), expected: options.chainId },
+          "a node serves another chain",
+        );
       }
     }
     return endpoint.chain === "right";

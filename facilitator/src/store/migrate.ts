@@ -11,12 +11,16 @@ export async function migrate(db: Kysely<Tables>, kind: "pglite" | "postgres"): 
   await db.transaction().execute(async (tx) => {
     // The embedded database has one process by its folder's lock; advisory locks are no mutex there.
     if (kind === "postgres") await sql`select pg_advisory_xact_lock(${LOCK})`.execute(tx);
-    await sql`create table if not exists migrations (id text primary key, applied_at timestamptz not null default now())`.execute(tx);
+    await sql`create table if not exists migrations (id text primary key, applied_at timestamptz not null default now())`.execute(
+      tx,
+    );
     const { rows } = await sql<{ id: string }>`select id from migrations`.execute(tx);
     const done = new Set(rows.map((row) => row.id));
     const unknown = rows.find((row) => !MIGRATIONS.some((migration) => migration.id === row.id));
     if (unknown) {
-      throw new ConfigError(`the database is of a newer version (it has ${unknown.id}): start that version, or another database`);
+      throw new ConfigError(
+        `the database is of a newer version (it has ${unknown.id}): start that version, or another database`,
+      );
     }
     for (const migration of MIGRATIONS) {
       if (done.has(migration.id)) continue;

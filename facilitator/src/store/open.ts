@@ -88,7 +88,9 @@ async function openPglite({ dir, lockMs }: DatabaseConfig & { kind: "pglite" }):
       retries: { retries: Math.ceil(lockMs / LOCK_RETRY_MS) + 1, minTimeout: LOCK_RETRY_MS, maxTimeout: LOCK_RETRY_MS },
     });
   } catch (cause) {
-    throw new ConfigError(`PGLITE_DIR ${dir} is in use by another process: stop it, or choose another folder`, { cause });
+    throw new ConfigError(`PGLITE_DIR ${dir} is in use by another process: stop it, or choose another folder`, {
+      cause,
+    });
   }
   return embedded(await PGlite.create(options(dir)), unlock);
 }

@@ -1,5 +1,5 @@
 /** What happened, in the order of commit: the feed behind GET /events and the webhooks' outbox. */
-import { sql, type ColumnType, type Generated } from "kysely";
+import { type ColumnType, type Generated, sql } from "kysely";
 import type { Db } from "../open";
 
 export interface EventsTable {

@@ -118,7 +118,12 @@ export async function signedForms(db: Db, ids: readonly string[]): Promise<Signe
 }
 
 /** What was mined in another block than the chain now has at that height waits for its receipt again. */
-export async function unmineTransactions(tx: Db, chainId: number, number: number, hash: string | null): Promise<number> {
+export async function unmineTransactions(
+  tx: Db,
+  chainId: number,
+  number: number,
+  hash: string | null,
+): Promise<number> {
   let update = tx
     .updateTable("transactions")
     .set({ status: "stored", block_number: null, block_hash: null, success: null, is_final: false })
