@@ -1,4 +1,5 @@
 /** The provider's side: gates, operations, stores. Framework adapters stand behind doors of their own. */
+export { ConfigError } from "../protocol";
 export { fileClaims } from "./claims/file";
 export { memoryClaims } from "./claims/memory";
 export * from "./claims/rules";

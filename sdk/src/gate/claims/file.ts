@@ -33,6 +33,9 @@ const FILE = /^claims-([0-9]{1,9})\.log$/;
 const READ_BYTES = 65_536;
 const ROTATION_WAIT_MS = 10;
 const ROTATION_TRIES = 500;
+const MAX_TRIES = 5;
+/** Waits for as long as a dead holder's lock stands, and a little. */
+const LOCK = { stale: 5_000, retries: { retries: 60, minTimeout: 50, maxTimeout: 200 } };
 
 /** @throws ConfigError when the folder cannot be used */
 export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileClaimsOptions): ClaimStore {
@@ -96,15 +99,25 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
   }
 
   async function append(line: string): Promise<void> {
-    for (;;) {
+    for (let tries = 0; ; tries++) {
       const text = `\n${line}`;
       const written = writeSync(handle(), text, null, "latin1");
       if (catchUp(line)) break;
       // Behind a rotation the line is void, and a torn one counts for nobody: once more, in the file that counts.
       if (rotated) await toNextGeneration();
-      else if (written < text.length) throw new Unavailable("The claim file cannot be written: is the disk full?");
+      else if (written < text.length || tries > MAX_TRIES)
+        throw new Unavailable("The claim file cannot be written: is the disk full?");
     }
-    if (offset - openedAtBytes > rotateBytes) rotation ??= rotate().finally(() => (rotation = undefined));
+    if (offset - openedAtBytes > rotateBytes) rotateAside();
+  }
+
+  /** Beside the requests; what fails (a lock that another holds) is tried again at the next line. */
+  function rotateAside(): void {
+    rotation ??= rotate()
+      .catch(() => undefined)
+      .finally(() => {
+        rotation = undefined;
+      });
   }
 
   async function toNextGeneration(): Promise<void> {
@@ -118,7 +131,7 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
   }
 
   async function rotate(): Promise<void> {
-    const unlock = await lock(folder, { lockfilePath: join(folder, "rotation.lock"), retries: 10 });
+    const unlock = await lock(folder, { lockfilePath: join(folder, "rotation.lock"), ...LOCK });
     try {
       const newest = Math.max(...generationsIn(folder));
       if (newest > generation) return open(newest);

@@ -1,0 +1,182 @@
+import { spawn } from "node:child_process";
+import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { expect } from "chai";
+import { type ClaimStore, ConfigError, fileClaims, memoryClaims } from "turnpike/gate";
+import { type Hex, keccakText } from "turnpike/protocol";
+
+const LEASE_MS = 60_000;
+const NOW_MS = 1_800_000_000_000;
+const NOW_SEC = 1_800_000_000;
+
+const idOf = (name: string | number): Hex => keccakText(`payment ${name}`);
+let owners = 0;
+const attempt = (store: ClaimStore, id: Hex, nowMs = NOW_MS, owner = `owner${owners++}`) =>
+  store
+    .claim(id, { act: "claim", owner, nowMs, leaseMs: LEASE_MS, keepUntilSec: NOW_SEC + 1_000 }, NOW_SEC)
+    .then((outcome) => ({ ...outcome, owner }));
+
+describe("claims", () => {
+  let folder: string;
+  let open: ClaimStore[];
+
+  beforeEach(() => {
+    folder = mkdtempSync(path.join(tmpdir(), "turnpike-claims-"));
+    open = [];
+  });
+  afterEach(async () => {
+    for (const store of open) await store.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  const file = (rotateBytes?: number) => {
+    const store = fileClaims({ folder, ...(rotateBytes === undefined ? {} : { rotateBytes }) });
+    open.push(store);
+    return store;
+  };
+  const STORES = { "in a file": () => file(), "in memory": () => memoryClaims({ warn: false }) };
+
+  for (const [where, make] of Object.entries(STORES)) {
+    describe(where, () => {
+      it("are held by one request at a time, and used once", async () => {
+        const store = make();
+        const outcomes = await Promise.all(Array.from({ length: 10 }, () => attempt(store, idOf("a"))));
+        const held = outcomes.filter(({ kind }) => kind === "acquired");
+        expect(held).to.have.length(1);
+        expect(outcomes.filter(({ kind }) => kind === "running")).to.have.length(9);
+        await store.apply(idOf("a"), { act: "use", owner: held[0]?.owner ?? "" });
+        expect((await attempt(store, idOf("a"))).kind).to.equal("used");
+        expect((await attempt(store, idOf("b"))).kind).to.equal("acquired");
+      });
+
+      it("C14 are released three times and no more", async () => {
+        const store = make();
+        for (let i = 0; i < 3; i++) {
+          const { kind, owner } = await attempt(store, idOf("a"));
+          expect(kind).to.equal("acquired");
+          await store.apply(idOf("a"), { act: "release", owner });
+        }
+        const last = await attempt(store, idOf("a"));
+        expect(last.kind).to.equal("acquired");
+        await store.apply(idOf("a"), { act: "release", owner: last.owner });
+        expect((await attempt(store, idOf("a"))).kind).to.equal("used");
+      });
+
+      it("lapse with their lease, which counts as a release, and are kept by renewing it", async () => {
+        const store = make();
+        const first = await attempt(store, idOf("a"));
+        expect((await attempt(store, idOf("a"), NOW_MS + LEASE_MS - 1)).kind).to.equal("running");
+        await store.apply(idOf("a"), { act: "renew", owner: first.owner, nowMs: NOW_MS + 30_000, leaseMs: LEASE_MS });
+        expect((await attempt(store, idOf("a"), NOW_MS + LEASE_MS)).kind).to.equal("running");
+        let nowMs = NOW_MS + 30_000 + LEASE_MS;
+        for (let i = 0; i < 3; i++) {
+          expect((await attempt(store, idOf("a"), nowMs)).kind).to.equal("acquired");
+          nowMs += LEASE_MS;
+        }
+        expect((await attempt(store, idOf("a"), nowMs)).kind).to.equal("used");
+      });
+
+      it("are not settled by an owner whose lease another has taken over", async () => {
+        const store = make();
+        const first = await attempt(store, idOf("a"));
+        const second = await attempt(store, idOf("a"), NOW_MS + LEASE_MS);
+        expect(second.kind).to.equal("acquired");
+        await store.apply(idOf("a"), { act: "release", owner: first.owner });
+        expect((await attempt(store, idOf("a"), NOW_MS + LEASE_MS + 1)).kind).to.equal("running");
+      });
+
+      it("are withdrawn without counting", async () => {
+        const store = make();
+        for (let i = 0; i < 10; i++) {
+          const { kind, owner } = await attempt(store, idOf("a"));
+          expect(kind).to.equal("acquired");
+          await store.apply(idOf("a"), { act: "withdraw", owner });
+        }
+      });
+    });
+  }
+
+  it("C18 survive a restart, running ones too", async () => {
+    const before = file();
+    const used = await attempt(before, idOf("used"));
+    await before.apply(idOf("used"), { act: "use", owner: used.owner });
+    await attempt(before, idOf("running"));
+    await before.close();
+    const after = file();
+    expect((await attempt(after, idOf("used"))).kind).to.equal("used");
+    expect((await attempt(after, idOf("running"))).kind).to.equal("running");
+    expect((await attempt(after, idOf("running"), NOW_MS + LEASE_MS)).kind).to.equal("acquired");
+  });
+
+  it("are not confused by torn or foreign lines", async () => {
+    const store = file();
+    const { owner } = await attempt(store, idOf("a"));
+    await store.apply(idOf("a"), { act: "use", owner });
+    const [name] = readdirSync(folder).filter((entry) => entry.endsWith(".log"));
+    const torn = `\nA ${idOf("a")} withdraw ${owner} 0 0 0`;
+    appendFileSync(path.join(folder, name as string), `${torn}\nS ${idOf("a")} free\n;;\n{}\nA ${idOf("b")} cla`);
+    expect((await attempt(store, idOf("a"))).kind).to.equal("used");
+    expect((await attempt(store, idOf("b"))).kind).to.equal("acquired");
+    expect((await attempt(file(), idOf("a"))).kind).to.equal("used");
+    expect((await attempt(file(), idOf("b"))).kind).to.equal("running");
+  });
+
+  it("are carried over when the file is rotated, until nobody could present them any more", async () => {
+    const one = file(4_000);
+    const two = file(4_000);
+    for (let i = 0; i < 200; i++) {
+      const [first, second] = await Promise.all([attempt(one, idOf(i)), attempt(two, idOf(i))]);
+      const [winner, store] = first.kind === "acquired" ? [first, one] : [second, two];
+      expect([first.kind, second.kind].filter((kind) => kind === "acquired")).to.have.length(1);
+      await store.apply(idOf(i), { act: "use", owner: winner.owner });
+      await new Promise(setImmediate);
+    }
+    expect(readdirSync(folder).some((name) => /claims-[1-9]/.test(name))).to.equal(true);
+    for (let i = 0; i < 200; i++) expect((await attempt(two, idOf(i))).kind).to.equal("used");
+
+    const later = NOW_SEC + 2_000;
+    const act = { act: "claim", owner: "late", nowMs: NOW_MS, leaseMs: LEASE_MS, keepUntilSec: later + 1 } as const;
+    for (let i = 0; i < 400; i++) {
+      await one.claim(idOf(`late ${i}`), { ...act, owner: `late${i}` }, later);
+      await new Promise(setImmediate);
+    }
+    await one.close();
+    const newest = readdirSync(folder)
+      .filter((name) => name.endsWith(".log"))
+      .sort((a, b) => Number(b.slice(7, -4)) - Number(a.slice(7, -4)))[0] as string;
+    expect(readFileSync(path.join(folder, newest), "latin1")).to.not.include(idOf(0));
+  });
+
+  it("C1 are granted once among processes that share the folder, also when one is killed", async function () {
+    this.timeout(60_000);
+    const script = path.join(__dirname, "../support/claim-process.ts");
+    const workers = Array.from({ length: 3 }, (_, i) => {
+      const args = [
+        "-r",
+        "ts-node/register/transpile-only",
+        "-r",
+        "tsconfig-paths/register",
+        script,
+        folder,
+        `w${i}`,
+        "400",
+      ];
+      const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
+      const acquired: string[] = [];
+      child.stdout.on("data", (chunk: Buffer) => {
+        acquired.push(...chunk.toString().split("\n").filter(Boolean));
+        if (i === 0 && acquired.length > 20) child.kill("SIGKILL");
+      });
+      return new Promise<string[]>((resolve) => child.on("close", () => resolve(acquired)));
+    });
+    const acquired = (await Promise.all(workers)).flat();
+    expect(acquired.length).to.be.above(300);
+    expect(new Set(acquired).size).to.equal(acquired.length);
+  });
+
+  it("say which folder cannot be used", () => {
+    appendFileSync(path.join(folder, "file"), "");
+    expect(() => fileClaims({ folder: path.join(folder, "file") })).to.throw(ConfigError, /claims/);
+  });
+});
