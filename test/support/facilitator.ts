@@ -53,6 +53,8 @@ export interface PaymentFields {
   readonly validForSec?: number;
   readonly validAfter?: bigint;
   readonly token?: Address;
+  /** of the token's EIP-712 domain */
+  readonly tokenName?: string;
   readonly network?: string;
 }
 
@@ -133,7 +135,7 @@ export async function startWorld(
     const domain = {
       chainId: chain.chainId,
       token: fields.token ?? contracts.token,
-      name: contracts.tokenName,
+      name: fields.tokenName ?? contracts.tokenName,
       version: contracts.tokenVersion,
     };
     return { payer, signed, signature: signDigest(typedDataDigest(transferTypedData(domain, signed)), payer.key) };
