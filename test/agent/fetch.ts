@@ -165,8 +165,11 @@ describe("agent.fetch", () => {
 
   it("retries a refusal right after subscribing, and never pays instead", async () => {
     let stale = 3;
+    const memo = `AAAAAAAAAAAAAAAAAAAAAA.k1.${(await relay.nowSec()) + 600}.AAAAAAAAAAAAAAAAAAAAAA`;
+    const oneTime = { scheme: "exact", network: NETWORK, token: relay.addresses.token, amount: "1", memo };
     const gate = await startGate(relay, planId, {
       refuse: () => (stale-- > 0 ? "SubscriptionNotActive" : undefined),
+      oneTime: { ...oneTime, payTo: addressOf("treasury"), hoodlayer: { facilitator: relay.url } },
     });
     const subject = agentOn();
     await subject.agent.subscribe({ planId, origins: [gate.url] });
@@ -178,6 +181,11 @@ describe("agent.fetch", () => {
     expect(await response.json()).to.have.property("error", "SubscriptionNotActive");
     expect(subject.signed).not.to.include("TransferWithAuthorization");
     expect(gate.seen.length).to.be.lessThan(60);
+    await agentOn({ limits: { settleMs: 500 } })
+      .agent.fetch(gate.url)
+      .catch(() => undefined);
+    const posted = relay.seen.filter(({ url }) => url === "/authorize");
+    expect(posted.length, "the entry was payable").to.be.greaterThan(0);
   });
 
   it("pays one-time once the subscription is over, but not around a reached cap or an empty wallet", async () => {

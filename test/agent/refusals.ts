@@ -55,6 +55,7 @@ describe("what the agent refuses", () => {
     expect(await reasonFor(lie({ asset: stranger }))).to.equal("token");
     expect(await reasonFor(lie({ network: "base-mainnet" }), { perPayment: 1n, perDay: 1n })).to.equal("token");
     expect(await reasonFor(lie({ network: "local-1" }), { ...limits, networks: ["local-31337"] })).to.equal("network");
+    expect(await reasonFor({}, { ...limits, networks: ["base-mainnet"] })).to.equal("network");
     expect(await reasonFor(lie({ network: "elsewhere" }))).to.equal("network");
     expect(await reasonFor(lie({ extra: { decimals: 18 } }))).to.equal("decimals");
     expect(await reasonFor(lie({ maxAmountRequired: "1" }))).to.equal("amount");

@@ -1,6 +1,7 @@
+import { secp256k1 } from "@noble/curves/secp256k1";
 import { expect } from "chai";
 import { type Agent, memoryLedger, walletFromKey } from "turnpike/agent";
-import { type Hex, parseSubscriptionId } from "turnpike/protocol";
+import { type Hex, parseSubscriptionId, type TypedData, type TypedDataField, typedDataDigest } from "turnpike/protocol";
 import { rejection } from "./support/rejection";
 import { advance, INTERVAL_SEC, PRICE, type Relay, startRelay } from "./support/relay";
 import { closeAll } from "./support/servers";
@@ -100,19 +101,17 @@ describe("agent.subscribe and changes, judged by the contracts", () => {
 
   it("keeps random secrets in the ledger when the wallet's signatures differ, and says so", async () => {
     const wallet = walletFromKey(testKey("payer"));
-    let salt = 0;
+    // Valid every time and never the same twice, as wallets with hedged nonces sign.
     const moody = {
       getAddress: wallet.getAddress,
-      signTypedData: async (
-        domain: object,
-        types: Record<string, { name: string; type: string }[]>,
-        message: object,
-      ) => {
-        const signature = await wallet.signTypedData(domain, types, message);
-        // As a wallet of several keys or with hedged nonces: never the same bytes twice.
-        return "TurnpikeRoot" in types
-          ? `${signature.slice(0, -4)}${(salt++).toString(16).padStart(2, "0")}1b`
-          : signature;
+      signTypedData: async (domain: object, types: Record<string, TypedDataField[]>, message: object) => {
+        const primaryType = Object.keys(types)[0] ?? "";
+        const digest = typedDataDigest({ domain, types, message, primaryType } as unknown as TypedData);
+        const signature = secp256k1.sign(digest.slice(2), testKey("payer").slice(2), {
+          lowS: true,
+          extraEntropy: true,
+        });
+        return `0x${signature.toCompactHex()}${(27 + signature.recovery).toString(16)}`;
       },
     };
     const ledger = memoryLedger();

@@ -20,9 +20,9 @@ import type { Book } from "./book";
 import type { AgentContext } from "./context";
 import { believedTimeSec } from "./facilitators";
 import type { SpendEntry, SubscriptionEntry } from "./ledger";
-import { type ApprovalFacts, requirePeriods, type TopUp, withApproval } from "./permits";
+import { type ApprovalFacts, withApproval } from "./permits";
 import type { Amount } from "./policy";
-import { originsOf, searchDerived } from "./recover";
+import { searchDerived } from "./recover";
 import { derivedSecret, randomSecret } from "./secrets";
 import { isRefused, submit } from "./submit";
 import {
@@ -338,73 +338,4 @@ async function conclude<S extends SignedAct>(
   const { id: idHash, planId } = plan.after;
   context.effects.emit({ type: "subscription.changed", idHash, planId, act: plan.path });
   return viewOf(context, plan.after, state);
-}
-
-/** Everything the ledger holds that has not ended, as the chain has it now. */
-export async function list(context: AgentContext): Promise<Subscription[]> {
-  const book = await context.book();
-  const views: Subscription[] = [];
-  for (const entry of book.subscriptions()) {
-    if (entry.state === "ended") continue;
-    const facilitator = context.facilitators.find(entry.facilitator);
-    const state = facilitator && (await readState(facilitator.client, entry.id));
-    if (!state) continue;
-    const { signup: _done, ...kept } = entry;
-    const now: SubscriptionEntry = {
-      ...kept,
-      state: state.status === "CANCELLED" ? "ended" : "live",
-      cap: state.allowance.cap.toString(),
-    };
-    if (now.state !== entry.state || now.cap !== entry.cap) await book.put(now);
-    views.push(await viewOf(context, now, state));
-  }
-  return views;
-}
-
-export async function addOrigins(
-  context: AgentContext,
-  ref: SubscriptionRef,
-  origins: readonly string[],
-): Promise<readonly string[]> {
-  const book = await context.book();
-  const entry = entryOf(book, ref);
-  const merged = { ...entry, origins: [...new Set([...entry.origins, ...originsOf(origins)])] };
-  await book.put(merged);
-  return merged.origins;
-}
-
-export interface TopUpOptions {
-  /** how many periods the approval should cover from now on; default: what each was subscribed with */
-  readonly periods?: number;
-  /** raise it to the whole even where it is not low; default false */
-  readonly whole?: boolean;
-}
-
-/** Raises the token approvals that have become low, by permits that the Facilitator relays. */
-export async function topUp(context: AgentContext, options: TopUpOptions = {}): Promise<TopUp[]> {
-  const book = await context.book();
-  if (options.periods !== undefined) {
-    const periods = requirePeriods(options.periods);
-    for (const entry of book.subscriptions()) if (entry.state === "live") await book.put({ ...entry, periods });
-  }
-  const owner = await context.signer.address();
-  const groups = new Map<string, SubscriptionEntry>();
-  for (const entry of book.subscriptions()) {
-    if (entry.state === "live" && entry.subscriber === owner) groups.set(`${entry.chainId}:${entry.token}`, entry);
-  }
-  const topUps: TopUp[] = [];
-  for (const entry of groups.values()) {
-    const { token, chainId } = entry;
-    const facilitator = requireFacilitator(context, entry.facilitator);
-    const need = { book, facilitator, deployment: entry, token, when: options.whole ? "whole" : "low" } as const;
-    const done = await withApproval(context, need, async ({ account, permit }) => {
-      if (!permit) return { token, chainId, approval: account.approval, transaction: undefined };
-      const request = { network: entry.network, token, owner, ...permit };
-      const { outcome } = await submit(context.effects, undefined, () => facilitator.client.permit(request));
-      if (isRefused(outcome)) throw outcome.error;
-      return { token, chainId, approval: outcome.permit.approval, transaction: outcome.permit.transaction };
-    });
-    topUps.push(done);
-  }
-  return topUps;
 }

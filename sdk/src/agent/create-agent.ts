@@ -16,25 +16,23 @@ import {
 import { type Book, bookOf } from "./book";
 import { type ChainReader, createChainReader } from "./chain-reader";
 import {
-  addOrigins,
   type CancelOptions,
   type ChangePlanOptions,
   cancel,
   changePlan,
-  list,
   pause,
   type ResumeOptions,
   rekey,
   resume,
   setMaxOverage,
-  type TopUpOptions,
-  topUp,
 } from "./changes";
 import type { AgentContext, KnownToken } from "./context";
 import { type AgentEvent, type AgentLimits, DEFAULT_LIMITS, type Effects, type Sleep, sleepFor } from "./effects";
 import { createFacilitators } from "./facilitators";
 import { agentFetch } from "./fetch";
 import { type Ledger, memoryLedger } from "./ledger";
+import { addOrigins, list } from "./list";
+import type { SubscribeOptions } from "./offer";
 import { type PayInit, pay } from "./pay";
 import { giveUp, type PaymentView, payments, settleHeld } from "./payments";
 import type { TopUp } from "./permits";
@@ -43,8 +41,9 @@ import type { PaidResponse } from "./receipt";
 import { type RecoverOptions, recover } from "./recover";
 import type { RequestInput } from "./request";
 import { createRoots } from "./secrets";
-import { type SubscribeOptions, subscribe } from "./subscribe";
+import { subscribe } from "./subscribe";
 import type { Subscription, SubscriptionRef } from "./subscription";
+import { type TopUpOptions, topUp } from "./top-up";
 import { type AgentWallet, createSigner } from "./wallet";
 
 export interface AgentOptions {

@@ -1,10 +1,11 @@
 /** The client side: an agent that pays for requests and subscribes, within a policy, at most once. */
 
-export type { CancelOptions, ChangePlanOptions, ResumeOptions, TopUpOptions } from "./changes";
+export type { CancelOptions, ChangePlanOptions, ResumeOptions } from "./changes";
 export type { KnownToken } from "./context";
 export { type Agent, type AgentOptions, createAgent } from "./create-agent";
 export { type AgentEvent, type AgentLimits, DEFAULT_LIMITS, type Sleep } from "./effects";
 export { type Ledger, type LedgerRecord, memoryLedger } from "./ledger";
+export type { SubscribeOptions } from "./offer";
 export type { PayInit } from "./pay";
 export type { PaymentView } from "./payments";
 export type { TopUp } from "./permits";
@@ -12,6 +13,6 @@ export type { AgentPolicy, Amount, AskReason, SpendIntent } from "./policy";
 export { type PaidResponse, type PaymentReceipt, receiptOf } from "./receipt";
 export type { RecoverOptions } from "./recover";
 export type { RequestInput } from "./request";
-export type { SubscribeOptions } from "./subscribe";
 export type { Subscription, SubscriptionRef } from "./subscription";
+export type { TopUpOptions } from "./top-up";
 export { type AgentWallet, type EthersLikeWallet, type ViemLikeWallet, walletFromKey } from "./wallet";

@@ -153,6 +153,7 @@ export async function startRelay(): Promise<Relay> {
   }
 
   async function relayed([room, idHash, act]: string[], body: unknown): Promise<Answer> {
+    if (room === "authorize") return problem(404, "NotFound");
     if (room !== "permits") return act ? change(idHash as Hex, act as ChangeAct, body) : signUp(body);
     const { owner, ...permit } = permitRequestSchema.parse(body);
     const { value, deadline, v, r, s } = permitOf(permit);
