@@ -4,10 +4,12 @@ import { appendFile, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/prom
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "chai";
+import type { Ledger, LedgerRecord } from "turnpike/agent";
 import { fileLedger } from "turnpike/agent/file-ledger";
 import { rejection } from "./support/rejection";
 import { type Answer, closeAll, serve } from "./support/servers";
 import {
+  addressOf,
   agentFor,
   Chain,
   type FacilitatorStandIn,
@@ -117,6 +119,26 @@ describe("the file ledger", () => {
     });
     await subject.agent.pay(provider.url).catch(() => undefined);
     expect([transfersSigned(subject), facilitator.signatures.size]).to.deep.equal([1, 0]);
+  });
+
+  it("frees at the next start what was reserved and never signed", async () => {
+    const policy = { perPayment: 500_000n, perDay: 500_000n, tokens: [TOKEN] };
+    const records: LedgerRecord[] = [];
+    const ledgerOf = (): Ledger => ({
+      load: async () => [...records],
+      append: async (record) => {
+        records.push(record);
+      },
+      close: async () => {},
+    });
+    const asked = new Promise<void>((resolve) => {
+      const wallet = { address: addressOf("payer"), signTypedData: () => new Promise<string>(() => resolve()) };
+      void agentFor(facilitator.url, { ledger: ledgerOf(), policy, wallet }).agent.pay(provider.url);
+    });
+    await asked;
+    expect(records.map((record) => record.type === "payment" && record.state)).to.deep.equal(["reserved"]);
+    const second = agentFor(facilitator.url, { ledger: ledgerOf(), policy });
+    expect((await second.agent.pay(provider.url)).status).to.equal(200);
   });
 
   describe("when the process is killed", () => {

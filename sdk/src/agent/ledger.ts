@@ -15,7 +15,6 @@ const wireOf = <S extends z.ZodType>(schema: S) => z.custom<z.input<S>>((value) 
  * `settled`: paid, and not known to be served. `served`: done. `released`: can never move money.
  */
 export const PAYMENT_STATES = ["reserved", "signed", "settled", "served", "released"] as const;
-type PaymentState = (typeof PAYMENT_STATES)[number];
 
 export const paymentEntrySchema = z.object({
   type: z.literal("payment"),
