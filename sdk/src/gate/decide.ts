@@ -2,7 +2,7 @@
  * The gate's one decision. The order, stated once: judge, claim, run the handler, settle the claim; this module does
  * the first two. Adapters translate the outcome, and whoever runs the handler settles the claim.
  */
-import { isTurnpikeError, TurnpikeError } from "../protocol";
+import { isTurnpikeError, sha256, TurnpikeError, toHex } from "../protocol";
 import type { HeldClaim } from "./claims/held-claim";
 import { type Credentials, readCredentials } from "./credentials";
 import { isAuthorized, judgePayment } from "./judge-payment";
@@ -68,7 +68,8 @@ async function decidePaid(room: Room, route: Route, request: GateRequest, creden
   const resource = resourceOfRequest(request, room.settings);
 
   if (credentials.payment) {
-    const verdict = await judgePayment(credentials.payment, { room, route, request, resource });
+    const bodyHash = await boundBody(route, request);
+    const verdict = await judgePayment(credentials.payment, { room, route, request, resource, bodyHash });
     if (verdict.kind === "grants") return { ...verdict, kind: "allow" };
     if (verdict.kind === "barred") return { kind: "refuse", error: verdict.error };
     if (verdict.kind === "refused") refusal = verdict.refusal;
@@ -84,12 +85,18 @@ export async function quoteFor(room: Room, route: Route, request: GateRequest, r
     settings: room.settings,
     request,
     resource: resourceOfRequest(request, room.settings),
+    bodyHash: await boundBody(route, request),
     offers,
     presentation: route.presentation,
     nowSec: room.time.nowSec(),
     refusal,
   });
   return { kind: "pay", quote };
+}
+
+/** @throws ConfigError where the framework has thrown the body's bytes away */
+async function boundBody(route: Route, request: GateRequest): Promise<string | undefined> {
+  return route.bindsBody ? toHex(sha256(await request.body())) : undefined;
 }
 
 const allow = (payment: Payment): Decision => ({ kind: "allow", payment, claim: undefined, headers: NO_HEADERS });

@@ -37,6 +37,8 @@ export interface PaymentCase {
   readonly route: Route;
   readonly request: GateRequest;
   readonly resource: string;
+  /** hex SHA-256, where the route binds bodies */
+  readonly bodyHash: string | undefined;
 }
 
 const DAY_SEC = 86_400;
@@ -61,10 +63,10 @@ export async function judgePayment(credential: PaymentCredential, at: PaymentCas
 }
 
 async function judgeNative(header: string, at: PaymentCase): Promise<PaymentVerdict> {
-  const { room, request, resource } = at;
+  const { room, request, resource, bodyHash } = at;
   const proof = parsePaymentProof(header);
   const nowSec = room.time.nowSec();
-  const verdict = judgeProof(proof, { settings: room.settings, method: request.method, resource, nowSec });
+  const verdict = judgeProof(proof, { settings: room.settings, method: request.method, resource, bodyHash, nowSec });
   if (verdict.kind === "faulty") return invalid(verdict.reason, messageOf(verdict.reason));
   const { paymentId, nonce } = verdict;
   return claimAndConfirm(at, {

@@ -12,6 +12,7 @@ import {
   paymentIdOf,
   paymentNonce,
   proofToWire,
+  Unavailable,
 } from "../protocol";
 import { recoverSigner } from "./recover-signer";
 import type { Room } from "./room";
@@ -38,6 +39,8 @@ export interface ProofContext {
   readonly settings: Settings;
   readonly method: string;
   readonly resource: string;
+  /** hex SHA-256, where the route binds bodies */
+  readonly bodyHash?: string | undefined;
   /** unix seconds, chain time */
   readonly nowSec: number;
 }
@@ -46,13 +49,13 @@ const faulty = (reason: ProofFault): ProofVerdict => ({ kind: "faulty", reason }
 
 /** What can be told from the proof alone, cheap checks first. Quoted terms hold: today's price is not asked. */
 export function judgeProof(proof: PaymentProof, context: ProofContext): ProofVerdict {
-  const { settings, method, resource, nowSec } = context;
+  const { settings, resource, nowSec } = context;
   const { chainId } = settings.network;
   if (findNetwork(proof.network, settings.extraNetworks)?.chainId !== chainId) return faulty("network");
   if (proof.resource !== resource) return faulty("resource");
   if (nowSec >= proof.expiresAt) return faulty("expired");
   const memo = parseMemo(proof.memo);
-  if (!memo || !isQuoted(memo, proof, settings, method)) return faulty("memo");
+  if (!memo || !isQuoted(memo, proof, context)) return faulty("memo");
   if (proof.settledAt > memo.expiresAtSec) return faulty("memo_expired");
   if (!settings.facilitator?.signers.has(proof.facilitator)) return faulty("facilitator");
   if (!isProofSignedBy(proof, chainId, proof.facilitator, recoverSigner)) return faulty("signature");
@@ -60,9 +63,10 @@ export function judgeProof(proof: PaymentProof, context: ProofContext): ProofVer
   return { kind: "sound", nonce, paymentId: paymentIdOf({ chainId, token: proof.token, payer: proof.payer, nonce }) };
 }
 
-function isQuoted(memo: ParsedMemo, proof: PaymentProof, settings: Settings, method: string): boolean {
+function isQuoted(memo: ParsedMemo, proof: PaymentProof, { settings, method, bodyHash }: ProofContext): boolean {
   const { resource, amount, token, payTo } = proof;
-  const facts = { method, resource, amount, token, payTo, network: settings.network.name };
+  const bound = bodyHash === undefined ? {} : { bodyHash };
+  const facts = { method, resource, amount, token, payTo, network: settings.network.name, ...bound };
   return isMemoGenuine(memo, facts, settings.memoKeys);
 }
 
@@ -76,7 +80,11 @@ export async function faultOfSettlement(room: Room, proof: PaymentProof, nonce: 
       return undefined;
     case "facilitator": {
       const verdict = await room.facilitator.verifyProof(proofToWire(proof));
-      return verdict.valid ? undefined : verdict.reason;
+      if (verdict.valid) return undefined;
+      // Neither paid nor unpaid: its block is being replaced, and the payment is on its way into another one.
+      if (verdict.reason === "pending")
+        throw new Unavailable("The payment is not confirmed yet.", { retryAfterSec: 2 });
+      return verdict.reason;
     }
     case "onchain": {
       if (!room.rpc) throw new ConfigError('rpcUrl is not set (TURNPIKE_RPC_URL): verify "onchain" reads the chain');

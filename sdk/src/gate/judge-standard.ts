@@ -133,7 +133,8 @@ function purchaseOfV2(payload: JsonObject, at: PaymentCase): Purchase | Fault {
   if (authorization.to !== accepted.payTo || authorization.value !== accepted.amount) return "terms";
   const memo = parseMemo(accepted.extra?.memo);
   const { amount, payTo } = accepted;
-  const facts = { method: at.request.method, resource: at.resource, amount, token: accepted.asset, payTo };
+  const bound = at.bodyHash === undefined ? {} : { bodyHash: at.bodyHash };
+  const facts = { method: at.request.method, resource: at.resource, amount, token: accepted.asset, payTo, ...bound };
   if (!memo || !isMemoGenuine(memo, { ...facts, network: settings.network.name }, settings.memoKeys)) return "memo";
   if (time.nowSec() >= memo.expiresAtSec) return "memo_expired";
   const token = terms.token(checksum(accepted.asset));

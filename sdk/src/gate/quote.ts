@@ -56,6 +56,8 @@ export interface QuoteRequest {
   readonly settings: Settings;
   readonly request: Pick<GateRequest, "method" | "header">;
   readonly resource: string;
+  /** hex SHA-256, where the route binds bodies */
+  readonly bodyHash?: string | undefined;
   readonly offers: readonly Offer[];
   readonly presentation: Presentation;
   readonly nowSec: number;
@@ -83,6 +85,7 @@ export function buildQuote(input: QuoteRequest): Quote {
       token: token.address,
       payTo,
       network: settings.network.name,
+      ...(input.bodyHash === undefined ? {} : { bodyHash: input.bodyHash }),
     };
     return issueMemo(key, facts, ref, expiresAtSec);
   };

@@ -1,6 +1,6 @@
 /** A request as the gate sees it, whatever framework it came through, and the `resource` that it asks for. */
 import type { IncomingMessage } from "node:http";
-import { ConfigError, InvalidRequest, resourceOf } from "../protocol";
+import { ConfigError, InvalidRequest, resourceOf, utf8ToBytes } from "../protocol";
 
 export interface GateRequest {
   /** upper case */
@@ -14,11 +14,18 @@ export interface GateRequest {
   readonly remoteAddress: string | undefined;
   /** repeated headers joined by ", ", as HTTP reads them; `name` in lower case */
   header(name: string): string | undefined;
+  /** The body's bytes as they came; the handler can still read it. @throws ConfigError where they are gone */
+  body(): Promise<Uint8Array>;
   /** the framework's own request, for the provider's callbacks */
   readonly raw: unknown;
 }
 
-export type NodeRequest = IncomingMessage & { readonly originalUrl?: string };
+export type NodeRequest = IncomingMessage & {
+  readonly originalUrl?: string;
+  /** where a body parser keeps the bytes: `express.json({ verify: (req, _res, bytes) => { req.rawBody = bytes } })` */
+  readonly rawBody?: Uint8Array | string;
+  readonly body?: unknown;
+};
 
 export function gateRequestOfNode(request: NodeRequest, raw: unknown = request): GateRequest {
   return {
@@ -28,6 +35,7 @@ export function gateRequestOfNode(request: NodeRequest, raw: unknown = request):
     secure: "encrypted" in request.socket,
     remoteAddress: request.socket.remoteAddress,
     header: (name) => joined(request.headers[name]),
+    body: async () => bytesOfNode(request),
     raw,
   };
 }
@@ -42,8 +50,20 @@ export function gateRequestOfFetch(request: Request, raw: unknown = request): Ga
     secure: protocol.toLowerCase() === "https",
     remoteAddress: undefined,
     header: (name) => request.headers.get(name) ?? undefined,
+    body: async () => new Uint8Array(await request.clone().arrayBuffer()),
     raw,
   };
+}
+
+function bytesOfNode({ rawBody, body, headers }: NodeRequest): Uint8Array {
+  const bytes = rawBody ?? (typeof body === "string" || body instanceof Uint8Array ? body : undefined);
+  if (typeof bytes === "string") return utf8ToBytes(bytes);
+  if (bytes) return bytes;
+  if (headers["content-length"] === undefined && headers["transfer-encoding"] === undefined) return new Uint8Array();
+  if (headers["content-length"] === "0") return new Uint8Array();
+  throw new ConfigError(
+    'bind: "body" needs the body\'s bytes: parse it before the gate with express.json({ verify: (req, _res, bytes) => { req.rawBody = bytes } })',
+  );
 }
 
 const joined = (value: string | string[] | undefined): string | undefined =>

@@ -15,6 +15,8 @@ export interface GateOptions<Req = unknown> {
   readonly metered?: boolean;
   /** asked before a payment is used up; false is a 403 and leaves the payment unused */
   readonly authorize?: (payment: Payment, request: Req) => boolean | Promise<boolean>;
+  /** tie each quote to the body that it was asked for with: needed where the price depends on the body */
+  readonly bind?: "body";
   /** shown to clients with the price; default "" */
   readonly description?: string;
   /** default "application/json" */
@@ -31,6 +33,7 @@ export interface Route extends MeteredRoute {
   readonly planIds: readonly Hex[];
   readonly presentation: Presentation;
   readonly cors: boolean;
+  readonly bindsBody: boolean;
   readonly free: ((raw: unknown) => boolean | Promise<boolean>) | undefined;
   readonly authorize: ((payment: Payment, raw: unknown) => boolean | Promise<boolean>) | undefined;
   /** Loads what quotes are made from. @throws ConfigError, Unavailable */
@@ -92,6 +95,7 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
     planIds,
     metered: options.metered ?? false,
     cors: options.cors ?? true,
+    bindsBody: options.bind === "body",
     free: options.free as Route["free"],
     authorize: options.authorize as Route["authorize"],
     presentation: {
