@@ -2,7 +2,7 @@
 import type { Tx } from "../store/open";
 import { appendEvents, type EventDraft } from "../store/tables/events";
 import { unmineTransactions } from "../store/tables/transactions";
-import { chainEventId, reversalEventId } from "./apply-block";
+import { chainEventId, reversalEventId } from "./block-input";
 import { undoBlock } from "./block-store";
 import { paymentPayload } from "./payloads";
 

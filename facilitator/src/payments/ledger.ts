@@ -1,6 +1,6 @@
 /** The rows of payments as this room changes them: binding, queueing, parking, adopting. Each change names the state it leaves. */
 import { sql } from "kysely";
-import { chainEventId } from "../indexer/apply-block";
+import { chainEventId } from "../indexer/block-input";
 import { paymentPayload } from "../indexer/payloads";
 import { databaseNowMs } from "../store/database-clock";
 import type { Db, Store } from "../store/open";

@@ -8,11 +8,19 @@ import type { FacilitatorConfig } from "../config";
 import type { OnStep } from "../steps";
 import { databaseNowMs } from "../store/database-clock";
 import type { Store } from "../store/open";
-import { type SignedForm, signedForms, storedTransactions, type TransactionRow } from "../store/tables/transactions";
+import {
+  markDisplaced,
+  recordMined,
+  type SignedForm,
+  signedForms,
+  storedTransactions,
+  type TransactionRow,
+} from "../store/tables/transactions";
 import type { ChainReader, ChainReceipt } from "./chain-reader";
-import { bumpedFees, type Fees, firstFees } from "./fees";
-import { type DigestSigner, signTransaction } from "./keys";
-import { acquireLease, type LeaseKey, releaseLease, renewLease, reserveNonces, resetLane, stopLane } from "./lease";
+import { bumpedFees, firstFees } from "./fees";
+import type { DigestSigner } from "./keys";
+import { acquireLease, type LeaseKey, releaseLease, renewLease, resetLane, stopLane } from "./lease";
+import { createSigning } from "./signing";
 import { spentToday } from "./spending";
 
 export interface LaneHealth {
@@ -55,6 +63,7 @@ export function createLane(options: LaneOptions): Lane {
   const sentAtMs = new Map<Hex, number>();
   const firstSeenMs = new Map<string, number>();
   const missingSinceMs = new Map<string, number>();
+  const signing = createSigning({ store, signer, chainId: config.chainId, onStep });
   let lease: { epoch: number; renewAtMs: number } | undefined;
   let status: LaneHealth["status"] = "starting";
   let reason: string | undefined;
@@ -128,20 +137,7 @@ export function createLane(options: LaneOptions): Lane {
   }
 
   async function recordReceipt(row: TransactionRow, receipt: ChainReceipt): Promise<void> {
-    await store.db
-      .updateTable("transactions")
-      .set({
-        status: "mined",
-        hash: receipt.hash,
-        block_number: receipt.blockNumber,
-        block_hash: receipt.blockHash,
-        success: receipt.success,
-        gas_used: Number(receipt.gasUsed),
-        gas_price_wei: receipt.gasPriceWei.toString(),
-      })
-      .where("id", "=", row.id)
-      .where("status", "=", "stored")
-      .execute();
+    await recordMined(store.db, row.id, receipt);
     onStep("mined");
     missingSinceMs.delete(row.id);
     sentAtMs.delete(receipt.hash);
@@ -154,12 +150,7 @@ export function createLane(options: LaneOptions): Lane {
   }
 
   async function recordDisplaced(row: TransactionRow): Promise<void> {
-    await store.db
-      .updateTable("transactions")
-      .set({ status: "displaced" })
-      .where("id", "=", row.id)
-      .where("status", "=", "stored")
-      .execute();
+    await markDisplaced(store.db, row.id);
     store.wake.notify(`tx:${row.id}`);
     store.wake.notify("transactions");
     await stop(`nonce ${row.nonce} was used by a transaction that is not ours`);
@@ -170,13 +161,13 @@ export function createLane(options: LaneOptions): Lane {
     const nowMs = monotonicMs();
     const again = Math.max(config.blockTimeMs * 3, 2_000);
     for (const [place, row] of open.entries()) {
-      let newest = forms.get(row.id)?.[0];
+      const newest = forms.get(row.id)?.[0];
       if (!newest) continue;
       const lastSentMs = sentAtMs.get(newest.hash as Hex);
-      if (place === 0 && lastSentMs !== undefined && nowMs - firstSentMs(newest) > config.bumpAfterMs) {
-        newest = (await bump(row, newest)) ?? newest;
-      } else if (lastSentMs !== undefined && nowMs - lastSentMs < again) continue;
-      await broadcast(newest);
+      const isStuck = place === 0 && lastSentMs !== undefined && nowMs - firstSentMs(newest) > config.bumpAfterMs;
+      const raised = isStuck ? await bump(row, newest) : undefined;
+      if (!raised && lastSentMs !== undefined && nowMs - lastSentMs < again) continue;
+      await broadcast(raised ?? newest);
     }
   }
 
@@ -198,33 +189,9 @@ export function createLane(options: LaneOptions): Lane {
       reason = "the fee ceiling is reached";
       return undefined;
     }
-    const signed = sign(row, row.nonce ?? 0, fees);
-    log.warn({ hash: signed.hash, replaces: last.hash, nonce: row.nonce }, "fee raised");
-    return store.db
-      .insertInto("transaction_hashes")
-      .values({ ...formOf(row.id, signed, fees), signed_at_ms: databaseNowMs })
-      .returningAll()
-      .executeTakeFirst();
+    log.warn({ replaces: last.hash, nonce: row.nonce }, "fee raised");
+    return signing.signAgain(row, fees);
   }
-
-  const sign = (row: TransactionRow, nonce: number, fees: Fees) =>
-    signTransaction(signer, {
-      chainId: config.chainId,
-      nonce,
-      to: row.to_address as Address,
-      data: row.data as Hex,
-      gasLimit: BigInt(row.gas_limit),
-      ...fees,
-    });
-
-  const formOf = (transactionId: string, signed: { hash: Hex; raw: Hex }, fees: Fees) => ({
-    hash: signed.hash,
-    chain_id: config.chainId,
-    transaction_id: transactionId,
-    raw: signed.raw,
-    max_fee_wei: fees.maxFeeWei.toString(),
-    priority_fee_wei: fees.priorityFeeWei.toString(),
-  });
 
   /** Signs and stores what is queued, as far as the pool allows; nothing is sent before this is committed. */
   async function fill(free: number): Promise<SignedForm[]> {
@@ -239,50 +206,12 @@ export function createLane(options: LaneOptions): Lane {
       return [];
     }
     reason = undefined;
-    const stored = await store.transaction(async (tx) => {
-      const queued = await tx
-        .selectFrom("transactions")
-        .selectAll()
-        .where("chain_id", "=", config.chainId)
-        .where("status", "=", "queued")
-        .orderBy("seq")
-        .limit(free)
-        .forUpdate()
-        .skipLocked()
-        .execute();
-      if (queued.length === 0 || !lease) return [];
-      const first = await reserveNonces(tx, of, lease.epoch, queued.length);
-      if (first === undefined) {
-        lease = undefined;
-        return [];
-      }
-      const forms: SignedForm[] = [];
-      for (const [index, row] of queued.entries()) {
-        const nonce = first + index;
-        const signed = sign(row, nonce, fees);
-        await tx
-          .updateTable("transactions")
-          .set({
-            key: of.key,
-            nonce,
-            epoch: lease.epoch,
-            status: "stored",
-            hash: signed.hash,
-            stored_at_ms: databaseNowMs,
-          })
-          .where("id", "=", row.id)
-          .execute();
-        forms.push(
-          await tx
-            .insertInto("transaction_hashes")
-            .values({ ...formOf(row.id, signed, fees), signed_at_ms: databaseNowMs })
-            .returningAll()
-            .executeTakeFirstOrThrow(),
-        );
-      }
-      onStep("signed");
-      return forms;
-    });
+    if (!lease) return [];
+    const stored = await signing.signQueued({ of, epoch: lease.epoch, limit: free, fees });
+    if (stored === "lease lost") {
+      lease = undefined;
+      return [];
+    }
     if (stored.length > 0) onStep("stored");
     return stored;
   }

@@ -143,3 +143,39 @@ export async function finaliseTransactions(tx: Db, chainId: number, upToBlock: n
     .where("block_number", "<=", upToBlock)
     .execute();
 }
+
+export interface MinedFacts {
+  readonly hash: string;
+  readonly blockNumber: number;
+  readonly blockHash: string;
+  readonly success: boolean;
+  readonly gasUsed: bigint;
+  readonly gasPriceWei: bigint;
+}
+
+export async function recordMined(db: Db, id: string, facts: MinedFacts): Promise<void> {
+  await db
+    .updateTable("transactions")
+    .set({
+      status: "mined",
+      hash: facts.hash,
+      block_number: facts.blockNumber,
+      block_hash: facts.blockHash,
+      success: facts.success,
+      gas_used: Number(facts.gasUsed),
+      gas_price_wei: facts.gasPriceWei.toString(),
+    })
+    .where("id", "=", id)
+    .where("status", "=", "stored")
+    .execute();
+}
+
+/** Another transaction has used its nonce. */
+export async function markDisplaced(db: Db, id: string): Promise<void> {
+  await db
+    .updateTable("transactions")
+    .set({ status: "displaced" })
+    .where("id", "=", id)
+    .where("status", "=", "stored")
+    .execute();
+}

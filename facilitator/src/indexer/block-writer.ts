@@ -1,0 +1,115 @@
+/** Writes a block, or takes the newest one back: rows, events, undo and cursor in one transaction, one writer at a time. */
+import type { Store, Tx } from "../store/open";
+import { newestBlock } from "../store/tables/blocks";
+import { appendEvents } from "../store/tables/events";
+import { finaliseTransactions, unmineTransactions } from "../store/tables/transactions";
+import { applyBlock } from "./apply-block";
+import type { BlockInput } from "./block-input";
+import { forgetUndo, loadState, saveState } from "./block-store";
+import { takeBack } from "./reorganise";
+
+/** next: right above the newest. span: above it, with nothing of interest between. */
+export type WriteMode = "next" | "span";
+
+export interface BlockWriter {
+  /** @returns undefined when another process has written meanwhile */
+  write(
+    input: BlockInput,
+    mode: WriteMode,
+  ): Promise<{ readonly paymentIds: readonly string[]; readonly events: number; readonly unmined: number } | undefined>;
+  /** Takes the newest block back if it has this hash. */
+  takeBack(
+    hash: string,
+  ): Promise<
+    | { readonly kind: "taken"; readonly paymentIds: readonly string[] }
+    | { readonly kind: "other" }
+    | { readonly kind: "too-deep" }
+  >;
+}
+
+export interface BlockWriterOptions {
+  readonly store: Store;
+  readonly chainId: number;
+  /** blocks below the highest ever written that can be taken back */
+  readonly undoDepth: number;
+  readonly startBlock: number;
+}
+
+/** blocks whose headers are kept, for people who look */
+const KEEP_BLOCKS = 10_000;
+const TIDY_EVERY = 1_000;
+
+export function createBlockWriter({ store, chainId, undoDepth, startBlock }: BlockWriterOptions): BlockWriter {
+  /** Others wait here, and then find the block written. @returns the highest block ever written */
+  async function lockCursor(tx: Tx): Promise<number> {
+    await tx
+      .insertInto("cursors")
+      .values({ chain_id: chainId, name: "indexer", position: startBlock - 1 })
+      .onConflict((conflict) => conflict.columns(["chain_id", "name"]).doNothing())
+      .execute();
+    const row = await tx
+      .selectFrom("cursors")
+      .select("position")
+      .where("chain_id", "=", chainId)
+      .where("name", "=", "indexer")
+      .forUpdate()
+      .executeTakeFirstOrThrow();
+    return row.position;
+  }
+
+  async function tidy(tx: Tx, number: number): Promise<void> {
+    const final = number - undoDepth;
+    await finaliseTransactions(tx, chainId, final);
+    await forgetUndo(tx, chainId, final);
+    if (number % TIDY_EVERY !== 0) return;
+    await tx
+      .deleteFrom("blocks")
+      .where("chain_id", "=", chainId)
+      .where("number", "<", final - KEEP_BLOCKS)
+      .execute();
+  }
+
+  return {
+    write: (input, mode) =>
+      store.transaction(async (tx) => {
+        const { block, facts, expired } = input;
+        const highest = await lockCursor(tx);
+        const newest = await newestBlock(tx, chainId);
+        const fits = !newest || (mode === "next" ? newest.number === block.number - 1 : newest.number < block.number);
+        if (!fits) return undefined;
+        const state = await loadState(tx, chainId, facts, expired);
+        const events = applyBlock(input, state);
+        await saveState(tx, chainId, block.number, state);
+        await appendEvents(tx, events);
+        const unmined = await unmineTransactions(tx, chainId, block.number, block.hash);
+        await tx
+          .insertInto("blocks")
+          .values({
+            chain_id: chainId,
+            number: block.number,
+            hash: block.hash,
+            parent_hash: block.parentHash,
+            timestamp: block.timestampSec,
+          })
+          .execute();
+        await tidy(tx, block.number);
+        await tx
+          .updateTable("cursors")
+          .set({ position: Math.max(highest, block.number) })
+          .where("chain_id", "=", chainId)
+          .where("name", "=", "indexer")
+          .execute();
+        return { paymentIds: state.payments.changes().map(({ key }) => key), events: events.length, unmined };
+      }),
+
+    takeBack: (hash) =>
+      store.transaction(async (tx) => {
+        const highest = await lockCursor(tx);
+        const newest = await newestBlock(tx, chainId);
+        if (newest?.hash !== hash) return { kind: "other" };
+        // Below this the rows' former state is forgotten: a wrong guess would be worse than standing still.
+        if (newest.number <= highest - undoDepth) return { kind: "too-deep" };
+        return { kind: "taken", ...(await takeBack(tx, chainId, newest)) };
+      }),
+  };
+}

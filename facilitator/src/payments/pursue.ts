@@ -1,0 +1,212 @@
+/**
+ * Follows one claim to its fate, whichever door it came through: takes it in, waits for the chain, judges afresh what
+ * did not move. Asked the same thing twice, it gives the same answer and moves nothing twice.
+ */
+import { type Address, type Hex, isErrorCode, TurnpikeError, UINT256_MAX } from "turnpike/protocol";
+import { type FacilitatorConfig, findToken } from "../config";
+import type { Indexer } from "../indexer";
+import type { Relayer } from "../relayer";
+import type { OnStep } from "../steps";
+import type { Store } from "../store/open";
+import { findPayment, type PaymentRow } from "../store/tables/payments";
+import { type Claim, refusal } from "./claim";
+import { findEvidence } from "./evidence";
+import { isSignedByPayer, type JudgeContext, type Judgement, judge } from "./judge";
+import { type Acceptance, bindPayment, rebindPayment, requeuePayment } from "./ledger";
+import { MAX_ATTEMPTS, type Sender } from "./sender";
+
+export interface Pursuit {
+  find(paymentId: Hex): Promise<PaymentRow | undefined>;
+  /** Whether its block is as deep as its amount asks for. */
+  isDeepEnough(row: PaymentRow): boolean;
+  /** @throws Unavailable when the chain cannot be asked */
+  judgeFresh(claim: Claim): Promise<Judgement>;
+  /** @throws Unavailable when the chain cannot be asked and nothing is known yet */
+  pursue(claim: Claim, options: { readonly waitMs: number }): Promise<Fate>;
+}
+
+export interface PursuitOptions {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly relayer: Relayer;
+  readonly indexer: Indexer;
+  readonly sender: Sender;
+  readonly context: JudgeContext;
+  readonly onStep: OnStep;
+  readonly monotonicMs: () => number;
+}
+
+/** What became of a claim, whichever door it came through. */
+export type Fate =
+  | { readonly kind: "settled"; readonly row: PaymentRow }
+  | { readonly kind: "pending" }
+  | { readonly kind: "failed"; readonly error: TurnpikeError }
+  | { readonly kind: "refused"; readonly error: TurnpikeError; readonly liveUntilSec?: number };
+
+/** Without having been woken: the change may have been made by a process whose hint was lost. */
+const LOOK_AGAIN_MS = 3_000;
+
+export function createPursuit(options: PursuitOptions): Pursuit {
+  const { config, store, relayer, indexer, sender, context, onStep, monotonicMs } = options;
+  const { chainId } = config;
+
+  const find = (paymentId: Hex): Promise<PaymentRow | undefined> => findPayment(store.db, chainId, paymentId);
+
+  function isDeepEnough(row: PaymentRow): boolean {
+    const token = findToken(config, row.token as Address);
+    const isLarge = token !== undefined && BigInt(row.amount) >= token.largeAmount;
+    if (!isLarge) return true;
+    const head = indexer.head()?.number ?? indexer.applied();
+    return head - (row.block_number ?? head) + 1 >= config.largeConfirmations;
+  }
+
+  /** Nothing more is taken in while what was taken in cannot be sent. */
+  function busy(): TurnpikeError | undefined {
+    if (sender.queue().oldestMs > config.maxQueueAgeMs) {
+      return refusal("Unavailable", "busy", "the queue is too long", {
+        retryAfterSec: Math.ceil(config.maxQueueAgeMs / 1_000),
+      });
+    }
+    const health = relayer.health();
+    return health.ok
+      ? undefined
+      : refusal("Unavailable", "relayer", "the relayer cannot send now", { retryAfterSec: 10 });
+  }
+
+  async function judgeFresh(claim: Claim): Promise<Judgement> {
+    const first = await judge(context, claim);
+    if (first.kind !== "bad" || first.error.reason !== "funds") return first;
+    // The money may stand in a block that is not applied yet.
+    await indexer.catchUp();
+    return judge(context, claim);
+  }
+
+  /** Takes in a claim that no live row stands for. @returns undefined when there is a row to look at now */
+  async function accept(claim: Claim, isRebinding: boolean): Promise<Fate | undefined> {
+    const closed = busy() ?? sender.losses.refusalOf(claim);
+    if (closed) return { kind: "refused", error: closed };
+    const judgement = await judgeFresh(claim);
+    if (judgement.kind === "bad") return { kind: "refused", error: judgement.error };
+    if (judgement.kind === "used") return adopt(claim, isRebinding);
+    const acceptance: Acceptance = { chainId, claim, state: "queued", ...judgement };
+    if (isRebinding) await rebindPayment(store.db, acceptance);
+    else if ((await bindPayment(store.db, acceptance)) === "short") {
+      return {
+        kind: "refused",
+        error: refusal("InsufficientFunds", "funds", "the payer's pending payments leave too little for this one"),
+      };
+    }
+    onStep("bound");
+    store.wake.notify("payments");
+    return undefined;
+  }
+
+  /** The nonce is used and no row knows of it: of a native payment the chain's own logs are as good as ours. */
+  async function adopt(claim: Claim, isRebinding: boolean): Promise<Fate | undefined> {
+    await indexer.catchUp();
+    const { from: payer, to, value, nonce } = claim.authorization;
+    const query = { paymentId: claim.paymentId, token: claim.token.address, payer, nonce };
+    const evidence = await findEvidence({ config, relayer }, query, indexer.applied());
+    const isOurs = evidence.kind === "transfer" && evidence.to === to && evidence.amount === value;
+    if (evidence.kind === "none") return { kind: "pending" };
+    if (!isOurs || claim.door === "settle") {
+      const why =
+        evidence.kind === "cancelled" ? "the authorization was cancelled" : "the authorization was used already";
+      return { kind: "failed", error: refusal("PaymentNotAllowed", "nonce_used", why) };
+    }
+    const acceptance: Acceptance = {
+      chainId,
+      claim,
+      state: "parked",
+      hasCode: false,
+      balance: UINT256_MAX,
+      atBlock: indexer.applied(),
+    };
+    if (isRebinding) await rebindPayment(store.db, acceptance);
+    else await bindPayment(store.db, acceptance);
+    const row = await find(claim.paymentId);
+    if (row) await sender.reconcile(row);
+    return undefined;
+  }
+
+  async function pursue(claim: Claim, { waitMs }: { readonly waitMs: number }): Promise<Fate> {
+    const untilMs = monotonicMs() + waitMs;
+    let isProven = false;
+    let rejudged = 0;
+    for (;;) {
+      const leftMs = Math.max(0, untilMs - monotonicMs());
+      const woken = store.wake.wait(`payment:${claim.paymentId}`, Math.min(leftMs, LOOK_AGAIN_MS));
+      const row = await find(claim.paymentId);
+      if (!row) {
+        const fate = await accept(claim, false);
+        if (fate) return fate;
+        isProven = true;
+        continue;
+      }
+      const conflict = conflictWith(row, claim);
+      if (conflict) return { kind: "refused", error: conflict, liveUntilSec: row.valid_before };
+      // Ids can be computed by anyone: only the payer's own signature opens what stands under one.
+      isProven ||= row.signature === claim.signature || (await isSignedByPayer(context, claim));
+      if (!isProven)
+        return { kind: "refused", error: refusal("InvalidSignature", "signature", "the signature is not the payer's") };
+
+      if (row.state === "settled") {
+        if (isDeepEnough(row)) return { kind: "settled", row };
+      } else if (row.state === "failed") {
+        const isFresh = row.signature !== claim.signature && row.fail_reason === "expired";
+        if (!isFresh) return { kind: "failed", error: failureOf(row) };
+        const fate = await accept(claim, true);
+        if (fate) return fate;
+        continue;
+      } else if (row.state === "parked" && !(await sender.reconcile(row))) {
+        const refused = await rejudge(row, claim, rejudged++);
+        if (refused) return refused;
+      }
+      if (monotonicMs() >= untilMs) return { kind: "pending" };
+      if (row.state === "settled") await store.wake.wait("block", Math.min(leftMs, LOOK_AGAIN_MS));
+      else await woken;
+    }
+  }
+
+  /** What was sent and did not move: refused with what is in its way, or sent once more. */
+  async function rejudge(row: PaymentRow, claim: Claim, before: number): Promise<Fate | undefined> {
+    const judgement = await judgeFresh(claim);
+    if (judgement.kind === "bad") return { kind: "refused", error: judgement.error, liveUntilSec: row.valid_before };
+    if (judgement.kind === "used") return undefined;
+    if (before > 0 || row.attempts > MAX_ATTEMPTS * 2) {
+      const error = refusal(
+        "TransferFailed",
+        "not_moved",
+        "the token did not move the money, for no reason that it tells",
+      );
+      return { kind: "refused", error, liveUntilSec: row.valid_before };
+    }
+    await requeuePayment(store.db, row);
+    store.wake.notify("payments");
+    return undefined;
+  }
+
+  return { find, isDeepEnough, judgeFresh, pursue };
+}
+
+/** Whether the row was bound to what this claim asks for; a claim for anything else is a conflict. */
+export function conflictWith(row: PaymentRow, claim: Claim): TurnpikeError | undefined {
+  if (row.state === "failed") return undefined;
+  if (row.door !== claim.door)
+    return refusal("PayloadConflict", "other_door", "this payment was accepted through another door");
+  const isSame =
+    row.resource_hash === claim.resourceHash &&
+    row.pay_to === claim.authorization.to &&
+    row.amount === claim.authorization.value.toString();
+  if (isSame) return undefined;
+  return refusal(
+    "PayloadConflict",
+    "other_contents",
+    "this payment was accepted with another payee, amount or resource",
+  );
+}
+
+export function failureOf(row: PaymentRow): TurnpikeError {
+  const code = isErrorCode(row.fail_code) ? row.fail_code : "PaymentExpired";
+  return new TurnpikeError(code, undefined, { reason: row.fail_reason ?? "expired" });
+}
