@@ -8,17 +8,20 @@ export interface ExampleAgentOptions {
   readonly chainId: number;
   readonly turnpike: `0x${string}`;
   readonly token: `0x${string}`;
+  /** a node of its own: what it says of time and nonces is believed before the Facilitator */
+  readonly rpc?: string;
   /** what every HTTP call goes through; the global fetch unless given */
   readonly fetch?: typeof fetch;
 }
 
 /** An agent that spends at most 1 token unit at once, 100 a day and 50 per period of a subscription. */
-export function exampleAgent({ key, facilitator, chainId, turnpike, token, fetch }: ExampleAgentOptions): Agent {
+export function exampleAgent({ key, facilitator, chainId, turnpike, token, rpc, fetch }: ExampleAgentOptions): Agent {
   return createAgent({
     wallet: walletFromKey(key),
     policy: { perPayment: 1_000_000, perDay: 100_000_000, perSubscription: 50_000_000, tokens: [token] },
     facilitators: [facilitator],
     deployments: [{ chainId, turnpike }],
+    ...(rpc ? { rpc } : {}),
     ...(fetch ? { fetch } : {}),
   });
 }

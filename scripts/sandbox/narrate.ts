@@ -40,18 +40,39 @@ export function createNarrator(
   };
   let number = 0;
 
+  // An exchange is told when it is over, so that simultaneous ones do not mix; the same one again is only counted.
+  let last = "";
+  let repeats = 0;
+  const tellExchange = (request: string, answer: string): void => {
+    const exchange = `${request} ${answer}`.replaceAll(HEX, "");
+    if (exchange === last) {
+      repeats += 1;
+      return;
+    }
+    tellRepeats();
+    last = exchange;
+    say(`   -> ${withoutHex(request)}\n   <- ${withoutHex(answer)}`);
+  };
+  const tellRepeats = (): void => {
+    if (repeats > 0) say(`      (the same ${repeats} ${repeats === 1 ? "time" : "times"} more)`);
+    last = "";
+    repeats = 0;
+  };
+
   const telling: typeof fetch = async (input, init) => {
     const request = new Request(input, init);
+    // What an agent asks its own node is no part of the payment.
+    if (request.url.startsWith(world.chain.rpcUrl)) return fetch(input, init);
     const shown = [...SECRET_HEADERS, HEADER.idempotencyKey]
       .filter((name) => request.headers.has(name))
       .map((name) => `  ${name}: ${shortened(request.headers.get(name) ?? "")}`);
-    say(`   -> ${request.method} ${withoutHex(request.url)}${shown.join("")}`);
+    const line = `${request.method} ${request.url}${shown.join("")}`;
     try {
       const response = await fetch(input, init);
-      say(`   <- ${response.status} ${await summaryOf(world, response.clone())}`);
+      tellExchange(line, `${response.status} ${await summaryOf(world, response.clone())}`);
       return response;
     } catch (error) {
-      say("   <- no answer");
+      tellExchange(line, "no answer");
       throw error;
     }
   };
@@ -68,9 +89,11 @@ export function createNarrator(
       const before = await balances(world, accounts());
       try {
         await act();
+        tellRepeats();
         say("   ok");
       } catch (error) {
         signal.throwIfAborted();
+        tellRepeats();
         const message = error instanceof Error ? error.message : String(error);
         failures.push(`${number}. ${title}: ${message}`);
         say(`   NOT AS IT MUST BE: ${message}`);
@@ -129,5 +152,6 @@ function changes(before: Balances, after: Balances): string[] {
 }
 
 export const units = (amount: bigint | string | undefined): string => Number(formatUnits(amount ?? 0n, 6)).toFixed(2);
-const withoutHex = (text: string): string => text.replace(/0x[0-9a-fA-F]{12,}/g, (hex) => `${hex.slice(0, 8)}..`);
+const HEX = /0x[0-9a-fA-F]{12,}/g;
+const withoutHex = (text: string): string => text.replace(HEX, (hex) => `${hex.slice(0, 8)}..`);
 export const shortened = (text: string): string => (text.length > 24 ? `${text.slice(0, 12)}...` : text);

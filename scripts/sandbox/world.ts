@@ -105,6 +105,8 @@ export async function startWorld({ chainId, blockMs = BLOCK_MS, folder, ports }:
         chainId: contracts.chainId,
         turnpike,
         token: contracts.token,
+        // Of a real chain's id an agent believes no Facilitator that the time has jumped: it asks its own node.
+        ...(contracts.network.startsWith("local-") ? {} : { rpc: chain.rpcUrl }),
       };
       const made = exampleAgent(fetch ? { ...options, fetch } : options);
       closers.push(() => made.close());
