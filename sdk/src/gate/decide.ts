@@ -3,9 +3,10 @@
  * the first two. Adapters translate the outcome, and whoever runs the handler settles the claim.
  */
 import { isTurnpikeError, sha256, TurnpikeError, toHex } from "../protocol";
+import { isAuthorized } from "./claim-payment";
 import type { HeldClaim } from "./claims/held-claim";
 import { type Credentials, readCredentials } from "./credentials";
-import { isAuthorized, judgePayment } from "./judge-payment";
+import { judgePayment } from "./judge-payment";
 import { judgeSubscription } from "./judge-subscription";
 import { FREE, type Payment } from "./payment";
 import { buildQuote, type Quote, type Refusal } from "./quote";

@@ -2,7 +2,7 @@
 import type { NextFunction, Request, RequestHandler, Response } from "express";
 import { type DefaultGateOptions, gateOf } from "./default-provider";
 import type { Gate } from "./gate";
-import { nodeGate } from "./node";
+import { nodeGate } from "./node-gate";
 import type { Payment } from "./payment";
 
 declare global {

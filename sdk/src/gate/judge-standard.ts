@@ -18,8 +18,8 @@ import {
   Unavailable,
   x402V1PayloadSchema,
 } from "../protocol";
+import { type Confirmation, claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict } from "./claim-payment";
 import type { PaymentCredential } from "./credentials";
-import { type Confirmation, claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict } from "./judge-payment";
 import { deductsNothing } from "./payment";
 import { byPrice, MAX_TIMEOUT_SEC } from "./quote";
 import { recoverSigner } from "./recover-signer";

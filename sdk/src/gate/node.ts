@@ -1,72 +1,11 @@
 /** The gate for node:http and for every framework with `(req, res, next)` middleware. */
-import type { IncomingMessage, ServerResponse } from "node:http";
-import { type Answer, answerOf, CORS_HEADERS, errorAnswer } from "./answer";
-import type { Decision } from "./decide";
+import type { IncomingMessage } from "node:http";
 import { type DefaultGateOptions, gateOf } from "./default-provider";
-import type { Gate } from "./gate";
-import { keepPrivate, setAbsent, watchResponse } from "./node-response";
-import type { Payment } from "./payment";
-import { gateRequestOfNode } from "./request";
-import { openVisit, visits } from "./visit";
+import { type NodeGate, nodeGate } from "./node-gate";
 
-export type PaidRequest = IncomingMessage & { payment?: Payment };
-
-export interface NodeGate {
-  (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void): Promise<void>;
-  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
-  ready(): Promise<void>;
-}
-
-/** Lets a request through to `next` once it is paid; answers it otherwise. */
-export function nodeGate(gate: Gate): NodeGate {
-  const middleware = async (request: PaidRequest, response: ServerResponse, next: (error?: unknown) => void) => {
-    const facts = gateRequestOfNode(request);
-    let decision: Decision;
-    try {
-      decision = await gate.decide(facts);
-    } catch (error) {
-      if (gate.cors) setAbsent(response, CORS_HEADERS);
-      return next(error);
-    }
-    if (decision.kind !== "allow") return send(response, answerOf(decision));
-    const visit = openVisit(facts, decision);
-    request.payment = visit.payment ?? decision.payment;
-    if (decision.payment.kind !== "free") {
-      keepPrivate(response, gate.cors);
-      setAbsent(response, decision.headers);
-      watchResponse({ response, visit, onRefusedCharge: () => gate.answerOfRefusedCharge(visit) });
-    }
-    visits.run(visit, next);
-  };
-  return Object.assign(middleware, { ready: () => gate.ready() });
-}
-
-export function send(response: ServerResponse, answer: Answer): void {
-  response.statusCode = answer.status;
-  setAbsent(response, answer.headers);
-  response.end(answer.body);
-}
+export { gated, type NodeGate, nodeGate, type PaidRequest } from "./node-gate";
 
 /** Express-style middleware of the provider that `configure()` or the environment named. */
 export function paymentGate(options: DefaultGateOptions<IncomingMessage>): NodeGate {
   return nodeGate(gateOf(options));
-}
-
-/** For node:http: a request listener whose handler sees only paid requests. A handler that throws answers 500. */
-export function gated(
-  gate: NodeGate,
-  handler: (request: PaidRequest, response: ServerResponse) => unknown,
-): (request: IncomingMessage, response: ServerResponse) => void {
-  return (request, response) => {
-    const fail = (error: unknown): void => {
-      if (response.headersSent) response.destroy();
-      else send(response, errorAnswer(error));
-    };
-    void gate(request, response, (error) => {
-      if (error !== undefined) return fail(error);
-      Promise.resolve()
-        .then(() => handler(request, response))
-        .catch(fail);
-    });
-  };
 }

@@ -10,7 +10,7 @@ import {
 } from "../protocol";
 import { createGate, type Gate } from "./gate";
 import { meterOf } from "./meter-of";
-import { type NodeGate, nodeGate } from "./node";
+import { type NodeGate, nodeGate } from "./node-gate";
 import { watchResponse } from "./node-response";
 import type { ProviderOptions } from "./options";
 import type { Deduction } from "./payment";
