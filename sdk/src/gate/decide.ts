@@ -69,7 +69,7 @@ async function decidePaid(room: Room, route: Route, request: GateRequest, creden
   const resource = resourceOfRequest(request, room.settings);
 
   if (credentials.payment) {
-    const bodyHash = await boundBody(route, request);
+    const bodyHash = route.bindsBody ? await hashOfBody(request) : undefined;
     const verdict = await judgePayment(credentials.payment, { room, route, request, resource, bodyHash });
     if (verdict.kind === "grants") return { ...verdict, kind: "allow" };
     if (verdict.kind === "barred") return { kind: "refuse", error: verdict.error };
@@ -86,7 +86,7 @@ export async function quoteFor(room: Room, route: Route, request: GateRequest, r
     settings: room.settings,
     request,
     resource: resourceOfRequest(request, room.settings),
-    bodyHash: await boundBody(route, request),
+    bodyHash: route.bindsBody ? await hashOfBody(request) : undefined,
     offers,
     presentation: route.presentation,
     nowSec: room.time.nowSec(),
@@ -96,8 +96,8 @@ export async function quoteFor(room: Room, route: Route, request: GateRequest, r
 }
 
 /** @throws ConfigError where the framework has thrown the body's bytes away */
-async function boundBody(route: Route, request: GateRequest): Promise<string | undefined> {
-  return route.bindsBody ? toHex(sha256(await request.body())) : undefined;
+async function hashOfBody(request: GateRequest): Promise<string> {
+  return toHex(sha256(await request.body()));
 }
 
 const allow = (payment: Payment): Decision => ({ kind: "allow", payment, claim: undefined, headers: NO_HEADERS });

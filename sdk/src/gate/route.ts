@@ -76,11 +76,16 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
     }
   }
 
-  async function single(price: Price, raw: unknown): Promise<Offer[]> {
+  async function singles(raw: unknown): Promise<Offer[]> {
     const token = settings.token && terms.token(settings.token.address);
-    if (!token || !settings.payTo) return [];
-    const amount = price.kind === "fixed" ? price.amount : await price.of(raw);
-    return [{ kind: "one-time", amount, payTo: settings.payTo, token }];
+    const { payTo } = settings;
+    if (!token || !payTo) return [];
+    const offers: Offer[] = [];
+    for (const price of prices) {
+      const amount = price.kind === "fixed" ? price.amount : await price.of(raw);
+      offers.push({ kind: "one-time", amount, payTo, token });
+    }
+    return offers;
   }
 
   function subscription(planId: Hex): Offer[] {
@@ -108,8 +113,7 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
     ready,
     async offers(request) {
       if (!loaded) await tryToLoad();
-      const singles = await Promise.all(prices.map((price) => single(price, request.raw)));
-      return [...singles.flat(), ...planIds.flatMap(subscription)];
+      return [...(await singles(request.raw)), ...planIds.flatMap(subscription)];
     },
   };
 }
