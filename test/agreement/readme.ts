@@ -39,7 +39,7 @@ describe("agreement > README", () => {
     for (const folder of listed) expect(existsSync(folder), folder).to.equal(true);
     const hidden = ["node_modules", "artifacts", "cache", "coverage", "dist", "out", "typechain-types", "tools"];
     const there = readdirSync(".", { withFileTypes: true })
-      .filter((entry) => entry.isDirectory() && !entry.name.startsWith(".") && !hidden.includes(entry.name))
+      .filter((entry) => entry.isDirectory() && /^[a-z]+$/.test(entry.name) && !hidden.includes(entry.name))
       .map((entry) => entry.name);
     expect(listed.sort()).to.deep.equal(there.sort());
   });
