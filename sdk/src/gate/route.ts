@@ -2,7 +2,7 @@
 import { type Hex, isTurnpikeError } from "../protocol";
 import type { MeteredRoute } from "./judge-subscription";
 import type { Payment } from "./payment";
-import { type Price, type PricingEntry, pricingOf } from "./pricing";
+import { type PricingEntry, pricingOf } from "./pricing";
 import type { Offer, Presentation } from "./quote";
 import type { GateRequest } from "./request";
 import type { Room } from "./room";
