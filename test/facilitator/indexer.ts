@@ -5,7 +5,7 @@ import { type Address, type Hex, paymentIdOf } from "turnpike/protocol";
 import type { Core } from "../../facilitator/src/core";
 import { AUTHORIZATION_USED_TOPIC, factsOf, TRANSFER_TOPIC } from "../../facilitator/src/indexer/facts";
 import type { ChainLog } from "../../facilitator/src/relayer";
-import { type FacilitatorWorld, startWorld, until } from "../support/facilitator";
+import { type FacilitatorWorld, startWorld, until, walletOf } from "../support/facilitator";
 
 const hex = (digit: string, length = 64): Hex => `0x${digit.repeat(length)}`;
 const TOKEN = hex("1", 40) as Address;
@@ -110,6 +110,23 @@ describe("indexer", function () {
     expect(new Set(told.map((event) => event.id)).size).to.equal(3);
   });
 
+  it("B8 a cancelled authorization is pending until its cancellation is final, and lives again without it", async () => {
+    const payer = await world.payer();
+    const signed = await world.signPayment({ payer });
+    const snapshot = await rpc("evm_snapshot");
+    await cancel(payer.key, signed.authorization.nonce);
+    await core.indexer.catchUp();
+    const outcome = await core.payments.authorize(signed, { waitMs: 300 });
+    expect(outcome.kind, "forty blocks are final, not one").to.equal("pending");
+    const height = await world.chain.provider.getBlockNumber();
+    await rpc("evm_setIntervalMining", [0]);
+    await rpc("evm_revert", [snapshot]);
+    await rpc("hardhat_setNextBlockBaseFeePerGas", ["0x77359400"]);
+    while ((await world.chain.provider.getBlockNumber()) <= height) await rpc("evm_mine");
+    await rpc("evm_setIntervalMining", [100]);
+    expect((await core.payments.authorize(signed)).kind).to.equal("settled");
+  });
+
   it("B8 a subscription that is reorganised away is as if it had never been", async () => {
     const provider = await world.chain.wallet("provider");
     const terms = { token: world.contracts.token, amount: 1_000n, interval: 3_600, grace: 60, payTo: world.payee };
@@ -153,6 +170,23 @@ describe("indexer", function () {
     await core.indexer.catchUp();
     expect(core.indexer.clock.nowSec()).to.be.within((await world.nowSec()) - 1, (await world.nowSec()) + 2);
   });
+
+  async function cancel(key: Hex, nonce: Hex): Promise<void> {
+    const payer = walletOf(world.chain, key);
+    const { tokenName: name, tokenVersion: version, token: verifyingContract } = world.contracts;
+    const signature = await payer.signTypedData(
+      { name, version, chainId: world.chain.chainId, verifyingContract },
+      {
+        CancelAuthorization: [
+          { name: "authorizer", type: "address" },
+          { name: "nonce", type: "bytes32" },
+        ],
+      },
+      { authorizer: payer.address, nonce },
+    );
+    const stranger = world.token.connect(await world.chain.wallet("stranger")) as typeof world.token;
+    await (await stranger.getFunction("cancelAuthorization")(payer.address, nonce, signature)).wait();
+  }
 
   /** One call to Turnpike, mined. @returns the first value it answers with */
   async function act(

@@ -106,7 +106,8 @@ describe("payments", function () {
     const request = await world.signExact();
     await submitAsStranger(request);
     const outcome = await core.payments.settleExact(request);
-    expect(outcome).to.deep.include({ kind: "failed", reason: "invalid_transaction_state" });
+    expect(outcome.kind).to.be.oneOf(["refused", "failed"]);
+    expect(outcome).to.include({ reason: "invalid_transaction_state" });
   });
 
   it("C1b a native payment is refused by the standard door, and the other way round", async () => {

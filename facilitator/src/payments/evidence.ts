@@ -7,18 +7,17 @@ import type { FacilitatorConfig } from "../config";
 import { AUTHORIZATION_CANCELED_TOPIC, AUTHORIZATION_USED_TOPIC, factsOf } from "../indexer/facts";
 import type { ChainLog, Relayer } from "../relayer";
 
+export interface Place {
+  readonly transaction: Hex;
+  readonly blockNumber: number;
+  readonly blockHash: Hex;
+  readonly blockTimeSec: number;
+  readonly logIndex: number;
+}
+
 export type Evidence =
-  | {
-      readonly kind: "transfer";
-      readonly to: Address;
-      readonly amount: bigint;
-      readonly transaction: Hex;
-      readonly blockNumber: number;
-      readonly blockHash: Hex;
-      readonly blockTimeSec: number;
-      readonly logIndex: number;
-    }
-  | { readonly kind: "cancelled" }
+  | ({ readonly kind: "transfer"; readonly to: Address; readonly amount: bigint } & Place)
+  | ({ readonly kind: "cancelled" } & Place)
   | { readonly kind: "none" };
 
 export interface EvidenceQuery {
@@ -41,9 +40,12 @@ export async function findEvidence(
   const topics = [[AUTHORIZATION_USED_TOPIC, AUTHORIZATION_CANCELED_TOPIC], payerTopic, query.nonce];
   const log = await newestLog({ config, relayer }, query.token, topics, upToBlock);
   if (!log) return { kind: "none" };
-  if (log.topics[0] === AUTHORIZATION_CANCELED_TOPIC) return { kind: "cancelled" };
   const block = await relayer.chain.block(log.blockNumber);
   if (!block || block.hash !== log.blockHash) return { kind: "none" };
+  const inBlock = { blockNumber: block.number, blockHash: block.hash, blockTimeSec: block.timestampSec };
+  if (log.topics[0] === AUTHORIZATION_CANCELED_TOPIC) {
+    return { kind: "cancelled", transaction: log.transaction, logIndex: log.logIndex, ...inBlock };
+  }
   const logs = await relayer.chain.logsOfBlock(log.blockHash, { addresses: [query.token] });
   const facts = factsOf({ chainId: config.chainId, turnpike: config.turnpike, tokens: [query.token] }, logs);
   for (const fact of facts) {
@@ -53,9 +55,7 @@ export async function findEvidence(
       to: fact.transfer.to,
       amount: fact.transfer.amount,
       transaction: fact.transaction,
-      blockNumber: block.number,
-      blockHash: block.hash,
-      blockTimeSec: block.timestampSec,
+      ...inBlock,
       logIndex: fact.transfer.logIndex,
     };
   }

@@ -97,7 +97,7 @@ export function startPayments(options: PaymentsOptions): Payments {
     monotonicMs,
   });
 
-  const { find, isDeepEnough, pursue, judgeFresh } = createPursuit({
+  const { find, isDeepEnough, isFinalFailure, pursue, judgeFresh } = createPursuit({
     config,
     store,
     relayer,
@@ -141,7 +141,7 @@ export function startPayments(options: PaymentsOptions): Payments {
       const transaction = row.tx_hash === null ? {} : { transaction: row.tx_hash as Hex };
       if (row.state === "settled")
         return isDeepEnough(row) ? { status: "settled", ...transaction } : { status: "pending", ...transaction };
-      if (row.state === "failed")
+      if (row.state === "failed" && isFinalFailure(row))
         return { status: "failed", ...transaction, ...(row.fail_reason && { reason: row.fail_reason }) };
       return { status: row.is_reversed ? "reversed" : "pending" };
     },

@@ -4,10 +4,10 @@ import { chainEventId } from "../indexer/block-input";
 import { paymentPayload } from "../indexer/payloads";
 import { databaseNowMs } from "../store/database-clock";
 import type { Db, Store } from "../store/open";
-import { appendEvents } from "../store/tables/events";
+import { appendEvents, type EventDraft } from "../store/tables/events";
 import type { PaymentRow } from "../store/tables/payments";
 import type { Claim } from "./claim";
-import type { Evidence } from "./evidence";
+import type { Evidence, Place } from "./evidence";
 
 export interface Acceptance {
   readonly chainId: number;
@@ -155,35 +155,52 @@ export async function adoptEvidence(
       .where("state", "!=", "settled")
       .executeTakeFirst();
     if (result.numUpdatedRows === 0n) return;
-    await appendEvents(tx, [
-      {
-        id: chainEventId(row.chain_id, evidence.blockHash, evidence.logIndex, "payment.settled"),
-        chainId: row.chain_id,
-        type: "payment.settled",
-        objectId: row.payment_id,
-        provider: row.pay_to,
-        payer: row.payer,
-        payload: paymentPayload({ ...row, ...settled }),
-        blockTime: evidence.blockTimeSec,
-        blockNumber: evidence.blockNumber,
-        blockHash: evidence.blockHash,
-        logIndex: evidence.logIndex,
-        transaction: evidence.transaction,
-      },
-    ]);
+    await appendEvents(tx, [eventOf({ ...row, ...settled }, "payment.settled", evidence)]);
   });
   store.wake.notify(`payment:${row.payment_id}`);
   store.wake.notify("events");
 }
 
-/** Its nonce was used, but not for this payment: final. */
-export async function failSpent(store: Store, row: PaymentRow, reason: string): Promise<void> {
-  await store.db
-    .updateTable("payments")
-    .set({ state: "failed", fail_code: "PaymentNotAllowed", fail_reason: reason })
-    .where("chain_id", "=", row.chain_id)
-    .where("payment_id", "=", row.payment_id)
-    .where("state", "in", ["queued", "parked"])
-    .execute();
+/** Its nonce was used, but not for this payment. */
+export async function failSpent(store: Store, row: PaymentRow, reason: string, place: Place): Promise<void> {
+  const failed = {
+    state: "failed" as const,
+    is_reversed: false,
+    fail_code: "PaymentNotAllowed",
+    fail_reason: reason,
+    tx_hash: place.transaction,
+    block_number: place.blockNumber,
+    block_hash: place.blockHash,
+    block_time: place.blockTimeSec,
+    log_index: place.logIndex,
+  };
+  await store.transaction(async (tx) => {
+    const result = await tx
+      .updateTable("payments")
+      .set(failed)
+      .where("chain_id", "=", row.chain_id)
+      .where("payment_id", "=", row.payment_id)
+      .where("state", "in", ["queued", "parked"])
+      .executeTakeFirst();
+    if (result.numUpdatedRows > 0n) await appendEvents(tx, [eventOf({ ...row, ...failed }, "payment.failed", place)]);
+  });
   store.wake.notify(`payment:${row.payment_id}`);
+  store.wake.notify("events");
+}
+
+function eventOf(row: PaymentRow, type: "payment.settled" | "payment.failed", place: Place): EventDraft {
+  return {
+    id: chainEventId(row.chain_id, place.blockHash, place.logIndex, type),
+    chainId: row.chain_id,
+    type,
+    objectId: row.payment_id,
+    provider: row.pay_to,
+    payer: row.payer,
+    payload: paymentPayload(row),
+    blockTime: place.blockTimeSec,
+    blockNumber: place.blockNumber,
+    blockHash: place.blockHash,
+    logIndex: place.logIndex,
+    transaction: place.transaction,
+  };
 }

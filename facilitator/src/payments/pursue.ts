@@ -19,6 +19,8 @@ export interface Pursuit {
   find(paymentId: Hex): Promise<PaymentRow | undefined>;
   /** Whether its block is as deep as its amount asks for. */
   isDeepEnough(row: PaymentRow): boolean;
+  /** Whether a failed payment can never move money, whatever becomes of the newest blocks. */
+  isFinalFailure(row: PaymentRow): boolean;
   /** @throws Unavailable when the chain cannot be asked */
   judgeFresh(claim: Claim): Promise<Judgement>;
   /** @throws Unavailable when the chain cannot be asked and nothing is known yet */
@@ -58,6 +60,16 @@ export function createPursuit(options: PursuitOptions): Pursuit {
     if (!isLarge) return true;
     const head = indexer.head()?.number ?? indexer.applied();
     return head - (row.block_number ?? head) + 1 >= config.largeConfirmations;
+  }
+
+  const isFinal = (blockNumber: number): boolean => {
+    const head = indexer.head()?.number ?? indexer.applied();
+    return head - blockNumber >= config.finalityDepth;
+  };
+
+  /** What a log has ended is not over before that log is final: its block may go, and the money may move then. */
+  function isFinalFailure(row: PaymentRow): boolean {
+    return row.fail_reason === "expired" || row.block_number === null || isFinal(row.block_number);
   }
 
   /** Nothing more is taken in while what was taken in cannot be sent. */
@@ -112,7 +124,9 @@ export function createPursuit(options: PursuitOptions): Pursuit {
     if (!isOurs || claim.door === "settle") {
       const why =
         evidence.kind === "cancelled" ? "the authorization was cancelled" : "the authorization was used already";
-      return { kind: "failed", error: refusal("PaymentNotAllowed", "nonce_used", why) };
+      const error = refusal("PaymentNotAllowed", "nonce_used", why);
+      if (isFinal(evidence.blockNumber)) return { kind: "failed", error };
+      return claim.door === "settle" ? { kind: "refused", error } : { kind: "pending" };
     }
     const acceptance: Acceptance = {
       chainId,
@@ -152,7 +166,7 @@ export function createPursuit(options: PursuitOptions): Pursuit {
 
       if (row.state === "settled") {
         if (isDeepEnough(row)) return { kind: "settled", row };
-      } else if (row.state === "failed") {
+      } else if (row.state === "failed" && isFinalFailure(row)) {
         const isFresh = row.signature !== claim.signature && row.fail_reason === "expired";
         if (!isFresh) return { kind: "failed", error: failureOf(row) };
         const fate = await accept(claim, true);
@@ -163,7 +177,8 @@ export function createPursuit(options: PursuitOptions): Pursuit {
         if (refused) return refused;
       }
       if (monotonicMs() >= untilMs) return { kind: "pending" };
-      if (row.state === "settled") await store.wake.wait("block", Math.min(leftMs, LOOK_AGAIN_MS));
+      if (row.state === "settled" || row.state === "failed")
+        await store.wake.wait("block", Math.min(leftMs, LOOK_AGAIN_MS));
       else await woken;
     }
   }
@@ -186,7 +201,7 @@ export function createPursuit(options: PursuitOptions): Pursuit {
     return undefined;
   }
 
-  return { find, isDeepEnough, judgeFresh, pursue };
+  return { find, isDeepEnough, isFinalFailure, judgeFresh, pursue };
 }
 
 /** Whether the row was bound to what this claim asks for; a claim for anything else is a conflict. */

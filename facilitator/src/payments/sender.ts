@@ -164,11 +164,11 @@ export function startSender(options: SenderOptions): Sender {
     const evidence = await findEvidence({ config, relayer }, query, options.applied());
     // Used, but not in a block that is applied yet: the indexer will see it.
     if (evidence.kind === "none") return false;
-    if (evidence.kind === "cancelled") await failSpent(store, row, "cancelled");
+    if (evidence.kind === "cancelled") await failSpent(store, row, "cancelled", evidence);
     else if (evidence.to !== row.pay_to || evidence.amount !== BigInt(row.amount))
-      await failSpent(store, row, "nonce_spent_elsewhere");
+      await failSpent(store, row, "nonce_spent_elsewhere", evidence);
     else if (row.door === "settle" && evidence.blockNumber <= row.accepted_block)
-      await failSpent(store, row, "settled_before_acceptance");
+      await failSpent(store, row, "settled_before_acceptance", evidence);
     else await adoptEvidence(store, row, evidence);
     return true;
   }
