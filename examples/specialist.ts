@@ -31,9 +31,10 @@ export async function startSpecialist({
   const app = express();
 
   app.get("/advice", paymentGate({ pricing: [{ type: "one-time", amount: ADVICE_PRICE }] }), async (req, res) => {
-    const answer = await buyQuote(agent, upstream, String(req.query.symbol ?? "ETH"));
+    const answer = await buyQuote(agent, upstream, String(req.query.symbol ?? "ETH")).catch((error: Error) => error);
     // A 5xx gives the buyer its payment back to present again: nobody pays for advice that was not given.
-    if (!answer.ok) return void res.status(502).json({ error: `The quote could not be had (${answer.status}).` });
+    if (answer instanceof Error || !answer.ok)
+      return void res.status(502).json({ error: "The quote could not be had." });
     const { symbol, price } = (await answer.json()) as { symbol: string; price: string };
     res.json({
       advice: Number(price) > 1_000 ? `Hold ${symbol}.` : `Buy ${symbol}.`,
