@@ -191,7 +191,7 @@ describe("Plans", () => {
         w.treasury,
         c.PRICE,
       );
-      await refusal(me.resume(paused.idHash, c.FOREVER));
+      await refusal(c.at(paused.paidThrough, () => me.resume(paused.idHash, c.FOREVER)));
       await c.statusAt(w, lapsed.idHash, lapsed.paidThrough + c.INTERVAL);
       await refusal(me.resume(lapsed.idHash, c.FOREVER));
       // A leaked id can still be moved away from, and a subscription still ended.
