@@ -110,11 +110,14 @@ abstract contract Replay is World {
         }
     }
 
-    /// @dev Every row against the chain; false at the first that differs.
-    function _replayAgrees() internal view returns (bool) {
-        SubscriptionState[] memory states = turnpike.getStates(rowIds);
+    /// @dev Every `stride`th row against the chain.
+    function _replayAgrees(uint256 first, uint256 stride) internal view returns (bool) {
+        if (first >= rowIds.length) return true;
+        bytes32[] memory some = new bytes32[]((rowIds.length - first + stride - 1) / stride);
+        for (uint256 i = 0; i < some.length; ++i) some[i] = rowIds[first + i * stride];
+        SubscriptionState[] memory states = turnpike.getStates(some);
         for (uint256 i = 0; i < states.length; ++i) {
-            if (!_rowAgrees(rows[rowIds[i]], states[i])) return false;
+            if (!_rowAgrees(rows[some[i]], states[i])) return false;
         }
         return true;
     }

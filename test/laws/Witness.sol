@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ITurnpike, Terms} from "../../contracts/interfaces/ITurnpike.sol";
+import {ITurnpike, SubscriptionState, Terms} from "../../contracts/interfaces/ITurnpike.sol";
 import {Premise, Premises} from "./Premises.sol";
 import {Replay} from "./Replay.sol";
 import {Log, vm} from "./Vm.sol";
@@ -65,12 +65,12 @@ abstract contract Witness is Replay, Premises {
 
     // ------------------------------------------------------------------ one step
 
-    /// @dev Runs `data` as `intent.caller`, watched. `subjects` are the records it may touch.
+    /// @dev Runs `data` as `intent.caller`, watched. `subjects` are the records it may touch; `states` what they are then.
     function _watched(
         bytes memory data,
         bytes32[] memory subjects,
         uint256 gasGiven
-    ) internal returns (bool ok, bytes memory answer) {
+    ) internal returns (bool ok, bytes memory answer, SubscriptionState[] memory states) {
         ++step;
         for (uint256 i = 0; i < subjects.length; ++i) _learnSlots(subjects[i]);
         vm.recordLogs();
@@ -90,7 +90,9 @@ abstract contract Witness is Replay, Premises {
             logs = _surviving(logs, abi.decode(answer, (bytes4[])));
         }
         _judgeLogs(logs);
-        for (uint256 i = 0; i < subjects.length; ++i) _judgeRecord(subjects[i]);
+        if (subjects.length == 0) return (ok, answer, states);
+        states = turnpike.getStates(subjects);
+        for (uint256 i = 0; i < subjects.length; ++i) _judgeRecord(subjects[i], states[i]);
     }
 
     /// @dev Leaves out the logs of items that failed. An item's logs begin with one of Turnpike's, which the token's
@@ -154,16 +156,14 @@ abstract contract Witness is Replay, Premises {
         }
     }
 
-    function _judgeRecord(bytes32 id) private {
-        uint256 version = turnpike.getSubscription(id).version;
+    function _judgeRecord(bytes32 id, SubscriptionState memory state) private {
+        uint256 version = state.subscription.version;
         if (version < lastVersion[id]) _breach(13, "a version went down");
         lastVersion[id] = version;
         Life storage life = lives[lifeOf[id]];
         if (lifeOf[id] == 0 || tombstone[id]) return;
-        if (turnpike.getSubscription(id).paidThrough != life.paidThrough) {
-            _breach(4, "paidThrough moved without a charge");
-        }
-        if (life.debited == 0 && turnpike.getAllowance(id).spent != 0) _breach(9, "a cycle began with something spent");
+        if (state.subscription.paidThrough != life.paidThrough) _breach(4, "paidThrough moved without a charge");
+        if (life.debited == 0 && state.allowance.spent != 0) _breach(9, "a cycle began with something spent");
     }
 
     // ------------------------------------------------------------------ what the logs say

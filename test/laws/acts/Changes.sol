@@ -281,7 +281,7 @@ abstract contract Changes is Doors {
         _pass(door, err, id, id == newId ? _one(id) : _two(id, newId));
     }
 
-    uint256 internal constant MOST_RECORDS = 40;
+    uint256 internal constant MOST_RECORDS = 30;
     mapping(bytes32 idHash => bytes32) internal secretHashOf;
 
     /// @notice Sends a signature again that was accepted before. It must never serve twice.

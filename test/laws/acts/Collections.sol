@@ -181,7 +181,7 @@ abstract contract Collections is Signups {
         bytes[] memory singles,
         bytes32[] memory subjects
     ) private returns (Trial memory trial) {
-        uint256 roll = _draw(seed, 8);
+        uint256 roll = _draw(seed, 10);
         if (roll > 2) return trial;
         uint256 gasGiven = 30_000 + _draw(seed, 500_000 * (subjects.length + 1));
         uint256 snapshot = vm.snapshotState();
@@ -226,10 +226,11 @@ abstract contract Collections is Signups {
         for (uint256 i = 0; i < subjects.length; ++i)
             before[i] = slotsOf[subjects[i]][0] == 0 ? bytes32(0) : _words(subjects[i]);
         bytes memory answer;
+        SubscriptionState[] memory states;
         {
             bool ok;
             intent.caller = caller;
-            (ok, answer) = _watched(data, subjects, AMPLE_GAS);
+            (ok, answer, states) = _watched(data, subjects, AMPLE_GAS);
             delete intent;
             if (!ok) revert Unexpected("batch", abi.encode(reasons), answer);
         }
@@ -238,7 +239,7 @@ abstract contract Collections is Signups {
             revert Unexpected("reasons", abi.encode(reasons), abi.encode(actual));
         }
         _judgeBatch(reasons, subjects, before);
-        for (uint256 i = 0; i < subjects.length; ++i) _settleUp(subjects[i]);
+        for (uint256 i = 0; i < subjects.length; ++i) _settleUp(subjects[i], states[i]);
         if (trial.starved && keccak256(trial.starvedAnswer) != keccak256(answer)) {
             _breach(16, "little gas changed a batch's outcome");
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ITurnpike, Status, Terms} from "../../../contracts/interfaces/ITurnpike.sol";
+import {ITurnpike, Status, SubscriptionState, Terms} from "../../../contracts/interfaces/ITurnpike.sol";
 import {FickleToken} from "../doubles/FickleToken.sol";
 import {FickleWallet} from "../doubles/FickleWallet.sol";
 import {Model} from "../Model.sol";
@@ -257,17 +257,18 @@ abstract contract Doors is Model, Witness {
     ) internal returns (bytes memory answer) {
         bool ok;
         intent.caller = caller;
-        (ok, answer) = _watched(data, subjects, AMPLE_GAS);
+        SubscriptionState[] memory states;
+        (ok, answer, states) = _watched(data, subjects, AMPLE_GAS);
         if (ok ? err.length != 0 : keccak256(answer) != keccak256(err)) revert Unexpected("outcome", err, answer);
-        for (uint256 i = 0; i < subjects.length; ++i) _settleUp(subjects[i]);
+        for (uint256 i = 0; i < subjects.length; ++i) _settleUp(subjects[i], states[i]);
         if (ok) _sawToken(subjects);
         else _sawMoneyMissing(bytes4(answer));
         delete intent;
     }
 
     /// @dev Compares the record and its subscriber's money with the model.
-    function _settleUp(bytes32 id) internal view {
-        _compare(id);
+    function _settleUp(bytes32 id, SubscriptionState memory state) internal view {
+        _compare(id, state);
         Record storage r = records[id];
         if (r.subscriber == address(0)) return;
         address token = _planOf(r.planId).terms.token;

@@ -42,7 +42,7 @@ abstract contract Settlements is Circumstances {
         uint256 roll = _draw(seed, 12);
         t.validAfter = roll == 0 ? clock : clock - 1;
         t.validBefore = roll == 1 ? clock : clock + 1 + _draw(seed, 30 days);
-        t.nonce = keccak256(abi.encode("nonce", seed, step, roll));
+        t.nonce = keccak256(abi.encode("nonce", seed, _signed.length));
         bytes32 separator = onFickle ? fickle.DOMAIN_SEPARATOR() : sound.DOMAIN_SEPARATOR();
         bytes32 structHash = keccak256(
             abi.encode(TRANSFER, t.from, t.to, t.value, t.validAfter, t.validBefore, t.nonce)
@@ -154,7 +154,6 @@ abstract contract Settlements is Circumstances {
         bytes32 authorization;
         for (uint256 i = 0; i < logs.length; ++i) {
             bytes32 topic = logs[i].topics[0];
-            if (i != 0 && logs[i].emitter != logs[i - 1].emitter) authorization = bytes32(0);
             if (topic == keccak256("AuthorizationUsed(address,bytes32)")) {
                 address from = address(uint160(uint256(logs[i].topics[1])));
                 authorization = _authorization(logs[i].emitter, from, logs[i].topics[2]);
