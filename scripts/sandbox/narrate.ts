@@ -1,7 +1,7 @@
 /** Tells what happens, for someone who has never seen the project: requests, transactions, gas and balances. */
-import { formatUnits } from "ethers";
 import { HEADER, type PaymentRequiredWire } from "turnpike/protocol";
 import { transactionsSince } from "./transactions";
+import { shortened, units, withoutHex, withShortHex } from "./wording";
 import type { World } from "./world";
 
 export interface Narrator {
@@ -44,14 +44,14 @@ export function createNarrator(
   let last = "";
   let repeats = 0;
   const tellExchange = (request: string, answer: string): void => {
-    const exchange = `${request} ${answer}`.replaceAll(HEX, "");
+    const exchange = withoutHex(`${request} ${answer}`);
     if (exchange === last) {
       repeats += 1;
       return;
     }
     tellRepeats();
     last = exchange;
-    say(`   -> ${withoutHex(request)}\n   <- ${withoutHex(answer)}`);
+    say(`   -> ${withShortHex(request)}\n   <- ${withShortHex(answer)}`);
   };
   const tellRepeats = (): void => {
     if (repeats > 0) say(`      (the same ${repeats} ${repeats === 1 ? "time" : "times"} more)`);
@@ -113,7 +113,7 @@ async function summaryOf(world: World, response: Response): Promise<string> {
   if (response.status === 402 && Array.isArray(body.accepts))
     return optionsOf(world, body as unknown as PaymentRequiredWire);
   if (response.status >= 400) return cut(`${body.code ?? body.error}: ${body.message}`);
-  return cut(withoutHex(text));
+  return cut(withShortHex(text));
 }
 
 function optionsOf({ plans: known }: World, { accepts, plans = [], error, reason }: PaymentRequiredWire): string {
@@ -150,8 +150,3 @@ function changes(before: Balances, after: Balances): string[] {
     .filter(([name, balance]) => before[name] !== undefined && before[name] !== balance)
     .map(([name, balance]) => `${name} ${units(before[name])} -> ${units(balance)} tUSD`);
 }
-
-export const units = (amount: bigint | string | undefined): string => Number(formatUnits(amount ?? 0n, 6)).toFixed(2);
-const HEX = /0x[0-9a-fA-F]{12,}/g;
-const withoutHex = (text: string): string => text.replace(HEX, (hex) => `${hex.slice(0, 8)}..`);
-export const shortened = (text: string): string => (text.length > 24 ? `${text.slice(0, 12)}...` : text);

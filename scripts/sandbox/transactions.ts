@@ -1,7 +1,7 @@
 /** What was mined: each transaction by the name of what it calls, its outcome and its gas. */
 import type { Interface, TransactionResponse } from "ethers";
 import { batchSettlerInterface, tokenInterface, turnpikeInterface } from "turnpike/chain";
-import { shortened } from "./narrate";
+import { shortened } from "./wording";
 import type { World } from "./world";
 
 /** @returns one line for each transaction after block `from`, the faucet's and the provider's own set-up left out */
