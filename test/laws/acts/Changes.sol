@@ -118,7 +118,9 @@ abstract contract Changes is Doors {
         if (roll == 3) return _rekey(seed);
         if (roll == 4) return _age(seed);
         _cancel(seed);
-        if (roll != 2) _debit(seed); // what is ending has little time left for it
+        // What is ending has little time left for it.
+        _debit(seed);
+        _debit(seed);
     }
 
     function _cancel(uint256 seed) private {

@@ -110,7 +110,7 @@ abstract contract Collections is Signups {
     }
 
     function debit(uint256 seed) external drifting(seed) {
-        if (_draw(seed, 6) == 0) _passIntoGrace(seed);
+        if (_draw(seed, 3) == 0) _passIntoGrace(seed);
         _debit(seed);
     }
 
