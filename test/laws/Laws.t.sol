@@ -254,9 +254,12 @@ contract Laws is Settlements {
     /// L15 Terms never change.
     function invariant_L15_terms_never_change() external view {
         _uphold(15);
+        bytes32[] memory planIds = new bytes32[](plans.length);
+        for (uint256 i = 0; i < plans.length; ++i) planIds[i] = plans[i].id;
+        PlanView[] memory views = turnpike.getPlans(planIds);
         for (uint256 i = 0; i < plans.length; ++i) {
             Plan storage plan = plans[i];
-            PlanView memory v = turnpike.getPlan(plan.id);
+            PlanView memory v = views[i];
             bytes32 proven = keccak256(abi.encode(v.provider, v.terms, plan.salt, keccak256(bytes(plan.metadata))));
             _hold(15, proven == plan.id && v.planId == plan.id && v.index == i + 1, "not the terms that planId proves");
         }

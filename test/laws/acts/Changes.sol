@@ -288,7 +288,9 @@ abstract contract Changes is Doors {
 
     /// @notice Sends a signature again that was accepted before. It must never serve twice.
     function replay(uint256 seed) external atClock {
-        if (_draw(seed, 2) == 0) return _replaySignup(seed);
+        uint256 roll = _draw(seed, 8);
+        if (roll == 0) return _trespass(seed);
+        if (roll < 4) return _replaySignup(seed);
         if (spentSignatures.length == 0) return;
         Spent storage spent = spentSignatures[_draw(seed, spentSignatures.length)];
         bytes memory err = abi.encodeWithSelector(
@@ -302,6 +304,23 @@ abstract contract Changes is Doors {
     }
 
     function _replaySignup(uint256 seed) internal virtual;
+
+    /// @dev The frames of batch items are for Turnpike itself; through them anyone could pose as an operator.
+    function _trespass(uint256 seed) private {
+        bytes32 id = _pick(seed);
+        address provider = records[id].subscriber == address(0) ? STRANGER : _planOf(records[id].planId).provider;
+        bytes memory err = abi.encodeWithSelector(ITurnpike.OnlySelf.selector, STRANGER);
+        _saw(Premise.ActOfStranger);
+        _send(STRANGER, abi.encodeWithSignature("renewInner(bytes32)", id), err, _one(id));
+        bytes memory data = abi.encodeWithSignature(
+            "debitInner(bytes32,uint256,uint256,address)",
+            id,
+            1,
+            records[id].debits,
+            provider
+        );
+        _send(STRANGER, data, err, _one(id));
+    }
 
     function _debit(uint256 seed) internal virtual;
 

@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {ITurnpike, Permit} from "../../../contracts/interfaces/ITurnpike.sol";
 import {Premise} from "../Premises.sol";
 import {vm} from "../Vm.sol";
+import {Unexpected} from "../World.sol";
 import {Changes} from "./Changes.sol";
 
 /// @notice New subscriptions: called or signed, with a permit or without, wanted or squatted.
@@ -83,7 +84,10 @@ abstract contract Signups is Changes {
         (intent.subscriber, intent.planId, intent.cap) = (w.subscriber, w.planId, w.cap);
         fickle.setEcho(w.id);
         bytes memory answer = _send(caller, data, err, _one(w.id));
-        if (err.length == 0) require(abi.decode(answer, (bytes32)) == w.id, "another idHash than computed");
+        if (turnpike.idHashOf(w.subscriber, w.secretHash) != w.id) revert Unexpected("idHashOf", abi.encode(w.id), "");
+        if (err.length == 0 && abi.decode(answer, (bytes32)) != w.id) {
+            revert Unexpected("idHash", abi.encode(w.id), answer);
+        }
     }
 
     // ------------------------------------------------------------------ signed
