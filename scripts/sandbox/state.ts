@@ -6,7 +6,9 @@ import { testKey } from "./chain";
 import { TEST_TOKEN } from "./contracts";
 import { UNIT, type World } from "./world";
 
-export const SANDBOX_FOLDER = path.resolve(__dirname, "../../.sandbox");
+export const SANDBOX_FOLDER = path.resolve(
+  process.env.TURNPIKE_SANDBOX_FOLDER || path.resolve(__dirname, "../../.sandbox"),
+);
 const STATE_FILE = path.join(SANDBOX_FOLDER, "state.json");
 /** Accounts with tokens and ether for whoever comes to try. */
 const VISITORS = ["visitor 1", "visitor 2", "visitor 3"];

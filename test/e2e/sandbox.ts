@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
 import { createNarrator, mustBe } from "../../scripts/sandbox/narrate";
@@ -8,16 +9,22 @@ import type { World } from "../../scripts/sandbox/world";
 import { until } from "../support/sandbox";
 
 const ROOT = path.resolve(__dirname, "../..");
-const FOLDER = path.join(ROOT, ".sandbox");
-const STATE = path.join(FOLDER, "state.json");
 
 describe("end to end > the sandbox", function () {
   this.timeout(240_000);
+  // Its own, so that a sandbox that somebody has running is left alone.
+  const folder = mkdtempSync(path.join(tmpdir(), "turnpike-sandbox-"));
+  const stateFile = path.join(folder, "state.json");
+
+  after(() => rmSync(folder, { recursive: true, force: true }));
 
   /** As `npm start` calls it, the contracts being compiled. */
   function start(...args: readonly string[]): { child: ChildProcess; output: () => string } {
     const registers = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"];
-    const child = spawn(process.execPath, [...registers, "scripts/sandbox.ts", ...args], { cwd: ROOT });
+    const child = spawn(process.execPath, [...registers, "scripts/sandbox.ts", ...args], {
+      cwd: ROOT,
+      env: { ...process.env, TURNPIKE_SANDBOX_FOLDER: folder },
+    });
     let text = "";
     for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk) => (text += chunk));
     return { child, output: () => text };
@@ -49,13 +56,13 @@ describe("end to end > the sandbox", function () {
     ]) {
       expect(output()).to.contain(title);
     }
-    expect(readdirSync(FOLDER)).to.deep.equal([]);
+    expect(readdirSync(folder)).to.deep.equal([]);
   });
 
   it("stays up, tells outside programs where everything is, and stops cleanly when it is interrupted", async () => {
     const { child, output } = start();
-    await until("the state", async () => existsSync(STATE), 120_000);
-    const state = JSON.parse(readFileSync(STATE, "utf8"));
+    await until("the state", async () => existsSync(stateFile), 120_000);
+    const state = JSON.parse(readFileSync(stateFile, "utf8"));
     expect(state.chainId).to.equal(31_337);
     expect((await fetch(`${state.facilitatorUrl}/supported`)).status).to.equal(200);
     expect((await fetch(`${state.providerUrl}/quote`)).status).to.equal(402);
@@ -64,7 +71,7 @@ describe("end to end > the sandbox", function () {
     child.kill("SIGINT");
     const [code] = await gone;
     expect(code, output()).to.equal(0);
-    expect(readdirSync(FOLDER)).to.deep.equal([]);
+    expect(readdirSync(folder)).to.deep.equal([]);
     const refused = await fetch(state.rpcUrl, { method: "POST" }).catch(() => "refused");
     expect(refused).to.equal("refused");
   });
