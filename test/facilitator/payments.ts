@@ -43,6 +43,7 @@ describe("payments", function () {
 
   it("B1 S13 the same authorization 100 times at once is one transfer and one proof", async () => {
     const signed = await world.signPayment();
+    const sentBefore = await transactionCount();
     const outcomes = await Promise.all(Array.from({ length: 100 }, () => core.payments.authorize(signed)));
     const proofs = new Set(
       outcomes.map((outcome) =>
@@ -52,6 +53,7 @@ describe("payments", function () {
     expect([...proofs]).to.have.length(1);
     expect([...proofs][0]).to.contain(world.payee);
     expect(await transfersOf(signed.authorization.from)).to.have.length(1);
+    expect((await transactionCount()) - sentBefore, "and one transaction").to.equal(1);
   });
 
   it("B2 the same id with another payee, amount or resource is a conflict", async () => {
@@ -140,8 +142,11 @@ describe("payments", function () {
     const payer = await world.payer();
     const signed = await world.signPayment({ payer });
     await cancelAuthorization(payer.key, signed.authorization.nonce);
-    const outcome = await core.payments.authorize(signed);
-    if (outcome.kind !== "failed") expect.fail(`it is ${outcome.kind}`);
+    const outcome = await until(async () => {
+      const told = await core.payments.authorize(signed, { waitMs: 100 });
+      return told.kind !== "pending" && told;
+    }, "the cancellation is final");
+    expect(outcome.kind).to.equal("failed");
     expect(await transfersOf(payer.address)).to.have.length(0);
   });
 
