@@ -38,7 +38,7 @@ async function main(): Promise<void> {
   const stopping = new AbortController();
   const interrupted = Promise.race([once(process, "SIGINT"), once(process, "SIGTERM")]).then(() => stopping.abort());
   process.stdout.write("Starting a chain, the contracts, the Facilitator, a provider and agents ...\n");
-  const world = await startWorld({ chainId, folder: SANDBOX_FOLDER, ports: PORTS });
+  const world = await startWorld({ chainId, folder: SANDBOX_FOLDER, ports: PORTS, isSpared: true });
   try {
     const failures = await Promise.race([walk(world, stopping.signal), interrupted]);
     if (failures?.length) process.exitCode = 1;

@@ -21,6 +21,11 @@ export interface ChainOptions {
   readonly blockMs?: number;
   /** the newest that the contracts run on unless given */
   readonly hardfork?: string;
+  /**
+   * Spared by Ctrl-C on the terminal, which goes to the whole group: for whoever has to settle on the chain before
+   * stopping it. Everyone else wants it gone then.
+   */
+  readonly isSpared?: boolean;
 }
 
 export type FundedWallet = Wallet & { provider: JsonRpcProvider };
@@ -36,7 +41,12 @@ export interface Chain {
   stop(): Promise<void>;
 }
 
-export async function startChain({ chainId = 31_337, blockMs, hardfork }: ChainOptions = {}): Promise<Chain> {
+export async function startChain({
+  chainId = 31_337,
+  blockMs,
+  hardfork,
+  isSpared = false,
+}: ChainOptions = {}): Promise<Chain> {
   const port = await freePort();
   const child = spawn(process.execPath, [CLI, "node", "--hostname", "127.0.0.1", "--port", String(port)], {
     cwd: ROOT,
@@ -48,8 +58,7 @@ export async function startChain({ chainId = 31_337, blockMs, hardfork }: ChainO
       TURNPIKE_NODE_HARDFORK: hardfork ?? "",
     },
     stdio: ["ignore", "pipe", "pipe"],
-    // Ctrl-C on a terminal goes to the whole group: the chain has to outlive those who still settle on it.
-    detached: true,
+    detached: isSpared,
   });
   const killAtExit = () => void child.kill("SIGKILL");
   process.once("exit", killAtExit);

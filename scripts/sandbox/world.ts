@@ -12,7 +12,7 @@ import { exampleAgent } from "../../examples/agent";
 import { type RunningServer, startProvider } from "../../examples/provider";
 import { startSpecialist } from "../../examples/specialist";
 import { createPlan, deprecatePlan } from "../plan";
-import { type Chain, type FundedWallet, freePort, startChain, testKey } from "./chain";
+import { type Chain, type ChainOptions, type FundedWallet, freePort, startChain, testKey } from "./chain";
 import { deployAll, type LocalContracts } from "./contracts";
 import { type LocalFacilitator, localFacilitator } from "./facilitator";
 import { type Restartable, restartable } from "./restartable";
@@ -22,7 +22,7 @@ export const DAY_SEC = 86_400;
 export const INTERVAL_SEC = 30 * DAY_SEC;
 const BLOCK_MS = 500;
 
-export interface WorldOptions {
+export interface WorldOptions extends Pick<ChainOptions, "isSpared"> {
   /** 31337 unless given */
   readonly chainId?: number;
   readonly blockMs?: number;
@@ -56,7 +56,13 @@ export interface TestAgent {
   readonly address: Address;
 }
 
-export async function startWorld({ chainId, blockMs = BLOCK_MS, folder, ports }: WorldOptions): Promise<World> {
+export async function startWorld({
+  chainId,
+  blockMs = BLOCK_MS,
+  folder,
+  ports,
+  isSpared = false,
+}: WorldOptions): Promise<World> {
   const closers: (() => Promise<void>)[] = [];
   const stop = async () => {
     for (const close of closers.splice(0).reverse()) await close();
@@ -64,7 +70,7 @@ export async function startWorld({ chainId, blockMs = BLOCK_MS, folder, ports }:
   try {
     const home = mkdtempSync(path.join(folder, "run-"));
     closers.push(async () => rmSync(home, { recursive: true, force: true }));
-    const chain = await startChain({ ...(chainId ? { chainId } : {}), blockMs });
+    const chain = await startChain({ ...(chainId ? { chainId } : {}), blockMs, isSpared });
     closers.push(() => chain.stop());
     const contracts = await deployAll(chain, path.join(home, "deployments"));
     const { turnpike } = contracts;
