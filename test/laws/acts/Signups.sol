@@ -103,7 +103,7 @@ abstract contract Signups is Changes {
         }
         Account storage account = _accountOf(w.subscriber);
         uint256 flaw = _draw(seed, 5) == 0 ? 1 + _draw(seed, FLAWS) : 0;
-        uint256 deadline = flaw == 1 ? clock - 1 : clock + _draw(seed, 30 days);
+        uint256 deadline = flaw == 1 ? clock - 1 : _someDeadline(seed);
         bytes32 structHash = keccak256(
             abi.encode(
                 SUBSCRIBE,
