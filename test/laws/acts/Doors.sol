@@ -156,6 +156,8 @@ abstract contract Doors is Model, Witness {
     }
 
     uint256 internal constant FLAWS = 9;
+    /// @dev A permit, a transfer, two questions after a failure, and all the work around them.
+    uint256 private constant MOST_PER_ACT = 900_000;
 
     /// @dev `flaw` 0: none. The order of the errors is Turnpike's: unknown, version, deadline, signature.
     function _sign(Act memory act, uint16 version, uint256 flaw) internal returns (Door memory door) {
@@ -265,10 +267,18 @@ abstract contract Doors is Model, Witness {
         SubscriptionState[] memory states;
         (ok, answer, states) = _watched(data, subjects, AMPLE_GAS);
         if (ok ? err.length != 0 : keccak256(answer) != keccak256(err)) revert Unexpected("outcome", err, answer);
+        if (gasUsed > MOST_PER_ACT && !_someWalletBurns()) _breach(18, "an act cost more than its token calls may");
         for (uint256 i = 0; i < subjects.length; ++i) _settleUp(subjects[i], states[i]);
         if (ok) _sawToken(subjects);
         else _sawMoneyMissing(bytes4(answer));
         delete intent;
+    }
+
+    /// @dev A wallet that burns gas over its own signature costs whoever brings it: that act is its own transaction.
+    function _someWalletBurns() private view returns (bool) {
+        return
+            subscribers[2].wallet.mood() == FickleWallet.Mood.BurnsGas ||
+            subscribers[3].wallet.mood() == FickleWallet.Mood.BurnsGas;
     }
 
     /// @dev Compares the record and its subscriber's money with the model.
