@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Transfer} from "../../../contracts/interfaces/IBatchSettler.sol";
+import {IBatchSettler, Transfer} from "../../../contracts/interfaces/IBatchSettler.sol";
 import {FickleToken} from "../doubles/FickleToken.sol";
 import {FickleWallet} from "../doubles/FickleWallet.sol";
 import {Premise} from "../Premises.sol";
@@ -120,7 +120,23 @@ abstract contract Settlements is Circumstances {
             if (used && !moved) _saw(Premise.AuthorizationUsedAgain);
             _saw(moved ? Premise.PaymentSettled : Premise.PaymentRefused);
         }
+        bytes memory starved = _starve(seed, items);
+        if (starved.length != 0 && keccak256(starved) != keccak256(abi.encode(expected))) {
+            _breach(16, "little gas changed a payment's outcome");
+        }
         _submit(items, expected, moves);
+    }
+
+    /// @dev At times, the same with little gas, undone again: it ends the same, or is refused as a whole.
+    function _starve(uint256 seed, Transfer[] memory items) private returns (bytes memory) {
+        if (_draw(seed, 4) != 0) return "";
+        uint256 gasGiven = 30_000 + _draw(seed, 2 * GAS_PER_ITEM);
+        bytes memory data = abi.encodeCall(IBatchSettler.settle, (items, GAS_PER_ITEM));
+        uint256 snapshot = vm.snapshotState();
+        (bool ok, bytes memory answer) = address(settler).call{gas: gasGiven}(data);
+        vm.revertToStateAndDelete(snapshot);
+        _saw(Premise.BatchStarved);
+        return ok ? answer : bytes("");
     }
 
     function _copy(Transfer memory t) private pure returns (Transfer memory) {
