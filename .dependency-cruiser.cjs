@@ -7,7 +7,7 @@ module.exports = {
       "no-circular",
       "Two modules that import each other are one module.",
       { pathNot: "generated" },
-      { circular: true },
+      { circular: true, viaOnly: { dependencyTypesNot: ["type-only"] } },
     ),
     rule(
       "protocol-stands-alone",
@@ -75,12 +75,7 @@ module.exports = {
       { path: "^(sdk|facilitator)/src/" },
       { path: "^(test|examples|scripts|bench)/" },
     ),
-    rule(
-      "deps-declared",
-      "Every package that is imported is declared.",
-      {},
-      { dependencyTypes: ["npm-no-pkg", "unknown"] },
-    ),
+    rule("deps-declared", "Every package that is imported is declared.", {}, { dependencyTypes: ["npm-no-pkg"] }),
   ],
   options: {
     doNotFollow: { path: "node_modules" },

@@ -1,6 +1,6 @@
 import "tsconfig-paths/register";
 import "@nomicfoundation/hardhat-toolbox";
-import { TASK_COMPILE_SOLIDITY_GET_SOLC_BUILD } from "hardhat/builtin-tasks/task-names";
+import { TASK_COMPILE_SOLIDITY_GET_SOLC_BUILD, TASK_TEST_GET_TEST_FILES } from "hardhat/builtin-tasks/task-names";
 import { type HardhatUserConfig, subtask } from "hardhat/config";
 import { explorer, liveNetworks, nodeSettings } from "./scripts/networks";
 import "./scripts/tasks";
@@ -17,6 +17,12 @@ subtask(TASK_COMPILE_SOLIDITY_GET_SOLC_BUILD, async (args: { solcVersion: string
     version: SOLC_VERSION,
     longVersion: require("solc").version().replace(".Emscripten.clang", ""),
   };
+});
+
+// What stands in a folder `support` serves tests, some of it as a program of its own; it is none itself.
+subtask(TASK_TEST_GET_TEST_FILES, async (_args, _hre, runSuper) => {
+  const files: string[] = await runSuper();
+  return files.filter((file) => !/[\\/]support[\\/]/.test(file));
 });
 
 const config: HardhatUserConfig = {

@@ -10,8 +10,8 @@ import {Debit, ITurnpike} from "../interfaces/ITurnpike.sol";
 /// else.
 library Frames {
     /// @dev What an item is given, whatever gas limit the relayer chose: 300,000 for the token, twice 50,000 for the
-    /// diagnosis, and 50,000 for the work around them, of which 20,000 are needed with all storage cold; the rest is for
-    /// what the rule of 63/64 keeps back.
+    /// diagnosis, and 50,000 for the work around them, of which 20,000 are needed with all storage cold; the rest is
+    /// for what the rule of 63/64 keeps back.
     uint256 internal constant ITEM_GAS = 450_000;
 
     /// @dev With less than this left before an item, ITEM_GAS cannot be promised: the rule of 63/64, and 10,000 for the

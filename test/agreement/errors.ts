@@ -1,6 +1,12 @@
 import { expect } from "chai";
-import * as protocol from "turnpike/protocol";
-import { ERRORS } from "turnpike/protocol";
+import {
+  AllowanceExhausted,
+  ERRORS,
+  InsufficientFunds,
+  InvalidPaymentProof,
+  PlanDeprecated,
+  SubscriptionNotActive,
+} from "turnpike/protocol";
 import { IBatchSettler__factory, ITurnpike__factory } from "../../sdk/src/chain/generated";
 
 describe("agreement > errors", () => {
@@ -16,15 +22,10 @@ describe("agreement > errors", () => {
   });
 
   it("every error that a user is told to expect has a contract error or an SDK class of its name", () => {
-    for (const name of [
-      "InsufficientFunds",
-      "SubscriptionNotActive",
-      "AllowanceExhausted",
-      "InvalidPaymentProof",
-      "PlanDeprecated",
-    ] as const) {
-      expect(protocol[name].name, name).to.equal(name);
-      expect(ERRORS[name].remedy, name).to.not.equal("");
+    const named = { AllowanceExhausted, InsufficientFunds, InvalidPaymentProof, PlanDeprecated, SubscriptionNotActive };
+    for (const [name, errorClass] of Object.entries(named)) {
+      expect(errorClass.name, name).to.equal(name);
+      expect(ERRORS[name as keyof typeof named].remedy, name).to.not.equal("");
       if (name !== "InvalidPaymentProof") expect(fromContracts.has(name), name).to.equal(true);
     }
   });

@@ -27,7 +27,7 @@ import { isProofOf, issueProof, settledFacts } from "./proofs";
 import { conflictWith, createPursuit, type Fate, failureOf } from "./pursue";
 import { startSender } from "./sender";
 
-export type { ExactRequest, ExactVerdict, SettleOutcome, X402Reason } from "./exact";
+export type { ExactRequest, ExactVerdict, SettleOutcome } from "./exact";
 
 export interface WaitOptions {
   /** how long to wait for the chain */

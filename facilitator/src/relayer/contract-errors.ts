@@ -32,5 +32,3 @@ function textOf(data: Hex): string | undefined {
     return undefined;
   }
 }
-
-export const contractErrorToTurnpike = (reverted: ContractError): TurnpikeError => reverted.error;

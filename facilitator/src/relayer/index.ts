@@ -16,8 +16,8 @@ import { type DigestSigner, digestSigner } from "./keys";
 import { createLane, type LaneHealth } from "./lane";
 import { createRpc } from "./rpc";
 
-export type { CallRequest, ChainBlock, ChainLog, ChainReader, ChainReceipt } from "./chain-reader";
-export { type ContractError, contractErrorToTurnpike } from "./contract-errors";
+export type { CallRequest, ChainBlock, ChainLog, ChainReader } from "./chain-reader";
+export type { ContractError } from "./contract-errors";
 export { intrinsicGas, MAX_TRANSACTION_GAS } from "./gas";
 export type { DigestSigner } from "./keys";
 export type { LaneHealth } from "./lane";

@@ -1,6 +1,7 @@
 /** Addresses in EIP-55 form; every address on the wire is written so (stock v1 clients compare by case). */
-import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils";
+
 import { keccak_256 } from "@noble/hashes/sha3";
+import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils";
 import type { Hex } from "./hex";
 
 export type Address = Hex;

@@ -35,7 +35,9 @@ export function sha256(bytes: Uint8Array): Uint8Array {
 }
 
 export function hmacSha256(key: Uint8Array, message: Uint8Array): Uint8Array {
-  return node ? new Uint8Array(node.createHmac("sha256", key).update(message).digest()) : hmac(nobleSha256, key, message);
+  return node
+    ? new Uint8Array(node.createHmac("sha256", key).update(message).digest())
+    : hmac(nobleSha256, key, message);
 }
 
 /** One 32-byte ABI word of an unsigned integer. */

@@ -1,9 +1,9 @@
 /** The payment proof: its signed form, its header form, and who signed it. Whether it is worth anything is the gate's matter. */
-import { checksum, sameAddress, type Address } from "./address";
-import { recoverSigner, signDigest, typedDataDigest, type TypedDataField } from "./eip712";
+import { type Address, checksum, sameAddress } from "./address";
+import { recoverSigner, signDigest, type TypedDataField, typedDataDigest } from "./eip712";
 import { InvalidPaymentProof } from "./errors";
 import { type Hex, keccakText } from "./hex";
-import { type PaymentProof, paymentProofSchema, type PaymentProofWire } from "./schemas";
+import { type PaymentProof, type PaymentProofWire, paymentProofSchema } from "./schemas";
 import { decodeJsonHeader, encodeJsonHeader } from "./strict-json";
 
 export const PROOF_LIFE_SEC = 7 * 24 * 60 * 60;

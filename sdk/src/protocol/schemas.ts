@@ -28,7 +28,7 @@ export const amountSchema = z
   .transform((value) => BigInt(value));
 
 /** unix seconds as a decimal string, as EIP-3009 payloads carry them */
-export const timeSchema = amountSchema;
+const timeSchema = amountSchema;
 
 const networkNameSchema = z.string().min(1).max(64);
 const memoSchema = z.string().min(1).max(256);

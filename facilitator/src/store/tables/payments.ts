@@ -53,16 +53,3 @@ export async function findPayment(db: Db, chainId: number, paymentId: Hex): Prom
     .where("payment_id", "=", paymentId)
     .executeTakeFirst();
 }
-
-/** Base units of this payer that are accepted and not yet seen on chain. */
-export async function inFlightAmount(db: Db, chainId: number, token: Address, payer: Address): Promise<bigint> {
-  const row = await db
-    .selectFrom("payments")
-    .select((eb) => eb.fn.sum<string | null>("amount").as("total"))
-    .where("chain_id", "=", chainId)
-    .where("token", "=", token)
-    .where("payer", "=", payer)
-    .where("state", "in", ["queued", "sent"])
-    .executeTakeFirst();
-  return BigInt(row?.total ?? 0);
-}
