@@ -10,7 +10,7 @@ import {
 import { IBatchSettler__factory, ITurnpike__factory } from "../../sdk/src/chain/generated";
 
 describe("agreement > errors", () => {
-  const fromContracts = new Set(
+  const fromContracts = new Set<string>(
     [...ITurnpike__factory.abi, ...IBatchSettler__factory.abi]
       .filter((item) => item.type === "error")
       .map((item) => item.name),

@@ -1,5 +1,5 @@
 /** One-time payments: what was accepted, through which door, and the log that proves it settled. */
-import type { Address, Hex } from "turnpike/protocol";
+import type { Hex } from "turnpike/protocol";
 import type { Db } from "../open";
 
 export type PaymentDoor = "authorize" | "settle";
