@@ -42,7 +42,8 @@ abstract contract World {
     Account[] internal subscribers;
     address[2] internal providers = [address(0xA11), address(0xA12)];
     address[2] internal payees = [address(0xB11), address(0xB12)];
-    address[2] internal operators = [address(0xC11), address(0xC12)];
+    /// @dev They differ in the highest bit alone.
+    address[2] internal operators = [address(0xC11), address(uint160((1 << 159) | 0xC11))];
     address internal constant RELAYER = address(0xD11);
     address internal constant STRANGER = address(0xE11);
     /// @dev Has money and approves Turnpike without limit, but never asked for anything.
