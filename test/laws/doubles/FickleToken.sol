@@ -12,6 +12,7 @@ contract FickleToken {
         ReturnsNothing,
         TakesFee,
         Reenters,
+        Wasteful,
         ReturnsFalse,
         Reverts,
         RevertsWithMegabytes,
@@ -99,6 +100,7 @@ contract FickleToken {
         _move(from, to, amount);
         if (fault == Fault.TakesFee) _move(to, FEE_SINK, amount / 100);
         if (fault == Fault.Reenters) _reenter();
+        if (fault == Fault.Wasteful) _waste();
         return _answer();
     }
 
@@ -126,6 +128,7 @@ contract FickleToken {
         emit AuthorizationUsed(from, nonce);
         _move(from, to, value);
         if (fault == Fault.Reenters) _reenter();
+        if (fault == Fault.Wasteful) _waste();
         return _answer();
     }
 
@@ -144,6 +147,13 @@ contract FickleToken {
         try turnpike.debit(echo, 1, 0) {} catch {}
         try turnpike.resume(echo, type(uint256).max) {} catch {}
         try turnpike.cancel(echo, true) {} catch {}
+    }
+
+    /// @dev Spends some 138,000 gas, and nearly no time.
+    function _waste() private pure {
+        assembly {
+            mstore(0x3c000, 1)
+        }
     }
 
     function _failBefore() private view {
@@ -179,14 +189,14 @@ contract FickleToken {
             case 1 {
                 return(0x00, 0x00) // ReturnsNothing
             }
-            case 10 {
+            case 11 {
                 mstore(0x00, 2)
                 return(0x00, 0x20) // MovesThenReturnsTwo
             }
-            case 11 {
+            case 12 {
                 return(0x00, 0x40) // MovesThenReturnsTwoWords
             }
-            case 12 {
+            case 13 {
                 return(0x00, 0x18000) // MovesThenReturnsMegabytes: as much as the gas allows
             }
         }
