@@ -1,5 +1,5 @@
 /** `.sandbox/state.json`: what any outside program needs to use the running sandbox. */
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { Wallet } from "ethers";
 import { testKey } from "./chain";
@@ -45,7 +45,10 @@ export async function writeState(world: World): Promise<string> {
     testKeys: VISITORS.map((name) => ({ address: new Wallet(testKey(name)).address, privateKey: testKey(name) })),
   };
   mkdirSync(SANDBOX_FOLDER, { recursive: true });
-  writeFileSync(STATE_FILE, `${JSON.stringify(state, null, 2)}\n`);
+  // Whole or not at all: somebody may be waiting for it to appear.
+  const draft = `${STATE_FILE}.draft`;
+  writeFileSync(draft, `${JSON.stringify(state, null, 2)}\n`);
+  renameSync(draft, STATE_FILE);
   return STATE_FILE;
 }
 
