@@ -37,6 +37,10 @@ async function main(): Promise<void> {
   mkdirSync(SANDBOX_FOLDER, { recursive: true });
   const stopping = new AbortController();
   const interrupted = Promise.race([once(process, "SIGINT"), once(process, "SIGTERM")]).then(() => stopping.abort());
+  // What is under way when the world is stopped fails by that, in libraries too; until then a fault is a fault.
+  process.on("unhandledRejection", (error) => {
+    if (!stopping.signal.aborted) throw error;
+  });
   process.stdout.write("Starting a chain, the contracts, the Facilitator, a provider and agents ...\n");
   const world = await startWorld({ chainId, folder: SANDBOX_FOLDER, ports: PORTS, isSpared: true });
   try {
