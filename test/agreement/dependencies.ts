@@ -37,7 +37,7 @@ describe("agreement > dependencies", () => {
       const manifest = JSON.parse(readFileSync(file, "utf8")) as Manifest;
       for (const kind of ["dependencies", "devDependencies", "optionalDependencies"]) {
         for (const [name, version] of Object.entries(manifest[kind] ?? {})) {
-          expect(version, `${name} in ${file}`).to.match(/^\d+\.\d+\.\d+(-[\w.]+)?$/);
+          expect(version, `${name} in ${file}`).to.match(/^(npm:\w+@)?\d+\.\d+\.\d+(-[\w.]+)?$/);
         }
       }
     }
