@@ -2,22 +2,28 @@ import { expect } from "chai";
 import { proofToWire } from "turnpike/protocol";
 import type { Core } from "../../facilitator/src/core";
 import { testKey } from "../support/chain";
-import { type FacilitatorWorld, fund, startWorld, until, walletOf } from "../support/facilitator";
+import { BLOCK_MS, type FacilitatorWorld, fund, startWorld, until, walletOf } from "../support/facilitator";
+import { startPostgres, type TestPostgres } from "../support/postgres";
 
 /** Two instances on one PostgreSQL database; the embedded one has one process by design. */
-(process.env.TEST_PG_URL ? describe : describe.skip)("payments of two instances", function () {
+describe("payments of two instances", function () {
   this.timeout(60_000);
+  let postgres: TestPostgres;
   let world: FacilitatorWorld;
   let instances: Core[];
 
   before(async () => {
-    world = await startWorld();
+    postgres = await startPostgres();
+    world = await startWorld({ blockMs: BLOCK_MS, postgres });
     const keys = ["shared lane 1", "shared lane 2"].map((name) => testKey(name) as `0x${string}`);
     for (const key of keys) await fund(world.chain, walletOf(world.chain, key).address as `0x${string}`);
     const settings = { RELAYER_KEYS: keys.join(",") };
     instances = [await world.core(settings), await world.core(settings)];
   });
-  after(() => world.stop());
+  after(async () => {
+    await world?.stop();
+    await postgres?.stop();
+  });
 
   it("B1 the same authorization 100 times at once, on both, is one transfer and one proof", async () => {
     const signed = await world.signPayment();

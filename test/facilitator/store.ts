@@ -9,6 +9,7 @@ import { openStore, type Store } from "../../facilitator/src/store/open";
 import { appendEvents, type EventDraft } from "../../facilitator/src/store/tables/events";
 import { createWake } from "../../facilitator/src/store/wake";
 import { emptyDatabase } from "../support/facilitator";
+import { startPostgres, type TestPostgres } from "../support/postgres";
 
 const KEY = `0x${"ab".repeat(32)}`;
 const ADDRESS = `0x${"cd".repeat(20)}`;
@@ -158,8 +159,9 @@ describe("store", function () {
       payload: { a: 1 },
       blockTime: 1,
     });
-    expect(await appendEvents(store.db, [draft("0x1"), draft("0x2")])).to.equal(2);
-    expect(await appendEvents(store.db, [draft("0x2"), draft("0x3")])).to.equal(1);
+    const append = (...drafts: EventDraft[]) => store.transaction((tx) => appendEvents(tx, drafts));
+    expect(await append(draft("0x1"), draft("0x2"))).to.equal(2);
+    expect(await append(draft("0x2"), draft("0x3"))).to.equal(1);
     const rows = await store.db
       .selectFrom("events")
       .select(["id", "sequence", "payload"])
@@ -182,10 +184,16 @@ describe("wake", () => {
   });
 });
 
-const server = process.env.TEST_PG_URL;
-(server ? describe : describe.skip)("store on PostgreSQL", () => {
+describe("store on PostgreSQL", function () {
+  this.timeout(20_000);
+  let postgres: TestPostgres;
+  before(async () => {
+    postgres = await startPostgres();
+  });
+  after(() => postgres.stop());
+
   it("S6 wakes what waits in another process", async () => {
-    const database = { kind: "postgres", url: new Secret(server ?? ""), poolSize: 2 } as const;
+    const database = { kind: "postgres", url: new Secret(await postgres.database()), poolSize: 2 } as const;
     const [one, other] = await Promise.all([openStore(database), openStore(database)]);
     try {
       const woken = async (): Promise<boolean> => {

@@ -32,6 +32,7 @@ import { MIGRATIONS } from "../../facilitator/src/store/migrations";
 import { openStore } from "../../facilitator/src/store/open";
 import { type Chain, startChain, testKey } from "./chain";
 import { deployAll, type LocalContracts } from "./deployment";
+import type { TestPostgres } from "./postgres";
 
 export const BLOCK_MS = 100;
 export const RESOURCE = "https://api.example/quote?symbol=ABC";
@@ -81,9 +82,14 @@ export interface FacilitatorWorld {
   stop(): Promise<void>;
 }
 
-export async function startWorld(
-  options: { blockMs?: number | undefined } = { blockMs: BLOCK_MS },
-): Promise<FacilitatorWorld> {
+export interface WorldOptions {
+  /** undefined: each transaction is mined at once */
+  readonly blockMs?: number | undefined;
+  /** its databases are on this server */
+  readonly postgres?: TestPostgres;
+}
+
+export async function startWorld(options: WorldOptions = { blockMs: BLOCK_MS }): Promise<FacilitatorWorld> {
   const chain = await startChain({ ...(options.blockMs !== undefined && { blockMs: options.blockMs }) });
   const contracts = await deployAll(chain);
   const relayerKey = testKey(`relayer ${Math.random()}`) as Hex;
@@ -99,7 +105,9 @@ export async function startWorld(
   const mint = async (to: Address, amount: bigint): Promise<void> => {
     await (await token.getFunction("mint")(to, amount, { nonce: minted++, gasLimit: 100_000n })).wait();
   };
-  let database = await freshDatabase(homes, databases);
+  const newDatabase = async (): Promise<Record<string, string>> =>
+    options.postgres ? { DATABASE_URL: await options.postgres.database() } : freshDatabase(homes, databases);
+  let database = await newDatabase();
 
   const nowSec = async (): Promise<number> => (await chain.provider.getBlock("latest"))?.timestamp ?? 0;
 
@@ -207,7 +215,7 @@ export async function startWorld(
       return core;
     },
     async loseDatabase() {
-      database = await freshDatabase(homes, databases);
+      database = await newDatabase();
     },
     async stop() {
       for (const core of cores) await core.stop();

