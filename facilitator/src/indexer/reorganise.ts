@@ -1,6 +1,6 @@
 /** Takes back a block that the chain no longer has: records as they were, payments pending again, and it is told. */
 import type { Tx } from "../store/open";
-import { appendEvents, type EventDraft } from "../store/tables/events";
+import { appendEvents, type EventDraft, revertEvents } from "../store/tables/events";
 import { unmineTransactions } from "../store/tables/transactions";
 import { chainEventId, reversalEventId } from "./block-input";
 import { undoBlock } from "./block-store";
@@ -62,12 +62,7 @@ export async function takeBack(
       transaction: payment.tx_hash ?? undefined,
     });
   }
-  await tx
-    .updateTable("events")
-    .set({ reverted: true })
-    .where("chain_id", "=", chainId)
-    .where("block_hash", "=", block.hash)
-    .execute();
+  await revertEvents(tx, chainId, block.hash);
   await appendEvents(tx, events);
   await unmineTransactions(tx, chainId, block.number, null);
   await tx.deleteFrom("blocks").where("chain_id", "=", chainId).where("number", "=", block.number).execute();

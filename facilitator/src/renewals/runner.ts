@@ -139,18 +139,17 @@ export function createRenewals(deps: RenewalsDeps): Renewals {
     const id = keccakText(
       [chainId, row.id_hash, type, row.paid_through, ...("attempt" in more ? [more.attempt] : [])].join("/"),
     );
-    await appendEvents(store.db, [
-      {
-        id,
-        chainId,
-        type,
-        objectId: row.id_hash,
-        provider: row.provider,
-        payer: row.subscriber,
-        payload: { ...subscriptionPayload(record.row, record.plan, record.allowance, nowSec), ...more },
-        blockTime: nowSec,
-      },
-    ]);
+    const event = {
+      id,
+      chainId,
+      type,
+      objectId: row.id_hash,
+      provider: row.provider,
+      payer: row.subscriber,
+      payload: { ...subscriptionPayload(record.row, record.plan, record.allowance, nowSec), ...more },
+      blockTime: nowSec,
+    };
+    await store.transaction((tx) => appendEvents(tx, [event]));
     store.wake.notify("events");
   }
 

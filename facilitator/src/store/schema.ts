@@ -6,6 +6,7 @@ import type { LanesTable } from "./tables/lanes";
 import type { PaymentsTable } from "./tables/payments";
 import type { OperatorsTable, PlansTable } from "./tables/plans";
 import type { RenewalDueTable } from "./tables/renewal-due";
+import type { RollupEventsTable, RollupPayersTable, RollupPlansTable, RollupVolumeTable } from "./tables/rollups";
 import type { SignedActsTable } from "./tables/signed-acts";
 import type { AllowancesTable, DebitsTable, SubscriptionsTable } from "./tables/subscriptions";
 import type { TransactionHashesTable, TransactionsTable } from "./tables/transactions";
@@ -27,4 +28,8 @@ export interface Tables {
   events: EventsTable;
   renewal_due: RenewalDueTable;
   signed_acts: SignedActsTable;
+  rollup_volume: RollupVolumeTable;
+  rollup_plans: RollupPlansTable;
+  rollup_payers: RollupPayersTable;
+  rollup_events: RollupEventsTable;
 }

@@ -1,6 +1,8 @@
 /** What happened, in the order of commit: the feed behind GET /events and the webhooks' outbox. */
 import { type ColumnType, type Generated, sql } from "kysely";
-import type { Db } from "../open";
+import type { Tx } from "../open";
+import { sumsOf } from "../rollups";
+import { addSums } from "./rollups";
 
 export interface EventsTable {
   /** cursor of GET /events */
@@ -44,10 +46,11 @@ export interface EventDraft {
 }
 
 /**
- * Appends events in the given order; an id that stands already is left alone.
+ * Appends events in the given order, and what they add to the sums; an id that stands already is left alone.
+ * @param db a transaction: events and sums never part
  * @returns how many were new
  */
-export async function appendEvents(db: Db, all: readonly EventDraft[]): Promise<number> {
+export async function appendEvents(db: Tx, all: readonly EventDraft[]): Promise<number> {
   if (all.length === 0) return 0;
   const standing = await db
     .selectFrom("events")
@@ -87,14 +90,35 @@ export async function appendEvents(db: Db, all: readonly EventDraft[]): Promise<
       transaction: draft.transaction ?? null,
     };
   });
-  let added = 0;
+  const added = new Set<string>();
   for (let start = 0; start < rows.length; start += 500) {
     const inserted = await db
       .insertInto("events")
       .values(rows.slice(start, start + 500))
       .onConflict((conflict) => conflict.columns(["chain_id", "id"]).doNothing())
-      .executeTakeFirst();
-    added += Number(inserted.numInsertedOrUpdatedRows ?? 0n);
+      .returning("id")
+      .execute();
+    for (const { id } of inserted) added.add(id);
   }
-  return added;
+  await addSums(db, drafts[0]?.chainId ?? 0, sumsOf(drafts.filter(({ id }) => added.has(id))));
+  return added.size;
+}
+
+/** Marks what a block told as no longer so, and takes it out of the sums. */
+export async function revertEvents(db: Tx, chainId: number, blockHash: string): Promise<void> {
+  const rows = await db
+    .updateTable("events")
+    .set({ reverted: true })
+    .where("chain_id", "=", chainId)
+    .where("block_hash", "=", blockHash)
+    .where("reverted", "=", false)
+    .returning(["type", "provider", "payer", "payload", "block_time"])
+    .execute();
+  const told = rows.map(({ block_time: blockTime, provider, payer, ...row }) => ({
+    ...row,
+    blockTime,
+    provider: provider ?? undefined,
+    payer: payer ?? undefined,
+  }));
+  await addSums(db, chainId, sumsOf(told, -1));
 }

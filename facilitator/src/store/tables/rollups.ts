@@ -1,0 +1,91 @@
+/** Sums over the events that stand, one table per question: they are small where the events are many. */
+import { type RawBuilder, sql } from "kysely";
+import type { Db } from "../open";
+import type { Sums } from "../rollups";
+
+interface Summed {
+  chain_id: number;
+  count: number;
+  amount: string;
+}
+
+/** Money by time, token and scheme; `provider` is empty for all of them together. */
+export interface RollupVolumeTable extends Summed {
+  provider: string;
+  /** seconds: an hour or a day */
+  grain: number;
+  /** start of it, unix seconds */
+  bucket: number;
+  token: string;
+  scheme: string;
+}
+
+/** Money by plan and day. */
+export interface RollupPlansTable extends Summed {
+  plan_id: string;
+  bucket: number;
+  token: string;
+  scheme: string;
+}
+
+/** Money of each payer of a provider, ever. */
+export interface RollupPayersTable extends Summed {
+  provider: string;
+  token: string;
+  payer: string;
+}
+
+/** How often what happened. */
+export interface RollupEventsTable {
+  chain_id: number;
+  provider: string;
+  grain: number;
+  bucket: number;
+  type: string;
+  count: number;
+}
+
+export async function addSums(db: Db, chainId: number, sums: Sums): Promise<void> {
+  const { volume, plans, payers, events } = sums;
+  if (volume.length > 0) {
+    await sql`insert into rollup_volume as r (chain_id, provider, grain, bucket, token, scheme, count, amount)
+      select ${chainId}, * from unnest(${texts(volume.map((row) => row.provider))}, ${ints(volume.map((row) => row.grain))},
+        ${ints(volume.map((row) => row.bucket))}, ${texts(volume.map((row) => row.token))},
+        ${texts(volume.map((row) => row.scheme))}, ${ints(volume.map((row) => row.count))}, ${amounts(volume)})
+      on conflict (chain_id, provider, grain, bucket, token, scheme)
+      do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`.execute(db);
+  }
+  if (plans.length > 0) {
+    await sql`insert into rollup_plans as r (chain_id, plan_id, bucket, token, scheme, count, amount)
+      select ${chainId}, * from unnest(${texts(plans.map((row) => row.plan))}, ${ints(plans.map((row) => row.bucket))},
+        ${texts(plans.map((row) => row.token))}, ${texts(plans.map((row) => row.scheme))},
+        ${ints(plans.map((row) => row.count))}, ${amounts(plans)})
+      on conflict (chain_id, plan_id, bucket, token, scheme)
+      do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`.execute(db);
+  }
+  if (payers.length > 0) {
+    await sql`insert into rollup_payers as r (chain_id, provider, token, payer, count, amount)
+      select ${chainId}, * from unnest(${texts(payers.map((row) => row.provider))},
+        ${texts(payers.map((row) => row.token))}, ${texts(payers.map((row) => row.payer))},
+        ${ints(payers.map((row) => row.count))}, ${amounts(payers)})
+      on conflict (chain_id, provider, token, payer)
+      do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`.execute(db);
+  }
+  if (events.length > 0) {
+    await sql`insert into rollup_events as r (chain_id, provider, grain, bucket, type, count)
+      select ${chainId}, * from unnest(${texts(events.map((row) => row.provider))}, ${ints(events.map((row) => row.grain))},
+        ${ints(events.map((row) => row.bucket))}, ${texts(events.map((row) => row.type))},
+        ${ints(events.map((row) => row.count))})
+      on conflict (chain_id, provider, grain, bucket, type) do update set count = r.count + excluded.count`.execute(db);
+  }
+}
+
+const texts = (values: readonly string[]): RawBuilder<unknown> => sql`${arrayOf(values)}::text[]`;
+const ints = (values: readonly number[]): RawBuilder<unknown> => sql`${arrayOf(values.map(String))}::bigint[]`;
+const amounts = (rows: readonly { readonly amount: bigint }[]): RawBuilder<unknown> =>
+  sql`${arrayOf(rows.map(({ amount }) => amount.toString()))}::numeric[]`;
+
+/** As one parameter of text: the drivers differ in how they take arrays. */
+function arrayOf(values: readonly string[]): string {
+  return `{${values.map((value) => `"${value.replaceAll(/["\\]/g, "\\$&")}"`).join(",")}}`;
+}

@@ -1,0 +1,163 @@
+import { cpSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { expect } from "chai";
+import fc from "fast-check";
+import { findWrongSums } from "../../facilitator/src/analytics/recount";
+import { openStore, type Store } from "../../facilitator/src/store/open";
+import { bucketOf, DAY_SEC, HOUR_SEC, sumsOf } from "../../facilitator/src/store/rollups";
+import { appendEvents, type EventDraft, revertEvents } from "../../facilitator/src/store/tables/events";
+import { emptyDatabase } from "../support/facilitator";
+
+const CHAIN_ID = 31_337;
+const TOKEN = "0x00000000000000000000000000000000000000c0";
+const PROVIDER = "0x00000000000000000000000000000000000000a1";
+const START_SEC = 1_800_000_000;
+
+const MONEY_TYPES = [
+  "payment.settled",
+  "subscription.created",
+  "subscription.renewed",
+  "subscription.resumed",
+  "subscription.plan_changed",
+  "allowance.debited",
+];
+const OTHER_TYPES = ["payment.failed", "subscription.cancelled", "plan.created"];
+
+interface Happening {
+  readonly type: string;
+  readonly provider: number | undefined;
+  readonly payer: number;
+  readonly amount: bigint;
+}
+
+/** A block is its happenings, taken back later or not. */
+const blocks = fc.array(
+  fc.record({
+    laterSec: fc.integer({ min: 1, max: 2 * DAY_SEC }),
+    takenBack: fc.boolean(),
+    happenings: fc.array(
+      fc.record<Happening>({
+        type: fc.constantFrom(...MONEY_TYPES, ...OTHER_TYPES),
+        provider: fc.option(fc.integer({ min: 1, max: 3 }), { nil: undefined, freq: 8 }),
+        payer: fc.integer({ min: 1, max: 4 }),
+        amount: fc.bigInt({ min: 0n, max: 10n ** 30n }),
+      }),
+      { maxLength: 6 },
+    ),
+  }),
+  { minLength: 1, maxLength: 8 },
+);
+
+function draftsOf(happenings: readonly Happening[], place: { block: string; atSec: number }): EventDraft[] {
+  return happenings.map(({ type, provider, payer, amount }, index) => ({
+    id: `${place.block}/${index}`,
+    chainId: CHAIN_ID,
+    type,
+    objectId: `object ${payer}`,
+    provider: provider === undefined ? undefined : `0x${String(provider).padStart(40, "0")}`,
+    payer: `0x${String(payer).padStart(40, "b")}`,
+    payload: { token: TOKEN, planId: `plan ${provider}`, amount: String(amount), charged: String(amount) },
+    blockTime: place.atSec,
+    blockHash: place.block,
+    logIndex: index,
+  }));
+}
+
+describe("sums of events", () => {
+  const payment = (amount: string): EventDraft => ({
+    id: "0x1",
+    chainId: CHAIN_ID,
+    type: "payment.settled",
+    objectId: "0x2",
+    provider: PROVIDER,
+    payer: "0xpayer",
+    payload: { token: TOKEN, amount },
+    blockTime: START_SEC + 3 * HOUR_SEC + 1,
+  });
+
+  it("count a payment for its payee and for everyone, by hour and by day", () => {
+    const { volume, plans, payers } = sumsOf([payment("500000"), payment("1")]);
+    expect(volume.map(({ provider, grain, count, amount }) => [provider, grain, count, amount])).to.have.deep.members([
+      ["", HOUR_SEC, 2, 500_001n],
+      ["", DAY_SEC, 2, 500_001n],
+      [PROVIDER, HOUR_SEC, 2, 500_001n],
+      [PROVIDER, DAY_SEC, 2, 500_001n],
+    ]);
+    expect(plans).to.deep.equal([]);
+    expect(payers).to.deep.equal([{ provider: PROVIDER, token: TOKEN, payer: "0xpayer", count: 2, amount: 500_001n }]);
+  });
+
+  it("begin a day at midnight UTC and an hour at its first second", () => {
+    expect(bucketOf(START_SEC - (START_SEC % DAY_SEC) + DAY_SEC - 1, DAY_SEC)).to.equal(
+      START_SEC - (START_SEC % DAY_SEC),
+    );
+    expect(bucketOf(7_200, HOUR_SEC)).to.equal(7_200);
+    expect(bucketOf(7_199, HOUR_SEC)).to.equal(3_600);
+  });
+});
+
+describe("rollups", function () {
+  this.timeout(60_000);
+  let dir: string;
+  let store: Store;
+
+  before(async () => {
+    dir = mkdtempSync(path.join(tmpdir(), "turnpike-rollups-"));
+    cpSync(await emptyDatabase(), path.join(dir, "db"), { recursive: true });
+    store = await openStore({ kind: "pglite", dir: path.join(dir, "db"), lockMs: 2_000 });
+  });
+  after(async () => {
+    await store.close();
+    rmSync(dir, { recursive: true, force: true });
+  });
+
+  async function clear(): Promise<void> {
+    for (const table of ["events", "rollup_volume", "rollup_plans", "rollup_payers", "rollup_events"] as const)
+      await store.db.deleteFrom(table).execute();
+  }
+
+  it("equal what the standing events say, whatever blocks are taken back", async () => {
+    await fc.assert(
+      fc.asyncProperty(blocks, async (history) => {
+        await clear();
+        let atSec = START_SEC;
+        for (const [index, { laterSec, happenings, takenBack }] of history.entries()) {
+          atSec += laterSec;
+          const place = { block: `block ${index}`, atSec };
+          await store.transaction((tx) => appendEvents(tx, draftsOf(happenings, place)));
+          if (takenBack) await store.transaction((tx) => revertEvents(tx, CHAIN_ID, place.block));
+        }
+        expect(await findWrongSums(store.db, CHAIN_ID, 0)).to.deep.equal([]);
+      }),
+      { numRuns: 40 },
+    );
+  });
+
+  it("do not count an event that is appended twice, nor take one back twice", async () => {
+    await clear();
+    const drafts = draftsOf([{ type: "payment.settled", provider: 1, payer: 1, amount: 5n }], {
+      block: "b",
+      atSec: START_SEC,
+    });
+    for (let time = 0; time < 2; time++) await store.transaction((tx) => appendEvents(tx, drafts));
+    const sum = () => store.db.selectFrom("rollup_payers").select(["count", "amount"]).executeTakeFirst();
+    expect(await sum()).to.deep.equal({ count: 1, amount: "5" });
+    for (let time = 0; time < 2; time++) await store.transaction((tx) => revertEvents(tx, CHAIN_ID, "b"));
+    expect(await sum()).to.deep.equal({ count: 0, amount: "0" });
+  });
+
+  it("are found to be wrong when they are: too much, too little, missing", async () => {
+    await clear();
+    const happenings = [1, 2, 3].map((payer) => ({ type: "allowance.debited", provider: 1, payer, amount: 7n }));
+    await store.transaction((tx) => appendEvents(tx, draftsOf(happenings, { block: "b", atSec: START_SEC })));
+    const { db } = store;
+    await db.updateTable("rollup_payers").set({ amount: "8" }).where("payer", "like", "%1").execute();
+    await db.deleteFrom("rollup_plans").execute();
+    const wrong = await findWrongSums(db, CHAIN_ID, 0);
+    expect(wrong.map(({ table, stored, counted }) => ({ table, stored, counted }))).to.deep.equal([
+      { table: "rollup_payers", stored: "1 8", counted: "1 7" },
+      { table: "rollup_plans", stored: null, counted: "3 21" },
+    ]);
+  });
+});
