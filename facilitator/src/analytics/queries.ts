@@ -1,0 +1,231 @@
+/**
+ * What charts and tables show, read from the sums. A scope is one provider or everyone; amounts are base units of one
+ * token; ranges are `[from, to)` in unix seconds and lie on the borders of their grain.
+ */
+import { sql } from "kysely";
+import type { Db } from "../store/open";
+import { DAY_SEC, EVERYONE, type Grain, SCHEMES, type Scheme } from "../store/rollups";
+
+export interface Scope {
+  readonly chainId: number;
+  /** undefined: of all providers */
+  readonly provider: string | undefined;
+  readonly token: string;
+}
+
+export interface Range {
+  readonly fromSec: number;
+  /** exclusive */
+  readonly toSec: number;
+}
+
+export interface Sum {
+  readonly count: number;
+  readonly amount: bigint;
+}
+
+export interface VolumePoint extends Sum {
+  /** start of the hour or day */
+  readonly atSec: number;
+  readonly scheme: Scheme;
+}
+
+/** In the order of time; hours and days without payments are left out. */
+export async function volumeOverTime(db: Db, scope: Scope, range: Range, grain: Grain): Promise<VolumePoint[]> {
+  const rows = await db
+    .selectFrom("rollup_volume")
+    .select(["bucket", "scheme", "count", "amount"])
+    .where("chain_id", "=", scope.chainId)
+    .where("provider", "=", scope.provider ?? EVERYONE)
+    .where("grain", "=", grain)
+    .where("bucket", ">=", range.fromSec)
+    .where("bucket", "<", range.toSec)
+    .where("token", "=", scope.token)
+    .where("count", "!=", 0)
+    .orderBy("bucket")
+    .orderBy("scheme")
+    .execute();
+  return rows.map(({ bucket, scheme, count, amount }) => ({
+    atSec: bucket,
+    scheme: scheme as Scheme,
+    count,
+    amount: BigInt(amount),
+  }));
+}
+
+export function byScheme(points: readonly VolumePoint[]): ReadonlyMap<Scheme, Sum> {
+  const sums = new Map<Scheme, Sum>(SCHEMES.map((scheme) => [scheme, { count: 0, amount: 0n }]));
+  for (const { scheme, count, amount } of points) {
+    const sum = sums.get(scheme) ?? { count: 0, amount: 0n };
+    sums.set(scheme, { count: sum.count + count, amount: sum.amount + amount });
+  }
+  return sums;
+}
+
+/** How often each type of event was told. */
+export async function eventCounts(
+  db: Db,
+  scope: Pick<Scope, "chainId" | "provider">,
+  range: Range,
+): Promise<ReadonlyMap<string, number>> {
+  const rows = await db
+    .selectFrom("rollup_events")
+    .select(["type", sql<number>`sum(count)::int8`.as("count")])
+    .where("chain_id", "=", scope.chainId)
+    .where("provider", "=", scope.provider ?? EVERYONE)
+    .where("grain", "=", DAY_SEC)
+    .where("bucket", ">=", range.fromSec)
+    .where("bucket", "<", range.toSec)
+    .groupBy("type")
+    .execute();
+  return new Map(rows.map(({ type, count }) => [type, count]));
+}
+
+export interface PlanFigures extends Sum {
+  readonly planId: string;
+  readonly provider: string;
+  readonly metadata: string;
+  readonly price: bigint;
+  readonly intervalSec: number;
+  readonly deprecated: boolean;
+  /** served now */
+  readonly active: number;
+  /** what the active ones pay in 30 days, base units, rounded down */
+  readonly recurring: bigint;
+  readonly byScheme: ReadonlyMap<Scheme, Sum>;
+}
+
+const MONTH_SEC = 30n * BigInt(DAY_SEC);
+
+/** Dearest revenue first. */
+export async function planFigures(
+  db: Db,
+  scope: Scope,
+  range: Range,
+  page: { readonly nowSec: number; readonly limit: number },
+): Promise<PlanFigures[]> {
+  const { chainId, provider, token } = scope;
+  const moved = db
+    .selectFrom("rollup_plans")
+    .select(["plan_id", sql<string>`sum(amount)`.as("amount"), sql<number>`sum(count)::int8`.as("count")])
+    .where("chain_id", "=", chainId)
+    .where("bucket", ">=", range.fromSec)
+    .where("bucket", "<", range.toSec)
+    .groupBy("plan_id");
+  let query = db
+    .selectFrom("plans as p")
+    .leftJoin(moved.as("m"), "m.plan_id", "p.plan_id")
+    .select(["p.plan_id", "p.provider", "p.metadata", "p.amount as price", "p.interval_sec", "p.deprecated"])
+    .select(["m.amount", "m.count"])
+    .where("p.chain_id", "=", chainId)
+    .where("p.token", "=", token);
+  if (provider !== undefined) query = query.where("p.provider", "=", provider);
+  const rows = await query
+    .orderBy(sql`coalesce(m.amount, 0)`, "desc")
+    .orderBy("p.plan_index")
+    .limit(page.limit)
+    .execute();
+  const ids = rows.map((row) => row.plan_id);
+  const active = await activeByPlan(db, chainId, ids, page.nowSec);
+  const parts = await schemesOfPlans(db, scope, range, ids);
+  return rows.map((row) => {
+    const live = active.get(row.plan_id) ?? 0;
+    return {
+      planId: row.plan_id,
+      provider: row.provider,
+      metadata: row.metadata,
+      price: BigInt(row.price),
+      intervalSec: row.interval_sec,
+      deprecated: row.deprecated,
+      count: row.count ?? 0,
+      amount: BigInt(row.amount ?? 0),
+      active: live,
+      recurring: (BigInt(row.price) * BigInt(live) * MONTH_SEC) / BigInt(row.interval_sec),
+      byScheme: parts.get(row.plan_id) ?? new Map(),
+    };
+  });
+}
+
+async function schemesOfPlans(
+  db: Db,
+  { chainId, token }: Scope,
+  { fromSec, toSec }: Range,
+  ids: readonly string[],
+): Promise<Map<string, Map<Scheme, Sum>>> {
+  const byPlan = new Map<string, Map<Scheme, Sum>>();
+  if (ids.length === 0) return byPlan;
+  const rows = await db
+    .selectFrom("rollup_plans")
+    .select(["plan_id", "scheme", sql<string>`sum(amount)`.as("amount"), sql<number>`sum(count)::int8`.as("count")])
+    .where("chain_id", "=", chainId)
+    .where("plan_id", "in", [...ids])
+    .where("bucket", ">=", fromSec)
+    .where("bucket", "<", toSec)
+    .where("token", "=", token)
+    .groupBy(["plan_id", "scheme"])
+    .execute();
+  for (const { plan_id, scheme, count, amount } of rows) {
+    const sums = byPlan.get(plan_id) ?? new Map<Scheme, Sum>();
+    byPlan.set(plan_id, sums.set(scheme as Scheme, { count, amount: BigInt(amount) }));
+  }
+  return byPlan;
+}
+
+/** ACTIVE as the contract computes it: neither cancelled nor paused, and in the paid period or, unless it ends, in its grace. */
+async function activeByPlan(
+  db: Db,
+  chainId: number,
+  ids: readonly string[],
+  nowSec: number,
+): Promise<Map<string, number>> {
+  if (ids.length === 0) return new Map();
+  const { rows } = await sql<{ plan_id: string; active: number }>`
+    select s.plan_id, count(*)::int8 as active from subscriptions s
+    join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
+    where s.chain_id = ${chainId} and s.plan_id in (${sql.join([...ids])}) and not s.cancelled and not s.paused
+      and s.paid_through > ${nowSec} - case when s.ending then 0 else p.grace_sec end
+    group by s.plan_id`.execute(db);
+  return new Map(rows.map(({ plan_id, active }) => [plan_id, active]));
+}
+
+export interface Standing {
+  readonly active: number;
+  /** of the active ones, in 30 days, base units, rounded down per plan */
+  readonly recurring: bigint;
+}
+
+/** Active subscriptions and what they bring, over all plans of the scope. */
+export async function standing(db: Db, { chainId, provider, token }: Scope, nowSec: number): Promise<Standing> {
+  const { rows } = await sql<{ active: number; amount: string; interval_sec: number }>`
+    select p.amount, p.interval_sec, live.active from plans p cross join lateral (
+      select count(*)::int8 as active from subscriptions s
+      where s.chain_id = p.chain_id and s.plan_id = p.plan_id and not s.cancelled and not s.paused
+        and s.paid_through > ${nowSec} - case when s.ending then 0 else p.grace_sec end) live
+    where p.chain_id = ${chainId} and p.token = ${token}
+      ${provider === undefined ? sql`` : sql`and p.provider = ${provider}`} and live.active > 0`.execute(db);
+  let active = 0;
+  let recurring = 0n;
+  for (const row of rows) {
+    active += row.active;
+    recurring += (BigInt(row.amount) * BigInt(row.active) * MONTH_SEC) / BigInt(row.interval_sec);
+  }
+  return { active, recurring };
+}
+
+export interface PayerFigures extends Sum {
+  readonly payer: string;
+  readonly provider: string;
+}
+
+/** Who paid most, ever: of everyone, the pairs of payer and provider. */
+export async function topPayers(db: Db, { chainId, provider, token }: Scope, limit: number): Promise<PayerFigures[]> {
+  let query = db
+    .selectFrom("rollup_payers")
+    .select(["payer", "provider", "count", "amount"])
+    .where("chain_id", "=", chainId)
+    .where("token", "=", token)
+    .where("count", ">", 0);
+  if (provider !== undefined) query = query.where("provider", "=", provider);
+  const rows = await query.orderBy("amount", "desc").orderBy("payer").limit(limit).execute();
+  return rows.map((row) => ({ ...row, amount: BigInt(row.amount) }));
+}
