@@ -163,19 +163,26 @@ describe("agent.fetch", () => {
     expect(gate.seen.at(-1)?.url).to.equal("/moved");
   });
 
-  it("retries a refusal right after subscribing, and never pays instead", async () => {
+  it("retries a refusal right after subscribing", async () => {
     let stale = 3;
-    const memo = `AAAAAAAAAAAAAAAAAAAAAA.k1.${(await relay.nowSec()) + 600}.AAAAAAAAAAAAAAAAAAAAAA`;
-    const oneTime = { scheme: "exact", network: NETWORK, token: relay.addresses.token, amount: "1", memo };
     const gate = await startGate(relay, planId, {
       refuse: () => (stale-- > 0 ? "SubscriptionNotActive" : undefined),
-      oneTime: { ...oneTime, payTo: addressOf("treasury"), hoodlayer: { facilitator: relay.url } },
     });
     const subject = agentOn();
     await subject.agent.subscribe({ planId, origins: [gate.url] });
     expect((await subject.agent.fetch(gate.url)).status).to.equal(200);
+    expect(gate.seen, "three refusals, then served").to.have.length(4);
+  });
 
-    stale = Number.POSITIVE_INFINITY;
+  it("does not pay around a refusal that lasts as long as its patience, right after subscribing", async () => {
+    const memo = `AAAAAAAAAAAAAAAAAAAAAA.k1.${(await relay.nowSec()) + 600}.AAAAAAAAAAAAAAAAAAAAAA`;
+    const oneTime = { scheme: "exact", network: NETWORK, token: relay.addresses.token, amount: "1", memo };
+    const gate = await startGate(relay, planId, {
+      refuse: () => "SubscriptionNotActive",
+      oneTime: { ...oneTime, payTo: addressOf("treasury"), hoodlayer: { facilitator: relay.url } },
+    });
+    const subject = agentOn();
+    await subject.agent.subscribe({ planId, origins: [gate.url] });
     const response = await subject.agent.fetch(gate.url);
     expect(response.status).to.equal(402);
     expect(await response.json()).to.have.property("error", "SubscriptionNotActive");
@@ -186,6 +193,37 @@ describe("agent.fetch", () => {
       .catch(() => undefined);
     const posted = relay.seen.filter(({ url }) => url === "/authorize");
     expect(posted.length, "the entry was payable").to.be.greaterThan(0);
+  });
+
+  it("tells a reached cap at once when the subscription was served before, also right after subscribing", async () => {
+    let error: string | undefined;
+    const gate = await startGate(relay, planId, { refuse: () => error });
+    const { agent } = agentOn();
+    const subscription = await agent.subscribe({ planId, origins: [gate.url] });
+    expect((await agent.fetch(gate.url)).status).to.equal(200);
+    error = "AllowanceExhausted";
+    expect((await agent.fetch(gate.url)).status).to.equal(402);
+    expect(gate.seen).to.have.length(2);
+
+    await agent.pause(subscription);
+    await agent.resume(subscription);
+    error = undefined;
+    expect((await agent.fetch(gate.url)).status).to.equal(200);
+    error = "AllowanceExhausted";
+    expect((await agent.fetch(gate.url)).status, "after resume").to.equal(402);
+    expect(gate.seen).to.have.length(4);
+  });
+
+  it("retries a reached cap after it was raised, although the subscription was served meanwhile", async () => {
+    let stale = 0;
+    const gate = await startGate(relay, planId, { refuse: () => (stale-- > 0 ? "AllowanceExhausted" : undefined) });
+    const { agent } = agentOn();
+    const subscription = await agent.subscribe({ planId, origins: [gate.url] });
+    await agent.setMaxOverage(subscription, 5_000_000n);
+    expect((await agent.fetch(gate.url)).status).to.equal(200);
+    stale = 3;
+    expect((await agent.fetch(gate.url)).status).to.equal(200);
+    expect(gate.seen).to.have.length(5);
   });
 
   it("pays one-time once the subscription is over, but not around a reached cap or an empty wallet", async () => {

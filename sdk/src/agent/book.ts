@@ -29,6 +29,7 @@ export class Book {
   readonly #roots = new Map<string, RootEntry>();
   readonly #inWork = new Set<string>();
   readonly #queues = new Map<string, Promise<unknown>>();
+  #users = 0;
 
   private constructor(ledger: Ledger) {
     this.#ledger = ledger;
@@ -134,8 +135,17 @@ export class Book {
     return mine;
   }
 
-  close(): Promise<void> {
-    return this.#ledger.close();
+  /** Another agent uses this book. */
+  join(): this {
+    this.#users++;
+    return this;
+  }
+
+  /** Lets go of the ledger with the last agent that uses it. */
+  async close(): Promise<void> {
+    if (--this.#users > 0) return;
+    books.delete(this.#ledger);
+    await this.#ledger.close();
   }
 
   #set(record: LedgerRecord): void {
@@ -148,14 +158,16 @@ export class Book {
 
 const books = new WeakMap<Ledger, Promise<Book>>();
 
-/** The one book of a ledger, however many agents share it. */
-export function bookOf(ledger: Ledger): Promise<Book> {
-  const known = books.get(ledger);
-  if (known) return known;
-  const opening = Book.open(ledger);
+/** The one book of a ledger, however many agents share it. Each of them closes it once. */
+export async function bookOf(ledger: Ledger): Promise<Book> {
+  const opening = books.get(ledger) ?? Book.open(ledger);
   books.set(ledger, opening);
-  opening.catch(() => books.delete(ledger));
-  return opening;
+  try {
+    return (await opening).join();
+  } catch (error) {
+    books.delete(ledger);
+    throw error;
+  }
 }
 
 function isSamePurchase(entry: PaymentEntry, purchase: Purchase): boolean {

@@ -52,7 +52,7 @@ export function createChainReader(url: string, chainId: number, effects: Effects
         headers: { "content-type": "application/json" },
         body: JSON.stringify({ jsonrpc: "2.0", id: nextId++, method, params }),
         redirect: "error",
-        signal: AbortSignal.timeout(effects.limits.facilitatorTimeoutMs),
+        signal: AbortSignal.any([effects.closing, AbortSignal.timeout(effects.limits.facilitatorTimeoutMs)]),
       });
       const answer = (await response.json()) as { result?: unknown };
       if (answer.result !== undefined && answer.result !== null) return answer.result;

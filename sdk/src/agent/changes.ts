@@ -55,6 +55,8 @@ interface Plan<S extends SignedAct> {
   /** what the ledger keeps once it is done */
   readonly after: SubscriptionEntry;
   readonly isDone: (state: SubscriptionState) => boolean;
+  /** what a gate may not have seen at once, and refuse for */
+  readonly fresh?: "status" | "terms";
 }
 
 /** How far ahead a charge is quoted: the credit for unused time shrinks while the change is on its way. */
@@ -92,6 +94,7 @@ export function resume(
       ...(maxCharge > 0n ? { planned: entry } : {}),
       after: { ...entry, state: "live" },
       isDone: (now) => now.status === "ACTIVE",
+      fresh: "status",
     };
   });
 }
@@ -134,6 +137,7 @@ export function setMaxOverage(context: AgentContext, ref: SubscriptionRef, cap: 
       ...(isRaise ? { planned: after } : {}),
       after,
       isDone: (now) => now.allowance.cap === wanted,
+      fresh: "terms",
     };
   });
 }
@@ -173,6 +177,7 @@ export function changePlan(
       planned: after,
       after,
       isDone: (now) => now.planId === plan.planId,
+      fresh: "terms",
     };
   });
 }
@@ -214,7 +219,7 @@ export async function rekey(context: AgentContext, ref: SubscriptionRef): Promis
   if (!state) return done;
   const live: SubscriptionEntry = { ...next, state: "live" };
   await book.put(live);
-  context.freshUntilMs.set(live.id, performance.now() + context.effects.limits.freshMs);
+  context.fresh.mark(live.id, "status");
   return viewOf(context, live, state);
 }
 
@@ -334,7 +339,7 @@ async function conclude<S extends SignedAct>(
   state: SubscriptionState,
 ): Promise<Subscription> {
   await book.put(plan.after);
-  context.freshUntilMs.set(plan.after.id, performance.now() + context.effects.limits.freshMs);
+  if (plan.fresh) context.fresh.mark(plan.after.id, plan.fresh);
   const { id: idHash, planId } = plan.after;
   context.effects.emit({ type: "subscription.changed", idHash, planId, act: plan.path });
   return viewOf(context, plan.after, state);

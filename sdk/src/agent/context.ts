@@ -1,9 +1,10 @@
 /** What the agent's acts share, wired once by `createAgent`. */
-import type { Address, Clock, Hex, Network, TurnpikeDeployment } from "../protocol";
+import type { Address, Clock, Network, TurnpikeDeployment } from "../protocol";
 import type { Book } from "./book";
 import type { ChainReader } from "./chain-reader";
 import type { Effects } from "./effects";
 import type { Facilitators } from "./facilitators";
+import type { Fresh } from "./fresh";
 import type { Policy } from "./policy";
 import type { Roots } from "./secrets";
 import type { Signer } from "./wallet";
@@ -30,7 +31,7 @@ export interface AgentContext {
   chainOf(chainId: number): ChainReader | undefined;
   /** chain time where the caller fixed it; otherwise it is asked for */
   readonly chainClock: Clock | undefined;
-  /** subscriptions just changed, and until when (ms, monotonic) a refusal of them may be the gate's old knowledge */
-  readonly freshUntilMs: Map<Hex, number>;
+  readonly fresh: Fresh;
   book(): Promise<Book>;
+  closeBook(): Promise<void>;
 }

@@ -30,13 +30,15 @@ import type { AgentContext, KnownToken } from "./context";
 import { type AgentEvent, type AgentLimits, DEFAULT_LIMITS, type Effects, type Sleep, sleepFor } from "./effects";
 import { createFacilitators } from "./facilitators";
 import { agentFetch } from "./fetch";
+import { Fresh } from "./fresh";
 import { type Ledger, memoryLedger } from "./ledger";
+import { Lifetime } from "./lifetime";
 import { addOrigins, list } from "./list";
 import type { SubscribeOptions } from "./offer";
 import { type PayInit, pay } from "./pay";
 import { giveUp, type PaymentView, payments, settleHeld } from "./payments";
 import type { TopUp } from "./permits";
-import { type AgentPolicy, type Amount, createPolicy } from "./policy";
+import { type AgentPolicy, type Amount, createPolicy, type SpendIntent } from "./policy";
 import type { PaidResponse } from "./receipt";
 import { type RecoverOptions, recover } from "./recover";
 import type { RequestInput } from "./request";
@@ -44,7 +46,7 @@ import { createRoots } from "./secrets";
 import { subscribe } from "./subscribe";
 import type { Subscription, SubscriptionRef } from "./subscription";
 import { type TopUpOptions, topUp } from "./top-up";
-import { type AgentWallet, createSigner } from "./wallet";
+import { type AgentWallet, createSigner, type Signer } from "./wallet";
 
 export interface AgentOptions {
   /** an ethers signer, a viem account, or `walletFromKey("0x...")` */
@@ -97,51 +99,72 @@ export interface Agent {
   settleHeld(): Promise<PaymentView[]>;
   /** Stops presenting a payment that the provider will not serve; its amount stays in the budget. */
   giveUp(paymentId: Hex): Promise<void>;
+  /**
+   * Ends every call that waits, and lets go of the ledger. A payment whose outcome is unknown by then stays in it: the
+   * next agent with this ledger presents the same one. A call that had signed nothing rejects with `AbortError`.
+   */
   close(): Promise<void>;
 }
 
 /** @throws ConfigError that names the option */
 export function createAgent(options: AgentOptions): Agent {
-  const context = createContext(options);
+  const lifetime = new Lifetime();
+  const context = createContext(options, lifetime);
+  const run = <T>(work: () => Promise<T>) => lifetime.run(work);
+  let closed: Promise<void> | undefined;
   return {
     address: () => context.signer.address(),
-    pay: (input, init) => pay(context, input, init),
-    fetch: (input, init) => agentFetch(context, input, init),
-    subscribe: (signup) => subscribe(context, signup),
-    recover: (wanted) => recover(context, wanted),
-    list: () => list(context),
-    addOrigins: (ref, origins) => addOrigins(context, ref, origins),
-    pause: (ref) => pause(context, ref),
-    resume: (ref, how) => resume(context, ref, how),
-    cancel: (ref, how) => cancel(context, ref, how),
-    setMaxOverage: (ref, cap) => setMaxOverage(context, ref, cap),
-    changePlan: async (ref, how) => changePlan(context, ref, how),
-    rekey: (ref) => rekey(context, ref),
-    topUp: (how) => topUp(context, how),
-    payments: () => payments(context),
-    settleHeld: () => settleHeld(context),
-    giveUp: (paymentId) => giveUp(context, paymentId),
-    close: async () => (await context.book()).close(),
+    pay: (input, init) => run(async () => pay(context, input, init)),
+    fetch: (input, init) => run(async () => agentFetch(context, input, init)),
+    subscribe: (signup) => run(async () => subscribe(context, signup)),
+    recover: (wanted) => run(async () => recover(context, wanted)),
+    list: () => run(async () => list(context)),
+    addOrigins: (ref, origins) => run(async () => addOrigins(context, ref, origins)),
+    pause: (ref) => run(async () => pause(context, ref)),
+    resume: (ref, how) => run(async () => resume(context, ref, how)),
+    cancel: (ref, how) => run(async () => cancel(context, ref, how)),
+    setMaxOverage: (ref, cap) => run(async () => setMaxOverage(context, ref, cap)),
+    changePlan: (ref, how) => run(async () => changePlan(context, ref, how)),
+    rekey: (ref) => run(async () => rekey(context, ref)),
+    topUp: (how) => run(async () => topUp(context, how)),
+    payments: () => run(async () => payments(context)),
+    settleHeld: () => run(async () => settleHeld(context)),
+    giveUp: (paymentId) => run(async () => giveUp(context, paymentId)),
+    close: () => {
+      closed ??= closeAll(context, lifetime);
+      return closed;
+    },
   };
 }
 
-function createContext(options: AgentOptions): AgentContext {
+async function closeAll(context: AgentContext, lifetime: Lifetime): Promise<void> {
+  await lifetime.close();
+  await context.closeBook();
+}
+
+function createContext(options: AgentOptions, lifetime: Lifetime): AgentContext {
   const networks = options.networks ?? [];
-  const policy = createPolicy(options.policy, networks);
+  const { ask } = options.policy ?? {};
+  const patientAsk = ask && { ask: async (intent: SpendIntent) => lifetime.orClosed(Promise.resolve(ask(intent))) };
+  const policy = createPolicy({ ...options.policy, ...patientAsk }, networks);
   const { fetch: ownFetch = fetch, onEvent } = options;
   const effects: Effects = {
     // fetch insists on its own `this` in browsers.
-    fetch: (input, init) => ownFetch(input, init),
-    sleep: options.sleep ?? sleepFor,
+    fetch: lifetime.fetch((input, init) => ownFetch(input, init)),
+    sleep: lifetime.sleep(options.sleep ?? sleepFor),
     clock: options.clock ?? systemClock,
     limits: { ...DEFAULT_LIMITS, ...options.limits },
+    closing: lifetime.closing,
+    onClose: (listener) => lifetime.onClose(listener),
     // In a turn of its own: what an observer throws is the observer's, never a payment's.
     emit: (event) => onEvent && queueMicrotask(() => onEvent(event)),
   };
-  const signer = createSigner(options.wallet);
+  const wallet = createSigner(options.wallet);
+  const signer: Signer = { ...wallet, sign: (data) => lifetime.orClosed(wallet.sign(data)) };
   const deployments = (options.deployments ?? []).map(checkDeployment);
   const chains = chainReaders(options, deployments, effects);
   const ledger = options.ledger ?? memoryLedger();
+  let book: Promise<Book> | undefined;
   return {
     effects,
     policy,
@@ -153,8 +176,16 @@ function createContext(options: AgentOptions): AgentContext {
     deploymentOf: (chainId) => deployments.find((known) => known.chainId === chainId) ?? findDeployment(chainId),
     chainOf: (chainId) => chains.get(chainId),
     chainClock: options.clock,
-    freshUntilMs: new Map(),
-    book: (): Promise<Book> => bookOf(ledger),
+    fresh: new Fresh(effects.limits.freshMs),
+    book: () => {
+      book ??= bookOf(ledger).catch((error: unknown) => {
+        book = undefined;
+        throw error;
+      });
+      return book;
+    },
+    // A ledger that was never used was never opened.
+    closeBook: async () => (await book)?.close(),
   };
 }
 

@@ -19,6 +19,8 @@ export interface AgentLimits {
   readonly freshMs: number;
   /** how much of a 402's body is read */
   readonly maxQuoteBytes: number;
+  /** how long the body of a 402 may take to arrive */
+  readonly quoteTimeoutMs: number;
 }
 
 export const DEFAULT_LIMITS: AgentLimits = {
@@ -29,6 +31,7 @@ export const DEFAULT_LIMITS: AgentLimits = {
   inFlightMs: 70_000,
   freshMs: 10_000,
   maxQuoteBytes: 65_536,
+  quoteTimeoutMs: 30_000,
 };
 
 /** What happened, without a secret in it: no key, signature, proof or subscription id. */
@@ -67,6 +70,10 @@ export interface Effects {
   /** of the policy's rolling day; the chain's time is read elsewhere */
   readonly clock: Clock;
   readonly limits: AgentLimits;
+  /** aborts when the agent is closed: what waits gives up, and what was signed stays in the ledger */
+  readonly closing: AbortSignal;
+  /** @returns how to stop listening */
+  onClose(listener: () => void): () => void;
   emit(event: AgentEvent): void;
 }
 
@@ -88,26 +95,34 @@ export const sleepFor: Sleep = (ms, signal) =>
 /** Bounds a loop by time waited and by turns taken, whichever ends first. */
 export class Patience {
   readonly #startedMs = performance.now();
-  readonly #sleep: Sleep;
+  readonly #effects: Pick<Effects, "sleep" | "closing">;
   readonly #signal: AbortSignal | undefined;
   #leftMs: number;
   #turnsLeft: number;
 
-  constructor(options: { budgetMs: number; turns: number; sleep: Sleep; signal?: AbortSignal | undefined }) {
+  constructor(options: {
+    budgetMs: number;
+    turns: number;
+    effects: Pick<Effects, "sleep" | "closing">;
+    signal?: AbortSignal | undefined;
+  }) {
     this.#leftMs = options.budgetMs;
     this.#turnsLeft = options.turns;
-    this.#sleep = options.sleep;
+    this.#effects = options.effects;
     this.#signal = options.signal;
   }
 
-  /** @returns false, at once, when there is no patience left */
+  /** @returns false, at once, when there is no patience left or the agent is closed */
   async wait(ms: number): Promise<boolean> {
+    const { sleep, closing } = this.#effects;
+    if (closing.aborted) return false;
     if (this.#turnsLeft <= 0 || this.#leftMs - (performance.now() - this.#startedMs) <= 0) return false;
     this.#turnsLeft--;
     this.#leftMs -= ms;
     if (this.#leftMs < 0) return false;
     const before = performance.now();
-    await this.#sleep(ms, this.#signal);
+    await sleep(ms, this.#signal);
+    if (closing.aborted) return false;
     // What really passed while sleeping is counted by the clock already; an injected sleep may pass no time at all.
     this.#leftMs += Math.min(ms, performance.now() - before);
     return true;

@@ -40,7 +40,13 @@ export function createFacilitators(urls: readonly string[], effects: Effects, al
 
 function createFacilitator(url: string, effects: Effects): Facilitator {
   const timeoutMs = effects.limits.facilitatorTimeoutMs;
-  const client = createFacilitatorClient({ url, fetch: effects.fetch, timeoutMs });
+  // Bodies are read here, so that an exchange ends with the agent as a whole.
+  const exchange: typeof effects.fetch = (input, init) =>
+    effects.fetch(input, {
+      ...init,
+      signal: AbortSignal.any([effects.closing, ...(init.signal ? [init.signal] : [])]),
+    });
+  const client = createFacilitatorClient({ url, fetch: exchange, timeoutMs });
   return {
     url,
     client,

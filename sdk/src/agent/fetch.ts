@@ -89,21 +89,28 @@ const offeredPlans = (quote: Quote): ReadonlySet<Hex> =>
   new Set([...quote.offers.map(({ planId }) => planId), ...quote.plans.map(({ planId }) => planId)]);
 
 async function withSubscription(context: AgentContext, job: PayJob, mine: SubscriptionEntry[]): Promise<Response> {
-  const { effects } = context;
-  const { sleep, limits } = effects;
-  const isFresh = mine.some(({ id }) => (context.freshUntilMs.get(id) ?? 0) > performance.now());
+  const { effects, fresh } = context;
+  const { freshMs } = effects.limits;
+  const { signal } = job.template;
   const patience = new Patience({
-    budgetMs: isFresh ? limits.freshMs : 0,
-    turns: Math.ceil(limits.freshMs / FRESH_RETRY_MS),
-    sleep,
-    signal: job.template.signal,
+    budgetMs: freshMs,
+    turns: Math.ceil(freshMs / FRESH_RETRY_MS),
+    effects,
+    signal,
   });
+  let isFresh = false;
   for (;;) {
     const { response, template, quote, entry } = await tryEach(context, job, mine);
-    if (response.status !== 402) return response;
+    if (response.status !== 402) {
+      fresh.granted(entry.id);
+      return response;
+    }
+    // Asked in every turn: a call beside this one may have been served meanwhile. Never paid around in the same call.
+    const isStale = fresh.has(mine);
+    isFresh ||= isStale;
     // A route that does not offer the plan has refused nothing: it never took subscriptions to it.
     const isRefusal = !quote || offeredPlans(quote).has(entry.planId);
-    if (isRefusal && isFresh && (await patience.wait(FRESH_RETRY_MS))) {
+    if (isRefusal && isStale && (await patience.wait(FRESH_RETRY_MS))) {
       await response.body?.cancel();
       continue;
     }

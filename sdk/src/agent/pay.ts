@@ -166,7 +166,7 @@ async function settledEntry(
 
 /** What a 402 offers, from its body or, for version 2 of x402, its header. Consumes the body. */
 export async function quoteOf(context: AgentContext, { response, template }: Arrival): Promise<Quote | undefined> {
-  const text = await readBounded(response, context.effects.limits.maxQuoteBytes);
+  const text = await readBounded(context.effects, response);
   const inBody = text === undefined ? undefined : readQuote(text, template.url, context.networks);
   return inBody ?? readQuoteHeader(response, template.url, context.networks);
 }

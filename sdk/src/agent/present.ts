@@ -15,7 +15,7 @@ import {
 } from "../protocol";
 import type { Book } from "./book";
 import type { AgentContext } from "./context";
-import { backoffMs, Patience } from "./effects";
+import { backoffMs, type Effects, Patience } from "./effects";
 import type { PaymentEntry } from "./ledger";
 import { type PaidResponse, receiptFor, withReceipt } from "./receipt";
 import {
@@ -67,11 +67,11 @@ const TRY_LATER: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
 export async function present(context: AgentContext, job: PresentJob): Promise<Presented> {
   const { effects } = context;
   const { template, entry } = job;
-  const { limits, sleep } = effects;
+  const { limits } = effects;
   const headers = { ...job.headers, ...paymentHeader(entry) };
   const { signal } = template;
-  const tries = new Patience({ budgetMs: limits.settleMs, turns: limits.presentations - 1, sleep, signal });
-  const inFlight = new Patience({ budgetMs: limits.inFlightMs, turns: 30, sleep, signal });
+  const tries = new Patience({ budgetMs: limits.settleMs, turns: limits.presentations - 1, effects, signal });
+  const inFlight = new Patience({ budgetMs: limits.inFlightMs, turns: 30, effects, signal });
   for (let turn = 0; ; turn++) {
     let response: Response;
     try {
@@ -87,7 +87,7 @@ export async function present(context: AgentContext, job: PresentJob): Promise<P
         },
       );
     }
-    const reading = await readAnswer(response, entry, limits.maxQuoteBytes);
+    const reading = await readAnswer(effects, response, entry);
     switch (reading.kind) {
       case "served":
         return answered(await deliver(context, job, response));
@@ -123,15 +123,15 @@ function paymentHeader(entry: PaymentEntry): Record<string, string> {
   return { [HEADER.payment]: value };
 }
 
-async function readAnswer(response: Response, entry: PaymentEntry, maxBytes: number): Promise<Reading> {
+async function readAnswer(effects: Effects, response: Response, entry: PaymentEntry): Promise<Reading> {
   const { status } = response;
   if (status === 402) {
-    const { error, reason } = codesOf(await readBounded(response, maxBytes));
+    const { error, reason } = codesOf(await readBounded(effects, response));
     return { kind: "rejected", error, reason };
   }
   if (status === 409) {
     // A handler may say 409 for reasons of its own; the gate names the code.
-    const { error } = codesOf(await readBounded(response.clone(), maxBytes));
+    const { error } = codesOf(await readBounded(effects, response.clone()));
     return { kind: error === "ProofInFlight" ? "in_flight" : "served" };
   }
   if (TRY_LATER.has(status)) return { kind: "later" };

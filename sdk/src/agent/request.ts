@@ -152,27 +152,36 @@ export function isPrivateChannel(url: string): boolean {
   return protocol === "https:" || LOOPBACK.test(hostname);
 }
 
-/** Reads at most `maxBytes` of a body. @returns undefined when there is more, or it breaks off */
-export async function readBounded(response: Response, maxBytes: number): Promise<string | undefined> {
+/** Reads a quote's body. @returns undefined when it is too long, takes too long, or breaks off */
+export async function readBounded(effects: Effects, response: Response): Promise<string | undefined> {
   if (!response.body) return "";
+  const { limits, closing, onClose } = effects;
   const reader = response.body.getReader();
+  let isGivenUp = closing.aborted;
+  const giveUp = () => {
+    isGivenUp = true;
+    // How the server takes it does not matter any more.
+    reader.cancel().catch(() => undefined);
+  };
+  const timer = setTimeout(giveUp, limits.quoteTimeoutMs);
+  const forget = onClose(giveUp);
   const decoder = new TextDecoder();
   let text = "";
   let bytes = 0;
   try {
     for (;;) {
       const { done, value } = await reader.read();
-      if (done) return text + decoder.decode();
+      if (done || isGivenUp) return isGivenUp ? undefined : text + decoder.decode();
       bytes += value.byteLength;
-      if (bytes > maxBytes) {
-        await reader.cancel();
-        return undefined;
-      }
-      text += decoder.decode(value, { stream: true });
+      if (bytes > limits.maxQuoteBytes) giveUp();
+      else text += decoder.decode(value, { stream: true });
     }
   } catch {
     // A body that breaks off says nothing that could be relied on.
     return undefined;
+  } finally {
+    clearTimeout(timer);
+    forget();
   }
 }
 

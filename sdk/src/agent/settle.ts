@@ -43,8 +43,9 @@ export async function settle(context: AgentContext, job: SettleJob): Promise<Set
   if (!facilitator || !entry.signedPayment) {
     throw held(entry, "the Facilitator it was signed for is not configured any more");
   }
-  const { limits, sleep } = context.effects;
-  const patience = new Patience({ budgetMs: limits.settleMs, turns: MAX_TURNS, sleep, signal });
+  const { effects } = context;
+  const { limits } = effects;
+  const patience = new Patience({ budgetMs: limits.settleMs, turns: MAX_TURNS, effects, signal });
   for (let turn = 0; ; turn++) {
     let waitMs = backoffMs(turn);
     let why: unknown;

@@ -13,11 +13,11 @@ export type Known<O extends Outcome> = Exclude<O, { kind: "pending" }>;
  * @throws PaymentPending when the outcome stays unknown: call again, which posts the same
  */
 export async function submit<O extends Outcome>(
-  { limits, sleep }: Effects,
+  effects: Effects,
   idHash: Hex | undefined,
   post: () => Promise<O>,
 ): Promise<{ readonly outcome: Known<O>; readonly wasUnsure: boolean }> {
-  const patience = new Patience({ budgetMs: limits.settleMs, turns: MAX_TURNS, sleep });
+  const patience = new Patience({ budgetMs: effects.limits.settleMs, turns: MAX_TURNS, effects });
   let wasUnsure = false;
   for (let turn = 0; ; turn++) {
     let waitMs = backoffMs(turn);

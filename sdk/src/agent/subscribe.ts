@@ -205,7 +205,7 @@ async function created(
 ): Promise<Subscription> {
   const live: SubscriptionEntry = { ...entry, state: "live", cap: state.allowance.cap.toString() };
   await book.put(live);
-  context.freshUntilMs.set(live.id, performance.now() + context.effects.limits.freshMs);
+  context.fresh.mark(live.id, "status");
   context.effects.emit({ type: "subscription.created", idHash: live.id, planId: live.planId });
   return viewOf(context, live, state);
 }
