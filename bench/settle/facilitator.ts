@@ -1,0 +1,107 @@
+/** The Facilitator as operators run it: its own process, settings from the environment, its database on disk. */
+import { spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { type Address, addressOfKey, type Hex } from "turnpike/protocol";
+import { freePort, testKey } from "../../scripts/sandbox/chain";
+import type { LoadChain } from "./chain";
+import { cpuSecOf, end, endWithParent, ROOT, RUN_TS } from "./process";
+import type { Profile } from "./split";
+
+export interface LoadedFacilitator {
+  readonly url: string;
+  readonly pid: number;
+  cpuSec(): number;
+  /** Profiles what the process does while `work` goes on. */
+  profile<T>(work: () => Promise<T>): Promise<{ readonly result: T; readonly profile: Profile }>;
+  stop(): Promise<void>;
+}
+
+export interface FacilitatorOptions {
+  readonly chain: LoadChain;
+  readonly rpcUrl: string;
+  readonly blockMs: number;
+  /** an empty PostgreSQL database; the embedded one on disk when absent */
+  readonly databaseUrl?: string | undefined;
+}
+
+const relayerKey = testKey("bench relayer") as Hex;
+const relayer: Address = addressOfKey(relayerKey);
+
+export async function startLoadedFacilitator(options: FacilitatorOptions): Promise<LoadedFacilitator> {
+  const { chain, rpcUrl, blockMs, databaseUrl } = options;
+  const { contracts } = chain;
+  await chain.giveGas(relayer);
+  const folder = mkdtempSync(path.join(tmpdir(), "turnpike-bench-"));
+  const profileFile = path.join(folder, "profile.cpuprofile");
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const child = spawn(process.execPath, [...RUN_TS, "-r", "./bench/settle/profiled.ts", "facilitator/src/main.ts"], {
+    cwd: ROOT,
+    stdio: ["ignore", "ignore", "inherit"],
+    env: {
+      PATH: process.env.PATH,
+      CHAIN_ID: String(contracts.chainId),
+      RPC_URLS: rpcUrl,
+      TURNPIKE: contracts.turnpike,
+      BATCH_SETTLER: contracts.batchSettler,
+      TOKENS: JSON.stringify([
+        { address: contracts.token, name: contracts.tokenName, version: contracts.tokenVersion },
+      ]),
+      RELAYER_KEYS: relayerKey,
+      PROOF_KEY: testKey("bench proof signer"),
+      START_BLOCK: String(contracts.block),
+      BLOCK_TIME_MS: String(blockMs),
+      POLL_MS: "100",
+      PORT: String(port),
+      PGLITE_DIR: path.join(folder, "db"),
+      PROFILE_FILE: profileFile,
+      ...(databaseUrl && { DATABASE_URL: databaseUrl }),
+      ...Object.fromEntries(Object.entries(process.env).filter(([name]) => name in TUNABLE)),
+    },
+  });
+  endWithParent(child);
+  const pid = child.pid ?? 0;
+  for (let tries = 0; !(await isReady(url)); tries++) {
+    if (child.exitCode !== null || tries > 600) throw new TypeError(`the Facilitator did not start: ${child.exitCode}`);
+    await pause();
+  }
+  return {
+    url,
+    pid,
+    cpuSec: () => cpuSecOf(pid),
+    async profile(work) {
+      child.kill("SIGUSR2");
+      const result = await work();
+      child.kill("SIGUSR2");
+      while (!existsSync(profileFile)) await pause();
+      await pause();
+      return { result, profile: JSON.parse(readFileSync(profileFile, "utf8")) as Profile };
+    },
+    async stop() {
+      await end(child);
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Settings that may be tried out from the bench's own environment. */
+const TUNABLE: Readonly<Record<string, true>> = {
+  LOG_LEVEL: true,
+  POLL_MS: true,
+  GAS_PER_ITEM: true,
+  BATCH_ITEMS: true,
+  RENEWALS: true,
+};
+
+const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 100));
+
+async function isReady(url: string): Promise<boolean> {
+  try {
+    return (await fetch(`${url}/readyz`)).ok;
+  } catch {
+    // Not listening yet.
+    return false;
+  }
+}

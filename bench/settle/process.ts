@@ -1,0 +1,108 @@
+/** Child processes of the bench: started by file, spoken to by messages, measured by the CPU time they used, and ended. */
+import { type ChildProcess, execFileSync, fork } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import path from "node:path";
+
+export const ROOT = path.resolve(__dirname, "../..");
+/** How this project's TypeScript is run. */
+export const RUN_TS = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"];
+const STOP_MS = 10_000;
+const TICKS_PER_SEC = 100;
+
+export interface Helper<Ask, Answer> {
+  readonly pid: number;
+  /** @returns the next message of the child after `message` was sent to it */
+  ask(message: Ask): Promise<Answer>;
+  stop(): Promise<void>;
+}
+
+/** A TypeScript file of this bench as a process of its own. */
+export function startHelper<Ask, Answer>(
+  file: string,
+  env: Readonly<Record<string, string>> = {},
+): Helper<Ask, Answer> {
+  const child = fork(path.join(__dirname, file), [], {
+    cwd: ROOT,
+    execArgv: RUN_TS,
+    env: { ...process.env, ...env },
+    serialization: "advanced",
+  });
+  endWithParent(child);
+  return {
+    pid: child.pid ?? 0,
+    ask: (message) =>
+      new Promise((resolve, reject) => {
+        const fail = (code: number | null): void => reject(new TypeError(`${file} ended with ${code}`));
+        child.once("exit", fail);
+        child.once("message", (answer) => {
+          child.off("exit", fail);
+          resolve(answer as Answer);
+        });
+        child.send(message as object);
+      }),
+    stop: () => end(child),
+  };
+}
+
+/** Serves the parent's messages one after the other: the child's side of `ask`. */
+export function serveParent<Ask, Answer>(answer: (message: Ask) => Promise<Answer>): void {
+  process.on("message", (message) => {
+    answer(message as Ask).then(
+      (told) => process.send?.(told),
+      (error: unknown) => {
+        process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
+        process.exit(1);
+      },
+    );
+  });
+  process.on("disconnect", () => process.exit(0));
+}
+
+export function endWithParent(child: ChildProcess): void {
+  const kill = (): void => void child.kill("SIGKILL");
+  process.once("exit", kill);
+  child.once("exit", () => process.off("exit", kill));
+}
+
+export async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = once(child, "exit");
+  child.kill("SIGTERM");
+  const timer = setTimeout(() => child.kill("SIGKILL"), STOP_MS);
+  await gone;
+  clearTimeout(timer);
+}
+
+/** CPU seconds that a process has used, its threads included. */
+export function cpuSecOf(pid: number): number {
+  if (process.platform === "linux") {
+    // After the name in brackets, which may hold anything: state is field 3, utime 14, stime 15.
+    const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
+      .replace(/^.*\) /s, "")
+      .split(" ");
+    return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SEC;
+  }
+  const [seconds = "0", minutes = "0", hours = "0"] = execFileSync("ps", ["-o", "time=", "-p", String(pid)])
+    .toString()
+    .trim()
+    .split(":")
+    .reverse();
+  return Number(seconds) + Number(minutes) * 60 + Number(hours) * 3_600;
+}
+
+/** The same over a group of processes whose parent is `pid`, itself included. */
+export function cpuSecOfTree(pid: number): number {
+  const rows = execFileSync("ps", ["-A", "-o", "pid=,ppid="]).toString().trim().split("\n");
+  const children = rows.map((row) => row.trim().split(/\s+/).map(Number)).filter(([, parent]) => parent === pid);
+  return [pid, ...children.map(([child]) => child as number)].reduce((sum, each) => sum + cpuSecOrZero(each), 0);
+}
+
+function cpuSecOrZero(pid: number): number {
+  try {
+    return cpuSecOf(pid);
+  } catch {
+    // Ended between the listing and the look.
+    return 0;
+  }
+}

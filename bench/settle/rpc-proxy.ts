@@ -1,0 +1,106 @@
+/**
+ * A process between Facilitator and chain that keeps the rules of public chains where anvil does not: at most 2^24 gas
+ * and 128 KB for a transaction, at most 16 transactions of one key waiting. Everything else passes through untouched.
+ */
+import { Agent, createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { Transaction } from "ethers";
+import { serveParent } from "./process";
+
+export type ProxyAsk = { readonly kind: "start"; readonly rpcUrl: string } | { readonly kind: "report" };
+export interface ProxyAnswer {
+  readonly url: string;
+  /** refused transactions by the rule they broke */
+  readonly refused: Readonly<Record<string, number>>;
+  readonly transactions: number;
+  readonly requests: number;
+  readonly largestBytes: number;
+}
+
+const MAX_GAS = 2n ** 24n;
+const MAX_BYTES = 128 * 1_024;
+const SLOTS_PER_KEY = 16;
+
+interface Call {
+  readonly id: unknown;
+  readonly method: string;
+  readonly params: readonly unknown[];
+}
+
+const refused: Record<string, number> = {};
+const agent = new Agent({ keepAlive: true });
+let upstream = "";
+let url = "";
+let transactions = 0;
+let requests = 0;
+let largestBytes = 0;
+
+async function bodyOf(message: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of message) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
+function forward(body: Buffer | string): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    const headers = { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
+    request(upstream, { method: "POST", agent, headers }, resolve).on("error", reject).end(body);
+  });
+}
+
+async function ask(method: string, params: readonly unknown[]): Promise<string> {
+  const answer = await forward(JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }));
+  return (JSON.parse((await bodyOf(answer)).toString()) as { result: string }).result;
+}
+
+/** @returns the rule that the transaction breaks */
+async function ruleBrokenBy(raw: string): Promise<string | undefined> {
+  transactions++;
+  const bytes = raw.length / 2 - 1;
+  largestBytes = Math.max(largestBytes, bytes);
+  if (bytes > MAX_BYTES) return "oversized data";
+  const { gasLimit, from, nonce } = Transaction.from(raw);
+  if (gasLimit > MAX_GAS) return "transaction gas limit too high";
+  const mined = Number(await ask("eth_getTransactionCount", [from, "latest"]));
+  return nonce >= mined + SLOTS_PER_KEY ? "too many transactions of one account" : undefined;
+}
+
+async function answer(call: Call): Promise<string> {
+  if (call.method === "eth_sendRawTransaction") {
+    const message = await ruleBrokenBy(String(call.params[0]));
+    if (message) {
+      refused[message] = (refused[message] ?? 0) + 1;
+      return JSON.stringify({ jsonrpc: "2.0", id: call.id, error: { code: -32_000, message } });
+    }
+  }
+  return (await bodyOf(await forward(JSON.stringify({ jsonrpc: "2.0", ...call })))).toString();
+}
+
+async function serve(message: IncomingMessage, response: ServerResponse): Promise<void> {
+  requests++;
+  const body = await bodyOf(message);
+  if (!body.includes("eth_sendRawTransaction")) {
+    const passed = await forward(body);
+    response.writeHead(passed.statusCode ?? 502, passed.headers);
+    passed.pipe(response);
+    return;
+  }
+  const asked = JSON.parse(body.toString()) as Call | Call[];
+  // In order: the transactions of one request are to arrive as they were sent.
+  const answers: string[] = [];
+  for (const call of Array.isArray(asked) ? asked : [asked]) answers.push(await answer(call));
+  response.writeHead(200, { "content-type": "application/json" });
+  response.end(Array.isArray(asked) ? `[${answers.join(",")}]` : answers[0]);
+}
+
+serveParent<ProxyAsk, ProxyAnswer>(async (message) => {
+  if (message.kind === "start") {
+    upstream = message.rpcUrl;
+    const server = createServer((incoming, response) => {
+      serve(incoming, response).catch(() => response.destroy());
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  }
+  return { url, refused, transactions, requests, largestBytes };
+});
