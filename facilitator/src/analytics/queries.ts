@@ -3,8 +3,9 @@
  * token; ranges are `[from, to)` in unix seconds and lie on the borders of their grain.
  */
 import { sql } from "kysely";
+import { SCHEMES, type Scheme } from "turnpike/facilitator";
 import type { Db } from "../store/open";
-import { DAY_SEC, EVERYONE, type Grain, SCHEMES, type Scheme } from "../store/rollups";
+import { DAY_SEC, EVERYONE, type Grain } from "../store/rollups";
 
 export interface Scope {
   readonly chainId: number;

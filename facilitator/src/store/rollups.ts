@@ -2,11 +2,8 @@
  * What an event adds to the sums that charts are drawn from. Pure. The sums are those of all events that stand: taking
  * a block back subtracts what its events added, so that they can always be recomputed from the events.
  */
+import type { Scheme } from "turnpike/facilitator";
 import type { EventDraft } from "./tables/events";
-
-/** Which door money came through. */
-export const SCHEMES = ["one-time", "signup", "renewal", "resume", "plan-change", "overage"] as const;
-export type Scheme = (typeof SCHEMES)[number];
 
 export const HOUR_SEC = 3_600;
 export const DAY_SEC = 86_400;

@@ -1,8 +1,14 @@
 /** The Facilitator's HTTP API: its wire bodies, each described once, and the typed client that agents and gates use. */
+export * from "./analytics";
 export * from "./client";
+export * from "./debits";
+export * from "./keys";
 export * from "./payments";
 export * from "./plans";
 export * from "./problem";
 export * from "./service";
 export * from "./subscriptions";
+export * from "./verify-webhook";
+export * from "./webhook-endpoints";
+export * from "./webhook-events";
 export * from "./x402";

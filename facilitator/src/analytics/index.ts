@@ -1,0 +1,267 @@
+/** A provider's figures in the words of the wire. Reads the sums and its own rows; asks no chain. */
+import type {
+  OverviewWire,
+  PayerFiguresWire,
+  PaymentListWire,
+  PlanFiguresWire,
+  Scheme,
+  SubscriberListWire,
+  VolumeWire,
+} from "turnpike/facilitator";
+import { type Address, type Clock, type Hex, InvalidRequest } from "turnpike/protocol";
+import { type FacilitatorConfig, findToken } from "../config";
+import type { Db } from "../store/open";
+import { DAY_SEC, type Grain, HOUR_SEC } from "../store/rollups";
+import type { PaymentRow, PaymentState } from "../store/tables/payments";
+import { findSubscription, subscriptionToWire } from "../subscriptions/records";
+import { listPayments, listSubscribers } from "./lists";
+import {
+  byScheme,
+  eventCounts,
+  planFigures,
+  type Range,
+  type Scope,
+  type Sum,
+  standing,
+  topPayers,
+  volumeOverTime,
+} from "./queries";
+
+export interface FiguresQuery {
+  /** undefined: the first one configured */
+  readonly token: Address | undefined;
+  /** inclusive; widened to the start of its hour or day */
+  readonly fromSec: number | undefined;
+  /** exclusive; undefined: the end of today */
+  readonly toSec: number | undefined;
+}
+
+export interface ListQuery {
+  readonly cursor: string | undefined;
+  readonly limit: number;
+}
+
+export type PaymentStatus = "pending" | "settled" | "failed";
+
+export interface Analytics {
+  overview(provider: Address, query: FiguresQuery): Promise<OverviewWire>;
+  volume(provider: Address, query: FiguresQuery & { readonly grain: "hour" | "day" }): Promise<VolumeWire>;
+  plans(provider: Address, query: FiguresQuery & { readonly limit: number }): Promise<PlanFiguresWire>;
+  payers(provider: Address, query: Pick<FiguresQuery, "token"> & { readonly limit: number }): Promise<PayerFiguresWire>;
+  payments(
+    provider: Address,
+    query: ListQuery & { readonly status?: PaymentStatus | undefined; readonly payer?: Address | undefined },
+  ): Promise<PaymentListWire>;
+  subscribers(
+    provider: Address,
+    query: ListQuery & { readonly planId?: Hex | undefined; readonly subscriber?: Address | undefined },
+  ): Promise<SubscriberListWire>;
+}
+
+export interface AnalyticsOptions {
+  readonly db: Db;
+  readonly config: FacilitatorConfig;
+  readonly clock: Clock;
+}
+
+const DEFAULT_DAYS = 30;
+/** Hours are kept for this long. */
+export const HOURS_KEPT_DAYS = 90;
+const MAX_DAYS = 3 * 366;
+
+const STATES: Readonly<Record<PaymentStatus, readonly PaymentState[]>> = {
+  pending: ["queued", "sent", "parked"],
+  settled: ["settled"],
+  failed: ["failed"],
+};
+
+export function createAnalytics({ db, config, clock }: AnalyticsOptions): Analytics {
+  const { chainId } = config;
+
+  function scopeOf(provider: Address, token: Address | undefined): { scope: Scope; told: Told } {
+    const known = token === undefined ? config.tokens[0] : findToken(config, token);
+    if (!known) throw new InvalidRequest("token: is none of this Facilitator's: see GET /supported");
+    return {
+      scope: { chainId, provider, token: known.address },
+      told: { token: known.address, decimals: known.decimals },
+    };
+  }
+
+  function rangeOf({ fromSec, toSec }: FiguresQuery, grain: Grain): Range {
+    const nowSec = clock.nowSec();
+    const to = ceilTo(toSec ?? nowSec + 1, grain);
+    const from = floorTo(fromSec ?? to - DEFAULT_DAYS * DAY_SEC, grain);
+    if (from >= to) throw new InvalidRequest("from: must be before `to`", { details: { field: "from", in: "query" } });
+    if (to - from > MAX_DAYS * DAY_SEC)
+      throw new InvalidRequest(`from: must be at most ${MAX_DAYS} days before \`to\``, {
+        details: { field: "from", in: "query" },
+      });
+    if (grain === HOUR_SEC && from < floorTo(nowSec, DAY_SEC) - HOURS_KEPT_DAYS * DAY_SEC)
+      throw new InvalidRequest(`from: hours are kept for ${HOURS_KEPT_DAYS} days: ask for \`grain=day\``, {
+        details: { field: "from", in: "query" },
+      });
+    return { fromSec: from, toSec: to };
+  }
+
+  return {
+    async overview(provider, query) {
+      const { scope, told } = scopeOf(provider, query.token);
+      const range = rangeOf(query, DAY_SEC);
+      const before = { fromSec: 2 * range.fromSec - range.toSec, toSec: range.fromSec };
+      const [points, pointsBefore, counts, now] = await Promise.all([
+        volumeOverTime(db, scope, range, DAY_SEC),
+        volumeOverTime(db, scope, before, DAY_SEC),
+        eventCounts(db, scope, range),
+        standing(db, scope, clock.nowSec()),
+      ]);
+      const count = (type: string): number => counts.get(type) ?? 0;
+      return {
+        ...told,
+        from: range.fromSec,
+        to: range.toSec,
+        volume: sumToWire(total(points)),
+        volumeBefore: sumToWire(total(pointsBefore)),
+        byScheme: schemesToWire(byScheme(points)),
+        subscriptions: {
+          active: now.active,
+          recurring: now.recurring.toString(),
+          created: count("subscription.created"),
+          cancelled: count("subscription.cancelled"),
+          expired: count("subscription.expired"),
+        },
+        renewals: {
+          renewed: count("subscription.renewed"),
+          pastDue: count("subscription.past_due"),
+          failedAttempts: count("subscription.renewal_failed"),
+        },
+        payments: {
+          settled: count("payment.settled"),
+          failed: count("payment.failed"),
+          reversed: count("payment.reversed"),
+        },
+      };
+    },
+
+    async volume(provider, query) {
+      const { scope, told } = scopeOf(provider, query.token);
+      const grain = query.grain === "hour" ? HOUR_SEC : DAY_SEC;
+      const range = rangeOf(query, grain);
+      const points = await volumeOverTime(db, scope, range, grain);
+      return {
+        ...told,
+        grain: query.grain,
+        from: range.fromSec,
+        to: range.toSec,
+        points: points.map(({ atSec, scheme, ...sum }) => ({ at: atSec, scheme, ...sumToWire(sum) })),
+      };
+    },
+
+    async plans(provider, query) {
+      const { scope, told } = scopeOf(provider, query.token);
+      const range = rangeOf(query, DAY_SEC);
+      const plans = await planFigures(db, scope, range, { nowSec: clock.nowSec(), limit: query.limit });
+      return {
+        ...told,
+        from: range.fromSec,
+        to: range.toSec,
+        plans: plans.map((plan) => ({
+          planId: plan.planId,
+          metadata: plan.metadata,
+          price: plan.price.toString(),
+          interval: plan.intervalSec,
+          deprecated: plan.deprecated,
+          active: plan.active,
+          recurring: plan.recurring.toString(),
+          ...sumToWire(plan),
+          byScheme: schemesToWire(plan.byScheme),
+        })),
+      };
+    },
+
+    async payers(provider, { token, limit }) {
+      const { scope, told } = scopeOf(provider, token);
+      const payers = await topPayers(db, scope, limit);
+      return { ...told, payers: payers.map(({ payer, ...sum }) => ({ payer, ...sumToWire(sum) })) };
+    },
+
+    async payments(provider, { cursor, limit, status, payer }) {
+      const filter = { chainId, payTo: provider, payer, states: status && STATES[status] };
+      const rows = await listPayments(db, filter, { after: positionOf(cursor), limit });
+      const last = rows.length === limit ? rows.at(-1) : undefined;
+      return {
+        payments: rows.map(paymentToWire),
+        ...(last && { next: `${last.accepted_at_ms}.${last.payment_id}` }),
+      };
+    },
+
+    async subscribers(provider, { cursor, limit, planId, subscriber }) {
+      const rows = await listSubscribers(
+        db,
+        { chainId, provider, planId, subscriber },
+        { after: positionOf(cursor), limit },
+      );
+      const nowSec = clock.nowSec();
+      const records = await Promise.all(rows.map((row) => findSubscription(db, chainId, row.id_hash as Hex)));
+      const last = rows.length === limit ? rows.at(-1) : undefined;
+      return {
+        subscriptions: records.flatMap((record) =>
+          record ? [{ ...subscriptionToWire(record, config, nowSec), createdAt: record.row.created_at }] : [],
+        ),
+        ...(last && { next: `${last.created_at}.${last.id_hash}` }),
+      };
+    },
+  };
+}
+
+interface Told {
+  readonly token: Address;
+  readonly decimals: number;
+}
+
+const sumToWire = ({ count, amount }: Sum) => ({ count, amount: amount.toString() });
+
+function schemesToWire(sums: ReadonlyMap<Scheme, Sum>): Partial<Record<Scheme, { count: number; amount: string }>> {
+  return Object.fromEntries([...sums].map(([scheme, sum]) => [scheme, sumToWire(sum)]));
+}
+
+function total(points: readonly Sum[]): Sum {
+  return points.reduce((sum, point) => ({ count: sum.count + point.count, amount: sum.amount + point.amount }), {
+    count: 0,
+    amount: 0n,
+  });
+}
+
+function paymentToWire(row: PaymentRow): PaymentListWire["payments"][number] {
+  return {
+    id: row.payment_id,
+    token: row.token,
+    payer: row.payer,
+    amount: row.amount,
+    resource: row.resource_shown,
+    status: statusOf(row),
+    acceptedAt: Math.floor(row.accepted_at_ms / 1_000),
+    ...(row.state === "settled" && row.block_time !== null && { settledAt: row.block_time }),
+    ...(row.tx_hash && { transaction: row.tx_hash }),
+    ...(row.fail_code && { reason: row.fail_code }),
+  };
+}
+
+function statusOf({ state, is_reversed: isReversed }: PaymentRow): PaymentListWire["payments"][number]["status"] {
+  if (state === "settled" || state === "failed") return state;
+  return isReversed ? "reversed" : "pending";
+}
+
+const floorTo = (timeSec: number, grain: Grain): number => timeSec - (timeSec % grain);
+const ceilTo = (timeSec: number, grain: Grain): number => floorTo(timeSec + grain - 1, grain);
+
+/** @throws InvalidRequest for a cursor that no page told */
+function positionOf(cursor: string | undefined): { time: number; id: string } | undefined {
+  if (cursor === undefined) return undefined;
+  const match = /^(\d{1,15})\.(0x[0-9a-f]{64})$/.exec(cursor);
+  if (!match) {
+    throw new InvalidRequest("cursor: must be one that an earlier page told", {
+      details: { field: "cursor", in: "query" },
+    });
+  }
+  return { time: Number(match[1]), id: match[2] ?? "" };
+}

@@ -1,0 +1,124 @@
+/** Wire bodies of a provider's figures: what the dashboard draws and lists. Amounts are base units, times unix seconds. */
+import { z } from "zod";
+import { addressSchema, amountSchema, hash32Schema } from "../protocol";
+import { subscriptionSchema } from "./subscriptions";
+
+/** Which door money came through. */
+export const SCHEMES = ["one-time", "signup", "renewal", "resume", "plan-change", "overage"] as const;
+export type Scheme = (typeof SCHEMES)[number];
+
+const countSchema = z.number().int();
+const timeSchema = z.number().int().nonnegative();
+
+const sumSchema = z.object({ count: countSchema, amount: amountSchema });
+const byScheme = z.partialRecord(z.enum(SCHEMES), sumSchema);
+
+export const overviewSchema = z.object({
+  token: addressSchema,
+  decimals: z.number().int().min(0).max(77),
+  /** inclusive */
+  from: timeSchema,
+  /** exclusive */
+  to: timeSchema,
+  volume: sumSchema,
+  /** of the range of the same length before */
+  volumeBefore: sumSchema,
+  byScheme,
+  subscriptions: z.object({
+    /** served now */
+    active: countSchema,
+    /** what the active ones pay in 30 days, rounded down per plan */
+    recurring: amountSchema,
+    created: countSchema,
+    cancelled: countSchema,
+    expired: countSchema,
+  }),
+  renewals: z.object({
+    renewed: countSchema,
+    /** periods that ended without one, grace included */
+    pastDue: countSchema,
+    /** attempts that failed; several may precede one renewal */
+    failedAttempts: countSchema,
+  }),
+  payments: z.object({ settled: countSchema, failed: countSchema, reversed: countSchema }),
+});
+export type Overview = z.output<typeof overviewSchema>;
+export type OverviewWire = z.input<typeof overviewSchema>;
+
+export const volumeSchema = z.object({
+  token: addressSchema,
+  decimals: z.number().int().min(0).max(77),
+  grain: z.enum(["hour", "day"]),
+  from: timeSchema,
+  to: timeSchema,
+  /** in the order of time; hours and days without payments are left out */
+  points: z.array(z.object({ at: timeSchema, scheme: z.enum(SCHEMES), count: countSchema, amount: amountSchema })),
+});
+export type Volume = z.output<typeof volumeSchema>;
+export type VolumeWire = z.input<typeof volumeSchema>;
+
+export const planFiguresSchema = z.object({
+  token: addressSchema,
+  decimals: z.number().int().min(0).max(77),
+  from: timeSchema,
+  to: timeSchema,
+  /** highest revenue first */
+  plans: z.array(
+    z.object({
+      planId: hash32Schema,
+      metadata: z.string().max(16_384),
+      /** of one period */
+      price: amountSchema,
+      /** seconds */
+      interval: z.number().int().positive(),
+      deprecated: z.boolean(),
+      active: countSchema,
+      recurring: amountSchema,
+      count: countSchema,
+      amount: amountSchema,
+      byScheme,
+    }),
+  ),
+});
+export type PlanFigures = z.output<typeof planFiguresSchema>;
+export type PlanFiguresWire = z.input<typeof planFiguresSchema>;
+
+export const payerFiguresSchema = z.object({
+  token: addressSchema,
+  decimals: z.number().int().min(0).max(77),
+  /** who paid most since the beginning */
+  payers: z.array(z.object({ payer: addressSchema, count: countSchema, amount: amountSchema })),
+});
+export type PayerFigures = z.output<typeof payerFiguresSchema>;
+export type PayerFiguresWire = z.input<typeof payerFiguresSchema>;
+
+export const paymentListSchema = z.object({
+  payments: z.array(
+    z.object({
+      id: hash32Schema,
+      token: addressSchema,
+      payer: addressSchema,
+      amount: amountSchema,
+      /** origin and path of what was bought, never the query */
+      resource: z.string().max(2_048),
+      status: z.enum(["pending", "settled", "failed", "reversed"]),
+      acceptedAt: timeSchema,
+      settledAt: timeSchema.optional(),
+      transaction: hash32Schema.optional(),
+      reason: z.string().max(64).optional(),
+    }),
+  ),
+  /** pass as `cursor` for what follows; absent at the end */
+  next: z.string().max(128).optional(),
+});
+export type PaymentList = z.output<typeof paymentListSchema>;
+export type PaymentListWire = z.input<typeof paymentListSchema>;
+
+export const subscriberListSchema = z.object({
+  /** newest first */
+  subscriptions: z.array(subscriptionSchema.extend({ createdAt: timeSchema })),
+  /** pass as `cursor` for what follows; absent at the end */
+  next: z.string().max(128).optional(),
+});
+export type SubscriberList = z.output<typeof subscriberListSchema>;
+export type SubscriberListWire = z.input<typeof subscriberListSchema>;
