@@ -43,6 +43,8 @@ export const rollups: Migration = {
     `insert into rollup_events select chain_id, provider, grain, block_time - block_time % grain, type, count(*)
       from (${COUNTED}) c cross join (values (3600), (86400)) g (grain) group by 1, 2, 3, 4, 5`,
     `create index payments_listed on payments (chain_id, pay_to, accepted_at_ms desc, payment_id desc)`,
+    // Nothing was read by it, and every payment paid for it.
+    `drop index payments_payee`,
     `create index subscriptions_live on subscriptions (chain_id, plan_id, paid_through)
       where not cancelled and not paused`,
   ],
