@@ -7,6 +7,8 @@ import type { FacilitatorConfig } from "./config";
 
 /** A subscription id has 104 digits; hashes and addresses, which may be shown, have 64 and 40. */
 const LONG_HEX = /0x[0-9a-fA-F]{104,}/g;
+/** API keys and webhook secrets, by how they begin; a key's id in front may be shown. */
+const TOKENS = /(tpk_[0-9a-z]{1,32}_)[A-Za-z0-9_-]{8,}|whsec_[A-Za-z0-9+/=_-]{8,}/g;
 const REDACTED = "[redacted]";
 
 export interface LogOptions {
@@ -35,14 +37,16 @@ export function createLog({ level, secrets, write = (line) => void process.stdou
 
 export function secretsOf(config: FacilitatorConfig): string[] {
   const { relayerKeys, proofKey, database, rpcUrls } = config;
-  const keys = [...relayerKeys, proofKey].map((key) => key.reveal());
+  const keys = [...relayerKeys, ...(proofKey ? [proofKey] : [])].flatMap((source) =>
+    source.kind === "local" ? [source.key.reveal()] : [],
+  );
   // Providers put API keys into the path of RPC URLs; what is on loopback has none.
   const urls = rpcUrls.filter((url) => new URL(url).pathname.length > 1);
   return [...keys, ...urls, ...(database.kind === "postgres" ? [database.url.reveal()] : [])];
 }
 
 function scrub(line: string, secrets: readonly string[]): string {
-  let clean = line.replace(LONG_HEX, REDACTED);
+  let clean = line.replace(LONG_HEX, REDACTED).replace(TOKENS, (_, id = "") => `${id}${REDACTED}`);
   for (const secret of secrets) clean = clean.replaceAll(secret, REDACTED);
   return clean;
 }

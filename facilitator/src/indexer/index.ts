@@ -8,8 +8,10 @@ import { isTurnpikeError, TurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import { type ChainBlock, type ChainLog, type ChainReader, repeat } from "../relayer";
 import type { OnStep } from "../steps";
+import { createRoleLease } from "../store/leases";
 import type { Store } from "../store/open";
 import { blockAt, newestBlock } from "../store/tables/blocks";
+import { createWake } from "../store/wake";
 import { createBlockWriter, type WriteMode } from "./block-writer";
 import { findExpired } from "./expired";
 import { factsOf, KNOWN_TOPICS, TURNPIKE_TOPICS } from "./facts";
@@ -44,6 +46,10 @@ export interface IndexerOptions {
   readonly log: Logger;
   readonly onStep: OnStep;
   readonly monotonicMs?: () => number;
+  /** Reads to here and no further. */
+  readonly untilBlock?: number;
+  /** Told after each stretch, where reading takes long. */
+  readonly onProgress?: (place: { readonly applied: number; readonly target: number }) => void;
 }
 
 interface ReadBlock {
@@ -58,6 +64,10 @@ const MIN_UNDO_DEPTH = 128;
 const SPAN = 500;
 const PROGRESS_EVERY = 1_000;
 const SILENT_AFTER_SEC = 60;
+/** One process reads; the others follow what it writes, and one of them goes on when it is gone. */
+const LEASE_MS = 3_000;
+/** How long a follower waits for the block it was asked to catch up with. */
+const FOLLOW_MS = 5_000;
 
 export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const { config, store, chain, log, onStep } = options;
@@ -67,6 +77,10 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const sources = { chainId, turnpike: config.turnpike, tokens: config.tokens.map((token) => token.address) };
   const filter = { addresses: [config.turnpike, ...sources.tokens], topics: [KNOWN_TOPICS] };
   const undoDepth = Math.max(config.finalityDepth, MIN_UNDO_DEPTH);
+  const reads = config.roles.includes("indexer");
+  /** in this process alone: the others see for themselves */
+  const followed = createWake();
+  const lease = createRoleLease({ store, chainId, role: "indexer", lifeMs: LEASE_MS, monotonicMs });
   const writer = createBlockWriter({ store, chainId, undoDepth, startBlock: config.startBlock });
   let isTooDeep = false;
   let isSpanAllowed = true;
@@ -80,16 +94,33 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     return block && { block, logs: await chain.logsOfBlock(block.hash, filter) };
   }
 
-  async function round(): Promise<void> {
+  async function look(): Promise<ChainBlock> {
     const newest = await chain.head();
     head = newest;
     lastReadMs = monotonicMs();
     clock.observe({ number: newest.number, timestampSec: newest.timestampSec });
-    const target = newest.number - (config.confirmations - 1);
+    return newest;
+  }
+
+  const targetOf = ({ number }: ChainBlock): number =>
+    Math.min(number - (config.confirmations - 1), options.untilBlock ?? number);
+
+  /** Another process reads: what it has committed is what is known here. */
+  async function follow(): Promise<void> {
+    await look();
+    const before = applied;
+    applied = (await newestBlock(store.db, chainId))?.number ?? config.startBlock - 1;
+    if (applied !== before) followed.notify("applied");
+  }
+
+  async function round(): Promise<void> {
+    const newest = await look();
+    const target = targetOf(newest);
     await returnToChain(newest);
     while (applied < target) {
       if (await canReadSpan(target)) {
         if (!(await readSpan(applied + 1, Math.min(applied + SPAN, target - undoDepth)))) return;
+        options.onProgress?.({ applied, target });
         continue;
       }
       const numbers = Array.from({ length: Math.min(READ_AHEAD, target - applied) }, (_, index) => applied + 1 + index);
@@ -99,6 +130,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
         if (parent && parent.hash !== read.block.parentHash) return stepBack(parent.hash);
         await apply(read, "next");
       }
+      options.onProgress?.({ applied, target });
       if (applied % PROGRESS_EVERY < READ_AHEAD && target - applied > READ_AHEAD)
         log.info({ applied, target }, "reading the chain");
     }
@@ -184,8 +216,8 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     store.wake.notify("block");
   }
 
-  function runOnce(): Promise<void> {
-    running ??= round().finally(() => {
+  function runOnce(act = round): Promise<void> {
+    running ??= act().finally(() => {
       running = undefined;
     });
     return running;
@@ -194,13 +226,14 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const loop = repeat(
     async () => {
       try {
-        await runOnce();
+        await runOnce(reads && (await lease.hold()) ? round : follow);
       } catch (error) {
         const text = error instanceof Error ? error.message : "unknown";
         log[isTurnpikeError(error) ? "warn" : "error"]({ reason: text }, "reading the chain failed");
       }
     },
-    () => store.wake.wait("indexer", config.pollMs),
+    // A reader has its own pace; a follower is told of each block, and looks all the same.
+    () => store.wake.wait(reads ? "indexer" : "block", config.pollMs),
   );
 
   return {
@@ -210,15 +243,12 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     async catchUp() {
       // The round that runs may have looked at the head before what the caller waits for.
       await running?.catch(() => undefined);
-      await runOnce();
+      await runOnce(reads ? round : follow);
+      if (reads || !head) return;
+      // Whoever reads may be a moment behind. Standing still is told by health, not here.
+      await waitApplied(targetOf(head), FOLLOW_MS);
     },
-    async waitApplied(blockNumber, timeoutMs) {
-      const untilMs = monotonicMs() + timeoutMs;
-      while (applied < blockNumber && monotonicMs() < untilMs) {
-        await store.wake.wait("block", Math.max(1, Math.min(500, untilMs - monotonicMs())));
-      }
-      return applied >= blockNumber;
-    },
+    waitApplied,
     health() {
       const silentSec = Math.round((monotonicMs() - lastReadMs) / 1_000);
       return {
@@ -228,6 +258,21 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
         silentSec,
       };
     },
-    stop: () => loop.stop(),
+    async stop() {
+      followed.close();
+      await loop.stop();
+      await lease.release();
+    },
   };
+
+  async function waitApplied(blockNumber: number, timeoutMs: number): Promise<boolean> {
+    const untilMs = monotonicMs() + timeoutMs;
+    while (applied < blockNumber && monotonicMs() < untilMs) {
+      await Promise.race([
+        store.wake.wait("block", Math.max(1, Math.min(500, untilMs - monotonicMs()))),
+        followed.wait("applied", Math.max(1, Math.min(500, untilMs - monotonicMs()))),
+      ]);
+    }
+    return applied >= blockNumber;
+  }
 }

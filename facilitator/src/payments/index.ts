@@ -124,7 +124,7 @@ export function startPayments(options: PaymentsOptions): Payments {
         case "settled": {
           const facts = settledFacts(fate.row);
           if (!facts) return { kind: "pending", paymentId, retryAfterSec: 1 };
-          const proof = issueProof(signed, facts, chainId, relayer.proofSigner);
+          const proof = await issueProof(signed, facts, chainId, relayer.proofSigner);
           onStep("proven");
           return { kind: "settled", paymentId, proof };
         }

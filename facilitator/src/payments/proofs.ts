@@ -2,15 +2,16 @@
 import {
   type Address,
   type Hex,
+  hexToBytes,
   type PaymentProof,
   PROOF_LIFE_SEC,
-  proofDigest,
   type SignedPayment,
   type UnsignedPaymentProof,
 } from "turnpike/protocol";
 import type { DigestSigner } from "../relayer";
 import type { PaymentRow } from "../store/tables/payments";
-import { signerOf } from "./signer-of";
+import { fastProofDigest } from "./digests";
+import { isSignerOf } from "./signer-of";
 
 /** A row that the chain has settled. */
 export interface SettledFacts {
@@ -26,12 +27,13 @@ export function settledFacts(row: PaymentRow): SettledFacts | undefined {
   return { transaction: row.tx_hash as Hex, blockNumber: row.block_number, settledAt: row.block_time };
 }
 
-export function issueProof(
+/** @throws Unavailable when the key is elsewhere and nobody answers there */
+export async function issueProof(
   signed: SignedPayment,
   facts: SettledFacts,
   chainId: number,
   signer: DigestSigner,
-): PaymentProof {
+): Promise<PaymentProof> {
   const unsigned: UnsignedPaymentProof = {
     version: "1",
     network: signed.network,
@@ -45,9 +47,10 @@ export function issueProof(
     expiresAt: facts.settledAt + PROOF_LIFE_SEC,
     facilitator: signer.address,
   };
-  return { ...unsigned, signature: signer.signDigest(proofDigest(unsigned, chainId)) };
+  return { ...unsigned, signature: await signer.signDigest(fastProofDigest(unsigned, chainId)) };
 }
 
 export function isProofOf(proof: PaymentProof, chainId: number, facilitator: Address): boolean {
-  return proof.facilitator === facilitator && signerOf(proofDigest(proof, chainId), proof.signature) === facilitator;
+  if (proof.facilitator !== facilitator) return false;
+  return isSignerOf(hexToBytes(fastProofDigest(proof, chainId)), proof.signature, facilitator);
 }

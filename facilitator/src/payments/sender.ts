@@ -176,6 +176,8 @@ export function startSender(options: SenderOptions): Sender {
   const loop = repeat(
     async () => {
       try {
+        // Without keys here another process sends; the queue's length is still what decides on taking more in.
+        if (!config.roles.includes("relayer")) return await measure();
         await sweep();
         await send();
       } catch (error) {

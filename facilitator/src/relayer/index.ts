@@ -5,15 +5,17 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Logger } from "pino";
-import { type Address, type Hex, TurnpikeError, Unavailable } from "turnpike/protocol";
+import { type Address, ConfigError, type Hex, TurnpikeError, Unavailable } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { OnStep } from "../steps";
 import type { Db, Store } from "../store/open";
 import { enqueueTransaction, findTransaction } from "../store/tables/transactions";
+import { type AccountReads, createAccountReads } from "./account-reads";
 import { type BlockTag, type CallRequest, type ChainLog, type ChainReader, createChainReader } from "./chain-reader";
 import { type ContractError, decodeContractError } from "./contract-errors";
-import { type DigestSigner, digestSigner } from "./keys";
+import { type DigestSigner, openSigner } from "./keys";
 import { createLane, type LaneHealth } from "./lane";
+import { watchLanes } from "./lane-watch";
 import { createRpc } from "./rpc";
 
 export type { CallRequest, ChainBlock, ChainLog, ChainReader } from "./chain-reader";
@@ -59,9 +61,12 @@ export interface RelayerHealth {
 }
 
 export interface Relayer {
+  /** of every lane, whichever process holds its key */
   readonly addresses: readonly Address[];
+  /** @throws ConfigError where no PROOF_KEY is set */
   readonly proofSigner: DigestSigner;
   readonly chain: ChainReader;
+  readonly accounts: AccountReads;
   /** Queues a transaction, within `tx` when given, so that it stands or falls with the caller's rows. @returns its id */
   submit(request: SubmitRequest, tx?: Db): Promise<string>;
   /** @throws Unavailable when the receipt of a mined transaction cannot be read */
@@ -88,6 +93,9 @@ export interface RelayerOptions {
   readonly monotonicMs?: () => number;
 }
 
+/** How often a process without keys looks at the lanes of the others. */
+const WATCH_MS = 500;
+
 /** @throws ConfigError when the chain is not the configured one or a contract is not there */
 export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const { config, store, log } = options;
@@ -104,23 +112,37 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
 
   const owner = `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
-  const signers = config.relayerKeys.map(digestSigner);
+  const sends = config.roles.includes("relayer");
+  const signers = await Promise.all((sends ? config.relayerKeys : []).map((source) => openSigner(source, config)));
+  const proofSigner = config.proofKey && (await openSigner(config.proofKey, config));
   const lanes = signers.map((signer) =>
     createLane({ config, store, chain, signer, owner, log, monotonicMs, onStep: options.onStep }),
   );
-  const from = signers[0]?.address as Address;
-  await Promise.all(lanes.map((lane) => lane.tick()));
+  const watch = watchLanes(store, config.chainId);
+  await Promise.all([...lanes.map((lane) => lane.tick()), ...(sends ? [] : [watch.look()])]);
   const loops = lanes.map((lane) =>
     repeat(
       () => lane.tick(),
       () => store.wake.wait("lane", config.pollMs),
     ),
   );
+  if (!sends) loops.push(repeat(looked, () => store.wake.wait("lanes", WATCH_MS)));
+  const addressesOf = (): readonly Address[] => (sends ? signers.map(({ address }) => address) : watch.addresses());
+
+  async function looked(): Promise<void> {
+    await watch.look().catch(() => log.warn("the lanes cannot be read: the database is away"));
+  }
 
   const relayer: Relayer = {
-    addresses: signers.map((signer) => signer.address),
-    proofSigner: digestSigner(config.proofKey),
+    get addresses() {
+      return addressesOf();
+    },
+    get proofSigner() {
+      if (!proofSigner) throw new ConfigError("PROOF_KEY is not set in this process");
+      return proofSigner;
+    },
     chain,
+    accounts: createAccountReads(chain),
     async submit(request, tx) {
       const id = await enqueueTransaction(tx ?? store.db, { ...request, id: randomUUID(), chainId: config.chainId });
       if (!tx) store.wake.notify("lane");
@@ -146,7 +168,8 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
       }
     },
     async simulate(call) {
-      const answer = await chain.call({ from, ...call });
+      const [from] = addressesOf();
+      const answer = await chain.call({ ...(from && { from }), ...call });
       return answer.kind === "ok" ? answer : { kind: "reverted", error: decodeContractError(answer.data) };
     },
     async read(call) {
@@ -154,7 +177,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
       if (answer.kind === "reverted") throw decodeContractError(answer.data).error;
       return answer.data;
     },
-    health: () => healthOf(lanes.map((lane) => lane.health())),
+    health: () => healthOf(sends ? lanes.map((lane) => lane.health()) : watch.health()),
     poke: () => store.wake.notify("lane"),
     async stop() {
       await Promise.all(loops.map((loop) => loop.stop()));
@@ -169,7 +192,7 @@ function healthOf(lanes: readonly LaneHealth[]): RelayerHealth {
   const funded = usable.filter((lane) => !lane.isBalanceLow);
   const reason =
     usable.length === 0
-      ? `no lane is running: ${lanes[0]?.reason ?? lanes[0]?.status}`
+      ? `no lane is running: ${lanes[0]?.reason ?? lanes[0]?.status ?? "no process has the role relayer"}`
       : funded.length === 0
         ? "every relayer key is low on gas money"
         : undefined;

@@ -3,10 +3,11 @@ import type { Address, Hex } from "turnpike/protocol";
 import type { OnStep } from "../steps";
 import { databaseNowMs } from "../store/database-clock";
 import type { Db, Store } from "../store/open";
-import type { SignedForm, TransactionRow } from "../store/tables/transactions";
+import type { OpenTransaction, SignedForm, TransactionRow } from "../store/tables/transactions";
 import type { Fees } from "./fees";
-import { type DigestSigner, signTransaction } from "./keys";
+import type { DigestSigner } from "./keys";
 import { type LeaseKey, reserveNonces } from "./lease";
+import { signRaw } from "./raw-transaction";
 
 export interface Signing {
   /** What is queued, oldest first. Nothing may be sent before this has returned. */
@@ -17,7 +18,7 @@ export interface Signing {
     readonly fees: Fees;
   }): Promise<SignedForm[] | "lease lost">;
   /** One more form of the same nonce and calldata. */
-  signAgain(row: TransactionRow, fees: Fees): Promise<SignedForm>;
+  signAgain(row: OpenTransaction, fees: Fees): Promise<SignedForm>;
 }
 
 export interface SigningOptions {
@@ -29,27 +30,31 @@ export interface SigningOptions {
 
 export function createSigning({ store, signer, chainId, onStep }: SigningOptions): Signing {
   async function signForm(db: Db, row: TransactionRow, nonce: number, fees: Fees): Promise<SignedForm> {
-    const signed = signTransaction(signer, {
-      chainId,
-      nonce,
-      to: row.to_address as Address,
-      data: row.data as Hex,
-      gasLimit: BigInt(row.gas_limit),
-      ...fees,
-    });
-    return db
+    const signed = await signRaw(
+      {
+        chainId,
+        nonce,
+        to: row.to_address as Address,
+        data: row.data as Hex,
+        gasLimit: BigInt(row.gas_limit),
+        ...fees,
+      },
+      (digest) => signer.signDigest(digest),
+    );
+    const form = {
+      hash: signed.hash,
+      chain_id: chainId,
+      transaction_id: row.id,
+      raw: signed.raw,
+      max_fee_wei: fees.maxFeeWei.toString(),
+      priority_fee_wei: fees.priorityFeeWei.toString(),
+    };
+    const stored = await db
       .insertInto("transaction_hashes")
-      .values({
-        hash: signed.hash,
-        chain_id: chainId,
-        transaction_id: row.id,
-        raw: signed.raw,
-        max_fee_wei: fees.maxFeeWei.toString(),
-        priority_fee_wei: fees.priorityFeeWei.toString(),
-        signed_at_ms: databaseNowMs,
-      })
-      .returningAll()
+      .values({ ...form, signed_at_ms: databaseNowMs })
+      .returning("signed_at_ms")
       .executeTakeFirstOrThrow();
+    return { ...form, ...stored };
   }
 
   return {
@@ -82,6 +87,9 @@ export function createSigning({ store, signer, chainId, onStep }: SigningOptions
         onStep("signed");
         return forms;
       }),
-    signAgain: (row, fees) => signForm(store.db, row, row.nonce ?? 0, fees),
+    async signAgain({ id, nonce }, fees) {
+      const row = await store.db.selectFrom("transactions").selectAll().where("id", "=", id).executeTakeFirstOrThrow();
+      return signForm(store.db, row, nonce ?? 0, fees);
+    },
   };
 }

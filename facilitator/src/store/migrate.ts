@@ -1,4 +1,7 @@
-/** Brings the database to the newest form: forward only, one runner at a time, each step in a transaction of its own. */
+/**
+ * Brings the database to the newest form: forward only, one runner at a time, all in one transaction. A database that a
+ * newer release has migrated is used as it is, unless one of its steps says that this release cannot.
+ */
 import { type Kysely, sql } from "kysely";
 import { ConfigError } from "turnpike/protocol";
 import { MIGRATIONS } from "./migrations";
@@ -7,25 +10,31 @@ import type { Tables } from "./schema";
 /** Any constant: PostgreSQL processes that start together queue up on it. */
 const LOCK = 7_402_001;
 
-export async function migrate(db: Kysely<Tables>, kind: "pglite" | "postgres"): Promise<void> {
-  await db.transaction().execute(async (tx) => {
+/** @returns the migrations that this call has applied. @throws ConfigError when the database is not for this release */
+export async function migrate(db: Kysely<Tables>, kind: "pglite" | "postgres"): Promise<string[]> {
+  return db.transaction().execute(async (tx) => {
     // The embedded database has one process by its folder's lock; advisory locks are no mutex there.
     if (kind === "postgres") await sql`select pg_advisory_xact_lock(${LOCK})`.execute(tx);
     await sql`create table if not exists migrations (id text primary key, applied_at timestamptz not null default now())`.execute(
       tx,
     );
-    const { rows } = await sql<{ id: string }>`select id from migrations`.execute(tx);
+    await sql`alter table migrations add column if not exists breaking boolean not null default false`.execute(tx);
+    const { rows } = await sql<{ id: string; breaking: boolean }>`select id, breaking from migrations`.execute(tx);
     const done = new Set(rows.map((row) => row.id));
-    const unknown = rows.find((row) => !MIGRATIONS.some((migration) => migration.id === row.id));
-    if (unknown) {
+    const tooNew = rows.find((row) => row.breaking && !MIGRATIONS.some((migration) => migration.id === row.id));
+    if (tooNew) {
       throw new ConfigError(
-        `the database is of a newer version (it has ${unknown.id}): start that version, or another database`,
+        `the database is of a newer version (it has ${tooNew.id}): start that version, or another database`,
       );
     }
+    const applied: string[] = [];
     for (const migration of MIGRATIONS) {
       if (done.has(migration.id)) continue;
       for (const statement of migration.statements) await sql.raw(statement).execute(tx);
-      await sql`insert into migrations (id) values (${migration.id})`.execute(tx);
+      const breaking = migration.isBreaking === true;
+      await sql`insert into migrations (id, breaking) values (${migration.id}, ${breaking}::boolean)`.execute(tx);
+      applied.push(migration.id);
     }
+    return applied;
   });
 }

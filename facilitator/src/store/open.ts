@@ -23,6 +23,8 @@ export interface Store {
   readonly db: Db;
   readonly kind: DatabaseConfig["kind"];
   readonly wake: Wake;
+  /** migrations that were applied when it was opened */
+  readonly migrated: readonly string[];
   transaction<T>(act: (tx: Tx) => Promise<T>): Promise<T>;
   close(): Promise<void>;
 }
@@ -33,8 +35,9 @@ const LOCK_RETRY_MS = 500;
 export async function openStore(database: DatabaseConfig): Promise<Store> {
   const opened = database.kind === "postgres" ? openPostgres(database) : await openPglite(database);
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: opened.pool }) });
+  let migrated: readonly string[];
   try {
-    await migrate(db, database.kind);
+    migrated = await migrate(db, database.kind);
   } catch (error) {
     opened.wake.close();
     await db.destroy();
@@ -46,6 +49,7 @@ export async function openStore(database: DatabaseConfig): Promise<Store> {
     db,
     kind: database.kind,
     wake,
+    migrated,
     transaction: (act) => db.transaction().execute(act),
     async close() {
       wake.close();

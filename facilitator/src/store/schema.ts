@@ -1,16 +1,26 @@
 /** All tables as the query builder sees them. Hashes are lower-case hex text, addresses EIP-55 text, amounts decimal text, times unix seconds. */
+import type { ApiKeysTable, ServiceSecretsTable, SpentChallengesTable } from "./tables/api-keys";
+import type { AuditLogTable } from "./tables/audit-log";
 import type { BlocksTable } from "./tables/blocks";
 import type { CursorsTable } from "./tables/cursors";
+import type { DebitRequestsTable } from "./tables/debit-requests";
 import type { EventsTable } from "./tables/events";
 import type { LanesTable } from "./tables/lanes";
 import type { PaymentsTable } from "./tables/payments";
 import type { OperatorsTable, PlansTable } from "./tables/plans";
 import type { RenewalDueTable } from "./tables/renewal-due";
+import type { RoleLeasesTable } from "./tables/role-leases";
 import type { RollupEventsTable, RollupPayersTable, RollupPlansTable, RollupVolumeTable } from "./tables/rollups";
 import type { SignedActsTable } from "./tables/signed-acts";
 import type { AllowancesTable, DebitsTable, SubscriptionsTable } from "./tables/subscriptions";
 import type { TransactionHashesTable, TransactionsTable } from "./tables/transactions";
 import type { UndoTable } from "./tables/undo";
+import type {
+  WebhookAttemptsTable,
+  WebhookDeliveriesTable,
+  WebhookEndpointsTable,
+  WebhookSecretsTable,
+} from "./tables/webhooks";
 
 export interface Tables {
   blocks: BlocksTable;
@@ -27,9 +37,19 @@ export interface Tables {
   debits: DebitsTable;
   events: EventsTable;
   renewal_due: RenewalDueTable;
+  role_leases: RoleLeasesTable;
   signed_acts: SignedActsTable;
   rollup_volume: RollupVolumeTable;
   rollup_plans: RollupPlansTable;
   rollup_payers: RollupPayersTable;
   rollup_events: RollupEventsTable;
+  service_secrets: ServiceSecretsTable;
+  api_keys: ApiKeysTable;
+  spent_challenges: SpentChallengesTable;
+  webhook_endpoints: WebhookEndpointsTable;
+  webhook_secrets: WebhookSecretsTable;
+  webhook_deliveries: WebhookDeliveriesTable;
+  webhook_attempts: WebhookAttemptsTable;
+  debit_requests: DebitRequestsTable;
+  audit_log: AuditLogTable;
 }

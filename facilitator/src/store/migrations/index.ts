@@ -1,12 +1,17 @@
 /** All migrations in order. Append only: what has run somewhere is never edited. */
 import { initial } from "./001-initial";
 import { signedActs } from "./100-signed-acts";
+import { providers } from "./110-providers";
 import { rollups } from "./200-rollups";
+import { roleLeases } from "./300-role-leases";
+import { renewalQueue } from "./301-renewal-queue";
 
 export interface Migration {
   /** file name without its ending; the order is that of this list */
   readonly id: string;
   readonly statements: readonly string[];
+  /** the release before this one does not run on it: everything has to be stopped before; avoid it */
+  readonly isBreaking?: true;
 }
 
-export const MIGRATIONS: readonly Migration[] = [initial, signedActs, rollups];
+export const MIGRATIONS: readonly Migration[] = [initial, signedActs, rollups, roleLeases, renewalQueue, providers];

@@ -1,0 +1,33 @@
+/** Where the rows are. */
+import { z } from "zod";
+import { optional, Secret, setting, whole } from "./setting";
+
+export const DATABASE = {
+  databaseUrl: optional({
+    env: "DATABASE_URL",
+    about: "PostgreSQL connection URL; several processes may share it. Absent: the embedded database in PGLITE_DIR.",
+    schema: z
+      .string()
+      .regex(/^postgres(ql)?:\/\//, "must be a postgres:// URL")
+      .transform((value) => new Secret(value)),
+  }),
+  pgliteDir: setting({
+    env: "PGLITE_DIR",
+    about: "Folder of the embedded database; one process at a time.",
+    fallback: ".turnpike/db",
+    schema: z.string().min(1),
+  }),
+  pgliteLockMs: setting({
+    env: "PGLITE_LOCK_MS",
+    about: "Milliseconds after which the lock of a process that died on PGLITE_DIR is taken over.",
+    fallback: "10000",
+    danger: "Too short, and a process that merely stalls loses its database to another; it ends itself then.",
+    schema: whole(2_000, 600_000),
+  }),
+  databasePoolSize: setting({
+    env: "DATABASE_POOL_SIZE",
+    about: "PostgreSQL connections of this process.",
+    fallback: "10",
+    schema: whole(2, 200),
+  }),
+} as const;

@@ -1,0 +1,69 @@
+/** Which payments are accepted, and how they are gathered. */
+import { setting, whole } from "./setting";
+
+export const PAYMENTS = {
+  batchItems: setting({
+    env: "BATCH_ITEMS",
+    about: "Payments in one transaction, at most.",
+    fallback: "250",
+    schema: whole(1, 1_000),
+  }),
+  batchGas: setting({
+    env: "BATCH_GAS",
+    about: "Gas limit of one batch, at most.",
+    fallback: "15000000",
+    danger: "Above 2^24 a transaction is invalid since the Osaka fork.",
+    schema: whole(500_000, 16_777_216),
+  }),
+  batchBytes: setting({
+    env: "BATCH_BYTES",
+    about: "Bytes of calldata of one batch, at most.",
+    fallback: "100000",
+    schema: whole(2_000, 120_000),
+  }),
+  gasPerItem: setting({
+    env: "GAS_PER_ITEM",
+    about: "Gas that each payment in a batch may use.",
+    fallback: "120000",
+    danger: "Too little, and honest payments of contract wallets fail.",
+    schema: whole(60_000, 1_000_000),
+  }),
+  maxQueueAgeMs: setting({
+    env: "MAX_QUEUE_AGE_MS",
+    about: "Age of the oldest queued payment, in milliseconds, past which new ones are refused with 503.",
+    fallback: "10000",
+    schema: whole(100, 600_000),
+  }),
+  maxLossesPerPayer: setting({
+    env: "MAX_LOSSES_PER_PAYER",
+    about: "Payments of one payer within an hour that cost gas and moved nothing, until the payer is refused.",
+    fallback: "5",
+    danger: "Too high, and a payer who empties the wallet in time burns the relayer's gas.",
+    schema: whole(1, 1_000_000),
+  }),
+  maxLossesPerPayee: setting({
+    env: "MAX_LOSSES_PER_PAYEE",
+    about: "The same for one payee.",
+    fallback: "200",
+    schema: whole(1, 1_000_000),
+  }),
+  minWindowSec: setting({
+    env: "MIN_WINDOW_SEC",
+    about: "Seconds that an authorization must still be valid for to be accepted.",
+    fallback: "6",
+    danger: "Too short, and authorizations expire in the queue.",
+    schema: whole(1, 3_600),
+  }),
+  maxWindowSec: setting({
+    env: "MAX_WINDOW_SEC",
+    about: "Seconds that an authorization may be valid for, at most.",
+    fallback: "86400",
+    schema: whole(60, 31_536_000),
+  }),
+  authorizeWaitMs: setting({
+    env: "AUTHORIZE_WAIT_MS",
+    about: "Milliseconds for which POST /authorize waits for the chain before it answers 202.",
+    fallback: "25000",
+    schema: whole(0, 120_000),
+  }),
+} as const;

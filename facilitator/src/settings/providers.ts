@@ -1,0 +1,37 @@
+/** What providers may ask of the service: API keys, debits, webhooks. */
+import { flag, setting, whole } from "./setting";
+
+export const PROVIDERS = {
+  keyRequestsPerMinute: setting({
+    env: "KEY_REQUESTS_PER_MINUTE",
+    about: "Requests with one API key within a minute; 0 for no limit.",
+    fallback: "600",
+    schema: whole(0, 10_000_000),
+  }),
+  debitBatchesPerHour: setting({
+    env: "DEBIT_BATCHES_PER_HOUR",
+    about: "Transactions of debits that are sent for one provider within an hour.",
+    fallback: "600",
+    danger: "Debits cost the relayer gas and the provider nothing.",
+    schema: whole(1, 100_000),
+  }),
+  webhooksInFlight: setting({
+    env: "WEBHOOKS_IN_FLIGHT",
+    about: "Webhooks that one process delivers at once.",
+    fallback: "64",
+    schema: whole(4, 2_000),
+  }),
+  webhookLogDays: setting({
+    env: "WEBHOOK_LOG_DAYS",
+    about: "Days for which finished deliveries and their attempts are kept.",
+    fallback: "30",
+    schema: whole(4, 3_650),
+  }),
+  allowPrivateWebhooks: setting({
+    env: "ALLOW_PRIVATE_WEBHOOKS",
+    about: "Whether webhooks may go to private addresses and over plain http: for local work.",
+    fallback: "false",
+    danger: "Anyone with an API key can then make this machine send requests into its own network.",
+    schema: flag,
+  }),
+} as const;

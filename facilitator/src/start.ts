@@ -1,0 +1,154 @@
+/** The Facilitator as one process: wires the rooms that its roles need, serves HTTP, stops gracefully. */
+import type { Logger } from "pino";
+import type { FacilitatorConfig } from "./config";
+import { type Core, type CoreEffects, startCore } from "./core";
+import { listEvents } from "./feed";
+import { createApp, type Doors } from "./http/app";
+import { createProbes } from "./http/probes";
+import { createRateLimit } from "./http/rate-limit";
+import { startServer } from "./http/server";
+import { createLog, secretsOf } from "./log";
+import { createMetrics, type Metrics } from "./metrics";
+import { readinessOf } from "./readiness";
+import { createRenewals } from "./renewals/runner";
+import { countDue } from "./renewals/work-list";
+import { ROLES, type Role, type RoleContext, type Worker } from "./roles";
+import { createSubscriptions } from "./subscriptions";
+
+export interface FacilitatorEffects {
+  readonly logger?: Logger;
+  /** to the chain's nodes */
+  readonly fetch?: CoreEffects["fetch"];
+}
+
+export interface RunningFacilitator {
+  readonly url: string;
+  /** Answers who is waiting, closes everything. What is under way on the chain goes on at the next start. */
+  stop(): Promise<void>;
+}
+
+const DRAIN_MS = 5_000;
+const IDLE: Worker = { stop: async () => undefined };
+
+/** What runs for each role beside the core, which does the work of relayer and indexer, and HTTP, which is the api. */
+const WORKERS: { readonly [R in Role]?: (context: RoleContext) => Worker } = {
+  renewals: (context) => (context.config.renewals ? createRenewals(context) : IDLE),
+  webhooks: () => IDLE,
+};
+
+/** @throws ConfigError, Unavailable when the chain does not answer */
+export async function startFacilitator(
+  config: FacilitatorConfig,
+  effects: FacilitatorEffects = {},
+): Promise<RunningFacilitator> {
+  const log = effects.logger ?? createLog({ level: config.logLevel, secrets: secretsOf(config) });
+  const core = await startCore(config, { log, ...(effects.fetch && { fetch: effects.fetch }) });
+  const metrics = createMetrics();
+  const drain = createDrain();
+  const workers: Worker[] = [];
+  const stopWorkers = () => Promise.all(workers.map((worker) => worker.stop()));
+  try {
+    watch(metrics, core);
+    const context: RoleContext = { ...core, clock: core.indexer.clock, log, metrics };
+    for (const role of ROLES) {
+      if (config.roles.includes(role)) workers.push(WORKERS[role]?.(context) ?? IDLE);
+    }
+    // Without the role api, what watches the process still finds its health and its measures.
+    const app = config.roles.includes("api")
+      ? createApp(doorsOf({ core, metrics, log, drain }))
+      : createProbes({ readiness: () => readinessOf(core), metrics });
+    const server = await startServer({ fetch: app.fetch, host: config.host, port: config.port });
+    const { roles, network, turnpike } = config;
+    log.info({ url: server.url, roles, network: network.name, turnpike }, "the Facilitator is up");
+    let stopped: Promise<void> | undefined;
+    return {
+      url: server.url,
+      stop: () => (stopped ??= stopAll()),
+    };
+
+    async function stopAll(): Promise<void> {
+      drain.begin();
+      await Promise.all([server.stop(DRAIN_MS), stopWorkers()]);
+      await core.stop();
+      metrics.close();
+      log.info("the Facilitator has stopped");
+    }
+  } catch (error) {
+    await stopWorkers();
+    await core.stop();
+    throw error;
+  }
+}
+
+interface Wiring {
+  readonly core: Core;
+  readonly metrics: Metrics;
+  readonly log: Logger;
+  readonly drain: Drain;
+}
+
+function doorsOf({ core, metrics, log, drain }: Wiring): Doors {
+  const { config, store, relayer, indexer, payments } = core;
+  const { clock } = indexer;
+  const monotonicMs = () => performance.now();
+  return {
+    network: config.network,
+    payments,
+    subscriptions: createSubscriptions({ config, store, relayer, indexer, clock, monotonicMs }),
+    events: { list: (page) => listEvents(store.db, config.chainId, page) },
+    supported: {
+      turnpike: config.turnpike,
+      batchSettler: config.batchSettler,
+      proofSigners: [relayer.proofSigner.address],
+      get relayers() {
+        return [...relayer.addresses];
+      },
+      tokens: config.tokens.map(({ address, name, version, decimals }) => ({ address, name, version, decimals })),
+    },
+    readiness: () => readinessOf(core),
+    metrics,
+    log,
+    rateLimit: createRateLimit(config.requestsPerMinute, monotonicMs),
+    authorizeWaitMs: config.authorizeWaitMs,
+    monotonicMs,
+    untilDraining: drain.until,
+  };
+}
+
+function watch(metrics: Metrics, { config, store, relayer, indexer }: Core): void {
+  metrics.watch({
+    lanes: () =>
+      relayer.health().lanes.map(({ key, balanceWei, inFlight, queued }) => ({
+        key,
+        balanceEth: Number(balanceWei ?? 0n) / 1e18,
+        inFlight,
+        queued,
+      })),
+    indexerLagBlocks: () => (indexer.head()?.number ?? 0) - indexer.applied(),
+    renewalsDue: () => countDue(store.db, config.chainId, indexer.clock.nowSec()),
+  });
+}
+
+interface Drain {
+  begin(): void;
+  until<T>(work: Promise<T>): Promise<T | "draining">;
+}
+
+/** Each wait is let go as soon as its work is done: a race against one lasting promise would keep them all. */
+function createDrain(): Drain {
+  const waiting = new Set<() => void>();
+  let isDraining = false;
+  return {
+    begin() {
+      isDraining = true;
+      for (const letGo of [...waiting]) letGo();
+    },
+    until: <T>(work: Promise<T>) =>
+      new Promise<T | "draining">((resolve, reject) => {
+        const letGo = (): void => resolve("draining");
+        waiting.add(letGo);
+        work.then(resolve, reject).finally(() => waiting.delete(letGo));
+        if (isDraining) letGo();
+      }),
+  };
+}
