@@ -109,7 +109,6 @@ describe("standard x402 payloads", () => {
       ["terms", v1(entry, { value: 499_999n })],
       ["terms", v1(entry, { value: 500_001n })],
       ["terms", v1(entry, { to: addressOf("other") })],
-      ["signature", v1(entry, { signedBy: "mallory" })],
       ["window", v1(entry, { validBefore: NOW + 361 })],
       ["window", v1(entry, { validBefore: NOW })],
       ["network", v1(entry, {}, "base")],
@@ -120,6 +119,14 @@ describe("standard x402 payloads", () => {
       expect(answer.json.reason).to.equal(reason);
     }
     expect(facilitator.calls).to.have.length(0);
+  });
+
+  it("leaves a signature that is not the payer's key's to the Facilitator: the payer may be a contract wallet", async () => {
+    const reason = "invalid_exact_evm_payload_signature";
+    facilitator.settlements.push({ success: false, errorReason: reason, transaction: "", network: entry.network });
+    const answer = await send(url, { headers: v1(entry, { signedBy: "mallory" }) });
+    expect([answer.status, answer.json.reason]).to.deep.equal([402, reason]);
+    expect(server.served.get("/report")).to.equal(undefined);
   });
 
   it("tells a refused settlement as 402 and an outage as 503, and takes the same payload afterwards", async () => {

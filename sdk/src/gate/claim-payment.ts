@@ -1,11 +1,12 @@
 /** A payment that was judged sound: claimed for one request, then confirmed, or given back. */
-import { encodeJsonHeader, HEADER, TurnpikeError } from "../protocol";
+import { caip2Of, encodeJsonHeader, HEADER, TurnpikeError } from "../protocol";
 import { type HeldClaim, holdClaim } from "./claims/held-claim";
 import type { OneTimePayment, Payment } from "./payment";
 import type { Refusal } from "./quote";
 import type { GateRequest } from "./request";
 import type { Room } from "./room";
 import type { Route } from "./route";
+import type { Settings } from "./settings";
 
 export interface PaymentGrant {
   readonly kind: "grants";
@@ -67,7 +68,7 @@ export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Pr
       return invalid(confirmed.reason, messageOf(confirmed.reason));
     }
     const paid = confirmed.transaction === undefined ? payment : { ...payment, transaction: confirmed.transaction };
-    return { kind: "grants", payment: paid, claim, headers: receiptHeaders(paid, room.settings.networkText) };
+    return { kind: "grants", payment: paid, claim, headers: receiptHeaders(paid, room.settings) };
   } catch (error) {
     await claim.settle("withdraw");
     throw error;
@@ -82,9 +83,13 @@ export async function isAuthorized(route: Route, payment: Payment, request: Gate
   }
 }
 
-function receiptHeaders({ transaction, payer }: OneTimePayment, network: string): Record<string, string> {
-  const receipt = encodeJsonHeader({ success: true, transaction, network, payer });
-  return { [HEADER.paymentResponse]: receipt, [HEADER.paymentResponseV2]: receipt };
+/** Each version's clients read their own header, with the network named as they know it. */
+function receiptHeaders({ transaction, payer }: OneTimePayment, settings: Settings): Record<string, string> {
+  const receiptOn = (network: string) => encodeJsonHeader({ success: true, transaction, network, payer });
+  return {
+    [HEADER.paymentResponse]: receiptOn(settings.networkText),
+    [HEADER.paymentResponseV2]: receiptOn(caip2Of(settings.network.chainId)),
+  };
 }
 
 export function invalid(reason: string, message: string): PaymentVerdict {

@@ -1,4 +1,5 @@
 /** Standard x402 payloads, version 1 and 2: the gate checks what was signed, and the Facilitator settles it. */
+import { hasCode } from "../chain/rpc";
 import type { X402RequestWire } from "../facilitator/x402";
 import { payloadV2Schema } from "../facilitator/x402";
 import {
@@ -23,6 +24,7 @@ import type { PaymentCredential } from "./credentials";
 import { deductsNothing } from "./payment";
 import { byPrice, MAX_TIMEOUT_SEC } from "./quote";
 import { recoverSigner } from "./recover-signer";
+import type { Room } from "./room";
 import type { TokenTerms } from "./terms";
 
 interface Authorization {
@@ -54,11 +56,11 @@ export async function judgeStandard(
   const { payload } = credential;
   const found = credential.kind === "x402-v1" ? await purchaseOfV1(payload, at) : purchaseOfV2(payload, at);
   if (typeof found === "string") return invalid(found, MESSAGES[found]);
-  const { authorization, signature, token, settlement } = found;
+  const { authorization, token, settlement } = found;
   const { settings, time } = at.room;
   const { chainId } = settings.network;
   const nowSec = time.nowSec();
-  const fault = faultOfWindow(authorization, nowSec) ?? faultOfSignature(authorization, signature, token, chainId);
+  const fault = faultOfWindow(authorization, nowSec) ?? (await faultOfSignature(found, at.room));
   if (fault) return invalid(fault, MESSAGES[fault]);
   const { from, to, value, nonce, validBefore } = authorization;
   return claimAndConfirm(at, {
@@ -149,16 +151,19 @@ function faultOfWindow({ validAfter, validBefore }: Authorization, nowSec: numbe
   return isOpen && validBefore <= now + BigInt(MAX_TIMEOUT_SEC + SLACK_SEC) ? undefined : "window";
 }
 
-/** A contract wallet's signature is for the chain to judge: the Facilitator asks it. */
-function faultOfSignature(
-  authorization: Authorization,
-  signature: Hex,
-  { address: token, name, version }: TokenTerms,
-  chainId: number,
-): Fault | undefined {
+/**
+ * A contract wallet's signature is for the chain to judge: the Facilitator asks it. Such a wallet may well sign with
+ * its owner's key, so a key that is not the payer's is a fault only where the payer is known to have no code.
+ */
+async function faultOfSignature(
+  { authorization, signature, token: { address: token, name, version } }: Purchase,
+  { settings, rpc }: Room,
+): Promise<Fault | undefined> {
   if (!SIGNATURE_65.test(signature)) return undefined;
+  const { chainId } = settings.network;
   const digest = typedDataDigest(transferTypedData({ chainId, token, name, version }, authorization));
-  return recoverSigner(digest, signature) === authorization.from ? undefined : "signature";
+  if (recoverSigner(digest, signature) === authorization.from) return undefined;
+  return rpc && !(await hasCode(rpc, authorization.from)) ? "signature" : undefined;
 }
 
 async function settle({ room }: PaymentCase, settlement: X402RequestWire): Promise<Confirmation> {

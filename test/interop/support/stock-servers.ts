@@ -1,0 +1,102 @@
+/** Stock resource servers, configured as their documentation shows, with any Facilitator. */
+import { createServer } from "node:http";
+import { Hono } from "hono";
+import { closeServer, listen } from "../../support/gate";
+import { counter, onFetch, type Served } from "./gates";
+import { stockExpress, v1, v2 } from "./stock";
+import { CAIP2, type InteropWorld, V1_NETWORK } from "./world";
+
+export type StockServer = "x402-express" | "x402-hono" | "@x402/express" | "@x402/hono";
+
+/** a dollar string of the network's default token, or base units of a token */
+export type StockPrice = string | { readonly amount: string; readonly token: "wide" };
+
+export interface StockRoutes {
+  /** path -> price */
+  readonly prices: Readonly<Record<string, StockPrice>>;
+  /** what the handlers do before they answer */
+  readonly before?: (path: string) => Promise<void> | void;
+  /** status of the handlers' answers; 200 unless given */
+  readonly status?: (path: string) => number;
+}
+
+type ExpressApp = {
+  use(middleware: unknown): void;
+  get(path: string, handler: (request: { path: string }, response: ExpressAnswer) => unknown): void;
+};
+interface ExpressAnswer {
+  status(code: number): { json(body: object): void };
+}
+
+export const STOCK_SERVERS: Readonly<
+  Record<StockServer, (world: InteropWorld, facilitator: string, routes: StockRoutes) => Promise<Served>>
+> = {
+  async "x402-express"(world, facilitator, routes) {
+    return onExpress(v1.express().paymentMiddleware(world.payTo, v1Routes(world, routes), { url: facilitator }), routes);
+  },
+  async "x402-hono"(world, facilitator, routes) {
+    return onHono(v1.hono().paymentMiddleware(world.payTo, v1Routes(world, routes), { url: facilitator }), routes);
+  },
+  async "@x402/express"(world, facilitator, routes) {
+    const { x402ResourceServer, paymentMiddleware } = v2.express();
+    return onExpress(paymentMiddleware(v2Routes(world, routes), resourceServer(x402ResourceServer, facilitator)), routes);
+  },
+  async "@x402/hono"(world, facilitator, routes) {
+    const { x402ResourceServer, paymentMiddleware } = v2.hono();
+    return onHono(paymentMiddleware(v2Routes(world, routes), resourceServer(x402ResourceServer, facilitator)), routes);
+  },
+};
+
+type ResourceServer = new (facilitator: object) => { register(network: string, scheme: object): object };
+
+function resourceServer(Server: ResourceServer, url: string): object {
+  const { HTTPFacilitatorClient } = v2.server();
+  return new Server(new HTTPFacilitatorClient({ url })).register(CAIP2, new (v2.serverScheme().ExactEvmScheme)());
+}
+
+function v1Routes({ wide }: InteropWorld, { prices }: StockRoutes): object {
+  const routes = Object.entries(prices).map(([path, price]) => {
+    const { address, decimals, name, version } = wide;
+    const asset = { address, decimals, eip712: { name, version } };
+    return [`GET ${path}`, { price: typeof price === "string" ? price : { amount: price.amount, asset }, network: V1_NETWORK }];
+  });
+  return Object.fromEntries(routes);
+}
+
+function v2Routes({ wide, payTo }: InteropWorld, { prices }: StockRoutes): object {
+  const routes = Object.entries(prices).map(([path, price]) => {
+    const { address: asset, name, version } = wide;
+    const told = typeof price === "string" ? price : { amount: price.amount, asset, extra: { name, version } };
+    return [`GET ${path}`, { accepts: { scheme: "exact", network: CAIP2, payTo, price: told }, description: "A route" }];
+  });
+  return Object.fromEntries(routes);
+}
+
+async function onExpress(middleware: unknown, routes: StockRoutes): Promise<Served> {
+  const count = counter();
+  const app = (stockExpress() as () => ExpressApp)();
+  app.use(middleware);
+  for (const path of Object.keys(routes.prices)) {
+    app.get(path, async (_request, response) => {
+      count.add();
+      await routes.before?.(path);
+      response.status(routes.status?.(path) ?? 200).json({ answer: 42 });
+    });
+  }
+  const server = createServer(app as never);
+  return { url: await listen(server), runs: count.read, stop: () => closeServer(server) };
+}
+
+async function onHono(middleware: unknown, routes: StockRoutes): Promise<Served> {
+  const count = counter();
+  const app = new Hono();
+  app.use(middleware as never);
+  for (const path of Object.keys(routes.prices)) {
+    app.get(path, async (c) => {
+      count.add();
+      await routes.before?.(path);
+      return c.json({ answer: 42 }, (routes.status?.(path) ?? 200) as never);
+    });
+  }
+  return onFetch(app.fetch as never, count);
+}

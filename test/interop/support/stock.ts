@@ -1,0 +1,180 @@
+/**
+ * The stock packages, from this folder's own lock file. They are loaded by name, so that the project's checks need not
+ * have them; of their types only what the suite uses is written down here.
+ */
+import { createRequire } from "node:module";
+import path from "node:path";
+
+export type Hex = `0x${string}`;
+
+export interface StockAccount {
+  readonly address: Hex;
+  signTypedData(message: never): Promise<Hex>;
+  signMessage(message: never): Promise<Hex>;
+}
+
+/** What `X-PAYMENT-RESPONSE` and `PAYMENT-RESPONSE` hold, as the packages' own helpers decode them. */
+export interface StockReceipt {
+  readonly success: boolean;
+  readonly transaction: string;
+  readonly network: string;
+  readonly payer?: string;
+}
+
+type Fetch = typeof fetch;
+type Middleware = (...args: never[]) => unknown;
+interface Axios {
+  get(url: string): Promise<{ status: number; data: unknown; headers: Record<string, string | undefined> }>;
+}
+
+export interface Viem {
+  createWalletClient(options: object): object & { extend(actions: unknown): object };
+  createPublicClient(options: object): { readContract(call: object): Promise<unknown> };
+  publicActions: unknown;
+  http(url: string): unknown;
+}
+
+const from = createRequire(path.resolve(__dirname, "../package.json"));
+const load = <T>(name: string): T => from(name) as T;
+
+export const viem = () => load<Viem>("viem");
+export const accounts = () =>
+  load<{ privateKeyToAccount(key: Hex): StockAccount; toAccount(account: object): StockAccount }>("viem/accounts");
+export const baseSepolia = () => load<{ baseSepolia: object }>("viem/chains").baseSepolia;
+
+export const v1 = {
+  fetch: () =>
+    load<{
+      wrapFetchWithPayment(fetch: Fetch, wallet: object, maxValue?: bigint): Fetch;
+      decodeXPaymentResponse(header: string): StockReceipt;
+    }>("x402-fetch"),
+  axios: () =>
+    load<{
+      withPaymentInterceptor(axios: Axios, wallet: object): Axios;
+      decodeXPaymentResponse(header: string): StockReceipt;
+    }>("x402-axios"),
+  express: () => load<{ paymentMiddleware(payTo: Hex, routes: object, facilitator: object): never }>("x402-express"),
+  hono: () => load<{ paymentMiddleware(payTo: Hex, routes: object, facilitator: object): never }>("x402-hono"),
+  client: () =>
+    load<{
+      createPaymentHeader(wallet: object, version: number, requirements: object): Promise<string>;
+    }>("x402/client"),
+  schemes: () => load<{ exact: { evm: { decodePayment(header: string): object } } }>("x402/schemes"),
+  verify: () =>
+    load<{
+      useFacilitator(facilitator: { url: string }): {
+        verify(payload: object, requirements: object): Promise<StockVerdict>;
+        settle(payload: object, requirements: object): Promise<StockReceipt & { errorReason?: string }>;
+        supported(): Promise<{ kinds: { x402Version: number; scheme: string; network: string }[] }>;
+      };
+    }>("x402/verify"),
+  facilitator: () =>
+    load<{
+      verify(client: object, payload: object, requirements: object): Promise<object>;
+      settle(client: object, payload: object, requirements: object): Promise<object>;
+    }>("x402/facilitator"),
+  types: () =>
+    load<{
+      PaymentRequirementsSchema: { parse(value: unknown): unknown };
+      VerifyResponseSchema: { parse(value: unknown): unknown };
+      SettleResponseSchema: { parse(value: unknown): unknown };
+      SupportedPaymentKindsResponseSchema: { parse(value: unknown): unknown };
+    }>("x402/types"),
+};
+
+export interface StockVerdict {
+  readonly isValid: boolean;
+  readonly invalidReason?: string;
+  readonly payer?: string;
+}
+
+export interface V2Client {
+  register(network: string, scheme: object): V2Client;
+  setSpendControls(controls: unknown): V2Client;
+  registerExtension(extension: object): V2Client;
+  createPaymentPayload(required: object): Promise<Record<string, unknown>>;
+  onAfterPaymentCreation(hook: (context: { paymentPayload: Record<string, unknown> }) => Promise<void>): V2Client;
+}
+interface V2ClientPackage {
+  x402Client: new () => V2Client;
+  decodePaymentResponseHeader(header: string): StockReceipt;
+}
+
+interface V2ResourceServer {
+  register(network: string, scheme: object): V2ResourceServer;
+  initialize(): Promise<void>;
+}
+
+export const v2 = {
+  fetch: () =>
+    load<V2ClientPackage & { wrapFetchWithPayment(fetch: Fetch, client: V2Client): Fetch }>("@x402/fetch"),
+  axios: () =>
+    load<V2ClientPackage & { wrapAxiosWithPayment(axios: Axios, client: V2Client): Axios }>("@x402/axios"),
+  clientScheme: () => load<{ ExactEvmScheme: new (signer: object) => object }>("@x402/evm/exact/client"),
+  serverScheme: () => load<{ ExactEvmScheme: new () => object }>("@x402/evm/exact/server"),
+  facilitatorScheme: () => load<{ ExactEvmScheme: new (signer: object) => object }>("@x402/evm/exact/facilitator"),
+  signer: () =>
+    load<{
+      toClientEvmSigner(signer: object, client?: object): object;
+      toFacilitatorEvmSigner(client: object): object;
+    }>("@x402/evm"),
+  express: () =>
+    load<{
+      paymentMiddleware(routes: object, server: object): Middleware;
+      x402ResourceServer: new (facilitator: object) => V2ResourceServer;
+    }>("@x402/express"),
+  hono: () =>
+    load<{
+      paymentMiddleware(routes: object, server: object): never;
+      x402ResourceServer: new (facilitator: object) => V2ResourceServer;
+    }>("@x402/hono"),
+  server: () =>
+    load<{
+      HTTPFacilitatorClient: new (options: {
+        url: string;
+      }) => {
+        verify(payload: object, requirements: object): Promise<StockVerdict>;
+        settle(payload: object, requirements: object): Promise<StockReceipt & { errorReason?: string }>;
+        getSupported(): Promise<{
+          kinds: { x402Version: number; scheme: string; network: string }[];
+          extensions: string[];
+          signers: Record<string, string[]>;
+        }>;
+      };
+    }>("@x402/core/server"),
+  http: () =>
+    load<{
+      decodePaymentRequiredHeader(header: string): Record<string, never>;
+      encodePaymentSignatureHeader(payload: object): string;
+    }>("@x402/core/http"),
+  schemas: () => load<{ validatePaymentRequired(value: unknown): object }>("@x402/core/schemas"),
+  facilitator: () =>
+    load<{
+      x402Facilitator: new () => {
+        register(network: string, scheme: object): unknown;
+        verify(payload: object, requirements: object): Promise<object>;
+        settle(payload: object, requirements: object): Promise<object>;
+        getSupported(): object;
+      };
+    }>("@x402/core/facilitator"),
+  paymentIdentifier: () =>
+    load<{
+      appendPaymentIdentifierToExtensions(extensions: object, id?: string): object;
+      validatePaymentIdentifier(extension: unknown): { valid: boolean; errors?: string[] };
+    }>("@x402/extensions/payment-identifier"),
+  signIn: () =>
+    load<{
+      wrapFetchWithSIWx(fetch: Fetch, signer: StockAccount): Fetch;
+      createSIWxClientExtension(options: { signers: StockAccount[] }): object;
+      createSIWxPayload(info: object, signer: StockAccount, url: string): Promise<Record<string, unknown>>;
+      encodeSIWxHeader(payload: object): string;
+    }>("@x402/extensions/sign-in-with-x"),
+  bazaar: () =>
+    load<{
+      validateDiscoveryExtension(extension: unknown): { valid: boolean; errors?: string[] };
+      extractDiscoveryInfo(payload: object, requirements: object): Record<string, unknown> | null;
+    }>("@x402/extensions/bazaar"),
+};
+
+export const axios = () => load<{ create(): Axios }>("axios");
+export const stockExpress = () => load<unknown>("express");

@@ -1,0 +1,216 @@
+/**
+ * What stock packages are tried on: a chain with Base Sepolia's id, which all of them know, a test token that stands
+ * where Circle's USDC stands there, a token with 18 decimals, this project's Facilitator, and payers of every kind.
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { Contract, ContractFactory, toBeHex, Wallet } from "ethers";
+import { createProvider, memoryClaims, type Provider, type ProviderOptions } from "turnpike/gate";
+import { type Address, addressOfKey, defaultGraceSec, type Hex, networkOfChain } from "turnpike/protocol";
+import { loadConfig } from "../../../facilitator/src/config";
+import { startFacilitator } from "../../../facilitator/src/main";
+import { readArtifact } from "../../../scripts/deploy/artifact";
+import { createPlan } from "../../../scripts/plan";
+import { type Chain, type FundedWallet, freePort, startChain, testKey } from "../../../scripts/sandbox/chain";
+import { deployAll, type LocalContracts } from "../../../scripts/sandbox/contracts";
+import { accounts, type StockAccount } from "./stock";
+
+export const CHAIN_ID = 84_532;
+export const CAIP2 = `eip155:${CHAIN_ID}`;
+export const V1_NETWORK = "base-sepolia";
+const BLOCK_MS = 150;
+const SECRET = "a secret of the interop suite, long enough";
+
+export type PayerKind = "key" | "ERC-1271" | "EIP-7702";
+
+export interface Payer {
+  readonly kind: PayerKind;
+  readonly address: Address;
+  /** of the account, or of the wallet's owner */
+  readonly key: Hex;
+  /** as viem and the stock packages take it */
+  readonly account: StockAccount;
+}
+
+export interface TokenFacts {
+  readonly address: Address;
+  readonly name: string;
+  readonly version: string;
+  readonly decimals: number;
+}
+
+export interface InteropWorld {
+  readonly chain: Chain;
+  readonly contracts: LocalContracts;
+  readonly facilitatorUrl: string;
+  readonly facilitatorSigner: Address;
+  readonly usdc: TokenFacts;
+  /** 18 decimals */
+  readonly wide: TokenFacts;
+  readonly payTo: Address;
+  readonly planId: Hex;
+  /** Another account each time, with 100 whole units of both tokens. */
+  payer(kind?: PayerKind): Promise<Payer>;
+  /** transfers of `token` from `payer` to `payTo`, by the token's logs */
+  transfers(payer: string, token?: TokenFacts): Promise<bigint[]>;
+  provider(options?: ProviderOptions): Provider;
+  stop(): Promise<void>;
+}
+
+const TOKEN_ABI = [
+  "constructor(string,string,string,uint8)",
+  "function mint(address,uint256)",
+  "event Transfer(address indexed from, address indexed to, uint256 value)",
+];
+
+export async function startInteropWorld(): Promise<InteropWorld> {
+  const home = mkdtempSync(path.join(tmpdir(), "turnpike-interop-"));
+  const closers: (() => Promise<unknown>)[] = [async () => rmSync(home, { recursive: true, force: true })];
+  const chain = await startChain({ chainId: CHAIN_ID, blockMs: BLOCK_MS });
+  closers.push(() => chain.stop());
+  const contracts = await deployAll(chain, path.join(home, "deployments"));
+  const minter = await chain.wallet("interop minter");
+  const usdc = await placeUsdc(chain, minter);
+  const wide = await deployToken(minter, { name: "Wide USD", version: "1", decimals: 18 });
+  const seller = await chain.wallet("interop seller");
+  const payTo = seller.address as Address;
+
+  const intervalSec = 30 * 86_400;
+  const plan = { token: usdc.address, amount: 5_000_000n, intervalSec, graceSec: defaultGraceSec(intervalSec) };
+  const { planId } = await createPlan(seller, contracts.turnpike, { ...plan, metadata: "{}" });
+
+  const port = await freePort();
+  const relayer = await chain.wallet("interop relayer");
+  const proofKey = testKey("interop proofs") as Hex;
+  const facilitator = await startFacilitator(
+    loadConfig({
+      CHAIN_ID: String(CHAIN_ID),
+      RPC_URLS: chain.rpcUrl,
+      TURNPIKE: contracts.turnpike,
+      BATCH_SETTLER: contracts.batchSettler,
+      TOKENS: JSON.stringify([usdc, wide].map(({ address, name, version }) => ({ address, name, version }))),
+      RELAYER_KEYS: relayer.privateKey,
+      PROOF_KEY: proofKey,
+      PGLITE_DIR: path.join(home, "facilitator"),
+      START_BLOCK: "0",
+      BLOCK_TIME_MS: String(BLOCK_MS),
+      POLL_MS: "50",
+      FINALITY_DEPTH: "1",
+      PORT: String(port),
+      LOG_LEVEL: process.env.TURNPIKE_INTEROP_LOG ?? "silent",
+    }),
+  );
+  closers.push(() => facilitator.stop());
+  const facilitatorUrl = `http://127.0.0.1:${port}`;
+  const facilitatorSigner = addressOfKey(proofKey);
+
+  let payers = 0;
+  return {
+    chain,
+    contracts,
+    facilitatorUrl,
+    facilitatorSigner,
+    usdc,
+    wide,
+    payTo,
+    planId,
+    async payer(kind = "key") {
+      const made = await makePayer(chain, minter, kind, testKey(`interop payer ${payers++}`) as Hex);
+      for (const token of [usdc, wide]) {
+        const contract = new Contract(token.address, TOKEN_ABI, minter);
+        await (await contract.getFunction("mint")(made.address, 100n * 10n ** BigInt(token.decimals))).wait();
+      }
+      return made;
+    },
+    async transfers(payer, token = usdc) {
+      const contract = new Contract(token.address, TOKEN_ABI, chain.provider);
+      const logs = await contract.queryFilter(contract.filters.Transfer?.(payer, payTo) ?? "Transfer", 0);
+      return logs.flatMap((log) => ("args" in log ? [log.args.value as bigint] : []));
+    },
+    provider: (options = {}) =>
+      createProvider({
+        network: V1_NETWORK,
+        networkNames: "x402-v1",
+        rpcUrl: chain.rpcUrl,
+        turnpike: contracts.turnpike,
+        payTo,
+        facilitator: { url: facilitatorUrl, signers: [facilitatorSigner] },
+        secret: SECRET,
+        claims: memoryClaims({ warn: false }),
+        pollMs: 100,
+        ...options,
+      }),
+    async stop() {
+      for (const close of closers.reverse()) await close();
+    },
+  };
+}
+
+async function deployToken(
+  signer: FundedWallet,
+  { name, version, decimals }: Omit<TokenFacts, "address">,
+): Promise<TokenFacts> {
+  const { initCode } = readArtifact("contracts/test/TestToken.sol", "TestToken");
+  const made = await new ContractFactory(TOKEN_ABI, initCode, signer).deploy(name, "tUSD", version, decimals);
+  await made.waitForDeployment();
+  return { address: (await made.getAddress()) as Address, name, version, decimals };
+}
+
+/** Stock servers and clients know one address for "$0.01" on Base Sepolia: the test token has to stand there. */
+async function placeUsdc(chain: Chain, signer: FundedWallet): Promise<TokenFacts> {
+  const preset = networkOfChain(CHAIN_ID).token;
+  if (!preset) throw new TypeError("Base Sepolia has no preset token");
+  const { address: template } = await deployToken(signer, { ...preset });
+  const { provider } = chain;
+  await provider.send("hardhat_setCode", [preset.address, await provider.getCode(template)]);
+  // name and version as the contract tells them; the balances stay empty
+  for (let slot = 3; slot < 10; slot++) {
+    const value = await provider.getStorage(template, slot);
+    await provider.send("hardhat_setStorageAt", [preset.address, `0x${slot.toString(16)}`, value]);
+  }
+  return preset;
+}
+
+async function makePayer(chain: Chain, deployer: FundedWallet, kind: PayerKind, key: Hex): Promise<Payer> {
+  const account = accounts().privateKeyToAccount(key);
+  const owner = addressOfKey(key);
+  if (kind === "key") return { kind, key, address: owner, account };
+  const wallet = await deployWallet(deployer, owner);
+  if (kind === "ERC-1271") {
+    const contractAccount = accounts().toAccount({
+      address: wallet,
+      signTypedData: (message: never) => account.signTypedData(message),
+      signMessage: (message: never) => account.signMessage(message),
+      signTransaction: () => Promise.reject(new TypeError("a contract wallet sends nothing itself")),
+    });
+    return { kind, key, address: wallet, account: contractAccount };
+  }
+  await delegate(chain, new Wallet(key, chain.provider), wallet);
+  return { kind, key, address: owner, account };
+}
+
+async function deployWallet(deployer: FundedWallet, owner: Address): Promise<Address> {
+  const { initCode } = readArtifact("contracts/test/TestWallets.sol", "TestWallet");
+  const made = await new ContractFactory(["constructor(address)"], initCode, deployer).deploy(owner);
+  await made.waitForDeployment();
+  return (await made.getAddress()) as Address;
+}
+
+/** The account's own transaction that makes it run the wallet's code. */
+async function delegate(chain: Chain, account: Wallet, implementation: Address): Promise<void> {
+  await chain.provider.send("hardhat_setBalance", [account.address, toBeHex(10n ** 18n).replace(/^0x0+/, "0x")]);
+  const authorization = await account.authorize({ address: implementation, nonce: 1, chainId: CHAIN_ID });
+  const sent = await account.sendTransaction({
+    type: 4,
+    // anywhere but to itself, whose new code takes no bare call
+    to: "0x000000000000000000000000000000000000dEaD",
+    nonce: 0,
+    gasLimit: 200_000n,
+    authorizationList: [authorization],
+  });
+  await sent.wait();
+  const code = await chain.provider.getCode(account.address);
+  if (code.toLowerCase() !== `0xef0100${implementation.slice(2).toLowerCase()}`)
+    throw new TypeError(`the account was not delegated: ${code}`);
+}
