@@ -16,6 +16,8 @@ export interface Served {
   readonly url: string;
   /** how often the handlers ran */
   readonly runs: () => number;
+  /** base URL of a path, where not all are on one server */
+  readonly at?: (path: string) => string;
   stop(): Promise<void>;
 }
 

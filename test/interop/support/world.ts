@@ -105,6 +105,14 @@ export async function startInteropWorld(): Promise<InteropWorld> {
   const facilitatorUrl = `http://127.0.0.1:${port}`;
   const facilitatorSigner = addressOfKey(proofKey);
 
+  // Many at once: nonces are counted here, not asked for.
+  const faucet = await chain.wallet("interop faucet");
+  let minted = 0;
+  const mint = async ({ address }: TokenFacts, to: Address, amount: bigint): Promise<void> => {
+    const contract = new Contract(address, TOKEN_ABI, faucet);
+    await (await contract.getFunction("mint")(to, amount, { nonce: minted++, gasLimit: 100_000n })).wait();
+  };
+
   let payers = 0;
   return {
     chain,
@@ -117,10 +125,7 @@ export async function startInteropWorld(): Promise<InteropWorld> {
     planId,
     async payer(kind = "key") {
       const made = await makePayer(chain, minter, kind, testKey(`interop payer ${payers++}`) as Hex);
-      for (const token of [usdc, wide]) {
-        const contract = new Contract(token.address, TOKEN_ABI, minter);
-        await (await contract.getFunction("mint")(made.address, 100n * 10n ** BigInt(token.decimals))).wait();
-      }
+      await Promise.all([usdc, wide].map((token) => mint(token, made.address, 100n * 10n ** BigInt(token.decimals))));
       return made;
     },
     async transfers(payer, token = usdc) {
