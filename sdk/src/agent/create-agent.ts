@@ -39,6 +39,7 @@ import { type PayInit, pay } from "./pay";
 import { giveUp, type PaymentView, payments, settleHeld } from "./payments";
 import type { TopUp } from "./permits";
 import { type AgentPolicy, type Amount, createPolicy, type SpendIntent } from "./policy";
+import { type PriceQuote, type QuoteInit, quote } from "./price-quote";
 import type { PaidResponse } from "./receipt";
 import { type RecoverOptions, recover } from "./recover";
 import type { RequestInput } from "./request";
@@ -78,6 +79,8 @@ export interface Agent {
   pay(input: RequestInput, init?: PayInit): Promise<PaidResponse>;
   /** A drop-in `fetch`. @see agentFetch in ./fetch.ts */
   fetch(input: RequestInput, init?: PayInit): Promise<Response>;
+  /** What a URL costs, every offered way, and which is cheapest for how much use. Signs and pays nothing. */
+  quote(input: RequestInput, init?: QuoteInit): Promise<PriceQuote>;
   /** @see subscribe in ./subscribe.ts */
   subscribe(options: SubscribeOptions): Promise<Subscription>;
   /** @see recover in ./recover.ts */
@@ -116,6 +119,7 @@ export function createAgent(options: AgentOptions): Agent {
     address: () => context.signer.address(),
     pay: (input, init) => run(async () => pay(context, input, init)),
     fetch: (input, init) => run(async () => agentFetch(context, input, init)),
+    quote: (input, init) => run(async () => quote(context, input, init)),
     subscribe: (signup) => run(async () => subscribe(context, signup)),
     recover: (wanted) => run(async () => recover(context, wanted)),
     list: () => run(async () => list(context)),
