@@ -4,7 +4,7 @@
  */
 import type { Logger } from "pino";
 import { type ChainClock, createChainClock } from "turnpike/chain";
-import { isTurnpikeError, TurnpikeError } from "turnpike/protocol";
+import { isTurnpikeError, TurnpikeError, Unavailable } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import { type ChainBlock, type ChainLog, type ChainReader, repeat } from "../relayer";
 import type { OnStep } from "../steps";
@@ -13,8 +13,10 @@ import type { Store } from "../store/open";
 import { blockAt, newestBlock } from "../store/tables/blocks";
 import { createWake } from "../store/wake";
 import { createBlockWriter, type WriteMode } from "./block-writer";
+import { crossCheck } from "./cross-check";
 import { findExpired } from "./expired";
 import { factsOf, KNOWN_TOPICS, TURNPIKE_TOPICS } from "./facts";
+import { followDown } from "./linked-head";
 
 export interface IndexerHealth {
   readonly ok: boolean;
@@ -28,6 +30,7 @@ export interface IndexerHealth {
 export interface Indexer {
   /** chain time: the newest head's timestamp and the monotonic time since; throws Unavailable before the first head */
   readonly clock: ChainClock;
+  /** the newest block that stands on the applied ones */
   head(): ChainBlock | undefined;
   /** number of the last applied block; -1 before the first */
   applied(): number;
@@ -84,7 +87,10 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const writer = createBlockWriter({ store, chainId, undoDepth, startBlock: config.startBlock });
   let isTooDeep = false;
   let isSpanAllowed = true;
+  /** as the node tells it, and as the blocks below it confirm it */
+  let toldHead: ChainBlock | undefined;
   let head: ChainBlock | undefined;
+  let linked: { readonly hash: string; readonly lowest: ChainBlock } | undefined;
   let applied = (await newestBlock(store.db, chainId))?.number ?? config.startBlock - 1;
   let lastReadMs = monotonicMs();
   let running: Promise<void> | undefined;
@@ -96,9 +102,8 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   async function look(): Promise<ChainBlock> {
     const newest = await chain.head();
-    head = newest;
+    toldHead = newest;
     lastReadMs = monotonicMs();
-    clock.observe({ number: newest.number, timestampSec: newest.timestampSec });
     return newest;
   }
 
@@ -107,16 +112,20 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   /** Another process reads: what it has committed is what is known here. */
   async function follow(): Promise<void> {
-    await look();
+    const newest = await look();
     const before = applied;
     applied = (await newestBlock(store.db, chainId))?.number ?? config.startBlock - 1;
     if (applied !== before) followed.notify("applied");
+    await believe(newest, await deepest(newest));
   }
 
   async function round(): Promise<void> {
     const newest = await look();
+    const lowest = await deepest(newest);
     const target = targetOf(newest);
     await returnToChain(newest);
+    // What is applied already needs no reading to be believed.
+    if (applied === lowest.number) await believe(newest, lowest);
     while (applied < target) {
       if (await canReadSpan(target)) {
         if (!(await readSpan(applied + 1, Math.min(applied + SPAN, target - undoDepth)))) return;
@@ -127,13 +136,33 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       for (const read of await Promise.all(numbers.map(readBlock))) {
         if (!read || read.block.number !== applied + 1) return;
         const parent = await blockAt(store.db, chainId, read.block.number - 1);
-        if (parent && parent.hash !== read.block.parentHash) return stepBack(parent.hash);
+        // Reorganised away meanwhile, or the node contradicts itself: the next round sees which.
+        if (parent && parent.hash !== read.block.parentHash) return;
         await apply(read, "next");
       }
       options.onProgress?.({ applied, target });
+      if (applied === lowest.number) await believe(newest, lowest);
       if (applied % PROGRESS_EVERY < READ_AHEAD && target - applied > READ_AHEAD)
         log.info({ applied, target }, "reading the chain");
     }
+  }
+
+  /** The block that is as deep as the policy asks for, if the newest stands on it. */
+  async function deepest(newest: ChainBlock): Promise<ChainBlock> {
+    if (config.confirmations === 1) return newest;
+    if (linked?.hash !== newest.hash) {
+      linked = { hash: newest.hash, lowest: await followDown(chain, newest, config.confirmations) };
+    }
+    return linked.lowest;
+  }
+
+  /** Chain time and depth are counted from a head that stands on what is applied, never from what a node merely says. */
+  async function believe(newest: ChainBlock, lowest: ChainBlock): Promise<void> {
+    if (head?.hash === newest.hash) return;
+    if ((await blockAt(store.db, chainId, lowest.number))?.hash !== lowest.hash) return;
+    if (head && head.number > newest.number) clock.reset();
+    head = newest;
+    clock.observe({ number: newest.number, timestampSec: newest.timestampSec });
   }
 
   /** Far behind, Turnpike's logs alone matter: payments that nobody waits for are found again when somebody asks. */
@@ -180,8 +209,17 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       applied = ours?.number ?? config.startBlock - 1;
       // A node that is merely behind is waited for.
       if (!ours || ours.number > newest.number) return;
-      const theirs = ours.number === newest.number ? newest : await chain.block(ours.number);
-      if (!theirs || theirs.hash === ours.hash) return;
+      const isKept = ours.number === newest.number && ours.hash === newest.hash;
+      const theirs = isKept ? newest : await chain.block(ours.number);
+      if (!theirs) return;
+      if (theirs.hash === ours.hash) {
+        isTooDeep = false;
+        return;
+      }
+      // Money is taken for gone only when the node's blocks agree about it.
+      const next = ours.number === newest.number ? newest : await chain.block(ours.number + 1);
+      const isLinked = next && (next.number === ours.number ? next.hash : next.parentHash) === theirs.hash;
+      if (!isLinked) throw new Unavailable("a node's blocks do not stand on each other");
       await stepBack(ours.hash);
     }
   }
@@ -205,7 +243,9 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   async function apply({ block, logs }: ReadBlock, mode: WriteMode): Promise<void> {
     const expired = await findExpired({ store, chain, log, chainId }, block.number - config.finalityDepth);
-    const written = await writer.write({ chainId, block, facts: factsOf(sources, logs), expired }, mode);
+    const facts = factsOf(sources, logs);
+    if (mode === "next") await crossCheck({ store, chain, chainId }, { block, logs, facts });
+    const written = await writer.write({ chainId, block, facts, expired }, mode);
     applied = block.number;
     if (written) {
       if (written.paymentIds.length > 0) onStep("applied");
@@ -254,7 +294,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       return {
         ok: !isTooDeep && head !== undefined && silentSec < SILENT_AFTER_SEC,
         applied,
-        head: head?.number,
+        head: toldHead?.number,
         silentSec,
       };
     },

@@ -57,6 +57,7 @@ export interface ChainReader {
   /** @returns undefined when there is no such block (yet) */
   block(number: number): Promise<ChainBlock | undefined>;
   logsOfBlock(blockHash: Hex, filter: LogFilter): Promise<ChainLog[]>;
+  /** @throws RpcAnswerError when the node finds the span too wide */
   logsBetween(fromBlock: number, toBlock: number, filter: LogFilter): Promise<ChainLog[]>;
   receipt(hash: Hex): Promise<ChainReceipt | undefined>;
   /** how many transactions of `address` are mined */
@@ -72,15 +73,35 @@ const tag = (block: BlockTag): string => (block === "latest" ? block : `0x${bloc
 const quantity = (value: bigint | number): string => `0x${value.toString(16)}`;
 
 export function createChainReader(rpc: Rpc): ChainReader {
+  /** A node that answers with an error has not answered. */
+  const ask = async (method: string, params: readonly unknown[]): Promise<unknown> => {
+    try {
+      return await rpc.request(method, params);
+    } catch (error) {
+      throw asUnavailable(error);
+    }
+  };
+
   return {
     async head() {
-      const block = blockOf(await rpc.request("eth_getBlockByNumber", ["latest", false]));
+      const block = blockOf(await ask("eth_getBlockByNumber", ["latest", false]));
       if (!block) throw new Unavailable("a node knows no newest block");
       return block;
     },
-    block: async (number) => blockOf(await rpc.request("eth_getBlockByNumber", [tag(number), false])),
-    logsOfBlock: async (blockHash, filter) =>
-      logsOf(await rpc.request("eth_getLogs", [{ blockHash, address: filter.addresses, topics: filter.topics ?? [] }])),
+    async block(number) {
+      const block = blockOf(await ask("eth_getBlockByNumber", [tag(number), false]));
+      if (block && block.number !== number) throw new Unavailable("a node answers for another block");
+      return block;
+    },
+    async logsOfBlock(blockHash, filter) {
+      const logs = logsOf(
+        await ask("eth_getLogs", [{ blockHash, address: filter.addresses, topics: filter.topics ?? [] }]),
+      );
+      // Some nodes overlook a part of the question.
+      const isAsked = (log: ChainLog) => log.blockHash === blockHash && filter.addresses.includes(log.address);
+      if (!logs.every(isAsked)) throw new Unavailable("a node tells logs that it was not asked for");
+      return logs;
+    },
     logsBetween: async (fromBlock, toBlock, filter) =>
       logsOf(
         await rpc.request("eth_getLogs", [
@@ -88,11 +109,12 @@ export function createChainReader(rpc: Rpc): ChainReader {
         ]),
       ),
     async receipt(hash) {
-      const raw = await rpc.request("eth_getTransactionReceipt", [hash]);
+      const raw = await ask("eth_getTransactionReceipt", [hash]);
       if (raw === null) return undefined;
       const fields = record(raw);
+      if (hexOf(fields.transactionHash) !== hash) throw new Unavailable("a node answers for another transaction");
       return {
-        hash: hexOf(fields.transactionHash),
+        hash,
         blockNumber: numberOf(fields.blockNumber),
         blockHash: hexOf(fields.blockHash),
         success: numberOf(fields.status) === 1,
@@ -101,9 +123,9 @@ export function createChainReader(rpc: Rpc): ChainReader {
         logs: logsOf(fields.logs),
       };
     },
-    nonce: async (address) => numberOf(await rpc.request("eth_getTransactionCount", [address, "latest"])),
-    balanceWei: async (address) => bigintOf(await rpc.request("eth_getBalance", [address, "latest"])),
-    code: async (address) => hexOf(await rpc.request("eth_getCode", [address, "latest"])),
+    nonce: async (address) => numberOf(await ask("eth_getTransactionCount", [address, "latest"])),
+    balanceWei: async (address) => bigintOf(await ask("eth_getBalance", [address, "latest"])),
+    code: async (address) => hexOf(await ask("eth_getCode", [address, "latest"])),
     async call({ to, data, from, gas, block = "latest" }) {
       const request = { to, data, ...(from && { from }), ...(gas !== undefined && { gas: quantity(gas) }) };
       try {
@@ -151,7 +173,9 @@ function numberOf(value: unknown): number {
 }
 
 function bigintOf(value: unknown): bigint {
-  return BigInt(hexOf(value));
+  const hex = hexOf(value);
+  if (hex === "0x") throw new Unavailable("a node's answer is malformed");
+  return BigInt(hex);
 }
 
 function addressOf(value: unknown): Address {

@@ -51,18 +51,27 @@ interface Answer {
 interface Endpoint {
   readonly url: string;
   chain: "unchecked" | "right" | "wrong";
+  /** monotonic milliseconds from which on it has to name its chain again */
+  checkAgainAtMs: number;
   /** monotonic milliseconds before which the others are asked first */
   restUntilMs: number;
 }
 
 const MAX_TOGETHER = 50;
 const REST_MS = 5_000;
+/** What stands behind a URL may change: a balancer, a proxy, a node that was set up anew. */
+const CHECK_EVERY_MS = 10_000;
 /** "limit exceeded": another node may answer */
 const LIMIT_EXCEEDED = -32_005;
 
 export function createRpc(options: RpcOptions): Rpc {
   const send = options.fetch ?? fetch;
-  const endpoints: Endpoint[] = options.urls.map((url) => ({ url, chain: "unchecked", restUntilMs: 0 }));
+  const endpoints: Endpoint[] = options.urls.map((url) => ({
+    url,
+    chain: "unchecked",
+    checkAgainAtMs: 0,
+    restUntilMs: 0,
+  }));
   let queue: Pending[] = [];
 
   async function post(endpoint: Endpoint, batch: readonly Pending[]): Promise<Answer[]> {
@@ -86,19 +95,19 @@ export function createRpc(options: RpcOptions): Rpc {
     });
   }
 
-  async function isRightChain(endpoint: Endpoint): Promise<boolean> {
-    if (endpoint.chain === "unchecked") {
-      const ask: Pending = { method: "eth_chainId", params: [], resolve: () => undefined, reject: () => undefined };
-      const [answer] = await post(endpoint, [ask]);
-      endpoint.chain = Number(answer?.result) === options.chainId ? "right" : "wrong";
-      if (endpoint.chain === "wrong") {
-        options.log.error(
-          { chainId: Number(answer?.result), expected: options.chainId },
-          "a node serves another chain",
-        );
-      }
-    }
-    return endpoint.chain === "right";
+  /** @returns the answers, if this endpoint serves our chain; it is asked so together with the questions, now and then */
+  async function postChecked(endpoint: Endpoint, batch: readonly Pending[]): Promise<Answer[] | undefined> {
+    if (endpoint.chain === "right" && performance.now() < endpoint.checkAgainAtMs) return post(endpoint, batch);
+    const ask: Pending = { method: "eth_chainId", params: [], resolve: () => undefined, reject: () => undefined };
+    const [told, ...answers] = await post(endpoint, [ask, ...batch]);
+    if (typeof told?.result !== "string") throw new Unavailable("a node does not name its chain");
+    const chainId = Number(told.result);
+    endpoint.chain = chainId === options.chainId ? "right" : "wrong";
+    endpoint.checkAgainAtMs = performance.now() + CHECK_EVERY_MS;
+    if (endpoint.chain === "right") return answers;
+    options.log.error({ chainId, expected: options.chainId }, "a node serves another chain");
+    endpoint.restUntilMs = performance.now() + REST_MS;
+    return undefined;
   }
 
   async function exchange(batch: readonly Pending[]): Promise<Answer[]> {
@@ -110,10 +119,12 @@ export function createRpc(options: RpcOptions): Rpc {
     let cause: unknown;
     for (const endpoint of order) {
       try {
-        if (await isRightChain(endpoint)) return await post(endpoint, batch);
+        const answers = await postChecked(endpoint, batch);
+        if (answers) return answers;
       } catch (error) {
         cause = error;
         endpoint.restUntilMs = performance.now() + REST_MS;
+        endpoint.checkAgainAtMs = 0;
         options.log.warn({ reason: reasonOf(error), method: batch[0]?.method }, "a node did not answer");
       }
     }
@@ -148,7 +159,7 @@ export function createRpc(options: RpcOptions): Rpc {
       });
     },
     async checkChain() {
-      const checks = await Promise.allSettled(endpoints.map(isRightChain));
+      const checks = await Promise.allSettled(endpoints.map((endpoint) => postChecked(endpoint, [])));
       if (checks.some((check) => check.status === "fulfilled" && check.value)) return;
       if (endpoints.some((endpoint) => endpoint.chain === "wrong")) {
         throw new ConfigError(`RPC_URLS serve another chain than CHAIN_ID ${options.chainId}`);

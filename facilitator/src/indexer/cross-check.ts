@@ -1,0 +1,70 @@
+/**
+ * Logs are believed when the receipts of their transactions tell the same: a node that is wrong, or lies, about one of the
+ * two proves nothing. Only what matters here is asked for: live payments, and what Turnpike itself emits.
+ */
+import { Unavailable } from "turnpike/protocol";
+import type { ChainBlock, ChainLog, ChainReader } from "../relayer";
+import type { Store } from "../store/open";
+import type { ChainFact } from "./facts";
+
+/** One batch carries hundreds of payments; so many receipts are read at once. */
+const AT_ONCE = 64;
+
+export interface Told {
+  readonly block: ChainBlock;
+  readonly logs: readonly ChainLog[];
+  readonly facts: readonly ChainFact[];
+}
+
+/** @throws Unavailable when they disagree, or a receipt is not there (yet) */
+export async function crossCheck(
+  { store, chain, chainId }: { store: Store; chain: ChainReader; chainId: number },
+  told: Told,
+): Promise<void> {
+  const hashes = [...new Set((await factsThatMatter(store, chainId, told.facts)).map((fact) => fact.transaction))];
+  for (let start = 0; start < hashes.length; start += AT_ONCE) {
+    await Promise.all(hashes.slice(start, start + AT_ONCE).map((hash) => requireSameLogs(chain, hash, told)));
+  }
+}
+
+async function factsThatMatter(store: Store, chainId: number, facts: readonly ChainFact[]): Promise<ChainFact[]> {
+  const ofTurnpike = facts.filter((fact) => fact.kind === "turnpike");
+  const ofPayments = facts.flatMap((fact) => (fact.kind === "turnpike" ? [] : [fact]));
+  if (ofPayments.length === 0) return ofTurnpike;
+  const rows = await store.db
+    .selectFrom("payments")
+    .select("payment_id")
+    .where("chain_id", "=", chainId)
+    .where(
+      "payment_id",
+      "in",
+      ofPayments.map((fact) => fact.paymentId),
+    )
+    .execute();
+  const known = new Set<string>(rows.map((row) => row.payment_id));
+  return [...ofTurnpike, ...ofPayments.filter((fact) => known.has(fact.paymentId))];
+}
+
+export async function requireSameLogs(
+  chain: ChainReader,
+  hash: ChainLog["transaction"],
+  { block, logs }: Pick<Told, "block" | "logs">,
+): Promise<void> {
+  const receipt = await chain.receipt(hash);
+  const inReceipt = new Map(receipt?.logs.map((log) => [log.logIndex, log]));
+  const isSame =
+    receipt?.success === true &&
+    receipt.blockHash === block.hash &&
+    logs.every((log) => log.transaction !== hash || isEqual(log, inReceipt.get(log.logIndex)));
+  if (!isSame) throw new Unavailable("a node's logs and receipts do not agree", { retryAfterSec: 2 });
+}
+
+function isEqual(a: ChainLog, b: ChainLog | undefined): boolean {
+  return (
+    b !== undefined &&
+    a.address === b.address &&
+    a.data === b.data &&
+    a.topics.length === b.topics.length &&
+    a.topics.every((topic, index) => topic === b.topics[index])
+  );
+}

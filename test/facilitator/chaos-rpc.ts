@@ -1,0 +1,68 @@
+import { expect } from "chai";
+import { type FacilitatorWorld, startWorld } from "../support/facilitator";
+import { startPostgres, type TestPostgres } from "../support/postgres";
+import { type ChaosWorld, liveThrough } from "./support/chaos-case";
+import { allFaults, isLie, randomOf, shuffled } from "./support/chaos-faults";
+import type { Fault } from "./support/chaos-rpc";
+
+/** CHAOS_SEED has a run again; CHAOS_OUTAGES and CHAOS_PAIRS say how many are tried, CHAOS_ONLY which. */
+const SEED = Number(process.env.CHAOS_SEED ?? Date.now() % 1_000_000);
+const OUTAGES = Number(process.env.CHAOS_OUTAGES ?? 12);
+const PAIRS = Number(process.env.CHAOS_PAIRS ?? 6);
+const ONLY = process.env.CHAOS_ONLY;
+const AT_ONCE = 4;
+
+describe(`payments through a node that lies and fails (CHAOS_SEED=${SEED})`, function () {
+  this.timeout(3_600_000);
+  const random = randomOf(SEED);
+  let chaos: ChaosWorld;
+  let world: FacilitatorWorld;
+  let postgres: TestPostgres;
+
+  before(async () => {
+    postgres = await startPostgres();
+    world = await startWorld({ blockMs: 200, postgres });
+    chaos = { world, postgres };
+  });
+  after(async () => {
+    await world?.stop();
+    await postgres?.stop();
+  });
+
+  async function each(sets: readonly (readonly Fault[])[]): Promise<void> {
+    const left = [...sets];
+    const failures: string[] = [];
+    let struck = 0;
+    const work = async (): Promise<void> => {
+      for (let faults = left.shift(); faults; faults = left.shift()) {
+        const names = faults.map(({ name }) => name).join(" and ");
+        try {
+          if ((await liveThrough(chaos, faults)) > 0) struck += 1;
+        } catch (error) {
+          failures.push(`${names}: ${error instanceof Error ? error.message : error}`);
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, work));
+    expect(failures, `under CHAOS_SEED=${SEED}`).to.deep.equal([]);
+    expect(struck, "of the faults were met at all").to.be.greaterThan(0);
+  }
+
+  const chosen = (faults: Fault[]): Fault[] => (ONLY ? faults.filter(({ name }) => name.includes(ONLY)) : faults);
+
+  it("S4 B9 each lie alone: no proof that the chain does not hold, and all is well after it", () =>
+    each(chosen(allFaults(random).filter(isLie)).map((fault) => [fault])));
+
+  it("S4 B7 B9 outages of each kind of question, some of them each time: nothing is lost or doubled", () => {
+    const outages = shuffled(
+      allFaults(random).filter((fault) => !isLie(fault)),
+      random,
+    );
+    return each(chosen(outages.slice(0, OUTAGES)).map((fault) => [fault]));
+  });
+
+  it("S4 two faults at once, drawn by chance", () => {
+    const drawn = Array.from({ length: PAIRS }, () => shuffled(allFaults(random), random).slice(0, 2));
+    return each(drawn.filter((pair) => !ONLY || pair.some(({ name }) => name.includes(ONLY))));
+  });
+});

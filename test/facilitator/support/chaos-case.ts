@@ -1,0 +1,112 @@
+/**
+ * One Facilitator behind one faulty node, for a while: two payments are asked for under the faults and again after them.
+ * Whatever it is told, it proves nothing that the chain does not hold at the depth its policy asks for, and moves nothing twice.
+ */
+import { expect } from "chai";
+import { type Address, type Hex, type PaymentProof, proofToWire, type SignedPayment } from "turnpike/protocol";
+import type { Core } from "../../../facilitator/src/core";
+import type { AuthorizeOutcome } from "../../../facilitator/src/payments";
+import { testKey } from "../../support/chain";
+import { type FacilitatorWorld, fund, until, walletOf } from "../../support/facilitator";
+import type { TestPostgres } from "../../support/postgres";
+import { type Fault, startChaosRpc } from "./chaos-rpc";
+
+/** Payments of this amount wait for as many blocks. */
+export const LARGE = { amount: 500_000n, confirmations: 6 };
+const SMALL = 250_000n;
+const UNDER_FAULT_MS = 600;
+const HEALS_WITHIN_MS = 15_000;
+
+export interface ChaosWorld {
+  readonly world: FacilitatorWorld;
+  readonly postgres: TestPostgres;
+}
+
+let cases = 0;
+
+/** @returns how many calls the faults have struck */
+export async function liveThrough({ world, postgres }: ChaosWorld, faults: readonly Fault[]): Promise<number> {
+  const rpc = await startChaosRpc(world.chain.rpcUrl);
+  const key = testKey(`chaos ${process.pid} ${cases++}`) as Hex;
+  await fund(world.chain, walletOf(world.chain, key).address as Address);
+  const { token: address, tokenName: name, tokenVersion: version } = world.contracts;
+  const core = await world.core({
+    RPC_URLS: rpc.url,
+    RPC_TIMEOUT_MS: "400",
+    RELAYER_KEYS: key,
+    DATABASE_URL: await postgres.database(),
+    DATABASE_POOL_SIZE: "4",
+    LARGE_CONFIRMATIONS: String(LARGE.confirmations),
+    TOKENS: JSON.stringify([{ address, name, version, largeAmount: String(LARGE.amount) }]),
+  });
+  try {
+    const payers = await Promise.all([world.payer(), world.payer()]);
+    const signed = await Promise.all([
+      world.signPayment({ payer: payers[0] as never, amount: SMALL }),
+      world.signPayment({ payer: payers[1] as never, amount: LARGE.amount }),
+    ]);
+    rpc.set(...faults);
+    const outcomes = await Promise.all(signed.map((one) => ask(world, core, one, UNDER_FAULT_MS)));
+    for (const { kind } of outcomes) expect(kind, "said while the node lies").not.to.equal("failed");
+    const struck = rpc.struck();
+    rpc.set();
+    for (const [index, one] of signed.entries()) {
+      const proof = await proofAtLast(world, core, one);
+      const before = outcomes[index];
+      if (before?.kind === "settled") expect(proofToWire(proof)).to.deep.equal(proofToWire(before.proof));
+      const moved = (await world.transfers()).filter(({ from }) => from === one.authorization.from);
+      expect(moved.map(({ transaction }) => transaction)).to.deep.equal([proof.transaction]);
+    }
+    await until(async () => core.relayer.health().ok && core.indexer.health().ok, "it is well again", HEALS_WITHIN_MS);
+    return struck;
+  } finally {
+    await core.stop();
+    await rpc.stop();
+  }
+}
+
+/** One question; what it proves is looked up on the chain at once. */
+async function ask(
+  world: FacilitatorWorld,
+  core: Core,
+  signed: SignedPayment,
+  waitMs: number,
+): Promise<AuthorizeOutcome> {
+  const outcome = await core.payments.authorize(signed, { waitMs });
+  if (outcome.kind === "settled") await requireOnChain(world, outcome.proof);
+  return outcome;
+}
+
+async function proofAtLast(world: FacilitatorWorld, core: Core, signed: SignedPayment): Promise<PaymentProof> {
+  let last = "nothing";
+  return until(
+    async () => {
+      const outcome = await ask(world, core, signed, 500);
+      last = outcome.kind;
+      return outcome.kind === "settled" && outcome.proof;
+    },
+    "it has healed",
+    HEALS_WITHIN_MS,
+  ).catch((error: Error) => {
+    throw new Error(`${error.message}: ${last}`, { cause: error });
+  });
+}
+
+async function requireOnChain(world: FacilitatorWorld, proof: PaymentProof): Promise<void> {
+  const [receipt, head] = await Promise.all([
+    world.chain.provider.getTransactionReceipt(proof.transaction),
+    world.chain.provider.getBlockNumber(),
+  ]);
+  const moved = receipt?.logs.some((log) => {
+    const parsed = world.token.interface.parseLog(log);
+    return (
+      parsed?.name === "Transfer" &&
+      parsed.args[0] === proof.payer &&
+      parsed.args[1] === proof.payTo &&
+      parsed.args[2] === proof.amount
+    );
+  });
+  expect(moved, "a proof without its transfer").to.equal(true);
+  const depth = proof.amount >= LARGE.amount ? LARGE.confirmations : 1;
+  expect(head - (receipt?.blockNumber ?? head + 1) + 1, "blocks deep").to.be.at.least(depth);
+}
