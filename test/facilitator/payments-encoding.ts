@@ -2,7 +2,15 @@ import { expect } from "chai";
 import { Interface } from "ethers";
 import fc from "fast-check";
 import { batchSettlerInterface } from "turnpike/chain";
-import { type Address, addressOfKey, checksum, type Hex, recoverSigner, signDigest } from "turnpike/protocol";
+import {
+  type Address,
+  addressOfKey,
+  checksum,
+  type Hex,
+  hexToBytes,
+  recoverSigner,
+  signDigest,
+} from "turnpike/protocol";
 import { Secret } from "../../facilitator/src/config";
 import { planTransaction } from "../../facilitator/src/payments/batch";
 import { type SignedTransfer, settleCalldata, transferCalldata } from "../../facilitator/src/payments/calldata";
@@ -62,11 +70,11 @@ describe("payments by hand-made encoding", () => {
       fc.property(key, hexOf(32), fc.integer({ min: 0, max: 520 }), (secret, digest, bit) => {
         const signed = signDigest(digest, secret);
         expect(digestSigner(new Secret(secret)).signDigest(digest)).to.equal(signed);
-        expect(signerOf(digest, signed)).to.equal(addressOfKey(secret));
+        expect(signerOf(hexToBytes(digest), signed)).to.equal(addressOfKey(secret));
         const bytes = Buffer.from(signed.slice(2), "hex");
         bytes[bit >> 3] = (bytes[bit >> 3] ?? 0) ^ (1 << (bit & 7));
         const broken: Hex = `0x${bytes.toString("hex")}`;
-        expect(signerOf(digest, broken)).to.equal(recoverSigner(digest, broken));
+        expect(signerOf(hexToBytes(digest), broken)).to.equal(recoverSigner(digest, broken));
       }),
       { numRuns: 60 },
     );
@@ -87,7 +95,7 @@ describe("payments by hand-made encoding", () => {
       `0x${"00".repeat(64)}1b`,
       `0x${"ff".repeat(64)}1b`,
     ];
-    for (const text of bad) expect(signerOf(digest, text), text).to.equal(undefined);
+    for (const text of bad) expect(signerOf(hexToBytes(digest), text), text).to.equal(undefined);
   });
 });
 

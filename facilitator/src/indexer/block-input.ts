@@ -1,5 +1,6 @@
 /** What the rules of a block are given, and how its events are named. Pure. */
-import { type Hex, keccakText } from "turnpike/protocol";
+import type { Hex } from "turnpike/protocol";
+import { keccakOfText } from "../keccak";
 import type { ChainBlock } from "../relayer";
 import type { ChainFact } from "./facts";
 
@@ -13,11 +14,11 @@ export interface BlockInput {
 
 /** Of a log: the same log in the same block has the same id for ever. */
 export function chainEventId(chainId: number, blockHash: string, logIndex: number, type: string): Hex {
-  return keccakText(`${chainId}/${blockHash}/${logIndex}/${type}`);
+  return keccakOfText(`${chainId}/${blockHash}/${logIndex}/${type}`);
 }
 
 export function reversalEventId(id: string): Hex {
-  return keccakText(`${id}/reversed`);
+  return keccakOfText(`${id}/reversed`);
 }
 
 /** Where an event stands, by its block. */

@@ -2,6 +2,7 @@
 import type { Store, Tx } from "../store/open";
 import { newestBlock } from "../store/tables/blocks";
 import { appendEvents } from "../store/tables/events";
+import type { PaymentRow } from "../store/tables/payments";
 import { finaliseTransactions, unmineTransactions } from "../store/tables/transactions";
 import { applyBlock } from "./apply-block";
 import type { BlockInput } from "./block-input";
@@ -16,7 +17,9 @@ export interface BlockWriter {
   write(
     input: BlockInput,
     mode: WriteMode,
-  ): Promise<{ readonly paymentIds: readonly string[]; readonly events: number; readonly unmined: number } | undefined>;
+  ): Promise<
+    { readonly payments: readonly PaymentRow[]; readonly events: number; readonly unmined: number } | undefined
+  >;
   /** Takes the newest block back if it has this hash. */
   takeBack(
     hash: string,
@@ -99,7 +102,8 @@ export function createBlockWriter({ store, chainId, undoDepth, startBlock }: Blo
           .where("chain_id", "=", chainId)
           .where("name", "=", "indexer")
           .execute();
-        return { paymentIds: state.payments.changes().map(({ key }) => key), events: events.length, unmined };
+        const payments = state.payments.changes().flatMap(({ after }) => (after ? [after] : []));
+        return { payments, events: events.length, unmined };
       }),
 
     takeBack: (hash) =>

@@ -11,12 +11,13 @@ import type { OnStep } from "../steps";
 import { createRoleLease } from "../store/leases";
 import type { Store } from "../store/open";
 import { blockAt, newestBlock } from "../store/tables/blocks";
+import type { PaymentRow } from "../store/tables/payments";
 import { createWake } from "../store/wake";
 import { createBlockWriter, type WriteMode } from "./block-writer";
 import { crossCheck } from "./cross-check";
 import { findExpired } from "./expired";
 import { factsOf, KNOWN_TOPICS, TURNPIKE_TOPICS } from "./facts";
-import { followDown } from "./linked-head";
+import { createLinkedHead } from "./linked-head";
 
 export interface IndexerHealth {
   readonly ok: boolean;
@@ -34,6 +35,8 @@ export interface Indexer {
   head(): ChainBlock | undefined;
   /** number of the last applied block; -1 before the first */
   applied(): number;
+  /** A payment that the last applied block has settled, if this process wrote that block: whoever waited asks nobody. */
+  justSettled(paymentId: string): PaymentRow | undefined;
   /** Reads to the head as it is now. @throws Unavailable */
   catchUp(): Promise<void>;
   /** @returns whether the block is applied, at the latest when the time is up */
@@ -84,13 +87,14 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   /** in this process alone: the others see for themselves */
   const followed = createWake();
   const lease = createRoleLease({ store, chainId, role: "indexer", lifeMs: LEASE_MS, monotonicMs });
+  const linkedHead = createLinkedHead(chain, config.confirmations);
   const writer = createBlockWriter({ store, chainId, undoDepth, startBlock: config.startBlock });
+  let news = new Map<string, PaymentRow>();
   let isTooDeep = false;
   let isSpanAllowed = true;
   /** as the node tells it, and as the blocks below it confirm it */
   let toldHead: ChainBlock | undefined;
   let head: ChainBlock | undefined;
-  let linked: { readonly hash: string; readonly lowest: ChainBlock } | undefined;
   let applied = (await newestBlock(store.db, chainId))?.number ?? config.startBlock - 1;
   let lastReadMs = monotonicMs();
   let running: Promise<void> | undefined;
@@ -113,15 +117,16 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   /** Another process reads: what it has committed is what is known here. */
   async function follow(): Promise<void> {
     const newest = await look();
+    news = new Map();
     const before = applied;
     applied = (await newestBlock(store.db, chainId))?.number ?? config.startBlock - 1;
     if (applied !== before) followed.notify("applied");
-    await believe(newest, await deepest(newest));
+    await believe(newest, await linkedHead.follow(newest));
   }
 
   async function round(): Promise<void> {
     const newest = await look();
-    const lowest = await deepest(newest);
+    const lowest = await linkedHead.follow(newest);
     const target = targetOf(newest);
     await returnToChain(newest);
     // What is applied already needs no reading to be believed.
@@ -145,15 +150,6 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       if (applied % PROGRESS_EVERY < READ_AHEAD && target - applied > READ_AHEAD)
         log.info({ applied, target }, "reading the chain");
     }
-  }
-
-  /** The block that is as deep as the policy asks for, if the newest stands on it. */
-  async function deepest(newest: ChainBlock): Promise<ChainBlock> {
-    if (config.confirmations === 1) return newest;
-    if (linked?.hash !== newest.hash) {
-      linked = { hash: newest.hash, lowest: await followDown(chain, newest, config.confirmations) };
-    }
-    return linked.lowest;
   }
 
   /** Chain time and depth are counted from a head that stands on what is applied, never from what a node merely says. */
@@ -226,6 +222,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   /** @param expected hash of the block to take back: another process may have done so already */
   async function stepBack(expected: string): Promise<void> {
+    news = new Map();
     const taken = await writer.takeBack(expected);
     if (taken.kind === "too-deep") {
       isTooDeep = true;
@@ -247,9 +244,10 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     if (mode === "next") await crossCheck({ store, chain, chainId }, { block, logs, facts });
     const written = await writer.write({ chainId, block, facts, expired }, mode);
     applied = block.number;
+    news = new Map(written?.payments.map((row) => [row.payment_id, row]));
     if (written) {
-      if (written.paymentIds.length > 0) onStep("applied");
-      for (const id of written.paymentIds) store.wake.notify(`payment:${id}`);
+      if (written.payments.length > 0) onStep("applied");
+      for (const { payment_id: id } of written.payments) store.wake.notify(`payment:${id}`);
       if (written.events > 0) store.wake.notify("events");
       if (written.unmined > 0) store.wake.notify("lane");
     }
@@ -280,6 +278,10 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     clock,
     head: () => head,
     applied: () => applied,
+    justSettled(paymentId) {
+      const row = news.get(paymentId);
+      return row?.state === "settled" ? row : undefined;
+    },
     async catchUp() {
       // The round that runs may have looked at the head before what the caller waits for.
       await running?.catch(() => undefined);

@@ -4,17 +4,16 @@ import {
   type ErrorCode,
   findNetwork,
   type Hex,
-  keccakText,
   parseMemo,
-  paymentIdOf,
-  paymentNonce,
   resourceWithoutQuery,
   type SignedPayment,
   TurnpikeError,
   type TurnpikeErrorOptions,
 } from "turnpike/protocol";
 import { type FacilitatorConfig, findToken, type TokenConfig } from "../config";
+import { keccakOfText } from "../keccak";
 import type { PaymentDoor } from "../store/tables/payments";
+import { fastPaymentId, fastPaymentNonce } from "./digests";
 
 export interface Authorization {
   readonly from: Address;
@@ -81,7 +80,7 @@ export interface ClaimedFacts {
 /** A native payment: its nonce must be the hash of memo reference and resource, so that the payer signed what it buys. */
 export function claimOfSignedPayment(config: FacilitatorConfig, signed: SignedPayment): Claim | TurnpikeError {
   const memo = parseMemo(signed.memo);
-  if (paymentNonce(memo?.ref ?? signed.memo, signed.resource) !== signed.authorization.nonce) {
+  if (fastPaymentNonce(memo?.ref ?? signed.memo, signed.resource) !== signed.authorization.nonce) {
     return refusal("InvalidRequest", "nonce", "the authorization's nonce is not that of this memo and resource");
   }
   return claimOf(config, "authorize", signed, memo?.expiresAtSec);
@@ -108,7 +107,7 @@ export function claimOf(
   if (!URL.canParse(facts.resource)) return refusal("InvalidRequest", "resource", "resource is not a URL");
   return {
     door,
-    paymentId: paymentIdOf({
+    paymentId: fastPaymentId({
       chainId: config.chainId,
       token: token.address,
       payer: authorization.from,
@@ -117,7 +116,7 @@ export function claimOf(
     token,
     authorization,
     signature: facts.signature,
-    resourceHash: keccakText(facts.resource),
+    resourceHash: keccakOfText(facts.resource),
     resourceShown: resourceWithoutQuery(facts.resource),
     memoExpiresAtSec,
   };

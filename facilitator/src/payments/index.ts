@@ -9,8 +9,6 @@ import {
   isTurnpikeError,
   type PaymentProof,
   parseMemo,
-  paymentIdOf,
-  paymentNonce,
   type SignedPayment,
   TurnpikeError,
 } from "turnpike/protocol";
@@ -20,8 +18,10 @@ import type { Relayer } from "../relayer";
 import type { OnStep } from "../steps";
 import type { Store } from "../store/open";
 import { claimOf, claimOfSignedPayment, refusal } from "./claim";
+import { fastPaymentId, fastPaymentNonce } from "./digests";
 import { findEvidence } from "./evidence";
 import { type ExactRequest, type ExactVerdict, exactFailure, type SettleOutcome } from "./exact";
+import { createIntake } from "./intake";
 import { isSignedByPayer, type JudgeContext } from "./judge";
 import { isProofOf, issueProof, settledFacts } from "./proofs";
 import { conflictWith, createPursuit, type Fate, failureOf } from "./pursue";
@@ -103,6 +103,7 @@ export function startPayments(options: PaymentsOptions): Payments {
     relayer,
     indexer,
     sender,
+    intake: createIntake({ store, chainId }),
     context,
     onStep,
     monotonicMs,
@@ -154,8 +155,8 @@ export function startPayments(options: PaymentsOptions): Payments {
       if (findNetwork(proof.network)?.chainId !== chainId) return invalid("network");
       if (!isProofOf(proof, chainId, relayer.proofSigner.address)) return invalid("signature");
       if (proof.expiresAt <= indexer.clock.nowSec()) return invalid("expired");
-      const nonce = paymentNonce(parseMemo(proof.memo)?.ref ?? proof.memo, proof.resource);
-      const paymentId = paymentIdOf({ chainId, token: proof.token, payer: proof.payer, nonce });
+      const nonce = fastPaymentNonce(parseMemo(proof.memo)?.ref ?? proof.memo, proof.resource);
+      const paymentId = fastPaymentId({ chainId, token: proof.token, payer: proof.payer, nonce });
       const row = await find(paymentId);
       if (!row) return verifyByChain(proof, paymentId, nonce);
       if (row.is_reversed) return invalid("reversed");

@@ -3,19 +3,13 @@
  * chain cannot be asked is thrown, so that it is never mistaken for one. Writes nothing.
  */
 import { tokenInterface } from "turnpike/chain";
-import {
-  type Address,
-  type Clock,
-  type Hex,
-  type TurnpikeError,
-  transferTypedData,
-  typedDataDigest,
-} from "turnpike/protocol";
+import type { Address, Clock, Hex, TurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Relayer } from "../relayer";
 import { transferCalldata } from "./calldata";
 import { type Claim, refusal } from "./claim";
-import { signerOf } from "./signer-of";
+import { transferDigest } from "./digests";
+import { isSignerOf } from "./signer-of";
 
 export type Judgement =
   | { readonly kind: "good"; readonly balance: bigint; readonly hasCode: boolean; readonly atBlock: number }
@@ -55,11 +49,12 @@ export function judgeWindow(config: FacilitatorConfig, claim: Claim, nowSec: num
 }
 
 export function isSignedByKey(config: FacilitatorConfig, claim: Claim): boolean {
+  return isSignerOf(digestOf(config, claim), claim.signature, claim.authorization.from);
+}
+
+function digestOf({ chainId }: FacilitatorConfig, claim: Claim): Buffer {
   const { address: token, name, version } = claim.token;
-  const digest = typedDataDigest(
-    transferTypedData({ chainId: config.chainId, token, name, version }, claim.authorization),
-  );
-  return signerOf(digest, claim.signature) === claim.authorization.from;
+  return transferDigest({ chainId, token, name, version }, claim.authorization);
 }
 
 /** @throws Unavailable when the chain cannot be asked */
@@ -73,13 +68,10 @@ const IS_VALID_SIGNATURE = "1626ba7e";
 
 /** ERC-1271. Whatever else the wallet does, wants or answers is a no. */
 async function isSignedByWallet(context: JudgeContext, claim: Claim): Promise<boolean> {
-  const { address: token, name, version } = claim.token;
-  const digest = typedDataDigest(
-    transferTypedData({ chainId: context.config.chainId, token, name, version }, claim.authorization),
-  );
+  const digest = digestOf(context.config, claim).toString("hex");
   const length = claim.signature.length / 2 - 1;
   const padded = claim.signature.slice(2).padEnd(Math.ceil(length / 32) * 64, "0");
-  const data = `0x${IS_VALID_SIGNATURE}${digest.slice(2)}${(64).toString(16).padStart(64, "0")}${length.toString(16).padStart(64, "0")}${padded}`;
+  const data = `0x${IS_VALID_SIGNATURE}${digest}${(64).toString(16).padStart(64, "0")}${length.toString(16).padStart(64, "0")}${padded}`;
   const answer = await context.relayer.chain.call({ to: claim.authorization.from, data: data as Hex, gas: WALLET_GAS });
   return answer.kind === "ok" && answer.data === `0x${IS_VALID_SIGNATURE.padEnd(64, "0")}`;
 }
@@ -93,15 +85,13 @@ export async function judge(context: JudgeContext, claim: Claim): Promise<Judgem
   const { from, nonce } = claim.authorization;
   const token = claim.token.address;
   const atBlock = context.applied();
-  const [code, isUsed, balance] = await Promise.all([
-    relayer.chain.code(from),
-    isAuthorizationUsed(relayer, token, from, nonce),
-    balanceAt(relayer, token, from, atBlock),
-  ]);
-  const hasCode = code !== "0x";
-  const isSigned = isSignedByKey(config, claim) || (hasCode && (await isSignedByWallet(context, claim)));
+  // Asked before the signature is checked: the node answers meanwhile.
+  const asked = relayer.accounts.look({ token, payer: from, nonce, balanceAtBlock: atBlock });
+  const isKeys = isSignedByKey(config, claim);
+  const { hasCode, isNonceUsed, balance } = await asked;
+  const isSigned = isKeys || (hasCode && (await isSignedByWallet(context, claim)));
   if (!isSigned) return bad(refusal("InvalidSignature", "signature", "the signature is not the payer's"));
-  if (isUsed) return { kind: "used" };
+  if (isNonceUsed) return { kind: "used" };
   if (balance < claim.authorization.value) {
     return bad(
       refusal("InsufficientFunds", "funds", `the payer holds ${balance} of ${claim.authorization.value} base units`, {

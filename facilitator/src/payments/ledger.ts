@@ -3,11 +3,12 @@ import { sql } from "kysely";
 import { chainEventId } from "../indexer/block-input";
 import { paymentPayload } from "../indexer/payloads";
 import { databaseNowMs } from "../store/database-clock";
-import type { Db, Store } from "../store/open";
+import type { Db, Store, Tx } from "../store/open";
 import { appendEvents, type EventDraft } from "../store/tables/events";
 import type { PaymentRow } from "../store/tables/payments";
 import type { Claim } from "./claim";
 import type { Evidence, Place } from "./evidence";
+import { type Binding, lockPayers } from "./intake";
 
 export interface Acceptance {
   readonly chainId: number;
@@ -20,38 +21,31 @@ export interface Acceptance {
   readonly state: "queued" | "parked";
 }
 
-/**
- * Binds a payment and queues it, unless the payer's accepted payments leave too little.
- * @returns "known" when the paymentId stands already, whatever its state
- */
-export async function bindPayment(db: Db, acceptance: Acceptance): Promise<"bound" | "known" | "short"> {
-  const { chainId, claim } = acceptance;
-  const { from, to, value, validAfter, validBefore, nonce } = claim.authorization;
-  const { rows } = await sql<{ payment_id: string }>`
-    insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount, nonce,
-      valid_after, valid_before, signature, has_code, state, accepted_at_ms, accepted_block)
-    select ${chainId}::bigint, ${claim.paymentId}::text, ${claim.door}::text, ${claim.resourceHash}::text,
-      ${claim.resourceShown}::text, ${claim.token.address}::text, ${from}::text, ${to}::text, ${value.toString()}::numeric,
-      ${nonce}::text, ${validAfter.toString()}::bigint, ${validBefore.toString()}::bigint, ${claim.signature}::text,
-      ${acceptance.hasCode}::boolean, ${acceptance.state}::text, ${databaseNowMs}, ${acceptance.atBlock}::bigint
-    where ${acceptance.state}::text = 'parked' or (select coalesce(sum(amount), 0) from payments where chain_id = ${chainId}::bigint
-        and token = ${claim.token.address}::text and payer = ${from}::text and state in ('queued', 'sent'))
-      + ${value.toString()}::numeric <= ${acceptance.balance.toString()}::numeric
-    on conflict (chain_id, payment_id) do nothing
-    returning payment_id`.execute(db);
-  if (rows.length > 0) return "bound";
-  const known =
-    await sql`select 1 from payments where chain_id = ${chainId}::bigint and payment_id = ${claim.paymentId}`.execute(
-      db,
-    );
-  return known.rows.length > 0 ? "known" : "short";
+/** A fresh authorization takes the place of one that can never move money. "known": another was faster. */
+export function rebindPayment(store: Store, acceptance: Acceptance): Promise<Binding> {
+  return store.transaction(async (tx) => {
+    if (store.kind === "postgres") await lockPayers(tx, [acceptance]);
+    if (acceptance.state === "queued" && (await isShort(tx, acceptance))) return "short";
+    return (await replaceFailed(tx, acceptance)) ? "bound" : "known";
+  });
 }
 
-/** A fresh authorization takes the place of one that can never move money. @returns false when another was faster */
-export async function rebindPayment(db: Db, acceptance: Acceptance): Promise<boolean> {
+async function isShort(tx: Tx, { chainId, claim, balance }: Acceptance): Promise<boolean> {
+  const row = await tx
+    .selectFrom("payments")
+    .select((eb) => eb.fn.sum<string | null>("amount").as("pending"))
+    .where("chain_id", "=", chainId)
+    .where("token", "=", claim.token.address)
+    .where("payer", "=", claim.authorization.from)
+    .where("state", "in", ["queued", "sent"])
+    .executeTakeFirst();
+  return BigInt(row?.pending ?? 0) + claim.authorization.value > balance;
+}
+
+async function replaceFailed(tx: Tx, acceptance: Acceptance): Promise<boolean> {
   const { chainId, claim } = acceptance;
   const { authorization } = claim;
-  const result = await db
+  const result = await tx
     .updateTable("payments")
     .set({
       door: claim.door,

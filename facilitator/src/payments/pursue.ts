@@ -8,11 +8,12 @@ import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
 import type { OnStep } from "../steps";
 import type { Store } from "../store/open";
-import { findPayment, type PaymentRow } from "../store/tables/payments";
+import type { PaymentRow } from "../store/tables/payments";
 import { type Claim, refusal } from "./claim";
 import { findEvidence } from "./evidence";
+import type { Intake } from "./intake";
 import { isSignedByPayer, type JudgeContext, type Judgement, judge } from "./judge";
-import { type Acceptance, bindPayment, rebindPayment, requeuePayment } from "./ledger";
+import { type Acceptance, rebindPayment, requeuePayment } from "./ledger";
 import { MAX_ATTEMPTS, type Sender } from "./sender";
 
 export interface Pursuit {
@@ -33,6 +34,7 @@ export interface PursuitOptions {
   readonly relayer: Relayer;
   readonly indexer: Indexer;
   readonly sender: Sender;
+  readonly intake: Intake;
   readonly context: JudgeContext;
   readonly onStep: OnStep;
   readonly monotonicMs: () => number;
@@ -49,10 +51,10 @@ export type Fate =
 const LOOK_AGAIN_MS = 3_000;
 
 export function createPursuit(options: PursuitOptions): Pursuit {
-  const { config, store, relayer, indexer, sender, context, onStep, monotonicMs } = options;
+  const { config, store, relayer, indexer, sender, intake, context, onStep, monotonicMs } = options;
   const { chainId } = config;
 
-  const find = (paymentId: Hex): Promise<PaymentRow | undefined> => findPayment(store.db, chainId, paymentId);
+  const find = intake.find;
 
   function isDeepEnough(row: PaymentRow): boolean {
     const token = findToken(config, row.token as Address);
@@ -101,8 +103,8 @@ export function createPursuit(options: PursuitOptions): Pursuit {
     if (judgement.kind === "bad") return { kind: "refused", error: judgement.error };
     if (judgement.kind === "used") return adopt(claim, isRebinding);
     const acceptance: Acceptance = { chainId, claim, state: "queued", ...judgement };
-    if (isRebinding) await rebindPayment(store.db, acceptance);
-    else if ((await bindPayment(store.db, acceptance)) === "short") {
+    const binding = isRebinding ? await rebindPayment(store, acceptance) : await intake.bind(acceptance);
+    if (binding === "short") {
       return {
         kind: "refused",
         error: refusal("InsufficientFunds", "funds", "the payer's pending payments leave too little for this one"),
@@ -136,8 +138,8 @@ export function createPursuit(options: PursuitOptions): Pursuit {
       balance: UINT256_MAX,
       atBlock: indexer.applied(),
     };
-    if (isRebinding) await rebindPayment(store.db, acceptance);
-    else await bindPayment(store.db, acceptance);
+    if (isRebinding) await rebindPayment(store, acceptance);
+    else await intake.bind(acceptance);
     const row = await find(claim.paymentId);
     if (row) await sender.reconcile(row);
     return undefined;
@@ -150,7 +152,7 @@ export function createPursuit(options: PursuitOptions): Pursuit {
     for (;;) {
       const leftMs = Math.max(0, untilMs - monotonicMs());
       const woken = store.wake.wait(`payment:${claim.paymentId}`, Math.min(leftMs, LOOK_AGAIN_MS));
-      const row = await find(claim.paymentId);
+      const row = indexer.justSettled(claim.paymentId) ?? (await find(claim.paymentId));
       if (!row) {
         const fate = await accept(claim, false);
         if (fate) return fate;

@@ -40,7 +40,8 @@ export interface LogFilter {
 }
 
 export interface CallRequest {
-  readonly to: Address;
+  /** absent: `data` is run as the code of a contract that is being created */
+  readonly to?: Address;
   readonly data: Hex;
   readonly from?: Address;
   readonly gas?: bigint;
@@ -113,6 +114,7 @@ export function createChainReader(rpc: Rpc): ChainReader {
       if (raw === null) return undefined;
       const fields = record(raw);
       if (hexOf(fields.transactionHash) !== hash) throw new Unavailable("a node answers for another transaction");
+      let logs: readonly ChainLog[] | undefined;
       return {
         hash,
         blockNumber: numberOf(fields.blockNumber),
@@ -120,14 +122,23 @@ export function createChainReader(rpc: Rpc): ChainReader {
         success: numberOf(fields.status) === 1,
         gasUsed: bigintOf(fields.gasUsed),
         gasPriceWei: bigintOf(fields.effectiveGasPrice ?? "0x0"),
-        logs: logsOf(fields.logs),
+        // Those of a batch are many, and whoever waits for it asks for none of them.
+        get logs() {
+          logs ??= logsOf(fields.logs);
+          return logs;
+        },
       };
     },
     nonce: async (address) => numberOf(await ask("eth_getTransactionCount", [address, "latest"])),
     balanceWei: async (address) => bigintOf(await ask("eth_getBalance", [address, "latest"])),
     code: async (address) => hexOf(await ask("eth_getCode", [address, "latest"])),
     async call({ to, data, from, gas, block = "latest" }) {
-      const request = { to, data, ...(from && { from }), ...(gas !== undefined && { gas: quantity(gas) }) };
+      const request = {
+        ...(to && { to }),
+        data,
+        ...(from && { from }),
+        ...(gas !== undefined && { gas: quantity(gas) }),
+      };
       try {
         return { kind: "ok", data: hexOf(await rpc.request("eth_call", [request, tag(block)])) };
       } catch (error) {

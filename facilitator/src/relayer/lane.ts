@@ -9,12 +9,14 @@ import type { OnStep } from "../steps";
 import { databaseNowMs } from "../store/database-clock";
 import type { Store } from "../store/open";
 import {
+  type KnownForm,
   markDisplaced,
+  type OpenTransaction,
+  rawBytesOf,
   recordMined,
   type SignedForm,
   signedForms,
   storedTransactions,
-  type TransactionRow,
 } from "../store/tables/transactions";
 import type { ChainReader, ChainReceipt } from "./chain-reader";
 import { bumpedFees, firstFees } from "./fees";
@@ -116,9 +118,9 @@ export function createLane(options: LaneOptions): Lane {
   }
 
   async function confirm(
-    open: readonly TransactionRow[],
-    forms: ReadonlyMap<string, SignedForm[]>,
-  ): Promise<TransactionRow[]> {
+    open: readonly OpenTransaction[],
+    forms: ReadonlyMap<string, KnownForm[]>,
+  ): Promise<OpenTransaction[]> {
     if (open.length === 0) return [];
     const chainNonce = await chain.nonce(of.key);
     const candidates = open.filter((row) => (row.nonce ?? 0) < chainNonce);
@@ -136,7 +138,7 @@ export function createLane(options: LaneOptions): Lane {
     return open.filter((row) => (row.nonce ?? 0) >= chainNonce);
   }
 
-  async function recordReceipt(row: TransactionRow, receipt: ChainReceipt): Promise<void> {
+  async function recordReceipt(row: OpenTransaction, receipt: ChainReceipt): Promise<void> {
     await recordMined(store.db, row.id, receipt);
     onStep("mined");
     missingSinceMs.delete(row.id);
@@ -149,7 +151,7 @@ export function createLane(options: LaneOptions): Lane {
     store.wake.notify("transactions");
   }
 
-  async function recordDisplaced(row: TransactionRow): Promise<void> {
+  async function recordDisplaced(row: OpenTransaction): Promise<void> {
     await markDisplaced(store.db, row.id);
     store.wake.notify(`tx:${row.id}`);
     store.wake.notify("transactions");
@@ -157,7 +159,7 @@ export function createLane(options: LaneOptions): Lane {
   }
 
   /** What was not sent for a while is sent again; the head of the queue gets a higher fee when it waits too long. */
-  async function push(open: readonly TransactionRow[], forms: ReadonlyMap<string, SignedForm[]>): Promise<void> {
+  async function push(open: readonly OpenTransaction[], forms: ReadonlyMap<string, KnownForm[]>): Promise<void> {
     const nowMs = monotonicMs();
     const again = Math.max(config.blockTimeMs * 3, 2_000);
     for (const [place, row] of open.entries()) {
@@ -171,14 +173,14 @@ export function createLane(options: LaneOptions): Lane {
     }
   }
 
-  function firstSentMs(form: SignedForm): number {
+  function firstSentMs(form: KnownForm): number {
     const seen = firstSeenMs.get(form.hash) ?? monotonicMs();
     if (firstSeenMs.size > 1_000) firstSeenMs.clear();
     firstSeenMs.set(form.hash, seen);
     return seen;
   }
 
-  async function bump(row: TransactionRow, last: SignedForm): Promise<SignedForm | undefined> {
+  async function bump(row: OpenTransaction, last: KnownForm): Promise<SignedForm | undefined> {
     const { baseFeeWei } = await chain.head();
     const fees = bumpedFees(
       { maxFeeWei: BigInt(last.max_fee_wei), priorityFeeWei: BigInt(last.priority_fee_wei) },
@@ -216,11 +218,12 @@ export function createLane(options: LaneOptions): Lane {
     return stored;
   }
 
-  async function broadcast(form: SignedForm): Promise<void> {
+  async function broadcast(form: KnownForm | SignedForm): Promise<void> {
     firstSentMs(form);
     sentAtMs.set(form.hash as Hex, monotonicMs());
     try {
-      await chain.broadcast(form.raw as Hex);
+      const raw = "raw" in form ? form.raw : await rawBytesOf(store.db, form.hash);
+      await chain.broadcast(raw as Hex);
       onStep("broadcast");
     } catch (error) {
       // Unknown outcome: nodes also answer with an error for what they mined, or hold already.
@@ -229,7 +232,7 @@ export function createLane(options: LaneOptions): Lane {
     }
   }
 
-  async function measure(open: readonly TransactionRow[]): Promise<void> {
+  async function measure(open: readonly OpenTransaction[]): Promise<void> {
     const nowMs = monotonicMs();
     if (!balance || nowMs - balance.atMs > BALANCE_EVERY_MS) {
       balance = { wei: await chain.balanceWei(of.key), atMs: nowMs };
@@ -251,7 +254,7 @@ export function createLane(options: LaneOptions): Lane {
   async function round(): Promise<void> {
     if (!(await hold())) return;
     const open = await storedTransactions(store.db, config.chainId, of.key);
-    const forms = new Map<string, SignedForm[]>(open.map((row) => [row.id, []]));
+    const forms = new Map<string, KnownForm[]>(open.map((row) => [row.id, []]));
     for (const form of await signedForms(store.db, [...forms.keys()])) forms.get(form.transaction_id)?.push(form);
     const waiting = await confirm(open, forms);
     if (status !== "running") return;

@@ -1,7 +1,4 @@
 /** One-time payments: what was accepted, through which door, and the log that proves it settled. */
-import type { Hex } from "turnpike/protocol";
-import type { Db } from "../open";
-
 export type PaymentDoor = "authorize" | "settle";
 /**
  * queued: accepted, in no transaction. sent: in the transaction `transaction_id`. parked: a transaction was mined in
@@ -44,12 +41,3 @@ export interface PaymentsTable {
 }
 
 export type PaymentRow = PaymentsTable;
-
-export async function findPayment(db: Db, chainId: number, paymentId: Hex): Promise<PaymentRow | undefined> {
-  return db
-    .selectFrom("payments")
-    .selectAll()
-    .where("chain_id", "=", chainId)
-    .where("payment_id", "=", paymentId)
-    .executeTakeFirst();
-}

@@ -91,11 +91,14 @@ export async function findTransaction(db: Db, id: string): Promise<TransactionRo
   return db.selectFrom("transactions").selectAll().where("id", "=", id).executeTakeFirst();
 }
 
+/** Without its calldata: a lane looks at its open transactions many times a second, and a batch is long. */
+export type OpenTransaction = Pick<TransactionRow, "id" | "purpose" | "nonce" | "stored_at_ms">;
+
 /** Its bytes are signed and no receipt of any form of it is known, in the order of nonces. */
-export async function storedTransactions(db: Db, chainId: number, key: Address): Promise<TransactionRow[]> {
+export async function storedTransactions(db: Db, chainId: number, key: Address): Promise<OpenTransaction[]> {
   return db
     .selectFrom("transactions")
-    .selectAll()
+    .select(["id", "purpose", "nonce", "stored_at_ms"])
     .where("chain_id", "=", chainId)
     .where("key", "=", key)
     .where("is_final", "=", false)
@@ -105,13 +108,20 @@ export async function storedTransactions(db: Db, chainId: number, key: Address):
 }
 
 export type SignedForm = Selectable<TransactionHashesTable>;
+/** Without its bytes, for the same reason. */
+export type KnownForm = Omit<SignedForm, "raw">;
+
+export async function rawBytesOf(db: Db, hash: string): Promise<string> {
+  const query = db.selectFrom("transaction_hashes").select("raw").where("hash", "=", hash);
+  return (await query.executeTakeFirstOrThrow()).raw;
+}
 
 /** Every signed form of the given transactions, newest first. */
-export async function signedForms(db: Db, ids: readonly string[]): Promise<SignedForm[]> {
+export async function signedForms(db: Db, ids: readonly string[]): Promise<KnownForm[]> {
   if (ids.length === 0) return [];
   return db
     .selectFrom("transaction_hashes")
-    .selectAll()
+    .select(["hash", "chain_id", "transaction_id", "max_fee_wei", "priority_fee_wei", "signed_at_ms"])
     .where("transaction_id", "in", [...ids])
     .orderBy("signed_at_ms", "desc")
     .execute();

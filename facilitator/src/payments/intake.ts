@@ -1,0 +1,136 @@
+/**
+ * Takes payments in by the group: one look for all that are asked for at the same time, one insert for all that are
+ * bound. A payer's payments are bound one after the other, each against what the earlier ones have left.
+ */
+import { sql } from "kysely";
+import type { Hex } from "turnpike/protocol";
+import { coalesce } from "../coalesce";
+import { databaseNowMs } from "../store/database-clock";
+import type { Db, Store, Tx } from "../store/open";
+import type { PaymentRow } from "../store/tables/payments";
+import type { Acceptance } from "./ledger";
+
+/** known: the paymentId stands already, whatever its state. short: the payer's pending payments leave too little. */
+export type Binding = "bound" | "known" | "short";
+
+export interface Intake {
+  find(paymentId: Hex): Promise<PaymentRow | undefined>;
+  /** Binds a payment and queues it. */
+  bind(acceptance: Acceptance): Promise<Binding>;
+}
+
+const MAX_TOGETHER = 250;
+
+export function createIntake({ store, chainId }: { readonly store: Store; readonly chainId: number }): Intake {
+  return {
+    find: coalesce<Hex, PaymentRow | undefined>({
+      maxItems: MAX_TOGETHER,
+      maxParallel: 2,
+      async run(ids) {
+        const rows = await store.db
+          .selectFrom("payments")
+          .selectAll()
+          .where("chain_id", "=", chainId)
+          .where(sql<boolean>`payment_id = any(${idArray(ids)}::text[])`)
+          .execute();
+        const byId = new Map(rows.map((row) => [row.payment_id, row]));
+        return ids.map((id) => byId.get(id));
+      },
+    }),
+    bind: coalesce<Acceptance, Binding>({
+      maxItems: MAX_TOGETHER,
+      // One at a time: what waits meanwhile goes into the next.
+      maxParallel: 1,
+      async run(acceptances) {
+        if (store.kind === "pglite" && countPayers(acceptances) === acceptances.length)
+          return insertDistinct(store.db, chainId, acceptances);
+        return store.transaction(async (tx) => {
+          if (store.kind === "postgres") await lockPayers(tx, acceptances);
+          return insertInTurn(tx, chainId, acceptances);
+        });
+      },
+    }),
+  };
+}
+
+/** Hashes only: nothing that would need escaping. */
+const idArray = (ids: Iterable<string>): string => `{${[...ids].join(",")}}`;
+
+const payerOf = ({ claim }: Acceptance): string => `${claim.token.address}/${claim.authorization.from}`;
+const countPayers = (acceptances: readonly Acceptance[]): number => new Set(acceptances.map(payerOf)).size;
+
+/** Until the transaction ends no other process binds for these payers: both would count on the same money. */
+export async function lockPayers(tx: Tx, acceptances: readonly Acceptance[]): Promise<void> {
+  const payers = [...new Set(acceptances.map(payerOf))].sort();
+  await sql`select pg_advisory_xact_lock(hashtextextended(payer, 0))
+    from unnest(${`{${payers.join(",")}}`}::text[]) with ordinality as p(payer, place) order by place`.execute(tx);
+}
+
+/** Several of one payer follow each other, so that each insert sees what the one before has taken. */
+async function insertInTurn(db: Db, chainId: number, acceptances: readonly Acceptance[]): Promise<Binding[]> {
+  const bindings: Binding[] = new Array(acceptances.length);
+  let rest = acceptances.map((acceptance, place) => ({ acceptance, place }));
+  while (rest.length > 0) {
+    const seen = new Set<string>();
+    const first = rest.filter(({ acceptance }) => !seen.has(payerOf(acceptance)) && seen.add(payerOf(acceptance)));
+    const inserted = await insertDistinct(
+      db,
+      chainId,
+      first.map(({ acceptance }) => acceptance),
+    );
+    first.forEach(({ place }, index) => {
+      bindings[place] = inserted[index] as Binding;
+    });
+    const taken = new Set(first);
+    rest = rest.filter((each) => !taken.has(each));
+  }
+  return bindings;
+}
+
+/** All of different payers, in one statement. */
+async function insertDistinct(db: Db, chainId: number, acceptances: readonly Acceptance[]): Promise<Binding[]> {
+  const asked = acceptances.map(({ claim, hasCode, balance, atBlock, state }) => ({
+    payment_id: claim.paymentId,
+    door: claim.door,
+    resource_hash: claim.resourceHash,
+    resource_shown: claim.resourceShown,
+    token: claim.token.address,
+    payer: claim.authorization.from,
+    pay_to: claim.authorization.to,
+    amount: claim.authorization.value.toString(),
+    nonce: claim.authorization.nonce,
+    valid_after: claim.authorization.validAfter.toString(),
+    valid_before: claim.authorization.validBefore.toString(),
+    signature: claim.signature,
+    has_code: hasCode,
+    state,
+    accepted_block: atBlock,
+    balance: balance.toString(),
+  }));
+  const { rows } = await sql<{ payment_id: string }>`
+    insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount, nonce,
+      valid_after, valid_before, signature, has_code, state, accepted_at_ms, accepted_block)
+    select ${chainId}::bigint, a.payment_id, a.door, a.resource_hash, a.resource_shown, a.token, a.payer, a.pay_to, a.amount,
+      a.nonce, a.valid_after, a.valid_before, a.signature, a.has_code, a.state, ${databaseNowMs}, a.accepted_block
+    from json_to_recordset(${JSON.stringify(asked)}::json) as a(payment_id text, door text, resource_hash text,
+      resource_shown text, token text, payer text, pay_to text, amount numeric, nonce text, valid_after bigint,
+      valid_before bigint, signature text, has_code boolean, state text, accepted_block bigint, balance numeric)
+    where a.state = 'parked' or a.amount <= a.balance - (select coalesce(sum(p.amount), 0) from payments p
+      where p.chain_id = ${chainId}::bigint and p.token = a.token and p.payer = a.payer and p.state in ('queued', 'sent'))
+    on conflict (chain_id, payment_id) do nothing
+    returning payment_id`.execute(db);
+  const bound = new Set(rows.map((row) => row.payment_id));
+  const left = asked.filter(({ payment_id }) => !bound.has(payment_id)).map(({ payment_id }) => payment_id);
+  const known = left.length === 0 ? new Set<string>() : await standing(db, chainId, left);
+  return asked.map(({ payment_id: id }) => (bound.has(id) ? "bound" : known.has(id) ? "known" : "short"));
+}
+
+async function standing(db: Db, chainId: number, ids: readonly string[]): Promise<Set<string>> {
+  const rows = await db
+    .selectFrom("payments")
+    .select("payment_id")
+    .where("chain_id", "=", chainId)
+    .where(sql<boolean>`payment_id = any(${idArray(ids)}::text[])`)
+    .execute();
+  return new Set(rows.map((row) => row.payment_id));
+}
