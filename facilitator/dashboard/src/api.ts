@@ -1,0 +1,89 @@
+/** The only way to the Facilitator: its HTTP API with the provider's key. Knows no page. */
+
+/** What the API answered instead of what was asked for. */
+export class ApiProblem extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+export type Query = Readonly<Record<string, string | number | undefined>>;
+
+export interface Api {
+  get<T>(path: string, query?: Query): Promise<T>;
+  send<T>(method: "POST" | "PATCH" | "DELETE", path: string, body?: unknown): Promise<T>;
+  /** Saves what the path answers as a file. */
+  download(path: string, query: Query, name: string): Promise<void>;
+  /** Calls back whenever something happened, until the signal. Reconnects by itself. */
+  follow(onEvents: () => void, onState: (isLive: boolean) => void, signal: AbortSignal): Promise<void>;
+}
+
+const RETRY_MS = 3_000;
+const JSON_BODY = { "content-type": "application/json" };
+
+export function createApi(key: string | undefined): Api {
+  const authorization: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
+
+  async function request(path: string, init: RequestInit = {}): Promise<Response> {
+    let response: Response;
+    try {
+      response = await fetch(path, { ...init, headers: { ...authorization, ...init.headers } });
+    } catch (cause) {
+      if (init.signal?.aborted) throw cause;
+      throw new ApiProblem(0, "Unreachable", "The Facilitator does not answer. This page tries again by itself.");
+    }
+    if (response.ok) return response;
+    const problem = (await response.json().catch(() => ({}))) as { code?: string; message?: string };
+    throw new ApiProblem(response.status, problem.code ?? "Unknown", problem.message ?? `HTTP ${response.status}`);
+  }
+
+  return {
+    async get<T>(path: string, query: Query = {}) {
+      return (await (await request(`${path}${queryOf(query)}`)).json()) as T;
+    },
+    async send<T>(method: string, path: string, body?: unknown) {
+      const response = await request(path, {
+        method,
+        ...(body === undefined ? {} : { headers: JSON_BODY, body: JSON.stringify(body) }),
+      });
+      const text = await response.text();
+      return (text === "" ? undefined : JSON.parse(text)) as T;
+    },
+    async download(path, query, name) {
+      const blob = await (await request(`${path}${queryOf(query)}`)).blob();
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(blob);
+      link.download = name;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1_000);
+    },
+    async follow(onEvents, onState, signal) {
+      while (!signal.aborted) {
+        try {
+          const response = await request("/events/live", { signal });
+          onState(true);
+          const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+          for (;;) {
+            const { done, value } = (await reader?.read()) ?? { done: true, value: "" };
+            if (done) break;
+            if (value.includes("data:")) onEvents();
+          }
+        } catch {
+          // Whatever broke the stream, the next round asks anew; meanwhile the page says that it is not live.
+        }
+        if (signal.aborted) return;
+        onState(false);
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      }
+    },
+  };
+}
+
+function queryOf(query: Query): string {
+  const given = Object.entries(query).flatMap(([name, value]) => (value === undefined ? [] : [[name, String(value)]]));
+  return given.length === 0 ? "" : `?${new URLSearchParams(given)}`;
+}
