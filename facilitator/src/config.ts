@@ -11,6 +11,7 @@ import { DATABASE } from "./settings/database";
 import type { KeySource } from "./settings/key-source";
 import { KEYS } from "./settings/keys";
 import { PAYMENTS } from "./settings/payments";
+import { PROVIDERS } from "./settings/providers";
 import { RELAYING } from "./settings/relaying";
 import { SERVICE } from "./settings/service";
 import type { Secret, Setting } from "./settings/setting";
@@ -27,6 +28,7 @@ export const SETTINGS = {
   ...RELAYING,
   ...PAYMENTS,
   ...SERVICE,
+  ...PROVIDERS,
 } as const;
 
 /** What the one process of an embedded database has to do, or nothing would be done. */

@@ -1,9 +1,11 @@
-/** The feed behind GET /events. It is open to anyone: what a payment bought is its payer's and payee's business. */
+/** The feed behind GET /events: a provider's own, in the order of commit. */
 import type { EventList, FacilitatorEvent } from "turnpike/facilitator";
-import type { Hex } from "turnpike/protocol";
+import type { Address, Hex } from "turnpike/protocol";
 import type { Db } from "./store/open";
 
 export interface EventPage {
+  /** whose plan, or whose payee, the events concern */
+  readonly provider: Address;
   /** cursor of the last event seen */
   readonly after: number;
   readonly limit: number;
@@ -11,11 +13,14 @@ export interface EventPage {
   readonly subject?: string | undefined;
 }
 
-const PRIVATE_FIELDS = new Set(["resource", "memo", "proof"]);
-
 export async function listEvents(db: Db, chainId: number, page: EventPage): Promise<EventList> {
-  const { after, limit, type, subject } = page;
-  let query = db.selectFrom("events").selectAll().where("chain_id", "=", chainId).where("seq", ">", after);
+  const { provider, after, limit, type, subject } = page;
+  let query = db
+    .selectFrom("events")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where("provider", "=", provider)
+    .where("seq", ">", after);
   if (type) query = query.where("type", "=", type);
   if (subject) query = query.where("object_id", "=", subject);
   const rows = await query.orderBy("seq").limit(limit).execute();
@@ -28,7 +33,7 @@ export async function listEvents(db: Db, chainId: number, page: EventPage): Prom
       sequence: row.sequence,
       ...(row.transaction && { transaction: row.transaction as Hex }),
       reverted: row.reverted,
-      data: Object.fromEntries(Object.entries(row.payload).filter(([name]) => !PRIVATE_FIELDS.has(name))),
+      data: row.payload,
     }),
   );
   return { events, next: String(rows.at(-1)?.seq ?? after) };

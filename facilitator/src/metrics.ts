@@ -11,6 +11,7 @@ export interface Gauges {
   }[];
   indexerLagBlocks(): number;
   renewalsDue(): Promise<number>;
+  webhooksPending(): Promise<number>;
 }
 
 export type Metrics = ReturnType<typeof createMetrics>;
@@ -38,6 +39,18 @@ export function createMetrics() {
       name: "turnpike_renewals_total",
       help: "Renewal attempts by outcome: renewed, skipped, or the reason of the failure.",
       labelNames: ["outcome"] as const,
+      registers,
+    }),
+    webhooks: new Counter({
+      name: "turnpike_webhook_attempts_total",
+      help: "Webhook attempts by outcome: delivered, retry, exhausted, gone.",
+      labelNames: ["outcome"] as const,
+      registers,
+    }),
+    debits: new Counter({
+      name: "turnpike_debits_total",
+      help: "Items of POST /debits by answer: settled, failed, pending.",
+      labelNames: ["status"] as const,
       registers,
     }),
   };
@@ -83,6 +96,14 @@ export function createMetrics() {
         registers,
         async collect() {
           this.set(await gauges.renewalsDue());
+        },
+      });
+      new Gauge({
+        name: "turnpike_webhooks_pending",
+        help: "Deliveries in the outbox that are neither made nor given up.",
+        registers,
+        async collect() {
+          this.set(await gauges.webhooksPending());
         },
       });
     },

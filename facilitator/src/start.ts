@@ -2,18 +2,20 @@
 import type { Logger } from "pino";
 import type { FacilitatorConfig } from "./config";
 import { type Core, type CoreEffects, startCore } from "./core";
-import { listEvents } from "./feed";
 import { createApp, type Doors } from "./http/app";
 import { createProbes } from "./http/probes";
 import { createRateLimit } from "./http/rate-limit";
 import { startServer } from "./http/server";
 import { createLog, secretsOf } from "./log";
 import { createMetrics, type Metrics } from "./metrics";
+import { createProviders } from "./providers";
 import { readinessOf } from "./readiness";
 import { createRenewals } from "./renewals/runner";
 import { countDue } from "./renewals/work-list";
 import { ROLES, type Role, type RoleContext, type Worker } from "./roles";
 import { createSubscriptions } from "./subscriptions";
+import { startWebhooks } from "./webhooks";
+import { countPending } from "./webhooks/delivery-log";
 
 export interface FacilitatorEffects {
   readonly logger?: Logger;
@@ -33,7 +35,7 @@ const IDLE: Worker = { stop: async () => undefined };
 /** What runs for each role beside the core, which does the work of relayer and indexer, and HTTP, which is the api. */
 const WORKERS: { readonly [R in Role]?: (context: RoleContext) => Worker } = {
   renewals: (context) => (context.config.renewals ? createRenewals(context) : IDLE),
-  webhooks: () => IDLE,
+  webhooks: startWebhooks,
 };
 
 /** @throws ConfigError, Unavailable when the chain does not answer */
@@ -95,7 +97,7 @@ function doorsOf({ core, metrics, log, drain }: Wiring): Doors {
     network: config.network,
     payments,
     subscriptions: createSubscriptions({ config, store, relayer, indexer, clock, monotonicMs }),
-    events: { list: (page) => listEvents(store.db, config.chainId, page) },
+    providers: createProviders({ config, store, relayer, indexer, monotonicMs, nowMs: () => Date.now() }),
     supported: {
       turnpike: config.turnpike,
       batchSettler: config.batchSettler,
@@ -109,6 +111,7 @@ function doorsOf({ core, metrics, log, drain }: Wiring): Doors {
     metrics,
     log,
     rateLimit: createRateLimit(config.requestsPerMinute, monotonicMs),
+    keyLimit: createRateLimit(config.keyRequestsPerMinute, monotonicMs),
     authorizeWaitMs: config.authorizeWaitMs,
     monotonicMs,
     untilDraining: drain.until,
@@ -126,6 +129,7 @@ function watch(metrics: Metrics, { config, store, relayer, indexer }: Core): voi
       })),
     indexerLagBlocks: () => (indexer.head()?.number ?? 0) - indexer.applied(),
     renewalsDue: () => countDue(store.db, config.chainId, indexer.clock.nowSec()),
+    webhooksPending: () => countPending(store.db, config.chainId),
   });
 }
 

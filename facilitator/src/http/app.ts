@@ -6,35 +6,44 @@ import { randomUUID } from "node:crypto";
 import { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context, Next } from "hono";
 import type { Logger } from "pino";
-import type { EventList, Readiness, SupportedWire } from "turnpike/facilitator";
+import type { Readiness, SupportedWire } from "turnpike/facilitator";
 import { CORS_ALLOW_HEADERS, CORS_EXPOSE_HEADERS, type Network, TurnpikeError } from "turnpike/protocol";
-import type { EventPage } from "../feed";
 import type { Metrics } from "../metrics";
 import type { Payments } from "../payments";
+import type { Providers } from "../providers";
 import type { Subscriptions } from "../subscriptions";
-import { type Endpoint, tell } from "./endpoint";
+import { API_KEY_SCHEME, addressOf, type Endpoint, tell } from "./endpoint";
 import { frontPage } from "./front-page";
 import type { RateLimit } from "./rate-limit";
 import { accountEndpoints } from "./routes/accounts";
+import { auditEndpoints } from "./routes/audit";
+import { debitEndpoints } from "./routes/debits";
 import { eventEndpoints } from "./routes/events";
+import { keyEndpoints } from "./routes/keys";
 import { paymentEndpoints } from "./routes/payments";
 import { planEndpoints } from "./routes/plans";
 import { serviceEndpoints } from "./routes/service";
 import { subscriptionEndpoints } from "./routes/subscriptions";
+import { deliveryEndpoints } from "./routes/webhook-deliveries";
+import { webhookEndpoints } from "./routes/webhook-endpoints";
 import { x402Endpoints } from "./routes/x402";
 import type { RequestScope } from "./scope";
+import { describeWebhooks } from "./webhook-document";
 
 /** Everything that the API acts through. */
 export interface Doors {
   readonly network: Network;
   readonly payments: Payments;
   readonly subscriptions: Subscriptions;
-  readonly events: { list(page: EventPage): Promise<EventList> };
+  readonly providers: Providers;
   readonly supported: Omit<SupportedWire, "kinds" | "extensions" | "signers" | "network" | "chainId">;
   readiness(): Readiness;
   readonly metrics: Metrics;
   readonly log: Logger;
+  /** by address */
   readonly rateLimit: RateLimit;
+  /** by API key */
+  readonly keyLimit: RateLimit;
   /** how long a request may be held while the chain confirms */
   readonly authorizeWaitMs: number;
   readonly monotonicMs: () => number;
@@ -51,7 +60,12 @@ export function endpointsOf(doors: Doors): Endpoint[] {
     accountEndpoints,
     planEndpoints,
     x402Endpoints,
+    keyEndpoints,
     eventEndpoints,
+    debitEndpoints,
+    webhookEndpoints,
+    deliveryEndpoints,
+    auditEndpoints,
     serviceEndpoints,
   ].flatMap((endpoints) => endpoints(doors));
 }
@@ -62,13 +76,15 @@ export function createApp(doors: Doors): OpenAPIHono<RequestScope> {
   app.use(observed(doors));
   app.use(open);
   app.use(async (context, next) => {
-    if (context.req.method === "POST") rateLimit.take(addressOf(context));
+    if (!/^(?:GET|HEAD)$/.test(context.req.method)) rateLimit.take(addressOf(context));
     await next();
   });
 
   const endpoints = endpointsOf(doors);
   for (const each of endpoints) each.mount(app);
 
+  app.openAPIRegistry.registerComponent("securitySchemes", API_KEY_SCHEME, { type: "http", scheme: "bearer" });
+  describeWebhooks(app);
   const document = app.getOpenAPI31Document({ openapi: "3.1.0", info: DOCUMENT_INFO });
   app.get("/openapi.json", (context) => context.json(document));
   app.get("/metrics", async (context) =>
@@ -103,13 +119,13 @@ function observed({ log, metrics, monotonicMs }: Doors) {
   };
 }
 
-/** The API is for every origin: it takes no cookie and no credential of a browser's. */
+/** The API is for every origin: it takes no cookie, and no credential that a browser would send by itself. */
 async function open(context: Context, next: Next): Promise<Response | undefined> {
   if (context.req.method === "OPTIONS") {
     return context.body(null, 204, {
       "access-control-allow-origin": "*",
-      "access-control-allow-methods": "GET, POST, OPTIONS",
-      "access-control-allow-headers": CORS_ALLOW_HEADERS,
+      "access-control-allow-methods": "GET, POST, PATCH, DELETE, OPTIONS",
+      "access-control-allow-headers": `${CORS_ALLOW_HEADERS}, Authorization`,
       "access-control-max-age": "600",
     });
   }
@@ -117,9 +133,4 @@ async function open(context: Context, next: Next): Promise<Response | undefined>
   context.header("access-control-allow-origin", "*");
   context.header("access-control-expose-headers", `${CORS_EXPOSE_HEADERS}, X-Request-Id`);
   return undefined;
-}
-
-function addressOf(context: Context): string {
-  const incoming = (context.env as { incoming?: { socket?: { remoteAddress?: string } } } | undefined)?.incoming;
-  return incoming?.socket?.remoteAddress ?? "unknown";
 }

@@ -1,5 +1,5 @@
 /** Reads a request's JSON body: bounded, strictly typed, one reading only. Says which rule was broken, never what a parser said. */
-import { InvalidRequest, parseStrictJson, TurnpikeError } from "turnpike/protocol";
+import { InvalidRequest, parseStrictBody, TurnpikeError } from "turnpike/protocol";
 
 export const MAX_BODY_BYTES = 64 * 1_024;
 /** Stock x402 payloads may carry an extension's JSON schema. */
@@ -7,12 +7,12 @@ const MAX_DEPTH = 32;
 const JSON_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
 
 /** @throws UnsupportedMediaType, PayloadTooLarge or InvalidRequest */
-export async function readJsonBody(request: Request): Promise<Record<string, unknown>> {
+export async function readJsonBody(request: Request): Promise<Record<string, unknown> | unknown[]> {
   if (!JSON_TYPE.test(request.headers.get("content-type") ?? "")) throw new TurnpikeError("UnsupportedMediaType");
   if (Number(request.headers.get("content-length") ?? 0) > MAX_BODY_BYTES) throw tooLarge();
   const bytes = await boundedBytes(request);
-  const body = parseStrictJson(decodeUtf8(bytes), MAX_DEPTH);
-  if (!body) throw new InvalidRequest("body: must be one JSON object, without duplicate keys or deep nesting");
+  const body = parseStrictBody(decodeUtf8(bytes), MAX_DEPTH);
+  if (!body) throw new InvalidRequest("body: must be one JSON object or list, without duplicate keys or deep nesting");
   return body;
 }
 

@@ -5,9 +5,10 @@
 import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
-import { PROBLEM_CONTENT_TYPE, type Problem, problemSchema } from "turnpike/facilitator";
+import { type ApiScope, PROBLEM_CONTENT_TYPE, type Problem, problemSchema } from "turnpike/facilitator";
 import { InvalidRequest, type TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
+import type { Origin } from "../providers";
 import { readJsonBody } from "./body";
 import { problemFor, statusOf, tellable } from "./errors";
 import type { RequestScope } from "./scope";
@@ -15,10 +16,23 @@ import type { RequestScope } from "./scope";
 type Fields = z.ZodObject;
 type Answers = { readonly [status: number]: z.ZodType };
 
-export interface Call<P, Q, B> {
+type Method = "get" | "post" | "patch" | "delete";
+
+export interface Call<P, Q, B, C> {
   readonly params: P;
   readonly query: Q;
   readonly body: B;
+  /** who asks, as `admit` found out */
+  readonly caller: C;
+  /** where from */
+  readonly origin: Origin;
+}
+
+/** Decides who may ask: by the Authorization header, for one scope, or with any key. */
+export interface Admission<C> {
+  readonly scope: ApiScope | "any";
+  /** @throws InvalidApiKey, ScopeMissing, RateLimited */
+  admit(authorization: string | null, origin: Origin): Promise<C>;
 }
 
 /** The body is what the schema reads: the wire form, with decimal strings. */
@@ -30,8 +44,8 @@ export type Answer<A extends Answers> = {
   };
 }[keyof A & number];
 
-interface EndpointOf<P extends Fields, Q extends Fields, B extends z.ZodType, A extends Answers> {
-  readonly method: "get" | "post";
+interface EndpointOf<P extends Fields, Q extends Fields, B extends z.ZodType, A extends Answers, C> {
+  readonly method: Method;
   /** OpenAPI form: /plans/{planId} */
   readonly path: string;
   readonly summary: string;
@@ -40,15 +54,19 @@ interface EndpointOf<P extends Fields, Q extends Fields, B extends z.ZodType, A 
   readonly query?: Q;
   readonly body?: B;
   readonly answers: A;
+  /** absent: open to anyone */
+  readonly admission?: Admission<C>;
   /** fields that an error's body carries beside the problem's, for stock clients that look for them */
   readonly problemExtra?: (problem: Problem) => Record<string, unknown>;
-  handle(call: Call<z.output<P>, z.output<Q>, z.output<B>>): Promise<Answer<NoInfer<A>>>;
+  handle(call: Call<z.output<P>, z.output<Q>, z.output<B>, C>): Promise<Answer<NoInfer<A>>>;
 }
 
 /** An endpoint with its types forgotten: what a list of endpoints holds. */
 export interface Endpoint {
-  readonly method: "get" | "post";
+  readonly method: Method;
   readonly path: string;
+  /** what an API key needs; absent: open to anyone */
+  readonly scope?: ApiScope | "any";
   mount(app: OpenAPIHono<RequestScope>): void;
 }
 
@@ -60,10 +78,12 @@ export function endpoint<
   P extends Fields = None,
   Q extends Fields = None,
   B extends z.ZodType = None,
->(spec: EndpointOf<P, Q, B, A>): Endpoint {
+  C = undefined,
+>(spec: EndpointOf<P, Q, B, A, C>): Endpoint {
   return {
     method: spec.method,
     path: spec.path,
+    ...(spec.admission && { scope: spec.admission.scope }),
     mount(app) {
       describe(app, spec);
       app.on(spec.method, spec.path.replaceAll(/\{(\w+)\}/g, ":$1"), async (context) => {
@@ -71,7 +91,11 @@ export function endpoint<
         try {
           // Read first, whatever else is wrong: an unread body would cost the client its connection.
           const body = spec.body ? await readJsonBody(context.req.raw) : undefined;
+          const origin = { address: addressOf(context), requestId: context.get("requestId") };
+          const authorization = context.req.header("authorization") ?? null;
           const answer = await spec.handle({
+            caller: (await spec.admission?.admit(authorization, origin)) as C,
+            origin,
             params: parse(spec.params, context.req.param(), "path") as z.output<P>,
             query: parse(spec.query, singleValues(context), "query") as z.output<Q>,
             body: parse(spec.body, body, "body") as z.output<B>,
@@ -83,6 +107,12 @@ export function endpoint<
       });
     },
   };
+}
+
+/** The client's, as this process sees it: behind a proxy the proxy's. */
+export function addressOf(context: Context): string {
+  const incoming = (context.env as { incoming?: { socket?: { remoteAddress?: string } } } | undefined)?.incoming;
+  return incoming?.socket?.remoteAddress ?? "unknown";
 }
 
 /** The one place where an error becomes an answer. */
@@ -103,7 +133,7 @@ export function tell(
 }
 
 function isBodyUnread({ req }: Context, { code }: TurnpikeError): boolean {
-  return req.method === "POST" && (!req.raw.bodyUsed || code === "PayloadTooLarge");
+  return /^(?:POST|PATCH)$/.test(req.method) && (!req.raw.bodyUsed || code === "PayloadTooLarge");
 }
 
 function parse(schema: z.ZodType | undefined, value: unknown, where: string): unknown {
@@ -135,9 +165,11 @@ function singleValues(context: Context): Record<string, string> {
   return values;
 }
 
-function describe<P extends Fields, Q extends Fields, B extends z.ZodType, A extends Answers>(
+export const API_KEY_SCHEME = "apiKey";
+
+function describe<P extends Fields, Q extends Fields, B extends z.ZodType, A extends Answers, C>(
   app: OpenAPIHono<RequestScope>,
-  spec: EndpointOf<P, Q, B, A>,
+  spec: EndpointOf<P, Q, B, A, C>,
 ): void {
   const json = (schema: z.ZodType) => ({ "application/json": { schema } });
   app.openAPIRegistry.registerPath({
@@ -145,6 +177,9 @@ function describe<P extends Fields, Q extends Fields, B extends z.ZodType, A ext
     path: spec.path,
     summary: spec.summary,
     tags: [spec.tag],
+    ...(spec.admission && {
+      security: [{ [API_KEY_SCHEME]: spec.admission.scope === "any" ? [] : [spec.admission.scope] }],
+    }),
     request: {
       ...(spec.params && { params: spec.params }),
       ...(spec.query && { query: spec.query }),

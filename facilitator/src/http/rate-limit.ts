@@ -1,31 +1,31 @@
-/** How many requests one address may make. A full bucket lasts a burst; it refills evenly over a minute. */
+/** How many requests one address, or one API key, may make. A full bucket lasts a burst; it refills evenly over a minute. */
 import { TurnpikeError } from "turnpike/protocol";
 
 export interface RateLimit {
   /** @throws RateLimited */
-  take(address: string): void;
+  take(who: string): void;
 }
 
 export const noRateLimit: RateLimit = { take: () => undefined };
 
-/** Addresses remembered at most: beyond, those that came first are forgotten. */
-const MAX_ADDRESSES = 10_000;
+/** Remembered at most: beyond, who has not asked for longest is forgotten. */
+const MAX_REMEMBERED = 10_000;
 
 export function createRateLimit(perMinute: number, monotonicMs: () => number): RateLimit {
   if (perMinute === 0) return noRateLimit;
   const buckets = new Map<string, { tokens: number; atMs: number }>();
   return {
-    take(address) {
+    take(who) {
       const nowMs = monotonicMs();
-      const { tokens, atMs } = buckets.get(address) ?? { tokens: perMinute, atMs: nowMs };
+      const { tokens, atMs } = buckets.get(who) ?? { tokens: perMinute, atMs: nowMs };
       const refilled = Math.min(perMinute, tokens + ((nowMs - atMs) * perMinute) / 60_000);
       if (refilled < 1) {
         const retryAfterSec = Math.ceil(((1 - refilled) * 60) / perMinute);
         throw new TurnpikeError("RateLimited", undefined, { retryAfterSec });
       }
-      buckets.delete(address);
-      buckets.set(address, { tokens: refilled - 1, atMs: nowMs });
-      const oldest = buckets.size > MAX_ADDRESSES ? buckets.keys().next().value : undefined;
+      buckets.delete(who);
+      buckets.set(who, { tokens: refilled - 1, atMs: nowMs });
+      const oldest = buckets.size > MAX_REMEMBERED ? buckets.keys().next().value : undefined;
       if (oldest !== undefined) buckets.delete(oldest);
     },
   };

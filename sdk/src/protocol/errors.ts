@@ -75,6 +75,30 @@ export const ERRORS = {
     "The provider does not serve this payer here; nothing was charged by this answer.",
     "Ask the provider, or use another resource.",
   ),
+  InvalidApiKey: entry(
+    "sdk",
+    401,
+    "The API key is missing, unknown, expired or revoked.",
+    "Send `Authorization: Bearer <key>`; get a new key by signing a challenge with the provider's wallet.",
+  ),
+  ScopeMissing: entry(
+    "sdk",
+    403,
+    "The API key does not have the scope that this request needs.",
+    "Create a key with the scope that `message` names.",
+  ),
+  UnknownObject: entry(
+    "sdk",
+    404,
+    "The provider has no such object.",
+    "List the provider's own objects and check the id.",
+  ),
+  InvalidWebhook: entry(
+    "sdk",
+    400,
+    "The webhook is not signed by a known secret, is too old, or is malformed.",
+    "Do not act on it; check the endpoint's secret and this machine's clock.",
+  ),
   PayloadConflict: entry(
     "sdk",
     409,
@@ -303,4 +327,5 @@ export class InvalidRequest extends classOf("InvalidRequest") {}
 export class PaymentPending extends classOf("PaymentPending") {}
 export class PolicyRefused extends classOf("PolicyRefused") {}
 export class Unavailable extends classOf("Unavailable") {}
+export class InvalidWebhook extends classOf("InvalidWebhook") {}
 export class ConfigError extends classOf("ConfigError") {}

@@ -41,11 +41,18 @@ export function encodeJsonHeader(value: unknown): string {
 
 /** @returns undefined when `text` is not one JSON object, or has duplicate or forbidden keys, NUL or deep nesting */
 export function parseStrictJson(text: string, maxDepth = MAX_DEPTH): JsonObject | undefined {
+  const parsed = parseStrictBody(text, maxDepth);
+  return Array.isArray(parsed) ? undefined : parsed;
+}
+
+/** The same for what may also be a list. */
+export function parseStrictBody(text: string, maxDepth = MAX_DEPTH): JsonObject | unknown[] | undefined {
   if (!isUnambiguous(text, maxDepth)) return undefined;
   try {
     const parsed: unknown = JSON.parse(text);
-    return typeof parsed === "object" && parsed !== null && !Array.isArray(parsed) ? (parsed as JsonObject) : undefined;
+    return typeof parsed === "object" && parsed !== null ? (parsed as JsonObject | unknown[]) : undefined;
   } catch {
+    // Not JSON: the caller tells one and the same refusal, never a parser's message.
     return undefined;
   }
 }

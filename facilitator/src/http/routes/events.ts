@@ -1,18 +1,20 @@
-/** The feed of what happened, in the order of commit. */
+/** The feed of what happened to a provider's plans, subscriptions and payments, in the order of commit. */
 import { eventListSchema } from "turnpike/facilitator";
 import { hash32Schema } from "turnpike/protocol";
 import { z } from "zod";
+import { admissionTo } from "../admission";
 import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
 import { cursorSchema, limitSchema } from "../page";
 
-export function eventEndpoints({ events }: Doors): Endpoint[] {
+export function eventEndpoints(doors: Doors): Endpoint[] {
   return [
     endpoint({
       method: "get",
       path: "/events",
       tag: "events",
-      summary: "Events after a cursor; pass `next` to go on, also when nothing follows yet.",
+      summary: "The provider's events after a cursor; pass `next` to go on, also when nothing follows yet.",
+      admission: admissionTo(doors, "read"),
       query: z.object({
         cursor: cursorSchema,
         limit: limitSchema,
@@ -23,8 +25,8 @@ export function eventEndpoints({ events }: Doors): Endpoint[] {
         subject: hash32Schema.optional(),
       }),
       answers: { 200: eventListSchema },
-      async handle({ query: { cursor, limit, type, subject } }) {
-        return { status: 200, body: await events.list({ after: cursor, limit, type, subject }) };
+      async handle({ query: { cursor, limit, type, subject }, caller: { provider } }) {
+        return { status: 200, body: await doors.providers.events({ provider, after: cursor, limit, type, subject }) };
       },
     }),
   ];

@@ -3,6 +3,7 @@ import { type ColumnType, type Generated, sql } from "kysely";
 import type { Tx } from "../open";
 import { sumsOf } from "../rollups";
 import { addSums } from "./rollups";
+import { queueDeliveries } from "./webhooks";
 
 export interface EventsTable {
   /** cursor of GET /events */
@@ -52,6 +53,7 @@ export interface EventDraft {
  */
 export async function appendEvents(db: Tx, all: readonly EventDraft[]): Promise<number> {
   if (all.length === 0) return 0;
+  await lockFeed(db, all[0]?.chainId ?? 0);
   const standing = await db
     .selectFrom("events")
     .select("id")
@@ -101,7 +103,26 @@ export async function appendEvents(db: Tx, all: readonly EventDraft[]): Promise<
     for (const { id } of inserted) added.add(id);
   }
   await addSums(db, drafts[0]?.chainId ?? 0, sumsOf(drafts.filter(({ id }) => added.has(id))));
+  await queueDeliveries(
+    db,
+    drafts[0]?.chainId ?? 0,
+    rows.filter(({ id }) => added.has(id)),
+  );
   return added.size;
+}
+
+/**
+ * One writer at a time, whatever it tells: two would give one number twice, and whoever reads behind a cursor would pass
+ * over an event that has a lower `seq` and is committed later.
+ */
+async function lockFeed(tx: Tx, chainId: number): Promise<void> {
+  await tx
+    .selectFrom("cursors")
+    .select("position")
+    .where("chain_id", "=", chainId)
+    .where("name", "=", "indexer")
+    .forUpdate()
+    .execute();
 }
 
 /** Marks what a block told as no longer so, and takes it out of the sums. */

@@ -1,0 +1,67 @@
+/**
+ * Serves the dashboard's three files at `/`. They are read once at the start, compressed once, and named by their hash,
+ * so that a browser asks for them again only when they changed. Where they were not built, the plain page stands in.
+ */
+import { createHash } from "node:crypto";
+import { existsSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { gzipSync } from "node:zlib";
+import type { Context, Hono } from "hono";
+import type { RequestScope } from "./scope";
+
+const DIST = path.resolve(__dirname, "../../dashboard/dist");
+const FILES = {
+  "/": { name: "index.html", type: "text/html; charset=utf-8" },
+  "/dashboard.js": { name: "dashboard.js", type: "text/javascript; charset=utf-8" },
+  "/dashboard.css": { name: "dashboard.css", type: "text/css; charset=utf-8" },
+} as const;
+
+/** Nothing but this service's own files and answers; no frame, no form that leaves, no inline script or style. */
+const SECURITY_HEADERS = {
+  "content-security-policy":
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+  "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=()",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff",
+} as const;
+
+/** @param plainPage what stands at `/` where the dashboard was not built */
+export function serveDashboard(app: Hono<RequestScope>, plainPage: () => string, dir = DIST): void {
+  if (!existsSync(path.join(dir, "index.html"))) {
+    app.get("/", (context) => context.html(plainPage(), 200, SECURITY_HEADERS_OF_PLAIN));
+    return;
+  }
+  for (const [at, { name, type }] of Object.entries(FILES)) {
+    const plain = readFileSync(path.join(dir, name));
+    const zipped = gzipSync(plain);
+    const etag = `"${createHash("sha256").update(plain).digest("base64url").slice(0, 22)}"`;
+    app.get(at, (context) => answer(context, { plain, zipped, etag, type }));
+  }
+}
+
+/** The plain page has one style element of its own. */
+const SECURITY_HEADERS_OF_PLAIN = {
+  ...SECURITY_HEADERS,
+  "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+} as const;
+
+interface File {
+  readonly plain: Buffer;
+  readonly zipped: Buffer;
+  readonly etag: string;
+  readonly type: string;
+}
+
+function answer(context: Context, { plain, zipped, etag, type }: File): Response {
+  const headers = { ...SECURITY_HEADERS, etag, vary: "accept-encoding", "cache-control": "no-cache" };
+  if (context.req.header("if-none-match") === etag) return context.body(null, 304, headers);
+  const isZipped = /\bgzip\b/.test(context.req.header("accept-encoding") ?? "");
+  return context.body(new Uint8Array(isZipped ? zipped : plain), 200, {
+    ...headers,
+    "content-type": type,
+    ...(isZipped && { "content-encoding": "gzip" }),
+  });
+}

@@ -1,0 +1,24 @@
+/** The log of what was done with a provider's keys and webhook endpoints. */
+import { auditListSchema } from "turnpike/facilitator";
+import { z } from "zod";
+import { admissionTo } from "../admission";
+import type { Doors } from "../app";
+import { type Endpoint, endpoint } from "../endpoint";
+import { cursorSchema, limitSchema } from "../page";
+
+export function auditEndpoints(doors: Doors): Endpoint[] {
+  return [
+    endpoint({
+      method: "get",
+      path: "/audit",
+      tag: "keys",
+      summary: "Administrative acts, the newest first: who, what, when, from where.",
+      admission: admissionTo(doors, "keys"),
+      query: z.object({ cursor: cursorSchema, limit: limitSchema }),
+      answers: { 200: auditListSchema },
+      async handle({ caller: { provider }, query: { cursor, limit } }) {
+        return { status: 200, body: await doors.providers.acts(provider, { before: cursor, limit }) };
+      },
+    }),
+  ];
+}

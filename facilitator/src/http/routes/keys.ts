@@ -1,0 +1,78 @@
+/** API keys: got by a wallet's signature over a challenge, listed, rotated, revoked. */
+import {
+  apiKeySchema,
+  challengeRequestSchema,
+  challengeSchema,
+  createKeyRequestSchema,
+  keyListSchema,
+  newKeySchema,
+  rotateKeyRequestSchema,
+} from "turnpike/facilitator";
+import { z } from "zod";
+import { admissionTo } from "../admission";
+import type { Doors } from "../app";
+import { type Endpoint, endpoint } from "../endpoint";
+import { createRateLimit } from "../rate-limit";
+
+/** For anyone who asks, from one address: a contract wallet's signature costs a question to the chain. */
+const SIGNINGS_PER_MINUTE = 60;
+
+export function keyEndpoints(doors: Doors): Endpoint[] {
+  const { keys } = doors.providers;
+  const signings = createRateLimit(SIGNINGS_PER_MINUTE, doors.monotonicMs);
+  return [
+    endpoint({
+      method: "post",
+      path: "/keys/challenge",
+      tag: "keys",
+      summary: "What the provider's wallet has to sign for an API key: typed data, or `message` by EIP-191.",
+      body: challengeRequestSchema,
+      answers: { 200: challengeSchema },
+      async handle({ body, origin }) {
+        signings.take(origin.address);
+        return { status: 200, body: await keys.challenge(body) };
+      },
+    }),
+    endpoint({
+      method: "post",
+      path: "/keys",
+      tag: "keys",
+      summary: "An API key for whoever signed a challenge with the provider's wallet. The key is shown once.",
+      body: createKeyRequestSchema,
+      answers: { 201: newKeySchema },
+      async handle({ body, origin }) {
+        signings.take(origin.address);
+        return { status: 201, body: await keys.create(body, origin) };
+      },
+    }),
+    endpoint({
+      method: "get",
+      path: "/keys",
+      tag: "keys",
+      summary: "The provider's API keys, without their secrets.",
+      admission: admissionTo(doors, "keys"),
+      answers: { 200: keyListSchema },
+      handle: async ({ caller }) => ({ status: 200, body: { keys: await keys.list(caller.provider) } }),
+    }),
+    endpoint({
+      method: "post",
+      path: "/keys/rotate",
+      tag: "keys",
+      summary: "A successor of the key that asks, which goes on for `overlapSec`.",
+      admission: admissionTo(doors, "any"),
+      body: rotateKeyRequestSchema,
+      answers: { 201: newKeySchema },
+      handle: async ({ caller, body }) => ({ status: 201, body: await keys.rotate(caller, body.overlapSec) }),
+    }),
+    endpoint({
+      method: "delete",
+      path: "/keys/{id}",
+      tag: "keys",
+      summary: "Revoke an API key for good: the one that asks, or with the scope `keys` any of the provider's.",
+      admission: admissionTo(doors, "any"),
+      params: z.object({ id: z.string().regex(/^[0-9a-f]{16}$/, "must be the id of an API key") }),
+      answers: { 200: apiKeySchema },
+      handle: async ({ caller, params }) => ({ status: 200, body: await keys.revoke(caller, params.id) }),
+    }),
+  ];
+}

@@ -1,0 +1,95 @@
+/** Webhook endpoints of a provider: where events are sent, and with which secret they are signed. */
+import {
+  createEndpointRequestSchema,
+  endpointListSchema,
+  newEndpointSchema,
+  rotatedSecretSchema,
+  rotateSecretRequestSchema,
+  updateEndpointRequestSchema,
+  webhookEndpointSchema,
+} from "turnpike/facilitator";
+import { z } from "zod";
+import { admissionTo } from "../admission";
+import type { Doors } from "../app";
+import { type Endpoint, endpoint } from "../endpoint";
+
+export const endpointIdSchema = z.string().regex(/^we_[0-9a-f]{24}$/, "must be the id of a webhook endpoint");
+
+export function webhookEndpoints(doors: Doors): Endpoint[] {
+  const { endpoints } = doors.providers;
+  const admission = admissionTo(doors, "webhooks");
+  const params = z.object({ id: endpointIdSchema });
+  const tag = "webhooks";
+  return [
+    endpoint({
+      method: "get",
+      path: "/webhook-endpoints",
+      tag,
+      summary: "The provider's webhook endpoints, without their secrets.",
+      admission,
+      answers: { 200: endpointListSchema },
+      handle: async ({ caller }) => ({ status: 200, body: { endpoints: await endpoints.list(caller.provider) } }),
+    }),
+    endpoint({
+      method: "post",
+      path: "/webhook-endpoints",
+      tag,
+      summary: "Have events sent to a URL. The secret that signs them is shown here once.",
+      admission,
+      body: createEndpointRequestSchema,
+      answers: { 201: newEndpointSchema },
+      handle: async ({ caller, body }) => ({ status: 201, body: await endpoints.create(caller, body) }),
+    }),
+    endpoint({
+      method: "get",
+      path: "/webhook-endpoints/{id}",
+      tag,
+      summary: "One webhook endpoint.",
+      admission,
+      params,
+      answers: { 200: webhookEndpointSchema },
+      handle: async ({ caller, params: { id } }) => ({ status: 200, body: await endpoints.get(caller.provider, id) }),
+    }),
+    endpoint({
+      method: "patch",
+      path: "/webhook-endpoints/{id}",
+      tag,
+      summary: "Change an endpoint. Disabling it drops what waits; enabling it begins with the next event.",
+      admission,
+      params,
+      body: updateEndpointRequestSchema,
+      answers: { 200: webhookEndpointSchema },
+      handle: async ({ caller, params: { id }, body }) => ({
+        status: 200,
+        body: await endpoints.update(caller, id, body),
+      }),
+    }),
+    endpoint({
+      method: "delete",
+      path: "/webhook-endpoints/{id}",
+      tag,
+      summary: "Delete an endpoint with its deliveries.",
+      admission,
+      params,
+      answers: { 200: z.object({ deleted: z.literal(true) }) },
+      async handle({ caller, params: { id } }) {
+        await endpoints.remove(caller, id);
+        return { status: 200, body: { deleted: true as const } };
+      },
+    }),
+    endpoint({
+      method: "post",
+      path: "/webhook-endpoints/{id}/rotate-secret",
+      tag,
+      summary: "A new secret; the old one signs beside it for `overlapSec`.",
+      admission,
+      params,
+      body: rotateSecretRequestSchema,
+      answers: { 200: rotatedSecretSchema },
+      handle: async ({ caller, params: { id }, body }) => ({
+        status: 200,
+        body: await endpoints.rotateSecret(caller, id, body.overlapSec),
+      }),
+    }),
+  ];
+}

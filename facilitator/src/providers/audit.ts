@@ -1,0 +1,36 @@
+/** Reads the log of administrative acts of one provider, newest first. */
+
+import type { auditListSchema } from "turnpike/facilitator";
+import type { Address } from "turnpike/protocol";
+import type { z } from "zod";
+import type { Db } from "../store/open";
+
+export interface AuditPage {
+  /** position of the last entry seen; 0 for the newest */
+  readonly before: number;
+  readonly limit: number;
+}
+
+export async function listActs(
+  db: Db,
+  { chainId, provider }: { readonly chainId: number; readonly provider: Address },
+  { before, limit }: AuditPage,
+): Promise<z.input<typeof auditListSchema>> {
+  const own = db.selectFrom("audit_log").selectAll().where("chain_id", "=", chainId).where("provider", "=", provider);
+  const rows = await (before > 0 ? own.where("seq", "<", before) : own)
+    .orderBy("seq", "desc")
+    .limit(limit + 1)
+    .execute();
+  const shown = rows.slice(0, limit);
+  const last = rows.length > limit ? shown.at(-1)?.seq : undefined;
+  const entries = shown.map((row) => ({
+    at: Math.floor(row.at_ms / 1_000),
+    actor: row.actor,
+    act: row.act,
+    object: row.object_id,
+    address: row.address,
+    ...(row.request_id !== null && { requestId: row.request_id }),
+    details: row.details,
+  }));
+  return { provider, entries, ...(last === undefined ? {} : { next: String(last) }) };
+}

@@ -1,0 +1,224 @@
+/**
+ * API keys: made for whoever proves a wallet, shown once, stored as a hash. A key says which provider asks and what it may
+ * do; there is nothing else by which a request is known.
+ */
+import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import type { Selectable } from "kysely";
+import {
+  type ApiKey,
+  type ApiScope,
+  apiKeyDigests,
+  apiKeyMessage,
+  type ChallengeRequest,
+  type CreateKeyRequest,
+  type KeyChallenge,
+  type NewApiKey,
+} from "turnpike/facilitator";
+import { type Address, InvalidRequest, type Network, TurnpikeError } from "turnpike/protocol";
+import type { ChainReader } from "../relayer";
+import type { Store, Tx } from "../store/open";
+import type { ApiKeysTable } from "../store/tables/api-keys";
+import { recordAct } from "../store/tables/audit-log";
+import { checkChallenge, issueChallenge, spendChallenge } from "./challenges";
+import { isSignedByWallet } from "./wallet-signature";
+
+/** Where a request came from, as this service sees it. */
+export interface Origin {
+  readonly address: string;
+  readonly requestId: string;
+}
+
+/** Who asks, known by an API key. */
+export interface Caller extends Origin {
+  readonly provider: Address;
+  readonly keyId: string;
+  readonly scopes: readonly ApiScope[];
+}
+
+export interface KeysDeps {
+  readonly store: Store;
+  readonly network: Network;
+  /** who signs this service's proofs: what a wallet signs names it */
+  readonly facilitator: Address;
+  readonly chain: Pick<ChainReader, "code" | "call">;
+  /** unix milliseconds */
+  readonly nowMs: () => number;
+}
+
+export type Keys = ReturnType<typeof createKeys>;
+type Row = Selectable<ApiKeysTable>;
+
+const YEAR_SEC = 366 * 86_400;
+const MAX_LIFE_SEC = 5 * YEAR_SEC;
+const MAX_KEYS = 50;
+const MINUTE_MS = 60_000;
+const FORM = /^Bearer tpk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})$/;
+
+export function createKeys({ store, network, facilitator, chain, nowMs }: KeysDeps) {
+  const { chainId } = network;
+  const nowSec = () => Math.floor(nowMs() / 1_000);
+  const live = (db: Store["db"]) =>
+    db
+      .selectFrom("api_keys")
+      .where("chain_id", "=", chainId)
+      .where("revoked_at_ms", "is", null)
+      .where("expires_at_ms", ">", nowMs());
+
+  async function insert(tx: Tx, fields: Pick<Row, "provider" | "name" | "scopes" | "expires_at_ms" | "rotated_from">) {
+    const { count } = await live(tx)
+      .select(({ fn }) => fn.countAll().as("count"))
+      .where("provider", "=", fields.provider)
+      .executeTakeFirstOrThrow();
+    if (Number(count) >= MAX_KEYS) throw new InvalidRequest(`a provider may have ${MAX_KEYS} live keys: revoke one`);
+    const secret = randomBytes(32).toString("base64url");
+    const row = await tx
+      .insertInto("api_keys")
+      .values({
+        ...fields,
+        id: randomBytes(8).toString("hex"),
+        chain_id: chainId,
+        hash: hashOf(secret),
+        created_at_ms: nowMs(),
+        revoked_at_ms: null,
+        last_used_at_ms: null,
+      })
+      .returningAll()
+      .executeTakeFirstOrThrow();
+    return { row, key: `tpk_${row.id}_${secret}` };
+  }
+
+  /** @throws UnknownObject, also for another provider's */
+  async function requireOwn(tx: Tx, provider: Address, id: string): Promise<Row> {
+    const row = await tx
+      .selectFrom("api_keys")
+      .selectAll()
+      .where("chain_id", "=", chainId)
+      .where("provider", "=", provider)
+      .where("id", "=", id)
+      .executeTakeFirst();
+    if (!row) throw new TurnpikeError("UnknownObject", `no API key ${id}`);
+    return row;
+  }
+
+  return {
+    async challenge(request: ChallengeRequest): Promise<KeyChallenge> {
+      const expiresAt = request.expiresAt ?? nowSec() + YEAR_SEC;
+      const { text: challenge, validUntil } = await issueChallenge(store.db, request.provider, nowSec());
+      const terms = { ...request, expiresAt, challenge, facilitator, chainId };
+      return { challenge, validUntil, expiresAt, facilitator, chainId, message: apiKeyMessage(terms) };
+    },
+
+    /** @throws InvalidSignature when the wallet did not sign, or the challenge is no good; Unavailable */
+    async create(request: CreateKeyRequest, origin: Origin): Promise<NewApiKey> {
+      const { provider, name, scopes, expiresAt, challenge, signature } = request;
+      if (expiresAt <= nowSec() || expiresAt > nowSec() + MAX_LIFE_SEC) {
+        throw new InvalidRequest("expiresAt: must be in the future, at most five years", {
+          details: { field: "expiresAt" },
+        });
+      }
+      await checkChallenge(store.db, provider, challenge, nowSec());
+      const digests = apiKeyDigests({ provider, name, scopes, expiresAt, challenge, facilitator, chainId });
+      if (!(await isSignedByWallet(chain, { wallet: provider, digests, signature }))) {
+        throw new TurnpikeError("InvalidSignature", `the challenge is not signed by ${provider}`, {
+          reason: "signature",
+        });
+      }
+      return store.transaction(async (tx) => {
+        await spendChallenge(tx, challenge, nowSec());
+        const { row, key } = await insert(tx, {
+          ...{ provider, name, scopes: scopes.join(","), expires_at_ms: expiresAt * 1_000, rotated_from: null },
+        });
+        await recordAct(tx, {
+          ...{ chainId, provider, actor: "wallet", act: "key.created", objectId: row.id, ...origin },
+          details: { name, scopes },
+        });
+        return { ...keyToWire(row), key };
+      });
+    },
+
+    /**
+     * Who a request is from.
+     * @param authorization the header as it came
+     * @throws InvalidApiKey, ScopeMissing
+     */
+    async authenticate(authorization: string | null, scope: ApiScope | "any", origin: Origin): Promise<Caller> {
+      const [, id, secret] = FORM.exec(authorization ?? "") ?? [];
+      const row = id && secret ? await live(store.db).selectAll().where("id", "=", id).executeTakeFirst() : undefined;
+      if (!row || !secret || !timingSafeEqual(Buffer.from(hashOf(secret), "hex"), Buffer.from(row.hash, "hex"))) {
+        throw new TurnpikeError("InvalidApiKey");
+      }
+      const scopes = row.scopes.split(",") as ApiScope[];
+      if (scope !== "any" && !scopes.includes(scope)) {
+        throw new TurnpikeError("ScopeMissing", `the API key lacks the scope ${scope}`, { details: { scope } });
+      }
+      if ((row.last_used_at_ms ?? 0) < nowMs() - MINUTE_MS) {
+        await store.db.updateTable("api_keys").set({ last_used_at_ms: nowMs() }).where("id", "=", row.id).execute();
+      }
+      return { ...origin, provider: row.provider as Address, keyId: row.id, scopes };
+    },
+
+    async list(provider: Address): Promise<ApiKey[]> {
+      const rows = await store.db
+        .selectFrom("api_keys")
+        .selectAll()
+        .where("chain_id", "=", chainId)
+        .where("provider", "=", provider)
+        .orderBy("created_at_ms", "desc")
+        .orderBy("id")
+        .limit(200)
+        .execute();
+      return rows.map(keyToWire);
+    },
+
+    /** A successor with the same name, scopes and end; the key that asks goes on for `overlapSec`. */
+    async rotate(caller: Caller, overlapSec: number): Promise<NewApiKey> {
+      return store.transaction(async (tx) => {
+        const old = await requireOwn(tx, caller.provider, caller.keyId);
+        const { provider, name, scopes, expires_at_ms: expiresAtMs } = old;
+        const fields = { provider, name, scopes, expires_at_ms: expiresAtMs, rotated_from: old.id };
+        const { row, key } = await insert(tx, fields);
+        const endMs = Math.min(expiresAtMs, nowMs() + overlapSec * 1_000);
+        await tx.updateTable("api_keys").set({ expires_at_ms: endMs }).where("id", "=", old.id).execute();
+        await record(tx, caller, "key.rotated", old.id, { successor: row.id, overlapSec });
+        return { ...keyToWire(row), key };
+      });
+    },
+
+    /** For good. Any key may end itself; the scope `keys` ends every key of the provider's. */
+    async revoke(caller: Caller, id: string): Promise<ApiKey> {
+      if (id !== caller.keyId && !caller.scopes.includes("keys")) {
+        throw new TurnpikeError("ScopeMissing", "another key is revoked with the scope keys", {
+          details: { scope: "keys" },
+        });
+      }
+      return store.transaction(async (tx) => {
+        const row = await requireOwn(tx, caller.provider, id);
+        if (row.revoked_at_ms !== null) return keyToWire(row);
+        const revoked = { ...row, revoked_at_ms: nowMs() };
+        await tx.updateTable("api_keys").set({ revoked_at_ms: revoked.revoked_at_ms }).where("id", "=", id).execute();
+        await record(tx, caller, "key.revoked", id);
+        return keyToWire(revoked);
+      });
+    },
+  };
+
+  function record(tx: Tx, caller: Caller, act: string, objectId: string, details: Record<string, unknown> = {}) {
+    const { provider, keyId: actor, address, requestId } = caller;
+    return recordAct(tx, { chainId, provider, actor, act, objectId, address, requestId, details });
+  }
+}
+
+const hashOf = (secret: string): string => createHash("sha256").update(secret).digest("hex");
+
+function keyToWire(row: Row): ApiKey {
+  const sec = (ms: number) => Math.floor(ms / 1_000);
+  return {
+    id: row.id,
+    name: row.name,
+    scopes: row.scopes.split(",") as ApiScope[],
+    createdAt: sec(row.created_at_ms),
+    expiresAt: sec(row.expires_at_ms),
+    ...(row.revoked_at_ms !== null && { revokedAt: sec(row.revoked_at_ms) }),
+    ...(row.last_used_at_ms !== null && { lastUsedAt: sec(row.last_used_at_ms) }),
+  };
+}

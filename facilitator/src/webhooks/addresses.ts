@@ -1,0 +1,80 @@
+/** Which addresses a webhook may be sent to: public unicast only. What a name leads to is judged when it is connected to. */
+import type { LookupAddress, LookupOptions } from "node:dns";
+import { lookup as systemLookup } from "node:dns";
+import { isIP } from "node:net";
+import ipaddr from "ipaddr.js";
+import { InvalidRequest } from "turnpike/protocol";
+
+/** 169.254.169.254 and its like are link-local; Azure's stands among the public ones. */
+const METADATA = new Set(["168.63.129.16"]);
+/** Of IPv6 only this block is given out; outside it stand mapped, translated and compatible forms of IPv4. */
+const GLOBAL_UNICAST = ipaddr.IPv6.parseCIDR("2000::/3");
+
+/** @param address an IP address as text; anything else is not public */
+export function isPublicAddress(address: string): boolean {
+  if (!ipaddr.isValid(address)) return false;
+  const parsed = ipaddr.parse(address);
+  if (parsed.range() !== "unicast") return false;
+  return parsed instanceof ipaddr.IPv6 ? parsed.match(GLOBAL_UNICAST) : !METADATA.has(parsed.toString());
+}
+
+export interface AddressPolicy {
+  /** for local work: any address, and plain http */
+  readonly allowPrivate: boolean;
+}
+
+/**
+ * What can be said of a URL before anyone connects to it.
+ * @throws InvalidRequest
+ */
+export function checkWebhookUrl(text: string, { allowPrivate }: AddressPolicy): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (!url) throw refused("must be a URL");
+  if (url.protocol !== "https:" && !(allowPrivate && url.protocol === "http:"))
+    throw refused("must begin with https://");
+  if (url.username || url.password) throw refused("must not hold credentials");
+  if (url.hash) throw refused("must not have a fragment");
+  const host = bareHost(url.hostname);
+  if (!allowPrivate && isIP(host) && !isPublicAddress(host)) throw refused("must lead to a public address");
+  if (!allowPrivate && /(?:^|\.)(?:localhost|local|internal)\.?$/i.test(host)) {
+    throw refused("must lead to a public address");
+  }
+  return url.href;
+}
+
+/** Brackets stand around IPv6 in URLs only. */
+export const bareHost = (hostname: string): string => hostname.replace(/^\[|\]$/g, "");
+
+/** The name leads, at this moment, to an address that nothing may be sent to. */
+export class RefusedAddress extends Error {
+  readonly code = "TURNPIKE_REFUSED_ADDRESS";
+  constructor() {
+    super("the name does not lead to a public address");
+  }
+}
+
+export type Lookup = (
+  hostname: string,
+  options: LookupOptions,
+  callback: (error: Error | null, address: string | LookupAddress[], family?: number) => void,
+) => void;
+
+/**
+ * A resolver for sockets that gives only public addresses. The socket connects to what it was given here, so a name that
+ * changes its mind between a check and the connection gains nothing.
+ */
+export function publicLookup(resolve: Lookup = systemLookup as Lookup): Lookup {
+  return (hostname, options, callback) => {
+    resolve(hostname, { ...options, all: true }, (error, found) => {
+      if (error) return callback(error, []);
+      const all = Array.isArray(found) ? found : [{ address: found, family: isIP(found) }];
+      const open = all.filter(({ address }) => isPublicAddress(address));
+      const [first] = open;
+      if (!first) return callback(new RefusedAddress(), []);
+      if (options.all) return callback(null, open);
+      return callback(null, first.address, first.family);
+    });
+  };
+}
+
+const refused = (what: string) => new InvalidRequest(`url: ${what}`, { details: { field: "url", in: "body" } });

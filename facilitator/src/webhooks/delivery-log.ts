@@ -1,0 +1,104 @@
+/** What was delivered to an endpoint, when, and how the receiver answered. Reads only. */
+
+import {
+  type attemptSchema,
+  type deliveryDetailSchema,
+  type deliveryListSchema,
+  TEST_EVENT_TYPE,
+} from "turnpike/facilitator";
+import { TurnpikeError } from "turnpike/protocol";
+import type { z } from "zod";
+import type { Db } from "../store/open";
+
+export interface DeliveryPage {
+  /** position of the last delivery seen; 0 for the newest */
+  readonly before: number;
+  readonly limit: number;
+}
+
+const unixSec = (ms: number): number => Math.floor(ms / 1_000);
+
+function deliveries(db: Db, endpointId: string) {
+  return db
+    .selectFrom("webhook_deliveries as d")
+    .leftJoin("events as e", (join) => join.onRef("e.chain_id", "=", "d.chain_id").onRef("e.id", "=", "d.event_id"))
+    .select([
+      ...([
+        "d.seq",
+        "d.event_id",
+        "d.state",
+        "d.attempts",
+        "d.created_at_ms",
+        "d.due_at_ms",
+        "d.finished_at_ms",
+      ] as const),
+      "e.type",
+    ])
+    .where("d.endpoint_id", "=", endpointId);
+}
+
+type Row = Awaited<ReturnType<ReturnType<typeof deliveries>["executeTakeFirstOrThrow"]>>;
+
+const toWire = (row: Row) => ({
+  eventId: row.event_id,
+  type: row.type ?? TEST_EVENT_TYPE,
+  state: row.state,
+  attempts: row.attempts,
+  createdAt: unixSec(row.created_at_ms),
+  ...(row.state === "pending" && { nextAttemptAt: unixSec(row.due_at_ms) }),
+  ...(row.finished_at_ms !== null && { finishedAt: unixSec(row.finished_at_ms) }),
+});
+
+/** Newest first. */
+export async function listDeliveries(
+  db: Db,
+  endpointId: string,
+  { before, limit }: DeliveryPage,
+): Promise<z.input<typeof deliveryListSchema>> {
+  const query = before > 0 ? deliveries(db, endpointId).where("d.seq", "<", before) : deliveries(db, endpointId);
+  const rows = await query
+    .orderBy("d.seq", "desc")
+    .limit(limit + 1)
+    .execute();
+  const shown = rows.slice(0, limit);
+  const last = rows.length > limit ? shown.at(-1)?.seq : undefined;
+  return { deliveries: shown.map(toWire), ...(last === undefined ? {} : { next: String(last) }) };
+}
+
+/** @throws UnknownObject */
+export async function findDelivery(
+  db: Db,
+  endpointId: string,
+  eventId: string,
+): Promise<z.input<typeof deliveryDetailSchema>> {
+  const row = await deliveries(db, endpointId).where("d.event_id", "=", eventId).executeTakeFirst();
+  if (!row) throw new TurnpikeError("UnknownObject", `no delivery of ${eventId}`);
+  const attempts = await db
+    .selectFrom("webhook_attempts")
+    .selectAll()
+    .where("endpoint_id", "=", endpointId)
+    .where("event_id", "=", eventId)
+    .orderBy("number")
+    .limit(100)
+    .execute();
+  const log = attempts.map(
+    (attempt): z.input<typeof attemptSchema> => ({
+      number: attempt.number,
+      at: unixSec(attempt.at_ms),
+      durationMs: attempt.duration_ms,
+      ...(attempt.status_code !== null && { statusCode: attempt.status_code }),
+      ...(attempt.error !== null && { error: attempt.error }),
+    }),
+  );
+  return { ...toWire(row), log };
+}
+
+export async function countPending(db: Db, chainId: number): Promise<number> {
+  const row = await db
+    .selectFrom("webhook_deliveries")
+    .select(({ fn }) => fn.countAll().as("count"))
+    .where("chain_id", "=", chainId)
+    .where("state", "=", "pending")
+    .executeTakeFirstOrThrow();
+  return Number(row.count);
+}

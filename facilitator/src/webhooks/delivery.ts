@@ -1,0 +1,192 @@
+/**
+ * Delivers what stands in the outbox, at least once: claims what is due, sends, records what became of it. A claim is a
+ * lease, so whoever dies between commit and answer leaves the delivery to the next. Knows no event and no chain.
+ */
+import type { Logger } from "pino";
+import { type Network, TurnpikeError } from "turnpike/protocol";
+import type { Metrics } from "../metrics";
+import { repeat } from "../relayer";
+import type { Store } from "../store/open";
+import { createWake } from "../store/wake";
+import { bodyOf, headersOf } from "./message";
+import {
+  type AttemptFacts,
+  type Conclusion,
+  claimDeliveries,
+  concludeAttempt,
+  type Delivery,
+  isAnythingDue,
+} from "./outbox";
+import { nextAttempt } from "./schedule";
+import type { Sender, SendResult } from "./send";
+
+/** Told right after each is done; a test kills the process there and looks at what the next one makes of it. */
+export const DELIVERY_STEPS = ["claimed", "sent", "recorded"] as const;
+export type DeliveryStep = (typeof DELIVERY_STEPS)[number];
+
+export interface DeliveryDeps {
+  readonly store: Store;
+  readonly network: Network;
+  readonly sender: Sender;
+  readonly log: Logger;
+  readonly metrics: Pick<Metrics, "webhooks">;
+  /** deliveries under way in this process, at most */
+  readonly inFlight: number;
+  readonly pollMs: number;
+  /** unix milliseconds */
+  readonly nowMs: () => number;
+  readonly monotonicMs: () => number;
+  /** from 0 to 1 */
+  readonly random: () => number;
+  readonly onStep?: (step: DeliveryStep) => void;
+}
+
+export interface DeliveryWorker {
+  /** Claims what is due and begins to send it. @returns how many */
+  tick(): Promise<number>;
+  /** Resolves when nothing that was begun is under way. */
+  settled(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Longer than the longest attempt. */
+const LEASE_MS = 60_000;
+/** Deliveries of one endpoint at once; a failing one gets one, and all failing ones together a quarter of the places. */
+const SHARE = 8;
+const FAILING_PART = 4;
+const DRAIN_MS = 5_000;
+/** Its event is being rebuilt: looked at again after so long. */
+const WITHOUT_EVENT_MS = 30_000;
+
+export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
+  const { store, network, sender, log, metrics, nowMs, monotonicMs, random, onStep = () => undefined } = deps;
+  const { chainId } = network;
+  const underWay = new Map<Promise<void>, Claimed>();
+  const stopping = new AbortController();
+  const freed = createWake();
+
+  async function tick(): Promise<number> {
+    if (stopping.signal.aborted || !(await isAnythingDue(store.db, chainId, nowMs()))) return 0;
+    return (await claim("healthy")) + (await claim("failing"));
+  }
+
+  async function claim(endpoints: Claimed["endpoints"]): Promise<number> {
+    const all = [...underWay.values()];
+    const failing = all.filter((one) => one.endpoints === "failing").length;
+    const free = deps.inFlight - all.length;
+    const limit = endpoints === "healthy" ? free : Math.min(free, Math.ceil(deps.inFlight / FAILING_PART) - failing);
+    if (limit <= 0) return 0;
+    const share = endpoints === "healthy" ? SHARE : 1;
+    const perEndpoint = new Map<string, number>();
+    for (const { endpointId } of all) perEndpoint.set(endpointId, (perEndpoint.get(endpointId) ?? 0) + 1);
+    const busy = [...perEndpoint].filter(([, count]) => count >= share).map(([id]) => id);
+    const claimed = await claimDeliveries(store.db, {
+      ...{ chainId, nowMs: nowMs(), leaseMs: LEASE_MS, limit, share, endpoints, busy },
+    });
+    for (const delivery of claimed) begin(delivery, endpoints);
+    if (claimed.length > 0) onStep("claimed");
+    return claimed.length;
+  }
+
+  function begin(delivery: Delivery, endpoints: Claimed["endpoints"]): void {
+    const work = deliver(delivery)
+      .catch((error: unknown) => {
+        // The lease ends by itself, and the delivery is made again.
+        log.error(
+          { error, endpoint: delivery.endpointId, event: delivery.eventId },
+          "a delivery could not be recorded",
+        );
+      })
+      .finally(() => {
+        underWay.delete(work);
+        freed.notify("place");
+      });
+    underWay.set(work, { endpointId: delivery.endpointId, endpoints });
+  }
+
+  async function deliver(delivery: Delivery): Promise<void> {
+    const { eventId, attempts, secrets } = delivery;
+    const body = delivery.body ?? (delivery.event && bodyOf(delivery.event, network));
+    if (body === undefined || secrets.length === 0) return postponed(delivery);
+    const attemptMs = nowMs();
+    const startedMs = monotonicMs();
+    const headers = headersOf({ id: eventId, body, nowMs: attemptMs, attempt: attempts + 1, secrets });
+    const result = await sender.send({ url: delivery.url, headers, body, signal: stopping.signal });
+    onStep("sent");
+    const durationMs = Math.round(monotonicMs() - startedMs);
+    const conclusion = conclusionOf(delivery, result, nowMs(), random());
+    await concludeAttempt(store, { ...delivery, chainId }, conclusion, factsOf(result, attemptMs, durationMs));
+    onStep("recorded");
+    if (conclusion.kind === "released") return;
+    metrics.webhooks.inc({ outcome: conclusion.kind });
+    const told = { endpoint: delivery.endpointId, event: eventId, attempt: attempts + 1, durationMs };
+    log.info({ ...told, outcome: conclusion.kind, ...outcomeOf(result) }, "webhook");
+  }
+
+  async function postponed(delivery: Delivery): Promise<void> {
+    log.warn({ endpoint: delivery.endpointId, event: delivery.eventId }, "a delivery waits: its event is not there");
+    await store.db
+      .updateTable("webhook_deliveries")
+      .set({ lease_until_ms: 0, due_at_ms: nowMs() + WITHOUT_EVENT_MS })
+      .where("endpoint_id", "=", delivery.endpointId)
+      .where("event_id", "=", delivery.eventId)
+      .execute();
+  }
+
+  const settled = async (): Promise<void> => {
+    while (underWay.size > 0) await Promise.all([...underWay.keys()]);
+  };
+
+  const loop = repeat(
+    async () => {
+      try {
+        while ((await tick()) > 0);
+      } catch (error) {
+        log.error({ error }, "webhooks pause");
+      }
+    },
+    () => Promise.race([store.wake.wait("events", deps.pollMs), freed.wait("place", deps.pollMs)]),
+  );
+
+  return {
+    tick,
+    settled,
+    async stop() {
+      const stopped = loop.stop();
+      // Who is being told may be told to the end; then the delivery is left to the next process.
+      const cut = setTimeout(() => stopping.abort(new TurnpikeError("Unavailable")), DRAIN_MS);
+      await stopped;
+      await settled();
+      clearTimeout(cut);
+      freed.close();
+      await sender.close();
+    },
+  };
+}
+
+interface Claimed {
+  readonly endpointId: string;
+  readonly endpoints: "healthy" | "failing";
+}
+
+const GONE = 410;
+
+function conclusionOf({ step }: Delivery, result: SendResult, nowMs: number, random: number): Conclusion {
+  if (result.kind === "aborted") return { kind: "released" };
+  if (result.kind === "answered") {
+    if (result.statusCode >= 200 && result.statusCode < 300) return { kind: "delivered" };
+    if (result.statusCode === GONE) return { kind: "gone" };
+  }
+  const retryAfterSec = result.kind === "answered" ? result.retryAfterSec : undefined;
+  const dueAtMs = nextAttempt({ step, nowMs, random, retryAfterSec });
+  return dueAtMs === undefined ? { kind: "exhausted" } : { kind: "retry", dueAtMs };
+}
+
+function factsOf(result: SendResult, nowMs: number, durationMs: number): AttemptFacts {
+  return { nowMs, durationMs, ...outcomeOf(result) };
+}
+
+function outcomeOf(result: SendResult): Pick<AttemptFacts, "statusCode" | "error"> {
+  if (result.kind === "answered") return { statusCode: result.statusCode };
+  return result.kind === "failed" ? { error: result.error } : {};
+}

@@ -1,0 +1,242 @@
+/**
+ * A provider's webhook endpoints: where, for which events, with which secrets; their deliveries and what can be asked of
+ * them. Whoever asks names a provider, and sees nothing of another's.
+ */
+import { randomBytes } from "node:crypto";
+import type { Selectable } from "kysely";
+import {
+  type CreateEndpointRequest,
+  TEST_EVENT_TYPE,
+  type UpdateEndpointRequest,
+  type WebhookEndpoint,
+} from "turnpike/facilitator";
+import { InvalidRequest, type Network, TurnpikeError, toHex } from "turnpike/protocol";
+import type { Store, Tx } from "../store/open";
+import { recordAct } from "../store/tables/audit-log";
+import type { WebhookEndpointsTable } from "../store/tables/webhooks";
+import { checkWebhookUrl } from "./addresses";
+import { testBody } from "./message";
+import { dropPending } from "./outbox";
+
+/** Who asks, as the log of acts will have it. */
+export interface Actor {
+  readonly provider: string;
+  readonly keyId: string;
+  readonly address: string;
+  readonly requestId: string;
+}
+
+export interface WebhookEndpointsDeps {
+  readonly store: Store;
+  readonly network: Network;
+  readonly allowPrivate: boolean;
+  /** unix milliseconds */
+  readonly nowMs: () => number;
+}
+
+export type WebhookEndpoints = ReturnType<typeof createWebhookEndpoints>;
+type Row = Selectable<WebhookEndpointsTable>;
+
+const MAX_ENDPOINTS = 20;
+
+export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: WebhookEndpointsDeps) {
+  const { chainId } = network;
+  const policy = { allowPrivate };
+
+  /** @throws UnknownObject, also for another provider's */
+  async function requireOwn(db: Store["db"], provider: string, id: string): Promise<Row> {
+    const row = await db
+      .selectFrom("webhook_endpoints")
+      .selectAll()
+      .where("chain_id", "=", chainId)
+      .where("provider", "=", provider)
+      .where("id", "=", id)
+      .executeTakeFirst();
+    if (!row) throw new TurnpikeError("UnknownObject", `no webhook endpoint ${id}`);
+    return row;
+  }
+
+  const record = (tx: Tx, actor: Actor, act: string, objectId: string, details: Record<string, unknown> = {}) =>
+    recordAct(tx, {
+      ...{ chainId, provider: actor.provider, actor: actor.keyId, act, objectId, details },
+      ...{ address: actor.address, requestId: actor.requestId },
+    });
+
+  async function addSecret(tx: Tx, endpointId: string): Promise<string> {
+    const secret = `whsec_${randomBytes(32).toString("base64")}`;
+    const row = { endpoint_id: endpointId, secret, created_at_ms: nowMs(), expires_at_ms: null };
+    await tx.insertInto("webhook_secrets").values(row).execute();
+    return secret;
+  }
+
+  /** Due at once; an event that was delivered, or given up, begins its schedule anew. */
+  async function queue(tx: Tx, endpointId: string, eventId: string, body: string | null): Promise<void> {
+    const fresh = { state: "pending" as const, step: 0, due_at_ms: nowMs(), lease_until_ms: 0, finished_at_ms: null };
+    await tx
+      .insertInto("webhook_deliveries")
+      .values({ ...fresh, endpoint_id: endpointId, event_id: eventId, chain_id: chainId, body, created_at_ms: nowMs() })
+      .onConflict((conflict) => conflict.columns(["endpoint_id", "event_id"]).doUpdateSet(fresh))
+      .execute();
+  }
+
+  return {
+    requireOwn: (provider: string, id: string) => requireOwn(store.db, provider, id).then(() => undefined),
+
+    async create(actor: Actor, request: CreateEndpointRequest): Promise<WebhookEndpoint & { secret: string }> {
+      const url = checkWebhookUrl(request.url, policy);
+      return store.transaction(async (tx) => {
+        const { count } = await tx
+          .selectFrom("webhook_endpoints")
+          .select(({ fn }) => fn.countAll().as("count"))
+          .where("chain_id", "=", chainId)
+          .where("provider", "=", actor.provider)
+          .executeTakeFirstOrThrow();
+        if (Number(count) >= MAX_ENDPOINTS) throw new InvalidRequest(`a provider may have ${MAX_ENDPOINTS} endpoints`);
+        const row = await tx
+          .insertInto("webhook_endpoints")
+          .values({
+            id: `we_${randomBytes(12).toString("hex")}`,
+            chain_id: chainId,
+            provider: actor.provider,
+            url,
+            types: request.types ? JSON.stringify(request.types) : null,
+            description: request.description,
+            status: "enabled",
+            disabled_reason: null,
+            created_at_ms: nowMs(),
+          })
+          .returningAll()
+          .executeTakeFirstOrThrow();
+        const secret = await addSecret(tx, row.id);
+        await record(tx, actor, "webhook.created", row.id, { origin: new URL(url).origin });
+        return { ...endpointToWire(row), secret };
+      });
+    },
+
+    async list(provider: string): Promise<WebhookEndpoint[]> {
+      const rows = await store.db
+        .selectFrom("webhook_endpoints")
+        .selectAll()
+        .where("chain_id", "=", chainId)
+        .where("provider", "=", provider)
+        .orderBy("created_at_ms")
+        .orderBy("id")
+        .execute();
+      return rows.map(endpointToWire);
+    },
+
+    async get(provider: string, id: string): Promise<WebhookEndpoint> {
+      return endpointToWire(await requireOwn(store.db, provider, id));
+    },
+
+    async update(actor: Actor, id: string, change: UpdateEndpointRequest): Promise<WebhookEndpoint> {
+      const url = change.url === undefined ? undefined : checkWebhookUrl(change.url, policy);
+      return store.transaction(async (tx) => {
+        await requireOwn(tx, actor.provider, id);
+        const { enabled, types, description } = change;
+        const row = await tx
+          .updateTable("webhook_endpoints")
+          .set({
+            ...(url !== undefined && { url, failures: 0 }),
+            ...(types !== undefined && { types: types === null ? null : JSON.stringify(types) }),
+            ...(description !== undefined && { description }),
+            ...(enabled === true && { status: "enabled" as const, disabled_reason: null, failures: 0 }),
+            ...(enabled === false && { status: "disabled" as const, disabled_reason: "owner" as const }),
+          })
+          .where("id", "=", id)
+          .returningAll()
+          .executeTakeFirstOrThrow();
+        if (enabled === false) await dropPending(tx, id, nowMs());
+        const { url: _url, ...told } = change;
+        await record(tx, actor, "webhook.updated", id, { ...told, ...(url && { origin: new URL(url).origin }) });
+        return endpointToWire(row);
+      });
+    },
+
+    async remove(actor: Actor, id: string): Promise<void> {
+      await store.transaction(async (tx) => {
+        await requireOwn(tx, actor.provider, id);
+        await tx.deleteFrom("webhook_endpoints").where("id", "=", id).execute();
+        await record(tx, actor, "webhook.deleted", id);
+      });
+    },
+
+    /** The new secret signs from now on; the one before beside it until its time is up. Older ones end at once. */
+    async rotateSecret(actor: Actor, id: string, overlapSec: number) {
+      const previousExpiresAtMs = nowMs() + overlapSec * 1_000;
+      return store.transaction(async (tx) => {
+        await requireOwn(tx, actor.provider, id);
+        await tx
+          .deleteFrom("webhook_secrets")
+          .where("endpoint_id", "=", id)
+          .where("expires_at_ms", "is not", null)
+          .execute();
+        await tx
+          .updateTable("webhook_secrets")
+          .set({ expires_at_ms: previousExpiresAtMs })
+          .where("endpoint_id", "=", id)
+          .execute();
+        const secret = await addSecret(tx, id);
+        await record(tx, actor, "webhook.secret_rotated", id, { overlapSec });
+        return { secret, previousExpiresAt: Math.floor(previousExpiresAtMs / 1_000) };
+      });
+    },
+
+    /** Queues an event that says nothing but that the endpoint works. @returns its id */
+    async sendTest(actor: Actor, id: string): Promise<string> {
+      const eventId = toHex(randomBytes(32));
+      await store.transaction(async (tx) => {
+        await requireEnabled(await requireOwn(tx, actor.provider, id));
+        await queue(tx, id, eventId, testBody(eventId, Math.floor(nowMs() / 1_000), network));
+        await record(tx, actor, "webhook.tested", id, { event: eventId, type: TEST_EVENT_TYPE });
+      });
+      store.wake.notify("events");
+      return eventId;
+    },
+
+    /** Delivers an event of the provider's (again), also one that came before the endpoint. */
+    async resend(actor: Actor, id: string, eventId: string): Promise<void> {
+      await store.transaction(async (tx) => {
+        await requireEnabled(await requireOwn(tx, actor.provider, id));
+        const known = await tx
+          .selectFrom("webhook_deliveries")
+          .select("body")
+          .where("endpoint_id", "=", id)
+          .where("event_id", "=", eventId)
+          .executeTakeFirst();
+        if (!known) await requireOwnEvent(tx, actor.provider, eventId);
+        await queue(tx, id, eventId, known?.body ?? null);
+        await record(tx, actor, "webhook.resent", id, { event: eventId });
+      });
+      store.wake.notify("events");
+    },
+  };
+
+  async function requireOwnEvent(tx: Tx, provider: string, eventId: string): Promise<void> {
+    const event = await tx
+      .selectFrom("events")
+      .select("id")
+      .where("chain_id", "=", chainId)
+      .where("id", "=", eventId)
+      .where("provider", "=", provider)
+      .executeTakeFirst();
+    if (!event) throw new TurnpikeError("UnknownObject", `no event ${eventId}`);
+  }
+}
+
+function requireEnabled(row: Row): void {
+  if (row.status === "disabled") throw new InvalidRequest(`webhook endpoint ${row.id} is disabled: enable it first`);
+}
+
+function endpointToWire(row: Row): WebhookEndpoint {
+  return {
+    id: row.id,
+    url: row.url,
+    types: row.types,
+    description: row.description,
+    status: row.status,
+    ...(row.disabled_reason && { disabledReason: row.disabled_reason }),
+    failures: row.failures,
+    createdAt: Math.floor(row.created_at_ms / 1_000),
+  };
+}

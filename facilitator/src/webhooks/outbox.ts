@@ -1,0 +1,199 @@
+/** The outbox as the delivery worker sees it: what is due and not leased, and what became of an attempt. */
+import { sql } from "kysely";
+import type { Db, Store, Tx } from "../store/open";
+import { recordAct } from "../store/tables/audit-log";
+import type { WebhookAttemptsTable } from "../store/tables/webhooks";
+import type { ToldRow } from "./message";
+
+export interface Claim {
+  readonly chainId: number;
+  readonly nowMs: number;
+  readonly leaseMs: number;
+  readonly limit: number;
+  /** deliveries of one endpoint at once */
+  readonly share: number;
+  /** healthy: those whose last attempt did not fail */
+  readonly endpoints: "healthy" | "failing";
+  /** endpoints that have their share already */
+  readonly busy: readonly string[];
+}
+
+export interface Delivery {
+  readonly endpointId: string;
+  readonly eventId: string;
+  readonly provider: string;
+  readonly url: string;
+  readonly secrets: readonly string[];
+  readonly step: number;
+  /** made before this one */
+  readonly attempts: number;
+  /** of a test event */
+  readonly body: string | null;
+  readonly event: ToldRow | undefined;
+}
+
+interface ClaimedRow {
+  endpoint_id: string;
+  event_id: string;
+  step: number;
+  attempts: number;
+  body: string | null;
+  url: string;
+  provider: string;
+}
+
+/** Takes what is due, oldest first, of each endpoint no more than its share: a long queue delays nobody else's. */
+export async function claimDeliveries(db: Db, claim: Claim): Promise<Delivery[]> {
+  const { chainId, nowMs, leaseMs, limit, share, endpoints, busy } = claim;
+  const { rows } = await sql<ClaimedRow>`
+    with picked as (
+      select due.endpoint_id, due.event_id, e.url, e.provider from webhook_endpoints e cross join lateral (
+        select d.endpoint_id, d.event_id, d.due_at_ms from webhook_deliveries d
+        where d.endpoint_id = e.id and d.state = 'pending' and d.due_at_ms <= ${nowMs}::bigint
+          and d.lease_until_ms <= ${nowMs}::bigint
+        order by d.due_at_ms, d.seq limit ${share}::int for update skip locked) due
+      where e.chain_id = ${chainId}::bigint and e.status = 'enabled' and (e.failures = 0) = ${endpoints === "healthy"}::boolean
+        and not e.id = any(${`{${busy.join(",")}}`}::text[])
+      order by due.due_at_ms limit ${limit}::int)
+    update webhook_deliveries d set lease_until_ms = ${nowMs + leaseMs}::bigint from picked
+    where d.endpoint_id = picked.endpoint_id and d.event_id = picked.event_id
+    returning d.endpoint_id, d.event_id, d.step, d.attempts, d.body, picked.url, picked.provider`.execute(db);
+  if (rows.length === 0) return [];
+  const events = await eventsOf(db, chainId, rows);
+  const secrets = await secretsOf(db, rows, nowMs);
+  return rows.map((row) => ({
+    endpointId: row.endpoint_id,
+    eventId: row.event_id,
+    provider: row.provider,
+    url: row.url,
+    secrets: secrets.get(row.endpoint_id) ?? [],
+    step: row.step,
+    attempts: row.attempts,
+    body: row.body,
+    event: events.get(row.event_id),
+  }));
+}
+
+/** A cheap look whether there is anything to claim at all. */
+export async function isAnythingDue(db: Db, chainId: number, nowMs: number): Promise<boolean> {
+  const row = await db
+    .selectFrom("webhook_deliveries")
+    .select("event_id")
+    .where("chain_id", "=", chainId)
+    .where("state", "=", "pending")
+    .where("due_at_ms", "<=", nowMs)
+    .limit(1)
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
+async function eventsOf(db: Db, chainId: number, rows: readonly ClaimedRow[]): Promise<Map<string, ToldRow>> {
+  const ids = rows.filter((row) => row.body === null).map((row) => row.event_id);
+  if (ids.length === 0) return new Map();
+  const events = await db
+    .selectFrom("events")
+    .select(["id", "type", "object_id", "sequence", "block_time", "transaction", "payload"])
+    .where("chain_id", "=", chainId)
+    .where("id", "in", [...new Set(ids)])
+    .execute();
+  return new Map(events.map((event) => [event.id, event]));
+}
+
+async function secretsOf(db: Db, rows: readonly ClaimedRow[], nowMs: number): Promise<Map<string, string[]>> {
+  const all = await db
+    .selectFrom("webhook_secrets")
+    .select(["endpoint_id", "secret"])
+    .where("endpoint_id", "in", [...new Set(rows.map((row) => row.endpoint_id))])
+    .where((eb) => eb.or([eb("expires_at_ms", "is", null), eb("expires_at_ms", ">", nowMs)]))
+    .orderBy("created_at_ms", "desc")
+    .execute();
+  const secrets = new Map<string, string[]>();
+  for (const { endpoint_id: id, secret } of all) secrets.set(id, [...(secrets.get(id) ?? []), secret]);
+  return secrets;
+}
+
+/** What an attempt led to. `released`: it was not made. */
+export type Conclusion =
+  | { readonly kind: "delivered" }
+  | { readonly kind: "retry"; readonly dueAtMs: number }
+  | { readonly kind: "exhausted" }
+  | { readonly kind: "gone" }
+  | { readonly kind: "released" };
+
+export interface AttemptFacts {
+  readonly nowMs: number;
+  readonly durationMs: number;
+  readonly statusCode?: number;
+  readonly error?: WebhookAttemptsTable["error"];
+}
+
+export async function concludeAttempt(
+  store: Store,
+  delivery: Delivery & { readonly chainId: number },
+  conclusion: Conclusion,
+  facts: AttemptFacts,
+): Promise<void> {
+  const { endpointId, eventId, attempts } = delivery;
+  const own = (tx: Tx) =>
+    tx
+      .updateTable("webhook_deliveries")
+      .where("endpoint_id", "=", endpointId)
+      .where("event_id", "=", eventId)
+      // Another process took over a lapsed lease and has concluded already: what it wrote stands.
+      .where("attempts", "=", attempts)
+      .where("state", "=", "pending");
+  if (conclusion.kind === "released") {
+    await store.transaction((tx) => own(tx).set({ lease_until_ms: 0 }).execute());
+    return;
+  }
+  await store.transaction(async (tx) => {
+    const finished = { lease_until_ms: 0, attempts: attempts + 1, finished_at_ms: facts.nowMs };
+    const update =
+      conclusion.kind === "retry"
+        ? own(tx).set({
+            due_at_ms: conclusion.dueAtMs,
+            lease_until_ms: 0,
+            attempts: attempts + 1,
+            step: delivery.step + 1,
+          })
+        : own(tx).set({ ...finished, state: conclusion.kind === "delivered" ? "delivered" : "failed" });
+    const { numUpdatedRows } = await update.executeTakeFirst();
+    if (numUpdatedRows === 0n) return;
+    await tx
+      .insertInto("webhook_attempts")
+      .values({
+        endpoint_id: endpointId,
+        event_id: eventId,
+        number: attempts + 1,
+        at_ms: facts.nowMs,
+        duration_ms: facts.durationMs,
+        status_code: facts.statusCode ?? null,
+        error: facts.error ?? null,
+      })
+      .execute();
+    if (conclusion.kind === "gone") return disable(tx, delivery, facts.nowMs);
+    const endpoint = tx.updateTable("webhook_endpoints").where("id", "=", endpointId);
+    if (conclusion.kind === "delivered") await endpoint.set({ failures: 0 }).where("failures", ">", 0).execute();
+    else await endpoint.set({ failures: sql<number>`failures + 1` }).execute();
+  });
+}
+
+async function disable(tx: Tx, delivery: Delivery & { readonly chainId: number }, nowMs: number): Promise<void> {
+  const { endpointId, chainId, provider } = delivery;
+  await tx
+    .updateTable("webhook_endpoints")
+    .set({ status: "disabled", disabled_reason: "gone" })
+    .where("id", "=", endpointId)
+    .execute();
+  await dropPending(tx, endpointId, nowMs);
+  await recordAct(tx, { chainId, provider, actor: "service", act: "webhook.disabled", objectId: endpointId });
+}
+
+export async function dropPending(tx: Tx, endpointId: string, nowMs: number): Promise<void> {
+  await tx
+    .updateTable("webhook_deliveries")
+    .set({ state: "dropped", finished_at_ms: nowMs, lease_until_ms: 0 })
+    .where("endpoint_id", "=", endpointId)
+    .where("state", "=", "pending")
+    .execute();
+}

@@ -1,0 +1,44 @@
+/** Wire bodies of `POST /debits`: charges of allowances, by a provider whose plan's operator is the relayer. */
+import { z } from "zod";
+import { amountSchema, hash32Schema } from "../protocol";
+
+/** items in one request */
+export const MAX_DEBITS = 250;
+
+export const debitSchema = z.object({
+  idHash: hash32Schema,
+  /** base units */
+  amount: amountSchema.refine((amount) => amount > 0n && amount < 1n << 88n, "must be from 1 to 2^88 - 1 base units"),
+  /** number of debits of this subscription so far: the chain takes each index once */
+  index: z
+    .number()
+    .int()
+    .min(0)
+    .max(2 ** 40 - 1),
+});
+export type DebitRequest = z.output<typeof debitSchema>;
+export type DebitRequestWire = z.input<typeof debitSchema>;
+
+export const debitsRequestSchema = z.array(debitSchema).min(1).max(MAX_DEBITS);
+
+/**
+ * `settled`: collected, in `transaction`. `failed`: this debit did not happen and is not under way; the same index may be
+ * asked for again. `pending`: under way or not known; ask for the very same again.
+ */
+export const debitResultSchema = z.discriminatedUnion("status", [
+  z.object({ status: z.literal("settled"), idHash: hash32Schema, index: z.number().int(), transaction: hash32Schema }),
+  z.object({
+    status: z.literal("failed"),
+    idHash: hash32Schema,
+    index: z.number().int(),
+    /** of the error table */
+    code: z.string().max(64),
+    message: z.string().max(512),
+  }),
+  z.object({ status: z.literal("pending"), idHash: hash32Schema, index: z.number().int() }),
+]);
+export type DebitResultWire = z.input<typeof debitResultSchema>;
+export type DebitAnswer = z.output<typeof debitResultSchema>;
+
+/** One answer for each item, in the order asked. */
+export const debitsResponseSchema = z.array(debitResultSchema).max(MAX_DEBITS);

@@ -1,0 +1,162 @@
+/** API keys of providers: what they may do, what a wallet signs to get one, and their wire bodies. */
+import { z } from "zod";
+import {
+  type Address,
+  addressSchema,
+  concatBytes,
+  type Hex,
+  keccak256,
+  signatureSchema,
+  type TypedData,
+  typedDataDigest,
+  utf8ToBytes,
+} from "../protocol";
+
+/**
+ * read: the provider's events, records and figures. debits: charge allowances. webhooks: endpoints and deliveries.
+ * keys: list and revoke the provider's keys, and read what was done with them.
+ */
+export const API_SCOPES = ["read", "debits", "webhooks", "keys"] as const;
+export type ApiScope = (typeof API_SCOPES)[number];
+
+const unixSec = z.number().int().nonnegative();
+/** printable, so that a wallet shows what it is */
+const nameSchema = z
+  .string()
+  .regex(/^[ -~]{1,64}$/, "must be 1 to 64 printable ASCII characters")
+  .refine((name) => name === name.trim(), "must not begin or end with a space");
+const scopesSchema = z
+  .array(z.enum(API_SCOPES))
+  .min(1)
+  .max(API_SCOPES.length)
+  .refine((scopes) => new Set(scopes).size === scopes.length, "must not name a scope twice");
+
+/** What the new key shall be. */
+const wantedKey = {
+  /** the provider's wallet: a key or a contract with ERC-1271 */
+  provider: addressSchema,
+  name: nameSchema,
+  scopes: scopesSchema,
+  /** unix seconds; absent: a year from now */
+  expiresAt: unixSec.optional(),
+};
+
+export const challengeRequestSchema = z.object(wantedKey);
+export type ChallengeRequest = z.output<typeof challengeRequestSchema>;
+export type ChallengeRequestWire = z.input<typeof challengeRequestSchema>;
+
+export const challengeSchema = z.object({
+  challenge: z.string().regex(/^[A-Za-z0-9_.-]{16,128}$/),
+  /** of the challenge, unix seconds */
+  validUntil: unixSec,
+  /** of the key, unix seconds */
+  expiresAt: unixSec,
+  /** whose service the key is for: the address that signs its payment proofs */
+  facilitator: addressSchema,
+  chainId: z.number().int().positive(),
+  /** the text to sign by EIP-191 instead of the typed data, for wallets that cannot sign it */
+  message: z.string().max(1_024),
+});
+export type KeyChallenge = z.output<typeof challengeSchema>;
+
+export const createKeyRequestSchema = z.object({
+  ...wantedKey,
+  /** as the challenge told it */
+  expiresAt: unixSec,
+  challenge: z.string().regex(/^[A-Za-z0-9_.-]{16,128}$/, "must be a challenge of POST /keys/challenge"),
+  signature: signatureSchema,
+});
+export type CreateKeyRequest = z.output<typeof createKeyRequestSchema>;
+export type CreateKeyRequestWire = z.input<typeof createKeyRequestSchema>;
+
+export const apiKeySchema = z.object({
+  id: z.string().max(64),
+  name: z.string().max(64),
+  scopes: z.array(z.enum(API_SCOPES)),
+  createdAt: unixSec,
+  expiresAt: unixSec,
+  revokedAt: unixSec.optional(),
+  /** to the minute */
+  lastUsedAt: unixSec.optional(),
+});
+export type ApiKey = z.output<typeof apiKeySchema>;
+
+/** The only answer that holds the key itself: what is stored is its hash. */
+export const newKeySchema = apiKeySchema.extend({ key: z.string().max(128) });
+export type NewApiKey = z.output<typeof newKeySchema>;
+
+export const keyListSchema = z.object({ keys: z.array(apiKeySchema) });
+
+export const rotateKeyRequestSchema = z.object({
+  /** seconds for which the old key goes on working; at most 7 days */
+  overlapSec: z.number().int().min(0).max(604_800).default(86_400),
+});
+
+export interface KeyTerms {
+  readonly provider: Address;
+  readonly name: string;
+  readonly scopes: readonly ApiScope[];
+  readonly expiresAt: number;
+  readonly challenge: string;
+  readonly facilitator: Address;
+  readonly chainId: number;
+}
+
+const FIELDS = [
+  { name: "provider", type: "address" },
+  { name: "facilitator", type: "address" },
+  { name: "name", type: "string" },
+  { name: "scopes", type: "string" },
+  { name: "expiresAt", type: "uint256" },
+  { name: "challenge", type: "string" },
+] as const;
+
+/** What the provider's wallet signs. Its domain and type are no one else's: the signature is good for nothing else. */
+export function apiKeyTypedData({
+  provider,
+  facilitator,
+  name,
+  scopes,
+  expiresAt,
+  challenge,
+  chainId,
+}: KeyTerms): TypedData {
+  return {
+    domain: { name: "Turnpike API Key", version: "1", chainId },
+    primaryType: "ApiKeyRequest",
+    types: { ApiKeyRequest: FIELDS },
+    message: { provider, facilitator, name, scopes: scopes.join(","), expiresAt, challenge },
+  };
+}
+
+/** The same as a text that people can read, for wallets without typed data. */
+export function apiKeyMessage({
+  provider,
+  facilitator,
+  name,
+  scopes,
+  expiresAt,
+  challenge,
+  chainId,
+}: KeyTerms): string {
+  return [
+    "Turnpike API key",
+    "",
+    "Sign this to create an API key for your wallet. It moves no money.",
+    "",
+    `Provider: ${provider}`,
+    `Facilitator: ${facilitator}`,
+    `Chain: ${chainId}`,
+    `Name: ${name}`,
+    `Scopes: ${scopes.join(", ")}`,
+    `Expires: ${new Date(expiresAt * 1_000).toISOString()}`,
+    `Challenge: ${challenge}`,
+  ].join("\n");
+}
+
+/** The digests whose signature creates the key: typed data, and the text by EIP-191. */
+export function apiKeyDigests(terms: KeyTerms): readonly [Hex, Hex] {
+  const text = utf8ToBytes(apiKeyMessage(terms));
+  const prefix = utf8ToBytes(`\x19Ethereum Signed Message:\n${text.length}`);
+  return [typedDataDigest(apiKeyTypedData(terms)), keccak256(concatBytes(prefix, text))];
+}

@@ -1,0 +1,111 @@
+/** Wire bodies of webhook endpoints, their deliveries and the audit log. */
+import { z } from "zod";
+import { addressSchema, hash32Schema } from "../protocol";
+import { WEBHOOK_EVENT_TYPES } from "./webhook-events";
+
+const unixSec = z.number().int().nonnegative();
+const typesSchema = z
+  .array(z.enum(WEBHOOK_EVENT_TYPES as [string, ...string[]]))
+  .min(1)
+  .max(WEBHOOK_EVENT_TYPES.length)
+  .refine((types) => new Set(types).size === types.length, "must not name a type twice");
+const descriptionSchema = z.string().max(256);
+const urlSchema = z.string().min(8).max(2_048);
+
+export const createEndpointRequestSchema = z.object({
+  /** https; no credentials in it, no private address behind it */
+  url: urlSchema,
+  /** absent: every type, also those of later versions */
+  types: typesSchema.optional(),
+  description: descriptionSchema.default(""),
+});
+export type CreateEndpointRequest = z.output<typeof createEndpointRequestSchema>;
+export type CreateEndpointRequestWire = z.input<typeof createEndpointRequestSchema>;
+
+export const updateEndpointRequestSchema = z
+  .object({
+    url: urlSchema.optional(),
+    /** null: every type */
+    types: typesSchema.nullish(),
+    description: descriptionSchema.optional(),
+    enabled: z.boolean().optional(),
+  })
+  .refine((change) => Object.values(change).some((value) => value !== undefined), "must change something");
+export type UpdateEndpointRequest = z.output<typeof updateEndpointRequestSchema>;
+
+export const webhookEndpointSchema = z.object({
+  id: z.string().max(64),
+  url: urlSchema,
+  types: z.array(z.string()).nullable(),
+  description: z.string(),
+  status: z.enum(["enabled", "disabled"]),
+  /** why it is disabled: by its owner, or because the receiver answered 410 */
+  disabledReason: z.enum(["owner", "gone"]).optional(),
+  /** attempts that failed since the last that did not */
+  failures: z.number().int().nonnegative(),
+  createdAt: unixSec,
+});
+export type WebhookEndpoint = z.output<typeof webhookEndpointSchema>;
+
+/** Secrets are told here and nowhere else. */
+export const newEndpointSchema = webhookEndpointSchema.extend({ secret: z.string() });
+export const endpointListSchema = z.object({ endpoints: z.array(webhookEndpointSchema) });
+
+export const rotateSecretRequestSchema = z.object({
+  /** seconds for which the old secret signs beside the new one; at most 7 days */
+  overlapSec: z.number().int().min(0).max(604_800).default(86_400),
+});
+export const rotatedSecretSchema = z.object({
+  secret: z.string(),
+  /** until then deliveries are signed with both, unix seconds */
+  previousExpiresAt: unixSec,
+});
+
+/** `dropped`: the endpoint was disabled while it waited. */
+export const DELIVERY_STATES = ["pending", "delivered", "failed", "dropped"] as const;
+
+export const deliverySchema = z.object({
+  eventId: hash32Schema,
+  type: z.string(),
+  state: z.enum(DELIVERY_STATES),
+  attempts: z.number().int().nonnegative(),
+  createdAt: unixSec,
+  /** while it is pending, unix seconds */
+  nextAttemptAt: unixSec.optional(),
+  finishedAt: unixSec.optional(),
+});
+export const deliveryListSchema = z.object({ deliveries: z.array(deliverySchema), next: z.string().optional() });
+
+/** What went wrong without an HTTP status. `address`: the name leads to an address that is not public. */
+export const DELIVERY_ERRORS = ["timeout", "address", "dns", "connection", "tls", "protocol"] as const;
+
+export const attemptSchema = z.object({
+  /** from 1 */
+  number: z.number().int().positive(),
+  /** unix seconds */
+  at: unixSec,
+  durationMs: z.number().int().nonnegative(),
+  /** of the receiver's answer; bodies are neither kept nor shown */
+  statusCode: z.number().int().optional(),
+  error: z.enum(DELIVERY_ERRORS).optional(),
+});
+export const deliveryDetailSchema = deliverySchema.extend({ log: z.array(attemptSchema) });
+
+export const auditEntrySchema = z.object({
+  /** unix seconds */
+  at: unixSec,
+  /** id of the API key, `wallet`, or `service` */
+  actor: z.string(),
+  /** e.g. key.created, webhook.secret_rotated */
+  act: z.string(),
+  object: z.string(),
+  /** from where, as the service saw it; empty for the service itself */
+  address: z.string(),
+  requestId: z.string().optional(),
+  details: z.record(z.string(), z.unknown()),
+});
+export const auditListSchema = z.object({
+  provider: addressSchema,
+  entries: z.array(auditEntrySchema),
+  next: z.string().optional(),
+});

@@ -1,0 +1,147 @@
+/** Every event that a webhook or the feed can tell, typed: the envelope, and for each type its object's full state. */
+import { z } from "zod";
+import { addressSchema, amountSchema, hash32Schema, STATUSES } from "../protocol";
+
+const unixSec = z.number().int().nonnegative();
+const index = z.number().int().nonnegative();
+
+const payment = z.looseObject({
+  paymentId: hash32Schema,
+  /** through which door it came: the project's own, or the standard one */
+  door: z.enum(["authorize", "settle"]),
+  token: addressSchema,
+  payer: addressSchema,
+  payTo: addressSchema,
+  amount: amountSchema,
+  /** origin and path of what was bought, never the query */
+  resource: z.string(),
+  status: z.enum(["pending", "settled", "failed", "reversed"]),
+  transaction: hash32Schema.nullable(),
+  blockNumber: z.number().int().nullable(),
+  /** block time, unix seconds */
+  settledAt: unixSec.nullable(),
+  /** code of the error, when it failed */
+  reason: z.string().optional(),
+});
+
+const plan = z.looseObject({
+  planId: hash32Schema,
+  provider: addressSchema,
+  token: addressSchema,
+  amount: amountSchema,
+  /** seconds */
+  interval: z.number().int().positive(),
+  grace: unixSec,
+  payTo: addressSchema,
+  metadata: z.string(),
+  deprecated: z.boolean(),
+  successor: hash32Schema.nullable(),
+});
+
+/** The allowance is null where no cap was ever set. */
+const subscription = z.looseObject({
+  idHash: hash32Schema,
+  subscriber: addressSchema,
+  planId: hash32Schema,
+  provider: addressSchema.nullable(),
+  token: addressSchema.nullable(),
+  price: amountSchema.nullable(),
+  status: z.enum(STATUSES),
+  /** unix seconds, exclusive */
+  paidThrough: unixSec,
+  version: z.number().int(),
+  ending: z.boolean(),
+  allowance: z
+    .looseObject({ cap: amountSchema, spent: amountSchema, remaining: amountSchema, debits: index })
+    .nullable(),
+});
+
+/** base units collected by this act */
+const charged = { charged: amountSchema.nullable() };
+const debit = subscription.extend({ amount: amountSchema, index });
+
+/** What each type's `data` holds: the object's state after the event, and what only this event knows. */
+export const WEBHOOK_DATA = {
+  "payment.settled": payment,
+  "payment.failed": payment,
+  "payment.reversed": payment.extend({ reversedTransaction: hash32Schema.nullable() }),
+  "plan.created": plan,
+  "plan.deprecated": plan,
+  "subscription.created": subscription.extend(charged),
+  "subscription.renewed": subscription.extend(charged),
+  /** what the next renewals of this payer lack is told beside the state */
+  "subscription.renewal_at_risk": subscription,
+  "subscription.renewal_failed": subscription.extend({
+    /** code of the error */
+    reason: z.string(),
+    /** counts from 1 within the period */
+    attempt: z.number().int().positive(),
+    nextAttemptAt: unixSec,
+  }),
+  "subscription.past_due": subscription,
+  "subscription.paused": subscription,
+  "subscription.resumed": subscription.extend(charged),
+  "subscription.plan_changed": subscription.extend(charged),
+  "subscription.rekeyed": subscription.extend({ previousIdHash: hash32Schema }),
+  "subscription.cancelled": subscription.extend({ atPeriodEnd: z.boolean() }),
+  "subscription.expired": subscription,
+  "allowance.debited": debit,
+  "allowance.threshold_reached": debit,
+  "allowance.exhausted": debit,
+  "allowance.cap_changed": subscription,
+} as const;
+
+export type WebhookEventType = keyof typeof WEBHOOK_DATA;
+export const WEBHOOK_EVENT_TYPES = Object.keys(WEBHOOK_DATA) as WebhookEventType[];
+/** Sent on request, to see that an endpoint works. No subscription to types leaves it out. */
+export const TEST_EVENT_TYPE = "webhook.test";
+
+export function isWebhookEventType(type: string): type is WebhookEventType {
+  return Object.hasOwn(WEBHOOK_DATA, type);
+}
+
+const envelope = {
+  /** a hash of chain facts: the same for every attempt, and after the database was rebuilt */
+  id: hash32Schema,
+  /** unix seconds of the block, or of the clock where time alone brought it about */
+  occurredAt: unixSec,
+  network: z.string().max(64),
+  chainId: z.number().int().positive(),
+  /** the object it is about: a paymentId, idHash or planId */
+  subject: hash32Schema,
+  /** counts the events of one object, from 1: of two states the one with the higher number is the newer */
+  sequence: z.number().int().nonnegative(),
+  /** absent for what the mere passing of time brought about */
+  transaction: hash32Schema.optional(),
+};
+
+export const webhookEnvelopeSchema = z.looseObject({
+  type: z.string().max(64),
+  ...envelope,
+  data: z.record(z.string(), z.unknown()),
+});
+
+/** The body of one type of webhook. */
+export const webhookEventSchemaOf = <T extends WebhookEventType>(type: T) =>
+  z.object({ type: z.literal(type), ...envelope, data: WEBHOOK_DATA[type] });
+
+interface Envelope<T extends string, D> {
+  readonly type: T;
+  readonly id: z.output<typeof hash32Schema>;
+  readonly occurredAt: number;
+  readonly network: string;
+  readonly chainId: number;
+  readonly subject: z.output<typeof hash32Schema>;
+  readonly sequence: number;
+  readonly transaction?: z.output<typeof hash32Schema> | undefined;
+  readonly data: D;
+}
+
+/**
+ * What arrives, by `type`; amounts are bigint. `webhook.test` says that the endpoint works; `unknown` stands for a type
+ * that this version does not know, whose name is `name`.
+ */
+export type WebhookEvent =
+  | { readonly [T in WebhookEventType]: Envelope<T, z.output<(typeof WEBHOOK_DATA)[T]>> }[WebhookEventType]
+  | Envelope<typeof TEST_EVENT_TYPE, Record<string, unknown>>
+  | (Envelope<"unknown", Record<string, unknown>> & { readonly name: string });
