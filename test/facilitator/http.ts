@@ -235,7 +235,8 @@ describe("Facilitator: HTTP", function () {
       const relayer = toHex(sha256(utf8ToBytes(`slow relayer ${Math.random()}`)));
       await fund(world.chain, addressOfKey(relayer));
       // So many confirmations that nothing is settled while the test runs; keys and database of its own.
-      const settings = { RENEWALS: "false", CONFIRMATIONS: "900", PGLITE_DIR: "memory://", RELAYER_KEYS: relayer };
+      const own = { PGLITE_DIR: "memory://", DATABASE_URL: "" };
+      const settings = { RENEWALS: "false", CONFIRMATIONS: "900", RELAYER_KEYS: relayer, ...own };
       const slow = await world.service(settings);
       const payment = await world.signPayment();
       const signed = paymentToWire(payment);
