@@ -1,10 +1,15 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect } from "chai";
+import { problemOf } from "turnpike/facilitator";
+import { TurnpikeError } from "turnpike/protocol";
 import { createFacilitatorSender } from "../../sdk/src/gate/metering/facilitator-sender";
 import { idHashOf } from "../support/metered-chain";
 
 const KEY = "tk_test_key_of_no_worth";
+const idOf = (place: number) => ({ idHash: ITEMS[place]?.idHash, index: ITEMS[place]?.index });
+const settled = (place: number) => ({ ...idOf(place), status: "settled", transaction: `0x${"ab".repeat(32)}` });
+const failed = (place: number) => ({ ...idOf(place), status: "failed", code: "InsufficientFunds", message: "empty" });
 const ITEMS = [
   { idHash: idHashOf(1), amount: 5n, index: 0 },
   { idHash: idHashOf(2), amount: 6n, index: 3 },
@@ -41,9 +46,7 @@ describe("Debits through a Facilitator", () => {
   }
 
   it("sends amounts as strings with the API key, and tells each item's outcome", async () => {
-    const outcome = await outcomeOf(200, {
-      debits: [{ status: "settled" }, { status: "failed", code: "InsufficientFunds" }],
-    });
+    const outcome = await outcomeOf(200, [settled(0), failed(1)]);
     expect(outcome).to.deep.equal({
       kind: "final",
       results: [{ kind: "settled" }, { kind: "failed", reason: "InsufficientFunds" }],
@@ -52,29 +55,30 @@ describe("Debits through a Facilitator", () => {
       {
         url: "/debits",
         authorization: `Bearer ${KEY}`,
-        body: {
-          debits: [
-            { idHash: idHashOf(1), amount: "5", index: 0 },
-            { idHash: idHashOf(2), amount: "6", index: 3 },
-          ],
-        },
+        body: [
+          { idHash: idHashOf(1), amount: "5", index: 0 },
+          { idHash: idHashOf(2), amount: "6", index: 3 },
+        ],
       },
     ]);
   });
 
-  it("waits while one item is pending, or missing from the answer", async () => {
-    expect(await outcomeOf(202, { debits: [{ status: "settled" }, { status: "pending" }] })).to.deep.equal({
-      kind: "pending",
-    });
-    expect(await outcomeOf(200, { debits: [{ status: "settled" }] })).to.deep.equal({ kind: "pending" });
+  it("waits while one item is pending, and knows nothing by an answer about other items", async () => {
+    expect(await outcomeOf(202, [settled(0), { ...idOf(1), status: "pending" }])).to.deep.equal({ kind: "pending" });
+    for (const partial of [[settled(0)], [settled(1), settled(0)], [settled(0), settled(1), settled(1)]]) {
+      const error = await outcomeOf(200, partial).catch((reason) => reason);
+      expect(error.code).to.equal("Unavailable");
+    }
   });
 
   it("takes an answer it cannot read for no answer: the outcome is unknown, never failed", async () => {
     for (const [status, body] of [
       [500, {}],
-      [401, { code: "Unauthorized" }],
+      [401, problemOf(new TurnpikeError("InvalidApiKey"))],
+      [403, problemOf(new TurnpikeError("ScopeMissing"))],
+      [429, problemOf(new TurnpikeError("RateLimited"))],
       [200, { debits: "none" }],
-      [200, { debits: [{ status: "lost" }, { status: "settled" }] }],
+      [200, [{ ...idOf(0), status: "lost" }, settled(1)]],
     ] as const) {
       const error = await outcomeOf(status, body).catch((reason) => reason);
       expect(error.code, `${status}`).to.equal("Unavailable");

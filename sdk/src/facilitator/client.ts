@@ -10,8 +10,11 @@ import {
   type PaymentProofWire,
   type SignedPaymentWire,
   type TurnpikeError,
+  type TypedData,
   Unavailable,
 } from "../protocol";
+import { type DebitAnswer, type DebitRequestWire, debitsResponseSchema } from "./debits";
+import { type ApiScope, apiKeyTypedData, challengeSchema, type NewApiKey, newKeySchema } from "./keys";
 import {
   authorizeResponseSchema,
   type PaymentStatus,
@@ -69,6 +72,22 @@ export type AuthorizeOutcome = { readonly kind: "settled"; readonly proof: Payme
 export type ChangeOutcome = { readonly kind: "done"; readonly change: SubscriptionChange } | Pending | Refused;
 export type PermitOutcome = { readonly kind: "done"; readonly permit: PermitResult } | Pending | Refused;
 export type LookUp<T> = Found<T> | Refused;
+
+export type DebitsOutcome = { readonly kind: "answered"; readonly results: readonly DebitAnswer[] } | Refused;
+export type KeyOutcome = { readonly kind: "created"; readonly key: NewApiKey } | Refused;
+
+export interface WantedKey {
+  /** the provider's wallet */
+  readonly provider: Address;
+  readonly name: string;
+  readonly scopes: readonly ApiScope[];
+  /** unix seconds; default a year from now */
+  readonly expiresAt?: number;
+  /** address of the Facilitator's proof signer: nothing is signed for another */
+  readonly facilitator: Address;
+  readonly chainId: number;
+  sign(data: TypedData): Promise<Hex>;
+}
 
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
@@ -182,6 +201,7 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
       return found.value;
     },
 
+    /** The provider's own; needs an API key with the scope `read`. */
     async events({
       cursor,
       limit,
@@ -190,6 +210,38 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
     }: PageOptions & { readonly type?: string } = {}): Promise<LookUp<EventList>> {
       const query = { cursor, limit, type };
       return lookUp(eventListSchema, { method: "GET", path: "/events", query, signal });
+    },
+
+    /**
+     * Debits allowances of the provider's subscribers; needs an API key with the scope `debits`. Safe to repeat: an idHash
+     * and index is debited once.
+     */
+    async debits(items: readonly DebitRequestWire[], { signal }: CallOptions = {}): Promise<DebitsOutcome> {
+      const answer = await exchange({ method: "POST", path: "/debits", body: items, signal });
+      if (answer.status !== 200 && answer.status !== 202) return refusal(answer);
+      const results = read(debitsResponseSchema, answer);
+      const isComplete = items.every(
+        ({ idHash, index }, place) =>
+          results[place]?.idHash === idHash.toLowerCase() && results[place]?.index === index,
+      );
+      if (!isComplete || results.length !== items.length) {
+        throw new Unavailable("The Facilitator's answer is not about the debits that were asked for.");
+      }
+      return { kind: "answered", results };
+    },
+
+    /** An API key for a wallet that signs for it. The key itself is in this answer alone. */
+    async createKey({ sign, facilitator, chainId, ...wanted }: WantedKey, call: CallOptions = {}): Promise<KeyOutcome> {
+      const asked = await exchange({ method: "POST", path: "/keys/challenge", body: wanted, ...call });
+      if (asked.status !== 200) return refusal(asked);
+      const { challenge, expiresAt, ...theirs } = read(challengeSchema, asked);
+      if (theirs.facilitator !== facilitator || theirs.chainId !== chainId) {
+        throw new Unavailable("The challenge is another Facilitator's: nothing was signed.");
+      }
+      const signature = await sign(apiKeyTypedData({ ...wanted, expiresAt, challenge, facilitator, chainId }));
+      const body = { ...wanted, expiresAt, challenge, signature };
+      const answer = await exchange({ method: "POST", path: "/keys", body, ...call });
+      return isDone(answer) ? { kind: "created", key: read(newKeySchema, answer) } : refusal(answer);
     },
 
     /** Standard x402: would this payload settle? */

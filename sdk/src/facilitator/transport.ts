@@ -11,12 +11,14 @@ export interface TransportOptions {
   /** base address; a path is kept, a trailing slash does not matter */
   readonly url: string;
   readonly fetch?: FetchLike;
+  /** a provider's; goes into one header and nowhere else */
+  readonly apiKey?: string;
   /** for a whole exchange, body included. Default 40,000: `/authorize` alone may hold for 25 s */
   readonly timeoutMs?: number;
 }
 
 export interface Exchange {
-  readonly method: "GET" | "POST";
+  readonly method: "GET" | "POST" | "PATCH" | "DELETE";
   readonly path: string;
   readonly query?: Readonly<Record<string, string | number | undefined>>;
   readonly body?: unknown;
@@ -45,7 +47,11 @@ export function createTransport(options: TransportOptions): (exchange: Exchange)
         method,
         redirect: "manual",
         signal: signal ? AbortSignal.any([signal, deadline]) : deadline,
-        headers: { accept: "application/json", ...(body === undefined ? {} : { "content-type": "application/json" }) },
+        headers: {
+          accept: "application/json",
+          ...(options.apiKey === undefined ? {} : { authorization: `Bearer ${options.apiKey}` }),
+          ...(body === undefined ? {} : { "content-type": "application/json" }),
+        },
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       });
       return await answerOf(response);
