@@ -21,6 +21,8 @@ export interface FacilitatorEffects {
   readonly logger?: Logger;
   /** to the chain's nodes */
   readonly fetch?: CoreEffects["fetch"];
+  /** told after each step of a payment: where a test kills the process */
+  readonly onStep?: CoreEffects["onStep"];
 }
 
 export interface RunningFacilitator {
@@ -44,7 +46,11 @@ export async function startFacilitator(
   effects: FacilitatorEffects = {},
 ): Promise<RunningFacilitator> {
   const log = effects.logger ?? createLog({ level: config.logLevel, secrets: secretsOf(config) });
-  const core = await startCore(config, { log, ...(effects.fetch && { fetch: effects.fetch }) });
+  const core = await startCore(config, {
+    log,
+    ...(effects.fetch && { fetch: effects.fetch }),
+    ...(effects.onStep && { onStep: effects.onStep }),
+  });
   const metrics = createMetrics();
   const drain = createDrain();
   const workers: Worker[] = [];
