@@ -41,7 +41,12 @@ const config: HardhatUserConfig = {
     ...liveNetworks(process.env),
   },
   etherscan: explorer(process.env),
-  typechain: { outDir: "sdk/src/chain/generated", target: "ethers-v6" },
+  typechain: {
+    outDir: "sdk/src/chain/generated",
+    target: "ethers-v6",
+    // tools/coverage.cjs compiles instrumented copies, whose bytes nobody else may find.
+    dontOverrideCompile: process.env.SOLIDITY_COVERAGE === "true",
+  },
 };
 
 export default config;

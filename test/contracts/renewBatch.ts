@@ -5,6 +5,7 @@ import { expect } from "chai";
 import { id } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
+import { itOfDeployedCode } from "./support/deployed-code";
 
 const OK = "0x00000000";
 
@@ -104,25 +105,28 @@ describe("Renewals", () => {
       }
     });
 
-    it("A14 A40 records no false failure under any gas limit: all are collected, or the whole call reverts", async () => {
-      const { w, ids, due } = await loadFixture(twenty);
-      await c.statusAt(w, c.present(ids[0]), due);
-      const renew = (gasLimit: bigint) => w.turnpike.connect(w.relayer).renewBatch.staticCall(ids, { gasLimit });
-      const outcomes = { collected: 0, refused: 0 };
-      for (let gasLimit = 100_000n; gasLimit <= 1_500_000n; gasLimit += 9_973n) {
-        const reasons = await renew(gasLimit).catch(() => undefined);
-        if (reasons) expect(reasons, `at ${gasLimit}`).to.deep.equal(ids.map(() => OK));
-        outcomes[reasons ? "collected" : "refused"] += 1;
-      }
-      expect(outcomes.collected, "some limits suffice").to.be.greaterThan(10);
-      expect(outcomes.refused, "some do not").to.be.greaterThan(10);
-      await expect(w.turnpike.connect(w.relayer).renewBatch(ids, { gasLimit: 600_000n }))
-        .to.be.revertedWithCustomError(w.turnpike, "InsufficientGas")
-        .withArgs(
-          (available: bigint) => available < 467_142n,
-          (required: bigint) => required === 467_142n,
-        );
-      for (const idHash of ids) expect((await c.recordOf(w, idHash)).paidThrough).to.be.lessThanOrEqual(BigInt(due));
-    });
+    itOfDeployedCode(
+      "A14 A40 records no false failure under any gas limit: all are collected, or the whole call reverts",
+      async () => {
+        const { w, ids, due } = await loadFixture(twenty);
+        await c.statusAt(w, c.present(ids[0]), due);
+        const renew = (gasLimit: bigint) => w.turnpike.connect(w.relayer).renewBatch.staticCall(ids, { gasLimit });
+        const outcomes = { collected: 0, refused: 0 };
+        for (let gasLimit = 100_000n; gasLimit <= 1_500_000n; gasLimit += 9_973n) {
+          const reasons = await renew(gasLimit).catch(() => undefined);
+          if (reasons) expect(reasons, `at ${gasLimit}`).to.deep.equal(ids.map(() => OK));
+          outcomes[reasons ? "collected" : "refused"] += 1;
+        }
+        expect(outcomes.collected, "some limits suffice").to.be.greaterThan(10);
+        expect(outcomes.refused, "some do not").to.be.greaterThan(10);
+        await expect(w.turnpike.connect(w.relayer).renewBatch(ids, { gasLimit: 600_000n }))
+          .to.be.revertedWithCustomError(w.turnpike, "InsufficientGas")
+          .withArgs(
+            (available: bigint) => available < 467_142n,
+            (required: bigint) => required === 467_142n,
+          );
+        for (const idHash of ids) expect((await c.recordOf(w, idHash)).paidThrough).to.be.lessThanOrEqual(BigInt(due));
+      },
+    );
   });
 });

@@ -5,6 +5,7 @@ import { expect } from "chai";
 import { id, ZeroAddress, ZeroHash } from "ethers";
 import { artifacts, ethers } from "hardhat";
 import * as c from "../support/contracts";
+import { itOfDeployedCode } from "./support/deployed-code";
 
 const EIP170_LIMIT = 24_576;
 
@@ -165,7 +166,7 @@ describe("Turnpike", () => {
     });
   });
 
-  it("fits into a contract", async () => {
+  itOfDeployedCode("fits into a contract", async () => {
     for (const name of ["Turnpike", "BatchSettler"]) {
       const { deployedBytecode } = await artifacts.readArtifact(name);
       expect((deployedBytecode.length - 2) / 2, name).to.be.lessThan(EIP170_LIMIT);

@@ -1,0 +1,44 @@
+#!/usr/bin/env node
+// Measures the coverage of contracts/ by the contracts' own tests and fails below 100 % of anything, so that a line or
+// branch which no test reaches cannot land.
+const { spawnSync } = require("node:child_process");
+const { existsSync, readdirSync, readFileSync, rmSync } = require("node:fs");
+const { join, relative } = require("node:path");
+
+const ROOT = join(__dirname, "..");
+const SUMMARY = join(ROOT, "coverage", "coverage-summary.json");
+const MEASURES = ["lines", "branches", "functions", "statements"];
+
+/** What has to be covered: the project's contracts; not their interfaces, nor what only tests use. */
+function sources(folder = join(ROOT, "contracts")) {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    if (entry.isDirectory()) {
+      return ["test", "interfaces"].includes(entry.name) ? [] : sources(join(folder, entry.name));
+    }
+    return entry.name.endsWith(".sol") ? [relative(ROOT, join(folder, entry.name))] : [];
+  });
+}
+
+/** Complaints about the summary that istanbul wrote; none when all is covered. */
+function judge(summary) {
+  const byFile = new Map(Object.entries(summary).map(([file, figures]) => [relative(ROOT, file), figures]));
+  return sources().flatMap((file) => {
+    const figures = byFile.get(file);
+    if (!figures) return [`${file} was not measured`];
+    const short = MEASURES.filter((measure) => figures[measure].covered < figures[measure].total);
+    return short.map((measure) => `${file}: ${figures[measure].pct} % of its ${measure}`);
+  });
+}
+
+rmSync(SUMMARY, { force: true });
+const cli = require.resolve("hardhat/internal/cli/cli.js");
+const run = spawnSync(process.execPath, [cli, "coverage", "--testfiles", "test/contracts/*.ts"], {
+  cwd: ROOT,
+  stdio: "inherit",
+  // Read by hardhat.config.ts and by the tests which say nothing about instrumented code.
+  env: { ...process.env, SOLIDITY_COVERAGE: "true" },
+});
+if (run.status !== 0) process.exit(run.status ?? 1);
+const complaints = existsSync(SUMMARY) ? judge(JSON.parse(readFileSync(SUMMARY, "utf8"))) : ["nothing was measured"];
+for (const complaint of complaints) console.error(complaint);
+process.exit(complaints.length === 0 ? 0 : 1);
