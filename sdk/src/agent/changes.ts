@@ -260,7 +260,11 @@ async function change<S extends SignedAct>(
         const state = await readState(requireFacilitator(context, standing.entry.facilitator).client, id);
         return conclude(context, standing, planned, state ?? standing.state);
       }
-      if (result.error.code !== "StaleVersion" || attempt > 0) throw result.error;
+      const { code } = result.error;
+      if (code === "StaleVersion" && attempt === 0) continue;
+      const { id: idHash, planId } = standing.entry;
+      context.effects.emit({ type: "subscription.failed", act: planned.path, idHash, planId, code });
+      throw result.error;
     }
   });
 }
@@ -306,6 +310,8 @@ async function post<S extends SignedAct>(
   const deadline = BigInt(nowSec + context.policy.maxWindowSec);
   const { version } = state;
   const message = { subscriber: entry.subscriber, idHash: entry.id, version, deadline, ...plan.fields };
+  const names = { act: plan.path, idHash: entry.id, planId: entry.planId };
+  context.effects.emit({ type: "subscription.signing", ...names });
   const signature = await context.signer.sign(actTypedData(entry, plan.act, message));
   const fields = Object.fromEntries(
     Object.entries(plan.fields).map(([name, value]) => [name, typeof value === "bigint" ? value.toString() : value]),
@@ -313,9 +319,12 @@ async function post<S extends SignedAct>(
   const permit = approval?.permit ? { permit: approval.permit } : {};
   const request = { ...fields, version, deadline: deadline.toString(), signature, ...permit } as ChangeRequestWire;
   const { client } = requireFacilitator(context, entry.facilitator);
-  const { outcome, wasUnsure } = await submit(context.effects, entry.id, () =>
-    client.change({ idHash: entry.id, act: plan.path, request }),
-  );
+  context.effects.emit({ type: "subscription.submitted", ...names });
+  const { outcome, wasUnsure } = await submit(context.effects, {
+    idHash: entry.id,
+    post: () => client.change({ idHash: entry.id, act: plan.path, request }),
+    onPending: () => context.effects.emit({ type: "subscription.pending", ...names }),
+  });
   if (!isRefused(outcome)) return { kind: "done", wasUnsure };
   // A stale version can never be used again; any other refusal may still be overtaken by the signed request itself.
   if (spend && outcome.error.code === "StaleVersion") await book.put({ ...spend, state: "released" });

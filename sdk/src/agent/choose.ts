@@ -5,6 +5,7 @@ import type { Facilitator } from "./facilitators";
 import type { PayJob } from "./pay";
 import type { SpendFacts, Verdict } from "./policy";
 import type { NativeOption, PaymentOption, Quote, StandardOption } from "./quote";
+import { placeOf } from "./request";
 
 export type ChosenOption =
   | { readonly kind: "native"; readonly option: NativeOption; readonly facilitator: Facilitator }
@@ -23,7 +24,7 @@ export async function chooseOption(context: AgentContext, job: PayJob, quote: Qu
       chainId: option.chainId,
       token: option.token,
       payTo: option.payTo,
-      resource: originAndPath(option.resource),
+      resource: placeOf(option.resource),
     };
     const found = admit(context, job, option);
     const verdict: Verdict =
@@ -74,8 +75,3 @@ function firstQuoteOf({ book, key, template }: PayJob, option: PaymentOption): b
 }
 
 const no = (reason: string, message: string) => ({ error: new PolicyRefused(message, { reason }) });
-
-function originAndPath(resource: string): string {
-  const { origin, pathname } = new URL(resource);
-  return `${origin}${pathname}`;
-}

@@ -27,7 +27,8 @@ import {
   setMaxOverage,
 } from "./changes";
 import type { AgentContext, KnownToken } from "./context";
-import { type AgentEvent, type AgentLimits, DEFAULT_LIMITS, type Effects, type Sleep, sleepFor } from "./effects";
+import { type AgentLimits, DEFAULT_LIMITS, type Effects, type Sleep, sleepFor } from "./effects";
+import type { AgentEvent } from "./events";
 import { createFacilitators } from "./facilitators";
 import { agentFetch } from "./fetch";
 import { Fresh } from "./fresh";
@@ -69,6 +70,7 @@ export interface AgentOptions {
   /** chain time, where it need not be asked for */
   readonly clock?: Clock;
   readonly sleep?: Sleep;
+  /** Told of progress, in a turn of its own: what it throws is never a payment's matter. */
   readonly onEvent?: (event: AgentEvent) => void;
   readonly limits?: Partial<AgentLimits>;
 }

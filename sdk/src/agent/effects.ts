@@ -1,5 +1,6 @@
 /** What the agent does to the outside, handed in: fetch, time, waiting, events; and how long it is patient. */
-import type { Address, Clock, Hex } from "../protocol";
+import type { Clock } from "../protocol";
+import type { AgentEvent } from "./events";
 
 export type FetchFunction = (input: string, init: RequestInit) => Promise<Response>;
 export type Sleep = (ms: number, signal?: AbortSignal) => Promise<void>;
@@ -33,36 +34,6 @@ export const DEFAULT_LIMITS: AgentLimits = {
   maxQuoteBytes: 65_536,
   quoteTimeoutMs: 30_000,
 };
-
-/** What happened, without a secret in it: no key, signature, proof or subscription id. */
-export type AgentEvent =
-  | {
-      readonly type:
-        | "payment.signed"
-        | "payment.pending"
-        | "payment.settled"
-        | "payment.served"
-        | "payment.held"
-        | "payment.released";
-      readonly paymentId: Hex;
-      readonly amount: bigint;
-      readonly payTo: Address;
-      readonly resumed: boolean;
-    }
-  | {
-      readonly type: "subscription.created" | "subscription.changed" | "subscription.refused";
-      readonly idHash: Hex;
-      readonly planId: Hex;
-      readonly act?: string;
-    }
-  /** A 402 named a plan the agent is subscribed to, from an origin that is not recorded for it: nothing was sent. */
-  | {
-      readonly type: "subscription.origin_unknown";
-      readonly idHash: Hex;
-      readonly planId: Hex;
-      readonly origin: string;
-    }
-  | { readonly type: "approval.raised"; readonly token: Address; readonly value: bigint };
 
 export interface Effects {
   readonly fetch: FetchFunction;

@@ -3,7 +3,8 @@
 export type { CancelOptions, ChangePlanOptions, ResumeOptions } from "./changes";
 export type { KnownToken } from "./context";
 export { type Agent, type AgentOptions, createAgent } from "./create-agent";
-export { type AgentEvent, type AgentLimits, DEFAULT_LIMITS, type Sleep } from "./effects";
+export { type AgentLimits, DEFAULT_LIMITS, type Sleep } from "./effects";
+export type { AgentEvent } from "./events";
 export type { Fraction } from "./fraction";
 export { type Ledger, type LedgerRecord, memoryLedger } from "./ledger";
 export type { SubscribeOptions } from "./offer";

@@ -2,7 +2,15 @@
  * One purchase: ask, choose, reserve, sign once, settle, present. Whatever was signed before is finished first; a call
  * that has signed or presented never signs again.
  */
-import { HEADER, InvalidRequest, PaymentPending, PolicyRefused, type TurnpikeError, toAmount } from "../protocol";
+import {
+  HEADER,
+  InvalidRequest,
+  isTurnpikeError,
+  PaymentPending,
+  PolicyRefused,
+  type TurnpikeError,
+  toAmount,
+} from "../protocol";
 import type { Book, Purchase } from "./book";
 import { type ChosenOption, chooseOption } from "./choose";
 import type { AgentContext } from "./context";
@@ -17,6 +25,7 @@ import {
   bodyHashOf,
   isPrivateChannel,
   isRedirect,
+  placeOf,
   type RequestInput,
   type RequestTemplate,
   readBounded,
@@ -100,7 +109,10 @@ async function runPurchase(context: AgentContext, job: PayJob): Promise<PaidResp
   if (arrival.response.status !== 402) return withReceipt(arrival.response, undefined);
   const quote = await quoteOf(context, arrival);
   if (!quote) {
-    throw new PolicyRefused("The provider asks for payment without terms that can be understood.", { reason: "quote" });
+    const message = "The provider asks for payment without terms that can be understood.";
+    const error = new PolicyRefused(message, { reason: "quote" });
+    tellRefusal(context, arrival.template.url, error);
+    throw error;
   }
   const outcome = await payQuote(context, { ...job, template: arrival.template }, quote);
   if (outcome.kind === "refused") throw outcome.error;
@@ -178,6 +190,22 @@ export type QuoteOutcome =
 
 /** Pays the cheapest option that the policy allows, once. */
 export async function payQuote(context: AgentContext, job: PayJob, quote: Quote): Promise<QuoteOutcome> {
+  const { url } = job.template;
+  const { options, plans, offers } = quote;
+  const named = new Set([...plans, ...offers].map(({ planId }) => planId));
+  const counts = { amount: options[0]?.amount, options: options.length, plans: named.size };
+  context.effects.emit({ type: "payment.quoted", resource: placeOf(url), ...counts });
+  const outcome = await payOnce(context, job, quote);
+  if (outcome.kind === "refused") tellRefusal(context, url, outcome.error);
+  return outcome;
+}
+
+/** Nothing was signed, or nothing was taken on. */
+function tellRefusal(context: AgentContext, url: string, { code, reason }: TurnpikeError): void {
+  context.effects.emit({ type: "payment.refused", resource: placeOf(url), code, reason });
+}
+
+async function payOnce(context: AgentContext, job: PayJob, quote: Quote): Promise<QuoteOutcome> {
   const { book, template } = job;
   if (!context.policy.allowHttp && !isPrivateChannel(template.url)) {
     const message = "The agent pays only over https (this machine aside); policy.allowHttp allows more.";
@@ -194,6 +222,7 @@ export async function payQuote(context: AgentContext, job: PayJob, quote: Quote)
     entry = await signPayment(context, job, chosen);
   } catch (error) {
     if (error instanceof PolicyRefused) return { kind: "refused", error };
+    if (isTurnpikeError(error)) tellRefusal(context, template.url, error);
     throw error;
   }
   try {

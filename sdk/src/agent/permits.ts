@@ -91,6 +91,7 @@ async function permitFor(
   const domain = await tokenDomain(context, { chainId: deployment.chainId, token, told });
   const deadline = BigInt(nowSec + context.policy.maxWindowSec);
   const message = { owner, spender: deployment.turnpike, value, nonce, deadline };
+  context.effects.emit({ type: "approval.signing", token, value });
   const signature = await context.signer.sign(permitTypedData(domain, message));
   if (!SIGNATURE_65.test(signature)) throw noPermit("a contract wallet cannot sign permits", value, approval);
   context.effects.emit({ type: "approval.raised", token, value });

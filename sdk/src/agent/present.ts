@@ -72,6 +72,7 @@ export async function present(context: AgentContext, job: PresentJob): Promise<P
   const { signal } = template;
   const tries = new Patience({ budgetMs: limits.settleMs, turns: limits.presentations - 1, effects, signal });
   const inFlight = new Patience({ budgetMs: limits.inFlightMs, turns: 30, effects, signal });
+  emit(context, "payment.presented", job);
   for (let turn = 0; ; turn++) {
     let response: Response;
     try {

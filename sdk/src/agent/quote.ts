@@ -15,6 +15,7 @@ import {
   planTermsSchema,
   sameAddress,
 } from "../protocol";
+import { placeOf } from "./request";
 
 interface OptionBase {
   readonly network: string;
@@ -154,13 +155,8 @@ function optionOf(entry: AcceptEntry, requested: string, networks: readonly Netw
     };
   }
   // Stock servers leave the query out; their signature does not cover the resource anyway.
-  if (entry.resource !== requested && entry.resource !== withoutQuery(requested)) return "resource";
+  if (entry.resource !== requested && entry.resource !== placeOf(requested)) return "resource";
   return { ...base, dialect: "x402-v1", maxTimeoutSec: entry.maxTimeoutSeconds ?? 60 };
-}
-
-function withoutQuery(url: string): string {
-  const { origin, pathname } = new URL(url);
-  return `${origin}${pathname}`;
 }
 
 /** Total order: the same purchase chooses the same option again, also when the agent has forgotten everything. */

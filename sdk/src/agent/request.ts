@@ -152,6 +152,12 @@ export function isPrivateChannel(url: string): boolean {
   return protocol === "https:" || LOOPBACK.test(hostname);
 }
 
+/** Origin and path: what may be shown or compared of a URL whose query is the caller's own matter. */
+export function placeOf(url: string): string {
+  const { origin, pathname } = new URL(url);
+  return `${origin}${pathname}`;
+}
+
 /** Reads a quote's body. @returns undefined when it is too long, takes too long, or breaks off */
 export async function readBounded(effects: Effects, response: Response): Promise<string | undefined> {
   if (!response.body) return "";

@@ -16,6 +16,7 @@ import {
 import type { Book } from "./book";
 import type { AgentContext } from "./context";
 import { backoffMs, Patience } from "./effects";
+import type { PaymentEventType } from "./events";
 import type { PaymentEntry } from "./ledger";
 
 export type Settlement =
@@ -46,6 +47,7 @@ export async function settle(context: AgentContext, job: SettleJob): Promise<Set
   const { effects } = context;
   const { limits } = effects;
   const patience = new Patience({ budgetMs: limits.settleMs, turns: MAX_TURNS, effects, signal });
+  emit(context, "payment.submitted", job);
   for (let turn = 0; ; turn++) {
     let waitMs = backoffMs(turn);
     let why: unknown;
@@ -140,13 +142,7 @@ async function isWindowOver(context: AgentContext, entry: PaymentEntry): Promise
 
 export function emit(
   context: AgentContext,
-  type:
-    | "payment.signed"
-    | "payment.pending"
-    | "payment.settled"
-    | "payment.served"
-    | "payment.held"
-    | "payment.released",
+  type: PaymentEventType,
   { entry, resumed }: { readonly entry: PaymentEntry; readonly resumed: boolean },
 ): void {
   const { id, amount, payTo } = entry;

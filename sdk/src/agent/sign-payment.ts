@@ -76,6 +76,7 @@ export async function signPayment(context: AgentContext, job: PayJob, chosen: Ch
   };
   try {
     await book.reserve(reserved, context.policy.limits);
+    emit(context, "payment.signing", { entry: reserved, resumed: false });
     const signed = await sign(context, chosen, reserved, { nonce, domain: facts.domain });
     await book.put(signed);
     emit(context, "payment.signed", { entry: signed, resumed: false });

@@ -13,6 +13,7 @@ import {
   type Network,
 } from "../protocol";
 import { compareOptions, type Quote, type StandardOption } from "./quote";
+import { placeOf } from "./request";
 
 export interface ExactPayload {
   readonly signature: Hex;
@@ -58,11 +59,8 @@ export function readQuoteHeader(
   };
 }
 
-function isSameResource(named: unknown, requested: string): boolean {
-  if (named === requested) return true;
-  const { origin, pathname } = new URL(requested);
-  return named === `${origin}${pathname}`;
-}
+const isSameResource = (named: unknown, requested: string): boolean =>
+  named === requested || named === placeOf(requested);
 
 function optionOf(raw: unknown, requested: string, networks: readonly Network[]): StandardOption | string {
   const parsed = acceptEntrySchema.safeParse(raw);

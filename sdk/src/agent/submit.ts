@@ -14,8 +14,12 @@ export type Known<O extends Outcome> = Exclude<O, { kind: "pending" }>;
  */
 export async function submit<O extends Outcome>(
   effects: Effects,
-  idHash: Hex | undefined,
-  post: () => Promise<O>,
+  job: {
+    readonly idHash: Hex | undefined;
+    readonly post: () => Promise<O>;
+    /** the outcome is awaited from now on; called once */
+    readonly onPending?: () => void;
+  },
 ): Promise<{ readonly outcome: Known<O>; readonly wasUnsure: boolean }> {
   const patience = new Patience({ budgetMs: effects.limits.settleMs, turns: MAX_TURNS, effects });
   let wasUnsure = false;
@@ -23,18 +27,19 @@ export async function submit<O extends Outcome>(
     let waitMs = backoffMs(turn);
     let cause: unknown;
     try {
-      const outcome = await post();
+      const outcome = await job.post();
       if (outcome.kind !== "pending") return { outcome: outcome as Known<O>, wasUnsure };
       waitMs = Math.max(100, Math.min(outcome.retryAfterSec * 1_000, 5_000));
     } catch (error) {
       if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
       cause = error;
     }
+    if (!wasUnsure) job.onPending?.();
     wasUnsure = true;
     if (await patience.wait(waitMs)) continue;
     throw new PaymentPending("The outcome of the change is not known yet. Repeat the call: it presents the same one.", {
       ...(cause === undefined ? {} : { cause }),
-      ...(idHash === undefined ? {} : { details: { idHash } }),
+      ...(job.idHash === undefined ? {} : { details: { idHash: job.idHash } }),
     });
   }
 }

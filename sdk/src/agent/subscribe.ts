@@ -137,6 +137,7 @@ async function signUp(context: AgentContext, job: SignupJob, secret: Place): Pro
     const spend = spendOf(context, entry);
     await book.reserve(spend, context.policy.limits);
     let signing: SubscriptionEntry;
+    emitOf(context, entry, "subscription.signing");
     try {
       signing = { ...entry, signup: await signSubscribe(context, entry, secret.value, approval) };
     } catch (error) {
@@ -185,7 +186,12 @@ async function postSignup(context: AgentContext, job: SignupJob, entry: Subscrip
   const { book, facilitator } = job;
   const { signup } = entry;
   if (!signup) throw new PaymentPending(undefined, { details: { idHash: entry.id } });
-  const { outcome } = await submit(context.effects, entry.id, () => facilitator.client.subscribe(signup));
+  emitOf(context, entry, "subscription.submitted");
+  const { outcome } = await submit(context.effects, {
+    idHash: entry.id,
+    post: () => facilitator.client.subscribe(signup),
+    onPending: () => emitOf(context, entry, "subscription.pending"),
+  });
   const state = await readState(facilitator.client, entry.id);
   if (state) return created(context, book, entry, state);
   if (!isRefused(outcome)) {
@@ -193,8 +199,20 @@ async function postSignup(context: AgentContext, job: SignupJob, entry: Subscrip
       details: { idHash: entry.id },
     });
   }
-  if (FINAL.has(outcome.error.code)) await giveUp(context, book, entry);
+  const { code } = outcome.error;
+  context.effects.emit({ type: "subscription.failed", act: "subscribe", ...namesOf(entry), code });
+  if (FINAL.has(code)) await giveUp(context, book, entry);
   throw outcome.error;
+}
+
+const namesOf = ({ id, planId }: SubscriptionEntry) => ({ idHash: id, planId });
+
+function emitOf(
+  context: AgentContext,
+  entry: SubscriptionEntry,
+  type: "subscription.signing" | "subscription.submitted" | "subscription.pending",
+): void {
+  context.effects.emit({ type, act: "subscribe", ...namesOf(entry) });
 }
 
 async function created(

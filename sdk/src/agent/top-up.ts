@@ -32,9 +32,14 @@ export async function topUp(context: AgentContext, options: TopUpOptions = {}): 
     const done = await withApproval(context, need, async ({ account, permit }) => {
       if (!permit) return { token, chainId, approval: account.approval, transaction: undefined };
       const request = { network: entry.network, token, owner, ...permit };
-      const { outcome } = await submit(context.effects, undefined, () => facilitator.client.permit(request));
+      const { outcome } = await submit(context.effects, {
+        idHash: undefined,
+        post: () => facilitator.client.permit(request),
+      });
       if (isRefused(outcome)) throw outcome.error;
-      return { token, chainId, approval: outcome.permit.approval, transaction: outcome.permit.transaction };
+      const { approval, transaction } = outcome.permit;
+      context.effects.emit({ type: "approval.topped_up", token, value: approval, transaction });
+      return { token, chainId, approval, transaction };
     });
     topUps.push(done);
   }

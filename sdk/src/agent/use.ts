@@ -1,5 +1,6 @@
 /** How often this agent has paid for a URL, from its ledger. Calls that a subscription served leave no record. */
 import type { Book } from "./book";
+import { placeOf } from "./request";
 
 export function observedCalls(
   book: Book,
@@ -11,9 +12,4 @@ export function observedCalls(
     .filter((entry) => entry.state !== "released" && entry.state !== "reserved" && entry.atSec > sinceSec)
     .filter((entry) => entry.method === method && placeOf(entry.resource) === wanted);
   return BigInt(paid.length);
-}
-
-function placeOf(url: string): string {
-  const { origin, pathname } = new URL(url);
-  return `${origin}${pathname}`;
 }
