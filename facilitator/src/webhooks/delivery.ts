@@ -153,12 +153,12 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
     settled,
     async stop() {
       const stopped = loop.stop();
+      freed.close();
       // Who is being told may be told to the end; then the delivery is left to the next process.
       const cut = setTimeout(() => stopping.abort(new TurnpikeError("Unavailable")), DRAIN_MS);
       await stopped;
       await settled();
       clearTimeout(cut);
-      freed.close();
       await sender.close();
     },
   };

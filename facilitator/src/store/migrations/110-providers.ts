@@ -42,6 +42,5 @@ export const providers: Migration = {
       actor text not null, act text not null, object_id text not null, address text not null, request_id text,
       details jsonb not null)`,
     `create index audit_log_provider on audit_log (chain_id, provider, seq)`,
-    `create index events_provider on events (chain_id, provider, seq)`,
   ],
 };
