@@ -1,0 +1,19 @@
+/**
+ * A whole Facilitator as a process of its own, which its parent kills; or which kills itself right after the step that
+ * KILL_AFTER names. Tells its parent where it listens.
+ */
+import pino from "pino";
+import { loadConfig } from "../../../facilitator/src/config";
+import { startFacilitator } from "../../../facilitator/src/start";
+
+const onStep = (step: string): void => {
+  if (step === process.env.KILL_AFTER) process.kill(process.pid, "SIGKILL");
+};
+
+startFacilitator(loadConfig(process.env), { logger: pino({ level: process.env.LOG_LEVEL ?? "silent" }), onStep }).then(
+  ({ url }) => process.send?.({ url }),
+  (error) => {
+    process.stderr.write(`${error instanceof Error ? error.stack : error}\n`);
+    process.exit(1);
+  },
+);
