@@ -34,6 +34,7 @@ import {
   findPlan,
   findSubscription,
   listPlans,
+  listSubscriptions,
   type PlanPage,
   planToWire,
   type SubscriptionRecord,
@@ -65,6 +66,8 @@ export interface Subscriptions {
   subscribe(request: SubscribeRequest, waiting: Waiting): Promise<ActOutcome>;
   change<A extends ChangeAct>(act: A, idHash: Hex, request: ChangeRequest<A>, waiting: Waiting): Promise<ActOutcome>;
   get(idHash: Hex): Promise<SubscriptionWire>;
+  /** those of one account, the newest first */
+  of(subscriber: Address): Promise<{ readonly subscriptions: SubscriptionWire[]; readonly more: boolean }>;
   quote(idHash: Hex, newPlanId: Hex): Promise<ChangeQuote>;
   plan(planId: Hex): Promise<PlanWire>;
   plans(page: PlanPage): Promise<{ readonly plans: PlanWire[]; readonly next?: number }>;
@@ -198,6 +201,14 @@ export function createSubscriptions(deps: SubscriptionsDeps): Subscriptions {
 
     async get(idHash) {
       return subscriptionToWire(await requireSubscription(idHash), config, clock.nowSec());
+    },
+
+    async of(subscriber) {
+      // Of an account that was not read yet nothing can be told.
+      requireCurrent();
+      const nowSec = clock.nowSec();
+      const { records, more } = await listSubscriptions(store.db, chainId, subscriber);
+      return { subscriptions: records.map((record) => subscriptionToWire(record, config, nowSec)), more };
     },
 
     async quote(idHash, newPlanId) {

@@ -31,6 +31,33 @@ export async function findSubscription(db: Db, chainId: number, idHash: Hex): Pr
   return { row, plan, allowance };
 }
 
+/** What a wallet can have many of, but is asked about in one answer. */
+const MAX_LISTED = 100;
+
+/** Without those that were moved to another key. */
+export async function listSubscriptions(
+  db: Db,
+  chainId: number,
+  subscriber: Address,
+): Promise<{ readonly records: SubscriptionRecord[]; readonly more: boolean }> {
+  const rows = await db
+    .selectFrom("subscriptions")
+    .select("id_hash")
+    .where("chain_id", "=", chainId)
+    .where("subscriber", "=", subscriber)
+    .where("moved_to", "is", null)
+    .orderBy("created_at", "desc")
+    .orderBy("id_hash")
+    .limit(MAX_LISTED + 1)
+    .execute();
+  const records: SubscriptionRecord[] = [];
+  for (const { id_hash } of rows.slice(0, MAX_LISTED)) {
+    const record = await findSubscription(db, chainId, id_hash as Hex);
+    if (record) records.push(record);
+  }
+  return { records, more: rows.length > MAX_LISTED };
+}
+
 export function findPlan(db: Db, chainId: number, planId: Hex): Promise<PlansTable | undefined> {
   return db
     .selectFrom("plans")

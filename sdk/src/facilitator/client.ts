@@ -39,6 +39,8 @@ import {
   type SubscribeRequestWire,
   type Subscription,
   type SubscriptionChange,
+  type SubscriptionList,
+  subscriptionListSchema,
   subscriptionSchema,
 } from "./subscriptions";
 import { type Answer, createTransport, type Exchange, errorOf, type TransportOptions } from "./transport";
@@ -149,6 +151,11 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
 
     async subscription(idHash: Hex, call: CallOptions = {}): Promise<LookUp<Subscription>> {
       return lookUp(subscriptionSchema, { method: "GET", path: `/subscriptions/${idHash}`, ...call });
+    },
+
+    /** A wallet's subscriptions, as the Facilitator's index has them: the chain is the judge of each. */
+    async subscriptionsOf(subscriber: Address, call: CallOptions = {}): Promise<LookUp<SubscriptionList>> {
+      return lookUp(subscriptionListSchema, { method: "GET", path: `/accounts/${subscriber}/subscriptions`, ...call });
     },
 
     /** Submits a signed change of one subscription; safe to repeat. */

@@ -103,6 +103,10 @@ export const subscriptionSchema = z.object({
 export type Subscription = z.output<typeof subscriptionSchema>;
 export type SubscriptionWire = z.input<typeof subscriptionSchema>;
 
+/** A wallet's subscriptions, the newest first; `more`: there are older ones. */
+export const subscriptionListSchema = z.object({ subscriptions: z.array(subscriptionSchema), more: z.boolean() });
+export type SubscriptionList = z.output<typeof subscriptionListSchema>;
+
 /** What changing to `newPlanId` would charge now. */
 export const changeQuoteSchema = z.object({
   idHash: hash32Schema,

@@ -10,12 +10,15 @@ export type PaymentCredential =
 
 export interface Credentials {
   readonly subscription: string | undefined;
+  /** an answer to a `sign-in-with-x` challenge */
+  readonly signIn?: string | undefined;
   readonly payment: PaymentCredential | undefined;
 }
 
 const PAYMENT = HEADER.payment.toLowerCase();
 const PAYMENT_V2 = HEADER.paymentSignatureV2.toLowerCase();
 const SUBSCRIPTION = HEADER.subscription.toLowerCase();
+const SIGN_IN = HEADER.signIn.toLowerCase();
 const NONE: Credentials = { subscription: undefined, payment: undefined };
 
 /** @throws AmbiguousCredentials (400) for a repeated, joined or oversized header, or two payments at once */
@@ -23,10 +26,12 @@ export function readCredentials(request: GateRequest): Credentials {
   const subscription = single(request, SUBSCRIPTION);
   const v1 = single(request, PAYMENT);
   const v2 = single(request, PAYMENT_V2);
-  if (subscription === undefined && v1 === undefined && v2 === undefined) return NONE;
+  const signIn = single(request, SIGN_IN);
+  if (subscription === undefined && v1 === undefined && v2 === undefined && signIn === undefined) return NONE;
   if (v1 !== undefined && v2 !== undefined) throw ambiguous("send one of X-PAYMENT and PAYMENT-SIGNATURE, not both");
   return {
     subscription,
+    signIn,
     payment: v1 !== undefined ? readPayment(v1, "v1") : v2 !== undefined ? readPayment(v2, "v2") : undefined,
   };
 }

@@ -7,7 +7,8 @@ import { isAuthorized } from "./claim-payment";
 import type { HeldClaim } from "./claims/held-claim";
 import { type Credentials, readCredentials } from "./credentials";
 import { judgePayment } from "./judge-payment";
-import { judgeSubscription } from "./judge-subscription";
+import { judgeSignIn } from "./judge-sign-in";
+import { judgeSubscription, type SubscriptionVerdict } from "./judge-subscription";
 import { FREE, type Payment } from "./payment";
 import { buildQuote, type Quote, type Refusal } from "./quote";
 import { type GateRequest, resourceOfRequest } from "./request";
@@ -53,8 +54,9 @@ async function decidePaid(room: Room, route: Route, request: GateRequest, creden
   let refusal = UNPAID;
   let outage: TurnpikeError | undefined;
 
-  if (credentials.subscription !== undefined) {
-    const verdict = await judgeSubscription(room, route, credentials.subscription);
+  const { subscription, signIn } = credentials;
+  if (subscription !== undefined || (signIn !== undefined && route.planIds.length > 0)) {
+    const verdict = await judgeSubscriber(room, route, request, credentials);
     if (verdict.kind === "grants") {
       const { payment } = verdict;
       if (!route.authorize || (await isAuthorized(route, payment, request))) return allow(payment);
@@ -77,6 +79,21 @@ async function decidePaid(room: Room, route: Route, request: GateRequest, creden
     else outage = verdict.cause;
   }
   return outage ? { kind: "unavailable", cause: outage } : quoteFor(room, route, request, refusal);
+}
+
+/** By the secret id, and where that does not grant by the wallet's signature. */
+async function judgeSubscriber(
+  room: Room,
+  route: Route,
+  request: GateRequest,
+  { subscription, signIn }: Credentials,
+): Promise<SubscriptionVerdict> {
+  const byId = subscription === undefined ? undefined : await judgeSubscription(room, route, subscription);
+  if (byId?.kind === "grants" || signIn === undefined) return byId as SubscriptionVerdict;
+  await room.time.refresh();
+  const place = { method: request.method, resource: resourceOfRequest(request, room.settings) };
+  const bySignIn = await judgeSignIn(room, route, place, signIn);
+  return bySignIn.kind === "grants" || byId?.kind !== "unavailable" ? bySignIn : byId;
 }
 
 /** The 402 of this request, with a reason. Also for a refusal that only the handler met. */

@@ -22,6 +22,7 @@ export async function judgePayment(credential: PaymentCredential, at: PaymentCas
   } catch (error) {
     if (!isTurnpikeError(error)) throw error;
     if (error.status === 503) return { kind: "unavailable", cause: error };
+    if (error.status === 409) return { kind: "barred", error };
     if (error.code === "InvalidPaymentProof") return invalid(error.reason ?? "malformed", error.message);
     throw error;
   }

@@ -12,6 +12,7 @@ import {
   isMemoGenuine,
   type JsonObject,
   parseMemo,
+  paymentIdentifierOf,
   paymentIdOf,
   SIGNATURE_65,
   transferTypedData,
@@ -22,6 +23,7 @@ import {
 import { type Confirmation, claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict } from "./claim-payment";
 import type { PaymentCredential } from "./credentials";
 import { deductsNothing } from "./payment";
+import { bindIdentifier } from "./payment-identifier";
 import { byPrice, MAX_TIMEOUT_SEC } from "./quote";
 import { recoverSigner } from "./recover-signer";
 import type { Room } from "./room";
@@ -37,6 +39,8 @@ interface Authorization {
 }
 
 interface Purchase {
+  /** the client's own idempotency key, which names this payment and no other */
+  readonly identifier?: string;
   readonly authorization: Authorization;
   readonly signature: Hex;
   readonly token: TokenTerms;
@@ -56,13 +60,15 @@ export async function judgeStandard(
   const { payload } = credential;
   const found = credential.kind === "x402-v1" ? await purchaseOfV1(payload, at) : purchaseOfV2(payload, at);
   if (typeof found === "string") return invalid(found, MESSAGES[found]);
-  const { authorization, token, settlement } = found;
+  const { authorization, token, settlement, identifier } = found;
   const { settings, time } = at.room;
   const { chainId } = settings.network;
   const nowSec = time.nowSec();
   const fault = faultOfWindow(authorization, nowSec) ?? (await faultOfSignature(found, at.room));
   if (fault) return invalid(fault, MESSAGES[fault]);
   const { from, to, value, nonce, validBefore } = authorization;
+  const paymentId = paymentIdOf({ chainId, token: token.address, payer: from, nonce });
+  const keepUntilSec = Number(validBefore) + DAY_SEC;
   return claimAndConfirm(at, {
     payment: {
       kind: "one-time",
@@ -72,20 +78,33 @@ export async function judgeStandard(
       amount: value,
       token: token.address,
       network: settings.network.name,
-      paymentId: paymentIdOf({ chainId, token: token.address, payer: from, nonce }),
+      paymentId,
       transaction: "0x",
       deduct: deductsNothing,
     },
-    keepUntilSec: Number(validBefore) + DAY_SEC,
+    keepUntilSec,
     nowSec,
-    confirm: () => settle(at, settlement),
+    async confirm() {
+      const { claims: store } = at.room;
+      if (identifier) await bindIdentifier({ store, id: identifier, payer: from, paymentId, keepUntilSec, nowSec });
+      return settle(at, settlement);
+    },
   });
 }
 
-type Fault = "malformed" | "network" | "terms" | "memo" | "memo_expired" | "window" | "signature";
+type Fault =
+  | "malformed"
+  | "payment_identifier"
+  | "network"
+  | "terms"
+  | "memo"
+  | "memo_expired"
+  | "window"
+  | "signature";
 
 const MESSAGES: Readonly<Record<Fault, string>> = {
   malformed: "The x402 payload is malformed.",
+  payment_identifier: "A payment-identifier has 16 to 128 letters, digits, hyphens or underscores.",
   network: "The x402 payload is of another network.",
   terms: "The x402 payload pays none of the current options: amount and payee must be exactly as quoted.",
   memo: "The x402 payload must repeat a quoted option with its extra.memo, made for this method and resource.",
@@ -142,7 +161,10 @@ function purchaseOfV2(payload: JsonObject, at: PaymentCase): Purchase | Fault {
   const token = terms.token(checksum(accepted.asset));
   if (!token) throw new Unavailable("The token's terms could not be read from the chain yet.", { retryAfterSec: 2 });
   const settlement = { paymentPayload: payload, paymentRequirements: payload.accepted } as unknown as X402RequestWire;
-  return { authorization, signature, token, settlement };
+  const identifier = paymentIdentifierOf(payload);
+  if (identifier.kind === "malformed") return "payment_identifier";
+  const named = identifier.kind === "given" ? { identifier: identifier.id } : {};
+  return { authorization, signature, token, settlement, ...named };
 }
 
 function faultOfWindow({ validAfter, validBefore }: Authorization, nowSec: number): Fault | undefined {

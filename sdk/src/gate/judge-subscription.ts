@@ -39,14 +39,19 @@ export async function judgeSubscription(room: Room, route: MeteredRoute, id: str
   const parsed = parseRemembered(id);
   if (!parsed) return inactive("malformed", "X-Service-Sub is no subscription id: 0x and 104 hex digits.");
   if (route.planIds.length === 0) return inactive("not_offered", "This resource is not part of any subscription.");
+  return judgeIdHash(room, route, parsed.idHash);
+}
+
+/** The same for whoever is known to own the subscription by other means. */
+export async function judgeIdHash(room: Room, route: MeteredRoute, idHash: Hex): Promise<SubscriptionVerdict> {
   try {
     if (!room.states)
       throw new ConfigError("rpcUrl is not set (TURNPIKE_RPC_URL): subscriptions are read from the chain");
-    const state = room.states.peek(parsed.idHash) ?? (await room.states.read(parsed.idHash));
+    const state = room.states.peek(idHash) ?? (await room.states.read(idHash));
     const verdict = await judgeState(room, route, state);
     if (verdict.kind !== "refused") return verdict;
     // A refusal that rests on a record a block old would turn away who has just signed up, resumed or raised the cap.
-    const newest = await room.states.recheck(parsed.idHash);
+    const newest = await room.states.recheck(idHash);
     return newest === state ? verdict : await judgeState(room, route, newest);
   } catch (error) {
     if (isTurnpikeError(error) && error.status === 503) return { kind: "unavailable", cause: error };

@@ -15,6 +15,7 @@ import {
   randomRef,
   refOfIdempotencyKey,
 } from "../protocol";
+import { type Discovery, extensionsOf } from "./extensions-v2";
 import type { GateRequest } from "./request";
 import type { Settings } from "./settings";
 import type { TokenTerms } from "./terms";
@@ -36,6 +37,7 @@ export interface Presentation {
   readonly metered: boolean;
   /** whether clients of x402 version 2 get their header */
   readonly x402v2: boolean;
+  readonly discovery?: Discovery | undefined;
   /** whether they may buy a single request at a plan's price where nothing else is offered */
   readonly sellSingleAtPlanPrice: boolean;
 }
@@ -111,7 +113,8 @@ export function buildQuote(input: QuoteRequest): Quote {
   };
   const forV2 = oneTime.length > 0 || presentation.sellSingleAtPlanPrice ? entries : [];
   const sold = oneTime.length > 0 ? forV2.filter(({ offer }) => offer.kind === "one-time") : forV2;
-  return { body, headerV2: presentation.x402v2 ? headerV2Of(input, sold) : undefined };
+  const offered = plans.map(({ plan }) => plan);
+  return { body, headerV2: presentation.x402v2 ? headerV2Of(input, sold, offered) : undefined };
 }
 
 /** As headers carry it without a second reading: visible ASCII. */
@@ -156,27 +159,40 @@ function planTermsOf(settings: Settings, plan: Plan, presentation: Presentation)
   };
 }
 
-/** As many entries as fit, the first (cheapest) ones kept. */
+/**
+ * As many entries as fit, the first (cheapest) ones kept; then as many extensions. Where only plans are offered there
+ * is nothing to buy singly, but subscribers may sign in: `accepts` is empty, as stock servers write it then.
+ */
 function headerV2Of(
-  { settings, resource, presentation, refusal }: QuoteRequest,
+  { settings, request, resource, presentation, refusal, nowSec }: QuoteRequest,
   entries: readonly { readonly offer: Offer; readonly memo: string }[],
+  plans: readonly Plan[],
 ): string | undefined {
-  for (let count = entries.length; count > 0; count--) {
-    const header = encodeJsonHeader({
-      x402Version: 2,
-      error: refusal.code,
-      resource: { url: resource, description: presentation.description, mimeType: presentation.mimeType },
-      accepts: entries.slice(0, count).map(({ offer: { amount, token, payTo }, memo }) => ({
-        scheme: "exact",
-        network: caip2Of(settings.network.chainId),
-        amount: amount.toString(),
-        asset: token.address,
-        payTo,
-        maxTimeoutSeconds: MAX_TIMEOUT_SEC,
-        extra: { name: token.name, version: token.version, memo },
-      })),
-    });
-    if (header.length <= MAX_PAYMENT_REQUIRED_HEADER_BYTES) return header;
+  const { description, mimeType, metered, discovery } = presentation;
+  const place = { method: request.method, resource };
+  const sellsSingly = entries.length > 0;
+  const extensions = extensionsOf({ settings, place, plans, metered, sellsSingly, discovery, nowSec });
+  const accepts = entries.map(({ offer: { amount, token, payTo }, memo }) => ({
+    scheme: "exact",
+    network: caip2Of(settings.network.chainId),
+    amount: amount.toString(),
+    asset: token.address,
+    payTo,
+    maxTimeoutSeconds: MAX_TIMEOUT_SEC,
+    extra: { name: token.name, version: token.version, memo },
+  }));
+  const isEmpty = (count: number, kept: number) => count === 0 && (sellsSingly || kept === 0);
+  for (let count = accepts.length; count >= 0; count--) {
+    for (let kept = extensions.length; kept >= 0 && !isEmpty(count, kept); kept--) {
+      const header = encodeJsonHeader({
+        x402Version: 2,
+        error: refusal.code,
+        resource: { url: resource, description, mimeType },
+        accepts: accepts.slice(0, count),
+        ...(kept > 0 ? { extensions: Object.fromEntries(extensions.slice(0, kept)) } : {}),
+      });
+      if (header.length <= MAX_PAYMENT_REQUIRED_HEADER_BYTES) return header;
+    }
   }
   return undefined;
 }

@@ -4,7 +4,8 @@ import { type HeadWatcher, watchHeads } from "../chain/heads";
 import { connectRpc, type Rpc } from "../chain/rpc";
 import { createStateReader, type StateReader } from "../chain/states";
 import { createFacilitatorClient, type FacilitatorClient } from "../facilitator/client";
-import { type Clock, ConfigError, systemClock } from "../protocol";
+import type { Subscription } from "../facilitator/subscriptions";
+import { type Address, type Clock, ConfigError, systemClock, Unavailable } from "../protocol";
 import { fileClaims } from "./claims/file";
 import { memoryClaims } from "./claims/memory";
 import type { ClaimStore } from "./claims/rules";
@@ -21,6 +22,8 @@ export interface Room {
   readonly rpc: Rpc | undefined;
   readonly states: StateReader | undefined;
   readonly facilitator: Pick<FacilitatorClient, "verifyProof" | "x402Settle">;
+  /** A wallet's subscriptions, the newest first, as an index tells them. @throws Unavailable */
+  ownedBy(wallet: Address): Promise<readonly OwnedSubscription[]>;
   readonly claims: ClaimStore;
   readonly meter: MeterPort | undefined;
   /** Resolves once the meter's books are open. @throws Unavailable */
@@ -28,6 +31,8 @@ export interface Room {
   isMeterOpen(): boolean;
   close(): Promise<void>;
 }
+
+export type OwnedSubscription = Pick<Subscription, "idHash" | "planId" | "status">;
 
 export interface RoomParts {
   /** makes the meter where a key to debit with is configured */
@@ -55,6 +60,7 @@ export function openRoom(options: ProviderOptions, parts: RoomParts): Room {
   let claims: ClaimStore | undefined;
   let starting: Promise<void> | undefined;
   let isMeterOpen = false;
+  const facilitator = lazily(() => facilitatorOf(settings, options));
   const meter = options.meter ?? parts.meterOf(options, settings, time, rpc);
   return {
     settings,
@@ -62,7 +68,12 @@ export function openRoom(options: ProviderOptions, parts: RoomParts): Room {
     time,
     rpc,
     states: followed?.states,
-    facilitator: lazily(() => facilitatorOf(settings, options)),
+    facilitator,
+    async ownedBy(wallet) {
+      const listed = await facilitator.subscriptionsOf(wallet);
+      if (listed.kind === "found") return listed.value.subscriptions;
+      throw new Unavailable("The Facilitator did not list the account's subscriptions.", { cause: listed.error });
+    },
     get claims() {
       claims ??= claimsOf(options);
       return claims;
@@ -116,7 +127,7 @@ function facilitatorOf(settings: Settings, { fetch }: ProviderOptions): Facilita
   return createFacilitatorClient({ url: settings.facilitator.url, ...(fetch ? { fetch } : {}) });
 }
 
-function lazily(make: () => FacilitatorClient): Room["facilitator"] {
+function lazily(make: () => FacilitatorClient): Pick<FacilitatorClient, keyof Room["facilitator"] | "subscriptionsOf"> {
   let client: FacilitatorClient | undefined;
   const get = (): FacilitatorClient => {
     client ??= make();
@@ -125,6 +136,7 @@ function lazily(make: () => FacilitatorClient): Room["facilitator"] {
   return {
     verifyProof: (...args) => get().verifyProof(...args),
     x402Settle: (...args) => get().x402Settle(...args),
+    subscriptionsOf: (...args) => get().subscriptionsOf(...args),
   };
 }
 

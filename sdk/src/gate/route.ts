@@ -1,5 +1,6 @@
 /** One gated route: its options checked, its terms loaded, its offers for a request. */
 import { type Hex, isTurnpikeError } from "../protocol";
+import { checkDiscovery, type Discovery } from "./extensions-v2";
 import type { MeteredRoute } from "./judge-subscription";
 import type { Payment } from "./payment";
 import { type PricingEntry, pricingOf } from "./pricing";
@@ -23,6 +24,8 @@ export interface GateOptions<Req = unknown> {
   readonly mimeType?: string;
   /** let clients of x402 version 2 buy one request at the plan's price where only plans are offered */
   readonly sellSingleAtPlanPrice?: boolean;
+  /** how to call the resource, for catalogues of x402 version 2 (the extension `bazaar`) */
+  readonly discovery?: Discovery;
   /** send PAYMENT-REQUIRED for clients of x402 version 2; default true */
   readonly x402v2?: boolean;
   /** set CORS headers where the application has set none; default true */
@@ -107,6 +110,7 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
       description: options.description ?? "",
       mimeType: options.mimeType ?? "application/json",
       metered: options.metered ?? false,
+      discovery: checkDiscovery(options.discovery),
       x402v2: options.x402v2 ?? true,
       sellSingleAtPlanPrice: options.sellSingleAtPlanPrice ?? false,
     },

@@ -8,12 +8,13 @@ export const HEADER = {
   paymentRequiredV2: "PAYMENT-REQUIRED",
   paymentSignatureV2: "PAYMENT-SIGNATURE",
   paymentResponseV2: "PAYMENT-RESPONSE",
+  signIn: "SIGN-IN-WITH-X",
 } as const;
 
 export const MAX_CREDENTIAL_BYTES = 8 * 1_024;
 export const MAX_PAYMENT_REQUIRED_HEADER_BYTES = 3 * 1_024;
 
-export const VARY = `${HEADER.payment}, ${HEADER.paymentSignatureV2}, ${HEADER.subscription}`;
+export const VARY = [HEADER.payment, HEADER.paymentSignatureV2, HEADER.subscription, HEADER.signIn].join(", ");
 
 /** Stock clients send Access-Control-Expose-Headers as a request header, so it has to be allowed. */
 export const CORS_ALLOW_HEADERS = [
@@ -22,6 +23,7 @@ export const CORS_ALLOW_HEADERS = [
   HEADER.paymentSignatureV2,
   HEADER.subscription,
   HEADER.idempotencyKey,
+  HEADER.signIn,
   "Access-Control-Expose-Headers",
 ].join(", ");
 export const CORS_EXPOSE_HEADERS = [

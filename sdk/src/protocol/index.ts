@@ -17,3 +17,4 @@ export * from "./schemas";
 export * from "./strict-json";
 export * from "./subscription-id";
 export * from "./typed-data";
+export * from "./x402-v2";

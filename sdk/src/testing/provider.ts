@@ -128,6 +128,10 @@ function roomOf(books: Books, settings: Room["settings"], clock: ManualClock): R
         return { success: true, payer, transaction, network: settings.network.name };
       },
     },
+    async ownedBy(wallet) {
+      mayAnswer();
+      return books.ownedBy(wallet);
+    },
     claims: memoryClaims({ warn: false }),
     meter: books.meter,
     meterStarted: async () => undefined,

@@ -11,6 +11,8 @@ import {
   InsufficientFunds,
   keccakText,
   parseSubscriptionId,
+  type SubscriptionStatus,
+  statusAt,
   subscriptionId,
   TurnpikeError,
   Unavailable,
@@ -53,6 +55,7 @@ export interface Books {
   readonly meter: MeterPort;
   addPlan(plan: TestPlan): Plan;
   subscribe(subscription: TestSubscription): string;
+  ownedBy(wallet: Address): { readonly idHash: Hex; readonly planId: Hex; readonly status: SubscriptionStatus }[];
   change(id: string, change: TestChange): void;
   /** base units charged so far in this cycle */
   spentOf(id: string): bigint;
@@ -166,6 +169,14 @@ export function openBooks({ clock, token, payTo, payer }: BooksParts): Books {
         allowance,
       });
       return id;
+    },
+    ownedBy(wallet) {
+      const owned = [...states.values()].filter(({ subscriber }) => subscriber === wallet);
+      return owned.reverse().map((state) => {
+        const { intervalSec = 0, graceSec = 0 } = plans.get(state.planId) ?? {};
+        const status = statusAt({ ...state, intervalSec, graceSec }, clock.nowSec());
+        return { idHash: state.idHash, planId: state.planId, status };
+      });
     },
     change(id, { cap, spent, blocked: isBlocked, ...record }) {
       const idHash = hashOf(id);

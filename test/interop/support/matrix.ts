@@ -78,7 +78,9 @@ export async function tryCell({ world, client, server, url, offer, payer }: Tria
   const isPaid =
     status === 200 && moved.length === 1 && moved[0] === offer.amount && runs === 1 && receipt?.status === 1;
   if (isPaid) return "paid";
-  throw new TypeError(`neither paid nor unpaid: ${JSON.stringify(facts, (_key, v) => (typeof v === "bigint" ? `${v}` : v))}`);
+  throw new TypeError(
+    `neither paid nor unpaid: ${JSON.stringify(facts, (_key, v) => (typeof v === "bigint" ? `${v}` : v))}`,
+  );
 }
 
 const VERSION: Readonly<Record<string, string>> = {

@@ -2,8 +2,7 @@
 import { createServer, type IncomingMessage } from "node:http";
 import { closeServer, listen } from "../../support/gate";
 import { walletOf } from "./clients";
-import { type Hex, v1, v2 } from "./stock";
-import { accounts } from "./stock";
+import { accounts, type Hex, v1, v2 } from "./stock";
 import { CAIP2, type InteropWorld, V1_NETWORK } from "./world";
 
 export interface StockFacilitator {

@@ -32,14 +32,20 @@ export const STOCK_SERVERS: Readonly<
   Record<StockServer, (world: InteropWorld, facilitator: string, routes: StockRoutes) => Promise<Served>>
 > = {
   async "x402-express"(world, facilitator, routes) {
-    return onExpress(v1.express().paymentMiddleware(world.payTo, v1Routes(world, routes), { url: facilitator }), routes);
+    return onExpress(
+      v1.express().paymentMiddleware(world.payTo, v1Routes(world, routes), { url: facilitator }),
+      routes,
+    );
   },
   async "x402-hono"(world, facilitator, routes) {
     return onHono(v1.hono().paymentMiddleware(world.payTo, v1Routes(world, routes), { url: facilitator }), routes);
   },
   async "@x402/express"(world, facilitator, routes) {
     const { x402ResourceServer, paymentMiddleware } = v2.express();
-    return onExpress(paymentMiddleware(v2Routes(world, routes), resourceServer(x402ResourceServer, facilitator)), routes);
+    return onExpress(
+      paymentMiddleware(v2Routes(world, routes), resourceServer(x402ResourceServer, facilitator)),
+      routes,
+    );
   },
   async "@x402/hono"(world, facilitator, routes) {
     const { x402ResourceServer, paymentMiddleware } = v2.hono();
@@ -58,7 +64,10 @@ function v1Routes({ wide }: InteropWorld, { prices }: StockRoutes): object {
   const routes = Object.entries(prices).map(([path, price]) => {
     const { address, decimals, name, version } = wide;
     const asset = { address, decimals, eip712: { name, version } };
-    return [`GET ${path}`, { price: typeof price === "string" ? price : { amount: price.amount, asset }, network: V1_NETWORK }];
+    return [
+      `GET ${path}`,
+      { price: typeof price === "string" ? price : { amount: price.amount, asset }, network: V1_NETWORK },
+    ];
   });
   return Object.fromEntries(routes);
 }
@@ -67,7 +76,10 @@ function v2Routes({ wide, payTo }: InteropWorld, { prices }: StockRoutes): objec
   const routes = Object.entries(prices).map(([path, price]) => {
     const { address: asset, name, version } = wide;
     const told = typeof price === "string" ? price : { amount: price.amount, asset, extra: { name, version } };
-    return [`GET ${path}`, { accepts: { scheme: "exact", network: CAIP2, payTo, price: told }, description: "A route" }];
+    return [
+      `GET ${path}`,
+      { accepts: { scheme: "exact", network: CAIP2, payTo, price: told }, description: "A route" },
+    ];
   });
   return Object.fromEntries(routes);
 }

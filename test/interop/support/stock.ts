@@ -106,10 +106,8 @@ interface V2ResourceServer {
 }
 
 export const v2 = {
-  fetch: () =>
-    load<V2ClientPackage & { wrapFetchWithPayment(fetch: Fetch, client: V2Client): Fetch }>("@x402/fetch"),
-  axios: () =>
-    load<V2ClientPackage & { wrapAxiosWithPayment(axios: Axios, client: V2Client): Axios }>("@x402/axios"),
+  fetch: () => load<V2ClientPackage & { wrapFetchWithPayment(fetch: Fetch, client: V2Client): Fetch }>("@x402/fetch"),
+  axios: () => load<V2ClientPackage & { wrapAxiosWithPayment(axios: Axios, client: V2Client): Axios }>("@x402/axios"),
   clientScheme: () => load<{ ExactEvmScheme: new (signer: object) => object }>("@x402/evm/exact/client"),
   serverScheme: () => load<{ ExactEvmScheme: new () => object }>("@x402/evm/exact/server"),
   facilitatorScheme: () => load<{ ExactEvmScheme: new (signer: object) => object }>("@x402/evm/exact/facilitator"),

@@ -1,5 +1,11 @@
 /** Token accounts: what an agent without an RPC has to know before it signs, and permits that it signed. */
-import { accountSchema, pendingSchema, permitRequestSchema, permitResponseSchema } from "turnpike/facilitator";
+import {
+  accountSchema,
+  pendingSchema,
+  permitRequestSchema,
+  permitResponseSchema,
+  subscriptionListSchema,
+} from "turnpike/facilitator";
 import { addressSchema } from "turnpike/protocol";
 import { z } from "zod";
 import type { Doors } from "../app";
@@ -18,6 +24,15 @@ export function accountEndpoints({ subscriptions, authorizeWaitMs, monotonicMs, 
       query: z.object({ token: addressSchema }),
       answers: { 200: accountSchema },
       handle: async ({ params, query }) => ({ status: 200, body: await permits.account(params.address, query.token) }),
+    }),
+    endpoint({
+      method: "get",
+      path: "/accounts/{address}/subscriptions",
+      tag: "accounts",
+      summary: "An account's subscriptions, the newest first.",
+      params: z.object({ address: addressSchema }),
+      answers: { 200: subscriptionListSchema },
+      handle: async ({ params }) => ({ status: 200, body: await subscriptions.of(params.address) }),
     }),
     endpoint({
       method: "post",
