@@ -12,7 +12,8 @@ const GLOBAL_UNICAST = ipaddr.IPv6.parseCIDR("2000::/3");
 
 /** @param address an IP address as text; anything else is not public */
 export function isPublicAddress(address: string): boolean {
-  if (!ipaddr.isValid(address)) return false;
+  // The library also reads 1.2.3 and 0x7f.1, which a socket would resolve as names.
+  if (!isIP(address)) return false;
   const parsed = ipaddr.parse(address);
   if (parsed.range() !== "unicast") return false;
   return parsed instanceof ipaddr.IPv6 ? parsed.match(GLOBAL_UNICAST) : !METADATA.has(parsed.toString());

@@ -21,7 +21,7 @@ import { nextAttempt } from "./schedule";
 import type { Sender, SendResult } from "./send";
 
 /** Told right after each is done; a test kills the process there and looks at what the next one makes of it. */
-export const DELIVERY_STEPS = ["claimed", "sent", "recorded"] as const;
+export const DELIVERY_STEPS = ["claimed", "sent"] as const;
 export type DeliveryStep = (typeof DELIVERY_STEPS)[number];
 
 export interface DeliveryDeps {
@@ -116,7 +116,6 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
     const durationMs = Math.round(monotonicMs() - startedMs);
     const conclusion = conclusionOf(delivery, result, nowMs(), random());
     await concludeAttempt(store, { ...delivery, chainId }, conclusion, factsOf(result, attemptMs, durationMs));
-    onStep("recorded");
     if (conclusion.kind === "released") return;
     metrics.webhooks.inc({ outcome: conclusion.kind });
     const told = { endpoint: delivery.endpointId, event: eventId, attempt: attempts + 1, durationMs };
