@@ -154,8 +154,18 @@ describe("BatchSettler", () => {
           (available: bigint) => available < required,
           (needed: bigint) => needed === required,
         );
-      for (const absurd of [2n ** 64n, c.FOREVER]) {
-        await expect(w.settler.settle(batch, absurd)).to.be.revertedWithCustomError(w.settler, "InsufficientGas");
+      const most = 2n ** 64n - 1n;
+      for (const [absurd, needed] of [
+        [most, (most * 64n) / 63n + 10_000n],
+        [most + 1n, most + 1n], // from here on as it is: the sum could overflow
+        [c.FOREVER, c.FOREVER],
+      ]) {
+        await expect(w.settler.settle(batch, c.present(absurd)))
+          .to.be.revertedWithCustomError(w.settler, "InsufficientGas")
+          .withArgs(
+            (available: bigint) => available < c.present(needed),
+            (required: bigint) => required === needed,
+          );
       }
     });
 

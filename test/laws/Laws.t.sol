@@ -90,8 +90,10 @@ contract Laws is Settlements {
         for (uint256 i = 0; i < acts.length; ++i) targets[0].selectors[i] = acts[i];
     }
 
-    /// @dev At the end of each sequence: everything, against the model and against itself; and what it came across.
+    /// @dev At the end of each sequence, whichever law it was for: what the witness saw against any law; everything,
+    /// against the model and against itself; and what it came across.
     function afterInvariant() external atClock {
+        for (uint256 law = 1; law <= 24; ++law) _uphold(law);
         SubscriptionState[] memory states = turnpike.getStates(ids);
         for (uint256 i = 0; i < ids.length; ++i) _settleUp(ids[i], states[i]);
         for (uint256 i = 0; i < plans.length; ++i)
