@@ -180,6 +180,7 @@ async function saveDue(
           attempts: 0,
           lease_owner: null,
           lease_until: 0,
+          is_ready: false,
         }))
         .whereRef("renewal_due.paid_through", "!=", "excluded.paid_through"),
     )

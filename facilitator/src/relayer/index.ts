@@ -5,13 +5,14 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Logger } from "pino";
-import { type Address, ConfigError, type Hex, TurnpikeError, Unavailable } from "turnpike/protocol";
+import { type Address, ConfigError, type Hex, Unavailable } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { OnStep } from "../steps";
 import type { Db, Store } from "../store/open";
 import { enqueueTransaction, findTransaction } from "../store/tables/transactions";
 import { type AccountReads, createAccountReads } from "./account-reads";
 import { type BlockTag, type CallRequest, type ChainLog, type ChainReader, createChainReader } from "./chain-reader";
+import { checkContracts } from "./contract-checks";
 import { type ContractError, decodeContractError } from "./contract-errors";
 import { type DigestSigner, openSigner } from "./keys";
 import { createLane, type LaneHealth } from "./lane";
@@ -108,7 +109,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   });
   await rpc.checkChain();
   const chain = createChainReader(rpc);
-  await requireCode(chain, config);
+  await requireContracts(chain, config, log);
 
   const owner = `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
@@ -199,19 +200,14 @@ function healthOf(lanes: readonly LaneHealth[]): RelayerHealth {
   return { ok: reason === undefined, ...(reason && { reason }), lanes };
 }
 
-async function requireCode(chain: ChainReader, config: FacilitatorConfig): Promise<void> {
-  const wanted: (readonly [string, Address])[] = [
-    ["TURNPIKE", config.turnpike],
-    ["BATCH_SETTLER", config.batchSettler],
-    ...config.tokens.map((token) => ["TOKENS", token.address] as const),
-  ];
-  for (const [name, address] of wanted) {
-    const code = await chain.code(address).catch((cause: unknown) => {
-      throw new Unavailable("RPC_URLS do not answer", { cause });
-    });
-    if (code === "0x")
-      throw new TurnpikeError("ConfigError", `${name} names ${address}, where chain ${config.chainId} has no contract`);
-  }
+/** Nothing is sent to, or believed of, contracts that are not the ones meant. */
+async function requireContracts(chain: ChainReader, config: FacilitatorConfig, log: Logger): Promise<void> {
+  const findings = await checkContracts(chain, config).catch((cause: unknown) => {
+    throw new Unavailable("RPC_URLS do not answer", { cause });
+  });
+  const wrong = findings.find(({ level }) => level === "fail");
+  if (wrong) throw new ConfigError(`${wrong.detail}: ${wrong.remedy}`);
+  for (const { level, detail } of findings) if (level === "warn") log.warn(detail);
 }
 
 /** Acts again and again until stopped. The pause begins with the act, so that a wake during the act is not lost. */

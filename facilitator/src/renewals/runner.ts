@@ -4,42 +4,25 @@
  * the same the contract collects a period once.
  */
 import { randomUUID } from "node:crypto";
-import type { Logger } from "pino";
-import { type Clock, type Hex, isTurnpikeError, keccakText } from "turnpike/protocol";
-import type { FacilitatorConfig } from "../config";
-import type { Indexer } from "../indexer";
-import { subscriptionPayload } from "../indexer/payloads";
-import type { Metrics } from "../metrics";
-import { type Relayer, repeat } from "../relayer";
-import type { Store } from "../store/open";
-import { appendEvents } from "../store/tables/events";
+import { type Hex, isTurnpikeError } from "turnpike/protocol";
+import { noProgress, type Progress, type ProgressBar } from "../progress";
+import { repeat } from "../relayer";
+import type { RoleContext, Worker } from "../roles";
 import { policyAgainst } from "../subscriptions/policy";
-import { findSubscription } from "../subscriptions/records";
+import { createRiskWatch } from "./at-risk";
 import { type BatchItem, collect, type ItemOutcome } from "./batch";
-import { type DueTerms, nextLookSec, type Stage, stageAt } from "./due";
-import { type ClaimedRow, claimDue, extendLeases, letGo, postpone } from "./work-list";
+import { type DueTerms, nextLookSec, stageAt } from "./due";
+import { type ClockEvent, tellClockEvents } from "./tell";
+import { type ClaimedRow, countDue, createWorkList, type Postponement } from "./work-list";
 
-export interface RenewalsDeps {
-  readonly config: FacilitatorConfig;
-  readonly store: Store;
-  readonly relayer: Relayer;
-  readonly indexer: Indexer;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly metrics: Metrics;
-}
-
-export interface Renewals {
-  /** One look at the work list. @returns how many rows were worked on */
+export interface Renewals extends Worker {
+  /** Works on everything that is due now. @returns how many rows that were */
   tick(): Promise<number>;
-  stop(): Promise<void>;
 }
 
-interface Failure {
-  readonly reason: string;
-  readonly attempt: number;
-  /** unix seconds */
-  readonly nextAttemptAt: number;
+export interface RenewalsOptions {
+  readonly monotonicMs?: () => number;
+  readonly progress?: Progress;
 }
 
 /** To the contract the record is none to be renewed: the indexer is about to take the row away. */
@@ -49,31 +32,74 @@ const LEASE_SEC = 120;
 /** Rows that are not served here are looked at again after so long, in case the settings change. */
 const UNSERVED_SEC = 7 * 86_400;
 const APPLY_WAIT_MS = 5_000;
+/** Batches that wait for the chain at the same time: enough to fill blocks, few enough to leave payments their slots. */
+const IN_FLIGHT = 4;
 
-export function createRenewals(deps: RenewalsDeps): Renewals {
-  const { config, store, relayer, indexer, clock, log, metrics } = deps;
+/** What is done about a row once its outcome is known. */
+interface Decision {
+  readonly postpone?: Postponement;
+  readonly letGo?: true;
+  readonly tell: readonly ClockEvent[];
+}
+
+export function createRenewals(context: RoleContext, options: RenewalsOptions = {}): Renewals {
+  const { config, store, relayer, indexer, clock, log, metrics } = context;
   const { chainId, turnpike } = config;
+  const monotonicMs = options.monotonicMs ?? (() => performance.now());
+  const progress = options.progress ?? noProgress;
   const owner = randomUUID();
+  const limit = config.renewalBatch;
+  const work = createWorkList({ db: store.db, chainId, owner, limit, leaseSec: LEASE_SEC, monotonicMs });
+  const risks = createRiskWatch(context);
   let isRunning = true;
 
   async function keepWaiting(): Promise<boolean> {
-    await extendLeases(store.db, { chainId, owner, untilSec: clock.nowSec() + LEASE_SEC });
+    await work.extend(clock.nowSec());
     return isRunning;
   }
 
   async function tick(): Promise<number> {
+    const running = new Set<Promise<void>>();
+    const failures: unknown[] = [];
+    let bar: ProgressBar | undefined;
+    let worked = 0;
+    while (isRunning && failures.length === 0) {
+      const rows = await work.claim(clock.nowSec());
+      if (rows.length === 0) break;
+      worked += rows.length;
+      if (rows.length === limit) {
+        bar ??= progress.begin("renewals", 0);
+        bar.setTotal(worked + (await countDue(store.db, chainId, clock.nowSec())));
+      }
+      const batch: Promise<void> = workOn(rows)
+        .then(() => bar?.advance(rows.length))
+        .catch((error: unknown) => void failures.push(error))
+        .finally(() => running.delete(batch));
+      running.add(batch);
+      if (running.size >= IN_FLIGHT) await Promise.race(running);
+    }
+    await Promise.all(running);
+    bar?.end();
+    if (failures.length > 0) throw failures[0];
+    return worked;
+  }
+
+  async function workOn(rows: readonly ClaimedRow[]): Promise<void> {
     const nowSec = clock.nowSec();
-    const limit = config.renewalBatch;
-    const rows = await claimDue(store.db, { chainId, owner, nowSec, leaseSec: LEASE_SEC, limit });
+    const decided: [ClaimedRow, Decision][] = [];
     const due: ClaimedRow[] = [];
     for (const row of rows) {
       const stage = stageAt(termsOf(row), nowSec);
-      if (policyAgainst(row, config)) await postpone(store.db, row, { dueAtSec: nowSec + UNSERVED_SEC, attempts: 0 });
-      else if (stage === "lapsed") await lapse(row, nowSec);
-      else due.push(row);
+      if (policyAgainst(row, config)) {
+        decided.push([row, { postpone: { dueAtSec: nowSec + UNSERVED_SEC, attempts: 0 }, tell: [] }]);
+      } else if (stage === "early") {
+        decided.push([row, { postpone: { dueAtSec: row.paid_through, attempts: 0 }, tell: [] }]);
+      } else if (stage === "lapsed") {
+        decided.push([row, { letGo: true, tell: [eventOf(row, "subscription.expired")] }]);
+      } else due.push(row);
     }
+    await settle(decided, nowSec);
     if (due.length > 0) await collectRows(due);
-    return rows.length;
   }
 
   async function collectRows(rows: readonly ClaimedRow[]): Promise<void> {
@@ -81,83 +107,66 @@ export function createRenewals(deps: RenewalsDeps): Renewals {
     const blocks = [...outcomes.values()].flatMap((o) => (o.kind === "renewed" ? [o.blockNumber] : []));
     // The indexer moves the rows of what was renewed; until then they stay leased.
     if (blocks.length > 0) await indexer.waitApplied(Math.max(...blocks), APPLY_WAIT_MS);
-    for (const row of rows) {
-      const outcome = outcomes.get(row.id_hash as Hex) ?? { kind: "unsettled" };
+    const nowSec = clock.nowSec();
+    const decided = rows.map((row): [ClaimedRow, Decision] => {
+      const outcome: ItemOutcome = outcomes.get(row.id_hash as Hex) ?? { kind: "unsettled" };
       metrics.renewals.inc({ outcome: outcome.kind === "failed" ? outcome.reason : outcome.kind });
-      await settle(row, outcome);
-    }
-    const renewed = blocks.length;
-    if (renewed > 0) log.info({ renewed, of: rows.length }, "renewals collected");
+      return [row, decisionOf(row, outcome, nowSec)];
+    });
+    await settle(decided, nowSec);
+    if (blocks.length > 0) log.info({ renewed: blocks.length, of: rows.length }, "renewals collected");
   }
 
-  async function settle(row: ClaimedRow, outcome: ItemOutcome): Promise<void> {
-    const nowSec = clock.nowSec();
+  function decisionOf(row: ClaimedRow, outcome: ItemOutcome, nowSec: number): Decision {
     switch (outcome.kind) {
       case "renewed":
-        return;
+        return { tell: [] };
       case "early":
       case "unsettled":
-        return postpone(store.db, row, { dueAtSec: nowSec + 1, attempts: row.attempts });
+        return { postpone: { dueAtSec: nowSec + 1, attempts: row.attempts }, tell: [] };
       case "failed":
         if (GONE.has(outcome.reason)) {
-          return postpone(store.db, row, { dueAtSec: nowSec + GONE_SEC, attempts: row.attempts });
+          return { postpone: { dueAtSec: nowSec + GONE_SEC, attempts: row.attempts }, tell: [] };
         }
-        return fail(row, outcome.reason, nowSec);
+        return failureOf(row, outcome.reason, nowSec);
     }
   }
 
-  async function fail(row: ClaimedRow, reason: string, nowSec: number): Promise<void> {
+  function failureOf(row: ClaimedRow, reason: string, nowSec: number): Decision {
     const terms = termsOf(row);
     const attempts = row.attempts + 1;
     const nextAttemptAt = nextLookSec(terms, attempts, nowSec);
     const stage = stageAt(terms, nowSec);
     log.info({ idHash: row.id_hash, reason, attempts, nextAttemptAt }, "a renewal failed");
-    await tell(row, "subscription.renewal_failed", { reason, attempt: attempts, nextAttemptAt }, nowSec);
-    if (stage !== "in_grace") await tellStage(row, stage, nowSec);
-    await postpone(store.db, row, { dueAtSec: nextAttemptAt, attempts });
+    const failed = eventOf(row, "subscription.renewal_failed", {
+      mark: attempts,
+      more: { reason, attempt: attempts, nextAttemptAt },
+    });
+    const tell = [failed];
+    if (stage === "past_due") tell.push(eventOf(row, "subscription.past_due"));
+    if (stage === "lapsed") tell.push(eventOf(row, "subscription.expired"));
+    return { postpone: { dueAtSec: nextAttemptAt, attempts }, tell };
   }
 
-  async function lapse(row: ClaimedRow, nowSec: number): Promise<void> {
-    await tellStage(row, "lapsed", nowSec);
-    await letGo(store.db, row);
-  }
-
-  async function tellStage(row: ClaimedRow, stage: Stage, nowSec: number): Promise<void> {
-    if (stage === "past_due") await tell(row, "subscription.past_due", {}, nowSec);
-    if (stage === "lapsed") await tell(row, "subscription.expired", {}, nowSec);
-  }
-
-  /** Events of the clock: no log of the chain stands behind them, so their id is made of what they say. */
-  async function tell(
-    row: ClaimedRow,
-    type: string,
-    more: Failure | Record<never, never>,
-    nowSec: number,
-  ): Promise<void> {
-    const record = await findSubscription(store.db, chainId, row.id_hash as Hex);
-    if (!record || record.row.paid_through !== row.paid_through) return;
-    const id = keccakText(
-      [chainId, row.id_hash, type, row.paid_through, ...("attempt" in more ? [more.attempt] : [])].join("/"),
-    );
-    const event = {
-      id,
-      chainId,
-      type,
-      objectId: row.id_hash,
-      provider: row.provider,
-      payer: row.subscriber,
-      payload: { ...subscriptionPayload(record.row, record.plan, record.allowance, nowSec), ...more },
-      blockTime: nowSec,
-    };
-    await store.transaction((tx) => appendEvents(tx, [event]));
-    store.wake.notify("events");
+  /** What is told and what is scheduled stand or fall together. */
+  async function settle(decided: readonly (readonly [ClaimedRow, Decision])[], nowSec: number): Promise<void> {
+    const told = decided.flatMap(([, decision]) => decision.tell);
+    const postponed = decided.flatMap(([row, { postpone }]) => (postpone ? [{ ...row, ...postpone }] : []));
+    const gone = decided.flatMap(([row, { letGo }]) => (letGo ? [row] : []));
+    if (told.length + postponed.length + gone.length === 0) return;
+    await store.transaction(async (tx) => {
+      await tellClockEvents(tx, chainId, told, nowSec);
+      await work.postpone(postponed, tx);
+      await work.letGo(gone, tx);
+    });
+    if (told.length > 0) store.wake.notify("events");
   }
 
   const loop = repeat(
     async () => {
       try {
-        // A full batch means that more is waiting.
-        while (isRunning && (await tick()) >= config.renewalBatch);
+        await tick();
+        await risks.look();
       } catch (error) {
         const isOutage = isTurnpikeError(error) && error.code === "Unavailable";
         log[isOutage ? "warn" : "error"]({ error }, "renewals pause");
@@ -185,4 +194,11 @@ const itemOf = (row: ClaimedRow): BatchItem => ({
   idHash: row.id_hash as Hex,
   paidThroughSec: row.paid_through,
   attempts: row.attempts,
+});
+
+const eventOf = (row: ClaimedRow, type: string, what: Pick<ClockEvent, "mark" | "more"> = {}): ClockEvent => ({
+  idHash: row.id_hash,
+  paidThroughSec: row.paid_through,
+  type,
+  ...what,
 });

@@ -1,0 +1,32 @@
+/**
+ * Bundles the Facilitator into one file that runs without a TypeScript loader: node facilitator/tools/build.cjs. What its
+ * package.json names stays outside, since some of it is native; the workspace's own packages go in.
+ */
+const { join, resolve } = require("node:path");
+const { buildSync } = require("esbuild");
+const { dependencies } = require("../package.json");
+
+const FOLDER = resolve(__dirname, "..");
+const DOORS = ["protocol", "chain", "facilitator"];
+
+function build(outfile = join(FOLDER, "dist/facilitator.cjs")) {
+  const sdk = resolve(FOLDER, "../sdk/src");
+  buildSync({
+    entryPoints: [join(FOLDER, "src/main.ts")],
+    bundle: true,
+    platform: "node",
+    target: "node20",
+    format: "cjs",
+    external: Object.keys(dependencies)
+      .filter((name) => name !== "turnpike")
+      .flatMap((name) => [name, `${name}/*`]),
+    alias: Object.fromEntries(DOORS.map((door) => [`turnpike/${door}`, join(sdk, door, "index.ts")])),
+    outfile,
+    logLevel: "error",
+  });
+  return outfile;
+}
+
+module.exports = { build };
+
+if (require.main === module) process.stdout.write(`${build()}\n`);

@@ -1,0 +1,29 @@
+/**
+ * Writes facilitator/src/relayer/contract-code.json: by which hash the runtime code of this release's contracts is known.
+ * Run after the contracts changed and were compiled: node facilitator/tools/contract-code.cjs
+ */
+const { readFileSync, writeFileSync } = require("node:fs");
+const { join, resolve } = require("node:path");
+const { keccak256 } = require("ethers");
+
+const ROOT = resolve(__dirname, "../..");
+const FILE = join(ROOT, "facilitator/src/relayer/contract-code.json");
+
+/** EIP-712 keeps chain id and address in the code: those bytes are left out. */
+function codeOf(name) {
+  const folder = join(ROOT, `artifacts/contracts/${name}.sol`);
+  const { buildInfo } = JSON.parse(readFileSync(join(folder, `${name}.dbg.json`), "utf8"));
+  const build = JSON.parse(readFileSync(resolve(folder, buildInfo), "utf8"));
+  const { deployedBytecode } = build.output.contracts[`contracts/${name}.sol`][name].evm;
+  const immutables = Object.values(deployedBytecode.immutableReferences ?? {})
+    .flat()
+    .map(({ start, length }) => [start, length])
+    .sort(([a], [b]) => a - b);
+  return { hash: keccak256(`0x${deployedBytecode.object}`), immutables };
+}
+
+const text = () =>
+  `${JSON.stringify({ turnpike: codeOf("Turnpike"), batchSettler: codeOf("BatchSettler") }, null, 2)}\n`;
+module.exports = { text, FILE };
+
+if (require.main === module) writeFileSync(FILE, text());
