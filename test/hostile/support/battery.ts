@@ -1,0 +1,36 @@
+/** All hostile cases, and how one client is put through them. */
+import { SETTLEMENT } from "./cases-settlement";
+import { dialectsOf, TERMS } from "./cases-terms";
+import { type Finding, type HostileCase, type HostileClient, Play } from "./play";
+import { DIALECTS, type Dialect, Stage } from "./stage";
+
+export const CASES: readonly HostileCase[] = [...SETTLEMENT, ...TERMS].sort((a, b) => numberOf(a) - numberOf(b));
+
+function numberOf({ id }: HostileCase): number {
+  return Number(/^D(\d+)/.exec(id)?.[1]);
+}
+
+export type Result = { readonly id: string; readonly dialect: Dialect } & (
+  | ({ readonly kind: "safe" | "unsafe" } & Pick<Finding, "saw">)
+  | { readonly kind: "not applicable"; readonly saw: string }
+);
+
+/** The dialects in which this client is tried in this case. */
+export function trialsOf(hostile: HostileCase, client: HostileClient): readonly Dialect[] {
+  const spoken = client.dialects ?? DIALECTS;
+  return dialectsOf(hostile).filter((dialect) => spoken.includes(dialect));
+}
+
+export async function tryCase(hostile: HostileCase, client: HostileClient, dialect: Dialect): Promise<Result> {
+  const { id, needs } = hostile;
+  if (needs && !client.features?.includes(needs)) {
+    return { id, dialect, kind: "not applicable", saw: `the client has no ${needs}` };
+  }
+  const stage = await Stage.open(dialect);
+  try {
+    const { safe, saw } = await hostile.run(new Play(stage, client));
+    return { id, dialect, kind: safe ? "safe" : "unsafe", saw };
+  } finally {
+    await stage.close();
+  }
+}
