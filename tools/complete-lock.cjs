@@ -4,7 +4,8 @@
 const { readFileSync, writeFileSync } = require("node:fs");
 const path = require("node:path");
 
-const FILE = path.resolve(__dirname, "../package-lock.json");
+/** The workspace's, or that of the folder that is named. */
+const FILE = path.resolve(process.argv[2] ?? path.resolve(__dirname, ".."), "package-lock.json");
 const OS = ["android", "darwin", "win32", "freebsd", "openharmony", "linux"];
 const CPU = {
   amd64: "x64",

@@ -22,8 +22,8 @@ function run(args, { shown }) {
   });
 }
 
-/** What is no test of this command: helpers, and the interop suite with its own packages (`npm run test:interop`). */
-const LEFT_OUT = new Set(["support", "node_modules", "interop"]);
+/** What is no test of this command: helpers, and suites with packages of their own (`test:interop`, `test:frameworks`). */
+const LEFT_OUT = new Set(["support", "node_modules", "interop", "frameworks"]);
 
 function testFiles(folder) {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {

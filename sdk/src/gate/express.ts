@@ -1,5 +1,6 @@
 /** The gate for Express 4 and 5: `app.get("/report", paymentGate({ pricing }), handler)`; the handler reads `req.payment`. */
-import type { NextFunction, Request, RequestHandler, Response } from "express";
+import type { Application, NextFunction, Request, RequestHandler, Response } from "express";
+import { TurnpikeError } from "../protocol";
 import { type DefaultGateOptions, gateOf } from "./default-provider";
 import type { Gate } from "./gate";
 import { nodeGate } from "./node-gate";
@@ -24,7 +25,24 @@ export function paymentGate(options: DefaultGateOptions<Request>): ExpressGate {
 }
 
 export function expressGate(gate: Gate): ExpressGate {
-  const middleware = nodeGate(gate);
+  const middleware = nodeGate(gate, (visit, request) => {
+    visit.onRefused = (error) => answerInstead((request as Request).app, error);
+  });
   const handler = (request: Request, response: Response, next: NextFunction) => middleware(request, response, next);
   return Object.assign(handler, { ready: () => gate.ready() });
+}
+
+const refusals = new WeakSet<object>();
+const listening = new WeakSet<Application>();
+
+/** An expected refusal ends here, as the 402 that stands behind it, not in Express's log with a stack. */
+function answerInstead(app: Application, refusal: TurnpikeError): void {
+  refusals.add(refusal);
+  if (listening.has(app)) return;
+  listening.add(app);
+  // Added when it is first needed, and so behind the application's own error handlers: what they answer stands.
+  app.use((error: unknown, _request: Request, response: Response, next: NextFunction) => {
+    if (!(error instanceof TurnpikeError) || !refusals.has(error) || response.headersSent) return next(error);
+    response.status(error.status).end();
+  });
 }

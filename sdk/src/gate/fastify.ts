@@ -1,56 +1,68 @@
 /** The gate for Fastify 4 and 5: `app.get("/report", { preHandler: paymentGate({ pricing }) }, handler)`. */
-import type { IncomingMessage, ServerResponse } from "node:http";
-import { answerOf } from "./answer";
+import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from "fastify";
+import { answerOf, CORS_HEADERS } from "./answer";
 import { type DefaultGateOptions, gateOf } from "./default-provider";
 import type { Gate } from "./gate";
 import { keepPrivate, setAbsent, watchResponse } from "./node-response";
 import type { Payment } from "./payment";
-import { gateRequestOfNode } from "./request";
+import { type GateRequest, gateRequestOfNode, keptBytes } from "./request";
 import { openVisit, visits } from "./visit";
 
-/** As much of Fastify's types as is used; the package itself is not needed to build this one. */
-export interface FastifyLikeRequest {
-  readonly raw: IncomingMessage;
-  readonly originalUrl: string;
-  payment?: Payment;
-}
-export interface FastifyLikeReply {
-  readonly raw: ServerResponse;
-  code(status: number): FastifyLikeReply;
-  header(name: string, value: string): FastifyLikeReply;
-  send(body: string): FastifyLikeReply;
+declare module "fastify" {
+  interface FastifyRequest {
+    /** set by paymentGate on every request that it lets through */
+    payment?: Payment;
+  }
 }
 
+/** For `onRequest`, `preParsing`, `preValidation` or `preHandler`, of one route or of all. */
 export interface FastifyGate {
-  (request: FastifyLikeRequest, reply: FastifyLikeReply, done: (error?: Error) => void): void;
+  (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction): void;
+  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
   ready(): Promise<void>;
 }
 
-export function paymentGate(options: DefaultGateOptions<FastifyLikeRequest>): FastifyGate {
+export function paymentGate(options: DefaultGateOptions<FastifyRequest>): FastifyGate {
   return fastifyGate(gateOf(options));
 }
 
 export function fastifyGate(gate: Gate): FastifyGate {
-  const hook = (request: FastifyLikeRequest, reply: FastifyLikeReply, done: (error?: Error) => void): void => {
-    const facts = { ...gateRequestOfNode(request.raw, request), target: request.originalUrl };
-    gate.decide(facts).then((decision) => {
-      if (decision.kind !== "allow") {
-        const { status, headers, body } = answerOf(decision);
-        reply.code(status);
-        for (const [name, value] of Object.entries(headers)) reply.header(name, value);
-        reply.send(body);
-        return;
-      }
-      const visit = openVisit(facts, decision);
-      request.payment = visit.payment ?? decision.payment;
-      if (decision.payment.kind !== "free") {
-        keepPrivate(reply.raw, gate.cors);
-        setAbsent(reply.raw, decision.headers);
-        const onRefusedCharge = () => gate.answerOfRefusedCharge(visit);
-        watchResponse({ response: reply.raw, visit, onRefusedCharge });
-      }
-      visits.run(visit, done);
-    }, done);
+  const hook = (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction): void => {
+    const { raw, originalUrl: target, headers } = request;
+    const { body, rawBody } = request as { body?: unknown; rawBody?: Uint8Array | string };
+    const facts: GateRequest = {
+      ...gateRequestOfNode(raw, request),
+      target,
+      body: async () => keptBytes({ headers, body, rawBody }),
+    };
+    gate.decide(facts).then(
+      (decision) => {
+        if (decision.kind !== "allow") {
+          const { status, headers, body } = answerOf(decision);
+          void reply.code(status).headers(withoutOwnCors(reply, headers)).send(body);
+          return;
+        }
+        const visit = openVisit(facts, decision);
+        request.payment = visit.payment ?? decision.payment;
+        if (decision.payment.kind !== "free") {
+          keepPrivate(reply.raw, gate.cors);
+          setAbsent(reply.raw, decision.headers);
+          const onRefusedCharge = () => gate.answerOfRefusedCharge(visit);
+          watchResponse({ response: reply.raw, visit, onRefusedCharge });
+        }
+        visits.run(visit, done);
+      },
+      (error: Error) => {
+        if (gate.cors) void reply.headers(withoutOwnCors(reply, CORS_HEADERS));
+        done(error);
+      },
+    );
   };
   return Object.assign(hook, { ready: () => gate.ready() });
+}
+
+/** The application's own CORS headers stay as they are. */
+function withoutOwnCors(reply: FastifyReply, headers: Readonly<Record<string, string>>): Record<string, string> {
+  const isOwn = (name: string) => name.startsWith("Access-Control-") && reply.hasHeader(name);
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !isOwn(name)));
 }

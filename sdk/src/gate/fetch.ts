@@ -1,21 +1,27 @@
-/** The gate for fetch-style handlers (Next.js routes, Deno, Bun, workers with Node's APIs): `(request) => Response`. */
+/** The gate for fetch-style handlers (Deno, Bun, workers with Node's APIs): `(request) => Response`. */
 import { answerOf, errorAnswer } from "./answer";
 import { type DefaultGateOptions, gateOf } from "./default-provider";
 import { responseOf, settleResponse } from "./fetch-response";
 import type { Gate } from "./gate";
 import type { Payment } from "./payment";
 import { gateRequestOfFetch } from "./request";
-import { openVisit, visits } from "./visit";
+import { openVisit, settleVisit, visits } from "./visit";
 
-/** What a handler gets beside the request; further arguments of the platform follow. */
-export type PaidHandler<Rest extends unknown[]> = (
-  request: Request & { readonly payment: Payment },
+/** The platform's request, paid for. */
+export type PaidRequest<Req extends Request = Request> = Req & { readonly payment: Payment };
+
+/** Further arguments of the platform follow the request. */
+export type PaidHandler<Req extends Request, Rest extends unknown[]> = (
+  request: PaidRequest<Req>,
   ...rest: Rest
 ) => Response | Promise<Response>;
 
 export interface FetchGate {
   /** Wraps a handler, so that it sees only paid requests. A throw of the handler is thrown on, its payment released. */
-  <Rest extends unknown[]>(handler: PaidHandler<Rest>): (request: Request, ...rest: Rest) => Promise<Response>;
+  <Rest extends unknown[], Req extends Request = Request>(
+    handler: PaidHandler<Req, Rest>,
+  ): (request: Req, ...rest: Rest) => Promise<Response>;
+  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
   ready(): Promise<void>;
 }
 
@@ -23,23 +29,26 @@ export function paymentGate(options: DefaultGateOptions<Request>): FetchGate {
   return fetchGate(gateOf(options));
 }
 
-export function fetchGate(gate: Gate): FetchGate {
-  const wrap = <Rest extends unknown[]>(handler: PaidHandler<Rest>) => {
-    return async (request: Request, ...rest: Rest): Promise<Response> => {
+/** @param isAnswer whether what a handler threw is how its platform says a response of less than 500 */
+export function fetchGate(gate: Gate, isAnswer: (thrown: unknown) => boolean = () => false): FetchGate {
+  const wrap = <Rest extends unknown[], Req extends Request = Request>(handler: PaidHandler<Req, Rest>) => {
+    return async (request: Req, ...rest: Rest): Promise<Response> => {
       const facts = gateRequestOfFetch(request);
       const decision = await gate.decide(facts);
       if (decision.kind !== "allow") return responseOf(answerOf(decision));
       const visit = openVisit(facts, decision);
       const paid = Object.assign(request, { payment: visit.payment ?? decision.payment });
+      let response: Response;
       try {
-        const response = await visits.run(visit, () => handler(paid, ...rest));
-        return await settleResponse({ gate, visit, decision, response, threw: false });
+        response = await visits.run(visit, () => handler(paid, ...rest));
       } catch (error) {
+        if (isAnswer(error)) await settleVisit(visit, "use");
         const failed = responseOf(errorAnswer(error));
         const settled = await settleResponse({ gate, visit, decision, response: failed, threw: true });
         if (visit.refused) return settled;
         throw error;
       }
+      return settleResponse({ gate, visit, decision, response, threw: false });
     };
   };
   return Object.assign(wrap, { ready: () => gate.ready() });

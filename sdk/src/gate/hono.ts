@@ -35,6 +35,9 @@ export function honoGate(gate: Gate): HonoGate {
     }
     if (decision.kind !== "allow") return responseOf(answerOf(decision));
     const visit = openVisit(request, decision);
+    // As Hono's own exceptions have one: its default error handler answers with that, and logs nothing.
+    visit.onRefused = (error) =>
+      void Object.assign(error, { getResponse: () => new Response(null, { status: error.status }) });
     c.set("payment", visit.payment ?? decision.payment);
     await visits.run(visit, next);
     const { res: response, error } = c;

@@ -6,7 +6,7 @@ import type { Gate } from "./gate";
 import { keepPrivate, setAbsent, watchResponse } from "./node-response";
 import type { Payment } from "./payment";
 import { gateRequestOfNode } from "./request";
-import { openVisit, visits } from "./visit";
+import { openVisit, type Visit, visits } from "./visit";
 
 export type PaidRequest = IncomingMessage & { payment?: Payment };
 
@@ -16,8 +16,11 @@ export interface NodeGate {
   ready(): Promise<void>;
 }
 
-/** Lets a request through to `next` once it is paid; answers it otherwise. */
-export function nodeGate(gate: Gate): NodeGate {
+/**
+ * Lets a request through to `next` once it is paid; answers it otherwise.
+ * @param onVisit told of each request that is let through, before its handler runs
+ */
+export function nodeGate(gate: Gate, onVisit?: (visit: Visit, request: IncomingMessage) => void): NodeGate {
   const middleware = async (request: PaidRequest, response: ServerResponse, next: (error?: unknown) => void) => {
     const facts = gateRequestOfNode(request);
     let decision: Decision;
@@ -29,6 +32,7 @@ export function nodeGate(gate: Gate): NodeGate {
     }
     if (decision.kind !== "allow") return send(response, answerOf(decision));
     const visit = openVisit(facts, decision);
+    onVisit?.(visit, request);
     request.payment = visit.payment ?? decision.payment;
     if (decision.payment.kind !== "free") {
       keepPrivate(response, gate.cors);

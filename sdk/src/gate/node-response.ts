@@ -14,10 +14,14 @@ export interface WatchOptions {
 }
 
 export function watchResponse({ response, visit, onRefusedCharge }: WatchOptions): void {
+  const writeHead = response.writeHead.bind(response) as (...args: unknown[]) => ServerResponse;
   const write = response.write.bind(response) as (...args: unknown[]) => boolean;
   const end = response.end.bind(response) as (...args: unknown[]) => ServerResponse;
   let settling: Promise<unknown> | undefined;
   let replaced = false;
+  /** the head of what may yet be replaced */
+  let heldHead: unknown[] | undefined;
+  let hasBegun = false;
 
   const settle = (how: "use" | "release"): Promise<unknown> | undefined => {
     settling ??= settleVisit(visit, how);
@@ -25,8 +29,19 @@ export function watchResponse({ response, visit, onRefusedCharge }: WatchOptions
   };
   const settleByStatus = () => settle(response.statusCode >= 500 ? "release" : "use");
 
+  response.writeHead = ((...args: unknown[]) => {
+    const isHeld = onRefusedCharge && !replaced && !hasBegun && isRefusedCharge(visit, args[0] as number);
+    if (!isHeld) return writeHead(...args);
+    heldHead = args;
+    response.statusCode = args[0] as number;
+    return response;
+  }) as typeof response.writeHead;
+
   response.write = ((...args: unknown[]) => {
     if (replaced) return true;
+    hasBegun = true;
+    if (heldHead) writeHead(...heldHead);
+    heldHead = undefined;
     // The rejection is met at the end, or ends the response here.
     settleByStatus()?.catch(() => response.destroy());
     return write(...args);

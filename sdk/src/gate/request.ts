@@ -35,7 +35,7 @@ export function gateRequestOfNode(request: NodeRequest, raw: unknown = request):
     secure: "encrypted" in request.socket,
     remoteAddress: request.socket.remoteAddress,
     header: (name) => joined(request.headers[name]),
-    body: async () => bytesOfNode(request),
+    body: async () => keptBytes(request),
     raw,
   };
 }
@@ -55,14 +55,15 @@ export function gateRequestOfFetch(request: Request, raw: unknown = request): Ga
   };
 }
 
-function bytesOfNode({ rawBody, body, headers }: NodeRequest): Uint8Array {
+/** What a parser has left of the body's bytes. @throws ConfigError when there were some, and they are gone */
+export function keptBytes({ rawBody, body, headers }: Pick<NodeRequest, "rawBody" | "body" | "headers">): Uint8Array {
   const bytes = rawBody ?? (typeof body === "string" || body instanceof Uint8Array ? body : undefined);
   if (typeof bytes === "string") return utf8ToBytes(bytes);
   if (bytes) return bytes;
   if (headers["content-length"] === undefined && headers["transfer-encoding"] === undefined) return new Uint8Array();
   if (headers["content-length"] === "0") return new Uint8Array();
   throw new ConfigError(
-    'bind: "body" needs the body\'s bytes: parse it before the gate with express.json({ verify: (req, _res, bytes) => { req.rawBody = bytes } })',
+    'bind: "body" needs the body\'s bytes as request.rawBody: parse it before the gate with express.json({ verify: (req, _res, bytes) => { req.rawBody = bytes } }), or with fastify-raw-body',
   );
 }
 

@@ -18,6 +18,8 @@ export interface Visit {
   readonly claims: HeldClaim[];
   /** Why the handler could not charge; if it then fails, this is what the client is told. */
   refused: TurnpikeError | undefined;
+  /** Told of that error before the handler sees it: a framework may have to be kept from logging it. */
+  onRefused: ((error: TurnpikeError) => void) | undefined;
 }
 
 export const visits = new AsyncLocalStorage<Visit>();
@@ -28,6 +30,7 @@ export function openVisit(request: GateRequest, decision?: Extract<Decision, { k
     payment: decision && withWatch(decision.payment),
     claims: decision?.claim ? [decision.claim] : [],
     refused: undefined,
+    onRefused: undefined,
   };
   return visit;
 
@@ -39,7 +42,10 @@ export function openVisit(request: GateRequest, decision?: Extract<Decision, { k
         try {
           return await payment.deduct(amount);
         } catch (error) {
-          if (isTurnpikeError(error) && CHARGING.has(error.code)) visit.refused = error;
+          if (isTurnpikeError(error) && CHARGING.has(error.code)) {
+            visit.refused = error;
+            visit.onRefused?.(error);
+          }
           throw error;
         }
       },

@@ -1,0 +1,4 @@
+import { redirect } from "next/navigation";
+import { gated } from "../../../gate.mjs";
+
+export const GET = gated(() => redirect("/elsewhere"));
