@@ -38,3 +38,15 @@ export async function listEvents(db: Db, chainId: number, page: EventPage): Prom
   );
   return { events, next: String(rows.at(-1)?.seq ?? after) };
 }
+
+/** Cursor of the newest event of all: what comes after it is news. */
+export async function newestEvent(db: Db, chainId: number): Promise<number> {
+  const row = await db
+    .selectFrom("events")
+    .select("seq")
+    .where("chain_id", "=", chainId)
+    .orderBy("seq", "desc")
+    .limit(1)
+    .executeTakeFirst();
+  return row?.seq ?? 0;
+}

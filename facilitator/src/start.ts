@@ -1,5 +1,6 @@
 /** The Facilitator as one process: wires the rooms that its roles need, serves HTTP, stops gracefully. */
 import type { Logger } from "pino";
+import { createAnalytics } from "./analytics";
 import type { FacilitatorConfig } from "./config";
 import { type Core, type CoreEffects, startCore } from "./core";
 import { createApp, type Doors } from "./http/app";
@@ -104,6 +105,8 @@ function doorsOf({ core, metrics, log, drain }: Wiring): Doors {
     payments,
     subscriptions: createSubscriptions({ config, store, relayer, indexer, clock, monotonicMs }),
     providers: createProviders({ config, store, relayer, indexer, monotonicMs, nowMs: () => Date.now() }),
+    analytics: createAnalytics({ db: store.db, config, clock }),
+    happened: (timeoutMs) => store.wake.wait("events", timeoutMs),
     supported: {
       turnpike: config.turnpike,
       batchSettler: config.batchSettler,

@@ -29,15 +29,16 @@ import {
 
 export interface FiguresQuery {
   /** undefined: the first one configured */
-  readonly token: Address | undefined;
-  /** inclusive; widened to the start of its hour or day */
+  readonly token?: Address | undefined;
+  /** inclusive; widened to the start of its hour or day; undefined: `days` before `toSec` */
   readonly fromSec: number | undefined;
   /** exclusive; undefined: the end of today */
   readonly toSec: number | undefined;
+  readonly days: number;
 }
 
 export interface ListQuery {
-  readonly cursor: string | undefined;
+  readonly cursor?: string | undefined;
   readonly limit: number;
 }
 
@@ -64,7 +65,6 @@ export interface AnalyticsOptions {
   readonly clock: Clock;
 }
 
-const DEFAULT_DAYS = 30;
 /** Hours are kept for this long. */
 export const HOURS_KEPT_DAYS = 90;
 const MAX_DAYS = 3 * 366;
@@ -87,11 +87,12 @@ export function createAnalytics({ db, config, clock }: AnalyticsOptions): Analyt
     };
   }
 
-  function rangeOf({ fromSec, toSec }: FiguresQuery, grain: Grain): Range {
+  function rangeOf({ fromSec, toSec, days }: FiguresQuery, grain: Grain): Range {
     const nowSec = clock.nowSec();
-    const to = ceilTo(toSec ?? nowSec + 1, grain);
-    const from = floorTo(fromSec ?? to - DEFAULT_DAYS * DAY_SEC, grain);
-    if (from >= to) throw new InvalidRequest("from: must be before `to`", { details: { field: "from", in: "query" } });
+    const to = toSec === undefined ? ceilTo(nowSec + 1, DAY_SEC) : ceilTo(toSec, grain);
+    const from = floorTo(fromSec ?? to - days * DAY_SEC, grain);
+    if (from >= to || (fromSec !== undefined && toSec !== undefined && fromSec >= toSec))
+      throw new InvalidRequest("from: must be before `to`", { details: { field: "from", in: "query" } });
     if (to - from > MAX_DAYS * DAY_SEC)
       throw new InvalidRequest(`from: must be at most ${MAX_DAYS} days before \`to\``, {
         details: { field: "from", in: "query" },

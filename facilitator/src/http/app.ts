@@ -8,14 +8,18 @@ import type { Context, Next } from "hono";
 import type { Logger } from "pino";
 import type { Readiness, SupportedWire } from "turnpike/facilitator";
 import { CORS_ALLOW_HEADERS, CORS_EXPOSE_HEADERS, type Network, TurnpikeError } from "turnpike/protocol";
+import type { Analytics } from "../analytics";
 import type { Metrics } from "../metrics";
 import type { Payments } from "../payments";
 import type { Providers } from "../providers";
 import type { Subscriptions } from "../subscriptions";
+import { serveDashboard } from "./dashboard";
 import { API_KEY_SCHEME, addressOf, type Endpoint, tell } from "./endpoint";
 import { frontPage } from "./front-page";
+import { liveEvents } from "./live";
 import type { RateLimit } from "./rate-limit";
 import { accountEndpoints } from "./routes/accounts";
+import { analyticsEndpoints } from "./routes/analytics";
 import { auditEndpoints } from "./routes/audit";
 import { debitEndpoints } from "./routes/debits";
 import { eventEndpoints } from "./routes/events";
@@ -36,6 +40,9 @@ export interface Doors {
   readonly payments: Payments;
   readonly subscriptions: Subscriptions;
   readonly providers: Providers;
+  readonly analytics: Analytics;
+  /** Waits for news; a hint, and at the latest after the time. */
+  happened(timeoutMs: number): Promise<unknown>;
   readonly supported: Omit<SupportedWire, "kinds" | "extensions" | "signers" | "network" | "chainId">;
   readiness(): Readiness;
   readonly metrics: Metrics;
@@ -66,6 +73,7 @@ export function endpointsOf(doors: Doors): Endpoint[] {
     webhookEndpoints,
     deliveryEndpoints,
     auditEndpoints,
+    analyticsEndpoints,
     serviceEndpoints,
   ].flatMap((endpoints) => endpoints(doors));
 }
@@ -90,7 +98,8 @@ export function createApp(doors: Doors): OpenAPIHono<RequestScope> {
   app.get("/metrics", async (context) =>
     context.body(await metrics.text(), 200, { "content-type": metrics.contentType }),
   );
-  app.get("/", (context) => context.html(frontPage(doors, endpoints)));
+  app.get("/events/live", liveEvents(doors));
+  serveDashboard(app, () => frontPage(doors, endpoints));
 
   app.notFound((context) => tell(context, new TurnpikeError("NotFound")));
   app.onError((error, context) => tell(context, error));

@@ -54,6 +54,8 @@ interface EndpointOf<P extends Fields, Q extends Fields, B extends z.ZodType, A 
   readonly query?: Q;
   readonly body?: B;
   readonly answers: A;
+  /** of an answer that is text and not JSON */
+  readonly mediaType?: "text/csv";
   /** absent: open to anyone */
   readonly admission?: Admission<C>;
   /** fields that an error's body carries beside the problem's, for stock clients that look for them */
@@ -100,7 +102,10 @@ export function endpoint<
             query: parse(spec.query, singleValues(context), "query") as z.output<Q>,
             body: parse(spec.body, body, "body") as z.output<B>,
           });
-          return context.json(answer.body as object, answer.status as ContentfulStatusCode, answer.headers);
+          const status = answer.status as ContentfulStatusCode;
+          return spec.mediaType === undefined
+            ? context.json(answer.body as object, status, answer.headers)
+            : context.body(String(answer.body), status, { "content-type": spec.mediaType, ...answer.headers });
         } catch (error) {
           return tell(context, error, spec.problemExtra);
         }
@@ -172,6 +177,7 @@ function describe<P extends Fields, Q extends Fields, B extends z.ZodType, A ext
   spec: EndpointOf<P, Q, B, A, C>,
 ): void {
   const json = (schema: z.ZodType) => ({ "application/json": { schema } });
+  const answered = (schema: z.ZodType) => (spec.mediaType ? { [spec.mediaType]: { schema } } : json(schema));
   app.openAPIRegistry.registerPath({
     method: spec.method,
     path: spec.path,
@@ -189,7 +195,10 @@ function describe<P extends Fields, Q extends Fields, B extends z.ZodType, A ext
       ...Object.fromEntries(
         Object.entries(spec.answers).map(([status, schema]) => [
           status,
-          { description: status === "202" ? "the outcome is not known yet: ask again" : "done", content: json(schema) },
+          {
+            description: status === "202" ? "the outcome is not known yet: ask again" : "done",
+            content: answered(schema),
+          },
         ]),
       ),
       default: { description: "a problem", content: { [PROBLEM_CONTENT_TYPE]: { schema: problemSchema } } },

@@ -3,7 +3,7 @@ import type { ApiScope, EventList } from "turnpike/facilitator";
 import type { Address } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import { createDebits, type Debits } from "../debits";
-import { type EventPage, listEvents } from "../feed";
+import { type EventPage, listEvents, newestEvent } from "../feed";
 import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
 import type { Store } from "../store/open";
@@ -39,6 +39,7 @@ export function createProviders({ config, store, relayer, indexer, monotonicMs, 
     admit: (authorization: string | null, scope: ApiScope | "any", origin: Origin): Promise<Caller> =>
       keys.authenticate(authorization, scope, origin),
     events: (page: EventPage): Promise<EventList> => listEvents(store.db, chainId, page),
+    newestEvent: (): Promise<number> => newestEvent(store.db, chainId),
     acts: (provider: Address, page: AuditPage) => listActs(store.db, { chainId, provider }, page),
     deliveries: {
       async list(provider: Address, endpointId: string, page: DeliveryPage) {

@@ -11,23 +11,14 @@ const DAY_SEC = 86_400;
 
 export function Overview() {
   const [days, setDays] = useQueryField("days", "30");
-  const nowSec = Math.floor(Date.now() / 1_000);
-  const clock = useGet<{ chainTimeSec: number }>("/analytics/clock");
-  const chainSec = clock.kind === "ready" ? clock.data.chainTimeSec : nowSec;
-  const to = chainSec - (chainSec % DAY_SEC) + DAY_SEC;
-  const from = to - Number(days) * DAY_SEC;
   const grain = Number(days) <= 7 ? "hour" : "day";
-  const overview = useGet<OverviewWire>("/analytics/overview", { from, to });
-  const volume = useGet<VolumeWire>("/analytics/volume", { from, to, grain });
+  const overview = useGet<OverviewWire>("/analytics/overview", { days });
+  const volume = useGet<VolumeWire>("/analytics/volume", { days, grain });
   return (
     <>
       <div class="controls">
         <Choice label="Range" value={days} options={RANGES} onChange={setDays} />
-        <Download
-          path="/analytics/volume.csv"
-          query={{ from, to, grain }}
-          name={`turnpike-volume-${formatDate(from)}.csv`}
-        />
+        <Download path="/analytics/volume.csv" query={{ days, grain }} name="turnpike-volume.csv" />
       </div>
       <Shown of={overview}>{(data) => <Key data={data} />}</Shown>
       <Panel title="Volume" note="What was paid to you, by how it was paid. Times are UTC, as the chain tells them.">

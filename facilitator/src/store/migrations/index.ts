@@ -3,6 +3,7 @@ import { initial } from "./001-initial";
 import { signedActs } from "./100-signed-acts";
 import { providers } from "./110-providers";
 import { rollups } from "./200-rollups";
+import { eventsOfAProvider } from "./210-events-of-a-provider";
 import { roleLeases } from "./300-role-leases";
 import { renewalQueue } from "./301-renewal-queue";
 
@@ -14,4 +15,12 @@ export interface Migration {
   readonly isBreaking?: true;
 }
 
-export const MIGRATIONS: readonly Migration[] = [initial, signedActs, rollups, roleLeases, renewalQueue, providers];
+export const MIGRATIONS: readonly Migration[] = [
+  initial,
+  signedActs,
+  rollups,
+  roleLeases,
+  renewalQueue,
+  providers,
+  eventsOfAProvider,
+];

@@ -1,0 +1,55 @@
+/**
+ * Server-sent events for whoever watches: a line whenever something of the provider's happened, from now on. Says only
+ * that and what it was; the figures are asked for as ever.
+ */
+import type { Context } from "hono";
+import { streamSSE } from "hono/streaming";
+import { TurnpikeError } from "turnpike/protocol";
+import { admissionTo } from "./admission";
+import type { Doors } from "./app";
+import { addressOf, tell } from "./endpoint";
+import type { RequestScope } from "./scope";
+
+/** A comment at least this often, so that no proxy takes the stream for dead. */
+const PULSE_MS = 15_000;
+/** Streams of one key; a browser opens one per tab. */
+const MAX_STREAMS = 20;
+const PAGE = 100;
+
+export function liveEvents(doors: Doors): (context: Context<RequestScope>) => Promise<Response> {
+  const { providers, happened, untilDraining } = doors;
+  const admission = admissionTo(doors, "read");
+  const open = new Map<string, number>();
+
+  return async (context) => {
+    context.set("route", "/events/live");
+    try {
+      const origin = { address: addressOf(context), requestId: context.get("requestId") };
+      const { provider, keyId } = await admission.admit(context.req.header("authorization") ?? null, origin);
+      const count = open.get(keyId) ?? 0;
+      if (count >= MAX_STREAMS) throw new TurnpikeError("RateLimited", "this key has too many live streams open");
+      open.set(keyId, count + 1);
+      let after = await providers.newestEvent();
+      return streamSSE(context, async (stream) => {
+        try {
+          await stream.write(": live\n\n");
+          while (!stream.aborted && !stream.closed) {
+            const { events, next } = await providers.events({ provider, after, limit: PAGE });
+            for (const { type, subject } of events)
+              await stream.writeSSE({ event: "happened", data: JSON.stringify({ type, subject }), id: next });
+            after = Number(next);
+            if (events.length === PAGE) continue;
+            if ((await untilDraining(happened(PULSE_MS))) === "draining") break;
+            await stream.write(": pulse\n\n");
+          }
+        } finally {
+          const left = (open.get(keyId) ?? 1) - 1;
+          if (left > 0) open.set(keyId, left);
+          else open.delete(keyId);
+        }
+      });
+    } catch (error) {
+      return tell(context, error);
+    }
+  };
+}
