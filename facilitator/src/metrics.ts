@@ -6,6 +6,9 @@ export interface Gauges {
   lanes(): readonly {
     readonly key: string;
     readonly balanceEth: number;
+    /** it can send, and what it sends is mined */
+    readonly isWell: boolean;
+    readonly oldestPendingSec: number;
     readonly inFlight: number;
     readonly queued: number;
   }[];
@@ -80,6 +83,24 @@ export function createMetrics() {
             this.set({ key: lane.key, state: "in_flight" }, lane.inFlight);
             this.set({ key: lane.key, state: "queued" }, lane.queued);
           }
+        },
+      });
+      new Gauge({
+        name: "turnpike_relayer_lane_well",
+        help: "1 while the lane of a relayer key can send and gets mined what it sends, else 0: then somebody has to look.",
+        labelNames: ["key"],
+        registers,
+        collect() {
+          for (const lane of gauges.lanes()) this.set({ key: lane.key }, Number(lane.isWell));
+        },
+      });
+      new Gauge({
+        name: "turnpike_relayer_oldest_pending_seconds",
+        help: "Age of the oldest transaction of each relayer key that is not mined yet.",
+        labelNames: ["key"],
+        registers,
+        collect() {
+          for (const lane of gauges.lanes()) this.set({ key: lane.key }, lane.oldestPendingSec);
         },
       });
       new Gauge({

@@ -1,9 +1,15 @@
 /** Whether the service can settle now, said part by part. Shows no address of a node and no key but public ones. */
 import type { Readiness } from "turnpike/facilitator";
 import type { Core } from "./core";
+import type { LaneHealth } from "./relayer";
 
 /** Blocks that the reader may be behind, beyond the depth it is set to keep. */
 const MAX_LAG_BLOCKS = 100;
+
+/** Whether it can send, and gets mined what it sends. Another process may be the one that holds it. */
+export function isLaneWell({ status, isBalanceLow, isStuck }: LaneHealth): boolean {
+  return (status === "running" || status === "standby") && !isBalanceLow && !isStuck;
+}
 
 export function readinessOf({ config, relayer, indexer, payments }: Core): Readiness {
   const chain = indexer.health();
@@ -20,7 +26,7 @@ export function readinessOf({ config, relayer, indexer, payments }: Core): Readi
     { name: "indexer", ok: isCurrent, detail: `applied ${chain.applied}, ${lag ?? "?"} behind` },
     ...sender.lanes.map((lane) => ({
       name: `lane ${lane.key}`,
-      ok: (lane.status === "running" || lane.status === "standby") && !lane.isBalanceLow,
+      ok: isLaneWell(lane),
       detail: [
         lane.status,
         ...(lane.reason ? [lane.reason] : []),

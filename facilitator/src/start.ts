@@ -10,7 +10,7 @@ import { startServer } from "./http/server";
 import { createLog, secretsOf } from "./log";
 import { createMetrics, type Metrics } from "./metrics";
 import { createProviders } from "./providers";
-import { readinessOf } from "./readiness";
+import { isLaneWell, readinessOf } from "./readiness";
 import { createRenewals } from "./renewals/runner";
 import { countDue } from "./renewals/work-list";
 import { ROLES, type Role, type RoleContext, type Worker } from "./roles";
@@ -130,13 +130,12 @@ function doorsOf({ core, metrics, log, drain }: Wiring): Doors {
 function watch(metrics: Metrics, { config, store, relayer, indexer }: Core): void {
   metrics.watch({
     lanes: () =>
-      relayer.health().lanes.map(({ key, balanceWei, inFlight, queued }) => ({
-        key,
-        balanceEth: Number(balanceWei ?? 0n) / 1e18,
-        inFlight,
-        queued,
+      relayer.health().lanes.map((lane) => ({
+        ...lane,
+        balanceEth: Number(lane.balanceWei ?? 0n) / 1e18,
+        isWell: isLaneWell(lane),
       })),
-    indexerLagBlocks: () => (indexer.head()?.number ?? 0) - indexer.applied(),
+    indexerLagBlocks: () => (indexer.health().head ?? 0) - indexer.applied(),
     renewalsDue: () => countDue(store.db, config.chainId, indexer.clock.nowSec()),
     webhooksPending: () => countPending(store.db, config.chainId),
   });

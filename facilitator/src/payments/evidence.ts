@@ -2,8 +2,9 @@
  * The chain's evidence for one payment: the token's own `Transfer` right after the matching `AuthorizationUsed`. Looked
  * for by indexed topics where this database has not seen the block: after a loss, or when a stranger was faster.
  */
-import { type Address, type Hex, isTurnpikeError } from "turnpike/protocol";
+import { type Address, type Hex, isTurnpikeError, Unavailable } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
+import { requireSameLogs } from "../indexer/cross-check";
 import { AUTHORIZATION_CANCELED_TOPIC, AUTHORIZATION_USED_TOPIC, factsOf } from "../indexer/facts";
 import type { ChainLog, Relayer } from "../relayer";
 
@@ -37,12 +38,20 @@ export async function findEvidence(
   upToBlock: number,
 ): Promise<Evidence> {
   const payerTopic: Hex = `0x${query.payer.slice(2).toLowerCase().padStart(64, "0")}`;
-  const topics = [[AUTHORIZATION_USED_TOPIC, AUTHORIZATION_CANCELED_TOPIC], payerTopic, query.nonce];
+  const topics = [
+    [AUTHORIZATION_USED_TOPIC, AUTHORIZATION_CANCELED_TOPIC],
+    payerTopic,
+    query.nonce.toLowerCase() as Hex,
+  ];
   const log = await newestLog({ config, relayer }, query.token, topics, upToBlock);
   if (!log) return { kind: "none" };
+  // Some nodes overlook a part of the question.
+  const isAsked = log.address === query.token && log.topics[1] === topics[1] && log.topics[2] === topics[2];
+  if (!isAsked) throw new Unavailable("a node tells logs that it was not asked for");
   const block = await relayer.chain.block(log.blockNumber);
   if (!block || block.hash !== log.blockHash) return { kind: "none" };
   const inBlock = { blockNumber: block.number, blockHash: block.hash, blockTimeSec: block.timestampSec };
+  await requireSameLogs(relayer.chain, log.transaction, { block, logs: [log] });
   if (log.topics[0] === AUTHORIZATION_CANCELED_TOPIC) {
     return { kind: "cancelled", transaction: log.transaction, logIndex: log.logIndex, ...inBlock };
   }
@@ -50,6 +59,7 @@ export async function findEvidence(
   const facts = factsOf({ chainId: config.chainId, turnpike: config.turnpike, tokens: [query.token] }, logs);
   for (const fact of facts) {
     if (fact.kind !== "authorizationUsed" || fact.paymentId !== query.paymentId || !fact.transfer) continue;
+    await requireSameLogs(relayer.chain, fact.transaction, { block, logs });
     return {
       kind: "transfer",
       to: fact.transfer.to,
@@ -77,8 +87,12 @@ async function newestLog(
   }
   for (let to = upToBlock; to >= config.startBlock; to -= SPAN) {
     const from = Math.max(config.startBlock, to - SPAN + 1);
-    const found = (await relayer.chain.logsBetween(from, to, filter)).at(-1);
-    if (found) return found;
+    const found = await relayer.chain.logsBetween(from, to, filter).catch((cause: unknown) => {
+      throw isTurnpikeError(cause)
+        ? cause
+        : new Unavailable("a node refuses to tell the logs of some blocks", { cause });
+    });
+    if (found.length > 0) return found.at(-1);
   }
   return undefined;
 }

@@ -3,7 +3,7 @@
  * chain cannot be asked is thrown, so that it is never mistaken for one. Writes nothing.
  */
 import { tokenInterface } from "turnpike/chain";
-import type { Address, Clock, Hex, TurnpikeError } from "turnpike/protocol";
+import { type Address, type Clock, type Hex, type TurnpikeError, Unavailable } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Relayer } from "../relayer";
 import { transferCalldata } from "./calldata";
@@ -81,7 +81,8 @@ export async function judge(context: JudgeContext, claim: Claim): Promise<Judgem
   const { config, relayer } = context;
   const bad = (error: TurnpikeError): Judgement => ({ kind: "bad", error });
   const late = judgeWindow(config, claim, context.clock.nowSec());
-  if (late) return bad(late);
+  // What has ended may have moved the money before: then the chain proves it, and it is no refusal.
+  if (late && late.reason !== "expired") return bad(late);
   const { from, nonce } = claim.authorization;
   const token = claim.token.address;
   const atBlock = context.applied();
@@ -92,6 +93,7 @@ export async function judge(context: JudgeContext, claim: Claim): Promise<Judgem
   const isSigned = isKeys || (hasCode && (await isSignedByWallet(context, claim)));
   if (!isSigned) return bad(refusal("InvalidSignature", "signature", "the signature is not the payer's"));
   if (isNonceUsed) return { kind: "used" };
+  if (late) return bad(late);
   if (balance < claim.authorization.value) {
     return bad(
       refusal("InsufficientFunds", "funds", `the payer holds ${balance} of ${claim.authorization.value} base units`, {
@@ -119,10 +121,15 @@ export async function isAuthorizationUsed(
   nonce: Hex,
 ): Promise<boolean> {
   const data = tokenInterface.encodeFunctionData("authorizationState", [payer, nonce]) as Hex;
-  return BigInt(await relayer.read({ to: token, data })) !== 0n;
+  return wordOf(await relayer.read({ to: token, data })) !== 0n;
 }
 
 export async function balanceAt(relayer: Relayer, token: Address, payer: Address, block: number): Promise<bigint> {
   const data = tokenInterface.encodeFunctionData("balanceOf", [payer]) as Hex;
-  return BigInt(await relayer.read({ to: token, data, ...(block >= 0 && { block }) }));
+  return wordOf(await relayer.read({ to: token, data, ...(block >= 0 && { block }) }));
+}
+
+function wordOf(answer: Hex): bigint {
+  if (answer.length !== 66) throw new Unavailable("a token does not answer as tokens do", { retryAfterSec: 2 });
+  return BigInt(answer);
 }

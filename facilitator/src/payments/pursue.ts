@@ -169,8 +169,8 @@ export function createPursuit(options: PursuitOptions): Pursuit {
       if (row.state === "settled") {
         if (isDeepEnough(row)) return { kind: "settled", row };
       } else if (row.state === "failed" && isFinalFailure(row)) {
-        const isFresh = row.signature !== claim.signature && row.fail_reason === "expired";
-        if (!isFresh) return { kind: "failed", error: failureOf(row) };
+        // Another authorization under the same nonce is judged by itself: it may be the one that took the nonce.
+        if (row.signature === claim.signature) return { kind: "failed", error: failureOf(row) };
         const fate = await accept(claim, true);
         if (fate) return fate;
         continue;

@@ -191,12 +191,15 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
 function healthOf(lanes: readonly LaneHealth[]): RelayerHealth {
   const usable = lanes.filter((lane) => lane.status === "running" || lane.status === "standby");
   const funded = usable.filter((lane) => !lane.isBalanceLow);
+  const moving = funded.filter((lane) => !lane.isStuck);
   const reason =
     usable.length === 0
       ? `no lane is running: ${lanes[0]?.reason ?? lanes[0]?.status ?? "no process has the role relayer"}`
       : funded.length === 0
         ? "every relayer key is low on gas money"
-        : undefined;
+        : moving.length === 0
+          ? `no lane gets anything mined: ${funded[0]?.reason}`
+          : undefined;
   return { ok: reason === undefined, ...(reason && { reason }), lanes };
 }
 

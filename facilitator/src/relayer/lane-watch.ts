@@ -30,6 +30,7 @@ export function watchLanes(store: Store, chainId: number): LaneWatch {
           status: row.status === "stopped" || !isHeld ? "stopped" : "standby",
           ...(reason !== null && { reason }),
           isBalanceLow: false,
+          isStuck: false,
           inFlight: 0,
           queued: 0,
           oldestPendingSec: 0,

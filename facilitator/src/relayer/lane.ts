@@ -20,6 +20,7 @@ import {
 } from "../store/tables/transactions";
 import type { ChainReader, ChainReceipt } from "./chain-reader";
 import { bumpedFees, firstFees } from "./fees";
+import { closeGap } from "./gap";
 import type { DigestSigner } from "./keys";
 import { acquireLease, type LeaseKey, releaseLease, renewLease, resetLane, stopLane } from "./lease";
 import { createSigning } from "./signing";
@@ -31,6 +32,8 @@ export interface LaneHealth {
   readonly reason?: string;
   readonly balanceWei?: bigint;
   readonly isBalanceLow: boolean;
+  /** it sends nothing, or what it sent is not mined: `reason` says which */
+  readonly isStuck: boolean;
   readonly inFlight: number;
   readonly queued: number;
   readonly oldestPendingSec: number;
@@ -58,6 +61,9 @@ export interface Lane {
 /** For so long a used nonce may lack a receipt (nodes behind one URL differ) until it is certain that another used it. */
 const DISPLACED_AFTER_BLOCKS = 10;
 const BALANCE_EVERY_MS = 5_000;
+const CEILING_BELOW_BASE_FEE = "the fee ceiling is below the base fee";
+/** After so many times BUMP_AFTER_MS without a receipt, raising the fee has not helped. */
+const STUCK_AFTER_BUMPS = 3;
 
 export function createLane(options: LaneOptions): Lane {
   const { config, store, chain, signer, log, monotonicMs, onStep } = options;
@@ -65,10 +71,15 @@ export function createLane(options: LaneOptions): Lane {
   const sentAtMs = new Map<Hex, number>();
   const firstSeenMs = new Map<string, number>();
   const missingSinceMs = new Map<string, number>();
+  const patienceMs = Math.max(config.blockTimeMs * DISPLACED_AFTER_BLOCKS, 2_000);
   const signing = createSigning({ store, signer, chainId: config.chainId, onStep });
   let lease: { epoch: number; renewAtMs: number } | undefined;
   let status: LaneHealth["status"] = "starting";
   let reason: string | undefined;
+  /** what keeps this lane from sending, as of the last round and as far as this one has come */
+  let obstacle: string | undefined;
+  let met: string | undefined;
+  let gapSinceMs: number | undefined;
   let balance: { wei: bigint; atMs: number } | undefined;
   let counts = { inFlight: 0, queued: 0, oldestPendingSec: 0 };
 
@@ -128,14 +139,35 @@ export function createLane(options: LaneOptions): Lane {
       candidates.map(async (row) => {
         const receipts = await Promise.all((forms.get(row.id) ?? []).map((form) => chain.receipt(form.hash as Hex)));
         const receipt = receipts.find((found) => found !== undefined);
-        if (receipt) return recordReceipt(row, receipt);
+        if (receipt) {
+          // A receipt from a block that the node does not have is none.
+          const block = await chain.block(receipt.blockNumber);
+          if (block?.hash === receipt.blockHash) await recordReceipt(row, receipt);
+          return;
+        }
         const sinceMs = missingSinceMs.get(row.id) ?? monotonicMs();
         missingSinceMs.set(row.id, sinceMs);
-        const patienceMs = Math.max(config.blockTimeMs * DISPLACED_AFTER_BLOCKS, 2_000);
         if (monotonicMs() - sinceMs > patienceMs) await recordDisplaced(row);
       }),
     );
-    return open.filter((row) => (row.nonce ?? 0) >= chainNonce);
+    const waiting = open.filter((row) => (row.nonce ?? 0) >= chainNonce);
+    await watchGap(chainNonce, waiting[0]?.nonce ?? chainNonce);
+    return waiting;
+  }
+
+  /** Below the first of ours nothing may be missing; a node that is behind is given time. */
+  async function watchGap(from: number, below: number): Promise<void> {
+    if (from >= below || !lease) {
+      gapSinceMs = undefined;
+      return;
+    }
+    gapSinceMs ??= monotonicMs();
+    if (monotonicMs() - gapSinceMs <= patienceMs) return;
+    const filled = await closeGap(store, of, lease.epoch, { from, below });
+    if (filled.length === 0) return;
+    gapSinceMs = undefined;
+    log.error({ key: of.key, nonces: filled }, "nonces below ours were never used: they are filled");
+    store.wake.notify("lane");
   }
 
   async function recordReceipt(row: OpenTransaction, receipt: ChainReceipt): Promise<void> {
@@ -164,13 +196,23 @@ export function createLane(options: LaneOptions): Lane {
     const again = Math.max(config.blockTimeMs * 3, 2_000);
     for (const [place, row] of open.entries()) {
       const newest = forms.get(row.id)?.[0];
-      if (!newest) continue;
+      if (!newest) {
+        await signFirst(row);
+        continue;
+      }
       const lastSentMs = sentAtMs.get(newest.hash as Hex);
       const isStuck = place === 0 && lastSentMs !== undefined && nowMs - firstSentMs(newest) > config.bumpAfterMs;
       const raised = isStuck ? await bump(row, newest) : undefined;
       if (!raised && lastSentMs !== undefined && nowMs - lastSentMs < again) continue;
       await broadcast(raised ?? newest);
     }
+  }
+
+  /** What fills a gap has a nonce and no bytes yet. */
+  async function signFirst(row: OpenTransaction): Promise<void> {
+    const fees = firstFees((await chain.head()).baseFeeWei, config);
+    if (fees) await broadcast(await signing.signAgain(row, fees));
+    else met = CEILING_BELOW_BASE_FEE;
   }
 
   function firstSentMs(form: KnownForm): number {
@@ -188,7 +230,7 @@ export function createLane(options: LaneOptions): Lane {
       config,
     );
     if (!fees) {
-      reason = "the fee ceiling is reached";
+      met = "the fee ceiling is reached";
       return undefined;
     }
     log.warn({ replaces: last.hash, nonce: row.nonce }, "fee raised");
@@ -200,14 +242,13 @@ export function createLane(options: LaneOptions): Lane {
     if (free <= 0 || counts.queued === 0) return [];
     const fees = firstFees((await chain.head()).baseFeeWei, config);
     if (!fees) {
-      reason = "the fee ceiling is below the base fee";
+      met = CEILING_BELOW_BASE_FEE;
       return [];
     }
     if ((await spentToday(store, of, monotonicMs())) > config.maxFeePerDayWei) {
-      reason = "the day's fee ceiling is reached";
+      met = "the day's fee ceiling is reached";
       return [];
     }
-    reason = undefined;
     if (!lease) return [];
     const stored = await signing.signQueued({ of, epoch: lease.epoch, limit: free, fees });
     if (stored === "lease lost") {
@@ -256,11 +297,18 @@ export function createLane(options: LaneOptions): Lane {
     const open = await storedTransactions(store.db, config.chainId, of.key);
     const forms = new Map<string, KnownForm[]>(open.map((row) => [row.id, []]));
     for (const form of await signedForms(store.db, [...forms.keys()])) forms.get(form.transaction_id)?.push(form);
+    met = undefined;
     const waiting = await confirm(open, forms);
     if (status !== "running") return;
     await measure(waiting);
     await push(waiting, forms);
     for (const form of await fill(config.lanesInFlight - waiting.length)) await broadcast(form);
+    obstacle = met ?? overdue();
+  }
+
+  function overdue(): string | undefined {
+    const isOverdue = counts.oldestPendingSec * 1_000 > config.bumpAfterMs * STUCK_AFTER_BUMPS;
+    return isOverdue ? `its oldest transaction is not mined since ${counts.oldestPendingSec} s` : undefined;
   }
 
   return {
@@ -272,14 +320,18 @@ export function createLane(options: LaneOptions): Lane {
         log[isTurnpikeError(error) ? "warn" : "error"]({ key: of.key, reason: text }, "a lane's round failed");
       }
     },
-    health: () => ({
-      key: of.key,
-      status,
-      ...(reason && { reason }),
-      ...(balance && { balanceWei: balance.wei }),
-      isBalanceLow: balance !== undefined && balance.wei < config.minBalanceWei,
-      ...counts,
-    }),
+    health() {
+      const why = status === "stopped" ? reason : obstacle;
+      return {
+        key: of.key,
+        status,
+        ...(why && { reason: why }),
+        ...(balance && { balanceWei: balance.wei }),
+        isBalanceLow: balance !== undefined && balance.wei < config.minBalanceWei,
+        isStuck: status === "running" && obstacle !== undefined,
+        ...counts,
+      };
+    },
     async release() {
       if (lease) await releaseLease(store, of, lease.epoch);
       lease = undefined;

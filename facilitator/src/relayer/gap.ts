@@ -1,0 +1,78 @@
+/**
+ * A nonce below ours that nobody has used: everything of ours waits behind it. It comes of a transaction that was taken
+ * for displaced while nodes lied about the nonce, or of a nonce that was adopted too high.
+ */
+import type { Address } from "turnpike/protocol";
+import { databaseNowMs } from "../store/database-clock";
+import type { Store, Tx } from "../store/open";
+import type { LeaseKey } from "./lease";
+
+const FILL_GAS = 21_000;
+
+/**
+ * Opens what was given up, and puts a transfer of nothing to ourselves where there is nothing.
+ * @returns the nonces that are filled
+ */
+export async function closeGap(
+  store: Store,
+  of: LeaseKey,
+  epoch: number,
+  { from, below }: { readonly from: number; readonly below: number },
+): Promise<number[]> {
+  return store.transaction(async (tx) => {
+    const held = await tx
+      .selectFrom("lanes")
+      .select("lease_epoch")
+      .where("chain_id", "=", of.chainId)
+      .where("key", "=", of.key)
+      .where("lease_epoch", "=", epoch)
+      .forUpdate()
+      .executeTakeFirst();
+    if (!held) return [];
+    const rows = await tx
+      .selectFrom("transactions")
+      .select(["id", "nonce", "status"])
+      .where("chain_id", "=", of.chainId)
+      .where("key", "=", of.key)
+      .where("nonce", ">=", from)
+      .where("nonce", "<", below)
+      .execute();
+    // Mined, as far as is known here: reorganised away perhaps, and then it is opened elsewhere.
+    if (rows.some(({ status }) => status === "mined")) return [];
+    const givenUp = rows.filter(({ status }) => status === "displaced").map(({ id }) => id);
+    if (givenUp.length > 0)
+      await tx.updateTable("transactions").set({ status: "stored" }).where("id", "in", givenUp).execute();
+    const known = new Set(rows.map(({ nonce }) => nonce));
+    const missing = Array.from({ length: below - from }, (_, index) => from + index).filter(
+      (nonce) => !known.has(nonce),
+    );
+    for (const nonce of missing) await insertNothing(tx, of, epoch, nonce);
+    return [
+      ...rows.flatMap(({ nonce, status }) => (status === "displaced" && nonce !== null ? [nonce] : [])),
+      ...missing,
+    ];
+  });
+}
+
+/** Without a signed form yet: the lane signs one as it would sign a higher fee. */
+async function insertNothing(tx: Tx, of: LeaseKey, epoch: number, nonce: number): Promise<void> {
+  const id = `gap/${of.chainId}/${of.key}/${nonce}`;
+  await tx
+    .insertInto("transactions")
+    .values({
+      id,
+      chain_id: of.chainId,
+      purpose: "gap",
+      idempotency_key: id,
+      to_address: of.key as Address,
+      data: "0x",
+      gas_limit: FILL_GAS,
+      status: "stored",
+      created_at_ms: databaseNowMs,
+      stored_at_ms: databaseNowMs,
+      key: of.key,
+      nonce,
+      epoch,
+    })
+    .execute();
+}
