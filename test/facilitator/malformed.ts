@@ -1,27 +1,16 @@
 import { request as httpRequest } from "node:http";
 import { expect } from "chai";
+import { JSON_TYPE, useService } from "./support/http-service";
 import { paymentToWire } from "./support/payments";
 import { expectProblem } from "./support/problem";
-import { type Service, type ServiceWorld, startServiceWorld } from "./support/service";
-
-const json = { "content-type": "application/json" };
 
 describe("Facilitator: malformed input", function () {
   this.timeout(120_000);
-  let world: ServiceWorld;
-  let service: Service;
-
-  before(async () => {
-    world = await startServiceWorld();
-    service = await world.service({ RENEWALS: "false" });
-  });
-  after(() => world.stop());
-
-  const post = (path: string, body: BodyInit, headers: Record<string, string> = json) =>
-    fetch(service.url + path, { method: "POST", body, headers });
+  const http = useService();
+  const { post } = http;
 
   it("S11 answers every malformed body with a 4xx that names the field and quotes no parser", async () => {
-    const good = { signedPayment: paymentToWire(await world.signPayment()) };
+    const good = { signedPayment: paymentToWire(await http.world.signPayment()) };
     const withField = (field: string, value: unknown) => ({
       signedPayment: { ...good.signedPayment, [field]: value },
     });
@@ -89,9 +78,9 @@ describe("Facilitator: malformed input", function () {
         controller.close();
       },
     });
-    const streamed = await fetch(`${service.url}/authorize`, {
+    const streamed = await fetch(`${http.service.url}/authorize`, {
       method: "POST",
-      headers: json,
+      headers: JSON_TYPE,
       body: chunks,
       duplex: "half",
     } as RequestInit);
@@ -100,7 +89,7 @@ describe("Facilitator: malformed input", function () {
   });
 
   it("S11 seeded garbage on every endpoint is a 4xx in bounded time", async () => {
-    const document = (await (await fetch(`${service.url}/openapi.json`)).json()) as {
+    const document = (await (await fetch(`${http.service.url}/openapi.json`)).json()) as {
       paths: Record<string, Record<string, unknown>>;
     };
     let seed = 7;
@@ -136,8 +125,10 @@ describe("Facilitator: malformed input", function () {
           "post" in methods
             ? await post(filled, garbage())
             : path.includes("{")
-              ? await fetch(`${service.url}${filled}`)
-              : await fetch(`${service.url}${filled}?limit=${encodeURIComponent(`${garbage()}!`)}&cursor=!&type=!`);
+              ? await fetch(`${http.service.url}${filled}`)
+              : await fetch(
+                  `${http.service.url}${filled}?limit=${encodeURIComponent(`${garbage()}!`)}&cursor=!&type=!`,
+                );
         const isPlain = "get" in methods && !path.includes("{") && !["/plans", "/events"].includes(path);
         if (!isPlain) expect(response.status, `${path} ${await response.text()}`).to.be.within(400, 499);
         expect(performance.now() - startedMs).to.be.lessThan(5_000);
@@ -146,19 +137,23 @@ describe("Facilitator: malformed input", function () {
   });
 
   it("names a query parameter that is missing, malformed or given twice", async () => {
-    const account = `${service.url}/accounts/${world.payee}`;
-    for (const query of ["", "?token=abc", `?token=${world.contracts.token}&token=${world.contracts.token}`]) {
+    const account = `${http.service.url}/accounts/${http.world.payee}`;
+    for (const query of [
+      "",
+      "?token=abc",
+      `?token=${http.world.contracts.token}&token=${http.world.contracts.token}`,
+    ]) {
       const problem = await expectProblem(await fetch(account + query), 400, "InvalidRequest");
       expect(problem.message).to.match(/^token: /);
     }
-    await expectProblem(await fetch(`${service.url}/nowhere`), 404, "NotFound");
-    await expectProblem(await fetch(`${service.url}/authorize`), 404, "NotFound");
+    await expectProblem(await fetch(`${http.service.url}/nowhere`), 404, "NotFound");
+    await expectProblem(await fetch(`${http.service.url}/authorize`), 404, "NotFound");
   });
 
   it("S11 gives up a request whose head never ends, without harm to others", async () => {
-    const raw = httpRequest(`${service.url}/authorize`, {
+    const raw = httpRequest(`${http.service.url}/authorize`, {
       method: "POST",
-      headers: { ...json, "x-big": "h".repeat(20_000) },
+      headers: { ...JSON_TYPE, "x-big": "h".repeat(20_000) },
     });
     const status = await new Promise((resolve) => {
       raw.on("response", (response) => resolve(response.statusCode));
@@ -166,6 +161,6 @@ describe("Facilitator: malformed input", function () {
       raw.end("{}");
     });
     expect(status).to.be.oneOf([431, "cut"]);
-    expect((await fetch(`${service.url}/healthz`)).status).to.equal(200);
+    expect((await fetch(`${http.service.url}/healthz`)).status).to.equal(200);
   });
 });

@@ -1,6 +1,8 @@
 /** The whole service over real HTTP on a chain of its own, with plans and subscribers to act with. */
 import type { Logger } from "pino";
 import {
+  API_SCOPES,
+  type ApiScope,
   type ChangeAct,
   type ChangeRequestWire,
   createFacilitatorClient,
@@ -63,7 +65,10 @@ export interface ServiceWorld extends FacilitatorWorld {
 
 export interface Service {
   readonly url: string;
+  /** without an API key, but for the events of `world.provider` */
   readonly client: FacilitatorClient;
+  /** Another API key of the provider's, or of that wallet's. */
+  apiKey(wanted?: { readonly wallet?: Payer; readonly scopes?: readonly ApiScope[] }): Promise<string>;
   stop(): Promise<void>;
 }
 
@@ -96,6 +101,7 @@ export async function startServiceWorld(options: { blockMs?: number } = {}): Pro
     version: contracts.tokenVersion,
   };
   const provider = await chain.wallet(`provider ${Math.random()}`);
+  const providerPayer: Payer = { address: provider.address as Address, key: provider.privateKey as Hex };
   const services: Service[] = [];
 
   const plan: ServiceWorld["plan"] = async (terms = {}) => {
@@ -135,10 +141,29 @@ export async function startServiceWorld(options: { blockMs?: number } = {}): Pro
       await deprecatePlan(provider, contracts.turnpike, { planId: id, ...(successor && { successor }) });
     },
     async service(more = {}, logger) {
-      const running = await startFacilitator(base.config({ PORT: "0", ...more }), logger ? { logger } : {});
-      const service = {
+      const config = base.config({ PORT: "0", ...more });
+      const running = await startFacilitator(config, logger ? { logger } : {});
+      const open = createFacilitatorClient({ url: running.url });
+      const apiKey: Service["apiKey"] = async ({ wallet = providerPayer, scopes = API_SCOPES } = {}) => {
+        const { proofSigners, chainId } = await open.supported();
+        const created = await open.createKey({
+          ...{ provider: wallet.address, name: "test", scopes, chainId, facilitator: proofSigners[0] as Address },
+          sign: async (data) => signed(data, wallet),
+        });
+        if (created.kind === "refused") throw created.error;
+        return created.key.key;
+      };
+      let ownKey: Promise<string> | undefined;
+      const service: Service = {
         url: running.url,
-        client: createFacilitatorClient({ url: running.url }),
+        client: {
+          ...open,
+          async events(page) {
+            ownKey ??= apiKey();
+            return createFacilitatorClient({ url: running.url, apiKey: await ownKey }).events(page);
+          },
+        },
+        apiKey,
         stop: () => running.stop(),
       };
       services.push(service);
