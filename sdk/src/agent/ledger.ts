@@ -2,7 +2,7 @@
  * What the agent must not forget, as one record per thing; the last record of an id counts. A ledger stores records
  * durably and in order, and knows no rule about them. Records hold secrets: signatures, proofs, random secrets.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { subscribeRequestSchema } from "../facilitator";
 import { addressSchema, hash32Schema, paymentProofSchema, signedPaymentSchema } from "../protocol";
 

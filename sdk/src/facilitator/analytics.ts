@@ -1,5 +1,5 @@
 /** Wire bodies of a provider's figures: what the dashboard draws and lists. Amounts are base units, times unix seconds. */
-import { z } from "zod";
+import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema } from "../protocol";
 import { subscriptionSchema } from "./subscriptions";
 

@@ -2,7 +2,7 @@
  * The typed client of the Facilitator's HTTP API: one method per endpoint. Expected outcomes are returned as unions.
  * @throws Unavailable (from every method) when there was no usable answer: the outcome is unknown, ask again
  */
-import type { z } from "zod";
+import type * as z from "zod";
 import {
   type Address,
   type Hex,

@@ -1,5 +1,5 @@
 /** Wire bodies of `POST /debits`: charges of allowances, by a provider whose plan's operator is the relayer. */
-import { z } from "zod";
+import * as z from "zod";
 import { amountSchema, hash32Schema } from "../protocol";
 
 /** items in one request */

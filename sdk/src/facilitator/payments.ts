@@ -1,5 +1,5 @@
 /** Wire bodies of one-time payments: authorize, status, proof verification. */
-import { z } from "zod";
+import * as z from "zod";
 import { hash32Schema, paymentProofSchema, signedPaymentSchema } from "../protocol";
 
 export const authorizeRequestSchema = z.object({ signedPayment: signedPaymentSchema });

@@ -1,5 +1,5 @@
 /** Wire bodies of plans: every term that goes into the planId, so that a reader recomputes it and takes nothing on faith. */
-import { z } from "zod";
+import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema } from "../protocol";
 
 export const planSchema = z.object({

@@ -1,5 +1,5 @@
 /** The body of every error of the Facilitator: RFC 9457 problem details with a stable code, both ways. */
-import { z } from "zod";
+import * as z from "zod";
 import { ERRORS, type ErrorCode, isErrorCode, TurnpikeError } from "../protocol";
 
 export const PROBLEM_CONTENT_TYPE = "application/problem+json";

@@ -1,5 +1,5 @@
 /** Wire bodies about the Facilitator itself: what it supports, how it is, what happened. */
-import { z } from "zod";
+import * as z from "zod";
 import { addressSchema, hash32Schema } from "../protocol";
 
 export const supportedSchema = z.object({

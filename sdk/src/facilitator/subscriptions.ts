@@ -1,5 +1,5 @@
 /** Wire bodies of subscriptions: a signed signup, signed changes, permits, the record and the charge of a plan change. */
-import { z } from "zod";
+import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema, STATUSES, signatureSchema } from "../protocol";
 
 const unixSecSchema = z.number().int().nonnegative();

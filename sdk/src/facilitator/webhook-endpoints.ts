@@ -1,5 +1,5 @@
 /** Wire bodies of webhook endpoints, their deliveries and the audit log. */
-import { z } from "zod";
+import * as z from "zod";
 import { addressSchema, hash32Schema } from "../protocol";
 import { WEBHOOK_EVENT_TYPES } from "./webhook-events";
 

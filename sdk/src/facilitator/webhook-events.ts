@@ -1,5 +1,5 @@
 /** Every event that a webhook or the feed can tell, typed: the envelope, and for each type its object's full state. */
-import { z } from "zod";
+import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema, STATUSES } from "../protocol";
 
 const unixSec = z.number().int().nonnegative();

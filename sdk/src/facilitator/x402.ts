@@ -2,7 +2,7 @@
  * Wire bodies of the standard x402 Facilitator interface, versions 1 and 2 of the protocol, as stock packages send and
  * read them. Negatives are HTTP 200 with `isValid: false` or `success: false`.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { addressSchema, amountSchema, exactPayloadSchema, MAX_RESOURCE_BYTES, x402V1PayloadSchema } from "../protocol";
 
 const networkSchema = z.string().min(1).max(64);

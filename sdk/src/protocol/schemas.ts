@@ -1,5 +1,5 @@
 /** The wire's bodies, each described once as a schema; the types are derived. Unknown keys are ignored, as peers send them. */
-import { z } from "zod";
+import * as z from "zod";
 import { type Address, checksum, isAddress } from "./address";
 import { parseAmount } from "./amounts";
 import type { Hex } from "./hex";
