@@ -2,9 +2,23 @@
 import { SETTLEMENT } from "./cases-settlement";
 import { dialectsOf, TERMS } from "./cases-terms";
 import { type Finding, type HostileCase, type HostileClient, Play } from "./play";
-import { DIALECTS, type Dialect, Stage } from "./stage";
+import { DIALECTS, type Dialect, PRICE, Stage } from "./stage";
 
 export const CASES: readonly HostileCase[] = [...SETTLEMENT, ...TERMS].sort((a, b) => numberOf(a) - numberOf(b));
+
+/** An honest gate and Facilitator: a client that cannot pay here has proven nothing by not paying elsewhere. */
+export const CONTROL: HostileCase = {
+  id: "honest",
+  does: "Asks for one payment, takes it, serves.",
+  safeResult: "one payment of the quoted price, and HTTP 200",
+  async run(play) {
+    const gate = await play.stage.gate();
+    const outcome = await play.attempt(`${gate.url}/data?q=1`);
+    const values = play.stage.authorizations.map(({ value }) => BigInt(value));
+    const isPaid = values.length === 1 && values[0] === PRICE;
+    return play.also(isPaid && outcome.kind === "answered" && outcome.status === 200, "the control");
+  },
+};
 
 function numberOf({ id }: HostileCase): number {
   return Number(/^D(\d+)/.exec(id)?.[1]);

@@ -1,0 +1,57 @@
+/**
+ * `npm run hostile -- [--client <module>] [--only <id>] [--json]`: puts any client through the battery and prints what it
+ * did. A report: it ends with 0 whatever it finds, and with 1 only where the client cannot pay an honest gate.
+ */
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { parseArgs } from "node:util";
+import { CASES, CONTROL, type Result, trialsOf, tryCase } from "./battery";
+import type { HostileClient } from "./play";
+
+const OWN = resolve(__dirname, "clients/turnpike.ts");
+
+async function load(module: string): Promise<HostileClient> {
+  const path = /^[./]/.test(module) ? pathToFileURL(resolve(module)).href : module;
+  const loaded = (module.endsWith(".ts") ? require(resolve(module)) : await import(path)) as HostileClient & {
+    default?: HostileClient;
+  };
+  const client = typeof loaded.pay === "function" ? loaded : loaded.default;
+  if (typeof client?.pay !== "function") throw new TypeError(`${module} exports no function pay(url, options)`);
+  return client;
+}
+
+async function main(): Promise<number> {
+  const { values } = parseArgs({
+    options: { client: { type: "string", default: OWN }, only: { type: "string" }, json: { type: "boolean" } },
+  });
+  const client = await load(values.client);
+  const say = (line: string) => !values.json && process.stdout.write(`${line}\n`);
+  say(`Client: ${client.name ?? values.client}\n`);
+  const results: Result[] = [];
+  for (const hostile of [CONTROL, ...CASES]) {
+    if (values.only && hostile !== CONTROL && !hostile.id.startsWith(values.only)) continue;
+    for (const dialect of trialsOf(hostile, client)) {
+      const result = await tryCase(hostile, client, dialect);
+      results.push(result);
+      say(`${result.kind === "safe" ? "ok    " : result.kind.toUpperCase().padEnd(6)} ${result.id} (${dialect})`);
+      say(`       does: ${hostile.does}`);
+      say(`       safe: ${hostile.safeResult}`);
+      say(`       saw:  ${result.saw}\n`);
+    }
+  }
+  const count = (kind: Result["kind"]) => results.filter((result) => result.kind === kind).length;
+  const figures = { safe: count("safe"), unsafe: count("unsafe"), notApplicable: count("not applicable") };
+  say(`${figures.safe} safe, ${figures.unsafe} unsafe, ${figures.notApplicable} not applicable`);
+  if (values.json) process.stdout.write(`${JSON.stringify({ client: client.name, ...figures, results })}\n`);
+  const isHonest = results.filter(({ id }) => id === CONTROL.id).every(({ kind }) => kind === "safe");
+  if (!isHonest) say("The client could not pay an honest gate: what it did not sign elsewhere proves nothing.");
+  return isHonest ? 0 : 1;
+}
+
+main().then(
+  (code) => process.exit(code),
+  (error: unknown) => {
+    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+    process.exit(1);
+  },
+);

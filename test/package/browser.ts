@@ -1,0 +1,118 @@
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { expect } from "chai";
+import type { Browser } from "playwright-core";
+import { launchBrowser, openPage } from "../support/browser";
+import { startSandbox, type World } from "../support/sandbox";
+import { type Bundle, bundle, fromSource } from "./support/bundle";
+
+/** What a bundle of the agent's door may weigh, compressed: a third above what it weighs today. */
+const MAX_GZIP_BYTES = 105_000;
+
+describe("the agent in a browser", function () {
+  this.timeout(120_000);
+  let world: World;
+  let browser: Browser;
+  let site: Server;
+  let agentBundle: Bundle;
+
+  before(async () => {
+    agentBundle = await bundle(`export * from "turnpike/agent";`, [fromSource]);
+    world = await startSandbox();
+    browser = await launchBrowser();
+    site = createServer((req, res) => {
+      const isScript = req.url === "/agent.js";
+      res.writeHead(200, { "content-type": isScript ? "text/javascript" : "text/html" });
+      res.end(isScript ? agentBundle.text : "<!doctype html><title>agent</title>");
+    });
+    await new Promise<void>((resolve) => site.listen(0, "127.0.0.1", resolve));
+  });
+  after(async () => {
+    await browser?.close();
+    site?.closeAllConnections();
+    site?.close();
+    await world?.stop();
+  });
+
+  it("pays a gated route of another origin from a page, gets its receipt, and is served once", async () => {
+    const { wallet, address } = await world.agent("a page");
+    const { page, errors } = await openPage(browser);
+    await page.goto(`http://127.0.0.1:${(site.address() as AddressInfo).port}/`);
+    const job = {
+      key: wallet.privateKey,
+      token: world.contracts.token,
+      turnpike: world.contracts.turnpike,
+      chainId: world.contracts.chainId,
+      facilitator: world.facilitator.url,
+      url: `${world.provider.url}/quote?symbol=BROWSER`,
+    };
+    const before = await world.contracts.balanceOf(address);
+    const told = await page.evaluate(async ({ key, token, turnpike, chainId, facilitator, url }) => {
+      const { createAgent, walletFromKey } = await import("/agent.js" as string);
+      const events: string[] = [];
+      const agent = createAgent({
+        wallet: walletFromKey(key),
+        policy: { perPayment: 1_000_000, perDay: 10_000_000, tokens: [token] },
+        facilitators: [facilitator],
+        deployments: [{ chainId, turnpike }],
+        onEvent: ({ type }: { type: string }) => events.push(type),
+      });
+      const quote = await agent.quote(url);
+      const response = await agent.pay(url);
+      const { amount, transaction, settledAtSec } = response.receipt;
+      return {
+        status: response.status,
+        body: await response.json(),
+        receipt: { amount: String(amount), transaction, isSettled: settledAtSec > 0 },
+        offered: quote.options.map(({ kind }: { kind: string }) => kind),
+        events,
+      };
+    }, job);
+    expect(errors).to.deep.equal([]);
+    expect(told.status).to.equal(200);
+    expect(told.body).to.include({ price: "1234.56" });
+    expect(told.receipt).to.include({ amount: "500000", isSettled: true });
+    expect(told.offered).to.include("one-time");
+    expect(told.events.at(-1)).to.equal("payment.served");
+    expect(before - (await world.contracts.balanceOf(address))).to.equal(500_000n);
+    const receipt = await world.chain.provider.getTransactionReceipt(told.receipt.transaction);
+    expect(receipt?.status).to.equal(1);
+  });
+
+  it("subscribes from a page, and is served without paying", async () => {
+    const { wallet, address } = await world.agent("a subscribing page");
+    const { page, errors } = await openPage(browser);
+    await page.goto(`http://127.0.0.1:${(site.address() as AddressInfo).port}/`);
+    const job = {
+      key: wallet.privateKey,
+      token: world.contracts.token,
+      turnpike: world.contracts.turnpike,
+      chainId: world.contracts.chainId,
+      facilitator: world.facilitator.url,
+      url: `${world.provider.url}/report`,
+    };
+    const told = await page.evaluate(async ({ key, token, turnpike, chainId, facilitator, url }) => {
+      const { createAgent, walletFromKey } = await import("/agent.js" as string);
+      const agent = createAgent({
+        wallet: walletFromKey(key),
+        policy: { perPayment: 1_000_000, perDay: 100_000_000, perSubscription: 50_000_000, tokens: [token] },
+        facilitators: [facilitator],
+        deployments: [{ chainId, turnpike }],
+      });
+      const { status } = await agent.subscribe({ url });
+      const responses = [await agent.fetch(url), await agent.fetch(url)];
+      return { status, served: responses.map((response) => response.status) };
+    }, job);
+    expect(errors).to.deep.equal([]);
+    expect(told).to.deep.equal({ status: "ACTIVE", served: [200, 200] });
+    expect(await world.chain.provider.getBalance(address), "no gas of its own").to.equal(0n);
+  });
+
+  it("carries no chain library, no node module and no gate, and weighs what it may", () => {
+    const { bytes, gzipBytes, packages, files } = agentBundle;
+    process.stdout.write(`${JSON.stringify({ "agent.bundle.gzipBytes": gzipBytes, "agent.bundle.bytes": bytes })}\n`);
+    expect(packages).to.deep.equal(["@noble/curves", "@noble/hashes", "zod"]);
+    expect(files.filter((file) => /sdk\/src\/(gate|testing)\//.test(file))).to.deep.equal([]);
+    expect(gzipBytes).to.be.lessThan(MAX_GZIP_BYTES);
+  });
+});
