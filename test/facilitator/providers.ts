@@ -14,7 +14,7 @@ interface Endpoint {
 
 describe("Facilitator: providers", function () {
   this.timeout(120_000);
-  const http = useService({ ALLOW_PRIVATE_WEBHOOKS: "true" });
+  const http = useService({ ALLOW_PRIVATE_WEBHOOKS: "true", FINALITY_DEPTH: "40" });
   const { call } = http;
   let receiver: Receiver;
   let key: string;
@@ -74,11 +74,23 @@ describe("Facilitator: providers", function () {
     const ownKey = await http.service.apiKey({ wallet });
     const endpoint = await endpointOf(ownKey);
     const rpc = (method: string, args: unknown[] = []) => chain.provider.send(method, args);
+    const payer = await http.world.payer();
     const snapshot = await rpc("evm_snapshot");
-    const payment = await http.world.signPayment({ payTo: wallet.address });
-    const id = http.world.idOf(payment);
-    await http.service.client.authorize(paymentToWire(payment));
+    const payment = await http.world.signPayment({ payer, payTo: wallet.address });
+    const first = await http.service.client.authorize(paymentToWire(payment));
+    if (first.kind !== "settled") expect.fail(first.kind);
+    await rpc("evm_setIntervalMining", [0]);
     await rpc("evm_revert", [snapshot]);
+    // Another history, longer, without the payment.
+    await rpc("hardhat_setNextBlockBaseFeePerGas", ["0x77359400"]);
+    while ((await chain.provider.getBlockNumber()) <= first.proof.blockNumber) await rpc("evm_mine");
+    const id = http.world.idOf(payment);
+    await until(async () => {
+      const status = await http.service.client.payment(id);
+      return status.kind === "found" && status.value.status === "reversed";
+    }, "the payment is reversed");
+    await rpc("evm_setIntervalMining", [100]);
+    expect((await http.service.client.authorize(paymentToWire(payment))).kind).to.equal("settled");
     const types = async () => {
       const page = await (await call(`/webhook-endpoints/${endpoint.id}/deliveries`, { key: ownKey })).json();
       const { deliveries } = page as { deliveries: { type: string; state: string }[] };
@@ -91,8 +103,6 @@ describe("Facilitator: providers", function () {
       "payment.reversed delivered",
       "payment.settled delivered",
     ]);
-    const status = await http.service.client.payment(id);
-    expect(status.kind === "found" && status.value.status).to.equal("settled");
   });
 
   it("sends a test event, keeps the log of attempts without bodies, and sends again", async () => {

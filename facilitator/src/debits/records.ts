@@ -53,7 +53,8 @@ export async function findDebits(db: Db, chainId: number, items: readonly DebitR
       r.attempt, r.amount as sent_amount, r.transaction_id, r.closed_code,
       exists (select 1 from debit_requests b where b.chain_id = ${chainId}::bigint and b.id_hash = asked.id
         and b.debit_index < asked.index and b.debit_index >= coalesce(a.debits, 0) and b.closed_code is null) as is_behind
-    from jsonb_to_recordset(${asked}::jsonb) with ordinality as asked (id text, index bigint, place bigint)
+    from (select item ->> 'id' as id, (item ->> 'index')::bigint as index, place
+      from jsonb_array_elements(${asked}::jsonb) with ordinality as items (item, place)) asked
     left join subscriptions s on s.chain_id = ${chainId}::bigint and s.id_hash = asked.id
     left join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
     left join allowances a on a.chain_id = s.chain_id and a.id_hash = asked.id
