@@ -4,7 +4,7 @@ import { chainEventId } from "../indexer/block-input";
 import { paymentPayload } from "../indexer/payloads";
 import { databaseNowMs } from "../store/database-clock";
 import type { Db, Store, Tx } from "../store/open";
-import { appendEvents, type EventDraft } from "../store/tables/events";
+import { appendEvents, type EventDraft, lockFeed } from "../store/tables/events";
 import type { PaymentRow } from "../store/tables/payments";
 import type { Claim } from "./claim";
 import type { Evidence, Place } from "./evidence";
@@ -122,6 +122,8 @@ export async function adoptEvidence(
   evidence: Extract<Evidence, { kind: "transfer" }>,
 ): Promise<void> {
   await store.transaction(async (tx) => {
+    // As whoever writes blocks does it: the feed first, rows afterwards; and no block comes or goes meanwhile.
+    await lockFeed(tx, row.chain_id);
     // Reorganised away meanwhile: nothing to adopt. No row at all: older than the headers that are kept.
     const block = await tx
       .selectFrom("blocks")
@@ -169,6 +171,7 @@ export async function failSpent(store: Store, row: PaymentRow, reason: string, p
     log_index: place.logIndex,
   };
   await store.transaction(async (tx) => {
+    await lockFeed(tx, row.chain_id);
     const result = await tx
       .updateTable("payments")
       .set(failed)

@@ -115,7 +115,7 @@ export async function appendEvents(db: Tx, all: readonly EventDraft[]): Promise<
  * One writer at a time, whatever it tells: two would give one number twice, and whoever reads behind a cursor would pass
  * over an event that has a lower `seq` and is committed later.
  */
-async function lockFeed(tx: Tx, chainId: number): Promise<void> {
+export async function lockFeed(tx: Tx, chainId: number): Promise<void> {
   await tx
     .selectFrom("cursors")
     .select("position")
