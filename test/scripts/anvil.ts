@@ -1,0 +1,97 @@
+// The scripts on Foundry's node, called as functions: their command lines are tested on Hardhat's node (deploy.ts).
+
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { expect } from "chai";
+import { Contract, Wallet } from "ethers";
+import { turnpikeInterface } from "turnpike/chain";
+import type { Address } from "turnpike/protocol";
+import { deploy, isDevnet } from "../../scripts/deploy";
+import { readArtifact } from "../../scripts/deploy/artifact";
+import { addressOf, CREATE2_DEPLOYER } from "../../scripts/deploy/create2";
+import { createPlan, deprecatePlan, setOperator } from "../../scripts/plan";
+import { findAnvil, startAnvil } from "../support/anvil";
+import { type Chain, testKey } from "../support/chain";
+
+const CONTRACTS = [
+  ["turnpike", "contracts/Turnpike.sol", "Turnpike"],
+  ["batchSettler", "contracts/BatchSettler.sol", "BatchSettler"],
+] as const;
+
+describe("scripts on a fresh anvil", function () {
+  this.timeout(60_000);
+  const anvil = findAnvil();
+  if (!anvil) return void it.skip("which npm has not got for this platform");
+  let chain: Chain;
+  let directory: string;
+
+  before(async () => {
+    chain = await startAnvil(anvil, { chainId: 31_340 });
+    directory = mkdtempSync(path.join(tmpdir(), "turnpike-anvil-"));
+  });
+  after(async () => {
+    await chain.stop();
+    rmSync(directory, { recursive: true, force: true });
+  });
+  const deployer = () => chain.wallet("deployer");
+  const deployHere = async () => deploy({ signer: await deployer(), isDevnet: true, directory });
+
+  it("know it for a devnet, deploy the committed bytes once, and record where they stand", async () => {
+    expect(await isDevnet((method, parameters) => chain.provider.send(method, parameters))).to.equal(true);
+    const record = await deployHere();
+    expect(JSON.parse(readFileSync(path.join(directory, "local-31340.json"), "utf8"))).to.deep.equal(record);
+    for (const [field, source, name] of CONTRACTS) {
+      const artifact = readArtifact(source, name);
+      const { address, block, transaction, initCodeHash } = record[field];
+      expect(address, "depends on the bytes alone").to.equal(addressOf(artifact));
+      const receipt = await chain.provider.getTransactionReceipt(String(transaction));
+      expect(receipt).to.include({ blockNumber: block, to: CREATE2_DEPLOYER, status: 1 });
+      expect(initCodeHash).to.equal(artifact.initCodeHash);
+      expect(artifact.isRuntimeCode(await chain.provider.getCode(address))).to.equal(true);
+    }
+    const nonce = await chain.provider.getTransactionCount(await deployer());
+    expect(await deployHere()).to.deep.equal(record);
+    expect(await chain.provider.getTransactionCount(await deployer())).to.equal(nonce);
+  });
+
+  it("refuse other code at a contract's address", async () => {
+    const address = addressOf(readArtifact("contracts/BatchSettler.sol", "BatchSettler"));
+    const right = await chain.provider.getCode(address);
+    await chain.provider.send("anvil_setCode", [address, `${right.slice(0, -2)}ff`]);
+    const failure = await deployHere().catch((error: Error) => error.message);
+    expect(failure).to.equal(`The code at ${address} is not BatchSettler's.`);
+    await chain.provider.send("anvil_setCode", [address, right]);
+    await deployHere();
+  });
+
+  it("create a plan once, name an operator, and close the plan", async () => {
+    const { turnpike, batchSettler } = await deployHere();
+    const contract = new Contract(turnpike.address, turnpikeInterface, chain.provider);
+    const signer = await deployer();
+    // Any account with code will do for a token here.
+    const terms = { token: batchSettler.address as Address, amount: 1_000_000n, intervalSec: 86_400, graceSec: 3_600 };
+    const { planId, receipt } = await createPlan(signer, turnpike.address as Address, terms);
+    expect(receipt?.status).to.equal(1);
+    expect(await createPlan(signer, turnpike.address as Address, terms)).to.deep.equal({ planId, receipt: undefined });
+    const operator = new Wallet(testKey("operator")).address as Address;
+    for (const allowed of [true, false]) {
+      await setOperator(signer, turnpike.address as Address, { planId, operator, allowed });
+      expect(await contract.getFunction("isOperator")(planId, operator)).to.equal(allowed);
+    }
+    await deprecatePlan(signer, turnpike.address as Address, { planId });
+    expect((await contract.getFunction("getPlan")(planId)).deprecated).to.equal(true);
+  });
+
+  it("refuse a chain without Cancun", async () => {
+    const old = await startAnvil(anvil, { chainId: 31_341, hardfork: "shanghai" });
+    try {
+      const failure = await deploy({ signer: await old.wallet("deployer"), isDevnet: true, directory }).catch(
+        (error: Error) => error.message,
+      );
+      expect(failure).to.contain("Chain 31341 does not run Cancun's opcodes");
+    } finally {
+      await old.stop();
+    }
+  });
+});
