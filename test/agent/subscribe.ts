@@ -257,6 +257,16 @@ describe("agent.subscribe and changes, judged by the contracts", () => {
       expect(state?.version).to.equal(1);
     });
 
+    it("tops up an approval that covers less than two more periods, to all of them", async () => {
+      const dear = await relay.createPlan({ amount: 30n * PRICE });
+      await agent.subscribe({ planId: dear, periods: 2 });
+      const share = (PRICE + 5_000_000n) * 12n + 30n * PRICE * 2n;
+      expect(await relay.approval(payer), "one period of each is gone").to.equal(share - 30n * PRICE);
+      const [done] = await agent.topUp();
+      expect(done?.transaction).to.match(/^0x[0-9a-f]{64}$/);
+      expect([done?.approval, await relay.approval(payer)]).to.deep.equal([share, share]);
+    });
+
     it("tops up an approval only when it is low", async () => {
       const before = await relay.approval(payer);
       expect((await agent.topUp())[0]?.transaction).to.equal(undefined);

@@ -6,12 +6,13 @@ import type { SubscribeRequestWire, Subscription as SubscriptionState } from "..
 import {
   type Hex,
   InsufficientFunds,
+  isTurnpikeError,
   PaymentPending,
   PlanDeprecated,
   sameAddress,
   secretHashOf,
   subscribeTypedData,
-  type TurnpikeError,
+  TurnpikeError,
   toAmount,
 } from "../protocol";
 import type { Book } from "./book";
@@ -30,6 +31,8 @@ import { idHashOfSecret, readState, type Subscription, termsOf, type VerifiedPla
 const FINAL: ReadonlySet<string> = new Set(["PlanDeprecated", "UnknownPlan", "CapTooLarge"]);
 /** Errors that a fresh permit resolves: somebody used the nonce meanwhile, or its deadline passed. */
 const PERMIT_TROUBLE: ReadonlySet<string> = new Set(["InsufficientApproval", "PermitTooLow"]);
+/** How many fresh permits one call signs when others keep using the nonce. */
+const MAX_PERMITS = 3;
 
 interface SignupJob {
   readonly book: Book;
@@ -58,8 +61,25 @@ export async function subscribe(context: AgentContext, options: SubscribeOptions
     if (unfinished) return raisedTo(context, cap, unfinished);
     const { existing, secret } = await placeFor(context, job);
     if (existing && !options.another) return raisedTo(context, cap, existing);
-    return signUp(context, job, secret);
+    return signUpAnyhow(context, job, secret);
   });
+}
+
+/**
+ * Another process of the same wallet may use the permit's nonce first: then this very signup, still unused, is posted
+ * again with a fresh permit.
+ */
+async function signUpAnyhow(context: AgentContext, job: SignupJob, secret: Place): Promise<Subscription> {
+  for (let turn = 0; ; turn++) {
+    try {
+      const made = turn === 0 ? await signUp(context, job, secret) : await finishSignup(context, job);
+      if (made) return made;
+      throw new TurnpikeError("InsufficientApproval");
+    } catch (error) {
+      const isTrouble = isTurnpikeError(error) && PERMIT_TROUBLE.has(error.code);
+      if (!isTrouble || turn >= MAX_PERMITS) throw error;
+    }
+  }
 }
 
 /** An existing subscription gets the larger cap that was asked for. */

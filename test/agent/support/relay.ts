@@ -33,6 +33,8 @@ export interface Relay extends StandIn {
   fund(owner: Address, amount?: bigint): Promise<void>;
   approval(owner: Address): Promise<bigint>;
   nowSec(): Promise<number>;
+  /** Lets the next posts wait for each other until this many have come. */
+  holdUntil(count: number): void;
 }
 
 interface Sent {
@@ -141,8 +143,21 @@ export async function startRelay(): Promise<Relay> {
     return { status, json: { idHash, status: state?.status, transaction, paidThrough, version } };
   }
 
+  let held: { readonly count: number; readonly release: (() => void)[] } | undefined;
+  async function gathered(): Promise<void> {
+    if (!held) return;
+    const { count, release } = held;
+    const turn = new Promise<void>((resolve) => release.push(resolve));
+    if (release.length === count) {
+      held = undefined;
+      for (const go of release) go();
+    }
+    await turn;
+  }
+
   async function posted(request: Seen, path: string[]): Promise<Answer> {
     const body: unknown = JSON.parse(request.body);
+    await gathered();
     const step = steps.shift();
     if (step === "drop") return { status: 0, drop: true };
     if (step === "pending") {
@@ -215,6 +230,9 @@ export async function startRelay(): Promise<Relay> {
     addresses,
     steps,
     nowSec,
+    holdUntil(count: number) {
+      held = { count, release: [] };
+    },
     async createPlan({ amount = PRICE, payTo = addressOf("treasury") } = {}) {
       const salt = ethers.id(`salt ${++salts}`) as Hex;
       const terms = { token: addresses.token, amount, interval: INTERVAL_SEC, grace: 3_600, payTo };

@@ -37,7 +37,7 @@ export async function bundle(contents: string, plugins: Plugin[] = [], cwd = pro
     text: output.text,
     bytes: output.contents.byteLength,
     gzipBytes: gzipSync(output.contents, { level: 9 }).byteLength,
-    packages: [...new Set(packages)].sort(),
+    packages: [...new Set(packages)].filter((name) => name !== "turnpike").sort(),
     files: inputs.filter((path) => !path.includes("node_modules") && path !== "<stdin>").sort(),
   };
 }

@@ -1,0 +1,103 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { expect } from "chai";
+import { bundle } from "./support/bundle";
+import { emptyProject, type Project } from "./support/packed";
+
+const TSC = resolve(__dirname, "../../node_modules/typescript/bin/tsc");
+
+describe("the package in an empty project", function () {
+  this.timeout(240_000);
+  let project: Project;
+  before(async () => {
+    project = await emptyProject();
+  });
+  after(() => project?.remove());
+
+  const doors = () =>
+    Object.keys(project.manifest.exports)
+      .filter((door) => door !== "./package.json")
+      .map((door) => door.replace(/^\./, "turnpike"));
+
+  it("holds what it is made of and nothing else: no source, no test, no secret", () => {
+    const strange = project.files.filter((file) => !/^(dist\/.+\.(m?js|d\.m?ts)|package\.json|README\.md)$/.test(file));
+    expect(strange).to.deep.equal([]);
+  });
+
+  it("opens every door by import and by require, with the same names behind it", async () => {
+    const list = JSON.stringify(doors());
+    await writeFile(
+      join(project.folder, "doors.mjs"),
+      `import { createRequire } from "node:module";
+      const require = createRequire(import.meta.url);
+      for (const door of ${list}) {
+        const names = [Object.keys(await import(door)), Object.keys(require(door))].map((keys) =>
+          keys.filter((key) => key !== "default" && key !== "module.exports" && key !== "__esModule").sort().join());
+        console.log(door, names[0] === names[1] && names[0].length > 0);
+      }`,
+    );
+    const lines = (await project.run("doors.mjs")).trim().split("\n");
+    expect(lines).to.deep.equal(doors().map((door) => `${door} true`));
+  });
+
+  it("serves plain JavaScript as an ECMAScript module", async () => {
+    expect(await project.run("plain.mjs")).to.equal("esm 0.50\n");
+  });
+
+  it("serves plain JavaScript as CommonJS", async () => {
+    expect(await project.run("plain.cjs")).to.match(/^cjs 0x[0-9a-fA-F]{40}\n$/);
+  });
+
+  for (const [resolution, type] of [
+    ["nodenext", "module"],
+    ["nodenext", "commonjs"],
+    ["bundler", "module"],
+  ] as const) {
+    it(`is typed for TypeScript, strict, resolution ${resolution}, ${type}`, async () => {
+      await writeFile(join(project.folder, "package.json"), JSON.stringify({ name: "an-empty-project", type }));
+      const module = resolution === "bundler" ? "esnext" : resolution;
+      const options = ["--strict", "--noEmit", "--target", "es2022", "--exactOptionalPropertyTypes"];
+      await project.run(
+        TSC,
+        ...options,
+        "--skipLibCheck",
+        "--module",
+        module,
+        "--moduleResolution",
+        resolution,
+        "typed.ts",
+      );
+    });
+  }
+
+  it("has every type it names in its own declarations", async () => {
+    const files = project.files.filter((file) => file.endsWith(".d.mts"));
+    expect(files.length).to.be.greaterThan(10);
+    const texts = await Promise.all(
+      files.map((file) => readFile(join(project.folder, "node_modules/turnpike", file), "utf8")),
+    );
+    const packages = texts.flatMap((text) => [...text.matchAll(/from "([^."][^"]*)"/g)].map(([, name = ""]) => name));
+    const own = new Set([
+      ...Object.keys(project.manifest.dependencies),
+      ...Object.keys(project.manifest.peerDependencies),
+    ]);
+    const nameOf = (path: string) =>
+      path
+        .split("/")
+        .slice(0, path.startsWith("@") ? 2 : 1)
+        .join("/");
+    const strange = packages.filter((path) => !path.startsWith("node:") && !own.has(nameOf(path)));
+    expect([...new Set(strange)]).to.deep.equal([]);
+  });
+
+  it("leaves out of a bundle what is not used", async () => {
+    const of = (code: string) => bundle(code, [], project.folder);
+    const amounts = await of(`import { formatAmount } from "turnpike/protocol"; console.log(formatAmount(1n));`);
+    expect(amounts.packages, "an amount needs no library").to.deep.equal([]);
+    expect(amounts.bytes).to.be.lessThan(1_000);
+    const protocol = await of(`export * from "turnpike/protocol";`);
+    expect(protocol.packages).to.deep.equal(["@noble/curves", "@noble/hashes", "zod"]);
+    const agent = await of(`export { createAgent } from "turnpike/agent";`);
+    expect(agent.packages).to.deep.equal(["@noble/curves", "@noble/hashes", "zod"]);
+  });
+});

@@ -1,0 +1,52 @@
+// TypeScript, strict: what a user writes has the types it should have, and mistakes are told.
+import { buildPaymentRequired, createAgent as fromRoot, paymentGate } from "turnpike";
+import {
+  type Agent,
+  type AgentEvent,
+  createAgent,
+  type PaymentReceipt,
+  type PriceOption,
+  type Subscription,
+  walletFromKey,
+} from "turnpike/agent";
+import { fileLedger } from "turnpike/agent/file-ledger";
+import { createFacilitatorClient } from "turnpike/facilitator";
+import { createProvider, type Payment } from "turnpike/gate";
+import { type Hex, type PaymentProof, TurnpikeError } from "turnpike/protocol";
+import { createTestProvider, manualClock } from "turnpike/testing";
+
+export const agent: Agent = createAgent({
+  wallet: walletFromKey("0x11"),
+  policy: { perPayment: 1_000_000n, perDay: "2000000", tokens: [] },
+  facilitators: ["https://facilitator.example"],
+  ledger: fileLedger("./agent.jsonl"),
+  onEvent: (event: AgentEvent) => {
+    if (event.type === "payment.settled") console.log(event.paymentId satisfies Hex, event.amount + 1n);
+    // @ts-expect-error this event bears no payment
+    if (event.type === "approval.raised") console.log(event.paymentId);
+  },
+});
+export const same: typeof createAgent = fromRoot;
+
+export async function use(): Promise<bigint> {
+  const response = await agent.pay("https://api.example/data", { idempotencyKey: "one", maxAmount: 5n });
+  const receipt: PaymentReceipt | undefined = response.receipt;
+  const subscription: Subscription = await agent.subscribe({ planId: "0x12", maxOverage: 1_000_000 });
+  const { options } = await agent.quote("https://api.example/data", { expected: { callsPerPeriod: 30 } });
+  const free = options.map((option: PriceOption) => (option.kind === "metered" ? option.maxOverage : option.amount));
+  // @ts-expect-error amounts are bigint, never number
+  const wrong: number | undefined = receipt?.amount;
+  void [free, wrong];
+  return subscription.remaining + (receipt?.amount ?? 0n);
+}
+
+export const gate = paymentGate({ pricing: [{ type: "one-time", amount: 500_000n }] });
+// @ts-expect-error there is no such kind of pricing
+export const none = () => paymentGate({ pricing: [{ type: "lifetime", amount: 1n }] });
+export const kindOf = (payment: Payment): "one-time" | "subscription" | "free" => payment.kind;
+export const provider = () => createProvider({ network: "base-mainnet", payTo: "0x00" });
+export const body = () => buildPaymentRequired({ plan: "0x12" }).accepts;
+export const client = createFacilitatorClient({ url: "https://facilitator.example" });
+export const payerOf = (proof: PaymentProof): string => proof.payer;
+export const codeOf = (error: unknown) => (error instanceof TurnpikeError ? error.code : undefined);
+export const testing = () => [createTestProvider({ clock: manualClock(1) }), TurnpikeError] as const;
