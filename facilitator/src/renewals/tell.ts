@@ -3,7 +3,7 @@ import { sql } from "kysely";
 import { keccakText } from "turnpike/protocol";
 import { subscriptionPayload } from "../indexer/payloads";
 import type { Tx } from "../store/open";
-import { appendEvents, type EventDraft } from "../store/tables/events";
+import { appendEvents, type EventDraft, lockFeed } from "../store/tables/events";
 import type { PlansTable } from "../store/tables/plans";
 import type { AllowancesTable, SubscriptionsTable } from "../store/tables/subscriptions";
 
@@ -26,6 +26,7 @@ export async function tellClockEvents(
   nowSec: number,
 ): Promise<number> {
   if (told.length === 0) return 0;
+  await lockFeed(tx, chainId);
   const ids = [...new Set(told.map((event) => event.idHash))];
   const rows = await tx
     .selectFrom("subscriptions")

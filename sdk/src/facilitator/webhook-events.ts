@@ -69,8 +69,19 @@ export const WEBHOOK_DATA = {
   "plan.deprecated": plan,
   "subscription.created": subscription.extend(charged),
   "subscription.renewed": subscription.extend(charged),
-  /** what the next renewals of this payer lack is told beside the state */
-  "subscription.renewal_at_risk": subscription,
+  "subscription.renewal_at_risk": subscription.extend({
+    /** of this renewal, unix seconds */
+    dueAt: unixSec,
+    /** how long before it is told, seconds */
+    horizonSec: z.number().int().positive(),
+    /** renewals of this subscriber, with this token, that fall due within the horizon, and what they need together */
+    renewals: z.number().int().positive(),
+    required: amountSchema,
+    balance: amountSchema,
+    approval: amountSchema,
+    missingFunds: amountSchema,
+    missingApproval: amountSchema,
+  }),
   "subscription.renewal_failed": subscription.extend({
     /** code of the error */
     reason: z.string(),
@@ -91,11 +102,14 @@ export const WEBHOOK_DATA = {
   "allowance.cap_changed": subscription,
 } as const;
 
+/** The type of an event. */
 export type WebhookEventType = keyof typeof WEBHOOK_DATA;
+/** Every type of event that is sent. */
 export const WEBHOOK_EVENT_TYPES = Object.keys(WEBHOOK_DATA) as WebhookEventType[];
 /** Sent on request, to see that an endpoint works. No subscription to types leaves it out. */
 export const TEST_EVENT_TYPE = "webhook.test";
 
+/** Whether a type is one of {@link WEBHOOK_EVENT_TYPES}. */
 export function isWebhookEventType(type: string): type is WebhookEventType {
   return Object.hasOwn(WEBHOOK_DATA, type);
 }
