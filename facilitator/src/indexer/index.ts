@@ -116,12 +116,15 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   /** Another process reads: what it has committed is what is known here. */
   async function follow(): Promise<void> {
-    const newest = await look();
+    await look();
     news = new Map();
     const before = applied;
     applied = (await newestBlock(store.db, chainId))?.number ?? config.startBlock - 1;
     if (applied !== before) followed.notify("applied");
-    await believe(newest, await linkedHead.follow(newest));
+    // The node's newest block may be one that the reader has not come to: the one that belongs to what it has is believed.
+    if (applied < config.startBlock) return;
+    const newest = await chain.block(applied + config.confirmations - 1);
+    if (newest) await believe(newest, await linkedHead.follow(newest));
   }
 
   async function round(): Promise<void> {
@@ -286,9 +289,10 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       // The round that runs may have looked at the head before what the caller waits for.
       await running?.catch(() => undefined);
       await runOnce(reads ? round : follow);
-      if (reads || !head) return;
+      if (reads || !toldHead) return;
       // Whoever reads may be a moment behind. Standing still is told by health, not here.
-      await waitApplied(targetOf(head), FOLLOW_MS);
+      await waitApplied(targetOf(toldHead), FOLLOW_MS);
+      await runOnce(follow);
     },
     waitApplied,
     health() {
