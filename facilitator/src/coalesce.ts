@@ -1,12 +1,14 @@
 /**
- * Many who ask at the same time are answered together: what comes in during one turn of the event loop, or while as many
- * batches as allowed are under way, is one batch. For questions whose price is mostly that of asking.
+ * Many who ask at the same time are answered together: what comes in during one turn of the event loop, soon after the
+ * last batch, or while as many as allowed are under way, is one batch. For questions whose price is mostly that of asking.
  */
 
 export interface CoalesceOptions<Q, A> {
   readonly maxItems: number;
   /** batches under way at once */
   readonly maxParallel: number;
+  /** since one batch left, until the next may leave; 0 unless given. Whoever comes after a pause waits for nobody. */
+  readonly gatherMs?: number;
   /** answers in the order of the questions */
   run(batch: readonly Q[]): Promise<readonly A[]>;
 }
@@ -18,25 +20,36 @@ interface Waiting<Q, A> {
 }
 
 /** An error of a batch is every asker's error. */
-export function coalesce<Q, A>({ maxItems, maxParallel, run }: CoalesceOptions<Q, A>): (question: Q) => Promise<A> {
+export function coalesce<Q, A>({
+  maxItems,
+  maxParallel,
+  gatherMs = 0,
+  run,
+}: CoalesceOptions<Q, A>): (question: Q) => Promise<A> {
   let waiting: Waiting<Q, A>[] = [];
   let running = 0;
   let isScheduled = false;
+  let leftAtMs = Number.NEGATIVE_INFINITY;
 
   function schedule(): void {
     if (isScheduled || running >= maxParallel || waiting.length === 0) return;
     isScheduled = true;
-    setImmediate(() => {
-      isScheduled = false;
-      const batch = waiting.slice(0, maxItems);
-      waiting = waiting.slice(maxItems);
-      running++;
-      void answer(batch).finally(() => {
-        running--;
-        schedule();
-      });
+    const waitMs = waiting.length >= maxItems ? 0 : leftAtMs + gatherMs - performance.now();
+    if (waitMs >= 1) setTimeout(leave, waitMs);
+    else setImmediate(leave);
+  }
+
+  function leave(): void {
+    isScheduled = false;
+    leftAtMs = performance.now();
+    const batch = waiting.slice(0, maxItems);
+    waiting = waiting.slice(maxItems);
+    running++;
+    void answer(batch).finally(() => {
+      running--;
       schedule();
     });
+    schedule();
   }
 
   async function answer(batch: readonly Waiting<Q, A>[]): Promise<void> {

@@ -11,6 +11,22 @@ export interface BatchLimits {
   readonly gasPerItem: number;
 }
 
+/** What of a payment's row its transaction is made of. */
+export const QUEUED_COLUMNS = [
+  "payment_id",
+  "token",
+  "payer",
+  "pay_to",
+  "amount",
+  "nonce",
+  "valid_after",
+  "valid_before",
+  "signature",
+  "has_code",
+  "attempts",
+] as const satisfies readonly (keyof PaymentRow)[];
+export type QueuedPayment = Pick<PaymentRow, (typeof QUEUED_COLUMNS)[number]>;
+
 export interface PlannedTransaction {
   readonly to: Address;
   readonly data: Hex;
@@ -34,7 +50,7 @@ const ITEM_WORDS = 10;
  * it can spoil no other; wallets of code share small batches of their own.
  */
 export function planTransaction(
-  queue: readonly PaymentRow[],
+  queue: readonly QueuedPayment[],
   batchSettler: Address,
   limits: BatchLimits,
 ): PlannedTransaction | undefined {
@@ -43,13 +59,13 @@ export function planTransaction(
   if (first.attempts > 0) return single(first, limits);
   const gasPerItem = limits.gasPerItem + (first.has_code ? WALLET_EXTRA_GAS : 0);
   const maxItems = first.has_code ? Math.min(WALLET_BATCH, limits.batchItems) : limits.batchItems;
-  const taken: PaymentRow[] = [];
+  const taken: QueuedPayment[] = [];
   let bytes = 0;
-  let gas = TRANSACTION_OVERHEAD_GAS + 21_000 + gasPerItem;
+  let gas = baseGas(gasPerItem);
   for (const row of queue) {
     if (row.attempts > 0 || row.has_code !== first.has_code) continue;
-    const itemBytes = ITEM_WORDS * 32 + Math.ceil((row.signature.length / 2 - 1) / 32) * 32;
-    const itemGas = gasPerItem + ITEM_OVERHEAD_GAS + itemBytes * DEAREST_BYTE_GAS;
+    const itemBytes = bytesOf(row.signature.length / 2 - 1);
+    const itemGas = gasOf(gasPerItem, itemBytes);
     if (taken.length >= maxItems || bytes + itemBytes > limits.batchBytes || gas + itemGas > limits.batchGas) break;
     taken.push(row);
     bytes += itemBytes;
@@ -66,7 +82,19 @@ export function planTransaction(
   };
 }
 
-function single(row: PaymentRow, limits: BatchLimits): PlannedTransaction {
+/** How many ordinary payments a transaction holds. */
+export function itemsPerBatch({ batchItems, batchGas, batchBytes, gasPerItem }: BatchLimits): number {
+  const itemBytes = bytesOf(65);
+  const byGas = (batchGas - baseGas(gasPerItem)) / gasOf(gasPerItem, itemBytes);
+  return Math.max(1, Math.floor(Math.min(batchItems, batchBytes / itemBytes, byGas)));
+}
+
+const baseGas = (gasPerItem: number): number => TRANSACTION_OVERHEAD_GAS + 21_000 + gasPerItem;
+const bytesOf = (signatureBytes: number): number => ITEM_WORDS * 32 + Math.ceil(signatureBytes / 32) * 32;
+const gasOf = (gasPerItem: number, itemBytes: number): number =>
+  gasPerItem + ITEM_OVERHEAD_GAS + itemBytes * DEAREST_BYTE_GAS;
+
+function single(row: QueuedPayment, limits: BatchLimits): PlannedTransaction {
   const data = transferCalldata(transferOf(row));
   const gas = limits.gasPerItem + TRANSACTION_OVERHEAD_GAS + (row.has_code || row.attempts > 0 ? WALLET_EXTRA_GAS : 0);
   return {
@@ -77,7 +105,7 @@ function single(row: PaymentRow, limits: BatchLimits): PlannedTransaction {
   };
 }
 
-function transferOf(row: PaymentRow): SignedTransfer {
+function transferOf(row: QueuedPayment): SignedTransfer {
   return {
     token: row.token as Address,
     from: row.payer as Address,

@@ -103,7 +103,7 @@ export function startPayments(options: PaymentsOptions): Payments {
     relayer,
     indexer,
     sender,
-    intake: createIntake({ store, chainId }),
+    intake: createIntake({ store, chainId, log }),
     context,
     onStep,
     monotonicMs,

@@ -3,10 +3,12 @@
  * bound. A payer's payments are bound one after the other, each against what the earlier ones have left.
  */
 import { sql } from "kysely";
+import type { Logger } from "pino";
 import type { Hex } from "turnpike/protocol";
 import { coalesce } from "../coalesce";
 import { databaseNowMs } from "../store/database-clock";
 import type { Db, Store, Tx } from "../store/open";
+import { createStatistics } from "../store/statistics";
 import type { PaymentRow } from "../store/tables/payments";
 import type { Acceptance } from "./ledger";
 
@@ -14,15 +16,32 @@ import type { Acceptance } from "./ledger";
 export type Binding = "bound" | "known" | "short";
 
 export interface Intake {
+  /** No payment of this id was found or bound here lately: most likely there is none. */
+  isNew(paymentId: Hex): boolean;
   find(paymentId: Hex): Promise<PaymentRow | undefined>;
   /** Binds a payment and queues it. */
   bind(acceptance: Acceptance): Promise<Binding>;
 }
 
 const MAX_TOGETHER = 250;
+const MAX_REMEMBERED = 50_000;
 
-export function createIntake({ store, chainId }: { readonly store: Store; readonly chainId: number }): Intake {
+export interface IntakeOptions {
+  readonly store: Store;
+  readonly chainId: number;
+  readonly log: Logger;
+}
+
+export function createIntake({ store, chainId, log }: IntakeOptions): Intake {
+  const statistics = createStatistics({ store, log });
+  const recent = new Set<string>();
+  const remember = (paymentId: string): void => {
+    recent.add(paymentId);
+    const oldest = recent.size > MAX_REMEMBERED ? recent.values().next().value : undefined;
+    if (oldest !== undefined) recent.delete(oldest);
+  };
   return {
+    isNew: (paymentId) => !recent.has(paymentId),
     find: coalesce<Hex, PaymentRow | undefined>({
       maxItems: MAX_TOGETHER,
       maxParallel: 2,
@@ -33,6 +52,7 @@ export function createIntake({ store, chainId }: { readonly store: Store; readon
           .where("chain_id", "=", chainId)
           .where(sql<boolean>`payment_id = any(${idArray(ids)}::text[])`)
           .execute();
+        for (const row of rows) remember(row.payment_id);
         const byId = new Map(rows.map((row) => [row.payment_id, row]));
         return ids.map((id) => byId.get(id));
       },
@@ -42,6 +62,8 @@ export function createIntake({ store, chainId }: { readonly store: Store; readon
       // One at a time: what waits meanwhile goes into the next.
       maxParallel: 1,
       async run(acceptances) {
+        statistics.grew(acceptances.length);
+        for (const { claim } of acceptances) remember(claim.paymentId);
         if (store.kind === "pglite" && countPayers(acceptances) === acceptances.length)
           return insertDistinct(store.db, chainId, acceptances);
         return store.transaction(async (tx) => {
@@ -69,7 +91,9 @@ export async function lockPayers(tx: Tx, acceptances: readonly Acceptance[]): Pr
 /** Several of one payer follow each other, so that each insert sees what the one before has taken. */
 async function insertInTurn(db: Db, chainId: number, acceptances: readonly Acceptance[]): Promise<Binding[]> {
   const bindings: Binding[] = new Array(acceptances.length);
-  let rest = acceptances.map((acceptance, place) => ({ acceptance, place }));
+  const firstOf = new Map(acceptances.map(({ claim }, place) => [claim.paymentId, place] as const).reverse());
+  const all = acceptances.map((acceptance, place) => ({ acceptance, place }));
+  let rest = all.filter(({ acceptance, place }) => firstOf.get(acceptance.claim.paymentId) === place);
   while (rest.length > 0) {
     const seen = new Set<string>();
     const first = rest.filter(({ acceptance }) => !seen.has(payerOf(acceptance)) && seen.add(payerOf(acceptance)));
@@ -83,6 +107,11 @@ async function insertInTurn(db: Db, chainId: number, acceptances: readonly Accep
     });
     const taken = new Set(first);
     rest = rest.filter((each) => !taken.has(each));
+  }
+  // The same payment again, in the same moment.
+  for (const { acceptance, place } of all) {
+    const first = bindings[firstOf.get(acceptance.claim.paymentId) ?? place];
+    bindings[place] ??= first === "short" ? "short" : "known";
   }
   return bindings;
 }

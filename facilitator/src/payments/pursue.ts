@@ -95,13 +95,16 @@ export function createPursuit(options: PursuitOptions): Pursuit {
     return judge(context, claim);
   }
 
-  /** Takes in a claim that no live row stands for. @returns undefined when there is a row to look at now */
-  async function accept(claim: Claim, isRebinding: boolean): Promise<Fate | undefined> {
+  /** Takes in a claim that no live row stands for, as far as is known. "look": there is a row to look at now. */
+  async function accept(claim: Claim, isRebinding: boolean): Promise<Fate | "bound" | "look"> {
     const closed = busy() ?? sender.losses.refusalOf(claim);
     if (closed) return { kind: "refused", error: closed };
     const judgement = await judgeFresh(claim);
     if (judgement.kind === "bad") return { kind: "refused", error: judgement.error };
-    if (judgement.kind === "used") return adopt(claim, isRebinding);
+    if (judgement.kind === "used") {
+      if (!isRebinding && (await find(claim.paymentId))) return "look";
+      return (await adopt(claim, isRebinding)) ?? "look";
+    }
     const acceptance: Acceptance = { chainId, claim, state: "queued", ...judgement };
     const binding = isRebinding ? await rebindPayment(store, acceptance) : await intake.bind(acceptance);
     if (binding === "short") {
@@ -112,7 +115,7 @@ export function createPursuit(options: PursuitOptions): Pursuit {
     }
     onStep("bound");
     store.wake.notify("payments");
-    return undefined;
+    return binding === "bound" ? "bound" : "look";
   }
 
   /** The nonce is used and no row knows of it: of a native payment the chain's own logs are as good as ours. */
@@ -152,12 +155,20 @@ export function createPursuit(options: PursuitOptions): Pursuit {
     for (;;) {
       const leftMs = Math.max(0, untilMs - monotonicMs());
       const woken = store.wake.wait(`payment:${claim.paymentId}`, Math.min(leftMs, LOOK_AGAIN_MS));
-      const row = indexer.justSettled(claim.paymentId) ?? (await find(claim.paymentId));
+      // Nearly every payment is asked for once: what nobody has asked for lately is judged first, and then looked for.
+      const isNew = intake.isNew(claim.paymentId);
+      let row = indexer.justSettled(claim.paymentId) ?? (isNew ? undefined : await find(claim.paymentId));
       if (!row) {
         const fate = await accept(claim, false);
-        if (fate) return fate;
-        isProven = true;
-        continue;
+        if (fate === "bound" || fate === "look") {
+          isProven = true;
+          if (fate === "look") continue;
+          if (monotonicMs() >= untilMs) return { kind: "pending" };
+          await woken;
+          continue;
+        }
+        row = isNew ? await find(claim.paymentId) : undefined;
+        if (!row) return fate;
       }
       const conflict = conflictWith(row, claim);
       if (conflict) return { kind: "refused", error: conflict, liveUntilSec: row.valid_before };
@@ -172,7 +183,7 @@ export function createPursuit(options: PursuitOptions): Pursuit {
         // Another authorization under the same nonce is judged by itself: it may be the one that took the nonce.
         if (row.signature === claim.signature) return { kind: "failed", error: failureOf(row) };
         const fate = await accept(claim, true);
-        if (fate) return fate;
+        if (fate !== "bound" && fate !== "look") return fate;
         continue;
       } else if (row.state === "parked" && !(await sender.reconcile(row))) {
         const refused = await rejudge(row, claim, rejudged++);

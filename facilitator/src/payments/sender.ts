@@ -3,6 +3,7 @@
  * choice of a batch, its transaction and the new state of its payments are one database transaction.
  */
 import { randomUUID } from "node:crypto";
+import { sql } from "kysely";
 import type { Logger } from "pino";
 import { type Address, type Clock, type Hex, isTurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
@@ -11,7 +12,7 @@ import type { OnStep } from "../steps";
 import { databaseNowMs } from "../store/database-clock";
 import type { Store } from "../store/open";
 import type { PaymentRow } from "../store/tables/payments";
-import { planTransaction } from "./batch";
+import { itemsPerBatch, planTransaction, QUEUED_COLUMNS } from "./batch";
 import { findEvidence } from "./evidence";
 import { balanceAt, isAuthorizationUsed } from "./judge";
 import { adoptEvidence, failSpent, parkUnmoved, requeuePayment, unmineStrays } from "./ledger";
@@ -41,11 +42,17 @@ export const MAX_ATTEMPTS = 3;
 /** Not sent any more so shortly before its window ends: it would be mined too late, and cost gas. */
 const SEND_MARGIN_SEC = 2;
 const PACES_PER_BLOCK = 16;
+/** Slow chains have long paces; whoever stops this service does not wait for them. */
+const MAX_REST_MS = 500;
 
 export function startSender(options: SenderOptions): Sender {
   const { config, store, relayer, clock, log, monotonicMs } = options;
   const losses = createLosses({ monotonicMs, perPayer: config.maxLossesPerPayer, perPayee: config.maxLossesPerPayee });
+  /** Payments without code, as nearly all are. */
+  const fullBatch = itemsPerBatch(config);
+  const slots = config.lanesInFlight * config.relayerKeys.length;
   let backlog = { queued: 0, oldestMs: 0 };
+  let isFull = false;
   let closedAtMs = Number.NEGATIVE_INFINITY;
   let sweptAt = -1;
 
@@ -59,29 +66,31 @@ export function startSender(options: SenderOptions): Sender {
       ])
       .where("chain_id", "=", config.chainId)
       .where("state", "=", "queued")
-      .executeTakeFirst();
-    backlog = { queued: Number(row?.queued ?? 0), oldestMs: row?.oldest ? Math.max(0, row.now - row.oldest) : 0 };
+      .executeTakeFirstOrThrow();
+    const oldestMs = row.oldest === null ? 0 : Math.max(0, row.now - row.oldest);
+    backlog = { queued: Number(row.queued), oldestMs };
   }
 
-  async function unminedSettlements(): Promise<number> {
-    const row = await store.db
-      .selectFrom("transactions")
-      .select((eb) => eb.fn.countAll<number>().as("count"))
-      .where("chain_id", "=", config.chainId)
-      .where("is_final", "=", false)
-      .where("status", "in", ["queued", "stored"])
-      .where("purpose", "=", "settle")
-      .executeTakeFirst();
-    return Number(row?.count ?? 0);
+  /** Settlements that no block holds yet, whichever process made them. */
+  const unmined = sql<number>`(select count(*) from transactions where chain_id = ${config.chainId}::bigint
+    and not is_final and status in ('queued', 'stored') and purpose = 'settle')`;
+
+  /** With every slot taken the queue is looked at, and not locked. */
+  async function waitsForSlot(): Promise<boolean> {
+    if (!isFull) return false;
+    const { rows } = await sql<{ unmined: number }>`select ${unmined} as unmined`.execute(store.db);
+    isFull = Number(rows[0]?.unmined ?? 0) >= slots;
+    if (isFull) await measure();
+    return isFull;
   }
 
-  /** @returns whether a transaction was made */
-  async function compose(): Promise<boolean> {
+  /** @returns how many payments are in the transaction that was made */
+  async function compose(): Promise<number> {
     const nowSec = clock.nowSec();
-    const made = await store.transaction(async (tx) => {
+    const count = await store.transaction(async (tx) => {
       const rows = await tx
         .selectFrom("payments")
-        .selectAll()
+        .select([...QUEUED_COLUMNS, "accepted_at_ms", databaseNowMs.as("now"), unmined.as("unmined")])
         .where("chain_id", "=", config.chainId)
         .where("state", "=", "queued")
         .where("valid_before", ">", nowSec + SEND_MARGIN_SEC)
@@ -90,8 +99,15 @@ export function startSender(options: SenderOptions): Sender {
         .forUpdate()
         .skipLocked()
         .execute();
-      const plan = planTransaction(rows, config.batchSettler, config);
-      if (!plan) return false;
+      isFull = Number(rows[0]?.unmined ?? 0) >= slots;
+      const plan = isFull ? undefined : planTransaction(rows, config.batchSettler, config);
+      const taken = new Set(plan?.paymentIds);
+      const oldest = rows.find((row) => !taken.has(row.payment_id));
+      backlog = {
+        queued: rows.length - taken.size,
+        oldestMs: oldest ? Math.max(0, oldest.now - oldest.accepted_at_ms) : 0,
+      };
+      if (!plan) return 0;
       const transactionId = await relayer.submit(
         {
           purpose: "settle",
@@ -106,29 +122,26 @@ export function startSender(options: SenderOptions): Sender {
         .updateTable("payments")
         .set((eb) => ({ state: "sent", transaction_id: transactionId, attempts: eb("attempts", "+", 1) }))
         .where("chain_id", "=", config.chainId)
-        .where("payment_id", "in", [...plan.paymentIds])
+        .where(sql<boolean>`payment_id = any(${`{${plan.paymentIds.join(",")}}`}::text[])`)
         .execute();
-      return true;
+      return plan.paymentIds.length;
     });
-    if (made) {
+    if (count > 0) {
       options.onStep("composed");
       closedAtMs = monotonicMs();
       relayer.poke();
     }
-    return made;
+    return count;
   }
 
   /** An idle lane sends at once; a busy one gathers for a while, since one-item transactions would use up its slots. */
   async function send(): Promise<void> {
-    await measure();
-    while (backlog.queued > 0) {
-      const paceMs = config.blockTimeMs / PACES_PER_BLOCK;
-      const isFull = backlog.queued >= config.batchItems;
-      if (!isFull && monotonicMs() - closedAtMs < paceMs) return;
-      if ((await unminedSettlements()) >= config.lanesInFlight * config.relayerKeys.length) return;
-      if (!(await compose())) return;
-      await measure();
-    }
+    const restMs = closedAtMs + config.blockTimeMs / PACES_PER_BLOCK - monotonicMs();
+    if (restMs > 0) await new Promise((resolve) => setTimeout(resolve, Math.min(restMs, MAX_REST_MS)));
+    if (restMs > MAX_REST_MS) return measure();
+    if (await waitsForSlot()) return;
+    // What would fill a transaction leaves with this one; less waits for what else comes.
+    while ((await compose()) > 0 && backlog.queued >= fullBatch);
   }
 
   async function sweep(): Promise<void> {

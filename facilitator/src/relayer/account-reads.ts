@@ -49,6 +49,8 @@ const ALLOWANCE = "dd62ed3e";
 /** A creation call may not return more than a contract may hold: 24,576 bytes. */
 const MAX_TOGETHER = 100;
 const MAX_PARALLEL = 4;
+/** Nothing beside a block; and those who are judged together are bound together. */
+const GATHER_MS = 15;
 
 interface StaticCall {
   readonly token: Address;
@@ -182,6 +184,7 @@ export function createAccountReads(chain: ChainReader): AccountReads {
   const look = coalesce<AccountQuery, AccountFacts>({
     maxItems: MAX_TOGETHER,
     maxParallel: MAX_PARALLEL,
+    gatherMs: GATHER_MS,
     async run(queries) {
       const blocks = [...new Set(queries.map(({ balanceAtBlock }) => balanceAtBlock))];
       const [states, ...balances] = await Promise.all([
