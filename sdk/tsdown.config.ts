@@ -6,10 +6,12 @@ export default defineConfig({
     "src/index.ts",
     "src/{protocol,chain,facilitator,agent,gate,testing}/index.ts",
     "src/agent/file-ledger/index.ts",
-    "src/gate/{express,hono,fastify,node,fetch}.ts",
+    "src/gate/{express,hono,fastify,next,node,fetch,redis,postgres}.ts",
   ],
   format: ["esm", "cjs"],
   platform: "neutral",
+  // A file for each module, so that bundlers leave out what is not used.
+  unbundle: true,
   dts: true,
   tsconfig: "../tsconfig.json",
   deps: { neverBundle: [/^node:/] },

@@ -4,18 +4,8 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
 import { type ClaimStore, ConfigError, fileClaims, memoryClaims } from "turnpike/gate";
-import { type Hex, keccakText } from "turnpike/protocol";
-
-const LEASE_MS = 60_000;
-const NOW_MS = 1_800_000_000_000;
-const NOW_SEC = 1_800_000_000;
-
-const idOf = (name: string | number): Hex => keccakText(`payment ${name}`);
-let owners = 0;
-const attempt = (store: ClaimStore, id: Hex, nowMs = NOW_MS, owner = `owner${owners++}`) =>
-  store
-    .claim(id, { act: "claim", owner, nowMs, leaseMs: LEASE_MS, keepUntilSec: NOW_SEC + 1_000 }, NOW_SEC)
-    .then((outcome) => ({ ...outcome, owner }));
+import { attempt, idOf, LEASE_MS, NOW_MS, NOW_SEC, testClaimStore } from "./support/claim-store";
+import { testOneGrant } from "./support/one-grant";
 
 describe("claims", () => {
   let folder: string;
@@ -37,65 +27,7 @@ describe("claims", () => {
   };
   const STORES = { "in a file": () => file(), "in memory": () => memoryClaims({ warn: false }) };
 
-  for (const [where, make] of Object.entries(STORES)) {
-    describe(where, () => {
-      it("are held by one request at a time, and used once", async () => {
-        const store = make();
-        const outcomes = await Promise.all(Array.from({ length: 10 }, () => attempt(store, idOf("a"))));
-        const held = outcomes.filter(({ kind }) => kind === "acquired");
-        expect(held).to.have.length(1);
-        expect(outcomes.filter(({ kind }) => kind === "running")).to.have.length(9);
-        await store.apply(idOf("a"), { act: "use", owner: held[0]?.owner ?? "" });
-        expect((await attempt(store, idOf("a"))).kind).to.equal("used");
-        expect((await attempt(store, idOf("b"))).kind).to.equal("acquired");
-      });
-
-      it("C14 are released three times and no more", async () => {
-        const store = make();
-        for (let i = 0; i < 3; i++) {
-          const { kind, owner } = await attempt(store, idOf("a"));
-          expect(kind).to.equal("acquired");
-          await store.apply(idOf("a"), { act: "release", owner });
-        }
-        const last = await attempt(store, idOf("a"));
-        expect(last.kind).to.equal("acquired");
-        await store.apply(idOf("a"), { act: "release", owner: last.owner });
-        expect((await attempt(store, idOf("a"))).kind).to.equal("used");
-      });
-
-      it("lapse with their lease, which counts as a release, and are kept by renewing it", async () => {
-        const store = make();
-        const first = await attempt(store, idOf("a"));
-        expect((await attempt(store, idOf("a"), NOW_MS + LEASE_MS - 1)).kind).to.equal("running");
-        await store.apply(idOf("a"), { act: "renew", owner: first.owner, nowMs: NOW_MS + 30_000, leaseMs: LEASE_MS });
-        expect((await attempt(store, idOf("a"), NOW_MS + LEASE_MS)).kind).to.equal("running");
-        let nowMs = NOW_MS + 30_000 + LEASE_MS;
-        for (let i = 0; i < 3; i++) {
-          expect((await attempt(store, idOf("a"), nowMs)).kind).to.equal("acquired");
-          nowMs += LEASE_MS;
-        }
-        expect((await attempt(store, idOf("a"), nowMs)).kind).to.equal("used");
-      });
-
-      it("are not settled by an owner whose lease another has taken over", async () => {
-        const store = make();
-        const first = await attempt(store, idOf("a"));
-        const second = await attempt(store, idOf("a"), NOW_MS + LEASE_MS);
-        expect(second.kind).to.equal("acquired");
-        await store.apply(idOf("a"), { act: "release", owner: first.owner });
-        expect((await attempt(store, idOf("a"), NOW_MS + LEASE_MS + 1)).kind).to.equal("running");
-      });
-
-      it("are withdrawn without counting", async () => {
-        const store = make();
-        for (let i = 0; i < 10; i++) {
-          const { kind, owner } = await attempt(store, idOf("a"));
-          expect(kind).to.equal("acquired");
-          await store.apply(idOf("a"), { act: "withdraw", owner });
-        }
-      });
-    });
-  }
+  for (const [where, make] of Object.entries(STORES)) describe(where, () => testClaimStore(make));
 
   it("C18 survive a restart, running ones too", async () => {
     const before = file();
@@ -174,6 +106,8 @@ describe("claims", () => {
     expect(acquired.length).to.be.above(300);
     expect(new Set(acquired).size).to.equal(acquired.length);
   });
+
+  testOneGrant("one folder", () => ({ kind: "file", folder }));
 
   it("say which folder cannot be used", () => {
     appendFileSync(path.join(folder, "file"), "");

@@ -36,14 +36,19 @@ export function replayLine(records: Map<Hex, ClaimRecord>, line: string): void {
     else records.delete(id);
     return;
   }
+  const stored = recordOfLine(line);
+  if (stored) records.set(RECORD.exec(line)?.[1] as Hex, stored);
+}
+
+export function recordOfLine(line: string): ClaimRecord | undefined {
   const stored = RECORD.exec(line);
-  if (!stored) return;
-  const [, id, state, owner, leaseUntilMs, releases, keepUntilSec] = stored as unknown as [string, Hex, ...string[]];
-  records.set(id, {
+  if (!stored) return undefined;
+  const [, , state, owner, leaseUntilMs, releases, keepUntilSec] = stored;
+  return {
     state: state as ClaimRecord["state"],
     owner: owner ?? "",
     leaseUntilMs: Number(leaseUntilMs),
     releases: Number(releases),
     keepUntilSec: Number(keepUntilSec),
-  });
+  };
 }

@@ -20,7 +20,7 @@ import { lock } from "proper-lockfile";
 import { ConfigError, type Hex, isTurnpikeError, Unavailable } from "../../protocol";
 import { lineOfAct, lineOfRecord, ROTATED, replayLine } from "./claim-line";
 import { forget } from "./memory";
-import { applyClaim, type ClaimAct, type ClaimRecord, type ClaimStore, outcomeFor } from "./rules";
+import { applyClaim, type ClaimAct, type ClaimRecord, type ClaimStore, isHeldAfter, outcomeFor } from "./rules";
 
 export interface FileClaimsOptions {
   /** created when absent, readable by its owner only */
@@ -175,7 +175,10 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
       });
     },
     apply(paymentId, act) {
-      return guarded(() => append(lineOfAct(paymentId, act)));
+      return guarded(async () => {
+        await append(lineOfAct(paymentId, act));
+        return isHeldAfter(act, records.get(paymentId));
+      });
     },
     async close() {
       await rotation;

@@ -1,15 +1,19 @@
 /** One request's hold on a payment: renews the lease while the handler runs, and is settled exactly once. */
-import { type Hex, randomBytes, toBase64Url } from "../../protocol";
+import { type Hex, randomBytes, toBase64Url, Unavailable } from "../../protocol";
 import type { ClaimAct, ClaimOutcome, ClaimStore } from "./rules";
 
 export const LEASE_MS = 60_000;
 const RENEW_MS = 20_000;
+const RETRY_MS = 2_000;
 
 export type Settlement = Extract<ClaimAct["act"], "use" | "release" | "withdraw">;
 
 export interface HeldClaim {
   readonly paymentId: Hex;
-  /** The first call decides; later ones wait for it. @throws Unavailable when it could not be written */
+  /**
+   * The first call decides; later ones wait for it.
+   * @throws Unavailable when it could not be written, or the hold was lost: then nothing may be served
+   */
   settle(act: Settlement): Promise<void>;
 }
 
@@ -33,21 +37,34 @@ export async function holdClaim(request: ClaimRequest): Promise<ClaimAttempt> {
   const act = { act: "claim", owner, nowMs: nowMs(), leaseMs: LEASE_MS, keepUntilSec } as const;
   const outcome = await store.claim(paymentId, act, nowSec);
   if (outcome.kind !== "acquired") return outcome;
-  const renewal = setInterval(() => {
-    // A renewal that fails leaves the lease to lapse, which counts as a release: the payer loses nothing.
-    store.apply(paymentId, { act: "renew", owner, nowMs: nowMs(), leaseMs: LEASE_MS }).catch(() => undefined);
-  }, RENEW_MS);
-  renewal.unref();
+
   let settled: Promise<void> | undefined;
+  let renewal: NodeJS.Timeout | undefined;
+  const renewIn = (delayMs: number): void => {
+    renewal = setTimeout(async () => {
+      // Tried again soon when it fails: a lease that lapses may be taken over while this handler still runs.
+      const renewed = await store
+        .apply(paymentId, { act: "renew", owner, nowMs: nowMs(), leaseMs: LEASE_MS })
+        .catch(() => undefined);
+      if (!settled && renewed !== false) renewIn(renewed === undefined ? RETRY_MS : RENEW_MS);
+    }, delayMs);
+    renewal.unref();
+  };
+  renewIn(RENEW_MS);
+
+  async function settle(how: Settlement): Promise<void> {
+    clearTimeout(renewal);
+    const wasHeld = await store.apply(paymentId, { act: how, owner });
+    // Another request has it since, and serves it: this one must not as well.
+    if (!wasHeld) throw new Unavailable("The hold on this payment was lost while it was served.", { retryAfterSec: 5 });
+  }
+
   return {
     kind: "held",
     claim: {
       paymentId,
       settle(how) {
-        if (!settled) {
-          clearInterval(renewal);
-          settled = store.apply(paymentId, { act: how, owner });
-        }
+        settled ??= settle(how);
         return settled;
       },
     },

@@ -1,9 +1,10 @@
 /** Claims of one process, gone with it: for tests. A restart would let every proof be used once more. */
 import type { Hex } from "../../protocol";
-import { applyClaim, type ClaimRecord, type ClaimStore, outcomeFor } from "./rules";
+import { applyClaim, type ClaimRecord, type ClaimStore, isHeldAfter, outcomeFor } from "./rules";
 
 const FORGET_EVERY = 1_000;
 
+/** Claims that end with the process: for tests. A gate warns of it in production. */
 export function memoryClaims({ warn = true }: { readonly warn?: boolean } = {}): ClaimStore {
   if (warn) process.emitWarning("Turnpike keeps claims in memory: used payments work again after a restart.");
   const records = new Map<Hex, ClaimRecord>();
@@ -19,6 +20,7 @@ export function memoryClaims({ warn = true }: { readonly warn?: boolean } = {}):
       const record = applyClaim(records.get(paymentId), act);
       if (record) records.set(paymentId, record);
       else records.delete(paymentId);
+      return isHeldAfter(act, record);
     },
     async close() {},
   };

@@ -4,8 +4,10 @@
  */
 import type { Hex } from "../../protocol";
 
+/** How often one payment may be given back by handlers that fail. */
 export const MAX_RELEASES = 3;
 
+/** What a store keeps of one payment. */
 export interface ClaimRecord {
   readonly state: "running" | "free" | "used";
   /** whose request runs it: a fresh random name per attempt */
@@ -17,6 +19,7 @@ export interface ClaimRecord {
   readonly keepUntilSec: number;
 }
 
+/** What is done to a claim. */
 export type ClaimAct =
   | {
       readonly act: "claim";
@@ -33,12 +36,13 @@ export type ClaimAct =
   /** nothing was run: the payment itself did not hold. Does not count as a release. */
   | { readonly act: "withdraw"; readonly owner: string };
 
+/** What an act does to a claim. Pure: every store applies this one rule. */
 export function applyClaim(record: ClaimRecord | undefined, act: ClaimAct): ClaimRecord | undefined {
   if (act.act === "claim") return claim(record, act);
   if (record?.state !== "running" || record.owner !== act.owner) return record;
   switch (act.act) {
     case "renew":
-      return { ...record, leaseUntilMs: act.nowMs + act.leaseMs };
+      return { ...record, leaseUntilMs: Math.max(record.leaseUntilMs, act.nowMs + act.leaseMs) };
     case "use":
       return { ...record, state: "used" };
     case "release":
@@ -67,11 +71,18 @@ function released(record: ClaimRecord): ClaimRecord {
   return { ...record, state: "free", owner: "", releases: record.releases + 1 };
 }
 
+/** Whether the claim was this owner's to the end: `use` and `renew` leave its name on the record. */
+export function isHeldAfter({ act, owner }: ClaimAct, record: ClaimRecord | undefined): boolean {
+  return act === "use" || act === "renew" ? record?.owner === owner : true;
+}
+
+/** What a claim says to a presentation. */
 export type ClaimOutcome =
   | { readonly kind: "acquired" }
   | { readonly kind: "running"; readonly retryAfterSec: number }
   | { readonly kind: "used" };
 
+/** What a presentation is told, from the claim as it stood. */
 export function outcomeFor(owner: string, record: ClaimRecord | undefined, nowMs: number): ClaimOutcome {
   if (record?.state === "running" && record.owner === owner) return { kind: "acquired" };
   if (record?.state !== "running") return { kind: "used" };
@@ -83,10 +94,16 @@ export function outcomeFor(owner: string, record: ClaimRecord | undefined, nowMs
  * Every method rejects with Unavailable when the store cannot answer.
  */
 export interface ClaimStore {
-  /** @param nowSec chain time, by which records past their `keepUntilSec` are forgotten */
+  /**
+   * Claims a payment for one request.
+   * @param nowSec chain time, by which records past their `keepUntilSec` are forgotten
+   */
   claim(paymentId: Hex, act: Extract<ClaimAct, { act: "claim" }>, nowSec: number): Promise<ClaimOutcome>;
-  /** Applies the rule; an owner that no longer holds the claim changes nothing. */
-  apply(paymentId: Hex, act: Exclude<ClaimAct, { act: "claim" }>): Promise<void>;
+  /**
+   * Applies the rule; an owner that no longer holds the claim changes nothing.
+   * @returns for "use" and "renew" whether the owner still held it: false, and the request must not be served
+   */
+  apply(paymentId: Hex, act: Exclude<ClaimAct, { act: "claim" }>): Promise<boolean>;
   /** Releases what the store holds open. */
   close(): Promise<void>;
 }

@@ -1,0 +1,20 @@
+/** Stores in PostgreSQL, for gates on several machines: `createProvider({ claims: postgresClaims(pool) })`. */
+import type { ClaimStore } from "./claims/rules";
+import { sharedClaims } from "./claims/shared";
+import { type PostgresClient, postgresCells } from "./shared/postgres-cells";
+
+export { POSTGRES_SCHEMA, type PostgresClient } from "./shared/postgres-cells";
+
+/** Which PostgreSQL, and in which table. */
+export interface PostgresStoreOptions {
+  /** tells several providers in one database apart; default "claims" */
+  readonly space?: string;
+}
+
+/**
+ * Claims in PostgreSQL 13 or later; makes its table on first use.
+ * @param client a pool (or client) of `pg`; it stays yours to close
+ */
+export function postgresClaims(client: PostgresClient, { space = "claims" }: PostgresStoreOptions = {}): ClaimStore {
+  return sharedClaims(postgresCells(client, { space }));
+}

@@ -1,0 +1,21 @@
+/** Stores in Redis, for gates on several machines: `createProvider({ claims: redisClaims(client) })`. */
+
+import type { ClaimStore } from "./claims/rules";
+import { sharedClaims } from "./claims/shared";
+import { type RedisClient, redisCells } from "./shared/redis-cells";
+
+export type { RedisClient } from "./shared/redis-cells";
+
+/** Which Redis, and under which prefix. */
+export interface RedisStoreOptions {
+  /** before every key; default "turnpike:claim:" */
+  readonly prefix?: string;
+}
+
+/**
+ * Claims in Redis 6 or later. What Redis forgets can be bought once more: keep it with appendfsync and noeviction.
+ * @param client of `ioredis` or `redis`, connected; it stays yours to close
+ */
+export function redisClaims(client: RedisClient, { prefix = "turnpike:claim:" }: RedisStoreOptions = {}): ClaimStore {
+  return sharedClaims(redisCells(client, { prefix, lists: false }));
+}

@@ -1,0 +1,56 @@
+import { expect } from "chai";
+import { Pool } from "pg";
+import { postgresClaims } from "turnpike/gate/postgres";
+import { postgresCells } from "../../sdk/src/gate/shared/postgres-cells";
+import { startPostgres, type TestPostgres } from "../support/postgres";
+import { attempt, idOf, NOW_SEC, testClaimStore, timedByActs } from "./support/claim-store";
+import { testOneGrant } from "./support/one-grant";
+
+describe("claims in PostgreSQL", function () {
+  this.timeout(60_000);
+  let postgres: TestPostgres;
+  let url: string;
+  let pool: Pool;
+  let spaces = 0;
+
+  before(async () => {
+    postgres = await startPostgres();
+    url = await postgres.database();
+    pool = new Pool({ connectionString: url, max: 8 });
+  });
+  after(async () => {
+    await pool.end();
+    await postgres.stop();
+  });
+
+  testClaimStore(() => timedByActs(postgresCells(pool, { space: `claims ${spaces++}` })));
+
+  it("make their table themselves, also when several gates begin at once", async () => {
+    const fresh = new Pool({ connectionString: await postgres.database(), max: 8 });
+    const stores = Array.from({ length: 6 }, () => postgresClaims(fresh));
+    const outcomes = await Promise.all(stores.map((store) => attempt(store, idOf("first"))));
+    expect(outcomes.filter(({ kind }) => kind === "acquired")).to.have.length(1);
+    await fresh.end();
+  });
+
+  it("are kept apart by space, and forgotten after their time", async () => {
+    const [one, other] = ["one", "other"].map((space) => postgresClaims(pool, { space }));
+    if (!one || !other) throw new TypeError("two stores");
+    expect((await attempt(one, idOf("a"))).kind).to.equal("acquired");
+    expect((await attempt(other, idOf("a"))).kind).to.equal("acquired");
+    await pool.query("UPDATE turnpike_gate_cells SET keep_until = now() - interval '1 second' WHERE space = 'one'");
+    expect((await attempt(postgresClaims(pool, { space: "one" }), idOf("a"))).kind).to.equal("acquired");
+  });
+
+  it("are an outage while the server cannot be reached, and told without its address", async () => {
+    const away = new Pool({ connectionString: "postgres://user:hidden@127.0.0.1:1/none" });
+    const fault = await postgresClaims(away)
+      .claim(idOf("a"), { act: "claim", owner: "o", nowMs: 1, leaseMs: 1, keepUntilSec: NOW_SEC }, NOW_SEC)
+      .catch((error: Error & { code?: string }) => error);
+    expect(fault).to.include({ code: "Unavailable" });
+    expect(String((fault as Error).message)).to.not.match(/hidden|127/);
+    await away.end();
+  });
+
+  testOneGrant("PostgreSQL", () => ({ kind: "postgres", url }));
+});
