@@ -1,4 +1,5 @@
 import { expect } from "chai";
+import { WEBHOOK_EVENT_TYPES } from "turnpike/facilitator";
 import { createApp, type Doors, endpointsOf } from "../../facilitator/src/http/app";
 import { noRateLimit } from "../../facilitator/src/http/rate-limit";
 import { createMetrics } from "../../facilitator/src/metrics";
@@ -27,10 +28,13 @@ interface Operation {
   readonly parameters?: readonly { readonly name: string; readonly in: string; readonly required?: boolean }[];
   readonly responses: Record<string, unknown>;
   readonly summary?: string;
+  readonly security?: readonly Record<string, readonly string[]>[];
 }
 interface Document {
   readonly openapi: string;
   readonly paths: Record<string, Record<string, Operation>>;
+  readonly webhooks: Record<string, unknown>;
+  readonly components: { readonly securitySchemes: unknown };
 }
 
 describe("openapi.json", () => {
@@ -73,6 +77,19 @@ describe("openapi.json", () => {
       expect(operation.responses, name).to.have.property("default");
       expect(operation.summary, name).to.be.a("string");
     }
+  });
+
+  it("names the scope of every route that needs an API key, and tells every webhook", () => {
+    const scoped = endpointsOf(doors).flatMap(({ method, path, scope }) =>
+      scope ? [[`${method} ${path}`, scope]] : [],
+    );
+    const told = operations().flatMap(([name, { security }]) =>
+      security ? [[name, security[0]?.apiKey?.[0] ?? "any"]] : [],
+    );
+    expect(told.sort()).to.deep.equal(scoped.sort());
+    expect(told.length).to.be.greaterThan(15);
+    expect(document.components.securitySchemes).to.deep.equal({ apiKey: { type: "http", scheme: "bearer" } });
+    expect(Object.keys(document.webhooks).sort()).to.deep.equal([...WEBHOOK_EVENT_TYPES].sort());
   });
 
   it("describes amounts as strings, as they stand on the wire", () => {

@@ -1,0 +1,131 @@
+/** One webhook of every type as the service makes it: a short history, told by the very rules that write the outbox. */
+import type { TurnpikeEvent } from "turnpike/chain";
+import type { WebhookEventType } from "turnpike/facilitator";
+import { addressOfKey, type Hex, keccakText, networkOfChain } from "turnpike/protocol";
+import { applyBlock } from "../../../facilitator/src/indexer/apply-block";
+import { emptyState } from "../../../facilitator/src/indexer/block-state";
+import type { ChainFact } from "../../../facilitator/src/indexer/facts";
+import { paymentPayload, subscriptionPayload } from "../../../facilitator/src/indexer/payloads";
+import type { EventDraft } from "../../../facilitator/src/store/tables/events";
+import type { PaymentRow } from "../../../facilitator/src/store/tables/payments";
+import { bodyOf } from "../../../facilitator/src/webhooks/message";
+
+const CHAIN_ID = 8453;
+const NETWORK = networkOfChain(CHAIN_ID);
+const START_SEC = 1_790_000_000;
+const DAY = 86_400;
+const address = (name: string) => addressOfKey(keccakText(`example ${name}`));
+const hash = (name: string): Hex => keccakText(`example ${name}`);
+
+const provider = address("provider");
+const subscriber = address("subscriber");
+const token = NETWORK.token?.address ?? address("token");
+const [planId, larger, idHash, newIdHash] = [hash("plan"), hash("larger plan"), hash("subscription"), hash("rekeyed")];
+
+const plan = (id: Hex, index: number, amount: bigint): TurnpikeEvent => ({
+  ...{ name: "PlanCreated", planId: id, provider, index, salt: hash("salt"), metadata: '{"name":"Reader"}' },
+  terms: { token, amount, intervalSec: 30 * DAY, graceSec: 3 * DAY, payTo: provider },
+});
+
+/** In the order in which they happen; a list is one block. */
+const HISTORY: readonly TurnpikeEvent[] = [
+  plan(planId, 0, 10_000_000n),
+  plan(larger, 1, 25_000_000n),
+  ...[
+    {
+      name: "Subscribed" as const,
+      idHash,
+      planId,
+      subscriber,
+      maxOverage: 5_000_000n,
+      paidThroughSec: START_SEC + 30 * DAY,
+    },
+  ],
+  { name: "Debited", idHash, amount: 3_900_000n, index: 0n },
+  { name: "Debited", idHash, amount: 200_000n, index: 1n },
+  { name: "Debited", idHash, amount: 900_000n, index: 2n },
+  { name: "MaxOverageSet", idHash, cap: 8_000_000n },
+  { name: "Renewed", idHash, paidThroughSec: START_SEC + 60 * DAY },
+  { name: "Paused", idHash },
+  { name: "Resumed", idHash, charged: 0n, paidThroughSec: START_SEC + 60 * DAY },
+  {
+    ...{ name: "PlanChanged" as const, idHash, newPlanId: larger, maxOverage: 8_000_000n, charged: 15_000_000n },
+    paidThroughSec: START_SEC + 61 * DAY,
+  },
+  { name: "Rekeyed", idHash, newIdHash },
+  { name: "Cancelled", idHash: newIdHash, atPeriodEnd: true, by: subscriber },
+  { name: "PlanClosed", planId, successor: larger },
+];
+
+const payment = (name: string): PaymentRow => ({
+  ...{ chain_id: CHAIN_ID, payment_id: hash(name), door: "authorize", resource_hash: hash("resource") },
+  ...{ resource_shown: "https://api.example/report", token, payer: subscriber, pay_to: provider, amount: "250000" },
+  ...{ nonce: hash(`${name} nonce`), valid_after: 0, valid_before: START_SEC + 600, signature: "0x", has_code: false },
+  ...{ state: "sent", fail_code: null, fail_reason: null, is_reversed: false, attempts: 0, accepted_at_ms: 0 },
+  ...{ accepted_block: 1, transaction_id: null, tx_hash: null, block_number: null, block_hash: null, block_time: null },
+  log_index: null,
+});
+
+/** @returns bodies by type: of several the first */
+export function webhookExamples(): ReadonlyMap<WebhookEventType, string> {
+  const state = emptyState();
+  for (const name of ["payment", "late payment"]) state.payments.load(hash(name), payment(name));
+  const drafts: EventDraft[] = [];
+  let blockNumber = 40_000_000;
+  const apply = (facts: readonly ChainFact[], expired: readonly Hex[] = []): void => {
+    blockNumber += 1;
+    const block = {
+      ...{ number: blockNumber, hash: hash(`block ${blockNumber}`), parentHash: hash(`block ${blockNumber - 1}`) },
+      ...{ timestampSec: START_SEC + (blockNumber - 40_000_001) * 60, baseFeeWei: 0n },
+    };
+    drafts.push(...applyBlock({ chainId: CHAIN_ID, block, facts, expired }, state));
+  };
+  const at = (name: string) => ({ transaction: hash(name), logIndex: 7 });
+  for (const [place, event] of HISTORY.entries()) apply([{ kind: "turnpike", event, ...at(`transaction ${place}`) }]);
+  const transfer = { to: provider, amount: 250_000n, logIndex: 8 };
+  apply([{ kind: "authorizationUsed", paymentId: hash("payment"), token, transfer, ...at("settlement") }]);
+  apply([], [hash("late payment")]);
+
+  const settled = state.payments.get(hash("payment")) as PaymentRow;
+  const reversed = { ...settled, state: "sent" as const, tx_hash: null, block_number: null, block_time: null };
+  const more = { status: "reversed", reversedTransaction: settled.tx_hash };
+  const reversal = { objectId: hash("payment"), payload: { ...paymentPayload(reversed), ...more } };
+  drafts.push(clockEvent("payment.reversed", START_SEC + 1_000, reversal));
+
+  const row = state.subscriptions.get(newIdHash);
+  const terms = state.plans.get(larger);
+  if (!row || !terms) throw new TypeError("the history lacks its subscription");
+  const due = { ...row, ending: false };
+  const dueSec = row.paid_through;
+  const tell = (type: WebhookEventType, atSec: number, beside: Record<string, unknown> = {}) =>
+    drafts.push(
+      clockEvent(type, atSec, {
+        objectId: newIdHash,
+        payload: { ...subscriptionPayload(due, terms, state.allowances.get(newIdHash), atSec), ...beside },
+      }),
+    );
+  const needs = { renewals: 1, required: "25000000", balance: "12000000", approval: "100000000" };
+  const lacks = { missingFunds: "13000000", missingApproval: "0" };
+  tell("subscription.renewal_at_risk", dueSec - 3 * DAY, { dueAt: dueSec, horizonSec: 3 * DAY, ...needs, ...lacks });
+  const failure = { reason: "InsufficientFunds", attempt: 1, nextAttemptAt: dueSec + 3_600 };
+  tell("subscription.renewal_failed", dueSec, failure);
+  tell("subscription.past_due", dueSec + 3 * DAY);
+  tell("subscription.expired", dueSec + 30 * DAY);
+
+  const bodies = new Map<WebhookEventType, string>();
+  const sequences = new Map<string, number>();
+  for (const draft of drafts) {
+    const sequence = (sequences.get(draft.objectId) ?? 0) + 1;
+    sequences.set(draft.objectId, sequence);
+    const { id, type, objectId: object_id, blockTime: block_time, payload } = draft;
+    const told = { id, type, object_id, sequence, block_time, transaction: draft.transaction ?? null };
+    const body = bodyOf({ ...told, payload: { ...payload } }, NETWORK);
+    if (!bodies.has(type as WebhookEventType)) bodies.set(type as WebhookEventType, body);
+  }
+  return bodies;
+}
+
+const clockEvent = (type: WebhookEventType, blockTime: number, rest: Pick<EventDraft, "objectId" | "payload">) => ({
+  ...{ id: hash(`${type} event`), chainId: CHAIN_ID, type, provider, payer: subscriber, blockTime },
+  ...rest,
+});
