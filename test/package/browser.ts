@@ -2,6 +2,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect } from "chai";
 import type { Browser } from "playwright-core";
+import { createProvider, memoryClaims, type Provider } from "turnpike/gate";
 import { launchBrowser, openPage } from "../support/browser";
 import { startSandbox, type World } from "../support/sandbox";
 import { type Bundle, bundle, fromSource } from "./support/bundle";
@@ -14,37 +15,64 @@ describe("the agent in a browser", function () {
   let world: World;
   let browser: Browser;
   let site: Server;
+  let shop: Server;
+  let provider: Provider;
   let agentBundle: Bundle;
 
   before(async () => {
     agentBundle = await bundle(`export * from "turnpike/agent";`, [fromSource]);
     world = await startSandbox();
-    browser = await launchBrowser();
+    const { contracts, facilitator, chain, providerAccount, plans } = world;
+    provider = await createProvider({
+      network: contracts.network,
+      rpcUrl: chain.rpcUrl,
+      turnpike: contracts.turnpike,
+      token: contracts.token,
+      facilitator: { url: facilitator.url, signers: [facilitator.signer] },
+      payTo: providerAccount.address,
+      claims: memoryClaims(),
+      plans: [plans.reader],
+      pollMs: 200,
+    });
+    const sold = provider.paymentGate({ pricing: [{ type: "one-time", amount: 500_000 }] });
+    const read = provider.paymentGate({ pricing: [{ type: "subscription", plan: plans.reader }] });
+    // A gate that sees every method answers the preflight of a page itself.
+    shop = createServer((req, res) => {
+      const gate = req.url?.startsWith("/quote") ? sold : read;
+      void gate(req, res, () => res.end(JSON.stringify({ price: "1234.56" })));
+    });
     site = createServer((req, res) => {
       const isScript = req.url === "/agent.js";
       res.writeHead(200, { "content-type": isScript ? "text/javascript" : "text/html" });
       res.end(isScript ? agentBundle.text : "<!doctype html><title>agent</title>");
     });
-    await new Promise<void>((resolve) => site.listen(0, "127.0.0.1", resolve));
+    for (const server of [shop, site]) {
+      await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    }
+    browser = await launchBrowser();
   });
   after(async () => {
     await browser?.close();
-    site?.closeAllConnections();
-    site?.close();
+    for (const server of [shop, site]) {
+      server?.closeAllConnections();
+      server?.close();
+    }
+    await provider?.close();
     await world?.stop();
   });
+  const urlOf = (server: Server) => `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 
   it("pays a gated route of another origin from a page, gets its receipt, and is served once", async () => {
     const { wallet, address } = await world.agent("a page");
     const { page, errors } = await openPage(browser);
-    await page.goto(`http://127.0.0.1:${(site.address() as AddressInfo).port}/`);
+    await page.goto(`${urlOf(site)}/`);
     const job = {
       key: wallet.privateKey,
       token: world.contracts.token,
       turnpike: world.contracts.turnpike,
       chainId: world.contracts.chainId,
       facilitator: world.facilitator.url,
-      url: `${world.provider.url}/quote?symbol=BROWSER`,
+      url: `${urlOf(shop)}/quote?symbol=BROWSER`,
     };
     const before = await world.contracts.balanceOf(address);
     const told = await page.evaluate(async ({ key, token, turnpike, chainId, facilitator, url }) => {
@@ -82,14 +110,14 @@ describe("the agent in a browser", function () {
   it("subscribes from a page, and is served without paying", async () => {
     const { wallet, address } = await world.agent("a subscribing page");
     const { page, errors } = await openPage(browser);
-    await page.goto(`http://127.0.0.1:${(site.address() as AddressInfo).port}/`);
+    await page.goto(`${urlOf(site)}/`);
     const job = {
       key: wallet.privateKey,
       token: world.contracts.token,
       turnpike: world.contracts.turnpike,
       chainId: world.contracts.chainId,
       facilitator: world.facilitator.url,
-      url: `${world.provider.url}/report`,
+      url: `${urlOf(shop)}/report`,
     };
     const told = await page.evaluate(async ({ key, token, turnpike, chainId, facilitator, url }) => {
       const { createAgent, walletFromKey } = await import("/agent.js" as string);

@@ -9,6 +9,7 @@ import type { Policy } from "./policy";
 import type { Roots } from "./secrets";
 import type { Signer } from "./wallet";
 
+/** A token whose signing domain needs nobody's word. */
 export interface KnownToken {
   readonly chainId: number;
   readonly address: Address;

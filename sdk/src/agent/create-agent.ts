@@ -50,6 +50,7 @@ import type { Subscription, SubscriptionRef } from "./subscription";
 import { type TopUpOptions, topUp } from "./top-up";
 import { type AgentWallet, createSigner, type Signer } from "./wallet";
 
+/** What an agent is made of. */
 export interface AgentOptions {
   /** an ethers signer, a viem account, or `walletFromKey("0x...")` */
   readonly wallet: AgentWallet;
@@ -66,6 +67,7 @@ export interface AgentOptions {
   readonly tokens?: readonly KnownToken[];
   /** the agent's own JSON-RPC, believed before any Facilitator: by chain id, or one URL with a single deployment */
   readonly rpc?: string | Readonly<Record<number, string>>;
+  /** what every request goes through; default: the platform's */
   readonly fetch?: typeof fetch;
   /** chain time, where it need not be asked for */
   readonly clock?: Clock;
@@ -75,7 +77,9 @@ export interface AgentOptions {
   readonly limits?: Partial<AgentLimits>;
 }
 
+/** An agent: pays and subscribes within its policy, by signatures alone. Amounts are base units. */
 export interface Agent {
+  /** The wallet's address, checksummed. */
   address(): Promise<Address>;
   /** @see pay in ./pay.ts */
   pay(input: RequestInput, init?: PayInit): Promise<PaidResponse>;
@@ -87,14 +91,27 @@ export interface Agent {
   subscribe(options: SubscribeOptions): Promise<Subscription>;
   /** @see recover in ./recover.ts */
   recover(options: RecoverOptions): Promise<Subscription[]>;
+  /** Every subscription in the ledger that has not ended, as the chain has it now. */
   list(): Promise<Subscription[]>;
   /** Lets `fetch` use a subscription at these origins too. */
   addOrigins(ref: SubscriptionRef, origins: readonly string[]): Promise<readonly string[]>;
+  /**
+   * Stops renewals and service.
+   * @throws TurnpikeError UnknownSubscription; PaymentPending when the outcome is unknown
+   */
   pause(ref: SubscriptionRef): Promise<Subscription>;
+  /** Goes on after a pause; after the paid period it costs the next one, at most `maxCharge`. */
   resume(ref: SubscriptionRef, options?: ResumeOptions): Promise<Subscription>;
+  /** Ends it: at once, or at the end of what is paid. */
   cancel(ref: SubscriptionRef, options?: CancelOptions): Promise<Subscription>;
+  /** Raises or lowers the cap of metered overage, base units; a raise comes with the token approval it needs. */
   setMaxOverage(ref: SubscriptionRef, cap: Amount): Promise<Subscription>;
+  /**
+   * Moves to another plan of the same provider, payee and token, at the quoted charge.
+   * @throws TurnpikeError PlanMismatch
+   */
   changePlan(ref: SubscriptionRef, options: ChangePlanOptions): Promise<Subscription>;
+  /** Moves to a fresh id: the old one is worth nothing from then on. */
   rekey(ref: SubscriptionRef): Promise<Subscription>;
   /** Raises token approvals that have become low. */
   topUp(options?: TopUpOptions): Promise<TopUp[]>;

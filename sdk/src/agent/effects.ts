@@ -3,8 +3,10 @@ import type { Clock } from "../protocol";
 import type { AgentEvent } from "./events";
 
 export type FetchFunction = (input: string, init: RequestInit) => Promise<Response>;
+/** Waits `ms`; rejects with the signal's reason when it aborts first. */
 export type Sleep = (ms: number, signal?: AbortSignal) => Promise<void>;
 
+/** How patient an agent is, milliseconds unless the name says otherwise. */
 export interface AgentLimits {
   /** until a provider's response begins */
   readonly requestTimeoutMs: number;
@@ -24,6 +26,7 @@ export interface AgentLimits {
   readonly quoteTimeoutMs: number;
 }
 
+/** The limits of an agent that is given none. */
 export const DEFAULT_LIMITS: AgentLimits = {
   requestTimeoutMs: 120_000,
   facilitatorTimeoutMs: 40_000,

@@ -102,13 +102,16 @@ export const ledgerRecordSchema = z.discriminatedUnion("type", [
   subscriptionEntrySchema,
   rootEntrySchema,
 ]);
+/** One record: a payment, a charge, a subscription or a root secret. */
 export type LedgerRecord = z.output<typeof ledgerRecordSchema>;
 
+/** Where an agent keeps what it must not forget. Its records hold secrets. */
 export interface Ledger {
   /** Every record, oldest first. Called once, before any append. */
   load(): Promise<readonly LedgerRecord[]>;
   /** Resolves once the record would survive a crash. Rejects when that is not certain: nothing may then be sent. */
   append(record: LedgerRecord): Promise<void>;
+  /** Lets go of the store. */
   close(): Promise<void>;
 }
 

@@ -7,6 +7,7 @@ import type { Amount } from "./policy";
 import { isPrivateChannel, sendWithinOrigin, templateOf } from "./request";
 import { requireFacilitator, type VerifiedPlan, verifiedPlan } from "./subscription";
 
+/** What to subscribe to, and on what terms; amounts in base units. */
 export interface SubscribeOptions {
   readonly planId?: Hex;
   /** Take the plan from what this URL's 402 offers (the cheapest, or `planId` if it is among them), and record its origin. */

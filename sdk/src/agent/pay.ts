@@ -36,6 +36,7 @@ import { settle } from "./settle";
 import { signPayment } from "./sign-payment";
 import { readQuoteHeader } from "./standard";
 
+/** As `fetch` takes it, and what may be paid. */
 export interface PayInit extends RequestInit {
   /**
    * Names the purchase, 1 to 256 characters. The same key never pays twice for the same request, also when the agent

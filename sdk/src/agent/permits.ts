@@ -164,6 +164,7 @@ export async function refreshed(
   }
 }
 
+/** A token approval as it stands after {@link TopUpOptions}; base units. */
 export interface TopUp {
   readonly token: Address;
   readonly chainId: number;

@@ -19,6 +19,7 @@ import type { BudgetLimits } from "./book";
 /** Base units of a token with 6 decimals. */
 export type Amount = bigint | number | string;
 
+/** What an agent may spend; amounts in base units. There is no agent without limits. */
 export interface AgentPolicy {
   /** the most that one payment may cost */
   readonly perPayment: Amount;
@@ -46,6 +47,7 @@ export interface AgentPolicy {
   readonly allowHttp?: boolean;
 }
 
+/** What the agent is about to sign, in facts alone: no text that a server wrote. */
 export interface SpendIntent {
   readonly kind: "payment" | "subscription";
   readonly amount: bigint;
@@ -56,6 +58,7 @@ export interface SpendIntent {
   readonly resource?: string;
   readonly reasons: readonly AskReason[];
 }
+/** Why the policy asks. */
 export type AskReason = "amount" | "new_payee";
 
 export interface SpendFacts {

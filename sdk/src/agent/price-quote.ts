@@ -16,6 +16,7 @@ import { observedCalls } from "./use";
 
 const MONTH_SEC = 30 * 24 * 60 * 60;
 
+/** How much a URL will be used. */
 export interface ExpectedUse {
   /** how often the URL will be called in one period; a whole number */
   readonly callsPerPeriod: bigint | number;
@@ -25,6 +26,7 @@ export interface ExpectedUse {
   readonly costPerCall?: Amount;
 }
 
+/** As `fetch` takes it, and the use to count with. */
 export interface QuoteInit extends RequestInit {
   /** Default: how often this agent's ledger has paid for the URL (whatever its query) in the last period. */
   readonly expected?: ExpectedUse;
@@ -79,8 +81,10 @@ export interface MeteredPrice extends PlanPriceBase {
   readonly maxOverage: bigint | undefined;
 }
 
+/** One offered way to pay. */
 export type PriceOption = OneTimePrice | SubscriptionPrice | MeteredPrice;
 
+/** What a URL costs, every offered way; amounts in base units, exact. */
 export interface PriceQuote {
   /** what was asked; after redirects within the origin, where they led */
   readonly url: string;

@@ -2,6 +2,7 @@
 import { type Address, findNetwork, type Hex, networkOfChain } from "../protocol";
 import type { PaymentEntry } from "./ledger";
 
+/** What was paid for a response. */
 export interface PaymentReceipt {
   readonly paymentId: Hex;
   readonly network: string;

@@ -18,6 +18,7 @@ import {
   viewOf,
 } from "./subscription";
 
+/** Which subscriptions to look for. */
 export interface RecoverOptions {
   /** the plan that was signed up for; a later plan change does not matter */
   readonly planId: Hex;

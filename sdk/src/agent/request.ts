@@ -16,6 +16,7 @@ export interface RequestTemplate {
   readonly ambient: Pick<RequestInit, "credentials" | "cache" | "mode" | "referrerPolicy">;
 }
 
+/** As `fetch` takes it; the URL has to be absolute. */
 export type RequestInput = string | URL | Request;
 
 const MAX_HOPS = 5;

@@ -23,6 +23,7 @@ import type { Facilitator } from "./facilitators";
 import type { SubscriptionEntry } from "./ledger";
 import { derivedSecret } from "./secrets";
 
+/** One subscription as the chain has it; amounts in base units, times in unix seconds. */
 export interface Subscription {
   /** The credential itself, sent as `X-Service-Sub`. Whoever has it is served: keep it out of logs. */
   readonly id: Hex;

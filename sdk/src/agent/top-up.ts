@@ -5,6 +5,7 @@ import { requirePeriods, type TopUp, withApproval } from "./permits";
 import { isRefused, submit } from "./submit";
 import { requireFacilitator } from "./subscription";
 
+/** How far approvals are raised. */
 export interface TopUpOptions {
   /** how many periods the approval should cover from now on; default: what each was subscribed with */
   readonly periods?: number;

@@ -16,7 +16,9 @@ import {
 
 /** As `ethers.Signer` has it. */
 export interface EthersLikeWallet {
+  /** The account's address. */
   getAddress(): Promise<string>;
+  /** @returns an EIP-712 signature */
   // Method syntax: ethers declares mutable types here, and a signer never writes to them.
   signTypedData(
     domain: object,
@@ -28,11 +30,13 @@ export interface EthersLikeWallet {
 /** As viem's `LocalAccount` has it. */
 export interface ViemLikeWallet {
   readonly address: string;
+  /** @returns an EIP-712 signature */
   // Callers of viem's generic signature are typed per message; here the message is already checked typed data.
   // biome-ignore lint/suspicious/noExplicitAny: viem's parameter type is generic over every possible message
   signTypedData(data: any): Promise<string>;
 }
 
+/** What signs: an ethers signer, a viem account, or {@link walletFromKey}. */
 export type AgentWallet = EthersLikeWallet | ViemLikeWallet;
 
 export interface Signer {

@@ -2,7 +2,9 @@
 import { Interface } from "ethers";
 import { IBatchSettler__factory, ITurnpike__factory } from "./generated";
 
+/** The contract Turnpike, for ethers. */
 export const turnpikeInterface = new Interface(ITurnpike__factory.abi);
+/** The contract BatchSettler, for ethers. */
 export const batchSettlerInterface = new Interface(IBatchSettler__factory.abi);
 
 /** What this project uses of a token: EIP-20, EIP-2612, EIP-3009, and the facts of its EIP-712 domain. */

@@ -1,6 +1,7 @@
 /** Chain time: the newest head's timestamp plus the monotonic time since it was seen. Knows nothing of endpoints. */
 import { type Clock, Unavailable } from "../protocol";
 
+/** The newest block that is known. */
 export interface Head {
   readonly number: number;
   readonly timestampSec: number;

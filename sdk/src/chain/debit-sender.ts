@@ -38,6 +38,7 @@ export interface DebitItem {
   readonly index: number;
 }
 
+/** Signed transactions, not sent yet: what a journal keeps before anything leaves. */
 export interface PreparedDebits {
   /** what the payload will debit; may be fewer than asked for, the rest is untouched */
   readonly items: readonly DebitItem[];
@@ -53,6 +54,7 @@ export type DebitResult =
   | { readonly kind: "failed"; readonly reason: ErrorCode }
   | { readonly kind: "void" };
 
+/** What became of debits, as the chain tells it. */
 export type DebitOutcome =
   | { readonly kind: "pending" }
   | {

@@ -2,6 +2,7 @@
 import { type Address, ConfigError, checksum, type Hex, isAddress, networkOfChain } from "../protocol";
 import deployed from "./deployed.json";
 
+/** The contracts' addresses on one chain. */
 export interface Deployment {
   readonly chainId: number;
   /** the network's name, as on the wire */
@@ -23,6 +24,7 @@ const known: readonly Deployment[] = (deployed as readonly DeployedEntry[]).map(
   ...(entry.batchSettler ? { batchSettler: checksum(entry.batchSettler) } : {}),
 }));
 
+/** Where this package knows Turnpike to stand on a chain; undefined where it does not. */
 export function findDeployment(chainId: number): Deployment | undefined {
   return known.find((deployment) => deployment.chainId === chainId);
 }

@@ -15,6 +15,7 @@ export interface RawLog {
   readonly removed?: boolean;
 }
 
+/** An event of the contract, decoded; amounts in base units, times in unix seconds. */
 export type TurnpikeEvent =
   | {
       readonly name: "PlanCreated";

@@ -7,6 +7,7 @@ import type { ChainClock, Head } from "./clock";
 import type { RawLog } from "./events";
 import type { Rpc } from "./rpc";
 
+/** Who wants to know of blocks. */
 export interface HeadListener {
   /** New blocks. `touched`: every indexed topic (idHash, planId ...) of Turnpike's logs in them. */
   onAdvance(head: Head, touched: ReadonlySet<string>): void;
@@ -14,6 +15,7 @@ export interface HeadListener {
   onReset(): void;
 }
 
+/** The head of one chain, shared by all who follow it. */
 export interface HeadWatcher {
   /** The head, when it was confirmed recently enough; never asks the chain. */
   fresh(): Head | undefined;
@@ -21,10 +23,13 @@ export interface HeadWatcher {
   current(): Promise<Head>;
   /** The head as it is now, whatever is known; those who wait share one question. @throws Unavailable */
   newest(): Promise<Head>;
+  /** @returns how to stop listening */
   listen(listener: HeadListener): () => void;
+  /** Stops following. */
   close(): void;
 }
 
+/** What a watcher follows, and how patient it is. */
 export interface HeadWatcherOptions {
   readonly rpc: Rpc;
   readonly clock: ChainClock;
@@ -38,6 +43,7 @@ export interface HeadWatcherOptions {
   readonly maxSilenceMs?: number;
   /** default 60,000 */
   readonly stopAfterIdleMs?: number;
+  /** a clock that never goes back, milliseconds; default: the platform's */
   readonly monotonicMs?: () => number;
 }
 
@@ -50,6 +56,7 @@ const MAX_GAP_BLOCKS = 500;
 /** A range is asked for with a few blocks already seen: a lagging endpoint answers a range with less, not an error. */
 const OVERLAP_BLOCKS = 2;
 
+/** Follows a chain's head over one RPC, and tells listeners which subscriptions each block touched. */
 export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
   const { rpc, clock, turnpike, pollMs = 1_000, maxSilenceMs = Number.POSITIVE_INFINITY } = options;
   const { stopAfterIdleMs = 60_000, monotonicMs = () => performance.now() } = options;

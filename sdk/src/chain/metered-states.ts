@@ -4,6 +4,7 @@ import { turnpikeInterface } from "./abi";
 import type { MeteredState, MeterStates } from "./debit-sender";
 import { callView, type Rpc } from "./rpc";
 
+/** Which contract, and through which RPC. */
 export interface MeterStatesOptions {
   readonly rpc: Rpc;
   readonly turnpike: Address;
@@ -19,6 +20,7 @@ export interface TurnpikeLog {
 /** What most public endpoints allow in one eth_getLogs. */
 const LOG_RANGE_BLOCKS = 10_000;
 
+/** Reads what metering needs from a chain. */
 export function createMeterStates(options: MeterStatesOptions): MeterStates {
   const headNumber = async (): Promise<number> => Number(await options.rpc.send<Hex>("eth_blockNumber", []));
   return {

@@ -15,9 +15,11 @@ import type { Rpc } from "./rpc";
 /** An ethers Wallet is one; so is a key that lives in a vault. */
 export interface TransactionSigner {
   readonly address: string;
+  /** @returns the raw transaction */
   signTransaction(transaction: TransactionLike): Promise<string>;
 }
 
+/** Whose transactions, through which RPC, at what most they may cost. */
 export interface OperatorOptions {
   readonly rpc: Rpc;
   readonly turnpike: Address;
@@ -30,6 +32,7 @@ export interface OperatorOptions {
   readonly maxFeePerGas?: bigint;
 }
 
+/** An account that sends transactions of its own. */
 export interface Operator {
   readonly address: Address;
   readonly sender: DebitSender;
@@ -51,6 +54,7 @@ interface Receipt {
 
 const FALLBACK_TIP_WEI = 1_000_000n;
 
+/** Sends a provider's own transactions: one nonce at a time, replaced when they are stuck. */
 export function createOperator(options: OperatorOptions): Operator {
   const { rpc, turnpike, chainId, confirmations = 1, maxFeePerGas } = options;
   const signer = typeof options.signer === "string" ? new Wallet(options.signer) : options.signer;

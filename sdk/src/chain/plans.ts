@@ -3,6 +3,7 @@ import { type Address, checksum, type Hex } from "../protocol";
 import { turnpikeInterface } from "./abi";
 import { callView, type Rpc } from "./rpc";
 
+/** A plan as the chain has it; amounts in base units, times in seconds. */
 export interface Plan {
   readonly planId: Hex;
   readonly index: number;

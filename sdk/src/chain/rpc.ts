@@ -3,14 +3,17 @@ import { FetchRequest, type Interface, JsonRpcProvider, Network, WebSocketProvid
 import { ConfigError, type Hex, TurnpikeError, Unavailable } from "../protocol";
 import { decodeRevert } from "./errors";
 
+/** JSON-RPC to one chain, with fallbacks. */
 export interface Rpc {
   /** @throws Unavailable when no endpoint answers; TurnpikeError when the contract reverts by name */
   send<T>(method: string, params: readonly unknown[]): Promise<T>;
   /** Calls `wake` when an endpoint pushes a new block; only endpoints with a socket do. @returns how to stop */
   onBlock(wake: () => void): () => void;
+  /** Lets go of every connection. */
   close(): void;
 }
 
+/** Where the chain is asked, and how long an answer may take. */
 export interface RpcOptions {
   /** http(s):// or ws(s)://, tried in this order */
   readonly urls: string | readonly string[];
@@ -19,6 +22,10 @@ export interface RpcOptions {
   readonly timeoutMs?: number;
 }
 
+/**
+ * Connects to a chain by one or several URLs, http or websocket.
+ * @throws ConfigError for a URL that is neither
+ */
 export function connectRpc({ urls, chainId, timeoutMs = 5_000 }: RpcOptions): Rpc {
   const list = typeof urls === "string" ? [urls] : urls;
   if (list.length === 0) throw new ConfigError("rpcUrl is empty: name at least one endpoint of the chain");
@@ -98,6 +105,7 @@ export async function checkChainId(rpc: Rpc, chainId: number): Promise<void> {
   }
 }
 
+/** A call that changes nothing. */
 export interface ViewCall {
   readonly to: Hex;
   readonly iface: Interface;
@@ -121,6 +129,10 @@ export async function callView(rpc: Rpc, { to, iface, method, args, blockTag = "
   }
 }
 
+/**
+ * Whether a contract stands at an address.
+ * @throws Unavailable
+ */
 export async function hasCode(rpc: Rpc, address: Hex): Promise<boolean> {
   const code = await rpc.send<string>("eth_getCode", [address, "latest"]);
   return typeof code === "string" && code.length > 2;

@@ -4,6 +4,7 @@ import { tokenInterface } from "./abi";
 import type { RawLog } from "./events";
 import type { Rpc } from "./rpc";
 
+/** The transfer that a payment claims to have been. */
 export interface ExpectedSettlement {
   readonly token: Address;
   readonly payer: Address;

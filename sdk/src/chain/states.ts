@@ -80,6 +80,7 @@ function stateOf(idHash: Hex, { subscription, allowance }: StateOutput, blockNum
   };
 }
 
+/** What a gate knows of subscriptions. */
 export interface StateReader {
   /** The record as it is known and still holds; never asks the chain. */
   peek(idHash: Hex): SubscriptionState | undefined;
@@ -87,9 +88,11 @@ export interface StateReader {
   read(idHash: Hex): Promise<SubscriptionState>;
   /** The record as of the newest block: before a refusal, since the signup may stand in it. @throws Unavailable */
   recheck(idHash: Hex): Promise<SubscriptionState>;
+  /** Stops following the chain. */
   close(): void;
 }
 
+/** Which contract, through which RPC, and how old an answer may be. */
 export interface StateReaderOptions {
   readonly rpc: Rpc;
   readonly turnpike: Address;
@@ -98,6 +101,7 @@ export interface StateReaderOptions {
   readonly maxRecordAgeMs?: number;
   /** look-ups of ids that turn out unknown, per second; default 100 */
   readonly unknownPerSec?: number;
+  /** a clock that never goes back, milliseconds; default: the platform's */
   readonly monotonicMs?: () => number;
 }
 
@@ -113,6 +117,7 @@ const MAX_RECORDS = 100_000;
 /** How often a read is repeated because its record changed while it was under way. */
 const MAX_ATTEMPTS = 3;
 
+/** Reads subscriptions once and keeps them until the chain touches them: no RPC per request. */
 export function createStateReader(options: StateReaderOptions): StateReader {
   const { rpc, turnpike, heads, maxRecordAgeMs = 60_000, unknownPerSec = 100 } = options;
   const { monotonicMs = () => performance.now() } = options;

@@ -4,6 +4,7 @@ import { type Address, checksum, isTurnpikeError } from "../protocol";
 import { tokenInterface } from "./abi";
 import { callView, NO_ANSWER, type Rpc } from "./rpc";
 
+/** A token and its EIP-712 domain. */
 export interface Token {
   readonly address: Address;
   /** of its EIP-712 domain */

@@ -5,6 +5,7 @@ import { subscriptionSchema } from "./subscriptions";
 
 /** Which door money came through. */
 export const SCHEMES = ["one-time", "signup", "renewal", "resume", "plan-change", "overage"] as const;
+/** What a payment was for. */
 export type Scheme = (typeof SCHEMES)[number];
 
 const countSchema = z.number().int();

@@ -52,6 +52,7 @@ import {
   x402VerifyResponseSchema,
 } from "./x402";
 
+/** Where the Facilitator is, and how long an answer may take. */
 export type FacilitatorClientOptions = TransportOptions;
 
 /** Not done, and not under way by this request: `error` says why and what to do. */
@@ -65,19 +66,27 @@ export interface Pending {
   readonly id: Hex;
   readonly retryAfterSec: number;
 }
+/** What was asked for. */
 export interface Found<T> {
   readonly kind: "found";
   readonly value: T;
 }
 
+/** What became of a payment. */
 export type AuthorizeOutcome = { readonly kind: "settled"; readonly proof: PaymentProof } | Pending | Refused;
+/** What became of a signup or change. */
 export type ChangeOutcome = { readonly kind: "done"; readonly change: SubscriptionChange } | Pending | Refused;
+/** What became of a permit. */
 export type PermitOutcome = { readonly kind: "done"; readonly permit: PermitResult } | Pending | Refused;
+/** An answer to a question, or why there is none. */
 export type LookUp<T> = Found<T> | Refused;
 
+/** What became of each debit. */
 export type DebitsOutcome = { readonly kind: "answered"; readonly results: readonly DebitAnswer[] } | Refused;
+/** A new API key, or why there is none. */
 export type KeyOutcome = { readonly kind: "created"; readonly key: NewApiKey } | Refused;
 
+/** The API key that is asked for, and who signs for it. */
 export interface WantedKey {
   /** the provider's wallet */
   readonly provider: Address;
@@ -88,12 +97,15 @@ export interface WantedKey {
   /** address of the Facilitator's proof signer: nothing is signed for another */
   readonly facilitator: Address;
   readonly chainId: number;
+  /** Signs the challenge with the provider's wallet. */
   sign(data: TypedData): Promise<Hex>;
 }
 
+/** Of one call. */
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
 }
+/** Of one page of a list. */
 export interface PageOptions extends CallOptions {
   readonly cursor?: string;
   readonly limit?: number;
@@ -101,6 +113,7 @@ export interface PageOptions extends CallOptions {
 
 const DEFAULT_RETRY_SEC = 1;
 
+/** One method for each endpoint. Each throws Unavailable when there was no usable answer. */
 export type FacilitatorClient = ReturnType<typeof createFacilitatorClient>;
 
 /** @throws ConfigError for a url that is no plain http(s) address */
@@ -132,6 +145,7 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
       return answer.status === 202 ? pending(answer) : refusal(answer);
     },
 
+    /** How a payment ended, by its id: never its proof, memo or resource. */
     async payment(id: Hex, call: CallOptions = {}): Promise<LookUp<PaymentStatus>> {
       return lookUp(paymentStatusSchema, { method: "GET", path: `/payments/${id}`, ...call });
     },
@@ -149,6 +163,7 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
       return change("/subscriptions", request, call);
     },
 
+    /** A subscription as the chain has it; amounts in base units, times in unix seconds. */
     async subscription(idHash: Hex, call: CallOptions = {}): Promise<LookUp<Subscription>> {
       return lookUp(subscriptionSchema, { method: "GET", path: `/subscriptions/${idHash}`, ...call });
     },
@@ -175,16 +190,19 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
       return lookUp(changeQuoteSchema, { method: "GET", path, query: { newPlanId }, ...call });
     },
 
+    /** Has a signed token approval submitted; safe to repeat. */
     async permit(request: PermitRequestWire, { signal }: CallOptions = {}): Promise<PermitOutcome> {
       const answer = await exchange({ method: "POST", path: "/permits", body: request, signal });
       if (isDone(answer)) return { kind: "done", permit: read(permitResponseSchema, answer) };
       return answer.status === 202 ? pending(answer) : refusal(answer);
     },
 
+    /** A plan's terms; recompute the planId from them before they are believed. */
     async plan(planId: Hex, call: CallOptions = {}): Promise<LookUp<Plan>> {
       return lookUp(planSchema, { method: "GET", path: `/plans/${planId}`, ...call });
     },
 
+    /** Known plans, a page at a time. */
     async plans({
       provider,
       cursor,
@@ -195,6 +213,7 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
       return lookUp(planListSchema, { method: "GET", path: "/plans", query, signal });
     },
 
+    /** What a signer has to know of an account and a token: balance, approval, nonce, domain, chain time. */
     async account(
       { address, token }: { readonly address: Address; readonly token: Address },
       call: CallOptions = {},
@@ -202,6 +221,7 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
       return lookUp(accountSchema, { method: "GET", path: `/accounts/${address}`, query: { token }, ...call });
     },
 
+    /** Networks, tokens, schemes and signers of this Facilitator. */
     async supported(call: CallOptions = {}): Promise<Supported> {
       const found = await lookUp(supportedSchema, { method: "GET", path: "/supported", ...call });
       if (found.kind === "refused") throw new Unavailable(found.error.message, { cause: found.error });

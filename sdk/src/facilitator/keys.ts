@@ -17,6 +17,7 @@ import {
  * keys: list and revoke the provider's keys, and read what was done with them.
  */
 export const API_SCOPES = ["read", "debits", "webhooks", "keys"] as const;
+/** What a key may do. */
 export type ApiScope = (typeof API_SCOPES)[number];
 
 const unixSec = z.number().int().nonnegative();
@@ -92,6 +93,7 @@ export const rotateKeyRequestSchema = z.object({
   overlapSec: z.number().int().min(0).max(604_800).default(86_400),
 });
 
+/** What a wallet signs to get a key. */
 export interface KeyTerms {
   readonly provider: Address;
   readonly name: string;

@@ -70,9 +70,13 @@ export const CHANGE_REQUESTS = {
   plan: z.object({ ...changeBase, newPlanId: hash32Schema, maxOverage: amountSchema, maxCharge: amountSchema }),
   rekey: z.object({ ...changeBase, newSecretHash: hash32Schema }),
 } as const;
+/** A change of a subscription, as the path names it. */
 export type ChangeAct = keyof typeof CHANGE_REQUESTS;
+/** All of them. */
 export const CHANGE_ACTS = Object.keys(CHANGE_REQUESTS) as readonly ChangeAct[];
+/** The body of one kind of change as it is read: amounts are `bigint`. */
 export type ChangeRequest<A extends ChangeAct = ChangeAct> = z.output<(typeof CHANGE_REQUESTS)[A]>;
+/** The same on the wire: amounts are decimal strings. */
 export type ChangeRequestWire<A extends ChangeAct = ChangeAct> = z.input<(typeof CHANGE_REQUESTS)[A]>;
 
 export const subscriptionSchema = z.object({

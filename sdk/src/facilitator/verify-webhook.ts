@@ -14,6 +14,7 @@ import {
 /** Node's, fetch's, or any record with the names in whatever case. */
 export type WebhookHeaders = Headers | Readonly<Record<string, string | readonly string[] | undefined>>;
 
+/** How strict, and by which clock. */
 export interface VerifyWebhookOptions {
   /** how old, or how far ahead, the timestamp may be; default 300 */
   readonly toleranceSec?: number;

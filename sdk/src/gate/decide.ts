@@ -15,6 +15,7 @@ import { type GateRequest, resourceOfRequest } from "./request";
 import type { Room } from "./room";
 import type { Route } from "./route";
 
+/** What becomes of a request: served, asked for payment, refused, or not judged because of an outage. */
 export type Decision =
   | {
       readonly kind: "allow";

@@ -6,6 +6,7 @@ import { optionsFromEnvironment, type ProviderOptions } from "./options";
 import { createProvider, type Provider } from "./provider";
 import type { GateOptions } from "./route";
 
+/** What a gate of the free functions offers. */
 export interface DefaultGateOptions<Req> extends GateOptions<Req> {
   /** default: the one that configure() or the environment named */
   readonly provider?: Provider;

@@ -15,15 +15,21 @@ declare global {
   }
 }
 
+/** Express middleware. */
 export type ExpressGate = RequestHandler & {
   /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
   ready(): Promise<void>;
 };
 
+/**
+ * Middleware before a route; `req.payment` says who paid how.
+ * @throws ConfigError at start-up
+ */
 export function paymentGate(options: DefaultGateOptions<Request>): ExpressGate {
   return expressGate(gateOf(options));
 }
 
+/** The same for a provider of createProvider. */
 export function expressGate(gate: Gate): ExpressGate {
   const middleware = nodeGate(gate, (visit, request) => {
     visit.onRefused = (error) => answerInstead((request as Request).app, error);

@@ -22,10 +22,15 @@ export interface FastifyGate {
   ready(): Promise<void>;
 }
 
+/**
+ * A hook before a route; `request.payment` says who paid how.
+ * @throws ConfigError at start-up
+ */
 export function paymentGate(options: DefaultGateOptions<FastifyRequest>): FastifyGate {
   return fastifyGate(gateOf(options));
 }
 
+/** The same for a provider of createProvider. */
 export function fastifyGate(gate: Gate): FastifyGate {
   const hook = (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction): void => {
     const { raw, originalUrl: target, headers } = request;

@@ -16,6 +16,7 @@ export type PaidHandler<Req extends Request, Rest extends unknown[]> = (
   ...rest: Rest
 ) => Response | Promise<Response>;
 
+/** Wraps a handler; its second argument says who paid how. */
 export interface FetchGate {
   /** Wraps a handler, so that it sees only paid requests. A throw of the handler is thrown on, its payment released. */
   <Rest extends unknown[], Req extends Request = Request>(
@@ -25,11 +26,18 @@ export interface FetchGate {
   ready(): Promise<void>;
 }
 
+/**
+ * Wraps a `(Request) => Response` handler.
+ * @throws ConfigError at start-up
+ */
 export function paymentGate(options: DefaultGateOptions<Request>): FetchGate {
   return fetchGate(gateOf(options));
 }
 
-/** @param isAnswer whether what a handler threw is how its platform says a response of less than 500 */
+/**
+ * The same for a provider of createProvider.
+ * @param isAnswer whether what a handler threw is how its platform says a response of less than 500
+ */
 export function fetchGate(gate: Gate, isAnswer: (thrown: unknown) => boolean = () => false): FetchGate {
   const wrap = <Rest extends unknown[], Req extends Request = Request>(handler: PaidHandler<Req, Rest>) => {
     return async (request: Req, ...rest: Rest): Promise<Response> => {

@@ -9,19 +9,26 @@ import type { Payment } from "./payment";
 import { gateRequestOfFetch } from "./request";
 import { openVisit, visits } from "./visit";
 
+/** What a gated handler finds in its context. */
 export interface PaidVariables {
   payment: Payment;
 }
 
+/** Hono middleware. */
 export type HonoGate = MiddlewareHandler<{ Variables: PaidVariables }> & {
   /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
   ready(): Promise<void>;
 };
 
+/**
+ * Middleware before a route; `c.get("payment")` says who paid how.
+ * @throws ConfigError at start-up
+ */
 export function paymentGate(options: DefaultGateOptions<Context>): HonoGate {
   return honoGate(gateOf(options));
 }
 
+/** The same for a provider of createProvider. */
 export function honoGate(gate: Gate): HonoGate {
   const middleware: MiddlewareHandler<{ Variables: PaidVariables }> = async (c, next) => {
     const request = gateRequestOfFetch(c.req.raw, c);

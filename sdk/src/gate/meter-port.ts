@@ -3,9 +3,14 @@ import type { AllowanceFacts } from "../chain/debit-sender";
 import type { Hex } from "../protocol";
 import type { Deduction } from "./payment";
 
+/** What a gate asks of metering. */
 export interface MeterPort {
   /** Opens the journal and resumes what a crash left. */
   start(): Promise<void>;
+  /**
+   * Sets an amount aside at once.
+   * @throws AllowanceExhausted
+   */
   reserve(idHash: Hex, amount: bigint, facts: AllowanceFacts): Promise<Deduction>;
   /** base units: cap - spent - reserved */
   remaining(idHash: Hex, facts: AllowanceFacts): bigint;
@@ -15,5 +20,6 @@ export interface MeterPort {
   isSaturated(idHash: Hex): boolean;
   /** Debits everything owed now, and waits for it. */
   flush(): Promise<void>;
+  /** Debits what is owed, and ends. */
   stop(): Promise<void>;
 }

@@ -4,6 +4,7 @@ import { type FetchGate, fetchGate } from "./fetch";
 import type { Gate } from "./gate";
 
 export type { PaidHandler, PaidRequest } from "./fetch";
+/** Wraps a route handler of Next.js. */
 export type NextGate = FetchGate;
 
 /** Opened with the first request: `next build` loads every route, without the settings and secrets of production. */
@@ -11,6 +12,7 @@ export function paymentGate(options: DefaultGateOptions<Request>): NextGate {
   return nextGate(lazily(() => gateOf(options)));
 }
 
+/** The same for a provider of createProvider. */
 export function nextGate(gate: Gate): NextGate {
   return fetchGate(gate, isNextAnswer);
 }

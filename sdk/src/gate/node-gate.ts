@@ -8,8 +8,10 @@ import type { Payment } from "./payment";
 import { gateRequestOfNode } from "./request";
 import { openVisit, type Visit, visits } from "./visit";
 
+/** A request that a gate let through. */
 export type PaidRequest = IncomingMessage & { payment?: Payment };
 
+/** Middleware `(req, res, next)` for node:http and what is built on it. */
 export interface NodeGate {
   (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void): Promise<void>;
   /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */

@@ -5,6 +5,7 @@ import { type Clock, ConfigError, type Hex, type Network } from "../protocol";
 import type { ClaimStore } from "./claims/rules";
 import type { MeterPort } from "./meter-port";
 
+/** How a proof is judged: by the Facilitator, on chain, or by its signature alone. */
 export type VerifyMode =
   /** the gate's own checks, then the Facilitator's word that the payment still stands (it may have been reversed) */
   | "facilitator"
@@ -13,6 +14,7 @@ export type VerifyMode =
   /** the gate's own checks alone: fastest; a payment that a reorganisation undid is served all the same */
   | "signature";
 
+/** A provider's settings; the free functions read the same from the environment. */
 export interface ProviderOptions {
   /** TURNPIKE_NETWORK: base-mainnet, base-sepolia, local-31337, eip155:<id> ... */
   readonly network?: string;

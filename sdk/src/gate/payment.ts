@@ -18,6 +18,7 @@ interface Deducts {
   deduct(amount: bigint | number | string): Promise<Deduction>;
 }
 
+/** Paid by one transfer. */
 export interface OneTimePayment extends Deducts {
   readonly kind: "one-time";
   readonly payer: Address;
@@ -32,6 +33,7 @@ export interface OneTimePayment extends Deducts {
   readonly dialect: "turnpike" | "x402";
 }
 
+/** Paid by a subscription. */
 export interface SubscriptionPayment extends Deducts {
   readonly kind: "subscription";
   readonly subscriber: Address;
@@ -46,10 +48,12 @@ export interface SubscriptionPayment extends Deducts {
   readonly allowance: { readonly cap: bigint; readonly remaining: bigint };
 }
 
+/** Served for nothing. */
 export interface FreePayment extends Deducts {
   readonly kind: "free";
 }
 
+/** Who paid how for the request at hand. */
 export type Payment = OneTimePayment | SubscriptionPayment | FreePayment;
 
 const nothing: Deduction = { charged: 0n, remaining: 0n, clipped: false };

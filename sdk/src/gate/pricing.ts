@@ -9,6 +9,7 @@ export type PricingEntry<Req = unknown> =
   | { readonly type: "subscription"; readonly plan: string }
   | {
       readonly type: "one-time";
+      /** a fixed price, or a function of the request that is run once for each quote */
       readonly amount: Amount | ((request: Req) => bigint | number | Promise<bigint | number>);
     };
 

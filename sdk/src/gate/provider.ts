@@ -21,6 +21,7 @@ import type { GateOptions } from "./route";
 import { type AnyRequest, buildPlanQuote, verifyProof } from "./verify";
 import { openVisit, visits } from "./visit";
 
+/** One configuration: its operations and its gates. */
 export interface Provider {
   /** Express or node middleware that lets paid requests through. @throws ConfigError */
   paymentGate<Req = IncomingMessage>(options: GateOptions<Req>): NodeGate;
@@ -43,6 +44,7 @@ export interface Provider {
   ready(): Promise<void>;
   /** Debits what metered calls owe now instead of when it is due, and waits for it: before a shutdown, or in tests. */
   flush(): Promise<void>;
+  /** Debits what is owed and lets go of everything. */
   close(): Promise<void>;
 }
 

@@ -8,6 +8,7 @@ import type { Offer, Presentation } from "./quote";
 import type { GateRequest } from "./request";
 import type { Room } from "./room";
 
+/** What one route offers, and how it is treated. */
 export interface GateOptions<Req = unknown> {
   readonly pricing: readonly PricingEntry<Req>[];
   /** requests that cost nothing; a throw is a 500, never free */

@@ -4,8 +4,10 @@ import { keccak_256 } from "@noble/hashes/sha3";
 import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils";
 import type { Hex } from "./hex";
 
+/** 20 bytes as 0x and 40 hex digits; EIP-55 checksummed wherever this package makes one. */
 export type Address = Hex;
 
+/** The address of nobody. */
 export const ZERO_ADDRESS: Address = "0x0000000000000000000000000000000000000000";
 
 const ADDRESS = /^0x[0-9a-fA-F]{40}$/;
@@ -29,6 +31,7 @@ export function checksum(address: string): Address {
   return out as Address;
 }
 
+/** Whether two addresses are one, whatever their case. */
 export function sameAddress(a: string, b: string): boolean {
   return a.toLowerCase() === b.toLowerCase();
 }

@@ -3,11 +3,13 @@ import { secp256k1 } from "@noble/curves/secp256k1";
 import { type Address, checksum } from "./address";
 import { concatBytes, type Hex, hexToBytes, keccak256, keccakText, wordOfAddress, wordOfUint } from "./hex";
 
+/** One field of an EIP-712 struct. */
 export interface TypedDataField {
   readonly name: string;
   readonly type: "address" | "string" | "bytes32" | "bool" | "uint256" | "uint40" | "uint16" | "uint32";
 }
 
+/** What a signature is bound to: name, version, chain and contract. */
 export interface TypedDataDomain {
   readonly name: string;
   readonly version: string;
@@ -15,6 +17,7 @@ export interface TypedDataDomain {
   readonly verifyingContract?: Address;
 }
 
+/** A field as it is given; integers may be `bigint`, and are encoded exactly. */
 export type TypedDataValue = string | bigint | number | boolean;
 
 /** Ready for `signer.signTypedData(domain, types, message)` of ethers, and for `typedDataDigest`. */
@@ -84,6 +87,7 @@ export function typedDataDigest(data: TypedData): Hex {
   return keccak256(concatBytes(Uint8Array.of(0x19, 0x01), domainSeparator(data.domain), hexToBytes(keccak256(struct))));
 }
 
+/** The only shape of an ECDSA signature that is taken: r, s, v in 65 bytes of hex. */
 export const SIGNATURE_65 = /^0x[0-9a-fA-F]{130}$/;
 
 /**
@@ -110,6 +114,10 @@ export function signDigest(digest: Hex, privateKey: Hex): Hex {
   return `0x${signature.toCompactHex()}${(27 + signature.recovery).toString(16)}`;
 }
 
+/**
+ * The checksummed address of a private key.
+ * @throws RangeError for a key out of range
+ */
 export function addressOfKey(privateKey: Hex): Address {
   return addressOfPublicKey(secp256k1.getPublicKey(privateKey.slice(2), false));
 }

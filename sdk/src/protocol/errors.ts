@@ -22,6 +22,7 @@ const entry = (
   retryable = false,
 ): ErrorEntry => ({ origin, status, cause, remedy, retryable });
 
+/** Every error by its code: HTTP status, cause, remedy, whether a retry can help, and who tells it. */
 export const ERRORS = {
   // The five that every user meets.
   InsufficientFunds: entry(
@@ -266,12 +267,15 @@ export const ERRORS = {
   ),
 } as const satisfies Record<string, ErrorEntry>;
 
+/** A stable code of {@link ERRORS}. */
 export type ErrorCode = keyof typeof ERRORS;
 
+/** Whether a value is one of the codes. */
 export function isErrorCode(value: unknown): value is ErrorCode {
   return typeof value === "string" && Object.hasOwn(ERRORS, value);
 }
 
+/** What an error carries besides its code and message. */
 export interface TurnpikeErrorOptions {
   readonly cause?: unknown;
   /** why within the code, e.g. "already_used" */
@@ -317,7 +321,7 @@ const classOf = <C extends ErrorCode>(code: C) =>
     }
   };
 
-// One class per remedy that a caller would act on.
+// One class per remedy that a caller would act on. Causes and remedies stand in the table above.
 export class InsufficientFunds extends classOf("InsufficientFunds") {}
 export class SubscriptionNotActive extends classOf("SubscriptionNotActive") {}
 export class AllowanceExhausted extends classOf("AllowanceExhausted") {}

@@ -11,9 +11,12 @@ export const HEADER = {
   signIn: "SIGN-IN-WITH-X",
 } as const;
 
+/** A longer payment header is refused with 400. */
 export const MAX_CREDENTIAL_BYTES = 8 * 1_024;
+/** The most that the version 2 quote in a header may take; entries that do not fit are left out. */
 export const MAX_PAYMENT_REQUIRED_HEADER_BYTES = 3 * 1_024;
 
+/** What a gated response varies by, for caches. */
 export const VARY = [HEADER.payment, HEADER.paymentSignatureV2, HEADER.subscription, HEADER.signIn].join(", ");
 
 /** Stock clients send Access-Control-Expose-Headers as a request header, so it has to be allowed. */
@@ -26,6 +29,7 @@ export const CORS_ALLOW_HEADERS = [
   HEADER.signIn,
   "Access-Control-Expose-Headers",
 ].join(", ");
+/** What a page of another origin may read of a gated response. */
 export const CORS_EXPOSE_HEADERS = [
   HEADER.paymentResponse,
   HEADER.paymentRequiredV2,

@@ -4,10 +4,12 @@ import { sha256 as nobleSha256 } from "@noble/hashes/sha2";
 import { keccak_256 } from "@noble/hashes/sha3";
 import { bytesToHex, concatBytes, hexToBytes as nobleHexToBytes, utf8ToBytes } from "@noble/hashes/utils";
 
+/** 0x and hex digits. */
 export type Hex = `0x${string}`;
 
 export { concatBytes, utf8ToBytes };
 
+/** Bytes as 0x and lower-case hex. */
 export function toHex(bytes: Uint8Array): Hex {
   return `0x${bytesToHex(bytes)}`;
 }
@@ -17,10 +19,12 @@ export function hexToBytes(hex: Hex): Uint8Array {
   return nobleHexToBytes(hex.slice(2));
 }
 
+/** Keccak-256 of bytes, as hex. */
 export function keccak256(bytes: Uint8Array): Hex {
   return toHex(keccak_256(bytes));
 }
 
+/** Keccak-256 of a text in UTF-8, as hex. */
 export function keccakText(text: string): Hex {
   return keccak256(utf8ToBytes(text));
 }
@@ -30,10 +34,12 @@ const node = (globalThis as { process?: { getBuiltinModule?(id: string): unknown
   "node:crypto",
 ) as typeof import("node:crypto") | undefined;
 
+/** SHA-256 of bytes. */
 export function sha256(bytes: Uint8Array): Uint8Array {
   return node ? new Uint8Array(node.createHash("sha256").update(bytes).digest()) : nobleSha256(bytes);
 }
 
+/** HMAC-SHA256 of a message. */
 export function hmacSha256(key: Uint8Array, message: Uint8Array): Uint8Array {
   return node
     ? new Uint8Array(node.createHmac("sha256", key).update(message).digest())
@@ -77,6 +83,7 @@ export function equalConstantTime(a: Uint8Array, b: Uint8Array): boolean {
 
 const BASE64URL = /^[A-Za-z0-9_-]*$/;
 
+/** Bytes as base64url without padding. */
 export function toBase64Url(bytes: Uint8Array): string {
   let binary = "";
   for (const byte of bytes) binary += String.fromCharCode(byte);
@@ -91,6 +98,7 @@ export function fromBase64Url(text: string): Uint8Array | undefined {
   return toBase64Url(bytes) === text ? bytes : undefined;
 }
 
+/** Bytes from the platform's secure source. */
 export function randomBytes(length: number): Uint8Array {
   return crypto.getRandomValues(new Uint8Array(length));
 }

@@ -9,10 +9,12 @@ const REF_BYTES = 16;
 const MAC_BYTES = 16;
 const SHAPE = /^([A-Za-z0-9_-]{22})\.([A-Za-z0-9_-]{1,16})\.([1-9][0-9]{0,11})\.([A-Za-z0-9_-]{22})$/;
 
+/** How long quoted terms hold, seconds. */
 export const DEFAULT_MEMO_LIFE_SEC = 600;
 /** An Idempotency-Key of any other length gets a random ref. */
 export const IDEMPOTENCY_KEY_LENGTH = { min: 16, max: 128 } as const;
 
+/** A secret that memos are made with, and its public name. */
 export interface MemoKey {
   /** 1-16 characters of A-Z a-z 0-9 _ - */
   readonly id: string;
@@ -31,6 +33,7 @@ export interface QuotedFacts {
   readonly bodyHash?: string;
 }
 
+/** The parts of a memo; whether it is genuine is another question. */
 export interface ParsedMemo {
   readonly ref: string;
   readonly keyId: string;
@@ -39,6 +42,7 @@ export interface ParsedMemo {
   readonly mac: Uint8Array;
 }
 
+/** A fresh reference, 16 random bytes as base64url. */
 export function randomRef(): string {
   return toBase64Url(randomBytes(REF_BYTES));
 }
@@ -49,6 +53,7 @@ export function refOfIdempotencyKey(key: MemoKey, method: string, resource: stri
   return toBase64Url(hmacSha256(key.secret, message).slice(0, REF_BYTES));
 }
 
+/** A memo for quoted facts, valid until `expiresAtSec`; nothing has to be kept about it. */
 export function issueMemo(key: MemoKey, facts: QuotedFacts, ref: string, expiresAtSec: number): string {
   return `${ref}.${key.id}.${expiresAtSec}.${toBase64Url(macOf(key, facts, ref, expiresAtSec))}`;
 }

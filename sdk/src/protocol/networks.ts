@@ -2,6 +2,7 @@
 import type { Address } from "./address";
 import { ConfigError } from "./errors";
 
+/** A stablecoin that a network is known for. */
 export interface TokenPreset {
   readonly address: Address;
   /** of the token's EIP-712 domain */
@@ -10,6 +11,7 @@ export interface TokenPreset {
   readonly decimals: number;
 }
 
+/** A settlement chain. */
 export interface Network {
   /** as this project writes it: `<chain>-mainnet`, the testnet's name, or `local-<chainId>` */
   readonly name: string;
@@ -69,6 +71,7 @@ export function requireNetwork(name: string, extra: readonly Network[] = []): Ne
   throw new ConfigError(`network is "${name}": use one of ${names}, local-<chainId> or eip155:<chainId>`);
 }
 
+/** A chain in CAIP-2, as x402 version 2 writes it: `eip155:8453`. */
 export function caip2Of(chainId: number): string {
   return `eip155:${chainId}`;
 }

@@ -7,6 +7,7 @@ export function paymentNonce(ref: string, resource: string): Hex {
   return keccak256(abiEncodeStrings(ref, resource));
 }
 
+/** What names one payment: two payers of one memo are two payments. */
 export interface PaymentKey {
   readonly chainId: number;
   readonly token: Address;

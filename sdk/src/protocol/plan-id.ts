@@ -2,6 +2,7 @@
 import type { Address } from "./address";
 import { concatBytes, type Hex, hexToBytes, keccak256, keccakText, wordOfAddress, wordOfUint } from "./hex";
 
+/** Every term that goes into a planId; amounts in base units, times in seconds. */
 export interface PlanPreimage {
   readonly provider: Address;
   readonly token: Address;

@@ -6,6 +6,7 @@ import { type Hex, keccakText } from "./hex";
 import { type PaymentProof, type PaymentProofWire, paymentProofSchema } from "./schemas";
 import { decodeJsonHeader, encodeJsonHeader } from "./strict-json";
 
+/** How long after settlement a proof may be presented, seconds: 7 days. */
 export const PROOF_LIFE_SEC = 7 * 24 * 60 * 60;
 
 const PROOF_TYPES: { readonly PaymentProof: readonly TypedDataField[] } = {
@@ -25,6 +26,7 @@ const PROOF_TYPES: { readonly PaymentProof: readonly TypedDataField[] } = {
   ],
 };
 
+/** A proof before its Facilitator has signed it. */
 export type UnsignedPaymentProof = Omit<PaymentProof, "signature">;
 
 /** What the Facilitator signs; `chainId` is that of the proof's network. */
@@ -72,6 +74,7 @@ export function encodePaymentProof(proof: PaymentProof): string {
   return encodeJsonHeader(proofToWire(proof));
 }
 
+/** A proof as it is written: amounts as decimal strings. */
 export function proofToWire(proof: PaymentProof): PaymentProofWire {
   return { ...proof, amount: proof.amount.toString() };
 }

@@ -1,6 +1,7 @@
 /** The `resource`: what a payment buys, as one string that gate, agent and Facilitator compare byte by byte. */
 import { utf8ToBytes } from "./hex";
 
+/** The longest URL that can be paid for. */
 export const MAX_RESOURCE_BYTES = 2_048;
 
 /**

@@ -10,6 +10,7 @@ const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
 const PRINTABLE = /^[ -~]*$/;
 const FORBIDDEN_KEYS = new Set(["__proto__", "constructor", "prototype"]);
 
+/** A parsed JSON object of unknown contents. */
 export type JsonObject = Record<string, unknown>;
 
 /** @returns undefined for anything but a well-formed header of at most `maxBytes`; never throws */
@@ -31,6 +32,7 @@ export function decodeJsonHeader(value: string, maxBytes = MAX_CREDENTIAL_BYTES)
   }
 }
 
+/** JSON in UTF-8 in standard base64, as payment headers carry it. */
 export function encodeJsonHeader(value: unknown): string {
   const text = JSON.stringify(value);
   if (PRINTABLE.test(text)) return btoa(text);

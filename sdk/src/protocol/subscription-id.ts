@@ -5,14 +5,17 @@ import { concatBytes, type Hex, hexToBytes, keccak256, wordOfAddress } from "./h
 const SUBSCRIPTION_ID = /^0x[0-9a-fA-F]{104}$/;
 const HASH_32 = /^0x[0-9a-fA-F]{64}$/;
 
+/** Whether a value is 0x and 64 hex digits. */
 export function isHash32(value: unknown): value is Hex {
   return typeof value === "string" && HASH_32.test(value);
 }
 
+/** The credential: the subscriber's address, then the 32 secret bytes. Keep it out of logs. */
 export function subscriptionId(subscriber: Address, secret: Hex): Hex {
   return `0x${subscriber.slice(2).toLowerCase()}${secret.slice(2).toLowerCase()}`;
 }
 
+/** The parts of a subscription id, and the hash that the chain knows it by. */
 export interface ParsedSubscriptionId {
   readonly subscriber: Address;
   readonly secretHash: Hex;
@@ -33,6 +36,7 @@ export function idHashOf(subscriber: Address, secretHash: Hex): Hex {
   return keccak256(concatBytes(wordOfAddress(subscriber), hexToBytes(secretHash)));
 }
 
+/** What stands for the secret on chain. */
 export function secretHashOf(secret: Hex): Hex {
   return keccak256(hexToBytes(secret));
 }

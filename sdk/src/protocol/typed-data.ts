@@ -26,6 +26,7 @@ const TYPES = {
   TurnpikeRoot: struct("string warning"),
 } as const;
 
+/** A change of a subscription that is made by a signature. */
 export type SignedAct = "Pause" | "Resume" | "Cancel" | "SetMaxOverage" | "ChangePlan" | "Rekey";
 
 const typed = (
@@ -34,6 +35,7 @@ const typed = (
   message: Record<string, TypedDataValue>,
 ): TypedData => ({ domain, primaryType, types: { [primaryType]: TYPES[primaryType] }, message });
 
+/** Where Turnpike stands: every signature to it is bound to this. */
 export interface TurnpikeDeployment {
   readonly chainId: number;
   readonly turnpike: Address;
@@ -46,6 +48,7 @@ const turnpikeDomain = ({ chainId, turnpike }: TurnpikeDeployment): TypedDataDom
   verifyingContract: turnpike,
 });
 
+/** The fields of a signup; `maxOverage` in base units, `deadline` in unix seconds. */
 export interface SubscribeMessage {
   readonly subscriber: Address;
   readonly planId: Hex;
@@ -54,6 +57,7 @@ export interface SubscribeMessage {
   readonly deadline: bigint;
 }
 
+/** What a subscriber signs to sign up. */
 export function subscribeTypedData(deployment: TurnpikeDeployment, message: SubscribeMessage): TypedData {
   return typed(turnpikeDomain(deployment), "Subscribe", { ...message });
 }
@@ -64,6 +68,7 @@ interface ActBase {
   readonly version: number;
   readonly deadline: bigint;
 }
+/** The fields that each change has besides subscriber, idHash, version and deadline. */
 export interface ActFields {
   readonly Pause: Record<never, never>;
   readonly Resume: { readonly maxCharge: bigint };
@@ -97,6 +102,7 @@ const tokenDomain = ({ chainId, token, name, version }: TokenDomain): TypedDataD
   verifyingContract: token,
 });
 
+/** An EIP-3009 authorization; `value` in base units, `validAfter` and `validBefore` in unix seconds, exclusive. */
 export interface TransferAuthorization {
   readonly from: Address;
   readonly to: Address;
@@ -108,10 +114,12 @@ export interface TransferAuthorization {
   readonly nonce: Hex;
 }
 
+/** What a payer signs: an EIP-3009 transfer of the token itself. */
 export function transferTypedData(token: TokenDomain, authorization: TransferAuthorization): TypedData {
   return typed(tokenDomain(token), "TransferWithAuthorization", { ...authorization });
 }
 
+/** An EIP-2612 permit; `value` in base units, `deadline` in unix seconds, inclusive. */
 export interface PermitMessage {
   readonly owner: Address;
   readonly spender: Address;
@@ -120,10 +128,12 @@ export interface PermitMessage {
   readonly deadline: bigint;
 }
 
+/** What an owner signs to approve Turnpike: an EIP-2612 permit. It *sets* the approval. */
 export function permitTypedData(token: TokenDomain, message: PermitMessage): TypedData {
   return typed(tokenDomain(token), "Permit", { ...message });
 }
 
+/** What a wallet shows when it is asked for the signature that all secrets derive from. */
 export const ROOT_WARNING =
   "This signature is the master key of your Turnpike subscriptions and purchases. Never sign it for a web page and never send it to anyone.";
 

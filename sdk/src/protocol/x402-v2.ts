@@ -8,6 +8,7 @@ import { concatBytes, keccak256, utf8ToBytes } from "./hex";
 import { addressSchema, signatureSchema } from "./schemas";
 import type { JsonObject } from "./strict-json";
 
+/** The extensions of x402 version 2 that are understood, by name. */
 export const EXTENSION = {
   /** an id that the client chooses: one id, one payment */
   paymentIdentifier: "payment-identifier",
@@ -21,6 +22,7 @@ export const EXTENSION = {
 
 const PAYMENT_IDENTIFIER = /^[A-Za-z0-9_-]{16,128}$/;
 
+/** The identifier of a version 2 payment: absent, usable, or malformed. */
 export type PaymentIdentifier =
   | { readonly kind: "none" }
   | { readonly kind: "given"; readonly id: string }

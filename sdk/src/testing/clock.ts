@@ -2,7 +2,9 @@
 import type { Clock } from "../protocol";
 
 export interface ManualClock extends Clock {
+  /** Moves it on, seconds. */
   advance(seconds: number): void;
+  /** Sets it, unix seconds. */
   set(sec: number): void;
 }
 

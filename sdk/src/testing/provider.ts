@@ -24,12 +24,14 @@ import {
 import { type ManualClock, manualClock } from "./clock";
 import { type Books, openBooks, type TestChange, type TestPlan, type TestSubscription } from "./subscriptions";
 
+/** Its clock and its address. */
 export interface TestProviderOptions {
   readonly clock?: ManualClock;
   /** default: whatever loopback address the test server listens on */
   readonly publicUrl?: string;
 }
 
+/** The provider, and the hands of an agent before it. */
 export interface TestProvider {
   /** give it to `paymentGate({ provider, ... })`, or `install()` it behind the free functions */
   readonly provider: Provider;
@@ -40,9 +42,11 @@ export interface TestProvider {
   pay(required: PaymentRequiredWire, who?: { readonly payer?: string }): Record<string, string>;
   /** Headers of a fresh subscription. */
   subscribe(subscription: TestSubscription): { readonly id: string; readonly headers: Record<string, string> };
+  /** Makes a plan known. */
   addPlan(plan: TestPlan): { readonly planId: Hex };
   /** Pauses, cancels, lapses or charges a subscription. */
   change(id: string, change: TestChange): void;
+  /** What a subscription has been charged, base units. */
   spentOf(id: string): bigint;
   /** Takes chain and Facilitator down, or up again: the gate answers 503 meanwhile. */
   setDown(isDown: boolean): void;
@@ -52,6 +56,7 @@ const CHAIN_ID = 31_337;
 // Keys for tests: anyone can derive them.
 const keyOf = (name: string): Hex => keccakText(`turnpike testing ${name}`);
 
+/** A provider that grants without a chain. */
 export function createTestProvider({ clock = manualClock(), publicUrl }: TestProviderOptions = {}): TestProvider {
   const facilitator = addressOfKey(keyOf("facilitator"));
   const payTo = addressOfKey(keyOf("provider"));

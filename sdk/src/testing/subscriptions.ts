@@ -18,6 +18,7 @@ import {
   Unavailable,
 } from "../protocol";
 
+/** A plan of the test provider; amounts in base units. */
 export interface TestPlan {
   readonly planId?: string;
   /** base units per period; default 10,000,000 */
@@ -29,6 +30,7 @@ export interface TestPlan {
   readonly deprecated?: boolean;
 }
 
+/** A subscription of the test provider. */
 export interface TestSubscription {
   readonly planId: string;
   /** cap of metered overage, base units; default 0 */

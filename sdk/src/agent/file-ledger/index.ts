@@ -9,6 +9,7 @@ import { check, lock } from "proper-lockfile";
 import { ConfigError, TurnpikeError } from "../../protocol";
 import { type Ledger, type LedgerRecord, ledgerRecordSchema } from "../ledger";
 
+/** How the file's lock and its old records are treated. */
 export interface FileLedgerOptions {
   /** how old an unattended lock must be before it is taken over, ms; at least 2,000. Default 5,000 */
   readonly staleMs?: number;
