@@ -17,7 +17,7 @@ import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
 import type { OnStep } from "../steps";
 import type { Store } from "../store/open";
-import { claimOf, claimOfSignedPayment, refusal } from "./claim";
+import { type Claim, claimOf, claimOfSignedPayment, refusal } from "./claim";
 import { fastPaymentId, fastPaymentNonce } from "./digests";
 import { findEvidence } from "./evidence";
 import { type ExactRequest, type ExactVerdict, exactFailure, type SettleOutcome } from "./exact";
@@ -79,6 +79,13 @@ export interface PaymentsOptions {
   readonly log: Logger;
   readonly onStep: OnStep;
   readonly monotonicMs?: () => number;
+}
+
+/** What was signed against what a server requires; more than the price is the payer's own matter. */
+function misfitOf({ authorization }: Claim, { payTo, amount }: ExactRequest): TurnpikeError | undefined {
+  if (authorization.to !== payTo) return refusal("PaymentNotAllowed", "payee", "the payee is not the required one");
+  if (authorization.value >= amount) return undefined;
+  return refusal("PaymentNotAllowed", "amount", "the amount is below the required one");
 }
 
 export function startPayments(options: PaymentsOptions): Payments {
@@ -170,10 +177,8 @@ export function startPayments(options: PaymentsOptions): Payments {
       if (claim instanceof TurnpikeError) return { kind: "invalid", ...exactFailure(claim) };
       const payer = claim.authorization.from;
       const invalid = (error: TurnpikeError): ExactVerdict => ({ kind: "invalid", payer, ...exactFailure(error) });
-      if (claim.authorization.to !== request.payTo)
-        return invalid(refusal("PaymentNotAllowed", "payee", "the payee is not the required one"));
-      if (claim.authorization.value < request.amount)
-        return invalid(refusal("PaymentNotAllowed", "amount", "the amount is below the required one"));
+      const misfit = misfitOf(claim, request);
+      if (misfit) return invalid(misfit);
       const row = await find(claim.paymentId);
       if (row) {
         const conflict = conflictWith(row, claim);
@@ -197,10 +202,8 @@ export function startPayments(options: PaymentsOptions): Payments {
       if (claim instanceof TurnpikeError) return { kind: "refused", ...exactFailure(claim) };
       const payer = claim.authorization.from;
       const { paymentId } = claim;
-      if (claim.authorization.to !== request.payTo || claim.authorization.value < request.amount) {
-        const error = refusal("PaymentNotAllowed", "payee", "payee or amount is not the required one");
-        return { kind: "refused", payer, ...exactFailure(error) };
-      }
+      const misfit = misfitOf(claim, request);
+      if (misfit) return { kind: "refused", payer, ...exactFailure(misfit) };
       const fate = await pursue(claim, wait).catch(refusedOf);
       switch (fate.kind) {
         case "settled":
