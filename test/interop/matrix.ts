@@ -31,7 +31,8 @@ const DOLLARS: Readonly<Record<string, StockPrice>> = {
 };
 
 describe("interop > matrix", function () {
-  this.timeout(60_000);
+  // Many real blocks, on machines that may be slow.
+  this.timeout(240_000);
   const cells = expectedCells();
   const results: (Cell & { result: Result | "failed" })[] = [];
   const servers = new Map<string, Served>();

@@ -55,12 +55,20 @@ export interface InteropWorld {
   /** transfers of `token` from `payer` to `payTo`, by the token's logs */
   transfers(payer: string, token?: TokenFacts): Promise<bigint[]>;
   provider(options?: ProviderOptions): Provider;
+  /** Submits a standard payload's authorization to the token itself, as anyone could who saw it. */
+  spend(payload: object): Promise<void>;
   stop(): Promise<void>;
+}
+
+interface SignedTransfer {
+  readonly authorization: Readonly<Record<"from" | "to" | "value" | "validAfter" | "validBefore" | "nonce", string>>;
+  readonly signature: string;
 }
 
 const TOKEN_ABI = [
   "constructor(string,string,string,uint8)",
   "function mint(address,uint256)",
+  "function transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)",
   "event Transfer(address indexed from, address indexed to, uint256 value)",
 ];
 
@@ -132,6 +140,12 @@ export async function startInteropWorld(): Promise<InteropWorld> {
       const contract = new Contract(token.address, TOKEN_ABI, chain.provider);
       const logs = await contract.queryFilter(contract.filters.Transfer?.(payer, payTo) ?? "Transfer", 0);
       return logs.flatMap((log) => ("args" in log ? [log.args.value as bigint] : []));
+    },
+    async spend(payload) {
+      const { authorization: a, signature } = (payload as { payload: SignedTransfer }).payload;
+      const token = new Contract(usdc.address, TOKEN_ABI, await chain.wallet("interop stranger"));
+      const transfer = token.getFunction("transferWithAuthorization");
+      await (await transfer(a.from, a.to, a.value, a.validAfter, a.validBefore, a.nonce, signature)).wait();
     },
     provider: (options = {}) =>
       createProvider({

@@ -6,7 +6,7 @@ import {
   x402SettleResponseSchema,
   x402VerifyResponseSchema,
 } from "turnpike/facilitator";
-import { caip2Of, PaymentPending } from "turnpike/protocol";
+import { caip2Of, type Hex, PaymentPending, paymentIdOf } from "turnpike/protocol";
 import type { ExactRequest } from "../../payments";
 import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
@@ -15,6 +15,19 @@ import { type Endpoint, endpoint } from "../endpoint";
 const MAX_SETTLE_WAIT_MS = 35_000;
 
 export function x402Endpoints({ payments, supported, network, untilDraining }: Doors): Endpoint[] {
+  const untold = createUntold();
+  const idOf = ({ token, authorization: { from, nonce } }: ExactRequest): Hex =>
+    paymentIdOf({ chainId: network.chainId, token, payer: from, nonce });
+
+  /**
+   * Stock servers serve first what verifies, and settle then: a payment that was told as settled has bought its request.
+   * One whose settlement nobody was told of has not, so that the server's retry can go through.
+   */
+  async function isSpent(request: ExactRequest): Promise<boolean> {
+    const paymentId = idOf(request);
+    return !untold.has(paymentId) && (await payments.status(paymentId)).status === "settled";
+  }
+
   return [
     endpoint({
       method: "post",
@@ -29,6 +42,10 @@ export function x402Endpoints({ payments, supported, network, untilDraining }: D
         if (!request)
           return { status: 200, body: { isValid: false as const, invalidReason: "invalid_payment_requirements" } };
         const verdict = await payments.verifyExact(request);
+        if (verdict.kind === "valid" && (await isSpent(request))) {
+          const invalidReason = "invalid_transaction_state";
+          return { status: 200, body: { isValid: false as const, invalidReason, payer: verdict.payer } };
+        }
         return {
           status: 200,
           body:
@@ -63,14 +80,16 @@ export function x402Endpoints({ payments, supported, network, untilDraining }: D
         if (!request) return { status: 200, body: { ...refused, errorReason: "invalid_payment_requirements" } };
         const waitMs = Math.min(request.maxTimeoutSec * 1_000, MAX_SETTLE_WAIT_MS);
         const outcome = await untilDraining(payments.settleExact(request, { waitMs }));
-        if (outcome === "draining") throw new PaymentPending(undefined, { retryAfterSec: 1 });
+        if (outcome === "draining" || outcome.kind === "pending") {
+          untold.add(idOf(request));
+          throw new PaymentPending(undefined, { retryAfterSec: 1 });
+        }
         switch (outcome.kind) {
           case "settled": {
             const { payer, transaction } = outcome;
+            untold.delete(outcome.paymentId);
             return { status: 200, body: { success: true as const, payer, transaction, network: name } };
           }
-          case "pending":
-            throw new PaymentPending(undefined, { retryAfterSec: 1 });
           case "refused":
           case "failed": {
             // Not a verdict on the payment: it could not be judged.
@@ -111,6 +130,22 @@ export function x402Endpoints({ payments, supported, network, untilDraining }: D
       },
     }),
   ];
+}
+
+const MAX_UNTOLD = 10_000;
+
+/** Payments whose `/settle` was answered before their outcome was known; the oldest are forgotten first. */
+function createUntold() {
+  const ids = new Set<Hex>();
+  return {
+    has: (id: Hex) => ids.has(id),
+    delete: (id: Hex) => ids.delete(id),
+    add(id: Hex) {
+      ids.add(id);
+      const oldest = ids.size > MAX_UNTOLD ? ids.values().next().value : undefined;
+      if (oldest !== undefined) ids.delete(oldest);
+    },
+  };
 }
 
 /** One word of the standard's vocabulary for what stands in the problem in full. */
