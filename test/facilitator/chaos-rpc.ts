@@ -5,10 +5,13 @@ import { type ChaosWorld, liveThrough } from "./support/chaos-case";
 import { allFaults, isLie, randomOf, shuffled } from "./support/chaos-faults";
 import type { Fault } from "./support/chaos-rpc";
 
-/** CHAOS_SEED has a run again; CHAOS_OUTAGES and CHAOS_PAIRS say how many are tried, CHAOS_ONLY which. */
+/** CHAOS_SEED has a run again; CHAOS_LIES, CHAOS_OUTAGES and CHAOS_PAIRS say how many are tried, CHAOS_ONLY which. */
 const SEED = Number(process.env.CHAOS_SEED ?? Date.now() % 1_000_000);
-const OUTAGES = Number(process.env.CHAOS_OUTAGES ?? 12);
-const PAIRS = Number(process.env.CHAOS_PAIRS ?? 6);
+const LIES = Number(process.env.CHAOS_LIES ?? 4);
+const OUTAGES = Number(process.env.CHAOS_OUTAGES ?? 3);
+const PAIRS = Number(process.env.CHAOS_PAIRS ?? 2);
+/** Tried each time: those that a service has believed. */
+const ALWAYS = ["logs: invented", "head: far ahead", "receipt: in a block to come", "call: no data"];
 const ONLY = process.env.CHAOS_ONLY;
 const AT_ONCE = 4;
 
@@ -45,13 +48,17 @@ describe(`payments through a node that lies and fails (CHAOS_SEED=${SEED})`, fun
     };
     await Promise.all(Array.from({ length: AT_ONCE }, work));
     expect(failures, `under CHAOS_SEED=${SEED}`).to.deep.equal([]);
-    expect(struck, "of the faults were met at all").to.be.greaterThan(0);
+    if (sets.length > 0) expect(struck, "of the faults were met at all").to.be.greaterThan(0);
   }
 
   const chosen = (faults: Fault[]): Fault[] => (ONLY ? faults.filter(({ name }) => name.includes(ONLY)) : faults);
 
-  it("S4 B9 each lie alone: no proof that the chain does not hold, and all is well after it", () =>
-    each(chosen(allFaults(random).filter(isLie)).map((fault) => [fault])));
+  it("S4 B9 each lie alone: no proof that the chain does not hold, and all is well after it", () => {
+    const lies = shuffled(allFaults(random).filter(isLie), random);
+    const some = lies.filter(({ name }) => !ALWAYS.includes(name)).slice(0, LIES);
+    const tried = ONLY ? chosen(lies) : [...lies.filter(({ name }) => ALWAYS.includes(name)), ...some];
+    return each(tried.map((fault) => [fault]));
+  });
 
   it("S4 B7 B9 outages of each kind of question, some of them each time: nothing is lost or doubled", () => {
     const outages = shuffled(

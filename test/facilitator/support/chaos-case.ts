@@ -36,6 +36,7 @@ export async function liveThrough({ world, postgres }: ChaosWorld, faults: reado
     RELAYER_KEYS: key,
     DATABASE_URL: await postgres.database(),
     DATABASE_POOL_SIZE: "4",
+    POLL_MS: "120",
     LARGE_CONFIRMATIONS: String(LARGE.confirmations),
     TOKENS: JSON.stringify([{ address, name, version, largeAmount: String(LARGE.amount) }]),
   });

@@ -39,7 +39,7 @@ export async function audit(world: FacilitatorWorld, core: Core, told: readonly 
 }
 
 /** S7: no gap, no nonce twice, none under an epoch that was over. */
-async function requireNoncesInOrder(world: FacilitatorWorld, core: Core): Promise<void> {
+export async function requireNoncesInOrder(world: FacilitatorWorld, core: Core): Promise<void> {
   for (const key of core.relayer.addresses) {
     const rows = await core.store.db
       .selectFrom("transactions")
