@@ -219,7 +219,7 @@ contract PaxosToken is TestToken {
         uint256 validBefore,
         bytes32 nonce,
         bytes memory signature
-    ) internal override {
+    ) internal virtual override {
         if (_used[from][nonce]) {
             emit AuthorizationAlreadyUsed(from, nonce);
             return;
