@@ -1,8 +1,9 @@
 import { expect } from "chai";
+import { Contract } from "ethers";
 import { createFacilitatorClient, type DebitAnswer } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
 import { setOperator } from "../../scripts/plan";
-import type { Payer } from "../support/facilitator";
+import { fund, type Payer, walletOf } from "../support/facilitator";
 import { useService } from "./support/http-service";
 import { expectProblem } from "./support/problem";
 
@@ -104,12 +105,11 @@ describe("Facilitator: debits", function () {
 
   it("judges a failed index afresh when it is asked for again", async () => {
     const { idHash, subscriber } = await subscribed();
-    const { token, chain } = http.world;
-    const wallet = new (await import("ethers")).Wallet(subscriber.key, chain.provider);
-    await chain.provider.send("hardhat_setBalance", [subscriber.address, "0x3635c9adc5dea00000"]);
-    const held = await http.world.balanceOf(subscriber.address);
-    const transfer = token.connect(wallet) as typeof token;
-    await (await transfer.getFunction("transfer")(http.world.provider.address, held)).wait();
+    const { token, chain, contracts, provider } = http.world;
+    await fund(chain, subscriber.address);
+    const held = await contracts.balanceOf(subscriber.address);
+    const own = new Contract(contracts.token, token.interface, walletOf(chain, subscriber.key));
+    await (await own.getFunction("transfer")(provider.address, held)).wait();
     expect(shown(await debit([[idHash, 400_000n, 0]]))).to.deep.equal(["failed InsufficientFunds"]);
     await http.world.contracts.mint(subscriber.address, 1_000_000n);
     expect(shown(await debit([[idHash, 300_000n, 0]])), "another amount").to.deep.equal(["settled"]);

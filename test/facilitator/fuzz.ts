@@ -79,7 +79,10 @@ describe("Facilitator: fuzz", function () {
     await fc.assert(
       fc.asyncProperty(attempt, async ({ place, params, query, body, shape, noise, credential, header }) => {
         const { method, path, query: names, fields, isList } = operations[place] as Operation;
-        const filled = path.replaceAll(/\{\w+\}/g, () => encodeURIComponent(take(params).toWellFormed()) || "x");
+        const filled = path.replaceAll(
+          /\{\w+\}/g,
+          () => encodeURIComponent(Buffer.from(take(params)).toString()) || "x",
+        );
         const search = new URLSearchParams();
         for (const name of names) {
           const given = take(query);
@@ -106,7 +109,7 @@ describe("Facilitator: fuzz", function () {
         if (response.status >= 400) expect(isErrorCode(JSON.parse(answer).code), what).to.equal(true);
         seen.add(`${method} ${path}`);
       }),
-      { numRuns: 600, seed: 402 },
+      { numRuns: 400, seed: 402 },
     );
     expect(seen.size).to.equal(operations.length);
   });

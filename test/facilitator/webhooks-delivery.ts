@@ -95,7 +95,9 @@ describe("Facilitator: webhook delivery", function () {
       expect(await worker.tick()).to.equal(0);
       outbox.clock.nowMs = delivery.due_at_ms;
     }
-    const planned = DELAYS_SEC.map((_, step) => DELAYS_SEC.slice(0, step + 1).reduce((sum, delay) => sum + delay, 0));
+    const planned = DELAYS_SEC.map((_, step) =>
+      DELAYS_SEC.slice(0, step + 1).reduce<number>((sum, delay) => sum + delay, 0),
+    );
     expect(atSec).to.deep.equal(planned);
     expect(planned.at(-1)).to.be.within(75 * 3_600, 76 * 3_600);
     expect(receiver.received.map(({ headers }) => headers["webhook-attempt"])).to.deep.equal(

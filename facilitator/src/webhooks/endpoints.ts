@@ -34,7 +34,6 @@ export interface WebhookEndpointsDeps {
   readonly nowMs: () => number;
 }
 
-export type WebhookEndpoints = ReturnType<typeof createWebhookEndpoints>;
 type Row = Selectable<WebhookEndpointsTable>;
 
 const MAX_ENDPOINTS = 20;

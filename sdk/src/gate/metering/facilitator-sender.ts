@@ -3,7 +3,8 @@
  * Facilitator is idempotent by idHash and index; the trust this needs is that it tells the truth about them.
  */
 import type { DebitItem, DebitOutcome, DebitResult, DebitSender } from "../../chain/debit-sender";
-import { createFacilitatorClient, type DebitRequestWire, type FetchLike } from "../../facilitator";
+import { createFacilitatorClient, type DebitRequestWire } from "../../facilitator";
+import type { FetchLike } from "../../facilitator/transport";
 import { isErrorCode, Unavailable } from "../../protocol/errors";
 
 export interface FacilitatorSenderOptions {
