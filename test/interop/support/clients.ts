@@ -133,7 +133,7 @@ export function clientsOf(world: InteropWorld): Readonly<Record<string, Client>>
 
 const textOf = (data: unknown): string => (typeof data === "string" ? data : JSON.stringify(data));
 
-export function agentOf(world: InteropWorld, payer: Payer, perPayment = 100_000n) {
+export function agentOf(world: InteropWorld, payer: Payer, perPayment = 100_000n, ledger = memoryLedger()) {
   const wallet = payer.kind === "ERC-1271" ? contractWallet(payer) : walletFromKey(payer.key);
   return createAgent({
     wallet,
@@ -141,7 +141,7 @@ export function agentOf(world: InteropWorld, payer: Payer, perPayment = 100_000n
     facilitators: [world.facilitatorUrl],
     deployments: [{ chainId: CHAIN_ID, turnpike: world.contracts.turnpike }],
     rpc: world.chain.rpcUrl,
-    ledger: memoryLedger(),
+    ledger,
   });
 }
 
