@@ -16,7 +16,7 @@ import { walkOneTime } from "./sandbox/walk/one-time";
 import { walkSubscription } from "./sandbox/walk/subscription";
 import { startWorld, type World } from "./sandbox/world";
 
-const PORTS = { facilitator: 8402, provider: 4021, specialist: 4022 };
+const PORTS = { facilitator: 8402, provider: 4021, specialist: 4022, inbox: 4023 };
 
 interface Arguments {
   readonly exit: boolean;
@@ -42,7 +42,7 @@ async function main(): Promise<void> {
     if (!stopping.signal.aborted) throw error;
   });
   process.stdout.write("Starting a chain, the contracts, the Facilitator, a provider and agents ...\n");
-  const world = await startWorld({ chainId, folder: SANDBOX_FOLDER, ports: PORTS, isSpared: true });
+  const world = await startWorld({ chainId, folder: SANDBOX_FOLDER, ports: PORTS, isSpared: true, withInbox: true });
   try {
     const failures = await Promise.race([walk(world, stopping.signal), interrupted]);
     if (failures?.length) process.exitCode = 1;
@@ -71,6 +71,8 @@ async function walk(world: World, signal: AbortSignal): Promise<readonly string[
   narrator.say(
     `Chain ${chain.chainId} at ${chain.rpcUrl}\nFacilitator at ${facilitator.url}\nProvider at ${provider.url}`,
   );
+  narrator.say(`Dashboard at ${facilitator.url}/ - sign in with the sandbox's key ${world.providerKey}`);
+  narrator.say(`Webhooks that arrived at ${world.inbox?.url}/`);
   narrator.say(`Specialist at ${specialist.url}\nAddresses and test keys in ${state}`);
   try {
     await walkOneTime(cast);

@@ -1,5 +1,5 @@
 /** `.sandbox/state.json`: what any outside program needs to use the running sandbox. */
-import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { Wallet } from "ethers";
 import { testKey } from "./chain";
@@ -13,18 +13,26 @@ const STATE_FILE = path.join(SANDBOX_FOLDER, "state.json");
 /** Accounts with tokens and ether for whoever comes to try. */
 const VISITORS = ["visitor 1", "visitor 2", "visitor 3"];
 
-export async function writeState(world: World): Promise<string> {
+export type SandboxState = ReturnType<typeof stateOf>;
+
+/** @throws Error when no sandbox runs */
+export function readState(): SandboxState {
+  if (!existsSync(STATE_FILE)) throw new Error("No sandbox is running here: start one with `npm start`.");
+  return JSON.parse(readFileSync(STATE_FILE, "utf8")) as SandboxState;
+}
+
+export function stateOf(world: World) {
   const { chain, contracts, facilitator, provider, specialist, plans } = world;
-  for (const name of VISITORS) {
-    const { address } = await chain.wallet(name);
-    await contracts.mint(address, 1_000n * UNIT);
-  }
-  const state = {
+  return {
     rpcUrl: chain.rpcUrl,
     chainId: contracts.chainId,
     network: contracts.network,
     facilitatorUrl: facilitator.url,
     facilitatorSigner: facilitator.signer,
+    dashboardUrl: `${facilitator.url}/`,
+    /** the provider's, worthless anywhere but here */
+    providerApiKey: world.providerKey ?? "",
+    inboxUrl: world.inbox?.url,
     providerUrl: provider.url,
     routes: {
       free: "GET /free",
@@ -44,10 +52,17 @@ export async function writeState(world: World): Promise<string> {
     /** worthless anywhere but here */
     testKeys: VISITORS.map((name) => ({ address: new Wallet(testKey(name)).address, privateKey: testKey(name) })),
   };
+}
+
+export async function writeState(world: World): Promise<string> {
+  for (const name of VISITORS) {
+    const { address } = await world.chain.wallet(name);
+    await world.contracts.mint(address, 1_000n * UNIT);
+  }
   mkdirSync(SANDBOX_FOLDER, { recursive: true });
   // Whole or not at all: somebody may be waiting for it to appear.
   const draft = `${STATE_FILE}.draft`;
-  writeFileSync(draft, `${JSON.stringify(state, null, 2)}\n`);
+  writeFileSync(draft, `${JSON.stringify(stateOf(world), null, 2)}\n`);
   renameSync(draft, STATE_FILE);
   return STATE_FILE;
 }

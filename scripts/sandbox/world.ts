@@ -15,6 +15,7 @@ import { createPlan, deprecatePlan } from "../plan";
 import { type Chain, type ChainOptions, type FundedWallet, freePort, startChain, testKey } from "./chain";
 import { deployAll, type LocalContracts } from "./contracts";
 import { type LocalFacilitator, localFacilitator } from "./facilitator";
+import { type Inbox, providerKey, startInbox } from "./inbox";
 import { type Restartable, restartable } from "./restartable";
 
 export const UNIT = 1_000_000n; // one whole token unit, 6 decimals
@@ -29,7 +30,14 @@ export interface WorldOptions extends Pick<ChainOptions, "isSpared"> {
   /** folder that holds everything this world writes; removed when it stops */
   readonly folder: string;
   /** the ports to listen on where they are free; any free ones unless given */
-  readonly ports?: { readonly facilitator: number; readonly provider: number; readonly specialist: number };
+  readonly ports?: {
+    readonly facilitator: number;
+    readonly provider: number;
+    readonly specialist: number;
+    readonly inbox: number;
+  };
+  /** with an API key of the provider's and a receiver of its webhooks */
+  readonly withInbox?: boolean;
 }
 
 export type PlanName = "reader" | "small" | "large" | "retired";
@@ -42,6 +50,9 @@ export interface World {
   readonly specialist: RunningServer;
   readonly plans: Readonly<Record<PlanName, Hex>>;
   readonly providerAccount: FundedWallet;
+  /** worthless anywhere but here */
+  readonly providerKey?: string;
+  readonly inbox?: Inbox;
   readonly specialistAccount: Wallet;
   /** Turnpike, read as anyone can. */
   readonly turnpike: Contract;
@@ -62,6 +73,7 @@ export async function startWorld({
   folder,
   ports,
   isSpared = false,
+  withInbox = false,
 }: WorldOptions): Promise<World> {
   const closers: (() => Promise<void>)[] = [];
   const stop = async () => {
@@ -79,6 +91,9 @@ export async function startWorld({
     const plans = await createPlans(providerAccount, contracts);
     const facilitator = await localFacilitator({ chain, contracts, blockMs, home, port: ports?.facilitator });
     closers.push(() => facilitator.stop());
+    const key = withInbox ? await providerKey(facilitator.url, providerAccount) : undefined;
+    const inbox = key && (await startInbox(facilitator.url, key, await freePort(ports?.inbox)));
+    if (inbox) closers.push(() => inbox.stop());
 
     const gate = {
       network: contracts.network,
@@ -140,6 +155,8 @@ export async function startWorld({
       specialist,
       plans,
       providerAccount,
+      ...(key && { providerKey: key }),
+      ...(inbox && { inbox }),
       specialistAccount: buyer.wallet,
       turnpike: contract,
       agent,

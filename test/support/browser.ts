@@ -4,8 +4,7 @@
  */
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdtemp, rename, rm } from "node:fs/promises";
-import { createRequire } from "node:module";
+import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -58,21 +57,24 @@ async function installed(): Promise<Installed> {
 
 /** Unpacks in a place of its own and renames it whole, so that processes side by side never see half a browser. */
 async function unpacked(): Promise<string> {
-  const fromHere = createRequire(__filename);
-  const { version } = fromHere(join(fromHere.resolve("@sparticuz/chromium"), "../../../package.json")) as {
-    version: string;
-  };
-  const home = join(tmpdir(), `turnpike-chromium-${version}`);
+  const entry = require.resolve("@sparticuz/chromium");
+  const { version } = require(join(entry, "../../../package.json")) as { version: string };
+  const home = join(tmpdir(), `turnpike-chromium-${version}-1`);
   if (existsSync(join(home, "chromium"))) return home;
   const workshop = await mkdtemp(`${home}.`);
   await promisify(execFile)(
     process.execPath,
-    ["-e", `require("@sparticuz/chromium").executablePath().catch(e => { process.exitCode = 1; throw e; })`],
+    ["-e", `require(${JSON.stringify(entry)}).executablePath().catch(e => { process.exitCode = 1; throw e; })`],
     {
       cwd: __dirname,
       // The package unpacks its libraries only where it takes the machine for a bare one.
       env: { ...process.env, TMPDIR: workshop, AWS_EXECUTION_ENV: "AWS_Lambda_nodejs20.x" },
     },
+  );
+  // The package's own list names folders of another machine, and a page without any font ends the browser.
+  await writeFile(
+    join(workshop, "fonts", "fonts.conf"),
+    `<?xml version="1.0"?><fontconfig><dir>${join(home, "fonts")}</dir><cachedir>${join(home, "fonts-cache")}</cachedir></fontconfig>`,
   );
   await rename(workshop, home).catch(async (error: unknown) => {
     await rm(workshop, { recursive: true, force: true });

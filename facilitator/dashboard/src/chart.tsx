@@ -36,6 +36,8 @@ export function Chart({ title, times, series, unit, formatAt }: ChartProps) {
     if (!element || !box || shown.length === 0) return;
     const style = getComputedStyle(document.documentElement);
     const color = (name: string): string => style.getPropertyValue(name).trim();
+    // Half a bar of room at either end.
+    const half = ((times[1] ?? 0) - (times[0] ?? 0)) / 2;
     const draw = (): uPlot => {
       const axis = { stroke: color("--faint"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false } };
       return new uPlot(
@@ -45,7 +47,10 @@ export function Chart({ title, times, series, unit, formatAt }: ChartProps) {
           legend: { show: false },
           tzDate: (at) => uPlot.tzDate(new Date(at * 1_000), "UTC"),
           cursor: { y: false, points: { show: false } },
-          scales: { x: { time: true }, y: { range: (_, __, max) => [0, max * 1.05 || 1] } },
+          scales: {
+            x: { time: true, range: (_, min, max) => [min - half, max + half] },
+            y: { range: (_, __, max) => [0, max * 1.05 || 1] },
+          },
           axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map(formatShort) }],
           series: [
             {},

@@ -25,8 +25,11 @@ export type Loaded<T> =
 
 const RETRY_MS = 5_000;
 
-/** Asks again when something happened, and every few seconds while nobody answers; old figures stay until new ones come. */
-export function useGet<T>(path: string, query: Query = {}): Loaded<T> {
+/**
+ * Asks again when something happened, and every few seconds while nobody answers; old figures stay until new ones come.
+ * @param round another number asks anew at once
+ */
+export function useGet<T>(path: string, query: Query = {}, round = 0): Loaded<T> {
   const { api, tick, signOut } = useSigned();
   const [state, setState] = useState<Loaded<T>>({ kind: "loading" });
   const [turn, setTurn] = useState(0);
@@ -56,7 +59,7 @@ export function useGet<T>(path: string, query: Query = {}): Loaded<T> {
       isCurrent = false;
       clearTimeout(timer);
     };
-  }, [api, address, tick, turn]);
+  }, [api, address, tick, turn, round]);
   return state;
 }
 

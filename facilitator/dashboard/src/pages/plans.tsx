@@ -40,7 +40,7 @@ export function Plans() {
                     cell: (row) => formatAmount(row.byScheme.overage?.amount ?? "0", decimals),
                   },
                   { title: "Share", cell: (row) => <Share part={BigInt(row.amount)} whole={most} /> },
-                  { title: "", cell: (row) => (row.deprecated ? "deprecated" : "") },
+                  { title: "Note", cell: (row) => (row.deprecated ? "deprecated" : "") },
                 ]}
               />
             );

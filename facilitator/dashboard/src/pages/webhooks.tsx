@@ -1,6 +1,6 @@
 /** Where events are sent, how it went, and what can be done about it. */
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import type {
   deliveryDetailSchema,
   deliveryListSchema,
@@ -13,13 +13,15 @@ import { formatTime } from "../format";
 import { Hex, Panel, Shown, Status, Table } from "../parts";
 import { useGet, useQueryField, useSigned } from "../use";
 
+const LOOK_MS = 1_000;
+
 type Deliveries = z.input<typeof deliveryListSchema>;
 type Detail = z.input<typeof deliveryDetailSchema>;
 
 export function Webhooks() {
   const { api } = useSigned();
   const [round, setRound] = useState(0);
-  const list = useGet<{ endpoints: WebhookEndpoint[] }>("/webhook-endpoints", { round });
+  const list = useGet<{ endpoints: WebhookEndpoint[] }>("/webhook-endpoints", {}, round);
   const [chosen, choose] = useQueryField("endpoint", "");
   const [told, setTold] = useState<ComponentChildren>();
   const [problem, setProblem] = useState<string>();
@@ -53,7 +55,7 @@ export function Webhooks() {
                 { title: "Events", cell: (row) => (row.types ? row.types.join(", ") : "all") },
                 { title: "Failures in a row", isNumber: true, cell: (row) => String(row.failures) },
                 {
-                  title: "",
+                  title: "Actions",
                   cell: (row) => (
                     <>
                       <button type="button" aria-label={`Deliveries to ${row.url}`} onClick={() => choose(row.id)}>
@@ -143,7 +145,7 @@ export function Webhooks() {
           </p>
         )}
       </Panel>
-      {chosen && <DeliveriesOf endpoint={chosen} />}
+      {chosen && <DeliveriesOf key={`${chosen} ${round}`} endpoint={chosen} />}
     </>
   );
 }
@@ -161,7 +163,14 @@ function DeliveriesOf({ endpoint }: { endpoint: string }) {
   const [round, setRound] = useState(0);
   const [open, setOpen] = useState<string>();
   const [problem, setProblem] = useState<string>();
-  const list = useGet<Deliveries>(`/webhook-endpoints/${endpoint}/deliveries`, { limit: 50, round });
+  const list = useGet<Deliveries>(`/webhook-endpoints/${endpoint}/deliveries`, { limit: 50 }, round);
+  const isWaiting = list.kind === "ready" && list.data.deliveries.some(({ state }) => state === "pending");
+  // A delivery is no event: nothing tells of its end.
+  useEffect(() => {
+    if (!isWaiting) return;
+    const timer = setInterval(() => setRound((now) => now + 1), LOOK_MS);
+    return () => clearInterval(timer);
+  }, [isWaiting]);
   return (
     <Panel title="Deliveries" note="Newest first.">
       <Shown of={list}>
@@ -178,7 +187,7 @@ function DeliveriesOf({ endpoint }: { endpoint: string }) {
               { title: "Next attempt", cell: (row) => (row.nextAttemptAt ? formatTime(row.nextAttemptAt) : "–") },
               { title: "Id", cell: (row) => <Hex value={row.eventId} /> },
               {
-                title: "",
+                title: "Actions",
                 cell: (row) => (
                   <>
                     <button type="button" onClick={() => setOpen(open === row.eventId ? undefined : row.eventId)}>
