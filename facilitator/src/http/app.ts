@@ -112,9 +112,10 @@ function observed({ log, metrics, monotonicMs }: Doors) {
     const requestId = randomUUID();
     const startedMs = monotonicMs();
     context.set("requestId", requestId);
-    await next();
+    // Before the answer is made: afterwards each header would make another one of it.
     context.header("x-request-id", requestId);
     context.header("cache-control", "no-store");
+    await next();
     const { method } = context.req;
     const { status } = context.res;
     const route = context.get("route") ?? context.req.routePath ?? "other";
@@ -138,8 +139,8 @@ async function open(context: Context, next: Next): Promise<Response | undefined>
       "access-control-max-age": "600",
     });
   }
-  await next();
   context.header("access-control-allow-origin", "*");
   context.header("access-control-expose-headers", `${CORS_EXPOSE_HEADERS}, X-Request-Id`);
+  await next();
   return undefined;
 }

@@ -4,6 +4,7 @@
  */
 import type { Logger } from "pino";
 import { ConfigError, Unavailable } from "turnpike/protocol";
+import { Agent, request } from "undici";
 
 /** The node answered, with an error. */
 export class RpcAnswerError extends Error {
@@ -65,7 +66,6 @@ const CHECK_EVERY_MS = 10_000;
 const LIMIT_EXCEEDED = -32_005;
 
 export function createRpc(options: RpcOptions): Rpc {
-  const send = options.fetch ?? fetch;
   const endpoints: Endpoint[] = options.urls.map((url) => ({
     url,
     chain: "unchecked",
@@ -76,14 +76,11 @@ export function createRpc(options: RpcOptions): Rpc {
 
   async function post(endpoint: Endpoint, batch: readonly Pending[]): Promise<Answer[]> {
     const calls = batch.map(({ method, params }, id) => ({ jsonrpc: "2.0", id, method, params }));
-    const response = await send(endpoint.url, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify(calls.length === 1 ? calls[0] : calls),
-      signal: AbortSignal.timeout(options.timeoutMs),
-    });
-    if (!response.ok) throw new Unavailable(`a node answered with HTTP ${response.status}`);
-    const body = (await response.json()) as Answer | Answer[];
+    const body = await postJson<Answer | Answer[]>(
+      endpoint.url,
+      JSON.stringify(calls.length === 1 ? calls[0] : calls),
+      options,
+    );
     const byId = new Map((Array.isArray(body) ? body : [body]).map((answer) => [answer?.id, answer]));
     return batch.map((_, id) => {
       const answer = byId.get(id);
@@ -109,6 +106,10 @@ export function createRpc(options: RpcOptions): Rpc {
     endpoint.restUntilMs = performance.now() + REST_MS;
     return undefined;
   }
+
+  /** A connection that was kept open may be closed by now: a second question tells that from a node that is away. */
+  const checkTwice = (endpoint: Endpoint): Promise<Answer[] | undefined> =>
+    postChecked(endpoint, []).catch(() => postChecked(endpoint, []));
 
   async function exchange(batch: readonly Pending[]): Promise<Answer[]> {
     const nowMs = performance.now();
@@ -159,7 +160,7 @@ export function createRpc(options: RpcOptions): Rpc {
       });
     },
     async checkChain() {
-      const checks = await Promise.allSettled(endpoints.map((endpoint) => postChecked(endpoint, [])));
+      const checks = await Promise.allSettled(endpoints.map(checkTwice));
       if (checks.some((check) => check.status === "fulfilled" && check.value)) return;
       if (endpoints.some((endpoint) => endpoint.chain === "wrong")) {
         throw new ConfigError(`RPC_URLS serve another chain than CHAIN_ID ${options.chainId}`);
@@ -167,6 +168,35 @@ export function createRpc(options: RpcOptions): Rpc {
       throw new Unavailable("RPC_URLS do not answer");
     },
   };
+}
+
+const CONNECTIONS = 32;
+const connections = new Agent({ connections: CONNECTIONS, keepAliveTimeout: 4_000 });
+
+/** By the client below `fetch`, at a third of its price, unless another way is handed in. */
+async function postJson<T>(url: string, body: string, { fetch, timeoutMs }: RpcOptions): Promise<T> {
+  const headers = { "content-type": "application/json" };
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(), timeoutMs);
+  try {
+    if (fetch) {
+      const response = await fetch(url, { method: "POST", headers, body, signal: late.signal });
+      if (!response.ok) throw new Unavailable(`a node answered with HTTP ${response.status}`);
+      return (await response.json()) as T;
+    }
+    const response = await request(url, {
+      method: "POST",
+      headers,
+      body,
+      signal: late.signal,
+      dispatcher: connections,
+    });
+    const text = await response.body.text();
+    if (response.statusCode !== 200) throw new Unavailable(`a node answered with HTTP ${response.statusCode}`);
+    return JSON.parse(text) as T;
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** Without URLs: they may hold an API key. */

@@ -1,7 +1,7 @@
 /** What happened, in the order of commit: the feed behind GET /events and the webhooks' outbox. */
-import { type ColumnType, type Generated, sql } from "kysely";
+import { type ColumnType, type Generated, type Selectable, sql } from "kysely";
 import type { Tx } from "../open";
-import { sumsOf } from "../rollups";
+import { type CountedEvent, sumsOf } from "../rollups";
 import { addSums } from "./rollups";
 import { queueDeliveries } from "./webhooks";
 
@@ -58,9 +58,10 @@ export async function appendEvents(db: Tx, all: readonly EventDraft[]): Promise<
     .selectFrom("events")
     .select("id")
     .where("chain_id", "=", all[0]?.chainId ?? 0)
-    .where("id", "in", [...new Set(all.map((draft) => draft.id))])
+    .where(sql<boolean>`id = any(${textArray(all.map((draft) => draft.id))}::text[])`)
     .execute();
   const known = new Set(standing.map((row) => row.id));
+  await reviveEvents(db, all[0]?.chainId ?? 0, known);
   // A number that is given out and not used would look like an event that was lost.
   const drafts = all.filter((draft) => !known.has(draft.id) && known.add(draft.id));
   if (drafts.length === 0) return 0;
@@ -69,7 +70,7 @@ export async function appendEvents(db: Tx, all: readonly EventDraft[]): Promise<
     .selectFrom("events")
     .select(["object_id", sql<number>`max(sequence)`.as("last")])
     .where("chain_id", "=", drafts[0]?.chainId ?? 0)
-    .where("object_id", "in", objects)
+    .where(sql<boolean>`object_id = any(${textArray(objects)}::text[])`)
     .groupBy("object_id")
     .execute();
   const last = new Map(counted.map((row) => [row.object_id, Number(row.last)]));
@@ -92,16 +93,18 @@ export async function appendEvents(db: Tx, all: readonly EventDraft[]): Promise<
       transaction: draft.transaction ?? null,
     };
   });
-  const added = new Set<string>();
-  for (let start = 0; start < rows.length; start += 500) {
-    const inserted = await db
-      .insertInto("events")
-      .values(rows.slice(start, start + 500))
-      .onConflict((conflict) => conflict.columns(["chain_id", "id"]).doNothing())
-      .returning("id")
-      .execute();
-    for (const { id } of inserted) added.add(id);
-  }
+  // One parameter for all: a block may tell thousands.
+  const told = rows.map((row, place) => ({ ...row, payload: drafts[place]?.payload }));
+  const inserted = await sql<{ id: string }>`
+    insert into events (id, chain_id, type, object_id, sequence, provider, payer, payload, block_number, block_hash,
+      log_index, block_time, transaction)
+    select id, chain_id, type, object_id, sequence, provider, payer, payload, block_number, block_hash, log_index,
+      block_time, transaction
+    from json_to_recordset(${JSON.stringify(told)}::json) as told(id text, chain_id bigint, type text, object_id text,
+      sequence bigint, provider text, payer text, payload jsonb, block_number bigint, block_hash text, log_index bigint,
+      block_time bigint, transaction text)
+    on conflict (chain_id, id) do nothing returning id`.execute(db);
+  const added = new Set(inserted.rows.map(({ id }) => id));
   await addSums(db, drafts[0]?.chainId ?? 0, sumsOf(drafts.filter(({ id }) => added.has(id))));
   await queueDeliveries(
     db,
@@ -110,6 +113,9 @@ export async function appendEvents(db: Tx, all: readonly EventDraft[]): Promise<
   );
   return added.size;
 }
+
+/** Hashes only: nothing that would need escaping. */
+const textArray = (values: Iterable<string>): string => `{${[...new Set(values)].join(",")}}`;
 
 /**
  * One writer at a time, whatever it tells: two would give one number twice, and whoever reads behind a cursor would pass
@@ -133,13 +139,45 @@ export async function revertEvents(db: Tx, chainId: number, blockHash: string): 
     .where("chain_id", "=", chainId)
     .where("block_hash", "=", blockHash)
     .where("reverted", "=", false)
-    .returning(["type", "provider", "payer", "payload", "block_time"])
+    .returning(COUNTED)
     .execute();
-  const told = rows.map(({ block_time: blockTime, provider, payer, ...row }) => ({
-    ...row,
-    blockTime,
-    provider: provider ?? undefined,
-    payer: payer ?? undefined,
-  }));
-  await addSums(db, chainId, sumsOf(told, -1));
+  await addSums(db, chainId, sumsOf(rows.map(countedOf), -1));
+}
+
+/** Its very block is back on the chain: what was taken back is so again. It was told once, under the same id. */
+async function reviveEvents(db: Tx, chainId: number, ids: ReadonlySet<string>): Promise<void> {
+  if (ids.size === 0) return;
+  const rows = await db
+    .updateTable("events")
+    .set({ reverted: false })
+    .where("chain_id", "=", chainId)
+    .where("id", "in", [...ids])
+    .where("reverted", "=", true)
+    .returning(COUNTED)
+    .execute();
+  await addSums(db, chainId, sumsOf(rows.map(countedOf)));
+}
+
+/** Every event that a log of the chain stands behind: to be read again, or to be found wrong. */
+export async function revertChainEvents(db: Tx, chainId: number): Promise<void> {
+  const rows = await db
+    .updateTable("events")
+    .set({ reverted: true })
+    .where("chain_id", "=", chainId)
+    .where("log_index", "is not", null)
+    .where("reverted", "=", false)
+    .returning(COUNTED)
+    .execute();
+  await addSums(db, chainId, sumsOf(rows.map(countedOf), -1));
+}
+
+const COUNTED = ["type", "provider", "payer", "payload", "block_time"] as const;
+
+function countedOf({
+  block_time: blockTime,
+  provider,
+  payer,
+  ...row
+}: Pick<Selectable<EventsTable>, (typeof COUNTED)[number]>): CountedEvent {
+  return { ...row, blockTime, provider: provider ?? undefined, payer: payer ?? undefined };
 }
