@@ -1,0 +1,243 @@
+// What a gate costs: every row of its speed goals, side by side in one run with ungated servers and with the reference
+// packages, on a real chain with a subscriber. The load comes from this process, the servers are another one; figures
+// "per core" are the server process's own CPU time. Prints a table and one JSON line per figure.
+// Run: npm run bench:gate
+
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import {
+  checksum,
+  encodePaymentProof,
+  type Hex,
+  hexToBytes,
+  issueMemo,
+  proofDigest,
+  randomRef,
+  sha256,
+  toBase64Url,
+  toHex,
+  utf8ToBytes,
+} from "turnpike/protocol";
+import { testKey } from "../test/support/chain";
+import { addressOf, closeServer, keyOf, listen } from "../test/support/gate";
+import { type SubscriptionWorld, startSubscriptionWorld } from "../test/support/subscriptions";
+import { type Loaded, load } from "./gate-load";
+import type { Assignment } from "./gate-server";
+
+interface Figure {
+  readonly figure: string;
+  readonly value: number;
+  readonly goal: number | null;
+}
+type Measured = Loaded & { readonly perSec: number; readonly cpuUs: number };
+
+const PUBLIC_URL = "https://api.example";
+const SECRET = "a secret of this measurement, long enough";
+const REFERENCES = path.resolve("test/interop/package.json");
+const MEASURE_MS = 1_500;
+const WARM_MS = 700;
+const CONNECTIONS = 16;
+const SUBSCRIBERS = 8;
+const nothing = () => ({});
+
+async function main(): Promise<void> {
+  const folder = mkdtempSync(path.join(tmpdir(), "turnpike-bench-gate-"));
+  const world = await startSubscriptionWorld();
+  const facilitator = createServer((request, response) => {
+    request.resume().on("end", () => {
+      response.writeHead(200, { "Content-Type": "application/json" }).end(FACILITATOR[request.url ?? ""] ?? "{}");
+    });
+  });
+  const facilitatorUrl = await listen(facilitator);
+  const child = fork(path.join(__dirname, "gate-server.ts"), {
+    execArgv: ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"],
+    serialization: "advanced",
+  });
+  try {
+    const ids: string[] = [];
+    for (let i = 0; i < SUBSCRIBERS; i++) {
+      ids.push((await world.subscribe(`subscriber ${i}`, { maxOverage: 10n ** 12n })).id);
+    }
+    const references = existsSync(path.join(path.dirname(REFERENCES), "node_modules")) ? REFERENCES : undefined;
+    if (!references) console.log("Reference packages are absent: `npm run test:interop` installs them.");
+    child.send({
+      options: { ...optionsOf(world, facilitatorUrl), folder },
+      planId: world.planId,
+      facilitatorUrl,
+      references,
+    });
+    const { urls } = await told<{ urls: Record<string, string> }>(child);
+    const figures = await measureAll({ child, urls, world, ids });
+    print(figures);
+  } finally {
+    child.kill("SIGKILL");
+    await closeServer(facilitator);
+    await world.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function optionsOf(
+  { contracts, rpc, treasury, chain }: SubscriptionWorld,
+  facilitatorUrl: string,
+): Assignment["options"] {
+  return {
+    network: `local-${chain.chainId}`,
+    token: { address: contracts.token, name: contracts.tokenName, version: contracts.tokenVersion },
+    payTo: treasury,
+    facilitator: { url: facilitatorUrl, signers: [addressOf("facilitator")] },
+    secret: SECRET,
+    publicUrl: PUBLIC_URL,
+    rpcUrl: rpc.url,
+    turnpike: contracts.turnpike,
+    operatorKey: testKey("provider") as Hex,
+  } as never;
+}
+
+const FACILITATOR: Record<string, string> = {
+  "/proofs/verify": '{"valid":true}',
+  "/supported": JSON.stringify({
+    kinds: [{ x402Version: 2, scheme: "exact", network: "eip155:84532" }],
+    extensions: [],
+    signers: {},
+  }),
+};
+
+interface Bench {
+  readonly child: ChildProcess;
+  readonly urls: Record<string, string>;
+  readonly world: SubscriptionWorld;
+  readonly ids: readonly string[];
+}
+
+async function measureAll({ child, urls, world, ids }: Bench): Promise<Figure[]> {
+  const figures: Figure[] = [];
+  const tell = (figure: string, value: number, goal: number | null = null) =>
+    figures.push({ figure, value: Math.round(value * 1_000) / 1_000, goal });
+  const measure = async (name: string, expect: number, next: () => Record<string, string> | undefined = nothing) => {
+    const url = urls[name] as string;
+    await load({ url, next, expect, connections: CONNECTIONS, forMs: WARM_MS });
+    const before = await cpuOf(child);
+    const loaded = await load({ url, next, expect, connections: CONNECTIONS, forMs: MEASURE_MS });
+    const cpuUs = ((await cpuOf(child)) - before) / loaded.count;
+    return { ...loaded, perSec: loaded.count / loaded.seconds, cpuUs };
+  };
+  /** Twice each, in turns, the better one kept: what else the machine does falls on both. */
+  const compare = async (first: () => Promise<Measured>, second: () => Promise<Measured>) => {
+    const [a, b, c, d] = [await first(), await second(), await first(), await second()];
+    return [better(a, c), better(b, d)] as const;
+  };
+
+  let turn = 0;
+  const subscriber = () => ({ "X-Service-Sub": ids[turn++ % ids.length] as string });
+  for (const name of ["hono", "node", "express"]) {
+    await load({ url: urls[`${name} gated`] as string, next: subscriber, expect: 200, connections: 8, forMs: WARM_MS });
+    world.rpc.methods.length = 0;
+    const [ungated, gated] = await compare(
+      () => measure(`${name} ungated`, 200),
+      () => measure(`${name} gated`, 200, subscriber),
+    );
+    const goal = name === "express" ? null : 0.9;
+    tell(`gate.subscriber.${name}.ofUngated`, gated.perSec / ungated.perSec, goal);
+    tell(`gate.subscriber.${name}.cpuUsAdded`, gated.cpuUs - ungated.cpuUs, name === "express" ? null : 30);
+    tell(`gate.subscriber.${name}.perSec`, gated.perSec);
+    tell(`ungated.${name}.perSec`, ungated.perSec);
+    const asked = world.rpc.methods.filter((method) => method === "eth_call").length;
+    tell(`gate.subscriber.${name}.rpcCallsPerRequest`, asked / (gated.count * 2), 0);
+  }
+
+  const [ungatedHono, quoted] = await compare(
+    () => measure("hono ungated", 200),
+    () => measure("hono single", 402),
+  );
+  tell("gate.402.ofUngated", quoted.perSec / ungatedHono.perSec, 0.5);
+  tell("gate.402.cpuUs", quoted.cpuUs);
+  tell("gate.402.perSec", quoted.perSec);
+  const withPlan = await measure("hono gated", 402);
+  tell("gate.402.withPlan.ofUngated", withPlan.perSec / ungatedHono.perSec);
+
+  for (const mode of ["signature", "default"]) {
+    const proofs = proofsFor(world, mode === "signature" ? 16_000 : 6_000);
+    const measured = await measure(`node proof ${mode}`, 200, () => proofs.pop());
+    const dot = mode === "signature" ? "" : ".default";
+    tell(`gate.proof${dot}.perSecPerCore`, 1e6 / measured.cpuUs, mode === "signature" ? 5_000 : null);
+    tell(`gate.proof${dot}.perSec`, measured.perSec);
+    tell(`gate.proof${dot}.p99Ms`, measured.p99Ms, mode === "signature" ? 5 : null);
+  }
+
+  const metered = await measure("node metered", 200, subscriber);
+  tell("gate.metered.perSecPerCore", 1e6 / metered.cpuUs, 10_000);
+  tell("gate.metered.perSec", metered.perSec);
+  tell("gate.metered.p99Ms", metered.p99Ms);
+
+  for (const name of ["x402-hono", "x402-express", "@x402/express"]) {
+    if (!urls[`reference ${name}`]) continue;
+    const measured = await measure(`reference ${name}`, 402);
+    const ungated = figures.find(({ figure }) => figure === `ungated.${name.split(/[-/]/)[1]}.perSec`)?.value ?? 0;
+    tell(`reference.${name}.402.perSec`, measured.perSec);
+    tell(`reference.${name}.402.ofUngated`, measured.perSec / ungated);
+    tell(`reference.${name}.402.cpuUs`, measured.cpuUs);
+  }
+  return figures;
+}
+
+const better = (a: Measured, b: Measured): Measured => (a.perSec > b.perSec ? a : b);
+
+async function cpuOf(child: ChildProcess): Promise<number> {
+  child.send("cpu");
+  const { cpu } = await told<{ cpu: NodeJS.CpuUsage }>(child);
+  return cpu.user + cpu.system;
+}
+
+async function told<T>(child: ChildProcess): Promise<T> {
+  const [message] = await Promise.race([
+    once(child, "message"),
+    once(child, "exit").then(() => {
+      throw new TypeError("the servers ended");
+    }),
+  ]);
+  return message as T;
+}
+
+/** Proofs of distinct payments, each worth one request, as gate and Facilitator would have made them. */
+function proofsFor({ contracts, treasury, chain }: SubscriptionWorld, count: number): Record<string, string>[] {
+  const secret = utf8ToBytes(SECRET);
+  const key = { id: toBase64Url(sha256(secret)).slice(0, 8), secret };
+  const { ecdsaSign } = require("secp256k1") as {
+    ecdsaSign(digest: Uint8Array, key: Uint8Array): { signature: Uint8Array; recid: number };
+  };
+  const signer = hexToBytes(keyOf("facilitator"));
+  const nowSec = Math.floor(Date.now() / 1_000);
+  return Array.from({ length: count }, (_, i) => {
+    const facts = { resource: `${PUBLIC_URL}/paid`, amount: 500_000n, token: contracts.token, payTo: treasury };
+    const network = `local-${chain.chainId}`;
+    const memo = issueMemo(key, { method: "GET", network, ...facts }, randomRef(), nowSec + 600);
+    const unsigned = {
+      ...{ version: "1" as const, network, ...facts, memo, payer: checksum(`0x${i.toString(16).padStart(40, "0")}`) },
+      ...{ transaction: `0x${"cd".repeat(32)}` as Hex, blockNumber: 7, settledAt: nowSec - 60 },
+      ...{ expiresAt: nowSec + 86_400, facilitator: addressOf("facilitator") },
+    };
+    const { signature, recid } = ecdsaSign(hexToBytes(proofDigest(unsigned, chain.chainId)), signer);
+    const proof = { ...unsigned, signature: `${toHex(signature)}${(27 + recid).toString(16)}` as Hex };
+    return { "X-PAYMENT": encodePaymentProof(proof) };
+  });
+}
+
+function print(figures: readonly Figure[]): void {
+  for (const { figure, value, goal } of figures) {
+    console.log(`${figure.padEnd(46)}${String(value).padStart(12)}${String(goal ?? "").padStart(10)}`);
+  }
+  for (const figure of figures) console.log(JSON.stringify(figure));
+  const isMissed = ({ figure, value, goal }: Figure) =>
+    goal !== null && (/Us|Ms|Calls/.test(figure) ? value > goal : value < goal);
+  process.exitCode = figures.some(isMissed) ? 1 : 0;
+}
+
+main().catch((error: unknown) => {
+  console.error(error);
+  process.exitCode = 1;
+});
