@@ -131,7 +131,7 @@ export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: 
     async update(actor: Actor, id: string, change: UpdateEndpointRequest): Promise<WebhookEndpoint> {
       const url = change.url === undefined ? undefined : checkWebhookUrl(change.url, policy);
       return store.transaction(async (tx) => {
-        await requireOwn(tx, actor.provider, id);
+        const before = await requireOwn(tx, actor.provider, id);
         const { enabled, types, description } = change;
         const row = await tx
           .updateTable("webhook_endpoints")
@@ -145,7 +145,8 @@ export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: 
           .where("id", "=", id)
           .returningAll()
           .executeTakeFirstOrThrow();
-        if (enabled === false) await dropPending(tx, id, nowMs());
+        // Also when it is enabled: a block that was being written meanwhile may have queued something for it.
+        if (enabled === false || before.status === "disabled") await dropPending(tx, id, nowMs());
         const { url: _url, ...told } = change;
         await record(tx, actor, "webhook.updated", id, { ...told, ...(url && { origin: new URL(url).origin }) });
         return endpointToWire(row);

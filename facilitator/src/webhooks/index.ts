@@ -1,10 +1,13 @@
 /** Webhooks: the worker of the role, wired to this process's clocks and network. */
 import type { RoleContext, Worker } from "../roles";
 import { createDeliveryWorker } from "./delivery";
+import { forgetFinished } from "./outbox";
 import { createSender } from "./send";
 
 /** Between looks at the outbox without a hint. */
 const POLL_MS = 1_000;
+const TIDY_MS = 3_600_000;
+const DAY_MS = 86_400_000;
 
 export function startWebhooks({ config, store, log, metrics }: RoleContext): Worker {
   const worker = createDeliveryWorker({
@@ -19,5 +22,17 @@ export function startWebhooks({ config, store, log, metrics }: RoleContext): Wor
     monotonicMs: () => performance.now(),
     random: Math.random,
   });
-  return { stop: () => worker.stop() };
+  const tidy = setInterval(() => {
+    const beforeMs = Date.now() - config.webhookLogDays * DAY_MS;
+    forgetFinished(store.db, config.chainId, beforeMs).catch((error: unknown) => {
+      log.warn({ error }, "old deliveries could not be forgotten");
+    });
+  }, TIDY_MS);
+  tidy.unref();
+  return {
+    stop() {
+      clearInterval(tidy);
+      return worker.stop();
+    },
+  };
 }

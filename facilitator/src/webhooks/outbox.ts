@@ -142,11 +142,13 @@ export async function concludeAttempt(
       // Another process took over a lapsed lease and has concluded already: what it wrote stands.
       .where("attempts", "=", attempts)
       .where("state", "=", "pending");
-  if (conclusion.kind === "released") {
-    await store.transaction((tx) => own(tx).set({ lease_until_ms: 0 }).execute());
-    return;
-  }
   await store.transaction(async (tx) => {
+    if (conclusion.kind === "released") {
+      await own(tx).set({ lease_until_ms: 0 }).execute();
+      return;
+    }
+    // Always the endpoint before its deliveries, as whoever disables it: in two orders they would wait for each other.
+    await sql`select id from webhook_endpoints where id = ${endpointId} for no key update`.execute(tx);
     const finished = { lease_until_ms: 0, attempts: attempts + 1, finished_at_ms: facts.nowMs };
     const update =
       conclusion.kind === "retry"
@@ -187,6 +189,16 @@ async function disable(tx: Tx, delivery: Delivery & { readonly chainId: number }
     .execute();
   await dropPending(tx, endpointId, nowMs);
   await recordAct(tx, { chainId, provider, actor: "service", act: "webhook.disabled", objectId: endpointId });
+}
+
+/** Forgets what was finished long ago, with its attempts. */
+export async function forgetFinished(db: Db, chainId: number, beforeMs: number): Promise<void> {
+  await db
+    .deleteFrom("webhook_deliveries")
+    .where("chain_id", "=", chainId)
+    .where("state", "!=", "pending")
+    .where("finished_at_ms", "<", beforeMs)
+    .execute();
 }
 
 export async function dropPending(tx: Tx, endpointId: string, nowMs: number): Promise<void> {

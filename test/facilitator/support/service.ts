@@ -30,6 +30,7 @@ import { startFacilitator } from "../../../facilitator/src/main";
 import { createPlan, deprecatePlan, type NewPlan } from "../../../scripts/plan";
 import type { FundedWallet } from "../../../scripts/sandbox/chain";
 import { type FacilitatorWorld, type Payer, startWorld } from "../../support/facilitator";
+import type { TestPostgres } from "../../support/postgres";
 
 export const PRICE = 10_000_000n;
 export const DAY_SEC = 86_400;
@@ -72,6 +73,12 @@ export interface Service {
   stop(): Promise<void>;
 }
 
+interface StartOptions {
+  readonly blockMs?: number;
+  /** the embedded database when absent */
+  readonly postgres?: TestPostgres;
+}
+
 type ChangeFields<A extends ChangeAct> = ActFields[(typeof ACT_NAMES)[A]] & {
   readonly idHash: Hex;
   readonly version?: number;
@@ -90,8 +97,8 @@ const ACT_NAMES = {
 
 const signed = (data: TypedData, { key }: Payer): Hex => signDigest(typedDataDigest(data), key);
 
-export async function startServiceWorld(options: { blockMs?: number } = {}): Promise<ServiceWorld> {
-  const base = await startWorld({ blockMs: options.blockMs ?? 100 });
+export async function startServiceWorld(options: StartOptions = {}): Promise<ServiceWorld> {
+  const base = await startWorld({ blockMs: 100, ...options });
   const { chain, contracts } = base;
   const deployment = { chainId: chain.chainId, turnpike: contracts.turnpike };
   const token = {
