@@ -1,41 +1,22 @@
+import { readFileSync } from "node:fs";
 import { expect } from "chai";
 import { type AgentEvent, memoryLedger } from "turnpike/agent";
 import type { Hex } from "turnpike/protocol";
 import { rejection } from "./support/rejection";
 import { PRICE, type Relay, startRelay } from "./support/relay";
-import { closeAll } from "./support/servers";
-import {
-  addressOf,
-  agentFor,
-  CHAIN_ID,
-  Chain,
-  type FacilitatorStandIn,
-  type ProviderStandIn,
-  startFacilitator,
-  startProvider,
-  testKey,
-} from "./support/world";
+import { addressOf, agentFor, CHAIN_ID, marketBeforeEach, startProvider, testKey } from "./support/world";
 
 const typesOf = ({ events }: { events: readonly AgentEvent[] }) => events.map(({ type }) => type);
 const textOf = (value: unknown) => JSON.stringify(value, (_key, part) => (typeof part === "bigint" ? `${part}` : part));
 
 describe("events of the agent", () => {
-  let chain: Chain;
-  let facilitator: FacilitatorStandIn;
-  let provider: ProviderStandIn;
-
-  beforeEach(async () => {
-    chain = new Chain();
-    facilitator = await startFacilitator(chain);
-    provider = await startProvider(chain, facilitator.url);
-  });
-  afterEach(closeAll);
+  const market = marketBeforeEach();
 
   it("tell a payment step by step, in the order in which it happens", async () => {
-    facilitator.steps.push("pending", "pending");
-    provider.steps.push("409");
-    const subject = agentFor(facilitator.url);
-    await subject.agent.pay(`${provider.url}/data?q=1`);
+    market.facilitator.steps.push("pending", "pending");
+    market.provider.steps.push("409");
+    const subject = agentFor(market.facilitator.url);
+    await subject.agent.pay(`${market.provider.url}/data?q=1`);
     expect(typesOf(subject)).to.deep.equal([
       "payment.quoted",
       "payment.signing",
@@ -48,7 +29,7 @@ describe("events of the agent", () => {
     ]);
     expect(subject.events[0]).to.deep.equal({
       type: "payment.quoted",
-      resource: `${provider.url}/data`,
+      resource: `${market.provider.url}/data`,
       amount: 500_000n,
       options: 1,
       plans: 0,
@@ -58,14 +39,14 @@ describe("events of the agent", () => {
   });
 
   it("tell what is held, and what a later call resumes", async () => {
-    facilitator.steps.push(...Array.from({ length: 40 }, () => "settle_then_drop" as const));
+    market.facilitator.steps.push(...Array.from({ length: 40 }, () => "settle_then_drop" as const));
     const ledger = memoryLedger();
-    const first = agentFor(facilitator.url, { ledger, limits: { settleMs: 500 } });
-    await rejection(first.agent.pay(provider.url));
+    const first = agentFor(market.facilitator.url, { ledger, limits: { settleMs: 500 } });
+    await rejection(first.agent.pay(market.provider.url));
     expect(typesOf(first).at(-1)).to.equal("payment.held");
-    facilitator.steps.length = 0;
-    const second = agentFor(facilitator.url, { ledger });
-    await second.agent.pay(provider.url);
+    market.facilitator.steps.length = 0;
+    const second = agentFor(market.facilitator.url, { ledger });
+    await second.agent.pay(market.provider.url);
     expect(typesOf(second)).to.deep.equal([
       "payment.submitted",
       "payment.settled",
@@ -76,30 +57,30 @@ describe("events of the agent", () => {
   });
 
   it("tell why nothing was paid", async () => {
-    const dear = await startProvider(chain, facilitator.url, { amount: 1_000_001n });
-    const subject = agentFor(facilitator.url);
+    const dear = await startProvider(market.chain, market.facilitator.url, { amount: 1_000_001n });
+    const subject = agentFor(market.facilitator.url);
     await rejection(subject.agent.pay(`${dear.url}/a`));
     await subject.agent.fetch(`${dear.url}/b`);
-    chain.balance = 0n;
-    await rejection(subject.agent.pay(`${provider.url}/c`));
+    market.chain.balance = 0n;
+    await rejection(subject.agent.pay(`${market.provider.url}/c`));
     const refused = subject.events.filter(({ type }) => type === "payment.refused");
     expect(refused).to.deep.equal([
       { type: "payment.refused", resource: `${dear.url}/a`, code: "PolicyRefused", reason: "limit" },
       { type: "payment.refused", resource: `${dear.url}/b`, code: "PolicyRefused", reason: "limit" },
-      { type: "payment.refused", resource: `${provider.url}/c`, code: "InsufficientFunds", reason: undefined },
+      { type: "payment.refused", resource: `${market.provider.url}/c`, code: "InsufficientFunds", reason: undefined },
     ]);
     expect(typesOf(subject)).not.to.include("payment.signing");
   });
 
   it("D15 bear no key, signature, proof, idempotency key, query or text of the server", async () => {
     const canary = "canary-7f3a";
-    const evil = await startProvider(chain, facilitator.url, {
+    const evil = await startProvider(market.chain, market.facilitator.url, {
       tamper: (entry) => ({ ...entry, description: canary, extra: { ...(entry.extra as object), note: canary } }),
       body: (body) => ({ ...body, message: canary, name: canary }),
     });
     evil.steps.push("402", "402");
-    facilitator.steps.push("pending", { refuse: "PaymentNotAllowed" });
-    const subject = agentFor(facilitator.url);
+    market.facilitator.steps.push("pending", { refuse: "PaymentNotAllowed" });
+    const subject = agentFor(market.facilitator.url);
     const url = `${evil.url}/data?token=${canary}`;
     const init = { method: "POST", body: canary, headers: { authorization: canary }, idempotencyKey: canary };
     await subject.agent.pay(url, init).catch(() => undefined);
@@ -109,8 +90,16 @@ describe("events of the agent", () => {
     const proofs = evil.seen.flatMap(({ headers }) => headers["x-payment"] ?? []) as string[];
     const keys = evil.seen.flatMap(({ headers }) => headers["idempotency-key"] ?? []) as string[];
     expect([proofs.length > 0, keys.length > 0]).to.deep.equal([true, true]);
-    const secrets = [canary, testKey("payer").slice(2), ...facilitator.signatures, ...proofs, ...keys];
+    const secrets = [canary, testKey("payer").slice(2), ...market.facilitator.signatures, ...proofs, ...keys];
     for (const secret of secrets) expect(text).not.to.include(secret);
+  });
+
+  it("are listed in docs/agent.md, each and no other", () => {
+    const typesIn = (text: string) =>
+      [...new Set(text.match(/\b(payment|subscription|approval)\.[a-z_]+(?=["`])/g) ?? [])].sort();
+    const [source, page] = ["sdk/src/agent/events.ts", "docs/agent.md"].map((file) => readFileSync(file, "utf8"));
+    expect(typesIn(source ?? "").length).to.be.greaterThan(20);
+    expect(typesIn(page ?? "")).to.deep.equal(typesIn(source ?? ""));
   });
 
   describe("of subscriptions", () => {

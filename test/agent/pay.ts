@@ -1,33 +1,15 @@
 import { expect } from "chai";
 import { memoryLedger, receiptOf } from "turnpike/agent";
 import { rejection } from "./support/rejection";
-import { closeAll, serve } from "./support/servers";
-import {
-  addressOf,
-  agentFor,
-  Chain,
-  type FacilitatorStandIn,
-  type ProviderStandIn,
-  startFacilitator,
-  startProvider,
-  transfersSigned,
-} from "./support/world";
+import { serve } from "./support/servers";
+import { addressOf, agentFor, marketBeforeEach, transfersSigned } from "./support/world";
 
 describe("agent.pay", () => {
-  let chain: Chain;
-  let facilitator: FacilitatorStandIn;
-  let provider: ProviderStandIn;
-
-  beforeEach(async () => {
-    chain = new Chain();
-    facilitator = await startFacilitator(chain);
-    provider = await startProvider(chain, facilitator.url);
-  });
-  afterEach(closeAll);
+  const market = marketBeforeEach();
 
   it("pays once and returns the response with its receipt", async () => {
-    const { agent } = agentFor(facilitator.url);
-    const response = await agent.pay(`${provider.url}/data?q=1`);
+    const { agent } = agentFor(market.facilitator.url);
+    const response = await agent.pay(`${market.provider.url}/data?q=1`);
     expect(response.status).to.equal(200);
     expect(await response.json()).to.include({ data: "paid content" });
     expect(response.receipt).to.deep.include({
@@ -35,19 +17,23 @@ describe("agent.pay", () => {
       payer: addressOf("payer"),
       payTo: addressOf("provider"),
       network: "local-31337",
-      resource: `${provider.url}/data?q=1`,
+      resource: `${market.provider.url}/data?q=1`,
       resumed: false,
     });
     expect(receiptOf(response)).to.equal(response.receipt);
-    expect(chain.transfers).to.have.length(1);
+    expect(market.chain.transfers).to.have.length(1);
   });
 
   it("repeats method, body and headers of the request, from a Request too", async () => {
-    const { agent } = agentFor(facilitator.url);
-    const request = new Request(`${provider.url}/job`, { method: "POST", body: "work", headers: { "x-tag": "t" } });
+    const { agent } = agentFor(market.facilitator.url);
+    const request = new Request(`${market.provider.url}/job`, {
+      method: "POST",
+      body: "work",
+      headers: { "x-tag": "t" },
+    });
     const response = await agent.pay(request);
     expect(await response.json()).to.include({ echo: "work" });
-    expect(provider.seen.map(({ method, body, headers }) => [method, body, headers["x-tag"]])).to.deep.equal([
+    expect(market.provider.seen.map(({ method, body, headers }) => [method, body, headers["x-tag"]])).to.deep.equal([
       ["POST", "work", "t"],
       ["POST", "work", "t"],
     ]);
@@ -55,7 +41,7 @@ describe("agent.pay", () => {
 
   it("returns what needs no payment as it came, without a receipt", async () => {
     const free = await serve(() => ({ status: 200, json: { free: true } }));
-    const { agent, signed } = agentFor(facilitator.url);
+    const { agent, signed } = agentFor(market.facilitator.url);
     const response = await agent.pay(free.url);
     expect(await response.json()).to.deep.equal({ free: true });
     expect(response.receipt).to.equal(undefined);
@@ -63,23 +49,23 @@ describe("agent.pay", () => {
   });
 
   it("waits while the Facilitator says pending, with the same authorization", async () => {
-    facilitator.steps.push("pending", "pending", "pending");
-    const subject = agentFor(facilitator.url);
-    expect((await subject.agent.pay(provider.url)).status).to.equal(200);
-    expect(facilitator.signatures.size).to.equal(1);
+    market.facilitator.steps.push("pending", "pending", "pending");
+    const subject = agentFor(market.facilitator.url);
+    expect((await subject.agent.pay(market.provider.url)).status).to.equal(200);
+    expect(market.facilitator.signatures.size).to.equal(1);
   });
 
   it("waits for a proof that is in flight elsewhere", async () => {
-    provider.steps.push("409", "409");
-    const { agent } = agentFor(facilitator.url);
-    expect((await agent.pay(provider.url)).status).to.equal(200);
-    expect(chain.transfers).to.have.length(1);
+    market.provider.steps.push("409", "409");
+    const { agent } = agentFor(market.facilitator.url);
+    expect((await agent.pay(market.provider.url)).status).to.equal(200);
+    expect(market.chain.transfers).to.have.length(1);
   });
 
   it("says InsufficientFunds before it signs", async () => {
-    chain.balance = 499_999n;
-    const subject = agentFor(facilitator.url);
-    const error = await rejection(subject.agent.pay(provider.url));
+    market.chain.balance = 499_999n;
+    const subject = agentFor(market.facilitator.url);
+    const error = await rejection(subject.agent.pay(market.provider.url));
     expect(error.code).to.equal("InsufficientFunds");
     expect(error.details).to.include({ required: "500000", available: "499999" });
     expect(subject.signed).to.deep.equal([]);
@@ -87,53 +73,53 @@ describe("agent.pay", () => {
   });
 
   it("retries a rejected proof, bounded, then reports InvalidPaymentProof; the next call presents the same one", async () => {
-    provider.steps.push("402", "402", "402", "402");
-    const subject = agentFor(facilitator.url);
-    const error = await rejection(subject.agent.pay(provider.url));
+    market.provider.steps.push("402", "402", "402", "402");
+    const subject = agentFor(market.facilitator.url);
+    const error = await rejection(subject.agent.pay(market.provider.url));
     expect(error.code).to.equal("InvalidPaymentProof");
     expect(error.details).to.have.property("transaction");
-    expect(provider.seen.filter(({ headers }) => headers["x-payment"])).to.have.length(4);
+    expect(market.provider.seen.filter(({ headers }) => headers["x-payment"])).to.have.length(4);
 
-    const response = await subject.agent.pay(provider.url);
+    const response = await subject.agent.pay(market.provider.url);
     expect(response.status).to.equal(200);
     expect(response.receipt?.resumed).to.equal(true);
     expect(transfersSigned(subject)).to.equal(1);
-    expect(chain.transfers).to.have.length(1);
+    expect(market.chain.transfers).to.have.length(1);
   });
 
   it("pays again for the next call once a purchase was served", async () => {
-    const { agent } = agentFor(facilitator.url);
-    await agent.pay(provider.url);
-    await agent.pay(provider.url);
-    expect(chain.transfers).to.have.length(2);
+    const { agent } = agentFor(market.facilitator.url);
+    await agent.pay(market.provider.url);
+    await agent.pay(market.provider.url);
+    expect(market.chain.transfers).to.have.length(2);
   });
 
   it("pays for parallel calls of the same request separately", async () => {
-    const { agent } = agentFor(facilitator.url);
-    const responses = await Promise.all([1, 2, 3].map(() => agent.pay(provider.url)));
+    const { agent } = agentFor(market.facilitator.url);
+    const responses = await Promise.all([1, 2, 3].map(() => agent.pay(market.provider.url)));
     expect(responses.map(({ status }) => status)).to.deep.equal([200, 200, 200]);
-    expect(chain.transfers).to.have.length(3);
-    expect(provider.granted).to.have.length(3);
+    expect(market.chain.transfers).to.have.length(3);
+    expect(market.provider.granted).to.have.length(3);
   });
 
   it("pays once for parallel calls with the same idempotency key", async () => {
-    const { agent } = agentFor(facilitator.url);
+    const { agent } = agentFor(market.facilitator.url);
     const outcomes = await Promise.allSettled(
-      [1, 2, 3].map(() => agent.pay(provider.url, { idempotencyKey: "order 7" })),
+      [1, 2, 3].map(() => agent.pay(market.provider.url, { idempotencyKey: "order 7" })),
     );
     expect(outcomes.filter(({ status }) => status === "fulfilled")).to.have.length(1);
-    expect(chain.transfers).to.have.length(1);
+    expect(market.chain.transfers).to.have.length(1);
   });
 
   it("sends the caller's idempotency key only as a keyed hash of it", async () => {
     const ledger = memoryLedger();
-    const one = agentFor(facilitator.url, { ledger });
-    const other = agentFor(facilitator.url, { role: "other payer" });
-    await one.agent.pay(provider.url, { idempotencyKey: "order 7" });
-    await other.agent.pay(provider.url, { idempotencyKey: "order 7" });
-    const keys = new Set(provider.seen.map(({ headers }) => headers["idempotency-key"]));
+    const one = agentFor(market.facilitator.url, { ledger });
+    const other = agentFor(market.facilitator.url, { role: "other payer" });
+    await one.agent.pay(market.provider.url, { idempotencyKey: "order 7" });
+    await other.agent.pay(market.provider.url, { idempotencyKey: "order 7" });
+    const keys = new Set(market.provider.seen.map(({ headers }) => headers["idempotency-key"]));
     expect(keys.size).to.equal(2);
     expect([...keys].some((key) => key?.includes("order"))).to.equal(false);
-    expect(chain.transfers).to.have.length(2);
+    expect(market.chain.transfers).to.have.length(2);
   });
 });

@@ -4,6 +4,7 @@ import { expect } from "chai";
 import type { Browser } from "playwright-core";
 import { createProvider, memoryClaims, type Provider } from "turnpike/gate";
 import { launchBrowser, openPage } from "../support/browser";
+import { testKey } from "../support/chain";
 import { startSandbox, type World } from "../support/sandbox";
 import { type Bundle, bundle, fromSource } from "./support/bundle";
 
@@ -31,6 +32,7 @@ describe("the agent in a browser", function () {
       facilitator: { url: facilitator.url, signers: [facilitator.signer] },
       payTo: providerAccount.address,
       claims: memoryClaims(),
+      secret: testKey("gate of the page"),
       plans: [plans.reader],
       pollMs: 200,
     });

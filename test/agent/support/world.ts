@@ -28,7 +28,7 @@ import {
   typedDataDigest,
   type UnsignedPaymentProof,
 } from "turnpike/protocol";
-import { type Answer, type Seen, type StandIn, serve } from "./servers";
+import { type Answer, closeAll, type Seen, type StandIn, serve } from "./servers";
 
 /** Keys of tests, derived from their role: worthless anywhere else. */
 export const testKey = (role: string): Hex => keccakText(`turnpike test key: ${role}`);
@@ -322,6 +322,25 @@ export async function startProvider(
   });
   base = server.url;
   return Object.assign(server, { steps, granted, quotes: () => quotes });
+}
+
+/** A chain, its Facilitator and a provider that sells for 0.50, as they stand at the start of each test. */
+export interface Market {
+  chain: Chain;
+  facilitator: FacilitatorStandIn;
+  provider: ProviderStandIn;
+}
+
+/** Opens a fresh market before each test of the suite that calls this, and closes every server after it. */
+export function marketBeforeEach(): Market {
+  const market = {} as Market;
+  beforeEach(async () => {
+    market.chain = new Chain();
+    market.facilitator = await startFacilitator(market.chain);
+    market.provider = await startProvider(market.chain, market.facilitator.url);
+  });
+  afterEach(closeAll);
+  return market;
 }
 
 export interface AgentUnderTest {

@@ -20,8 +20,8 @@ async function agentOf(options: PayOptions): Promise<Agent> {
     facilitators: options.facilitators,
     ledger,
     limits: {
-      ...{ settleMs: 1_500, presentations: 3, inFlightMs: 500, freshMs: 500 },
-      ...{ requestTimeoutMs: 1_000, facilitatorTimeoutMs: 1_000, quoteTimeoutMs: 500 },
+      ...{ settleMs: 6_000, presentations: 3, inFlightMs: 500, freshMs: 500 },
+      ...{ requestTimeoutMs: 5_000, facilitatorTimeoutMs: 5_000, quoteTimeoutMs: 500 },
     },
     sleep: async (_ms, signal) => {
       signal?.throwIfAborted();
