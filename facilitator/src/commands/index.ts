@@ -3,7 +3,10 @@ import { Command, InvalidArgumentError } from "commander";
 import { isTurnpikeError } from "turnpike/protocol";
 import { loadConfig } from "../config";
 import { ROLES } from "../roles";
+import { doctorCommand } from "./doctor";
 import { migrateCommand } from "./migrate";
+import { reconcileCommand } from "./reconcile";
+import { reindexCommand } from "./reindex";
 import { startCommand } from "./start";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -25,14 +28,37 @@ export async function runCommands(argv: readonly string[], env: Environment = pr
   program
     .command("migrate")
     .description("bring the database to this release's form, and end")
-    .action(() => migrateCommand(loadConfig(env)));
+    .action(async () => {
+      await migrateCommand(loadConfig(env));
+      end(0);
+    });
+  program
+    .command("doctor")
+    .description("look at chain, contracts, database and keys, say what is wrong and what to do; 1 when something is")
+    .action(async () => end(await doctorCommand(env)));
+  program
+    .command("reindex")
+    .description("read the chain into an empty database; no Facilitator may run on it")
+    .option("--wipe", "take out what the chain decides first; accepted payments and providers stay")
+    .action(async ({ wipe }: { wipe?: true }) => {
+      await reindexCommand(loadConfig(env), wipe === true);
+      end(0);
+    });
+  program
+    .command("reconcile")
+    .description("compare the database with the chain, name every difference; 1 when there is one")
+    .action(async () => end(await reconcileCommand(loadConfig(env))));
   try {
     await program.parseAsync([...argv]);
   } catch (error) {
     process.stderr.write(`${told(error)}\n`);
-    process.exitCode = 1;
-    process.exit();
+    end(1);
   }
+}
+
+/** Connections that are kept open would hold the process. */
+function end(status: number): never {
+  process.exit(status);
 }
 
 function rolesOf(text: string): string {

@@ -94,22 +94,30 @@ export interface RelayerOptions {
   readonly monotonicMs?: () => number;
 }
 
+/**
+ * The chain alone, for whoever only reads.
+ * @throws ConfigError when it is not the configured one or a contract is not the one meant, Unavailable when no node answers
+ */
+export async function openChain({
+  config,
+  log,
+  fetch,
+}: Pick<RelayerOptions, "config" | "log" | "fetch">): Promise<ChainReader> {
+  const { rpcUrls: urls, chainId, rpcTimeoutMs: timeoutMs } = config;
+  const rpc = createRpc({ urls, chainId, timeoutMs, log, ...(fetch && { fetch }) });
+  await rpc.checkChain();
+  const chain = createChainReader(rpc);
+  await requireContracts(chain, config, log);
+  return chain;
+}
+
 /** How often a process without keys looks at the lanes of the others. */
 const WATCH_MS = 500;
 
 /** @throws ConfigError when the chain is not the configured one or a contract is not there */
 export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const { config, store, log } = options;
-  const rpc = createRpc({
-    urls: config.rpcUrls,
-    chainId: config.chainId,
-    timeoutMs: config.rpcTimeoutMs,
-    log,
-    ...(options.fetch && { fetch: options.fetch }),
-  });
-  await rpc.checkChain();
-  const chain = createChainReader(rpc);
-  await requireContracts(chain, config, log);
+  const chain = await openChain(options);
 
   const owner = `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());

@@ -38,3 +38,14 @@ export async function migrate(db: Kysely<Tables>, kind: "pglite" | "postgres"): 
     return applied;
   });
 }
+
+/** Of this release, not applied yet. Changes nothing. */
+export async function pendingMigrations(db: Kysely<Tables>): Promise<string[]> {
+  const { rows: tables } = await sql<{ name: string | null }>`select to_regclass('migrations')::text as name`.execute(
+    db,
+  );
+  if (!tables[0]?.name) return MIGRATIONS.map(({ id }) => id);
+  const { rows } = await sql<{ id: string }>`select id from migrations`.execute(db);
+  const done = new Set(rows.map(({ id }) => id));
+  return MIGRATIONS.filter(({ id }) => !done.has(id)).map(({ id }) => id);
+}

@@ -29,32 +29,37 @@ export interface Store {
   close(): Promise<void>;
 }
 
+/** A database that is gone with the process: for comparing. */
+const IN_MEMORY = "memory://";
 const INT8 = 20;
 const LOCK_RETRY_MS = 500;
 
+/** Opens the database and brings it to this release's form. */
 export async function openStore(database: DatabaseConfig): Promise<Store> {
-  const opened = database.kind === "postgres" ? openPostgres(database) : await openPglite(database);
-  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: opened.pool }) });
-  let migrated: readonly string[];
+  const store = await connectStore(database);
   try {
-    migrated = await migrate(db, database.kind);
+    const migrated = await migrate(store.db, database.kind);
+    return { ...store, migrated };
   } catch (error) {
-    opened.wake.close();
-    await db.destroy();
-    await opened.release();
+    await store.close();
     throw error;
   }
-  const wake = opened.wake;
+}
+
+/** Opens the database as it is. */
+export async function connectStore(database: DatabaseConfig): Promise<Store> {
+  const { pool, wake, release } = database.kind === "postgres" ? openPostgres(database) : await openPglite(database);
+  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
   return {
     db,
     kind: database.kind,
     wake,
-    migrated,
+    migrated: [],
     transaction: (act) => db.transaction().execute(act),
     async close() {
       wake.close();
       await db.destroy();
-      await opened.release();
+      await release();
     },
   };
 }
@@ -81,6 +86,7 @@ function openPostgres(database: DatabaseConfig & { kind: "postgres" }): Opened {
 }
 
 async function openPglite({ dir, lockMs }: DatabaseConfig & { kind: "pglite" }): Promise<Opened> {
+  if (dir === IN_MEMORY) return embedded(await PGlite.create(options(dir)), async () => undefined);
   mkdirSync(dir, { recursive: true });
   let unlock: () => Promise<void>;
   try {

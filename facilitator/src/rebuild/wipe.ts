@@ -1,0 +1,45 @@
+/**
+ * Takes everything out of the database that the chain decides, to be read again. What only this database knows stays:
+ * accepted payments, sent transactions, providers, and the numbers and deliveries of events, which are found again under
+ * their ids. Dunning begins afresh; nobody is charged twice for it.
+ */
+import type { Store } from "../store/open";
+import { revertChainEvents } from "../store/tables/events";
+
+const TABLES = [
+  "plans",
+  "operators",
+  "subscriptions",
+  "allowances",
+  "debits",
+  "renewal_due",
+  "blocks",
+  "undo",
+] as const;
+
+export async function wipeChainRows(store: Store, chainId: number): Promise<void> {
+  await store.transaction(async (tx) => {
+    await revertChainEvents(tx, chainId);
+    for (const table of TABLES) await tx.deleteFrom(table).where("chain_id", "=", chainId).execute();
+    await tx.deleteFrom("cursors").where("chain_id", "=", chainId).where("name", "=", "indexer").execute();
+    // Parked: nothing is sent for it until the chain has been read; then its log settles it, or its time ends it.
+    await tx
+      .updateTable("payments")
+      .set({
+        state: "parked",
+        fail_code: null,
+        fail_reason: null,
+        is_reversed: false,
+        tx_hash: null,
+        block_number: null,
+        block_hash: null,
+        block_time: null,
+        log_index: null,
+      })
+      .where("chain_id", "=", chainId)
+      .where((eb) =>
+        eb.or([eb("state", "=", "settled"), eb.and([eb("state", "=", "failed"), eb("log_index", "is not", null)])]),
+      )
+      .execute();
+  });
+}
