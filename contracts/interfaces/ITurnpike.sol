@@ -61,6 +61,7 @@ interface ITurnpike {
     /// @dev Anyone can have this emitted by trying what cannot succeed: count only what one's own transactions say.
     event RenewalFailed(bytes32 indexed idHash, bytes4 reason);
 
+    /// @notice Service and collection have stopped; the version rose.
     event Paused(bytes32 indexed idHash);
 
     /// @notice The subscription goes on; `charged` is 0 when the paid period had not ended.
@@ -70,6 +71,7 @@ interface ITurnpike {
     /// subscriber (the version rose, whoever brought its signature) or else the provider (it did not).
     event Cancelled(bytes32 indexed idHash, bool atPeriodEnd, address by);
 
+    /// @notice The cap of every cycle from the current one on, in base units; the version rose.
     event MaxOverageSet(bytes32 indexed idHash, uint256 cap);
 
     /// @notice The record is on another plan; its allowance has this cap with nothing spent, and keeps its debit count.
@@ -227,8 +229,8 @@ interface ITurnpike {
     /// `payTo` is neither zero nor this contract.
     ///
     /// What the token must guarantee, for what is written here to hold:
-    /// - `transferFrom` moves exactly `amount` or fails, within 300,000 gas, and answers with nothing or with one word
-    /// 1.   A token that charges a fee on transfers pays the provider less than the price; nobody else is affected.
+    /// - `transferFrom` moves exactly `amount` or fails, within 300,000 gas, and answers with nothing or one word 1. A
+    ///   token that charges a fee on transfers pays the provider less than the price; nobody else is affected.
     /// - Balances and approvals change by their owners' acts alone. A token whose issuer can seize, pause or block can
     ///   make charges fail; they can be retried.
     /// - For `subscribeBySig` with a permit: EIP-2612.
@@ -255,7 +257,7 @@ interface ITurnpike {
     /// @dev Not repeatable: the idHash is used up. Reverts `UnknownPlan`, `PlanDeprecated`, `IdHashUsed`,
     /// `CapTooLarge`, and for the payment `InsufficientFunds`, `InsufficientApproval`, `TransferFailed`.
     /// @param secretHash keccak256 of 32 secret bytes. Nobody else can use up the caller's idHash for it.
-    /// @param maxOverage cap of debits in each cycle; 0: no allowance.
+    /// @param maxOverage cap of debits in each cycle, in base units, to 2^88 - 1 inclusive; 0: no allowance.
     function subscribe(bytes32 planId, bytes32 secretHash, uint256 maxOverage) external returns (bytes32 idHash);
 
     /// @notice Does the same for `subscriber`, by its signature
@@ -274,20 +276,23 @@ interface ITurnpike {
     ) external returns (bytes32 idHash);
 
     /// @notice Stops service and collection until `resume`. The paid time goes on running.
-    /// @dev Needs ACTIVE, and t < paidThrough: when a period is owed, `RenewalDue`. Otherwise `SubscriptionNotActive`.
+    /// @dev Subscriber. Needs ACTIVE, and t < paidThrough: when a period is owed, `RenewalDue`. Otherwise, and so the
+    /// second time, `SubscriptionNotActive`.
     function pause(bytes32 idHash) external;
 
-    /// @notice `Pause(address subscriber,bytes32 idHash,uint16 version,uint256 deadline)`
+    /// @notice Does as `pause`, by the subscriber's signature that anyone brings, once:
+    /// `Pause(address subscriber,bytes32 idHash,uint16 version,uint256 deadline)`
     function pauseBySig(bytes32 idHash, Auth calldata auth) external;
 
     /// @notice Takes up a paused or expired subscription again.
-    /// @dev PAUSED with t < paidThrough: free of charge. PAUSED later: charges a period that starts now. EXPIRED:
-    /// charges a period that started `grace` ago, because that much was served. Otherwise `NothingToResume`. When it
-    /// charges: `PlanDeprecated`, `ChargeAboveMax`, and the failures of a payment.
-    /// @param maxCharge the most that may be charged, inclusive.
+    /// @dev Subscriber. PAUSED with t < paidThrough: free of charge. PAUSED later: charges a period that starts now.
+    /// EXPIRED: charges a period that started `grace` ago, because that much was served. Otherwise, and so the second
+    /// time, `NothingToResume`. When it charges: `PlanDeprecated`, `ChargeAboveMax`, and the failures of a payment.
+    /// @param maxCharge the most that may be charged, in base units, inclusive.
     function resume(bytes32 idHash, uint256 maxCharge) external;
 
-    /// @notice `Resume(address subscriber,bytes32 idHash,uint256 maxCharge,uint16 version,uint256 deadline)`
+    /// @notice Does as `resume`, by the subscriber's signature that anyone brings, once:
+    /// `Resume(address subscriber,bytes32 idHash,uint256 maxCharge,uint16 version,uint256 deadline)`
     function resumeBySig(bytes32 idHash, uint256 maxCharge, Auth calldata auth) external;
 
     /// @notice Ends the subscription, for good: at once, or with `atPeriodEnd` when the paid period does; from
@@ -297,19 +302,22 @@ interface ITurnpike {
     /// period's end can still be cancelled at once, never kept.
     function cancel(bytes32 idHash, bool atPeriodEnd) external;
 
-    /// @notice `Cancel(address subscriber,bytes32 idHash,bool atPeriodEnd,uint16 version,uint256 deadline)`
+    /// @notice Does as `cancel`, by the subscriber's signature that anyone brings, once:
+    /// `Cancel(address subscriber,bytes32 idHash,bool atPeriodEnd,uint16 version,uint256 deadline)`
     function cancelBySig(bytes32 idHash, bool atPeriodEnd, Auth calldata auth) external;
 
     /// @notice Moves the subscription to another plan of the same provider, token and payee, from now on: charges the
     /// new price less the credit for the rest of the period, `floor(amount * (paidThrough - t) / interval)`, and is
     /// paid through now + the new interval. The allowance starts anew with `maxOverage` as its cap.
-    /// @dev Needs ACTIVE (`SubscriptionNotActive`), not ending (`Ending`), t < paidThrough (`RenewalDue`). Reverts
-    /// `UnknownPlan`, `PlanMismatch`, `PlanDeprecated`, `CreditExceedsPrice`, `ChargeAboveMax`, `CapTooLarge`, and for
-    /// the payment, which is left out when nothing is to be charged. `quoteChange` tells the charge beforehand.
-    /// @param maxCharge the most that may be charged, inclusive.
+    /// @dev Subscriber. Needs ACTIVE (`SubscriptionNotActive`), not ending (`Ending`), t < paidThrough (`RenewalDue`).
+    /// Reverts `UnknownPlan`, `PlanMismatch` (also the second time), `PlanDeprecated`, `CreditExceedsPrice`,
+    /// `ChargeAboveMax`, `CapTooLarge`, and for the payment, which is left out when nothing is to be charged.
+    /// `quoteChange` tells the charge beforehand.
+    /// @param maxCharge the most that may be charged, in base units, inclusive.
     function changePlan(bytes32 idHash, bytes32 newPlanId, uint256 maxOverage, uint256 maxCharge) external;
 
-    /// @notice `ChangePlan(address subscriber,bytes32 idHash,bytes32 newPlanId,uint256 maxOverage,uint256 maxCharge,`
+    /// @notice Does as `changePlan`, by the subscriber's signature that anyone brings, once:
+    /// `ChangePlan(address subscriber,bytes32 idHash,bytes32 newPlanId,uint256 maxOverage,uint256 maxCharge,`
     /// `uint16 version,uint256 deadline)`
     function changePlanBySig(
         bytes32 idHash,
@@ -322,10 +330,12 @@ interface ITurnpike {
     /// @notice Moves the record, its allowance and its debit count to a fresh secret, when the old one has leaked.
     /// Costs nothing, changes nothing else, and is possible on a deprecated plan and while paused, past due, expired or
     /// ending.
-    /// @dev Reverts `SubscriptionNotActive` with NONE or CANCELLED, `IdHashUsed`. The new record starts at version 0.
+    /// @dev Subscriber. Reverts `SubscriptionNotActive` with NONE or CANCELLED (so the second time), `IdHashUsed`. The
+    /// new record starts at version 0.
     function rekey(bytes32 idHash, bytes32 newSecretHash) external returns (bytes32 newIdHash);
 
-    /// @notice `Rekey(address subscriber,bytes32 idHash,bytes32 newSecretHash,uint16 version,uint256 deadline)`
+    /// @notice Does as `rekey`, by the subscriber's signature that anyone brings, once:
+    /// `Rekey(address subscriber,bytes32 idHash,bytes32 newSecretHash,uint16 version,uint256 deadline)`
     function rekeyBySig(bytes32 idHash, bytes32 newSecretHash, Auth calldata auth) external returns (bytes32 newIdHash);
 
     // ------------------------------------------------------------------ renewals
@@ -345,21 +355,25 @@ interface ITurnpike {
     // ------------------------------------------------------------------ allowances
 
     /// @notice Sets the cap of debits in each cycle, higher or lower, from this cycle on. What is spent stays spent.
-    /// @dev Subscriber. Reverts `SubscriptionNotActive` with NONE or CANCELLED, `CapTooLarge`.
+    /// @dev Subscriber. May be repeated. Reverts `SubscriptionNotActive` with NONE or CANCELLED, `CapTooLarge`.
+    /// @param cap base units in a cycle, 0 to 2^88 - 1 inclusive.
     function setMaxOverage(bytes32 idHash, uint256 cap) external;
 
-    /// @notice `SetMaxOverage(address subscriber,bytes32 idHash,uint256 cap,uint16 version,uint256 deadline)`
+    /// @notice Does as `setMaxOverage`, by the subscriber's signature that anyone brings, once:
+    /// `SetMaxOverage(address subscriber,bytes32 idHash,uint256 cap,uint16 version,uint256 deadline)`
     function setMaxOverageBySig(bytes32 idHash, uint256 cap, Auth calldata auth) external;
 
     /// @notice Moves `amount` to the payee, within what is left of the cap in this cycle. Until it is renewed, also in
     /// grace, that is the old cycle.
     /// @dev Operators of the plan. Needs ACTIVE. Not repeatable: each index succeeds once. Reverts, in this order,
     /// `SubscriptionNotActive`, `NotOperator`, `ZeroAmount`, `StaleDebit`, `AllowanceExhausted`, and for the payment.
+    /// @param amount base units, above 0, to what remains inclusive.
     /// @param index the number of debits made so far, see `getAllowance`.
     function debit(bytes32 idHash, uint256 amount, uint256 index) external;
 
     /// @notice Does so for many, in order. An item that fails is undone alone and leaves a `DebitFailed`.
-    /// @dev Gas as for `renewBatch`.
+    /// @dev Operators; each item is judged for the caller, so a batch may hold items of several plans. Gas as for
+    /// `renewBatch`.
     /// @return reasons 0 for success, otherwise the selector of the item's error; in the order of `debits`.
     function debitBatch(Debit[] calldata debits) external returns (bytes4[] memory reasons);
 

@@ -49,6 +49,20 @@ describe("Subscriptions", () => {
         .withArgs(quote.charge, quote.charge - 1n);
     });
 
+    it("moves what is missing to the last unit, and asks the token for nothing when nothing is", async () => {
+      const half = c.PRICE / 2n;
+      for (const [amount, charge] of [
+        [half, 0n],
+        [half + 1n, 1n],
+      ] as const) {
+        const { w, s, me } = await loadFixture(upgrade);
+        const target = await c.createPlan(w, { amount });
+        const sent = await c.at(s.paidThrough - c.INTERVAL / 2, () => me.changePlan(s.idHash, target, 0n, charge));
+        await expect(sent).to.changeTokenBalance(w.token, w.treasury, charge);
+        if (charge === 0n) await expect(sent).to.not.emit(w.token, "Transfer");
+      }
+    });
+
     it("starts the allowance anew, and keeps the count of debits", async () => {
       const { w, dearer, s, me } = await loadFixture(upgrade);
       const operator = w.turnpike.connect(w.operator);
@@ -67,9 +81,9 @@ describe("Subscriptions", () => {
     it("makes an allowance where there was none, and none where none is asked for", async () => {
       const { w, dearer, me } = await loadFixture(upgrade);
       const [with_, without] = [await c.subscribe(w), await c.subscribe(w)];
-      await me.changePlan(with_.idHash, dearer, 9n, c.FOREVER);
+      await me.changePlan(with_.idHash, dearer, 1n, c.FOREVER);
       await me.changePlan(without.idHash, dearer, 0n, c.FOREVER);
-      expect((await c.recordOf(w, with_.idHash)).cap).to.equal(9n);
+      expect((await c.recordOf(w, with_.idHash)).cap).to.equal(1n);
       expect((await c.recordOf(w, without.idHash)).cycle).to.equal(0n);
       await expect(me.changePlan((await c.subscribe(w)).idHash, dearer, c.MAX_CAP + 1n, c.FOREVER))
         .to.be.revertedWithCustomError(w.turnpike, "CapTooLarge")

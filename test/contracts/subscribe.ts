@@ -38,9 +38,11 @@ describe("Subscriptions", () => {
 
     it("makes an allowance when a cap is given", async () => {
       const w = await loadFixture(c.world);
-      const s = await c.subscribe(w, { maxOverage: c.MAX_CAP });
-      const record = await c.recordOf(w, s.idHash);
-      expect([record.cap, record.spent, record.cycle]).to.deep.equal([c.MAX_CAP, 0n, BigInt(s.paidThrough)]);
+      for (const maxOverage of [1n, c.MAX_CAP]) {
+        const s = await c.subscribe(w, { maxOverage });
+        const record = await c.recordOf(w, s.idHash);
+        expect([record.cap, record.spent, record.cycle]).to.deep.equal([maxOverage, 0n, BigInt(s.paidThrough)]);
+      }
       await expect(w.turnpike.connect(w.subscriber).subscribe(w.planId, c.freshSecretHash(), c.MAX_CAP + 1n))
         .to.be.revertedWithCustomError(w.turnpike, "CapTooLarge")
         .withArgs(c.MAX_CAP + 1n, c.MAX_CAP);

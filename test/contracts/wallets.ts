@@ -37,6 +37,17 @@ describe("Wallets", () => {
     await expect(w.turnpike.pauseBySig(s.idHash, auth)).to.emit(w.turnpike, "Paused");
   });
 
+  it("a wallet that calls is the one who acts, not whoever sent its transaction", async () => {
+    const w = await loadFixture(c.world);
+    const wallet = await walletOf(w);
+    const s = await signup(w, wallet, w.stranger);
+    await s.send();
+    const cancel = w.turnpike.interface.encodeFunctionData("cancel", [s.idHash, false]);
+    await expect(wallet.connect(w.relayer).execute(w.turnpike, cancel))
+      .to.emit(w.turnpike, "Cancelled")
+      .withArgs(s.idHash, false, await wallet.getAddress());
+  });
+
   it("a wallet refuses the signature of anyone else", async () => {
     const w = await loadFixture(c.world);
     const wallet = await walletOf(w);
