@@ -20,7 +20,7 @@ describe("the package in an empty project", function () {
       .map((door) => door.replace(/^\./, "turnpike"));
 
   it("holds what it is made of and nothing else: no source, no test, no secret", () => {
-    const strange = project.files.filter((file) => !/^(dist\/.+\.(m?js|d\.m?ts)|package\.json|README\.md)$/.test(file));
+    const strange = project.files.filter((file) => !/^(dist\/.+\.(m?js|d\.m?ts)|package\.json|README\.md|LICENSE)$/.test(file));
     expect(strange).to.deep.equal([]);
   });
 
