@@ -1,6 +1,13 @@
 /** What is measured, under which names. One registry per service, so that several run in one process. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 
+interface CostGauge {
+  readonly purpose: string;
+  readonly transactions: number;
+  readonly gas: number;
+  readonly cents?: number;
+}
+
 /** Read when somebody asks for the metrics. */
 export interface Gauges {
   lanes(): readonly {
@@ -14,6 +21,8 @@ export interface Gauges {
   }[];
   indexerLagBlocks(): number;
   renewalsDue(): Promise<number>;
+  /** of the last 24 hours; cents only where the native coin's price is set */
+  costs(): Promise<readonly CostGauge[]>;
   webhooksPending(): Promise<number>;
 }
 
@@ -111,6 +120,31 @@ export function createMetrics() {
           this.set(gauges.indexerLagBlocks());
         },
       });
+      const costGauge = (name: string, help: string, valueOf: (sum: CostGauge) => number | undefined): void => {
+        new Gauge({
+          name,
+          help,
+          labelNames: ["purpose"],
+          registers,
+          async collect() {
+            for (const sum of await gauges.costs()) {
+              const value = valueOf(sum);
+              if (value !== undefined) this.set({ purpose: sum.purpose }, value);
+            }
+          },
+        });
+      };
+      costGauge(
+        "turnpike_transactions_day",
+        "This Facilitator's transactions that were mined within 24 hours, by purpose.",
+        ({ transactions }) => transactions,
+      );
+      costGauge("turnpike_transactions_day_gas", "Gas that they used, by purpose.", ({ gas }) => gas);
+      costGauge(
+        "turnpike_transactions_day_cents",
+        "What they cost in token cents, by purpose; absent without NATIVE_PRICE.",
+        ({ cents }) => cents,
+      );
       new Gauge({
         name: "turnpike_renewals_due",
         help: "Subscriptions whose renewal is due now.",

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { createAnalytics } from "./analytics";
 import type { FacilitatorConfig } from "./config";
 import { type Core, type CoreEffects, startCore } from "./core";
+import { centsOf, createCosts } from "./costs";
 import { createApp, type Doors } from "./http/app";
 import { createProbes } from "./http/probes";
 import { createRateLimit } from "./http/rate-limit";
@@ -105,6 +106,7 @@ function doorsOf({ core, metrics, log, drain }: Wiring): Doors {
     payments,
     subscriptions: createSubscriptions({ config, store, relayer, indexer, clock, monotonicMs }),
     providers: createProviders({ config, store, relayer, indexer, monotonicMs, nowMs: () => Date.now() }),
+    costs: createCosts(store.db, config.chainId, config.nativePrice),
     analytics: createAnalytics({ db: store.db, config, clock }),
     happened: (timeoutMs) => store.wake.wait("events", timeoutMs),
     supported: {
@@ -128,6 +130,7 @@ function doorsOf({ core, metrics, log, drain }: Wiring): Doors {
 }
 
 function watch(metrics: Metrics, { config, store, relayer, indexer }: Core): void {
+  const costs = createCosts(store.db, config.chainId, config.nativePrice);
   metrics.watch({
     lanes: () =>
       relayer.health().lanes.map((lane) => ({
@@ -136,6 +139,13 @@ function watch(metrics: Metrics, { config, store, relayer, indexer }: Core): voi
         isWell: isLaneWell(lane),
       })),
     indexerLagBlocks: () => (indexer.health().head ?? 0) - indexer.applied(),
+    costs: async () =>
+      (await costs.ofLastDay()).map(({ purpose, transactions, gas, wei }) => ({
+        purpose,
+        transactions,
+        gas,
+        ...(costs.nativePrice !== undefined && { cents: centsOf(wei, costs.nativePrice) }),
+      })),
     renewalsDue: () => countDue(store.db, config.chainId, indexer.clock.nowSec()),
     webhooksPending: () => countPending(store.db, config.chainId),
   });

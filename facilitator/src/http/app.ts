@@ -9,6 +9,7 @@ import type { Logger } from "pino";
 import type { Readiness, SupportedWire } from "turnpike/facilitator";
 import { CORS_ALLOW_HEADERS, CORS_EXPOSE_HEADERS, type Network, TurnpikeError } from "turnpike/protocol";
 import type { Analytics } from "../analytics";
+import type { Costs } from "../costs";
 import type { Metrics } from "../metrics";
 import type { Payments } from "../payments";
 import type { Providers } from "../providers";
@@ -21,6 +22,7 @@ import type { RateLimit } from "./rate-limit";
 import { accountEndpoints } from "./routes/accounts";
 import { analyticsEndpoints } from "./routes/analytics";
 import { auditEndpoints } from "./routes/audit";
+import { costEndpoints } from "./routes/costs";
 import { debitEndpoints } from "./routes/debits";
 import { eventEndpoints } from "./routes/events";
 import { keyEndpoints } from "./routes/keys";
@@ -41,6 +43,7 @@ export interface Doors {
   readonly subscriptions: Subscriptions;
   readonly providers: Providers;
   readonly analytics: Analytics;
+  readonly costs: Pick<Costs, "of">;
   /** Waits for news; a hint, and at the latest after the time. */
   happened(timeoutMs: number): Promise<unknown>;
   readonly supported: Omit<SupportedWire, "kinds" | "extensions" | "signers" | "network" | "chainId">;
@@ -74,6 +77,7 @@ export function endpointsOf(doors: Doors): Endpoint[] {
     deliveryEndpoints,
     auditEndpoints,
     analyticsEndpoints,
+    costEndpoints,
     serviceEndpoints,
   ].flatMap((endpoints) => endpoints(doors));
 }
