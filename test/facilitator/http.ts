@@ -106,6 +106,9 @@ describe("Facilitator: HTTP", function () {
         const settled = await http.service.client.x402Settle(body);
         expect(settled).to.include({ success: true, payer, network: body.paymentRequirements.network });
         expect(await http.service.client.x402Settle(body)).to.deep.equal(settled);
+        // Stock servers serve what verifies: what was told as settled has bought its request.
+        const again = { isValid: false, invalidReason: "invalid_transaction_state", payer };
+        expect(await http.service.client.x402Verify(body)).to.deep.equal(again);
         expect(await http.world.transfers()).to.have.length(before + 1);
       });
     }
@@ -206,7 +209,9 @@ describe("Facilitator: HTTP", function () {
     it("answers who waits when it stops: the outcome is unknown, and known after the next start", async () => {
       const relayer = toHex(sha256(utf8ToBytes(`slow relayer ${Math.random()}`)));
       await fund(http.world.chain, addressOfKey(relayer));
-      // So many confirmations that nothing is settled while the test runs; keys and database of its own.
+      // So many confirmations that nothing is settled while the test runs, on a chain that has as many blocks; keys and
+      // database of its own.
+      await http.world.chain.provider.send("hardhat_mine", ["0x384"]);
       const own = { PGLITE_DIR: "memory://", DATABASE_URL: "" };
       const settings = { RENEWALS: "false", CONFIRMATIONS: "900", RELAYER_KEYS: relayer, ...own };
       const slow = await http.world.service(settings);

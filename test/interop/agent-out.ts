@@ -61,7 +61,7 @@ describe("interop > agent out", function () {
         expect((await agent.fetch(`${server.url}/cheap?again=1`)).status).to.equal(200);
 
         // Above the limit per payment nothing is signed; fetch hands the 402 back.
-        expect(await agent.pay(`${server.url}/dear`).catch(codeOf)).to.deep.equal(["PolicyRefused", "per_payment"]);
+        expect(await agent.pay(`${server.url}/dear`).catch(codeOf)).to.deep.equal(["PolicyRefused", "limit"]);
         expect((await agent.fetch(`${server.url}/dear`)).status).to.equal(402);
         expect(await world.transfers(payer.address)).to.deep.equal([10_000n, 10_000n]);
 

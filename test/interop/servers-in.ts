@@ -122,6 +122,7 @@ describe("interop > servers in", function () {
         const door = doors[version]();
         for (const [reason, payload, asked] of cases) {
           const verdict = await door.verify(payload, asked);
+          v1.types().VerifyResponseSchema.parse(verdict);
           expect([verdict.isValid, verdict.invalidReason], JSON.stringify(verdict)).to.deep.equal([false, reason]);
           const outcome = await door.settle(payload, asked);
           expect([outcome.success, outcome.errorReason, outcome.transaction]).to.deep.equal([false, reason, ""]);
