@@ -120,7 +120,7 @@ export function createMetrics() {
           this.set(gauges.indexerLagBlocks());
         },
       });
-      const costGauge = (name: string, help: string, valueOf: (sum: CostGauge) => number | undefined): void => {
+      const costGauge = (name: string, help: string, amountOf: (sum: CostGauge) => number | undefined): void => {
         new Gauge({
           name,
           help,
@@ -128,7 +128,7 @@ export function createMetrics() {
           registers,
           async collect() {
             for (const sum of await gauges.costs()) {
-              const value = valueOf(sum);
+              const value = amountOf(sum);
               if (value !== undefined) this.set({ purpose: sum.purpose }, value);
             }
           },
