@@ -1,6 +1,7 @@
 /**
  * Bundles the Facilitator into one file that runs without a TypeScript loader: node facilitator/tools/build.cjs. What its
- * package.json names stays outside, since some of it is native; the workspace's own packages go in.
+ * package.json names stays outside, since some of it is native; the workspace's own packages go in. Its folder is as deep as
+ * the sources' are, so that the dashboard's files are found from there.
  */
 const { join, resolve } = require("node:path");
 const { buildSync } = require("esbuild");
@@ -9,7 +10,7 @@ const { dependencies } = require("../package.json");
 const FOLDER = resolve(__dirname, "..");
 const DOORS = ["protocol", "chain", "facilitator"];
 
-function build(outfile = join(FOLDER, "dist/facilitator.cjs")) {
+function build(outfile = join(FOLDER, "dist/program/facilitator.cjs")) {
   const sdk = resolve(FOLDER, "../sdk/src");
   buildSync({
     entryPoints: [join(FOLDER, "src/main.ts")],
