@@ -28,7 +28,6 @@ const { values: args } = parseArgs({
     seconds: { type: "string" },
   },
 });
-const only = new Set(args.only.split(","));
 const perSec = Number(args.rate);
 const seconds = Number(args.seconds ?? (args.quick ? 10 : 60));
 const shortSeconds = args.quick ? 8 : 20;
@@ -137,7 +136,7 @@ async function measure(scene: Scene, what: Load, door: Door = "/authorize"): Pro
   await sign(generator, chain, door, count + WARM_UP * 2);
   const warm = await load(generator, facilitator.url, { kind: "open", perSec: WARM_UP / 4, seconds: 4 });
   const paidBefore = await chain.balanceOf(payTo);
-  if (paidBefore !== BigInt(warm.confirmed) * AMOUNT) throw new TypeError("the payee holds other than was confirmed");
+  if (paidBefore < BigInt(warm.confirmed) * AMOUNT) throw new TypeError("the payee holds less than was confirmed");
   const pids = { facilitator: facilitator.pid, anvil: chain.pid, proxy: proxy.pid };
   const before = Object.entries(pids).map(([name, pid]) => [name, pid, cpuSecOf(pid)] as const);
   const databaseBefore = postgresPid ? cpuSecOfTree(postgresPid) : 0;
@@ -257,11 +256,9 @@ const anvil: string = found;
 
 async function main(): Promise<void> {
   say(`chain ${CHAIN_ID}, database ${args.postgres ? "PostgreSQL" : "embedded, on disk"}, ${PAYERS} payers`);
-  if (only.has("sustained")) await sustained();
-  if (only.has("closed")) await closed();
-  if (only.has("concurrent")) await concurrent();
-  if (only.has("split")) await split();
-  if (only.has("reference")) await reference();
+  const scenarios = { sustained, closed, concurrent, split, reference };
+  // In the order in which they are asked for.
+  for (const name of args.only.split(",")) await scenarios[name as keyof typeof scenarios]();
   for (const { figure, value, goal } of figures) {
     say(`${figure.padEnd(36)} ${String(value).padStart(10)}${goal === null ? "" : `   goal ${goal}`}`);
   }

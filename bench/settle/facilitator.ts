@@ -64,7 +64,8 @@ export async function startLoadedFacilitator(options: FacilitatorOptions): Promi
   endWithParent(child);
   const pid = child.pid ?? 0;
   for (let tries = 0; !(await isReady(url)); tries++) {
-    if (child.exitCode !== null || tries > 600) throw new TypeError(`the Facilitator did not start: ${child.exitCode}`);
+    if (child.exitCode !== null || tries > 1_800)
+      throw new TypeError(`the Facilitator did not start: ${child.exitCode}`);
     await pause();
   }
   return {

@@ -2,12 +2,20 @@
 import createKeccak from "keccak";
 import type { Hex } from "turnpike/protocol";
 
+/**
+ * One hasher for all, since making one costs more than a hash. The library starts it afresh after each digest and only
+ * marks it as used up; were that to change, `update` would throw.
+ */
+const hasher = createKeccak("keccak256") as ReturnType<typeof createKeccak> & { _finalized: boolean };
+
 export function keccak(bytes: Buffer): Buffer {
-  return createKeccak("keccak256").update(bytes).digest();
+  hasher._finalized = false;
+  return hasher.update(bytes).digest();
 }
 
 export function keccakHex(bytes: Buffer): Hex {
-  return `0x${createKeccak("keccak256").update(bytes).digest("hex")}`;
+  hasher._finalized = false;
+  return `0x${hasher.update(bytes).digest("hex")}`;
 }
 
 export function keccakOfText(text: string): Hex {
