@@ -20,7 +20,9 @@ describe("the package in an empty project", function () {
       .map((door) => door.replace(/^\./, "turnpike"));
 
   it("holds what it is made of and nothing else: no source, no test, no secret", () => {
-    const strange = project.files.filter((file) => !/^(dist\/.+\.(m?js|d\.m?ts)|package\.json|README\.md|LICENSE)$/.test(file));
+    const strange = project.files.filter(
+      (file) => !/^(dist\/.+\.(m?js|d\.m?ts)|package\.json|README\.md|LICENSE)$/.test(file),
+    );
     expect(strange).to.deep.equal([]);
   });
 
@@ -48,13 +50,11 @@ describe("the package in an empty project", function () {
     expect(await project.run("plain.cjs")).to.match(/^cjs 0x[0-9a-fA-F]{40}\n$/);
   });
 
-  for (const [resolution, type] of [
-    ["nodenext", "module"],
-    ["nodenext", "commonjs"],
-    ["bundler", "module"],
-  ] as const) {
-    it(`is typed for TypeScript, strict, resolution ${resolution}, ${type}`, async () => {
-      await writeFile(join(project.folder, "package.json"), JSON.stringify({ name: "an-empty-project", type }));
+  // What require() resolves to is typed as well, which `npm run check:package` checks for every door.
+  for (const resolution of ["nodenext", "bundler"] as const) {
+    it(`is typed for TypeScript, strict, resolution ${resolution}`, async () => {
+      const own = { name: "an-empty-project", type: "module" };
+      await writeFile(join(project.folder, "package.json"), JSON.stringify(own));
       const module = resolution === "bundler" ? "esnext" : resolution;
       const options = ["--strict", "--noEmit", "--target", "es2022", "--exactOptionalPropertyTypes"];
       await project.run(
