@@ -23,7 +23,7 @@ const HOUR_SEC = 3_600;
 const HOURLY_SEC = 2 * DAY_SEC;
 const QUIET_LOOKS = 3;
 const LOOK_MS = 60;
-const GIVE_UP_MS = 30_000;
+const GIVE_UP_MS = 60_000;
 
 export async function advance(
   { rpcUrl, facilitatorUrl, apiKey }: ClockOptions,
@@ -60,9 +60,9 @@ export async function advance(
     while (quiet < QUIET_LOOKS) {
       if (performance.now() > untilMs) throw new Error("The Facilitator does not catch up with the clock.");
       const text = await (await fetch(`${facilitatorUrl}/metrics`)).text();
-      const isIdle = measure(text, "turnpike_indexer_lag_blocks") <= 1 && measure(text, "turnpike_renewals_due") === 0;
-      const head = await headOf(chain);
-      quiet = isIdle && head.number > block ? quiet + 1 : 0;
+      const { number } = await headOf(chain);
+      const applied = number - measure(text, "turnpike_indexer_lag_blocks");
+      quiet = applied > block && measure(text, "turnpike_renewals_due") === 0 ? quiet + 1 : 0;
       await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
     }
   }
