@@ -132,7 +132,7 @@ async function startPostgres(): Promise<{ url: string; pid: number; stop(): Prom
 /** Runs a load after a warm-up and says what it took of every process. */
 async function measure(scene: Scene, what: Load, door: Door = "/authorize"): Promise<LoadReport & { cpuMs: number }> {
   const { chain, generator, facilitator, proxy, postgresPid } = scene;
-  const count = what.kind === "open" ? what.perSec * what.seconds : what.callers * (what.seconds + 4) * 3;
+  const count = what.kind === "open" ? what.perSec * what.seconds : what.callers * (what.seconds + 4) * 8;
   await sign(generator, chain, door, count + WARM_UP * 2);
   const warm = await load(generator, facilitator.url, { kind: "open", perSec: WARM_UP / 4, seconds: 4 });
   const paidBefore = await chain.balanceOf(payTo);
