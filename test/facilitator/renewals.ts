@@ -156,4 +156,37 @@ describe("Facilitator: renewals", function () {
     expect(await renewals(ended.idHash)).to.equal(0);
     expect(await events(paused.idHash, "subscription.renewal_failed")).to.have.length(0);
   });
+
+  it("warns three days and one day before, once each, of exactly what all renewals of the payer will lack", async () => {
+    // Two first periods, and one more.
+    const payer = await world.payer(3n * PRICE);
+    const idHashes: Hex[] = [];
+    for (const _ of [1, 2]) {
+      const { idHash, request } = await world.signup(payer, { permit: FUNDS });
+      const outcome = await service.client.subscribe(request);
+      if (outcome.kind !== "done") throw new Error(JSON.stringify(outcome));
+      idHashes.push(idHash);
+    }
+    const rich = await subscriber();
+    await world.chain.advance(INTERVAL_SEC - 3 * DAY_SEC + 60);
+    const warned = await until(async () => {
+      const found = await events(idHashes[0] as Hex, "subscription.renewal_at_risk");
+      return found.length > 0 && found;
+    }, "the warning three days before");
+    expect(warned).to.have.length(1);
+    expect(warned[0]?.data).to.include({
+      horizonSec: 3 * DAY_SEC,
+      renewals: 2,
+      required: String(2n * PRICE),
+      balance: String(PRICE),
+      missingFunds: String(PRICE),
+      missingApproval: "0",
+    });
+    await world.chain.advance(2 * DAY_SEC);
+    await until(
+      async () => (await events(idHashes[1] as Hex, "subscription.renewal_at_risk")).length === 2,
+      "the warning one day before",
+    );
+    expect(await events(rich.idHash, "subscription.renewal_at_risk")).to.have.length(0);
+  });
 });
