@@ -17,6 +17,7 @@ describe("claims in PostgreSQL", function () {
     postgres = await startPostgres();
     url = await postgres.database();
     pool = new Pool({ connectionString: url, max: 8 });
+    pool.on("error", () => undefined);
   });
   after(async () => {
     await pool.end();

@@ -32,7 +32,11 @@ export function meterOf(
   const operator = createOperator({ rpc, turnpike, chainId, signer, confirmations });
   const sender: DebitSender = operatorKey === undefined ? viaFacilitator() : operator.sender;
   const path = join(meterFolder, `meter-${network.chainId}-${turnpike.slice(2, 10).toLowerCase()}.log`);
-  return createMeter({ store: createFileMeterStore({ path }), sender, states: operator.states, clock, settle });
+  const store = options.meterStore ?? createFileMeterStore({ path });
+  if (store.isShared && settle === "each") {
+    throw new ConfigError('settle: "each" is for one process: gates that share a meterStore merge their debits');
+  }
+  return createMeter({ store, sender, states: operator.states, clock, settle });
 
   function viaFacilitator(): DebitSender {
     if (!facilitator || apiKey === undefined)

@@ -4,6 +4,7 @@ import type { FetchLike } from "../facilitator/transport";
 import { type Clock, ConfigError, type Hex, type Network } from "../protocol";
 import type { ClaimStore } from "./claims/rules";
 import type { MeterPort } from "./meter-port";
+import type { MeterStore } from "./metering/store";
 
 /** How a proof is judged: by the Facilitator, on chain, or by its signature alone. */
 export type VerifyMode =
@@ -50,6 +51,8 @@ export interface ProviderOptions {
   readonly apiKey?: string;
   /** TURNPIKE_METER: folder of the metering journal; default .turnpike */
   readonly meterFolder?: string;
+  /** where several gates of one provider keep what is owed: redisMeter(client) or postgresMeter(pool); default a file */
+  readonly meterStore?: MeterStore;
   /** "each" debits on chain for every call; default "merged" */
   readonly settle?: "merged" | "each";
   /** blocks that `verify: "onchain"` waits for; default 1 */

@@ -1,14 +1,16 @@
-/** Stores in Redis, for gates on several machines: `createProvider({ claims: redisClaims(client) })`. */
+/** Stores in Redis, for gates on several machines: `createProvider({ claims: redisClaims(redis), meterStore: redisMeter(redis) })`. */
 
 import type { ClaimStore } from "./claims/rules";
 import { sharedClaims } from "./claims/shared";
+import { sharedMeterStore } from "./metering/shared-store";
+import type { MeterStore } from "./metering/store";
 import { type RedisClient, redisCells } from "./shared/redis-cells";
 
 export type { RedisClient } from "./shared/redis-cells";
 
 /** Which Redis, and under which prefix. */
 export interface RedisStoreOptions {
-  /** before every key; default "turnpike:claim:" */
+  /** before every key; default "turnpike:claim:", "{turnpike:meter}:" */
   readonly prefix?: string;
 }
 
@@ -18,4 +20,12 @@ export interface RedisStoreOptions {
  */
 export function redisClaims(client: RedisClient, { prefix = "turnpike:claim:" }: RedisStoreOptions = {}): ClaimStore {
   return sharedClaims(redisCells(client, { prefix, lists: false }));
+}
+
+/**
+ * What metered subscriptions owe, in Redis 6 or later: one per operator key. What Redis forgets is never debited.
+ * @param client of `ioredis` or `redis`, connected; it stays yours to close
+ */
+export function redisMeter(client: RedisClient, { prefix = "{turnpike:meter}:" }: RedisStoreOptions = {}): MeterStore {
+  return sharedMeterStore(redisCells(client, { prefix, lists: true }));
 }

@@ -22,8 +22,8 @@ export type Line = Entry | SnapshotEntry;
 /** Amounts become "123n": no other text in an entry has this form. */
 const BIGINT = /^-?\d+n$/;
 
-const toJson = (_key: string, value: unknown): unknown => (typeof value === "bigint" ? `${value}n` : value);
-const fromJson = (_key: string, value: unknown): unknown =>
+export const toJson = (_key: string, value: unknown): unknown => (typeof value === "bigint" ? `${value}n` : value);
+export const fromJson = (_key: string, value: unknown): unknown =>
   typeof value === "string" && BIGINT.test(value) ? BigInt(value.slice(0, -1)) : value;
 
 export function encodeLine(line: Line): string {

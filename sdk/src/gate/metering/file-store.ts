@@ -50,6 +50,7 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
   }
 
   return {
+    isShared: false,
     async open() {
       if (journal) throw new ConfigError("The meter's store is open already.");
       await mkdir(dirname(path), { recursive: true, mode: 0o700 });
@@ -97,6 +98,9 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     },
     account: (idHash) => books.find(idHash),
     accounts: () => books.accounts.values(),
+    everyAccount: () => books.accounts.values(),
+    hurried: () => [],
+    hurry: async () => undefined,
     batches: () => [...books.batches.values()],
     recent: () => books.recent,
     nextBatch: () => books.nextBatch,

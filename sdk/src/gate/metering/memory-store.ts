@@ -6,6 +6,7 @@ import type { MeterStore } from "./store";
 export function createMemoryMeterStore(): MeterStore {
   const books = new Books();
   return {
+    isShared: false,
     open: async () => undefined,
     async reserve(request) {
       const decision = decideReservation(books.find(request.idHash), request);
@@ -28,6 +29,9 @@ export function createMemoryMeterStore(): MeterStore {
     },
     account: (idHash) => books.find(idHash),
     accounts: () => books.accounts.values(),
+    everyAccount: () => books.accounts.values(),
+    hurried: () => [],
+    hurry: async () => undefined,
     batches: () => [...books.batches.values()],
     recent: () => books.recent,
     nextBatch: () => books.nextBatch,

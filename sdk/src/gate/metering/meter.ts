@@ -86,7 +86,8 @@ export function createMeter(options: MeterOptions): Meter {
     if (store.batches().length > 0) return limits.pollMs;
     if (settler.calls.size > 0) return TICK_MS;
     for (const account of store.accounts()) if (account.pending > 0n) return TICK_MS;
-    return undefined;
+    // The lane may fall to this process, and another gate may have charged.
+    return store.isShared ? TICK_MS : undefined;
   }
 
   /** Asks the store until there is room under maxUnsettled, the debits that make it being hurried meanwhile. */
@@ -154,6 +155,21 @@ export function createMeter(options: MeterOptions): Meter {
     throw saturated();
   }
 
+  /** Whoever sends: until nothing is owed any more that could be debited. */
+  async function flushShared(): Promise<void> {
+    const untilMs = monotonicMs() + limits.waitMs;
+    for (;;) {
+      const owing = [...store.everyAccount()].filter((account) => unsettledOf(account) > 0n && !account.blocked);
+      if (owing.length === 0) return;
+      if (isStopping || monotonicMs() > untilMs) throw saturated();
+      for (const { idHash } of owing) {
+        settler.forced.add(idHash);
+        await store.hurry(idHash);
+      }
+      await atMost(TICK_MS, pump.nextRound());
+    }
+  }
+
   let tellStopped: () => void = () => undefined;
   const stopped = new Promise<"stopped">((resolve) => {
     tellStopped = () => resolve("stopped");
@@ -177,6 +193,7 @@ export function createMeter(options: MeterOptions): Meter {
       return account !== undefined && unsettledOf(account) >= limits.maxUnsettled;
     },
     async flush() {
+      if (store.isShared) return flushShared();
       for (const account of store.accounts()) if (account.pending > 0n) settler.forced.add(account.idHash);
       // The pump's own timers let a process end; one that waits for a flush should not.
       const stayAlive = setInterval(() => undefined, 60_000);

@@ -197,6 +197,7 @@ export class Settler {
       if (account !== undefined && wanted.length < this.maxItems) wanted.push({ account, call });
     }
     const at = now();
+    for (const idHash of store.hurried()) this.forced.add(idHash);
     for (const account of store.accounts()) {
       if (wanted.length >= this.maxItems) break;
       const isForced = this.forced.has(account.idHash);

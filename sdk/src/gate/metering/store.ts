@@ -23,6 +23,8 @@ export type Reserved =
   | { readonly kind: "saturated" };
 
 export interface MeterStore {
+  /** Whether other processes reserve in these books, and one of them may send instead of this one. */
+  readonly isShared: boolean;
   /** Takes the lock, or joins the shared store, and reads the books. @throws ConfigError, LedgerLocked */
   open(): Promise<void>;
   /** Decides at once against everything reserved so far; resolves when it is durable. @throws Unavailable */
@@ -36,6 +38,12 @@ export interface MeterStore {
   account(idHash: Hex): Readonly<Account> | undefined;
   /** The accounts whose debits this process sends; a shared store leases each to one process at a time. */
   accounts(): Iterable<Readonly<Account>>;
+  /** Every account that this process knows of, whoever sends its debits: for views. */
+  everyAccount(): Iterable<Readonly<Account>>;
+  /** Accounts whose debit another gate waits for, to be sent by this one. */
+  hurried(): Iterable<Hex>;
+  /** Asks whoever sends to debit this subscription now; where that is this process, nothing needs to be asked. */
+  hurry(idHash: Hex): Promise<void>;
   /** Sealed and unresolved, under this process's leases. */
   batches(): readonly Batch[];
   /** Settled lately, newest last, for as long as a reorganisation could take them back. */

@@ -26,7 +26,7 @@ export interface UnsettledReport {
 export function unsettledReport(store: MeterStore): UnsettledReport {
   const subscriptions: UnsettledSubscription[] = [];
   let unsettled = 0n;
-  for (const account of store.accounts()) {
+  for (const account of store.everyAccount()) {
     if (!hasNews(account)) continue;
     const owed = unsettledOf(account);
     unsettled += owed;

@@ -1,0 +1,334 @@
+/**
+ * A meter's books in a store that several gates share. Every gate reserves, by compare-and-swap on the subscription's own
+ * cell; one of them at a time, the holder of the lane's lease, seals, sends and resolves debits, and each of its entries
+ * swaps the lane's cell too, so that a former holder writes nothing more. The rules are those of every store (books.ts).
+ */
+import { randomBytes, toBase64Url } from "../../protocol";
+import { ConfigError, Unavailable } from "../../protocol/errors";
+import type { Hex } from "../../protocol/hex";
+import { type CellChange, type CellStore, guardCells } from "../shared/cells";
+import { type Account, Books, type Entry, emptyAccount, hasNews, unsettledOf } from "./books";
+import { decideReservation } from "./reservation";
+import { accountText, type Lane, laneText, readAccount, readLane } from "./shared-cell";
+import type { MeterStore, Reserved, ReserveRequest } from "./store";
+
+export interface SharedMeterOptions {
+  /** how long the sender's lease outlives its last sign of life; default 15,000 */
+  readonly leaseMs?: number;
+  /** how often the others' changes are read; default 500 */
+  readonly refreshMs?: number;
+}
+
+interface Waiting {
+  readonly request: ReserveRequest;
+  readonly resolve: (reserved: Reserved) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+const LANE = "lane";
+const MAX_TRIES = 50;
+/** Above this many, cells of subscriptions that owe nothing are not remembered. */
+const KEPT = 50_000;
+const keyOf = (idHash: Hex): string => `account:${idHash}`;
+
+export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions = {}): MeterStore {
+  const { leaseMs = 15_000, refreshMs = 500 } = options;
+  const shared = guardCells(cells, { what: "The meter's store" });
+  const self = toBase64Url(randomBytes(12));
+  /** as they were last read or written, by this process; what stands in the store decides */
+  const texts = new Map<string, string | undefined>();
+  let lane: Lane = readLane(undefined);
+  let books = new Books();
+  const queues = new Map<Hex, Waiting[]>();
+  let timer: NodeJS.Timeout | undefined;
+  let refreshing: Promise<void> | undefined;
+  let isOpen = false;
+  /** one entry at a time: each stands on the one before */
+  let recording: Promise<unknown> = Promise.resolve();
+
+  const isSender = (): boolean => lane.owner === self;
+
+  function learn(key: string, text: string | undefined): void {
+    texts.set(key, text);
+    if (key === LANE) {
+      lane = readLane(text);
+      books.batches.clear();
+      for (const batch of lane.batches) books.batches.set(batch.id, batch);
+      books.recent.splice(0, books.recent.length, ...lane.recent);
+      for (const [from, to] of lane.successors) books.successors.set(from, to);
+      Object.assign(books.totals, lane.totals);
+      books.nextBatch = lane.nextBatch;
+      return;
+    }
+    const account = text === undefined ? undefined : readAccount(text);
+    if (account) books.accounts.set(account.idHash, account);
+  }
+
+  async function reread(keys: readonly string[]): Promise<void> {
+    const found = await shared.read(keys);
+    keys.forEach((key, i) => void learn(key, found[i]));
+  }
+
+  // ---------------------------------------------------------------- reserve
+
+  /** Calls of one subscription that come while a swap is under way share the next one. */
+  async function drain(idHash: Hex, queue: Waiting[]): Promise<void> {
+    await new Promise<void>((resolve) => setImmediate(resolve));
+    while (queue.length > 0) {
+      const round = queue.splice(0);
+      try {
+        const answers = await reserveTogether(idHash, round);
+        round.forEach(({ resolve }, i) => void resolve(answers[i] as Reserved));
+      } catch (error) {
+        for (const { reject } of round) reject(error);
+      }
+    }
+    queues.delete(idHash);
+  }
+
+  async function reserveTogether(idHash: Hex, round: readonly Waiting[]): Promise<Reserved[]> {
+    let isCertain = false;
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const key = keyOf(books.current(idHash));
+      if (!texts.has(key)) {
+        await reread([key]);
+        isCertain = true;
+      }
+      const expected = texts.get(key);
+      const account = expected === undefined ? emptyAccount(books.current(idHash)) : readAccount(expected);
+      let saturates = false;
+      const answers = round.map(({ request }): Reserved => {
+        const decision = decideReservation(account, request);
+        saturates ||= decision.kind === "saturated";
+        if (decision.kind !== "reserved") return decision;
+        account.pending += decision.charged;
+        account.calls += 1;
+        account.seenBlock = Math.max(account.seenBlock, request.facts.blockNumber);
+        return decision;
+      });
+      const isRefused = answers.some(({ kind }) => kind !== "reserved");
+      // A refusal must not rest on what another gate has changed meanwhile.
+      if (isRefused && !isCertain) {
+        await reread([key]);
+        isCertain = true;
+        continue;
+      }
+      const hurried = saturates || undefined;
+      if (answers.every(({ kind }) => kind !== "reserved") && !hurried) return answers;
+      const next = accountText(account, hurried);
+      if (next === expected) return answers;
+      if (await shared.swap([{ key, expected, next, listed: true }])) {
+        learn(key, next);
+        return answers;
+      }
+      await reread([key]);
+      isCertain = true;
+    }
+    throw new Unavailable("The meter's store is contended.", { retryAfterSec: 1 });
+  }
+
+  // ---------------------------------------------------------------- record
+
+  function idHashesOf(entry: Entry): Hex[] {
+    switch (entry.kind) {
+      case "sealed":
+        return entry.items.map(({ idHash }) => idHash);
+      case "resolved":
+      case "reopened": {
+        const batch = books.batches.get(entry.batch) ?? books.recent.find(({ id }) => id === entry.batch);
+        return batch?.items.map(({ idHash }) => idHash) ?? [];
+      }
+      case "rekeyed":
+        return [entry.idHash, entry.to];
+      case "replaced":
+        return [];
+      default:
+        return [entry.idHash];
+    }
+  }
+
+  /** Applied to the cells as they stand, again whenever another gate was quicker. */
+  async function record(entry: Exclude<Entry, { kind: "reserved" }>): Promise<void> {
+    if (!isSender()) throw lost();
+    const keys = [...new Set(idHashesOf(entry).flatMap((idHash) => [keyOf(idHash), keyOf(books.current(idHash))]))];
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const before = new Map([LANE, ...keys].map((key) => [key, texts.get(key)]));
+      const draft = new Books();
+      for (const [key, text] of before) if (key !== LANE && text !== undefined) keep(draft, readAccount(text));
+      for (const batch of lane.batches) draft.batches.set(batch.id, batch);
+      draft.recent.push(...lane.recent);
+      // An account that was reserved under its old name, by a gate that had not heard, is moved once more.
+      const isMove = entry.kind === "rekeyed";
+      for (const [from, to] of lane.successors) if (!isMove || from !== entry.idHash) draft.successors.set(from, to);
+      Object.assign(draft.totals, lane.totals);
+      draft.nextBatch = lane.nextBatch;
+      draft.apply(entry);
+
+      const changes = changesOf(draft, before, keys);
+      if (await shared.swap(changes)) {
+        for (const { key, next } of changes) learn(key, next);
+        return;
+      }
+      await reread([LANE, ...keys]);
+      if (!isSender()) throw lost();
+    }
+    throw new Unavailable("The meter's store is contended.", { retryAfterSec: 1 });
+  }
+
+  function changesOf(draft: Books, before: ReadonlyMap<string, string | undefined>, keys: readonly string[]) {
+    const changes: CellChange[] = [];
+    for (const key of keys) {
+      const idHash = key.slice("account:".length) as Hex;
+      const expected = before.get(key);
+      // Rekeyed: nothing is left under the old name.
+      const account = draft.accounts.get(idHash) ?? (expected === undefined ? undefined : emptyAccount(idHash));
+      if (account) changes.push({ key, expected, next: accountText(account), listed: hasNews(account) });
+    }
+    const batches = [...draft.batches.values()];
+    const { recent, successors, totals, nextBatch } = draft;
+    const next = laneText({
+      ...lane,
+      turn: lane.turn + 1,
+      batches,
+      recent,
+      successors: [...successors],
+      totals,
+      nextBatch,
+    });
+    changes.push({ key: LANE, expected: before.get(LANE), next });
+    return changes;
+  }
+
+  function keep(draft: Books, account: Account): void {
+    draft.accounts.set(account.idHash, account);
+  }
+
+  // ---------------------------------------------------------------- lease and view
+
+  /** Reads what others changed, and keeps or takes the lane. */
+  async function refresh(): Promise<void> {
+    const known = [...books.accounts.values()].filter(hasNews).map(({ idHash }) => keyOf(idHash));
+    const found = new Map((await shared.listed()).map(({ key, text }) => [key, text]));
+    for (const [key, text] of found) learn(key, text);
+    const gone = known.filter((key) => !found.has(key));
+    if (gone.length > 0) await reread(gone);
+    if (texts.size > KEPT) forgetIdle();
+    if (!isSender() || lane.leaseUntilMs - (await shared.nowMs()) < (leaseMs * 2) / 3) await keepLane();
+    if (!isSender()) return;
+    for (const account of [...books.accounts.values()]) {
+      const to = books.successors.get(account.idHash);
+      if (to && hasNews(account))
+        await record({ kind: "rekeyed", idHash: account.idHash, to, block: account.seenBlock });
+    }
+  }
+
+  function forgetIdle(): void {
+    for (const account of [...books.accounts.values()]) {
+      if (hasNews(account)) continue;
+      books.accounts.delete(account.idHash);
+      texts.delete(keyOf(account.idHash));
+    }
+  }
+
+  async function keepLane(): Promise<void> {
+    await reread([LANE]);
+    const nowMs = await shared.nowMs();
+    if (!isSender() && lane.owner !== "" && lane.leaseUntilMs > nowMs) return;
+    const next = laneText({ ...lane, owner: self, leaseUntilMs: nowMs + leaseMs, turn: lane.turn + 1 });
+    if (await shared.swap([{ key: LANE, expected: texts.get(LANE), next }])) learn(LANE, next);
+    else await reread([LANE]);
+  }
+
+  function schedule(): void {
+    timer = setTimeout(() => {
+      // Behind an entry that is being recorded: both change the lane.
+      refreshing = inTurn(refresh)
+        .catch(() => undefined)
+        .finally(() => {
+          if (isOpen) schedule();
+        });
+    }, refreshMs);
+    timer.unref();
+  }
+
+  function inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = recording.then(work, work);
+    recording = done.catch(() => undefined);
+    return done;
+  }
+
+  function requireOpen(): void {
+    if (!isOpen) throw new ConfigError("The meter's store is not open: call start() first, and nothing after stop().");
+  }
+
+  return {
+    isShared: true,
+    async open() {
+      books = new Books();
+      texts.clear();
+      await inTurn(refresh);
+      isOpen = true;
+      schedule();
+    },
+    reserve(request) {
+      requireOpen();
+      return new Promise((resolve, reject) => {
+        const queue = queues.get(request.idHash);
+        if (queue) return void queue.push({ request, resolve, reject });
+        const first = [{ request, resolve, reject }];
+        queues.set(request.idHash, first);
+        void drain(request.idHash, first);
+      });
+    },
+    async hold() {
+      throw new ConfigError('settle: "each" is for one process; gates that share a meter merge their debits');
+    },
+    release() {},
+    record: (entry) => {
+      requireOpen();
+      return inTurn(() => record(entry));
+    },
+    account: (idHash) => books.find(idHash),
+    accounts: () => (isSender() ? books.accounts.values() : []),
+    everyAccount: () => books.accounts.values(),
+    hurried: () => (isSender() ? [...texts.values()].flatMap(hurriedIn) : []),
+    async hurry(idHash) {
+      requireOpen();
+      const account = books.find(idHash);
+      if (isSender() || !account || account.pending === 0n) return;
+      const key = keyOf(account.idHash);
+      const expected = texts.get(key);
+      const next = expected === undefined ? undefined : accountText(readAccount(expected), true);
+      if (next !== undefined && next !== expected && (await shared.swap([{ key, expected, next, listed: true }]))) {
+        learn(key, next);
+      }
+    },
+    batches: () => (isSender() ? [...books.batches.values()] : []),
+    recent: () => books.recent,
+    nextBatch: () => books.nextBatch,
+    totals() {
+      let unsettled = 0n;
+      for (const account of books.accounts.values()) unsettled += unsettledOf(account);
+      const { settled, lost: given } = books.totals;
+      return { charged: settled + given + unsettled, settled, lost: given };
+    },
+    async close() {
+      isOpen = false;
+      clearTimeout(timer);
+      await refreshing;
+      await inTurn(async () => {
+        if (!isSender()) return;
+        const next = laneText({ ...lane, owner: "", leaseUntilMs: 0, turn: lane.turn + 1 });
+        if (await shared.swap([{ key: LANE, expected: texts.get(LANE), next }])) learn(LANE, next);
+      });
+    },
+  };
+}
+
+function hurriedIn(text: string | undefined): Hex[] {
+  return text?.startsWith('{"hurried":true') ? [readAccount(text).idHash] : [];
+}
+
+function lost(): Unavailable {
+  return new Unavailable("Another gate sends the debits now.", { retryAfterSec: 2 });
+}
