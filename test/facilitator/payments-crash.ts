@@ -1,39 +1,58 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
-import type { SignedPayment } from "turnpike/protocol";
+import { createFacilitatorClient } from "turnpike/facilitator";
+import type { Hex } from "turnpike/protocol";
 import { STEPS } from "../../facilitator/src/steps";
 import { testKey } from "../support/chain";
 import { emptyDatabase, type FacilitatorWorld, fund, startWorld, until, walletOf } from "../support/facilitator";
+import { prepareVictims, type Victims } from "./support/kill-victim";
+import { paymentToWire } from "./support/payments";
 
-const ROOT = path.resolve(__dirname, "../..");
+/** The client holds its answer; nothing of the service is left to do. */
+const ANSWERED = "answered";
 
 describe("payments of a process that is killed", function () {
-  this.timeout(120_000);
+  this.timeout(600_000);
   let world: FacilitatorWorld;
+  let victims: Victims;
   let home: string;
 
   before(async () => {
-    world = await startWorld();
+    [world, victims] = await Promise.all([startWorld(), prepareVictims()]);
     home = mkdtempSync(path.join(tmpdir(), "turnpike-crash-"));
   });
   after(async () => {
-    await world.stop();
+    await victims?.stop();
+    await world?.stop();
     rmSync(home, { recursive: true, force: true });
   });
 
-  for (const step of STEPS) {
-    it(`B6 S1 killed after "${step}": one transfer, and the payment completes`, async () => {
+  for (const step of [...STEPS, ANSWERED]) {
+    it(`B6 S1 killed after "${step}": one transfer, one event, and the service goes on`, async () => {
       const dir = path.join(home, step);
       cpSync(await emptyDatabase(), dir, { recursive: true });
-      const key = testKey(`crash relayer ${step}`) as `0x${string}`;
-      await fund(world.chain, walletOf(world.chain, key).address as `0x${string}`);
-      const settings = { PGLITE_DIR: dir, RELAYER_KEYS: key, PGLITE_LOCK_MS: "2000" };
+      const key = testKey(`crash relayer ${step}`) as Hex;
+      await fund(world.chain, walletOf(world.chain, key).address as Hex);
+      const settings = {
+        PGLITE_DIR: dir,
+        DATABASE_URL: "",
+        RELAYER_KEYS: key,
+        PGLITE_LOCK_MS: "2000",
+        RENEWALS: "false",
+      };
       const signed = await world.signPayment();
-      expect(await runUntilKilled(signed, { ...world.env(settings), KILL_AFTER: step })).to.equal("SIGKILL");
+      const victim = await victims.start({ ...world.env(settings), KILL_AFTER: step });
+      if (!victim) expect.fail("it did not start");
+      const answer = createFacilitatorClient({ url: victim.url })
+        .authorize(paymentToWire(signed))
+        .catch(() => undefined);
+      if (step === ANSWERED) {
+        expect((await answer)?.kind).to.equal("settled");
+        await victim.kill();
+      }
+      expect(await victim.gone).to.equal("SIGKILL");
 
       const core = await world.core(settings);
       const id = world.idOf(signed);
@@ -45,37 +64,16 @@ describe("payments of a process that is killed", function () {
       if (outcome.kind !== "settled") expect.fail(`it is ${outcome.kind}`);
       const mine = (await world.transfers()).filter(({ from }) => from === signed.authorization.from);
       expect(mine.map(({ transaction }) => transaction)).to.deep.equal([outcome.proof.transaction]);
+      expect(core.relayer.health(), "what was sent is known, and the lane goes on").to.include({ ok: true });
+      // What webhooks are made of is written with the settlement, or not at all.
+      const events = await core.store.db
+        .selectFrom("events")
+        .select("id")
+        .where("object_id", "=", id)
+        .where("type", "=", "payment.settled")
+        .execute();
+      expect(events).to.have.length(1);
       await core.stop();
     });
   }
 });
-
-async function runUntilKilled(signed: SignedPayment, env: Record<string, string>): Promise<string | number | null> {
-  const { authorization } = signed;
-  const wire = {
-    ...signed,
-    authorization: {
-      ...authorization,
-      value: authorization.value.toString(),
-      validAfter: authorization.validAfter.toString(),
-      validBefore: authorization.validBefore.toString(),
-    },
-  };
-  const child = spawn(
-    process.execPath,
-    [
-      "-r",
-      "ts-node/register/transpile-only",
-      "-r",
-      "tsconfig-paths/register",
-      path.join(__dirname, "support/killed.ts"),
-    ],
-    {
-      cwd: ROOT,
-      env: { PATH: process.env.PATH ?? "", ...env, SIGNED_PAYMENT: JSON.stringify(wire) },
-      stdio: ["ignore", "ignore", "inherit"],
-    },
-  );
-  const [code, signal] = await once(child, "exit");
-  return signal ?? code;
-}

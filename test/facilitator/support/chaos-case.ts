@@ -15,7 +15,7 @@ import { type Fault, startChaosRpc } from "./chaos-rpc";
 export const LARGE = { amount: 500_000n, confirmations: 6 };
 const SMALL = 250_000n;
 const UNDER_FAULT_MS = 600;
-const HEALS_WITHIN_MS = 15_000;
+const HEALS_WITHIN_MS = 60_000;
 
 export interface ChaosWorld {
   readonly world: FacilitatorWorld;
@@ -32,7 +32,7 @@ export async function liveThrough({ world, postgres }: ChaosWorld, faults: reado
   const { token: address, tokenName: name, tokenVersion: version } = world.contracts;
   const core = await world.core({
     RPC_URLS: rpc.url,
-    RPC_TIMEOUT_MS: "400",
+    RPC_TIMEOUT_MS: "1500",
     RELAYER_KEYS: key,
     DATABASE_URL: await postgres.database(),
     DATABASE_POOL_SIZE: "4",

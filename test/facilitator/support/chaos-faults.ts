@@ -1,4 +1,5 @@
 /** What nodes do wrong, by the group of questions that it befalls. Lies draw from the generator that they are given. */
+import { id, Transaction } from "ethers";
 import type { Fault, RpcCall } from "./chaos-rpc";
 
 export type Random = (below: number) => number;
@@ -38,7 +39,7 @@ export type Group = keyof typeof GROUPS;
 /** What any node, load balancer or network does to any question. */
 const OUTAGES: Record<string, Fault["act"]> = {
   late: { kind: "delay", ms: 120 },
-  "too late": { kind: "delay", ms: 700 },
+  "too late": { kind: "delay", ms: 2_000 },
   "lost on the way": { kind: "drop", when: "before" },
   "lost on the way back": { kind: "drop", when: "after" },
   "429": { kind: "http", status: 429, body: "slow down" },
@@ -55,6 +56,8 @@ type Tell = Extract<Fault["act"], { kind: "lie" }>["tell"];
 type Fields = Record<string, unknown>;
 const quantity = (value: number | bigint): string => `0x${value.toString(16)}`;
 const DAY_SEC = 86_400;
+/** selector of the settler's `settle` */
+const SETTLE = "0x8d6ee4ff";
 
 /** What a faulty or hostile node says about one matter, while it is honest about the others. */
 function liesOf(random: Random): Partial<Record<Group, Record<string, Fault["act"]>>> {
@@ -71,37 +74,40 @@ function liesOf(random: Random): Partial<Record<Group, Record<string, Fault["act
   const numberOf = (honest: unknown): number => Number((honest as { number: string } | null)?.number ?? 0);
   let frozen: unknown;
 
-  /** A pair of logs that would prove the payment, had they been emitted: from an authorization that is in the pool. */
+  /** The node keeps transactions to itself, and invents the logs that they would have left. */
+  const kept: string[] = [];
   const inventedLogs: Tell = async (call, honest, ask) => {
-    const filter = call.params[0] as { blockHash?: string; address?: string[] };
-    const pending = (await ask("eth_getBlockByNumber", ["pending", true])) as { transactions: Fields[] } | null;
-    const input = pending?.transactions.map(({ input }) => String(input)).find((data) => data.startsWith("0xe3ee160e"));
-    if (!input || !filter.blockHash) return honest;
-    const block = (await ask("eth_getBlockByHash", [filter.blockHash, false])) as { number: string };
-    const at = (index: number): string => `0x${input.slice(10 + index * 64, 74 + index * 64)}`;
+    if (GROUPS.broadcast(call)) {
+      const transaction = Transaction.from(String(call.params[0]));
+      kept.push(transaction.data);
+      return transaction.hash;
+    }
+    const { blockHash, address } = call.params[0] as { blockHash?: string; address?: string[] };
+    if (!blockHash) return honest;
+    const block = (await ask("eth_getBlockByHash", [blockHash, false])) as { number: string };
     const base = {
-      address: filter.address?.at(-1),
-      blockHash: filter.blockHash,
+      address: address?.at(-1),
+      blockHash,
       blockNumber: block.number,
       transactionHash: hash(),
       transactionIndex: "0x0",
       removed: false,
     };
-    return [
-      ...(honest as unknown[]),
+    const pairs = kept.flatMap(authorizationsIn).map(({ from, to, value, nonce }, place) => [
       {
         ...base,
-        logIndex: "0x90",
+        logIndex: quantity(500 + place * 2),
         data: "0x",
-        topics: ["0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5", at(0), at(5)],
+        topics: [id("AuthorizationUsed(address,bytes32)"), from, nonce],
       },
       {
         ...base,
-        logIndex: "0x91",
-        data: at(2),
-        topics: ["0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef", at(0), at(1)],
+        logIndex: quantity(501 + place * 2),
+        data: value,
+        topics: [id("Transfer(address,address,uint256)"), from, to],
       },
-    ];
+    ]);
+    return [...(honest as unknown[]), ...pairs.flat()];
   };
 
   return {
@@ -114,7 +120,9 @@ function liesOf(random: Random): Partial<Record<Group, Record<string, Fault["act
           hash: hash(),
         }),
       ),
-      "a little ahead": lie((_, honest) => changed(honest, { number: quantity(numberOf(honest) + 4), hash: hash() })),
+      "ahead of its time": lie((_, honest) =>
+        changed(honest, { number: quantity(numberOf(honest) + 40), hash: hash() }),
+      ),
       "stands still": lie((_, honest) => {
         frozen ??= honest;
         return frozen;
@@ -130,7 +138,7 @@ function liesOf(random: Random): Partial<Record<Group, Record<string, Fault["act
     },
     logs: {
       none: lie(() => []),
-      invented: lie(inventedLogs),
+      invented: { ...lie(inventedLogs), withholds: GROUPS.broadcast },
       "of another block": lie((_, honest) => (honest as Fields[]).map((log) => ({ ...log, blockHash: hash() }))),
       "another transaction's": lie((_, honest) =>
         (honest as Fields[]).map((log) => ({ ...log, transactionHash: hash() })),
@@ -168,13 +176,28 @@ function liesOf(random: Random): Partial<Record<Group, Record<string, Fault["act
   };
 }
 
+/** The words of the authorizations in calldata to a token, or to the settler of many. */
+function authorizationsIn(data: string): { from: string; to: string; value: string; nonce: string }[] {
+  const words = data.slice(10).match(/.{64}/g) ?? [];
+  const at = (start: number) => ({
+    from: `0x${words[start]}`,
+    to: `0x${words[start + 1]}`,
+    value: `0x${words[start + 2]}`,
+    nonce: `0x${words[start + 5]}`,
+  });
+  if (!data.startsWith(SETTLE)) return [at(0)];
+  // Offset of the list, gas of an item, length; then where each item begins, and an item begins with its token.
+  const [, , length] = words;
+  return Array.from({ length: Number(`0x${length}`) }, (_, place) => at(3 + Number(`0x${words[3 + place]}`) / 32 + 1));
+}
+
 /** Every fault there is, each for one group of questions. */
 export function allFaults(random: Random): Fault[] {
   const lies = liesOf(random);
   return (Object.keys(GROUPS) as Group[]).flatMap((group) =>
     Object.entries({ ...OUTAGES, ...lies[group] }).map(([what, act]) => ({
       name: `${group}: ${what}`,
-      strikes: GROUPS[group],
+      strikes: (call: RpcCall) => GROUPS[group](call) || (act.kind === "lie" && act.withholds?.(call) === true),
       act,
     })),
   );

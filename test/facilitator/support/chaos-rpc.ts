@@ -28,8 +28,12 @@ export type Act =
   | { readonly kind: "http"; readonly status: number; readonly body: string }
   /** an answer with an error to the calls that are struck; the node never sees them, or sees them */
   | { readonly kind: "error"; readonly code: number; readonly message: string; readonly delivered: boolean }
-  /** another result in place of the honest one; `ask` is an honest question to the node */
-  | { readonly kind: "lie"; readonly tell: (call: RpcCall, honest: unknown, ask: Ask) => unknown }
+  /** another result in place of the honest one; `ask` is an honest question to the node, which may not see some calls */
+  | {
+      readonly kind: "lie";
+      readonly tell: (call: RpcCall, honest: unknown, ask: Ask) => unknown;
+      readonly withholds?: (call: RpcCall) => boolean;
+    }
   /** never delivered, and answered as if it had been */
   | { readonly kind: "swallow"; readonly tell: (call: RpcCall) => unknown };
 
@@ -76,7 +80,7 @@ export async function startChaosRpc(target: string): Promise<ChaosRpc> {
       if (act.kind === "drop" && act.when === "before") return void response.destroy();
       if (act.kind === "http") return void response.writeHead(act.status).end(act.body);
     }
-    const isKept = (call: RpcCall) => acting.some(({ act, strikes }) => strikes(call) && keeps(act));
+    const isKept = (call: RpcCall) => acting.some(({ act, strikes }) => strikes(call) && keeps(act, call));
     const honest = await forward(calls.filter((call) => !isKept(call)));
     if (acting.some(({ act }) => act.kind === "drop")) return void response.destroy();
     const byId = new Map(honest.map((one) => [one.id, one]));
@@ -130,4 +134,7 @@ export async function startChaosRpc(target: string): Promise<ChaosRpc> {
 }
 
 /** Whether the node never sees the call. */
-const keeps = (act: Act): boolean => act.kind === "swallow" || (act.kind === "error" && !act.delivered);
+const keeps = (act: Act, call: RpcCall): boolean =>
+  act.kind === "swallow" ||
+  (act.kind === "error" && !act.delivered) ||
+  (act.kind === "lie" && act.withholds?.(call) === true);

@@ -9,10 +9,10 @@ export async function audit(world: FacilitatorWorld, core: Core, told: readonly 
   const { db } = core.store;
   const rowsIn = (states: ("queued" | "sent" | "parked" | "settled" | "failed")[]) =>
     db.selectFrom("payments").selectAll().where("state", "in", states).execute();
-  await until(async () => (await rowsIn(["queued", "sent", "parked"])).length === 0, "nothing is under way", 30_000);
+  await until(async () => (await rowsIn(["queued", "sent", "parked"])).length === 0, "nothing is under way", 120_000);
   const openTransactions = () =>
     db.selectFrom("transactions").select("id").where("status", "in", ["queued", "stored"]).execute();
-  await until(async () => (await openTransactions()).length === 0, "every transaction has landed", 30_000);
+  await until(async () => (await openTransactions()).length === 0, "every transaction has landed", 120_000);
 
   for (const { outcomes, paymentId } of told) {
     expect([...outcomes], `answers about ${paymentId}`).to.have.length(1);

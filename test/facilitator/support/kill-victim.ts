@@ -7,11 +7,13 @@ import path from "node:path";
 import { build } from "esbuild";
 
 const ROOT = path.resolve(__dirname, "../../..");
-const START_MS = 60_000;
+const START_MS = 240_000;
 
 export interface Victim {
   readonly url: string;
   readonly process: ChildProcess;
+  /** the signal that ended it, or nothing when it ended by itself */
+  readonly gone: Promise<NodeJS.Signals | null>;
   /** @returns when it is gone */
   kill(): Promise<void>;
 }
@@ -50,8 +52,9 @@ export async function prepareVictims(): Promise<Victims> {
         stdio: ["ignore", "ignore", "inherit", "ipc"],
       });
       running.add(child);
-      const gone = once(child, "exit").then(() => {
+      const gone = once(child, "exit").then(([, signal]) => {
         running.delete(child);
+        return signal as NodeJS.Signals | null;
       });
       const url = await new Promise<string | undefined>((resolve, reject) => {
         const timer = setTimeout(() => reject(new Error("a Facilitator did not start in time")), START_MS);
@@ -66,6 +69,7 @@ export async function prepareVictims(): Promise<Victims> {
       return {
         url,
         process: child,
+        gone,
         async kill() {
           child.kill("SIGKILL");
           await gone;

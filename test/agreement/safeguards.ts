@@ -1,0 +1,40 @@
+import { readFileSync } from "node:fs";
+import { expect } from "chai";
+
+interface Patch {
+  readonly file: string;
+  readonly keep: string;
+}
+interface Safeguard extends Patch {
+  readonly name: string;
+  readonly also?: Patch;
+  readonly test: string;
+  readonly title: string;
+}
+
+const { SAFEGUARDS }: { SAFEGUARDS: readonly Safeguard[] } = require("../../tools/safeguards.cjs");
+
+describe("agreement > safeguards", () => {
+  it("docs/settlement-safety.md lists exactly those that are taken away in turn", () => {
+    const listed = readFileSync("docs/settlement-safety.md", "utf8")
+      .split("\n## ")[0]
+      ?.split("\n")
+      .filter((line) => line.startsWith("| ") && line.includes("`"))
+      .map((line) => line.split(" | "))
+      .map(([name, file, , test]) => [name?.slice(2), file, test?.slice(0, -2)]);
+    expect(listed).to.deep.equal(
+      SAFEGUARDS.map(({ name, file, test, title }) => [name, `\`${file}\``, `\`${test}\` "${title}"`]),
+    );
+  });
+
+  for (const { name, test, title, also, ...patch } of SAFEGUARDS) {
+    it(`${name}: what would be taken away stands there once, and its test exists`, () => {
+      for (const { file, keep } of [patch, ...(also ? [also] : [])]) {
+        expect(readFileSync(file, "utf8").split(keep), `${file}: ${keep}`).to.have.length(2);
+      }
+      // Some titles are made of parts.
+      const word = title.split('"')[0] ?? title;
+      expect(readFileSync(test, "utf8")).to.include(word);
+    });
+  }
+});

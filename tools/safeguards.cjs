@@ -1,0 +1,198 @@
+/**
+ * Takes each safeguard of settlement away, in a copy, and sees a named test fail; with all of them in place the same tests
+ * pass. `node tools/safeguards.cjs [words]` tries those whose name holds one of the words. docs/settlement-safety.md tells why
+ * each is there.
+ */
+const { spawn } = require("node:child_process");
+const { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } = require("node:fs");
+const { tmpdir } = require("node:os");
+const { join } = require("node:path");
+
+const ROOT = join(__dirname, "..");
+const HARDHAT = require.resolve("hardhat/internal/cli/cli.js");
+
+/** `keep` stands exactly once in `file`; `instead` is what is left without the safeguard. */
+const SAFEGUARDS = [
+  {
+    name: "fence",
+    file: "facilitator/src/relayer/lease.ts",
+    keep: '    .where("lease_epoch", "=", epoch)\n    .where("status", "=", "running")',
+    instead: '    .where("status", "=", "running")',
+    test: "test/facilitator/chaos-lanes.ts",
+    title: "S7 the fence",
+  },
+  {
+    name: "stored bytes",
+    file: "facilitator/src/relayer/lane.ts",
+    keep: "      await broadcast(raised ?? newest);",
+    instead:
+      "      const again = { maxFeeWei: BigInt(newest.max_fee_wei) + 1n, priorityFeeWei: BigInt(newest.priority_fee_wei) };\n" +
+      "      await broadcast(raised ?? (await signing.signAgain(row, again)));",
+    test: "test/facilitator/chaos-lanes.ts",
+    title: "B10 a pool that forgets everything",
+  },
+  {
+    name: "stored before it is sent",
+    file: "facilitator/src/relayer/signing.ts",
+    keep: '        onStep("signed");',
+    instead:
+      '        for (const { raw } of forms) await (globalThis as never as { send(raw: string): Promise<void> }).send(raw);\n        onStep("signed");',
+    also: {
+      file: "facilitator/src/relayer/lane.ts",
+      keep: "  const signing = createSigning({",
+      instead:
+        "  Object.assign(globalThis, { send: (raw: Hex) => chain.broadcast(raw).catch(() => undefined) });\n  const signing = createSigning({",
+    },
+    test: "test/facilitator/payments-crash.ts",
+    title: 'killed after "signed"',
+  },
+  {
+    name: "evidence: the token's transfer",
+    file: "facilitator/src/indexer/facts.ts",
+    keep: "topic !== TRANSFER_TOPIC || from !== payerTopic",
+    instead: "topic !== TRANSFER_TOPIC",
+    test: "test/facilitator/indexer.ts",
+    title: "B5 takes no other log for the transfer",
+  },
+  {
+    name: "evidence: payee and amount",
+    file: "facilitator/src/indexer/apply-payments.ts",
+    keep: "transfer.to !== payment.pay_to || transfer.amount !== BigInt(payment.amount)",
+    instead: "transfer.amount < 0n",
+    test: "test/facilitator/chaos-authorizations.ts",
+    title: "B2 S3 the same nonce to two payees",
+  },
+  {
+    name: "evidence: logs and receipts agree",
+    file: "facilitator/src/indexer/index.ts",
+    keep: '    if (mode === "next") await crossCheck({ store, chain, chainId }, { block, logs, facts });\n',
+    instead: "",
+    test: "test/facilitator/chaos-rpc.ts",
+    title: "each lie alone",
+    env: { CHAOS_ONLY: "logs: invented" },
+  },
+  {
+    name: "evidence: depth",
+    file: "facilitator/src/payments/pursue.ts",
+    keep: "    if (!isLarge) return true;",
+    instead: "    if (!isLarge || isLarge) return true;",
+    test: "test/facilitator/chaos-rpc.ts",
+    title: "each lie alone",
+    env: { CHAOS_ONLY: "broadcast: nonce too low" },
+  },
+  {
+    name: "a head that stands on its blocks",
+    file: "facilitator/src/indexer/index.ts",
+    keep: "    if ((await blockAt(store.db, chainId, lowest.number))?.hash !== lowest.hash) return;\n",
+    instead: "",
+    also: {
+      file: "facilitator/src/indexer/index.ts",
+      keep: "    if (applied === lowest.number) await believe(newest, lowest);\n    while",
+      instead: "    await believe(newest, lowest);\n    while",
+    },
+    test: "test/facilitator/chaos-rpc.ts",
+    title: "each lie alone",
+    env: { CHAOS_ONLY: "head: ahead of its time" },
+  },
+  {
+    name: "in-flight sum",
+    file: "facilitator/src/payments/intake.ts",
+    keep: "and p.state in ('queued', 'sent'))",
+    instead: "and p.state in ('nothing'))",
+    test: "test/facilitator/payments.ts",
+    title: "refuses a payer without funds, and counts what is already under way",
+  },
+  {
+    name: "in-flight sum of two instances",
+    file: "facilitator/src/payments/intake.ts",
+    keep: '          if (store.kind === "postgres") await lockPayers(tx, acceptances);\n',
+    instead: "",
+    test: "test/facilitator/chaos-inflight.ts",
+    title: "B13 what is under way counts",
+  },
+];
+
+/** Everything that the tests read, without what is installed. */
+const COPIED = ["artifacts", "cache", "contracts", "deployments", "facilitator", "scripts", "sdk", "test", "tools"];
+const FILES = ["hardhat.config.ts", "package.json", "tsconfig.json"];
+
+function copyOfTheTree() {
+  const copy = mkdtempSync(join(tmpdir(), "turnpike-safeguards-"));
+  const isOurs = (path) => !/[/\\](node_modules|dist)$/.test(path);
+  for (const name of COPIED) cpSync(join(ROOT, name), join(copy, name), { recursive: true, filter: isOurs });
+  for (const name of FILES) cpSync(join(ROOT, name), join(copy, name));
+  for (const home of ["", "facilitator", "sdk"]) {
+    mkdirSync(join(copy, home), { recursive: true });
+    symlinkSync(join(ROOT, home, "node_modules"), join(copy, home, "node_modules"));
+  }
+  return copy;
+}
+
+/** @returns the file's former text */
+function replaceOnce(path, keep, instead) {
+  const before = readFileSync(path, "utf8");
+  if (before.split(keep).length !== 2) throw new Error(`${path} does not hold exactly once: ${keep}`);
+  writeFileSync(
+    path,
+    before.replace(keep, () => instead),
+  );
+  return before;
+}
+
+function runTest(copy, { test, title, env = {} }) {
+  const args = [HARDHAT, "test", "--no-compile", "--grep", title.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), test];
+  return new Promise((resolve) => {
+    const child = spawn(process.execPath, args, { cwd: copy, env: { ...process.env, ...env } });
+    let told = "";
+    child.stdout.on("data", (chunk) => {
+      told += chunk;
+    });
+    child.stderr.on("data", (chunk) => {
+      told += chunk;
+    });
+    child.on("close", (code) => {
+      const passing = Number(/(\d+) passing/.exec(told)?.[1] ?? 0);
+      const failing = Number(/(\d+) failing/.exec(told)?.[1] ?? 0);
+      resolve({ passes: code === 0 && passing > 0 && failing === 0, fails: failing > 0, told });
+    });
+  });
+}
+
+async function main(words) {
+  const copy = copyOfTheTree();
+  let failures = 0;
+  try {
+    for (const safeguard of SAFEGUARDS.filter(
+      ({ name }) => words.length === 0 || words.some((word) => name.includes(word)),
+    )) {
+      const intact = await runTest(copy, safeguard);
+      const patches = [safeguard, ...(safeguard.also ? [safeguard.also] : [])];
+      const former = patches.map(({ file, keep, instead }) => [file, replaceOnce(join(copy, file), keep, instead)]);
+      const without = await runTest(copy, safeguard);
+      for (const [file, text] of former.reverse()) writeFileSync(join(copy, file), text);
+      const isProven = intact.passes && without.fails;
+      if (!isProven) failures += 1;
+      process.stdout.write(
+        `${isProven ? "proven" : "NOT PROVEN"}  ${safeguard.name}: ${safeguard.test} "${safeguard.title}"\n`,
+      );
+      if (!isProven)
+        process.stdout.write(`with it:\n${intact.told.slice(-3_000)}\nwithout it:\n${without.told.slice(-3_000)}\n`);
+    }
+  } finally {
+    rmSync(copy, { recursive: true, force: true });
+  }
+  return failures === 0 ? 0 : 1;
+}
+
+module.exports = { SAFEGUARDS };
+if (require.main === module) {
+  main(process.argv.slice(2)).then(
+    (code) => {
+      process.exitCode = code;
+    },
+    (error) => {
+      process.stderr.write(`${error.stack}\n`);
+      process.exitCode = 1;
+    },
+  );
+}
