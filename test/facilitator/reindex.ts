@@ -9,7 +9,7 @@ import { dumpText } from "../../facilitator/src/rebuild/dump";
 import { reconcile } from "../../facilitator/src/rebuild/reconcile";
 import { reindex } from "../../facilitator/src/rebuild/reindex";
 import type { FundedWallet } from "../../scripts/sandbox/chain";
-import { type FacilitatorWorld, startWorld, until } from "../support/facilitator";
+import { type FacilitatorWorld, type Payer, startWorld, until } from "../support/facilitator";
 
 const log = pino({ level: "silent" });
 
@@ -31,8 +31,8 @@ describe("Facilitator: rebuilt from the chain", function () {
   });
   after(() => world.stop());
 
-  async function pay(): Promise<SignedPayment> {
-    const signed = await world.signPayment({ validForSec: 3_600 });
+  async function pay(payer?: Payer): Promise<SignedPayment> {
+    const signed = await world.signPayment({ validForSec: 3_600, ...(payer && { payer }) });
     paid.push({ signed, proof: await settled(signed) });
     return signed;
   }
@@ -67,10 +67,12 @@ describe("Facilitator: rebuilt from the chain", function () {
     await act(subscriber, "pause", [kept]);
     await pay();
 
+    // Funded before: the funds are not what is reorganised away.
+    const payer = await world.payer();
     const snapshot = await rpc("evm_snapshot");
     await act(subscriber, "subscribe", [planId, id("lost"), 0n]);
     await act(subscriber, "resume", [kept, 0n]);
-    const reorganised = await pay();
+    const reorganised = await pay(payer);
     const height = await world.chain.provider.getBlockNumber();
     await live.indexer.catchUp();
     await rpc("evm_setIntervalMining", [0]);
