@@ -84,8 +84,9 @@ export async function startLoadChain(anvil: string): Promise<LoadChain> {
     giveGas,
     balanceOf: (account) => contracts.balanceOf(account),
     async mine(how) {
-      await provider.send("evm_setAutomine", [how === "at once"]);
+      // In this order: without an interval anvil mines nothing, until it is told to mine at once.
       await provider.send("evm_setIntervalMining", [how === "at once" ? 0 : 1]);
+      await provider.send("evm_setAutomine", [how === "at once"]);
     },
     async stop() {
       provider.destroy();

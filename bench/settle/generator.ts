@@ -128,7 +128,8 @@ class Line {
 function failureOf({ status, body }: Reply): string | undefined {
   if (status === 200 && (body.startsWith('{"proof":{') || body.includes('"success":true'))) return undefined;
   const code = /"(?:code|errorReason)":"(\w+)"/.exec(body)?.[1];
-  return status === 0 ? body : `${status}${code ? ` ${code}` : ""}`;
+  const message = /"(?:message|errorMessage)":"([^"]{1,80})/.exec(body)?.[1];
+  return status === 0 ? body : [status, code, message].filter(Boolean).join(" ");
 }
 
 async function run(url: string, load: Load): Promise<LoadReport> {
