@@ -46,7 +46,7 @@ describe("Facilitator: doctor and the checks at the start", function () {
       /^ok {3}TURNPIKE: .*this release's contract/m,
       /^ok {3}BATCH_SETTLER: /m,
       /^ok {3}TOKENS Test.*domain/m,
-      /^ok {3}PGLITE_DIR: is migrated/m,
+      /^ok {3}(PGLITE_DIR|DATABASE_URL): is migrated/m,
       /^ok {3}RELAYER_KEYS 1: its file is for its owner alone/m,
       /^ok {3}RELAYER_KEYS 1: 0x[0-9a-fA-F]{40} holds 1000/m,
       /^ok {3}PROOF_KEY: 0x[0-9a-fA-F]{40} signs/m,
