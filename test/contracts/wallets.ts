@@ -48,6 +48,21 @@ describe("Wallets", () => {
       .withArgs(s.idHash, false, await wallet.getAddress());
   });
 
+  it("a provider with code ends subscriptions in its own name, too", async () => {
+    const w = await loadFixture(c.world);
+    const provider = await walletOf(w);
+    const terms = await c.termsOf(w);
+    const encode = w.turnpike.interface.encodeFunctionData.bind(w.turnpike.interface);
+    const salt = c.freshSalt();
+    const from = await provider.getAddress();
+    const planId = await w.turnpike.connect(ethers.provider).createPlan.staticCall(terms, salt, "{}", { from });
+    await provider.execute(w.turnpike, encode("createPlan", [terms, salt, "{}"]));
+    const s = await c.subscribe(w, { planId });
+    await expect(provider.connect(w.relayer).execute(w.turnpike, encode("cancel", [s.idHash, true])))
+      .to.emit(w.turnpike, "Cancelled")
+      .withArgs(s.idHash, true, from);
+  });
+
   it("a wallet refuses the signature of anyone else", async () => {
     const w = await loadFixture(c.world);
     const wallet = await walletOf(w);
