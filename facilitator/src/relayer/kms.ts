@@ -67,7 +67,7 @@ function publicKeyOf(info: Uint8Array): Uint8Array {
 
 /** DER `SEQUENCE { INTEGER r, INTEGER s }` as 64 bytes, s in the lower half. */
 export function compactOf(der: Uint8Array | undefined): Uint8Array {
-  if (!der || der[0] !== 0x30 || der[1] !== der.length - 2) throw malformed();
+  if (der?.[0] !== 0x30 || der[1] !== der.length - 2) throw malformed();
   const [r, rest] = integerOf(der.subarray(2));
   const [s, end] = integerOf(rest);
   if (end.length > 0 || r <= 0n || r >= ORDER || s <= 0n || s >= ORDER) throw malformed();
