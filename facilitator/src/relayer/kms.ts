@@ -4,7 +4,7 @@
  */
 import { computeAddress } from "ethers";
 import secp256k1 from "secp256k1";
-import { type Address, ConfigError, type Hex, hexToBytes, toHex, Unavailable } from "turnpike/protocol";
+import { type Address, ConfigError, hexToBytes, toHex, Unavailable } from "turnpike/protocol";
 import type { DigestSigner } from "./keys";
 
 export interface KmsKey {
