@@ -211,11 +211,12 @@ describe("Facilitator: HTTP", function () {
       await fund(http.world.chain, addressOfKey(relayer));
       // So many confirmations that nothing is settled while the test runs, on a chain that has as many blocks; keys and
       // database of its own.
+      const payer = await http.world.payer();
       for (let i = 0; i < 200; i++) await http.world.chain.provider.send("evm_mine", []);
       const own = { PGLITE_DIR: "memory://", DATABASE_URL: "" };
       const settings = { RENEWALS: "false", CONFIRMATIONS: "200", RELAYER_KEYS: relayer, ...own };
       const slow = await http.world.service(settings);
-      const payment = await http.world.signPayment();
+      const payment = await http.world.signPayment({ payer });
       const signed = paymentToWire(payment);
       const waiting = slow.client.authorize(signed);
       const { from, nonce } = payment.authorization;
