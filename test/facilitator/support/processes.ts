@@ -7,7 +7,7 @@ import { createFacilitatorClient, type FacilitatorClient } from "turnpike/facili
 import { freePort } from "../../support/chain";
 
 const ROOT = path.resolve(__dirname, "../../..");
-const START_TIMEOUT_MS = 60_000;
+const START_TIMEOUT_MS = 90_000;
 
 export interface Program {
   /** Runs it with these arguments; for commands that end by themselves. */
