@@ -3,7 +3,7 @@ import { decodeJsonHeader, HEADER, type JsonObject, MAX_CREDENTIAL_BYTES, Turnpi
 import type { GateRequest } from "./request";
 
 export type PaymentCredential =
-  | { readonly kind: "proof"; readonly header: string }
+  | { readonly kind: "proof"; readonly payload: JsonObject }
   | { readonly kind: "x402-v1"; readonly payload: JsonObject }
   | { readonly kind: "x402-v2"; readonly payload: JsonObject }
   | { readonly kind: "malformed" };
@@ -51,7 +51,7 @@ function readPayment(value: string, header: "v1" | "v2"): PaymentCredential {
   const isNative = "version" in payload;
   const isStandard = "x402Version" in payload;
   if (isNative && isStandard) throw ambiguous("the payment has both `version` and `x402Version`");
-  if (header === "v1" && isNative) return { kind: "proof", header: value };
+  if (header === "v1" && isNative) return { kind: "proof", payload };
   if (header === "v1" && payload.x402Version === 1) return { kind: "x402-v1", payload };
   if (header === "v2" && payload.x402Version === 2) return { kind: "x402-v2", payload };
   return { kind: "malformed" };

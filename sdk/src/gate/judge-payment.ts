@@ -1,5 +1,5 @@
 /** From a payment header to a grant that is held: a proof of this project's Facilitator, or a standard payload. */
-import { isTurnpikeError, type PaymentProof, parsePaymentProof } from "../protocol";
+import { isTurnpikeError, type JsonObject, type PaymentProof, readPaymentProof } from "../protocol";
 import { claimAndConfirm, invalid, messageOf, type PaymentCase, type PaymentVerdict } from "./claim-payment";
 import type { PaymentCredential } from "./credentials";
 import { faultOfSettlement, judgeProof } from "./judge-proof";
@@ -14,7 +14,7 @@ export async function judgePayment(credential: PaymentCredential, at: PaymentCas
       case "malformed":
         return invalid("malformed", "The payment header holds no payment: base64 of a JSON proof or payload.");
       case "proof":
-        return await judgeNative(credential.header, at);
+        return await judgeNative(credential.payload, at);
       case "x402-v1":
       case "x402-v2":
         return await judgeStandard(credential, at);
@@ -28,9 +28,9 @@ export async function judgePayment(credential: PaymentCredential, at: PaymentCas
   }
 }
 
-async function judgeNative(header: string, at: PaymentCase): Promise<PaymentVerdict> {
+async function judgeNative(payload: JsonObject, at: PaymentCase): Promise<PaymentVerdict> {
   const { room, request, resource, bodyHash } = at;
-  const proof = parsePaymentProof(header);
+  const proof = readPaymentProof(payload);
   const nowSec = room.time.nowSec();
   const verdict = judgeProof(proof, { settings: room.settings, method: request.method, resource, bodyHash, nowSec });
   if (verdict.kind === "faulty") return invalid(verdict.reason, messageOf(verdict.reason));

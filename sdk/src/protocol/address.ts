@@ -1,8 +1,8 @@
 /** Addresses in EIP-55 form; every address on the wire is written so (stock v1 clients compare by case). */
 
-import { keccak_256 } from "@noble/hashes/sha3";
 import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils";
 import type { Hex } from "./hex";
+import { keccak256Of } from "./keccak";
 
 /** 20 bytes as 0x and 40 hex digits; EIP-55 checksummed wherever this package makes one. */
 export type Address = Hex;
@@ -23,7 +23,7 @@ export function checksum(address: string): Address {
   const known = cache.get(address);
   if (known) return known;
   const lower = address.slice(2).toLowerCase();
-  const hash = bytesToHex(keccak_256(utf8ToBytes(lower)));
+  const hash = bytesToHex(keccak256Of(utf8ToBytes(lower)));
   let out = "0x";
   for (let i = 0; i < 40; i++) out += Number.parseInt(hash[i] ?? "0", 16) >= 8 ? lower[i]?.toUpperCase() : lower[i];
   if (cache.size > 10_000) cache.clear();

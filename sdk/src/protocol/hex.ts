@@ -1,8 +1,8 @@
 /** Bytes and words: hex strings, keccak256 and the flat ABI encoding that hashes on this wire use. Knows no domain rule. */
 import { hmac } from "@noble/hashes/hmac";
 import { sha256 as nobleSha256 } from "@noble/hashes/sha2";
-import { keccak_256 } from "@noble/hashes/sha3";
 import { bytesToHex, concatBytes, hexToBytes as nobleHexToBytes, utf8ToBytes } from "@noble/hashes/utils";
+import { keccak256Of } from "./keccak";
 
 /** 0x and hex digits. */
 export type Hex = `0x${string}`;
@@ -21,7 +21,7 @@ export function hexToBytes(hex: Hex): Uint8Array {
 
 /** Keccak-256 of bytes, as hex. */
 export function keccak256(bytes: Uint8Array): Hex {
-  return toHex(keccak_256(bytes));
+  return toHex(keccak256Of(bytes));
 }
 
 /** Keccak-256 of a text in UTF-8, as hex. */
@@ -81,10 +81,14 @@ export function equalConstantTime(a: Uint8Array, b: Uint8Array): boolean {
   return difference === 0;
 }
 
+/** Node's, where there is one: three times as fast as btoa. Bundlers for browsers put nothing in its place. */
+export const NodeBuffer = (globalThis as { Buffer?: typeof Buffer }).Buffer;
+
 const BASE64URL = /^[A-Za-z0-9_-]*$/;
 
 /** Bytes as base64url without padding. */
 export function toBase64Url(bytes: Uint8Array): string {
+  if (NodeBuffer) return NodeBuffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("base64url");
   let binary = "";
   for (const byte of bytes) binary += String.fromCharCode(byte);
   return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");

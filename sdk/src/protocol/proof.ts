@@ -4,7 +4,7 @@ import { recoverSigner, signDigest, type TypedDataField, typedDataDigest } from 
 import { InvalidPaymentProof } from "./errors";
 import { type Hex, keccakText } from "./hex";
 import { type PaymentProof, type PaymentProofWire, paymentProofSchema } from "./schemas";
-import { decodeJsonHeader, encodeJsonHeader } from "./strict-json";
+import { decodeJsonHeader, encodeJsonHeader, type JsonObject } from "./strict-json";
 
 /** How long after settlement a proof may be presented, seconds: 7 days. */
 export const PROOF_LIFE_SEC = 7 * 24 * 60 * 60;
@@ -29,6 +29,19 @@ const PROOF_TYPES: { readonly PaymentProof: readonly TypedDataField[] } = {
 /** A proof before its Facilitator has signed it. */
 export type UnsignedPaymentProof = Omit<PaymentProof, "signature">;
 
+const MAX_HASHES = 1_000;
+const hashes = new Map<string, Hex>();
+
+/** Many proofs are of one resource. */
+function hashOf(resource: string): Hex {
+  const known = hashes.get(resource);
+  if (known) return known;
+  const hash = keccakText(resource);
+  if (hashes.size >= MAX_HASHES) hashes.clear();
+  hashes.set(resource, hash);
+  return hash;
+}
+
 /** What the Facilitator signs; `chainId` is that of the proof's network. */
 export function proofDigest(proof: UnsignedPaymentProof, chainId: number): Hex {
   return typedDataDigest({
@@ -42,7 +55,7 @@ export function proofDigest(proof: UnsignedPaymentProof, chainId: number): Hex {
       payTo: proof.payTo,
       amount: proof.amount,
       memo: proof.memo,
-      resourceHash: keccakText(proof.resource),
+      resourceHash: hashOf(proof.resource),
       transaction: proof.transaction,
       blockNumber: proof.blockNumber,
       settledAt: proof.settledAt,
@@ -86,6 +99,14 @@ export function proofToWire(proof: PaymentProof): PaymentProofWire {
 export function parsePaymentProof(headerValue: string): PaymentProof {
   const decoded = typeof headerValue === "string" ? decodeJsonHeader(headerValue) : undefined;
   if (!decoded) throw new InvalidPaymentProof("X-PAYMENT is not base64 of a JSON object", { reason: "malformed" });
+  return readPaymentProof(decoded);
+}
+
+/**
+ * The same, of an `X-PAYMENT` that was decoded already.
+ * @throws InvalidPaymentProof
+ */
+export function readPaymentProof(decoded: JsonObject): PaymentProof {
   const result = paymentProofSchema.safeParse(decoded);
   if (!result.success) {
     const field = result.error.issues[0]?.path.join(".") || "proof";

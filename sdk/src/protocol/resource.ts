@@ -4,6 +4,19 @@ import { utf8ToBytes } from "./hex";
 /** The longest URL that can be paid for. */
 export const MAX_RESOURCE_BYTES = 2_048;
 
+/** Serialised, these are what they were: nothing to escape, nothing to resolve (a dot segment begins with "/."). */
+const PLAIN = /^[A-Za-z0-9/_~.-]*(?:\?[A-Za-z0-9/_~.=&-]*)?$/;
+
+let lastBase: { readonly publicUrl: string; readonly base: URL; readonly prefix: string } | undefined;
+
+function baseOf(publicUrl: string): { readonly base: URL; readonly prefix: string } {
+  if (lastBase?.publicUrl !== publicUrl) {
+    const base = new URL(publicUrl);
+    lastBase = { publicUrl, base, prefix: base.pathname.replace(/\/+$/, "") };
+  }
+  return lastBase;
+}
+
 /**
  * `publicUrl` joined with the request target as it came (path and query, before any mounting took a prefix off).
  * WHATWG-serialised, query order kept, fragment dropped.
@@ -11,8 +24,11 @@ export const MAX_RESOURCE_BYTES = 2_048;
  */
 export function resourceOf(publicUrl: string, target: string): string | undefined {
   if (!target.startsWith("/") || target.includes("\\")) return undefined;
-  const base = new URL(publicUrl);
-  const prefix = base.pathname.replace(/\/+$/, "");
+  const { base, prefix } = baseOf(publicUrl);
+  if (PLAIN.test(target) && !target.includes("/.")) {
+    const href = `${base.origin}${prefix}${target}`;
+    return href.length <= MAX_RESOURCE_BYTES ? href : undefined;
+  }
   let url: URL;
   try {
     // Concatenated, not resolved: resolving "//evil.example/x" against a base would change the origin.

@@ -3,6 +3,7 @@
  * URL alphabet), strict UTF-8, one JSON object without duplicate keys, `__proto__` or deep nesting.
  */
 import { MAX_CREDENTIAL_BYTES } from "./headers";
+import { NodeBuffer } from "./hex";
 
 const MAX_DEPTH = 8;
 const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
@@ -35,6 +36,7 @@ export function decodeJsonHeader(value: string, maxBytes = MAX_CREDENTIAL_BYTES)
 /** JSON in UTF-8 in standard base64, as payment headers carry it. */
 export function encodeJsonHeader(value: unknown): string {
   const text = JSON.stringify(value);
+  if (NodeBuffer) return NodeBuffer.from(text, "utf8").toString("base64");
   if (PRINTABLE.test(text)) return btoa(text);
   let binary = "";
   for (const byte of new TextEncoder().encode(text)) binary += String.fromCharCode(byte);

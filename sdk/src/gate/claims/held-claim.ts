@@ -1,5 +1,5 @@
 /** One request's hold on a payment: renews the lease while the handler runs, and is settled exactly once. */
-import { type Hex, randomBytes, toBase64Url, Unavailable } from "../../protocol";
+import { type Hex, randomRef, Unavailable } from "../../protocol";
 import type { ClaimAct, ClaimOutcome, ClaimStore } from "./rules";
 
 export const LEASE_MS = 60_000;
@@ -33,7 +33,7 @@ export interface ClaimRequest {
 
 export async function holdClaim(request: ClaimRequest): Promise<ClaimAttempt> {
   const { store, paymentId, keepUntilSec, nowSec, nowMs } = request;
-  const owner = toBase64Url(randomBytes(12));
+  const owner = randomRef();
   const act = { act: "claim", owner, nowMs: nowMs(), leaseMs: LEASE_MS, keepUntilSec } as const;
   const outcome = await store.claim(paymentId, act, nowSec);
   if (outcome.kind !== "acquired") return outcome;
