@@ -49,14 +49,13 @@ export function connectRpc({ urls, chainId, timeoutMs = 5_000 }: RpcOptions): Rp
       throw new Unavailable(`The chain cannot be asked (${method}).`, { cause: last, ...why });
     },
     onBlock(wake) {
-      const listeners = endpoints.filter((endpoint) => endpoint instanceof WebSocketProvider);
-      for (const endpoint of listeners) void endpoint.on("block", wake);
+      const stops = endpoints.map((endpoint) => endpoint.onBlock?.(wake));
       return () => {
-        for (const endpoint of listeners) void endpoint.off("block", wake);
+        for (const stop of stops) stop?.();
       };
     },
     close() {
-      for (const endpoint of endpoints) void endpoint.destroy();
+      for (const endpoint of endpoints) endpoint.close();
     },
   };
 }
@@ -70,19 +69,78 @@ function isRevert(error: unknown): boolean {
   );
 }
 
-function endpointOf(url: string, chainId: number, timeoutMs: number): JsonRpcProvider | WebSocketProvider {
+interface Endpoint {
+  send(method: string, params: unknown[]): Promise<unknown>;
+  /** of endpoints that push */
+  onBlock?(wake: () => void): () => void;
+  close(): void;
+}
+
+function endpointOf(url: string, chainId: number, timeoutMs: number): Endpoint {
   const network = Network.from(chainId);
   const protocol = URL.canParse(url) ? new URL(url).protocol : "";
-  if (protocol === "ws:" || protocol === "wss:") {
-    return new WebSocketProvider(url, network, { staticNetwork: network });
-  }
+  if (protocol === "ws:" || protocol === "wss:") return socketEndpoint(url, network);
   if (protocol !== "http:" && protocol !== "https:") {
     throw new ConfigError("rpcUrl has an endpoint that is not an http, https, ws or wss URL");
   }
   const request = new FetchRequest(url);
   request.timeout = timeoutMs;
   request.setThrottleParams({ maxAttempts: 2, slotInterval: 100 });
-  return new JsonRpcProvider(request, network, { staticNetwork: network, batchMaxCount: 1 });
+  const provider = new JsonRpcProvider(request, network, { staticNetwork: network, batchMaxCount: 1 });
+  return { send: (method, params) => provider.send(method, params), close: () => void provider.destroy() };
+}
+
+const RECONNECT_MS = 1_000;
+
+/** A socket that drops is opened anew, by the next question or soon for those who wait for blocks. */
+function socketEndpoint(url: string, network: Network): Endpoint {
+  const wakes = new Set<() => void>();
+  let provider: WebSocketProvider | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let closed = false;
+
+  function opened(): WebSocketProvider {
+    if (provider) return provider;
+    const made = new WebSocketProvider(url, network, { staticNetwork: network });
+    const socket = made.websocket as { onclose?: unknown; onerror?: unknown };
+    socket.onclose = () => drop(made);
+    socket.onerror = () => drop(made);
+    for (const wake of wakes) void made.on("block", wake);
+    provider = made;
+    return made;
+  }
+
+  function drop(made: WebSocketProvider): void {
+    if (provider !== made) return;
+    provider = undefined;
+    made.destroy().catch(() => undefined);
+    if (closed || wakes.size === 0) return;
+    timer = setTimeout(() => {
+      opened();
+      // Blocks may have come while nobody listened.
+      for (const wake of wakes) wake();
+    }, RECONNECT_MS);
+    timer.unref();
+  }
+
+  return {
+    send: (method, params) => opened().send(method, params),
+    onBlock(wake) {
+      wakes.add(wake);
+      void opened().on("block", wake);
+      return () => {
+        wakes.delete(wake);
+        void provider?.off("block", wake);
+      };
+    },
+    close() {
+      closed = true;
+      clearTimeout(timer);
+      const last = provider;
+      provider = undefined;
+      last?.destroy().catch(() => undefined);
+    },
+  };
 }
 
 async function withTimeout<T>(answer: Promise<T>, timeoutMs: number): Promise<T> {
