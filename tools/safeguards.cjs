@@ -99,8 +99,8 @@ const SAFEGUARDS = [
     file: "facilitator/src/payments/intake.ts",
     keep: "and p.state in ('queued', 'sent'))",
     instead: "and p.state in ('nothing'))",
-    test: "test/facilitator/payments.ts",
-    title: "refuses a payer without funds, and counts what is already under way",
+    test: "test/facilitator/chaos-inflight.ts",
+    title: "B13 what is under way counts",
   },
   {
     name: "in-flight sum of two instances",
