@@ -84,6 +84,17 @@ describe("Hostile tokens", () => {
     });
   }
 
+  it("A12 does not blame a subscriber who has exactly what is asked, in funds and in approval", async () => {
+    const { w, token, s, due } = await withToken("PausedToken");
+    await token.connect(w.subscriber).transfer(w.stranger, (await token.balanceOf(w.subscriber)) - c.PRICE);
+    await token.connect(w.subscriber).approve(w.turnpike, c.PRICE);
+    await token.arm(true);
+    await expect(c.at(due, () => w.turnpike.renew(s.idHash))).to.be.revertedWithCustomError(
+      w.turnpike,
+      "TransferFailed",
+    );
+  });
+
   it("A10 a token whose code is gone fails, and changes nothing", async () => {
     const { w, token, s, due } = await withToken("FalseToken");
     const before = await c.recordOf(w, s.idHash);
