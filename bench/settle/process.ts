@@ -106,3 +106,7 @@ function cpuSecOrZero(pid: number): number {
     return 0;
   }
 }
+
+export function parentOf(pid: number): number {
+  return Number(execFileSync("ps", ["-o", "ppid=", "-p", String(pid)]).toString());
+}

@@ -13,11 +13,11 @@ export interface Profile {
 export type Work = "judging" | "storing" | "encoding" | "receipts" | "proofs" | "http" | "rpc" | "runtime";
 
 const ROOMS: readonly (readonly [RegExp, Work])[] = [
-  [/payments\/(proofs|proof-)|protocol\/proof\./, "proofs"],
-  [/payments\/(judge|claim|signer-of|digests|exact|many|payer-)/, "judging"],
-  [/payments\/(batch|calldata)|relayer\/(signing|keys|gas|fees|transaction|raw)/, "encoding"],
+  [/payments\/proofs/, "proofs"],
+  [/payments\/(judge|claim|exact|pursue)|relayer\/account-reads/, "judging"],
+  [/payments\/(batch|calldata)|relayer\/(signing|gas|fees|raw-)/, "encoding"],
   [
-    /pglite|^wasm|\/kysely\/|\/pg(-\w+)?\/|src\/store\/|payments\/(ledger|intake|binding)|indexer\/(block-store|block-writer)/,
+    /pglite|^wasm|\/kysely\/|\/pg(-\w+)?\/|src\/store\/|payments\/(ledger|intake)|indexer\/(block-store|block-writer)/,
     "storing",
   ],
   [/relayer\/chain-reader|src\/indexer\//, "receipts"],

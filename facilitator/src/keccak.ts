@@ -6,7 +6,14 @@ import type { Hex } from "turnpike/protocol";
  * One hasher for all, since making one costs more than a hash. The library starts it afresh after each digest and only
  * marks it as used up; were that to change, `update` would throw.
  */
-const hasher = createKeccak("keccak256") as ReturnType<typeof createKeccak> & { _finalized: boolean };
+const hasher = createKeccak("keccak256") as unknown as Hasher;
+
+interface Hasher {
+  _finalized: boolean;
+  update(bytes: Buffer): Hasher;
+  digest(): Buffer;
+  digest(encoding: "hex"): string;
+}
 
 export function keccak(bytes: Buffer): Buffer {
   hasher._finalized = false;
