@@ -1,10 +1,8 @@
 /** Signed payments in bulk, as the bodies that agents post, made before the clock starts. Test keys, worthless anywhere else. */
-import secp256k1 from "secp256k1";
 import {
   type Address,
   addressOfKey,
   type Hex,
-  hexToBytes,
   issueMemo,
   keccakText,
   paymentNonce,
@@ -14,6 +12,8 @@ import {
   transferTypedData,
   typedDataDigest,
 } from "turnpike/protocol";
+import { Secret } from "../../facilitator/src/config";
+import { digestSigner } from "../../facilitator/src/relayer/keys";
 
 export type Door = "/authorize" | "/settle";
 
@@ -40,7 +40,7 @@ export const payerAddress = (index: number): Address => addressOfKey(payerKey(in
 /** Bodies for one door; payers take turns, nonces are never used twice. */
 export function makePayloads(terms: PayloadTerms, count: number): string[] {
   const payers = Array.from({ length: terms.payers }, (_, index) => ({
-    key: hexToBytes(payerKey(index)),
+    sign: digestSigner(new Secret(payerKey(index))).signDigest,
     address: payerAddress(index),
   }));
   return Array.from({ length: count }, (_, index) => {
@@ -58,7 +58,6 @@ export function makePayloads(terms: PayloadTerms, count: number): string[] {
     };
     const { chainId, token, tokenName: name, tokenVersion: version } = terms;
     const digest = typedDataDigest(transferTypedData({ chainId, token, name, version }, authorization));
-    const { signature, recid } = secp256k1.ecdsaSign(hexToBytes(digest), payer.key);
     const signed = {
       authorization: {
         ...authorization,
@@ -66,7 +65,7 @@ export function makePayloads(terms: PayloadTerms, count: number): string[] {
         validAfter: "0",
         validBefore: String(terms.validBefore),
       },
-      signature: `${toHex(signature)}${(27 + recid).toString(16)}`,
+      signature: payer.sign(digest),
     };
     return JSON.stringify(terms.door === "/authorize" ? nativeBody(terms, signed, ref) : standardBody(terms, signed));
   });
