@@ -7,9 +7,11 @@ import { ethers } from "hardhat";
 import type { FaultyToken } from "../../sdk/src/chain/generated";
 import type { TransferStruct } from "../../sdk/src/chain/generated/contracts/BatchSettler";
 import * as c from "../support/contracts";
+import { itOfDeployedCode } from "./support/deployed-code";
 
 const OK = "0x00000000";
 const POSITIONS = [0, 49, 99];
+/** The most that one transaction may use, which a hundred items of the deployed code fit into. */
 const GAS = { gasLimit: 2n ** 24n };
 const FAULTS = [
   "FalseToken",
@@ -68,7 +70,7 @@ async function subscriptions() {
 describe("A hundred items, one of them poisoned", function () {
   this.timeout(120_000);
 
-  it("A13 L17 99 renewals are collected", async () => {
+  itOfDeployedCode("A13 L17 99 renewals are collected", async () => {
     const { poisons } = await loadFixture(subscriptions);
     for (const name of poisons.keys()) {
       for (const position of name === "twice" ? [99] : POSITIONS) {
@@ -88,7 +90,7 @@ describe("A hundred items, one of them poisoned", function () {
     }
   });
 
-  it("A13 L17 99 debits are collected", async () => {
+  itOfDeployedCode("A13 L17 99 debits are collected", async () => {
     const { poisons } = await loadFixture(subscriptions);
     const wrong = [
       { name: "nothing", amount: 0n, index: 0n },
@@ -115,7 +117,7 @@ describe("A hundred items, one of them poisoned", function () {
     }
   });
 
-  it("A13 A31 99 signed payments settle", async () => {
+  itOfDeployedCode("A13 A31 99 signed payments settle", async () => {
     const w = await loadFixture(c.world);
     const token = await w.token.getAddress();
     const { chainId } = await ethers.provider.getNetwork();
