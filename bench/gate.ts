@@ -13,15 +13,15 @@ import {
   checksum,
   encodePaymentProof,
   type Hex,
-  hexToBytes,
   issueMemo,
   proofDigest,
   randomRef,
   sha256,
   toBase64Url,
-  toHex,
   utf8ToBytes,
 } from "turnpike/protocol";
+import { Secret } from "../facilitator/src/config";
+import { digestSigner } from "../facilitator/src/relayer/keys";
 import { testKey } from "../test/support/chain";
 import { addressOf, closeServer, keyOf, listen } from "../test/support/gate";
 import { type SubscriptionWorld, startSubscriptionWorld } from "../test/support/subscriptions";
@@ -207,10 +207,7 @@ async function told<T>(child: ChildProcess): Promise<T> {
 function proofsFor({ contracts, treasury, chain }: SubscriptionWorld, count: number): Record<string, string>[] {
   const secret = utf8ToBytes(SECRET);
   const key = { id: toBase64Url(sha256(secret)).slice(0, 8), secret };
-  const { ecdsaSign } = require("secp256k1") as {
-    ecdsaSign(digest: Uint8Array, key: Uint8Array): { signature: Uint8Array; recid: number };
-  };
-  const signer = hexToBytes(keyOf("facilitator"));
+  const { signDigest } = digestSigner(new Secret(keyOf("facilitator")));
   const nowSec = Math.floor(Date.now() / 1_000);
   return Array.from({ length: count }, (_, i) => {
     const facts = { resource: `${PUBLIC_URL}/paid`, amount: 500_000n, token: contracts.token, payTo: treasury };
@@ -221,8 +218,7 @@ function proofsFor({ contracts, treasury, chain }: SubscriptionWorld, count: num
       ...{ transaction: `0x${"cd".repeat(32)}` as Hex, blockNumber: 7, settledAt: nowSec - 60 },
       ...{ expiresAt: nowSec + 86_400, facilitator: addressOf("facilitator") },
     };
-    const { signature, recid } = ecdsaSign(hexToBytes(proofDigest(unsigned, chain.chainId)), signer);
-    const proof = { ...unsigned, signature: `${toHex(signature)}${(27 + recid).toString(16)}` as Hex };
+    const proof = { ...unsigned, signature: signDigest(proofDigest(unsigned, chain.chainId)) };
     return { "X-PAYMENT": encodePaymentProof(proof) };
   });
 }

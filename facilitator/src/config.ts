@@ -16,7 +16,7 @@ import { RELAYING } from "./settings/relaying";
 import { SERVICE } from "./settings/service";
 import type { Secret, Setting } from "./settings/setting";
 
-export { type TokenConfig, tokenConfigSchema } from "./settings/chain";
+export type { TokenConfig } from "./settings/chain";
 export type { KeySource } from "./settings/key-source";
 export { Secret } from "./settings/setting";
 
