@@ -141,9 +141,11 @@ async function wrongPayment(
     const isExpected = row.state === "failed" && row.fail_reason !== "expired";
     return isUsed && !isExpected ? `${name}: ${row.state} here, and its nonce is used on the chain` : undefined;
   }
+  const unproved = `${name}: settled here by ${row.tx_hash}, and no transfer there proves it`;
+  if ((await chain.block(row.block_number ?? -1))?.hash !== row.block_hash) return unproved;
   const tokens = config.tokens.map(({ address }) => address);
   const filter = { addresses: [row.token as Address], topics: [KNOWN_TOPICS] };
-  const logs = await chain.logsOfBlock(row.block_hash as Hex, filter).catch(() => []);
+  const logs = await chain.logsOfBlock(row.block_hash as Hex, filter);
   const facts = factsOf({ chainId: config.chainId, turnpike: config.turnpike, tokens }, logs);
   const isThere = facts.some(
     (fact) =>
@@ -154,8 +156,7 @@ async function wrongPayment(
       fact.transfer.to === row.pay_to &&
       fact.transfer.amount === BigInt(row.amount),
   );
-  const canonical = isThere && (await chain.block(row.block_number ?? -1))?.hash === row.block_hash;
-  return canonical ? undefined : `${name}: settled here by ${row.tx_hash}, and no transfer there proves it`;
+  return isThere ? undefined : unproved;
 }
 
 async function* againstEvents({ store, config }: Omit<Reindex, "untilBlock">, nowSec: number): AsyncGenerator<Wrong> {
