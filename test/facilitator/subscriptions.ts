@@ -1,4 +1,5 @@
 import { expect } from "chai";
+import { turnpikeInterface } from "turnpike/chain";
 import type { ChangeOutcome, SubscriptionChange } from "turnpike/facilitator";
 import { type Hex, idHashOf, randomBytes, secretHashOf, toHex } from "turnpike/protocol";
 import { type Payer, until } from "../support/facilitator";
@@ -67,7 +68,6 @@ describe("Facilitator: subscriptions", function () {
       done(await service.client.subscribe(first.request));
       const { request } = await world.signup(subscriber);
       const stranger = await world.chain.wallet("stranger");
-      const { turnpikeInterface } = await import("turnpike/chain");
       const none = { value: 0, deadline: 0, v: 0, r: `0x${"00".repeat(32)}`, s: `0x${"00".repeat(32)}` };
       const { planId, secretHash, maxOverage, deadline, signature } = request;
       const data = turnpikeInterface.encodeFunctionData("subscribeBySig", [

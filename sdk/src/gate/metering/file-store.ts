@@ -99,6 +99,7 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     account: (idHash) => books.find(idHash),
     accounts: () => books.accounts.values(),
     everyAccount: () => books.accounts.values(),
+    reload: async () => undefined,
     hurried: () => [],
     hurry: async () => undefined,
     batches: () => [...books.batches.values()],

@@ -30,6 +30,7 @@ export function createMemoryMeterStore(): MeterStore {
     account: (idHash) => books.find(idHash),
     accounts: () => books.accounts.values(),
     everyAccount: () => books.accounts.values(),
+    reload: async () => undefined,
     hurried: () => [],
     hurry: async () => undefined,
     batches: () => [...books.batches.values()],

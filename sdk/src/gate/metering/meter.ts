@@ -159,6 +159,8 @@ export function createMeter(options: MeterOptions): Meter {
   async function flushShared(): Promise<void> {
     const untilMs = monotonicMs() + limits.waitMs;
     for (;;) {
+      // What another gate has reserved is owed as well, and is seen here only when the books are read again.
+      await store.reload();
       const owing = [...store.everyAccount()].filter((account) => unsettledOf(account) > 0n && !account.blocked);
       if (owing.length === 0) return;
       if (isStopping || monotonicMs() > untilMs) throw saturated();

@@ -179,7 +179,8 @@ export class Settler {
   }
 
   private take(item: BatchItem, call: Call | undefined): void {
-    this.forced.delete(item.idHash);
+    // What came in while this was being sealed is still asked for.
+    if ((this.options.store.account(item.idHash)?.pending ?? 0n) === 0n) this.forced.delete(item.idHash);
     const timing = this.timing(item.idHash);
     timing.sinceMs = this.options.now().ms;
     timing.closedCycleSec = timing.cycleEndSec;

@@ -291,6 +291,7 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
     account: (idHash) => books.find(idHash),
     accounts: () => (isSender() ? books.accounts.values() : []),
     everyAccount: () => books.accounts.values(),
+    reload: () => inTurn(refresh),
     hurried: () => (isSender() ? [...texts.values()].flatMap(hurriedIn) : []),
     async hurry(idHash) {
       requireOpen();

@@ -42,6 +42,8 @@ export interface MeterStore {
   everyAccount(): Iterable<Readonly<Account>>;
   /** Accounts whose debit another gate waits for, to be sent by this one. */
   hurried(): Iterable<Hex>;
+  /** Reads what other gates have changed; nothing to do where the books are this process's alone. */
+  reload(): Promise<void>;
   /** Asks whoever sends to debit this subscription now; where that is this process, nothing needs to be asked. */
   hurry(idHash: Hex): Promise<void>;
   /** Sealed and unresolved, under this process's leases. */
