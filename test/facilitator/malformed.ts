@@ -61,7 +61,7 @@ describe("Facilitator: malformed input", function () {
     }
   });
 
-  it("S11 refuses other media types, oversized bodies and bytes that are not UTF-8", async () => {
+  it("S11 B14 refuses other media types, oversized bodies and bytes that are not UTF-8", async () => {
     for (const type of [
       "text/plain",
       "application/x-www-form-urlencoded",

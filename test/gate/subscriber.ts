@@ -157,7 +157,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       await until(async () => (await ask(real)).status === 200);
     });
 
-    it("C6 answers 503 while the chain cannot be asked, never 402 and never unpaid", async () => {
+    it("C6 S2 answers 503 while the chain cannot be asked, never 402 and never unpaid", async () => {
       const { id } = await world.subscribe("unlucky");
       world.rpc.isDown = true;
       const answer = await ask(id);
