@@ -13,7 +13,7 @@ import { type FacilitatorConfig, findToken } from "../config";
 import type { Db } from "../store/open";
 import { DAY_SEC, type Grain, HOUR_SEC } from "../store/rollups";
 import type { PaymentRow, PaymentState } from "../store/tables/payments";
-import { findSubscription, subscriptionToWire } from "../subscriptions/records";
+import { recordsOf, subscriptionToWire } from "../subscriptions/records";
 import { listPayments, listSubscribers } from "./lists";
 import {
   byScheme,
@@ -202,12 +202,13 @@ export function createAnalytics({ db, config, clock }: AnalyticsOptions): Analyt
         { after: positionOf(cursor), limit },
       );
       const nowSec = clock.nowSec();
-      const records = await Promise.all(rows.map((row) => findSubscription(db, chainId, row.id_hash as Hex)));
+      const records = await recordsOf(db, chainId, rows);
       const last = rows.length === limit ? rows.at(-1) : undefined;
       return {
-        subscriptions: records.flatMap((record) =>
-          record ? [{ ...subscriptionToWire(record, config, nowSec), createdAt: record.row.created_at }] : [],
-        ),
+        subscriptions: records.map((record) => ({
+          ...subscriptionToWire(record, config, nowSec),
+          createdAt: record.row.created_at,
+        })),
         ...(last && { next: `${last.created_at}.${last.id_hash}` }),
       };
     },

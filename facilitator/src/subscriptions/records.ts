@@ -58,6 +58,27 @@ export async function listSubscriptions(
   return { records, more: rows.length > MAX_LISTED };
 }
 
+/** Of rows that were read, what belongs to each: two questions, however many they are. */
+export async function recordsOf(
+  db: Db,
+  chainId: number,
+  rows: readonly SubscriptionsTable[],
+): Promise<SubscriptionRecord[]> {
+  if (rows.length === 0) return [];
+  const planIds = [...new Set(rows.map((row) => row.plan_id))];
+  const idHashes = rows.map((row) => row.id_hash);
+  const [plans, allowances] = await Promise.all([
+    db.selectFrom("plans").selectAll().where("chain_id", "=", chainId).where("plan_id", "in", planIds).execute(),
+    db.selectFrom("allowances").selectAll().where("chain_id", "=", chainId).where("id_hash", "in", idHashes).execute(),
+  ]);
+  const planOf = new Map(plans.map((plan) => [plan.plan_id, plan]));
+  const allowanceOf = new Map(allowances.map((allowance) => [allowance.id_hash, allowance]));
+  return rows.flatMap((row) => {
+    const plan = planOf.get(row.plan_id);
+    return plan ? [{ row, plan, allowance: allowanceOf.get(row.id_hash) }] : [];
+  });
+}
+
 export function findPlan(db: Db, chainId: number, planId: Hex): Promise<PlansTable | undefined> {
   return db
     .selectFrom("plans")
