@@ -46,6 +46,8 @@ export interface DeliveryWorker {
   tick(): Promise<number>;
   /** Resolves when nothing that was begun is under way. */
   settled(): Promise<void>;
+  /** deliveries begun here that have not ended */
+  readonly underWay: number;
   stop(): Promise<void>;
 }
 
@@ -65,7 +67,14 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
   const stopping = new AbortController();
   const freed = createWake();
 
-  async function tick(): Promise<number> {
+  /** One after another: two claims at once would each take all the places that are free. */
+  let last: Promise<number> = Promise.resolve(0);
+  function tick(): Promise<number> {
+    last = last.catch(() => 0).then(claimDue);
+    return last;
+  }
+
+  async function claimDue(): Promise<number> {
     if (stopping.signal.aborted || !(await isAnythingDue(store.db, chainId, nowMs()))) return 0;
     return (await claim("healthy")) + (await claim("failing"));
   }
@@ -150,6 +159,9 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
   return {
     tick,
     settled,
+    get underWay() {
+      return underWay.size;
+    },
     async stop() {
       const stopped = loop.stop();
       freed.close();

@@ -76,8 +76,9 @@ export async function openOutbox(url: string): Promise<Outbox> {
       return worker;
     },
     async drain(worker) {
+      // The worker's own loop claims too: nothing may be under way after a look that found nothing.
       do await worker.settled();
-      while ((await worker.tick()) > 0);
+      while ((await worker.tick()) > 0 || worker.underWay > 0);
     },
     deliveries: (endpointId) =>
       store.db
