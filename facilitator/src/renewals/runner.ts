@@ -13,7 +13,7 @@ import { createRiskWatch } from "./at-risk";
 import { type BatchItem, collect, type ItemOutcome } from "./batch";
 import { type DueTerms, nextLookSec, stageAt } from "./due";
 import { type ClockEvent, tellClockEvents } from "./tell";
-import { type ClaimedRow, countDue, createWorkList, type Postponement } from "./work-list";
+import { type ClaimedRow, countDue, createWorkList, LOOK_FROM_START_MS, type Postponement } from "./work-list";
 
 export interface Renewals extends Worker {
   /** Works on everything that is due now. @returns how many rows that were */
@@ -163,11 +163,24 @@ export function createRenewals(context: RoleContext, options: RenewalsOptions = 
     if (told.length > 0) store.wake.notify("events");
   }
 
+  let idleSince = "";
+  let lookAtMs = Number.NEGATIVE_INFINITY;
+
+  /** Time goes by with the chain's blocks, and they alone bring rows: until the next one there is nothing to be found. */
+  async function look(): Promise<void> {
+    const moment = `${indexer.applied()}/${clock.nowSec()}`;
+    if (moment === idleSince && monotonicMs() < lookAtMs) return;
+    const worked = await tick();
+    await risks.look();
+    idleSince = worked === 0 ? moment : "";
+    // What another process left lying comes with no block.
+    lookAtMs = monotonicMs() + LOOK_FROM_START_MS;
+  }
+
   const loop = repeat(
     async () => {
       try {
-        await tick();
-        await risks.look();
+        await look();
       } catch (error) {
         const isOutage = isTurnpikeError(error) && error.code === "Unavailable";
         log[isOutage ? "warn" : "error"]({ error }, "renewals pause");

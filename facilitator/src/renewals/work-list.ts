@@ -57,7 +57,7 @@ const PROVIDERS_AT_ONCE = 8;
  * What stands before the place that a look has come to is passed over, since an old snapshot may keep its dead entries in
  * the index for hours. Others may have put something there meanwhile: from time to time the look begins at the beginning.
  */
-const LOOK_FROM_START_MS = 20_000;
+export const LOOK_FROM_START_MS = 20_000;
 
 export function createWorkList(options: WorkListOptions): WorkList {
   const { db, chainId, owner, limit, leaseSec, monotonicMs } = options;
