@@ -1,5 +1,6 @@
 import { expect } from "chai";
 import { memoryLedger } from "turnpike/agent";
+import { startChainRpc } from "./support/chain-rpc";
 import { rejection } from "./support/rejection";
 import { serve } from "./support/servers";
 import { addressOf, agentFor, marketBeforeEach, startProvider, TOKEN, transfersSigned } from "./support/world";
@@ -82,10 +83,11 @@ describe("the agent pays at most once", () => {
     expect(transfersSigned(subject)).to.equal(1);
   });
 
-  it("D3 a refusal frees the budget only when the authorization can never move money", async () => {
+  it("D3 a refusal frees the budget when the agent's own RPC says that nothing can move any more, not before", async () => {
     const policy = { perPayment: 500_000n, perDay: 500_000n, tokens: [TOKEN] };
     market.facilitator.steps.push({ refuse: "PaymentNotAllowed" });
-    const subject = agentFor(market.facilitator.url, { policy });
+    const rpc = await startChainRpc(market.chain);
+    const subject = agentFor(market.facilitator.url, { policy, rpc: rpc.url });
     expect((await rejection(subject.agent.pay(market.provider.url))).code).to.equal("PaymentNotAllowed");
     const other = await startProvider(market.chain, market.facilitator.url);
     expect((await rejection(subject.agent.pay(other.url))).reason, "still held").to.equal("per_day");
@@ -95,6 +97,19 @@ describe("the agent pays at most once", () => {
     const response = await subject.agent.pay(market.provider.url);
     expect([response.status, response.receipt?.resumed], "a fresh payment").to.deep.equal([200, false]);
     expect(market.chain.transfers).to.have.length(1);
+  });
+
+  it("D3 a Facilitator's word ends a purchase after its window, but never frees its budget", async () => {
+    const policy = { perPayment: 500_000n, perDay: 1_000_000n, tokens: [TOKEN] };
+    market.facilitator.steps.push({ refuse: "PaymentNotAllowed" });
+    const subject = agentFor(market.facilitator.url, { policy });
+    expect((await rejection(subject.agent.pay(market.provider.url))).code).to.equal("PaymentNotAllowed");
+    market.chain.nowSec += 3_600;
+    market.facilitator.steps.push({ refuse: "PaymentExpired" });
+    const response = await subject.agent.pay(market.provider.url);
+    expect([response.status, response.receipt?.resumed], "a fresh payment").to.deep.equal([200, false]);
+    const other = await startProvider(market.chain, market.facilitator.url);
+    expect((await rejection(subject.agent.pay(other.url))).reason, "both count").to.equal("per_day");
   });
 
   it("D4 the server answers 402 while settlement is unknown: no second signature", async () => {

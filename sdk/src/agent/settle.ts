@@ -5,6 +5,7 @@
 import type { FacilitatorClient } from "../facilitator";
 import {
   findNetwork,
+  type Hex,
   isTurnpikeError,
   PaymentPending,
   type PaymentProof,
@@ -14,14 +15,16 @@ import {
   Unavailable,
 } from "../protocol";
 import type { Book } from "./book";
+import type { ChainReader } from "./chain-reader";
 import type { AgentContext } from "./context";
 import { backoffMs, Patience } from "./effects";
 import type { PaymentEventType } from "./events";
+import { believedTimeSec } from "./facilitators";
 import type { PaymentEntry } from "./ledger";
 
 export type Settlement =
   | { readonly kind: "settled"; readonly entry: PaymentEntry }
-  /** it can never move money: its budget is free again */
+  /** it can never move money, or nothing more than its budget still counts */
   | { readonly kind: "dead"; readonly error: TurnpikeError };
 
 const MAX_TURNS = 60;
@@ -99,7 +102,10 @@ function settledEntry(entry: PaymentEntry, proof: PaymentProof, { networks }: Ag
   return { ...entry, state: "settled", proof: proofToWire(proof) };
 }
 
-/** A refusal frees the budget only when the authorization is proven worthless: its window over, and nothing moved. */
+/**
+ * A refusal ends the purchase only when the authorization can move nothing any more. Its budget is free again when the
+ * agent's own RPC says that nothing was moved; a Facilitator's word is not enough for that, since it may have moved it.
+ */
 async function judgeRefusal(
   context: AgentContext,
   job: SettleJob,
@@ -107,37 +113,40 @@ async function judgeRefusal(
   error: TurnpikeError,
 ): Promise<Settlement> {
   const { book, entry } = job;
-  if (await isProvenWorthless(context, entry, client)) {
-    await book.put({ ...entry, state: "released", signedPayment: undefined });
-    emit(context, "payment.released", job);
+  const { signedPayment: _worthless, ...ended } = entry;
+  const chain = context.chainOf(entry.chainId);
+  const isOver = chain ? isUnusedFor(chain, entry) : isOverByWord(context, entry, client);
+  if (await isOver.catch(notKnown)) {
+    await book.put({ ...ended, state: chain ? "released" : "served" });
+    emit(context, chain ? "payment.released" : "payment.held", job);
     return { kind: "dead", error };
   }
   emit(context, "payment.held", job);
   throw error;
 }
 
-async function isProvenWorthless(
-  context: AgentContext,
-  entry: PaymentEntry,
-  client: FacilitatorClient,
-): Promise<boolean> {
-  const status = await client.payment(entry.id).catch(() => undefined);
-  if (status?.kind !== "found" || status.value.status === "settled" || status.value.status === "pending") return false;
-  const chain = context.chainOf(entry.chainId);
-  if (chain) {
-    const [nowSec, isUsed] = await Promise.all([
-      chain.timeSec(),
-      chain.isNonceUsed(entry.token, entry.payer, entry.signedPayment?.authorization.nonce as `0x${string}`),
-    ]);
-    return nowSec > entry.validBeforeSec && !isUsed;
-  }
-  return status.value.status === "failed" || (await isWindowOver(context, entry));
+/** Who cannot be asked has not said that it is over. */
+function notKnown(error: unknown): false {
+  if (isTurnpikeError(error) && error.code === "Unavailable") return false;
+  throw error;
 }
 
-async function isWindowOver(context: AgentContext, entry: PaymentEntry): Promise<boolean> {
-  if (context.chainClock) return context.chainClock.nowSec() > entry.validBeforeSec;
-  const account = await context.facilitators.find(entry.facilitator)?.account(entry.payer, entry.token);
-  return account !== undefined && account.chainTimeSec > entry.validBeforeSec;
+/** The window is over, and the token has not seen the nonce. */
+async function isUnusedFor(chain: ChainReader, entry: PaymentEntry): Promise<boolean> {
+  const nonce = entry.signedPayment?.authorization.nonce as Hex;
+  const [nowSec, isUsed] = await Promise.all([chain.timeSec(), chain.isNonceUsed(entry.token, entry.payer, nonce)]);
+  return nowSec > entry.validBeforeSec && !isUsed;
+}
+
+/** The window is over by a clock that is believed, and the Facilitator does not say that it still works on it, or paid. */
+async function isOverByWord(context: AgentContext, entry: PaymentEntry, client: FacilitatorClient): Promise<boolean> {
+  const { chainClock, facilitators, networks } = context;
+  const status = await client.payment(entry.id);
+  if (status.kind !== "found" || status.value.status === "settled" || status.value.status === "pending") return false;
+  if (chainClock) return chainClock.nowSec() > entry.validBeforeSec;
+  const account = await facilitators.find(entry.facilitator)?.account(entry.payer, entry.token);
+  if (!account) return false;
+  return believedTimeSec(account.chainTimeSec, entry.chainId, networks) > entry.validBeforeSec;
 }
 
 export function emit(

@@ -85,6 +85,34 @@ export const SETTLEMENT: readonly HostileCase[] = [
     },
   },
   {
+    id: "D2-refused-and-called-failed",
+    does: "The Facilitator takes the payment, says that it refused it, and that it has failed.",
+    safeResult: ONE,
+    dialects: ["turnpike"],
+    async run(play) {
+      play.stage.facilitatorSteadily = "settle_then_refuse";
+      play.stage.statusLie = "failed";
+      const gate = await play.stage.gate();
+      await play.insist(gate.url);
+      return play.signedAtMost(1);
+    },
+  },
+  {
+    id: "D2-refused-and-called-late",
+    does: "The Facilitator takes the payment, says that it refused it, that it knows nothing of it, and that it is a year later.",
+    safeResult: ONE,
+    dialects: ["turnpike"],
+    async run(play) {
+      play.stage.facilitatorSteadily = "settle_then_refuse";
+      play.stage.statusLie = "unknown";
+      const gate = await play.stage.gate();
+      await play.attempt(gate.url);
+      play.stage.toldTimeSec = () => Math.floor(Date.now() / 1_000) + 31_536_000;
+      await play.insist(gate.url);
+      return play.signedAtMost(1);
+    },
+  },
+  {
     id: "D3-abort",
     does: "Whoever settles takes the payment and hangs; the caller aborts, and buys elsewhere with a budget for one.",
     safeResult: "the budget stays taken: one payment over both",

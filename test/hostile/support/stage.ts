@@ -86,6 +86,8 @@ export class Stage {
   readonly facilitatorSteps: FacilitatorStep[] = [];
   facilitatorSteadily: FacilitatorStep = "settle";
   isStatusReadable = true;
+  /** what the Facilitator says of payments that it has taken, instead of the truth */
+  statusLie: "failed" | "unknown" | undefined;
   toldTimeSec = nowSec;
   facilitator!: HostileServer;
 
@@ -183,7 +185,7 @@ export class Stage {
     if (room === "accounts") return { status: 200, json: this.#account(id, searchParams.get("token")) };
     if (room === "payments") {
       if (!this.isStatusReadable) return { status: 502 };
-      return { status: 200, json: { id, status: this.moved.size > 0 ? "settled" : "unknown" } };
+      return { status: 200, json: { id, status: this.statusLie ?? (this.moved.size > 0 ? "settled" : "unknown") } };
     }
     return problem(404, "NotFound");
   }

@@ -1,0 +1,34 @@
+/** The stand-in chain's own RPC, which an agent may ask rather than its Facilitator. */
+import { AbiCoder, Interface, TypedDataEncoder } from "ethers";
+import { type Hex, paymentIdOf } from "turnpike/protocol";
+import { type StandIn, serve } from "./servers";
+import { CHAIN_ID, type Chain, TOKEN, TOKEN_DOMAIN } from "./world";
+
+const token = new Interface([
+  "function balanceOf(address) view returns (uint256)",
+  "function authorizationState(address, bytes32) view returns (bool)",
+  "function DOMAIN_SEPARATOR() view returns (bytes32)",
+]);
+
+export function startChainRpc(chain: Chain): Promise<StandIn> {
+  function call(data: string): string {
+    const { name, args } = token.parseTransaction({ data }) ?? {};
+    if (name === "balanceOf") return AbiCoder.defaultAbiCoder().encode(["uint256"], [chain.balance]);
+    if (name === "DOMAIN_SEPARATOR") {
+      return TypedDataEncoder.hashDomain({ ...TOKEN_DOMAIN, chainId: CHAIN_ID, verifyingContract: TOKEN });
+    }
+    const [payer, nonce] = args as unknown as [Hex, Hex];
+    const isUsed = chain.find(paymentIdOf({ chainId: CHAIN_ID, token: TOKEN, payer, nonce })) !== undefined;
+    return AbiCoder.defaultAbiCoder().encode(["bool"], [isUsed]);
+  }
+
+  return serve(({ body }) => {
+    const { id, method, params } = JSON.parse(body) as { id: number; method: string; params: [{ data: string }] };
+    const results: Record<string, () => unknown> = {
+      eth_chainId: () => `0x${CHAIN_ID.toString(16)}`,
+      eth_getBlockByNumber: () => ({ timestamp: `0x${chain.nowSec.toString(16)}` }),
+      eth_call: () => call(params[0].data),
+    };
+    return { status: 200, json: { jsonrpc: "2.0", id, result: results[method]?.() } };
+  });
+}
