@@ -22,13 +22,15 @@ const MONEY_TYPES = [
   "subscription.plan_changed",
   "allowance.debited",
 ];
-const OTHER_TYPES = ["payment.failed", "subscription.cancelled", "plan.created"];
+const OTHER_TYPES = ["payment.failed", "subscription.renewal_failed", "subscription.cancelled", "plan.created"];
+const INTERVALS_SEC = [HOUR_SEC, 30 * DAY_SEC, 30 * DAY_SEC];
 
 interface Happening {
   readonly type: string;
   readonly provider: number | undefined;
   readonly payer: number;
   readonly amount: bigint;
+  readonly reason?: string | undefined;
 }
 
 /** A block is its happenings, taken back later or not. */
@@ -42,6 +44,7 @@ const blocks = fc.array(
         provider: fc.option(fc.integer({ min: 1, max: 3 }), { nil: undefined, freq: 8 }),
         payer: fc.integer({ min: 1, max: 4 }),
         amount: fc.bigInt({ min: 0n, max: 10n ** 30n }),
+        reason: fc.constantFrom("InsufficientFunds", "InsufficientAllowance", "x".repeat(80), undefined),
       }),
       { maxLength: 6 },
     ),
@@ -50,14 +53,14 @@ const blocks = fc.array(
 );
 
 function draftsOf(happenings: readonly Happening[], place: { block: string; atSec: number }): EventDraft[] {
-  return happenings.map(({ type, provider, payer, amount }, index) => ({
+  return happenings.map(({ type, provider, payer, amount, reason }, index) => ({
     id: `${place.block}/${index}`,
     chainId: CHAIN_ID,
     type,
     objectId: `object ${payer}`,
     provider: provider === undefined ? undefined : `0x${String(provider).padStart(40, "0")}`,
     payer: `0x${String(payer).padStart(40, "b")}`,
-    payload: { token: TOKEN, planId: `plan ${provider}`, amount: String(amount), charged: String(amount) },
+    payload: { token: TOKEN, planId: `plan ${provider}`, amount: String(amount), charged: String(amount), reason },
     blockTime: place.atSec,
     blockHash: place.block,
     logIndex: index,
@@ -106,14 +109,28 @@ describe("rollups", function () {
     dir = mkdtempSync(path.join(tmpdir(), "turnpike-rollups-"));
     cpSync(await emptyDatabase(), path.join(dir, "db"), { recursive: true });
     store = await openStore({ kind: "pglite", dir: path.join(dir, "db"), lockMs: 2_000 });
+    for (const [index, intervalSec] of INTERVALS_SEC.entries()) await addPlan(index + 1, intervalSec);
   });
   after(async () => {
     await store.close();
     rmSync(dir, { recursive: true, force: true });
   });
 
+  async function addPlan(provider: number, intervalSec: number): Promise<void> {
+    await store.db
+      .insertInto("plans")
+      .values({
+        ...{ chain_id: CHAIN_ID, plan_id: `plan ${provider}`, plan_index: provider, token: TOKEN, amount: "5" },
+        ...{ provider: `0x${String(provider).padStart(40, "0")}`, interval_sec: intervalSec, grace_sec: 60 },
+        ...{ pay_to: PROVIDER, salt: "0x", metadata: "", deprecated: false, successor: null },
+        ...{ block_number: 1, created_at: START_SEC },
+      })
+      .execute();
+  }
+
   async function clear(): Promise<void> {
-    for (const table of ["events", "rollup_volume", "rollup_plans", "rollup_payers", "rollup_events"] as const)
+    const sums = ["volume", "plans", "payers", "events", "recurring", "causes"] as const;
+    for (const table of ["events", ...sums.map((name) => `rollup_${name}` as const)] as const)
       await store.db.deleteFrom(table).execute();
   }
 
@@ -149,15 +166,17 @@ describe("rollups", function () {
 
   it("are found to be wrong when they are: too much, too little, missing", async () => {
     await clear();
-    const happenings = [1, 2, 3].map((payer) => ({ type: "allowance.debited", provider: 1, payer, amount: 7n }));
+    const happenings = [1, 2, 3].map((payer) => ({ type: "subscription.renewed", provider: 1, payer, amount: 7n }));
     await store.transaction((tx) => appendEvents(tx, draftsOf(happenings, { block: "b", atSec: START_SEC })));
     const { db } = store;
     await db.updateTable("rollup_payers").set({ amount: "8" }).where("payer", "like", "%1").execute();
     await db.deleteFrom("rollup_plans").execute();
+    await db.updateTable("rollup_recurring").set({ count: 9 }).where("provider", "!=", "").execute();
     const wrong = await findWrongSums(db, CHAIN_ID, 0);
     expect(wrong.map(({ table, stored, counted }) => ({ table, stored, counted }))).to.deep.equal([
       { table: "rollup_payers", stored: "1 8", counted: "1 7" },
       { table: "rollup_plans", stored: null, counted: "3 21" },
+      { table: "rollup_recurring", stored: "9 21", counted: "3 21" },
     ]);
   });
 });

@@ -1,12 +1,13 @@
 /**
- * Compares every sum with what the events that stand say, counted by the database itself and not by the code that keeps
+ * Compares every sum with what it stands for: the events that stand, the transactions, the finer sums, counted by the database itself and not by the code that keeps
  * the sums. Part of `reconcile`: a chart can be trusted as far as this finds nothing.
  */
 import { sql } from "kysely";
 import type { Db } from "../store/open";
+import { FAILURES, PERIOD_SCHEMES } from "../store/rollups";
 
 export interface WrongSum {
-  readonly table: "rollup_volume" | "rollup_plans" | "rollup_payers" | "rollup_events";
+  readonly table: `rollup_${"volume" | "plans" | "payers" | "events" | "recurring" | "causes" | "costs" | "funnel"}`;
   /** the columns of its key, joined by spaces */
   readonly key: string;
   /** "count amount", null where the row is missing */
@@ -25,10 +26,16 @@ const SCHEME_OF: Readonly<Record<string, string>> = {
 
 /** @param sinceSec hours before it are not compared: their sums are kept by day only */
 export async function findWrongSums(db: Db, chainId: number, sinceSec: number, limit = 20): Promise<WrongSum[]> {
+  const ofEvents = await wrongByEvents(db, chainId, sinceSec, limit);
+  if (ofEvents.length >= limit) return ofEvents;
+  return [...ofEvents, ...(await wrongByThemselves(db, chainId, { sinceSec, limit: limit - ofEvents.length }))];
+}
+
+async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: number): Promise<WrongSum[]> {
   const schemes = sql.join(Object.entries(SCHEME_OF).map(([type, scheme]) => sql`(${type}, ${scheme})`));
   const { rows } = await sql<WrongSum>`
     with counted as materialized (
-      select e.type, e.block_time as at, coalesce(e.provider, '') as provider, e.payer, s.scheme,
+      select e.type, e.block_time as at, left(e.payload->>'reason', 64) as cause, coalesce(e.provider, '') as provider, e.payer, s.scheme,
         e.payload->>'token' as token, coalesce(e.payload->>'planId', '') as plan,
         coalesce((case when s.scheme in ('one-time', 'overage') then e.payload->>'amount' else e.payload->>'charged' end)::numeric, 0) as amount
       from events e left join (values ${schemes}) s (type, scheme) on s.type = e.type
@@ -47,7 +54,16 @@ export async function findWrongSums(db: Db, chainId: number, sinceSec: number, l
         from counted where scheme is not null and amount > 0 and token is not null and provider <> '' and payer is not null
         group by provider, token, payer
       union all select 'rollup_events', concat_ws(' ', owner, grain, bucket, type), count(*)::text
-        from bucketed group by owner, grain, bucket, type),
+        from bucketed group by owner, grain, bucket, type
+      union all select 'rollup_recurring', concat_ws(' ', o.owner, c.token, p.interval_sec, at - at % 86400),
+          concat(count(*), ' ', sum(c.amount))
+        from counted c join plans p on p.chain_id = ${chainId} and p.plan_id = c.plan
+        cross join lateral (values (''), (p.provider)) o (owner)
+        where c.scheme in (${sql.join([...PERIOD_SCHEMES])}) and c.amount > 0 and c.token is not null
+        group by o.owner, c.token, p.interval_sec, at - at % 86400
+      union all select 'rollup_causes', concat_ws(' ', owner, at - at % 86400, type, cause), count(*)::text
+        from owned where cause is not null and type in (${sql.join([...FAILURES])})
+        group by owner, at - at % 86400, type, cause),
     kept (source, key, value) as (
       select 'rollup_volume', concat_ws(' ', provider, grain, bucket, token, scheme), concat(count, ' ', amount)
         from rollup_volume where chain_id = ${chainId} and (grain = 86400 or bucket - bucket % 86400 >= ${sinceSec})
@@ -58,7 +74,56 @@ export async function findWrongSums(db: Db, chainId: number, sinceSec: number, l
         from rollup_payers where chain_id = ${chainId} and (count <> 0 or amount <> 0)
       union all select 'rollup_events', concat_ws(' ', provider, grain, bucket, type), count::text
         from rollup_events where chain_id = ${chainId} and count <> 0
-          and (grain = 86400 or bucket - bucket % 86400 >= ${sinceSec}))
+          and (grain = 86400 or bucket - bucket % 86400 >= ${sinceSec})
+      union all select 'rollup_recurring', concat_ws(' ', provider, token, interval_sec, bucket), concat(count, ' ', amount)
+        from rollup_recurring where chain_id = ${chainId} and (count <> 0 or amount <> 0)
+      union all select 'rollup_causes', concat_ws(' ', provider, bucket, type, cause), count::text
+        from rollup_causes where chain_id = ${chainId} and count <> 0)
+    select coalesce(k.source, t.source) as "table", coalesce(k.key, t.key) as key, k.value as stored, t.value as counted
+    from kept k full join truth t on t.source = k.source and t.key = k.key
+    where k.value is distinct from t.value order by 1, 2 limit ${limit}`.execute(db);
+  return rows;
+}
+
+/**
+ * What no event stands behind: costs against the transactions, all days together (blocks are not kept for ever, and a
+ * transaction that moved nothing has no other time); the gates' word, which is kept in sums alone, against itself.
+ */
+async function wrongByThemselves(
+  db: Db,
+  chainId: number,
+  { sinceSec, limit }: { readonly sinceSec: number; readonly limit: number },
+): Promise<WrongSum[]> {
+  const { rows } = await sql<WrongSum>`
+    with truth (source, key, value) as (
+      select 'rollup_costs', purpose, concat_ws(' ', count(*), count(*) filter (where success is not true), sum(gas_used),
+          sum(gas_used * gas_price_wei))
+        from transactions where chain_id = ${chainId} and is_final and status = 'mined' and gas_used is not null
+          and gas_price_wei is not null group by purpose
+      union all select 'rollup_funnel', concat_ws(' ', provider, 'day', bucket - bucket % 86400, resource, token, step, cause,
+          offer), concat(sum(count), ' ', sum(amount))
+        from rollup_funnel where chain_id = ${chainId} and grain = 3600 and bucket - bucket % 86400 >= ${sinceSec}
+        group by provider, bucket - bucket % 86400, resource, token, step, cause, offer
+      union all select 'rollup_funnel', concat_ws(' ', provider, 'resources', bucket, token, step, cause, offer),
+          concat(sum(count), ' ', sum(amount))
+        from rollup_funnel where chain_id = ${chainId} and grain = 86400 and resource <> ''
+        group by provider, bucket, token, step, cause, offer
+      union all select 'rollup_funnel', concat_ws(' ', 'everyone', bucket, token, step, cause, offer),
+          concat(sum(count), ' ', sum(amount))
+        from rollup_funnel where chain_id = ${chainId} and grain = 86400 and resource = '' and provider <> ''
+        group by bucket, token, step, cause, offer),
+    kept (source, key, value) as (
+      select 'rollup_costs', purpose, concat_ws(' ', sum(transactions), sum(failed), sum(gas), sum(wei))
+        from rollup_costs where chain_id = ${chainId} group by purpose
+      union all select 'rollup_funnel', concat_ws(' ', provider, 'day', bucket, resource, token, step, cause, offer),
+          concat(count, ' ', amount)
+        from rollup_funnel where chain_id = ${chainId} and grain = 86400 and bucket >= ${sinceSec}
+      union all select 'rollup_funnel', concat_ws(' ', provider, 'resources', bucket, token, step, cause, offer),
+          concat(count, ' ', amount)
+        from rollup_funnel where chain_id = ${chainId} and grain = 86400 and resource = '' and provider <> ''
+      union all select 'rollup_funnel', concat_ws(' ', 'everyone', bucket, token, step, cause, offer),
+          concat(count, ' ', amount)
+        from rollup_funnel where chain_id = ${chainId} and grain = 86400 and resource = '' and provider = '')
     select coalesce(k.source, t.source) as "table", coalesce(k.key, t.key) as key, k.value as stored, t.value as counted
     from kept k full join truth t on t.source = k.source and t.key = k.key
     where k.value is distinct from t.value order by 1, 2 limit ${limit}`.execute(db);

@@ -1,6 +1,7 @@
 /** Between the database and a block's state: loads the rows that facts speak of, writes what changed, and takes it back. */
 import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
+import { databaseNowMs } from "../store/database-clock";
 import type { Tx } from "../store/open";
 import type { Undone } from "../store/tables/undo";
 import { type BlockState, emptyState, operatorKey, type RowSet, type SubscriptionRow } from "./block-state";
@@ -123,7 +124,8 @@ async function savePayments(tx: Tx, chainId: number, state: BlockState): Promise
   await sql`
     update payments p set state = x.state, fail_code = x.fail_code, fail_reason = x.fail_reason,
       is_reversed = x.is_reversed, tx_hash = x.tx_hash, block_number = x.block_number, block_hash = x.block_hash,
-      block_time = x.block_time, log_index = x.log_index
+      block_time = x.block_time, log_index = x.log_index,
+      settled_at_ms = case when x.state = 'settled' then coalesce(p.settled_at_ms, ${databaseNowMs}) end
     from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as x(payment_id text, state text, fail_code text,
       fail_reason text, is_reversed boolean, tx_hash text, block_number bigint, block_hash text, block_time bigint,
       log_index bigint)

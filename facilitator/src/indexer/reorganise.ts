@@ -15,6 +15,8 @@ export async function takeBack(
   chainId: number,
   block: { readonly number: number; readonly hash: string; readonly timestamp: number },
 ): Promise<TakenBack> {
+  // While the plans that it counts by still stand.
+  await revertEvents(tx, chainId, block.hash);
   await undoBlock(tx, chainId, block.number);
   const reversed = await tx
     .selectFrom("payments")
@@ -37,6 +39,7 @@ export async function takeBack(
       block_hash: null,
       block_time: null,
       log_index: null,
+      settled_at_ms: null,
     };
     await tx
       .updateTable("payments")
@@ -62,7 +65,6 @@ export async function takeBack(
       transaction: payment.tx_hash ?? undefined,
     });
   }
-  await revertEvents(tx, chainId, block.hash);
   await appendEvents(tx, events);
   await unmineTransactions(tx, chainId, block.number, null);
   await tx.deleteFrom("blocks").where("chain_id", "=", chainId).where("number", "=", block.number).execute();

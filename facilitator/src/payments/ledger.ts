@@ -145,7 +145,7 @@ export async function adoptEvidence(
     };
     const result = await tx
       .updateTable("payments")
-      .set(settled)
+      .set({ ...settled, settled_at_ms: databaseNowMs })
       .where("chain_id", "=", row.chain_id)
       .where("payment_id", "=", row.payment_id)
       .where("state", "!=", "settled")

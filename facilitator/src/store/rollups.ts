@@ -24,6 +24,7 @@ export type VolumeSum = Keyed<{ provider: string; grain: Grain; bucket: number; 
 export type PlanSum = Keyed<{ plan: string; bucket: number; token: string; scheme: Scheme }>;
 export type PayerSum = Keyed<{ provider: string; token: string; payer: string }>;
 export type EventSum = Keyed<{ provider: string; grain: Grain; bucket: number; type: string }>;
+export type CauseSum = Keyed<{ provider: string; bucket: number; type: string; cause: string }>;
 
 /** Sorted by key, so that two writers lock rows in the same order. */
 export interface Sums {
@@ -31,6 +32,7 @@ export interface Sums {
   readonly plans: readonly PlanSum[];
   readonly payers: readonly PayerSum[];
   readonly events: readonly EventSum[];
+  readonly causes: readonly CauseSum[];
 }
 
 export type CountedEvent = Pick<EventDraft, "type" | "provider" | "payer" | "payload" | "blockTime">;
@@ -45,17 +47,30 @@ const MONEY: Readonly<Record<string, { readonly scheme: Scheme; readonly field: 
   "allowance.debited": { scheme: "overage", field: "amount" },
 };
 
+/** Schemes that pay for a period, rather than for use: what recurs is their sum. */
+export const PERIOD_SCHEMES: readonly Scheme[] = ["signup", "renewal", "resume", "plan-change"];
+
+/** Events that say in their payload's `reason` why. */
+export const FAILURES: readonly string[] = ["subscription.renewal_failed", "payment.failed"];
+const MAX_CAUSE_LENGTH = 64;
+
 export function sumsOf(events: readonly CountedEvent[], sign: 1 | -1 = 1): Sums {
   const volume = new Totals<VolumeSum>();
   const plans = new Totals<PlanSum>();
   const payers = new Totals<PayerSum>();
   const counts = new Totals<EventSum>();
+  const causes = new Totals<CauseSum>();
   for (const event of events) {
     const { type, provider, payer, blockTime } = event;
     const owners = provider === undefined ? [EVERYONE] : [EVERYONE, provider];
     for (const owner of owners) {
       for (const grain of GRAINS)
         counts.add({ provider: owner, grain, bucket: bucketOf(blockTime, grain), type, count: sign, amount: 0n });
+    }
+    const cause = causeOf(event);
+    if (cause !== undefined) {
+      for (const owner of owners)
+        causes.add({ provider: owner, bucket: bucketOf(blockTime, DAY_SEC), type, cause, count: sign, amount: 0n });
     }
     const moved = moneyOf(event);
     if (!moved) continue;
@@ -68,12 +83,22 @@ export function sumsOf(events: readonly CountedEvent[], sign: 1 | -1 = 1): Sums 
     if (plan) plans.add({ plan, bucket: bucketOf(blockTime, DAY_SEC), token, scheme, ...sum });
     if (payer && provider !== undefined) payers.add({ provider, token, payer, ...sum });
   }
-  return { volume: volume.sorted(), plans: plans.sorted(), payers: payers.sorted(), events: counts.sorted() };
+  return {
+    volume: volume.sorted(),
+    plans: plans.sorted(),
+    payers: payers.sorted(),
+    events: counts.sorted(),
+    causes: causes.sorted(),
+  };
 }
 
 /** Start of the hour or day, unix seconds; days are those of UTC. */
 export function bucketOf(timeSec: number, grain: Grain): number {
   return timeSec - (timeSec % grain);
+}
+
+function causeOf({ type, payload: { reason } }: CountedEvent): string | undefined {
+  return FAILURES.includes(type) && typeof reason === "string" ? reason.slice(0, MAX_CAUSE_LENGTH) : undefined;
 }
 
 function moneyOf({

@@ -2,15 +2,24 @@
 import type { ApiKeysTable, ServiceSecretsTable, SpentChallengesTable } from "./tables/api-keys";
 import type { AuditLogTable } from "./tables/audit-log";
 import type { BlocksTable } from "./tables/blocks";
+import type { RollupCostsTable } from "./tables/costs";
 import type { CursorsTable } from "./tables/cursors";
 import type { DebitRequestsTable } from "./tables/debit-requests";
 import type { EventsTable } from "./tables/events";
+import type { GateReportsTable, RollupFunnelTable } from "./tables/funnel";
 import type { LanesTable } from "./tables/lanes";
 import type { PaymentsTable } from "./tables/payments";
 import type { OperatorsTable, PlansTable } from "./tables/plans";
 import type { RenewalDueTable } from "./tables/renewal-due";
 import type { RoleLeasesTable } from "./tables/role-leases";
-import type { RollupEventsTable, RollupPayersTable, RollupPlansTable, RollupVolumeTable } from "./tables/rollups";
+import type {
+  RollupCausesTable,
+  RollupEventsTable,
+  RollupPayersTable,
+  RollupPlansTable,
+  RollupRecurringTable,
+  RollupVolumeTable,
+} from "./tables/rollups";
 import type { SignedActsTable } from "./tables/signed-acts";
 import type { AllowancesTable, DebitsTable, SubscriptionsTable } from "./tables/subscriptions";
 import type { TransactionHashesTable, TransactionsTable } from "./tables/transactions";
@@ -43,6 +52,11 @@ export interface Tables {
   rollup_plans: RollupPlansTable;
   rollup_payers: RollupPayersTable;
   rollup_events: RollupEventsTable;
+  rollup_recurring: RollupRecurringTable;
+  rollup_causes: RollupCausesTable;
+  rollup_funnel: RollupFunnelTable;
+  rollup_costs: RollupCostsTable;
+  gate_reports: GateReportsTable;
   service_secrets: ServiceSecretsTable;
   api_keys: ApiKeysTable;
   spent_challenges: SpentChallengesTable;

@@ -6,6 +6,7 @@ import { rollups } from "./200-rollups";
 import { eventsOfAProvider } from "./210-events-of-a-provider";
 import { roleLeases } from "./300-role-leases";
 import { renewalQueue } from "./301-renewal-queue";
+import { analytics } from "./400-analytics";
 
 export interface Migration {
   /** file name without its ending; the order is that of this list */
@@ -23,4 +24,5 @@ export const MIGRATIONS: readonly Migration[] = [
   renewalQueue,
   providers,
   eventsOfAProvider,
+  analytics,
 ];

@@ -38,6 +38,8 @@ export interface PaymentsTable {
   block_hash: string | null;
   block_time: number | null;
   log_index: number | null;
+  /** when this service saw it, by the database's clock: how long it took */
+  settled_at_ms?: number | null;
 }
 
 export type PaymentRow = PaymentsTable;

@@ -1,7 +1,7 @@
 /** Sums over the events that stand, one table per question: they are small where the events are many. */
 import { type RawBuilder, sql } from "kysely";
 import type { Db } from "../open";
-import type { Sums } from "../rollups";
+import { PERIOD_SCHEMES, type Sums } from "../rollups";
 
 interface Summed {
   chain_id: number;
@@ -45,8 +45,26 @@ export interface RollupEventsTable {
   count: number;
 }
 
+/** What was charged for periods, by their length and day: what recurs follows from it. */
+export interface RollupRecurringTable extends Summed {
+  provider: string;
+  token: string;
+  interval_sec: number;
+  bucket: number;
+}
+
+/** Why something failed, by day. */
+export interface RollupCausesTable {
+  chain_id: number;
+  provider: string;
+  bucket: number;
+  type: string;
+  cause: string;
+  count: number;
+}
+
 export async function addSums(db: Db, chainId: number, sums: Sums): Promise<void> {
-  const { volume, plans, payers, events } = sums;
+  const { volume, plans, payers, events, causes } = sums;
   if (volume.length > 0) {
     await sql`insert into rollup_volume as r (chain_id, provider, grain, bucket, token, scheme, count, amount)
       select ${chainId}, * from unnest(${texts(volume.map((row) => row.provider))}, ${ints(volume.map((row) => row.grain))},
@@ -62,6 +80,27 @@ export async function addSums(db: Db, chainId: number, sums: Sums): Promise<void
         ${ints(plans.map((row) => row.count))}, ${amounts(plans)})
       on conflict (chain_id, plan_id, bucket, token, scheme)
       do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`.execute(db);
+  }
+  const periods = plans.filter(({ scheme }) => PERIOD_SCHEMES.includes(scheme));
+  if (periods.length > 0) {
+    // How long a plan's period is, its row knows: plans never change, and stand before what is paid for them.
+    await sql`insert into rollup_recurring as r (chain_id, provider, token, interval_sec, bucket, count, amount)
+      select ${chainId}::bigint, o.owner, x.token, p.interval_sec, x.bucket, sum(x.count), sum(x.amount)
+      from unnest(${texts(periods.map((row) => row.plan))}, ${ints(periods.map((row) => row.bucket))},
+        ${texts(periods.map((row) => row.token))}, ${ints(periods.map((row) => row.count))},
+        ${amounts(periods)}) as x (plan_id, bucket, token, count, amount)
+      join plans p on p.chain_id = ${chainId} and p.plan_id = x.plan_id
+      cross join lateral (values (''), (p.provider)) o (owner)
+      group by o.owner, x.token, p.interval_sec, x.bucket order by o.owner, x.token, p.interval_sec, x.bucket
+      on conflict (chain_id, provider, token, interval_sec, bucket)
+      do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`.execute(db);
+  }
+  if (causes.length > 0) {
+    await sql`insert into rollup_causes as r (chain_id, provider, bucket, type, cause, count)
+      select ${chainId}, * from unnest(${texts(causes.map((row) => row.provider))}, ${ints(causes.map((row) => row.bucket))},
+        ${texts(causes.map((row) => row.type))}, ${texts(causes.map((row) => row.cause))},
+        ${ints(causes.map((row) => row.count))})
+      on conflict (chain_id, provider, bucket, type, cause) do update set count = r.count + excluded.count`.execute(db);
   }
   if (payers.length > 0) {
     await sql`insert into rollup_payers as r (chain_id, provider, token, payer, count, amount)

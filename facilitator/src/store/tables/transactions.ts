@@ -6,6 +6,7 @@ import type { Generated, Selectable } from "kysely";
 import type { Address, Hex } from "turnpike/protocol";
 import { databaseNowMs } from "../database-clock";
 import type { Db } from "../open";
+import { addCosts } from "./costs";
 
 export type TransactionStatus = "queued" | "stored" | "mined" | "displaced";
 
@@ -145,13 +146,19 @@ export async function unmineTransactions(
 }
 
 export async function finaliseTransactions(tx: Db, chainId: number, upToBlock: number): Promise<void> {
-  await tx
+  const rows = await tx
     .updateTable("transactions")
     .set({ is_final: true })
     .where("chain_id", "=", chainId)
     .where("is_final", "=", false)
     .where("block_number", "<=", upToBlock)
+    .returning("id")
     .execute();
+  await addCosts(
+    tx,
+    chainId,
+    rows.map(({ id }) => id),
+  );
 }
 
 export interface MinedFacts {
