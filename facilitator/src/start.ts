@@ -15,7 +15,9 @@ import { isLaneWell, readinessOf } from "./readiness";
 import { createRenewals } from "./renewals/runner";
 import { countDue } from "./renewals/work-list";
 import { ROLES, type Role, type RoleContext, type Worker } from "./roles";
+import type { Sandbox } from "./sandbox";
 import { createSubscriptions } from "./subscriptions";
+import { systemOf } from "./system";
 import { startWebhooks } from "./webhooks";
 import { countPending } from "./webhooks/delivery-log";
 
@@ -25,6 +27,8 @@ export interface FacilitatorEffects {
   readonly fetch?: CoreEffects["fetch"];
   /** told after each step of a payment: where a test kills the process */
   readonly onStep?: CoreEffects["onStep"];
+  /** what makes this service a sandbox */
+  readonly sandbox?: Sandbox;
 }
 
 export interface RunningFacilitator {
@@ -65,7 +69,7 @@ export async function startFacilitator(
     }
     // Without the role api, what watches the process still finds its health and its measures.
     const app = config.roles.includes("api")
-      ? createApp(doorsOf({ core, metrics, log, drain }))
+      ? createApp(doorsOf({ core, metrics, log, drain, sandbox: effects.sandbox }))
       : createProbes({ readiness: () => readinessOf(core), metrics });
     const server = await startServer({ fetch: app.fetch, host: config.host, port: config.port });
     const { roles, network, turnpike } = config;
@@ -95,18 +99,22 @@ interface Wiring {
   readonly metrics: Metrics;
   readonly log: Logger;
   readonly drain: Drain;
+  readonly sandbox: Sandbox | undefined;
 }
 
-function doorsOf({ core, metrics, log, drain }: Wiring): Doors {
-  const { config, store, relayer, indexer, payments } = core;
+function doorsOf({ core, metrics, log, drain, sandbox }: Wiring): Doors {
+  const { config, store, relayer, indexer, payments, wallClock } = core;
   const { clock } = indexer;
   const monotonicMs = () => performance.now();
+  const costs = createCosts(store.db, config.chainId, config.nativePrice);
   return {
     network: config.network,
+    publicUrl: config.publicUrl,
+    ...(sandbox && { sandbox }),
     payments,
     subscriptions: createSubscriptions({ config, store, relayer, indexer, clock, monotonicMs }),
-    providers: createProviders({ config, store, relayer, indexer, monotonicMs, nowMs: () => Date.now() }),
-    costs: createCosts(store.db, config.chainId, config.nativePrice),
+    providers: createProviders({ config, store, relayer, indexer, monotonicMs, nowMs: wallClock.nowMs }),
+    costs,
     analytics: createAnalytics({ db: store.db, config, clock }),
     happened: (timeoutMs) => store.wake.wait("events", timeoutMs),
     supported: {
@@ -119,6 +127,7 @@ function doorsOf({ core, metrics, log, drain }: Wiring): Doors {
       tokens: config.tokens.map(({ address, name, version, decimals }) => ({ address, name, version, decimals })),
     },
     readiness: () => readinessOf(core),
+    system: () => systemOf(core, costs),
     metrics,
     log,
     rateLimit: createRateLimit(config.requestsPerMinute, monotonicMs),

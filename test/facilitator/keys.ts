@@ -1,7 +1,14 @@
 import { expect } from "chai";
 import { ContractFactory } from "ethers";
-import { type ApiScope, apiKeyDigests, apiKeyTypedData, type KeyChallenge } from "turnpike/facilitator";
-import { type Address, signDigest, subscribeTypedData, typedDataDigest, UINT256_MAX } from "turnpike/protocol";
+import { type ApiScope, apiKeyTypedData, type KeyChallenge } from "turnpike/facilitator";
+import {
+  type Address,
+  personalDigest,
+  signDigest,
+  subscribeTypedData,
+  typedDataDigest,
+  UINT256_MAX,
+} from "turnpike/protocol";
 import { readArtifact } from "../../scripts/deploy/artifact";
 import type { Payer } from "../support/facilitator";
 import { useService } from "./support/http-service";
@@ -23,12 +30,13 @@ describe("Facilitator: API keys", function () {
   /** What POST /keys takes, signed by `signer` in one of the two ways. */
   async function signedRequest(signer: Payer, way: 0 | 1 = 0, wallet: { address: Address } = signer) {
     const wanted = wantedBy(wallet);
-    const { challenge, expiresAt, facilitator, chainId } = await challengeFor(wanted);
-    const digest = apiKeyDigests({ ...wanted, challenge, expiresAt, facilitator, chainId })[way];
+    const { challenge, expiresAt, facilitator, chainId, message = "" } = await challengeFor(wanted);
+    const terms = { ...wanted, challenge, expiresAt, facilitator, chainId };
+    const digest = way === 0 ? typedDataDigest(apiKeyTypedData(terms)) : personalDigest(message);
     return { ...wanted, challenge, expiresAt, signature: signDigest(digest, signer.key) };
   }
 
-  for (const [way, name] of ["typed data", "a text by EIP-191"].entries()) {
+  for (const [way, name] of ["typed data", "a text by EIP-4361"].entries()) {
     it(`gives a key to the wallet that signs ${name}, and shows it once`, async () => {
       const wallet = await http.world.payer(0n);
       const response = await call("/keys", { body: await signedRequest(wallet, way as 0 | 1) });
@@ -75,8 +83,9 @@ describe("Facilitator: API keys", function () {
     await refused({ ...request, name: "another" });
     await refused({ ...request, expiresAt: request.expiresAt - 1 });
     await refused({ ...request, provider: (await http.world.payer(0n)).address });
-    await refused({ ...request, challenge: request.challenge.replace(/.$/, (last) => (last === "A" ? "B" : "A")) });
-    await refused({ ...request, challenge: request.challenge.replace(/\.\d+\./, ".9999999999.") });
+    await refused({ ...request, challenge: request.challenge.replace(/.$/, (last) => (last === "a" ? "b" : "a")) });
+    const [salt, mac] = [request.challenge.slice(0, 32), request.challenge.slice(-32)];
+    await refused({ ...request, challenge: `${salt}009999999999${mac}` });
     const { contracts, chain, planId } = http.world;
     const signup = { subscriber: wallet.address, planId, secretHash: planId, maxOverage: 0n, deadline: UINT256_MAX };
     const other = subscribeTypedData({ chainId: chain.chainId, turnpike: contracts.turnpike }, signup);

@@ -1,5 +1,6 @@
 /** Endpoints of providers: who asks is known by an API key, and asks no more often than the key may. */
 import type { ApiScope } from "turnpike/facilitator";
+import { TurnpikeError } from "turnpike/protocol";
 import type { Caller } from "../providers";
 import type { Doors } from "./app";
 import type { Admission } from "./endpoint";
@@ -10,6 +11,22 @@ export function admissionTo({ providers, keyLimit }: Doors, scope: ApiScope | "a
     async admit(authorization, origin) {
       const caller = await providers.admit(authorization, scope, origin);
       keyLimit.take(caller.keyId);
+      return caller;
+    },
+  };
+}
+
+/** A key with the scope `read` of a wallet that operates this service. */
+export function operatorAdmission(doors: Doors): Admission<Caller> {
+  const { scope, admit } = admissionTo(doors, "read");
+  return {
+    scope,
+    async admit(authorization, origin) {
+      const caller = await admit(authorization, origin);
+      if (!caller.isOperator)
+        throw new TurnpikeError("ScopeMissing", "only wallets that OPERATORS names may ask for this", {
+          details: { scope: "operator" },
+        });
       return caller;
     },
   };

@@ -6,13 +6,14 @@ import { randomUUID } from "node:crypto";
 import { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context, Next } from "hono";
 import type { Logger } from "pino";
-import type { Readiness, SupportedWire } from "turnpike/facilitator";
+import type { Readiness, SupportedWire, System } from "turnpike/facilitator";
 import { CORS_ALLOW_HEADERS, CORS_EXPOSE_HEADERS, type Network, TurnpikeError } from "turnpike/protocol";
 import type { Analytics } from "../analytics";
 import type { Costs } from "../costs";
 import type { Metrics } from "../metrics";
 import type { Payments } from "../payments";
 import type { Providers } from "../providers";
+import type { Sandbox } from "../sandbox";
 import type { Subscriptions } from "../subscriptions";
 import { serveDashboard } from "./dashboard";
 import { API_KEY_SCHEME, addressOf, type Endpoint, tell } from "./endpoint";
@@ -26,8 +27,10 @@ import { costEndpoints } from "./routes/costs";
 import { debitEndpoints } from "./routes/debits";
 import { eventEndpoints } from "./routes/events";
 import { keyEndpoints } from "./routes/keys";
+import { operatorEndpoints } from "./routes/operator";
 import { paymentEndpoints } from "./routes/payments";
 import { planEndpoints } from "./routes/plans";
+import { sandboxEndpoints } from "./routes/sandbox";
 import { serviceEndpoints } from "./routes/service";
 import { subscriptionEndpoints } from "./routes/subscriptions";
 import { deliveryEndpoints } from "./routes/webhook-deliveries";
@@ -39,6 +42,10 @@ import { describeWebhooks } from "./webhook-document";
 /** Everything that the API acts through. */
 export interface Doors {
   readonly network: Network;
+  /** origin under which browsers reach this service */
+  readonly publicUrl: string | undefined;
+  /** only where this service runs as one */
+  readonly sandbox?: Sandbox;
   readonly payments: Payments;
   readonly subscriptions: Subscriptions;
   readonly providers: Providers;
@@ -48,6 +55,7 @@ export interface Doors {
   happened(timeoutMs: number): Promise<unknown>;
   readonly supported: Omit<SupportedWire, "kinds" | "extensions" | "signers" | "network" | "chainId">;
   readiness(): Readiness;
+  system(): Promise<System>;
   readonly metrics: Metrics;
   readonly log: Logger;
   /** by address */
@@ -78,7 +86,9 @@ export function endpointsOf(doors: Doors): Endpoint[] {
     auditEndpoints,
     analyticsEndpoints,
     costEndpoints,
+    operatorEndpoints,
     serviceEndpoints,
+    sandboxEndpoints,
   ].flatMap((endpoints) => endpoints(doors));
 }
 
@@ -103,7 +113,7 @@ export function createApp(doors: Doors): OpenAPIHono<RequestScope> {
     context.body(await metrics.text(), 200, { "content-type": metrics.contentType }),
   );
   app.get("/events/live", liveEvents(doors));
-  serveDashboard(app, () => frontPage(doors, endpoints));
+  serveDashboard(app, { isSandbox: doors.sandbox !== undefined, plainPage: () => frontPage(doors, endpoints) });
 
   app.notFound((context) => tell(context, new TurnpikeError("NotFound")));
   app.onError((error, context) => tell(context, error));

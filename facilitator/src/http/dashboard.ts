@@ -28,14 +28,28 @@ const SECURITY_HEADERS = {
   "x-content-type-options": "nosniff",
 } as const;
 
-/** @param plainPage what stands at `/` where the dashboard was not built */
-export function serveDashboard(app: Hono<RequestScope>, plainPage: () => string, dir = DIST): void {
+export interface DashboardOptions {
+  /** whether the page offers the sandbox's key and clock */
+  readonly isSandbox: boolean;
+  /** what stands at `/` where the dashboard was not built */
+  readonly plainPage: () => string;
+  readonly dir?: string;
+}
+
+/** What the page says of the service that serves it. */
+const MODE = {
+  service: '<meta name="turnpike" content="service">',
+  sandbox: '<meta name="turnpike" content="sandbox">',
+};
+
+export function serveDashboard(app: Hono<RequestScope>, { isSandbox, plainPage, dir = DIST }: DashboardOptions): void {
   if (!existsSync(path.join(dir, "index.html"))) {
     app.get("/", (context) => context.html(plainPage(), 200, SECURITY_HEADERS_OF_PLAIN));
     return;
   }
   for (const [at, { name, type }] of Object.entries(FILES)) {
-    const plain = readFileSync(path.join(dir, name));
+    const file = readFileSync(path.join(dir, name));
+    const plain = isSandbox ? Buffer.from(file.toString("utf8").replace(MODE.service, MODE.sandbox)) : file;
     const zipped = gzipSync(plain);
     const etag = `"${createHash("sha256").update(plain).digest("base64url").slice(0, 22)}"`;
     app.get(at, (context) => answer(context, { plain, zipped, etag, type }));

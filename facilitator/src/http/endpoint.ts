@@ -12,6 +12,7 @@ import type { Origin } from "../providers";
 import { readJsonBody } from "./body";
 import { problemFor, statusOf, tellable } from "./errors";
 import type { RequestScope } from "./scope";
+import { type Site, siteOf } from "./site";
 
 type Fields = z.ZodObject;
 type Answers = { readonly [status: number]: z.ZodType };
@@ -26,6 +27,8 @@ export interface Call<P, Q, B, C> {
   readonly caller: C;
   /** where from */
   readonly origin: Origin;
+  /** which site the client means, as it says itself */
+  readonly site: Site;
 }
 
 /** Decides who may ask: by the Authorization header, for one scope, or with any key. */
@@ -98,6 +101,7 @@ export function endpoint<
           const answer = await spec.handle({
             caller: (await spec.admission?.admit(authorization, origin)) as C,
             origin,
+            site: siteOf(context),
             params: parse(spec.params, context.req.param(), "path") as z.output<P>,
             query: parse(spec.query, singleValues(context), "query") as z.output<Q>,
             body: parse(spec.body, body, "body") as z.output<B>,

@@ -3,24 +3,19 @@
  * written down, so that asking for many costs this service nothing.
  */
 import { randomBytes } from "node:crypto";
-import {
-  type Address,
-  equalConstantTime,
-  fromBase64Url,
-  hmacSha256,
-  TurnpikeError,
-  toBase64Url,
-  utf8ToBytes,
-} from "turnpike/protocol";
+import { type Address, equalConstantTime, hmacSha256, TurnpikeError, utf8ToBytes } from "turnpike/protocol";
 import type { Db, Tx } from "../store/open";
 
 const LIFE_SEC = 600;
 const SECRET_NAME = "api-key-challenges";
 const MAC_BYTES = 16;
+/** Letters and digits alone, as the nonce of EIP-4361 has to be: salt, end in unix seconds, code. */
+const FORM = /^([0-9a-f]{32})([0-9]{12})([0-9a-f]{32})$/;
 
 export interface Challenge {
   readonly text: string;
   /** unix seconds */
+  readonly issuedAt: number;
   readonly validUntil: number;
 }
 
@@ -40,35 +35,40 @@ async function secretOf(db: Db): Promise<Uint8Array> {
   return Buffer.from(row.value, "hex");
 }
 
-const macOf = (secret: Uint8Array, provider: Address, nonce: string, validUntil: string): Uint8Array =>
-  hmacSha256(secret, utf8ToBytes(`${provider}.${nonce}.${validUntil}`)).slice(0, MAC_BYTES);
+const macOf = (secret: Uint8Array, provider: Address, salt: string, end: string): Uint8Array =>
+  hmacSha256(secret, utf8ToBytes(`${provider}.${salt}.${end}`)).slice(0, MAC_BYTES);
 
 export async function issueChallenge(db: Db, provider: Address, nowSec: number): Promise<Challenge> {
   const secret = await secretOf(db);
-  const nonce = toBase64Url(randomBytes(16));
+  const salt = randomBytes(16).toString("hex");
   const validUntil = nowSec + LIFE_SEC;
-  const mac = toBase64Url(macOf(secret, provider, nonce, String(validUntil)));
-  return { text: `${nonce}.${validUntil}.${mac}`, validUntil };
+  const end = String(validUntil).padStart(12, "0");
+  const mac = Buffer.from(macOf(secret, provider, salt, end)).toString("hex");
+  return { text: `${salt}${end}${mac}`, issuedAt: nowSec, validUntil };
 }
 
 /** @throws InvalidSignature with reason `challenge` when it is not ours, not for this wallet, or past its time */
-export async function checkChallenge(db: Db, provider: Address, text: string, nowSec: number): Promise<void> {
-  const [nonce = "", validUntil = "", mac = ""] = text.split(".");
-  const given = fromBase64Url(mac);
-  const isOurs = given && equalConstantTime(given, macOf(await secretOf(db), provider, nonce, validUntil));
-  if (!isOurs || Number(validUntil) < nowSec) throw refused("the challenge is not this service's, or its time is up");
+export async function checkChallenge(db: Db, provider: Address, text: string, nowSec: number): Promise<Challenge> {
+  const [, salt, end, mac] = FORM.exec(text) ?? [];
+  const isOurs =
+    salt !== undefined &&
+    end !== undefined &&
+    mac !== undefined &&
+    equalConstantTime(Buffer.from(mac, "hex"), macOf(await secretOf(db), provider, salt, end));
+  const validUntil = Number(end);
+  if (!isOurs || validUntil < nowSec) throw refused("the challenge is not this service's, or its time is up");
+  return { text, issuedAt: validUntil - LIFE_SEC, validUntil };
 }
 
 /** Within the transaction that makes the key. @throws InvalidSignature when it was redeemed before */
-export async function spendChallenge(tx: Tx, text: string, nowSec: number): Promise<void> {
-  const [nonce = "", validUntil = ""] = text.split(".");
+export async function spendChallenge(tx: Tx, { text, validUntil }: Challenge, nowSec: number): Promise<void> {
   await tx
     .deleteFrom("spent_challenges")
     .where("expires_at_ms", "<", nowSec * 1_000)
     .execute();
   const spent = await tx
     .insertInto("spent_challenges")
-    .values({ nonce, expires_at_ms: Number(validUntil) * 1_000 })
+    .values({ nonce: text, expires_at_ms: validUntil * 1_000 })
     .onConflict((conflict) => conflict.column("nonce").doNothing())
     .executeTakeFirst();
   if (spent.numInsertedOrUpdatedRows !== 1n) throw refused("the challenge was used before");

@@ -29,7 +29,8 @@ export type Providers = ReturnType<typeof createProviders>;
 export function createProviders({ config, store, relayer, indexer, monotonicMs, nowMs }: ProvidersDeps) {
   const { network, chainId } = config;
   const facilitator = relayer.proofSigner.address;
-  const keys: Keys = createKeys({ store, network, facilitator, chain: relayer.chain, nowMs });
+  const { operators = [] } = config;
+  const keys: Keys = createKeys({ store, network, facilitator, chain: relayer.chain, operators, nowMs });
   const endpoints = createWebhookEndpoints({ store, network, allowPrivate: config.allowPrivateWebhooks, nowMs });
   const debits: Debits = createDebits({ config, store, relayer, indexer, monotonicMs });
   return {

@@ -13,6 +13,7 @@ import {
   type CreateKeyRequest,
   type KeyChallenge,
   type NewApiKey,
+  type SignInSite,
 } from "turnpike/facilitator";
 import { type Address, InvalidRequest, type Network, TurnpikeError } from "turnpike/protocol";
 import type { ChainReader } from "../relayer";
@@ -33,6 +34,8 @@ export interface Caller extends Origin {
   readonly provider: Address;
   readonly keyId: string;
   readonly scopes: readonly ApiScope[];
+  /** whether it may read what concerns the service as a whole */
+  readonly isOperator: boolean;
 }
 
 export interface KeysDeps {
@@ -41,6 +44,7 @@ export interface KeysDeps {
   /** who signs this service's proofs: what a wallet signs names it */
   readonly facilitator: Address;
   readonly chain: Pick<ChainReader, "code" | "call">;
+  readonly operators: readonly Address[];
   /** unix milliseconds */
   readonly nowMs: () => number;
 }
@@ -54,7 +58,7 @@ const MAX_KEYS = 50;
 const MINUTE_MS = 60_000;
 const FORM = /^Bearer tpk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})$/;
 
-export function createKeys({ store, network, facilitator, chain, nowMs }: KeysDeps) {
+export function createKeys({ store, network, facilitator, chain, operators, nowMs }: KeysDeps) {
   const { chainId } = network;
   const nowSec = () => Math.floor(nowMs() / 1_000);
   const live = (db: Store["db"]) =>
@@ -101,30 +105,40 @@ export function createKeys({ store, network, facilitator, chain, nowMs }: KeysDe
   }
 
   return {
-    async challenge(request: ChallengeRequest): Promise<KeyChallenge> {
+    /** @param ownOrigin this service's, as who signs in sees it; undefined: only typed data can be signed */
+    async challenge(request: ChallengeRequest, ownOrigin: string | undefined): Promise<KeyChallenge> {
       const expiresAt = request.expiresAt ?? nowSec() + YEAR_SEC;
-      const { text: challenge, validUntil } = await issueChallenge(store.db, request.provider, nowSec());
+      const { text: challenge, issuedAt, validUntil } = await issueChallenge(store.db, request.provider, nowSec());
       const terms = { ...request, expiresAt, challenge, facilitator, chainId };
-      return { challenge, validUntil, expiresAt, facilitator, chainId, message: apiKeyMessage(terms) };
+      const site = ownOrigin === undefined ? undefined : { origin: ownOrigin, issuedAt, validUntil };
+      return {
+        ...{ challenge, validUntil, expiresAt, facilitator, chainId },
+        ...(site && { message: apiKeyMessage(terms, site) }),
+      };
     },
 
-    /** @throws InvalidSignature when the wallet did not sign, or the challenge is no good; Unavailable */
-    async create(request: CreateKeyRequest, origin: Origin): Promise<NewApiKey> {
+    /**
+     * What was signed is never read: the one text that this service would have asked for is made again, so another
+     * domain, chain, statement or time is another signature.
+     * @throws InvalidSignature when the wallet did not sign, or the challenge is no good; Unavailable
+     */
+    async create(request: CreateKeyRequest, origin: Origin, ownOrigin: string | undefined): Promise<NewApiKey> {
       const { provider, name, scopes, expiresAt, challenge, signature } = request;
       if (expiresAt <= nowSec() || expiresAt > nowSec() + MAX_LIFE_SEC) {
         throw new InvalidRequest("expiresAt: must be in the future, at most five years", {
           details: { field: "expiresAt" },
         });
       }
-      await checkChallenge(store.db, provider, challenge, nowSec());
-      const digests = apiKeyDigests({ provider, name, scopes, expiresAt, challenge, facilitator, chainId });
+      const issued = await checkChallenge(store.db, provider, challenge, nowSec());
+      const site: SignInSite | undefined = ownOrigin === undefined ? undefined : { origin: ownOrigin, ...issued };
+      const digests = apiKeyDigests({ provider, name, scopes, expiresAt, challenge, facilitator, chainId }, site);
       if (!(await isSignedByWallet(chain, { wallet: provider, digests, signature }))) {
         throw new TurnpikeError("InvalidSignature", `the challenge is not signed by ${provider}`, {
           reason: "signature",
         });
       }
       return store.transaction(async (tx) => {
-        await spendChallenge(tx, challenge, nowSec());
+        await spendChallenge(tx, issued, nowSec());
         const { row, key } = await insert(tx, {
           ...{ provider, name, scopes: scopes.join(","), expires_at_ms: expiresAt * 1_000, rotated_from: null },
         });
@@ -154,7 +168,8 @@ export function createKeys({ store, network, facilitator, chain, nowMs }: KeysDe
       if ((row.last_used_at_ms ?? 0) < nowMs() - MINUTE_MS) {
         await store.db.updateTable("api_keys").set({ last_used_at_ms: nowMs() }).where("id", "=", row.id).execute();
       }
-      return { ...origin, provider: row.provider as Address, keyId: row.id, scopes };
+      const provider = row.provider as Address;
+      return { ...origin, provider, keyId: row.id, scopes, isOperator: operators.includes(provider) };
     },
 
     async list(provider: Address): Promise<ApiKey[]> {

@@ -1,7 +1,23 @@
 /** What providers may ask of the service: API keys, debits, webhooks. */
-import { flag, setting, whole } from "./setting";
+import { addressSchema } from "turnpike/protocol";
+import { z } from "zod";
+import { flag, list, optional, origin, setting, whole } from "./setting";
 
 export const PROVIDERS = {
+  publicUrl: optional({
+    env: "PUBLIC_URL",
+    about:
+      "Origin under which browsers reach this service, e.g. https://pay.example.com: what a wallet signs to sign in names it. Without it only a browser on this machine can sign in by wallet.",
+    danger: "A wrong one makes wallets warn, and refuses every sign-in; behind a proxy it must be the proxy's.",
+    schema: origin,
+  }),
+  operators: optional({
+    env: "OPERATORS",
+    about:
+      "Wallets whose API keys may also read what concerns the whole service (lanes, balances, costs), comma-separated addresses; nobody's when absent.",
+    danger: "Whoever holds such a key sees what every provider's transactions have cost, together.",
+    schema: z.string().transform(list).pipe(z.array(addressSchema)),
+  }),
   keyRequestsPerMinute: setting({
     env: "KEY_REQUESTS_PER_MINUTE",
     about: "Requests with one API key within a minute; 0 for no limit.",

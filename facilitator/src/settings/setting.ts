@@ -44,6 +44,11 @@ export const list = (text: string): string[] =>
     .filter(Boolean);
 
 export const url = z.url({ protocol: /^https?$/, error: "must be an http(s) URL" });
+export const origin = url
+  .refine((text) => URL.canParse(text) && [text, text.replace(/\/$/, "")].includes(new URL(text).origin), {
+    error: "must be an origin: scheme, host and port alone",
+  })
+  .transform((text) => new URL(text).origin);
 export const whole = (min: number, max = Number.MAX_SAFE_INTEGER) =>
   z
     .string()

@@ -3,13 +3,13 @@ import * as z from "zod";
 import {
   type Address,
   addressSchema,
-  concatBytes,
+  caip2Of,
   type Hex,
-  keccak256,
+  personalDigest,
   signatureSchema,
+  signInMessage,
   type TypedData,
   typedDataDigest,
-  utf8ToBytes,
 } from "../protocol";
 
 /**
@@ -55,8 +55,11 @@ export const challengeSchema = z.object({
   /** whose service the key is for: the address that signs its payment proofs */
   facilitator: addressSchema,
   chainId: z.number().int().positive(),
-  /** the text to sign by EIP-191 instead of the typed data, for wallets that cannot sign it */
-  message: z.string().max(1_024),
+  /**
+   * the same as a text by EIP-4361 (Sign-In with Ethereum), signed by EIP-191 instead of the typed data; absent where the
+   * service does not know its own public address
+   */
+  message: z.string().max(2_048).optional(),
 });
 export type KeyChallenge = z.output<typeof challengeSchema>;
 
@@ -85,6 +88,16 @@ export type ApiKey = z.output<typeof apiKeySchema>;
 /** The only answer that holds the key itself: what is stored is its hash. */
 export const newKeySchema = apiKeySchema.extend({ key: z.string().max(128) });
 export type NewApiKey = z.output<typeof newKeySchema>;
+
+/** Of the key that asks. */
+export const currentKeySchema = z.object({
+  id: z.string().max(64),
+  provider: addressSchema,
+  scopes: z.array(z.enum(API_SCOPES)),
+  /** whether it may also read what concerns the whole service */
+  isOperator: z.boolean(),
+});
+export type CurrentKey = z.output<typeof currentKeySchema>;
 
 export const keyListSchema = z.object({ keys: z.array(apiKeySchema) });
 
@@ -131,34 +144,39 @@ export function apiKeyTypedData({
   };
 }
 
-/** The same as a text that people can read, for wallets without typed data. */
-export function apiKeyMessage({
-  provider,
-  facilitator,
-  name,
-  scopes,
-  expiresAt,
-  challenge,
-  chainId,
-}: KeyTerms): string {
-  return [
-    "Turnpike API key",
-    "",
-    "Sign this to create an API key for your wallet. It moves no money.",
-    "",
-    `Provider: ${provider}`,
-    `Facilitator: ${facilitator}`,
-    `Chain: ${chainId}`,
-    `Name: ${name}`,
-    `Scopes: ${scopes.join(", ")}`,
-    `Expires: ${new Date(expiresAt * 1_000).toISOString()}`,
-    `Challenge: ${challenge}`,
-  ].join("\n");
+/** Whose page asks for the signature, and when: what EIP-4361 binds beside the terms. */
+export interface SignInSite {
+  /** scheme, host and port of the service */
+  readonly origin: string;
+  /** unix seconds */
+  readonly issuedAt: number;
+  readonly validUntil: number;
 }
 
-/** The digests whose signature creates the key: typed data, and the text by EIP-191. */
-export function apiKeyDigests(terms: KeyTerms): readonly [Hex, Hex] {
-  const text = utf8ToBytes(apiKeyMessage(terms));
-  const prefix = utf8ToBytes(`\x19Ethereum Signed Message:\n${text.length}`);
-  return [typedDataDigest(apiKeyTypedData(terms)), keccak256(concatBytes(prefix, text))];
+/** The same as a text by EIP-4361, which a wallet shows beside the site that asks, and warns of when it is another. */
+export function apiKeyMessage(
+  { provider, facilitator, name, scopes, expiresAt, challenge, chainId }: KeyTerms,
+  { origin, issuedAt, validUntil }: SignInSite,
+): string {
+  return signInMessage({
+    domain: new URL(origin).host,
+    address: provider,
+    statement: `Create an API key for your wallet, with the scopes ${scopes.join(", ")}, good until ${iso(expiresAt)}. This moves no money.`,
+    uri: origin,
+    version: "1",
+    chainId: caip2Of(chainId),
+    nonce: challenge,
+    issuedAt: iso(issuedAt),
+    expirationTime: iso(validUntil),
+    // A name may hold what a statement may not.
+    resources: [`turnpike:api-key?name=${encodeURIComponent(name)}&facilitator=${facilitator}`],
+  });
+}
+
+const iso = (timeSec: number): string => new Date(timeSec * 1_000).toISOString();
+
+/** The digests whose signature creates the key: typed data, and the text where a site is known. */
+export function apiKeyDigests(terms: KeyTerms, site: SignInSite | undefined): readonly Hex[] {
+  const typed = typedDataDigest(apiKeyTypedData(terms));
+  return site ? [typed, personalDigest(apiKeyMessage(terms, site))] : [typed];
 }

@@ -76,3 +76,61 @@ export const readinessSchema = z.object({
   ),
 });
 export type Readiness = z.output<typeof readinessSchema>;
+
+/** The service from inside, for its operators. */
+export const systemSchema = readinessSchema.extend({
+  chain: z.object({
+    /** newest block that a node told of; absent before the first */
+    head: z.number().int().optional(),
+    /** seconds since a node last answered */
+    silentSec: z.number().int(),
+    /** newest block whose events stand in the database */
+    applied: z.number().int(),
+    /** blocks that the reader keeps behind the head on purpose */
+    confirmations: z.number().int(),
+    /** how many nodes are configured */
+    nodes: z.number().int(),
+  }),
+  lanes: z.array(
+    z.object({
+      address: addressSchema,
+      status: z.enum(["starting", "standby", "running", "stopped"]),
+      isWell: z.boolean(),
+      reason: z.string().max(256).optional(),
+      balanceWei: z.string().optional(),
+      inFlight: z.number().int(),
+      queued: z.number().int(),
+      oldestPendingSec: z.number().int(),
+    }),
+  ),
+  payments: z.object({ queued: z.number().int(), oldestQueuedSec: z.number().int() }),
+  renewalsDue: z.number().int(),
+  webhooksPending: z.number().int(),
+  /** of the last 24 hours by the clock of this machine */
+  costs: z.array(
+    z.object({
+      purpose: z.string().max(64),
+      transactions: z.number().int(),
+      gas: z.number(),
+      wei: z.number(),
+      /** hundredths of a token; absent without NATIVE_PRICE */
+      cents: z.number().optional(),
+    }),
+  ),
+});
+export type System = z.output<typeof systemSchema>;
+
+/** Of a service that runs as a sandbox: nobody else has a clock to move. */
+export const testClockSchema = z.object({
+  /** of the chain, unix seconds */
+  now: z.number().int(),
+  /** where it is running to; absent while it stands */
+  target: z.number().int().optional(),
+  /** absent where nothing renews */
+  nextRenewalAt: z.number().int().optional(),
+  /** why the last run ended early */
+  problem: z.string().max(256).optional(),
+  /** where the webhooks arrive that the sandbox receives */
+  inboxUrl: z.string().max(256).optional(),
+});
+export type TestClockState = z.output<typeof testClockSchema>;

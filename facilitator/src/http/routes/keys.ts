@@ -4,6 +4,7 @@ import {
   challengeRequestSchema,
   challengeSchema,
   createKeyRequestSchema,
+  currentKeySchema,
   keyListSchema,
   newKeySchema,
   rotateKeyRequestSchema,
@@ -13,6 +14,7 @@ import { admissionTo } from "../admission";
 import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
 import { createRateLimit } from "../rate-limit";
+import { ownOriginOf } from "../site";
 
 /** For anyone who asks, from one address: a contract wallet's signature costs a question to the chain. */
 const SIGNINGS_PER_MINUTE = 60;
@@ -25,12 +27,12 @@ export function keyEndpoints(doors: Doors): Endpoint[] {
       method: "post",
       path: "/keys/challenge",
       tag: "keys",
-      summary: "What the provider's wallet has to sign for an API key: typed data, or `message` by EIP-191.",
+      summary: "What the provider's wallet has to sign for an API key: typed data, or `message` (EIP-4361).",
       body: challengeRequestSchema,
       answers: { 200: challengeSchema },
-      async handle({ body, origin }) {
+      async handle({ body, origin, site }) {
         signings.take(origin.address);
-        return { status: 200, body: await keys.challenge(body) };
+        return { status: 200, body: await keys.challenge(body, ownOriginOf(doors.publicUrl, site)) };
       },
     }),
     endpoint({
@@ -40,9 +42,9 @@ export function keyEndpoints(doors: Doors): Endpoint[] {
       summary: "An API key for whoever signed a challenge with the provider's wallet. The key is shown once.",
       body: createKeyRequestSchema,
       answers: { 201: newKeySchema },
-      async handle({ body, origin }) {
+      async handle({ body, origin, site }) {
         signings.take(origin.address);
-        return { status: 201, body: await keys.create(body, origin) };
+        return { status: 201, body: await keys.create(body, origin, ownOriginOf(doors.publicUrl, site)) };
       },
     }),
     endpoint({
@@ -53,6 +55,17 @@ export function keyEndpoints(doors: Doors): Endpoint[] {
       admission: admissionTo(doors, "keys"),
       answers: { 200: keyListSchema },
       handle: async ({ caller }) => ({ status: 200, body: { keys: await keys.list(caller.provider) } }),
+    }),
+    endpoint({
+      method: "get",
+      path: "/keys/current",
+      tag: "keys",
+      summary: "Whose key it is that asks, and what it may do.",
+      admission: admissionTo(doors, "any"),
+      answers: { 200: currentKeySchema },
+      async handle({ caller: { provider, keyId: id, scopes, isOperator } }) {
+        return { status: 200, body: { id, provider, scopes: [...scopes], isOperator } };
+      },
     }),
     endpoint({
       method: "post",

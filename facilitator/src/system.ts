@@ -1,0 +1,41 @@
+/** The service from inside, for its operators: what readiness judges, in figures, and what the last day has cost. */
+import type { System } from "turnpike/facilitator";
+import type { Core } from "./core";
+import { type Costs, centsOf } from "./costs";
+import { isLaneWell, readinessOf } from "./readiness";
+import { countDue } from "./renewals/work-list";
+import { countPending } from "./webhooks/delivery-log";
+
+export async function systemOf(core: Core, costs: Pick<Costs, "ofLastDay" | "nativePrice">): Promise<System> {
+  const { config, store, relayer, indexer, payments } = core;
+  const { chainId, confirmations, rpcUrls } = config;
+  const { head, silentSec, applied } = indexer.health();
+  const { queued, oldestQueuedSec } = payments.health();
+  const [renewalsDue, webhooksPending, spent] = await Promise.all([
+    countDue(store.db, chainId, indexer.clock.nowSec()),
+    countPending(store.db, chainId),
+    costs.ofLastDay(),
+  ]);
+  const { nativePrice } = costs;
+  return {
+    ...readinessOf(core),
+    chain: { ...(head !== undefined && { head }), silentSec, applied, confirmations, nodes: rpcUrls.length },
+    lanes: relayer.health().lanes.map((lane) => ({
+      address: lane.key,
+      status: lane.status,
+      isWell: isLaneWell(lane),
+      ...(lane.reason && { reason: lane.reason.slice(0, 256) }),
+      ...(lane.balanceWei !== undefined && { balanceWei: lane.balanceWei.toString() }),
+      inFlight: lane.inFlight,
+      queued: lane.queued,
+      oldestPendingSec: lane.oldestPendingSec,
+    })),
+    payments: { queued, oldestQueuedSec },
+    renewalsDue,
+    webhooksPending,
+    costs: spent.map((sum) => ({
+      ...sum,
+      ...(nativePrice !== undefined && { cents: Number(centsOf(sum.wei, nativePrice).toPrecision(6)) }),
+    })),
+  };
+}
