@@ -37,20 +37,13 @@ export async function advance(
       const { timestampSec: nowSec } = await headOf(chain);
       onStep({ nowSec, targetSec });
       if (nowSec >= targetSec) return;
-      const next = Math.min(targetSec, nextOf(await subscriptions(), nowSec));
+      const next = Math.min(targetSec, nextOf(await subscriptionsOf({ facilitatorUrl, apiKey }), nowSec));
       await chain.send("evm_increaseTime", [next - nowSec]);
       await chain.send("evm_mine", []);
       await untilIdle((await headOf(chain)).number);
     }
   } finally {
     chain.destroy();
-  }
-
-  async function subscriptions(): Promise<SubscriberListWire["subscriptions"]> {
-    const url = `${facilitatorUrl}/analytics/subscriptions?limit=200`;
-    const answer = await fetch(url, { headers: { authorization: `Bearer ${apiKey}` } });
-    if (!answer.ok) throw new Error(`The Facilitator does not tell its subscriptions: HTTP ${answer.status}.`);
-    return ((await answer.json()) as SubscriberListWire).subscriptions;
   }
 
   /** Has read the block, and nothing is due, in several looks: a renewal under way is due until it is mined. */
@@ -65,6 +58,26 @@ export async function advance(
       quiet = applied > block && measure(text, "turnpike_renewals_due") === 0 ? quiet + 1 : 0;
       await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
     }
+  }
+}
+
+export async function subscriptionsOf({
+  facilitatorUrl,
+  apiKey,
+}: Pick<ClockOptions, "facilitatorUrl" | "apiKey">): Promise<SubscriberListWire["subscriptions"]> {
+  const url = `${facilitatorUrl}/analytics/subscriptions?limit=200`;
+  const answer = await fetch(url, { headers: { authorization: `Bearer ${apiKey}` } });
+  if (!answer.ok) throw new Error(`The Facilitator does not tell its subscriptions: HTTP ${answer.status}.`);
+  return ((await answer.json()) as SubscriberListWire).subscriptions;
+}
+
+/** Of the newest block, unix seconds. */
+export async function chainTime({ rpcUrl }: Pick<ClockOptions, "rpcUrl">): Promise<number> {
+  const chain = new JsonRpcProvider(rpcUrl, undefined, { batchMaxCount: 1, cacheTimeout: -1 });
+  try {
+    return (await headOf(chain)).timestampSec;
+  } finally {
+    chain.destroy();
   }
 }
 

@@ -4,6 +4,7 @@ import { Wallet } from "ethers";
 import type { Address } from "turnpike/protocol";
 import { loadConfig } from "../../facilitator/src/config";
 import { startFacilitator } from "../../facilitator/src/main";
+import type { Sandbox } from "../../facilitator/src/sandbox";
 import { type Chain, freePort, testKey } from "./chain";
 import type { LocalContracts } from "./contracts";
 import { type Restartable, restartable } from "./restartable";
@@ -22,10 +23,17 @@ export interface LocalFacilitatorOptions {
   readonly blockMs: number;
   readonly home: string;
   readonly port?: number | undefined;
+  /** who may read what concerns the whole service */
+  readonly operator: string;
+  /** makes the dashboard one of a sandbox: with its key and its clock */
+  readonly sandbox?: Sandbox | undefined;
 }
 
+/** Dollars for an ether: what the costs on the dashboard are counted with. */
+const NATIVE_PRICE = "3000";
+
 export async function localFacilitator(options: LocalFacilitatorOptions): Promise<LocalFacilitator> {
-  const { chain, contracts, blockMs, home } = options;
+  const { chain, contracts, blockMs, home, operator, sandbox } = options;
   const port = await freePort(options.port);
   const relayer = await chain.wallet("relayer");
   const proofKey = testKey("proofs");
@@ -46,11 +54,13 @@ export async function localFacilitator(options: LocalFacilitatorOptions): Promis
     // The inbox is on this machine, and a person clicking through the dashboard must not meet a limit.
     ALLOW_PRIVATE_WEBHOOKS: "true",
     KEY_REQUESTS_PER_MINUTE: "0",
+    OPERATORS: operator,
+    NATIVE_PRICE,
     PORT: String(port),
     LOG_LEVEL: process.env.TURNPIKE_SANDBOX_LOG ?? "silent",
   });
   return {
-    ...(await restartable(() => startFacilitator(config))),
+    ...(await restartable(() => startFacilitator(config, sandbox && { sandbox }))),
     url: `http://127.0.0.1:${port}`,
     signer: new Wallet(proofKey).address as Address,
     relayer: relayer.address as Address,

@@ -7,7 +7,7 @@ import path from "node:path";
 import { Contract, Wallet } from "ethers";
 import type { Agent } from "turnpike/agent";
 import { turnpikeInterface } from "turnpike/chain";
-import { type Address, defaultGraceSec, type Hex } from "turnpike/protocol";
+import { type Address, defaultGraceSec, type Hex, Unavailable } from "turnpike/protocol";
 import { exampleAgent } from "../../examples/agent";
 import { type RunningServer, startProvider } from "../../examples/provider";
 import { startSpecialist } from "../../examples/specialist";
@@ -17,6 +17,7 @@ import { deployAll, type LocalContracts } from "./contracts";
 import { type LocalFacilitator, localFacilitator } from "./facilitator";
 import { type Inbox, providerKey, startInbox } from "./inbox";
 import { type Restartable, restartable } from "./restartable";
+import { createSandboxDoor, type SandboxFacts } from "./test-clock";
 
 export const UNIT = 1_000_000n; // one whole token unit, 6 decimals
 export const DAY_SEC = 86_400;
@@ -36,7 +37,7 @@ export interface WorldOptions extends Pick<ChainOptions, "isSpared"> {
     readonly specialist: number;
     readonly inbox: number;
   };
-  /** with an API key of the provider's and a receiver of its webhooks */
+  /** with an API key of the provider's, a receiver of its webhooks, and both in the dashboard beside the clock */
   readonly withInbox?: boolean;
 }
 
@@ -89,11 +90,26 @@ export async function startWorld({
 
     const providerAccount = await chain.wallet("provider");
     const plans = await createPlans(providerAccount, contracts);
-    const facilitator = await localFacilitator({ chain, contracts, blockMs, home, port: ports?.facilitator });
+    let facts: SandboxFacts | undefined;
+    const sandbox = createSandboxDoor(() => {
+      if (!facts) throw new Unavailable("the sandbox is still starting");
+      return facts;
+    });
+    const facilitator = await localFacilitator({
+      ...{ chain, contracts, blockMs, home, port: ports?.facilitator, operator: providerAccount.address },
+      sandbox: withInbox ? sandbox : undefined,
+    });
     closers.push(() => facilitator.stop());
     const key = withInbox ? await providerKey(facilitator.url, providerAccount) : undefined;
     const inbox = key && (await startInbox(facilitator.url, key, await freePort(ports?.inbox)));
     if (inbox) closers.push(() => inbox.stop());
+    if (key)
+      facts = {
+        rpcUrl: chain.rpcUrl,
+        facilitatorUrl: facilitator.url,
+        apiKey: key,
+        inboxUrl: inbox && `${inbox.url}/`,
+      };
 
     const gate = {
       network: contracts.network,
