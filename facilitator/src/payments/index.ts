@@ -110,7 +110,7 @@ export function startPayments(options: PaymentsOptions): Payments {
     relayer,
     indexer,
     sender,
-    intake: createIntake({ store, chainId, log }),
+    intake: createIntake({ store, chainId, log, boarding: sender.boarding }),
     context,
     onStep,
     monotonicMs,

@@ -10,6 +10,7 @@ import { databaseNowMs } from "../store/database-clock";
 import type { Db, Store, Tx } from "../store/open";
 import { createStatistics } from "../store/statistics";
 import type { PaymentRow } from "../store/tables/payments";
+import type { Boarding, Departure } from "./boarding";
 import type { Acceptance } from "./ledger";
 
 /** known: the paymentId stands already, whatever its state. short: the payer's pending payments leave too little. */
@@ -23,16 +24,17 @@ export interface Intake {
   bind(acceptance: Acceptance): Promise<Binding>;
 }
 
-const MAX_TOGETHER = 250;
+const MAX_FOUND_TOGETHER = 250;
 const MAX_REMEMBERED = 50_000;
 
 export interface IntakeOptions {
   readonly store: Store;
   readonly chainId: number;
   readonly log: Logger;
+  readonly boarding: Boarding;
 }
 
-export function createIntake({ store, chainId, log }: IntakeOptions): Intake {
+export function createIntake({ store, chainId, log, boarding }: IntakeOptions): Intake {
   const statistics = createStatistics({ store, log });
   const recent = new Set<string>();
   const remember = (paymentId: string): void => {
@@ -40,10 +42,34 @@ export function createIntake({ store, chainId, log }: IntakeOptions): Intake {
     const oldest = recent.size > MAX_REMEMBERED ? recent.values().next().value : undefined;
     if (oldest !== undefined) recent.delete(oldest);
   };
+
+  async function insertAll(acceptances: readonly Acceptance[]): Promise<Binding[]> {
+    const isEmbedded = store.kind === "pglite";
+    const isEach = isEmbedded && countPayers(acceptances) === acceptances.length;
+    if (isEach && !boarding.mayDepart(acceptances)) {
+      const bindings = await insertDistinct(store.db, chainId, acceptances, undefined);
+      store.wake.notify("payments");
+      return bindings;
+    }
+    let boarded = 0;
+    let departed = false;
+    const bindings = await store.transaction(async (tx) => {
+      if (store.kind === "postgres") await lockPayers(tx, acceptances);
+      const departure = await boarding.open(tx, acceptances);
+      const made = await insertInTurn(tx, chainId, acceptances, departure);
+      boarded = departure?.boards.size ?? 0;
+      departed = (await departure?.depart(acceptances.filter((_, place) => made[place] === "bound"))) ?? false;
+      return made;
+    });
+    if (departed) boarding.departed();
+    if (boarded < acceptances.length) store.wake.notify("payments");
+    return bindings;
+  }
+
   return {
     isNew: (paymentId) => !recent.has(paymentId),
     find: coalesce<Hex, PaymentRow | undefined>({
-      maxItems: MAX_TOGETHER,
+      maxItems: MAX_FOUND_TOGETHER,
       maxParallel: 2,
       async run(ids) {
         const rows = await store.db
@@ -58,18 +84,14 @@ export function createIntake({ store, chainId, log }: IntakeOptions): Intake {
       },
     }),
     bind: coalesce<Acceptance, Binding>({
-      maxItems: MAX_TOGETHER,
+      maxItems: boarding.seats,
+      gatherMs: boarding.paceMs,
       // One at a time: what waits meanwhile goes into the next.
       maxParallel: 1,
-      async run(acceptances) {
+      run(acceptances) {
         statistics.grew(acceptances.length);
         for (const { claim } of acceptances) remember(claim.paymentId);
-        if (store.kind === "pglite" && countPayers(acceptances) === acceptances.length)
-          return insertDistinct(store.db, chainId, acceptances);
-        return store.transaction(async (tx) => {
-          if (store.kind === "postgres") await lockPayers(tx, acceptances);
-          return insertInTurn(tx, chainId, acceptances);
-        });
+        return insertAll(acceptances);
       },
     }),
   };
@@ -89,7 +111,12 @@ export async function lockPayers(tx: Tx, acceptances: readonly Acceptance[]): Pr
 }
 
 /** Several of one payer follow each other, so that each insert sees what the one before has taken. */
-async function insertInTurn(db: Db, chainId: number, acceptances: readonly Acceptance[]): Promise<Binding[]> {
+async function insertInTurn(
+  db: Db,
+  chainId: number,
+  acceptances: readonly Acceptance[],
+  departure: Departure | undefined,
+): Promise<Binding[]> {
   const bindings: Binding[] = new Array(acceptances.length);
   const firstOf = new Map(acceptances.map(({ claim }, place) => [claim.paymentId, place] as const).reverse());
   const all = acceptances.map((acceptance, place) => ({ acceptance, place }));
@@ -101,6 +128,7 @@ async function insertInTurn(db: Db, chainId: number, acceptances: readonly Accep
       db,
       chainId,
       first.map(({ acceptance }) => acceptance),
+      departure,
     );
     first.forEach(({ place }, index) => {
       bindings[place] = inserted[index] as Binding;
@@ -117,33 +145,46 @@ async function insertInTurn(db: Db, chainId: number, acceptances: readonly Accep
 }
 
 /** All of different payers, in one statement. */
-async function insertDistinct(db: Db, chainId: number, acceptances: readonly Acceptance[]): Promise<Binding[]> {
-  const asked = acceptances.map(({ claim, hasCode, balance, atBlock, state }) => ({
-    payment_id: claim.paymentId,
-    door: claim.door,
-    resource_hash: claim.resourceHash,
-    resource_shown: claim.resourceShown,
-    token: claim.token.address,
-    payer: claim.authorization.from,
-    pay_to: claim.authorization.to,
-    amount: claim.authorization.value.toString(),
-    nonce: claim.authorization.nonce,
-    valid_after: claim.authorization.validAfter.toString(),
-    valid_before: claim.authorization.validBefore.toString(),
-    signature: claim.signature,
-    has_code: hasCode,
-    state,
-    accepted_block: atBlock,
-    balance: balance.toString(),
-  }));
+async function insertDistinct(
+  db: Db,
+  chainId: number,
+  acceptances: readonly Acceptance[],
+  departure: Departure | undefined,
+): Promise<Binding[]> {
+  const asked = acceptances.map((acceptance) => {
+    const { claim, hasCode, balance, atBlock, state } = acceptance;
+    const isBoarding = departure?.boards.has(acceptance) ?? false;
+    return {
+      payment_id: claim.paymentId,
+      door: claim.door,
+      resource_hash: claim.resourceHash,
+      resource_shown: claim.resourceShown,
+      token: claim.token.address,
+      payer: claim.authorization.from,
+      pay_to: claim.authorization.to,
+      amount: claim.authorization.value.toString(),
+      nonce: claim.authorization.nonce,
+      valid_after: claim.authorization.validAfter.toString(),
+      valid_before: claim.authorization.validBefore.toString(),
+      signature: claim.signature,
+      has_code: hasCode,
+      state: isBoarding ? "sent" : state,
+      attempts: isBoarding ? 1 : 0,
+      transaction_id: isBoarding ? departure?.transactionId : undefined,
+      accepted_block: atBlock,
+      balance: balance.toString(),
+    };
+  });
   const { rows } = await sql<{ payment_id: string }>`
     insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount, nonce,
-      valid_after, valid_before, signature, has_code, state, accepted_at_ms, accepted_block)
+      valid_after, valid_before, signature, has_code, state, attempts, transaction_id, accepted_at_ms, accepted_block)
     select ${chainId}::bigint, a.payment_id, a.door, a.resource_hash, a.resource_shown, a.token, a.payer, a.pay_to, a.amount,
-      a.nonce, a.valid_after, a.valid_before, a.signature, a.has_code, a.state, ${databaseNowMs}, a.accepted_block
+      a.nonce, a.valid_after, a.valid_before, a.signature, a.has_code, a.state, a.attempts, a.transaction_id,
+      ${databaseNowMs}, a.accepted_block
     from json_to_recordset(${JSON.stringify(asked)}::json) as a(payment_id text, door text, resource_hash text,
       resource_shown text, token text, payer text, pay_to text, amount numeric, nonce text, valid_after bigint,
-      valid_before bigint, signature text, has_code boolean, state text, accepted_block bigint, balance numeric)
+      valid_before bigint, signature text, has_code boolean, state text, attempts int, transaction_id text,
+      accepted_block bigint, balance numeric)
     where a.state = 'parked' or a.amount <= a.balance - (select coalesce(sum(p.amount), 0) from payments p
       where p.chain_id = ${chainId}::bigint and p.token = a.token and p.payer = a.payer and p.state in ('queued', 'sent'))
     on conflict (chain_id, payment_id) do nothing

@@ -114,7 +114,7 @@ export function createPursuit(options: PursuitOptions): Pursuit {
       };
     }
     onStep("bound");
-    store.wake.notify("payments");
+    if (isRebinding) store.wake.notify("payments");
     return binding === "bound" ? "bound" : "look";
   }
 

@@ -10,9 +10,10 @@ import type { FacilitatorConfig } from "../config";
 import { type Relayer, repeat } from "../relayer";
 import type { OnStep } from "../steps";
 import { databaseNowMs } from "../store/database-clock";
-import type { Store } from "../store/open";
+import type { Db, Store } from "../store/open";
 import type { PaymentRow } from "../store/tables/payments";
 import { itemsPerBatch, planTransaction, QUEUED_COLUMNS } from "./batch";
+import { type Boarding, createBoarding, paceMsOf, SEND_MARGIN_SEC } from "./boarding";
 import { findEvidence } from "./evidence";
 import { balanceAt, isAuthorizationUsed } from "./judge";
 import { adoptEvidence, failSpent, parkUnmoved, requeuePayment, unmineStrays } from "./ledger";
@@ -32,6 +33,8 @@ export interface SenderOptions {
 export interface Sender {
   queue(): { readonly queued: number; readonly oldestMs: number };
   readonly losses: Losses;
+  /** for those who need not queue */
+  readonly boarding: Boarding;
   /** Settles or fails a payment whose nonce is used, from the chain's logs. @returns whether it was */
   reconcile(row: PaymentRow): Promise<boolean>;
   stop(): Promise<void>;
@@ -39,9 +42,6 @@ export interface Sender {
 
 /** A payment that did not move is tried again so often without anybody asking. */
 export const MAX_ATTEMPTS = 3;
-/** Not sent any more so shortly before its window ends: it would be mined too late, and cost gas. */
-const SEND_MARGIN_SEC = 2;
-const PACES_PER_BLOCK = 16;
 /** Slow chains have long paces; whoever stops this service does not wait for them. */
 const MAX_REST_MS = 500;
 
@@ -55,6 +55,22 @@ export function startSender(options: SenderOptions): Sender {
   let isFull = false;
   let closedAtMs = Number.NEGATIVE_INFINITY;
   let sweptAt = -1;
+  const paceMs = paceMsOf(config);
+
+  const boarding = createBoarding({
+    config,
+    relayer,
+    clock,
+    isQueueEmpty: () => backlog.queued === 0,
+    isFull: lacksSlots,
+    departed: left,
+  });
+
+  function left(): void {
+    options.onStep("composed");
+    closedAtMs = monotonicMs();
+    relayer.poke();
+  }
 
   async function measure(): Promise<void> {
     const row = await store.db
@@ -78,9 +94,13 @@ export function startSender(options: SenderOptions): Sender {
   /** With every slot taken the queue is looked at, and not locked. */
   async function waitsForSlot(): Promise<boolean> {
     if (!isFull) return false;
-    const { rows } = await sql<{ unmined: number }>`select ${unmined} as unmined`.execute(store.db);
+    if (await lacksSlots(store.db)) await measure();
+    return isFull;
+  }
+
+  async function lacksSlots(db: Db): Promise<boolean> {
+    const { rows } = await sql<{ unmined: number }>`select ${unmined} as unmined`.execute(db);
     isFull = Number(rows[0]?.unmined ?? 0) >= slots;
-    if (isFull) await measure();
     return isFull;
   }
 
@@ -126,17 +146,13 @@ export function startSender(options: SenderOptions): Sender {
         .execute();
       return plan.paymentIds.length;
     });
-    if (count > 0) {
-      options.onStep("composed");
-      closedAtMs = monotonicMs();
-      relayer.poke();
-    }
+    if (count > 0) left();
     return count;
   }
 
   /** An idle lane sends at once; a busy one gathers for a while, since one-item transactions would use up its slots. */
   async function send(): Promise<void> {
-    const restMs = closedAtMs + config.blockTimeMs / PACES_PER_BLOCK - monotonicMs();
+    const restMs = closedAtMs + paceMs - monotonicMs();
     if (restMs > 0) await new Promise((resolve) => setTimeout(resolve, Math.min(restMs, MAX_REST_MS)));
     if (restMs > MAX_REST_MS) return measure();
     if (await waitsForSlot()) return;
@@ -200,10 +216,10 @@ export function startSender(options: SenderOptions): Sender {
     },
     () => {
       // While payments gather, the pace is the time to wait; otherwise whatever happens first.
-      const paceMs = backlog.queued > 0 ? Math.max(5, config.blockTimeMs / PACES_PER_BLOCK) : config.pollMs;
-      return Promise.race([store.wake.wait("payments", paceMs), store.wake.wait("block", paceMs)]);
+      const restMs = backlog.queued > 0 ? Math.max(5, paceMs) : config.pollMs;
+      return Promise.race([store.wake.wait("payments", restMs), store.wake.wait("block", restMs)]);
     },
   );
 
-  return { queue: () => backlog, losses, reconcile, stop: () => loop.stop() };
+  return { queue: () => backlog, losses, boarding, reconcile, stop: () => loop.stop() };
 }

@@ -33,6 +33,8 @@ export interface SubmitRequest {
   readonly to: Address;
   readonly data: Hex;
   readonly gasLimit: bigint;
+  /** of the transaction, where the caller's rows name it already */
+  readonly id?: string;
 }
 
 export type TxOutcome =
@@ -153,7 +155,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
     chain,
     accounts: createAccountReads(chain),
     async submit(request, tx) {
-      const id = await enqueueTransaction(tx ?? store.db, { ...request, id: randomUUID(), chainId: config.chainId });
+      const id = await enqueueTransaction(tx ?? store.db, { id: randomUUID(), ...request, chainId: config.chainId });
       if (!tx) store.wake.notify("lane");
       return id;
     },

@@ -1,0 +1,117 @@
+/**
+ * Payments that come in together are bound straight into a transaction while a lane has room and nobody is queued before
+ * them: one write less for each, and no wait. Rows and transaction are one database transaction, as from the queue.
+ */
+import { randomUUID } from "node:crypto";
+import type { Clock, Hex } from "turnpike/protocol";
+import { TurnpikeError } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../config";
+import type { Relayer } from "../relayer";
+import type { Tx } from "../store/open";
+import { itemsPerBatch, planTransaction, type QueuedPayment } from "./batch";
+import type { Acceptance } from "./ledger";
+
+/** Not sent any more so shortly before its window ends: it would be mined too late, and cost gas. */
+export const SEND_MARGIN_SEC = 2;
+const PACES_PER_BLOCK = 16;
+/** Slow chains have long paces; nobody waits for them to be bound. */
+const MAX_PACE_MS = 250;
+
+/** One transaction that is being filled. */
+export interface Departure {
+  readonly transactionId: string;
+  /** those that are bound as sent with it, if they are bound */
+  readonly boards: ReadonlySet<Acceptance>;
+  /** Writes the transaction of those that were bound. @returns whether there is one */
+  depart(bound: readonly Acceptance[]): Promise<boolean>;
+}
+
+export interface Boarding {
+  /** how many payments a transaction holds */
+  readonly seats: number;
+  /** between two transactions */
+  readonly paceMs: number;
+  /** Whether some of these might leave at once; the database has not been asked yet. */
+  mayDepart(acceptances: readonly Acceptance[]): boolean;
+  /** @returns undefined when all of them have to queue */
+  open(tx: Tx, acceptances: readonly Acceptance[]): Promise<Departure | undefined>;
+  /** To be told when it is committed. */
+  departed(): void;
+}
+
+export interface BoardingOptions {
+  readonly config: FacilitatorConfig;
+  readonly relayer: Relayer;
+  readonly clock: Clock;
+  /** nobody is queued, as far as is known */
+  isQueueEmpty(): boolean;
+  /** Whether the lanes have all that they may have under way. */
+  isFull(tx: Tx): Promise<boolean>;
+  departed(): void;
+}
+
+export const paceMsOf = ({ blockTimeMs }: FacilitatorConfig): number => blockTimeMs / PACES_PER_BLOCK;
+
+/** One alone goes by the queue: its transaction is not the settler's. */
+const FEWEST = 2;
+
+export function createBoarding({ config, relayer, clock, isQueueEmpty, isFull, departed }: BoardingOptions): Boarding {
+  const seats = itemsPerBatch(config);
+  const sends = config.roles.includes("relayer");
+
+  /** Wallets of code have small batches of their own. */
+  function boardersOf(acceptances: readonly Acceptance[]): Acceptance[] {
+    if (!sends || acceptances.length < FEWEST || !isQueueEmpty()) return [];
+    const lateSec = BigInt(clock.nowSec() + SEND_MARGIN_SEC);
+    return acceptances
+      .filter(
+        ({ state, hasCode, claim }) => state === "queued" && !hasCode && claim.authorization.validBefore > lateSec,
+      )
+      .slice(0, seats);
+  }
+
+  return {
+    seats,
+    paceMs: Math.min(MAX_PACE_MS, paceMsOf(config)),
+    mayDepart: (acceptances) => boardersOf(acceptances).length >= FEWEST,
+    async open(tx, acceptances) {
+      const boarders = boardersOf(acceptances);
+      if (boarders.length < FEWEST || (await isFull(tx))) return undefined;
+      const transactionId = randomUUID();
+      const boards = new Set(boarders);
+      return {
+        transactionId,
+        boards,
+        async depart(bound) {
+          const rows = bound.filter((acceptance) => boards.has(acceptance)).map(queuedForm);
+          const plan = planTransaction(rows, config.batchSettler, config);
+          if (!plan) return false;
+          // Without this the rest would be held for sent, in a transaction that does not carry it.
+          if (plan.paymentIds.length !== rows.length) throw new TurnpikeError("Internal", "a transaction is overfull");
+          const { to, data, gasLimit } = plan;
+          const idempotencyKey = `settle/${transactionId}`;
+          await relayer.submit({ purpose: "settle", idempotencyKey, to, data, gasLimit, id: transactionId }, tx);
+          return true;
+        },
+      };
+    },
+    departed,
+  };
+}
+
+function queuedForm({ claim, hasCode }: Acceptance): QueuedPayment {
+  const { from, to, value, nonce, validAfter, validBefore } = claim.authorization;
+  return {
+    payment_id: claim.paymentId as Hex,
+    token: claim.token.address,
+    payer: from,
+    pay_to: to,
+    amount: value.toString(),
+    nonce,
+    valid_after: Number(validAfter),
+    valid_before: Number(validBefore),
+    signature: claim.signature,
+    has_code: hasCode,
+    attempts: 0,
+  };
+}
