@@ -2,7 +2,7 @@ import { expect } from "chai";
 import { network } from "hardhat";
 import type { Hex } from "turnpike/protocol";
 import { rejection } from "./support/rejection";
-import { PRICE, type Relay, startRelay } from "./support/relay";
+import { advance, PRICE, type Relay, startRelay } from "./support/relay";
 import { closeAll, type StandIn, serve } from "./support/servers";
 import { addressOf, agentFor, CHAIN_ID } from "./support/world";
 
@@ -52,6 +52,34 @@ describe("an agent with an RPC of its own", () => {
     const { agent } = agentOn(rpc);
     expect((await agent.subscribe({ planId })).status).to.equal("ACTIVE");
     expect(await relay.approval(addressOf("payer"))).to.equal(11n * PRICE);
+  });
+
+  describe("after a signup that was refused, once its deadline has passed", () => {
+    const thrifty = async () =>
+      agentFor(relay.url, {
+        policy: { perPayment: PRICE, perDay: PRICE, tokens: [relay.addresses.token] },
+        deployments: [{ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }],
+        rpc: (await startRpc()).url,
+      }).agent;
+
+    it("D3 frees its charge when the chain has no such subscription", async () => {
+      const agent = await thrifty();
+      relay.steps.push({ refuse: "CapTooLarge" });
+      expect((await rejection(agent.subscribe({ planId }))).code).to.equal("CapTooLarge");
+      await advance(3_600);
+      expect((await agent.subscribe({ planId })).status).to.equal("ACTIVE");
+    });
+
+    it("D2 signs no other while the chain has it and the Facilitator hides it", async () => {
+      const agent = await thrifty();
+      relay.hidesSubscriptions = true;
+      relay.steps.push({ relayThenRefuse: "CapTooLarge" });
+      await rejection(agent.subscribe({ planId }));
+      await advance(3_600);
+      expect((await rejection(agent.subscribe({ planId }))).code).to.equal("Unavailable");
+      relay.hidesSubscriptions = false;
+      expect((await agent.subscribe({ planId })).status).to.equal("ACTIVE");
+    });
   });
 
   it("refuses a token domain that the token's own separator contradicts, before signing a permit", async () => {

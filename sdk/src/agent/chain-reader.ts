@@ -25,6 +25,8 @@ export interface ChainReader {
   /** of the token's EIP-712 domain, as its own DOMAIN_SEPARATOR says */
   domainSeparator(token: Address): Promise<Hex>;
   version(turnpike: Address, idHash: Hex): Promise<number>;
+  /** whether a subscription was ever made under this id */
+  isSubscribed(turnpike: Address, idHash: Hex): Promise<boolean>;
 }
 
 const selectorOf = (signature: string): Uint8Array => hexToBytes(keccakText(signature)).slice(0, 4);
@@ -38,7 +40,8 @@ const SELECTORS = {
   getSubscription: selectorOf("getSubscription(bytes32)"),
 };
 
-/** Where `version` stands in what `getSubscription` returns, as a 32-byte word. */
+/** Where these stand in what `getSubscription` returns, as 32-byte words. */
+const SUBSCRIBER_WORD = 1;
 const VERSION_WORD = 4;
 
 export function createChainReader(url: string, chainId: number, effects: Effects): ChainReader {
@@ -100,5 +103,7 @@ export function createChainReader(url: string, chainId: number, effects: Effects
     domainSeparator: async (token) => toHex((await call(token, SELECTORS.domainSeparator)).slice(0, 32)),
     version: async (turnpike, idHash) =>
       Number(wordAt(await call(turnpike, SELECTORS.getSubscription, hexToBytes(idHash)), VERSION_WORD)),
+    isSubscribed: async (turnpike, idHash) =>
+      wordAt(await call(turnpike, SELECTORS.getSubscription, hexToBytes(idHash)), SUBSCRIBER_WORD) !== 0n,
   };
 }

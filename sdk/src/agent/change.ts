@@ -126,8 +126,7 @@ async function post<S extends SignedAct>(
     onPending: () => context.effects.emit({ type: "subscription.pending", ...names }),
   });
   if (!isRefused(outcome)) return { kind: "done", wasUnsure };
-  // A stale version can never be used again; any other refusal may still be overtaken by the signed request itself.
-  if (spend && outcome.error.code === "StaleVersion") await book.put({ ...spend, state: "released" });
+  // The charge stays in the budget: a version that is stale may have been used by this very request.
   return { kind: "refused", error: outcome.error, wasUnsure };
 }
 

@@ -14,6 +14,7 @@ import {
   subscribeTypedData,
   TurnpikeError,
   toAmount,
+  Unavailable,
 } from "../protocol";
 import type { Book } from "./book";
 import { setMaxOverage } from "./changes";
@@ -27,8 +28,6 @@ import { derivedSecret, randomSecret } from "./secrets";
 import { isRefused, submit } from "./submit";
 import { idHashOfSecret, readState, type Subscription, termsOf, type VerifiedPlan, viewOf } from "./subscription";
 
-/** Errors after which this very signup can never be created. */
-const FINAL: ReadonlySet<string> = new Set(["PlanDeprecated", "UnknownPlan", "CapTooLarge"]);
 /** Errors that a fresh permit resolves: somebody used the nonce meanwhile, or its deadline passed. */
 const PERMIT_TROUBLE: ReadonlySet<string> = new Set(["InsufficientApproval", "PermitTooLow"]);
 /** How many fresh permits one call signs when others keep using the nonce. */
@@ -221,7 +220,7 @@ async function postSignup(context: AgentContext, job: SignupJob, entry: Subscrip
   }
   const { code } = outcome.error;
   context.effects.emit({ type: "subscription.failed", act: "subscribe", ...namesOf(entry), code });
-  if (FINAL.has(code)) await giveUp(context, book, entry);
+  // Whatever is said of it, the signature is good until its deadline: the next call posts the same one.
   throw outcome.error;
 }
 
@@ -248,13 +247,19 @@ async function created(
   return viewOf(context, live, state);
 }
 
+/**
+ * The deadline has passed: nothing more can come of it. That nothing has is for the agent's own RPC to say; on a
+ * Facilitator's word the charge stays in the budget.
+ */
 async function giveUp(
   context: AgentContext,
   book: Book,
   { signup: _void, ...entry }: SubscriptionEntry,
 ): Promise<undefined> {
+  const isCreated = await context.chainOf(entry.chainId)?.isSubscribed(entry.turnpike, entry.id);
+  if (isCreated) throw new Unavailable("The subscription stands on chain, and its Facilitator does not show it yet.");
   await book.put({ ...entry, state: "ended" });
-  await book.put({ ...spendOf(context, entry), state: "released" });
+  if (isCreated === false) await book.put({ ...spendOf(context, entry), state: "released" });
   return undefined;
 }
 

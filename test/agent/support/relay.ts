@@ -24,7 +24,9 @@ export interface Relay extends StandIn {
   readonly token: TestToken;
   readonly addresses: { readonly turnpike: Address; readonly token: Address };
   /** what happens to the next posts instead of relaying: lost before or after the chain took it, or not known yet */
-  readonly steps: ("drop" | "relay_then_drop" | "pending")[];
+  readonly steps: ("drop" | "relay_then_drop" | "pending" | { relayThenRefuse: string } | { refuse: string })[];
+  /** says that it knows no subscription */
+  hidesSubscriptions?: boolean;
   /** lies told about plans */
   lieAboutPlan?: (plan: Record<string, unknown>) => Record<string, unknown>;
   lieAboutAccount?: (account: Record<string, unknown>) => Record<string, unknown>;
@@ -163,7 +165,9 @@ export async function startRelay(): Promise<Relay> {
     if (step === "pending") {
       return { status: 202, json: { status: "pending", id: ethers.ZeroHash }, headers: { "retry-after": "1" } };
     }
+    if (typeof step === "object" && "refuse" in step) return problem(422, step.refuse);
     const answer = await relayed(path, body);
+    if (typeof step === "object") return problem(422, step.relayThenRefuse);
     return step === "relay_then_drop" ? { status: 0, drop: true } : answer;
   }
 
@@ -196,7 +200,7 @@ export async function startRelay(): Promise<Relay> {
       return { status: 200, json: relay.lieAboutAccount?.(account) ?? account };
     }
     if (room === "subscriptions") {
-      const state = await subscription(id as Hex);
+      const state = relay.hidesSubscriptions ? undefined : await subscription(id as Hex);
       return state ? { status: 200, json: state } : problem(404, "UnknownSubscription");
     }
     const kept = plans.get(id);
