@@ -6,6 +6,7 @@ import { type Payments, startPayments } from "./payments";
 import { type Relayer, startRelayer } from "./relayer";
 import type { OnStep } from "./steps";
 import { openStore, type Store } from "./store/open";
+import { type SharedClock, startSharedClock } from "./store/shared-clock";
 
 export interface Core {
   readonly config: FacilitatorConfig;
@@ -13,6 +14,8 @@ export interface Core {
   readonly relayer: Relayer;
   readonly indexer: Indexer;
   readonly payments: Payments;
+  /** wall time that all processes on the database agree on */
+  readonly wallClock: Pick<SharedClock, "nowMs">;
   stop(): Promise<void>;
 }
 
@@ -31,6 +34,12 @@ export async function startCore(config: FacilitatorConfig, effects: CoreEffects)
     for (const room of started.reverse().splice(0)) await room.stop();
   };
   try {
+    const wallClock = await startSharedClock({
+      store,
+      monotonicMs: () => performance.now(),
+      onMiss: () => log.warn("the database's clock cannot be read: it is away"),
+    });
+    started.push({ stop: async () => wallClock.stop() });
     const relayer = await startRelayer({ config, store, log, onStep, ...(fetch && { fetch }) });
     started.push(relayer);
     const indexer = await startIndexer({ config, store, chain: relayer.chain, log, onStep });
@@ -38,7 +47,7 @@ export async function startCore(config: FacilitatorConfig, effects: CoreEffects)
     await indexer.catchUp();
     const payments = startPayments({ config, store, relayer, indexer, log, onStep });
     started.push(payments);
-    return { config, store, relayer, indexer, payments, stop };
+    return { config, store, relayer, indexer, payments, wallClock, stop };
   } catch (error) {
     await stop();
     throw error;

@@ -17,7 +17,7 @@ export interface Worker {
 }
 
 /** What a worker is given. */
-export interface RoleContext extends Pick<Core, "config" | "store" | "relayer" | "indexer"> {
+export interface RoleContext extends Pick<Core, "config" | "store" | "relayer" | "indexer" | "wallClock"> {
   /** chain time */
   readonly clock: Clock;
   readonly log: Logger;

@@ -9,7 +9,7 @@ const POLL_MS = 1_000;
 const TIDY_MS = 3_600_000;
 const DAY_MS = 86_400_000;
 
-export function startWebhooks({ config, store, log, metrics }: RoleContext): Worker {
+export function startWebhooks({ config, store, wallClock, log, metrics }: RoleContext): Worker {
   const worker = createDeliveryWorker({
     store,
     network: config.network,
@@ -18,12 +18,12 @@ export function startWebhooks({ config, store, log, metrics }: RoleContext): Wor
     metrics,
     inFlight: config.webhooksInFlight,
     pollMs: POLL_MS,
-    nowMs: () => Date.now(),
+    nowMs: wallClock.nowMs,
     monotonicMs: () => performance.now(),
     random: Math.random,
   });
   const tidy = setInterval(() => {
-    const beforeMs = Date.now() - config.webhookLogDays * DAY_MS;
+    const beforeMs = wallClock.nowMs() - config.webhookLogDays * DAY_MS;
     forgetFinished(store.db, config.chainId, beforeMs).catch((error: unknown) => {
       log.warn({ error }, "old deliveries could not be forgotten");
     });
