@@ -1,7 +1,7 @@
 // What a gate costs: every row of its speed goals, side by side in one run with ungated servers and with the reference
 // packages, on a real chain with a subscriber. The load comes from this process, the servers are another one; figures
 // "per core" are the server process's own CPU time. Prints a table and one JSON line per figure.
-// Run: npm run bench:gate
+// Run: npm run bench:gate [-- ROW ...] [--profile FOLDER]; the rows are subscriber, 402, proof, metered, reference.
 
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
@@ -9,6 +9,7 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { parseArgs } from "node:util";
 import {
   checksum,
   encodePaymentProof,
@@ -22,6 +23,7 @@ import {
 } from "turnpike/protocol";
 import { Secret } from "../facilitator/src/config";
 import { digestSigner } from "../facilitator/src/relayer/keys";
+import { bundled } from "../test/support/bundled";
 import { testKey } from "../test/support/chain";
 import { addressOf, closeServer, keyOf, listen } from "../test/support/gate";
 import { type SubscriptionWorld, startSubscriptionWorld } from "../test/support/subscriptions";
@@ -42,7 +44,14 @@ const MEASURE_MS = 1_500;
 const WARM_MS = 700;
 const CONNECTIONS = 16;
 const SUBSCRIBERS = 8;
+const ROWS = ["subscriber", "402", "proof", "metered", "reference"] as const;
 const nothing = () => ({});
+
+const { values: flags, positionals } = parseArgs({
+  options: { profile: { type: "string" } },
+  allowPositionals: true,
+});
+const isWanted = (row: (typeof ROWS)[number]): boolean => positionals.length === 0 || positionals.includes(row);
 
 async function main(): Promise<void> {
   const folder = mkdtempSync(path.join(tmpdir(), "turnpike-bench-gate-"));
@@ -53,8 +62,9 @@ async function main(): Promise<void> {
     });
   });
   const facilitatorUrl = await listen(facilitator);
-  const child = fork(path.join(__dirname, "gate-server.ts"), {
-    execArgv: ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"],
+  // As it is published: a loader of TypeScript in the process would slow down every event.
+  const child = fork(bundled(path.join(__dirname, "gate-server.ts"), folder), {
+    execArgv: flags.profile ? ["--cpu-prof", "--cpu-prof-dir", flags.profile] : [],
     serialization: "advanced",
   });
   try {
@@ -73,6 +83,8 @@ async function main(): Promise<void> {
     const { urls } = await told<{ urls: Record<string, string> }>(child);
     const figures = await measureAll({ child, urls, world, ids });
     print(figures);
+    child.send("stop");
+    await once(child, "exit");
   } finally {
     child.kill("SIGKILL");
     await closeServer(facilitator);
@@ -134,7 +146,7 @@ async function measureAll({ child, urls, world, ids }: Bench): Promise<Figure[]>
 
   let turn = 0;
   const subscriber = () => ({ "X-Service-Sub": ids[turn++ % ids.length] as string });
-  for (const name of ["hono", "node", "express"]) {
+  for (const name of isWanted("subscriber") ? ["hono", "node", "express"] : []) {
     await load({ url: urls[`${name} gated`] as string, next: subscriber, expect: 200, connections: 8, forMs: WARM_MS });
     world.rpc.methods.length = 0;
     const [ungated, gated] = await compare(
@@ -150,17 +162,19 @@ async function measureAll({ child, urls, world, ids }: Bench): Promise<Figure[]>
     tell(`gate.subscriber.${name}.rpcCallsPerRequest`, asked / (gated.count * 2), 0);
   }
 
-  const [ungatedHono, quoted] = await compare(
-    () => measure("hono ungated", 200),
-    () => measure("hono single", 402),
-  );
-  tell("gate.402.ofUngated", quoted.perSec / ungatedHono.perSec, 0.5);
-  tell("gate.402.cpuUs", quoted.cpuUs);
-  tell("gate.402.perSec", quoted.perSec);
-  const withPlan = await measure("hono gated", 402);
-  tell("gate.402.withPlan.ofUngated", withPlan.perSec / ungatedHono.perSec);
+  if (isWanted("402")) {
+    const [ungatedHono, quoted] = await compare(
+      () => measure("hono ungated", 200),
+      () => measure("hono single", 402),
+    );
+    tell("gate.402.ofUngated", quoted.perSec / ungatedHono.perSec, 0.5);
+    tell("gate.402.cpuUs", quoted.cpuUs);
+    tell("gate.402.perSec", quoted.perSec);
+    const withPlan = await measure("hono gated", 402);
+    tell("gate.402.withPlan.ofUngated", withPlan.perSec / ungatedHono.perSec);
+  }
 
-  for (const mode of ["signature", "default"]) {
+  for (const mode of isWanted("proof") ? ["signature", "default"] : []) {
     const proofs = proofsFor(world, mode === "signature" ? 16_000 : 6_000);
     const measured = await measure(`node proof ${mode}`, 200, () => proofs.pop());
     const dot = mode === "signature" ? "" : ".default";
@@ -169,12 +183,14 @@ async function measureAll({ child, urls, world, ids }: Bench): Promise<Figure[]>
     tell(`gate.proof${dot}.p99Ms`, measured.p99Ms, mode === "signature" ? 5 : null);
   }
 
-  const metered = await measure("node metered", 200, subscriber);
-  tell("gate.metered.perSecPerCore", 1e6 / metered.cpuUs, 10_000);
-  tell("gate.metered.perSec", metered.perSec);
-  tell("gate.metered.p99Ms", metered.p99Ms);
+  if (isWanted("metered")) {
+    const metered = await measure("node metered", 200, subscriber);
+    tell("gate.metered.perSecPerCore", 1e6 / metered.cpuUs, 10_000);
+    tell("gate.metered.perSec", metered.perSec);
+    tell("gate.metered.p99Ms", metered.p99Ms);
+  }
 
-  for (const name of ["x402-hono", "x402-express", "@x402/express"]) {
+  for (const name of isWanted("reference") ? ["x402-hono", "x402-express", "@x402/express"] : []) {
     if (!urls[`reference ${name}`]) continue;
     const measured = await measure(`reference ${name}`, 402);
     const ungated = figures.find(({ figure }) => figure === `ungated.${name.split(/[-/]/)[1]}.perSec`)?.value ?? 0;
@@ -194,13 +210,17 @@ async function cpuOf(child: ChildProcess): Promise<number> {
 }
 
 async function told<T>(child: ChildProcess): Promise<T> {
-  const [message] = await Promise.race([
-    once(child, "message"),
-    once(child, "exit").then(() => {
-      throw new TypeError("the servers ended");
-    }),
-  ]);
-  return message as T;
+  const waiting = new AbortController();
+  const ended = once(child, "exit", { signal: waiting.signal }).then(() => {
+    throw new TypeError("the servers ended");
+  });
+  try {
+    const [message] = await Promise.race([once(child, "message", { signal: waiting.signal }), ended]);
+    return message as T;
+  } finally {
+    waiting.abort();
+    ended.catch(() => undefined);
+  }
 }
 
 /** Proofs of distinct payments, each worth one request, as gate and Facilitator would have made them. */

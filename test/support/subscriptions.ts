@@ -16,20 +16,31 @@ export interface RpcProxy {
   /** methods asked for, in order */
   readonly methods: string[];
   isDown: boolean;
+  /** questions that were cut off while it was down */
+  refused: number;
   stop(): Promise<void>;
 }
 
 async function startProxy(target: string): Promise<RpcProxy> {
   const methods: string[] = [];
   const server = createServer(async (request, response) => {
-    if (proxy.isDown) return void request.socket.destroy();
+    if (proxy.isDown) {
+      proxy.refused++;
+      return void request.socket.destroy();
+    }
     let body = "";
     for await (const chunk of request) body += chunk;
     methods.push(String(JSON.parse(body).method));
     const answer = await fetch(target, { method: "POST", headers: { "content-type": "application/json" }, body });
     response.writeHead(answer.status, { "content-type": "application/json" }).end(await answer.text());
   });
-  const proxy: RpcProxy = { url: await listen(server), methods, isDown: false, stop: () => closeServer(server) };
+  const proxy: RpcProxy = {
+    url: await listen(server),
+    methods,
+    isDown: false,
+    refused: 0,
+    stop: () => closeServer(server),
+  };
   return proxy;
 }
 

@@ -23,15 +23,21 @@ interface Receipt {
   readonly logs?: readonly RawLog[];
 }
 
-/** @returns "absent" when the transaction is not there (yet, or any more) or paid something else. @throws Unavailable */
-export async function findSettlement(rpc: Rpc, expected: ExpectedSettlement): Promise<"settled" | "absent"> {
+/**
+ * @returns "absent" when the transaction is not there (yet, or any more) or paid something else; "shallow" when it is
+ * there, but not deep enough yet. @throws Unavailable
+ */
+export async function findSettlement(
+  rpc: Rpc,
+  expected: ExpectedSettlement,
+): Promise<"settled" | "shallow" | "absent"> {
   const receipt = await rpc.send<Receipt | null>("eth_getTransactionReceipt", [expected.transaction]);
   const logs = receipt?.status === "0x1" ? (receipt.logs ?? []) : [];
   if (!logs.some((_, index) => isPaidAt(index))) return "absent";
   const confirmations = expected.confirmations ?? 1;
   if (confirmations <= 1) return "settled";
   const head = Number(await rpc.send<string>("eth_blockNumber", []));
-  return head - Number(receipt?.blockNumber) + 1 >= confirmations ? "settled" : "absent";
+  return head - Number(receipt?.blockNumber) + 1 >= confirmations ? "settled" : "shallow";
 
   function isPaidAt(index: number): boolean {
     const used = eventOf(logs[index], expected.token);

@@ -104,6 +104,7 @@ const MESSAGES: Readonly<Record<string, string>> = {
   memo_expired: "The payment settled after its quote had expired.",
   facilitator: "The proof was signed by a Facilitator that this provider does not trust.",
   signature: "The proof's signature is not its Facilitator's.",
+  not_settled: "The chain does not show this payment: repeat the request with the same proof before paying again.",
   reversed: "The chain gave up the block that held this payment; post the same authorization again.",
 };
 

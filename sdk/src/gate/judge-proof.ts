@@ -82,8 +82,7 @@ export async function faultOfSettlement(room: Room, proof: PaymentProof, nonce: 
       const verdict = await room.facilitator.verifyProof(proofToWire(proof));
       if (verdict.valid) return undefined;
       // Neither paid nor unpaid: its block is being replaced, and the payment is on its way into another one.
-      if (verdict.reason === "pending")
-        throw new Unavailable("The payment is not confirmed yet.", { retryAfterSec: 2 });
+      if (verdict.reason === "pending") throw unconfirmed();
       return verdict.reason;
     }
     case "onchain": {
@@ -91,7 +90,10 @@ export async function faultOfSettlement(room: Room, proof: PaymentProof, nonce: 
       const { token, payer, payTo, amount, transaction } = proof;
       const { confirmations } = room.settings;
       const found = await findSettlement(room.rpc, { token, payer, payTo, amount, nonce, transaction, confirmations });
+      if (found === "shallow") throw unconfirmed();
       return found === "settled" ? undefined : "not_settled";
     }
   }
 }
+
+const unconfirmed = (): Unavailable => new Unavailable("The payment is not confirmed yet.", { retryAfterSec: 2 });

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { DebitSender } from "../chain/debit-sender";
 import { createOperator } from "../chain/operator";
 import type { Rpc } from "../chain/rpc";
-import { type Clock, ConfigError, type Hex, randomBytes, toHex } from "../protocol";
+import { type Clock, ConfigError, type Hex, randomBytes, toAmount, toHex } from "../protocol";
 import type { MeterPort } from "./meter-port";
 import { createFacilitatorSender } from "./metering/facilitator-sender";
 import { createFileMeterStore } from "./metering/file-store";
@@ -20,7 +20,7 @@ export function meterOf(
   clock: Clock,
   rpc: Rpc | undefined,
 ): MeterPort | undefined {
-  const { operatorKey, apiKey, meterFolder = ".turnpike", settle = "merged" } = options;
+  const { operatorKey, apiKey, meterFolder = ".turnpike", settle = "merged", maxUnsettled, onMeterEvent } = options;
   if (operatorKey === undefined && apiKey === undefined) return undefined;
   if (!rpc || !deployment) throw new ConfigError("metering needs rpcUrl (TURNPIKE_RPC_URL) and turnpike");
   if (operatorKey !== undefined && !PRIVATE_KEY.test(operatorKey)) {
@@ -36,7 +36,11 @@ export function meterOf(
   if (store.isShared && settle === "each") {
     throw new ConfigError('settle: "each" is for one process: gates that share a meterStore merge their debits');
   }
-  return createMeter({ store, sender, states: operator.states, clock, settle });
+  return createMeter({
+    ...{ store, sender, states: operator.states, clock, settle },
+    ...(maxUnsettled === undefined ? {} : { limits: { maxUnsettled: toAmount(maxUnsettled, "maxUnsettled") } }),
+    ...(onMeterEvent ? { report: onMeterEvent } : {}),
+  });
 
   function viaFacilitator(): DebitSender {
     if (!facilitator || apiKey === undefined)

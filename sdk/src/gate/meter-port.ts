@@ -1,6 +1,7 @@
 /** What the gate asks of a meter; how it keeps its books and settles them is `metering/`'s matter. */
 import type { AllowanceFacts } from "../chain/debit-sender";
 import type { Hex } from "../protocol";
+import type { UnsettledReport } from "./metering/unsettled";
 import type { Deduction } from "./payment";
 
 /** What a gate asks of metering. */
@@ -18,6 +19,8 @@ export interface MeterPort {
   isBlocked(idHash: Hex): boolean;
   /** as much is unsettled as the provider would risk */
   isSaturated(idHash: Hex): boolean;
+  /** What is owed and not final yet, and what was lost. */
+  unsettled(): UnsettledReport;
   /** Debits everything owed now, and waits for it. */
   flush(): Promise<void>;
   /** Debits what is owed, and ends. */

@@ -4,6 +4,7 @@ import type { FetchLike } from "../facilitator/transport";
 import { type Clock, ConfigError, type Hex, type Network } from "../protocol";
 import type { ClaimStore } from "./claims/rules";
 import type { MeterPort } from "./meter-port";
+import type { MeterEvent } from "./metering/events";
 import type { MeterStore } from "./metering/store";
 
 /** How a proof is judged: by the Facilitator, on chain, or by its signature alone. */
@@ -55,6 +56,10 @@ export interface ProviderOptions {
   readonly meterStore?: MeterStore;
   /** "each" debits on chain for every call; default "merged" */
   readonly settle?: "merged" | "each";
+  /** base units that one subscription may owe before its debits are final: the most a cancellation costs; 1,000,000 */
+  readonly maxUnsettled?: bigint | number;
+  /** told of debits, blocked subscriptions and losses: for logs and alerts; must not throw */
+  readonly onMeterEvent?: (event: MeterEvent) => void;
   /** blocks that `verify: "onchain"` waits for; default 1 */
   readonly confirmations?: number;
   /** seconds for which a quote holds; default 600 */

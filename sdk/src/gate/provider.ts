@@ -10,6 +10,7 @@ import {
 } from "../protocol";
 import { createGate, type Gate } from "./gate";
 import { meterOf } from "./meter-of";
+import type { UnsettledReport } from "./metering/unsettled";
 import { type NodeGate, nodeGate } from "./node-gate";
 import { watchResponse } from "./node-response";
 import type { ProviderOptions } from "./options";
@@ -44,9 +45,13 @@ export interface Provider {
   ready(): Promise<void>;
   /** Debits what metered calls owe now instead of when it is due, and waits for it: before a shutdown, or in tests. */
   flush(): Promise<void>;
+  /** What metered subscriptions owe and is not final on chain yet, and what was lost. @throws Unavailable */
+  unsettled(): Promise<UnsettledReport>;
   /** Debits what is owed and lets go of everything. */
   close(): Promise<void>;
 }
+
+const NOTHING_OWED: UnsettledReport = { unsettled: 0n, charged: 0n, settled: 0n, lost: 0n, subscriptions: [] };
 
 /** @throws ConfigError naming the setting */
 export function createProvider(options: ProviderOptions): Provider {
@@ -88,6 +93,10 @@ export function providerIn(room: Room, planIds: readonly string[] = []): Provide
     async flush() {
       await room.meterStarted();
       await room.meter?.flush();
+    },
+    async unsettled() {
+      await room.meterStarted();
+      return room.meter?.unsettled() ?? NOTHING_OWED;
     },
     close: () => room.close(),
   };

@@ -120,6 +120,7 @@ export function openBooks({ clock, token, payTo, payer }: BooksParts): Books {
     states.set(idHash, { ...state, allowance: { ...state.allowance, spent } });
   };
 
+  let charged = 0n;
   const books: Books = {
     isDown: false,
     terms: {
@@ -145,13 +146,16 @@ export function openBooks({ clock, token, payTo, payer }: BooksParts): Books {
         const left = remaining(idHash);
         if (amount > 0n && left === 0n) throw new AllowanceExhausted();
         const clipped = amount > left;
-        const charged = clipped ? left : amount;
-        book(idHash, at(idHash).allowance.spent + charged);
-        return { charged, remaining: left - charged, clipped };
+        const taken = clipped ? left : amount;
+        charged += taken;
+        book(idHash, at(idHash).allowance.spent + taken);
+        return { charged: taken, remaining: left - taken, clipped };
       },
       remaining: (idHash) => remaining(idHash),
       isBlocked: (idHash) => blocked.has(idHash),
       isSaturated: () => false,
+      // Every charge is final at once here.
+      unsettled: () => ({ unsettled: 0n, charged, settled: charged, lost: 0n, subscriptions: [] }),
       flush: async () => undefined,
       stop: async () => undefined,
     },
