@@ -120,6 +120,14 @@ export function createMetrics() {
           this.set(gauges.indexerLagBlocks());
         },
       });
+      let asked: Promise<readonly CostGauge[]> | undefined;
+      /** One question for the three of them. */
+      const costs = (): Promise<readonly CostGauge[]> => {
+        asked ??= gauges.costs().finally(() => {
+          asked = undefined;
+        });
+        return asked;
+      };
       const costGauge = (name: string, help: string, amountOf: (sum: CostGauge) => number | undefined): void => {
         new Gauge({
           name,
@@ -127,7 +135,10 @@ export function createMetrics() {
           labelNames: ["purpose"],
           registers,
           async collect() {
-            for (const sum of await gauges.costs()) {
+            const sums = await costs();
+            // What was not done for a day is no longer among them.
+            this.reset();
+            for (const sum of sums) {
               const value = amountOf(sum);
               if (value !== undefined) this.set({ purpose: sum.purpose }, value);
             }
