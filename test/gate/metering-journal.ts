@@ -1,4 +1,4 @@
-import { appendFileSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -12,11 +12,13 @@ const FACTS = { cap: 10n ** 9n, spent: 0n, debits: 0, paidThroughSec: 10_000, bl
 describe("The meter's journal", () => {
   let file: string;
   const stores: MeterStore[] = [];
+  let mend = (): void => undefined;
 
   beforeEach(() => {
     file = path.join(mkdtempSync(path.join(tmpdir(), "turnpike-journal-")), "meter.journal");
   });
   afterEach(async () => {
+    mend();
     for (const store of stores.splice(0)) await store.close();
     rmSync(path.dirname(file), { recursive: true, force: true });
   });
@@ -26,6 +28,17 @@ describe("The meter's journal", () => {
     await store.open();
     stores.push(store);
     return store;
+  }
+  /** Every file's methods of these names fail from now on. */
+  async function brokenDisk(names: readonly ("datasync" | "sync" | "truncate")[]): Promise<{ mend(): void }> {
+    const handle = await open(file, "r");
+    const prototype = Object.getPrototypeOf(handle);
+    await handle.close();
+    const whole = names.map((name) => [name, prototype[name]] as const);
+    const fault = Object.assign(new TypeError("no space left"), { code: "ENOSPC" });
+    for (const name of names) prototype[name] = () => Promise.reject(fault);
+    mend = () => void Object.assign(prototype, Object.fromEntries(whole));
+    return { mend };
   }
   async function closed(): Promise<void> {
     for (const store of stores.splice(0)) await store.close();
@@ -136,20 +149,54 @@ describe("The meter's journal", () => {
     const failures: unknown[] = [];
     const store = await opened({ onFailure: (error) => failures.push(error) });
     await reserve(store, 7n);
-    const handle = await open(file, "r");
-    const prototype = Object.getPrototypeOf(handle) as { datasync: () => Promise<void> };
-    await handle.close();
-    const { datasync } = prototype;
-    prototype.datasync = () => Promise.reject(Object.assign(new TypeError("no space left"), { code: "ENOSPC" }));
-    try {
-      expect((await reserve(store, 5n).catch((error) => error)).code).to.equal("Unavailable");
-    } finally {
-      prototype.datasync = datasync;
-    }
+    const disk = await brokenDisk(["datasync"]);
+    expect((await reserve(store, 5n).catch((error) => error)).code).to.equal("Unavailable");
+    disk.mend();
     expect((await reserve(store, 5n).catch((error) => error)).code, "until a restart").to.equal("Unavailable");
     expect(failures).to.have.length(1);
     await closed();
     expect((await opened()).account(idHashOf(1))?.pending).to.equal(7n);
+  });
+
+  for (const [place, canMark] of [
+    ["and is repaired by the next start", true],
+    ["and says what to do where not even that can be noted", false],
+  ] as const) {
+    it(`refuses more when the refused calls cannot be cut off either, ${place}`, async () => {
+      const failures: Error[] = [];
+      const store = await opened({ onFailure: (error) => failures.push(error) });
+      await reserve(store, 7n);
+      const goodBytes = statSync(file).size;
+      const disk = await brokenDisk(canMark ? ["datasync", "truncate"] : ["datasync", "truncate", "sync"]);
+      expect((await reserve(store, 5n).catch((error) => error)).code).to.equal("Unavailable");
+      await closed();
+      expect(readFileSync(file, "utf8"), "the refused call is on disk").to.include('"amount":"5n"');
+      if (canMark) {
+        expect((await opened().catch((error) => error)).code, "while it cannot be repaired").to.equal("Unavailable");
+      } else {
+        const told = failures.map(({ message }) => message).join(" ");
+        expect(told).to.include(`${goodBytes} bytes`).and.include(file);
+      }
+      disk.mend();
+      if (!canMark) return;
+      expect((await opened()).account(idHashOf(1))?.pending).to.equal(7n);
+      await closed();
+      expect((await opened()).account(idHashOf(1))?.pending, "repaired once, for good").to.equal(7n);
+      expect(readdirSync(path.dirname(file)).filter((name) => name.includes("repair"))).to.deep.equal([]);
+    });
+  }
+
+  it("charges nobody who was refused when a snapshot cannot be written", async () => {
+    const store = await opened({ compactAtBytes: 200 });
+    for (let i = 0; i < 3; i++) await reserve(store, 7n);
+    const disk = await brokenDisk(["sync"]);
+    const outcome = await reserve(store, 5n).then(
+      () => 5n,
+      () => 0n,
+    );
+    disk.mend();
+    await closed();
+    expect((await opened()).account(idHashOf(1))?.pending).to.equal(21n + outcome);
   });
 
   it("is readable by its owner alone", async () => {

@@ -19,14 +19,14 @@ export interface FileMeterStoreOptions {
   readonly lockStaleMs?: number;
   /** the file's size at which it is replaced by a snapshot; default 32 MiB */
   readonly compactAtBytes?: number;
-  /** told once when the disk or the lock is lost; from then on everything is refused until a restart */
+  /** told once when the disk or the lock is lost; from then on everything is refused until a restart; default: a warning */
   readonly onFailure?: (error: TurnpikeError) => void;
 }
 
 const DEFAULT_COMPACT_AT_BYTES = 32 * 1024 * 1024;
 
 export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore {
-  const { lockStaleMs = 10_000, compactAtBytes = DEFAULT_COMPACT_AT_BYTES, onFailure = () => undefined } = options;
+  const { lockStaleMs = 10_000, compactAtBytes = DEFAULT_COMPACT_AT_BYTES, onFailure = (error: TurnpikeError) => process.emitWarning(error) } = options;
   const path = resolve(options.path);
   let books = new Books();
   let journal: Journal | undefined;

@@ -4,11 +4,11 @@
  * reservations of one subscription in one group add up.
  */
 import { type FileHandle, open, readFile, rename } from "node:fs/promises";
-import { dirname } from "node:path";
-import { type TurnpikeError, Unavailable } from "../../protocol/errors";
+import { ConfigError, type TurnpikeError, Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import type { Entry } from "./books";
 import { decodeLines, encodeLine, type Line, type SnapshotEntry } from "./entry-line";
+import { cutBack, repair, syncFolder } from "./journal-repair";
 
 export interface JournalOptions {
   readonly path: string;
@@ -50,6 +50,7 @@ export class Journal {
   static async open(options: JournalOptions, tell: (line: Line) => void): Promise<Journal> {
     const file = await open(options.path, "a+", 0o600);
     try {
+      await repair(file, options.path);
       const bytes = await readFile(options.path);
       const { lines, wholeBytes } = decodeLines(bytes);
       if (wholeBytes < bytes.length) {
@@ -113,14 +114,16 @@ export class Journal {
     await new Promise<void>((resolve) => setImmediate(resolve));
     for (let group = this.group; group !== undefined; group = this.group) {
       this.group = undefined;
+      // Taken in the turn in which the group was: it holds the group's entries, and no later ones.
+      const snapshot = this.sizeBytes >= this.compactAtBytes ? encodeLine(this.options.snapshot()) : undefined;
       try {
-        if (this.sizeBytes >= this.compactAtBytes) await this.compact();
-        else await this.appendLines(group.lines);
-        group.resolve();
+        await this.appendLines(group.lines);
       } catch (cause) {
-        this.fail(cause, group);
+        await this.fail(cause, group);
         break;
       }
+      group.resolve();
+      if (snapshot !== undefined && !(await this.compact(Buffer.from(snapshot)))) break;
     }
     this.writing = undefined;
   }
@@ -134,34 +137,50 @@ export class Journal {
     this.sizeBytes += bytes.length;
   }
 
-  /** The snapshot is taken in the turn in which the group was: it holds the group's entries, and no later ones. */
-  private async compact(): Promise<void> {
-    const bytes = Buffer.from(encodeLine(this.options.snapshot()));
-    const draft = `${this.options.path}.new`;
-    const file = await open(draft, "w", 0o600);
+  /**
+   * Puts the snapshot, which says what the file says, in its place. What fails before the new name stands loses
+   * nothing; what fails after it leaves two files that say the same, and nothing may be added to either.
+   */
+  private async compact(bytes: Buffer): Promise<boolean> {
+    const { path } = this.options;
     try {
-      await file.writeFile(bytes);
-      await file.sync();
-      await rename(draft, this.options.path);
-    } finally {
-      await file.close();
+      await writeWhole(`${path}.new`, bytes);
+    } catch {
+      // Once more when the file has grown by as much again.
+      this.compactAtBytes = 2 * this.sizeBytes;
+      return true;
     }
-    await syncFolder(this.options.path);
-    await this.file.close();
-    this.file = await open(this.options.path, "a+", 0o600);
+    try {
+      await rename(`${path}.new`, path);
+      await syncFolder(path);
+      await this.file.close();
+      this.file = await open(path, "a+", 0o600);
+    } catch (cause) {
+      this.refuseAll(new Unavailable("The meter's journal cannot be replaced.", { cause, retryAfterSec: 30 }));
+      return false;
+    }
     this.sizeBytes = bytes.length;
     // Books that are large by themselves are not written out again for every group.
     this.compactAtBytes = Math.max(this.options.compactAtBytes, 2 * bytes.length);
+    return true;
   }
 
-  private fail(cause: unknown, group: Group): void {
-    this.failure = new Unavailable("The meter's journal cannot be written.", { cause, retryAfterSec: 30 });
-    // Best effort: nobody was told of these entries, so they should not be found by the next start either.
-    this.file.truncate(this.sizeBytes).catch(() => undefined);
-    group.reject(this.failure);
-    this.group?.reject(this.failure);
+  /** Its entries are told to nobody, and no start shall find them. */
+  private async fail(cause: unknown, group: Group): Promise<void> {
+    const { path } = this.options;
+    const failure = new Unavailable("The meter's journal cannot be written.", { cause, retryAfterSec: 30 });
+    this.failure = failure;
+    const isSafe = await cutBack(this.file, path, this.sizeBytes);
+    group.reject(failure);
+    const remedy = `Cut ${path} to ${this.sizeBytes} bytes before the next start: what follows was refused, and would be charged.`;
+    this.refuseAll(failure, isSafe ? failure : new ConfigError(remedy, { cause }));
+  }
+
+  private refuseAll(failure: TurnpikeError, told = failure): void {
+    this.failure = failure;
+    this.group?.reject(failure);
     this.group = undefined;
-    this.options.onFailure(this.failure);
+    this.options.onFailure(told);
   }
 }
 
@@ -175,12 +194,12 @@ function createGroup(): Group {
   return { lines: [], reservations: new Map(), durable, resolve, reject };
 }
 
-/** A new name in a folder is durable only once the folder is. */
-async function syncFolder(path: string): Promise<void> {
-  const folder = await open(dirname(path), "r");
+async function writeWhole(path: string, bytes: Buffer): Promise<void> {
+  const file = await open(path, "w", 0o600);
   try {
-    await folder.sync();
+    await file.writeFile(bytes);
+    await file.sync();
   } finally {
-    await folder.close();
+    await file.close();
   }
 }
