@@ -17,8 +17,9 @@ export function chainEventId(chainId: number, blockHash: string, logIndex: numbe
   return keccakOfText(`${chainId}/${blockHash}/${logIndex}/${type}`);
 }
 
-export function reversalEventId(id: string): Hex {
-  return keccakOfText(`${id}/reversed`);
+/** @param times how often the payment has come back before: what is reversed again is told again */
+export function reversalEventId(id: string, times: number): Hex {
+  return keccakOfText(times === 0 ? `${id}/reversed` : `${id}/reversed/${times}`);
 }
 
 /** Where an event stands, by its block. */

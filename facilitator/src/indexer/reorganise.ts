@@ -1,6 +1,7 @@
 /** Takes back a block that the chain no longer has: records as they were, payments pending again, and it is told. */
 import type { Tx } from "../store/open";
 import { appendEvents, type EventDraft, revertEvents } from "../store/tables/events";
+import { timesRestored } from "../store/tables/restored";
 import { unmineTransactions } from "../store/tables/transactions";
 import { chainEventId, reversalEventId } from "./block-input";
 import { undoBlock } from "./block-store";
@@ -25,6 +26,11 @@ export async function takeBack(
     .where("block_hash", "=", block.hash)
     .forUpdate()
     .execute();
+  const restored = await timesRestored(
+    tx,
+    chainId,
+    reversed.map((payment) => payment.payment_id),
+  );
   const events: EventDraft[] = [];
   for (const payment of reversed) {
     const wasSettled = payment.state === "settled";
@@ -50,7 +56,7 @@ export async function takeBack(
     if (!wasSettled) continue;
     const settledId = chainEventId(chainId, block.hash, payment.log_index ?? 0, "payment.settled");
     events.push({
-      id: reversalEventId(settledId),
+      id: reversalEventId(settledId, restored.get(payment.payment_id) ?? 0),
       chainId,
       type: "payment.reversed",
       objectId: payment.payment_id,

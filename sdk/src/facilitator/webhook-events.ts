@@ -65,6 +65,7 @@ export const WEBHOOK_DATA = {
   "payment.settled": payment,
   "payment.failed": payment,
   "payment.reversed": payment.extend({ reversedTransaction: hash32Schema.nullable() }),
+  "payment.restored": payment,
   "plan.created": plan,
   "plan.deprecated": plan,
   "subscription.created": subscription.extend(charged),

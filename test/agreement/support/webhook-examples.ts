@@ -91,6 +91,8 @@ export function webhookExamples(): ReadonlyMap<WebhookEventType, string> {
   const more = { status: "reversed", reversedTransaction: settled.tx_hash };
   const reversal = { objectId: hash("payment"), payload: { ...paymentPayload(reversed), ...more } };
   drafts.push(clockEvent("payment.reversed", START_SEC + 1_000, reversal));
+  const restored = { objectId: hash("payment"), payload: paymentPayload(settled) };
+  drafts.push(clockEvent("payment.restored", START_SEC + 1_001, restored));
 
   const row = state.subscriptions.get(newIdHash);
   const terms = state.plans.get(larger);

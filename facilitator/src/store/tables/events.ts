@@ -2,6 +2,7 @@
 import { type ColumnType, type Generated, type Selectable, sql } from "kysely";
 import type { Tx } from "../open";
 import { type CountedEvent, sumsOf } from "../rollups";
+import { restorationsOf } from "./restored";
 import { addSums } from "./rollups";
 import { queueDeliveries } from "./webhooks";
 
@@ -30,6 +31,8 @@ export interface EventsTable {
   reverted: Generated<boolean>;
 }
 
+export type EventRow = Selectable<EventsTable>;
+
 export interface EventDraft {
   readonly id: string;
   readonly chainId: number;
@@ -47,7 +50,8 @@ export interface EventDraft {
 }
 
 /**
- * Appends events in the given order, and what they add to the sums; an id that stands already is left alone.
+ * Appends events in the given order, and what they add to the sums; an id that stands already is left alone, unless it
+ * was taken back with its block: then it stands again, and who was told that it does not is told so.
  * @param db a transaction: events and sums never part
  * @returns how many were new
  */
@@ -61,9 +65,10 @@ export async function appendEvents(db: Tx, all: readonly EventDraft[]): Promise<
     .where(sql<boolean>`id = any(${textArray(all.map((draft) => draft.id))}::text[])`)
     .execute();
   const known = new Set(standing.map((row) => row.id));
-  await reviveEvents(db, all[0]?.chainId ?? 0, known);
+  const revived = await reviveEvents(db, all[0]?.chainId ?? 0, known);
   // A number that is given out and not used would look like an event that was lost.
   const drafts = all.filter((draft) => !known.has(draft.id) && known.add(draft.id));
+  drafts.push(...(await restorationsOf(db, revived)));
   if (drafts.length === 0) return 0;
   const objects = [...new Set(drafts.map((draft) => draft.objectId))];
   const counted = await db
@@ -144,18 +149,19 @@ export async function revertEvents(db: Tx, chainId: number, blockHash: string): 
   await addSums(db, chainId, sumsOf(rows.map(countedOf), -1));
 }
 
-/** Its very block is back on the chain: what was taken back is so again. It was told once, under the same id. */
-async function reviveEvents(db: Tx, chainId: number, ids: ReadonlySet<string>): Promise<void> {
-  if (ids.size === 0) return;
+/** Its very block is back on the chain: what was taken back is so again, under the same id. */
+async function reviveEvents(db: Tx, chainId: number, ids: ReadonlySet<string>): Promise<EventRow[]> {
+  if (ids.size === 0) return [];
   const rows = await db
     .updateTable("events")
     .set({ reverted: false })
     .where("chain_id", "=", chainId)
     .where("id", "in", [...ids])
     .where("reverted", "=", true)
-    .returning(COUNTED)
+    .returningAll()
     .execute();
   await addSums(db, chainId, sumsOf(rows.map(countedOf)));
+  return rows;
 }
 
 /** Every event that a log of the chain stands behind: to be read again, or to be found wrong. */
@@ -178,6 +184,6 @@ function countedOf({
   provider,
   payer,
   ...row
-}: Pick<Selectable<EventsTable>, (typeof COUNTED)[number]>): CountedEvent {
+}: Pick<EventRow, (typeof COUNTED)[number]>): CountedEvent {
   return { ...row, blockTime, provider: provider ?? undefined, payer: payer ?? undefined };
 }

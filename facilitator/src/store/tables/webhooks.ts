@@ -65,8 +65,8 @@ export interface ToldEvent {
 
 /**
  * Puts new events into the outbox of every endpoint of their provider that wants them. Called within the transaction
- * that writes the events, so that neither exists without the other; an event is never queued twice for an endpoint. The
- * lock makes it wait for an endpoint that is being deleted, instead of failing with it.
+ * that writes the events, so that neither exists without the other; an event is never queued twice for an endpoint. Who
+ * wants to be told of reversals is told when one is undone. The lock makes it wait for an endpoint that is being deleted, instead of failing with it.
  */
 export async function queueDeliveries(tx: Tx, chainId: number, events: readonly ToldEvent[]): Promise<void> {
   const owned = events.flatMap(({ id, type, provider }) => (provider === null ? [] : [{ id, type, provider }]));
@@ -76,7 +76,8 @@ export async function queueDeliveries(tx: Tx, chainId: number, events: readonly 
     select e.id, told.event ->> 'id', e.chain_id, ${databaseNowMs}, ${databaseNowMs}
     from jsonb_array_elements(${JSON.stringify(owned)}::jsonb) with ordinality as told (event, place)
     join webhook_endpoints e on e.chain_id = ${chainId}::bigint and e.provider = told.event ->> 'provider'
-      and e.status = 'enabled' and (e.types is null or jsonb_exists(e.types, told.event ->> 'type'))
+      and e.status = 'enabled' and (e.types is null or jsonb_exists(e.types, told.event ->> 'type')
+        or told.event ->> 'type' = 'payment.restored' and jsonb_exists(e.types, 'payment.reversed'))
     order by told.place
     for key share of e
     on conflict (endpoint_id, event_id) do nothing`.execute(tx);
