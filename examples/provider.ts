@@ -5,7 +5,7 @@
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import express from "express";
-import { createProvider, type ProviderOptions } from "turnpike/gate";
+import { createProvider, type ProviderOptions, preflight } from "turnpike/gate";
 
 export interface ExampleProviderOptions extends ProviderOptions {
   readonly port: number;
@@ -27,6 +27,8 @@ export async function startProvider({ port, ...options }: ExampleProviderOptions
   const [reader, small, large] = options.plans;
   const app = express();
   app.use(express.json());
+  // Pages of other origins ask before they pay, and these routes have one method each.
+  app.options(["/quote", "/report", "/choice", "/complete"], preflight());
 
   app.get("/free", (_req, res) => {
     res.json({ message: "No payment needed here." });

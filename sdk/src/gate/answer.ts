@@ -26,7 +26,8 @@ export const CORS_HEADERS: Readonly<Record<string, string>> = {
   "Access-Control-Expose-Headers": CORS_EXPOSE_HEADERS,
 };
 
-const PREFLIGHT: Answer = {
+/** The same for every gate: which headers and methods a page of another origin may send. */
+export const PREFLIGHT: Answer = {
   status: 204,
   headers: {
     ...CORS_HEADERS,

@@ -6,6 +6,8 @@ import type { Gate } from "./gate";
 import { nodeGate } from "./node-gate";
 import type { Payment } from "./payment";
 
+export { preflight } from "./preflight";
+
 declare global {
   namespace Express {
     interface Request {

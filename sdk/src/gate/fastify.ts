@@ -1,10 +1,11 @@
 /** The gate for Fastify 4 and 5: `app.get("/report", { preHandler: paymentGate({ pricing }) }, handler)`. */
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from "fastify";
-import { answerOf, CORS_HEADERS } from "./answer";
+import { answerOf, CORS_HEADERS, PREFLIGHT } from "./answer";
 import { type DefaultGateOptions, gateOf } from "./default-provider";
 import type { Gate } from "./gate";
 import { keepPrivate, setAbsent, watchResponse } from "./node-response";
 import type { Payment } from "./payment";
+import { isPreflight } from "./preflight";
 import { type GateRequest, gateRequestOfNode, keptBytes } from "./request";
 import { openVisit, visits } from "./visit";
 
@@ -28,6 +29,14 @@ export interface FastifyGate {
  */
 export function paymentGate(options: DefaultGateOptions<FastifyRequest>): FastifyGate {
   return fastifyGate(gateOf(options));
+}
+
+/** Answers the preflights of routes that have one method: `app.addHook("onRequest", preflight())` where they are. */
+export function preflight(): (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction) => void {
+  return ({ method, headers }, reply, done) => {
+    if (!isPreflight(method, headers["access-control-request-method"], headers.origin)) return done();
+    void reply.code(PREFLIGHT.status).headers(withoutOwnCors(reply, PREFLIGHT.headers)).send();
+  };
 }
 
 /** The same for a provider of createProvider. */

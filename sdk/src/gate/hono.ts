@@ -1,11 +1,12 @@
 /** The gate for Hono: `app.get("/report", paymentGate({ pricing }), handler)`; the handler reads `c.get("payment")`. */
 import type { Context, MiddlewareHandler } from "hono";
-import { answerOf, CORS_HEADERS } from "./answer";
+import { answerOf, CORS_HEADERS, PREFLIGHT } from "./answer";
 import type { Decision } from "./decide";
 import { type DefaultGateOptions, gateOf } from "./default-provider";
 import { responseOf, settleResponse } from "./fetch-response";
 import type { Gate } from "./gate";
 import type { Payment } from "./payment";
+import { isPreflight } from "./preflight";
 import { gateRequestOfFetch } from "./request";
 import { openVisit, visits } from "./visit";
 
@@ -26,6 +27,15 @@ export type HonoGate = MiddlewareHandler<{ Variables: PaidVariables }> & {
  */
 export function paymentGate(options: DefaultGateOptions<Context>): HonoGate {
   return honoGate(gateOf(options));
+}
+
+/** Answers the preflights of routes that have one method (`app.get`): `app.use("/report", preflight())` before them. */
+export function preflight(): MiddlewareHandler {
+  return async ({ req }, next) => {
+    const { method } = req;
+    const isAsked = isPreflight(method, req.header("access-control-request-method"), req.header("origin"));
+    return isAsked ? responseOf(PREFLIGHT) : next();
+  };
 }
 
 /** The same for a provider of createProvider. */

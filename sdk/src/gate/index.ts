@@ -10,7 +10,7 @@ export type { MeterPort } from "./meter-port";
 export type { MeterEvent } from "./metering/events";
 export type { MeterStore } from "./metering/store";
 export type { UnsettledReport, UnsettledSubscription } from "./metering/unsettled";
-export { gated, type NodeGate, type PaidRequest, paymentGate } from "./node";
+export { gated, type NodeGate, type PaidRequest, paymentGate, preflight } from "./node";
 export * from "./operations";
 export type { ProviderOptions, VerifyMode } from "./options";
 export type { Deduction, FreePayment, OneTimePayment, Payment, SubscriptionPayment } from "./payment";

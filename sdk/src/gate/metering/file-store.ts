@@ -26,7 +26,11 @@ export interface FileMeterStoreOptions {
 const DEFAULT_COMPACT_AT_BYTES = 32 * 1024 * 1024;
 
 export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore {
-  const { lockStaleMs = 10_000, compactAtBytes = DEFAULT_COMPACT_AT_BYTES, onFailure = (error: TurnpikeError) => process.emitWarning(error) } = options;
+  const {
+    lockStaleMs = 10_000,
+    compactAtBytes = DEFAULT_COMPACT_AT_BYTES,
+    onFailure = (error: TurnpikeError) => process.emitWarning(error),
+  } = options;
   const path = resolve(options.path);
   let books = new Books();
   let journal: Journal | undefined;
