@@ -1,6 +1,7 @@
 /** Stories of subscriptions that last months, told in seconds: an agent acts, the clock runs, the dashboard shows it. */
 import { Contract, JsonRpcProvider, Wallet } from "ethers";
 import { type Agent, createAgent, walletFromKey } from "turnpike/agent";
+import type { SubscriptionWire } from "turnpike/facilitator";
 import { type Hex, isTurnpikeError, randomBytes, toHex } from "turnpike/protocol";
 import { testKey } from "./chain";
 import { advance } from "./clock";
@@ -8,6 +9,7 @@ import type { SandboxState } from "./state";
 
 export type Say = (line: string) => void;
 
+const HOUR_SEC = 3_600;
 const DAY_SEC = 86_400;
 const MONTH_SEC = 30 * DAY_SEC;
 const NOBODY = "0x000000000000000000000000000000000000dEaD";
@@ -69,7 +71,9 @@ async function happyYear({ state, say, agent, wait }: Stage): Promise<void> {
   const subscription = await agent.subscribe({ planId: state.plans.reader, origins: [state.providerUrl], periods: 13 });
   say("Subscribed to Reader: the first month is paid.");
   for (let month = 1; month <= 12; month++) {
-    await wait(MONTH_SEC);
+    // An hour into the next month: a renewal is collected when it falls due, not before.
+    const before = await standing(state, subscription.idHash);
+    await wait(before.paidThrough + HOUR_SEC - before.chainTimeSec);
     const { status, paidThrough } = await standing(state, subscription.idHash);
     say(`Month ${month} over: ${status}, paid through ${isoDay(paidThrough)}.`);
   }
@@ -83,7 +87,7 @@ async function failingCard({ state, say, agent, account, token, wait }: Stage): 
   await show("Subscribed");
   await empty({ account, token });
   say("The account is empty now.");
-  await wait(MONTH_SEC + 3_600);
+  await wait(MONTH_SEC + HOUR_SEC);
   await show("An hour after the renewal was due, in its grace");
   await wait(3 * DAY_SEC);
   await show("Three days later, its grace over");
@@ -146,11 +150,8 @@ async function empty({ account, token }: Pick<Stage, "account" | "token">): Prom
 async function standing(
   { facilitatorUrl }: SandboxState,
   idHash: Hex,
-): Promise<{ status: string; paidThrough: number }> {
-  return (await (await fetch(`${facilitatorUrl}/subscriptions/${idHash}`)).json()) as {
-    status: string;
-    paidThrough: number;
-  };
+): Promise<Pick<SubscriptionWire, "status" | "paidThrough" | "chainTimeSec">> {
+  return (await (await fetch(`${facilitatorUrl}/subscriptions/${idHash}`)).json()) as SubscriptionWire;
 }
 
 const isoDay = (timeSec: number): string => new Date(timeSec * 1_000).toISOString().slice(0, 10);

@@ -1,12 +1,12 @@
-/** Stacked bars over time: hover tells the values, and a table behind tells them to whoever cannot see them. */
+/** Charts over time: hover tells the values, and a table behind tells them to whoever cannot see them. */
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { formatShort } from "./format";
+import { formatDay, formatHour, formatMonth, formatShort } from "./format";
 
 export interface Series {
   readonly name: string;
-  /** of the style sheet, `--s1` to `--s6` */
+  /** of the style sheet, `--s1` to `--s6` or a tone */
   readonly color: string;
   readonly values: readonly number[];
   /** as the tooltip and the table write them */
@@ -15,17 +15,36 @@ export interface Series {
 
 export interface ChartProps {
   readonly title: string;
+  /** `bars` are stacked; a `line` holds until the next value */
+  readonly kind?: "bars" | "line";
   /** starts of the hours or days, unix seconds */
   readonly times: readonly number[];
   readonly series: readonly Series[];
   readonly unit: string;
+  readonly empty: string;
+  /** before the figures of the axis */
+  readonly sign?: string;
+  readonly height?: number;
   formatAt(timeSec: number): string;
 }
 
 const HEIGHT = 240;
-const bars = uPlot.paths.bars?.({ size: [0.8, 40] });
+const DAY_SEC = 86_400;
+const FONT = "12px system-ui, sans-serif";
+const bars = uPlot.paths.bars?.({ size: [0.8, 40], radius: 0.15 });
+const steps = uPlot.paths.stepped?.({ align: 1 });
 
-export function Chart({ title, times, series, unit, formatAt }: ChartProps) {
+export function Chart({
+  title,
+  kind = "bars",
+  times,
+  series,
+  unit,
+  empty,
+  sign = "",
+  height = HEIGHT,
+  formatAt,
+}: ChartProps) {
   const frame = useRef<HTMLDivElement>(null);
   const tip = useRef<HTMLDivElement>(null);
   const shown = series.filter(({ values }) => values.some((value) => value !== 0));
@@ -37,42 +56,51 @@ export function Chart({ title, times, series, unit, formatAt }: ChartProps) {
     const style = getComputedStyle(document.documentElement);
     const color = (name: string): string => style.getPropertyValue(name).trim();
     // Half a bar of room at either end.
-    const half = ((times[1] ?? 0) - (times[0] ?? 0)) / 2;
+    const half = kind === "bars" ? ((times[1] ?? 0) - (times[0] ?? 0)) / 2 : 0;
+    const layers = kind === "bars" ? stacked(shown).reverse() : shown.map((one) => ({ ...one, tops: one.values }));
+    const isWhole = shown.every(({ values }) => values.every(Number.isInteger));
     const draw = (): uPlot => {
-      const axis = { stroke: color("--faint"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false } };
+      const axis = {
+        stroke: color("--faint"),
+        font: FONT,
+        grid: { stroke: color("--line"), width: 1 },
+        ticks: { show: false },
+      };
       return new uPlot(
         {
           width: element.clientWidth,
-          height: HEIGHT,
+          height,
           legend: { show: false },
           tzDate: (at) => uPlot.tzDate(new Date(at * 1_000), "UTC"),
-          cursor: { y: false, points: { show: false } },
+          cursor: { y: false, drag: { x: false }, points: { show: false } },
           scales: {
             x: { time: true, range: (_, min, max) => [min - half, max + half] },
-            y: { range: (_, __, max) => [0, max * 1.05 || 1] },
+            y: { range: (_, __, max) => [0, max * 1.08 || 1] },
           },
-          axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map(formatShort) }],
+          axes: [
+            { ...axis, grid: { show: false }, space: 72, values: (_, ticks, __, ___, step) => labels(ticks, step) },
+            {
+              ...axis,
+              size: 56,
+              ...(isWhole && {
+                incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7],
+              }),
+              values: (_, ticks) => ticks.map((tick) => `${sign}${formatShort(tick)}`),
+            },
+          ],
           series: [
             {},
             // The tallest first: each later one covers the lower part of it.
-            ...stacked(shown)
-              .reverse()
-              .map(({ color: fill }) => ({
-                fill: color(fill),
-                stroke: color(fill),
-                width: 0,
-                ...(bars && { paths: bars }),
-                points: { show: false },
-              })),
+            ...layers.map(({ color: name }) => {
+              const ink = color(name);
+              return kind === "bars"
+                ? { fill: ink, stroke: ink, width: 0, ...(bars && { paths: bars }), points: { show: false } }
+                : { fill: `${ink}2e`, stroke: ink, width: 2, ...(steps && { paths: steps }), points: { show: false } };
+            }),
           ],
           hooks: { setCursor: [(plot) => point(plot, box)] },
         },
-        [
-          [...times],
-          ...stacked(shown)
-            .reverse()
-            .map(({ tops }) => tops),
-        ] as uPlot.AlignedData,
+        [[...times], ...layers.map(({ tops }) => tops)] as uPlot.AlignedData,
         element,
       );
     };
@@ -84,7 +112,10 @@ export function Chart({ title, times, series, unit, formatAt }: ChartProps) {
       if (at === undefined || idx === null || idx === undefined) return;
       const lines = shown.flatMap(({ name, texts, values }) => (values[idx] ? [`${name}: ${texts[idx]}`] : []));
       target.textContent = [formatAt(at), ...(lines.length > 0 ? lines : ["nothing"])].join("\n");
-      target.style.left = `${Math.min(left + 64, element?.clientWidth ? element.clientWidth - 150 : left)}px`;
+      // On the side where there is room.
+      const width = element?.clientWidth ?? 0;
+      const place = left + 72;
+      target.style.left = `${place + target.offsetWidth > width ? Math.max(0, left + 40 - target.offsetWidth) : place}px`;
     }
 
     let plot = draw();
@@ -92,7 +123,7 @@ export function Chart({ title, times, series, unit, formatAt }: ChartProps) {
       plot.destroy();
       plot = draw();
     };
-    const resized = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: HEIGHT }));
+    const resized = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height }));
     resized.observe(element);
     const dark = matchMedia("(prefers-color-scheme: dark)");
     dark.addEventListener("change", again);
@@ -103,22 +134,24 @@ export function Chart({ title, times, series, unit, formatAt }: ChartProps) {
     };
   }, [times, series]);
 
-  if (shown.length === 0) return <p class="empty">Nothing in this range yet.</p>;
+  if (shown.length === 0) return <p class="empty">{empty}</p>;
   return (
     <figure class="chart">
-      <ul class="legend" aria-hidden="true">
-        {shown.map(({ name, color }) => (
-          <li key={name}>
-            <i class={color.slice(2)} />
-            {name}
-          </li>
-        ))}
-      </ul>
+      {(shown.length > 1 || kind === "bars") && (
+        <ul class="legend" aria-hidden="true">
+          {shown.map(({ name, color }) => (
+            <li key={name}>
+              <i class={color.slice(2)} />
+              {name}
+            </li>
+          ))}
+        </ul>
+      )}
       <div
         class="plot"
         ref={frame}
         role="img"
-        aria-label={`${title}: ${times.length} bars; the values are in the table below`}
+        aria-label={`${title}: ${times.length} ${kind === "bars" ? "bars" : "points"}; the values are in the table below`}
       >
         <div class="tip" ref={tip} hidden />
       </div>
@@ -159,6 +192,11 @@ export function Chart({ title, times, series, unit, formatAt }: ChartProps) {
       </details>
     </figure>
   );
+}
+
+function labels(ticks: readonly number[], step: number): string[] {
+  const write = step >= 28 * DAY_SEC ? formatMonth : step >= DAY_SEC ? formatDay : formatHour;
+  return ticks.map((tick) => (step < DAY_SEC && tick % DAY_SEC === 0 ? formatDay(tick) : write(tick)));
 }
 
 function stacked(series: readonly Series[]): { color: string; tops: number[] }[] {

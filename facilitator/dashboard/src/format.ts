@@ -6,8 +6,26 @@ export function formatAmount(baseUnits: string, decimals: number): string {
   const digits = (negative ? baseUnits.slice(1) : baseUnits).padStart(decimals + 1, "0");
   const whole = digits.slice(0, digits.length - decimals);
   const fraction = decimals === 0 ? "" : digits.slice(-decimals).replace(/0+$/, "").padEnd(Math.min(2, decimals), "0");
-  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, "\u202f");
-  return `${negative ? "−" : ""}${grouped}${fraction && `.${fraction}`}`;
+  return `${negative ? "−" : ""}${group(whole)}${fraction && `.${fraction}`}`;
+}
+
+/** What an amount is counted in: before it where it is a dollar, else after it. */
+export interface Unit {
+  readonly sign: string;
+  readonly name: string;
+  readonly decimals: number;
+}
+
+/** Tokens name themselves; what calls itself a dollar is written as one. */
+export function unitOf(tokenName: string, decimals: number): Unit {
+  const isDollar = /usd|dollar/i.test(tokenName);
+  return { sign: isDollar ? "$" : "", name: isDollar ? "" : tokenName.slice(0, 12), decimals };
+}
+
+export function formatMoney(baseUnits: string, { sign, name, decimals }: Unit): string {
+  const amount = formatAmount(baseUnits, decimals);
+  const signed = amount.startsWith("−") ? `−${sign}${amount.slice(1)}` : `${sign}${amount}`;
+  return name === "" ? signed : `${signed} ${name}`;
 }
 
 /** For an axis or a bar's height only: loses digits. */
@@ -16,7 +34,14 @@ export function toNumber(baseUnits: string, decimals: number): number {
 }
 
 export function formatCount(count: number): string {
-  return String(count).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  return group(String(count));
+}
+
+const group = (digits: string): string => digits.replace(/\B(?=(\d{3})+$)/g, ",");
+
+/** `1 payment`, `2 payments` */
+export function plural(count: number, one: string, many = `${one}s`): string {
+  return `${formatCount(count)} ${count === 1 ? one : many}`;
 }
 
 /** Axis labels: 1.2k, 3.4M. */
@@ -33,26 +58,52 @@ export function formatShort(value: number): string {
 
 const trim = (text: string): string => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
 
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/** `21 Nov 2026`, in UTC as every time here */
 export function formatDate(timeSec: number): string {
-  return new Date(timeSec * 1_000).toISOString().slice(0, 10);
+  const at = new Date(timeSec * 1_000);
+  return `${formatDay(timeSec)} ${at.getUTCFullYear()}`;
+}
+
+/** `21 Nov` */
+export function formatDay(timeSec: number): string {
+  const at = new Date(timeSec * 1_000);
+  return `${at.getUTCDate()} ${MONTHS[at.getUTCMonth()]}`;
+}
+
+/** `Nov 2026` */
+export function formatMonth(timeSec: number): string {
+  const at = new Date(timeSec * 1_000);
+  return `${MONTHS[at.getUTCMonth()]} ${at.getUTCFullYear()}`;
+}
+
+/** `14:05` */
+export function formatHour(timeSec: number): string {
+  return new Date(timeSec * 1_000).toISOString().slice(11, 16);
 }
 
 export function formatTime(timeSec: number): string {
-  return `${new Date(timeSec * 1_000).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+  return `${formatDate(timeSec)} ${formatHour(timeSec)}`;
 }
 
+const SIZES = [
+  ["day", 86_400],
+  ["hour", 3_600],
+  ["minute", 60],
+] as const;
+
 export function formatInterval(seconds: number): string {
-  for (const [unit, size] of [
-    ["day", 86_400],
-    ["hour", 3_600],
-    ["minute", 60],
-  ] as const) {
-    if (seconds % size === 0 && seconds >= size) {
-      const count = seconds / size;
-      return count === 1 ? `1 ${unit}` : `${formatCount(count)} ${unit}s`;
-    }
+  for (const [unit, size] of SIZES) {
+    if (seconds % size === 0 && seconds >= size) return plural(seconds / size, unit);
   }
   return `${formatCount(seconds)} s`;
+}
+
+/** In the largest unit of which it is at least one: `12 days`, `3 hours`. */
+export function formatSpan(seconds: number): string {
+  for (const [unit, size] of SIZES) if (seconds >= size) return plural(Math.floor(seconds / size), unit);
+  return plural(Math.max(0, Math.floor(seconds)), "second");
 }
 
 /** The two ends of a hash or an address. */
@@ -71,6 +122,23 @@ export function formatChange(now: string, before: string): string | undefined {
   if (old === 0n) return undefined;
   const permille = Number(((BigInt(now) - old) * 1_000n) / old);
   return `${permille > 0 ? "+" : permille < 0 ? "−" : "±"}${trim((Math.abs(permille) / 10).toFixed(1))} %`;
+}
+
+/** Hundredths of a token: `0.38 ¢`, `0.0042 ¢`, `1.2 ¢`. */
+export function formatCents(cents: number): string {
+  if (cents === 0) return "0 ¢";
+  const digits = cents >= 10 ? 1 : cents >= 0.1 ? 2 : Math.min(8, 1 - Math.floor(Math.log10(cents)));
+  return `${trim(cents.toFixed(digits))} ¢`;
+}
+
+/** Wei as the chain's coin, to four digits that tell something. */
+export function formatCoin(wei: string | number): string {
+  const coins = Number(wei) / 1e18;
+  return coins === 0 ? "0" : coins >= 1 ? trim(coins.toFixed(4)) : coins.toPrecision(3);
+}
+
+export function formatMs(ms: number): string {
+  return ms < 1_000 ? `${Math.round(ms)} ms` : `${trim((ms / 1_000).toFixed(1))} s`;
 }
 
 /** A plan's name out of its metadata, which is anyone's text. */

@@ -1,23 +1,34 @@
 /** The dashboard: who is signed in, which page, and whether it is live. */
 import { render } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { createApi } from "./api";
+import type { CurrentKey, NewApiKey, SupportedWire } from "turnpike/facilitator";
+import { type Api, createApi } from "./api";
+import { ClockBar } from "./clock-bar";
+import { shorten } from "./format";
+import { Allowances } from "./pages/allowances";
+import { Funnel } from "./pages/funnel";
 import { Overview } from "./pages/overview";
+import { Payers } from "./pages/payers";
 import { Payments } from "./pages/payments";
 import { Plans } from "./pages/plans";
 import { SignIn } from "./pages/sign-in";
-import { SubscriptionPage, Subscriptions } from "./pages/subscriptions";
+import { SubscriptionPage } from "./pages/subscription";
+import { Subscriptions } from "./pages/subscriptions";
 import { System } from "./pages/system";
 import { Webhooks } from "./pages/webhooks";
-import { endSession, type Session, savedSession, saveSession } from "./session";
+import { Shown } from "./parts";
+import { endSession, isSandbox, type Session, savedSession, saveSession } from "./session";
 import "./style.css";
-import { SignedIn, usePlace } from "./use";
+import { SignedIn, useAnswer, usePlace } from "./use";
 
 const PAGES = [
   { path: "/", title: "Overview", page: Overview },
   { path: "/payments", title: "Payments", page: Payments },
   { path: "/subscriptions", title: "Subscriptions", page: Subscriptions },
+  { path: "/allowances", title: "Allowances", page: Allowances },
   { path: "/plans", title: "Plans", page: Plans },
+  { path: "/payers", title: "Payers", page: Payers },
+  { path: "/funnel", title: "Funnel", page: Funnel },
   { path: "/webhooks", title: "Webhooks", page: Webhooks },
   { path: "/system", title: "System", page: System },
 ] as const;
@@ -27,30 +38,66 @@ const SETTLE_MS = 400;
 
 function App() {
   const [session, setSession] = useState<Session | undefined>(savedSession);
-  if (!session) {
-    return (
-      <SignIn
-        onSignIn={(next) => {
-          saveSession(next);
-          setSession(next);
-        }}
-      />
-    );
-  }
-  return (
-    <Dashboard
-      key={session.key}
-      session={session}
-      onSignOut={() => {
-        endSession();
-        setSession(undefined);
-      }}
-    />
+  // Whoever opens a sandbox is in; whoever left it is asked.
+  const [isOpening, setOpening] = useState(isSandbox && session === undefined);
+  const signIn = (next: Session): void => {
+    saveSession(next);
+    setSession(next);
+  };
+  useEffect(() => {
+    if (!isOpening) return;
+    openSandbox().then(signIn, () => setOpening(false));
+  }, [isOpening]);
+
+  if (session) return <Dashboard key={session.key} session={session} onSignOut={signOut} />;
+  return isOpening ? (
+    <p class="loading">Opening the sandbox…</p>
+  ) : (
+    <SignIn onSignIn={signIn} openSandbox={openSandbox} />
   );
+
+  function signOut(): void {
+    // A key that was made for this tab ends with it; if nobody hears of it, its time does.
+    if (session?.kind === "tab") {
+      const [, id] = session.key.split("_");
+      void createApi(session.key)
+        .send<NewApiKey>("DELETE", `/keys/${id}`)
+        .catch(() => undefined);
+    }
+    endSession();
+    setOpening(false);
+    setSession(undefined);
+  }
+}
+
+async function openSandbox(): Promise<Session> {
+  const { key } = await createApi(undefined).send<{ key: string }>("POST", "/sandbox/session", {});
+  return { key, kind: "given" };
 }
 
 function Dashboard({ session, onSignOut }: { session: Session; onSignOut: () => void }) {
   const api = useMemo(() => createApi(session.key), [session.key]);
+  const who = useAnswer<CurrentKey>(api, { path: "/keys/current", signOut: onSignOut });
+  const supported = useAnswer<SupportedWire>(api, { path: "/supported", signOut: onSignOut });
+  return (
+    <Shown of={who}>
+      {(key) => (
+        <Shown of={supported}>
+          {(service) => <Shell api={api} who={key} supported={service} onSignOut={onSignOut} />}
+        </Shown>
+      )}
+    </Shown>
+  );
+}
+
+interface ShellProps {
+  readonly api: Api;
+  readonly who: CurrentKey;
+  readonly supported: SupportedWire;
+  readonly onSignOut: () => void;
+}
+
+function Shell({ api, who, supported, onSignOut }: ShellProps) {
   const [tick, setTick] = useState(0);
   const [isLive, setLive] = useState(false);
   const { path } = usePlace();
@@ -76,33 +123,44 @@ function Dashboard({ session, onSignOut }: { session: Session; onSignOut: () => 
   const title = idHash ? "Subscription" : (current?.title ?? "Not found");
   useEffect(() => {
     document.title = `${title} · Turnpike`;
+    scrollTo(0, 0);
   }, [title]);
 
   return (
-    <SignedIn.Provider value={{ api, tick, signOut: onSignOut }}>
+    <SignedIn.Provider value={{ api, tick, who, supported, signOut: onSignOut }}>
       <a class="skip" href="#main">
         Skip to content
       </a>
       <header class="top">
-        <h1>Turnpike</h1>
+        <p class="brand">Turnpike</p>
         <nav aria-label="Pages">
           {PAGES.map((entry) => (
-            <a key={entry.path} href={`#${entry.path}`} aria-current={entry.path === path ? "page" : undefined}>
+            <a
+              key={entry.path}
+              href={`#${entry.path}`}
+              aria-current={entry.path === path || (idHash && entry.path === "/subscriptions") ? "page" : undefined}
+            >
               {entry.title}
             </a>
           ))}
         </nav>
-        <span class={isLive ? "live on" : "live"} role="status">
-          <i aria-hidden="true" />
-          {isLive ? "live" : "reconnecting"}
-        </span>
-        <button type="button" onClick={onSignOut}>
-          Sign out
-        </button>
+        <div class="who">
+          <span class={isLive ? "live on" : "live"} role="status">
+            <i aria-hidden="true" />
+            {isLive ? "live" : "reconnecting"}
+          </span>
+          <span title={who.provider}>{shorten(who.provider)}</span>
+          <span>{supported.network}</span>
+          <button type="button" class="quiet" onClick={onSignOut}>
+            Sign out
+          </button>
+        </div>
       </header>
       <main id="main" tabIndex={-1}>
+        {isSandbox && <ClockBar />}
         <h1>{title}</h1>
         {idHash ? <SubscriptionPage idHash={idHash} /> : current ? <current.page /> : <p>There is no such page.</p>}
+        <footer>Times are UTC, as the chain tells them. Every figure is a sum over events of the chain.</footer>
       </main>
     </SignedIn.Provider>
   );

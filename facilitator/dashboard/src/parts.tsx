@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { Query } from "./api";
 import { shorten } from "./format";
-import { type Loaded, useSigned } from "./use";
+import { type Loaded, type Trail, useSigned } from "./use";
 
 /** Shows what was loaded; old figures stay readable under a notice while nobody answers. */
 export function Shown<T>({ of, children }: { of: Loaded<T>; children: (data: T) => ComponentChildren }) {
@@ -11,7 +11,9 @@ export function Shown<T>({ of, children }: { of: Loaded<T>; children: (data: T) 
     case "loading":
       return (
         <p class="loading" role="status">
-          Loading…
+          <span class="hidden">Loading…</span>
+          <i aria-hidden="true" />
+          <i aria-hidden="true" />
         </p>
       );
     case "problem":
@@ -28,25 +30,77 @@ export function Shown<T>({ of, children }: { of: Loaded<T>; children: (data: T) 
   }
 }
 
-export function Panel({ title, note, children }: { title: string; note?: string; children: ComponentChildren }) {
+export function Panel({
+  title,
+  note,
+  aside,
+  children,
+}: {
+  title: string;
+  note?: ComponentChildren;
+  /** beside the title */
+  aside?: ComponentChildren;
+  children: ComponentChildren;
+}) {
   return (
     <section class="panel">
-      <h2>{title}</h2>
+      <header>
+        <h2>{title}</h2>
+        {aside && <div class="aside">{aside}</div>}
+      </header>
       {note && <p class="note">{note}</p>}
       {children}
     </section>
   );
 }
 
-export function Figure({ label, value, unit, note }: { label: string; value: string; unit?: string; note?: string }) {
+type Tone = "good" | "waiting" | "bad";
+
+export function Figure({
+  label,
+  value,
+  note,
+  tone,
+  children,
+}: {
+  label: string;
+  value: string;
+  note?: ComponentChildren;
+  /** of the note */
+  tone?: Tone | undefined;
+  children?: ComponentChildren;
+}) {
   return (
     <div class="figure">
       <dt>{label}</dt>
       <dd>
         <strong>{value}</strong>
-        {unit && <small> {unit}</small>}
-        {note && <span class="note">{note}</span>}
+        {children}
+        {note && <span class={tone ? `note ${tone}` : "note"}>{note}</span>}
       </dd>
+    </div>
+  );
+}
+
+/** How much of a whole, for the eye; whoever cannot see it reads the figures beside it. */
+export function Bar({ share, tone }: { share: number; tone?: Tone | "accent" | undefined }) {
+  return (
+    <span class="bar" aria-hidden="true">
+      <i class={tone ?? "accent"} style={{ width: `${Math.max(0, Math.min(100, share * 100))}%` }} />
+    </span>
+  );
+}
+
+export function Controls({ children }: { children: ComponentChildren }) {
+  return <div class="controls">{children}</div>;
+}
+
+/** Nothing yet, and what would change that. */
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+  return (
+    <div class="empty">
+      <p>{title}</p>
+      {children && <div class="note">{children}</div>}
     </div>
   );
 }
@@ -58,6 +112,8 @@ export function Figures({ children }: { children: ComponentChildren }) {
 export interface Column<T> {
   readonly title: string;
   readonly isNumber?: boolean;
+  /** left out where there is little room */
+  readonly isMinor?: boolean;
   cell(row: T): ComponentChildren;
 }
 
@@ -70,9 +126,9 @@ export function Table<T>({
   caption: string;
   columns: readonly Column<T>[];
   rows: readonly T[];
-  empty: string;
+  empty: ComponentChildren;
 }) {
-  if (rows.length === 0) return <p class="empty">{empty}</p>;
+  if (rows.length === 0) return typeof empty === "string" ? <Empty title={empty} /> : <div>{empty}</div>;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
     <section class="scroll" aria-label={caption} tabIndex={0}>
@@ -80,8 +136,8 @@ export function Table<T>({
         <caption class="hidden">{caption}</caption>
         <thead>
           <tr>
-            {columns.map(({ title, isNumber }) => (
-              <th key={title} scope="col" class={isNumber ? "number" : undefined}>
+            {columns.map(({ title, ...column }) => (
+              <th key={title} scope="col" class={classOf(column)}>
                 {title}
               </th>
             ))}
@@ -90,9 +146,9 @@ export function Table<T>({
         <tbody>
           {rows.map((row, index) => (
             <tr key={index}>
-              {columns.map(({ title, isNumber, cell }) => (
-                <td key={title} class={isNumber ? "number" : undefined}>
-                  {cell(row)}
+              {columns.map(({ title, ...column }) => (
+                <td key={title} class={classOf(column)}>
+                  {column.cell(row)}
                 </td>
               ))}
             </tr>
@@ -101,6 +157,10 @@ export function Table<T>({
       </table>
     </section>
   );
+}
+
+function classOf({ isNumber, isMinor }: { readonly isNumber?: boolean; readonly isMinor?: boolean }) {
+  return [isNumber && "number", isMinor && "minor"].filter(Boolean).join(" ") || undefined;
 }
 
 /** A hash or address, shortened for the eye and whole for the clipboard. */
@@ -112,8 +172,11 @@ export function Hex({ value }: { value: string }) {
   );
 }
 
-const TONES: Readonly<Record<string, string>> = {
+const TONES: Readonly<Record<string, Tone>> = {
   settled: "good",
+  running: "good",
+  ok: "good",
+  ready: "good",
   ACTIVE: "good",
   delivered: "good",
   enabled: "good",
@@ -125,6 +188,12 @@ const TONES: Readonly<Record<string, string>> = {
   EXPIRED: "bad",
   disabled: "bad",
   dropped: "bad",
+  "at risk": "waiting",
+  exhausted: "bad",
+  deprecated: "waiting",
+  fails: "bad",
+  stopped: "bad",
+  "not ready": "bad",
 };
 
 export function Status({ of }: { of: string }) {
@@ -171,33 +240,22 @@ export function Download({ path, query, name }: { path: string; query: Query; na
           )
         }
       >
-        CSV
+        Save CSV
       </button>
       {problem && <span role="alert">{problem}</span>}
     </>
   );
 }
 
-/** Pages of a list, each a cursor deeper than the one before. */
-export function Pager({
-  next,
-  onMore,
-  hasBack,
-  onBack,
-}: {
-  next: string | undefined;
-  onMore: () => void;
-  hasBack: boolean;
-  onBack: () => void;
-}) {
-  if (!next && !hasBack) return null;
+export function Pager({ trail, next }: { trail: Trail; next: string | undefined }) {
+  if (!next && !trail.hasBack) return null;
   return (
     <nav class="pager" aria-label="Pages of the list">
-      <button type="button" disabled={!hasBack} onClick={onBack}>
-        Newer
+      <button type="button" disabled={!trail.hasBack} onClick={trail.back}>
+        ← Newer
       </button>
-      <button type="button" disabled={!next} onClick={onMore}>
-        Older
+      <button type="button" disabled={!next} onClick={() => next && trail.go(next)}>
+        Older →
       </button>
     </nav>
   );

@@ -1,12 +1,16 @@
 /** What a page needs of the outside: its data, kept fresh, and where in the address it stands. */
 import { createContext } from "preact";
 import { useCallback, useContext, useEffect, useState } from "preact/hooks";
+import type { CurrentKey, SupportedWire } from "turnpike/facilitator";
 import { type Api, ApiProblem, type Query } from "./api";
+import { formatMoney, type Unit, unitOf } from "./format";
 
 export interface Signed {
   readonly api: Api;
   /** counts up whenever something happened */
   readonly tick: number;
+  readonly who: CurrentKey;
+  readonly supported: SupportedWire;
   signOut(): void;
 }
 
@@ -16,6 +20,25 @@ export function useSigned(): Signed {
   const signed = useContext(SignedIn);
   if (!signed) throw new Error("used outside of a session");
   return signed;
+}
+
+const FALLBACK: Unit = { sign: "", name: "", decimals: 6 };
+
+/** What a token's amounts are counted in; without one the first that the service settles. */
+export function useUnit(): (token?: string) => Unit {
+  const { tokens } = useSigned().supported;
+  return useCallback(
+    (token) => {
+      const known = token === undefined ? tokens[0] : tokens.find(({ address }) => address === token);
+      return known ? unitOf(known.name, known.decimals) : FALLBACK;
+    },
+    [tokens],
+  );
+}
+
+export function useMoney(): (baseUnits: string, token?: string) => string {
+  const unit = useUnit();
+  return useCallback((baseUnits, token) => formatMoney(baseUnits, unit(token)), [unit]);
 }
 
 export type Loaded<T> =
@@ -31,6 +54,19 @@ const RETRY_MS = 5_000;
  */
 export function useGet<T>(path: string, query: Query = {}, round = 0): Loaded<T> {
   const { api, tick, signOut } = useSigned();
+  return useAnswer(api, { path, query, again: `${tick} ${round}`, signOut });
+}
+
+interface Question {
+  readonly path: string;
+  readonly query?: Query;
+  /** another one asks anew at once */
+  readonly again?: string;
+  signOut(): void;
+}
+
+/** The same before it is known who asks. */
+export function useAnswer<T>(api: Api, { path, query = {}, again = "", signOut }: Question): Loaded<T> {
   const [state, setState] = useState<Loaded<T>>({ kind: "loading" });
   const [turn, setTurn] = useState(0);
   const address = `${path} ${JSON.stringify(query)}`;
@@ -59,7 +95,7 @@ export function useGet<T>(path: string, query: Query = {}, round = 0): Loaded<T>
       isCurrent = false;
       clearTimeout(timer);
     };
-  }, [api, address, tick, turn, round]);
+  }, [api, address, again, turn]);
   return state;
 }
 
@@ -91,6 +127,25 @@ export function useQueryField(name: string, fallback: string): [string, (value: 
     [path, query, name, fallback],
   );
   return [query.get(name) ?? fallback, set];
+}
+
+/** Where in a list somebody is: each page a cursor deeper than the one before. Another filter begins anew. */
+export interface Trail {
+  readonly cursor: string | undefined;
+  readonly hasBack: boolean;
+  go(next: string): void;
+  back(): void;
+}
+
+export function useTrail(filter = ""): Trail {
+  const [walked, setWalked] = useState<{ filter: string; cursors: readonly string[] }>({ filter, cursors: [] });
+  const cursors = walked.filter === filter ? walked.cursors : [];
+  return {
+    cursor: cursors.at(-1),
+    hasBack: cursors.length > 0,
+    go: (next) => setWalked({ filter, cursors: [...cursors, next] }),
+    back: () => setWalked({ filter, cursors: cursors.slice(0, -1) }),
+  };
 }
 
 function read(): Place {

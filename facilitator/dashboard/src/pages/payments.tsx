@@ -1,65 +1,78 @@
 /** One-time payments, newest first. */
-
-import { useState } from "preact/hooks";
-import type { PaymentListWire, SupportedWire } from "turnpike/facilitator";
-import { formatAmount, formatTime } from "../format";
-import { Choice, Download, Hex, Pager, Panel, Shown, Status, Table } from "../parts";
-import { useGet, useQueryField } from "../use";
+import type { PaymentListWire } from "turnpike/facilitator";
+import { formatTime } from "../format";
+import { Choice, Controls, Download, Empty, Hex, Pager, Panel, Shown, Status, Table } from "../parts";
+import { useGet, useMoney, useQueryField, useTrail } from "../use";
 
 const STATUSES = { all: "All", settled: "Settled", pending: "Pending", failed: "Failed" };
-const DEFAULT_DECIMALS = 6;
 
 export function Payments() {
+  const money = useMoney();
   const [status, setStatus] = useQueryField("status", "all");
-  const [trail, setTrail] = useState<readonly string[]>([]);
-  const filter = { status: status === "all" ? undefined : status };
-  const list = useGet<PaymentListWire>("/analytics/payments", { ...filter, cursor: trail.at(-1), limit: 50 });
-  const supported = useGet<SupportedWire>("/supported");
-  const decimalsOf = (token: string): number =>
-    (supported.kind === "ready" && supported.data.tokens.find(({ address }) => address === token)?.decimals) ||
-    DEFAULT_DECIMALS;
+  const [payer, setPayer] = useQueryField("payer", "");
+  const trail = useTrail(`${status} ${payer}`);
+  const filter = { status: status === "all" ? undefined : status, payer: payer || undefined };
+  const list = useGet<PaymentListWire>("/analytics/payments", { ...filter, cursor: trail.cursor, limit: 50 });
   return (
     <>
-      <div class="controls">
-        <Choice
-          label="Status"
-          value={status}
-          options={STATUSES}
-          onChange={(next) => {
-            setTrail([]);
-            setStatus(next);
-          }}
-        />
+      <Controls>
+        <Choice label="Status" value={status} options={STATUSES} onChange={setStatus} />
         <Download path="/analytics/payments.csv" query={filter} name="turnpike-payments.csv" />
-      </div>
-      <Panel title="One-time payments">
+        {payer && (
+          <button type="button" class="quiet" onClick={() => setPayer("")}>
+            Everyone's, not only <Hex value={payer} />
+          </button>
+        )}
+      </Controls>
+      <Panel title="One-time payments" note="Newest first.">
         <Shown of={list}>
           {({ payments, next }) => (
             <>
               <Table
                 caption="One-time payments, newest first"
-                empty="No payment yet. Whoever pays a gated route of yours once shows up here."
+                empty={
+                  <Empty title="No payment yet.">
+                    {status === "all"
+                      ? "Whoever pays a gated route of yours once shows up here, a block later."
+                      : "No payment has this status."}
+                  </Empty>
+                }
                 rows={payments}
                 columns={[
                   { title: "Accepted", cell: (row) => formatTime(row.acceptedAt) },
                   { title: "Status", cell: (row) => <Status of={row.status} /> },
-                  { title: "Amount", isNumber: true, cell: (row) => formatAmount(row.amount, decimalsOf(row.token)) },
-                  { title: "Payer", cell: (row) => <Hex value={row.payer} /> },
-                  { title: "Resource", cell: (row) => row.resource },
-                  { title: "Transaction", cell: (row) => (row.transaction ? <Hex value={row.transaction} /> : "–") },
-                  { title: "Reason", cell: (row) => row.reason ?? "" },
+                  { title: "Amount", isNumber: true, cell: (row) => money(row.amount, row.token) },
+                  { title: "Resource", cell: (row) => <Resource of={row.resource} /> },
+                  {
+                    title: "Payer",
+                    cell: (row) => (
+                      <a href={`#/payments?payer=${row.payer}`}>
+                        <Hex value={row.payer} />
+                      </a>
+                    ),
+                  },
+                  {
+                    title: "Transaction",
+                    isMinor: true,
+                    cell: (row) => (row.transaction ? <Hex value={row.transaction} /> : "–"),
+                  },
+                  { title: "Reason", isMinor: true, cell: (row) => row.reason ?? "" },
                 ]}
               />
-              <Pager
-                next={next}
-                hasBack={trail.length > 0}
-                onMore={() => next && setTrail([...trail, next])}
-                onBack={() => setTrail(trail.slice(0, -1))}
-              />
+              <Pager trail={trail} next={next} />
             </>
           )}
         </Shown>
       </Panel>
     </>
+  );
+}
+
+/** The path is what tells them apart; the whole is one hover away. */
+function Resource({ of }: { of: string }) {
+  return (
+    <span class="cut" title={of}>
+      {URL.canParse(of) ? new URL(of).pathname : of}
+    </span>
   );
 }

@@ -1,46 +1,57 @@
 /** Each plan's price, subscribers and revenue. */
 import type { PlanFiguresWire } from "turnpike/facilitator";
-import { formatAmount, formatCount, formatInterval, planName } from "../format";
-import { Choice, Hex, Panel, Shown, Table } from "../parts";
-import { useGet, useQueryField } from "../use";
-
-const RANGES = { "7": "7 days", "30": "30 days", "90": "90 days", "365": "1 year" };
+import { formatCount, formatInterval, planName } from "../format";
+import { Bar, Choice, Controls, Download, Empty, Hex, Panel, Shown, Status, Table } from "../parts";
+import { RANGES, useRange } from "../range";
+import { useGet, useMoney } from "../use";
 
 export function Plans() {
-  const [days, setDays] = useQueryField("days", "30");
+  const money = useMoney();
+  const { days, set } = useRange();
   const plans = useGet<PlanFiguresWire>("/analytics/plans", { days, limit: 100 });
   return (
     <>
-      <div class="controls">
-        <Choice label="Range" value={days} options={RANGES} onChange={setDays} />
-      </div>
-      <Panel title="Plans" note="Highest revenue in the range first.">
+      <Controls>
+        <Choice label="Range" value={days} options={RANGES} onChange={set} />
+        <Download path="/analytics/plans.csv" query={{ days }} name="turnpike-plans.csv" />
+      </Controls>
+      <Panel title="Plans" note="Highest revenue in the range first. Active and recurring are as of now.">
         <Shown of={plans}>
-          {({ plans: rows, decimals }) => {
+          {({ plans: rows }) => {
             const most = rows.reduce((max, { amount }) => (BigInt(amount) > max ? BigInt(amount) : max), 1n);
             return (
               <Table
                 caption="Plans"
-                empty="No plan yet. `npm run plan:create` makes one."
+                empty={
+                  <Empty title="No plan yet.">
+                    Your wallet makes one by <code>createPlan</code> on the contract; it shows up here a block later.
+                  </Empty>
+                }
                 rows={rows}
                 columns={[
-                  { title: "Plan", cell: (row) => planName(row.metadata, row.planId) },
-                  { title: "Id", cell: (row) => <Hex value={row.planId} /> },
                   {
-                    title: "Price",
-                    isNumber: true,
-                    cell: (row) => `${formatAmount(row.price, decimals)} / ${formatInterval(row.interval)}`,
+                    title: "Plan",
+                    cell: (row) => (
+                      <a href={`#/subscriptions?plan=${row.planId}`}>{planName(row.metadata, row.planId)}</a>
+                    ),
                   },
+                  { title: "Price", cell: (row) => `${money(row.price)} / ${formatInterval(row.interval)}` },
                   { title: "Active", isNumber: true, cell: (row) => formatCount(row.active) },
-                  { title: "Recurring, 30 days", isNumber: true, cell: (row) => formatAmount(row.recurring, decimals) },
-                  { title: "Revenue", isNumber: true, cell: (row) => formatAmount(row.amount, decimals) },
+                  { title: "Recurring, 30 days", isNumber: true, cell: (row) => money(row.recurring) },
+                  { title: "Revenue", isNumber: true, cell: (row) => money(row.amount) },
+                  {
+                    title: "Share",
+                    isMinor: true,
+                    cell: (row) => <Bar share={Number((BigInt(row.amount) * 1_000n) / most) / 1_000} />,
+                  },
                   {
                     title: "of which overage",
                     isNumber: true,
-                    cell: (row) => formatAmount(row.byScheme.overage?.amount ?? "0", decimals),
+                    isMinor: true,
+                    cell: (row) => money(row.byScheme.overage?.amount ?? "0"),
                   },
-                  { title: "Share", cell: (row) => <Share part={BigInt(row.amount)} whole={most} /> },
-                  { title: "Note", cell: (row) => (row.deprecated ? "deprecated" : "") },
+                  { title: "State", cell: (row) => <Status of={row.deprecated ? "deprecated" : "open"} /> },
+                  { title: "Id", isMinor: true, cell: (row) => <Hex value={row.planId} /> },
                 ]}
               />
             );
@@ -48,14 +59,5 @@ export function Plans() {
         </Shown>
       </Panel>
     </>
-  );
-}
-
-function Share({ part, whole }: { part: bigint; whole: bigint }) {
-  const percent = Number((part * 100n) / whole);
-  return (
-    <svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
-      <rect width={percent} height="8" fill="var(--s3)" />
-    </svg>
   );
 }

@@ -1,8 +1,11 @@
-/** By the provider's wallet, which gets a key for this tab by signing a challenge, or by an API key that exists. */
+/**
+ * By the provider's wallet, which gets a key for this tab by signing in (EIP-4361), or by an API key that exists; in a
+ * sandbox by its own.
+ */
 import { useState } from "preact/hooks";
 import type { KeyChallenge, NewApiKey } from "turnpike/facilitator";
 import { ApiProblem, createApi } from "../api";
-import type { Session } from "../session";
+import { isSandbox, type Session } from "../session";
 
 /** What a browser wallet offers (EIP-1193). */
 interface Wallet {
@@ -12,7 +15,12 @@ interface Wallet {
 const KEY_LIFE_SEC = 43_200;
 const SCOPES = ["read", "webhooks"] as const;
 
-export function SignIn({ onSignIn }: { onSignIn: (session: Session) => void }) {
+interface SignInProps {
+  readonly onSignIn: (session: Session) => void;
+  readonly openSandbox: () => Promise<Session>;
+}
+
+export function SignIn({ onSignIn, openSandbox }: SignInProps) {
   const [key, setKey] = useState("");
   const [problem, setProblem] = useState<string>();
   const [isBusy, setBusy] = useState(false);
@@ -32,16 +40,28 @@ export function SignIn({ onSignIn }: { onSignIn: (session: Session) => void }) {
 
   return (
     <main class="sign-in" id="main">
-      <h1>Turnpike</h1>
+      <p class="brand">Turnpike</p>
       <section class="panel">
-        <h2>Sign in as a provider</h2>
+        <h1>Sign in as a provider</h1>
+        {isSandbox && (
+          <p>
+            <button type="button" class="main" disabled={isBusy} onClick={() => attempt(openSandbox)}>
+              Open the sandbox
+            </button>
+          </p>
+        )}
         <p class="note">
-          You see what was paid to your wallet and to your plans. Signing moves no money and gives a key that ends after
-          12 hours.
+          You see what was paid to your wallet and to your plans. Signing in by wallet moves no money; the key that it
+          makes stays in this tab and ends with it, or after 12 hours.
         </p>
         {wallet ? (
           <p>
-            <button type="button" class="main" disabled={isBusy} onClick={() => attempt(() => signInBy(wallet))}>
+            <button
+              type="button"
+              class={isSandbox ? undefined : "main"}
+              disabled={isBusy}
+              onClick={() => attempt(() => signInBy(wallet))}
+            >
               Sign in with your wallet
             </button>
           </p>
@@ -89,7 +109,7 @@ async function signInWith(key: string): Promise<Session> {
     }
     throw error;
   }
-  return { key };
+  return { key, kind: "given" };
 }
 
 async function signInBy(wallet: Wallet): Promise<Session> {
@@ -103,8 +123,12 @@ async function signInBy(wallet: Wallet): Promise<Session> {
     expiresAt: Math.floor(Date.now() / 1_000) + KEY_LIFE_SEC,
   };
   const { challenge, message, expiresAt } = await api.send<KeyChallenge>("POST", "/keys/challenge", wanted);
+  // The wallet would warn of another domain; here it is told why.
+  if (!message?.startsWith(`${location.host} wants you to sign in`)) {
+    throw new Error("The service does not know that it is reached under this address: its operator sets PUBLIC_URL.");
+  }
   const hex = `0x${[...new TextEncoder().encode(message)].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
   const signature = await wallet.request({ method: "personal_sign", params: [hex, provider] });
   const { key } = await api.send<NewApiKey>("POST", "/keys", { ...wanted, expiresAt, challenge, signature });
-  return { key };
+  return { key, kind: "tab" };
 }

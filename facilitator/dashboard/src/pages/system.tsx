@@ -1,32 +1,202 @@
-/** Whether the Facilitator can do its work now. */
-import type { Readiness } from "turnpike/facilitator";
-import { Panel, Shown, Table } from "../parts";
-import { useGet } from "../use";
+/** Whether the Facilitator can do its work now; for its operators also how, and what it costs. */
+import type { ProviderFiguresWire, Readiness, ServiceCostsWire, System as SystemWire } from "turnpike/facilitator";
+import { Chart } from "../chart";
+import { formatCents, formatCoin, formatCount, formatSpan, plural } from "../format";
+import { Bar, Choice, Controls, Empty, Figure, Figures, Hex, Panel, Shown, Status, Table } from "../parts";
+import { RANGES, stepsOf, useRange } from "../range";
+import { useGet, useMoney, useSigned } from "../use";
 
 export function System() {
+  const { who } = useSigned();
+  return who.isOperator ? <OperatorView /> : <ProviderView />;
+}
+
+function ProviderView() {
   const readiness = useGet<Readiness>("/analytics/system");
+  return <Shown of={readiness}>{(data) => <Health data={data} />}</Shown>;
+}
+
+function Health({ data: { ready, checks } }: { data: Readiness }) {
   return (
-    <Panel title="Health" note="Chain, reader, lanes and their gas money, as /readyz tells them.">
-      <Shown of={readiness}>
-        {({ ready, checks }) => (
-          <>
-            <p>
-              <span class={ready ? "status good" : "status bad"}>{ready ? "ready" : "not ready"}</span>
-            </p>
-            <Table
-              caption="Checks"
-              empty="Nothing is checked."
-              rows={checks}
-              columns={[
-                { title: "Check", cell: (row) => row.name },
-                {
-                  title: "State",
-                  cell: (row) => <span class={row.ok ? "status good" : "status bad"}>{row.ok ? "ok" : "fails"}</span>,
-                },
-                { title: "Seen", cell: (row) => row.detail },
-              ]}
-            />
-          </>
+    <Panel
+      title="Health"
+      note="Chain, reader, lanes and their gas money, as /readyz tells them."
+      aside={<Status of={ready ? "ready" : "not ready"} />}
+    >
+      <Table
+        caption="Checks"
+        empty="Nothing is checked."
+        rows={checks}
+        columns={[
+          {
+            title: "Check",
+            cell: ({ name }) =>
+              name.startsWith("lane 0x") ? (
+                <>
+                  lane <Hex value={name.slice(5)} />
+                </>
+              ) : (
+                name
+              ),
+          },
+          { title: "State", cell: (row) => <Status of={row.ok ? "ok" : "fails"} /> },
+          { title: "Seen", cell: (row) => row.detail },
+        ]}
+      />
+    </Panel>
+  );
+}
+
+function OperatorView() {
+  const system = useGet<SystemWire>("/operator/system");
+  const { days, set } = useRange();
+  return (
+    <>
+      <Shown of={system}>
+        {(data) => {
+          const lag = data.chain.head === undefined ? undefined : data.chain.head - data.chain.applied;
+          return (
+            <>
+              <Figures>
+                <Figure
+                  label="Chain"
+                  value={data.chain.head === undefined ? "–" : `#${formatCount(data.chain.head)}`}
+                  note={`${plural(data.chain.nodes, "node")}, heard ${formatSpan(data.chain.silentSec)} ago`}
+                />
+                <Figure
+                  label="Lag of the reader"
+                  value={lag === undefined ? "–" : plural(lag, "block")}
+                  note={`${formatCount(data.chain.confirmations)} kept on purpose`}
+                />
+                <Figure
+                  label="Payments waiting"
+                  value={formatCount(data.payments.queued)}
+                  note={`oldest ${formatSpan(data.payments.oldestQueuedSec)}`}
+                />
+                <Figure label="Renewals due" value={formatCount(data.renewalsDue)} note="not collected yet" />
+                <Figure label="Webhooks waiting" value={formatCount(data.webhooksPending)} note="to be delivered" />
+              </Figures>
+              <Lanes lanes={data.lanes} />
+              <Health data={data} />
+            </>
+          );
+        }}
+      </Shown>
+      <Controls>
+        <Choice label="Range" value={days} options={RANGES} onChange={set} />
+      </Controls>
+      <Costs days={days} />
+      <Providers days={days} />
+    </>
+  );
+}
+
+function Lanes({ lanes }: { lanes: SystemWire["lanes"] }) {
+  return (
+    <Panel title="Lanes" note="Each sends with a key of its own and pays the gas out of its balance.">
+      <Table
+        caption="Lanes"
+        empty="No lane: no process has the role relayer."
+        rows={lanes}
+        columns={[
+          { title: "Key", cell: (row) => <Hex value={row.address} /> },
+          { title: "State", cell: (row) => <Status of={row.isWell ? row.status : "fails"} /> },
+          {
+            title: "Balance",
+            isNumber: true,
+            cell: (row) => (row.balanceWei === undefined ? "–" : formatCoin(row.balanceWei)),
+          },
+          { title: "In flight", isNumber: true, cell: (row) => formatCount(row.inFlight) },
+          { title: "Queued", isNumber: true, cell: (row) => formatCount(row.queued) },
+          { title: "Oldest", isNumber: true, cell: (row) => formatSpan(row.oldestPendingSec) },
+          { title: "Why", cell: (row) => row.reason ?? "" },
+        ]}
+      />
+    </Panel>
+  );
+}
+
+function Costs({ days }: { days: string }) {
+  const costs = useGet<ServiceCostsWire>("/operator/costs", { days });
+  return (
+    <Panel title="Costs" note="Gas times price, by what the transaction was for; against one cent for each thing done.">
+      <Shown of={costs}>
+        {(data) => {
+          const { times, placeOf, formatAt } = stepsOf(data, "day");
+          const purposes = data.purposes.slice(0, 6);
+          const series = purposes.map(({ purpose }, index) => {
+            const values = times.map(() => 0);
+            for (const point of data.points) {
+              const place = placeOf(point.at);
+              if (point.purpose === purpose && place >= 0) values[place] = (values[place] ?? 0) + point.transactions;
+            }
+            return { name: purpose, color: `--s${index + 1}`, values, texts: values.map(formatCount) };
+          });
+          return (
+            <>
+              <Table
+                caption="Costs by purpose"
+                empty={<Empty title="No transaction was final in this range." />}
+                rows={data.purposes}
+                columns={[
+                  { title: "For", cell: (row) => row.purpose },
+                  { title: "Transactions", isNumber: true, cell: (row) => formatCount(row.transactions) },
+                  { title: "Failed", isNumber: true, isMinor: true, cell: (row) => formatCount(row.failed) },
+                  { title: "Things done", isNumber: true, cell: (row) => formatCount(row.items) },
+                  {
+                    title: "Gas each",
+                    isNumber: true,
+                    isMinor: true,
+                    cell: (row) => formatCount(Math.round(Number(row.gasPerItem))),
+                  },
+                  {
+                    title: "Cost each",
+                    isNumber: true,
+                    cell: (row) =>
+                      row.centsPerItem === undefined
+                        ? `${formatCoin(row.weiPerItem)} coins`
+                        : formatCents(row.centsPerItem),
+                  },
+                  {
+                    title: "Against 1 ¢",
+                    cell: (row) =>
+                      row.centsPerItem !== undefined && (
+                        <Bar share={row.centsPerItem} tone={row.centsPerItem < 1 ? "good" : "bad"} />
+                      ),
+                  },
+                ]}
+              />
+              <Chart title="Transactions" unit="how many" height={160} empty="" {...{ times, series, formatAt }} />
+            </>
+          );
+        }}
+      </Shown>
+    </Panel>
+  );
+}
+
+function Providers({ days }: { days: string }) {
+  const money = useMoney();
+  const providers = useGet<ProviderFiguresWire>("/operator/providers", { days, limit: 50 });
+  return (
+    <Panel title="Providers" note="What was paid to each in the range.">
+      <Shown of={providers}>
+        {(data) => (
+          <Table
+            caption="Providers"
+            empty={<Empty title="Nobody was paid in this range." />}
+            rows={data.providers}
+            columns={[
+              { title: "Provider", cell: (row) => <Hex value={row.provider} /> },
+              { title: "Payments", isNumber: true, cell: (row) => formatCount(row.count) },
+              { title: "Volume", isNumber: true, cell: (row) => money(row.amount, data.token) },
+              {
+                title: "",
+                isMinor: true,
+                cell: (row) => <Bar share={Number(row.amount) / Number(data.providers[0]?.amount ?? 1)} />,
+              },
+            ]}
+          />
         )}
       </Shown>
     </Panel>

@@ -1,28 +1,23 @@
-/** Where events are sent, how it went, and what can be done about it. */
+/** Where events are sent: endpoints, made, changed, tested, their secrets rotated, and removed. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
-import type {
-  deliveryDetailSchema,
-  deliveryListSchema,
-  newEndpointSchema,
-  rotatedSecretSchema,
-  WebhookEndpoint,
-} from "turnpike/facilitator";
+import { useState } from "preact/hooks";
+import type { newEndpointSchema, rotatedSecretSchema, WebhookEndpoint } from "turnpike/facilitator";
 import type { z } from "zod";
-import { formatTime } from "../format";
-import { Hex, Panel, Shown, Status, Table } from "../parts";
+import { formatCount, formatTime } from "../format";
+import { Empty, Panel, Shown, Status, Table } from "../parts";
 import { useGet, useQueryField, useSigned } from "../use";
+import { Deliveries } from "./deliveries";
+import { type EndpointFields, EndpointForm } from "./endpoint-form";
 
-const LOOK_MS = 1_000;
-
-type Deliveries = z.input<typeof deliveryListSchema>;
-type Detail = z.input<typeof deliveryDetailSchema>;
+type Editing = { readonly kind: "new" } | { readonly kind: "change"; readonly endpoint: WebhookEndpoint };
 
 export function Webhooks() {
   const { api } = useSigned();
   const [round, setRound] = useState(0);
   const list = useGet<{ endpoints: WebhookEndpoint[] }>("/webhook-endpoints", {}, round);
   const [chosen, choose] = useQueryField("endpoint", "");
+  const [editing, edit] = useState<Editing>();
+  const [removing, askRemoval] = useState<WebhookEndpoint>();
   const [told, setTold] = useState<ComponentChildren>();
   const [problem, setProblem] = useState<string>();
 
@@ -37,30 +32,107 @@ export function Webhooks() {
     }
   }
 
+  const save = (fields: EndpointFields) =>
+    act(async () => {
+      if (editing?.kind === "change") {
+        await api.send("PATCH", `/webhook-endpoints/${editing.endpoint.id}`, fields);
+        edit(undefined);
+        return "The endpoint is changed.";
+      }
+      const { types, ...rest } = fields;
+      const body = { ...rest, ...(types && { types }) };
+      const { secret } = await api.send<z.input<typeof newEndpointSchema>>("POST", "/webhook-endpoints", body);
+      edit(undefined);
+      return <Secret value={secret} note="Deliveries are signed with it." />;
+    });
+
+  const rotate = ({ id }: WebhookEndpoint) =>
+    act(async () => {
+      const path = `/webhook-endpoints/${id}/rotate-secret`;
+      const { secret, previousExpiresAt } = await api.send<z.input<typeof rotatedSecretSchema>>("POST", path, {});
+      return <Secret value={secret} note={`The old one signs too until ${formatTime(previousExpiresAt)}.`} />;
+    });
+
   return (
     <>
       <Panel
         title="Endpoints"
         note="Every event is sent to each enabled endpoint, at least once, signed as Standard Webhooks."
+        aside={
+          <button type="button" class="main" onClick={() => edit({ kind: "new" })}>
+            Add an endpoint
+          </button>
+        }
       >
+        {editing && (
+          <EndpointForm
+            key={editing.kind === "change" ? editing.endpoint.id : "new"}
+            {...(editing.kind === "change" && { endpoint: editing.endpoint })}
+            onSave={save}
+            onCancel={() => edit(undefined)}
+          />
+        )}
+        <div role="status">{told}</div>
+        {problem && (
+          <p class="problem" role="alert">
+            {problem}
+          </p>
+        )}
+        {removing && (
+          <p class="ask" role="alertdialog" aria-label="Remove the endpoint">
+            Remove {removing.url} with its deliveries?{" "}
+            <button
+              type="button"
+              class="danger"
+              onClick={() =>
+                act(async () => {
+                  await api.send("DELETE", `/webhook-endpoints/${removing.id}`);
+                  askRemoval(undefined);
+                  choose("");
+                  return "The endpoint is removed.";
+                })
+              }
+            >
+              Remove it
+            </button>{" "}
+            <button type="button" onClick={() => askRemoval(undefined)}>
+              Keep it
+            </button>
+          </p>
+        )}
         <Shown of={list}>
           {({ endpoints }) => (
             <Table
               caption="Webhook endpoints"
-              empty="No endpoint yet. Add one below; the API does the same at POST /webhook-endpoints."
+              empty={
+                <Empty title="No endpoint yet.">
+                  Add one to hear of payments, renewals and failures as they happen; the API does the same at{" "}
+                  <code>POST /webhook-endpoints</code>.
+                </Empty>
+              }
               rows={endpoints}
               columns={[
-                { title: "Address", cell: (row) => row.url },
-                { title: "State", cell: (row) => <Status of={row.status} /> },
-                { title: "Events", cell: (row) => (row.types ? row.types.join(", ") : "all") },
-                { title: "Failures in a row", isNumber: true, cell: (row) => String(row.failures) },
+                {
+                  title: "Endpoint",
+                  cell: (row) => (
+                    <>
+                      <span class="cut" title={row.url}>
+                        {row.url}
+                      </span>
+                      {row.description && <span class="note line">{row.description}</span>}
+                    </>
+                  ),
+                },
+                { title: "State", cell: (row) => <Standing of={row} /> },
+                { title: "Events", isMinor: true, cell: (row) => <Types of={row.types} /> },
+                { title: "Failures in a row", isNumber: true, isMinor: true, cell: (row) => formatCount(row.failures) },
                 {
                   title: "Actions",
                   cell: (row) => (
-                    <>
+                    <span class="buttons">
                       <button type="button" aria-label={`Deliveries to ${row.url}`} onClick={() => choose(row.id)}>
                         Deliveries
-                      </button>{" "}
+                      </button>
                       <button
                         type="button"
                         aria-label={`Send a test to ${row.url}`}
@@ -74,173 +146,64 @@ export function Webhooks() {
                         }
                       >
                         Test
-                      </button>{" "}
+                      </button>
                       <button
                         type="button"
-                        aria-label={`Rotate the secret of ${row.url}`}
-                        onClick={() =>
-                          act(async () => {
-                            const { secret, previousExpiresAt } = await api.send<z.input<typeof rotatedSecretSchema>>(
-                              "POST",
-                              `/webhook-endpoints/${row.id}/rotate-secret`,
-                              {},
-                            );
-                            return (
-                              <Secret
-                                value={secret}
-                                note={`The old one signs too until ${formatTime(previousExpiresAt)}.`}
-                              />
-                            );
-                          })
-                        }
+                        aria-label={`Edit ${row.url}`}
+                        onClick={() => edit({ kind: "change", endpoint: row })}
                       >
+                        Edit
+                      </button>
+                      <button type="button" aria-label={`Rotate the secret of ${row.url}`} onClick={() => rotate(row)}>
                         Rotate
-                      </button>{" "}
+                      </button>
                       <button
                         type="button"
                         aria-label={`${row.status === "enabled" ? "Disable" : "Enable"} ${row.url}`}
                         onClick={() =>
                           act(async () => {
-                            await api.send("PATCH", `/webhook-endpoints/${row.id}`, {
-                              enabled: row.status !== "enabled",
-                            });
+                            const body = { enabled: row.status !== "enabled" };
+                            await api.send("PATCH", `/webhook-endpoints/${row.id}`, body);
                             return undefined;
                           })
                         }
                       >
                         {row.status === "enabled" ? "Disable" : "Enable"}
                       </button>
-                    </>
+                      <button type="button" aria-label={`Remove ${row.url}`} onClick={() => askRemoval(row)}>
+                        Remove
+                      </button>
+                    </span>
                   ),
                 },
               ]}
             />
           )}
         </Shown>
-        <form
-          class="controls"
-          onSubmit={(event) => {
-            event.preventDefault();
-            const form = event.currentTarget;
-            const url = new FormData(form).get("url");
-            void act(async () => {
-              const { secret } = await api.send<z.input<typeof newEndpointSchema>>("POST", "/webhook-endpoints", {
-                url,
-              });
-              form.reset();
-              return <Secret value={secret} note="Deliveries are signed with it." />;
-            });
-          }}
-        >
-          <label class="choice">
-            <span>New endpoint</span>
-            <input type="url" name="url" required placeholder="https://example.com/turnpike" />
-          </label>
-          <button type="submit">Add</button>
-        </form>
-        <div role="status">{told}</div>
-        {problem && (
-          <p class="problem" role="alert">
-            {problem}
-          </p>
-        )}
       </Panel>
-      {chosen && <DeliveriesOf key={`${chosen} ${round}`} endpoint={chosen} />}
+      {chosen && <Deliveries key={`${chosen} ${round}`} endpoint={chosen} />}
     </>
   );
 }
 
+function Standing({ of: { status, disabledReason } }: { of: WebhookEndpoint }) {
+  return (
+    <>
+      <Status of={status} />
+      {disabledReason === "gone" && <span class="note line">it answered 410 Gone</span>}
+    </>
+  );
+}
+
+function Types({ of }: { of: readonly string[] | null }) {
+  if (of === null) return <span>all</span>;
+  return <span title={of.join(", ")}>{of.length === 1 ? of[0] : `${formatCount(of.length)} types`}</span>;
+}
+
 function Secret({ value, note }: { value: string; note: string }) {
   return (
-    <p>
-      Secret, shown this once: <code>{value}</code>. {note}
+    <p class="secret">
+      Secret, shown this once: <code>{value}</code> <span class="note">{note}</span>
     </p>
-  );
-}
-
-function DeliveriesOf({ endpoint }: { endpoint: string }) {
-  const { api } = useSigned();
-  const [round, setRound] = useState(0);
-  const [open, setOpen] = useState<string>();
-  const [problem, setProblem] = useState<string>();
-  const list = useGet<Deliveries>(`/webhook-endpoints/${endpoint}/deliveries`, { limit: 50 }, round);
-  const isWaiting = list.kind === "ready" && list.data.deliveries.some(({ state }) => state === "pending");
-  // A delivery is no event: nothing tells of its end.
-  useEffect(() => {
-    if (!isWaiting) return;
-    const timer = setInterval(() => setRound((now) => now + 1), LOOK_MS);
-    return () => clearInterval(timer);
-  }, [isWaiting]);
-  return (
-    <Panel title="Deliveries" note="Newest first.">
-      <Shown of={list}>
-        {({ deliveries }) => (
-          <Table
-            caption="Deliveries"
-            empty="Nothing was sent to it yet."
-            rows={deliveries}
-            columns={[
-              { title: "Event", cell: (row) => row.type },
-              { title: "State", cell: (row) => <Status of={row.state} /> },
-              { title: "Made", cell: (row) => formatTime(row.createdAt) },
-              { title: "Attempts", isNumber: true, cell: (row) => String(row.attempts) },
-              { title: "Next attempt", cell: (row) => (row.nextAttemptAt ? formatTime(row.nextAttemptAt) : "–") },
-              { title: "Id", cell: (row) => <Hex value={row.eventId} /> },
-              {
-                title: "Actions",
-                cell: (row) => (
-                  <>
-                    <button type="button" onClick={() => setOpen(open === row.eventId ? undefined : row.eventId)}>
-                      Attempts
-                    </button>{" "}
-                    <button
-                      type="button"
-                      onClick={() =>
-                        api.send("POST", `/webhook-endpoints/${endpoint}/deliveries/${row.eventId}/resend`, {}).then(
-                          () => {
-                            setProblem(undefined);
-                            setRound((now) => now + 1);
-                          },
-                          (error: Error) => setProblem(error.message),
-                        )
-                      }
-                    >
-                      Send again
-                    </button>
-                  </>
-                ),
-              },
-            ]}
-          />
-        )}
-      </Shown>
-      {problem && (
-        <p class="problem" role="alert">
-          {problem}
-        </p>
-      )}
-      {open && <Attempts endpoint={endpoint} event={open} />}
-    </Panel>
-  );
-}
-
-function Attempts({ endpoint, event }: { endpoint: string; event: string }) {
-  const detail = useGet<Detail>(`/webhook-endpoints/${endpoint}/deliveries/${event}`);
-  return (
-    <Shown of={detail}>
-      {({ log }) => (
-        <Table
-          caption="Attempts"
-          empty="No attempt yet."
-          rows={log}
-          columns={[
-            { title: "Attempt", isNumber: true, cell: (row) => String(row.number) },
-            { title: "At", cell: (row) => formatTime(row.at) },
-            { title: "Answer", cell: (row) => (row.statusCode ? `HTTP ${row.statusCode}` : (row.error ?? "none")) },
-            { title: "Took", isNumber: true, cell: (row) => `${row.durationMs} ms` },
-          ]}
-        />
-      )}
-    </Shown>
   );
 }

@@ -1,0 +1,123 @@
+/** The sandbox's clock: moves the chain's time, and tells what happened on the way. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { EventList, TestClockState } from "turnpike/facilitator";
+import { ApiProblem } from "./api";
+import { formatSpan, formatTime, plural } from "./format";
+import { useAnswer, useSigned } from "./use";
+
+type Move = { readonly seconds: number } | { readonly to: "next-renewal" };
+
+const DAY_SEC = 86_400;
+const LOOK_MS = 700;
+const PAGE = 200;
+
+const SAID: Readonly<Record<string, readonly [string, string]>> = {
+  "subscription.renewed": ["renewal", "renewals"],
+  "subscription.renewal_failed": ["failed renewal", "failed renewals"],
+  "subscription.renewal_at_risk": ["warning", "warnings"],
+  "subscription.past_due": ["past due", "past due"],
+  "subscription.expired": ["expired", "expired"],
+  "subscription.cancelled": ["cancelled", "cancelled"],
+  "allowance.debited": ["debit", "debits"],
+};
+
+export function ClockBar() {
+  const { api, tick, signOut } = useSigned();
+  const [look, setLook] = useState(0);
+  const [problem, setProblem] = useState<string>();
+  const [story, setStory] = useState<string>();
+  /** the feed's end when the clock began to run */
+  const cursor = useRef<string>();
+  const state = useAnswer<TestClockState>(api, { path: "/sandbox/clock", again: `${tick} ${look}`, signOut });
+  const known = state.kind === "ready" ? state.data : state.kind === "problem" ? state.stale : undefined;
+  const isRunning = known?.target !== undefined;
+
+  useEffect(() => {
+    if (!isRunning) return;
+    const timer = setInterval(() => setLook((now) => now + 1), LOOK_MS);
+    return () => clearInterval(timer);
+  }, [isRunning]);
+
+  // What happened is told while it runs, and once more when it stands.
+  useEffect(() => {
+    if (cursor.current === undefined) return;
+    let isCurrent = true;
+    feed(cursor.current).then(
+      ({ counts }) => isCurrent && setStory(tell(counts)),
+      (error: Error) => isCurrent && setProblem(error.message),
+    );
+    return () => {
+      isCurrent = false;
+    };
+  }, [tick, isRunning]);
+
+  async function feed(from: string): Promise<{ counts: Map<string, number>; next: string }> {
+    const counts = new Map<string, number>();
+    let next = from;
+    for (;;) {
+      const page = await api.get<EventList>("/events", { cursor: next, limit: PAGE });
+      next = page.next;
+      for (const { type } of page.events) counts.set(type, (counts.get(type) ?? 0) + 1);
+      if (page.events.length < PAGE) return { counts, next };
+    }
+  }
+
+  async function move(to: Move): Promise<void> {
+    setProblem(undefined);
+    setStory(undefined);
+    try {
+      cursor.current = (await feed(cursor.current ?? "0")).next;
+      await api.send("POST", "/sandbox/clock", to);
+    } catch (error) {
+      setProblem(error instanceof ApiProblem ? error.message : "The clock did not move.");
+    }
+    setLook((now) => now + 1);
+  }
+
+  return (
+    <section class="clock" aria-label="Sandbox clock">
+      <p>
+        <strong>Sandbox clock</strong>{" "}
+        {known ? <time dateTime={new Date(known.now * 1_000).toISOString()}>{formatTime(known.now)}</time> : "…"}
+        <span class="note" role="status">
+          {known?.target !== undefined && known.target > 0 && ` running to ${formatTime(known.target)} `}
+          {!isRunning && known?.nextRenewalAt && ` next renewal in ${formatSpan(known.nextRenewalAt - known.now)} `}
+          {story && ` ${story}`}
+        </span>
+      </p>
+      <div class="buttons">
+        <button type="button" disabled={isRunning} onClick={() => move({ seconds: DAY_SEC })}>
+          +1 day
+        </button>
+        <button type="button" disabled={isRunning} onClick={() => move({ seconds: 30 * DAY_SEC })}>
+          +30 days
+        </button>
+        <button
+          type="button"
+          disabled={isRunning || !known?.nextRenewalAt}
+          onClick={() => move({ to: "next-renewal" })}
+        >
+          To the next renewal
+        </button>
+        {known?.inboxUrl && (
+          <a href={known.inboxUrl} target="_blank" rel="noreferrer">
+            Webhook inbox
+          </a>
+        )}
+      </div>
+      {(problem ?? known?.problem) && (
+        <p class="problem" role="alert">
+          {problem ?? known?.problem}
+        </p>
+      )}
+    </section>
+  );
+}
+
+function tell(counts: ReadonlyMap<string, number>): string {
+  const said = [...counts].flatMap(([type, count]) => {
+    const words = SAID[type];
+    return words ? [plural(count, words[0], words[1])] : [];
+  });
+  return said.length === 0 ? "Nothing was due." : `Since then: ${said.join(", ")}.`;
+}

@@ -1,0 +1,132 @@
+/** What subscribers allow to be charged beyond their plan, how much of it is used, and whose is nearly gone. */
+import type { AllowanceListWire } from "turnpike/facilitator";
+import { formatCount, formatDate } from "../format";
+import {
+  Bar,
+  Choice,
+  Controls,
+  Download,
+  Empty,
+  Figure,
+  Figures,
+  Hex,
+  Pager,
+  Panel,
+  Shown,
+  Status,
+  Table,
+} from "../parts";
+import { usePlanNames } from "../plan-names";
+import { useGet, useMoney, useQueryField, useTrail } from "../use";
+
+/** From this share of the cap on the next calls may be answered 402. */
+const AT_RISK_PERCENT = 80;
+
+type Row = AllowanceListWire["allowances"][number];
+
+export function Allowances() {
+  const money = useMoney();
+  const plans = usePlanNames();
+  const [planId, setPlanId] = useQueryField("plan", "");
+  const trail = useTrail(planId);
+  const filter = { planId: planId || undefined };
+  const list = useGet<AllowanceListWire>("/analytics/allowances", { ...filter, cursor: trail.cursor, limit: 50 });
+  return (
+    <>
+      <Controls>
+        <Choice label="Plan" value={planId} options={plans.options} onChange={setPlanId} />
+        <Download path="/analytics/allowances.csv" query={filter} name="turnpike-allowances.csv" />
+      </Controls>
+      <Shown of={list}>
+        {({ allowances, next }) => (
+          <>
+            <Key rows={allowances} isWhole={!next && !trail.hasBack} />
+            <Panel
+              title="Allowances"
+              note="Each cycle a subscriber can be charged up to its cap for use beyond the plan. At the cap calls are answered 402 until the cap is raised or the next cycle begins."
+            >
+              <Table
+                caption="Allowances"
+                empty={
+                  <Empty title="Nobody allows overage yet.">
+                    A subscriber sets a cap when it subscribes to a metered plan (<code>maxOverage</code>).
+                  </Empty>
+                }
+                rows={allowances}
+                columns={[
+                  {
+                    title: "Subscription",
+                    cell: (row) => (
+                      <a href={`#/subscriptions/${row.idHash}`}>
+                        <Hex value={row.idHash} />
+                      </a>
+                    ),
+                  },
+                  { title: "Plan", cell: (row) => plans.nameOf(row.planId) },
+                  { title: "State", cell: (row) => <Status of={stateOf(row)} /> },
+                  {
+                    title: "Used",
+                    cell: (row) => (
+                      <span class="meter">
+                        <Bar share={row.usedPercent / 100} tone={toneOf(row)} />
+                        {row.usedPercent} %
+                      </span>
+                    ),
+                  },
+                  { title: "Spent", isNumber: true, cell: (row) => money(row.spent, row.token) },
+                  { title: "Cap", isNumber: true, cell: (row) => money(row.cap, row.token) },
+                  { title: "Headroom", isNumber: true, cell: (row) => money(row.remaining, row.token) },
+                  { title: "Debits", isNumber: true, isMinor: true, cell: (row) => formatCount(row.debits) },
+                  { title: "Cycle ends", isMinor: true, cell: (row) => formatDate(row.cycleEnds) },
+                ]}
+              />
+              <Pager trail={trail} next={next} />
+            </Panel>
+          </>
+        )}
+      </Shown>
+    </>
+  );
+}
+
+function Key({ rows, isWhole }: { rows: readonly Row[]; isWhole: boolean }) {
+  const money = useMoney();
+  const live = rows.filter(({ status, cap }) => status === "ACTIVE" && cap !== "0");
+  const sum = (field: "cap" | "spent" | "remaining"): string =>
+    live.reduce((total, row) => total + BigInt(row[field]), 0n).toString();
+  const token = live[0]?.token;
+  const atRisk = live.filter((row) => stateOf(row) === "at risk").length;
+  const exhausted = live.filter((row) => stateOf(row) === "exhausted").length;
+  const note = isWhole ? "of active subscriptions" : "of those on this page";
+  return (
+    <Figures>
+      <Figure label="Caps together" value={money(sum("cap"), token)} note={note} />
+      <Figure label="Used this cycle" value={money(sum("spent"), token)} note={note} />
+      <Figure label="Headroom" value={money(sum("remaining"), token)} note="can still be charged" />
+      <Figure
+        label="At risk"
+        value={formatCount(atRisk)}
+        tone={atRisk > 0 ? "waiting" : undefined}
+        note={`used ${AT_RISK_PERCENT} % of their cap or more`}
+      />
+      <Figure
+        label="Exhausted"
+        value={formatCount(exhausted)}
+        tone={exhausted > 0 ? "bad" : undefined}
+        note="answered 402 for more"
+      />
+    </Figures>
+  );
+}
+
+function stateOf({ cap, remaining, usedPercent, status }: Row): string {
+  if (status !== "ACTIVE") return status;
+  if (cap === "0") return "no overage";
+  if (remaining === "0") return "exhausted";
+  return usedPercent >= AT_RISK_PERCENT ? "at risk" : "ok";
+}
+
+function toneOf(row: Row) {
+  const state = stateOf(row);
+  return state === "exhausted" ? ("bad" as const) : state === "at risk" ? ("waiting" as const) : undefined;
+}

@@ -1,0 +1,127 @@
+/** What was sent to one endpoint, every attempt of it, and sending it again. */
+import { useEffect, useState } from "preact/hooks";
+import type { deliveryDetailSchema, deliveryListSchema } from "turnpike/facilitator";
+import type { z } from "zod";
+import { formatCount, formatTime } from "../format";
+import { Empty, Hex, Pager, Panel, Shown, Status, Table } from "../parts";
+import { useGet, useSigned, useTrail } from "../use";
+
+const LOOK_MS = 1_000;
+
+type List = z.input<typeof deliveryListSchema>;
+type Detail = z.input<typeof deliveryDetailSchema>;
+
+export function Deliveries({ endpoint }: { endpoint: string }) {
+  const { api } = useSigned();
+  const [round, setRound] = useState(0);
+  const [open, setOpen] = useState<string>();
+  const [problem, setProblem] = useState<string>();
+  const trail = useTrail();
+  const query = { limit: 20, cursor: trail.cursor };
+  const list = useGet<List>(`/webhook-endpoints/${endpoint}/deliveries`, query, round);
+  const isWaiting = list.kind === "ready" && list.data.deliveries.some(({ state }) => state === "pending");
+  // A delivery is no event: nothing tells of its end.
+  useEffect(() => {
+    if (!isWaiting) return;
+    const timer = setInterval(() => setRound((now) => now + 1), LOOK_MS);
+    return () => clearInterval(timer);
+  }, [isWaiting]);
+
+  const resend = (eventId: string) =>
+    api.send("POST", `/webhook-endpoints/${endpoint}/deliveries/${eventId}/resend`, {}).then(
+      () => {
+        setProblem(undefined);
+        setRound((now) => now + 1);
+      },
+      (error: Error) => setProblem(error.message),
+    );
+
+  return (
+    <Panel title="Deliveries" note="Newest first.">
+      {problem && (
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+      )}
+      {open && (
+        <Attempts key={`${open} ${round}`} endpoint={endpoint} event={open} onClose={() => setOpen(undefined)} />
+      )}
+      <Shown of={list}>
+        {({ deliveries, next }) => (
+          <>
+            <Table
+              caption="Deliveries"
+              empty={<Empty title="Nothing was sent to it yet." />}
+              rows={deliveries}
+              columns={[
+                { title: "Event", cell: (row) => row.type },
+                { title: "State", cell: (row) => <Status of={row.state} /> },
+                { title: "Made", cell: (row) => formatTime(row.createdAt) },
+                { title: "Attempts", isNumber: true, cell: (row) => formatCount(row.attempts) },
+                {
+                  title: "Next attempt",
+                  isMinor: true,
+                  cell: (row) => (row.nextAttemptAt ? formatTime(row.nextAttemptAt) : "–"),
+                },
+                { title: "Id", isMinor: true, cell: (row) => <Hex value={row.eventId} /> },
+                {
+                  title: "Actions",
+                  cell: (row) => (
+                    <span class="buttons">
+                      <button
+                        type="button"
+                        aria-label={`Attempts of ${row.type}`}
+                        aria-expanded={open === row.eventId}
+                        onClick={() => setOpen(open === row.eventId ? undefined : row.eventId)}
+                      >
+                        Attempts
+                      </button>
+                      <button type="button" aria-label={`Send ${row.type} again`} onClick={() => resend(row.eventId)}>
+                        Send again
+                      </button>
+                    </span>
+                  ),
+                },
+              ]}
+            />
+            <Pager trail={trail} next={next} />
+          </>
+        )}
+      </Shown>
+    </Panel>
+  );
+}
+
+function Attempts({ endpoint, event, onClose }: { endpoint: string; event: string; onClose: () => void }) {
+  const detail = useGet<Detail>(`/webhook-endpoints/${endpoint}/deliveries/${event}`);
+  return (
+    <div class="inset">
+      <Shown of={detail}>
+        {({ log, type, eventId }) => (
+          <>
+            <p>
+              <strong>{type}</strong> <Hex value={eventId} />{" "}
+              <button type="button" class="quiet" onClick={onClose}>
+                Close
+              </button>
+            </p>
+            <Table
+              caption="Attempts"
+              empty="No attempt yet."
+              rows={log}
+              columns={[
+                { title: "Attempt", isNumber: true, cell: (row) => String(row.number) },
+                { title: "At", cell: (row) => formatTime(row.at) },
+                {
+                  title: "Answer",
+                  cell: (row) => (row.statusCode ? `HTTP ${row.statusCode}` : (row.error ?? "none")),
+                },
+                { title: "Took", isNumber: true, cell: (row) => `${row.durationMs} ms` },
+              ]}
+            />
+          </>
+        )}
+      </Shown>
+    </div>
+  );
+}

@@ -1,0 +1,184 @@
+/** From a price that was told to a request that was served: how many came how far, what was lost on the way, and why. */
+import type { FunnelWire } from "turnpike/facilitator";
+import { formatCount, formatShare, plural } from "../format";
+import { Bar, Choice, Controls, Download, Empty, Figure, Figures, Panel, Shown, Table } from "../parts";
+import { RANGES, useRange } from "../range";
+import { useGet, useMoney } from "../use";
+
+type Step = FunnelWire["steps"][number];
+
+const STEPS: Readonly<Record<Step["step"], readonly [title: string, about: string]>> = {
+  asked: ["Asked", "402 with a price, told by your gates"],
+  signed: ["Signed", "one-time payments that reached the Facilitator"],
+  settled: ["Settled", "of these, proven on the chain"],
+  paid: ["Paid", "requests that came with a payment"],
+  served: ["Served", "answered by your handler"],
+};
+
+/** What a refusal means, in words; the codes stay beside them. */
+const CAUSES: Readonly<Record<string, string>> = {
+  PaymentRequired: "Saw the price and did not pay",
+  InvalidPaymentProof: "The proof was rejected",
+  SubscriptionNotActive: "The subscription is not active",
+  AllowanceExhausted: "The overage cap was reached",
+  InsufficientFunds: "The subscriber's account is empty",
+};
+
+export function Funnel() {
+  const { days, set } = useRange();
+  const funnel = useGet<FunnelWire>("/analytics/funnel", { days });
+  return (
+    <>
+      <Controls>
+        <Choice label="Range" value={days} options={RANGES} onChange={set} />
+        <Download path="/analytics/funnel.csv" query={{ days }} name="turnpike-lost-revenue.csv" />
+      </Controls>
+      <Shown of={funnel}>{(data) => <Told data={data} />}</Shown>
+    </>
+  );
+}
+
+function Told({ data }: { data: FunnelWire }) {
+  const money = useMoney();
+  const { steps, causes, turnedAway, resources, token } = data;
+  const of = (step: Step["step"]): Step | undefined => steps.find((one) => one.step === step);
+  const asked = of("asked");
+  const served = of("served");
+  const hasReports = (asked?.count ?? 0) > 0 || (of("paid")?.count ?? 0) > 0 || data.bySubscription.count > 0;
+  const most = Math.max(1, ...steps.map(({ count }) => count));
+  const worst = causes.reduce((max, { lost }) => Math.max(max, Number(lost)), 1);
+  return (
+    <>
+      {!hasReports && (
+        <Panel title="Your gates do not report yet">
+          <p class="note">
+            What a gate refuses never reaches the chain: only the gate can tell it. Make an API key with the scope{" "}
+            <code>reports</code> and start the gate with <code>TURNPIKE_REPORTS_KEY</code>. It sends counts now and
+            then, never requests, and never makes one wait.
+          </p>
+        </Panel>
+      )}
+      <Figures>
+        <Figure
+          label="Asked for"
+          value={money(asked?.amount ?? "0", token)}
+          note={plural(asked?.count ?? 0, "price told", "prices told")}
+        />
+        <Figure
+          label="Lost"
+          value={money(data.lost, token)}
+          tone={data.lost === "0" ? undefined : "bad"}
+          note={
+            asked
+              ? `${formatShare(Number(data.lost), Number(asked.amount)) ?? "nothing"} of what was asked for`
+              : undefined
+          }
+        />
+        <Figure
+          label="Served, paid at once"
+          value={formatCount(served?.count ?? 0)}
+          note={money(served?.amount ?? "0", token)}
+        />
+        <Figure
+          label="Served by subscription"
+          value={formatCount(data.bySubscription.count)}
+          note="without a payment of their own"
+        />
+        {data.failed > 0 && (
+          <Figure
+            label="Paid, then failed"
+            value={formatCount(data.failed)}
+            tone="bad"
+            note="your handler answered 5xx; the payment was released"
+          />
+        )}
+      </Figures>
+      <Panel title="How far requests came">
+        <table class="ranked steps">
+          <caption class="hidden">Steps from a price to a served request</caption>
+          <thead>
+            <tr>
+              <th scope="col">Step</th>
+              <th scope="col">
+                <span class="hidden">Share</span>
+              </th>
+              <th scope="col" class="number">
+                Requests
+              </th>
+              <th scope="col" class="number">
+                Worth
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {steps.map(({ step, count, amount }) => (
+              <tr key={step}>
+                <th scope="row">
+                  {STEPS[step][0]} <span class="note">{STEPS[step][1]}</span>
+                </th>
+                <td>
+                  <Bar share={count / most} />
+                </td>
+                <td class="number">{formatCount(count)}</td>
+                <td class="number">{money(amount, token)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Panel>
+      <Panel title="Lost revenue by cause" note="What was asked for and not paid, worst first.">
+        <Table
+          caption="Lost revenue by cause"
+          empty={<Empty title="Nothing was lost in this range." />}
+          rows={causes}
+          columns={[
+            {
+              title: "Cause",
+              cell: ({ cause }) => (
+                <>
+                  {CAUSES[cause.split("/")[0] ?? cause] ?? "Refused"} <code>{cause}</code>
+                </>
+              ),
+            },
+            { title: "Offer", isMinor: true, cell: (row) => row.offer },
+            { title: "Requests", isNumber: true, cell: (row) => formatCount(row.count) },
+            { title: "Asked", isNumber: true, isMinor: true, cell: (row) => money(row.asked, token) },
+            { title: "Lost", isNumber: true, cell: (row) => money(row.lost, token) },
+            { title: "Share", isMinor: true, cell: (row) => <Bar share={Number(row.lost) / worst} tone="bad" /> },
+          ]}
+        />
+        {turnedAway.length > 0 && (
+          <p class="note">
+            Turned away without a price:{" "}
+            {turnedAway.map(({ cause, count }) => `${cause} (${formatCount(count)})`).join(", ")}.
+          </p>
+        )}
+        {data.lostReports > 0 && (
+          <p class="note">{plural(data.lostReports, "observation was", "observations were")} dropped by a busy gate.</p>
+        )}
+      </Panel>
+      <Panel title="By resource" note="The hundred that were asked for most.">
+        <Table
+          caption="Funnel by resource"
+          empty={<Empty title="No gate told of a resource." />}
+          rows={resources}
+          columns={[
+            {
+              title: "Resource",
+              cell: (row) => (
+                <span class="cut" title={row.resource}>
+                  {row.resource}
+                </span>
+              ),
+            },
+            { title: "Asked", isNumber: true, cell: (row) => formatCount(row.asked.count) },
+            { title: "Paid", isNumber: true, cell: (row) => formatCount(row.paid.count) },
+            { title: "Served", isNumber: true, cell: (row) => formatCount(row.served.count) },
+            { title: "Earned", isNumber: true, cell: (row) => money(row.paid.amount, token) },
+            { title: "Lost", isNumber: true, cell: (row) => money(row.lost, token) },
+          ]}
+        />
+      </Panel>
+    </>
+  );
+}

@@ -1,0 +1,83 @@
+/** Who paid most. */
+import type { PayerFiguresWire } from "turnpike/facilitator";
+import { formatCount, formatShare, plural } from "../format";
+import { Bar, Controls, Download, Empty, Hex, Panel, Shown, Table } from "../parts";
+import { useGet, useMoney } from "../use";
+
+const NOBODY = <Empty title="Nobody paid yet." />;
+
+export function Payers() {
+  const money = useMoney();
+  const figures = useGet<PayerFiguresWire>("/analytics/payers", { limit: 100 });
+  return (
+    <>
+      <Controls>
+        <Download path="/analytics/payers.csv" query={{}} name="turnpike-payers.csv" />
+      </Controls>
+      <Panel title="Payers" note="The hundred who paid most since the beginning, by any means.">
+        <Shown of={figures}>
+          {({ payers, token }) => {
+            const most = Number(payers[0]?.amount ?? 1);
+            const sum = payers.reduce((total, { amount }) => total + Number(amount), 0);
+            return (
+              <Table
+                caption="Payers"
+                empty={NOBODY}
+                rows={payers}
+                columns={[
+                  {
+                    title: "Payer",
+                    cell: (row) => (
+                      <a href={`#/payments?payer=${row.payer}`}>
+                        <Hex value={row.payer} />
+                      </a>
+                    ),
+                  },
+                  { title: "Paid", isNumber: true, cell: (row) => money(row.amount, token) },
+                  { title: "", isMinor: true, cell: (row) => <Bar share={Number(row.amount) / most} /> },
+                  {
+                    title: "Share of these",
+                    isNumber: true,
+                    cell: (row) => formatShare(Number(row.amount), sum) ?? "–",
+                  },
+                  { title: "Payments", isNumber: true, cell: (row) => formatCount(row.count) },
+                ]}
+              />
+            );
+          }}
+        </Shown>
+      </Panel>
+    </>
+  );
+}
+
+/** The first few, for the overview. */
+export function TopPayers({ limit }: { limit: number }) {
+  const money = useMoney();
+  const figures = useGet<PayerFiguresWire>("/analytics/payers", { limit });
+  return (
+    <Panel title="Top payers" note="Since the beginning." aside={<a href="#/payers">All payers</a>}>
+      <Shown of={figures}>
+        {({ payers, token }) =>
+          payers.length === 0 ? (
+            NOBODY
+          ) : (
+            <ol class="ranks">
+              {payers.map(({ payer, amount, count }) => (
+                <li key={payer}>
+                  <a href={`#/payments?payer=${payer}`}>
+                    <Hex value={payer} />
+                  </a>
+                  <Bar share={Number(amount) / Number(payers[0]?.amount ?? 1)} />
+                  <span class="number" title={plural(count, "payment")}>
+                    {money(amount, token)}
+                  </span>
+                </li>
+              ))}
+            </ol>
+          )
+        }
+      </Shown>
+    </Panel>
+  );
+}

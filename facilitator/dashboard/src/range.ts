@@ -1,0 +1,47 @@
+/** Which days are looked at, and in which steps they are drawn. */
+import { formatDate, formatDay, formatHour } from "./format";
+import { useQueryField } from "./use";
+
+export const RANGES = { "1": "Today", "7": "7 days", "30": "30 days", "90": "90 days", "365": "1 year" };
+
+const HOUR_SEC = 3_600;
+const DAY_SEC = 86_400;
+
+export interface Range {
+  readonly days: string;
+  set(days: string): void;
+  readonly grain: "hour" | "day";
+}
+
+export function useRange(): Range {
+  const [days, set] = useQueryField("days", "30");
+  return { days, set, grain: Number(days) <= 7 ? "hour" : "day" };
+}
+
+/** Starts of the steps between two times: hours of a few days, days of a season, weeks of a year. */
+export interface Steps {
+  readonly times: readonly number[];
+  /** place of a time among them; -1 outside */
+  placeOf(timeSec: number): number;
+  formatAt(timeSec: number): string;
+}
+
+export function stepsOf({ from, to }: { from: number; to: number }, grain: "hour" | "day"): Steps {
+  const days = (to - from) / DAY_SEC;
+  const size = grain === "hour" ? (days > 2 ? 6 * HOUR_SEC : HOUR_SEC) : days > 120 ? 7 * DAY_SEC : DAY_SEC;
+  // Whole steps that end with the range.
+  const count = Math.ceil((to - from) / size);
+  const first = to - count * size;
+  return {
+    times: Array.from({ length: count }, (_, index) => first + index * size),
+    placeOf: (timeSec) => {
+      const place = Math.floor((timeSec - first) / size);
+      return place < count ? place : -1;
+    },
+    formatAt: (at) => {
+      if (size === DAY_SEC) return formatDate(at);
+      if (size > DAY_SEC) return `${formatDay(at)} to ${formatDate(at + size - DAY_SEC)}`;
+      return `${formatDay(at)} ${formatHour(at)}–${formatHour(at + size)}`;
+    },
+  };
+}
