@@ -4,7 +4,7 @@ import { createAnalytics } from "./analytics";
 import type { FacilitatorConfig } from "./config";
 import { type Core, type CoreEffects, startCore } from "./core";
 import { centsOf, createCosts } from "./costs";
-import { createApp, type Doors } from "./http/app";
+import { createApi, type Doors } from "./http/app";
 import { createProbes } from "./http/probes";
 import { createRateLimit } from "./http/rate-limit";
 import { startServer } from "./http/server";
@@ -68,10 +68,11 @@ export async function startFacilitator(
       if (config.roles.includes(role)) workers.push(WORKERS[role]?.(context) ?? IDLE);
     }
     // Without the role api, what watches the process still finds its health and its measures.
-    const app = config.roles.includes("api")
-      ? createApp(doorsOf({ core, metrics, log, drain, sandbox: effects.sandbox }))
-      : createProbes({ readiness: () => readinessOf(core), metrics });
-    const server = await startServer({ fetch: app.fetch, host: config.host, port: config.port });
+    const { app, fastLane } = config.roles.includes("api")
+      ? createApi(doorsOf({ core, metrics, log, drain, sandbox: effects.sandbox }))
+      : { app: createProbes({ readiness: () => readinessOf(core), metrics }), fastLane: undefined };
+    const { host, port } = config;
+    const server = await startServer({ fetch: app.fetch, ...(fastLane && { fastLane }), host, port });
     const { roles, network, turnpike } = config;
     log.info({ url: server.url, roles, network: network.name, turnpike }, "the Facilitator is up");
     let stopped: Promise<void> | undefined;

@@ -7,7 +7,7 @@ import { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context, Next } from "hono";
 import type { Logger } from "pino";
 import type { Readiness, SupportedWire, System } from "turnpike/facilitator";
-import { CORS_ALLOW_HEADERS, CORS_EXPOSE_HEADERS, type Network, TurnpikeError } from "turnpike/protocol";
+import { CORS_ALLOW_HEADERS, type Network, TurnpikeError } from "turnpike/protocol";
 import type { Analytics } from "../analytics";
 import type { Costs } from "../costs";
 import type { Metrics } from "../metrics";
@@ -17,6 +17,8 @@ import type { Sandbox } from "../sandbox";
 import type { Subscriptions } from "../subscriptions";
 import { serveDashboard } from "./dashboard";
 import { API_KEY_SCHEME, addressOf, type Endpoint, tell } from "./endpoint";
+import { createObserver, OPEN_HEADERS } from "./every-answer";
+import { createFastLane, type FastLane } from "./fast-lane";
 import { frontPage } from "./front-page";
 import { liveEvents } from "./live";
 import type { RateLimit } from "./rate-limit";
@@ -92,7 +94,18 @@ export function endpointsOf(doors: Doors): Endpoint[] {
   ].flatMap((endpoints) => endpoints(doors));
 }
 
-export function createApp(doors: Doors): OpenAPIHono<RequestScope> {
+export interface Api {
+  readonly app: OpenAPIHono<RequestScope>;
+  /** for the server to ask first */
+  readonly fastLane: FastLane;
+}
+
+export function createApi(doors: Doors): Api {
+  const endpoints = endpointsOf(doors);
+  return { app: createApp(doors, endpoints), fastLane: createFastLane(doors, endpoints) };
+}
+
+export function createApp(doors: Doors, endpoints = endpointsOf(doors)): OpenAPIHono<RequestScope> {
   const { metrics, rateLimit } = doors;
   const app = new OpenAPIHono<RequestScope>();
   app.use(observed(doors));
@@ -102,7 +115,6 @@ export function createApp(doors: Doors): OpenAPIHono<RequestScope> {
     await next();
   });
 
-  const endpoints = endpointsOf(doors);
   for (const each of endpoints) each.mount(app);
 
   app.openAPIRegistry.registerComponent("securitySchemes", API_KEY_SCHEME, { type: "http", scheme: "bearer" });
@@ -120,11 +132,12 @@ export function createApp(doors: Doors): OpenAPIHono<RequestScope> {
   return app;
 }
 
-/** A request id on every answer, one log line and one measurement for each. Bodies and headers are never logged. */
-function observed({ log, metrics, monotonicMs }: Doors) {
+/** A request id on every answer, and each is observed. */
+function observed(doors: Doors) {
+  const observe = createObserver(doors);
   return async (context: Context<RequestScope>, next: Next): Promise<void> => {
     const requestId = randomUUID();
-    const startedMs = monotonicMs();
+    const startedMs = doors.monotonicMs();
     context.set("requestId", requestId);
     // Before the answer is made: afterwards each header would make another one of it.
     context.header("x-request-id", requestId);
@@ -133,13 +146,7 @@ function observed({ log, metrics, monotonicMs }: Doors) {
     const { method } = context.req;
     const { status } = context.res;
     const route = context.get("route") ?? context.req.routePath ?? "other";
-    const failure = context.get("failure");
-    const durationMs = Math.round(monotonicMs() - startedMs);
-    metrics.requests.inc({ route, method, status });
-    metrics.requestSeconds.observe({ route }, durationMs / 1_000);
-    const line = { requestId, method, route, status, durationMs, ...(failure && { code: failure.code }) };
-    if (status >= 500) log.error({ ...line, error: failure }, "request failed");
-    else log.info(line, "request");
+    observe({ requestId, method, route, status, startedMs, failure: context.get("failure") });
   };
 }
 
@@ -153,8 +160,7 @@ async function open(context: Context, next: Next): Promise<Response | undefined>
       "access-control-max-age": "600",
     });
   }
-  context.header("access-control-allow-origin", "*");
-  context.header("access-control-expose-headers", `${CORS_EXPOSE_HEADERS}, X-Request-Id`);
+  for (const [name, value] of Object.entries(OPEN_HEADERS)) context.header(name, value);
   await next();
   return undefined;
 }

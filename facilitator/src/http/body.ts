@@ -4,7 +4,7 @@ import { InvalidRequest, parseStrictBody, TurnpikeError } from "turnpike/protoco
 export const MAX_BODY_BYTES = 64 * 1_024;
 /** Stock x402 payloads may carry an extension's JSON schema. */
 const MAX_DEPTH = 32;
-const JSON_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
+export const JSON_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
@@ -12,7 +12,11 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 export async function readJsonBody(request: Request): Promise<Record<string, unknown> | unknown[]> {
   if (!JSON_TYPE.test(request.headers.get("content-type") ?? "")) throw new TurnpikeError("UnsupportedMediaType");
   if (Number(request.headers.get("content-length") ?? 0) > MAX_BODY_BYTES) throw tooLarge();
-  const bytes = await boundedBytes(request);
+  return parseJsonBody(await boundedBytes(request));
+}
+
+/** @throws InvalidRequest */
+export function parseJsonBody(bytes: Uint8Array): Record<string, unknown> | unknown[] {
   const body = parseStrictBody(decodeUtf8(bytes), MAX_DEPTH);
   if (!body) throw new InvalidRequest("body: must be one JSON object or list, without duplicate keys or deep nesting");
   return body;

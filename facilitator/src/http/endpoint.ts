@@ -72,8 +72,21 @@ export interface Endpoint {
   readonly path: string;
   /** what an API key needs; absent: open to anyone */
   readonly scope?: ApiScope | "any";
+  /** where nothing but the body matters and anyone may ask: the same answers, without a way through the app */
+  readonly direct?: Direct;
   mount(app: OpenAPIHono<RequestScope>): void;
 }
+
+/** An answer as it is sent, but for what every answer carries. */
+export interface Told {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly text: string;
+  readonly failure?: TurnpikeError;
+}
+
+/** Never throws: what goes wrong is told. `readBody` may throw. */
+export type Direct = (readBody: () => unknown, origin: Origin) => Promise<Told>;
 
 const none = z.object({});
 type None = typeof none;
@@ -85,10 +98,22 @@ export function endpoint<
   B extends z.ZodType = None,
   C = undefined,
 >(spec: EndpointOf<P, Q, B, A, C>): Endpoint {
+  const isDirect = spec.method === "post" && spec.body && !spec.admission && !spec.params && !spec.query;
+  const direct: Direct = async (readBody, origin) => {
+    try {
+      const call = { caller: undefined, origin, params: {}, query: {}, body: parse(spec.body, readBody(), "body") };
+      const answer = await spec.handle(call as Call<z.output<P>, z.output<Q>, z.output<B>, C>);
+      const headers = { "content-type": "application/json", ...answer.headers };
+      return { status: answer.status as number, headers, text: JSON.stringify(answer.body) };
+    } catch (error) {
+      return toldOf(error, origin.requestId, spec.problemExtra);
+    }
+  };
   return {
     method: spec.method,
     path: spec.path,
     ...(spec.admission && { scope: spec.admission.scope }),
+    ...(isDirect && { direct }),
     mount(app) {
       describe(app, spec);
       app.on(spec.method, spec.path.replaceAll(/\{(\w+)\}/g, ":$1"), async (context) => {
@@ -130,15 +155,27 @@ export function tell(
   error: unknown,
   extra?: (problem: Problem) => Record<string, unknown>,
 ): Response {
-  const told = tellable(error);
-  const problem = problemFor(told, context.get("requestId"));
-  context.set("failure", told);
-  return context.body(JSON.stringify({ ...problem, ...extra?.(problem) }), statusOf(told) as ContentfulStatusCode, {
-    "content-type": extra ? "application/json" : PROBLEM_CONTENT_TYPE,
-    ...(told.retryAfterSec === undefined ? {} : { "retry-after": String(told.retryAfterSec) }),
+  const { status, headers, text, failure } = toldOf(error, context.get("requestId"), extra);
+  context.set("failure", failure);
+  return context.body(text, status as ContentfulStatusCode, {
+    ...headers,
     // The rest of the body is still on its way: nothing else can follow on this connection.
-    ...(isBodyUnread(context, told) && { connection: "close" }),
+    ...(failure && isBodyUnread(context, failure) && { connection: "close" }),
   });
+}
+
+export function toldOf(error: unknown, requestId: string, extra?: (problem: Problem) => Record<string, unknown>): Told {
+  const failure = tellable(error);
+  const problem = problemFor(failure, requestId);
+  return {
+    status: statusOf(failure),
+    headers: {
+      "content-type": extra ? "application/json" : PROBLEM_CONTENT_TYPE,
+      ...(failure.retryAfterSec === undefined ? {} : { "retry-after": String(failure.retryAfterSec) }),
+    },
+    text: JSON.stringify({ ...problem, ...extra?.(problem) }),
+    failure,
+  };
 }
 
 function isBodyUnread({ req }: Context, { code }: TurnpikeError): boolean {

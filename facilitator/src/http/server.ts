@@ -1,11 +1,14 @@
 /** Serves the app over HTTP, and stops without cutting off who is being answered. */
-import type { Server } from "node:http";
+import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { createAdaptorServer } from "@hono/node-server";
+import { getRequestListener } from "@hono/node-server";
 import { ConfigError } from "turnpike/protocol";
+import type { FastLane } from "./fast-lane";
 
 export interface ServerOptions {
   readonly fetch: (request: Request, env?: unknown) => Response | Promise<Response>;
+  /** asked before `fetch` */
+  readonly fastLane?: FastLane;
   readonly host: string;
   /** 0: any free one */
   readonly port: number;
@@ -20,17 +23,22 @@ export interface RunningServer {
 /** A request that is not in by then, head and body, is given up. */
 const REQUEST_TIMEOUT_MS = 15_000;
 
-export async function startServer({ fetch, host, port }: ServerOptions): Promise<RunningServer> {
-  const server = createAdaptorServer({
-    fetch,
-    // Whoever embeds this service keeps its own Request and Response.
-    overrideGlobalObjects: false,
-    serverOptions: { requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS, keepAliveTimeout: 5_000 },
-  }) as Server;
+/** Longer than clients keep theirs: who closes first must not be the one that is just being asked. */
+const KEEP_ALIVE_MS = 65_000;
+/** Connections that wait to be taken in: a burst is not turned away before anything can be said to it. */
+const BACKLOG = 4_096;
+
+export async function startServer({ fetch, fastLane, host, port }: ServerOptions): Promise<RunningServer> {
+  // Whoever embeds this service keeps its own Request and Response.
+  const listener = getRequestListener(fetch, { overrideGlobalObjects: false });
+  const timeouts = { requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS };
+  const server = createServer({ ...timeouts, keepAliveTimeout: KEEP_ALIVE_MS }, (incoming, outgoing) => {
+    if (!fastLane?.(incoming, outgoing)) void listener(incoming, outgoing);
+  });
   await new Promise<void>((resolve, reject) => {
     const refuse = (cause: Error): void => reject(new ConfigError(`cannot listen on ${host}:${port}`, { cause }));
     server.once("error", refuse);
-    server.listen(port, host, () => {
+    server.listen({ port, host, backlog: BACKLOG }, () => {
       server.off("error", refuse);
       resolve();
     });
@@ -42,6 +50,8 @@ export async function startServer({ fetch, host, port }: ServerOptions): Promise
     url: `http://${shown}:${bound}`,
     stop(drainMs) {
       return new Promise((resolve) => {
+        // Who is answered from now on is not to ask again on the same connection.
+        server.keepAliveTimeout = 1;
         const cut = setTimeout(() => server.closeAllConnections(), drainMs);
         server.close(() => {
           clearTimeout(cut);
