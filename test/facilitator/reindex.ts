@@ -172,6 +172,7 @@ describe("Facilitator: rebuilt from the chain", function () {
     const refused = await reindex({ ...job, isWiped: false }).catch((error: Error) => error.message);
     expect(refused).to.match(/read the chain already/);
     await fresh.indexer.stop();
+    await fresh.store.db.updateTable("rollup_volume").set({ count: 77 }).execute();
     await reindex({ ...job, isWiped: true });
     expect(await dumpText(fresh.store.db, world.chain.chainId)).to.equal(lived);
     const after = await fresh.store.db.selectFrom("events").select(["id", "seq", "sequence"]).orderBy("seq").execute();

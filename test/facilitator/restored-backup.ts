@@ -43,22 +43,26 @@ describe("Facilitator: an old backup", function () {
     await running?.[how]();
     running = undefined;
   }
+  async function sql(database: string, ...statements: readonly string[]): Promise<void> {
+    const client = new Client({ connectionString: database });
+    await client.connect();
+    try {
+      for (const statement of statements) await client.query(statement);
+    } finally {
+      await client.end();
+    }
+  }
   /** What pg_dump and pg_restore would bring: the same rows in another database. Nobody may be connected. */
   async function copyOf(database: string): Promise<string> {
     const copy = new URL(await postgres.database());
-    const client = new Client({ connectionString: postgres.url });
-    await client.connect();
     const [to, from] = [copy.pathname.slice(1), new URL(database).pathname.slice(1)];
-    await client.query(`drop database ${to}`);
-    await until(
-      () =>
-        client.query(`create database ${to} template ${from}`).then(
-          () => true,
-          () => false,
-        ),
-      "the last connection is gone",
-    );
-    await client.end();
+    await sql(postgres.url, `drop database ${to}`);
+    const copied = (): Promise<boolean> =>
+      sql(postgres.url, `create database ${to} template ${from}`).then(
+        () => true,
+        () => false,
+      );
+    await until(copied, "the last connection is gone");
     return copy.href;
   }
   async function settled(signed: SignedPayment): Promise<PaymentProof> {
@@ -136,10 +140,18 @@ describe("Facilitator: an old backup", function () {
     for (const { address } of subscribers) expect(await world.balanceOf(address)).to.equal(FUNDS - 3n * PRICE);
     const told = (await turnpike.queryFilter("Renewed", 0)).map((log) => `${log.topics[1]}/${log.data}` as Hex);
     expect(new Set(told).size, "each period once").to.equal(told.length);
-    await end("stop");
 
+    // While it runs: blocks come in all the time.
     const reconciled = await program.run(["reconcile"], world.env({ DATABASE_URL: url }));
-    expect(reconciled.stdout).to.contain("database and chain agree");
+    expect(reconciled.stdout).to.equal("database and chain agree\n");
     expect(reconciled.status).to.equal(0);
+    await end("stop");
+    await sql(url, "update subscriptions set version = 7");
+    const differing = await program.run(["reconcile"], world.env({ DATABASE_URL: url }));
+    expect(differing.stdout).to.match(/^difference: subscriptions 0x.*Remedy: .*`reindex --wipe`/ms);
+    expect(differing.status).to.equal(1);
+    const alone = await program.run(["reconcile"], world.env({ DATABASE_URL: url, RPC_URLS: "http://127.0.0.1:1" }));
+    expect(alone.stdout).to.match(/^could not be checked: /m);
+    expect(alone.status).to.equal(2);
   });
 });

@@ -27,7 +27,12 @@ export async function doctorCommand(env: Readonly<Record<string, string | undefi
     found.push(...findings);
   };
   collect(await examineChain({ config, log, nowMs }));
-  const chain = await openChain({ config, log }).catch(() => undefined);
+  const chain = await openChain({ config, log }).catch((error: unknown) => {
+    if (!isTurnpikeError(error)) throw error;
+    const remedy = "mend what is said above, then look again";
+    collect([{ level: "fail", subject: "RELAYER_KEYS", detail: `no balance was looked at: ${error.message}`, remedy }]);
+    return undefined;
+  });
   const { findings, store } = await examineDatabase(config, nowMs);
   collect(findings);
   try {

@@ -46,7 +46,9 @@ export async function runCommands(argv: readonly string[], env: Environment = pr
     });
   program
     .command("reconcile")
-    .description("compare the database with the chain, name every difference; 1 when there is one")
+    .description(
+      "compare the database with the chain, name every difference; 1 when there is one, 2 when no node answers",
+    )
     .action(async () => end(await reconcileCommand(loadConfig(env))));
   try {
     await program.parseAsync([...argv]);

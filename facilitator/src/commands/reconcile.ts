@@ -1,25 +1,55 @@
-/** `facilitator reconcile`: compares the database with the chain; a status other than 0 when they differ. */
+/** `facilitator reconcile`: compares the database with the chain, and says what to do when they differ. */
+import { isTurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import { createLog, secretsOf } from "../log";
 import { terminalProgress } from "../progress";
 import { reconcile } from "../rebuild/reconcile";
-import { openChain } from "../relayer";
-import { openStore } from "../store/open";
+import { type ChainReader, openChain } from "../relayer";
+import { openStore, type Store } from "../store/open";
+
+const AGREE = 0;
+const DIFFER = 1;
+/** neither is known */
+const UNCHECKED = 2;
+
+const REMEDY =
+  "keep this output and a backup, stop every Facilitator on the database, run `reindex --wipe`, then `reconcile` again; what differs still is a fault to report";
 
 /** @returns the process's exit status */
 export async function reconcileCommand(config: FacilitatorConfig): Promise<number> {
   const log = createLog({ level: config.logLevel, secrets: secretsOf(config) });
-  const chain = await openChain({ config, log });
-  const store = await openStore(config.database);
-  let wrong = 0;
   try {
-    for await (const difference of reconcile({ config, store, chain, log, progress: terminalProgress() })) {
-      process.stdout.write(`difference: ${difference}\n`);
-      wrong += 1;
-    }
-  } finally {
-    await store.close();
+    const chain = await openChain({ config, log });
+    const store = await openStore(config.database);
+    const wrong = await tellDifferences({ config, chain, log }, store).finally(() => store.close());
+    say(wrong === 0 ? "database and chain agree" : `${wrong} differences. Remedy: ${REMEDY}`);
+    return wrong === 0 ? AGREE : DIFFER;
+  } catch (error) {
+    if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
+    say(`could not be checked: ${error.message}. Remedy: see that a node of RPC_URLS answers, then run it again`);
+    return UNCHECKED;
   }
-  process.stdout.write(wrong === 0 ? "database and chain agree\n" : `${wrong} differences\n`);
-  return wrong === 0 ? 0 : 1;
 }
+
+interface Sources {
+  readonly config: FacilitatorConfig;
+  readonly chain: ChainReader;
+  readonly log: ReturnType<typeof createLog>;
+}
+
+/** One snapshot from the first row to the last: a Facilitator that runs meanwhile changes nothing in what is compared. */
+function tellDifferences(sources: Sources, store: Store): Promise<number> {
+  return store.db
+    .transaction()
+    .setIsolationLevel("repeatable read")
+    .execute(async (db) => {
+      let wrong = 0;
+      for await (const difference of reconcile({ ...sources, store: { ...store, db }, progress: terminalProgress() })) {
+        say(`difference: ${difference}`);
+        wrong += 1;
+      }
+      return wrong;
+    });
+}
+
+const say = (line: string): void => void process.stdout.write(`${line}\n`);

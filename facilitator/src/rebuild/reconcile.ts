@@ -1,7 +1,7 @@
 /**
  * Compares the database with the chain, and tells every difference: the rows against a second reading of all logs, the
  * subscriptions against the contract's own storage, the payments against the token's logs, the outbox and the sums against
- * the events. Changes nothing.
+ * the events. Changes nothing. Where a Facilitator runs on the database, `store` has to be one snapshot of it.
  */
 import { sql } from "kysely";
 import { tokenInterface, turnpikeInterface } from "turnpike/chain";
@@ -21,6 +21,7 @@ export type Wrong = string;
 const PAGE = 200;
 const DAY_SEC = 86_400;
 
+/** @throws Unavailable when no node answers: what was not told by then is not checked */
 export async function* reconcile(job: Omit<Reindex, "untilBlock">): AsyncGenerator<Wrong> {
   const { store, config, chain } = job;
   const newest = await newestBlock(store.db, config.chainId);
@@ -136,7 +137,8 @@ async function wrongPayment(
   if (row.state !== "settled") {
     const data = tokenInterface.encodeFunctionData("authorizationState", [row.payer, row.nonce]) as Hex;
     const answer = await chain.call({ to: row.token as Address, data, block });
-    const isUsed = answer.kind === "ok" && !/^0x0*$/.test(answer.data);
+    if (answer.kind !== "ok") return `${name}: the token does not tell whether its nonce is used`;
+    const isUsed = !/^0x0*$/.test(answer.data);
     // A failure that a log has brought about has used its nonce.
     const isExpected = row.state === "failed" && row.fail_reason !== "expired";
     return isUsed && !isExpected ? `${name}: ${row.state} here, and its nonce is used on the chain` : undefined;

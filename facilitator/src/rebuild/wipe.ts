@@ -4,7 +4,7 @@
  * their ids. Dunning begins afresh; nobody is charged twice for it.
  */
 import type { Store } from "../store/open";
-import { revertChainEvents } from "../store/tables/events";
+import { recountSums, revertChainEvents } from "../store/tables/events";
 
 const TABLES = [
   "plans",
@@ -20,6 +20,7 @@ const TABLES = [
 export async function wipeChainRows(store: Store, chainId: number): Promise<void> {
   await store.transaction(async (tx) => {
     await revertChainEvents(tx, chainId);
+    await recountSums(tx, chainId);
     for (const table of TABLES) await tx.deleteFrom(table).where("chain_id", "=", chainId).execute();
     await tx.deleteFrom("cursors").where("chain_id", "=", chainId).where("name", "=", "indexer").execute();
     // Parked: nothing is sent for it until the chain has been read; then its log settles it, or its time ends it.

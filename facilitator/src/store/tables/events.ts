@@ -3,7 +3,7 @@ import { type ColumnType, type Generated, type Selectable, sql } from "kysely";
 import type { Tx } from "../open";
 import { type CountedEvent, sumsOf } from "../rollups";
 import { restorationsOf } from "./restored";
-import { addSums } from "./rollups";
+import { addSums, EVENT_SUMS } from "./rollups";
 import { queueDeliveries } from "./webhooks";
 
 export interface EventsTable {
@@ -175,6 +175,28 @@ export async function revertChainEvents(db: Tx, chainId: number): Promise<void> 
     .returning(COUNTED)
     .execute();
   await addSums(db, chainId, sumsOf(rows.map(countedOf), -1));
+}
+
+const RECOUNT_PAGE = 5_000;
+
+/** The sums of the events that stand, counted anew: whatever made them wrong. */
+export async function recountSums(db: Tx, chainId: number): Promise<void> {
+  for (const table of EVENT_SUMS) await db.deleteFrom(table).where("chain_id", "=", chainId).execute();
+  for (let after = 0; ; ) {
+    const rows = await db
+      .selectFrom("events")
+      .select([...COUNTED, "seq"])
+      .where("chain_id", "=", chainId)
+      .where("reverted", "=", false)
+      .where("seq", ">", after)
+      .orderBy("seq")
+      .limit(RECOUNT_PAGE)
+      .execute();
+    await addSums(db, chainId, sumsOf(rows.map(countedOf)));
+    const last = rows.at(-1);
+    if (!last) return;
+    after = last.seq;
+  }
 }
 
 const COUNTED = ["type", "provider", "payer", "payload", "block_time"] as const;

@@ -63,6 +63,9 @@ export interface RollupCausesTable {
   count: number;
 }
 
+/** All that `addSums` writes: what can be counted anew from the events. */
+export const EVENT_SUMS = ["rollup_volume", "rollup_plans", "rollup_payers", "rollup_events"] as const;
+
 export async function addSums(db: Db, chainId: number, sums: Sums): Promise<void> {
   const { volume, plans, payers, events, causes } = sums;
   if (volume.length > 0) {
