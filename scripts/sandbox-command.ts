@@ -6,8 +6,8 @@
  */
 import { advance } from "./sandbox/clock";
 import type { Delivered } from "./sandbox/inbox";
+import { readState } from "./sandbox/running";
 import { play, SCENARIOS, type ScenarioName } from "./sandbox/scenarios";
-import { readState } from "./sandbox/state";
 
 const UNITS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };
 const say = (line: string): boolean => process.stdout.write(`${line}\n`);

@@ -10,7 +10,8 @@ import { mkdirSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { createCast } from "./sandbox/cast";
 import { createNarrator } from "./sandbox/narrate";
-import { removeState, SANDBOX_FOLDER, writeState } from "./sandbox/state";
+import { SANDBOX_FOLDER } from "./sandbox/running";
+import { removeState, writeState } from "./sandbox/state";
 import { walkMetered } from "./sandbox/walk/metered";
 import { walkOneTime } from "./sandbox/walk/one-time";
 import { walkSubscription } from "./sandbox/walk/subscription";
@@ -47,7 +48,8 @@ async function main(): Promise<void> {
     const failures = await Promise.race([walk(world, stopping.signal), interrupted]);
     if (failures?.length) process.exitCode = 1;
     if (failures && !exit) {
-      process.stdout.write("The sandbox stays up until Ctrl-C.\n");
+      process.stdout.write(`The sandbox stays up until Ctrl-C. Watch it at ${world.facilitator.url}/\n`);
+      process.stdout.write("A year in a minute: npm run sandbox -- scenario happy-year\n");
       await interrupted;
     }
   } finally {
@@ -71,7 +73,7 @@ async function walk(world: World, signal: AbortSignal): Promise<readonly string[
   narrator.say(
     `Chain ${chain.chainId} at ${chain.rpcUrl}\nFacilitator at ${facilitator.url}\nProvider at ${provider.url}`,
   );
-  narrator.say(`Dashboard at ${facilitator.url}/ - sign in with the sandbox's key ${world.providerKey}`);
+  narrator.say(`Dashboard at ${facilitator.url}/ (it opens signed in; API key ${world.providerKey})`);
   narrator.say(`Webhooks that arrived at ${world.inbox?.url}/`);
   narrator.say(`Specialist at ${specialist.url}\nAddresses and test keys in ${state}`);
   try {

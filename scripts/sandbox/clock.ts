@@ -40,7 +40,10 @@ export async function advance(
       const next = Math.min(targetSec, nextOf(await subscriptionsOf({ facilitatorUrl, apiKey }), nowSec));
       await chain.send("evm_increaseTime", [next - nowSec]);
       await chain.send("evm_mine", []);
-      await untilIdle((await headOf(chain)).number);
+      const { number } = await headOf(chain);
+      // What follows a block is read with the next one: made at once, not when its time has come.
+      await chain.send("evm_mine", []);
+      await untilIdle(number);
     }
   } finally {
     chain.destroy();

@@ -1,25 +1,15 @@
 /** `.sandbox/state.json`: what any outside program needs to use the running sandbox. */
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import path from "node:path";
+import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { Wallet } from "ethers";
 import { testKey } from "./chain";
 import { TEST_TOKEN } from "./contracts";
+import { SANDBOX_FOLDER, STATE_FILE } from "./running";
 import { UNIT, type World } from "./world";
 
-export const SANDBOX_FOLDER = path.resolve(
-  process.env.TURNPIKE_SANDBOX_FOLDER || path.resolve(__dirname, "../../.sandbox"),
-);
-const STATE_FILE = path.join(SANDBOX_FOLDER, "state.json");
 /** Accounts with tokens and ether for whoever comes to try. */
 const VISITORS = ["visitor 1", "visitor 2", "visitor 3"];
 
 export type SandboxState = ReturnType<typeof stateOf>;
-
-/** @throws Error when no sandbox runs */
-export function readState(): SandboxState {
-  if (!existsSync(STATE_FILE)) throw new Error("No sandbox is running here: start one with `npm start`.");
-  return JSON.parse(readFileSync(STATE_FILE, "utf8")) as SandboxState;
-}
 
 export function stateOf(world: World) {
   const { chain, contracts, facilitator, provider, specialist, plans } = world;

@@ -78,7 +78,13 @@ export function Chart({
             y: { range: (_, __, max) => [0, max * 1.08 || 1] },
           },
           axes: [
-            { ...axis, grid: { show: false }, space: 72, values: (_, ticks, __, ___, step) => labels(ticks, step) },
+            {
+              ...axis,
+              grid: { show: false },
+              size: 28,
+              space: 72,
+              values: (_, ticks, __, ___, step) => labels(ticks, step),
+            },
             {
               ...axis,
               size: 56,

@@ -28,6 +28,17 @@ export function formatMoney(baseUnits: string, { sign, name, decimals }: Unit): 
   return name === "" ? signed : `${signed} ${name}`;
 }
 
+/** The same to the cent, and below a dollar to four digits: for sums that nobody has to add up. */
+export function formatMoneyShort(baseUnits: string, unit: Unit): string {
+  const whole = 10n ** BigInt(unit.decimals);
+  const value = BigInt(baseUnits);
+  const keep = value < whole && value > -whole ? 4 : 2;
+  if (unit.decimals <= keep) return formatMoney(baseUnits, unit);
+  const step = 10n ** BigInt(unit.decimals - keep);
+  const half = value < 0n ? -step / 2n : step / 2n;
+  return formatMoney((((value + half) / step) * step).toString(), unit);
+}
+
 /** For an axis or a bar's height only: loses digits. */
 export function toNumber(baseUnits: string, decimals: number): number {
   return Number(baseUnits) / 10 ** decimals;
@@ -103,7 +114,7 @@ export function formatInterval(seconds: number): string {
 /** In the largest unit of which it is at least one: `12 days`, `3 hours`. */
 export function formatSpan(seconds: number): string {
   for (const [unit, size] of SIZES) if (seconds >= size) return plural(Math.floor(seconds / size), unit);
-  return plural(Math.max(0, Math.floor(seconds)), "second");
+  return `${Math.max(0, Math.floor(seconds))} s`;
 }
 
 /** The two ends of a hash or an address. */
@@ -134,7 +145,7 @@ export function formatCents(cents: number): string {
 /** Wei as the chain's coin, to four digits that tell something. */
 export function formatCoin(wei: string | number): string {
   const coins = Number(wei) / 1e18;
-  return coins === 0 ? "0" : coins >= 1 ? trim(coins.toFixed(4)) : coins.toPrecision(3);
+  return coins === 0 ? "0" : coins >= 1 ? trim(coins.toFixed(4)) : coins.toPrecision(3).replace(/e-(\d+)$/, "e−$1");
 }
 
 export function formatMs(ms: number): string {

@@ -1,5 +1,6 @@
 /** Which days are looked at, and in which steps they are drawn. */
 import { formatDate, formatDay, formatHour } from "./format";
+import { isSandbox } from "./session";
 import { useQueryField } from "./use";
 
 export const RANGES = { "1": "Today", "7": "7 days", "30": "30 days", "90": "90 days", "365": "1 year" };
@@ -13,8 +14,11 @@ export interface Range {
   readonly grain: "hour" | "day";
 }
 
+/** Where a month passes by a click, a month is too short to see anything. */
+const DEFAULT_DAYS = isSandbox ? "90" : "30";
+
 export function useRange(): Range {
-  const [days, set] = useQueryField("days", "30");
+  const [days, set] = useQueryField("days", DEFAULT_DAYS);
   return { days, set, grain: Number(days) <= 7 ? "hour" : "day" };
 }
 

@@ -3,7 +3,7 @@ import { createContext } from "preact";
 import { useCallback, useContext, useEffect, useState } from "preact/hooks";
 import type { CurrentKey, SupportedWire } from "turnpike/facilitator";
 import { type Api, ApiProblem, type Query } from "./api";
-import { formatMoney, type Unit, unitOf } from "./format";
+import { formatMoney, formatMoneyShort, type Unit, unitOf } from "./format";
 
 export interface Signed {
   readonly api: Api;
@@ -36,9 +36,13 @@ export function useUnit(): (token?: string) => Unit {
   );
 }
 
-export function useMoney(): (baseUnits: string, token?: string) => string {
+type Money = (baseUnits: string, token?: string) => string;
+
+/** @param digits `short` for sums at a glance, all of them where each is one payment */
+export function useMoney(digits: "all" | "short" = "all"): Money {
   const unit = useUnit();
-  return useCallback((baseUnits, token) => formatMoney(baseUnits, unit(token)), [unit]);
+  const format = digits === "all" ? formatMoney : formatMoneyShort;
+  return useCallback((baseUnits, token) => format(baseUnits, unit(token)), [unit, format]);
 }
 
 export type Loaded<T> =

@@ -39,7 +39,7 @@ export function Funnel() {
 }
 
 function Told({ data }: { data: FunnelWire }) {
-  const money = useMoney();
+  const money = useMoney("short");
   const { steps, causes, turnedAway, resources, token } = data;
   const of = (step: Step["step"]): Step | undefined => steps.find((one) => one.step === step);
   const asked = of("asked");

@@ -35,7 +35,7 @@ export function Overview() {
 }
 
 function Key({ data }: { data: OverviewWire }) {
-  const money = useMoney();
+  const money = useMoney("short");
   const { volume, volumeBefore, subscriptions, renewals, payments, token } = data;
   const change = formatChange(volume.amount, volumeBefore.amount);
   const due = renewals.renewed + renewals.pastDue;
@@ -115,7 +115,7 @@ function VolumeChart({ data }: { data: VolumeWire }) {
 }
 
 function Recurring({ days }: { days: string }) {
-  const money = useMoney();
+  const money = useMoney("short");
   const unit = useUnit();
   const figures = useGet<RecurringWire>("/analytics/recurring", { days });
   return (

@@ -7,7 +7,7 @@ import { useGet, useMoney } from "../use";
 const NOBODY = <Empty title="Nobody paid yet." />;
 
 export function Payers() {
-  const money = useMoney();
+  const money = useMoney("short");
   const figures = useGet<PayerFiguresWire>("/analytics/payers", { limit: 100 });
   return (
     <>
@@ -53,7 +53,7 @@ export function Payers() {
 
 /** The first few, for the overview. */
 export function TopPayers({ limit }: { limit: number }) {
-  const money = useMoney();
+  const money = useMoney("short");
   const figures = useGet<PayerFiguresWire>("/analytics/payers", { limit });
   return (
     <Panel title="Top payers" note="Since the beginning." aside={<a href="#/payers">All payers</a>}>

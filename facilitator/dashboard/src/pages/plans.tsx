@@ -6,7 +6,7 @@ import { RANGES, useRange } from "../range";
 import { useGet, useMoney } from "../use";
 
 export function Plans() {
-  const money = useMoney();
+  const money = useMoney("short");
   const { days, set } = useRange();
   const plans = useGet<PlanFiguresWire>("/analytics/plans", { days, limit: 100 });
   return (

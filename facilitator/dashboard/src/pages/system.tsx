@@ -71,7 +71,9 @@ function OperatorView() {
                 <Figure
                   label="Payments waiting"
                   value={formatCount(data.payments.queued)}
-                  note={`oldest ${formatSpan(data.payments.oldestQueuedSec)}`}
+                  note={
+                    data.payments.queued === 0 ? "none" : `the oldest for ${formatSpan(data.payments.oldestQueuedSec)}`
+                  }
                 />
                 <Figure label="Renewals due" value={formatCount(data.renewalsDue)} note="not collected yet" />
                 <Figure label="Webhooks waiting" value={formatCount(data.webhooksPending)} note="to be delivered" />
@@ -102,13 +104,17 @@ function Lanes({ lanes }: { lanes: SystemWire["lanes"] }) {
           { title: "Key", cell: (row) => <Hex value={row.address} /> },
           { title: "State", cell: (row) => <Status of={row.isWell ? row.status : "fails"} /> },
           {
-            title: "Balance",
+            title: "Balance, coins",
             isNumber: true,
             cell: (row) => (row.balanceWei === undefined ? "–" : formatCoin(row.balanceWei)),
           },
           { title: "In flight", isNumber: true, cell: (row) => formatCount(row.inFlight) },
           { title: "Queued", isNumber: true, cell: (row) => formatCount(row.queued) },
-          { title: "Oldest", isNumber: true, cell: (row) => formatSpan(row.oldestPendingSec) },
+          {
+            title: "Oldest",
+            isNumber: true,
+            cell: (row) => (row.inFlight + row.queued === 0 ? "–" : formatSpan(row.oldestPendingSec)),
+          },
           { title: "Why", cell: (row) => row.reason ?? "" },
         ]}
       />
@@ -147,15 +153,12 @@ function Costs({ days }: { days: string }) {
                     title: "Gas each",
                     isNumber: true,
                     isMinor: true,
-                    cell: (row) => formatCount(Math.round(Number(row.gasPerItem))),
+                    cell: (row) => (row.gasPerItem === undefined ? "–" : formatCount(row.gasPerItem)),
                   },
                   {
                     title: "Cost each",
                     isNumber: true,
-                    cell: (row) =>
-                      row.centsPerItem === undefined
-                        ? `${formatCoin(row.weiPerItem)} coins`
-                        : formatCents(row.centsPerItem),
+                    cell: (row) => costOf(row),
                   },
                   {
                     title: "Against 1 ¢",
@@ -175,8 +178,13 @@ function Costs({ days }: { days: string }) {
   );
 }
 
+function costOf({ centsPerItem, weiPerItem }: ServiceCostsWire["purposes"][number]): string {
+  if (centsPerItem !== undefined) return formatCents(centsPerItem);
+  return weiPerItem === undefined ? "–" : `${formatCoin(weiPerItem)} coins`;
+}
+
 function Providers({ days }: { days: string }) {
-  const money = useMoney();
+  const money = useMoney("short");
   const providers = useGet<ProviderFiguresWire>("/operator/providers", { days, limit: 50 });
   return (
     <Panel title="Providers" note="What was paid to each in the range.">

@@ -16,6 +16,8 @@ export function Webhooks() {
   const [round, setRound] = useState(0);
   const list = useGet<{ endpoints: WebhookEndpoint[] }>("/webhook-endpoints", {}, round);
   const [chosen, choose] = useQueryField("endpoint", "");
+  // Whoever has one endpoint wants to see what was sent to it.
+  const shown = chosen || (list.kind === "ready" ? list.data.endpoints[0]?.id : undefined);
   const [editing, edit] = useState<Editing>();
   const [removing, askRemoval] = useState<WebhookEndpoint>();
   const [told, setTold] = useState<ComponentChildren>();
@@ -181,7 +183,7 @@ export function Webhooks() {
           )}
         </Shown>
       </Panel>
-      {chosen && <Deliveries key={`${chosen} ${round}`} endpoint={chosen} />}
+      {shown && <Deliveries key={`${shown} ${round}`} endpoint={shown} />}
     </>
   );
 }
