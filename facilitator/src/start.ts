@@ -14,6 +14,7 @@ import { createProviders } from "./providers";
 import { isLaneWell, readinessOf } from "./readiness";
 import { createRenewals } from "./renewals/runner";
 import { countDue } from "./renewals/work-list";
+import { createReports } from "./reports";
 import { ROLES, type Role, type RoleContext, type Worker } from "./roles";
 import type { Sandbox } from "./sandbox";
 import { createSubscriptions } from "./subscriptions";
@@ -117,6 +118,7 @@ function doorsOf({ core, metrics, log, drain, sandbox }: Wiring): Doors {
     providers: createProviders({ config, store, relayer, indexer, monotonicMs, nowMs: wallClock.nowMs }),
     costs,
     analytics: createAnalytics({ db: store.db, config, clock }),
+    reports: createReports({ store, config, clock }),
     happened: (timeoutMs) => store.wake.wait("events", timeoutMs),
     supported: {
       turnpike: config.turnpike,

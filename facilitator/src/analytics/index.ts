@@ -8,34 +8,20 @@ import type {
   SubscriberListWire,
   VolumeWire,
 } from "turnpike/facilitator";
-import { type Address, type Clock, type Hex, InvalidRequest } from "turnpike/protocol";
-import { type FacilitatorConfig, findToken } from "../config";
+import type { Address, Clock, Hex } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../config";
 import type { Db } from "../store/open";
-import { DAY_SEC, type Grain, HOUR_SEC } from "../store/rollups";
+import { DAY_SEC, HOUR_SEC } from "../store/rollups";
 import type { PaymentRow, PaymentState } from "../store/tables/payments";
 import { recordsOf, subscriptionToWire } from "../subscriptions/records";
+import { createFunnelFigures, type FunnelFigures } from "./funnel-figures";
 import { listPayments, listSubscribers } from "./lists";
-import {
-  byScheme,
-  eventCounts,
-  planFigures,
-  type Range,
-  type Scope,
-  type Sum,
-  standing,
-  topPayers,
-  volumeOverTime,
-} from "./queries";
+import { byScheme, eventCounts, planFigures, type Sum, standing, topPayers, volumeOverTime } from "./queries";
+import { createRanges, type FiguresQuery, positionOf, type Whose } from "./ranges";
+import { createServiceFigures, type ServiceFigures, settlementCostIn } from "./service-figures";
+import { createSubscriptionFigures, type SubscriptionFigures } from "./subscription-figures";
 
-export interface FiguresQuery {
-  /** undefined: the first one configured */
-  readonly token?: Address | undefined;
-  /** inclusive; widened to the start of its hour or day; undefined: `days` before `toSec` */
-  readonly fromSec: number | undefined;
-  /** exclusive; undefined: the end of today */
-  readonly toSec: number | undefined;
-  readonly days: number;
-}
+export { HOURS_KEPT_DAYS } from "./ranges";
 
 export interface ListQuery {
   readonly cursor?: string | undefined;
@@ -44,9 +30,9 @@ export interface ListQuery {
 
 export type PaymentStatus = "pending" | "settled" | "failed";
 
-export interface Analytics {
-  overview(provider: Address, query: FiguresQuery): Promise<OverviewWire>;
-  volume(provider: Address, query: FiguresQuery & { readonly grain: "hour" | "day" }): Promise<VolumeWire>;
+export interface Analytics extends SubscriptionFigures, FunnelFigures, ServiceFigures {
+  overview(whose: Whose, query: FiguresQuery): Promise<OverviewWire>;
+  volume(whose: Whose, query: FiguresQuery & { readonly grain: "hour" | "day" }): Promise<VolumeWire>;
   plans(provider: Address, query: FiguresQuery & { readonly limit: number }): Promise<PlanFiguresWire>;
   payers(provider: Address, query: Pick<FiguresQuery, "token"> & { readonly limit: number }): Promise<PayerFiguresWire>;
   payments(
@@ -65,10 +51,6 @@ export interface AnalyticsOptions {
   readonly clock: Clock;
 }
 
-/** Hours are kept for this long. */
-export const HOURS_KEPT_DAYS = 90;
-const MAX_DAYS = 3 * 366;
-
 const STATES: Readonly<Record<PaymentStatus, readonly PaymentState[]>> = {
   pending: ["queued", "sent", "parked"],
   settled: ["settled"],
@@ -77,43 +59,23 @@ const STATES: Readonly<Record<PaymentStatus, readonly PaymentState[]>> = {
 
 export function createAnalytics({ db, config, clock }: AnalyticsOptions): Analytics {
   const { chainId } = config;
-
-  function scopeOf(provider: Address, token: Address | undefined): { scope: Scope; told: Told } {
-    const known = token === undefined ? config.tokens[0] : findToken(config, token);
-    if (!known) throw new InvalidRequest("token: is none of this Facilitator's: see GET /supported");
-    return {
-      scope: { chainId, provider, token: known.address },
-      told: { token: known.address, decimals: known.decimals },
-    };
-  }
-
-  function rangeOf({ fromSec, toSec, days }: FiguresQuery, grain: Grain): Range {
-    const nowSec = clock.nowSec();
-    const to = toSec === undefined ? ceilTo(nowSec + 1, DAY_SEC) : ceilTo(toSec, grain);
-    const from = floorTo(fromSec ?? to - days * DAY_SEC, grain);
-    if (from >= to || (fromSec !== undefined && toSec !== undefined && fromSec >= toSec))
-      throw new InvalidRequest("from: must be before `to`", { details: { field: "from", in: "query" } });
-    if (to - from > MAX_DAYS * DAY_SEC)
-      throw new InvalidRequest(`from: must be at most ${MAX_DAYS} days before \`to\``, {
-        details: { field: "from", in: "query" },
-      });
-    if (grain === HOUR_SEC && from < floorTo(nowSec, DAY_SEC) - HOURS_KEPT_DAYS * DAY_SEC)
-      throw new InvalidRequest(`from: hours are kept for ${HOURS_KEPT_DAYS} days: ask for \`grain=day\``, {
-        details: { field: "from", in: "query" },
-      });
-    return { fromSec: from, toSec: to };
-  }
+  const { scopeOf, rangeOf } = createRanges({ config, clock });
 
   return {
-    async overview(provider, query) {
-      const { scope, told } = scopeOf(provider, query.token);
+    ...createSubscriptionFigures({ db, config, clock }),
+    ...createFunnelFigures({ db, config, clock }),
+    ...createServiceFigures({ db, config, clock }),
+
+    async overview(whose, query) {
+      const { scope, told } = scopeOf(whose, query.token);
       const range = rangeOf(query, DAY_SEC);
       const before = { fromSec: 2 * range.fromSec - range.toSec, toSec: range.fromSec };
-      const [points, pointsBefore, counts, now] = await Promise.all([
+      const [points, pointsBefore, counts, now, settlementCost] = await Promise.all([
         volumeOverTime(db, scope, range, DAY_SEC),
         volumeOverTime(db, scope, before, DAY_SEC),
         eventCounts(db, scope, range),
         standing(db, scope, clock.nowSec()),
+        settlementCostIn(db, chainId, range, config.nativePrice),
       ]);
       const count = (type: string): number => counts.get(type) ?? 0;
       return {
@@ -140,11 +102,12 @@ export function createAnalytics({ db, config, clock }: AnalyticsOptions): Analyt
           failed: count("payment.failed"),
           reversed: count("payment.reversed"),
         },
+        ...(settlementCost && { settlementCost }),
       };
     },
 
-    async volume(provider, query) {
-      const { scope, told } = scopeOf(provider, query.token);
+    async volume(whose, query) {
+      const { scope, told } = scopeOf(whose, query.token);
       const grain = query.grain === "hour" ? HOUR_SEC : DAY_SEC;
       const range = rangeOf(query, grain);
       const points = await volumeOverTime(db, scope, range, grain);
@@ -215,11 +178,6 @@ export function createAnalytics({ db, config, clock }: AnalyticsOptions): Analyt
   };
 }
 
-interface Told {
-  readonly token: Address;
-  readonly decimals: number;
-}
-
 const sumToWire = ({ count, amount }: Sum) => ({ count, amount: amount.toString() });
 
 function schemesToWire(sums: ReadonlyMap<Scheme, Sum>): Partial<Record<Scheme, { count: number; amount: string }>> {
@@ -251,19 +209,4 @@ function paymentToWire(row: PaymentRow): PaymentListWire["payments"][number] {
 function statusOf({ state, is_reversed: isReversed }: PaymentRow): PaymentListWire["payments"][number]["status"] {
   if (state === "settled" || state === "failed") return state;
   return isReversed ? "reversed" : "pending";
-}
-
-const floorTo = (timeSec: number, grain: Grain): number => timeSec - (timeSec % grain);
-const ceilTo = (timeSec: number, grain: Grain): number => floorTo(timeSec + grain - 1, grain);
-
-/** @throws InvalidRequest for a cursor that no page told */
-function positionOf(cursor: string | undefined): { time: number; id: string } | undefined {
-  if (cursor === undefined) return undefined;
-  const match = /^(\d{1,15})\.(0x[0-9a-f]{64})$/.exec(cursor);
-  if (!match) {
-    throw new InvalidRequest("cursor: must be one that an earlier page told", {
-      details: { field: "cursor", in: "query" },
-    });
-  }
-  return { time: Number(match[1]), id: match[2] ?? "" };
 }

@@ -1,5 +1,5 @@
 /** Payments and subscriptions of one provider, newest first, a page at a time. Cursors are positions, not offsets. */
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { Db } from "../store/open";
 import type { PaymentRow, PaymentState } from "../store/tables/payments";
 import type { SubscriptionsTable } from "../store/tables/subscriptions";
@@ -42,16 +42,42 @@ export async function listSubscribers(
   { chainId, provider, planId, subscriber }: SubscriberFilter,
   { after, limit }: Page,
 ): Promise<SubscriptionsTable[]> {
-  let query = db
-    .selectFrom("subscriptions as s")
-    .selectAll("s")
-    .where("s.chain_id", "=", chainId)
-    .where("s.moved_to", "is", null)
-    .where("s.plan_id", "in", (plans) =>
-      plans.selectFrom("plans").select("plan_id").where("chain_id", "=", chainId).where("provider", "=", provider),
-    );
-  if (planId) query = query.where("s.plan_id", "=", planId);
-  if (subscriber) query = query.where("s.subscriber", "=", subscriber);
-  if (after) query = query.where(sql<boolean>`(s.created_at, s.id_hash) < (${after.time}, ${after.id})`);
-  return query.orderBy("s.created_at", "desc").orderBy("s.id_hash", "desc").limit(limit).execute();
+  return newestOfPlans(db, { chainId, provider, planId, subscriber }, { after, limit }, sql``);
+}
+
+/**
+ * Each plan's newest by its index, and the newest of these: a provider's subscriptions are never sorted, however many they
+ * are. A subscriber has few of them, and is looked up by an index of its own.
+ */
+async function newestOfPlans(
+  db: Db,
+  { chainId, provider, planId, subscriber }: SubscriberFilter,
+  { after, limit }: Page,
+  also: RawBuilder<unknown>,
+): Promise<SubscriptionsTable[]> {
+  const where = sql`s.chain_id = p.chain_id and s.plan_id = p.plan_id and s.moved_to is null
+    ${after ? sql`and (s.created_at, s.id_hash) < (${after.time}, ${after.id})` : sql``}
+    ${subscriber === undefined ? sql`` : sql`and s.subscriber = ${subscriber}`} ${also}`;
+  const ofPlan = planId === undefined ? sql`` : sql`and p.plan_id = ${planId}`;
+  const { rows } = await sql<SubscriptionsTable>`
+    select s.* from (
+      select newest.id_hash from plans p cross join lateral (
+        select s.id_hash, s.created_at from subscriptions s where ${where}
+        order by s.created_at desc, s.id_hash desc limit ${limit}) newest
+      where p.chain_id = ${chainId} and p.provider = ${provider} ${ofPlan}
+      order by newest.created_at desc, newest.id_hash desc limit ${limit}) listed
+    join subscriptions s on s.chain_id = ${chainId} and s.id_hash = listed.id_hash
+    order by s.created_at desc, s.id_hash desc`.execute(db);
+  return rows;
+}
+
+/** Of subscriptions that may be charged for use, newest first. */
+export async function listAllowances(db: Db, filter: SubscriberFilter, page: Page): Promise<SubscriptionsTable[]> {
+  return newestOfPlans(
+    db,
+    filter,
+    page,
+    sql`and exists (select 1 from allowances a
+    where a.chain_id = s.chain_id and a.id_hash = s.id_hash and a.cap > 0)`,
+  );
 }

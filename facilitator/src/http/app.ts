@@ -13,6 +13,7 @@ import type { Costs } from "../costs";
 import type { Metrics } from "../metrics";
 import type { Payments } from "../payments";
 import type { Providers } from "../providers";
+import type { Reports } from "../reports";
 import type { Sandbox } from "../sandbox";
 import type { Subscriptions } from "../subscriptions";
 import { serveDashboard } from "./dashboard";
@@ -28,10 +29,13 @@ import { auditEndpoints } from "./routes/audit";
 import { costEndpoints } from "./routes/costs";
 import { debitEndpoints } from "./routes/debits";
 import { eventEndpoints } from "./routes/events";
+import { figureEndpoints } from "./routes/figures";
 import { keyEndpoints } from "./routes/keys";
 import { operatorEndpoints } from "./routes/operator";
+import { operatorFigureEndpoints } from "./routes/operator-figures";
 import { paymentEndpoints } from "./routes/payments";
 import { planEndpoints } from "./routes/plans";
+import { reportEndpoints } from "./routes/reports";
 import { sandboxEndpoints } from "./routes/sandbox";
 import { serviceEndpoints } from "./routes/service";
 import { subscriptionEndpoints } from "./routes/subscriptions";
@@ -52,6 +56,7 @@ export interface Doors {
   readonly subscriptions: Subscriptions;
   readonly providers: Providers;
   readonly analytics: Analytics;
+  readonly reports: Reports;
   readonly costs: Pick<Costs, "of">;
   /** Waits for news; a hint, and at the latest after the time. */
   happened(timeoutMs: number): Promise<unknown>;
@@ -87,8 +92,11 @@ export function endpointsOf(doors: Doors): Endpoint[] {
     deliveryEndpoints,
     auditEndpoints,
     analyticsEndpoints,
+    figureEndpoints,
+    reportEndpoints,
     costEndpoints,
     operatorEndpoints,
+    operatorFigureEndpoints,
     serviceEndpoints,
     sandboxEndpoints,
   ].flatMap((endpoints) => endpoints(doors));

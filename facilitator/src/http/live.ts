@@ -26,10 +26,11 @@ export function liveEvents(doors: Doors): (context: Context<RequestScope>) => Pr
     try {
       const origin = { address: addressOf(context), requestId: context.get("requestId") };
       const { provider, keyId } = await admission.admit(context.req.header("authorization") ?? null, origin);
+      let after = await providers.newestEvent();
+      // Counted when nothing can fail any more before the stream, which takes it out again.
       const count = open.get(keyId) ?? 0;
       if (count >= MAX_STREAMS) throw new TurnpikeError("RateLimited", "this key has too many live streams open");
       open.set(keyId, count + 1);
-      let after = await providers.newestEvent();
       return streamSSE(context, async (stream) => {
         try {
           await stream.write(": live\n\n");

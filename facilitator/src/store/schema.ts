@@ -6,7 +6,7 @@ import type { RollupCostsTable } from "./tables/costs";
 import type { CursorsTable } from "./tables/cursors";
 import type { DebitRequestsTable } from "./tables/debit-requests";
 import type { EventsTable } from "./tables/events";
-import type { GateReportsTable, RollupFunnelTable } from "./tables/funnel";
+import type { GateReportsTable, GateResourcesTable, RollupFunnelTable } from "./tables/funnel";
 import type { LanesTable } from "./tables/lanes";
 import type { PaymentsTable } from "./tables/payments";
 import type { OperatorsTable, PlansTable } from "./tables/plans";
@@ -57,6 +57,7 @@ export interface Tables {
   rollup_funnel: RollupFunnelTable;
   rollup_costs: RollupCostsTable;
   gate_reports: GateReportsTable;
+  gate_resources: GateResourcesTable;
   service_secrets: ServiceSecretsTable;
   api_keys: ApiKeysTable;
   spent_challenges: SpentChallengesTable;

@@ -42,6 +42,15 @@ export const overviewSchema = z.object({
     failedAttempts: countSchema,
   }),
   payments: z.object({ settled: countSchema, failed: countSchema, reversed: countSchema }),
+  /** what a one-time payment has cost this service on average in the range, by final transactions; absent without any */
+  settlementCost: z
+    .object({
+      gasPerPayment: z.number().int().nonnegative(),
+      weiPerPayment: amountSchema,
+      /** hundredths of a token, where the price of the chain's coin is set */
+      centsPerPayment: z.number().nonnegative().optional(),
+    })
+    .optional(),
 });
 export type Overview = z.output<typeof overviewSchema>;
 export type OverviewWire = z.input<typeof overviewSchema>;

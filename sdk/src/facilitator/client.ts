@@ -24,6 +24,7 @@ import {
   verifyProofResponseSchema,
 } from "./payments";
 import { type Plan, type PlanList, planListSchema, planSchema } from "./plans";
+import { type ReportReceipt, type ReportWire, reportReceiptSchema } from "./reports";
 import { type EventList, eventListSchema, type Supported, supportedSchema } from "./service";
 import {
   type Account,
@@ -81,6 +82,8 @@ export type PermitOutcome = { readonly kind: "done"; readonly permit: PermitResu
 /** An answer to a question, or why there is none. */
 export type LookUp<T> = Found<T> | Refused;
 
+/** Whether a report was counted. */
+export type ReportOutcome = { readonly kind: ReportReceipt["status"] } | Refused;
 /** What became of each debit. */
 export type DebitsOutcome = { readonly kind: "answered"; readonly results: readonly DebitAnswer[] } | Refused;
 /** A new API key, or why there is none. */
@@ -255,6 +258,12 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
         throw new Unavailable("The Facilitator's answer is not about the debits that were asked for.");
       }
       return { kind: "answered", results };
+    },
+
+    /** Tells what a gate has counted; needs an API key with the scope `reports`. Safe to repeat: an id counts once. */
+    async report(report: ReportWire, { signal }: CallOptions = {}): Promise<ReportOutcome> {
+      const answer = await exchange({ method: "POST", path: "/reports", body: report, signal });
+      return answer.status === 200 ? { kind: read(reportReceiptSchema, answer).status } : refusal(answer);
     },
 
     /** An API key for a wallet that signs for it. The key itself is in this answer alone. */

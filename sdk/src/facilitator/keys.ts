@@ -14,9 +14,9 @@ import {
 
 /**
  * read: the provider's events, records and figures. debits: charge allowances. webhooks: endpoints and deliveries.
- * keys: list and revoke the provider's keys, and read what was done with them.
+ * keys: list and revoke the provider's keys, and read what was done with them. reports: tell what the provider's gates count.
  */
-export const API_SCOPES = ["read", "debits", "webhooks", "keys"] as const;
+export const API_SCOPES = ["read", "debits", "webhooks", "keys", "reports"] as const;
 /** What a key may do. */
 export type ApiScope = (typeof API_SCOPES)[number];
 

@@ -22,6 +22,8 @@ export type Decision =
       readonly payment: Payment;
       readonly claim: HeldClaim | undefined;
       readonly headers: Readonly<Record<string, string>>;
+      /** told once how it ended */
+      readonly onEnd?: (how: "use" | "release") => void;
     }
   /** 402 */
   | { readonly kind: "pay"; readonly quote: Quote }

@@ -2,6 +2,7 @@
 import { TurnpikeError } from "../protocol";
 import type { Answer } from "./answer";
 import { type Decision, decide } from "./decide";
+import type { GateReports } from "./reports-of-requests";
 import type { GateRequest } from "./request";
 import type { Room } from "./room";
 import { createRoute, type GateOptions } from "./route";
@@ -22,14 +23,32 @@ export interface Gate {
 /** @throws ConfigError for pricing that could never be charged as written */
 export function createGate<Req>(room: Room, options: GateOptions<Req>): Gate {
   const route = createRoute(room, options);
+  const { reports } = room;
   void route.ready().catch((error: unknown) => {
     // Told at start-up, and again by every request (500, or 503 while the chain cannot be asked).
     if (error instanceof TurnpikeError && error.code === "ConfigError") process.emitWarning(error);
   });
   return {
     ready: () => route.ready(),
-    decide: (request) => decide(room, route, request),
+    decide: reports
+      ? counted(reports, (request) => decide(room, route, request))
+      : (request) => decide(room, route, request),
     answerOfRefusedCharge: (visit) => answerOfRefusedCharge(room, route, visit),
     cors: route.cors,
+  };
+}
+
+/** The same decision, counted; whoever runs the handler tells how it ended. */
+function counted(reports: GateReports, judge: Gate["decide"]): Gate["decide"] {
+  return async (request) => {
+    let decision: Decision;
+    try {
+      decision = await judge(request);
+    } catch (error) {
+      reports.failed(error, request);
+      throw error;
+    }
+    const onEnd = reports.decided(decision, request);
+    return onEnd && decision.kind === "allow" ? { ...decision, onEnd } : decision;
   };
 }

@@ -6,6 +6,7 @@ import type { ClaimStore } from "./claims/rules";
 import type { MeterPort } from "./meter-port";
 import type { MeterEvent } from "./metering/events";
 import type { MeterStore } from "./metering/store";
+import type { ReportsOptions } from "./reports-of-requests";
 
 /** How a proof is judged: by the Facilitator, on chain, or by its signature alone. */
 export type VerifyMode =
@@ -67,6 +68,9 @@ export interface ProviderOptions {
   /** how often the chain's head is asked for, milliseconds; default 1,000 */
   readonly pollMs?: number;
 
+  /** TURNPIKE_REPORTS_KEY (`reports.apiKey`): tell the Facilitator how many were asked to pay, refused and why, served */
+  readonly reports?: ReportsOptions;
+
   // Effects, for tests and other platforms.
   readonly clock?: Clock;
   readonly rpc?: Rpc;
@@ -91,6 +95,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
   };
   const token = text("TURNPIKE_TOKEN");
   const url = text("TURNPIKE_FACILITATOR_URL");
+  const reportsKey = text("TURNPIKE_REPORTS_KEY");
   return withoutUndefined({
     network: text("TURNPIKE_NETWORK"),
     rpcUrl: list("TURNPIKE_RPC_URL"),
@@ -110,6 +115,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
     operatorKey: text("TURNPIKE_OPERATOR_KEY") as Hex | undefined,
     apiKey: text("TURNPIKE_API_KEY"),
     meterFolder: text("TURNPIKE_METER"),
+    reports: reportsKey && { apiKey: reportsKey },
   }) as ProviderOptions;
 }
 

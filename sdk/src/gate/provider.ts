@@ -92,6 +92,7 @@ export function providerIn(room: Room, planIds: readonly string[] = []): Provide
     },
     async flush() {
       await room.meterStarted();
+      await room.reports?.flush();
       await room.meter?.flush();
     },
     async unsettled() {

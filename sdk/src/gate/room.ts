@@ -11,6 +11,7 @@ import { memoryClaims } from "./claims/memory";
 import type { ClaimStore } from "./claims/rules";
 import type { MeterPort } from "./meter-port";
 import type { ProviderOptions } from "./options";
+import { type GateReports, reportsOf } from "./reports-of-requests";
 import { type Settings, settingsOf } from "./settings";
 import { createTerms, type Terms } from "./terms";
 import { chainTime, fixedTime, type GateTime } from "./time";
@@ -26,6 +27,8 @@ export interface Room {
   ownedBy(wallet: Address): Promise<readonly OwnedSubscription[]>;
   readonly claims: ClaimStore;
   readonly meter: MeterPort | undefined;
+  /** counts what becomes of requests, where that is configured */
+  readonly reports: GateReports | undefined;
   /** Resolves once the meter's books are open. @throws Unavailable */
   meterStarted(): Promise<void>;
   isMeterOpen(): boolean;
@@ -62,6 +65,7 @@ export function openRoom(options: ProviderOptions, parts: RoomParts): Room {
   let isMeterOpen = false;
   const facilitator = lazily(() => facilitatorOf(settings, options));
   const meter = options.meter ?? parts.meterOf(options, settings, time, rpc);
+  const reports = reportsOf(options, settings, time);
   return {
     settings,
     terms,
@@ -79,6 +83,7 @@ export function openRoom(options: ProviderOptions, parts: RoomParts): Room {
       return claims;
     },
     meter,
+    reports,
     async meterStarted() {
       if (isMeterOpen) return;
       starting ??= meter?.start();
@@ -92,6 +97,7 @@ export function openRoom(options: ProviderOptions, parts: RoomParts): Room {
     },
     isMeterOpen: () => isMeterOpen,
     async close() {
+      await reports?.close();
       followed?.states?.close();
       followed?.heads.close();
       if (isMeterOpen) await meter?.stop();

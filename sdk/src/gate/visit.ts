@@ -20,6 +20,8 @@ export interface Visit {
   refused: TurnpikeError | undefined;
   /** Told of that error before the handler sees it: a framework may have to be kept from logging it. */
   onRefused: ((error: TurnpikeError) => void) | undefined;
+  /** Told once whether the request was served; for counting. */
+  onEnd: ((how: "use" | "release") => void) | undefined;
 }
 
 export const visits = new AsyncLocalStorage<Visit>();
@@ -31,6 +33,7 @@ export function openVisit(request: GateRequest, decision?: Extract<Decision, { k
     claims: decision?.claim ? [decision.claim] : [],
     refused: undefined,
     onRefused: undefined,
+    onEnd: decision?.onEnd,
   };
   return visit;
 
@@ -63,6 +66,9 @@ const CHARGING: ReadonlySet<ErrorCode> = new Set([
 
 /** @returns undefined when there is nothing to write. @throws Unavailable when a claim could not be written */
 export function settleVisit(visit: Visit, how: "use" | "release"): Promise<unknown> | undefined {
+  const { onEnd } = visit;
+  visit.onEnd = undefined;
+  onEnd?.(how);
   const { claims } = visit;
   return claims.length === 0 ? undefined : Promise.all(claims.map((claim) => claim.settle(how)));
 }
@@ -78,8 +84,14 @@ export function isRefusedCharge(visit: Visit, status: number): boolean {
 /** The 402 (or 503) of a charge that the handler could not make. */
 export async function answerOfRefusedCharge(room: Room, route: Route, visit: Visit): Promise<Answer> {
   const error = visit.refused;
-  if (!error || error.status === 503) return errorAnswer(error);
+  const isCounted = visit.onEnd !== undefined;
+  visit.onEnd = undefined;
+  if (!error || error.status === 503) {
+    if (isCounted) room.reports?.refusedCharge(undefined, visit.request, error);
+    return errorAnswer(error);
+  }
   const decision = await quoteFor(room, route, visit.request, refusalOf(visit, error));
+  if (isCounted) room.reports?.refusedCharge(decision, visit.request, error);
   return decision.kind === "allow" ? errorAnswer(error) : answerOf(decision);
 }
 

@@ -139,6 +139,7 @@ function roomOf(books: Books, settings: Room["settings"], clock: ManualClock): R
     },
     claims: memoryClaims({ warn: false }),
     meter: books.meter,
+    reports: undefined,
     meterStarted: async () => undefined,
     isMeterOpen: () => true,
     close: async () => undefined,

@@ -12,33 +12,15 @@ import {
   type VolumeWire,
   volumeSchema,
 } from "turnpike/facilitator";
-import { type Address, addressSchema, hash32Schema } from "turnpike/protocol";
+import { addressSchema, hash32Schema } from "turnpike/protocol";
 import { z } from "zod";
 import { admissionTo } from "../admission";
 import type { Doors } from "../app";
 import { type Sheet, toCsv } from "../csv";
 import { type Endpoint, endpoint } from "../endpoint";
+import { CSV_ROWS, figures, isoTime, ok, rangeOf, sheet } from "../figures";
 import { limitSchema } from "../page";
 
-/** Rows of one CSV. */
-const CSV_ROWS = 10_000;
-
-const timeSchema = z
-  .string()
-  .regex(/^(?:0|[1-9][0-9]{0,11})$/, "must be a time in unix seconds")
-  .transform(Number);
-const figures = {
-  token: addressSchema.optional(),
-  /** inclusive; widened to whole days or hours; absent: `days` before `to` */
-  from: timeSchema.optional(),
-  /** exclusive; absent: the end of today, in chain time */
-  to: timeSchema.optional(),
-  days: z
-    .string()
-    .regex(/^[1-9][0-9]{0,3}$/, "must be a number of days")
-    .default("30")
-    .transform(Number),
-};
 const grain = z.enum(["hour", "day"]).default("day");
 const cursor = z.string().max(128).optional();
 const paymentFilter = {
@@ -207,25 +189,3 @@ export function analyticsEndpoints(doors: Doors): Endpoint[] {
     }),
   ];
 }
-
-const ok = <T>(body: T) => ({ status: 200 as const, body });
-
-const sheet = (name: string, body: string, next?: string) => ({
-  status: 200 as const,
-  body,
-  headers: {
-    "content-disposition": `attachment; filename="turnpike-${name}.csv"`,
-    ...(next === undefined ? {} : { "x-next": next }),
-  },
-});
-
-interface FiguresFields {
-  readonly token?: Address | undefined;
-  readonly from?: number | undefined;
-  readonly to?: number | undefined;
-  readonly days: number;
-}
-
-const rangeOf = ({ token, from, to, days }: FiguresFields) => ({ token, fromSec: from, toSec: to, days });
-
-const isoTime = (timeSec: number): string => new Date(timeSec * 1_000).toISOString();

@@ -7,6 +7,7 @@ import { eventsOfAProvider } from "./210-events-of-a-provider";
 import { roleLeases } from "./300-role-leases";
 import { renewalQueue } from "./301-renewal-queue";
 import { analytics } from "./400-analytics";
+import { gateResources } from "./401-gate-resources";
 
 export interface Migration {
   /** file name without its ending; the order is that of this list */
@@ -25,4 +26,5 @@ export const MIGRATIONS: readonly Migration[] = [
   providers,
   eventsOfAProvider,
   analytics,
+  gateResources,
 ];

@@ -1,0 +1,81 @@
+/** Whose figures, in which token, of which days: what a query says, made whole and checked. */
+import { type Address, type Clock, InvalidRequest } from "turnpike/protocol";
+import { type FacilitatorConfig, findToken } from "../config";
+import { DAY_SEC, type Grain, HOUR_SEC } from "../store/rollups";
+import type { Range, Scope } from "./queries";
+
+/** One provider's, or those of all providers together, which are the operator's to see. */
+export type Whose = Address | "everyone";
+
+export interface FiguresQuery {
+  /** undefined: the first one configured */
+  readonly token?: Address | undefined;
+  /** inclusive; widened to the start of its hour or day; undefined: `days` before `toSec` */
+  readonly fromSec: number | undefined;
+  /** exclusive; undefined: the end of today */
+  readonly toSec: number | undefined;
+  readonly days: number;
+}
+
+/** Hours are kept for this long. */
+export const HOURS_KEPT_DAYS = 90;
+const MAX_DAYS = 3 * 366;
+
+export interface Told {
+  readonly token: Address;
+  readonly decimals: number;
+}
+
+export interface RangesOptions {
+  readonly config: Pick<FacilitatorConfig, "chainId" | "tokens">;
+  readonly clock: Clock;
+}
+
+export function createRanges({ config, clock }: RangesOptions) {
+  return {
+    scopeOf(whose: Whose, token: Address | undefined): { scope: Scope; told: Told } {
+      const known = token === undefined ? config.tokens[0] : findToken(config as FacilitatorConfig, token);
+      if (!known) throw new InvalidRequest("token: is none of this Facilitator's: see GET /supported");
+      const provider = whose === "everyone" ? undefined : whose;
+      return {
+        scope: { chainId: config.chainId, provider, token: known.address },
+        told: { token: known.address, decimals: known.decimals },
+      };
+    },
+
+    rangeOf({ fromSec, toSec, days }: FiguresQuery, grain: Grain): Range {
+      const nowSec = clock.nowSec();
+      const to = toSec === undefined ? ceilTo(nowSec + 1, DAY_SEC) : ceilTo(toSec, grain);
+      const from = floorTo(fromSec ?? to - days * DAY_SEC, grain);
+      if (from >= to || (fromSec !== undefined && toSec !== undefined && fromSec >= toSec)) {
+        throw badFrom("must be before `to`");
+      }
+      if (to - from > MAX_DAYS * DAY_SEC) throw badFrom(`must be at most ${MAX_DAYS} days before \`to\``);
+      if (grain === HOUR_SEC && from < hoursKeptSince(nowSec)) {
+        throw badFrom(`hours are kept for ${HOURS_KEPT_DAYS} days: ask for \`grain=day\``);
+      }
+      return { fromSec: from, toSec: to };
+    },
+  };
+}
+
+/** Start of the first day whose hours are kept, unix seconds. */
+export const hoursKeptSince = (nowSec: number): number => floorTo(nowSec, DAY_SEC) - HOURS_KEPT_DAYS * DAY_SEC;
+
+const badFrom = (message: string) =>
+  new InvalidRequest(`from: ${message}`, { details: { field: "from", in: "query" } });
+
+const floorTo = (timeSec: number, grain: Grain): number => timeSec - (timeSec % grain);
+const ceilTo = (timeSec: number, grain: Grain): number => floorTo(timeSec + grain - 1, grain);
+
+/** @throws InvalidRequest for a cursor that no page told */
+export function positionOf(cursor: string | undefined): { time: number; id: string } | undefined {
+  if (cursor === undefined) return undefined;
+  const match = /^(\d{1,15})\.(0x[0-9a-f]{64})$/.exec(cursor);
+  if (!match) {
+    throw new InvalidRequest("cursor: must be one that an earlier page told", {
+      details: { field: "cursor", in: "query" },
+    });
+  }
+  return { time: Number(match[1]), id: match[2] ?? "" };
+}

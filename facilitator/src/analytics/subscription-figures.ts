@@ -1,0 +1,194 @@
+/** What subscriptions bring, how renewals went and why not, allowances, and how long settling takes. */
+import { sql } from "kysely";
+import type { AllowanceListWire, LatencyWire, RecurringWire, RenewalFiguresWire } from "turnpike/facilitator";
+import type { Address, Hex } from "turnpike/protocol";
+import type { Db } from "../store/open";
+import { bucketOf, DAY_SEC, EVERYONE } from "../store/rollups";
+import { recordsOf, subscriptionToWire } from "../subscriptions/records";
+import type { AnalyticsOptions } from ".";
+import { listAllowances } from "./lists";
+import type { Range, Scope } from "./queries";
+import { createRanges, type FiguresQuery, positionOf, type Whose } from "./ranges";
+import { type Charged, lookBackSec, recurringOn } from "./recurring";
+
+export interface SubscriptionFigures {
+  renewals(whose: Whose, query: FiguresQuery): Promise<RenewalFiguresWire>;
+  recurring(whose: Whose, query: FiguresQuery): Promise<RecurringWire>;
+  latency(provider: Address, query: FiguresQuery): Promise<LatencyWire>;
+  allowances(
+    provider: Address,
+    query: {
+      readonly cursor?: string | undefined;
+      readonly limit: number;
+      readonly planId?: Hex | undefined;
+      readonly subscriber?: Address | undefined;
+    },
+  ): Promise<AllowanceListWire>;
+}
+
+const RENEWALS = {
+  renewed: "subscription.renewed",
+  failedAttempts: "subscription.renewal_failed",
+  pastDue: "subscription.past_due",
+  expired: "subscription.expired",
+} as const;
+const CHANGES = {
+  created: "subscription.created",
+  cancelled: "subscription.cancelled",
+  expired: "subscription.expired",
+} as const;
+/** Newest payments that percentiles are taken of. */
+const LATENCY_SAMPLE = 1_000;
+const LATENCY_STEPS_MS = [500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 60_000, 300_000];
+
+export function createSubscriptionFigures({ db, config, clock }: AnalyticsOptions): SubscriptionFigures {
+  const { chainId } = config;
+  const { scopeOf, rangeOf } = createRanges({ config, clock });
+  return {
+    async renewals(whose, query) {
+      const { scope } = scopeOf(whose, query.token);
+      const range = rangeOf(query, DAY_SEC);
+      const [days, causes] = await Promise.all([
+        countsByDay(db, scope, range, RENEWALS),
+        causesOf(db, scope, range, RENEWALS.failedAttempts),
+      ]);
+      const total = { renewed: 0, failedAttempts: 0, pastDue: 0, expired: 0 };
+      for (const day of days.values()) for (const name of namesOf(total)) total[name] += day[name];
+      const points = [...days].map(([at, counts]) => ({ at, ...counts }));
+      return { from: range.fromSec, to: range.toSec, ...total, causes, points };
+    },
+
+    async recurring(whose, query) {
+      const { scope, told } = scopeOf(whose, query.token);
+      const range = rangeOf(query, DAY_SEC);
+      const [charged, changes] = await Promise.all([
+        chargedIn(db, scope, range),
+        countsByDay(db, scope, range, CHANGES),
+      ]);
+      const points = recurringOn(charged, range.fromSec, range.toSec).map(({ atSec, amount, count }) => ({
+        at: atSec,
+        recurring: amount.toString(),
+        subscriptions: count,
+        ...(changes.get(atSec) ?? { created: 0, cancelled: 0, expired: 0 }),
+      }));
+      const before = recurringOn(charged, range.fromSec - DAY_SEC, range.fromSec)[0]?.count ?? 0;
+      const lost = points.reduce((sum, { cancelled, expired }) => sum + cancelled + expired, 0);
+      return {
+        ...told,
+        from: range.fromSec,
+        to: range.toSec,
+        points,
+        churn: { atStart: before, lost, ...(before > 0 && { rate: Number((lost / before).toFixed(6)) }) },
+      };
+    },
+
+    async latency(provider, query) {
+      const range = rangeOf(query, DAY_SEC);
+      const tookMs = await settledWithin(db, { chainId, provider }, range);
+      const at = (share: number): number | undefined => tookMs[Math.ceil(tookMs.length * share) - 1];
+      const marks = { p50Ms: at(0.5), p90Ms: at(0.9), p95Ms: at(0.95), p99Ms: at(0.99), maxMs: at(1) };
+      const bounds = [...LATENCY_STEPS_MS, Number.POSITIVE_INFINITY];
+      return {
+        from: range.fromSec,
+        to: range.toSec,
+        sampled: tookMs.length,
+        ...(tookMs.length > 0 && marks),
+        histogram: bounds.map((upToMs, index) => ({
+          ...(Number.isFinite(upToMs) && { upToMs }),
+          count: tookMs.filter((ms) => ms <= upToMs && ms > (bounds[index - 1] ?? -1)).length,
+        })),
+      };
+    },
+
+    async allowances(provider, { cursor, limit, ...filter }) {
+      const rows = await listAllowances(db, { chainId, provider, ...filter }, { after: positionOf(cursor), limit });
+      const nowSec = clock.nowSec();
+      const records = await recordsOf(db, chainId, rows);
+      const last = rows.length === limit ? rows.at(-1) : undefined;
+      return {
+        allowances: records.map((record) => {
+          const { allowance, status } = subscriptionToWire(record, config, nowSec);
+          const [cap, spent] = [BigInt(allowance.cap), BigInt(allowance.spent)];
+          return {
+            idHash: record.row.id_hash as Hex,
+            subscriber: record.row.subscriber as Address,
+            planId: record.row.plan_id as Hex,
+            token: record.plan.token as Address,
+            status,
+            cap: allowance.cap,
+            spent: allowance.spent,
+            remaining: (spent < cap ? cap - spent : 0n).toString(),
+            usedPercent: cap === 0n ? 100 : Number((spent * 100n) / cap),
+            debits: allowance.debits,
+            cycleEnds: record.row.paid_through,
+          };
+        }),
+        ...(last && { next: `${last.created_at}.${last.id_hash}` }),
+      };
+    },
+  };
+}
+
+const namesOf = <T extends object>(object: T) => Object.keys(object) as (keyof T)[];
+
+/** In the order of days; those on which nothing happened are left out. */
+async function countsByDay<N extends string>(
+  db: Db,
+  { chainId, provider }: Scope,
+  range: Range,
+  types: Readonly<Record<N, string>>,
+): Promise<Map<number, Record<N, number>>> {
+  const rows = await db
+    .selectFrom("rollup_events")
+    .select(["bucket", "type", "count"])
+    .where("chain_id", "=", chainId)
+    .where("provider", "=", provider ?? EVERYONE)
+    .where("grain", "=", DAY_SEC)
+    .where("bucket", ">=", range.fromSec)
+    .where("bucket", "<", range.toSec)
+    .where("type", "in", Object.values<string>(types))
+    .orderBy("bucket")
+    .execute();
+  const days = new Map<number, Record<N, number>>();
+  const names = Object.entries<string>(types) as [N, string][];
+  for (const { bucket, type, count } of rows) {
+    const day = days.get(bucket) ?? (Object.fromEntries(names.map(([name]) => [name, 0])) as Record<N, number>);
+    for (const [name, named] of names) if (named === type) day[name] = count;
+    days.set(bucket, day);
+  }
+  return days;
+}
+
+async function causesOf(db: Db, { chainId, provider }: Scope, range: Range, type: string) {
+  const { rows } = await sql<{ cause: string; count: number }>`
+    select cause, sum(count)::int8 as count from rollup_causes
+    where chain_id = ${chainId} and provider = ${provider ?? EVERYONE} and bucket >= ${range.fromSec}
+      and bucket < ${range.toSec} and type = ${type}
+    group by cause having sum(count) > 0 order by 2 desc, 1`.execute(db);
+  return rows;
+}
+
+/** As far back as a period reaches into the range. */
+async function chargedIn(db: Db, { chainId, provider, token }: Scope, range: Range): Promise<Charged[]> {
+  const { rows } = await sql<{ interval_sec: number; bucket: number; count: number; amount: string }>`
+    select interval_sec, bucket, count, amount from rollup_recurring
+    where chain_id = ${chainId} and provider = ${provider ?? EVERYONE} and token = ${token}
+      and bucket >= ${range.fromSec} - ${lookBackSec(sql.ref("interval_sec"))} and bucket < ${range.toSec}`.execute(db);
+  return rows.map(({ interval_sec: intervalSec, bucket: atSec, count, amount }) => ({
+    ...{ intervalSec, atSec: bucketOf(atSec, DAY_SEC), count, amount: BigInt(amount) },
+  }));
+}
+
+/** Milliseconds from acceptance to settlement of the newest settled payments of the range, shortest first. */
+async function settledWithin(
+  db: Db,
+  { chainId, provider }: { readonly chainId: number; readonly provider: Address },
+  { fromSec, toSec }: Range,
+): Promise<number[]> {
+  const { rows } = await sql<{ ms: number }>`
+    select ms from (select settled_at_ms - accepted_at_ms as ms from payments
+      where chain_id = ${chainId} and pay_to = ${provider} and accepted_at_ms >= ${fromSec * 1_000}
+        and accepted_at_ms < ${toSec * 1_000} and settled_at_ms is not null
+      order by accepted_at_ms desc, payment_id desc limit ${LATENCY_SAMPLE}) newest order by ms`.execute(db);
+  return rows.map(({ ms }) => Math.max(0, ms));
+}

@@ -1,0 +1,149 @@
+/** A provider's funnel, renewals, recurring revenue, allowances and latencies, as JSON and as CSV. */
+import {
+  type AllowanceListWire,
+  allowanceListSchema,
+  type FunnelWire,
+  funnelSchema,
+  latencySchema,
+  type PayerFiguresWire,
+  type RecurringWire,
+  type RenewalFiguresWire,
+  recurringSchema,
+  renewalFiguresSchema,
+} from "turnpike/facilitator";
+import { addressSchema, hash32Schema } from "turnpike/protocol";
+import { z } from "zod";
+import { admissionTo } from "../admission";
+import type { Doors } from "../app";
+import { toCsv } from "../csv";
+import { type Endpoint, endpoint } from "../endpoint";
+import { bothForms, CSV_ROWS, figures, isoTime, ok, rangeOf, sheet } from "../figures";
+import { limitSchema } from "../page";
+
+const resource = z.string().min(1).max(128).optional();
+const allowanceFilter = {
+  planId: hash32Schema.optional(),
+  subscriber: addressSchema.optional(),
+  cursor: z.string().max(128).optional(),
+};
+
+export const CAUSE_COLUMNS = {
+  cause: ({ cause }: FunnelWire["causes"][number]) => cause,
+  offer: ({ offer }: FunnelWire["causes"][number]) => offer,
+  count: ({ count }: FunnelWire["causes"][number]) => count,
+  asked: ({ asked }: FunnelWire["causes"][number]) => asked,
+  lost: ({ lost }: FunnelWire["causes"][number]) => lost,
+};
+export const RENEWAL_COLUMNS = {
+  day: ({ at }: RenewalFiguresWire["points"][number]) => isoTime(at),
+  renewed: ({ renewed }: RenewalFiguresWire["points"][number]) => renewed,
+  failedAttempts: ({ failedAttempts }: RenewalFiguresWire["points"][number]) => failedAttempts,
+  pastDue: ({ pastDue }: RenewalFiguresWire["points"][number]) => pastDue,
+  expired: ({ expired }: RenewalFiguresWire["points"][number]) => expired,
+};
+export const RECURRING_COLUMNS = {
+  day: ({ at }: RecurringWire["points"][number]) => isoTime(at),
+  recurring: ({ recurring }: RecurringWire["points"][number]) => recurring,
+  subscriptions: ({ subscriptions }: RecurringWire["points"][number]) => subscriptions,
+  created: ({ created }: RecurringWire["points"][number]) => created,
+  cancelled: ({ cancelled }: RecurringWire["points"][number]) => cancelled,
+  expired: ({ expired }: RecurringWire["points"][number]) => expired,
+};
+const PAYER_COLUMNS = {
+  payer: ({ payer }: PayerFiguresWire["payers"][number]) => payer,
+  count: ({ count }: PayerFiguresWire["payers"][number]) => count,
+  amount: ({ amount }: PayerFiguresWire["payers"][number]) => amount,
+};
+type Allowance = AllowanceListWire["allowances"][number];
+const ALLOWANCE_COLUMNS = {
+  idHash: ({ idHash }: Allowance) => idHash,
+  planId: ({ planId }: Allowance) => planId,
+  subscriber: ({ subscriber }: Allowance) => subscriber,
+  status: ({ status }: Allowance) => status,
+  cap: ({ cap }: Allowance) => cap,
+  spent: ({ spent }: Allowance) => spent,
+  remaining: ({ remaining }: Allowance) => remaining,
+  usedPercent: ({ usedPercent }: Allowance) => usedPercent,
+  debits: ({ debits }: Allowance) => debits,
+  cycleEnds: ({ cycleEnds }: Allowance) => isoTime(cycleEnds),
+};
+
+export function figureEndpoints(doors: Doors): Endpoint[] {
+  const { analytics } = doors;
+  const common = { tag: "analytics", admission: admissionTo(doors, "read") };
+  const csv = { ...common, method: "get", mediaType: "text/csv", answers: { 200: z.string() } } as const;
+  return [
+    ...bothForms({
+      ...common,
+      path: "/analytics/funnel",
+      name: "funnel",
+      summary:
+        "From the first 402 to the answer, as the provider's gates count, and what was asked for and not paid, by cause.",
+      query: z.object({ ...figures, resource }),
+      answer: funnelSchema,
+      load: (query, { provider }) => analytics.funnel(provider, { ...rangeOf(query), resource: query.resource }),
+      rows: ({ causes }) => causes,
+      columns: CAUSE_COLUMNS,
+    }),
+    ...bothForms({
+      ...common,
+      path: "/analytics/renewals",
+      name: "renewals",
+      summary: "Renewals by day, and why attempts failed.",
+      query: z.object(figures),
+      answer: renewalFiguresSchema,
+      load: (query, { provider }) => analytics.renewals(provider, rangeOf(query)),
+      rows: ({ points }) => points,
+      columns: RENEWAL_COLUMNS,
+    }),
+    ...bothForms({
+      ...common,
+      path: "/analytics/recurring",
+      name: "recurring",
+      summary: "What recurs in 30 days, for every day of the range, and how many subscriptions were lost.",
+      query: z.object(figures),
+      answer: recurringSchema,
+      load: (query, { provider }) => analytics.recurring(provider, rangeOf(query)),
+      rows: ({ points }) => points,
+      columns: RECURRING_COLUMNS,
+    }),
+    endpoint({
+      ...common,
+      method: "get",
+      path: "/analytics/latency",
+      summary: "How long one-time payments took from acceptance to settlement: percentiles of the newest of the range.",
+      query: z.object(figures),
+      answers: { 200: latencySchema },
+      handle: async ({ query, caller: { provider } }) => ok(await analytics.latency(provider, rangeOf(query))),
+    }),
+    endpoint({
+      ...common,
+      method: "get",
+      path: "/analytics/allowances",
+      summary: "Allowances of the provider's subscribers with what is used of them, newest subscription first.",
+      query: z.object({ ...allowanceFilter, limit: limitSchema }),
+      answers: { 200: allowanceListSchema },
+      handle: async ({ query, caller: { provider } }) => ok(await analytics.allowances(provider, query)),
+    }),
+    endpoint({
+      ...csv,
+      path: "/analytics/allowances.csv",
+      summary: `The same as CSV, at most ${CSV_ROWS} rows; header x-next tells the cursor of what follows.`,
+      query: z.object(allowanceFilter),
+      async handle({ query, caller: { provider } }) {
+        const { allowances, next } = await analytics.allowances(provider, { ...query, limit: CSV_ROWS });
+        return sheet("allowances", toCsv({ columns: ALLOWANCE_COLUMNS }, allowances), next);
+      },
+    }),
+    endpoint({
+      ...csv,
+      path: "/analytics/payers.csv",
+      summary: `Who paid most since the beginning, as CSV, at most ${CSV_ROWS} rows; amounts in base units.`,
+      query: z.object({ token: addressSchema.optional() }),
+      async handle({ query, caller: { provider } }) {
+        const { payers } = await analytics.payers(provider, { ...query, limit: CSV_ROWS });
+        return sheet("payers", toCsv({ columns: PAYER_COLUMNS }, payers));
+      },
+    }),
+  ];
+}

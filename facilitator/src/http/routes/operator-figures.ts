@@ -1,0 +1,131 @@
+/** All providers together, and what the service has cost: for the wallets that OPERATORS names, and for nobody else. */
+import {
+  costsSchema,
+  funnelSchema,
+  operatorOverviewSchema,
+  type ProviderFiguresWire,
+  providerFiguresSchema,
+  recurringSchema,
+  renewalFiguresSchema,
+  type ServiceCostsWire,
+  type VolumeWire,
+  volumeSchema,
+} from "turnpike/facilitator";
+import { z } from "zod";
+import { operatorAdmission } from "../admission";
+import type { Doors } from "../app";
+import { type Endpoint, endpoint } from "../endpoint";
+import { bothForms, figures, isoTime, ok, rangeOf } from "../figures";
+import { limitSchema } from "../page";
+import { CAUSE_COLUMNS, RECURRING_COLUMNS, RENEWAL_COLUMNS } from "./figures";
+
+type Provider = ProviderFiguresWire["providers"][number];
+type Cost = ServiceCostsWire["points"][number];
+type Volume = VolumeWire["points"][number];
+
+export function operatorFigureEndpoints(doors: Doors): Endpoint[] {
+  const { analytics } = doors;
+  const common = { tag: "operator", admission: operatorAdmission(doors) };
+  return [
+    endpoint({
+      ...common,
+      method: "get",
+      path: "/operator/overview",
+      summary: "Volume, subscriptions, renewals and payments of all providers together, beside the range before.",
+      query: z.object(figures),
+      answers: { 200: operatorOverviewSchema },
+      async handle({ query }) {
+        const range = rangeOf(query);
+        const [overview, providers] = await Promise.all([
+          analytics.overview("everyone", range),
+          analytics.countProviders(range),
+        ]);
+        return ok({ ...overview, providers });
+      },
+    }),
+    ...bothForms({
+      ...common,
+      path: "/operator/volume",
+      name: "service-volume",
+      summary: "What was paid to all providers, by time and by how.",
+      query: z.object({ ...figures, grain: z.enum(["hour", "day"]).default("day") }),
+      answer: volumeSchema,
+      load: (query) => analytics.volume("everyone", { ...rangeOf(query), grain: query.grain }),
+      rows: ({ points }) => points,
+      columns: {
+        from: ({ at }: Volume) => isoTime(at),
+        scheme: ({ scheme }) => scheme,
+        count: ({ count }) => count,
+        amount: ({ amount }) => amount,
+      },
+    }),
+    ...bothForms({
+      ...common,
+      path: "/operator/providers",
+      name: "providers",
+      summary: "What each provider was paid, highest volume first.",
+      query: z.object({ ...figures, limit: limitSchema }),
+      answer: providerFiguresSchema,
+      load: (query) => analytics.providers({ ...rangeOf(query), limit: query.limit }),
+      rows: ({ providers }) => providers,
+      columns: {
+        provider: ({ provider }: Provider) => provider,
+        count: ({ count }) => count,
+        amount: ({ amount }) => amount,
+      },
+    }),
+    ...bothForms({
+      ...common,
+      path: "/operator/funnel",
+      name: "service-funnel",
+      summary: "From the first 402 to the answer, over all gates, and what was asked for and not paid, by cause.",
+      query: z.object(figures),
+      answer: funnelSchema,
+      load: (query) => analytics.funnel("everyone", rangeOf(query)),
+      rows: ({ causes }) => causes,
+      columns: CAUSE_COLUMNS,
+    }),
+    ...bothForms({
+      ...common,
+      path: "/operator/renewals",
+      name: "service-renewals",
+      summary: "Renewals of all providers by day, and why attempts failed.",
+      query: z.object(figures),
+      answer: renewalFiguresSchema,
+      load: (query) => analytics.renewals("everyone", rangeOf(query)),
+      rows: ({ points }) => points,
+      columns: RENEWAL_COLUMNS,
+    }),
+    ...bothForms({
+      ...common,
+      path: "/operator/recurring",
+      name: "service-recurring",
+      summary: "What recurs for all providers in 30 days, for every day of the range.",
+      query: z.object(figures),
+      answer: recurringSchema,
+      load: (query) => analytics.recurring("everyone", rangeOf(query)),
+      rows: ({ points }) => points,
+      columns: RECURRING_COLUMNS,
+    }),
+    ...bothForms({
+      ...common,
+      path: "/operator/costs",
+      name: "costs",
+      summary:
+        "What final transactions have cost by purpose and by day, and for each payment, renewal or debit in them.",
+      query: z.object(figures),
+      answer: costsSchema,
+      load: (query) => analytics.costs(rangeOf(query)),
+      rows: ({ points }) => points,
+      columns: {
+        day: ({ at }: Cost) => isoTime(at),
+        purpose: ({ purpose }) => purpose,
+        transactions: ({ transactions }) => transactions,
+        items: ({ items }) => items,
+        gas: ({ gas }) => gas,
+        wei: ({ wei }) => wei,
+        centsPerItem: ({ centsPerItem }) => centsPerItem,
+      },
+    }),
+  ];
+}
