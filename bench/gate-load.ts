@@ -1,9 +1,9 @@
 /** Load over keep-alive sockets, one request under way on each; as little work per request as Node allows. */
-import { connect, type Socket } from "node:net";
+import { connect } from "node:net";
 
 export interface Load {
   readonly url: string;
-  /** headers of the next request; undefined: no more */
+  /** headers of the next request; undefined: no more. Equal objects are written out once */
   readonly next: () => Readonly<Record<string, string>> | undefined;
   readonly expect: number;
   readonly connections: number;
@@ -21,21 +21,56 @@ export async function load({ url, next, expect, connections, forMs }: Load): Pro
   const latenciesMs: number[] = [];
   const startMs = performance.now();
   const endMs = startMs + forMs;
+  const written = new WeakMap<object, Buffer>();
 
-  async function run(): Promise<void> {
-    const socket = connect({ host: hostname, port: Number(port), noDelay: true });
-    const answers = statusesOf(socket);
-    for (;;) {
-      const headers = performance.now() < endMs ? next() : undefined;
-      if (!headers) break;
-      const beganMs = performance.now();
+  function bytesOf(headers: Readonly<Record<string, string>>): Buffer {
+    let bytes = written.get(headers);
+    if (!bytes) {
       const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-      socket.write(`GET /paid HTTP/1.1\r\nHost: ${host}\r\n${lines.join("")}\r\n`);
-      const { value: status } = await answers.next();
-      if (status !== expect) throw new TypeError(`${url} answered ${status} where ${expect} was expected`);
-      latenciesMs.push(performance.now() - beganMs);
+      bytes = Buffer.from(`GET /paid HTTP/1.1\r\nHost: ${host}\r\n${lines.join("")}\r\n`);
+      written.set(headers, bytes);
     }
-    socket.destroy();
+    return bytes;
+  }
+
+  function run(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const socket = connect({ host: hostname, port: Number(port), noDelay: true });
+      let beganMs = 0;
+      let parts: Buffer | undefined;
+      /** of the last response: most are as long as the one before */
+      let lastLength = 0;
+
+      function send(): void {
+        const headers = performance.now() < endMs ? next() : undefined;
+        if (!headers) {
+          socket.destroy();
+          return resolve();
+        }
+        beganMs = performance.now();
+        socket.write(bytesOf(headers));
+      }
+      socket.on("connect", send);
+      socket.on("error", reject);
+      socket.on("data", (chunk) => {
+        const bytes = parts ? Buffer.concat([parts, chunk]) : chunk;
+        const status = (bytes[9] ?? 0) * 100 + (bytes[10] ?? 0) * 10 + (bytes[11] ?? 0) - 48 * 111;
+        if (status !== expect) {
+          socket.destroy();
+          return reject(
+            new TypeError(`${url} answered ${bytes.toString("latin1", 0, 300)} where ${expect} was expected`),
+          );
+        }
+        if (bytes.length !== lastLength && !isWhole(bytes)) {
+          parts = bytes;
+          return;
+        }
+        lastLength = bytes.length;
+        parts = undefined;
+        latenciesMs.push(performance.now() - beganMs);
+        send();
+      });
+    });
   }
 
   await Promise.all(Array.from({ length: connections }, run));
@@ -44,24 +79,10 @@ export async function load({ url, next, expect, connections, forMs }: Load): Pro
   return { count: latenciesMs.length, seconds, p99Ms: latenciesMs[Math.floor(latenciesMs.length * 0.99)] ?? 0 };
 }
 
-/** The status of each response that arrives, once its body is there. */
-async function* statusesOf(socket: Socket): AsyncGenerator<number, undefined> {
-  let text = "";
-  for await (const chunk of socket.setEncoding("latin1")) {
-    text += chunk;
-    for (let end = endOf(text); end > 0; end = endOf(text)) {
-      yield Number(text.slice(9, 12));
-      text = text.slice(end);
-    }
-  }
-  return undefined;
-}
-
-function endOf(text: string): number {
+function isWhole(bytes: Buffer): boolean {
+  const text = bytes.toString("latin1");
   const head = text.indexOf("\r\n\r\n");
-  if (head < 0) return 0;
+  if (head < 0) return false;
   const length = /\r\ncontent-length: *(\d+)/i.exec(text.slice(0, head))?.[1];
-  if (length !== undefined) return text.length >= head + 4 + Number(length) ? head + 4 + Number(length) : 0;
-  const last = text.indexOf("0\r\n\r\n", head + 4);
-  return last < 0 ? 0 : last + 5;
+  return length === undefined ? text.endsWith("0\r\n\r\n") : text.length >= head + 4 + Number(length);
 }

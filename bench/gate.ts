@@ -45,7 +45,8 @@ const WARM_MS = 700;
 const CONNECTIONS = 16;
 const SUBSCRIBERS = 8;
 const ROWS = ["subscriber", "402", "proof", "metered", "reference"] as const;
-const nothing = () => ({});
+const NOTHING = {};
+const nothing = () => NOTHING;
 
 const { values: flags, positionals } = parseArgs({
   options: { profile: { type: "string" } },
@@ -145,7 +146,8 @@ async function measureAll({ child, urls, world, ids }: Bench): Promise<Figure[]>
   };
 
   let turn = 0;
-  const subscriber = () => ({ "X-Service-Sub": ids[turn++ % ids.length] as string });
+  const subscribers = ids.map((id) => ({ "X-Service-Sub": id }));
+  const subscriber = () => subscribers[turn++ % subscribers.length];
   for (const name of isWanted("subscriber") ? ["hono", "node", "express"] : []) {
     await load({ url: urls[`${name} gated`] as string, next: subscriber, expect: 200, connections: 8, forMs: WARM_MS });
     world.rpc.methods.length = 0;

@@ -29,5 +29,5 @@ export function followRequests(): void {
 export function ambientRequest(): { readonly request: GateRequest; readonly response: ServerResponse } | undefined {
   const store = ambient.getStore();
   if (!store) return undefined;
-  return { request: { ...gateRequestOfNode(store.request), target: store.target }, response: store.response };
+  return { request: gateRequestOfNode(store.request, { target: store.target }), response: store.response };
 }

@@ -44,9 +44,9 @@ export function answerOf(decision: Exclude<Decision, { kind: "allow" }>): Answer
     case "preflight":
       return PREFLIGHT;
     case "pay": {
-      const { body, headerV2 } = decision.quote;
+      const { text: body, headerV2 } = decision.quote;
       const headers = headerV2 === undefined ? PAY_HEADERS : { ...PAY_HEADERS, [HEADER.paymentRequiredV2]: headerV2 };
-      return { status: 402, headers, body: JSON.stringify(body) };
+      return { status: 402, headers, body };
     }
     case "refuse":
       return errorAnswer(decision.error);

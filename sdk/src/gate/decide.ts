@@ -8,9 +8,9 @@ import type { HeldClaim } from "./claims/held-claim";
 import { type Credentials, readCredentials } from "./credentials";
 import { judgePayment } from "./judge-payment";
 import { judgeSignIn } from "./judge-sign-in";
-import { judgeSubscription, type SubscriptionVerdict } from "./judge-subscription";
+import { grantAtOnce, judgeSubscription, type SubscriptionVerdict } from "./judge-subscription";
 import { FREE, type Payment } from "./payment";
-import { buildQuote, type Quote, type Refusal } from "./quote";
+import type { Quote, QuoteRequest, Refusal } from "./quote";
 import { type GateRequest, resourceOfRequest } from "./request";
 import type { Room } from "./room";
 import type { Route } from "./route";
@@ -41,16 +41,67 @@ const UNPAID: Refusal = {
 
 const NO_HEADERS = {};
 
-/** @throws ConfigError or Internal (500) for a faulty setting, price function or callback; the request is never free */
-export async function decide(room: Room, route: Route, request: GateRequest): Promise<Decision> {
-  if (request.method === "OPTIONS") return { kind: "preflight" };
-  if (route.free && (await isFree(route, request))) return allow(FREE);
+const ASKS_LEAVE: Decision = { kind: "preflight" };
+
+/**
+ * At once where all that it rests on is at hand (most subscribers' requests, and those that bear nothing): a promise
+ * costs more than such a decision.
+ * @throws (or rejects with) ConfigError or Internal (500) for a faulty setting, price function or callback; the request
+ * is never free
+ */
+export function decide(room: Room, route: Route, request: GateRequest): Decision | Promise<Decision> {
+  if (request.method === "OPTIONS") return ASKS_LEAVE;
+  if (route.free) return decideFree(room, route, request);
+  try {
+    const credentials = readCredentials(request);
+    return decideAtOnce(room, route, request, credentials) ?? decideInTime(room, route, request, credentials);
+  } catch (error) {
+    return refusalOfRequest(error);
+  }
+}
+
+async function decideFree(room: Room, route: Route, request: GateRequest): Promise<Decision> {
+  if (await isFree(route, request)) return allow(FREE);
   try {
     return await decidePaid(room, route, request, readCredentials(request));
   } catch (error) {
-    if (isTurnpikeError(error) && error.status === 400) return { kind: "refuse", error };
-    throw error;
+    return refusalOfRequest(error);
   }
+}
+
+async function decideInTime(
+  room: Room,
+  route: Route,
+  request: GateRequest,
+  credentials: Credentials,
+): Promise<Decision> {
+  try {
+    return await decidePaid(room, route, request, credentials);
+  } catch (error) {
+    return refusalOfRequest(error);
+  }
+}
+
+/** @throws what is not the request's fault */
+function refusalOfRequest(error: unknown): Decision {
+  if (isTurnpikeError(error) && error.status === 400) return { kind: "refuse", error };
+  throw error;
+}
+
+/** @returns undefined where something has to be asked, computed or written */
+function decideAtOnce(
+  room: Room,
+  route: Route,
+  request: GateRequest,
+  { subscription, signIn, payment }: Credentials,
+): Decision | undefined {
+  if (subscription !== undefined) {
+    const granted = route.authorize ? undefined : grantAtOnce(room, route, subscription);
+    return granted && allow(granted);
+  }
+  if (signIn !== undefined || payment || route.bindsBody || room.time.refresh()) return undefined;
+  const offers = route.offersAtOnce();
+  return offers && quoteOf(room, route, request, { offers, refusal: UNPAID, isRecurrent: true });
 }
 
 async function decidePaid(room: Room, route: Route, request: GateRequest, credentials: Credentials): Promise<Decision> {
@@ -102,17 +153,22 @@ async function judgeSubscriber(
 /** The 402 of this request, with a reason. Also for a refusal that only the handler met. */
 export async function quoteFor(room: Room, route: Route, request: GateRequest, refusal: Refusal): Promise<Decision> {
   const offers = await route.offers(request);
-  const quote = buildQuote({
-    settings: room.settings,
-    request,
-    resource: resourceOfRequest(request, room.settings),
-    bodyHash: route.bindsBody ? await hashOfBody(request) : undefined,
-    offers,
-    presentation: route.presentation,
-    nowSec: room.time.nowSec(),
-    refusal,
-  });
-  return { kind: "pay", quote };
+  const bodyHash = route.bindsBody ? await hashOfBody(request) : undefined;
+  return quoteOf(room, route, request, { offers, refusal, bodyHash });
+}
+
+function quoteOf(
+  { settings, time }: Room,
+  route: Route,
+  request: GateRequest,
+  asked: Pick<QuoteRequest, "offers" | "refusal" | "bodyHash" | "isRecurrent">,
+): Decision {
+  const resource = resourceOfRequest(request, settings);
+  const { presentation, quotes } = route;
+  return {
+    kind: "pay",
+    quote: quotes.quote({ settings, request, resource, presentation, nowSec: time.nowSec(), ...asked }),
+  };
 }
 
 /** @throws ConfigError where the framework has thrown the body's bytes away */

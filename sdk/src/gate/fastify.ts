@@ -1,13 +1,15 @@
 /** The gate for Fastify 4 and 5: `app.get("/report", { preHandler: paymentGate({ pricing }) }, handler)`. */
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from "fastify";
 import { answerOf, CORS_HEADERS, PREFLIGHT } from "./answer";
+import type { Decision } from "./decide";
 import { type DefaultGateOptions, gateOf } from "./default-provider";
 import type { Gate } from "./gate";
-import { keepPrivate, setAbsent, watchResponse } from "./node-response";
+import { watchPaid } from "./node-response";
 import type { Payment } from "./payment";
 import { isPreflight } from "./preflight";
-import { type GateRequest, gateRequestOfNode, keptBytes } from "./request";
+import { gateRequestOfNode } from "./request";
 import { openVisit, visits } from "./visit";
+import { whenDecided } from "./when-decided";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -42,35 +44,24 @@ export function preflight(): (request: FastifyRequest, reply: FastifyReply, done
 /** The same for a provider of createProvider. */
 export function fastifyGate(gate: Gate): FastifyGate {
   const hook = (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction): void => {
-    const { raw, originalUrl: target, headers } = request;
-    const { body, rawBody } = request as { body?: unknown; rawBody?: Uint8Array | string };
-    const facts: GateRequest = {
-      ...gateRequestOfNode(raw, request),
-      target,
-      body: async () => keptBytes({ headers, body, rawBody }),
+    const parsed = request as { body?: unknown; rawBody?: Uint8Array | string };
+    const facts = gateRequestOfNode(request.raw, { raw: request, target: request.originalUrl, parsed });
+    const act = (decision: Decision): void => {
+      if (decision.kind !== "allow") {
+        const { status, headers, body } = answerOf(decision);
+        void reply.code(status).headers(withoutOwnCors(reply, headers)).send(body);
+        return;
+      }
+      const visit = openVisit(facts, decision);
+      request.payment = visit.payment ?? decision.payment;
+      if (decision.payment.kind !== "free") watchPaid({ gate, response: reply.raw, visit, headers: decision.headers });
+      visits.run(visit, done);
     };
-    gate.decide(facts).then(
-      (decision) => {
-        if (decision.kind !== "allow") {
-          const { status, headers, body } = answerOf(decision);
-          void reply.code(status).headers(withoutOwnCors(reply, headers)).send(body);
-          return;
-        }
-        const visit = openVisit(facts, decision);
-        request.payment = visit.payment ?? decision.payment;
-        if (decision.payment.kind !== "free") {
-          keepPrivate(reply.raw, gate.cors);
-          setAbsent(reply.raw, decision.headers);
-          const onRefusedCharge = () => gate.answerOfRefusedCharge(visit);
-          watchResponse({ response: reply.raw, visit, onRefusedCharge });
-        }
-        visits.run(visit, done);
-      },
-      (error: Error) => {
-        if (gate.cors) void reply.headers(withoutOwnCors(reply, CORS_HEADERS));
-        done(error);
-      },
-    );
+    const fail = (error: unknown): void => {
+      if (gate.cors) void reply.headers(withoutOwnCors(reply, CORS_HEADERS));
+      done(error as Error);
+    };
+    whenDecided({ gate, facts, act, fail });
   };
   return Object.assign(hook, { ready: () => gate.ready() });
 }

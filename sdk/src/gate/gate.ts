@@ -13,7 +13,7 @@ export interface Gate {
   /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
   ready(): Promise<void>;
   /** Judges a request and claims what it pays with. */
-  decide(request: GateRequest): Promise<Decision>;
+  decide(request: GateRequest): Decision | Promise<Decision>;
   /** The 402 of a charge that the handler could not make. */
   answerOfRefusedCharge(visit: Visit): Promise<Answer>;
   /** whether granted responses get CORS headers */

@@ -1,5 +1,5 @@
 /** The gate for Hono: `app.get("/report", paymentGate({ pricing }), handler)`; the handler reads `c.get("payment")`. */
-import type { Context, MiddlewareHandler } from "hono";
+import type { Context, MiddlewareHandler, Next } from "hono";
 import { answerOf, CORS_HEADERS, PREFLIGHT } from "./answer";
 import type { Decision } from "./decide";
 import { type DefaultGateOptions, gateOf } from "./default-provider";
@@ -7,8 +7,9 @@ import { responseOf, settleResponse } from "./fetch-response";
 import type { Gate } from "./gate";
 import type { Payment } from "./payment";
 import { isPreflight } from "./preflight";
-import { gateRequestOfFetch } from "./request";
+import { type GateRequest, gateRequestOfFetch } from "./request";
 import { openVisit, visits } from "./visit";
+import { whenDecided } from "./when-decided";
 
 /** What a gated handler finds in its context. */
 export interface PaidVariables {
@@ -40,18 +41,25 @@ export function preflight(): MiddlewareHandler {
 
 /** The same for a provider of createProvider. */
 export function honoGate(gate: Gate): HonoGate {
-  const middleware: MiddlewareHandler<{ Variables: PaidVariables }> = async (c, next) => {
-    const request = gateRequestOfFetch(c.req.raw, c);
-    let decision: Decision;
-    try {
-      decision = await gate.decide(request);
-    } catch (error) {
+  const middleware = (c: Context<{ Variables: PaidVariables }>, next: Next) => {
+    const facts = gateRequestOfFetch(c.req.raw, c);
+    const act = (decision: Decision) =>
+      decision.kind === "allow" ? serve(c, next, facts, decision) : responseOf(answerOf(decision));
+    const fail = (error: unknown): never => {
       // The application's error handler answers; what it makes carries these.
       if (gate.cors) for (const [name, value] of Object.entries(CORS_HEADERS)) c.header(name, value);
       throw error;
-    }
-    if (decision.kind !== "allow") return responseOf(answerOf(decision));
-    const visit = openVisit(request, decision);
+    };
+    return whenDecided<Response | Promise<undefined>>({ gate, facts, act, fail }) as Promise<Response | undefined>;
+  };
+
+  async function serve(
+    c: Context<{ Variables: PaidVariables }>,
+    next: Next,
+    facts: GateRequest,
+    decision: Extract<Decision, { kind: "allow" }>,
+  ): Promise<undefined> {
+    const visit = openVisit(facts, decision);
     // As Hono's own exceptions have one: its default error handler answers with that, and logs nothing.
     visit.onRefused = (error) =>
       void Object.assign(error, { getResponse: () => new Response(null, { status: error.status }) });
@@ -65,6 +73,6 @@ export function honoGate(gate: Gate): HonoGate {
       c.res = settled;
     }
     return undefined;
-  };
+  }
   return Object.assign(middleware, { ready: () => gate.ready() });
 }

@@ -59,6 +59,33 @@ export async function judgeIdHash(room: Room, route: MeteredRoute, idHash: Hex):
   }
 }
 
+/**
+ * The grant, where all that it rests on is at hand: most requests, and none of them waits.
+ * @returns undefined: `judgeSubscription` has to look closer, and says why not
+ */
+export function grantAtOnce(room: Room, route: MeteredRoute, id: string): SubscriptionPayment | undefined {
+  const idHash = parsedIds.get(id)?.idHash;
+  const state = idHash && room.states?.peek(idHash);
+  return state && grantFrom(room, route, state);
+}
+
+function grantFrom(room: Room, route: MeteredRoute, state: SubscriptionState): SubscriptionPayment | undefined {
+  if (!state.known || !route.planIds.includes(state.planId)) return undefined;
+  const plan = room.terms.plan(state.planId);
+  if (!plan || statusOf(state, plan, room) !== "ACTIVE") return undefined;
+  const facts = factsOf(state);
+  if (route.metered && room.meter && !isMeterOpenTo(room, room.meter, state.idHash, facts)) return undefined;
+  return paymentOf(room, route, state, plan, facts);
+}
+
+const statusOf = (state: SubscriptionState, { intervalSec, graceSec }: Plan, { time }: Room) =>
+  statusAt({ ...state, intervalSec, graceSec }, time.nowSec());
+
+function isMeterOpenTo(room: Room, meter: MeterPort, idHash: Hex, facts: AllowanceFacts): boolean {
+  if (!room.isMeterOpen() || meter.isBlocked(idHash) || meter.isSaturated(idHash)) return false;
+  return meter.remaining(idHash, facts) > 0n;
+}
+
 async function judgeState(room: Room, route: MeteredRoute, state: SubscriptionState): Promise<SubscriptionVerdict> {
   if (!state.known)
     return inactive("unknown", "This subscription is not known on this chain; subscribe to a plan in `plans`.");
@@ -70,7 +97,7 @@ async function judgeState(room: Room, route: MeteredRoute, state: SubscriptionSt
     await room.terms.load([state.planId], false);
     plan = requireLoaded(room.terms.plan(state.planId), "The plan's terms");
   }
-  const status = statusAt({ ...state, intervalSec: plan.intervalSec, graceSec: plan.graceSec }, room.time.nowSec());
+  const status = statusOf(state, plan, room);
   if (status !== "ACTIVE") return inactive(status.toLowerCase(), REMEDIES[status]);
   const facts = factsOf(state);
   if (route.metered && room.meter) {

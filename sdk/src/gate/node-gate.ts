@@ -3,17 +3,18 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Answer, answerOf, CORS_HEADERS, errorAnswer } from "./answer";
 import type { Decision } from "./decide";
 import type { Gate } from "./gate";
-import { keepPrivate, setAbsent, watchResponse } from "./node-response";
+import { setAbsent, watchPaid } from "./node-response";
 import type { Payment } from "./payment";
 import { gateRequestOfNode } from "./request";
 import { openVisit, type Visit, visits } from "./visit";
+import { whenDecided } from "./when-decided";
 
 /** A request that a gate let through. */
 export type PaidRequest = IncomingMessage & { payment?: Payment };
 
 /** Middleware `(req, res, next)` for node:http and what is built on it. */
 export interface NodeGate {
-  (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void): Promise<void>;
+  (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void): void | Promise<void>;
   /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
   ready(): Promise<void>;
 }
@@ -23,34 +24,38 @@ export interface NodeGate {
  * @param onVisit told of each request that is let through, before its handler runs
  */
 export function nodeGate(gate: Gate, onVisit?: (visit: Visit, request: IncomingMessage) => void): NodeGate {
-  const middleware = async (request: PaidRequest, response: ServerResponse, next: (error?: unknown) => void) => {
+  const middleware = (request: PaidRequest, response: ServerResponse, next: (error?: unknown) => void) => {
     const facts = gateRequestOfNode(request);
-    let decision: Decision;
-    try {
-      decision = await gate.decide(facts);
-    } catch (error) {
+    const act = (decision: Decision): void => {
+      if (decision.kind !== "allow") return send(response, answerOf(decision));
+      const visit = openVisit(facts, decision);
+      onVisit?.(visit, request);
+      request.payment = visit.payment ?? decision.payment;
+      if (decision.payment.kind !== "free") watchPaid({ gate, response, visit, headers: decision.headers });
+      visits.run(visit, next);
+    };
+    const fail = (error: unknown): void => {
       if (gate.cors) setAbsent(response, CORS_HEADERS);
-      return next(error);
-    }
-    if (decision.kind !== "allow") return send(response, answerOf(decision));
-    const visit = openVisit(facts, decision);
-    onVisit?.(visit, request);
-    request.payment = visit.payment ?? decision.payment;
-    if (decision.payment.kind !== "free") {
-      keepPrivate(response, gate.cors);
-      setAbsent(response, decision.headers);
-      watchResponse({ response, visit, onRefusedCharge: () => gate.answerOfRefusedCharge(visit) });
-    }
-    visits.run(visit, next);
+      next(error);
+    };
+    return whenDecided({ gate, facts, act, fail });
   };
   return Object.assign(middleware, { ready: () => gate.ready() });
 }
 
-export function send(response: ServerResponse, answer: Answer): void {
-  response.statusCode = answer.status;
-  setAbsent(response, answer.headers);
-  response.end(answer.body);
+export function send(response: ServerResponse, { status, headers, body }: Answer): void {
+  if (body !== "" && response.getHeaderNames().length === 0) {
+    // All at once: setting each header costs more than the rest of a 402.
+    response.writeHead(status, { ...headers, "Content-Length": Buffer.byteLength(body) }).end(body);
+    return;
+  }
+  response.statusCode = status;
+  setAbsent(response, headers);
+  response.end(body);
 }
+
+const isThenable = (value: unknown): value is PromiseLike<unknown> =>
+  typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 
 /** For node:http: a request listener whose handler sees only paid requests. A handler that throws answers 500. */
 export function gated(
@@ -64,9 +69,12 @@ export function gated(
     };
     void gate(request, response, (error) => {
       if (error !== undefined) return fail(error);
-      Promise.resolve()
-        .then(() => handler(request, response))
-        .catch(fail);
+      try {
+        const handled = handler(request, response);
+        if (isThenable(handled)) Promise.resolve(handled).catch(fail);
+      } catch (thrown) {
+        fail(thrown);
+      }
     });
   };
 }

@@ -4,7 +4,24 @@
  */
 import type { ServerResponse } from "node:http";
 import { type Answer, CORS_HEADERS, errorAnswer, privateCacheControl, varyWith } from "./answer";
+import type { Gate } from "./gate";
 import { isRefusedCharge, settleVisit, type Visit } from "./visit";
+
+export interface PaidResponse {
+  readonly gate: Pick<Gate, "cors" | "answerOfRefusedCharge">;
+  readonly response: ServerResponse;
+  readonly visit: Visit;
+  /** receipts */
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** A paid response: kept out of shared caches whatever the handler says, and watched. */
+export function watchPaid({ gate, response, visit, headers }: PaidResponse): void {
+  setAbsent(response, headers);
+  const writeHead = response.writeHead.bind(response) as (...args: unknown[]) => ServerResponse;
+  const writePrivately = (...args: unknown[]) => writePrivateHead(response, gate.cors, writeHead, args);
+  watch({ response, visit, onRefusedCharge: () => gate.answerOfRefusedCharge(visit) }, writePrivately);
+}
 
 export interface WatchOptions {
   readonly response: ServerResponse;
@@ -13,8 +30,15 @@ export interface WatchOptions {
   readonly onRefusedCharge?: () => Promise<Answer>;
 }
 
-export function watchResponse({ response, visit, onRefusedCharge }: WatchOptions): void {
-  const writeHead = response.writeHead.bind(response) as (...args: unknown[]) => ServerResponse;
+export function watchResponse(options: WatchOptions): void {
+  const { response } = options;
+  watch(options, response.writeHead.bind(response) as (...args: unknown[]) => ServerResponse);
+}
+
+function watch(
+  { response, visit, onRefusedCharge }: WatchOptions,
+  writeHead: (...args: unknown[]) => ServerResponse,
+): void {
   const write = response.write.bind(response) as (...args: unknown[]) => boolean;
   const end = response.end.bind(response) as (...args: unknown[]) => ServerResponse;
   let settling: Promise<unknown> | undefined;
@@ -62,7 +86,9 @@ export function watchResponse({ response, visit, onRefusedCharge }: WatchOptions
   }) as typeof response.end;
 
   // Cut off before a byte was written: the request was served as far as it could be, and is used up.
-  response.once("close", () => void settle("use")?.catch(() => undefined));
+  const settleWhenCut = () => response.once("close", () => void settle("use")?.catch(() => undefined));
+  if (visit.claims.length > 0 || visit.onEnd) settleWhenCut();
+  else visit.onClaim = settleWhenCut;
 
   async function replaceWith(make: () => Promise<Answer>): Promise<void> {
     try {
@@ -89,18 +115,52 @@ export function watchResponse({ response, visit, onRefusedCharge }: WatchOptions
   }
 }
 
-/** Keeps a paid response out of shared caches, whatever the handler says. */
-export function keepPrivate(response: ServerResponse, cors: boolean): void {
-  const writeHead = response.writeHead.bind(response) as (...args: unknown[]) => ServerResponse;
+function writePrivateHead(
+  response: ServerResponse,
+  cors: boolean,
+  writeHead: (...args: unknown[]) => ServerResponse,
+  [status, ...rest]: unknown[],
+): ServerResponse {
+  const reason = typeof rest[0] === "string" ? [rest.shift()] : [];
+  const [headers] = rest;
+  if (!Array.isArray(headers) && response.getHeaderNames().length === 0) {
+    // Nothing is set yet: one plain object is written out several times as fast as headers that are set one by one.
+    return writeHead(status, ...reason, privateHeaders((headers ?? {}) as Record<string, HeaderValue>, cors));
+  }
+  applyHeaders(response, headers);
   if (cors) setAbsent(response, CORS_HEADERS);
-  response.writeHead = ((status: number, ...rest: unknown[]) => {
-    const reason = typeof rest[0] === "string" ? rest.shift() : undefined;
-    applyHeaders(response, rest[0]);
-    response.setHeader("Cache-Control", privateCacheControl(headerOf(response, "Cache-Control")));
-    response.setHeader("Vary", varyWith(headerOf(response, "Vary")));
-    return reason === undefined ? writeHead(status) : writeHead(status, reason);
-  }) as typeof response.writeHead;
+  response.setHeader("Cache-Control", privateCacheControl(headerOf(response, "Cache-Control")));
+  response.setHeader("Vary", varyWith(headerOf(response, "Vary")));
+  return writeHead(status, ...reason);
 }
+
+type HeaderValue = string | number | readonly string[] | undefined;
+
+/** The handler's headers and those of a paid response, each once. */
+function privateHeaders(given: Readonly<Record<string, HeaderValue>>, cors: boolean): Record<string, HeaderValue> {
+  const headers: Record<string, HeaderValue> = cors ? { ...CORS_HEADERS } : {};
+  let cacheControl: string | undefined;
+  let vary: string | undefined;
+  for (const name in given) {
+    const value = given[name];
+    if (value === undefined || !Object.hasOwn(given, name)) continue;
+    const lower = LENGTHS.has(name.length) ? name.toLowerCase() : "";
+    if (lower === "cache-control") cacheControl = String(value);
+    else if (lower === "vary") vary = String(value);
+    else {
+      const own = cors ? CORS_NAMES.get(lower) : undefined;
+      if (own) delete headers[own];
+      headers[name] = value;
+    }
+  }
+  headers["Cache-Control"] = privateCacheControl(cacheControl);
+  headers.Vary = varyWith(vary);
+  return headers;
+}
+
+const CORS_NAMES = new Map(Object.keys(CORS_HEADERS).map((name) => [name.toLowerCase(), name]));
+/** of the names that are looked for: most of a handler's need no second look */
+const LENGTHS = new Set(["cache-control", "vary", ...CORS_NAMES.keys()].map((name) => name.length));
 
 /** Headers given to writeHead stand above those set before. */
 function applyHeaders(response: ServerResponse, headers: unknown): void {

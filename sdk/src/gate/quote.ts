@@ -12,6 +12,7 @@ import {
   MAX_PAYMENT_REQUIRED_HEADER_BYTES,
   type PaymentRequiredWire,
   type PlanTermsWire,
+  type QuotedFacts,
   randomRef,
   refOfIdempotencyKey,
 } from "../protocol";
@@ -50,6 +51,10 @@ export interface Refusal {
 
 export interface Quote {
   readonly body: PaymentRequiredWire;
+  /** the body as it is sent */
+  readonly text: string;
+  /** one for each of `accepts` */
+  readonly sold: readonly Offer[];
   /** value of PAYMENT-REQUIRED; undefined when there is nothing that such a client could buy */
   readonly headerV2: string | undefined;
 }
@@ -61,6 +66,8 @@ export interface QuoteRequest {
   /** hex SHA-256, where the route binds bodies */
   readonly bodyHash?: string | undefined;
   readonly offers: readonly Offer[];
+  /** asked for again and again: offers and refusal are the same objects each time */
+  readonly isRecurrent?: boolean;
   readonly presentation: Presentation;
   readonly nowSec: number;
   readonly refusal: Refusal;
@@ -73,24 +80,10 @@ export const byPrice = (a: { readonly amount: bigint }, b: { readonly amount: bi
   a.amount < b.amount ? -1 : a.amount > b.amount ? 1 : 0;
 
 export function buildQuote(input: QuoteRequest): Quote {
-  const { settings, request, resource, presentation, refusal } = input;
-  const key = settings.memoKeys[0];
-  const idempotencyKey = request.header(HEADER.idempotencyKey.toLowerCase());
-  const keyed = idempotencyKey !== undefined && isUsableKey(idempotencyKey);
-  const ref = keyed ? refOfIdempotencyKey(key, request.method, resource, idempotencyKey) : randomRef();
+  const { settings, presentation, refusal } = input;
+  const ref = refOf(input);
   const expiresAtSec = input.nowSec + settings.quoteLifeSec;
-  const memoFor = ({ amount, token, payTo }: Offer): string => {
-    const facts = {
-      method: request.method,
-      resource,
-      amount,
-      token: token.address,
-      payTo,
-      network: settings.network.name,
-      ...(input.bodyHash === undefined ? {} : { bodyHash: input.bodyHash }),
-    };
-    return issueMemo(key, facts, ref, expiresAtSec);
-  };
+  const memoFor = (offer: Offer): string => issueMemo(settings.memoKeys[0], factsOf(input, offer), ref, expiresAtSec);
 
   // One-time first, cheapest first: stock clients take the first entry that they can pay.
   const oneTime = input.offers.filter((offer) => offer.kind === "one-time").sort(byPrice);
@@ -98,8 +91,9 @@ export function buildQuote(input: QuoteRequest): Quote {
   const entries = [...oneTime, ...plans].map((offer) => ({ offer, memo: memoFor(offer) }));
   const accepts = entries.map(({ offer, memo }) => entryOf(input, offer, memo));
 
+  const idempotencyKey = keyIn(input);
   const ignored =
-    idempotencyKey !== undefined && !keyed
+    idempotencyKey !== undefined && !isUsableKey(idempotencyKey)
       ? ` The Idempotency-Key was ignored: it must have ${IDEMPOTENCY_KEY_LENGTH.min} to ${IDEMPOTENCY_KEY_LENGTH.max} characters.`
       : "";
   const body: PaymentRequiredWire = {
@@ -114,11 +108,36 @@ export function buildQuote(input: QuoteRequest): Quote {
   const forV2 = oneTime.length > 0 || presentation.sellSingleAtPlanPrice ? entries : [];
   const sold = oneTime.length > 0 ? forV2.filter(({ offer }) => offer.kind === "one-time") : forV2;
   const offered = plans.map(({ plan }) => plan);
-  return { body, headerV2: presentation.x402v2 ? headerV2Of(input, sold, offered) : undefined };
+  return {
+    body,
+    text: JSON.stringify(body),
+    sold: entries.map(({ offer }) => offer),
+    headerV2: presentation.x402v2 ? headerV2Of(input, sold, offered) : undefined,
+  };
+}
+
+const IDEMPOTENCY_KEY = HEADER.idempotencyKey.toLowerCase();
+const keyIn = ({ request }: QuoteRequest): string | undefined => request.header(IDEMPOTENCY_KEY);
+
+/** The same purchase, named by the same key, has the same ref; without a key each quote is a purchase of its own. */
+export function refOf(input: QuoteRequest): string {
+  const { settings, request, resource } = input;
+  const key = keyIn(input);
+  if (key === undefined || !isUsableKey(key)) return randomRef();
+  return refOfIdempotencyKey(settings.memoKeys[0], request.method, resource, key);
+}
+
+/** What a memo answers for. */
+export function factsOf(
+  { settings, request, resource, bodyHash }: QuoteRequest,
+  { amount, token, payTo }: Offer,
+): QuotedFacts {
+  const facts = { method: request.method, resource, amount, token: token.address, payTo };
+  return { ...facts, network: settings.network.name, ...(bodyHash === undefined ? {} : { bodyHash }) };
 }
 
 /** As headers carry it without a second reading: visible ASCII. */
-function isUsableKey(key: string): boolean {
+export function isUsableKey(key: string): boolean {
   const { min, max } = IDEMPOTENCY_KEY_LENGTH;
   return key.length >= min && key.length <= max && /^[\x21-\x7e]+$/.test(key);
 }

@@ -27,32 +27,92 @@ export type NodeRequest = IncomingMessage & {
   readonly body?: unknown;
 };
 
-export function gateRequestOfNode(request: NodeRequest, raw: unknown = request): GateRequest {
-  return {
-    method: (request.method ?? "GET").toUpperCase(),
-    target: request.originalUrl ?? request.url ?? "/",
-    host: request.headers.host,
-    secure: "encrypted" in request.socket,
-    remoteAddress: request.socket.remoteAddress,
-    header: (name) => joined(request.headers[name]),
-    body: async () => keptBytes(request),
-    raw,
-  };
+/** What a framework knows better than Node's message. */
+export interface KnownBetter {
+  /** the framework's own request */
+  readonly raw?: unknown;
+  /** as it came, where a router rewrites `url` */
+  readonly target?: string;
+  /** where the framework keeps the parsed body */
+  readonly parsed?: Pick<NodeRequest, "rawBody" | "body">;
+}
+
+export function gateRequestOfNode(message: NodeRequest, known: KnownBetter = {}): GateRequest {
+  return new NodeGateRequest(message, known);
+}
+
+/** Reads what is asked for, when it is: most requests are judged by their method and one header. */
+class NodeGateRequest implements GateRequest {
+  readonly method: string;
+  readonly target: string;
+  readonly raw: unknown;
+
+  constructor(
+    private readonly message: NodeRequest,
+    private readonly known: KnownBetter,
+  ) {
+    this.method = (message.method ?? "GET").toUpperCase();
+    this.target = known.target ?? message.originalUrl ?? message.url ?? "/";
+    this.raw = known.raw ?? message;
+  }
+
+  get host(): string | undefined {
+    return this.message.headers.host;
+  }
+
+  get secure(): boolean {
+    return "encrypted" in this.message.socket;
+  }
+
+  get remoteAddress(): string | undefined {
+    return this.message.socket.remoteAddress;
+  }
+
+  header(name: string): string | undefined {
+    const value = this.message.headers[name];
+    return Array.isArray(value) ? value.join(", ") : value;
+  }
+
+  async body(): Promise<Uint8Array> {
+    const { rawBody, body } = this.known.parsed ?? this.message;
+    return keptBytes({ rawBody, body, headers: this.message.headers });
+  }
 }
 
 export function gateRequestOfFetch(request: Request, raw: unknown = request): GateRequest {
-  // Some servers hand out the target as it came, others serialised: what is judged is what the router saw.
-  const [, protocol = "", host = "", target = ""] = /^([a-z]+):\/\/([^/?#]*)(.*)$/is.exec(request.url) ?? [];
-  return {
-    method: request.method.toUpperCase(),
-    target: target.startsWith("/") ? target : `/${target}`,
-    host: request.headers.get("host") ?? host,
-    secure: protocol.toLowerCase() === "https",
-    remoteAddress: undefined,
-    header: (name) => request.headers.get(name) ?? undefined,
-    body: async () => new Uint8Array(await request.clone().arrayBuffer()),
-    raw,
-  };
+  return new FetchGateRequest(request, raw);
+}
+
+class FetchGateRequest implements GateRequest {
+  readonly method: string;
+  readonly target: string;
+  readonly secure: boolean;
+  readonly remoteAddress = undefined;
+  private readonly hostInUrl: string;
+
+  constructor(
+    private readonly request: Request,
+    readonly raw: unknown,
+  ) {
+    // Some servers hand out the target as it came, others serialised: what is judged is what the router saw.
+    const [, protocol = "", host = "", target = ""] = /^([a-z]+):\/\/([^/?#]*)(.*)$/is.exec(request.url) ?? [];
+    this.method = request.method.toUpperCase();
+    this.target = target.startsWith("/") ? target : `/${target}`;
+    this.secure = protocol.toLowerCase() === "https";
+    this.hostInUrl = host;
+  }
+
+  get host(): string {
+    return this.request.headers.get("host") ?? this.hostInUrl;
+  }
+
+  header(name: string): string | undefined {
+    return this.request.headers.get(name) ?? undefined;
+  }
+
+  async body(): Promise<Uint8Array> {
+    return new Uint8Array(await this.request.clone().arrayBuffer());
+  }
 }
 
 /** What a parser has left of the body's bytes. @throws ConfigError when there were some, and they are gone */
@@ -66,9 +126,6 @@ export function keptBytes({ rawBody, body, headers }: Pick<NodeRequest, "rawBody
     'bind: "body" needs the body\'s bytes as request.rawBody: parse it before the gate with express.json({ verify: (req, _res, bytes) => { req.rawBody = bytes } }), or with fastify-raw-body',
   );
 }
-
-const joined = (value: string | string[] | undefined): string | undefined =>
-  Array.isArray(value) ? value.join(", ") : value;
 
 export interface Origin {
   /** the provider's public base address */

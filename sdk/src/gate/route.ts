@@ -5,6 +5,7 @@ import type { MeteredRoute } from "./judge-subscription";
 import type { Payment } from "./payment";
 import { type PricingEntry, pricingOf } from "./pricing";
 import type { Offer, Presentation } from "./quote";
+import { createQuotes, type Quotes } from "./quotes";
 import type { GateRequest } from "./request";
 import type { Room } from "./room";
 
@@ -42,6 +43,9 @@ export interface Route extends MeteredRoute {
   readonly authorize: ((payment: Payment, raw: unknown) => boolean | Promise<boolean>) | undefined;
   /** Loads what quotes are made from. @throws ConfigError, Unavailable */
   ready(): Promise<void>;
+  /** The same, where nothing has to be asked or computed for it: the same list for as long as the terms are the same. */
+  offersAtOnce(): readonly Offer[] | undefined;
+  readonly quotes: Quotes;
   /** Every option as it costs now; without those whose terms cannot be read. @throws ConfigError */
   offers(request: GateRequest): Promise<Offer[]>;
 }
@@ -81,15 +85,15 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
   }
 
   async function singles(raw: unknown): Promise<Offer[]> {
+    const offers: Offer[] = [];
+    for (const price of prices) offers.push(...singleAt(price.kind === "fixed" ? price.amount : await price.of(raw)));
+    return offers;
+  }
+
+  function singleAt(amount: bigint): Offer[] {
     const token = settings.token && terms.token(settings.token.address);
     const { payTo } = settings;
-    if (!token || !payTo) return [];
-    const offers: Offer[] = [];
-    for (const price of prices) {
-      const amount = price.kind === "fixed" ? price.amount : await price.of(raw);
-      offers.push({ kind: "one-time", amount, payTo, token });
-    }
-    return offers;
+    return token && payTo ? [{ kind: "one-time", amount, payTo, token }] : [];
   }
 
   function subscription(planId: Hex): Offer[] {
@@ -100,7 +104,26 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
     return [{ kind: "subscription", amount: plan.amount, payTo: plan.payTo, token, plan }];
   }
 
+  const isFixed = prices.every(({ kind }) => kind === "fixed");
+  let held:
+    | { readonly token: unknown; readonly plans: readonly unknown[]; readonly offers: readonly Offer[] }
+    | undefined;
+
+  function offersAtOnce(): readonly Offer[] | undefined {
+    if (!loaded || !isFixed) return undefined;
+    const token = settings.token && terms.token(settings.token.address);
+    if (held?.token === token && held?.plans.every((plan, i) => plan === terms.plan(planIds[i] as Hex))) {
+      return held.offers;
+    }
+    const fixed = prices.flatMap((price) => (price.kind === "fixed" ? singleAt(price.amount) : []));
+    const offers = [...fixed, ...planIds.flatMap(subscription)];
+    held = { token, plans: planIds.map((planId) => terms.plan(planId)), offers };
+    return offers;
+  }
+
   return {
+    offersAtOnce,
+    quotes: createQuotes(),
     planIds,
     metered: options.metered ?? false,
     cors: options.cors ?? true,

@@ -70,8 +70,11 @@ async function verifyOnce(room: Room, proof: PaymentProof, given: AnyRequest | u
 /** With the response when it is known; else the payment is used up now. */
 async function settleWithResponse(claim: HeldClaim, request: GateRequest, response: ServerResponse | undefined) {
   const visit = visits.getStore();
-  if (visit) visit.claims.push(claim);
-  else if (response && !response.headersSent) {
+  if (visit) {
+    visit.claims.push(claim);
+    visit.onClaim?.();
+    visit.onClaim = undefined;
+  } else if (response && !response.headersSent) {
     const own = openVisit(request);
     own.claims.push(claim);
     watchResponse({ response, visit: own });

@@ -5,7 +5,7 @@ import { type Answer, answerOf, errorAnswer } from "./answer";
 import type { HeldClaim } from "./claims/held-claim";
 import { type Decision, quoteFor } from "./decide";
 import { exhausted } from "./judge-subscription";
-import type { Payment } from "./payment";
+import type { Payment, SubscriptionPayment } from "./payment";
 import type { Refusal } from "./quote";
 import type { GateRequest } from "./request";
 import type { Room } from "./room";
@@ -20,6 +20,8 @@ export interface Visit {
   refused: TurnpikeError | undefined;
   /** Told of that error before the handler sees it: a framework may have to be kept from logging it. */
   onRefused: ((error: TurnpikeError) => void) | undefined;
+  /** Told when a claim is held that was not at the beginning. */
+  onClaim: (() => void) | undefined;
   /** Told once whether the request was served; for counting. */
   onEnd: ((how: "use" | "release") => void) | undefined;
 }
@@ -29,31 +31,31 @@ export const visits = new AsyncLocalStorage<Visit>();
 export function openVisit(request: GateRequest, decision?: Extract<Decision, { kind: "allow" }>): Visit {
   const visit: Visit = {
     request,
-    payment: decision && withWatch(decision.payment),
+    payment: decision?.payment,
     claims: decision?.claim ? [decision.claim] : [],
     refused: undefined,
     onRefused: undefined,
+    onClaim: undefined,
     onEnd: decision?.onEnd,
   };
+  // Each such payment was made for this one request.
+  if (decision?.payment.kind === "subscription") watch(decision.payment, visit);
   return visit;
+}
 
-  function withWatch(payment: Payment): Payment {
-    if (payment.kind !== "subscription") return payment;
-    return {
-      ...payment,
-      async deduct(amount) {
-        try {
-          return await payment.deduct(amount);
-        } catch (error) {
-          if (isTurnpikeError(error) && CHARGING.has(error.code)) {
-            visit.refused = error;
-            visit.onRefused?.(error);
-          }
-          throw error;
-        }
-      },
-    };
-  }
+function watch(payment: { deduct: SubscriptionPayment["deduct"] }, visit: Visit): void {
+  const { deduct } = payment;
+  payment.deduct = async (amount) => {
+    try {
+      return await deduct(amount);
+    } catch (error) {
+      if (isTurnpikeError(error) && CHARGING.has(error.code)) {
+        visit.refused = error;
+        visit.onRefused?.(error);
+      }
+      throw error;
+    }
+  };
 }
 
 /** What the payer or the outage stands behind, rather than the handler. */

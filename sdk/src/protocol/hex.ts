@@ -36,14 +36,12 @@ const node = (globalThis as { process?: { getBuiltinModule?(id: string): unknown
 
 /** SHA-256 of bytes. */
 export function sha256(bytes: Uint8Array): Uint8Array {
-  return node ? new Uint8Array(node.createHash("sha256").update(bytes).digest()) : nobleSha256(bytes);
+  return node ? node.createHash("sha256").update(bytes).digest() : nobleSha256(bytes);
 }
 
 /** HMAC-SHA256 of a message. */
 export function hmacSha256(key: Uint8Array, message: Uint8Array): Uint8Array {
-  return node
-    ? new Uint8Array(node.createHmac("sha256", key).update(message).digest())
-    : hmac(nobleSha256, key, message);
+  return node ? node.createHmac("sha256", key).update(message).digest() : hmac(nobleSha256, key, message);
 }
 
 /** One 32-byte ABI word of an unsigned integer. */

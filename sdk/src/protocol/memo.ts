@@ -64,7 +64,16 @@ export function refOfIdempotencyKey(key: MemoKey, method: string, resource: stri
 
 /** A memo for quoted facts, valid until `expiresAtSec`; nothing has to be kept about it. */
 export function issueMemo(key: MemoKey, facts: QuotedFacts, ref: string, expiresAtSec: number): string {
-  return `${ref}.${key.id}.${expiresAtSec}.${toBase64Url(macOf(key, facts, ref, expiresAtSec))}`;
+  return memoIssuer(key, facts)(ref, expiresAtSec);
+}
+
+/** The same for many memos of the same facts: what does not change between them is written out once. */
+export function memoIssuer(key: MemoKey, facts: QuotedFacts): (ref: string, expiresAtSec: number) => string {
+  const [before, after] = messageParts(key, facts);
+  return (ref, expiresAtSec) => {
+    const mac = hmacSha256(key.secret, utf8ToBytes(`${before}${ref}${after(expiresAtSec)}`)).subarray(0, MAC_BYTES);
+    return `${ref}.${key.id}.${expiresAtSec}.${toBase64Url(mac)}`;
+  };
 }
 
 /** @returns undefined when `memo` is not of the memo's one shape */
@@ -83,18 +92,14 @@ export function isMemoGenuine(memo: ParsedMemo, facts: QuotedFacts, keys: readon
 }
 
 function macOf(key: MemoKey, facts: QuotedFacts, ref: string, expiresAtSec: number): Uint8Array {
-  const message = JSON.stringify([
-    "memo",
-    facts.method,
-    facts.resource,
-    facts.amount.toString(),
-    facts.token.toLowerCase(),
-    facts.payTo.toLowerCase(),
-    facts.network,
-    ref,
-    key.id,
-    expiresAtSec,
-    facts.bodyHash ?? null,
-  ]);
-  return hmacSha256(key.secret, utf8ToBytes(message)).slice(0, MAC_BYTES);
+  const [before, after] = messageParts(key, facts);
+  return hmacSha256(key.secret, utf8ToBytes(`${before}${ref}${after(expiresAtSec)}`)).slice(0, MAC_BYTES);
+}
+
+/** The MAC's message, one JSON list, around the ref (base64url: nothing in it is escaped) and the expiry. */
+function messageParts(key: MemoKey, facts: QuotedFacts): readonly [before: string, after: (expiry: number) => string] {
+  const { method, resource, amount, token, payTo, network, bodyHash } = facts;
+  const listed = [method, resource, amount.toString(), token.toLowerCase(), payTo.toLowerCase(), network];
+  const bound = JSON.stringify(bodyHash ?? null);
+  return [`${JSON.stringify(["memo", ...listed]).slice(0, -1)},"`, (expiry) => `","${key.id}",${expiry},${bound}]`];
 }

@@ -35,7 +35,11 @@ export function decodeJsonHeader(value: string, maxBytes = MAX_CREDENTIAL_BYTES)
 
 /** JSON in UTF-8 in standard base64, as payment headers carry it. */
 export function encodeJsonHeader(value: unknown): string {
-  const text = JSON.stringify(value);
+  return encodeHeaderText(JSON.stringify(value));
+}
+
+/** The same of what is JSON already. */
+export function encodeHeaderText(text: string): string {
   if (NodeBuffer) return NodeBuffer.from(text, "utf8").toString("base64");
   if (PRINTABLE.test(text)) return btoa(text);
   let binary = "";
