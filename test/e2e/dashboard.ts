@@ -1,28 +1,17 @@
-import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { expect } from "chai";
-import type { Browser, Page } from "playwright-core";
 import { buyQuote, readReport } from "../../examples/agent";
 import { createPlan } from "../../scripts/plan";
-import type { World } from "../../scripts/sandbox/world";
-import { launchBrowser, openPage } from "../support/browser";
-import { startSandbox } from "../support/sandbox";
+import { figure, PAGES, useDashboard, visit } from "./support/dashboard";
 
-const PAGES = ["/", "/payments", "/subscriptions", "/plans", "/webhooks", "/system"];
 const SCRIPT_NAME = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
-const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+const MAX_GZIP_BYTES = 60_000;
+/** of a week: every six hours one */
+const BARS = 28;
 
 describe("dashboard, in a real browser", function () {
-  this.timeout(180_000);
-  let world: World;
-  let browser: Browser;
-  let page: Page;
-  let errors: Error[];
-  const asked = new Set<string>();
-
-  before(async () => {
-    execFileSync(process.execPath, ["facilitator/tools/build-dashboard.cjs", "--quiet"], { stdio: "inherit" });
-    world = await startSandbox({ withInbox: true });
+  this.timeout(120_000);
+  const at = useDashboard(async (world) => {
     const { agent } = await world.agent("dashboard's reader");
     await buyQuote(agent, world.provider.url, "ABC");
     await readReport(agent, world.provider.url, world.plans.reader);
@@ -33,153 +22,130 @@ describe("dashboard, in a real browser", function () {
       graceSec: 3_600,
       metadata: JSON.stringify({ name: SCRIPT_NAME }),
     });
-    browser = await launchBrowser();
-    ({ page, errors } = await openPage(browser));
-    page.on("request", (request) => asked.add(new URL(request.url()).origin));
-    await page.goto(`${world.facilitator.url}/`);
-  });
-  after(async () => {
-    await browser?.close();
-    await world?.stop();
   });
 
-  const visit = async (path: string): Promise<void> => {
-    await page.evaluate((to) => {
-      location.hash = to;
-    }, path);
-    await page.locator("main .loading").first().waitFor({ state: "detached" });
-    await page.locator("main h1").waitFor();
-  };
-
-  it("refuses a key that is none, and takes the provider's", async () => {
-    await page.fill("input[name=key]", `tpk_${"0".repeat(48)}`);
-    await page.keyboard.press("Enter");
-    await page.getByRole("alert").waitFor();
-    expect(await page.getByRole("alert").textContent()).to.match(/unknown, revoked or past its end/);
-    await page.fill("input[name=key]", world.providerKey ?? "");
-    await page.keyboard.press("Enter");
-    await page.getByRole("heading", { name: "Overview" }).waitFor();
+  it("opens a sandbox signed in, with nothing secret in the address", async () => {
+    const { page } = at;
+    await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
     await page.getByText("live", { exact: true }).waitFor();
     expect(page.url()).not.to.include("tpk_");
   });
 
   it("shows the same figures as the API", async () => {
-    await visit("/");
-    const volume = page.locator(".figure", { hasText: "Volume" }).locator("strong");
+    const { page } = at;
+    await visit(page, "/?days=30");
     // A quote at 0.50 and a month at 10.
-    await volume.filter({ hasText: "10.50" }).waitFor();
-    await page.getByText("Values as a table").click();
-    const table = page.getByRole("table", { name: /Volume/ });
+    await figure(page, "Volume").locator("strong", { hasText: "$10.50" }).waitFor();
+    await figure(page, "Subscriptions").locator("strong", { hasText: "1" }).waitFor();
+    await figure(page, "Recurring").locator("strong", { hasText: "$10.00" }).waitFor();
+    await page.getByText("Values as a table").first().click();
+    const table = page.getByRole("table", { name: /^Volume/ });
     expect(await table.textContent())
-      .to.include("0.50 (1)")
-      .and.include("10.00 (1)");
+      .to.include("$0.50 (1)")
+      .and.include("$10.00 (1)");
   });
 
-  it("shows what happens while it is watched", async () => {
-    await visit("/payments");
-    const rows = page.getByRole("row");
-    const before = await rows.count();
-    const { agent } = await world.agent("dashboard's second reader");
-    await buyQuote(agent, world.provider.url, "XYZ");
-    await page.waitForFunction((count) => document.querySelectorAll("tr").length > count, before);
+  it("shows every page, each with its own title and what it lists", async () => {
+    const { page, world } = at;
+    const listed: Readonly<Record<string, string>> = {
+      "/payments": "/quote",
+      "/subscriptions": "Reader",
+      "/plans": "$10.00 / 30 days",
+      "/payers": "$10.50",
+      "/webhooks": "the sandbox's inbox",
+      "/system": "running",
+    };
+    for (const [path, title] of Object.entries(PAGES)) {
+      await visit(page, path);
+      expect(await page.title()).to.equal(`${title} · Turnpike`);
+      expect(await page.locator("main [role=alert]").allTextContents(), path).to.deep.equal([]);
+      const text = listed[path];
+      if (text) await page.getByRole("table").filter({ hasText: text }).first().waitFor();
+    }
+    expect(world.providerKey).to.be.a("string");
+    await visit(page, "/nowhere");
+    await page.getByText("There is no such page.").waitFor();
+  });
+
+  it("tells of a chart's bar under the pointer", async () => {
+    const { page } = at;
+    await visit(page, "/?days=7");
+    const plot = page.locator(".plot .u-over").first();
+    await plot.waitFor();
+    const box = await plot.boundingBox();
+    const tip = page.locator(".tip").first();
+    // Whichever part of the week it is, one of the bars has it.
+    const found: string[] = [];
+    for (let bar = 0; bar < BARS && !found.some((text) => text.includes("One-time: $0.50")); bar++) {
+      await plot.hover({ position: { x: ((bar + 0.5) / BARS) * (box?.width ?? 0), y: 40 } });
+      found.push((await tip.textContent()) ?? "");
+    }
+    expect(found.some((text) => text.includes("One-time: $0.50 (1)"))).to.equal(true);
   });
 
   it("tells the story of one subscription", async () => {
-    await visit("/subscriptions");
+    const { page } = at;
+    await visit(page, "/subscriptions");
     await page.getByRole("table").getByRole("link").first().click();
     await page.getByRole("heading", { name: "Timeline" }).waitFor();
-    await page.locator(".timeline li", { hasText: "created" }).filter({ hasText: "charged 10.00" }).waitFor();
+    await page.locator(".timeline li", { hasText: "created" }).filter({ hasText: "charged $10.00" }).waitFor();
+    await figure(page, "Plan").filter({ hasText: "every 30 days" }).waitFor();
   });
 
   it("B22 shows a plan's name as text, whatever it says", async () => {
-    await visit("/plans");
-    await page.getByText("<img src=x", { exact: false }).waitFor();
+    const { page } = at;
+    await visit(page, "/plans");
+    await page.getByText("<img src=x", { exact: false }).first().waitFor();
     expect(await page.title()).to.equal("Plans · Turnpike");
     expect(await page.locator("main img, main script").count()).to.equal(0);
-  });
-
-  it("adds an endpoint, sends it a test, and shows the delivery", async () => {
-    await visit("/webhooks");
-    await page
-      .getByText(world.inbox?.url ?? "", { exact: false })
-      .first()
-      .waitFor();
-    await page
-      .getByRole("button", { name: /Send a test/ })
-      .first()
-      .click();
-    const delivery = page.getByRole("table", { name: "Deliveries" }).getByRole("row", { name: /test/ });
-    await delivery.filter({ hasText: "delivered" }).waitFor();
+    await visit(page, "/subscriptions");
+    expect(await page.getByLabel("Plan").textContent()).to.include(SCRIPT_NAME.slice(0, 40));
   });
 
   it("saves the payments as CSV", async () => {
-    await visit("/payments");
+    const { page } = at;
+    await visit(page, "/payments");
     const [download] = await Promise.all([
       page.waitForEvent("download"),
-      page.getByRole("button", { name: "CSV" }).click(),
+      page.getByRole("button", { name: "Save CSV" }).click(),
     ]);
     const text = readFileSync(await download.path(), "utf8");
     expect(text.split("\r\n")[0]).to.match(/^id,acceptedAt,settledAt,status,amount/);
     expect(text).to.include(",settled,");
   });
 
-  it("passes the accessibility rules on every page, wide and narrow, light and dark", async () => {
-    for (const [width, colorScheme] of [
-      [1280, "light"],
-      [390, "dark"],
-    ] as const) {
-      await page.setViewportSize({ width, height: 844 });
-      await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
-      for (const path of PAGES) {
-        await visit(path);
-        // Through the debugger, whose scripts the page's own policy does not forbid.
-        await page.evaluate(AXE);
-        const { found, overflows } = await page.evaluate(async () => {
-          const { violations } = await (
-            window as unknown as { axe: { run(): Promise<{ violations: never[] }> } }
-          ).axe.run();
-          return {
-            found: violations.map(
-              ({ id, nodes }: { id: string; nodes: { html: string }[] }) => `${id}: ${nodes[0]?.html}`,
-            ),
-            overflows: document.documentElement.scrollWidth > window.innerWidth,
-          };
-        });
-        expect(found, `${path} at ${width}, ${colorScheme}`).to.deep.equal([]);
-        expect(overflows, `${path} at ${width} scrolls sideways`).to.equal(false);
-      }
-    }
-    await page.setViewportSize({ width: 1280, height: 800 });
-  });
-
   it("can be walked by keyboard alone", async () => {
-    await visit("/");
+    const { page } = at;
+    await visit(page, "/");
     await page.evaluate(() => (document.activeElement as HTMLElement | null)?.blur());
     const seen: string[] = [];
-    for (let step = 0; step < 14; step++) {
+    for (let step = 0; step < 20; step++) {
       await page.keyboard.press("Tab");
-      seen.push(await page.evaluate(() => document.activeElement?.textContent ?? ""));
+      seen.push(await page.evaluate(() => document.activeElement?.textContent?.trim() ?? ""));
     }
-    expect(seen).to.include.members(["Skip to content", "Overview", "Payments", "System", "Sign out"]);
+    expect(seen).to.include.members(["Skip to content", ...Object.values(PAGES), "Sign out", "+30 days", "Save CSV"]);
+    await page.getByRole("link", { name: "Payments", exact: true }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { level: 1, name: "Payments" }).waitFor();
   });
 
-  it("asks nobody but the Facilitator, breaks no rule of its own, and throws nothing", () => {
+  it("allows itself nothing but its own files and answers, loads under 60 kB, and asks nobody else", async () => {
+    const { page, world, asked, errors } = at;
+    let bytes = 0;
+    for (const path of ["/", "/dashboard.js", "/dashboard.css"]) {
+      const answer = await page.request.get(world.facilitator.url + path, { headers: { "accept-encoding": "gzip" } });
+      const policy = answer.headers()["content-security-policy"] ?? "";
+      expect(policy).to.match(/^default-src 'none'; script-src 'self'; style-src 'self'; /);
+      expect(policy)
+        .to.match(/frame-ancestors 'none'/)
+        .and.not.match(/unsafe|\*|https?:/);
+      expect(answer.headers()["x-content-type-options"]).to.equal("nosniff");
+      expect(answer.headers()["referrer-policy"]).to.equal("no-referrer");
+      const raw = await fetch(world.facilitator.url + path, { headers: { "accept-encoding": "gzip" } });
+      bytes += Number(raw.headers.get("content-length"));
+    }
+    expect(bytes).to.be.within(10_000, MAX_GZIP_BYTES);
     expect([...asked].filter((origin) => origin !== "null")).to.deep.equal([world.facilitator.url]);
     expect(errors).to.deep.equal([]);
-  });
-
-  it("keeps the old figures, and says so, while the Facilitator is away; and comes back by itself", async () => {
-    await visit("/");
-    await world.facilitator.stop();
-    await page.getByText("reconnecting").waitFor();
-    expect(await page.locator(".figure", { hasText: "Volume" }).locator("strong").textContent()).to.include("11.00");
-    await world.facilitator.start();
-    await page.getByText("live", { exact: true }).waitFor();
-  });
-
-  it("forgets the key when signed out", async () => {
-    await page.getByRole("button", { name: "Sign out" }).click();
-    await page.getByText("Sign in as a provider").waitFor();
-    expect(await page.evaluate(() => sessionStorage.length)).to.equal(0);
   });
 });

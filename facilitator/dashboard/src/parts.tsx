@@ -86,7 +86,10 @@ export function Figure({
 export function Bar({ share, tone }: { share: number; tone?: Tone | "accent" | undefined }) {
   return (
     <span class="bar" aria-hidden="true">
-      <i class={tone ?? "accent"} style={{ width: `${Math.max(0, Math.min(100, share * 100))}%` }} />
+      <i
+        class={tone ?? "accent"}
+        style={{ width: share <= 0 ? "0" : `${Math.max(1.5, Math.min(100, share * 100))}%` }}
+      />
     </span>
   );
 }

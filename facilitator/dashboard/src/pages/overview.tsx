@@ -48,18 +48,18 @@ function Key({ data }: { data: OverviewWire }) {
         label="Volume"
         value={money(volume.amount, token)}
         tone={change?.startsWith("+") ? "good" : change?.startsWith("−") ? "bad" : undefined}
-        note={change ? `${change} against the time before` : plural(volume.count, "payment")}
+        note={change ? `${change} on the time before` : plural(volume.count, "payment")}
       />
       <Figure
-        label="Active subscriptions"
+        label="Subscriptions"
         value={formatCount(subscriptions.active)}
-        note={`${formatCount(subscriptions.created)} new, ${formatCount(ended)} ended`}
+        note={`active; ${formatCount(subscriptions.created)} new, ${formatCount(ended)} ended`}
       />
       <Figure label="Recurring" value={money(subscriptions.recurring, token)} note="every 30 days" />
       <Figure
         label="Renewals collected"
         value={formatShare(renewals.renewed, due) ?? "–"}
-        note={due === 0 ? "none was due" : `${formatCount(renewals.renewed)} of ${formatCount(due)} that were due`}
+        note={due === 0 ? "none was due" : `${formatCount(renewals.renewed)} of ${formatCount(due)} due`}
       />
       <Figure
         label="One-time settled"
@@ -72,10 +72,10 @@ function Key({ data }: { data: OverviewWire }) {
         tone={cents === undefined ? undefined : cents < 1 ? "good" : "bad"}
         note={
           cents === undefined
-            ? "no transaction yet, or no price of gas is set"
+            ? "no payment yet, or no price is set for gas"
             : cents < 1
-              ? "a transaction, under one cent"
-              : "a transaction, above one cent"
+              ? "each, under one cent"
+              : "each, above one cent"
         }
       >
         {cents !== undefined && <Bar share={cents} tone={cents < 1 ? "good" : "bad"} />}

@@ -1,0 +1,56 @@
+import { expect } from "chai";
+import { buyQuote, readReport } from "../../examples/agent";
+import { INTERVAL_SEC, recordOf } from "../support/sandbox";
+import { figure, useDashboard, visit } from "./support/dashboard";
+
+describe("dashboard, while things happen", function () {
+  this.timeout(120_000);
+  let idHash: string;
+  const at = useDashboard(async (world) => {
+    const { agent } = await world.agent("a reader who stays");
+    await readReport(agent, world.provider.url, world.plans.reader);
+    idHash = (await agent.list())[0]?.idHash ?? "";
+  });
+
+  it("shows what happens while it is watched", async () => {
+    const { page, world } = at;
+    await visit(page, "/payments");
+    await page.getByText("No payment yet.").waitFor();
+    const { agent } = await world.agent("dashboard's second reader");
+    await buyQuote(agent, world.provider.url, "XYZ");
+    await page.getByRole("row").filter({ hasText: "$0.50" }).filter({ hasText: "settled" }).waitFor();
+  });
+
+  it("moves the sandbox's clock to the next renewal, and tells what happened", async () => {
+    const { page, world } = at;
+    await visit(page, "/subscriptions");
+    const before = await recordOf(world, idHash);
+    const clock = page.getByRole("region", { name: "Sandbox clock" });
+    await clock.getByText(/next renewal in/).waitFor();
+    await clock.getByRole("button", { name: "To the next renewal" }).click();
+    await clock.getByText(/1 renewal/).waitFor({ timeout: 60_000 });
+    await clock.getByRole("button", { name: "+1 day", disabled: false }).waitFor();
+    const after = await recordOf(world, idHash);
+    expect(after.paidThroughSec).to.equal(before.paidThroughSec + INTERVAL_SEC);
+    await visit(page, "/?days=90");
+    await figure(page, "Renewals collected").locator("strong", { hasText: "100 %" }).waitFor();
+    await figure(page, "Volume").locator("strong", { hasText: "$20.50" }).waitFor();
+    await clock.getByRole("button", { name: "+1 day" }).click();
+    await clock.getByText("Nothing was due.").waitFor({ timeout: 60_000 });
+  });
+
+  it("keeps the old figures, and says so, while the Facilitator is away; and comes back by itself", async () => {
+    const { page, world } = at;
+    await visit(page, "/?days=90");
+    await world.facilitator.stop();
+    await page.getByText("reconnecting").waitFor();
+    expect(await figure(page, "Volume").locator("strong").textContent()).to.equal("$20.50");
+    // Another range is asked for, and nobody answers.
+    await page.getByLabel("Range").selectOption("7");
+    await page.getByRole("alert").filter({ hasText: "does not answer" }).first().waitFor();
+    await world.facilitator.start();
+    await page.getByText("live", { exact: true }).waitFor();
+    await figure(page, "Volume").waitFor();
+    await page.getByRole("alert").first().waitFor({ state: "detached" });
+  });
+});

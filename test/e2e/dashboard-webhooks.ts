@@ -1,0 +1,138 @@
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { expect } from "chai";
+import { verifyWebhook } from "turnpike/facilitator";
+import { useDashboard, visit } from "./support/dashboard";
+
+interface Received {
+  readonly headers: NodeJS.Dict<string | string[]>;
+  readonly body: string;
+}
+
+describe("dashboard: webhooks", function () {
+  this.timeout(120_000);
+  const at = useDashboard();
+  const received: Received[] = [];
+  let status = 204;
+  let receiver: Server;
+  let url: string;
+
+  before(async () => {
+    receiver = createServer((request, response) => {
+      const chunks: Buffer[] = [];
+      request.on("data", (chunk: Buffer) => chunks.push(chunk));
+      request.on("end", () => {
+        received.push({ headers: request.headers, body: Buffer.concat(chunks).toString("utf8") });
+        response.writeHead(status).end();
+      });
+    });
+    await new Promise<void>((resolve) => receiver.listen(0, "127.0.0.1", resolve));
+    url = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/hook`;
+  });
+  after(() => {
+    receiver?.close();
+    receiver?.closeAllConnections();
+  });
+
+  const secretOf = async (): Promise<string> => (await at.page.locator(".secret code").textContent()) ?? "";
+  const row = (name: string | RegExp) =>
+    at.page.getByRole("table", { name: "Webhook endpoints" }).getByRole("row", { name });
+  const deliveries = () => at.page.getByRole("table", { name: "Deliveries" }).getByRole("row");
+  let secret: string;
+
+  it("adds an endpoint for some events, and shows its secret once", async () => {
+    const { page } = at;
+    await visit(page, "/webhooks");
+    await page.getByRole("button", { name: "Add an endpoint" }).click();
+    const form = page.getByRole("form", { name: "New endpoint" });
+    await form.getByLabel("Address").fill(url);
+    await form.getByLabel("Description").fill("billing");
+    await form.getByLabel("Only these").check();
+    await form.getByLabel("subscription.renewed").check();
+    await form.getByRole("button", { name: "Add", exact: true }).click();
+    await page.locator(".secret").waitFor();
+    secret = await secretOf();
+    expect(secret).to.match(/^whsec_/);
+    await row(/billing/)
+      .filter({ hasText: "2 types" })
+      .waitFor();
+    await visit(page, "/payments");
+    await visit(page, "/webhooks");
+    expect(await page.getByText(secret).count()).to.equal(0);
+  });
+
+  it("sends a test, which the receiver can verify, and shows the delivery with its attempts", async () => {
+    const { page } = at;
+    await page.getByRole("button", { name: `Send a test to ${url}` }).click();
+    await deliveries().filter({ hasText: "webhook.test" }).filter({ hasText: "delivered" }).waitFor();
+    const { body, headers } = received[0] ?? { body: "", headers: {} };
+    expect(verifyWebhook(body, headers, secret).type).to.equal("webhook.test");
+    await page.getByRole("button", { name: "Attempts of webhook.test" }).click();
+    await page.getByRole("table", { name: "Attempts" }).getByText("HTTP 204").waitFor();
+  });
+
+  it("sends a delivery again, also one that failed", async () => {
+    const { page } = at;
+    status = 500;
+    const before = received.length;
+    await page.getByRole("button", { name: `Send a test to ${url}` }).click();
+    await deliveries().filter({ hasText: "pending" }).filter({ hasText: /\b1\b/ }).waitFor();
+    status = 204;
+    const pending = deliveries().filter({ hasText: "pending" });
+    await pending.getByRole("button", { name: "Send webhook.test again" }).click();
+    await pending.first().waitFor({ state: "detached" });
+    expect(received.length).to.be.at.least(before + 2);
+  });
+
+  it("rotates the secret: the new one is shown once, and both sign", async () => {
+    const { page } = at;
+    await page.getByRole("button", { name: `Rotate the secret of ${url}` }).click();
+    await page.getByText("The old one signs too until").waitFor();
+    const next = await secretOf();
+    expect(next)
+      .to.match(/^whsec_/)
+      .and.not.equal(secret);
+    const before = received.length;
+    await page.getByRole("button", { name: `Send a test to ${url}` }).click();
+    await deliveries().first().filter({ hasText: "delivered" }).waitFor();
+    await page.waitForFunction(() => !document.querySelector("main .status.waiting"));
+    const { body, headers } = received[before] ?? { body: "", headers: {} };
+    for (const one of [secret, next]) expect(verifyWebhook(body, headers, one).type).to.equal("webhook.test");
+  });
+
+  it("edits, disables, enables and removes it", async () => {
+    const { page } = at;
+    await page.getByRole("button", { name: `Edit ${url}` }).click();
+    const form = page.getByRole("form", { name: "Change the endpoint" });
+    await form.getByLabel("Description").fill("ledger");
+    await form.getByLabel(/All, also/).check();
+    await form.getByRole("button", { name: "Save" }).click();
+    await row(/ledger/)
+      .filter({ hasText: "all" })
+      .waitFor();
+    await page.getByRole("button", { name: `Disable ${url}` }).click();
+    await row(/ledger/)
+      .filter({ hasText: "disabled" })
+      .waitFor();
+    expect(await page.getByRole("button", { name: `Send a test to ${url}` }).isDisabled()).to.equal(true);
+    await page.getByRole("button", { name: `Enable ${url}` }).click();
+    await row(/ledger/)
+      .filter({ hasText: "enabled" })
+      .waitFor();
+    await page.getByRole("button", { name: `Remove ${url}` }).click();
+    await page.getByRole("button", { name: "Keep it" }).click();
+    await page.getByRole("button", { name: `Remove ${url}` }).click();
+    await page.getByRole("button", { name: "Remove it" }).click();
+    await row(/ledger/).waitFor({ state: "detached" });
+  });
+
+  it("says what is wrong with an address, and keeps what was typed", async () => {
+    const { page } = at;
+    await page.getByRole("button", { name: "Add an endpoint" }).click();
+    const form = page.getByRole("form", { name: "New endpoint" });
+    await form.getByLabel("Address").fill("http://user:password@127.0.0.1/");
+    await form.getByRole("button", { name: "Add", exact: true }).click();
+    await page.getByRole("alert").waitFor();
+    expect(await form.getByLabel("Address").inputValue()).to.include("127.0.0.1");
+  });
+});

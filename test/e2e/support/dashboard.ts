@@ -1,0 +1,78 @@
+/** The dashboard over a whole sandbox, in a real browser, and what its tests do with it. */
+import { execFileSync } from "node:child_process";
+import type { Browser, Page } from "playwright-core";
+import { launchBrowser, openPage } from "../../support/browser";
+import { startSandbox, type World } from "../../support/sandbox";
+
+/** Each page by its address, and what it is called. */
+export const PAGES = {
+  "/": "Overview",
+  "/payments": "Payments",
+  "/subscriptions": "Subscriptions",
+  "/allowances": "Allowances",
+  "/plans": "Plans",
+  "/payers": "Payers",
+  "/funnel": "Funnel",
+  "/webhooks": "Webhooks",
+  "/system": "System",
+} as const;
+
+export interface DashboardWorld {
+  readonly world: World;
+  readonly browser: Browser;
+  readonly page: Page;
+  /** that pages threw */
+  readonly errors: readonly Error[];
+  /** origins that were asked for anything */
+  readonly asked: ReadonlySet<string>;
+}
+
+/** Registers the hooks that start and stop it; what it gives is there in tests only. */
+export function useDashboard(prepare: (world: World) => Promise<void> = async () => undefined): DashboardWorld {
+  let world: World;
+  let browser: Browser;
+  let opened: Awaited<ReturnType<typeof openPage>>;
+  const asked = new Set<string>();
+  before(async () => {
+    execFileSync(process.execPath, ["facilitator/tools/build-dashboard.cjs", "--quiet"], { stdio: "inherit" });
+    world = await startSandbox({ withInbox: true });
+    await prepare(world);
+    browser = await launchBrowser();
+    opened = await openPage(browser);
+    opened.page.on("request", (request) => asked.add(new URL(request.url()).origin));
+    await opened.page.goto(`${world.facilitator.url}/`);
+  });
+  after(async () => {
+    await browser?.close();
+    await world?.stop();
+  });
+  return {
+    get world() {
+      return world;
+    },
+    get browser() {
+      return browser;
+    },
+    get page() {
+      return opened.page;
+    },
+    get errors() {
+      return opened.errors;
+    },
+    asked,
+  };
+}
+
+/** Goes to a page and waits until what it asked for is there. */
+export async function visit(page: Page, path: string): Promise<void> {
+  await page.evaluate((to) => {
+    location.hash = to;
+  }, path);
+  const title = PAGES[path.split("?", 1)[0] as keyof typeof PAGES];
+  if (title) await page.getByRole("heading", { level: 1, name: title, exact: true }).waitFor();
+  await page.waitForFunction(() => document.querySelector("main .loading") === null);
+}
+
+/** A figure of the page by its label. */
+export const figure = (page: Page, label: string) =>
+  page.locator(".figure").filter({ has: page.locator("dt", { hasText: new RegExp(`^${label}$`) }) });
