@@ -1,6 +1,7 @@
 /** The Facilitator as one process: wires the rooms that its roles need, serves HTTP, stops gracefully. */
 import type { Logger } from "pino";
 import { createAnalytics } from "./analytics";
+import { startTidying } from "./analytics/tidy";
 import type { FacilitatorConfig } from "./config";
 import { type Core, type CoreEffects, startCore } from "./core";
 import { centsOf, createCosts } from "./costs";
@@ -45,6 +46,7 @@ const IDLE: Worker = { stop: async () => undefined };
 const WORKERS: { readonly [R in Role]?: (context: RoleContext) => Worker } = {
   renewals: (context) => (context.config.renewals ? createRenewals(context) : IDLE),
   webhooks: startWebhooks,
+  indexer: startTidying,
 };
 
 /** @throws ConfigError, Unavailable when the chain does not answer */
