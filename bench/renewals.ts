@@ -30,7 +30,7 @@ async function due(serverUrl: string): Promise<void> {
     const report = await measureDue(ask);
     reports.push(report);
     say(
-      `${subscriptions} subscriptions, ${report.claimed} due: ${report.perItemUs.toFixed(1)} us per due item, of which the claim ${report.claimUs.toFixed(1)} us (old snapshot open)`,
+      `${subscriptions} subscriptions, ${report.claimed} due: ${report.perItemUs.toFixed(1)} us per due item, of which the claim ${report.claimUs.toFixed(1)} us; ${report.cpuUs.toFixed(1)} us of the database's CPU (old snapshot open)`,
     );
   }
   const [smallest] = reports;
@@ -38,9 +38,15 @@ async function due(serverUrl: string): Promise<void> {
   if (!smallest || !largest) return;
   figure("renewals_claim_us_per_item", largest.claimUs, null, 1);
   figure("renewals_due_us_per_item", largest.perItemUs, null, 1);
+  figure("renewals_due_cpu_us_per_item", largest.cpuUs, null, 1);
   figure(
     `renewals_due_cost_ratio_${largest.subscriptions}_to_${smallest.subscriptions}`,
     largest.perItemUs / smallest.perItemUs,
+    2,
+  );
+  figure(
+    `renewals_due_cpu_ratio_${largest.subscriptions}_to_${smallest.subscriptions}`,
+    largest.cpuUs / smallest.cpuUs,
     2,
   );
 }
