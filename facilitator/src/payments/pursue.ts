@@ -10,6 +10,7 @@ import type { OnStep } from "../steps";
 import type { Store } from "../store/open";
 import type { PaymentRow } from "../store/tables/payments";
 import { type Claim, refusal } from "./claim";
+import { createDoorway } from "./doorway";
 import { findEvidence } from "./evidence";
 import type { Intake } from "./intake";
 import { isSignedByPayer, type JudgeContext, type Judgement, judge } from "./judge";
@@ -22,7 +23,7 @@ export interface Pursuit {
   isDeepEnough(row: PaymentRow): boolean;
   /** Whether a failed payment can never move money, whatever becomes of the newest blocks. */
   isFinalFailure(row: PaymentRow): boolean;
-  /** @throws Unavailable when the chain cannot be asked */
+  /** @throws Unavailable when the chain cannot be asked, or too many wait already */
   judgeFresh(claim: Claim): Promise<Judgement>;
   /** @throws Unavailable when the chain cannot be asked and nothing is known yet */
   pursue(claim: Claim, options: { readonly waitMs: number }): Promise<Fate>;
@@ -48,13 +49,14 @@ export type Fate =
   | { readonly kind: "refused"; readonly error: TurnpikeError; readonly liveUntilSec?: number };
 
 /** Without having been woken: the change may have been made by a process whose hint was lost. */
-const LOOK_AGAIN_MS = 3_000;
+const LOOK_AGAIN_MS = 5_000;
 
 export function createPursuit(options: PursuitOptions): Pursuit {
   const { config, store, relayer, indexer, sender, intake, context, onStep, monotonicMs } = options;
   const { chainId } = config;
 
   const find = intake.find;
+  const doorway = createDoorway({ maxWaiting: config.maxIntake, maxAgeMs: config.maxQueueAgeMs, monotonicMs });
 
   function isDeepEnough(row: PaymentRow): boolean {
     const token = findToken(config, row.token as Address);
@@ -99,6 +101,10 @@ export function createPursuit(options: PursuitOptions): Pursuit {
   async function accept(claim: Claim, isRebinding: boolean): Promise<Fate | "bound" | "look"> {
     const closed = busy() ?? sender.losses.refusalOf(claim);
     if (closed) return { kind: "refused", error: closed };
+    return doorway.pass(() => takeIn(claim, isRebinding));
+  }
+
+  async function takeIn(claim: Claim, isRebinding: boolean): Promise<Fate | "bound" | "look"> {
     const judgement = await judgeFresh(claim);
     if (judgement.kind === "bad") return { kind: "refused", error: judgement.error };
     if (judgement.kind === "used") {
@@ -214,7 +220,13 @@ export function createPursuit(options: PursuitOptions): Pursuit {
     return undefined;
   }
 
-  return { find, isDeepEnough, isFinalFailure, judgeFresh, pursue };
+  return {
+    find,
+    isDeepEnough,
+    isFinalFailure,
+    judgeFresh: (claim) => doorway.pass(() => judgeFresh(claim)),
+    pursue,
+  };
 }
 
 /** Whether the row was bound to what this claim asks for; a claim for anything else is a conflict. */

@@ -34,6 +34,12 @@ export const PAYMENTS = {
     fallback: "10000",
     schema: whole(100, 600_000),
   }),
+  maxIntake: setting({
+    env: "MAX_INTAKE",
+    about: "Payments that may wait to be judged and stored; past that, new ones are refused with 503.",
+    fallback: "2000",
+    schema: whole(1, 100_000),
+  }),
   maxLossesPerPayer: setting({
     env: "MAX_LOSSES_PER_PAYER",
     about: "Payments of one payer within an hour that cost gas and moved nothing, until the payer is refused.",
