@@ -43,7 +43,8 @@ export const CHAIN = {
   rpcUrls: setting({
     env: "RPC_URLS",
     about: "JSON-RPC URLs of that chain, comma-separated; the first is preferred, the others are asked when it fails.",
-    danger: "A lying RPC can delay payments; two independent ones are better than one.",
+    danger:
+      "A node whose blocks, logs and receipts fit together is believed: take nodes that you trust. Another is asked when one fails; they are not compared.",
     schema: z.string().transform(list).pipe(z.array(url).min(1)),
   }),
   turnpike: setting({ env: "TURNPIKE", about: "Address of the Turnpike contract.", schema: addressSchema }),
