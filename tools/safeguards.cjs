@@ -90,9 +90,8 @@ const SAFEGUARDS = [
       keep: "    if (applied === lowest.number) await believe(newest, lowest);\n    while",
       instead: "    await believe(newest, lowest);\n    while",
     },
-    test: "test/facilitator/chaos-rpc.ts",
-    title: "each lie alone",
-    env: { CHAOS_ONLY: "head: ahead of its time" },
+    test: "test/facilitator/indexer-head.ts",
+    title: "S4 a head that stands on none of the blocks",
   },
   {
     name: "in-flight sum",
@@ -105,7 +104,7 @@ const SAFEGUARDS = [
   {
     name: "in-flight sum of two instances",
     file: "facilitator/src/payments/intake.ts",
-    keep: '          if (store.kind === "postgres") await lockPayers(tx, acceptances);\n',
+    keep: '      if (store.kind === "postgres") await lockPayers(tx, acceptances);\n',
     instead: "",
     test: "test/facilitator/chaos-inflight.ts",
     title: "B13 what is under way counts",

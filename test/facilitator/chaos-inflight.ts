@@ -1,4 +1,5 @@
 import { expect } from "chai";
+import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
 import type { Core } from "../../facilitator/src/core";
 import { testKey } from "../support/chain";
@@ -7,6 +8,15 @@ import { startPostgres, type TestPostgres } from "../support/postgres";
 
 const PAYERS = 12;
 const PRICE = 250_000n;
+
+/** What one of them inserts, the other cannot see for a while: it surely looks in between. */
+async function slowInserts({ store }: Core): Promise<void> {
+  await sql`create function linger() returns trigger language plpgsql
+    as 'begin perform pg_sleep(1); return null; end'`.execute(store.db);
+  await sql`create trigger linger after insert on payments for each statement execute function linger()`.execute(
+    store.db,
+  );
+}
 
 /** On PostgreSQL: the embedded database has one connection, and hides what two of them do to each other. */
 describe("payments of one payer at two instances at once", function () {
@@ -36,6 +46,7 @@ describe("payments of one payer at two instances at once", function () {
       ]),
     );
     await world.chain.provider.send("evm_setIntervalMining", [0]);
+    await slowInserts(instances[0]);
     const first = await Promise.all(
       pairs.flatMap((pair) =>
         pair.map((signed, place) => instances[place as 0 | 1].payments.authorize(signed, { waitMs: 0 })),
