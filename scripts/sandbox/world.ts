@@ -23,6 +23,8 @@ export const UNIT = 1_000_000n; // one whole token unit, 6 decimals
 export const DAY_SEC = 86_400;
 export const INTERVAL_SEC = 30 * DAY_SEC;
 const BLOCK_MS = 500;
+/** What the gate refused is on the dashboard's funnel soon, for whoever watches. */
+const REPORT_MS = 2_000;
 
 export interface WorldOptions extends Pick<ChainOptions, "isSpared"> {
   /** 31337 unless given */
@@ -128,6 +130,7 @@ export async function startWorld({
       secret: testKey("provider's gate"),
       claims: path.join(home, "provider"),
       meterFolder: path.join(home, "provider"),
+      ...(key && { reports: { apiKey: key, everyMs: REPORT_MS } }),
     } as const;
     const server = await restartable(() => startProvider(providerOptions));
     const provider = { ...server, url: `http://127.0.0.1:${providerOptions.port}` };

@@ -52,7 +52,7 @@ describe("dashboard, in a real browser", function () {
       "/subscriptions": "Reader",
       "/plans": "$10.00 / 30 days",
       "/payers": "$10.50",
-      "/webhooks": "the sandbox's inbox",
+      "/webhooks": "subscription.created",
       "/system": "running",
     };
     for (const [path, title] of Object.entries(PAGES)) {

@@ -24,32 +24,21 @@ const SAID: Readonly<Record<string, readonly [string, string]>> = {
 export function ClockBar() {
   const { api, tick, signOut } = useSigned();
   const [look, setLook] = useState(0);
+  const [isMoving, setMoving] = useState(false);
   const [problem, setProblem] = useState<string>();
   const [story, setStory] = useState<string>();
   /** the feed's end when the clock began to run */
-  const cursor = useRef<string>();
+  const cursor = useRef("0");
   const state = useAnswer<TestClockState>(api, { path: "/sandbox/clock", again: `${tick} ${look}`, signOut });
   const known = state.kind === "ready" ? state.data : state.kind === "problem" ? state.stale : undefined;
-  const isRunning = known?.target !== undefined;
+  // Somebody else may move it too.
+  const isRunning = isMoving || known?.target !== undefined;
 
+  // What happens is told while it runs.
   useEffect(() => {
-    if (!isRunning) return;
-    const timer = setInterval(() => setLook((now) => now + 1), LOOK_MS);
-    return () => clearInterval(timer);
-  }, [isRunning]);
-
-  // What happened is told while it runs, and once more when it stands.
-  useEffect(() => {
-    if (cursor.current === undefined) return;
-    let isCurrent = true;
-    feed(cursor.current).then(
-      ({ counts }) => isCurrent && setStory(tell(counts)),
-      (error: Error) => isCurrent && setProblem(error.message),
-    );
-    return () => {
-      isCurrent = false;
-    };
-  }, [tick, isRunning]);
+    if (!isMoving || tick === 0) return;
+    feed(cursor.current).then(({ counts }) => setStory(tell(counts)), ignore);
+  }, [tick, isMoving]);
 
   async function feed(from: string): Promise<{ counts: Map<string, number>; next: string }> {
     const counts = new Map<string, number>();
@@ -63,15 +52,24 @@ export function ClockBar() {
   }
 
   async function move(to: Move): Promise<void> {
+    setMoving(true);
     setProblem(undefined);
     setStory(undefined);
     try {
-      cursor.current = (await feed(cursor.current ?? "0")).next;
-      await api.send("POST", "/sandbox/clock", to);
+      cursor.current = (await feed(cursor.current)).next;
+      let clock = await api.send<TestClockState>("POST", "/sandbox/clock", to);
+      while (clock.target !== undefined) {
+        setLook((now) => now + 1);
+        await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+        clock = await api.get<TestClockState>("/sandbox/clock");
+      }
+      setStory(tell((await feed(cursor.current)).counts) ?? "Nothing was due.");
     } catch (error) {
       setProblem(error instanceof ApiProblem ? error.message : "The clock did not move.");
+    } finally {
+      setMoving(false);
+      setLook((now) => now + 1);
     }
-    setLook((now) => now + 1);
   }
 
   return (
@@ -114,10 +112,14 @@ export function ClockBar() {
   );
 }
 
-function tell(counts: ReadonlyMap<string, number>): string {
+/** The same is asked again when the clock stands. */
+const ignore = (): void => undefined;
+
+/** @returns undefined where nothing is worth telling */
+function tell(counts: ReadonlyMap<string, number>): string | undefined {
   const said = [...counts].flatMap(([type, count]) => {
     const words = SAID[type];
     return words ? [plural(count, words[0], words[1])] : [];
   });
-  return said.length === 0 ? "Nothing was due." : `Since then: ${said.join(", ")}.`;
+  return said.length === 0 ? undefined : `Since then: ${said.join(", ")}.`;
 }

@@ -124,6 +124,10 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
   useEffect(() => {
     document.title = `${title} · Turnpike`;
     scrollTo(0, 0);
+    // Where the pages stand in one line, the current one is brought into it.
+    const link = document.querySelector<HTMLElement>("nav [aria-current]");
+    const line = link?.parentElement;
+    if (link && line) line.scrollLeft = link.offsetLeft - (line.clientWidth - link.clientWidth) / 2;
   }, [title]);
 
   return (

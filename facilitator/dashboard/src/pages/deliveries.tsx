@@ -54,10 +54,17 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
               empty={<Empty title="Nothing was sent to it yet." />}
               rows={deliveries}
               columns={[
-                { title: "Event", cell: (row) => row.type },
+                {
+                  title: "Event",
+                  cell: (row) => (
+                    <>
+                      {row.type}
+                      <span class="note line">{formatTime(row.createdAt)}</span>
+                    </>
+                  ),
+                },
                 { title: "State", cell: (row) => <Status of={row.state} /> },
-                { title: "Made", cell: (row) => formatTime(row.createdAt) },
-                { title: "Attempts", isNumber: true, cell: (row) => formatCount(row.attempts) },
+                { title: "Attempts", isNumber: true, isMinor: true, cell: (row) => formatCount(row.attempts) },
                 {
                   title: "Next attempt",
                   isMinor: true,

@@ -3,8 +3,8 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { newEndpointSchema, rotatedSecretSchema, WebhookEndpoint } from "turnpike/facilitator";
 import type { z } from "zod";
-import { formatCount, formatTime } from "../format";
-import { Empty, Panel, Shown, Status, Table } from "../parts";
+import { formatTime, plural } from "../format";
+import { Empty, Panel, Shown, Status } from "../parts";
 import { useGet, useQueryField, useSigned } from "../use";
 import { Deliveries } from "./deliveries";
 import { type EndpointFields, EndpointForm } from "./endpoint-form";
@@ -103,38 +103,31 @@ export function Webhooks() {
           </p>
         )}
         <Shown of={list}>
-          {({ endpoints }) => (
-            <Table
-              caption="Webhook endpoints"
-              empty={
-                <Empty title="No endpoint yet.">
-                  Add one to hear of payments, renewals and failures as they happen; the API does the same at{" "}
-                  <code>POST /webhook-endpoints</code>.
-                </Empty>
-              }
-              rows={endpoints}
-              columns={[
-                {
-                  title: "Endpoint",
-                  cell: (row) => (
-                    <>
-                      <span class="cut" title={row.url}>
-                        {row.url}
-                      </span>
-                      {row.description && <span class="note line">{row.description}</span>}
-                    </>
-                  ),
-                },
-                { title: "State", cell: (row) => <Standing of={row} /> },
-                { title: "Events", isMinor: true, cell: (row) => <Types of={row.types} /> },
-                { title: "Failures in a row", isNumber: true, isMinor: true, cell: (row) => formatCount(row.failures) },
-                {
-                  title: "Actions",
-                  cell: (row) => (
+          {({ endpoints }) =>
+            endpoints.length === 0 ? (
+              <Empty title="No endpoint yet.">
+                Add one to hear of payments, renewals and failures as they happen; the API does the same at{" "}
+                <code>POST /webhook-endpoints</code>.
+              </Empty>
+            ) : (
+              <ul class="endpoints" aria-label="Webhook endpoints">
+                {endpoints.map((row) => (
+                  <li key={row.id} aria-current={row.id === shown ? "true" : undefined}>
+                    <div>
+                      <code>{row.url}</code>
+                      <p class="facts">
+                        <Standing of={row} />
+                        {row.description && <span>{row.description}</span>}
+                        <Types of={row.types} />
+                        {row.failures > 0 && <span class="note bad">{plural(row.failures, "failure")} in a row</span>}
+                      </p>
+                    </div>
                     <span class="buttons">
-                      <button type="button" aria-label={`Deliveries to ${row.url}`} onClick={() => choose(row.id)}>
-                        Deliveries
-                      </button>
+                      {endpoints.length > 1 && (
+                        <button type="button" aria-label={`Deliveries to ${row.url}`} onClick={() => choose(row.id)}>
+                          Deliveries
+                        </button>
+                      )}
                       <button
                         type="button"
                         aria-label={`Send a test to ${row.url}`}
@@ -176,11 +169,11 @@ export function Webhooks() {
                         Remove
                       </button>
                     </span>
-                  ),
-                },
-              ]}
-            />
-          )}
+                  </li>
+                ))}
+              </ul>
+            )
+          }
         </Shown>
       </Panel>
       {shown && <Deliveries key={`${shown} ${round}`} endpoint={shown} />}
@@ -190,16 +183,15 @@ export function Webhooks() {
 
 function Standing({ of: { status, disabledReason } }: { of: WebhookEndpoint }) {
   return (
-    <>
-      <Status of={status} />
-      {disabledReason === "gone" && <span class="note line">it answered 410 Gone</span>}
-    </>
+    <span>
+      <Status of={status} /> {disabledReason === "gone" && "it answered 410 Gone"}
+    </span>
   );
 }
 
 function Types({ of }: { of: readonly string[] | null }) {
-  if (of === null) return <span>all</span>;
-  return <span title={of.join(", ")}>{of.length === 1 ? of[0] : `${formatCount(of.length)} types`}</span>;
+  if (of === null) return <span>all events</span>;
+  return <span title={of.join(", ")}>{of.length === 1 ? of[0] : plural(of.length, "type")}</span>;
 }
 
 function Secret({ value, note }: { value: string; note: string }) {
