@@ -74,7 +74,11 @@ interface Scene {
 }
 
 /** Everything of one scenario, fresh: nothing of what was measured before weighs on it. */
-async function stage<T>(blocks: "each second" | "at once", work: (scene: Scene) => Promise<T>): Promise<T> {
+async function stage<T>(
+  blocks: "each second" | "at once",
+  work: (scene: Scene) => Promise<T>,
+  fromSources = false,
+): Promise<T> {
   const stops: (() => Promise<void>)[] = [];
   try {
     const chain = await startLoadChain(anvil);
@@ -92,7 +96,8 @@ async function stage<T>(blocks: "each second" | "at once", work: (scene: Scene) 
     if (postgres) stops.push(postgres.stop);
     await chain.mine(blocks);
     const blockMs = blocks === "each second" ? 1_000 : 100;
-    const facilitator = await startLoadedFacilitator({ chain, rpcUrl, blockMs, databaseUrl: postgres?.url });
+    const databaseUrl = postgres?.url;
+    const facilitator = await startLoadedFacilitator({ chain, rpcUrl, blockMs, databaseUrl, fromSources });
     stops.push(facilitator.stop);
     return await work({ chain, proxy, generator, facilitator, postgresPid: postgres?.pid });
   } finally {
@@ -178,20 +183,24 @@ async function concurrent(): Promise<void> {
 /** A short profiled run: its shares, applied to what a payment costs there. */
 async function split(): Promise<void> {
   say(`CPU by kind of work, profiled: 1-second blocks, ${perSec / 2} arrivals/s for ${shortSeconds} s`);
-  await stage("each second", async (scene) => {
-    const { facilitator } = scene;
-    await measure(scene, { kind: "open", perSec: perSec / 2, seconds: 2 });
-    const what: Load = { kind: "open", perSec: perSec / 2, seconds: shortSeconds };
-    await sign(scene.generator, scene.chain, "/authorize", what.perSec * what.seconds);
-    const before = facilitator.cpuSec();
-    const { result, profile } = await facilitator.profile(() => load(scene.generator, facilitator.url, what));
-    const cpuMs = ((facilitator.cpuSec() - before) * 1_000) / Math.max(1, result.confirmed);
-    // Samples are taken by the clock, also while others have the core: they tell shares, not amounts.
-    const shares = splitOf(profile);
-    const all = Object.values(shares).reduce((sum, ms) => sum + ms, 0);
-    for (const [work, ms] of Object.entries(shares)) record(`settle.cpuMs.${work}`, (cpuMs * ms) / all, null, 3);
-    if (process.env.KEEP_PROFILE) writeFileSync(process.env.KEEP_PROFILE, JSON.stringify(profile));
-  });
+  await stage(
+    "each second",
+    async (scene) => {
+      const { facilitator } = scene;
+      await measure(scene, { kind: "open", perSec: perSec / 2, seconds: 2 });
+      const what: Load = { kind: "open", perSec: perSec / 2, seconds: shortSeconds };
+      await sign(scene.generator, scene.chain, "/authorize", what.perSec * what.seconds);
+      const before = facilitator.cpuSec();
+      const { result, profile } = await facilitator.profile(() => load(scene.generator, facilitator.url, what));
+      const cpuMs = ((facilitator.cpuSec() - before) * 1_000) / Math.max(1, result.confirmed);
+      // Samples are taken by the clock, also while others have the core: they tell shares, not amounts.
+      const shares = splitOf(profile);
+      const all = Object.values(shares).reduce((sum, ms) => sum + ms, 0);
+      for (const [work, ms] of Object.entries(shares)) record(`settle.cpuMs.${work}`, (cpuMs * ms) / all, null, 3);
+      if (process.env.KEEP_PROFILE) writeFileSync(process.env.KEEP_PROFILE, JSON.stringify(profile));
+    },
+    true,
+  );
 }
 
 async function reference(): Promise<void> {

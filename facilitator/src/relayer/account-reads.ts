@@ -50,7 +50,7 @@ const ALLOWANCE = "dd62ed3e";
 const MAX_TOGETHER = 100;
 const MAX_PARALLEL = 4;
 /** Nothing beside a block; and those who are judged together are bound together. */
-const GATHER_MS = 15;
+const GATHER_MS = 25;
 
 interface StaticCall {
   readonly token: Address;

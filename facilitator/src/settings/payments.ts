@@ -24,8 +24,8 @@ export const PAYMENTS = {
   gasPerItem: setting({
     env: "GAS_PER_ITEM",
     about: "Gas that each payment in a batch may use.",
-    fallback: "120000",
-    danger: "Too little, and honest payments of contract wallets fail.",
+    fallback: "90000",
+    danger: "Too little for a token's transfer, and its payments are sent a second time, each alone.",
     schema: whole(60_000, 1_000_000),
   }),
   maxQueueAgeMs: setting({
