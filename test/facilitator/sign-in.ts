@@ -159,6 +159,21 @@ describe("Facilitator: signing in by EIP-4361", function () {
     expect(JSON.parse(answer)).not.to.have.property("message");
   });
 
+  it("B22 shows the service from inside to the wallets of OPERATORS, and to no other", async () => {
+    const [operator, other] = [await http.world.payer(0n), await http.world.payer(0n)];
+    await http.restart({ PUBLIC_URL, OPERATORS: operator.address });
+    const theirs = await http.service.apiKey({ wallet: other });
+    await expectProblem(await call("/operator/system", { key: theirs }), 403, "ScopeMissing");
+    await expectProblem(await call("/operator/system"), 401, "InvalidApiKey");
+    const key = await http.service.apiKey({ wallet: operator, scopes: ["read"] });
+    const system = await (await call("/operator/system", { key })).json();
+    expect(system).to.deep.include({ ready: true, renewalsDue: 0, webhooksPending: 0 });
+    expect((system as { lanes: unknown[] }).lanes).to.have.length(1);
+    expect(await (await call("/keys/current", { key })).json()).to.deep.include({ isOperator: true });
+    const narrow = await http.service.apiKey({ wallet: operator, scopes: ["webhooks"] });
+    await expectProblem(await call("/operator/system", { key: narrow }), 403, "ScopeMissing");
+  });
+
   it("refuses a PUBLIC_URL that is no origin", () => {
     for (const wrong of ["https://pay.example.com/path", "pay.example.com", "ftp://pay.example.com", "https://a@b.c"])
       expect(() => http.world.config({ PUBLIC_URL: wrong }), wrong).to.throw(/PUBLIC_URL/);
