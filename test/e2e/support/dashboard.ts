@@ -1,5 +1,6 @@
 /** The dashboard over a whole sandbox, in a real browser, and what its tests do with it. */
 import { execFileSync } from "node:child_process";
+import path from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { launchBrowser, openPage } from "../../support/browser";
 import { startSandbox, type World } from "../../support/sandbox";
@@ -16,6 +17,9 @@ export const PAGES = {
   "/webhooks": "Webhooks",
   "/system": "System",
 } as const;
+
+/** Kept by CI: every page as it looked, and what was to be seen when a test failed. */
+export const SHOTS = path.resolve(__dirname, "../../../out/screenshots");
 
 export interface DashboardWorld {
   readonly world: World;
@@ -41,6 +45,11 @@ export function useDashboard(prepare: (world: World) => Promise<void> = async ()
     opened = await openPage(browser);
     opened.page.on("request", (request) => asked.add(new URL(request.url()).origin));
     await opened.page.goto(`${world.facilitator.url}/`);
+  });
+  afterEach(async function () {
+    if (this.currentTest?.state !== "failed") return;
+    const name = this.currentTest.fullTitle().replaceAll(/\W+/g, "-").slice(0, 80);
+    await opened?.page.screenshot({ path: path.join(SHOTS, "failed", `${name}.png`) }).catch(() => undefined);
   });
   after(async () => {
     await browser?.close();

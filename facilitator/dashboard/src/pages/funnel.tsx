@@ -161,7 +161,7 @@ function Told({ data }: { data: FunnelWire }) {
         <Table
           caption="Funnel by resource"
           empty={<Empty title="No gate told of a resource." />}
-          rows={resources}
+          rows={resources.filter(({ asked: { count }, paid, served: done }) => count + paid.count + done.count > 0)}
           columns={[
             {
               title: "Resource",
