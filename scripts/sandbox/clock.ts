@@ -21,6 +21,7 @@ const DAY_SEC = 86_400;
 /** Dunning tries in hours at first, later in days. */
 const HOUR_SEC = 3_600;
 const HOURLY_SEC = 2 * DAY_SEC;
+const TOGETHER_SEC = 1_800;
 const QUIET_LOOKS = 3;
 const LOOK_MS = 60;
 const GIVE_UP_MS = 60_000;
@@ -93,8 +94,10 @@ function nextOf(subscriptions: SubscriberListWire["subscriptions"], nowSec: numb
   if (overdue.length > 0) return nowSec + (Math.min(...overdue) < HOURLY_SEC ? HOUR_SEC : DAY_SEC);
   const coming = live.map(({ paidThrough }) => paidThrough);
   // A day before and three days before, whoever cannot pay is warned.
-  const warned = coming.flatMap((due) => [due - 3 * DAY_SEC, due - DAY_SEC, due]);
-  return Math.min(...warned.filter((at) => at > nowSec), nowSec + 30 * DAY_SEC);
+  const moments = coming.flatMap((due) => [due - 3 * DAY_SEC, due - DAY_SEC, due]).filter((at) => at > nowSec);
+  const first = Math.min(...moments, nowSec + 30 * DAY_SEC);
+  // What falls due within minutes is one step: subscriptions of one afternoon renew together.
+  return Math.max(first, ...moments.filter((at) => at <= first + TOGETHER_SEC));
 }
 
 async function headOf(chain: JsonRpcProvider): Promise<{ number: number; timestampSec: number }> {

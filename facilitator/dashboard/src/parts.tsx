@@ -117,6 +117,8 @@ export interface Column<T> {
   readonly isNumber?: boolean;
   /** left out where there is little room */
   readonly isMinor?: boolean;
+  /** sentences, which may take several lines */
+  readonly isProse?: boolean;
   cell(row: T): ComponentChildren;
 }
 
@@ -162,8 +164,8 @@ export function Table<T>({
   );
 }
 
-function classOf({ isNumber, isMinor }: { readonly isNumber?: boolean; readonly isMinor?: boolean }) {
-  return [isNumber && "number", isMinor && "minor"].filter(Boolean).join(" ") || undefined;
+function classOf({ isNumber, isMinor, isProse }: Pick<Column<never>, "isNumber" | "isMinor" | "isProse">) {
+  return [isNumber && "number", isMinor && "minor", isProse && "prose"].filter(Boolean).join(" ") || undefined;
 }
 
 /** A hash or address, shortened for the eye and whole for the clipboard. */

@@ -134,6 +134,7 @@ function Told({ data }: { data: FunnelWire }) {
           columns={[
             {
               title: "Cause",
+              isProse: true,
               cell: ({ cause }) => (
                 <>
                   {CAUSES[cause.split("/")[0] ?? cause] ?? "Refused"} <code>{cause}</code>

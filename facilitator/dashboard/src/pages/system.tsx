@@ -40,7 +40,7 @@ function Health({ data: { ready, checks } }: { data: Readiness }) {
               ),
           },
           { title: "State", cell: (row) => <Status of={row.ok ? "ok" : "fails"} /> },
-          { title: "Seen", cell: (row) => row.detail },
+          { title: "Seen", isProse: true, cell: (row) => row.detail },
         ]}
       />
     </Panel>
@@ -108,14 +108,15 @@ function Lanes({ lanes }: { lanes: SystemWire["lanes"] }) {
             isNumber: true,
             cell: (row) => (row.balanceWei === undefined ? "–" : formatCoin(row.balanceWei)),
           },
-          { title: "In flight", isNumber: true, cell: (row) => formatCount(row.inFlight) },
+          { title: "In flight", isNumber: true, isMinor: true, cell: (row) => formatCount(row.inFlight) },
           { title: "Queued", isNumber: true, cell: (row) => formatCount(row.queued) },
           {
             title: "Oldest",
             isNumber: true,
+            isMinor: true,
             cell: (row) => (row.inFlight + row.queued === 0 ? "–" : formatSpan(row.oldestPendingSec)),
           },
-          { title: "Why", cell: (row) => row.reason ?? "" },
+          { title: "Why", isProse: true, cell: (row) => row.reason ?? "" },
         ]}
       />
     </Panel>
@@ -146,7 +147,12 @@ function Costs({ days }: { days: string }) {
                 rows={data.purposes}
                 columns={[
                   { title: "For", cell: (row) => row.purpose },
-                  { title: "Transactions", isNumber: true, cell: (row) => formatCount(row.transactions) },
+                  {
+                    title: "Transactions",
+                    isNumber: true,
+                    isMinor: true,
+                    cell: (row) => formatCount(row.transactions),
+                  },
                   { title: "Failed", isNumber: true, isMinor: true, cell: (row) => formatCount(row.failed) },
                   { title: "Things done", isNumber: true, cell: (row) => formatCount(row.items) },
                   {

@@ -1,0 +1,47 @@
+import { expect } from "chai";
+import { play, type ScenarioName } from "../../scripts/sandbox/scenarios";
+import { stateOf } from "../../scripts/sandbox/state";
+import { startSandbox, type World } from "../support/sandbox";
+
+/** `happy-year` is the longest and tells nothing that the clock's own test does not: it is left to whoever runs it by hand. */
+describe("sandbox scenarios", function () {
+  this.timeout(180_000);
+  let world: World;
+
+  before(async () => {
+    world = await startSandbox({ withInbox: true });
+  });
+  after(() => world?.stop());
+
+  async function told(name: ScenarioName): Promise<string[]> {
+    const lines: string[] = [];
+    await play(name, stateOf(world), (line) => lines.push(line));
+    return lines;
+  }
+
+  it("closed-plan: a deprecated plan refuses, its successor takes", async () => {
+    expect(await told("closed-plan")).to.deep.equal([
+      "The plan of last year is closed: PlanDeprecated.",
+      "Its successor is open: the report answers 200.",
+    ]);
+  });
+
+  it("exhausted-allowance: served to the cap, then 402; raised; a month later anew", async () => {
+    expect(await told("exhausted-allowance")).to.deep.equal([
+      "4 calls were served; the next one is answered 402: the cap of this cycle is reached.",
+      "The cap is raised: 200.",
+      "A month later the cap stands anew: 200.",
+    ]);
+  });
+
+  it("failing-card: served in its grace, PAST_DUE, EXPIRED, and resumed with money", async () => {
+    expect(await told("failing-card")).to.deep.equal([
+      "Subscribed: ACTIVE.",
+      "The account is empty now.",
+      "An hour after the renewal was due, in its grace: ACTIVE.",
+      "Three days later, its grace over: PAST_DUE.",
+      "A period later: EXPIRED.",
+      "Money is back and the subscriber resumed: ACTIVE.",
+    ]);
+  });
+});
