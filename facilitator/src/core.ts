@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { FacilitatorConfig } from "./config";
 import { type Indexer, startIndexer } from "./indexer";
 import { type Payments, startPayments } from "./payments";
+import { noProgress, type Progress, readingBar } from "./progress";
 import { type Relayer, startRelayer } from "./relayer";
 import type { OnStep } from "./steps";
 import { openStore, type Store } from "./store/open";
@@ -24,10 +25,12 @@ export interface CoreEffects {
   /** to the chain's nodes */
   readonly fetch?: typeof fetch;
   readonly onStep?: OnStep;
+  /** of the first reading of the chain */
+  readonly progress?: Progress;
 }
 
 export async function startCore(config: FacilitatorConfig, effects: CoreEffects): Promise<Core> {
-  const { log, fetch, onStep = () => undefined } = effects;
+  const { log, fetch, onStep = () => undefined, progress = noProgress } = effects;
   const store = await openStore(config.database);
   const started: { stop(): Promise<void> }[] = [{ stop: () => store.close() }];
   const stop = async (): Promise<void> => {
@@ -42,9 +45,10 @@ export async function startCore(config: FacilitatorConfig, effects: CoreEffects)
     started.push({ stop: async () => wallClock.stop() });
     const relayer = await startRelayer({ config, store, log, onStep, ...(fetch && { fetch }) });
     started.push(relayer);
-    const indexer = await startIndexer({ config, store, chain: relayer.chain, log, onStep });
+    const reading = readingBar(progress, config.startBlock);
+    const indexer = await startIndexer({ config, store, chain: relayer.chain, log, onStep, onProgress: reading.tell });
     started.push(indexer);
-    await indexer.catchUp();
+    await indexer.catchUp().finally(reading.end);
     const payments = startPayments({ config, store, relayer, indexer, log, onStep });
     started.push(payments);
     return { config, store, relayer, indexer, payments, wallClock, stop };

@@ -38,3 +38,20 @@ export function terminalProgress(stream: NodeJS.WriteStream = process.stderr): P
     },
   };
 }
+
+/** Blocks of a reading, the last of which moves on while it goes. */
+export function readingBar(progress: Progress, startBlock: number) {
+  let bar: ProgressBar | undefined = progress.begin("blocks", 0);
+  let read = 0;
+  return {
+    tell({ applied, target }: { readonly applied: number; readonly target: number }) {
+      bar?.setTotal(target - startBlock + 1);
+      bar?.advance(applied - startBlock + 1 - read);
+      read = applied - startBlock + 1;
+    },
+    end() {
+      bar?.end();
+      bar = undefined;
+    },
+  };
+}

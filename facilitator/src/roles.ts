@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { Clock } from "turnpike/protocol";
 import type { Core } from "./core";
 import type { Metrics } from "./metrics";
+import type { Progress } from "./progress";
 
 /**
  * api: answers HTTP. relayer: holds the keys, composes and sends transactions. renewals: collects what falls due.
@@ -22,4 +23,5 @@ export interface RoleContext extends Pick<Core, "config" | "store" | "relayer" |
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Metrics;
+  readonly progress: Progress;
 }

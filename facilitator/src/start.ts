@@ -11,6 +11,7 @@ import { createRateLimit } from "./http/rate-limit";
 import { startServer } from "./http/server";
 import { createLog, secretsOf } from "./log";
 import { createMetrics, type Metrics } from "./metrics";
+import { noProgress, type Progress } from "./progress";
 import { createProviders } from "./providers";
 import { isLaneWell, readinessOf } from "./readiness";
 import { createRenewals } from "./renewals/runner";
@@ -29,6 +30,8 @@ export interface FacilitatorEffects {
   readonly fetch?: CoreEffects["fetch"];
   /** told after each step of a payment: where a test kills the process */
   readonly onStep?: CoreEffects["onStep"];
+  /** of long work, for who sits at the terminal */
+  readonly progress?: Progress;
   /** what makes this service a sandbox */
   readonly sandbox?: Sandbox;
 }
@@ -55,8 +58,10 @@ export async function startFacilitator(
   effects: FacilitatorEffects = {},
 ): Promise<RunningFacilitator> {
   const log = effects.logger ?? createLog({ level: config.logLevel, secrets: secretsOf(config) });
+  const { progress = noProgress } = effects;
   const core = await startCore(config, {
     log,
+    progress,
     ...(effects.fetch && { fetch: effects.fetch }),
     ...(effects.onStep && { onStep: effects.onStep }),
   });
@@ -66,7 +71,7 @@ export async function startFacilitator(
   const stopWorkers = () => Promise.all(workers.map((worker) => worker.stop()));
   try {
     watch(metrics, core);
-    const context: RoleContext = { ...core, clock: core.indexer.clock, log, metrics };
+    const context: RoleContext = { ...core, clock: core.indexer.clock, log, metrics, progress };
     for (const role of ROLES) {
       if (config.roles.includes(role)) workers.push(WORKERS[role]?.(context) ?? IDLE);
     }

@@ -19,6 +19,7 @@ describe("Facilitator: doctor and the checks at the start", function () {
     world = await startWorld();
     program = buildProgram();
     home = mkdtempSync(path.join(tmpdir(), "turnpike-doctor-"));
+    await program.run(["migrate"], world.env());
   });
   after(async () => {
     program?.remove();

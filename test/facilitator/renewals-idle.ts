@@ -2,6 +2,7 @@ import { expect } from "chai";
 import type { KyselyPlugin } from "kysely";
 import pino from "pino";
 import { createMetrics } from "../../facilitator/src/metrics";
+import { noProgress } from "../../facilitator/src/progress";
 import { createRenewals } from "../../facilitator/src/renewals/runner";
 import { type FacilitatorWorld, startWorld, until } from "../support/facilitator";
 
@@ -39,7 +40,7 @@ describe("Facilitator: renewals while nothing happens", function () {
     const metrics = createMetrics();
     const log = pino({ level: "silent" });
     await core.indexer.catchUp();
-    const renewals = createRenewals({ ...core, store, clock: core.indexer.clock, log, metrics });
+    const renewals = createRenewals({ ...core, store, clock: core.indexer.clock, log, metrics, progress: noProgress });
     try {
       const pausesMore = async (count: number): Promise<number> => {
         const enough = pauses + count;

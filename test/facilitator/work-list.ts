@@ -141,6 +141,19 @@ for (const [name, start] of DATABASES) {
       expect(taken).to.have.length(2);
     });
 
+    it("says when there will be something: the next row's time, or the end of a lease", async () => {
+      const list = listOf("a");
+      expect(await list.nextDueSec()).to.equal(Number.POSITIVE_INFINITY);
+      await due("p", HOUR, [
+        ["soon", NOW + 7],
+        ["now", NOW],
+      ]);
+      expect(await list.claim(NOW)).to.have.length(1);
+      expect(await list.nextDueSec()).to.equal(NOW + 7);
+      expect(await list.claim(NOW + 7)).to.have.length(1);
+      expect(await listOf("b").nextDueSec()).to.equal(NOW + LEASE_SEC);
+    });
+
     it("one provider's thousand keep nobody else waiting", async () => {
       await due(
         "big",

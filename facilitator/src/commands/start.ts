@@ -1,5 +1,6 @@
 /** Runs the service until a signal, then stops it gracefully; a second signal does not wait. */
 import type { FacilitatorConfig } from "../config";
+import { terminalProgress } from "../progress";
 import { startFacilitator } from "../start";
 
 export async function startCommand(config: FacilitatorConfig): Promise<void> {
@@ -13,7 +14,7 @@ export async function startCommand(config: FacilitatorConfig): Promise<void> {
       });
     }
   });
-  const started = startFacilitator(config);
+  const started = startFacilitator(config, { progress: terminalProgress() });
   await started;
   await ended;
   process.exit(0);

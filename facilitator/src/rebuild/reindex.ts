@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { ConfigError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import { startIndexer } from "../indexer";
-import type { Progress } from "../progress";
+import { type Progress, readingBar } from "../progress";
 import type { ChainReader } from "../relayer";
 import { holderOf } from "../store/leases";
 import type { Store } from "../store/open";
@@ -34,8 +34,7 @@ export async function reindex({ isWiped, ...job }: Reindex & { readonly isWiped:
 
 /** @returns the last block that was read */
 export async function readChain({ config, store, chain, log, progress, untilBlock }: Reindex): Promise<number> {
-  const bar = progress.begin("blocks", 0);
-  let read = 0;
+  const reading = readingBar(progress, config.startBlock);
   const indexer = await startIndexer({
     config: { ...config, roles: ["indexer"] },
     store,
@@ -43,18 +42,13 @@ export async function readChain({ config, store, chain, log, progress, untilBloc
     log,
     onStep: () => undefined,
     ...(untilBlock !== undefined && { untilBlock }),
-    onProgress({ applied, target }) {
-      const done = applied - config.startBlock + 1;
-      bar.setTotal(target - config.startBlock + 1);
-      bar.advance(done - read);
-      read = done;
-    },
+    onProgress: reading.tell,
   });
   try {
     await indexer.catchUp();
     return indexer.applied();
   } finally {
     await indexer.stop();
-    bar.end();
+    reading.end();
   }
 }

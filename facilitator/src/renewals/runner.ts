@@ -5,7 +5,7 @@
  */
 import { randomUUID } from "node:crypto";
 import { type Hex, isTurnpikeError } from "turnpike/protocol";
-import { noProgress, type Progress, type ProgressBar } from "../progress";
+import type { ProgressBar } from "../progress";
 import { repeat } from "../relayer";
 import type { RoleContext, Worker } from "../roles";
 import { policyAgainst } from "../subscriptions/policy";
@@ -22,7 +22,6 @@ export interface Renewals extends Worker {
 
 export interface RenewalsOptions {
   readonly monotonicMs?: () => number;
-  readonly progress?: Progress;
 }
 
 /** To the contract the record is none to be renewed: the indexer is about to take the row away. */
@@ -44,10 +43,9 @@ interface Decision {
 }
 
 export function createRenewals(context: RoleContext, options: RenewalsOptions = {}): Renewals {
-  const { config, store, relayer, indexer, clock, log, metrics } = context;
+  const { config, store, relayer, indexer, clock, log, metrics, progress } = context;
   const { chainId, turnpike } = config;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
-  const progress = options.progress ?? noProgress;
   const owner = randomUUID();
   const limit = config.renewalBatch;
   const work = createWorkList({ db: store.db, chainId, owner, limit, leaseSec: LEASE_SEC, monotonicMs });
@@ -163,18 +161,19 @@ export function createRenewals(context: RoleContext, options: RenewalsOptions = 
     if (told.length > 0) store.wake.notify("events");
   }
 
-  let idleSince = "";
-  let lookAtMs = Number.NEGATIVE_INFINITY;
+  let idleAt: { readonly applied: number; readonly untilSec: number; readonly untilMs: number } | undefined;
 
-  /** Time goes by with the chain's blocks, and they alone bring rows: until the next one there is nothing to be found. */
+  /** Blocks bring rows, time makes them due: until either has come there is nothing to be found. */
   async function look(): Promise<void> {
-    const moment = `${indexer.applied()}/${clock.nowSec()}`;
-    if (moment === idleSince && monotonicMs() < lookAtMs) return;
+    const applied = indexer.applied();
+    const nowSec = clock.nowSec();
+    if (idleAt?.applied === applied && nowSec < idleAt.untilSec && monotonicMs() < idleAt.untilMs) return;
+    idleAt = undefined;
     const worked = await tick();
     await risks.look();
-    idleSince = worked === 0 ? moment : "";
+    if (worked > 0) return;
     // What another process left lying comes with no block.
-    lookAtMs = monotonicMs() + LOOK_FROM_START_MS;
+    idleAt = { applied, untilSec: await work.nextDueSec(), untilMs: monotonicMs() + LOOK_FROM_START_MS };
   }
 
   const loop = repeat(

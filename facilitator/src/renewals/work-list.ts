@@ -31,6 +31,8 @@ export interface Postponement {
 export interface WorkList {
   /** Takes what is due and not leased to another: each provider in turn, of each the least grace left first. */
   claim(nowSec: number): Promise<ClaimedRow[]>;
+  /** When the next row has waited long enough, or the next lease ends, as far as is known here; Infinity for never. */
+  nextDueSec(): Promise<number>;
   /** Ends leases. Only while a row is about the same period: a renewal seen meanwhile began it afresh. */
   postpone(rows: readonly (Key & Postponement)[], tx?: Db): Promise<void>;
   /** Nothing can be collected any more without the subscriber, whose act would bring the row back. */
@@ -138,6 +140,14 @@ export function createWorkList(options: WorkListOptions): WorkList {
         const rows = await take(nowSec);
         if (rows.length > 0 || turns.isEmpty()) return rows;
       }
+    },
+
+    async nextDueSec() {
+      const { rows } = await sql<{ due_at: number }>`
+        select due_at from renewal_due where chain_id = ${chainId}::bigint and not is_ready
+          and due_at >= ${waitingFrom}::bigint
+        order by due_at, id_hash limit 1`.execute(db);
+      return rows[0]?.due_at ?? Number.POSITIVE_INFINITY;
     },
 
     async postpone(rows, tx = db) {
