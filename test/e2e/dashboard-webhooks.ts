@@ -81,7 +81,7 @@ describe("dashboard: webhooks", function () {
     await newest.filter({ hasText: "pending" }).waitFor();
     await until("an attempt that fails", async () => received.length > before);
     status = 204;
-    await newest.getByRole("button", { name: "Send webhook.test again" }).click();
+    await newest.getByRole("button", { name: "Send again: webhook.test" }).click();
     await newest.filter({ hasText: "delivered" }).waitFor();
     expect(received.length).to.be.at.least(before + 2);
   });

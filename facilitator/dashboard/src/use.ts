@@ -105,6 +105,8 @@ export function useAnswer<T>(api: Api, { path, query = {}, again = "", signOut }
 
 /** The part of the address after `#`: `/payments?status=settled`. */
 export interface Place {
+  /** as it stands in the address */
+  readonly hash: string;
   readonly path: string;
   readonly query: URLSearchParams;
 }
@@ -112,8 +114,10 @@ export interface Place {
 export function usePlace(): Place {
   const [place, setPlace] = useState(read);
   useEffect(() => {
-    const onChange = (): void => setPlace(read());
+    const onChange = (): void => setPlace((old) => (old.hash === location.hash ? old : read()));
     addEventListener("hashchange", onChange);
+    // It may have changed between the first drawing and now.
+    onChange();
     return () => removeEventListener("hashchange", onChange);
   }, []);
   return place;
@@ -154,5 +158,5 @@ export function useTrail(filter = ""): Trail {
 
 function read(): Place {
   const [path, search] = location.hash.replace(/^#/, "").split("?", 2);
-  return { path: path || "/", query: new URLSearchParams(search ?? "") };
+  return { hash: location.hash, path: path || "/", query: new URLSearchParams(search ?? "") };
 }

@@ -83,7 +83,7 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
                       >
                         Attempts
                       </button>
-                      <button type="button" aria-label={`Send ${row.type} again`} onClick={() => resend(row.eventId)}>
+                      <button type="button" aria-label={`Send again: ${row.type}`} onClick={() => resend(row.eventId)}>
                         Send again
                       </button>
                     </span>

@@ -34,7 +34,11 @@ export function Payers() {
                     ),
                   },
                   { title: "Paid", isNumber: true, cell: (row) => money(row.amount, token) },
-                  { title: "", isMinor: true, cell: (row) => <Bar share={Number(row.amount) / most} /> },
+                  {
+                    title: "Beside the first",
+                    isMinor: true,
+                    cell: (row) => <Bar share={Number(row.amount) / most} />,
+                  },
                   {
                     title: "Share of these",
                     isNumber: true,

@@ -205,7 +205,7 @@ function Providers({ days }: { days: string }) {
               { title: "Payments", isNumber: true, cell: (row) => formatCount(row.count) },
               { title: "Volume", isNumber: true, cell: (row) => money(row.amount, data.token) },
               {
-                title: "",
+                title: "Beside the first",
                 isMinor: true,
                 cell: (row) => <Bar share={Number(row.amount) / Number(data.providers[0]?.amount ?? 1)} />,
               },
