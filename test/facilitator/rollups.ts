@@ -7,6 +7,7 @@ import { findWrongSums } from "../../facilitator/src/analytics/recount";
 import { openStore, type Store } from "../../facilitator/src/store/open";
 import { bucketOf, DAY_SEC, HOUR_SEC, sumsOf } from "../../facilitator/src/store/rollups";
 import { appendEvents, type EventDraft, revertEvents } from "../../facilitator/src/store/tables/events";
+import { EVENT_SUMS } from "../../facilitator/src/store/tables/rollups";
 import { emptyDatabase } from "../support/facilitator";
 
 const CHAIN_ID = 31_337;
@@ -129,9 +130,7 @@ describe("rollups", function () {
   }
 
   async function clear(): Promise<void> {
-    const sums = ["volume", "plans", "payers", "events", "recurring", "causes"] as const;
-    for (const table of ["events", ...sums.map((name) => `rollup_${name}` as const)] as const)
-      await store.db.deleteFrom(table).execute();
+    for (const table of ["events", ...EVENT_SUMS] as const) await store.db.deleteFrom(table).execute();
   }
 
   it("equal what the standing events say, whatever blocks are taken back", async () => {

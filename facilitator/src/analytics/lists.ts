@@ -45,9 +45,12 @@ export async function listSubscribers(
   return newestOfPlans(db, { chainId, provider, planId, subscriber }, { after, limit }, sql``);
 }
 
+/** Rows of each plan that a look for the page's oldest row takes: the more, the fewer pages it finds none for. */
+const GLANCE = 5;
+
 /**
  * Each plan's newest by its index, and the newest of these: a provider's subscriptions are never sorted, however many they
- * are. A subscriber has few of them, and is looked up by an index of its own.
+ * are. First a glance at every plan for how old the page's last row is at most, then each plan's rows down to that.
  */
 async function newestOfPlans(
   db: Db,
@@ -56,17 +59,30 @@ async function newestOfPlans(
   also: RawBuilder<unknown>,
 ): Promise<SubscriptionsTable[]> {
   const where = sql`s.chain_id = p.chain_id and s.plan_id = p.plan_id and s.moved_to is null
-    ${after ? sql`and (s.created_at, s.id_hash) < (${after.time}, ${after.id})` : sql``}
-    ${subscriber === undefined ? sql`` : sql`and s.subscriber = ${subscriber}`} ${also}`;
-  const ofPlan = planId === undefined ? sql`` : sql`and p.plan_id = ${planId}`;
+    ${after ? sql`and (s.created_at, s.id_hash) < (${after.time}, ${after.id})` : sql``} ${also}`;
+  const ofPlan = planId === undefined ? sql`` : sql`and plan_id = ${planId}`;
+  const own = sql`own as materialized (select chain_id, plan_id from plans
+    where chain_id = ${chainId} and provider = ${provider} ${ofPlan})`;
+  if (subscriber !== undefined) {
+    // One account has few subscriptions, and an index of them.
+    const { rows } = await sql<SubscriptionsTable>`
+      with ${own} select s.* from subscriptions s join own p on ${where}
+      where s.subscriber = ${subscriber} order by s.created_at desc, s.id_hash desc limit ${limit}`.execute(db);
+    return rows;
+  }
   const { rows } = await sql<SubscriptionsTable>`
-    select s.* from (
-      select newest.id_hash from plans p cross join lateral (
-        select s.id_hash, s.created_at from subscriptions s where ${where}
+    with ${own}, oldest as materialized (
+      select coalesce((select created_at from own p cross join lateral (
+          select s.created_at from subscriptions s where ${where} order by s.created_at desc, s.id_hash desc
+          limit ${GLANCE}) newest
+        order by created_at desc offset ${limit - 1} limit 1), 0) as created_at),
+    listed as (
+      select newest.id_hash from own p cross join lateral (
+        select s.id_hash, s.created_at from subscriptions s
+        where ${where} and s.created_at >= (select created_at from oldest)
         order by s.created_at desc, s.id_hash desc limit ${limit}) newest
-      where p.chain_id = ${chainId} and p.provider = ${provider} ${ofPlan}
-      order by newest.created_at desc, newest.id_hash desc limit ${limit}) listed
-    join subscriptions s on s.chain_id = ${chainId} and s.id_hash = listed.id_hash
+      order by newest.created_at desc, newest.id_hash desc limit ${limit})
+    select s.* from listed join subscriptions s on s.chain_id = ${chainId} and s.id_hash = listed.id_hash
     order by s.created_at desc, s.id_hash desc`.execute(db);
   return rows;
 }

@@ -106,29 +106,24 @@ export async function planFigures(
   page: { readonly nowSec: number; readonly limit: number },
 ): Promise<PlanFigures[]> {
   const { chainId, provider, token } = scope;
-  const moved = db
-    .selectFrom("rollup_plans")
-    .select(["plan_id", sql<string>`sum(amount)`.as("amount"), sql<number>`sum(count)::int8`.as("count")])
-    .where("chain_id", "=", chainId)
-    .where("bucket", ">=", range.fromSec)
-    .where("bucket", "<", range.toSec)
-    .groupBy("plan_id");
-  let query = db
-    .selectFrom("plans as p")
-    .leftJoin(moved.as("m"), "m.plan_id", "p.plan_id")
-    .select(["p.plan_id", "p.provider", "p.metadata", "p.amount as price", "p.interval_sec", "p.deprecated"])
-    .select(["m.amount", "m.count"])
-    .where("p.chain_id", "=", chainId)
-    .where("p.token", "=", token);
-  if (provider !== undefined) query = query.where("p.provider", "=", provider);
-  const rows = await query
-    .orderBy(sql`coalesce(m.amount, 0)`, "desc")
-    .orderBy("p.plan_index")
-    .limit(page.limit)
-    .execute();
-  const ids = rows.map((row) => row.plan_id);
-  const active = await activeByPlan(db, chainId, ids, page.nowSec);
-  const parts = await schemesOfPlans(db, scope, range, ids);
+  // Of the scope's own plans only, each by its index: the others' sums are many.
+  const { rows } = await sql<PlanRow>`
+    select p.plan_id, p.provider, p.metadata, p.amount as price, p.interval_sec, p.deprecated, m.schemes,
+      coalesce(m.count, 0)::int8 as count, coalesce(m.amount, 0) as amount
+    from plans p left join lateral (
+      select sum(count) as count, sum(amount) as amount,
+        json_agg(json_build_object('scheme', scheme, 'count', count, 'amount', amount::text)) as schemes
+      from (select scheme, sum(count) as count, sum(amount) as amount from rollup_plans r
+        where r.chain_id = p.chain_id and r.plan_id = p.plan_id and r.bucket >= ${range.fromSec}
+          and r.bucket < ${range.toSec} and r.token = p.token group by scheme) s) m on true
+    where p.chain_id = ${chainId} and p.token = ${token} ${provider === undefined ? sql`` : sql`and p.provider = ${provider}`}
+    order by coalesce(m.amount, 0) desc, p.plan_index limit ${page.limit}`.execute(db);
+  const active = await activeByPlan(
+    db,
+    chainId,
+    rows.map((row) => row.plan_id),
+    page.nowSec,
+  );
   return rows.map((row) => {
     const live = active.get(row.plan_id) ?? 0;
     return {
@@ -138,38 +133,27 @@ export async function planFigures(
       price: BigInt(row.price),
       intervalSec: row.interval_sec,
       deprecated: row.deprecated,
-      count: row.count ?? 0,
-      amount: BigInt(row.amount ?? 0),
+      count: row.count,
+      amount: BigInt(row.amount),
       active: live,
       recurring: (BigInt(row.price) * BigInt(live) * MONTH_SEC) / BigInt(row.interval_sec),
-      byScheme: parts.get(row.plan_id) ?? new Map(),
+      byScheme: new Map(
+        (row.schemes ?? []).map(({ scheme, count, amount }) => [scheme, { count, amount: BigInt(amount) }]),
+      ),
     };
   });
 }
 
-async function schemesOfPlans(
-  db: Db,
-  { chainId, token }: Scope,
-  { fromSec, toSec }: Range,
-  ids: readonly string[],
-): Promise<Map<string, Map<Scheme, Sum>>> {
-  const byPlan = new Map<string, Map<Scheme, Sum>>();
-  if (ids.length === 0) return byPlan;
-  const rows = await db
-    .selectFrom("rollup_plans")
-    .select(["plan_id", "scheme", sql<string>`sum(amount)`.as("amount"), sql<number>`sum(count)::int8`.as("count")])
-    .where("chain_id", "=", chainId)
-    .where("plan_id", "in", [...ids])
-    .where("bucket", ">=", fromSec)
-    .where("bucket", "<", toSec)
-    .where("token", "=", token)
-    .groupBy(["plan_id", "scheme"])
-    .execute();
-  for (const { plan_id, scheme, count, amount } of rows) {
-    const sums = byPlan.get(plan_id) ?? new Map<Scheme, Sum>();
-    byPlan.set(plan_id, sums.set(scheme as Scheme, { count, amount: BigInt(amount) }));
-  }
-  return byPlan;
+interface PlanRow {
+  readonly plan_id: string;
+  readonly provider: string;
+  readonly metadata: string;
+  readonly price: string;
+  readonly interval_sec: number;
+  readonly deprecated: boolean;
+  readonly count: number;
+  readonly amount: string;
+  readonly schemes: readonly { readonly scheme: Scheme; readonly count: number; readonly amount: string }[] | null;
 }
 
 /** ACTIVE as the contract computes it: neither cancelled nor paused, and in the paid period or, unless it ends, in its grace. */
@@ -184,10 +168,14 @@ async function activeByPlan(
     select s.plan_id, count(*)::int8 as active from subscriptions s
     join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
     where s.chain_id = ${chainId} and s.plan_id in (${sql.join([...ids])}) and not s.cancelled and not s.paused
-      and s.paid_through > ${nowSec} - case when s.ending then 0 else p.grace_sec end
+      and ${isServed(nowSec)}
     group by s.plan_id`.execute(db);
   return new Map(rows.map(({ plan_id, active }) => [plan_id, active]));
 }
+
+/** In the paid period or, unless it ends, in its grace; so put that an index of `paid_through` answers. */
+const isServed = (nowSec: number) =>
+  sql`s.paid_through > ${nowSec} - p.grace_sec and (not s.ending or s.paid_through > ${nowSec})`;
 
 export interface Standing {
   readonly active: number;
@@ -201,7 +189,7 @@ export async function standing(db: Db, { chainId, provider, token }: Scope, nowS
     select p.amount, p.interval_sec, live.active from plans p cross join lateral (
       select count(*)::int8 as active from subscriptions s
       where s.chain_id = p.chain_id and s.plan_id = p.plan_id and not s.cancelled and not s.paused
-        and s.paid_through > ${nowSec} - case when s.ending then 0 else p.grace_sec end) live
+        and ${isServed(nowSec)}) live
     where p.chain_id = ${chainId} and p.token = ${token}
       ${provider === undefined ? sql`` : sql`and p.provider = ${provider}`} and live.active > 0`.execute(db);
   let active = 0;

@@ -7,7 +7,7 @@ import type { Db } from "../store/open";
 import { FAILURES, PERIOD_SCHEMES } from "../store/rollups";
 
 export interface WrongSum {
-  readonly table: `rollup_${"volume" | "plans" | "payers" | "events" | "recurring" | "causes" | "costs" | "funnel"}`;
+  readonly table: `rollup_${"volume" | "plans" | "payers" | "providers" | "events" | "recurring" | "causes" | "costs" | "funnel"}`;
   /** the columns of its key, joined by spaces */
   readonly key: string;
   /** "count amount", null where the row is missing */
@@ -53,6 +53,9 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
       union all select 'rollup_payers', concat_ws(' ', provider, token, payer), concat(count(*), ' ', sum(amount))
         from counted where scheme is not null and amount > 0 and token is not null and provider <> '' and payer is not null
         group by provider, token, payer
+      union all select 'rollup_providers', concat_ws(' ', token, at - at % 86400, provider), concat(count(*), ' ', sum(amount))
+        from counted where scheme is not null and amount > 0 and token is not null and provider <> ''
+        group by token, at - at % 86400, provider
       union all select 'rollup_events', concat_ws(' ', owner, grain, bucket, type), count(*)::text
         from bucketed group by owner, grain, bucket, type
       union all select 'rollup_recurring', concat_ws(' ', o.owner, c.token, p.interval_sec, at - at % 86400),
@@ -77,6 +80,8 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
           and (grain = 86400 or bucket - bucket % 86400 >= ${sinceSec})
       union all select 'rollup_recurring', concat_ws(' ', provider, token, interval_sec, bucket), concat(count, ' ', amount)
         from rollup_recurring where chain_id = ${chainId} and (count <> 0 or amount <> 0)
+      union all select 'rollup_providers', concat_ws(' ', token, bucket, provider), concat(count, ' ', amount)
+        from rollup_providers where chain_id = ${chainId} and (count <> 0 or amount <> 0)
       union all select 'rollup_causes', concat_ws(' ', provider, bucket, type, cause), count::text
         from rollup_causes where chain_id = ${chainId} and count <> 0)
     select coalesce(k.source, t.source) as "table", coalesce(k.key, t.key) as key, k.value as stored, t.value as counted

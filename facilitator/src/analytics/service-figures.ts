@@ -47,9 +47,9 @@ export function createServiceFigures({ db, config, clock }: AnalyticsOptions): S
       const { scope } = scopeOf("everyone", query.token);
       const { fromSec, toSec } = rangeOf(query, DAY_SEC);
       const { rows } = await sql<{ count: number }>`
-        select count(distinct provider)::int8 as count from rollup_volume
-        where chain_id = ${scope.chainId} and grain = 86400 and bucket >= ${fromSec} and bucket < ${toSec}
-          and token = ${scope.token} and provider <> '' and count > 0`.execute(db);
+        select count(*)::int8 as count from (select 1 from rollup_providers
+          where chain_id = ${scope.chainId} and token = ${scope.token} and bucket >= ${fromSec} and bucket < ${toSec}
+            and count > 0 group by provider) paid`.execute(db);
       return rows[0]?.count ?? 0;
     },
 
@@ -135,9 +135,9 @@ interface ProviderSum extends Sum {
 /** Highest volume first. */
 async function volumeByProvider(db: Db, scope: Scope, range: Range, limit: number): Promise<ProviderSum[]> {
   const { rows } = await sql<{ provider: string; count: number; amount: string }>`
-    select provider, sum(count)::int8 as count, sum(amount) as amount from rollup_volume
-    where chain_id = ${scope.chainId} and grain = 86400 and bucket >= ${range.fromSec} and bucket < ${range.toSec}
-      and token = ${scope.token} and provider <> '' and count > 0
+    select provider, sum(count)::int8 as count, sum(amount) as amount from rollup_providers
+    where chain_id = ${scope.chainId} and token = ${scope.token} and bucket >= ${range.fromSec}
+      and bucket < ${range.toSec} and count > 0
     group by provider order by sum(amount) desc, provider limit ${limit}`.execute(db);
   return rows.map((row) => ({ ...row, amount: BigInt(row.amount) }));
 }

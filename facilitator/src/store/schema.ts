@@ -17,6 +17,7 @@ import type {
   RollupEventsTable,
   RollupPayersTable,
   RollupPlansTable,
+  RollupProvidersTable,
   RollupRecurringTable,
   RollupVolumeTable,
 } from "./tables/rollups";
@@ -53,6 +54,7 @@ export interface Tables {
   rollup_payers: RollupPayersTable;
   rollup_events: RollupEventsTable;
   rollup_recurring: RollupRecurringTable;
+  rollup_providers: RollupProvidersTable;
   rollup_causes: RollupCausesTable;
   rollup_funnel: RollupFunnelTable;
   rollup_costs: RollupCostsTable;

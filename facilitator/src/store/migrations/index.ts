@@ -8,6 +8,7 @@ import { roleLeases } from "./300-role-leases";
 import { renewalQueue } from "./301-renewal-queue";
 import { analytics } from "./400-analytics";
 import { gateResources } from "./401-gate-resources";
+import { figures } from "./402-figures";
 
 export interface Migration {
   /** file name without its ending; the order is that of this list */
@@ -27,4 +28,5 @@ export const MIGRATIONS: readonly Migration[] = [
   eventsOfAProvider,
   analytics,
   gateResources,
+  figures,
 ];

@@ -1,7 +1,7 @@
 /** Sums over the events that stand, one table per question: they are small where the events are many. */
 import { type RawBuilder, sql } from "kysely";
 import type { Db } from "../open";
-import { PERIOD_SCHEMES, type Sums } from "../rollups";
+import { DAY_SEC, EVERYONE, PERIOD_SCHEMES, type Sums } from "../rollups";
 
 interface Summed {
   chain_id: number;
@@ -53,6 +53,13 @@ export interface RollupRecurringTable extends Summed {
   bucket: number;
 }
 
+/** What each provider was paid, by day: the operator asks for all of them. */
+export interface RollupProvidersTable extends Summed {
+  token: string;
+  bucket: number;
+  provider: string;
+}
+
 /** Why something failed, by day. */
 export interface RollupCausesTable {
   chain_id: number;
@@ -64,7 +71,15 @@ export interface RollupCausesTable {
 }
 
 /** All that `addSums` writes: what can be counted anew from the events. */
-export const EVENT_SUMS = ["rollup_volume", "rollup_plans", "rollup_payers", "rollup_events"] as const;
+export const EVENT_SUMS = [
+  "rollup_volume",
+  "rollup_plans",
+  "rollup_payers",
+  "rollup_events",
+  "rollup_recurring",
+  "rollup_causes",
+  "rollup_providers",
+] as const;
 
 export async function addSums(db: Db, chainId: number, sums: Sums): Promise<void> {
   const { volume, plans, payers, events, causes } = sums;
@@ -74,6 +89,17 @@ export async function addSums(db: Db, chainId: number, sums: Sums): Promise<void
         ${ints(volume.map((row) => row.bucket))}, ${texts(volume.map((row) => row.token))},
         ${texts(volume.map((row) => row.scheme))}, ${ints(volume.map((row) => row.count))}, ${amounts(volume)})
       on conflict (chain_id, provider, grain, bucket, token, scheme)
+      do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`.execute(db);
+  }
+  const daily = volume.filter(({ provider, grain }) => grain === DAY_SEC && provider !== EVERYONE);
+  if (daily.length > 0) {
+    await sql`insert into rollup_providers as r (chain_id, token, bucket, provider, count, amount)
+      select ${chainId}::bigint, x.token, x.bucket, x.provider, sum(x.count), sum(x.amount)
+      from unnest(${texts(daily.map((row) => row.token))}, ${ints(daily.map((row) => row.bucket))},
+        ${texts(daily.map((row) => row.provider))}, ${ints(daily.map((row) => row.count))},
+        ${amounts(daily)}) as x (token, bucket, provider, count, amount)
+      group by x.token, x.bucket, x.provider order by x.token, x.bucket, x.provider
+      on conflict (chain_id, token, bucket, provider)
       do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`.execute(db);
   }
   if (plans.length > 0) {

@@ -1,0 +1,200 @@
+/**
+ * A year of made-up business in a database of the service's own form: providers, plans, payers and amounts by Zipf, rows in
+ * the order of time as a live service writes them, then the sums by the statements of the migrations that count what stands.
+ */
+import { sql } from "kysely";
+import { MIGRATIONS } from "../../facilitator/src/store/migrations";
+import type { Db, Store } from "../../facilitator/src/store/open";
+
+export const CHAIN_ID = 31_337;
+export const TOKEN = "0x0000000000000000000000000000000000000777";
+export const PROVIDERS = 500;
+export const PLANS = 2_000;
+export const DAY_SEC = 86_400;
+/** midnight UTC; the year ends at `END_SEC` */
+export const END_SEC = 1_800_000_000 - (1_800_000_000 % DAY_SEC);
+export const START_SEC = END_SEC - 365 * DAY_SEC;
+/** Digits alone: a checksummed address of anyone's. */
+export const addressOf = (number: number): string => `0x${String(number).padStart(40, "0")}`;
+/** The one with the most payments. */
+export const LARGEST_PROVIDER = addressOf(1);
+
+export interface Scale {
+  readonly payments: number;
+  readonly payers: number;
+}
+
+/** Shares of all payments: the rest are one-time. */
+const DEBIT_SHARE = 0.1;
+const SUBSCRIPTIONS_PER_PAYMENT = 0.05;
+const WEEK_SEC = 7 * DAY_SEC;
+/** Made-up data need no log to recover them from. */
+const UNLOGGED = [
+  ...["payments", "events", "subscriptions", "allowances", "rollup_volume", "rollup_plans", "rollup_payers"],
+  ...["rollup_events", "rollup_recurring", "rollup_causes", "rollup_funnel", "rollup_costs"],
+];
+
+const u = (number: string, seed: number) =>
+  `((hashint8extended(${number}, ${seed}) & 9007199254740991)::float8 / 9007199254740992)`;
+/** From 1: the n-th is drawn with a chance of about 1 in n. */
+const zipf = (count: number, number: string, seed: number) => `floor(power(${count}, ${u(number, seed)}))::bigint`;
+const address = (number: string) => `('0x' || lpad((${number})::text, 40, '0'))`;
+const hash = (kind: string, number: string) =>
+  `('0x' || md5('${kind}' || (${number})) || md5((${number}) || '${kind}'))`;
+
+/** @param tell how far it is, in weeks of the year */
+export async function fill(store: Store, scale: Scale, tell: (done: string) => void): Promise<void> {
+  const { db } = store;
+  const run = async (text: string) => void (await sql.raw(text).execute(db));
+  for (const table of UNLOGGED) await run(`alter table ${table} set unlogged`);
+  const indexes = await dropIndexes(db);
+  const subscriptions = Math.round(scale.payments * SUBSCRIPTIONS_PER_PAYMENT);
+
+  tell("plans and subscriptions");
+  await run(`insert into plans (chain_id, plan_id, plan_index, provider, token, amount, interval_sec, grace_sec, pay_to, salt,
+      metadata, deprecated, successor, block_number, created_at)
+    select ${CHAIN_ID}, ${hash("plan", "p")}, p, ${address(zipf(PROVIDERS, "p", 1))}, '${TOKEN}', (1 + p % 20) * 1000000,
+      ${30 * DAY_SEC}, ${3 * DAY_SEC}, ${address(zipf(PROVIDERS, "p", 1))}, ${hash("salt", "p")}, '{"name":"Plan ' || p || '"}',
+      p % 50 = 0, null, 1, ${START_SEC - 200 * DAY_SEC} from generate_series(1::bigint, ${PLANS}) p`);
+  // Who began when, and until when it was paid: a working table.
+  await run(`create table bench_subscriptions as
+    select s, plan, plan_id, provider, payer, amount, started, stopped,
+      started + ceil((least(stopped, ${END_SEC}) - started) / ${30 * DAY_SEC}.0)::bigint * ${30 * DAY_SEC} as paid_through
+    from (select s, plan, ${hash("plan", "plan")} as plan_id, ${address(zipf(PROVIDERS, "plan", 1))} as provider,
+        ${address(`1000000000 + ${zipf(scale.payers, "s", 3)}`)} as payer, (1 + plan % 20) * 1000000 as amount, started,
+        case when ${u("s", 5)} < 0.4 then started + (${u("s", 6)} * ${300 * DAY_SEC})::bigint + 60 else ${END_SEC * 2} end as stopped
+      from (select s, ${zipf(PLANS, "s", 2)} as plan, ${START_SEC - 100 * DAY_SEC} + (${u("s", 4)} * ${450 * DAY_SEC})::bigint as started
+        from generate_series(1::bigint, ${subscriptions}) s) a where started < ${END_SEC}) b`);
+  await run(`insert into subscriptions (chain_id, id_hash, subscriber, plan_id, paid_through, version, paused, ending, cancelled,
+      moved_to, block_number, created_at, transaction)
+    select ${CHAIN_ID}, ${hash("sub", "s")}, payer, plan_id, paid_through, 0, s % 100 = 7, s % 30 = 7, stopped < ${END_SEC} and s % 2 = 0,
+      null, started / 2, started, ${hash("tx", "started / 2")} from bench_subscriptions order by started`);
+  await run(`insert into allowances (chain_id, id_hash, cap, spent, cycle, debits)
+    select ${CHAIN_ID}, ${hash("sub", "s")}, 5000000, s % 6 * 1000000, paid_through, s % 6 from bench_subscriptions where s % 3 = 0`);
+
+  for (let week = 0; week * WEEK_SEC < END_SEC - START_SEC; week++) {
+    const from = START_SEC + week * WEEK_SEC;
+    const to = Math.min(from + WEEK_SEC, END_SEC);
+    await fillSpan(db, scale, from, to);
+    tell(`week ${week + 1} of 53`);
+  }
+  for (const [index, definition] of indexes.entries()) {
+    tell(`index ${index + 1} of ${indexes.length}`);
+    await run(definition);
+  }
+  tell("sums");
+  await recount(db);
+  await fillOwnSums(db);
+  tell("statistics");
+  await run("drop table bench_subscriptions");
+  await run("vacuum analyze");
+}
+
+/** Payments, debits and events of a span, in the order of time. */
+async function fillSpan(db: Db, scale: Scale, from: number, to: number): Promise<void> {
+  const oneTime = Math.round(scale.payments * 0.6);
+  const debits = Math.round(scale.payments * DEBIT_SHARE);
+  const range = (count: number) => {
+    const at = (time: number) => Math.round(((time - START_SEC) / (END_SEC - START_SEC)) * count);
+    return `generate_series(${at(from)}::bigint, ${at(to) - 1}) i`;
+  };
+  const timeOf = (count: number) => `${START_SEC} + (i * ${(END_SEC - START_SEC) / count})::bigint`;
+  const payer = address(`1000000000 + ${zipf(scale.payers, "i", 12)}`);
+  const payee = address(zipf(PROVIDERS, "i", 11));
+  const amount = `(1 + (${u("i", 13)} * 500)::bigint) * 1000`;
+  const state = `case when i % 200 = 17 then 'failed' else 'settled' end`;
+  await sql
+    .raw(`insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount,
+      nonce, valid_after, valid_before, signature, has_code, state, fail_code, fail_reason, is_reversed, attempts,
+      accepted_at_ms, accepted_block, transaction_id, tx_hash, block_number, block_hash, block_time, log_index, settled_at_ms)
+    select ${CHAIN_ID}, ${hash("pay", "i")}, 'authorize', ${hash("res", "i % 1000")}, 'https://api.example/v1/' || i % 40, '${TOKEN}',
+      ${payer}, ${payee}, ${amount}, ${hash("nonce", "i")}, 0, at + 600, '0x' || repeat(md5(i::text), 4) || '1b', false, ${state},
+      case when i % 200 = 17 then 'PaymentExpired' end, case when i % 200 = 17 then 'expired' end, false, 1, at * 1000 - 900,
+      at / 2, 'tx' || at / 2, case when i % 200 <> 17 then ${hash("tx", "at / 2")} end, at / 2,
+      case when i % 200 <> 17 then ${hash("block", "at / 2")} end, at, case when i % 200 <> 17 then i end,
+      case when i % 200 <> 17 then at * 1000 + 500 + (${u("i", 14)} * ${u("i", 15)} * 8000)::bigint end
+    from (select i, ${timeOf(oneTime)} as at from ${range(oneTime)}) a`)
+    .execute(db);
+  await sql
+    .raw(`insert into events (id, chain_id, type, object_id, sequence, provider, payer, payload, block_number, block_hash,
+      log_index, block_time, transaction)
+    select md5(kind || n), ${CHAIN_ID}, type, object_id, 1, provider, payer,
+      jsonb_build_object('token', '${TOKEN}', field, amount::text) || more, at / 2, ${hash("block", "at / 2")},
+      n % 400, at, ${hash("tx", "at / 2")}
+    from (
+      select 'p' as kind, i as n, case when i % 200 = 17 then 'payment.failed' else 'payment.settled' end as type,
+        ${hash("pay", "i")} as object_id, ${payee} as provider, ${payer} as payer, 'amount' as field, ${amount} as amount,
+        case when i % 200 = 17 then '{"reason":"expired"}' else '{}' end::jsonb as more, at
+      from (select i, ${timeOf(oneTime)} as at from ${range(oneTime)}) a
+      union all
+      select 's', s * 1000 + k, case when k = 0 then 'subscription.created' else 'subscription.renewed' end, ${hash("sub", "s")}, provider,
+        payer, 'charged', amount, jsonb_build_object('planId', plan_id), started + k * ${30 * DAY_SEC}
+      from bench_subscriptions cross join lateral (select ceil((${from} - started) / ${30 * DAY_SEC}.0)::bigint as k) c
+      where k >= 0 and started + k * ${30 * DAY_SEC} < least(${to}, stopped)
+      union all
+      select 'c', s, case when s % 2 = 0 then 'subscription.cancelled' else 'subscription.expired' end, ${hash("sub", "s")}, provider,
+        payer, 'price', amount, jsonb_build_object('planId', plan_id), stopped
+      from bench_subscriptions where stopped >= ${from} and stopped < ${to}
+      union all
+      select 'f', s, 'subscription.renewal_failed', ${hash("sub", "s")}, provider, payer, 'price', amount,
+        jsonb_build_object('planId', plan_id, 'reason', (array['InsufficientFunds', 'InsufficientAllowance', 'PlanDeprecated'])[1 + s % 3]), stopped - 30
+      from bench_subscriptions where stopped >= ${from} and stopped < ${to} and s % 2 = 1
+      union all
+      select 'd', i, 'allowance.debited', ${hash("sub", "d.s")}, d.provider, d.payer, 'amount', 1000 * (1 + i % 90),
+        jsonb_build_object('planId', d.plan_id), ${timeOf(debits)}
+      from ${range(debits)} join bench_subscriptions d on d.s = 1 + i % ${Math.round(scale.payments * SUBSCRIPTIONS_PER_PAYMENT * 0.6)}
+    ) e order by at`)
+    .execute(db);
+}
+
+/** The migrations' own statements that count what stands. */
+async function recount(db: Db): Promise<void> {
+  for (const { statements } of MIGRATIONS) {
+    for (const statement of statements) {
+      if (/^insert into rollup_(?!costs)/.test(statement.trim())) await sql.raw(statement).execute(db);
+    }
+  }
+  // Hours older than these are not kept.
+  for (const table of ["rollup_volume", "rollup_events"])
+    await sql.raw(`delete from ${table} where grain = 3600 and bucket < ${END_SEC - 90 * DAY_SEC}`).execute(db);
+}
+
+/** What stands behind no event: the gates' word and what transactions have cost. */
+async function fillOwnSums(db: Db): Promise<void> {
+  await sql
+    .raw(`insert into rollup_costs select ${CHAIN_ID}, day, purpose, 700, 1, 27000, 27000::numeric * 45000, 27000::numeric * 45000 * 5000000
+    from generate_series(${START_SEC}::bigint, ${END_SEC - DAY_SEC}, ${DAY_SEC}) day cross join unnest(array['settle', 'renew', 'debit', 'act']) purpose`)
+    .execute(db);
+  await sql
+    .raw(`insert into rollup_funnel
+    select ${CHAIN_ID}, ${address("p")}, grain, bucket, '/v1/' || r, '${TOKEN}', step, cause, 'one-time', 1 + (bucket / grain + r) % 900, 1000 * (1 + (bucket / grain + r) % 900)
+    from generate_series(1::bigint, ${PROVIDERS}) p cross join lateral generate_series(1::bigint, greatest(1, 60 / p)) r
+    cross join (values ('asked', 'PaymentRequired'), ('refused', 'InvalidPaymentProof/expired'), ('refused', 'InvalidPaymentProof/memo_expired'),
+      ('paid', ''), ('served', '')) s (step, cause)
+    cross join lateral (
+      select ${DAY_SEC} as grain, day as bucket from generate_series(${START_SEC}::bigint, ${END_SEC - DAY_SEC}, ${DAY_SEC}) day
+      union all select 3600, hour from generate_series(${END_SEC - 90 * DAY_SEC}::bigint, ${END_SEC - 3600}, 3600) hour where p <= 25 and (hour / 3600 + p + r) % 4 = 0) t`)
+    .execute(db);
+  await sql
+    .raw(`insert into rollup_funnel select chain_id, o.owner, grain, bucket, '', token, step, cause, offer, sum(count), sum(amount)
+    from rollup_funnel cross join lateral (values (''), (provider)) o (owner) where resource <> '' group by 1, 2, 3, 4, 6, 7, 8, 9`)
+    .execute(db);
+}
+
+/** Rows are written many times faster without them. @returns the statements that make them again */
+async function dropIndexes(db: Db): Promise<string[]> {
+  const { rows: constraints } = await sql<{ table: string; name: string; definition: string }>`
+    select conrelid::regclass::text as table, conname as name, pg_get_constraintdef(oid) as definition from pg_constraint
+    where conrelid in ('payments'::regclass, 'events'::regclass, 'subscriptions'::regclass, 'allowances'::regclass) and contype in ('p', 'u')`.execute(
+    db,
+  );
+  for (const { table, name } of constraints) await sql.raw(`alter table ${table} drop constraint ${name}`).execute(db);
+  const { rows: indexes } = await sql<{ name: string; definition: string }>`
+    select indexname as name, indexdef as definition from pg_indexes where schemaname = 'public'
+      and tablename in ('payments', 'events', 'subscriptions', 'allowances')`.execute(db);
+  for (const { name } of indexes) await sql.raw(`drop index ${name}`).execute(db);
+  return [
+    ...constraints.map(({ table, name, definition }) => `alter table ${table} add constraint ${name} ${definition}`),
+    ...indexes.map(({ definition }) => definition),
+  ];
+}

