@@ -106,16 +106,23 @@ export function Chart({
           ],
           hooks: { setCursor: [(plot) => point(plot, box)] },
         },
-        [[...times], ...layers.map(({ tops }) => tops)] as uPlot.AlignedData,
+        (kind === "bars"
+          ? [[...times], ...layers.map(({ tops }) => tops)]
+          : // The last value holds for its day too.
+            [
+              [...times, (times.at(-1) ?? 0) + DAY_SEC],
+              ...layers.map(({ tops }) => [...tops, tops.at(-1) ?? 0]),
+            ]) as uPlot.AlignedData,
         element,
       );
     };
 
     function point(plot: uPlot, target: HTMLDivElement): void {
-      const { idx, left = -1 } = plot.cursor;
-      const at = idx === null || idx === undefined ? undefined : times[idx];
+      const { idx: found, left = -1 } = plot.cursor;
+      const idx = Math.min(found ?? -1, times.length - 1);
+      const at = times[idx];
       target.hidden = at === undefined || left < 0;
-      if (at === undefined || idx === null || idx === undefined) return;
+      if (at === undefined) return;
       const lines = shown.flatMap(({ name, texts, values }) => (values[idx] ? [`${name}: ${texts[idx]}`] : []));
       target.textContent = [formatAt(at), ...(lines.length > 0 ? lines : ["nothing"])].join("\n");
       // On the side where there is room.

@@ -15,7 +15,10 @@ export function Plans() {
         <Choice label="Range" value={days} options={RANGES} onChange={set} />
         <Download path="/analytics/plans.csv" query={{ days }} name="turnpike-plans.csv" />
       </Controls>
-      <Panel title="Plans" note="Highest revenue in the range first. Active and recurring are as of now.">
+      <Panel
+        title="Plans"
+        note="Highest revenue in the range first. Active subscriptions, and what they pay every 30 days, are as of now."
+      >
         <Shown of={plans}>
           {({ plans: rows }) => {
             const most = rows.reduce((max, { amount }) => (BigInt(amount) > max ? BigInt(amount) : max), 1n);
@@ -32,12 +35,16 @@ export function Plans() {
                   {
                     title: "Plan",
                     cell: (row) => (
-                      <a href={`#/subscriptions?plan=${row.planId}`}>{planName(row.metadata, row.planId)}</a>
+                      <>
+                        <a href={`#/subscriptions?plan=${row.planId}`}>{planName(row.metadata, row.planId)}</a>
+                        <span class="note line">
+                          {money(row.price)} / {formatInterval(row.interval)}
+                        </span>
+                      </>
                     ),
                   },
-                  { title: "Price", cell: (row) => `${money(row.price)} / ${formatInterval(row.interval)}` },
                   { title: "Active", isNumber: true, cell: (row) => formatCount(row.active) },
-                  { title: "Recurring, 30 days", isNumber: true, cell: (row) => money(row.recurring) },
+                  { title: "Recurring", isNumber: true, cell: (row) => money(row.recurring) },
                   { title: "Revenue", isNumber: true, cell: (row) => money(row.amount) },
                   {
                     title: "Share",
