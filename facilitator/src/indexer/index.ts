@@ -122,6 +122,10 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     applied = (await newestBlock(store.db, chainId))?.number ?? config.startBlock - 1;
     if (applied !== before) followed.notify("applied");
     // The node's newest block may be one that the reader has not come to: the one that belongs to what it has is believed.
+    if (toldHead && isTooShort(toldHead)) {
+      await linkedHead.follow(toldHead);
+      take(toldHead);
+    }
     if (applied < config.startBlock) return;
     const newest = await chain.block(applied + config.confirmations - 1);
     if (newest) await believe(newest, await linkedHead.follow(newest));
@@ -132,6 +136,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     const lowest = await linkedHead.follow(newest);
     const target = targetOf(newest);
     await returnToChain(newest);
+    if (isTooShort(newest)) take(newest);
     // What is applied already needs no reading to be believed.
     if (applied === lowest.number) await believe(newest, lowest);
     while (applied < target) {
@@ -159,6 +164,15 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   async function believe(newest: ChainBlock, lowest: ChainBlock): Promise<void> {
     if (head?.hash === newest.hash) return;
     if ((await blockAt(store.db, chainId, lowest.number))?.hash !== lowest.hash) return;
+    take(newest);
+  }
+
+  /** A chain so young that no block of it is deep enough to be applied: its newest one, which is linked, is all there is. */
+  const isTooShort = (newest: ChainBlock): boolean =>
+    applied < config.startBlock && config.startBlock <= newest.number && targetOf(newest) < config.startBlock;
+
+  function take(newest: ChainBlock): void {
+    if (head?.hash === newest.hash) return;
     if (head && head.number > newest.number) clock.reset();
     head = newest;
     clock.observe({ number: newest.number, timestampSec: newest.timestampSec });

@@ -1,0 +1,43 @@
+import { expect } from "chai";
+import type { Core } from "../../facilitator/src/core";
+import { type FacilitatorWorld, startWorld } from "../support/facilitator";
+import { startPostgres, type TestPostgres } from "../support/postgres";
+
+/** On both databases: they bind by different statements. */
+for (const database of ["embedded", "PostgreSQL"] as const) {
+  describe(`payments that come in together (${database})`, function () {
+    this.timeout(60_000);
+    let postgres: TestPostgres | undefined;
+    let world: FacilitatorWorld;
+    let core: Core;
+
+    before(async () => {
+      postgres = database === "PostgreSQL" ? await startPostgres() : undefined;
+      world = await startWorld({ blockMs: 100, ...(postgres && { postgres }) });
+      core = await world.core({ RENEWALS: "false" });
+    });
+    after(async () => {
+      await world?.stop();
+      await postgres?.stop();
+    });
+
+    it("B13 share a transaction that carries those who can pay, and nobody else", async () => {
+      const payers = await Promise.all(Array.from({ length: 6 }, () => world.payer(250_000n)));
+      const signed = await Promise.all(payers.map((payer) => world.signPayment({ payer })));
+      // The first payer's money is there once, and is asked for twice; one is asked for twice by the same signature.
+      const [first, second] = payers as [(typeof payers)[0], (typeof payers)[0]];
+      const twice = await world.signPayment({ payer: first });
+      const again = signed.find(({ authorization: { from } }) => from === second.address);
+      const all = [...signed, twice, ...(again ? [again] : [])];
+      const outcomes = await Promise.all(all.map((one) => core.payments.authorize(one)));
+      const refused = outcomes.flatMap((outcome) => (outcome.kind === "refused" ? [outcome.error.code] : []));
+      expect(refused).to.deep.equal(["InsufficientFunds"]);
+      expect(outcomes.filter(({ kind }) => kind === "settled")).to.have.length(payers.length + 1);
+      const transfers = await world.transfers();
+      expect(transfers.map(({ from }) => from).sort()).to.deep.equal(payers.map(({ address }) => address).sort());
+      const rows = await core.store.db.selectFrom("payments").select(["attempts", "state"]).execute();
+      expect(rows, "each was sent once").to.deep.equal(payers.map(() => ({ attempts: 1, state: "settled" })));
+      expect(new Set(transfers.map(({ transaction }) => transaction)).size).to.be.lessThan(payers.length);
+    });
+  });
+}
