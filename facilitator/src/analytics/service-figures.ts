@@ -71,14 +71,14 @@ export function createServiceFigures({ db, config, clock }: AnalyticsOptions): S
   };
 }
 
-/** Averages over the service's final transactions that settle payments: what the chain shows anyone, and no counts. */
+/** Averages over the service's final transactions that moved money: what the chain shows anyone, and no counts. */
 export async function settlementCostIn(
   db: Db,
   chainId: number,
   range: Range,
   nativePrice: number | undefined,
 ): Promise<OverviewWire["settlementCost"]> {
-  const days = await costsIn(db, chainId, range, "settle");
+  const days = (await costsIn(db, chainId, range)).filter(({ items }) => items > 0);
   const cost = days.reduce<Cost | undefined>(added, undefined);
   if (!cost || cost.items === 0) return undefined;
   const { centsPerItem } = costToWire(cost, nativePrice);
@@ -90,15 +90,16 @@ export async function settlementCostIn(
   };
 }
 
-async function costsIn(db: Db, chainId: number, { fromSec, toSec }: Range, purpose?: string): Promise<Cost[]> {
-  let query = db
+async function costsIn(db: Db, chainId: number, { fromSec, toSec }: Range): Promise<Cost[]> {
+  const rows = await db
     .selectFrom("rollup_costs")
     .selectAll()
     .where("chain_id", "=", chainId)
     .where("bucket", ">=", fromSec)
-    .where("bucket", "<", toSec);
-  if (purpose !== undefined) query = query.where("purpose", "=", purpose);
-  const rows = await query.orderBy("bucket").orderBy("purpose").execute();
+    .where("bucket", "<", toSec)
+    .orderBy("bucket")
+    .orderBy("purpose")
+    .execute();
   return rows.map(({ bucket, gas, wei, ...row }) => ({ ...row, at: bucket, gas: BigInt(gas), wei: BigInt(wei) }));
 }
 

@@ -74,8 +74,8 @@ function Key({ data }: { data: OverviewWire }) {
           cents === undefined
             ? "no payment yet, or no price is set for gas"
             : cents < 1
-              ? "each, under one cent"
-              : "each, above one cent"
+              ? "on average, under one cent"
+              : "on average, above one cent"
         }
       >
         {cents !== undefined && <Bar share={cents} tone={cents < 1 ? "good" : "bad"} />}
