@@ -1,0 +1,118 @@
+// How long the questions of a provider's page and of the operator's page take on ten million payments of a year (500
+// providers, 2,000 plans, 1 million payers, by Zipf), warm, and cold after a restart on files that the kernel has forgotten;
+// the same on the embedded database at a million; and how fast the service's own path takes events in, sums included.
+// Prints a table and one JSON line per figure. Needs about 25 GB of disk and, on two cores, half an hour for the rows.
+// Run: npm run bench:analytics [-- --payments=10000000 --only=postgres,pglite,ingest --keep=FOLDER]
+
+import { existsSync, mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { parseArgs } from "node:util";
+import { Secret } from "../facilitator/src/config";
+import { connectStore, openStore } from "../facilitator/src/store/open";
+import { fill } from "./analytics/fill";
+import { ingest } from "./analytics/ingest";
+import { type Timing, timeCold, timeWarm } from "./analytics/measure";
+import { bytesOf, removeFolder, startServer } from "./analytics/postgres";
+
+const { values: args } = parseArgs({
+  options: {
+    payments: { type: "string", default: "10000000" },
+    only: { type: "string", default: "postgres,pglite,ingest" },
+    /** the rows are kept there, and used again */
+    keep: { type: "string" },
+    rounds: { type: "string", default: "20" },
+    "cold-rounds": { type: "string", default: "3" },
+  },
+});
+const payments = Number(args.payments);
+const only = new Set(args.only.split(","));
+const PAYMENTS_PER_PAYER = 10;
+const GOAL_MS = 200;
+const EMBEDDED_SHARE = 10;
+
+const say = (line: string): void => void process.stdout.write(`${line}\n`);
+const tell = (line: string): void => {
+  if (process.stdout.isTTY) process.stdout.write(`\r\u001b[K${line}`);
+  else say(line);
+};
+const figures: { figure: string; value: number; goal: number | null }[] = [];
+
+function record(where: string, timings: readonly Timing[]): void {
+  say("");
+  for (const { page, question, samples, p50Ms, p95Ms } of timings) {
+    const isSlow = p95Ms > GOAL_MS ? "  over the goal" : "";
+    say(
+      `${where.padEnd(16)} ${page.padEnd(9)} ${question.padEnd(32)} p50 ${p50Ms} ms, p95 ${p95Ms} ms of ${samples}${isSlow}`,
+    );
+    figures.push({ figure: `${where}, ${page}: ${question}, p95 ms`, value: p95Ms, goal: GOAL_MS });
+  }
+}
+
+async function onPostgres(): Promise<void> {
+  const folder = args.keep ?? mkdtempSync(path.join(tmpdir(), "turnpike-bench-analytics-"));
+  try {
+    const isThere = existsSync(path.join(folder, "data"));
+    const server = await startServer(folder);
+    // Opening it brings a kept database to this release's form.
+    const store = await openStore({ kind: "postgres", url: new Secret(server.url), poolSize: 5 });
+    const startedMs = performance.now();
+    if (!isThere)
+      await fill(store, { payments, payers: payments / PAYMENTS_PER_PAYER }, (done) => tell(`filling: ${done}`));
+    say(
+      `\n${payments} payments, ${(bytesOf(folder) / 1e9).toFixed(1)} GB, filled in ${Math.round((performance.now() - startedMs) / 1_000)} s`,
+    );
+    record("postgres, warm", await timeWarm(store, Number(args.rounds)));
+    await store.close();
+    await server.stop();
+    record("postgres, cold", await timeCold(folder, Number(args["cold-rounds"]), (done) => tell(`cold: ${done}`)));
+  } finally {
+    if (!args.keep) removeFolder(folder);
+  }
+}
+
+async function onPglite(): Promise<void> {
+  const folder = mkdtempSync(path.join(tmpdir(), "turnpike-bench-analytics-"));
+  const database = { kind: "pglite" as const, dir: path.join(folder, "db"), lockMs: 10_000 };
+  try {
+    const count = payments / EMBEDDED_SHARE;
+    const store = await openStore(database);
+    await fill(store, { payments: count, payers: count / PAYMENTS_PER_PAYER }, (done) => tell(`filling: ${done}`));
+    await store.close();
+    const again = await connectStore(database);
+    record("embedded, warm", await timeWarm(again, Number(args.rounds)));
+    await again.close();
+  } finally {
+    removeFolder(folder);
+  }
+}
+
+async function intake(): Promise<void> {
+  const folder = mkdtempSync(path.join(tmpdir(), "turnpike-bench-analytics-"));
+  try {
+    const server = await startServer(folder);
+    const store = await openStore({ kind: "postgres", url: new Secret(server.url), poolSize: 2 });
+    const { events, seconds } = await ingest(store);
+    await store.close();
+    await server.stop();
+    const perSec = Math.round(events / seconds);
+    say(
+      `\ningest: ${events} payments in blocks of 250, with events and sums, in ${seconds.toFixed(1)} s: ${perSec} a second`,
+    );
+    figures.push({ figure: "ingest, payments a second", value: perSec, goal: null });
+  } finally {
+    removeFolder(folder);
+  }
+}
+
+async function main(): Promise<void> {
+  if (only.has("ingest")) await intake();
+  if (only.has("postgres")) await onPostgres();
+  if (only.has("pglite")) await onPglite();
+  for (const figure of figures) say(JSON.stringify(figure));
+}
+
+main().catch((error: unknown) => {
+  process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
+  process.exitCode = 1;
+});
