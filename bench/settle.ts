@@ -1,7 +1,7 @@
 // How many payments the Facilitator confirms, how long callers wait and what each costs in CPU, beside the reference
 // facilitator's code on the same chain. Chain, RPC proxy, Facilitator and load are processes of their own; whatever is
 // not confirmed (503, 202, a time-out) counts as failed. Prints a table and one JSON line per figure.
-// Run: npm run bench:settle [-- --quick --postgres --only=sustained,closed,concurrent,split,reference --rate=1200]
+// Run: npm run bench:settle [-- --quick --embedded --only=sustained,closed,concurrent,split,reference --rate=1200]
 
 import { existsSync, writeFileSync } from "node:fs";
 import path from "node:path";
@@ -21,7 +21,7 @@ import { splitOf } from "./settle/split";
 const { values: args } = parseArgs({
   options: {
     quick: { type: "boolean", default: false },
-    postgres: { type: "boolean", default: false },
+    embedded: { type: "boolean", default: false },
     only: { type: "string", default: "sustained,closed,concurrent,split,reference" },
     rate: { type: "string", default: "1200" },
     seconds: { type: "string" },
@@ -92,7 +92,7 @@ async function stage<T>(
     const { url: rpcUrl } = await proxy.ask({ kind: "start", rpcUrl: chain.rpcUrl });
     const generator: Generator = startHelper("generator.ts");
     stops.push(generator.stop);
-    const postgres = args.postgres ? await startPostgres() : undefined;
+    const postgres = args.embedded ? undefined : await startPostgres();
     if (postgres) stops.push(postgres.stop);
     await chain.mine(blocks);
     const blockMs = blocks === "each second" ? 1_000 : 100;
@@ -250,7 +250,9 @@ if (!found) {
 const anvil: string = found;
 
 async function main(): Promise<void> {
-  say(`chain ${CHAIN_ID}, database ${args.postgres ? "PostgreSQL" : "embedded, on disk"}, ${PAYERS} payers`);
+  say(
+    `chain ${CHAIN_ID}, database ${args.embedded ? "embedded, on disk, which does not sync" : "PostgreSQL with fsync"}, ${PAYERS} payers`,
+  );
   const scenarios = { sustained, closed, concurrent, split, reference };
   // In the order in which they are asked for.
   for (const name of args.only.split(",")) await scenarios[name as keyof typeof scenarios]();

@@ -2,10 +2,10 @@ import { expect } from "chai";
 import { proofToWire, type SignedPayment } from "turnpike/protocol";
 import type { Core } from "../../facilitator/src/core";
 import type { AuthorizeOutcome } from "../../facilitator/src/payments";
-import { type FacilitatorWorld, startWorld, until } from "../support/facilitator";
-import { startPostgres, type TestPostgres } from "../support/postgres";
+import { until } from "../support/facilitator";
 import { randomOf } from "./support/chaos-faults";
 import { requireNoncesInOrder } from "./support/kill-audit";
+import { usePostgresWorld } from "./support/postgres-world";
 
 /** CHAOS_SEED has a run again; CHAOS_REORGS says how often the chain changes its mind. */
 const SEED = Number(process.env.CHAOS_SEED ?? Date.now() % 1_000_000);
@@ -16,32 +16,28 @@ const BLOCK_MS = 100;
 describe(`payments on a chain that changes its mind (CHAOS_SEED=${SEED})`, function () {
   this.timeout(3_600_000);
   const random = randomOf(SEED);
-  let postgres: TestPostgres;
-  let world: FacilitatorWorld;
+  const on = usePostgresWorld({ blockMs: BLOCK_MS });
   let core: Core;
 
   before(async () => {
-    postgres = await startPostgres();
-    world = await startWorld({ blockMs: BLOCK_MS, postgres });
-    core = await world.core({ FINALITY_DEPTH: "60", BATCH_ITEMS: "3" });
-  });
-  after(async () => {
-    await world?.stop();
-    await postgres?.stop();
+    core = await on.world.core({ FINALITY_DEPTH: "60", BATCH_ITEMS: "3" });
   });
 
-  const rpc = (method: string, params: unknown[] = []) => world.chain.provider.send(method, params);
+  const rpc = (method: string, params: unknown[] = []) => on.world.chain.provider.send(method, params);
 
   it("B8 S1 S7 forks of random depth under load: one transfer each in the end, old proofs called reversed, nothing doubled", async () => {
-    const payers = await Promise.all(Array.from({ length: REORGS * PAYMENTS_PER_FORK }, () => world.payer()));
-    const signed = await Promise.all(payers.map((payer) => world.signPayment({ payer, validForSec: 3_000 })));
+    const { world } = on;
+    const signed: SignedPayment[] = [];
     const asked: Promise<AuthorizeOutcome>[] = [];
     const ask = (one: SignedPayment): void => {
       asked.push(core.payments.authorize(one, { waitMs: 60_000 }));
     };
     for (let fork = 0; fork < REORGS; fork++) {
+      // Before the fork, so that it does not take their money away.
+      const payers = await Promise.all(Array.from({ length: PAYMENTS_PER_FORK }, () => world.payer()));
+      const mine = await Promise.all(payers.map((payer) => world.signPayment({ payer, validForSec: 3_000 })));
+      signed.push(...mine);
       const snapshot = await rpc("evm_snapshot");
-      const mine = signed.slice(fork * PAYMENTS_PER_FORK, (fork + 1) * PAYMENTS_PER_FORK);
       for (const one of mine.slice(0, 2)) ask(one);
       const blocks = 1 + random(8);
       const height = (await world.chain.provider.getBlockNumber()) + blocks;

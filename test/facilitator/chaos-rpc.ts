@@ -1,9 +1,8 @@
 import { expect } from "chai";
-import { type FacilitatorWorld, startWorld } from "../support/facilitator";
-import { startPostgres, type TestPostgres } from "../support/postgres";
-import { type ChaosWorld, liveThrough } from "./support/chaos-case";
+import { liveThrough } from "./support/chaos-case";
 import { allFaults, isLie, randomOf, shuffled } from "./support/chaos-faults";
 import type { Fault } from "./support/chaos-rpc";
+import { usePostgresWorld } from "./support/postgres-world";
 
 /** CHAOS_SEED has a run again; CHAOS_LIES, CHAOS_OUTAGES and CHAOS_PAIRS say how many are tried, CHAOS_ONLY which. */
 const SEED = Number(process.env.CHAOS_SEED ?? Date.now() % 1_000_000);
@@ -24,19 +23,7 @@ const AT_ONCE = 4;
 describe(`payments through a node that lies and fails (CHAOS_SEED=${SEED})`, function () {
   this.timeout(3_600_000);
   const random = randomOf(SEED);
-  let chaos: ChaosWorld;
-  let world: FacilitatorWorld;
-  let postgres: TestPostgres;
-
-  before(async () => {
-    postgres = await startPostgres();
-    world = await startWorld({ blockMs: 200, postgres });
-    chaos = { world, postgres };
-  });
-  after(async () => {
-    await world?.stop();
-    await postgres?.stop();
-  });
+  const chaos = usePostgresWorld({ blockMs: 200 });
 
   async function each(sets: readonly (readonly Fault[])[]): Promise<void> {
     if (ONLY) expect(sets, `no fault is named ${ONLY}`).not.to.have.length(0);
