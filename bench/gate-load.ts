@@ -45,7 +45,8 @@ export async function load({ url, next, expect, connections, forMs }: Load): Pro
         const headers = performance.now() < endMs ? next() : undefined;
         if (!headers) {
           socket.destroy();
-          return resolve();
+          resolve();
+          return;
         }
         beganMs = performance.now();
         socket.write(bytesOf(headers));

@@ -14,7 +14,7 @@ export interface Assignment {
   readonly options: ProviderOptions & { readonly folder: string };
   readonly planId: string;
   readonly facilitatorUrl: string;
-  /** package.json of the reference packages; undefined where they are not installed */
+  /** package.json of the reference packages: serve those, and no gates */
   readonly references: string | undefined;
 }
 
@@ -22,7 +22,13 @@ const BODY = JSON.stringify({ answer: 42 });
 const JSON_HEADERS = { "Content-Type": "application/json" };
 const PRICE = { type: "one-time", amount: 500_000n } as const;
 
-async function main({ options, planId, facilitatorUrl, references }: Assignment): Promise<void> {
+async function main(assignment: Assignment): Promise<void> {
+  const { facilitatorUrl, references } = assignment;
+  // The reference packages bring a heap of their own, which would weigh on whatever stands beside them.
+  return references === undefined ? serveGates(assignment) : listenAll(referencesFrom(references, facilitatorUrl));
+}
+
+async function serveGates({ options, planId }: Assignment): Promise<void> {
   const { folder, ...shared } = options;
   const open = (name: string, more: ProviderOptions = {}): Provider =>
     createProvider({ ...shared, claims: path.join(folder, name), meterFolder: path.join(folder, name), ...more });
@@ -52,9 +58,15 @@ async function main({ options, planId, facilitatorUrl, references }: Assignment)
       await request.payment?.deduct(1n);
       response.writeHead(200, JSON_HEADERS).end(BODY);
     }),
-    ...(references === undefined ? {} : referencesFrom(references, facilitatorUrl)),
   };
   await Promise.all([provider, bySignature, metering].map((one) => one.ready()));
+  await listenAll(listeners, () => metering.flush());
+}
+
+async function listenAll(
+  listeners: Readonly<Record<string, RequestListener>>,
+  flush: () => Promise<void> = async () => undefined,
+): Promise<void> {
   const urls: Record<string, string> = {};
   for (const [name, listener] of Object.entries(listeners)) {
     const server = createServer(listener);
@@ -64,7 +76,7 @@ async function main({ options, planId, facilitatorUrl, references }: Assignment)
   process.on("message", async (message) => {
     if (message === "cpu") process.send?.({ cpu: process.cpuUsage() });
     if (message !== "stop") return;
-    await metering.flush().catch(() => undefined);
+    await flush().catch(() => undefined);
     process.exit(0);
   });
   process.send?.({ urls });
@@ -105,7 +117,11 @@ function referencesFrom(manifest: string, url: string): Record<string, RequestLi
   v2Express.use(paymentMiddleware({ "GET /paid": { accepts, description: "A route" } }, server));
   for (const app of [v1Express, v2Express])
     app.get("/paid", (_q, response) => void response.set(JSON_HEADERS).send(BODY));
+  const ungated = load("express")() as ReturnType<typeof express>;
+  ungated.get("/paid", (_q, response) => void response.set(JSON_HEADERS).send(BODY));
   return {
+    "reference express ungated": ungated,
+    "reference hono ungated": honoOf(),
     "reference x402-express": v1Express,
     "reference x402-hono": getRequestListener(v1Hono.fetch),
     "reference @x402/express": v2Express,

@@ -56,6 +56,8 @@ const isWanted = (row: (typeof ROWS)[number]): boolean => positionals.length ===
 
 async function main(): Promise<void> {
   const folder = mkdtempSync(path.join(tmpdir(), "turnpike-bench-gate-"));
+  // As it is published: a loader of TypeScript in the process would slow down every event.
+  const program = bundled(path.join(__dirname, "gate-server.ts"), folder);
   const world = await startSubscriptionWorld();
   const facilitator = createServer((request, response) => {
     request.resume().on("end", () => {
@@ -63,31 +65,27 @@ async function main(): Promise<void> {
     });
   });
   const facilitatorUrl = await listen(facilitator);
-  // As it is published: a loader of TypeScript in the process would slow down every event.
-  const child = fork(bundled(path.join(__dirname, "gate-server.ts"), folder), {
-    execArgv: flags.profile ? ["--cpu-prof", "--cpu-prof-dir", flags.profile] : [],
-    serialization: "advanced",
-  });
+  const running: ChildProcess[] = [];
+  const start = async (more: Partial<Assignment>): Promise<Servers> => {
+    const child = fork(program, {
+      execArgv: flags.profile ? ["--cpu-prof", "--cpu-prof-dir", flags.profile] : [],
+      serialization: "advanced",
+    });
+    running.push(child);
+    const options = { ...optionsOf(world, facilitatorUrl), folder };
+    child.send({ options, planId: world.planId, facilitatorUrl, references: undefined, ...more });
+    const { urls } = await told<{ urls: Record<string, string> }>(child);
+    return { child, urls };
+  };
   try {
     const ids: string[] = [];
     for (let i = 0; i < SUBSCRIBERS; i++) {
       ids.push((await world.subscribe(`subscriber ${i}`, { maxOverage: 10n ** 12n })).id);
     }
-    const references = existsSync(path.join(path.dirname(REFERENCES), "node_modules")) ? REFERENCES : undefined;
-    if (!references) console.log("Reference packages are absent: `npm run test:interop` installs them.");
-    child.send({
-      options: { ...optionsOf(world, facilitatorUrl), folder },
-      planId: world.planId,
-      facilitatorUrl,
-      references,
-    });
-    const { urls } = await told<{ urls: Record<string, string> }>(child);
-    const figures = await measureAll({ child, urls, world, ids });
+    const figures = await measureAll({ start, world, ids });
     print(figures);
-    child.send("stop");
-    await once(child, "exit");
   } finally {
-    child.kill("SIGKILL");
+    for (const child of running) child.kill("SIGKILL");
     await closeServer(facilitator);
     await world.stop();
     rmSync(folder, { recursive: true, force: true });
@@ -120,15 +118,20 @@ const FACILITATOR: Record<string, string> = {
   }),
 };
 
-interface Bench {
+interface Servers {
   readonly child: ChildProcess;
   readonly urls: Record<string, string>;
+}
+
+interface Bench {
+  readonly start: (more: Partial<Assignment>) => Promise<Servers>;
   readonly world: SubscriptionWorld;
   readonly ids: readonly string[];
 }
 
-async function measureAll({ child, urls, world, ids }: Bench): Promise<Figure[]> {
+async function measureAll({ start, world, ids }: Bench): Promise<Figure[]> {
   const figures: Figure[] = [];
+  let { child, urls } = await start({});
   const tell = (figure: string, value: number, goal: number | null = null) =>
     figures.push({ figure, value: Math.round(value * 1_000) / 1_000, goal });
   const measure = async (name: string, expect: number, next: () => Record<string, string> | undefined = nothing) => {
@@ -192,18 +195,37 @@ async function measureAll({ child, urls, world, ids }: Bench): Promise<Figure[]>
     tell("gate.metered.p99Ms", metered.p99Ms);
   }
 
-  for (const name of isWanted("reference") ? ["x402-hono", "x402-express", "@x402/express"] : []) {
-    if (!urls[`reference ${name}`]) continue;
-    const measured = await measure(`reference ${name}`, 402);
-    const ungated = figures.find(({ figure }) => figure === `ungated.${name.split(/[-/]/)[1]}.perSec`)?.value ?? 0;
+  await stop(child);
+  if (!isWanted("reference")) return figures;
+  if (!existsSync(path.join(path.dirname(REFERENCES), "node_modules"))) {
+    console.log("Reference packages are absent: `npm run test:interop` installs them.");
+    return figures;
+  }
+  ({ child, urls } = await start({ references: REFERENCES }));
+  for (const [name, framework] of [
+    ["x402-hono", "hono"],
+    ["x402-express", "express"],
+    ["@x402/express", "express"],
+  ] as const) {
+    const [ungated, measured] = await compare(
+      () => measure(`reference ${framework} ungated`, 200),
+      () => measure(`reference ${name}`, 402),
+    );
     tell(`reference.${name}.402.perSec`, measured.perSec);
-    tell(`reference.${name}.402.ofUngated`, measured.perSec / ungated);
+    tell(`reference.${name}.402.ofUngated`, measured.perSec / ungated.perSec);
     tell(`reference.${name}.402.cpuUs`, measured.cpuUs);
   }
+  await stop(child);
   return figures;
 }
 
 const better = (a: Measured, b: Measured): Measured => (a.perSec > b.perSec ? a : b);
+
+async function stop(child: ChildProcess): Promise<void> {
+  const ended = once(child, "exit");
+  child.send("stop");
+  await ended;
+}
 
 async function cpuOf(child: ChildProcess): Promise<number> {
   child.send("cpu");

@@ -12,20 +12,19 @@ import {
   parseSubscriptionId,
   statusAt,
   type TurnpikeError,
-  toAmount,
   Unavailable,
 } from "../protocol";
 import type { MeterPort } from "./meter-port";
-import type { Deduction, SubscriptionPayment } from "./payment";
 import type { Refusal } from "./quote";
 import type { Room } from "./room";
+import { factsOf, SubscriberPayment } from "./subscriber-payment";
 import { requireLoaded } from "./terms";
 
 const ROOM_WAIT_MS = 10_000;
 const ROOM_POLL_MS = 50;
 
 export type SubscriptionVerdict =
-  | { readonly kind: "grants"; readonly payment: SubscriptionPayment }
+  | { readonly kind: "grants"; readonly payment: SubscriberPayment }
   | { readonly kind: "refused"; readonly refusal: Refusal }
   | { readonly kind: "unavailable"; readonly cause: TurnpikeError };
 
@@ -63,23 +62,24 @@ export async function judgeIdHash(room: Room, route: MeteredRoute, idHash: Hex):
  * The grant, where all that it rests on is at hand: most requests, and none of them waits.
  * @returns undefined: `judgeSubscription` has to look closer, and says why not
  */
-export function grantAtOnce(room: Room, route: MeteredRoute, id: string): SubscriptionPayment | undefined {
+export function grantAtOnce(room: Room, route: MeteredRoute, id: string): SubscriberPayment | undefined {
   const idHash = parsedIds.get(id)?.idHash;
   const state = idHash && room.states?.peek(idHash);
   return state && grantFrom(room, route, state);
 }
 
-function grantFrom(room: Room, route: MeteredRoute, state: SubscriptionState): SubscriptionPayment | undefined {
+function grantFrom(room: Room, route: MeteredRoute, state: SubscriptionState): SubscriberPayment | undefined {
   if (!state.known || !route.planIds.includes(state.planId)) return undefined;
   const plan = room.terms.plan(state.planId);
   if (!plan || statusOf(state, plan, room) !== "ACTIVE") return undefined;
-  const facts = factsOf(state);
-  if (route.metered && room.meter && !isMeterOpenTo(room, room.meter, state.idHash, facts)) return undefined;
-  return paymentOf(room, route, state, plan, facts);
+  if (route.metered && room.meter && !isMeterOpenTo(room, room.meter, state.idHash, factsOf(state))) return undefined;
+  return new SubscriberPayment(room, route, state, plan);
 }
 
-const statusOf = (state: SubscriptionState, { intervalSec, graceSec }: Plan, { time }: Room) =>
-  statusAt({ ...state, intervalSec, graceSec }, time.nowSec());
+const statusOf = (state: SubscriptionState, { intervalSec, graceSec }: Plan, { time }: Room) => {
+  const { known, cancelled, paused, ending, paidThroughSec } = state;
+  return statusAt({ known, cancelled, paused, ending, paidThroughSec, intervalSec, graceSec }, time.nowSec());
+};
 
 function isMeterOpenTo(room: Room, meter: MeterPort, idHash: Hex, facts: AllowanceFacts): boolean {
   if (!room.isMeterOpen() || meter.isBlocked(idHash) || meter.isSaturated(idHash)) return false;
@@ -105,7 +105,7 @@ async function judgeState(room: Room, route: MeteredRoute, state: SubscriptionSt
     const refused = await refusalOfMeter(room, state, plan, facts);
     if (refused) return refused;
   }
-  return { kind: "grants", payment: paymentOf(room, route, state, plan, facts) };
+  return { kind: "grants", payment: new SubscriberPayment(room, route, state, plan) };
 }
 
 const REMEDIES = {
@@ -153,47 +153,6 @@ export function exhausted(plan: Plan, { cap, paidThroughSec }: AllowanceFacts): 
       ? "This subscription has no allowance for overage: raise its cap (maxOverage) above 0."
       : `The overage cap of ${formatAmount(cap)} is spent: raise it (each further unit costs what it is used for), wait for the renewal (period ends ${resets}), or move to a larger plan in \`plans\`. This plan costs ${formatAmount(plan.amount)} per ${plan.intervalSec} s.`;
   return { code: "AllowanceExhausted", message };
-}
-
-function paymentOf(
-  room: Room,
-  route: MeteredRoute,
-  state: SubscriptionState,
-  plan: Plan,
-  facts: AllowanceFacts,
-): SubscriptionPayment {
-  const { idHash } = state;
-  const { cap, spent } = state.allowance;
-  const onChain = cap > spent ? cap - spent : 0n;
-  return {
-    kind: "subscription",
-    subscriber: state.subscriber,
-    idHash,
-    planId: state.planId,
-    plan,
-    status: "ACTIVE",
-    paidThroughSec: state.paidThroughSec,
-    allowance: {
-      cap,
-      get remaining() {
-        return room.meter && room.isMeterOpen() ? room.meter.remaining(idHash, facts) : onChain;
-      },
-    },
-    async deduct(amount): Promise<Deduction> {
-      const units = toAmount(amount, "amount");
-      route.metered = true;
-      if (!room.meter) {
-        throw new ConfigError("operatorKey or apiKey is not set: deductAllowance needs a key that may debit the plan");
-      }
-      await room.meterStarted();
-      // What the record says now: a renewal or a raised cap may have come since this request was judged.
-      return room.meter.reserve(idHash, units, factsOf(room.states?.peek(idHash) ?? state));
-    },
-  };
-}
-
-function factsOf({ allowance, paidThroughSec, blockNumber }: SubscriptionState): AllowanceFacts {
-  return { ...allowance, paidThroughSec, blockNumber };
 }
 
 function inactive(reason: string, message: string): SubscriptionVerdict {

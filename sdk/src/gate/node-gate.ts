@@ -27,7 +27,10 @@ export function nodeGate(gate: Gate, onVisit?: (visit: Visit, request: IncomingM
   const middleware = (request: PaidRequest, response: ServerResponse, next: (error?: unknown) => void) => {
     const facts = gateRequestOfNode(request);
     const act = (decision: Decision): void => {
-      if (decision.kind !== "allow") return send(response, answerOf(decision));
+      if (decision.kind !== "allow") {
+        send(response, answerOf(decision));
+        return;
+      }
       const visit = openVisit(facts, decision);
       onVisit?.(visit, request);
       request.payment = visit.payment ?? decision.payment;

@@ -14,7 +14,7 @@ import {
   keccakText,
   type MemoKey,
   personalDigest,
-  randomBytes,
+  randomSalt,
   SIGNATURE_65,
   type SignIn,
   signInMessage,
@@ -43,7 +43,7 @@ export interface SignInPlace {
 /** The `info` of the extension: what the wallet is asked to sign. */
 export function signInChallenge({ memoKeys }: Settings, place: SignInPlace, nowSec: number) {
   const issuedAt = isoOf(nowSec);
-  const salt = randomBytes(SALT_BYTES);
+  const salt = randomSalt().subarray(0, SALT_BYTES);
   const mac = macOf(memoKeys[0], place, issuedAt, salt);
   return {
     domain: new URL(place.resource).host,

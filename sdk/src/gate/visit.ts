@@ -5,11 +5,12 @@ import { type Answer, answerOf, errorAnswer } from "./answer";
 import type { HeldClaim } from "./claims/held-claim";
 import { type Decision, quoteFor } from "./decide";
 import { exhausted } from "./judge-subscription";
-import type { Payment, SubscriptionPayment } from "./payment";
+import type { Payment } from "./payment";
 import type { Refusal } from "./quote";
 import type { GateRequest } from "./request";
 import type { Room } from "./room";
 import type { Route } from "./route";
+import { SubscriberPayment } from "./subscriber-payment";
 
 export interface Visit {
   readonly request: GateRequest;
@@ -38,24 +39,15 @@ export function openVisit(request: GateRequest, decision?: Extract<Decision, { k
     onClaim: undefined,
     onEnd: decision?.onEnd,
   };
-  // Each such payment was made for this one request.
-  if (decision?.payment.kind === "subscription") watch(decision.payment, visit);
+  const payment = decision?.payment;
+  if (payment instanceof SubscriberPayment) payment.watch((error) => noteRefusal(visit, error));
   return visit;
 }
 
-function watch(payment: { deduct: SubscriptionPayment["deduct"] }, visit: Visit): void {
-  const { deduct } = payment;
-  payment.deduct = async (amount) => {
-    try {
-      return await deduct(amount);
-    } catch (error) {
-      if (isTurnpikeError(error) && CHARGING.has(error.code)) {
-        visit.refused = error;
-        visit.onRefused?.(error);
-      }
-      throw error;
-    }
-  };
+function noteRefusal(visit: Visit, error: unknown): void {
+  if (!isTurnpikeError(error) || !CHARGING.has(error.code)) return;
+  visit.refused = error;
+  visit.onRefused?.(error);
 }
 
 /** What the payer or the outage stands behind, rather than the handler. */

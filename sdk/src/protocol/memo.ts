@@ -47,13 +47,18 @@ export interface ParsedMemo {
 
 /** A fresh reference, 16 random bytes as base64url. */
 export function randomRef(): string {
+  return toBase64Url(randomSalt());
+}
+
+/** 16 random bytes for what is public once it is used; keys are made of `randomBytes`. */
+export function randomSalt(): Uint8Array {
   // Asking the system costs more than all the rest of a quote: many at once, each byte used once.
   if (poolAt >= POOL_BYTES) {
     pool = randomBytes(POOL_BYTES);
     poolAt = 0;
   }
   poolAt += REF_BYTES;
-  return toBase64Url(pool.subarray(poolAt - REF_BYTES, poolAt));
+  return pool.slice(poolAt - REF_BYTES, poolAt);
 }
 
 /** The same purchase, named by the same Idempotency-Key, has the same ref: independent of price and expiry. */

@@ -1,0 +1,94 @@
+/** What a subscriber's request carries: who pays by which plan, and the door to the allowance. Made for one request. */
+import type { AllowanceFacts } from "../chain/debit-sender";
+import type { Plan } from "../chain/plans";
+import type { SubscriptionState } from "../chain/states";
+import { type Address, ConfigError, type Hex, toAmount } from "../protocol";
+import type { MeteredRoute } from "./judge-subscription";
+import type { Deduction, SubscriptionPayment } from "./payment";
+import type { Room } from "./room";
+
+// A class, since one is made for every request: literals with closures and getters in them cost several times as much.
+export class SubscriberPayment implements SubscriptionPayment {
+  readonly kind = "subscription";
+  readonly status = "ACTIVE";
+  readonly subscriber: Address;
+  readonly idHash: Hex;
+  readonly planId: Hex;
+  readonly paidThroughSec: number;
+  readonly allowance: Allowance;
+  /** of its own, so that it can be handed on without its payment */
+  readonly deduct: SubscriptionPayment["deduct"];
+  readonly #seat: Seat = { onFailure: undefined };
+
+  constructor(
+    room: Room,
+    route: MeteredRoute,
+    state: SubscriptionState,
+    readonly plan: Plan,
+  ) {
+    this.subscriber = state.subscriber;
+    this.idHash = state.idHash;
+    this.planId = state.planId;
+    this.paidThroughSec = state.paidThroughSec;
+    this.allowance = new Allowance(room, state);
+    const seat = this.#seat;
+    this.deduct = (amount) => charge({ room, route, state, seat }, amount);
+  }
+
+  /** Told of charges that fail, before whoever asked for them. */
+  watch(onFailure: (error: unknown) => void): void {
+    this.#seat.onFailure = onFailure;
+  }
+}
+
+interface Seat {
+  onFailure: ((error: unknown) => void) | undefined;
+}
+
+/** Base units; what remains may shrink while the request runs. */
+class Allowance {
+  readonly cap: bigint;
+  readonly #room: Room;
+  readonly #state: SubscriptionState;
+
+  constructor(room: Room, state: SubscriptionState) {
+    this.cap = state.allowance.cap;
+    this.#room = room;
+    this.#state = state;
+  }
+
+  get remaining(): bigint {
+    const { meter } = this.#room;
+    if (meter && this.#room.isMeterOpen()) return meter.remaining(this.#state.idHash, factsOf(this.#state));
+    const { cap, spent } = this.#state.allowance;
+    return cap > spent ? cap - spent : 0n;
+  }
+}
+
+interface Charged {
+  readonly room: Room;
+  readonly route: MeteredRoute;
+  readonly state: SubscriptionState;
+  readonly seat: Seat;
+}
+
+async function charge({ room, route, state, seat }: Charged, amount: bigint | number | string): Promise<Deduction> {
+  try {
+    const units = toAmount(amount, "amount");
+    route.metered = true;
+    if (!room.meter) {
+      throw new ConfigError("operatorKey or apiKey is not set: deductAllowance needs a key that may debit the plan");
+    }
+    if (!room.isMeterOpen()) await room.meterStarted();
+    // What the record says now: a renewal or a raised cap may have come since this request was judged.
+    return await room.meter.reserve(state.idHash, units, factsOf(room.states?.peek(state.idHash) ?? state));
+  } catch (error) {
+    seat.onFailure?.(error);
+    throw error;
+  }
+}
+
+export function factsOf({ allowance, paidThroughSec, blockNumber }: SubscriptionState): AllowanceFacts {
+  const { cap, spent, debits } = allowance;
+  return { cap, spent, debits, paidThroughSec, blockNumber };
+}
