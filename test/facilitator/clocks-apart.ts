@@ -14,7 +14,9 @@ import { DAY_SEC, INTERVAL_SEC, PRICE, type ServiceWorld, startServiceWorld } fr
 
 const FUNDS = 1_000_000_000n;
 const DAY_MS = DAY_SEC * 1_000;
-const MINUTE_MS = 60_000;
+/** Far less than the clocks are apart, and far more than a busy machine takes. */
+const HOUR_MS = 3_600_000;
+const PATIENCE_MS = 120_000;
 const SECRET = `whsec_${Buffer.alloc(24, 5).toString("base64")}`;
 
 describe("Facilitator: processes whose clocks are days apart", function () {
@@ -84,31 +86,35 @@ describe("Facilitator: processes whose clocks are days apart", function () {
     for (let place = 0; place < 4; place++) payers.push(await subscribe(place));
     await world.chain.advance(INTERVAL_SEC);
     const renewals = async (): Promise<number> => (await turnpike.queryFilter("Renewed", 0)).length;
-    await until(async () => (await renewals()) === payers.length, "all are renewed");
-    await until(async () => told("subscription.renewed").length === payers.length, "and it is told");
+    await until(async () => (await renewals()) === payers.length, "all are renewed", PATIENCE_MS);
+    await until(async () => told("subscription.renewed").length === payers.length, "and it is told", PATIENCE_MS);
     for (const { address } of payers) expect(await world.balanceOf(address)).to.equal(FUNDS - 2n * PRICE);
 
     const ids = receiver.received.map(({ headers }) => headers["webhook-id"]);
     expect(new Set(ids).size, "each event once: a lease of one is a lease to the other").to.equal(ids.length);
     for (const { headers } of receiver.received) {
-      expect(Number(headers["webhook-timestamp"]) * 1_000).to.be.closeTo(Date.now(), MINUTE_MS);
+      expect(Number(headers["webhook-timestamp"]) * 1_000).to.be.closeTo(Date.now(), HOUR_MS);
     }
   });
 
   it("S6 a failed delivery is due again in seconds for both, whoever failed", async () => {
     receiver.answer(500);
     await subscribe(0);
-    const { rows } = await until(async () => {
-      const found = await db.query<{ due_at_ms: string }>(
-        "select due_at_ms from webhook_deliveries where attempts = 1 and state = 'pending'",
-      );
-      return found.rows.length > 0 && found;
-    }, "the attempt is recorded");
-    expect(Number(rows[0]?.due_at_ms)).to.be.closeTo(Date.now(), MINUTE_MS);
+    const { rows } = await until(
+      async () => {
+        const found = await db.query<{ due_at_ms: string }>(
+          "select due_at_ms from webhook_deliveries where attempts = 1 and state = 'pending'",
+        );
+        return found.rows.length > 0 && found;
+      },
+      "the attempt is recorded",
+      PATIENCE_MS,
+    );
+    expect(Number(rows[0]?.due_at_ms)).to.be.closeTo(Date.now(), HOUR_MS);
     receiver.answer(204);
     const open = async (): Promise<boolean> =>
       (await db.query("select 1 from webhook_deliveries where state = 'pending'")).rows.length === 0;
-    await until(open, "it is delivered", MINUTE_MS);
+    await until(open, "it is delivered", PATIENCE_MS);
   });
 
   it("B17 S7 what dies with a clock a day ahead holds nothing for a day: the other takes over", async () => {
@@ -121,13 +127,13 @@ describe("Facilitator: processes whose clocks are days apart", function () {
         return outcome?.kind === "settled" && signed;
       },
       "the other settles",
-      MINUTE_MS,
+      PATIENCE_MS,
     );
     expect((await world.transfers()).filter(({ from }) => from === paid.authorization.from)).to.have.length(1);
     const { rows } = await db.query<{ until: string }>(
       `select max(until) as until from (select lease_until_ms as until from lanes union all select until_ms from role_leases
        union all select lease_until_ms from webhook_deliveries) as leases`,
     );
-    expect(Number(rows[0]?.until)).to.be.lessThan(Date.now() + 2 * MINUTE_MS);
+    expect(Number(rows[0]?.until)).to.be.lessThan(Date.now() + HOUR_MS);
   });
 });

@@ -169,9 +169,9 @@ describe("Facilitator: rebuilt from the chain", function () {
 
     // What only this database knows stays: the numbers that readers of the feed have seen.
     const job = { config: world.config(), store: fresh.store, chain: fresh.relayer.chain, log, progress: noProgress };
+    await fresh.indexer.stop();
     const refused = await reindex({ ...job, isWiped: false }).catch((error: Error) => error.message);
     expect(refused).to.match(/read the chain already/);
-    await fresh.indexer.stop();
     await fresh.store.db.updateTable("rollup_volume").set({ count: 77 }).execute();
     await reindex({ ...job, isWiped: true });
     expect(await dumpText(fresh.store.db, world.chain.chainId)).to.equal(lived);

@@ -7,7 +7,7 @@ import { createRenewals } from "../../facilitator/src/renewals/runner";
 import { type FacilitatorWorld, startWorld, until } from "../support/facilitator";
 
 describe("Facilitator: renewals while nothing happens", function () {
-  this.timeout(60_000);
+  this.timeout(180_000);
   let world: FacilitatorWorld;
   before(async () => {
     world = await startWorld({});
@@ -44,14 +44,14 @@ describe("Facilitator: renewals while nothing happens", function () {
     try {
       const pausesMore = async (count: number): Promise<number> => {
         const enough = pauses + count;
-        await until(async () => pauses >= enough, "the runner has paused some more");
+        await until(async () => pauses >= enough, "the runner has paused some more", 60_000);
         return questions;
       };
       const idle = await pausesMore(5);
       expect(idle, "it has looked").to.be.greaterThan(0);
       expect(await pausesMore(20)).to.equal(idle);
       await world.chain.provider.send("evm_mine", []);
-      await until(async () => questions > idle, "it looks again");
+      await until(async () => questions > idle, "it looks again", 60_000);
     } finally {
       await renewals.stop();
       metrics.close();

@@ -11,9 +11,10 @@ import { INTERVAL_SEC, PRICE, type ServiceWorld, startServiceWorld } from "./sup
 
 const FUNDS = 1_000_000_000n;
 const SUBSCRIBERS = 3;
+const PATIENCE_MS = 120_000;
 
 describe("Facilitator: an old backup", function () {
-  this.timeout(180_000);
+  this.timeout(400_000);
   let postgres: TestPostgres;
   let world: ServiceWorld;
   let program: Program;
@@ -62,7 +63,7 @@ describe("Facilitator: an old backup", function () {
         () => true,
         () => false,
       );
-    await until(copied, "the last connection is gone");
+    await until(copied, "the last connection is gone", PATIENCE_MS);
     return copy.href;
   }
   async function settled(signed: SignedPayment): Promise<PaymentProof> {
@@ -72,7 +73,7 @@ describe("Facilitator: an old backup", function () {
         return outcome?.kind === "settled" && outcome.proof;
       },
       "the payment is settled",
-      60_000,
+      PATIENCE_MS,
     );
   }
   const renewals = async (): Promise<number> => (await turnpike.queryFilter("Renewed", 0)).length;
@@ -96,7 +97,7 @@ describe("Facilitator: an old backup", function () {
     const asked = running?.client.authorize(paymentToWire(underWay)).catch(() => undefined);
     const pool = async (): Promise<number> =>
       (await world.chain.provider.send("eth_getBlockByNumber", ["pending", false])).transactions.length;
-    await until(async () => (await pool()) > 0, "it is sent");
+    await until(async () => (await pool()) > 0, "it is sent", PATIENCE_MS);
     await end("kill");
     await asked;
     const backup = await copyOf(url);
@@ -108,14 +109,14 @@ describe("Facilitator: an old backup", function () {
     const second = await world.signPayment({ validForSec: 3_600 });
     proofs.set(second, await settled(second));
     await world.chain.advance(INTERVAL_SEC);
-    await until(async () => (await renewals()) === SUBSCRIBERS, "the period is collected");
+    await until(async () => (await renewals()) === SUBSCRIBERS, "the period is collected", PATIENCE_MS);
     await end("kill");
 
     // The backup alone: the key has sent what it knows nothing of, so it stops by itself and says so.
     url = backup;
     const moved = (await world.transfers()).length;
     await start();
-    await until(async () => running?.output().includes("somebody else uses its key"), "the alarm");
+    await until(async () => running?.output().includes("somebody else uses its key"), "the alarm", PATIENCE_MS);
     expect((await fetch(`${running?.url}/readyz`)).status).to.equal(503);
     const refused = await running?.client.authorize(paymentToWire(await world.signPayment())).catch(({ code }) => code);
     expect(refused, "nothing new is taken in").to.equal("Unavailable");
@@ -136,7 +137,7 @@ describe("Facilitator: an old backup", function () {
     expect((await world.transfers()).length).to.equal(moved + 1);
     expect(await renewals(), "the period that was collected before").to.equal(SUBSCRIBERS);
     await world.chain.advance(INTERVAL_SEC);
-    await until(async () => (await renewals()) === 2 * SUBSCRIBERS, "the next period is collected");
+    await until(async () => (await renewals()) === 2 * SUBSCRIBERS, "the next period is collected", PATIENCE_MS);
     for (const { address } of subscribers) expect(await world.balanceOf(address)).to.equal(FUNDS - 3n * PRICE);
     const told = (await turnpike.queryFilter("Renewed", 0)).map((log) => `${log.topics[1]}/${log.data}` as Hex);
     expect(new Set(told).size, "each period once").to.equal(told.length);
