@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect } from "chai";
-import { ERRORS } from "turnpike/protocol";
+import { ERROR_CLASSES, ERRORS } from "turnpike/protocol";
 
 const FROM = { contract: "contracts", sdk: "SDK, Facilitator", both: "all" } as const;
 
@@ -19,7 +19,7 @@ describe("agreement > docs", () => {
       .filter((line) => line.startsWith("| `"));
     const expected = Object.entries(ERRORS).map(
       ([code, row]) =>
-        `| \`${code}\` | ${row.status} | ${row.retryable ? "yes" : "no"} | ${FROM[row.origin]} | ${row.cause} | ${row.remedy} |`,
+        `| \`${code}\` | \`${code in ERROR_CLASSES ? code : "TurnpikeError"}\` | ${row.status} | ${row.retryable ? "yes" : "no"} | ${FROM[row.origin]} | ${row.cause} | ${row.remedy} |`,
     );
     expect(listed).to.deep.equal(expected);
   });

@@ -333,3 +333,18 @@ export class PolicyRefused extends classOf("PolicyRefused") {}
 export class Unavailable extends classOf("Unavailable") {}
 export class InvalidWebhook extends classOf("InvalidWebhook") {}
 export class ConfigError extends classOf("ConfigError") {}
+
+/** The codes that have a class of their own to catch; all others are a {@link TurnpikeError} with their code. */
+export const ERROR_CLASSES = {
+  InsufficientFunds,
+  SubscriptionNotActive,
+  AllowanceExhausted,
+  InvalidPaymentProof,
+  PlanDeprecated,
+  InvalidRequest,
+  PaymentPending,
+  PolicyRefused,
+  Unavailable,
+  InvalidWebhook,
+  ConfigError,
+} as const satisfies Partial<Record<ErrorCode, unknown>>;
