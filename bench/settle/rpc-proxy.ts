@@ -4,8 +4,8 @@
  */
 import { Agent, createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import secp256k1 from "secp256k1";
 import { keccak } from "../../facilitator/src/keccak";
+import { signerOf } from "../../facilitator/src/payments/signer-of";
 import { serveParent } from "./process";
 
 export type ProxyAsk = { readonly kind: "start"; readonly rpcUrl: string } | { readonly kind: "report" };
@@ -71,14 +71,12 @@ function readTransaction(raw: string): Sent {
     return bytes.subarray(start, end);
   }) as [Buffer, Buffer, Buffer, Buffer, Buffer];
   const number = (digits: Buffer): bigint => BigInt(`0x0${digits.toString("hex")}`);
-  const word = (digits: Buffer): Buffer => Buffer.concat([Buffer.alloc(32 - digits.length), digits]);
+  const word = (digits: Buffer): string => digits.toString("hex").padStart(64, "0");
   // The list without its last three items is what was signed.
   const body = bytes.subarray(list.start, items[8]?.end);
   const digest = keccak(Buffer.concat([bytes.subarray(0, 1), listHead(body.length), body]));
-  const key = secp256k1.ecdsaRecover(Buffer.concat([word(r), word(s)]), Number(number(parity)), digest, false);
-  const from = `0x${keccak(Buffer.from(key.subarray(1)))
-    .subarray(12)
-    .toString("hex")}`;
+  const v = (27 + Number(number(parity))).toString(16);
+  const from = signerOf(digest, `0x${word(r)}${word(s)}${v}`) ?? "";
   return { from, nonce: Number(number(nonce)), gasLimit: number(gasLimit) };
 }
 
