@@ -44,7 +44,7 @@ async function happyYear(world: World): Promise<void> {
 }
 
 describe("dashboard, on the data of a happy year", function () {
-  this.timeout(180_000);
+  this.timeout(300_000);
   const at = useDashboard(happyYear);
 
   for (const [width, colorScheme] of [

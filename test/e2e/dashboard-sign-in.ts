@@ -29,7 +29,7 @@ async function withWallet(at: ReturnType<typeof useDashboard>, wallet: Wallet, c
 }
 
 describe("dashboard: signing in", function () {
-  this.timeout(120_000);
+  this.timeout(300_000);
   const at = useDashboard();
 
   it("refuses a key that is none, and takes the provider's", async () => {

@@ -11,7 +11,7 @@ interface Received {
 }
 
 describe("dashboard: webhooks", function () {
-  this.timeout(120_000);
+  this.timeout(300_000);
   const at = useDashboard();
   const received: Received[] = [];
   let status = 204;

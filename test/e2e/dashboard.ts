@@ -10,7 +10,7 @@ const MAX_GZIP_BYTES = 60_000;
 const BARS = 28;
 
 describe("dashboard, in a real browser", function () {
-  this.timeout(120_000);
+  this.timeout(300_000);
   const at = useDashboard(async (world) => {
     const { agent } = await world.agent("dashboard's reader");
     await buyQuote(agent, world.provider.url, "ABC");

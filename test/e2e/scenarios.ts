@@ -5,7 +5,7 @@ import { startSandbox, type World } from "../support/sandbox";
 
 /** `happy-year` is the longest and tells nothing that the clock's own test does not: it is left to whoever runs it by hand. */
 describe("sandbox scenarios", function () {
-  this.timeout(240_000);
+  this.timeout(300_000);
   let world: World;
 
   before(async () => {

@@ -24,6 +24,9 @@ const FLAGS = [
   "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
 ];
 
+/** For what will come on a machine that does much else. */
+const PATIENCE_MS = 90_000;
+
 /** The caller closes it. */
 export async function launchBrowser(): Promise<Browser> {
   const { executablePath, env } = await installed();
@@ -33,6 +36,7 @@ export async function launchBrowser(): Promise<Browser> {
 /** A page with nothing of another page in it; errors that it throws are collected in `errors`. */
 export async function openPage(browser: Browser): Promise<{ readonly page: Page; readonly errors: Error[] }> {
   const context = await browser.newContext({ locale: "en-US", viewport: { width: 1280, height: 800 } });
+  context.setDefaultTimeout(PATIENCE_MS);
   const page = await context.newPage();
   const errors: Error[] = [];
   page.on("pageerror", (error) => errors.push(error));
