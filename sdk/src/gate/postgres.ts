@@ -1,6 +1,7 @@
 /** Stores in PostgreSQL, for gates on several machines: `createProvider({ claims: postgresClaims(pool), meterStore: postgresMeter(pool) })`. */
+
+import { sharedClaims } from "./claims/in-cells";
 import type { ClaimStore } from "./claims/rules";
-import { sharedClaims } from "./claims/shared";
 import { sharedMeterStore } from "./metering/shared-store";
 import type { MeterStore } from "./metering/store";
 import { type PostgresClient, postgresCells } from "./shared/postgres-cells";

@@ -1,7 +1,7 @@
 /** Stores in Redis, for gates on several machines: `createProvider({ claims: redisClaims(redis), meterStore: redisMeter(redis) })`. */
 
+import { sharedClaims } from "./claims/in-cells";
 import type { ClaimStore } from "./claims/rules";
-import { sharedClaims } from "./claims/shared";
 import { sharedMeterStore } from "./metering/shared-store";
 import type { MeterStore } from "./metering/store";
 import { type RedisClient, redisCells } from "./shared/redis-cells";

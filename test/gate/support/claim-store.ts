@@ -2,7 +2,7 @@
 import { expect } from "chai";
 import type { ClaimStore } from "turnpike/gate";
 import { type Hex, keccakText } from "turnpike/protocol";
-import { sharedClaims } from "../../../sdk/src/gate/claims/shared";
+import { sharedClaims } from "../../../sdk/src/gate/claims/in-cells";
 import type { CellStore } from "../../../sdk/src/gate/shared/cells";
 
 export const LEASE_MS = 60_000;

@@ -241,7 +241,8 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
 
   function schedule(): void {
     timer = setTimeout(() => {
-      // Behind an entry that is being recorded: both change the lane.
+      // Behind an entry that is being recorded: both change the lane. What fails here is asked again in a moment, and
+      // nothing rests on it meanwhile: each reservation and each entry is decided by the store itself, or refused.
       refreshing = inTurn(refresh)
         .catch(() => undefined)
         .finally(() => {
@@ -253,6 +254,7 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
 
   function inTurn<T>(work: () => Promise<T>): Promise<T> {
     const done = recording.then(work, work);
+    // Whoever asked is told; who comes next only waits.
     recording = done.catch(() => undefined);
     return done;
   }
