@@ -147,11 +147,27 @@ async function fillSpan(db: Db, scale: Scale, from: number, to: number): Promise
     .execute(db);
 }
 
+/** Where the migrations' statements have the day or hour. */
+const BUCKET_COLUMN: Readonly<Record<string, number>> = {
+  ...{
+    rollup_volume: 4,
+    rollup_plans: 3,
+    rollup_events: 4,
+    rollup_recurring: 5,
+    rollup_causes: 3,
+    rollup_providers: 3,
+  },
+};
+
 /** The migrations' own statements that count what stands. */
 async function recount(db: Db): Promise<void> {
   for (const { statements } of MIGRATIONS) {
     for (const statement of statements) {
-      if (/^insert into rollup_(?!costs)/.test(statement.trim())) await sql.raw(statement).execute(db);
+      const [, table] = /^insert into (rollup_(?!costs)\w+)/.exec(statement.trim()) ?? [];
+      if (table === undefined) continue;
+      // A live service writes a day's sums on that day: they lie together by time.
+      const day = BUCKET_COLUMN[table];
+      await sql.raw(day === undefined ? statement : `${statement} order by ${day}`).execute(db);
     }
   }
   // Hours older than these are not kept.

@@ -50,10 +50,11 @@ export async function timeCold(folder: string, rounds: number, tell: (done: stri
       const key = `${question.page} ${question.name}`;
       const entry = took.get(key) ?? { question, ms: [] };
       took.set(key, entry);
-      entry.ms.push(await timeOf(() => question.ask(round)));
+      const ms = await timeOf(() => question.ask(round));
+      entry.ms.push(ms);
       await store.close();
       await server.stop();
-      tell(`round ${round + 1} of ${rounds}: ${index + 1} of ${count}`);
+      tell(`round ${round + 1} of ${rounds}, ${index + 1} of ${count}: ${key} ${ms.toFixed(1)} ms`);
     }
   }
   return [...took.values()].map(({ question, ms }) => timingOf(question, ms));
