@@ -3,7 +3,9 @@ import { play, type ScenarioName } from "../../scripts/sandbox/scenarios";
 import { stateOf } from "../../scripts/sandbox/state";
 import { startSandbox, type World } from "../support/sandbox";
 
-/** `happy-year` is the longest and tells nothing that the clock's own test does not: it is left to whoever runs it by hand. */
+/** `SCENARIOS=all` tells the long ones too, which step through months by hours. */
+const isAll = process.env.SCENARIOS === "all";
+
 describe("sandbox scenarios", function () {
   this.timeout(300_000);
   let world: World;
@@ -36,6 +38,8 @@ describe("sandbox scenarios", function () {
     ]);
   });
 
+  if (!isAll) return;
+
   it("failing-card: served in its grace, PAST_DUE, EXPIRED, and resumed with money", async () => {
     expect(await told("failing-card")).to.deep.equal([
       "Subscribed: ACTIVE.",
@@ -45,5 +49,13 @@ describe("sandbox scenarios", function () {
       "A period later: EXPIRED.",
       "Money is back and the subscriber resumed: ACTIVE.",
     ]);
+  });
+
+  it("happy-year: twelve renewals without the agent", async () => {
+    const lines = await told("happy-year");
+    expect(lines).to.have.length(14);
+    for (const line of lines.slice(1, 13)) expect(line).to.match(/^Month \d+ over: ACTIVE, paid through/);
+    expect(new Set(lines.slice(1, 13).map((line) => line.split(" ").at(-1))).size).to.equal(12);
+    expect(lines.at(-1)).to.equal("The report answers 200.");
   });
 });
