@@ -1,9 +1,9 @@
 import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { expect } from "chai";
-import { parse } from "yaml";
 import { SETTINGS } from "../../facilitator/src/config";
 import { ROLES } from "../../facilitator/src/roles";
+import { readPlainYaml } from "./support/plain-yaml";
 
 const read = (file: string): string => readFileSync(file, "utf8");
 
@@ -49,7 +49,7 @@ function stagesOf(dockerfile: string): Instruction[][] {
 }
 
 describe("agreement > image", () => {
-  const compose = parse(read("compose.yaml"), { merge: true }) as Compose;
+  const compose = readPlainYaml(read("compose.yaml")) as unknown as Compose;
   const ours = Object.entries(compose.services).filter(([, { build }]) => build !== undefined);
   const [build = [], image = []] = stagesOf(read("Dockerfile"));
   const named = (stage: readonly Instruction[], name: string) => stage.filter((one) => one.name === name);
