@@ -7,6 +7,8 @@ import { type Hex, proofToWire, type SignedPayment } from "turnpike/protocol";
 import type { FacilitatorWorld } from "../../support/facilitator";
 import { authorizationToWire, paymentToWire } from "./payments";
 
+const VALID_FOR_SEC = 36_000;
+
 export interface Told {
   readonly paymentId: Hex;
   readonly payer: string;
@@ -53,7 +55,9 @@ export function createClients(
     told,
     async pay(door) {
       const payer = await world.payer();
-      const signed = door === "authorize" ? await world.signPayment({ payer }) : await world.signExact({ payer });
+      // Hundreds of kills last longer than a usual window.
+      const fields = { payer, validForSec: VALID_FOR_SEC };
+      const signed = door === "authorize" ? await world.signPayment(fields) : await world.signExact(fields);
       const one: Told = { paymentId: world.idOf(signed), payer: payer.address, outcomes: new Set() };
       told.push(one);
       const ask = (url: string): Promise<string | undefined> =>
