@@ -3,6 +3,7 @@ import type { ErrorCode } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import type { BlockReason, LossReason } from "./books";
 
+/** One thing that happened to a subscription's debits, or to the meter itself; amounts in token base units. */
 export type MeterEvent =
   | { readonly kind: "settled"; readonly idHash: Hex; readonly amount: bigint; readonly transaction: Hex | undefined }
   | { readonly kind: "blocked"; readonly idHash: Hex; readonly reason: BlockReason }

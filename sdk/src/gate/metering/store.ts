@@ -22,6 +22,7 @@ export type Reserved =
   /** maxUnsettled is reached: there will be room when debits are final */
   | { readonly kind: "saturated" };
 
+/** The books of one meter, and what may be done to them; amounts in token base units. */
 export interface MeterStore {
   /** Whether other processes reserve in these books, and one of them may send instead of this one. */
   readonly isShared: boolean;
@@ -31,6 +32,7 @@ export interface MeterStore {
   reserve(request: ReserveRequest): Promise<Reserved>;
   /** Promises room to a call that waits for its own debit, until `release`; not durable, and decided at once. */
   hold(request: ReserveRequest): Promise<Reserved>;
+  /** Gives back what `hold` promised. */
   release(idHash: Hex, amount: bigint): void;
   /** Resolves when the change is durable. A shared store refuses it from a process without the subscription's lease. */
   record(entry: Exclude<Entry, { kind: "reserved" }>): Promise<void>;
@@ -50,7 +52,9 @@ export interface MeterStore {
   batches(): readonly Batch[];
   /** Settled lately, newest last, for as long as a reorganisation could take them back. */
   recent(): readonly Batch[];
+  /** The number of the next debit batch: never one that was used before. */
   nextBatch(): number;
+  /** Charged, settled and lost since the books began. */
   totals(): Readonly<Totals>;
   /** Resolves when everything is durable and the lock is free. */
   close(): Promise<void>;

@@ -3,6 +3,7 @@ import type { Hex } from "../../protocol/hex";
 import { hasNews, unsettledOf } from "./books";
 import type { MeterStore } from "./store";
 
+/** What one subscription owes beyond what is final on chain; amounts in token base units. */
 export interface UnsettledSubscription {
   readonly idHash: Hex;
   /** owed and not yet sent */
