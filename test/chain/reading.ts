@@ -174,11 +174,12 @@ describe("reading the chain", function () {
       { ...expected, token: world.contracts.turnpike },
       { ...expected, nonce: `0x${"ac".repeat(32)}` as Hex },
       { ...expected, transaction: `0x${"ad".repeat(32)}` as Hex },
-      { ...expected, confirmations: 2 },
     ];
     for (const other of others) expect(await findSettlement(rpc, other)).to.equal("absent");
+    const deep = { ...expected, confirmations: 2 };
+    expect(await findSettlement(rpc, deep)).to.equal("shallow");
     await world.chain.advance(1);
-    expect(await findSettlement(rpc, { ...expected, confirmations: 2 })).to.equal("settled");
+    expect(await findSettlement(rpc, deep)).to.equal("settled");
     world.rpc.isDown = true;
     expect(await findSettlement(rpc, expected).catch((error: unknown) => error)).to.be.instanceOf(Unavailable);
   });
