@@ -24,7 +24,7 @@ export const DAY_SEC = 86_400;
 export const INTERVAL_SEC = 30 * DAY_SEC;
 const BLOCK_MS = 500;
 /** What the gate refused is on the dashboard's funnel soon, for whoever watches. */
-const REPORT_MS = 2_000;
+const REPORT_MS = 500;
 
 export interface WorldOptions extends Pick<ChainOptions, "isSpared"> {
   /** 31337 unless given */
