@@ -5,17 +5,22 @@
 const { spawn } = require("node:child_process");
 const { startPostgres } = require("./postgres.cjs");
 
+/** @returns the command's exit status */
 async function main([command, ...args]) {
   const postgres = await startPostgres();
   try {
     const child = spawn(command, args, { stdio: "inherit", env: { ...process.env, TEST_PG_URL: postgres.url } });
-    process.exitCode = await new Promise((resolve) => child.on("exit", (code) => resolve(code ?? 1)));
+    return await new Promise((resolve) => child.on("exit", (code) => resolve(code ?? 1)));
   } finally {
     await postgres.stop();
   }
 }
 
-main(process.argv.slice(2)).catch((error) => {
-  process.stderr.write(`${error.message}\n`);
-  process.exitCode = 1;
-});
+// Said at once: the database's own exit hook would end this process with 0, whatever exitCode says.
+main(process.argv.slice(2)).then(
+  (status) => process.exit(status),
+  (error) => {
+    process.stderr.write(`${error.message}\n`);
+    process.exit(1);
+  },
+);
