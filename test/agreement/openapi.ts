@@ -1,27 +1,10 @@
 import { expect } from "chai";
 import { WEBHOOK_EVENT_TYPES } from "turnpike/facilitator";
-import { createApp, type Doors, endpointsOf } from "../../facilitator/src/http/app";
-import { noRateLimit } from "../../facilitator/src/http/rate-limit";
-import { createMetrics } from "../../facilitator/src/metrics";
+import { createApp, endpointsOf } from "../../facilitator/src/http/app";
+import { unusedDoors } from "../support/doors";
 
 /** Doors that nobody goes through: the document is about their frames. */
-const unused = new Proxy({}, { get: () => () => undefined });
-const doors = {
-  network: { name: "local-31337", chainId: 31_337 },
-  subscriptions: { permits: unused },
-  payments: unused,
-  providers: { keys: unused, endpoints: unused, debits: unused, deliveries: unused },
-  analytics: unused,
-  keyLimit: noRateLimit,
-  supported: {},
-  readiness: () => ({ ready: true, checks: [] }),
-  metrics: createMetrics(),
-  log: { info: () => undefined, error: () => undefined },
-  rateLimit: noRateLimit,
-  authorizeWaitMs: 0,
-  monotonicMs: () => 0,
-  untilDraining: (work: Promise<unknown>) => work,
-} as unknown as Doors;
+const doors = unusedDoors();
 
 interface Operation {
   readonly requestBody?: { readonly content: Record<string, { readonly schema: object }> };

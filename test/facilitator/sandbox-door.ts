@@ -1,38 +1,19 @@
 import { expect } from "chai";
 import { TurnpikeError } from "turnpike/protocol";
-import { createApp, type Doors } from "../../facilitator/src/http/app";
-import { noRateLimit } from "../../facilitator/src/http/rate-limit";
-import { createMetrics } from "../../facilitator/src/metrics";
+import { createApp } from "../../facilitator/src/http/app";
 import type { Sandbox } from "../../facilitator/src/sandbox";
+import { unusedDoors } from "../support/doors";
 
 const HOST = "127.0.0.1:8402";
 const KEY = "tpk_of_the_sandbox";
 
 /** An app that knows one key, over a sandbox that only counts, or over none. */
 function serve(sandbox?: Sandbox) {
-  const unused = new Proxy({}, { get: () => () => undefined });
   const admit = async (authorization: string | null) => {
     if (authorization !== `Bearer ${KEY}`) throw new TurnpikeError("InvalidApiKey");
     return { provider: "0x0", keyId: "k", scopes: ["read"], isOperator: false };
   };
-  const doors = {
-    network: { name: "local-31337", chainId: 31_337 },
-    ...(sandbox && { sandbox }),
-    subscriptions: { permits: unused },
-    payments: unused,
-    providers: { keys: unused, endpoints: unused, debits: unused, deliveries: unused, admit },
-    analytics: unused,
-    keyLimit: noRateLimit,
-    supported: {},
-    readiness: () => ({ ready: true, checks: [] }),
-    metrics: createMetrics(),
-    log: { info: () => undefined, error: () => undefined },
-    rateLimit: noRateLimit,
-    authorizeWaitMs: 0,
-    monotonicMs: () => 0,
-    untilDraining: (work: Promise<unknown>) => work,
-  } as unknown as Doors;
-  const app = createApp(doors);
+  const app = createApp(unusedDoors({ sandbox, admit }));
   return async (path: string, headers: Record<string, string> = {}, body?: unknown): Promise<number> => {
     const answer = await app.request(`http://${HOST}${path}`, {
       headers: { host: HOST, ...(body !== undefined && { "content-type": "application/json" }), ...headers },

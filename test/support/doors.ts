@@ -1,0 +1,27 @@
+/** What stands behind the API where nobody goes through it: for tests of its frames. */
+import type { Doors } from "../../facilitator/src/http/app";
+import { noRateLimit } from "../../facilitator/src/http/rate-limit";
+import { createMetrics } from "../../facilitator/src/metrics";
+
+const unused = new Proxy({}, { get: () => () => undefined });
+
+/** @param admit who is let in by an API key; nobody is asked unless given */
+export function unusedDoors({ sandbox, admit }: Pick<Doors, "sandbox"> & { readonly admit?: unknown } = {}): Doors {
+  return {
+    network: { name: "local-31337", chainId: 31_337 },
+    ...(sandbox && { sandbox }),
+    subscriptions: { permits: unused },
+    payments: unused,
+    providers: { keys: unused, endpoints: unused, debits: unused, deliveries: unused, admit },
+    analytics: unused,
+    keyLimit: noRateLimit,
+    supported: {},
+    readiness: () => ({ ready: true, checks: [] }),
+    metrics: createMetrics(),
+    log: { info: () => undefined, error: () => undefined },
+    rateLimit: noRateLimit,
+    authorizeWaitMs: 0,
+    monotonicMs: () => 0,
+    untilDraining: (work: Promise<unknown>) => work,
+  } as unknown as Doors;
+}
