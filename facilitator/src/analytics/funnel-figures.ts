@@ -3,7 +3,7 @@ import type { FunnelStep, FunnelWire } from "turnpike/facilitator";
 import { DAY_SEC } from "../store/rollups";
 import type { AnalyticsOptions } from ".";
 import { lossesOf, type Reported, reportedByResource, reportedIn, sumOfSteps } from "./funnel";
-import { byScheme, eventCounts, type Sum, volumeOverTime } from "./queries";
+import { byScheme, eventCounts, type Sum, sumToWire, volumeOverTime } from "./queries";
 import { createRanges, type FiguresQuery, type Whose } from "./ranges";
 
 export interface FunnelFigures {
@@ -69,4 +69,3 @@ export function createFunnelFigures({ db, config, clock }: AnalyticsOptions): Fu
 }
 
 const isOneTime = ({ offer }: Reported): boolean => offer !== "subscription";
-const sumToWire = ({ count, amount }: Sum) => ({ count, amount: amount.toString() });

@@ -16,7 +16,16 @@ import type { PaymentRow, PaymentState } from "../store/tables/payments";
 import { recordsOf, subscriptionToWire } from "../subscriptions/records";
 import { createFunnelFigures, type FunnelFigures } from "./funnel-figures";
 import { listPayments, listSubscribers } from "./lists";
-import { byScheme, eventCounts, planFigures, type Sum, standing, topPayers, volumeOverTime } from "./queries";
+import {
+  byScheme,
+  eventCounts,
+  planFigures,
+  type Sum,
+  standing,
+  sumToWire,
+  topPayers,
+  volumeOverTime,
+} from "./queries";
 import { createRanges, type FiguresQuery, positionOf, type Whose } from "./ranges";
 import { createServiceFigures, type ServiceFigures, settlementCostIn } from "./service-figures";
 import { createSubscriptionFigures, type SubscriptionFigures } from "./subscription-figures";
@@ -177,8 +186,6 @@ export function createAnalytics({ db, config, clock }: AnalyticsOptions): Analyt
     },
   };
 }
-
-const sumToWire = ({ count, amount }: Sum) => ({ count, amount: amount.toString() });
 
 function schemesToWire(sums: ReadonlyMap<Scheme, Sum>): Partial<Record<Scheme, { count: number; amount: string }>> {
   return Object.fromEntries([...sums].map(([scheme, sum]) => [scheme, sumToWire(sum)]));

@@ -25,6 +25,8 @@ export interface Sum {
   readonly amount: bigint;
 }
 
+export const sumToWire = ({ count, amount }: Sum) => ({ count, amount: amount.toString() });
+
 export interface VolumePoint extends Sum {
   /** start of the hour or day */
   readonly atSec: number;

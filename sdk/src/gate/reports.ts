@@ -72,6 +72,11 @@ export function createReporter(options: ReporterOptions): Reporter {
   let isClosed = false;
   const stop = new AbortController();
 
+  function hourNow(): number {
+    const now = nowSec();
+    return now - (now % HOUR_SEC);
+  }
+
   function wakeLater(): void {
     if (timer || isClosed) return;
     timer = setTimeout(
@@ -87,8 +92,7 @@ export function createReporter(options: ReporterOptions): Reporter {
   }
 
   function count({ step, resource, cause, offer, token, amount = 0n }: Observation): void {
-    const now = nowSec();
-    const hour = now - (now % HOUR_SEC);
+    const hour = hourNow();
     const key = [hour, step, cause, offer, token].join("|");
     const sum = sumAt(`${resource}|${key}`, MAX_SUMS, resource) ?? sumAt(`*|${key}`, MAX_FOLDED_SUMS, OTHER_RESOURCES);
     if (sum) {
@@ -111,8 +115,7 @@ export function createReporter(options: ReporterOptions): Reporter {
   function nextBatch(): Batch | undefined {
     const entries: ReportEntryWire[] = [];
     if (lost > 0) {
-      const now = nowSec();
-      const what = { hour: now - (now % HOUR_SEC), resource: OTHER_RESOURCES, step: "lost" as const };
+      const what = { hour: hourNow(), resource: OTHER_RESOURCES, step: "lost" as const };
       entries.push({ ...what, count: lost, amount: "0" });
       lost = 0;
     }
