@@ -41,6 +41,8 @@ const config: HardhatUserConfig = {
     ...liveNetworks(process.env),
   },
   etherscan: explorer(process.env),
+  // tools/test.cjs has the failed tests written down, so that it can say them last.
+  mocha: process.env.TEST_REPORT ? { reporter: require.resolve("./tools/test-report.cjs") } : {},
   typechain: {
     outDir: "sdk/src/chain/generated",
     target: "ethers-v6",

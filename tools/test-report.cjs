@@ -1,0 +1,20 @@
+/** Mocha's own report, and a file beside it that says which tests failed: a line of JSON for each, into $TEST_REPORT. */
+const { appendFileSync } = require("node:fs");
+const { relative } = require("node:path");
+const { reporters } = require("mocha");
+
+/** The file that a failed test or hook stands in; a suite knows it when the hook does not. */
+function fileOf(runnable) {
+  for (let at = runnable; at; at = at.parent) if (at.file) return relative(process.cwd(), at.file);
+  return null;
+}
+
+module.exports = class extends reporters.Spec {
+  constructor(runner, options) {
+    super(runner, options);
+    runner.on("fail", (test, error) => {
+      const failure = { file: fileOf(test), title: test.fullTitle(), error: String(error?.stack ?? error) };
+      appendFileSync(process.env.TEST_REPORT, `${JSON.stringify(failure)}\n`);
+    });
+  }
+};
