@@ -204,7 +204,7 @@ describe("the file ledger", () => {
         expect([response.status, response.receipt?.resumed]).to.deep.equal([200, true]);
         expect([transfersSigned(subject), chain.transfers.length]).to.deep.equal([0, 1]);
         await subject.agent.close();
-      }).timeout(20_000);
+      }).timeout(120_000);
     }
 
     it("before the budget was reserved: nothing is held", async () => {
@@ -212,6 +212,6 @@ describe("the file ledger", () => {
       const subject = agentFor(facilitator.url, { ledger: fileLedger(file, quick) });
       expect(await subject.agent.payments()).to.deep.equal([]);
       await subject.agent.close();
-    }).timeout(20_000);
+    }).timeout(120_000);
   });
 });

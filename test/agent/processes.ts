@@ -42,7 +42,7 @@ describe("agents of one wallet", () => {
     const codes = await Promise.all([1, 2].map((n) => runChild({ ...job, url: `${provider.url}/${n}` })));
     expect(codes.sort()).to.deep.equal([0, 2]);
     expect([chain.transfers.length, facilitator.signatures.size]).to.deep.equal([1, 1]);
-  }).timeout(60_000);
+  }).timeout(120_000);
 
   describe("that know nothing of each other", () => {
     let relay: Relay;
@@ -91,6 +91,6 @@ describe("agents of one wallet", () => {
       );
       expect(codes).to.deep.equal([0, 0]);
       expect(await charged()).to.equal(101n * PRICE);
-    }).timeout(60_000);
+    }).timeout(120_000);
   });
 });

@@ -20,7 +20,7 @@ import { ConfigError, type Hex, isErrorCode, TurnpikeError, Unavailable } from "
 import { DAY, PRICE, type SubscriptionWorld, startSubscriptionWorld } from "../support/subscriptions";
 
 describe("reading the chain", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let world: SubscriptionWorld;
   let rpc: Rpc;
 

@@ -9,7 +9,7 @@ const DEAR = { maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 10n ** 10n };
 
 /** On PostgreSQL, whose locks are real. */
 describe("authorizations that somebody else interferes with", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let postgres: TestPostgres;
   let world: FacilitatorWorld;
   let core: Core;

@@ -20,7 +20,7 @@ async function slowInserts({ store }: Core): Promise<void> {
 
 /** On PostgreSQL: the embedded database has one connection, and hides what two of them do to each other. */
 describe("payments of one payer at two instances at once", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let postgres: TestPostgres;
   let world: FacilitatorWorld;
   let instances: [Core, Core];

@@ -13,7 +13,7 @@ import { GROUPS } from "./support/chaos-faults";
 import { type ChaosRpc, startChaosRpc } from "./support/chaos-rpc";
 
 describe("lanes under stress", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let postgres: TestPostgres;
   let world: FacilitatorWorld;
   let rpc: ChaosRpc;

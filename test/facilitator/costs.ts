@@ -13,7 +13,7 @@ function expectCents(told: number | undefined, cents: number): void {
 }
 
 describe("Facilitator: what transactions cost", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   const http = useService({ NATIVE_PRICE: String(NATIVE_PRICE) });
 
   interface Cost {

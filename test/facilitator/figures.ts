@@ -20,7 +20,7 @@ const QUERY = { fromSec: undefined, toSec: undefined, days: 7 };
 
 describe("figures", () => {
   describe("of a service's database", function () {
-    this.timeout(60_000);
+    this.timeout(120_000);
     let store: Store;
     const config = {
       ...{ chainId: CHAIN_ID, nativePrice: 3_000 },

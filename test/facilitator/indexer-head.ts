@@ -8,7 +8,7 @@ const AHEAD_BLOCKS = 1_000;
 const DAY_SEC = 86_400;
 
 describe("a node that invents its newest block", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let world: FacilitatorWorld;
   let node: ChaosRpc;
   let core: Core;

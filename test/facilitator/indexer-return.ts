@@ -9,7 +9,7 @@ import { newestBlock } from "../../facilitator/src/store/tables/blocks";
 import { type FacilitatorWorld, startWorld } from "../support/facilitator";
 
 describe("Facilitator: a block that is reorganised away and comes back", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let world: FacilitatorWorld;
   before(async () => {
     world = await startWorld();

@@ -5,7 +5,7 @@ import { type FacilitatorWorld, startWorld, until } from "../support/facilitator
 const MORE_CONFIRMATIONS = 20;
 
 describe("a chain that is shorter than the confirmations asked for", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let world: FacilitatorWorld;
   let core: Core;
 

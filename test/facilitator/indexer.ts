@@ -64,7 +64,7 @@ describe("facts of a block", () => {
 });
 
 describe("indexer", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let world: FacilitatorWorld;
   let core: Core;
 

@@ -74,7 +74,7 @@ async function text(request: IncomingMessage): Promise<string> {
 }
 
 describe("Facilitator: keys in AWS KMS", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   const kept = { ...process.env };
   let kms: Kms;
 

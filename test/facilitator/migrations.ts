@@ -15,7 +15,7 @@ const ADDITIVE = [
 ];
 
 describe("Facilitator: migrations", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
 
   it("are additive: the release before runs on the tables of this one, unless a step says that it cannot", () => {
     for (const { id, statements, isBreaking } of MIGRATIONS) {

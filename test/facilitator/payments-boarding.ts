@@ -6,7 +6,7 @@ import { startPostgres, type TestPostgres } from "../support/postgres";
 /** On both databases: they bind by different statements. */
 for (const database of ["embedded", "PostgreSQL"] as const) {
   describe(`payments that come in together (${database})`, function () {
-    this.timeout(60_000);
+    this.timeout(120_000);
     let postgres: TestPostgres | undefined;
     let world: FacilitatorWorld;
     let core: Core;

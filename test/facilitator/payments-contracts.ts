@@ -13,7 +13,7 @@ import { readArtifact } from "../../scripts/deploy/artifact";
 import { type FacilitatorWorld, type Payer, startWorld, until } from "../support/facilitator";
 
 describe("payments of wallets and tokens with a will of their own", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let world: FacilitatorWorld;
   let core: Core;
   let paxos: Address;

@@ -136,7 +136,7 @@ describe("hand-made hashing and encoding", () => {
 });
 
 describe("reading what a token knows of many payers", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let world: FacilitatorWorld;
   let core: Core;
   const calls = new Interface(["function balanceOf(address) view returns (uint256)"]);

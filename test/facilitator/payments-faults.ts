@@ -7,7 +7,7 @@ import { type FacilitatorWorld, fund, type Payer, startWorld, until, walletOf } 
 type Fault = (method: string, forward: () => Promise<Response>) => Promise<Response> | undefined;
 
 describe("payments over faulty nodes", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let world: FacilitatorWorld;
   let core: Core;
   let fault: Fault = () => undefined;

@@ -7,7 +7,7 @@ import { startPostgres, type TestPostgres } from "../support/postgres";
 
 /** Two instances on one PostgreSQL database; the embedded one has one process by design. */
 describe("payments of two instances", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let postgres: TestPostgres;
   let world: FacilitatorWorld;
   let instances: Core[];

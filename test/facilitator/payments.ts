@@ -4,7 +4,7 @@ import type { Core } from "../../facilitator/src/core";
 import { type FacilitatorWorld, startWorld, until, walletOf } from "../support/facilitator";
 
 describe("payments", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let world: FacilitatorWorld;
   let core: Core;
 

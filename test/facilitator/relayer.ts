@@ -30,7 +30,7 @@ describe("fees", () => {
 });
 
 describe("relayer", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let world: FacilitatorWorld;
 
   before(async () => {

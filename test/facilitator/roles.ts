@@ -21,7 +21,7 @@ const PAYMENTS_PER_LIFE = 20;
 const ROLES = ["api,relayer,indexer", "api,renewals,webhooks,indexer", "api,relayer,renewals,indexer,webhooks"];
 
 describe("Facilitator: several processes on one PostgreSQL", function () {
-  this.timeout(90_000 + KILLS * 30_000);
+  this.timeout(120_000 + KILLS * 30_000);
   let postgres: TestPostgres;
   let world: FacilitatorWorld;
   let program: Program;

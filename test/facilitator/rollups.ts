@@ -102,7 +102,7 @@ describe("sums of events", () => {
 });
 
 describe("rollups", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let dir: string;
   let store: Store;
 

@@ -76,7 +76,7 @@ describe("configuration", () => {
 });
 
 describe("store", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let home: string;
   let store: Store;
   const open = (dir: string) => openStore({ kind: "pglite", dir, lockMs: 2_000 });
@@ -185,7 +185,7 @@ describe("wake", () => {
 });
 
 describe("store on PostgreSQL", function () {
-  this.timeout(20_000);
+  this.timeout(120_000);
   let postgres: TestPostgres;
   before(async () => {
     postgres = await startPostgres();

@@ -10,7 +10,7 @@ import { actorOf, CHAIN_ID, type Outbox, openOutbox, PROVIDER, planPayload } fro
 import { type Receiver, startReceiver } from "./support/receiver";
 
 describe("Facilitator: webhook delivery", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let postgres: TestPostgres;
   let outbox: Outbox;
   let receiver: Receiver;

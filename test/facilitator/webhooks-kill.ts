@@ -9,7 +9,7 @@ import { startReceiver } from "./support/receiver";
 const LEASE_MS = 60_000;
 
 describe("Facilitator: webhooks and sudden death", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let postgres: TestPostgres;
   before(async () => {
     postgres = await startPostgres();

@@ -22,7 +22,7 @@ const DATABASES = [
 
 for (const [name, start] of DATABASES) {
   describe(`Facilitator: the renewals' work list on ${name}`, function () {
-    this.timeout(60_000);
+    this.timeout(120_000);
     let postgres: TestPostgres | undefined;
     let home: string;
     let store: Store;

@@ -20,7 +20,7 @@ import { until } from "../support/subscriptions";
 
 // Run by `npm run test:frameworks`, which installs and builds the application first.
 describe("a Next.js application, built and served", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let facilitator: SmallFacilitator;
   let next: ChildProcess;
   let url: string;

@@ -7,7 +7,7 @@ import { attempt, idOf, NOW_SEC, testClaimStore, timedByActs } from "./support/c
 import { testOneGrant } from "./support/one-grant";
 
 describe("claims in PostgreSQL", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let postgres: TestPostgres;
   let url: string;
   let pool: Pool;

@@ -24,7 +24,7 @@ const COST = 300_000n;
 
 for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
   describe(`metered requests through ${framework}`, function () {
-    this.timeout(60_000);
+    this.timeout(120_000);
     let world: SubscriptionWorld;
     let facilitator: SmallFacilitator;
     let provider: Provider;

@@ -143,7 +143,7 @@ describe("The meter's journal", () => {
     await opened();
     const second = createFileMeterStore({ path: file, lockStaleMs: 2_000 });
     expect((await second.open().catch((error) => error)).code).to.equal("LedgerLocked");
-  }).timeout(10_000);
+  }).timeout(120_000);
 
   it("fails closed when the disk fails: refused calls are not found by the next start", async () => {
     const failures: unknown[] = [];

@@ -4,7 +4,7 @@ import { startPostgres, type TestPostgres } from "../support/postgres";
 import { testSharedMeter } from "./support/shared-meter";
 
 describe("meters that share PostgreSQL", function () {
-  this.timeout(30_000);
+  this.timeout(120_000);
   let postgres: TestPostgres;
   let pool: Pool;
 

@@ -20,7 +20,7 @@ import { payOnChain, providerOn } from "./support/chain-provider";
 
 for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
   describe(`proofs verified on chain through ${framework}`, function () {
-    this.timeout(60_000);
+    this.timeout(120_000);
     let world: SubscriptionWorld;
     let facilitator: SmallFacilitator;
     let provider: Provider;

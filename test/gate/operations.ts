@@ -28,7 +28,7 @@ import {
 import { type SubscriptionWorld, startSubscriptionWorld } from "../support/subscriptions";
 
 describe("the provider's operations", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let world: SubscriptionWorld;
   let facilitator: SmallFacilitator;
   const stops: (() => Promise<unknown>)[] = [];

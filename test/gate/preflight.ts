@@ -95,7 +95,7 @@ function fetchIn(page: Page, url: string, headers: Record<string, string>): Prom
 }
 
 describe("a page of another origin and routes of one method", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let browser: Browser;
   let facilitator: SmallFacilitator;
   let provider: Provider;

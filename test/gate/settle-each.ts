@@ -21,7 +21,7 @@ const COST = 300_000n;
 
 for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
   describe(`settle: "each" through ${framework}`, function () {
-    this.timeout(60_000);
+    this.timeout(120_000);
     let world: SubscriptionWorld;
     let facilitator: SmallFacilitator;
     let provider: Provider;

@@ -16,7 +16,7 @@ import { type SubscriptionWorld, startSubscriptionWorld, until } from "../suppor
 import { answerTo, challengeOf } from "./support/sign-in";
 
 describe("sign-in-with-x on a chain", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let world: SubscriptionWorld;
   let facilitator: SmallFacilitator;
   let provider: Provider;

@@ -12,7 +12,7 @@ import {
 import { type SubscriptionWorld, startSubscriptionWorld, until } from "../support/subscriptions";
 
 describe("a subscription's status", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let world: SubscriptionWorld;
   let facilitator: SmallFacilitator;
   let provider: Provider;

@@ -16,7 +16,7 @@ import { DAY, PRICE, type SubscriptionWorld, startSubscriptionWorld, until } fro
 
 for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
   describe(`subscriber requests through ${framework}`, function () {
-    this.timeout(60_000);
+    this.timeout(120_000);
     let world: SubscriptionWorld;
     let facilitator: SmallFacilitator;
     let provider: Provider;

@@ -44,7 +44,7 @@ describe("the hostile battery itself", () => {
       if (kind === "safe") missed.push(hostile.id);
     }
     expect(missed).to.deep.equal(HARMLESS_TO_THE_GULLIBLE);
-  }).timeout(30_000);
+  }).timeout(120_000);
 });
 
 describe("agreement > docs/hostile.md", () => {
@@ -62,7 +62,7 @@ describe("hostile servers and Facilitators, against this project's agent", () =>
       it(`${hostile.id} (${dialect}): ${hostile.safeResult}`, async () => {
         const { kind, saw } = await tryCase(hostile, turnpike, dialect);
         expect(kind, saw).to.equal("safe");
-      }).timeout(30_000);
+      }).timeout(120_000);
     }
   }
 });

@@ -7,7 +7,7 @@ import { testOneGrant } from "../gate/support/one-grant";
 import { startRedis, type TestRedis } from "../gate/support/redis";
 
 describe("claims in Redis", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   let redis: TestRedis;
   let prefixes = 0;
 

@@ -3,7 +3,7 @@ import { startRedis, type TestRedis } from "../gate/support/redis";
 import { testSharedMeter } from "../gate/support/shared-meter";
 
 describe("meters that share Redis", function () {
-  this.timeout(30_000);
+  this.timeout(120_000);
   let redis: TestRedis;
 
   before(async () => {

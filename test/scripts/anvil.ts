@@ -20,7 +20,7 @@ const CONTRACTS = [
 ] as const;
 
 describe("scripts on a fresh anvil", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   const anvil = findAnvil();
   if (!anvil) return void it.skip("which npm has not got for this platform");
   let chain: Chain;

@@ -74,5 +74,5 @@ export function testOneGrant(name: string, place: () => ClaimPlace): void {
       for (const { child } of gates) child.kill("SIGKILL");
       await facilitator.stop();
     }
-  }).timeout(60_000);
+  }).timeout(120_000);
 }

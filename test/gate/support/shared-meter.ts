@@ -99,7 +99,7 @@ export function testSharedMeter(make: (space: string) => CellStore): void {
     );
     expect(chain.sumDebited()).to.equal(told);
     expect(last.unsettled()).to.include({ settled: told, unsettled: 0n, lost: 0n });
-  }).timeout(60_000);
+  }).timeout(120_000);
 
   it("keep to what may be unsettled, across gates", async () => {
     const idHash = chain.subscribe(1, { cap: 10n ** 9n });
@@ -118,7 +118,7 @@ export function testSharedMeter(make: (space: string) => CellStore): void {
     expect(most <= 100n, `${most}`).to.equal(true);
     await gates[0]?.flush();
     expect(chain.sumDebited()).to.equal(400n);
-  }).timeout(60_000);
+  }).timeout(120_000);
 }
 
 function gateCells(cells: CellStore, isDead: () => boolean): CellStore {
