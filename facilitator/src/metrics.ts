@@ -19,6 +19,7 @@ export interface Gauges {
     readonly inFlight: number;
     readonly queued: number;
   }[];
+  nodes(): readonly { readonly position: number; readonly isWell: boolean; readonly behind?: number }[];
   indexerLagBlocks(): number;
   renewalsDue(): Promise<number>;
   /** of the last 24 hours; cents only where the native coin's price is set */
@@ -110,6 +111,27 @@ export function createMetrics() {
         registers,
         collect() {
           for (const lane of gauges.lanes()) this.set({ key: lane.key }, lane.oldestPendingSec);
+        },
+      });
+      new Gauge({
+        name: "turnpike_rpc_node_well",
+        help: "1 while a node of RPC_URLS answers for the right chain, else 0; by its place there, from 1.",
+        labelNames: ["node"],
+        registers,
+        collect() {
+          for (const { position, isWell } of gauges.nodes()) this.set({ node: position }, Number(isWell));
+        },
+      });
+      new Gauge({
+        name: "turnpike_rpc_node_behind_blocks",
+        help: "Blocks of a node behind the furthest of the nodes; by its place in RPC_URLS, from 1.",
+        labelNames: ["node"],
+        registers,
+        collect() {
+          // Of one that fails it is not known.
+          this.reset();
+          for (const { position, behind } of gauges.nodes())
+            if (behind !== undefined) this.set({ node: position }, behind);
         },
       });
       new Gauge({

@@ -157,6 +157,7 @@ function watch(metrics: Metrics, { config, store, relayer, indexer }: Core): voi
         balanceEth: Number(lane.balanceWei ?? 0n) / 1e18,
         isWell: isLaneWell(lane),
       })),
+    nodes: () => relayer.nodes.nodes().map((node) => ({ ...node, isWell: node.status === "well" })),
     indexerLagBlocks: () => (indexer.health().head ?? 0) - indexer.applied(),
     costs: async () =>
       (await costs.ofLastDay()).map(({ purpose, transactions, gas, wei }) => ({

@@ -11,7 +11,8 @@ export async function systemOf(core: Core, costs: Pick<Costs, "ofLastDay" | "nat
   const { chainId, confirmations, rpcUrls } = config;
   const { head, silentSec, applied } = indexer.health();
   const { queued, oldestQueuedSec } = payments.health();
-  const [renewalsDue, webhooksPending, spent] = await Promise.all([
+  const [nodes, renewalsDue, webhooksPending, spent] = await Promise.all([
+    relayer.nodes.lookAtNodes(),
     countDue(store.db, chainId, indexer.clock.nowSec()),
     countPending(store.db, chainId),
     costs.ofLastDay(),
@@ -20,6 +21,7 @@ export async function systemOf(core: Core, costs: Pick<Costs, "ofLastDay" | "nat
   return {
     ...readinessOf(core),
     chain: { ...(head !== undefined && { head }), silentSec, applied, confirmations, nodes: rpcUrls.length },
+    rpcNodes: [...nodes],
     lanes: relayer.health().lanes.map((lane) => ({
       address: lane.key,
       status: lane.status,

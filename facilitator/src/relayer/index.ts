@@ -17,7 +17,7 @@ import { type ContractError, decodeContractError } from "./contract-errors";
 import { type DigestSigner, openSigner } from "./keys";
 import { createLane, type LaneHealth } from "./lane";
 import { watchLanes } from "./lane-watch";
-import { createRpc } from "./rpc";
+import { createRpc, type Rpc } from "./rpc";
 
 export type { CallRequest, ChainBlock, ChainLog, ChainReader } from "./chain-reader";
 export type { ContractError } from "./contract-errors";
@@ -69,6 +69,8 @@ export interface Relayer {
   /** @throws ConfigError where no PROOF_KEY is set */
   readonly proofSigner: DigestSigner;
   readonly chain: ChainReader;
+  /** how each node of RPC_URLS does */
+  readonly nodes: Nodes;
   readonly accounts: AccountReads;
   /** Queues a transaction, within `tx` when given, so that it stands or falls with the caller's rows. @returns its id */
   submit(request: SubmitRequest, tx?: Db): Promise<string>;
@@ -100,17 +102,23 @@ export interface RelayerOptions {
  * The chain alone, for whoever only reads.
  * @throws ConfigError when it is not the configured one or a contract is not the one meant, Unavailable when no node answers
  */
-export async function openChain({
+export async function openChain(options: Pick<RelayerOptions, "config" | "log" | "fetch">): Promise<ChainReader> {
+  return (await openNodes(options)).chain;
+}
+
+type Nodes = Pick<Rpc, "nodes" | "lookAtNodes">;
+
+async function openNodes({
   config,
   log,
   fetch,
-}: Pick<RelayerOptions, "config" | "log" | "fetch">): Promise<ChainReader> {
+}: Pick<RelayerOptions, "config" | "log" | "fetch">): Promise<{ chain: ChainReader; nodes: Nodes }> {
   const { rpcUrls: urls, chainId, rpcTimeoutMs: timeoutMs } = config;
   const rpc = createRpc({ urls, chainId, timeoutMs, log, ...(fetch && { fetch }) });
   await rpc.checkChain();
   const chain = createChainReader(rpc);
   await requireContracts(chain, config, log);
-  return chain;
+  return { chain, nodes: rpc };
 }
 
 /** How often a process without keys looks at the lanes of the others. */
@@ -119,7 +127,7 @@ const WATCH_MS = 500;
 /** @throws ConfigError when the chain is not the configured one or a contract is not there */
 export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const { config, store, log } = options;
-  const chain = await openChain(options);
+  const { chain, nodes } = await openNodes(options);
 
   const owner = `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
@@ -153,6 +161,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
       return proofSigner;
     },
     chain,
+    nodes,
     accounts: createAccountReads(chain),
     async submit(request, tx) {
       const id = await enqueueTransaction(tx ?? store.db, { id: randomUUID(), ...request, chainId: config.chainId });

@@ -5,6 +5,7 @@
 import type { Logger } from "pino";
 import { ConfigError, Unavailable } from "turnpike/protocol";
 import { Agent, request } from "undici";
+import { compareHeads, type NodeHealth, type NodeRecord, recordNode } from "./node-health";
 
 /** The node answered, with an error. */
 export class RpcAnswerError extends Error {
@@ -26,6 +27,10 @@ export interface Rpc {
   request(method: string, params: readonly unknown[]): Promise<unknown>;
   /** @throws ConfigError when every node that answers serves another chain */
   checkChain(): Promise<void>;
+  /** How each node does as far as is known; asks them all in the background where that is old. */
+  nodes(): readonly NodeHealth[];
+  /** The same, when all were asked, or a moment later. */
+  lookAtNodes(): Promise<readonly NodeHealth[]>;
 }
 
 export interface RpcOptions {
@@ -51,6 +56,7 @@ interface Answer {
 
 interface Endpoint {
   readonly url: string;
+  readonly seen: NodeRecord;
   chain: "unchecked" | "right" | "wrong";
   /** monotonic milliseconds from which on it has to name its chain again */
   checkAgainAtMs: number;
@@ -62,12 +68,16 @@ const MAX_TOGETHER = 50;
 const REST_MS = 5_000;
 /** What stands behind a URL may change: a balancer, a proxy, a node that was set up anew. */
 const CHECK_EVERY_MS = 10_000;
+/** What nodes nobody asked anything are known by, and how long whoever wants to know waits for it. */
+const LOOK_EVERY_MS = 5_000;
+const LOOK_MS = 2_000;
 /** "limit exceeded": another node may answer */
 const LIMIT_EXCEEDED = -32_005;
 
 export function createRpc(options: RpcOptions): Rpc {
-  const endpoints: Endpoint[] = options.urls.map((url) => ({
+  const endpoints: Endpoint[] = options.urls.map((url, index) => ({
     url,
+    seen: recordNode(url, index, () => performance.now()),
     chain: "unchecked",
     checkAgainAtMs: 0,
     restUntilMs: 0,
@@ -75,6 +85,18 @@ export function createRpc(options: RpcOptions): Rpc {
   let queue: Pending[] = [];
 
   async function post(endpoint: Endpoint, batch: readonly Pending[]): Promise<Answer[]> {
+    const askedMs = performance.now();
+    try {
+      const answers = await postBatch(endpoint, batch);
+      endpoint.seen.answered(performance.now() - askedMs);
+      return answers;
+    } catch (error) {
+      endpoint.seen.failed(error);
+      throw error;
+    }
+  }
+
+  async function postBatch(endpoint: Endpoint, batch: readonly Pending[]): Promise<Answer[]> {
     const calls = batch.map(({ method, params }, id) => ({ jsonrpc: "2.0", id, method, params }));
     const body = await postJson<Answer | Answer[]>(
       endpoint.url,
@@ -85,9 +107,10 @@ export function createRpc(options: RpcOptions): Rpc {
     return batch.map((_, id) => {
       const answer = byId.get(id);
       if (!answer || (answer.error === undefined && answer.result === undefined)) {
-        throw new Unavailable("a node gave no answer to one of several questions");
+        throw new Unavailable("a node gave no answer to one of several questions", { reason: "incomplete" });
       }
-      if (answer.error?.code === LIMIT_EXCEEDED) throw new Unavailable("a node's request limit is exceeded");
+      if (answer.error?.code === LIMIT_EXCEEDED)
+        throw new Unavailable("a node's request limit is exceeded", { reason: "limit_exceeded" });
       return answer;
     });
   }
@@ -95,8 +118,7 @@ export function createRpc(options: RpcOptions): Rpc {
   /** @returns the answers, if this endpoint serves our chain; it is asked so together with the questions, now and then */
   async function postChecked(endpoint: Endpoint, batch: readonly Pending[]): Promise<Answer[] | undefined> {
     if (endpoint.chain === "right" && performance.now() < endpoint.checkAgainAtMs) return post(endpoint, batch);
-    const ask: Pending = { method: "eth_chainId", params: [], resolve: () => undefined, reject: () => undefined };
-    const [told, ...answers] = await post(endpoint, [ask, ...batch]);
+    const [told, ...answers] = await post(endpoint, [question("eth_chainId"), ...batch]);
     if (typeof told?.result !== "string") throw new Unavailable("a node does not name its chain");
     const chainId = Number(told.result);
     endpoint.chain = chainId === options.chainId ? "right" : "wrong";
@@ -110,6 +132,32 @@ export function createRpc(options: RpcOptions): Rpc {
   /** A connection that was kept open may be closed by now: a second question tells that from a node that is away. */
   const checkTwice = (endpoint: Endpoint): Promise<Answer[] | undefined> =>
     postChecked(endpoint, []).catch(() => postChecked(endpoint, []));
+
+  let lookedMs = Number.NEGATIVE_INFINITY;
+  let looking: Promise<unknown> | undefined;
+
+  /** A node that is only there for when another fails is known by nothing else. */
+  function look(): Promise<unknown> {
+    if (!looking && performance.now() - lookedMs >= LOOK_EVERY_MS) {
+      looking = Promise.all(endpoints.map(askHead)).finally(() => {
+        lookedMs = performance.now();
+        looking = undefined;
+      });
+    }
+    return looking ?? Promise.resolve();
+  }
+
+  async function askHead(endpoint: Endpoint): Promise<void> {
+    try {
+      const [answer] = (await postChecked(endpoint, [question("eth_blockNumber")])) ?? [];
+      if (typeof answer?.result === "string") endpoint.seen.headIs(Number(answer.result));
+    } catch {
+      // That it failed is what was to be known, and is written down.
+    }
+  }
+
+  const known = (): readonly NodeHealth[] =>
+    compareHeads(endpoints.map(({ seen, chain }) => seen.tell(chain === "wrong")));
 
   async function exchange(batch: readonly Pending[]): Promise<Answer[]> {
     const nowMs = performance.now();
@@ -167,8 +215,28 @@ export function createRpc(options: RpcOptions): Rpc {
       }
       throw new Unavailable("RPC_URLS do not answer");
     },
+    nodes() {
+      void look();
+      return known();
+    },
+    async lookAtNodes() {
+      let timer: NodeJS.Timeout | undefined;
+      const tooLate = new Promise((resolve) => {
+        timer = setTimeout(resolve, LOOK_MS);
+      });
+      await Promise.race([look(), tooLate]);
+      clearTimeout(timer);
+      return known();
+    },
   };
 }
+
+const question = (method: string): Pending => ({
+  method,
+  params: [],
+  resolve: () => undefined,
+  reject: () => undefined,
+});
 
 const CONNECTIONS = 32;
 const connections = new Agent({ connections: CONNECTIONS, keepAliveTimeout: 4_000 });
@@ -181,7 +249,7 @@ async function postJson<T>(url: string, body: string, { fetch, timeoutMs }: RpcO
   try {
     if (fetch) {
       const response = await fetch(url, { method: "POST", headers, body, signal: late.signal });
-      if (!response.ok) throw new Unavailable(`a node answered with HTTP ${response.status}`);
+      if (!response.ok) throw httpFault(response.status);
       return (await response.json()) as T;
     }
     const response = await request(url, {
@@ -192,12 +260,15 @@ async function postJson<T>(url: string, body: string, { fetch, timeoutMs }: RpcO
       dispatcher: connections,
     });
     const text = await response.body.text();
-    if (response.statusCode !== 200) throw new Unavailable(`a node answered with HTTP ${response.statusCode}`);
+    if (response.statusCode !== 200) throw httpFault(response.statusCode);
     return JSON.parse(text) as T;
   } finally {
     clearTimeout(timer);
   }
 }
+
+const httpFault = (status: number): Unavailable =>
+  new Unavailable(`a node answered with HTTP ${status}`, { reason: `http_${status}` });
 
 /** Without URLs: they may hold an API key. */
 function reasonOf(error: unknown): string {

@@ -91,6 +91,26 @@ export const systemSchema = readinessSchema.extend({
     /** how many nodes are configured */
     nodes: z.number().int(),
   }),
+  /** as this process sees them, in the order of RPC_URLS */
+  rpcNodes: z.array(
+    z.object({
+      /** in RPC_URLS, from 1 */
+      position: z.number().int().positive(),
+      /** and port; the rest of the URL may be a key and is never told */
+      host: z.string().max(256),
+      status: z.enum(["unknown", "well", "failing", "wrong_chain"]),
+      /** newest block when it was last asked for it */
+      head: z.number().int().optional(),
+      /** blocks behind the furthest of the nodes */
+      behind: z.number().int().optional(),
+      /** of its last answer */
+      latencyMs: z.number().int().optional(),
+      /** seconds since it last answered; absent before the first time */
+      answeredSec: z.number().int().optional(),
+      /** why it last gave no answer, e.g. `timeout`, `http_429`, `econnrefused`; stays when it is well again */
+      lastFault: z.object({ code: z.string().max(64), agoSec: z.number().int() }).optional(),
+    }),
+  ),
   lanes: z.array(
     z.object({
       address: addressSchema,

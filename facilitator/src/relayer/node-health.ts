@@ -1,0 +1,81 @@
+/**
+ * How each node does, as its answers have shown. Tells a node by its place in RPC_URLS and its host: the rest of a URL may
+ * be a key. Decides nothing: whom to ask is the matter of `rpc.ts`.
+ */
+import { Unavailable } from "turnpike/protocol";
+
+export type NodeStatus = "unknown" | "well" | "failing" | "wrong_chain";
+
+export interface NodeHealth {
+  /** in RPC_URLS, from 1 */
+  readonly position: number;
+  /** with the port where it is none of the usual ones */
+  readonly host: string;
+  readonly status: NodeStatus;
+  /** newest block when it was last asked for it */
+  readonly head?: number;
+  /** blocks behind the furthest of the nodes */
+  readonly behind?: number;
+  /** of its last answer */
+  readonly latencyMs?: number;
+  /** seconds since then */
+  readonly answeredSec?: number;
+  /** why it last gave no answer; stays when it is well again */
+  readonly lastFault?: { readonly code: string; readonly agoSec: number };
+}
+
+export interface NodeRecord {
+  answered(tookMs: number): void;
+  failed(error: unknown): void;
+  headIs(head: number): void;
+  tell(isWrongChain: boolean): NodeHealth;
+}
+
+export function recordNode(url: string, index: number, monotonicMs: () => number): NodeRecord {
+  let head: number | undefined;
+  let answer: { readonly atMs: number; readonly tookMs: number } | undefined;
+  let fault: { readonly atMs: number; readonly code: string } | undefined;
+  let isFailing = false;
+  const secondsSince = (atMs: number): number => Math.floor((monotonicMs() - atMs) / 1_000);
+  return {
+    answered(tookMs) {
+      answer = { atMs: monotonicMs(), tookMs };
+      isFailing = false;
+    },
+    failed(error) {
+      fault = { atMs: monotonicMs(), code: faultOf(error) };
+      isFailing = true;
+    },
+    headIs(number) {
+      head = number;
+    },
+    tell: (isWrongChain) => ({
+      position: index + 1,
+      host: new URL(url).host,
+      status: isFailing ? "failing" : !answer ? "unknown" : isWrongChain ? "wrong_chain" : "well",
+      ...(head !== undefined && { head }),
+      ...(answer && { latencyMs: Math.round(answer.tookMs), answeredSec: secondsSince(answer.atMs) }),
+      ...(fault && { lastFault: { code: fault.code, agoSec: secondsSince(fault.atMs) } }),
+    }),
+  };
+}
+
+/** Against the furthest of those that are well: another chain's height says nothing. */
+export function compareHeads(nodes: readonly NodeHealth[]): NodeHealth[] {
+  const best = Math.max(
+    ...nodes.flatMap(({ status, head }) => (status === "well" && head !== undefined ? [head] : [])),
+  );
+  return nodes.map((node) =>
+    node.head === undefined || node.status !== "well" ? node : { ...node, behind: best - node.head },
+  );
+}
+
+/** A word of ours or of the system's; never a message, which may hold the URL. */
+function faultOf(error: unknown): string {
+  if (error instanceof Unavailable) return error.reason ?? "no_answer";
+  if (!(error instanceof Error)) return "no_answer";
+  if (error.name === "AbortError") return "timeout";
+  if (error instanceof SyntaxError) return "no_json";
+  const { code } = { ...(error.cause as object), ...error } as { code?: unknown };
+  return typeof code === "string" && /^\w{1,40}$/.test(code) ? code.toLowerCase() : "no_answer";
+}
