@@ -41,8 +41,12 @@ const config: HardhatUserConfig = {
     ...liveNetworks(process.env),
   },
   etherscan: explorer(process.env),
-  // tools/test.cjs has the failed tests written down, so that it can say them last.
-  mocha: process.env.TEST_REPORT ? { reporter: require.resolve("./tools/test-report.cjs") } : {},
+  mocha: {
+    // A limit ends a hang; how fast something is, no test says.
+    timeout: 120_000,
+    // tools/test.cjs has the failed tests written down, so that it can say them last.
+    ...(process.env.TEST_REPORT && { reporter: require.resolve("./tools/test-report.cjs") }),
+  },
   typechain: {
     outDir: "sdk/src/chain/generated",
     target: "ethers-v6",
