@@ -17,13 +17,18 @@ export interface RunningServer {
   stop(): Promise<void>;
 }
 
+export interface RunningProvider extends RunningServer {
+  /** Tells and debits now what would be told and debited a little later. */
+  flush(): Promise<void>;
+}
+
 /** base units of a 6-decimal token: 0.50 */
 export const QUOTE_PRICE = 500_000;
 /** base units per word that /complete answers with: 1,000 words cost 0.50 */
 export const PRICE_PER_WORD = 500;
 
-export async function startProvider({ port, ...options }: ExampleProviderOptions): Promise<RunningServer> {
-  const { paymentGate, deductAllowance, close } = await createProvider(options);
+export async function startProvider({ port, ...options }: ExampleProviderOptions): Promise<RunningProvider> {
+  const { paymentGate, deductAllowance, flush, close } = await createProvider(options);
   const [reader, small, large] = options.plans;
   const app = express();
   app.use(express.json());
@@ -75,6 +80,7 @@ export async function startProvider({ port, ...options }: ExampleProviderOptions
   await once(server, "listening");
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    flush,
     async stop() {
       server.close();
       server.closeAllConnections();

@@ -4,8 +4,8 @@
  *   npm run sandbox -- scenario happy-year   tells a story of months in seconds; without a name, lists them
  *   npm run sandbox -- inbox                 the webhooks that arrived, oldest first
  */
-import { advance } from "./sandbox/clock";
 import type { Delivered } from "./sandbox/inbox";
+import { moveClock } from "./sandbox/move-clock";
 import { readState } from "./sandbox/running";
 import { play, SCENARIOS, type ScenarioName } from "./sandbox/scenarios";
 
@@ -16,8 +16,8 @@ async function main([command, argument]: readonly string[]): Promise<void> {
   const state = readState();
   switch (command) {
     case "advance": {
-      const { rpcUrl, facilitatorUrl, providerApiKey: apiKey } = state;
-      await advance({ rpcUrl, facilitatorUrl, apiKey }, secondsOf(argument), ({ nowSec, targetSec }) =>
+      const { facilitatorUrl, providerApiKey: apiKey } = state;
+      await moveClock({ facilitatorUrl, apiKey }, secondsOf(argument), ({ nowSec, targetSec }) =>
         say(`${new Date(nowSec * 1_000).toISOString()}${nowSec < targetSec ? " ..." : ""}`),
       );
       return;

@@ -9,12 +9,8 @@ export interface ClockOptions {
   readonly rpcUrl: string;
   readonly facilitatorUrl: string;
   readonly apiKey: string;
-}
-
-export interface Progress {
-  /** unix seconds of the chain */
-  readonly nowSec: number;
-  readonly targetSec: number;
+  /** What has to be told or charged at the time it happened, before that is long ago. */
+  beforeStep(): Promise<void>;
 }
 
 const DAY_SEC = 86_400;
@@ -27,18 +23,17 @@ const LOOK_MS = 60;
 const GIVE_UP_MS = 60_000;
 
 export async function advance(
-  { rpcUrl, facilitatorUrl, apiKey }: ClockOptions,
+  { rpcUrl, facilitatorUrl, apiKey, beforeStep }: ClockOptions,
   seconds: number,
-  onStep: (progress: Progress) => void = () => undefined,
 ): Promise<void> {
   const chain = new JsonRpcProvider(rpcUrl, undefined, { batchMaxCount: 1, cacheTimeout: -1 });
   try {
     const targetSec = (await headOf(chain)).timestampSec + seconds;
     for (;;) {
       const { timestampSec: nowSec } = await headOf(chain);
-      onStep({ nowSec, targetSec });
       if (nowSec >= targetSec) return;
       const next = Math.min(targetSec, nextOf(await subscriptionsOf({ facilitatorUrl, apiKey }), nowSec));
+      await beforeStep();
       await chain.send("evm_increaseTime", [next - nowSec]);
       await chain.send("evm_mine", []);
       const { number } = await headOf(chain);

@@ -4,7 +4,7 @@ import { type Agent, createAgent, walletFromKey } from "turnpike/agent";
 import type { SubscriptionWire } from "turnpike/facilitator";
 import { type Hex, isTurnpikeError, randomBytes, toHex } from "turnpike/protocol";
 import { testKey } from "./chain";
-import { advance } from "./clock";
+import { moveClock } from "./move-clock";
 import type { SandboxState } from "./state";
 
 export type Say = (line: string) => void;
@@ -56,7 +56,7 @@ export async function play(name: ScenarioName, state: SandboxState, say: Say): P
     agent,
     account,
     token: new Contract(tokenAddress, TOKEN_ABI, chain),
-    wait: (seconds) => advance({ rpcUrl, facilitatorUrl, apiKey }, seconds),
+    wait: (seconds) => moveClock({ facilitatorUrl, apiKey }, seconds),
   };
   try {
     await mint(stage, 1_000_000_000n);

@@ -9,7 +9,7 @@ import type { Agent } from "turnpike/agent";
 import { turnpikeInterface } from "turnpike/chain";
 import { type Address, defaultGraceSec, type Hex, Unavailable } from "turnpike/protocol";
 import { exampleAgent } from "../../examples/agent";
-import { type RunningServer, startProvider } from "../../examples/provider";
+import { type RunningProvider, type RunningServer, startProvider } from "../../examples/provider";
 import { startSpecialist } from "../../examples/specialist";
 import { createPlan, deprecatePlan } from "../plan";
 import { type Chain, type ChainOptions, type FundedWallet, freePort, startChain, testKey } from "./chain";
@@ -23,8 +23,6 @@ export const UNIT = 1_000_000n; // one whole token unit, 6 decimals
 export const DAY_SEC = 86_400;
 export const INTERVAL_SEC = 30 * DAY_SEC;
 const BLOCK_MS = 500;
-/** What the gate refused is on the dashboard's funnel soon, for whoever watches. */
-const REPORT_MS = 500;
 
 export interface WorldOptions extends Pick<ChainOptions, "isSpared"> {
   /** 31337 unless given */
@@ -105,12 +103,14 @@ export async function startWorld({
     const key = withInbox ? await providerKey(facilitator.url, providerAccount) : undefined;
     const inbox = key && (await startInbox(facilitator.url, key, await freePort(ports?.inbox)));
     if (inbox) closers.push(() => inbox.stop());
+    let seller: RunningProvider | undefined;
     if (key)
       facts = {
         rpcUrl: chain.rpcUrl,
         facilitatorUrl: facilitator.url,
         apiKey: key,
         inboxUrl: inbox && `${inbox.url}/`,
+        beforeStep: async () => seller?.flush(),
       };
 
     const gate = {
@@ -130,9 +130,18 @@ export async function startWorld({
       secret: testKey("provider's gate"),
       claims: path.join(home, "provider"),
       meterFolder: path.join(home, "provider"),
-      ...(key && { reports: { apiKey: key, everyMs: REPORT_MS } }),
+      ...(key && { reports: { apiKey: key } }),
     } as const;
-    const server = await restartable(() => startProvider(providerOptions));
+    const server = await restartable(async () => {
+      const started = await startProvider(providerOptions);
+      seller = started;
+      return {
+        stop() {
+          seller = undefined;
+          return started.stop();
+        },
+      };
+    });
     const provider = { ...server, url: `http://127.0.0.1:${providerOptions.port}` };
     closers.push(() => provider.stop());
 

@@ -1,30 +1,38 @@
 import { expect } from "chai";
-import { advance } from "../../scripts/sandbox/clock";
+import type { FunnelWire } from "turnpike/facilitator";
 import type { Delivered } from "../../scripts/sandbox/inbox";
+import { moveClock } from "../../scripts/sandbox/move-clock";
 import { DAY_SEC, INTERVAL_SEC, recordOf, startSandbox, until, type World } from "../support/sandbox";
 
 describe("sandbox clock", function () {
   this.timeout(120_000);
   let world: World;
+  const running = () => ({ facilitatorUrl: world.facilitator.url, apiKey: world.providerKey ?? "" });
 
   before(async () => {
     world = await startSandbox({ withInbox: true });
   });
   after(() => world.stop());
 
+  it("has the gates tell what they counted before it moves: nothing grows too old to be told", async () => {
+    const ask = async () => expect((await fetch(`${world.provider.url}/quote`)).status).to.equal(402);
+    for (let asked = 0; asked < 3; asked++) await ask();
+    await moveClock(running(), 2 * DAY_SEC);
+    await ask();
+    await moveClock(running(), 2 * DAY_SEC);
+    const answer = await fetch(`${world.facilitator.url}/analytics/funnel?days=7`, {
+      headers: { authorization: `Bearer ${world.providerKey}` },
+    });
+    const { steps, lostReports } = (await answer.json()) as FunnelWire;
+    expect(steps.find(({ step }) => step === "asked")?.count).to.equal(4);
+    expect(lostReports).to.equal(0);
+  });
+
   it("collects every period on the way and leaves each in the inbox, signed", async () => {
     const { agent } = await world.agent("a reader for months");
     const { idHash, paidThroughSec } = await agent.subscribe({ planId: world.plans.reader });
     const steps: number[] = [];
-    await advance(
-      {
-        rpcUrl: world.chain.rpcUrl,
-        facilitatorUrl: world.facilitator.url,
-        apiKey: world.providerKey ?? "",
-      },
-      2 * INTERVAL_SEC + DAY_SEC,
-      ({ nowSec }) => steps.push(nowSec),
-    );
+    await moveClock(running(), 2 * INTERVAL_SEC + DAY_SEC, ({ nowSec }) => steps.push(nowSec));
     expect((await recordOf(world, idHash)).paidThroughSec).to.equal(paidThroughSec + 2 * INTERVAL_SEC);
     expect((steps.at(-1) ?? 0) - (steps[0] ?? 0)).to.be.at.least(2 * INTERVAL_SEC + DAY_SEC);
     let renewals: Delivered[] = [];
@@ -39,4 +47,19 @@ describe("sandbox clock", function () {
     for (const [index, { occurredAt }] of [...renewals].reverse().entries())
       expect(occurredAt - (paidThroughSec + index * INTERVAL_SEC)).to.be.within(0, 3_600);
   });
+
+  it("is moved by one at a time: whoever comes second waits for the first", async () => {
+    const before = await chainNow();
+    await Promise.all([moveClock(running(), DAY_SEC), moveClock(running(), DAY_SEC)]);
+    expect((await chainNow()) - before).to.be.within(2 * DAY_SEC, 2 * DAY_SEC + 3_600);
+  });
+
+  it("says why it does not move", async () => {
+    const refused = await moveClock(running(), 4_000 * DAY_SEC).catch((error: Error) => error.message);
+    expect(refused).to.match(/seconds/);
+  });
+
+  async function chainNow(): Promise<number> {
+    return (await world.chain.provider.getBlock("latest"))?.timestamp ?? 0;
+  }
 });

@@ -1,0 +1,61 @@
+/**
+ * Moves a running sandbox's clock from outside, through its Facilitator: there it runs once at a time, whoever asks, and
+ * knows the gates that have something to tell before time passes.
+ */
+import type { TestClockState } from "turnpike/facilitator";
+
+export interface RunningClock {
+  readonly facilitatorUrl: string;
+  readonly apiKey: string;
+}
+
+export interface Progress {
+  /** unix seconds of the chain */
+  readonly nowSec: number;
+  readonly targetSec: number;
+}
+
+const LOOK_MS = 100;
+
+/** Returns when everything that became due was done. @throws Error saying why the clock did not move, or stopped early */
+export async function moveClock(
+  { facilitatorUrl, apiKey }: RunningClock,
+  seconds: number,
+  onStep: (progress: Progress) => void = () => undefined,
+): Promise<void> {
+  let clock = await untilIsMoved();
+  let toldSec = 0;
+  const targetSec = clock.target ?? clock.now;
+  for (;;) {
+    if (clock.now !== toldSec) onStep({ nowSec: clock.now, targetSec });
+    toldSec = clock.now;
+    if (clock.target === undefined) break;
+    await pause();
+    clock = await answerOf(await ask());
+  }
+  if (clock.problem !== undefined) throw new Error(clock.problem);
+
+  /** Somebody else may be moving it. */
+  async function untilIsMoved(): Promise<TestClockState> {
+    for (;;) {
+      const answer = await ask({ seconds });
+      if (answer.status !== 429) return answerOf(answer);
+      await pause();
+    }
+  }
+
+  function ask(body?: { readonly seconds: number }): Promise<Response> {
+    return fetch(`${facilitatorUrl}/sandbox/clock`, {
+      headers: { authorization: `Bearer ${apiKey}`, ...(body && { "content-type": "application/json" }) },
+      ...(body && { method: "POST", body: JSON.stringify(body) }),
+    });
+  }
+}
+
+async function answerOf(answer: Response): Promise<TestClockState> {
+  if (answer.ok) return (await answer.json()) as TestClockState;
+  const { message = `HTTP ${answer.status}` } = (await answer.json()) as { message?: string };
+  throw new Error(`The clock does not move: ${message}`);
+}
+
+const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, LOOK_MS));
