@@ -146,16 +146,19 @@ describe("Metering under crashes", () => {
     const chain = new MeteredChain();
     const file = path.join(folder, "journal");
     const idHash = chain.subscribe(1);
+    const { submit } = chain.sender;
+    const broadcast = new Promise<void>((resolve) => {
+      chain.sender.submit = () => {
+        resolve();
+        return new Promise(() => undefined);
+      };
+    });
     const doomed = meterAt(file, chain, new Fuse(Number.POSITIVE_INFINITY, () => undefined));
     await doomed.start();
     await doomed.reserve(idHash, COST, chain.facts(idHash));
-    const { submit } = chain.sender;
-    chain.sender.submit = () => new Promise(() => undefined);
     void doomed.flush().catch(() => undefined);
-    while (chain.prepared.length === 0 || doomed.unsettled().subscriptions[0]?.inFlight !== COST) {
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    // What is sent was on disk before.
+    await broadcast;
     copyFileSync(file, `${file}-left`);
     chain.sender.submit = submit;
 
