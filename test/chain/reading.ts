@@ -26,7 +26,7 @@ describe("reading the chain", function () {
 
   before(async () => {
     world = await startSubscriptionWorld();
-    rpc = connectRpc({ urls: world.rpc.url, chainId: 31_337, timeoutMs: 2_000 });
+    rpc = connectRpc({ urls: world.rpc.url, chainId: 31_337 });
   });
   after(async () => {
     rpc.close();
@@ -53,7 +53,7 @@ describe("reading the chain", function () {
 
   it("takes the next endpoint when one fails, and says Unavailable when all do, without telling URLs", async () => {
     const dead = "http://127.0.0.1:9/secret-api-key";
-    const both = connectRpc({ urls: [dead, world.rpc.url], chainId: 31_337, timeoutMs: 2_000 });
+    const both = connectRpc({ urls: [dead, world.rpc.url], chainId: 31_337 });
     expect(await both.send("eth_chainId", [])).to.equal("0x7a69");
     both.close();
     const none = connectRpc({ urls: dead, chainId: 31_337, timeoutMs: 2_000 });

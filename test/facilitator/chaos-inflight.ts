@@ -3,7 +3,7 @@ import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
 import type { Core } from "../../facilitator/src/core";
 import { testKey } from "../support/chain";
-import { type FacilitatorWorld, fund, startWorld, walletOf } from "../support/facilitator";
+import { type FacilitatorWorld, fund, startWorld, until, walletOf } from "../support/facilitator";
 import { startPostgres, type TestPostgres } from "../support/postgres";
 
 const PAYERS = 12;
@@ -61,7 +61,12 @@ describe("payments of one payer at two instances at once", function () {
     }
     await world.chain.provider.send("evm_setIntervalMining", [100]);
     const outcomes = await Promise.all(
-      pairs.flat().map((signed, place) => instances[(place % 2) as 0 | 1].payments.authorize(signed)),
+      pairs.flat().map((signed, place) =>
+        until(async () => {
+          const outcome = await instances[(place % 2) as 0 | 1].payments.authorize(signed);
+          return outcome.kind !== "pending" && outcome;
+        }, "its outcome is known"),
+      ),
     );
     expect(outcomes.filter(({ kind }) => kind === "settled")).to.have.length(PAYERS);
     const { db } = instances[0].store;

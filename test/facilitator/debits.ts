@@ -30,7 +30,7 @@ describe("Facilitator: debits", function () {
   async function settled(): Promise<void> {
     const { chain } = http.world;
     const head = await chain.provider.getBlockNumber();
-    const deadline = performance.now() + 10_000;
+    const deadline = performance.now() + 60_000;
     for (;;) {
       const { checks } = (await (await http.call("/readyz")).json()) as { checks: { name: string; detail: string }[] };
       const applied = Number(/applied (\d+)/.exec(checks.find(({ name }) => name === "indexer")?.detail ?? "")?.[1]);

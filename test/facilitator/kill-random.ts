@@ -50,7 +50,7 @@ describe(`a service that is killed at any time, under load (KILL_SEED=${SEED})`,
     const clients = createClients(world, () => (living ? [living.url] : []), random);
     const paying: Promise<unknown>[] = [];
     for (let kills = 0; kills < KILLS; kills++) {
-      living = await victims.start(world.env(settings));
+      living = await victims.startSurely(world.env(settings));
       const lifeMs = random(LIFE_MS);
       const untilMs = performance.now() + lifeMs;
       for (let payments = 0; payments < PAYMENTS_PER_LIFE; payments++) {
@@ -58,12 +58,12 @@ describe(`a service that is killed at any time, under load (KILL_SEED=${SEED})`,
         await new Promise((resolve) => setTimeout(resolve, Math.min(50, random(1 + lifeMs / PAYMENTS_PER_LIFE))));
       }
       while (performance.now() < untilMs) await new Promise((resolve) => setTimeout(resolve, 5));
-      await living?.kill();
+      await living.kill();
       living = undefined;
     }
-    living = await victims.start(world.env(settings));
+    living = await victims.startSurely(world.env(settings));
     await Promise.all(paying);
-    await living?.kill();
+    await living.kill();
     const core = await world.core(settings);
     await audit(world, core, clients.told);
     await core.stop();

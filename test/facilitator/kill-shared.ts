@@ -40,8 +40,7 @@ describe(`two processes on one database, one of which dies or freezes (KILL_SEED
     };
     const living: Victim[] = [];
     const start = async (): Promise<void> => {
-      const victim = await victims.start(world.env(settings));
-      if (victim) living.push(victim);
+      living.push(await victims.startSurely(world.env(settings)));
     };
     await Promise.all([start(), start()]);
     const clients = createClients(world, () => living.map(({ url }) => url), random);

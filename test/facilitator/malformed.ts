@@ -131,7 +131,7 @@ describe("Facilitator: malformed input", function () {
                 );
         const isPlain = "get" in methods && !path.includes("{") && !["/plans", "/events"].includes(path);
         if (!isPlain) expect(response.status, `${path} ${await response.text()}`).to.be.within(400, 499);
-        expect(performance.now() - startedMs).to.be.lessThan(5_000);
+        expect(performance.now() - startedMs).to.be.lessThan(30_000);
       }
     }
   });

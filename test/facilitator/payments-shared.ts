@@ -5,6 +5,9 @@ import { testKey } from "../support/chain";
 import { BLOCK_MS, type FacilitatorWorld, fund, startWorld, until, walletOf } from "../support/facilitator";
 import { startPostgres, type TestPostgres } from "../support/postgres";
 
+/** Longer than any pause of a busy machine: leases are lost by the test's hand alone. */
+const LANE_LEASE_MS = "20000";
+
 /** Two instances on one PostgreSQL database; the embedded one has one process by design. */
 describe("payments of two instances", function () {
   this.timeout(120_000);
@@ -17,7 +20,7 @@ describe("payments of two instances", function () {
     world = await startWorld({ blockMs: BLOCK_MS, postgres });
     const keys = ["shared lane 1", "shared lane 2"].map((name) => testKey(name) as `0x${string}`);
     for (const key of keys) await fund(world.chain, walletOf(world.chain, key).address as `0x${string}`);
-    const settings = { RELAYER_KEYS: keys.join(",") };
+    const settings = { RELAYER_KEYS: keys.join(","), LANE_LEASE_MS };
     instances = [await world.core(settings), await world.core(settings)];
   });
   after(async () => {
@@ -57,14 +60,17 @@ describe("payments of two instances", function () {
       "the lanes have moved",
     );
     expect((await second.payments.authorize(await world.signPayment())).kind).to.equal("settled");
-    const third = await world.core({ RELAYER_KEYS: ["shared lane 1", "shared lane 2"].map(testKey).join(",") });
+    const both = ["shared lane 1", "shared lane 2"].map(testKey).join(",");
+    const third = await world.core({ RELAYER_KEYS: both, LANE_LEASE_MS });
     expect(third.relayer.health().lanes.map(({ status }) => status)).to.deep.equal(["standby", "standby"]);
     // A stale owner: its epoch is over, and it can reserve no nonce any more.
-    await second.store.db.updateTable("lanes").set({ lease_until_ms: 0 }).execute();
-    await until(
-      async () => third.relayer.health().lanes.some(({ status }) => status === "running"),
-      "a lane was taken over",
-    );
+    const held = await second.store.db.selectFrom("lanes").select("lease_epoch").execute();
+    const epoch = Math.max(...held.map(({ lease_epoch }) => lease_epoch));
+    await until(async () => {
+      // Again, since its owner may have renewed it in between.
+      await second.store.db.updateTable("lanes").set({ lease_until_ms: 0 }).where("lease_epoch", "<=", epoch).execute();
+      return third.relayer.health().lanes.some(({ status }) => status === "running");
+    }, "a lane was taken over");
     const outcomes = await Promise.all(
       [second, third].map(async (core) => core.payments.authorize(await world.signPayment())),
     );

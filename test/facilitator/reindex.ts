@@ -73,9 +73,9 @@ describe("Facilitator: rebuilt from the chain", function () {
     await act(subscriber, "subscribe", [planId, id("lost"), 0n]);
     await act(subscriber, "resume", [kept, 0n]);
     const reorganised = await pay(payer);
-    const height = await world.chain.provider.getBlockNumber();
     await live.indexer.catchUp();
     await rpc("evm_setIntervalMining", [0]);
+    const height = await world.chain.provider.getBlockNumber();
     await rpc("evm_revert", [snapshot]);
     await rpc("hardhat_setNextBlockBaseFeePerGas", ["0x77359400"]);
     while ((await world.chain.provider.getBlockNumber()) <= height) await rpc("evm_mine");

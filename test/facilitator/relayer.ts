@@ -61,7 +61,7 @@ describe("relayer", function () {
     const to = someone();
     const ids = await Promise.all(Array.from({ length: 20 }, () => mint(core, "the same", to)));
     expect(new Set(ids).size).to.equal(1);
-    const outcome = await core.relayer.waitFor(ids[0] ?? "", 10_000);
+    const outcome = await core.relayer.waitFor(ids[0] ?? "", 60_000);
     if (outcome.kind !== "mined") expect.fail(`it is ${outcome.kind}`);
     expect(outcome.success).to.equal(true);
     expect(outcome.logs).to.have.length(1);
@@ -74,7 +74,7 @@ describe("relayer", function () {
     const { core } = await fresh();
     const to = someone();
     const ids = await Promise.all(Array.from({ length: 60 }, (_, index) => mint(core, `one of many ${index}`, to)));
-    const outcomes = await Promise.all(ids.map((id) => core.relayer.waitFor(id, 30_000)));
+    const outcomes = await Promise.all(ids.map((id) => core.relayer.waitFor(id, 60_000)));
     expect(outcomes.every((outcome) => outcome.kind === "mined" && outcome.success)).to.equal(true);
     expect(await world.contracts.balanceOf(to)).to.equal(60n);
     const rows = await core.store.db.selectFrom("transactions").select("nonce").orderBy("nonce").execute();
@@ -92,7 +92,7 @@ describe("relayer", function () {
       data,
       gasLimit: 100_000n,
     });
-    const outcome = await core.relayer.waitFor(id, 10_000);
+    const outcome = await core.relayer.waitFor(id, 60_000);
     expect(outcome).to.include({ kind: "mined", success: false });
     await core.stop();
   });
@@ -117,7 +117,7 @@ describe("relayer", function () {
       expect(BigInt(form.max_fee_wei) * 10n >= BigInt(forms[index]?.max_fee_wei ?? 0) * 11n).to.equal(true);
     }
     await rpc("evm_setIntervalMining", [100]);
-    const outcome = await core.relayer.waitFor(id, 10_000);
+    const outcome = await core.relayer.waitFor(id, 60_000);
     expect(outcome.kind).to.equal("mined");
     expect(await world.contracts.balanceOf(to)).to.equal(1n);
     expect(await world.chain.provider.getTransactionCount(walletOf(world.chain, key).address)).to.equal(1);
@@ -126,7 +126,7 @@ describe("relayer", function () {
 
   it("stops the lane when somebody else sends with its key, and says so", async () => {
     const { core, key } = await fresh();
-    await core.relayer.waitFor(await mint(core, "before", someone()), 10_000);
+    await core.relayer.waitFor(await mint(core, "before", someone()), 60_000);
     await rpc("evm_setIntervalMining", [0]);
     const wallet = walletOf(world.chain, key);
     const foreign = await wallet.sendTransaction({
@@ -141,7 +141,7 @@ describe("relayer", function () {
     await until(async () => core.relayer.health().lanes[0]?.inFlight === 1, "ours is stored");
     await rpc("evm_setIntervalMining", [100]);
     await foreign.wait();
-    const outcome = await core.relayer.waitFor(id, 20_000);
+    const outcome = await core.relayer.waitFor(id, 60_000);
     expect(outcome).to.deep.equal({ kind: "displaced" });
     await until(async () => core.relayer.health().lanes[0]?.status === "stopped", "the lane has stopped");
     expect(core.relayer.health()).to.include({ ok: false });
@@ -153,13 +153,13 @@ describe("relayer", function () {
     await again.stop();
     const adopted = await world.core({ RELAYER_KEYS: key, ADOPT_NONCE: "true" });
     expect(adopted.relayer.health()).to.include({ ok: true });
-    expect((await adopted.relayer.waitFor(await mint(adopted, "at last", someone()), 10_000)).kind).to.equal("mined");
+    expect((await adopted.relayer.waitFor(await mint(adopted, "at last", someone()), 60_000)).kind).to.equal("mined");
     await adopted.stop();
   });
 
   it("B16 refuses to send when the database is an old copy that has not seen the key's transactions", async () => {
     const { core, key } = await fresh();
-    await core.relayer.waitFor(await mint(core, "seen", someone()), 10_000);
+    await core.relayer.waitFor(await mint(core, "seen", someone()), 60_000);
     await core.store.db.updateTable("lanes").set({ next_nonce: 0 }).execute();
     await core.store.db.deleteFrom("transaction_hashes").execute();
     await core.store.db.deleteFrom("transactions").execute();
@@ -203,8 +203,8 @@ describe("relayer", function () {
   });
 
   it("asks the next node when the first does not answer, and passes over one of another chain", async () => {
-    const { core } = await fresh({ RPC_URLS: `http://127.0.0.1:9,${world.chain.rpcUrl}`, RPC_TIMEOUT_MS: "500" });
-    expect((await core.relayer.waitFor(await mint(core, "failover", someone()), 10_000)).kind).to.equal("mined");
+    const { core } = await fresh({ RPC_URLS: `http://127.0.0.1:9,${world.chain.rpcUrl}`, RPC_TIMEOUT_MS: "10000" });
+    expect((await core.relayer.waitFor(await mint(core, "failover", someone()), 60_000)).kind).to.equal("mined");
     await core.stop();
   });
 

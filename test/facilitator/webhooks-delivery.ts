@@ -4,6 +4,7 @@ import { verifyWebhook } from "turnpike/facilitator";
 import { addressOfKey, keccakText } from "turnpike/protocol";
 import { appendEvents } from "../../facilitator/src/store/tables/events";
 import { DELAYS_SEC } from "../../facilitator/src/webhooks/schedule";
+import { createSender, type Sender } from "../../facilitator/src/webhooks/send";
 import { until } from "../support/facilitator";
 import { startPostgres, type TestPostgres } from "../support/postgres";
 import { actorOf, CHAIN_ID, type Outbox, openOutbox, PROVIDER, planPayload } from "./support/outbox";
@@ -128,10 +129,17 @@ describe("Facilitator: webhook delivery", function () {
   });
 
   it("B20 stops at 410, waits at 429, cuts what hangs, and reads no more than it must of an endless answer", async () => {
+    // Patient with whoever answers, also on a busy machine; not with the one that hangs.
+    const [patient, hasty] = [30_000, 300].map((timeoutMs) => createSender({ allowPrivate: true, timeoutMs }));
+    let current = patient;
+    const sender: Sender = {
+      send: (request) => (current as Sender).send(request),
+      close: async () => void (await Promise.all([patient?.close(), hasty?.close()])),
+    };
     const gone = await outbox.endpoint(receiver.url);
     receiver.answer(410);
     const [first = ""] = await outbox.tell([{}, {}]);
-    const worker = outbox.worker({ timeoutMs: 300 });
+    const worker = outbox.worker({ sender });
     await worker.tick();
     await worker.settled();
     expect(await outbox.endpoints.get(PROVIDER, gone.id)).to.include({ status: "disabled", disabledReason: "gone" });
@@ -149,9 +157,9 @@ describe("Facilitator: webhook delivery", function () {
 
     receiver.answer(() => undefined);
     outbox.clock.nowMs += 120_000;
-    const startedMs = performance.now();
+    current = hasty;
     await outbox.drain(worker);
-    expect(performance.now() - startedMs).to.be.lessThan(5_000);
+    current = patient;
     expect((await outbox.deliveries(id))[0]).to.include({ state: "pending", attempts: 2 });
 
     let sent = 0;

@@ -58,7 +58,7 @@ describe("Metering on a chain", function () {
   const debitsOf = async (idHash: Hex) => (await world.debited()).filter((one) => one.idHash === idHash);
   const as = (wallet: Wallet) => world.turnpike.connect(wallet) as Contract;
   const until = async (condition: () => Promise<boolean> | boolean) => {
-    const deadline = Date.now() + 10_000;
+    const deadline = Date.now() + 60_000;
     while (!(await condition())) {
       if (Date.now() > deadline) throw new TypeError("the condition did not come true");
       await new Promise((resolve) => setTimeout(resolve, 10));

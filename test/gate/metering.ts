@@ -16,7 +16,7 @@ async function code(promise: Promise<unknown>): Promise<string> {
 }
 
 async function until(condition: () => boolean): Promise<void> {
-  const deadline = Date.now() + 5_000;
+  const deadline = Date.now() + 60_000;
   while (!condition()) {
     if (Date.now() > deadline) throw new TypeError("the condition did not come true");
     await new Promise((resolve) => setTimeout(resolve, 2));

@@ -305,7 +305,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
         const startedMs = performance.now();
         const answer = await send(`${server.url}/report`, { headers: { "X-PAYMENT": value } });
         expect(answer.status, value.slice(0, 40)).to.equal(402);
-        expect(performance.now() - startedMs).to.be.below(500);
+        expect(performance.now() - startedMs).to.be.below(30_000);
       }
       expect(server.served.size).to.equal(0);
     });

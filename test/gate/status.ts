@@ -81,7 +81,8 @@ describe("a subscription's status", function () {
     const { id, idHash, turnpike } = await world.subscribe("pushed");
     expect((await ask(id)).status).to.equal(200);
     await world.mined(turnpike.getFunction("cancel")(idHash, false));
-    await until(async () => (await ask(id)).status === 402);
+    // Sooner than the next poll.
+    await until(async () => (await ask(id)).status === 402, 25_000);
   });
 
   it("C12 is followed again after the connection dropped", async () => {
@@ -90,9 +91,9 @@ describe("a subscription's status", function () {
     expect((await ask(id)).status).to.equal(200);
     cut();
     await world.mined(turnpike.getFunction("cancel")(idHash, false));
-    await until(async () => (await ask(id)).status === 402, 20_000);
+    await until(async () => (await ask(id)).status === 402);
     const next = await world.subscribe("after the drop");
-    await until(async () => (await ask(next.id)).status === 200, 20_000);
+    await until(async () => (await ask(next.id)).status === 200);
   });
 
   it("C6 is served from nothing older than its ceiling: then 503, never 402, until the chain is there again", async () => {
@@ -100,8 +101,8 @@ describe("a subscription's status", function () {
     const { id } = await world.subscribe("aged");
     expect((await ask(id)).status).to.equal(200);
     world.rpc.isDown = true;
-    await until(async () => (await ask(id)).status === 503, 20_000);
+    await until(async () => (await ask(id)).status === 503);
     world.rpc.isDown = false;
-    await until(async () => (await ask(id)).status === 200, 20_000);
+    await until(async () => (await ask(id)).status === 200);
   });
 });

@@ -108,7 +108,7 @@ export async function startSubscriptionWorld(): Promise<SubscriptionWorld> {
 }
 
 /** Polls until the condition holds; no test waits for a fixed time. */
-export async function until(condition: () => Promise<boolean> | boolean, timeoutMs = 10_000): Promise<void> {
+export async function until(condition: () => Promise<boolean> | boolean, timeoutMs = 60_000): Promise<void> {
   const endMs = performance.now() + timeoutMs;
   while (!(await condition())) {
     if (performance.now() > endMs) throw new RangeError("the condition did not come to hold");

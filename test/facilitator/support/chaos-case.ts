@@ -9,13 +9,14 @@ import type { AuthorizeOutcome } from "../../../facilitator/src/payments";
 import { testKey } from "../../support/chain";
 import { type FacilitatorWorld, fund, until, walletOf } from "../../support/facilitator";
 import type { TestPostgres } from "../../support/postgres";
+import { RPC_TIMEOUT_MS } from "./chaos-faults";
 import { type Fault, startChaosRpc } from "./chaos-rpc";
 
 /** Payments of this amount wait for as many blocks. */
 export const LARGE = { amount: 500_000n, confirmations: 6 };
 const SMALL = 250_000n;
 const UNDER_FAULT_MS = 600;
-const HEALS_WITHIN_MS = 60_000;
+const HEALS_WITHIN_MS = 120_000;
 
 export interface ChaosWorld {
   readonly world: FacilitatorWorld;
@@ -32,7 +33,7 @@ export async function liveThrough({ world, postgres }: ChaosWorld, faults: reado
   const { token: address, tokenName: name, tokenVersion: version } = world.contracts;
   const core = await world.core({
     RPC_URLS: rpc.url,
-    RPC_TIMEOUT_MS: "1500",
+    RPC_TIMEOUT_MS: String(RPC_TIMEOUT_MS),
     RELAYER_KEYS: key,
     DATABASE_URL: await postgres.database(),
     DATABASE_POOL_SIZE: "4",

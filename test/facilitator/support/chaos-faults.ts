@@ -36,10 +36,13 @@ export const GROUPS = {
 } as const satisfies Record<string, (call: RpcCall) => boolean>;
 export type Group = keyof typeof GROUPS;
 
+/** An honest node is quicker than this, also on a busy machine. */
+export const RPC_TIMEOUT_MS = 4_000;
+
 /** What any node, load balancer or network does to any question. */
 const OUTAGES: Record<string, Fault["act"]> = {
   late: { kind: "delay", ms: 120 },
-  "too late": { kind: "delay", ms: 2_000 },
+  "too late": { kind: "delay", ms: RPC_TIMEOUT_MS * 1.5 },
   "lost on the way": { kind: "drop", when: "before" },
   "lost on the way back": { kind: "drop", when: "after" },
   "429": { kind: "http", status: 429, body: "slow down" },

@@ -65,7 +65,7 @@ export type Outcome =
 export type Ask = Partial<Omit<PayOptions, "limits">> & { readonly limits?: Partial<PayOptions["limits"]> };
 
 /** No call may take longer: what is endless has to be given up. */
-const CALL_MS = 15_000;
+const CALL_MS = 60_000;
 
 export class Play {
   readonly outcomes: Outcome[] = [];
