@@ -79,7 +79,8 @@ describe(`payments on a chain that changes its mind (CHAOS_SEED=${SEED})`, funct
     for (const outcome of early) {
       // Whoever was asked while the chain went to and fro may not have known yet.
       if (outcome.kind === "pending") continue;
-      if (outcome.kind !== "settled") expect.fail(`it is ${outcome.kind}: ${outcome.error.code} ${outcome.error.reason}`);
+      if (outcome.kind !== "settled")
+        expect.fail(`it is ${outcome.kind}: ${outcome.error.code} ${outcome.error.reason}`);
       const { proof } = outcome;
       const last = finals.find(({ paymentId }) => paymentId === outcome.paymentId)?.proof;
       const isSame = last && JSON.stringify(proofToWire(last)) === JSON.stringify(proofToWire(proof));
