@@ -11,7 +11,7 @@ import { until } from "../support/sandbox";
 const ROOT = path.resolve(__dirname, "../..");
 
 describe("end to end > the sandbox", function () {
-  this.timeout(240_000);
+  this.timeout(480_000);
   // Its own, so that a sandbox that somebody has running is left alone.
   const folder = mkdtempSync(path.join(tmpdir(), "turnpike-sandbox-"));
   const stateFile = path.join(folder, "state.json");
@@ -61,7 +61,7 @@ describe("end to end > the sandbox", function () {
 
   it("stays up, tells outside programs where everything is, and stops cleanly when it is interrupted", async () => {
     const { child, output } = start();
-    await until("the state", async () => existsSync(stateFile), 120_000);
+    await until("the state", async () => existsSync(stateFile), 240_000);
     const state = JSON.parse(readFileSync(stateFile, "utf8"));
     expect(state.chainId).to.equal(31_337);
     expect((await fetch(`${state.facilitatorUrl}/supported`)).status).to.equal(200);

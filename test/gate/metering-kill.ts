@@ -64,7 +64,9 @@ describe("Metering and kill -9", function () {
     }
     const before = await world.token.getFunction("balanceOf")(world.payTo);
     let [told, asked] = [0n, 0n];
-    for (let life = 1; life <= LIVES; life++) {
+    let lives = 0;
+    // On a slow machine it takes more of them until the load means something.
+    for (; lives < LIVES || told <= 10_000n; lives++) {
       const { child, output, errors, ended } = await launch(ids, false);
       const lifeMs = 100 + Math.floor(Math.random() * 900);
       while (!output().includes("ready")) {
@@ -87,13 +89,12 @@ describe("Metering and kill -9", function () {
 
     const debited = await world.debited();
     const sum = debited.reduce((total, { amount }) => total + amount, 0n);
-    expect(told > 10_000n, `a load that means something: ${told}`).to.equal(true);
     expect([lost, unsettled]).to.deep.equal([0n, 0n]);
     expect(charged, "the journal's charges").to.equal(sum);
     expect(settled).to.equal(sum);
     expect((await world.token.getFunction("balanceOf")(world.payTo)) - before).to.equal(sum);
     expect(sum >= told, `told ${told}, debited ${sum}`).to.equal(true);
-    expect(sum <= told + BigInt(LIVES) * PARALLEL_COST, `told ${told}, debited ${sum}, asked ${asked}`).to.equal(true);
+    expect(sum <= told + BigInt(lives) * PARALLEL_COST, `told ${told}, debited ${sum}, asked ${asked}`).to.equal(true);
     const ofSmall = debited.filter(({ idHash }) => idHash === ids[0]).reduce((total, { amount }) => total + amount, 0n);
     expect(ofSmall, "C13 the cap, to the unit").to.equal(SMALL_CAP);
   });

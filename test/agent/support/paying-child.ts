@@ -22,7 +22,7 @@ const agent = createAgent({
   policy: { perPayment: 1_000_000n, perDay: job.perDay ?? 1_000_000n, tokens: [job.token] },
   facilitators: [job.facilitator],
   deployments: job.turnpike ? [{ chainId: 31_337, turnpike: job.turnpike }] : [],
-  ledger: fileLedger(job.ledger, { staleMs: 2_000 }),
+  ledger: fileLedger(job.ledger, { staleMs: 20_000 }),
 });
 
 async function work(): Promise<boolean> {

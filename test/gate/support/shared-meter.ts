@@ -95,7 +95,7 @@ export function testSharedMeter(make: (space: string) => CellStore): void {
           () => true,
           () => false,
         ),
-      20_000,
+      60_000,
     );
     expect(chain.sumDebited()).to.equal(told);
     expect(last.unsettled()).to.include({ settled: told, unsettled: 0n, lost: 0n });
@@ -103,7 +103,7 @@ export function testSharedMeter(make: (space: string) => CellStore): void {
 
   it("keep to what may be unsettled, across gates", async () => {
     const idHash = chain.subscribe(1, { cap: 10n ** 9n });
-    const limits = { maxUnsettled: 100n, waitMs: 5_000 };
+    const limits = { maxUnsettled: 100n, waitMs: 30_000 };
     const gates = await Promise.all([gate(undefined, limits), gate(undefined, limits)]);
     let most = 0n;
     const watch = setInterval(() => {
