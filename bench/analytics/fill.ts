@@ -3,6 +3,8 @@
  * the order of time as a live service writes them, then the sums by the statements of the migrations that count what stands.
  */
 import { sql } from "kysely";
+import { gatherSums } from "../../facilitator/src/analytics/gather";
+import { forgetOld } from "../../facilitator/src/analytics/tidy";
 import { MIGRATIONS } from "../../facilitator/src/store/migrations";
 import type { Db, Store } from "../../facilitator/src/store/open";
 
@@ -31,7 +33,7 @@ const WEEK_SEC = 7 * DAY_SEC;
 /** Made-up data need no log to recover them from. */
 const UNLOGGED = [
   ...["payments", "events", "subscriptions", "allowances", "rollup_volume", "rollup_plans", "rollup_payers"],
-  ...["rollup_events", "rollup_recurring", "rollup_causes", "rollup_funnel", "rollup_costs"],
+  ...["rollup_events", "rollup_recurring", "rollup_causes", "rollup_funnel", "rollup_costs", "rollup_provider_plans"],
 ];
 
 const u = (number: string, seed: number) =>
@@ -85,9 +87,22 @@ export async function fill(store: Store, scale: Scale, tell: (done: string) => v
   tell("sums");
   await recount(db);
   await fillOwnSums(db);
-  tell("statistics");
   await run("drop table bench_subscriptions");
+  tell("as the service tidies them");
+  await tidy(store);
+  tell("statistics");
   await run("vacuum analyze");
+}
+
+/** What the service does once a day: hours that are kept no longer are forgotten, sums of what is over lie together. */
+export async function tidy(store: Store): Promise<void> {
+  await store.db
+    .insertInto("cursors")
+    .values({ chain_id: CHAIN_ID, name: "indexer", position: 1 })
+    .onConflict((conflict) => conflict.doNothing())
+    .execute();
+  await forgetOld(store.db, CHAIN_ID, END_SEC - 60);
+  await gatherSums(store, CHAIN_ID, END_SEC - 60);
 }
 
 /** Payments, debits and events of a span, in the order of time. */
@@ -152,6 +167,7 @@ const BUCKET_COLUMN: Readonly<Record<string, number>> = {
   ...{
     rollup_volume: 4,
     rollup_plans: 3,
+    rollup_provider_plans: 4,
     rollup_events: 4,
     rollup_recurring: 5,
     rollup_causes: 3,
@@ -170,9 +186,6 @@ async function recount(db: Db): Promise<void> {
       await sql.raw(day === undefined ? statement : `${statement} order by ${day}`).execute(db);
     }
   }
-  // Hours older than these are not kept.
-  for (const table of ["rollup_volume", "rollup_events"])
-    await sql.raw(`delete from ${table} where grain = 3600 and bucket < ${END_SEC - 90 * DAY_SEC}`).execute(db);
 }
 
 /** What stands behind no event: the gates' word and what transactions have cost. */
@@ -182,18 +195,21 @@ async function fillOwnSums(db: Db): Promise<void> {
     from generate_series(${START_SEC}::bigint, ${END_SEC - DAY_SEC}, ${DAY_SEC}) day cross join unnest(array['settle', 'renew', 'debit', 'act']) purpose`)
     .execute(db);
   await sql
-    .raw(`insert into rollup_funnel
-    select ${CHAIN_ID}, ${address("p")}, grain, bucket, '/v1/' || r, '${TOKEN}', step, cause, 'one-time', 1 + (bucket / grain + r) % 900, 1000 * (1 + (bucket / grain + r) % 900)
-    from generate_series(1::bigint, ${PROVIDERS}) p cross join lateral generate_series(1::bigint, greatest(1, 60 / p)) r
-    cross join (values ('asked', 'PaymentRequired'), ('refused', 'InvalidPaymentProof/expired'), ('refused', 'InvalidPaymentProof/memo_expired'),
-      ('paid', ''), ('served', '')) s (step, cause)
-    cross join lateral (
-      select ${DAY_SEC} as grain, day as bucket from generate_series(${START_SEC}::bigint, ${END_SEC - DAY_SEC}, ${DAY_SEC}) day
-      union all select 3600, hour from generate_series(${END_SEC - 90 * DAY_SEC}::bigint, ${END_SEC - 3600}, 3600) hour where p <= 25 and (hour / 3600 + p + r) % 4 = 0) t`)
+    .raw(`insert into gate_resources select ${CHAIN_ID}, ${address("p")}, '/v1/' || r from generate_series(1::bigint, ${PROVIDERS}) p
+    cross join lateral generate_series(1::bigint, greatest(1, 60 / p)) r`)
     .execute(db);
   await sql
-    .raw(`insert into rollup_funnel select chain_id, o.owner, grain, bucket, '', token, step, cause, offer, sum(count), sum(amount)
-    from rollup_funnel cross join lateral (values (''), (provider)) o (owner) where resource <> '' group by 1, 2, 3, 4, 6, 7, 8, 9`)
+    .raw(`insert into rollup_funnel
+    select ${CHAIN_ID}, provider, grain, bucket, resource, token, step, cause, 'one-time', sum(count), sum(amount)
+    from (select o.provider, o.resource, '${TOKEN}' as token, step, cause, 1 + (day / ${DAY_SEC} + r) % 900 as count,
+        1000 * (1 + (day / ${DAY_SEC} + r) % 900) as amount, day, r
+      from generate_series(1::bigint, ${PROVIDERS}) p cross join lateral generate_series(1::bigint, greatest(1, 60 / p)) r
+      cross join (values ('asked', 'PaymentRequired'), ('refused', 'InvalidPaymentProof/expired'),
+        ('refused', 'InvalidPaymentProof/memo_expired'), ('paid', ''), ('served', '')) s (step, cause)
+      cross join generate_series(${START_SEC}::bigint, ${END_SEC - DAY_SEC}, ${DAY_SEC}) day
+      cross join lateral (values ('', ''), (${address("p")}, ''), (${address("p")}, '/v1/' || r)) o (provider, resource)) d
+    cross join lateral (select g.grain, day - day % g.grain as bucket from (values (86400), (604800), (2419200)) g (grain)) g
+    group by 1, 2, 3, 4, 5, 6, 7, 8 order by bucket`)
     .execute(db);
 }
 

@@ -169,12 +169,15 @@ describe("rollups", function () {
     await store.transaction((tx) => appendEvents(tx, draftsOf(happenings, { block: "b", atSec: START_SEC })));
     const { db } = store;
     await db.updateTable("rollup_payers").set({ amount: "8" }).where("payer", "like", "%1").execute();
-    await db.deleteFrom("rollup_plans").execute();
+    await db
+      .deleteFrom("rollup_provider_plans")
+      .where("grain", "=", 7 * DAY_SEC)
+      .execute();
     await db.updateTable("rollup_recurring").set({ count: 9 }).where("provider", "!=", "").execute();
     const wrong = await findWrongSums(db, CHAIN_ID, 0);
     expect(wrong.map(({ table, stored, counted }) => ({ table, stored, counted }))).to.deep.equal([
       { table: "rollup_payers", stored: "1 8", counted: "1 7" },
-      { table: "rollup_plans", stored: null, counted: "3 21" },
+      { table: "rollup_provider_plans", stored: null, counted: "3 21" },
       { table: "rollup_recurring", stored: "9 21", counted: "3 21" },
     ]);
   });

@@ -58,9 +58,8 @@ describe("gate > what is reported of requests", () => {
   let url: string;
   let stop: () => Promise<void>;
 
-  beforeEach(async () => {
-    counter = await startCounter();
-    provider = createProvider({
+  const providerOf = (sampleEvery: number): Provider =>
+    createProvider({
       network: `local-${CHAIN_ID}`,
       token: { address: TOKEN, name: "Test USD", version: "1" },
       payTo: PAY_TO,
@@ -68,8 +67,15 @@ describe("gate > what is reported of requests", () => {
       secret: "a secret of this test, long enough to be one",
       claims: memoryClaims({ warn: false }),
       clock: { nowSec: () => NOW },
-      reports: { apiKey: API_KEY, everyMs: 3_600_000 },
+      reports: { apiKey: API_KEY, everyMs: 3_600_000, sampleEvery },
     });
+
+  beforeEach(async () => {
+    counter = await startCounter();
+    await serve(1);
+  });
+  async function serve(sampleEvery: number): Promise<void> {
+    provider = providerOf(sampleEvery);
     const app = express();
     app.get("/reports/:id", expressGate(provider.gate({ pricing: ONE_TIME })), (request, response) => {
       if (request.params.id === "broken") response.status(500).end();
@@ -78,7 +84,7 @@ describe("gate > what is reported of requests", () => {
     const server = createServer(app);
     url = await listen(server);
     stop = () => closeServer(server);
-  });
+  }
   afterEach(async () => {
     await provider.close();
     await stop();
@@ -117,6 +123,17 @@ describe("gate > what is reported of requests", () => {
     for (const secret of ["secret", "nonsense", "/reports/7", addressOf("payer").slice(2)]) {
       expect(text.toLowerCase()).to.not.include(secret.toLowerCase());
     }
+  });
+
+  it("lets one request stand for as many as the options say", async () => {
+    await provider.close();
+    await stop();
+    await serve(4);
+    for (let time = 0; time < 12; time++) expect((await get("/reports/8")).status).to.equal(402);
+    const common = { resource: "/reports/:id", offer: "one-time" };
+    expect(await told()).to.deep.equal([
+      { ...common, step: "asked", cause: "PaymentRequired", count: 12, amount: 6_000_000n },
+    ]);
   });
 
   it("keeps no request waiting while the Facilitator takes no reports", async () => {

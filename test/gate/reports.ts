@@ -106,9 +106,26 @@ describe("gate > reports", () => {
     expect(totalOf(entries, "lost")).to.be.greaterThan(3_000);
   });
 
-  it("count every n-th request, as n", () => {
-    const { reporter } = reporterOf(() => undefined, { sampleEvery: 10 });
-    expect(Array.from({ length: 100 }, () => reporter.samples()).filter(Boolean)).to.have.length(10);
+  it("count every n-th request, as n: sums of many are those of all of them, and what is lost too", async () => {
+    let refused = 1;
+    const { reporter, told } = reporterOf(
+      () => {
+        if (refused-- > 0) throw new TurnpikeError("InvalidRequest");
+      },
+      { sampleEvery: 10 },
+    );
+    const hundred = () => {
+      for (let request = 0; request < 100; request++) if (reporter.samples()) reporter.count(asked("/a"));
+    };
+    hundred();
+    await reporter.flush();
+    expect(told.at(-1)?.entries[0]).to.include({ step: "asked", count: 100, amount: "500" });
+    hundred();
+    await reporter.flush();
+    expect(told.at(-1)?.entries.map(({ step, count, amount }) => ({ step, count, amount }))).to.deep.equal([
+      { step: "lost", count: 100, amount: "0" },
+      { step: "asked", count: 100, amount: "500" },
+    ]);
   });
 
   it("hold a stop up no longer than they are given, and count nothing after it", async () => {

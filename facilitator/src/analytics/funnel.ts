@@ -1,9 +1,9 @@
 /** From the first 402 to the answer: what gates counted, beside what this service settled, and what was asked for and not paid. */
 import { sql } from "kysely";
 import type { Db } from "../store/open";
-import { DAY_SEC, EVERYONE } from "../store/rollups";
+import { EVERYONE } from "../store/rollups";
 import { ALL_RESOURCES } from "../store/tables/funnel";
-import type { Range, Scope, Sum } from "./queries";
+import { inSpans, type Range, type Scope, type Sum } from "./queries";
 
 export interface Reported extends Sum {
   readonly step: string;
@@ -14,10 +14,13 @@ export interface Reported extends Sum {
 /** Sums of the range by step, cause and offer, in the scope's token and in none. */
 export async function reportedIn(db: Db, scope: Scope, range: Range, resource = ALL_RESOURCES): Promise<Reported[]> {
   const { rows } = await sql<{ step: string; cause: string; offer: string; count: number; amount: string }>`
-    select step, cause, offer, sum(count)::int8 as count, sum(amount) as amount from rollup_funnel
-    where chain_id = ${scope.chainId} and provider = ${scope.provider ?? EVERYONE} and grain = ${DAY_SEC}
-      and resource = ${resource} and bucket >= ${range.fromSec} and bucket < ${range.toSec}
-      and token in (${scope.token}, '') group by step, cause, offer`.execute(db);
+    select step, cause, offer, sum(count)::int8 as count, sum(amount) as amount from (
+      ${inSpans(
+        range,
+        (within) => sql`select step, cause, offer, count, amount from rollup_funnel
+          where chain_id = ${scope.chainId} and provider = ${scope.provider ?? EVERYONE} and resource = ${resource}
+            and token in (${scope.token}, '') and ${within}`,
+      )}) f group by step, cause, offer`.execute(db);
   return rows.map((row) => ({ ...row, amount: BigInt(row.amount) }));
 }
 
@@ -40,12 +43,15 @@ export async function reportedByResource(
     coalesce(sum(count) filter (where step in (${steps})), 0)::int8 as count_${steps.replaceAll(/\W/g, "")},
     coalesce(sum(amount) filter (where step in (${steps})), 0) as amount_${steps.replaceAll(/\W/g, "")}`);
   const { rows } = await sql<Record<string, string | number>>`
-    select f.resource, ${sum("'asked', 'refused'")}, ${sum("'paid'")}, ${sum("'served'")}
-    from gate_resources g join rollup_funnel f on f.chain_id = g.chain_id and f.provider = g.provider
-      and f.resource = g.resource and f.grain = ${DAY_SEC}
-    where g.chain_id = ${scope.chainId} and g.provider = ${scope.provider ?? EVERYONE}
-      and f.bucket >= ${range.fromSec} and f.bucket < ${range.toSec} and f.token in (${scope.token}, '')
-    group by f.resource order by amount_askedrefused desc, f.resource limit ${limit}`.execute(db);
+    select resource, ${sum("'asked', 'refused'")}, ${sum("'paid'")}, ${sum("'served'")}
+    from (${inSpans(
+      range,
+      (within) => sql`select f.resource, f.step, f.count, f.amount from gate_resources g
+        join rollup_funnel f on f.chain_id = g.chain_id and f.provider = g.provider and f.resource = g.resource
+        where g.chain_id = ${scope.chainId} and g.provider = ${scope.provider ?? EVERYONE}
+          and f.token in (${scope.token}, '') and ${within}`,
+    )}) f
+    group by resource order by amount_askedrefused desc, resource limit ${limit}`.execute(db);
   const at = (row: Record<string, string | number>, name: string): Sum => ({
     count: Number(row[`count_${name}`]),
     amount: BigInt(row[`amount_${name}`] ?? 0),

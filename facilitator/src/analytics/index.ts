@@ -12,10 +12,10 @@ import type { Address, Clock, Hex } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Db } from "../store/open";
 import { DAY_SEC, HOUR_SEC } from "../store/rollups";
-import type { PaymentRow, PaymentState } from "../store/tables/payments";
+import type { PaymentRow } from "../store/tables/payments";
 import { recordsOf, subscriptionToWire } from "../subscriptions/records";
 import { createFunnelFigures, type FunnelFigures } from "./funnel-figures";
-import { listPayments, listSubscribers } from "./lists";
+import { listPayments, listSubscribers, type PaymentStatus } from "./lists";
 import {
   byScheme,
   eventCounts,
@@ -37,8 +37,6 @@ export interface ListQuery {
   readonly limit: number;
 }
 
-export type PaymentStatus = "pending" | "settled" | "failed";
-
 export interface Analytics extends SubscriptionFigures, FunnelFigures, ServiceFigures {
   overview(whose: Whose, query: FiguresQuery): Promise<OverviewWire>;
   volume(whose: Whose, query: FiguresQuery & { readonly grain: "hour" | "day" }): Promise<VolumeWire>;
@@ -59,12 +57,6 @@ export interface AnalyticsOptions {
   readonly config: FacilitatorConfig;
   readonly clock: Clock;
 }
-
-const STATES: Readonly<Record<PaymentStatus, readonly PaymentState[]>> = {
-  pending: ["queued", "sent", "parked"],
-  settled: ["settled"],
-  failed: ["failed"],
-};
 
 export function createAnalytics({ db, config, clock }: AnalyticsOptions): Analytics {
   const { chainId } = config;
@@ -132,7 +124,8 @@ export function createAnalytics({ db, config, clock }: AnalyticsOptions): Analyt
     async plans(provider, query) {
       const { scope, told } = scopeOf(provider, query.token);
       const range = rangeOf(query, DAY_SEC);
-      const plans = await planFigures(db, scope, range, { nowSec: clock.nowSec(), limit: query.limit });
+      const page = { nowSec: clock.nowSec(), limit: query.limit };
+      const plans = await planFigures(db, { ...scope, provider }, range, page);
       return {
         ...told,
         from: range.fromSec,
@@ -158,7 +151,7 @@ export function createAnalytics({ db, config, clock }: AnalyticsOptions): Analyt
     },
 
     async payments(provider, { cursor, limit, status, payer }) {
-      const filter = { chainId, payTo: provider, payer, states: status && STATES[status] };
+      const filter = { chainId, payTo: provider, payer, status };
       const rows = await listPayments(db, filter, { after: positionOf(cursor), limit });
       const last = rows.length === limit ? rows.at(-1) : undefined;
       return {

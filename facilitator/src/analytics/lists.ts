@@ -1,7 +1,7 @@
 /** Payments and subscriptions of one provider, newest first, a page at a time. Cursors are positions, not offsets. */
 import { type RawBuilder, sql } from "kysely";
 import type { Db } from "../store/open";
-import type { PaymentRow, PaymentState } from "../store/tables/payments";
+import type { PaymentRow } from "../store/tables/payments";
 import type { SubscriptionsTable } from "../store/tables/subscriptions";
 
 export interface Page {
@@ -10,23 +10,33 @@ export interface Page {
   readonly limit: number;
 }
 
+export type PaymentStatus = "pending" | "settled" | "failed";
+
 export interface PaymentFilter {
   readonly chainId: number;
   readonly payTo: string;
   readonly payer?: string | undefined;
-  readonly states?: readonly PaymentState[] | undefined;
+  readonly status?: PaymentStatus | undefined;
 }
 
+const FAILED = sql<boolean>`state = 'failed'`;
+const SETTLED = sql<boolean>`state = 'settled'`;
+/** What a payment comes to in the end; the indexes that lists are read by hold these alone. */
+const DONE = sql<boolean>`state in ('settled', 'failed')`;
+/** The few that are under way: an index of all of them finds them. */
+const UNDER_WAY = sql<boolean>`state in ('queued', 'sent', 'parked')`;
+
 export async function listPayments(db: Db, filter: PaymentFilter, { after, limit }: Page): Promise<PaymentRow[]> {
-  let query = db
-    .selectFrom("payments")
-    .selectAll()
-    .where("chain_id", "=", filter.chainId)
-    .where("pay_to", "=", filter.payTo);
-  if (filter.payer) query = query.where("payer", "=", filter.payer);
-  if (filter.states) query = query.where("state", "in", [...filter.states]);
-  if (after) query = query.where(sql<boolean>`(accepted_at_ms, payment_id) < (${after.time}, ${after.id})`);
-  return query.orderBy("accepted_at_ms", "desc").orderBy("payment_id", "desc").limit(limit).execute();
+  const newest = (state: RawBuilder<boolean>) => sql`(select * from payments
+    where chain_id = ${filter.chainId} and pay_to = ${filter.payTo} and ${state}
+      ${filter.payer ? sql`and payer = ${filter.payer}` : sql``}
+      ${after ? sql`and (accepted_at_ms, payment_id) < (${after.time}, ${after.id})` : sql``}
+    order by accepted_at_ms desc, payment_id desc limit ${limit})`;
+  const states = { pending: [UNDER_WAY], settled: [SETTLED], failed: [FAILED] };
+  const { rows } = await sql<PaymentRow>`
+    select * from (${sql.join((filter.status ? states[filter.status] : [DONE, UNDER_WAY]).map(newest), sql` union all `)}) p
+    order by accepted_at_ms desc, payment_id desc limit ${limit}`.execute(db);
+  return rows;
 }
 
 export interface SubscriberFilter {
@@ -37,63 +47,73 @@ export interface SubscriberFilter {
 }
 
 /** Rekeyed records are left out: their successor tells the same story. */
-export async function listSubscribers(
+export async function listSubscribers(db: Db, filter: SubscriberFilter, page: Page): Promise<SubscriptionsTable[]> {
+  return rowsOf(db, filter.chainId, await newestOfPlans(db, filter, page));
+}
+
+/** Subscriptions that are looked at for each one that is wanted, at first and at most: not all have an allowance. */
+const LOOK = 4;
+const MOST_LOOKED_AT = 40_000;
+
+/** Of subscriptions that may be charged for use, newest first. */
+export async function listAllowances(
   db: Db,
-  { chainId, provider, planId, subscriber }: SubscriberFilter,
+  filter: SubscriberFilter,
   { after, limit }: Page,
 ): Promise<SubscriptionsTable[]> {
-  return newestOfPlans(db, { chainId, provider, planId, subscriber }, { after, limit }, sql``);
+  const found: Place[] = [];
+  for (let place = after, look = limit * LOOK; ; look = Math.min(look * LOOK, MOST_LOOKED_AT)) {
+    const places = await newestOfPlans(db, filter, { after: place, limit: look });
+    const { rows } = await sql<{ id_hash: string }>`select id_hash from allowances where chain_id = ${filter.chainId}
+      and id_hash = any(${idsOf(places)}::text[]) and cap > 0`.execute(db);
+    const charged = new Set(rows.map(({ id_hash }) => id_hash));
+    found.push(...places.filter(({ id }) => charged.has(id)));
+    place = places.at(-1);
+    if (found.length >= limit || places.length < look) return rowsOf(db, filter.chainId, found.slice(0, limit));
+  }
 }
+
+/** When a subscription began, and which it is. */
+type Place = NonNullable<Page["after"]>;
 
 /** Rows of each plan that a look for the page's oldest row takes: the more, the fewer pages it finds none for. */
 const GLANCE = 5;
 
 /**
  * Each plan's newest by its index, and the newest of these: a provider's subscriptions are never sorted, however many they
- * are. First a glance at every plan for how old the page's last row is at most, then each plan's rows down to that.
+ * are, nor those of an account that has very many. First a glance at every plan for how old the page's last row is at most,
+ * then each plan's rows down to that.
  */
 async function newestOfPlans(
   db: Db,
   { chainId, provider, planId, subscriber }: SubscriberFilter,
   { after, limit }: Page,
-  also: RawBuilder<unknown>,
-): Promise<SubscriptionsTable[]> {
+): Promise<Place[]> {
   const where = sql`s.chain_id = p.chain_id and s.plan_id = p.plan_id and s.moved_to is null
-    ${after ? sql`and (s.created_at, s.id_hash) < (${after.time}, ${after.id})` : sql``} ${also}`;
+    ${subscriber === undefined ? sql`` : sql`and s.subscriber = ${subscriber}`}
+    ${after ? sql`and (s.created_at, s.id_hash) < (${after.time}, ${after.id})` : sql``}`;
   const ofPlan = planId === undefined ? sql`` : sql`and plan_id = ${planId}`;
-  const own = sql`own as materialized (select chain_id, plan_id from plans
-    where chain_id = ${chainId} and provider = ${provider} ${ofPlan})`;
-  if (subscriber !== undefined) {
-    // One account has few subscriptions, and an index of them.
-    const { rows } = await sql<SubscriptionsTable>`
-      with ${own} select s.* from subscriptions s join own p on ${where}
-      where s.subscriber = ${subscriber} order by s.created_at desc, s.id_hash desc limit ${limit}`.execute(db);
-    return rows;
-  }
-  const { rows } = await sql<SubscriptionsTable>`
-    with ${own}, oldest as materialized (
+  const { rows } = await sql<Place>`
+    with own as materialized (select chain_id, plan_id from plans
+      where chain_id = ${chainId} and provider = ${provider} ${ofPlan}),
+    oldest as materialized (
       select coalesce((select created_at from own p cross join lateral (
           select s.created_at from subscriptions s where ${where} order by s.created_at desc, s.id_hash desc
           limit ${GLANCE}) newest
-        order by created_at desc offset ${limit - 1} limit 1), 0) as created_at),
-    listed as (
-      select newest.id_hash from own p cross join lateral (
-        select s.id_hash, s.created_at from subscriptions s
-        where ${where} and s.created_at >= (select created_at from oldest)
-        order by s.created_at desc, s.id_hash desc limit ${limit}) newest
-      order by newest.created_at desc, newest.id_hash desc limit ${limit})
-    select s.* from listed join subscriptions s on s.chain_id = ${chainId} and s.id_hash = listed.id_hash
-    order by s.created_at desc, s.id_hash desc`.execute(db);
+        order by created_at desc offset ${limit - 1} limit 1), 0) as created_at)
+    select newest.id_hash as id, newest.created_at as time from own p cross join lateral (
+      select s.id_hash, s.created_at from subscriptions s
+      where ${where} and s.created_at >= (select created_at from oldest)
+      order by s.created_at desc, s.id_hash desc limit ${limit}) newest
+    order by newest.created_at desc, newest.id_hash desc limit ${limit}`.execute(db);
   return rows;
 }
 
-/** Of subscriptions that may be charged for use, newest first. */
-export async function listAllowances(db: Db, filter: SubscriberFilter, page: Page): Promise<SubscriptionsTable[]> {
-  return newestOfPlans(
-    db,
-    filter,
-    page,
-    sql`and exists (select 1 from allowances a
-    where a.chain_id = s.chain_id and a.id_hash = s.id_hash and a.cap > 0)`,
-  );
+async function rowsOf(db: Db, chainId: number, places: readonly Place[]): Promise<SubscriptionsTable[]> {
+  const { rows } = await sql<SubscriptionsTable>`select * from subscriptions where chain_id = ${chainId}
+    and id_hash = any(${idsOf(places)}::text[]) order by created_at desc, id_hash desc`.execute(db);
+  return rows;
 }
+
+/** Hashes alone: nothing that would need escaping. */
+const idsOf = (places: readonly Place[]): string => `{${places.map(({ id }) => id).join(",")}}`;

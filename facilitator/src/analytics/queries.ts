@@ -2,10 +2,10 @@
  * What charts and tables show, read from the sums. A scope is one provider or everyone; amounts are base units of one
  * token; ranges are `[from, to)` in unix seconds and lie on the borders of their grain.
  */
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { SCHEMES, type Scheme } from "turnpike/facilitator";
 import type { Db } from "../store/open";
-import { DAY_SEC, EVERYONE, type Grain } from "../store/rollups";
+import { DAY_SEC, EVERYONE, type Grain, spansOf } from "../store/rollups";
 
 export interface Scope {
   readonly chainId: number;
@@ -84,6 +84,17 @@ export async function eventCounts(
   return new Map(rows.map(({ type, count }) => [type, count]));
 }
 
+/** Rows of a range's days, by the longest spans that make it up. @param rowsOf of the spans that the condition is of */
+export function inSpans(
+  { fromSec, toSec }: Range,
+  rowsOf: (within: RawBuilder<boolean>) => RawBuilder<unknown>,
+): RawBuilder<unknown> {
+  const parts = spansOf(fromSec, toSec).map((span) =>
+    rowsOf(sql`grain = ${span.grain} and bucket >= ${span.fromSec} and bucket < ${span.toSec}`),
+  );
+  return sql.join(parts, sql` union all `);
+}
+
 export interface PlanFigures extends Sum {
   readonly planId: string;
   readonly provider: string;
@@ -103,22 +114,25 @@ const MONTH_SEC = 30n * BigInt(DAY_SEC);
 /** Dearest revenue first. */
 export async function planFigures(
   db: Db,
-  scope: Scope,
+  scope: Scope & { readonly provider: string },
   range: Range,
   page: { readonly nowSec: number; readonly limit: number },
 ): Promise<PlanFigures[]> {
   const { chainId, provider, token } = scope;
-  // Of the scope's own plans only, each by its index: the others' sums are many.
+  const spans = inSpans(
+    range,
+    (within) => sql`select plan_id, scheme, count, amount from rollup_provider_plans
+    where chain_id = ${chainId} and provider = ${provider} and ${within}`,
+  );
   const { rows } = await sql<PlanRow>`
+    with by_scheme as (select plan_id, scheme, sum(count) as count, sum(amount) as amount from (${spans}) r group by 1, 2),
+    by_plan as materialized (select plan_id, sum(count) as count, sum(amount) as amount,
+        json_agg(json_build_object('scheme', scheme, 'count', count, 'amount', amount::text)) as schemes
+      from by_scheme group by plan_id)
     select p.plan_id, p.provider, p.metadata, p.amount as price, p.interval_sec, p.deprecated, m.schemes,
       coalesce(m.count, 0)::int8 as count, coalesce(m.amount, 0) as amount
-    from plans p left join lateral (
-      select sum(count) as count, sum(amount) as amount,
-        json_agg(json_build_object('scheme', scheme, 'count', count, 'amount', amount::text)) as schemes
-      from (select scheme, sum(count) as count, sum(amount) as amount from rollup_plans r
-        where r.chain_id = p.chain_id and r.plan_id = p.plan_id and r.bucket >= ${range.fromSec}
-          and r.bucket < ${range.toSec} and r.token = p.token group by scheme) s) m on true
-    where p.chain_id = ${chainId} and p.token = ${token} ${provider === undefined ? sql`` : sql`and p.provider = ${provider}`}
+    from plans p left join by_plan m on m.plan_id = p.plan_id
+    where p.chain_id = ${chainId} and p.token = ${token} and p.provider = ${provider}
     order by coalesce(m.amount, 0) desc, p.plan_index limit ${page.limit}`.execute(db);
   const active = await activeByPlan(
     db,

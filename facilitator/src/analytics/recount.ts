@@ -1,13 +1,13 @@
 /**
- * Compares every sum with what it stands for: the events that stand, the transactions, the finer sums, counted by the database itself and not by the code that keeps
- * the sums. Part of `reconcile`: a chart can be trusted as far as this finds nothing.
+ * Compares every sum with what it stands for: the events that stand, the transactions, the finer sums, counted by the
+ * database itself and not by the code that keeps the sums. Part of `reconcile`: a chart can be trusted as far as this finds nothing.
  */
 import { sql } from "kysely";
 import type { Db } from "../store/open";
 import { FAILURES, PERIOD_SCHEMES } from "../store/rollups";
 
 export interface WrongSum {
-  readonly table: `rollup_${"volume" | "plans" | "payers" | "providers" | "events" | "recurring" | "causes" | "costs" | "funnel"}`;
+  readonly table: `rollup_${"volume" | "provider_plans" | "payers" | "providers" | "events" | "recurring" | "causes" | "costs" | "funnel"}`;
   /** the columns of its key, joined by spaces */
   readonly key: string;
   /** "count amount", null where the row is missing */
@@ -28,7 +28,7 @@ const SCHEME_OF: Readonly<Record<string, string>> = {
 export async function findWrongSums(db: Db, chainId: number, sinceSec: number, limit = 20): Promise<WrongSum[]> {
   const ofEvents = await wrongByEvents(db, chainId, sinceSec, limit);
   if (ofEvents.length >= limit) return ofEvents;
-  return [...ofEvents, ...(await wrongByThemselves(db, chainId, { sinceSec, limit: limit - ofEvents.length }))];
+  return [...ofEvents, ...(await wrongByThemselves(db, chainId, limit - ofEvents.length))];
 }
 
 async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: number): Promise<WrongSum[]> {
@@ -48,16 +48,19 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
     truth (source, key, value) as (
       select 'rollup_volume', concat_ws(' ', owner, grain, bucket, token, scheme), concat(count(*), ' ', sum(amount))
         from bucketed where scheme is not null and amount > 0 and token is not null group by owner, grain, bucket, token, scheme
-      union all select 'rollup_plans', concat_ws(' ', plan, at - at % 86400, token, scheme), concat(count(*), ' ', sum(amount))
-        from counted where scheme is not null and amount > 0 and token is not null and plan <> '' group by plan, at - at % 86400, token, scheme
+      union all select 'rollup_provider_plans', concat_ws(' ', p.provider, d.days * 86400, at - at % (d.days * 86400), plan, scheme),
+          concat(count(*), ' ', sum(c.amount))
+        from counted c join plans p on p.chain_id = ${chainId} and p.plan_id = c.plan and p.token = c.token
+        cross join (values (1), (7), (28)) d (days)
+        where scheme is not null and c.amount > 0 group by p.provider, d.days, at - at % (d.days * 86400), plan, scheme
       union all select 'rollup_payers', concat_ws(' ', provider, token, payer), concat(count(*), ' ', sum(amount))
         from counted where scheme is not null and amount > 0 and token is not null and provider <> '' and payer is not null
         group by provider, token, payer
       union all select 'rollup_providers', concat_ws(' ', token, at - at % 86400, provider), concat(count(*), ' ', sum(amount))
         from counted where scheme is not null and amount > 0 and token is not null and provider <> ''
         group by token, at - at % 86400, provider
-      union all select 'rollup_events', concat_ws(' ', owner, grain, bucket, type), count(*)::text
-        from bucketed group by owner, grain, bucket, type
+      union all select 'rollup_events', concat_ws(' ', owner, at - at % 86400, type), count(*)::text
+        from owned group by owner, at - at % 86400, type
       union all select 'rollup_recurring', concat_ws(' ', o.owner, c.token, p.interval_sec, at - at % 86400),
           concat(count(*), ' ', sum(c.amount))
         from counted c join plans p on p.chain_id = ${chainId} and p.plan_id = c.plan
@@ -71,13 +74,12 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
       select 'rollup_volume', concat_ws(' ', provider, grain, bucket, token, scheme), concat(count, ' ', amount)
         from rollup_volume where chain_id = ${chainId} and (grain = 86400 or bucket - bucket % 86400 >= ${sinceSec})
           and (count <> 0 or amount <> 0)
-      union all select 'rollup_plans', concat_ws(' ', plan_id, bucket, token, scheme), concat(count, ' ', amount)
-        from rollup_plans where chain_id = ${chainId} and (count <> 0 or amount <> 0)
+      union all select 'rollup_provider_plans', concat_ws(' ', provider, grain, bucket, plan_id, scheme), concat(count, ' ', amount)
+        from rollup_provider_plans where chain_id = ${chainId} and (count <> 0 or amount <> 0)
       union all select 'rollup_payers', concat_ws(' ', provider, token, payer), concat(count, ' ', amount)
         from rollup_payers where chain_id = ${chainId} and (count <> 0 or amount <> 0)
-      union all select 'rollup_events', concat_ws(' ', provider, grain, bucket, type), count::text
-        from rollup_events where chain_id = ${chainId} and count <> 0
-          and (grain = 86400 or bucket - bucket % 86400 >= ${sinceSec})
+      union all select 'rollup_events', concat_ws(' ', provider, bucket, type), count::text
+        from rollup_events where chain_id = ${chainId} and count <> 0 and grain = 86400
       union all select 'rollup_recurring', concat_ws(' ', provider, token, interval_sec, bucket), concat(count, ' ', amount)
         from rollup_recurring where chain_id = ${chainId} and (count <> 0 or amount <> 0)
       union all select 'rollup_providers', concat_ws(' ', token, bucket, provider), concat(count, ' ', amount)
@@ -94,21 +96,17 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
  * What no event stands behind: costs against the transactions, all days together (blocks are not kept for ever, and a
  * transaction that moved nothing has no other time); the gates' word, which is kept in sums alone, against itself.
  */
-async function wrongByThemselves(
-  db: Db,
-  chainId: number,
-  { sinceSec, limit }: { readonly sinceSec: number; readonly limit: number },
-): Promise<WrongSum[]> {
+async function wrongByThemselves(db: Db, chainId: number, limit: number): Promise<WrongSum[]> {
   const { rows } = await sql<WrongSum>`
     with truth (source, key, value) as (
       select 'rollup_costs', purpose, concat_ws(' ', count(*), count(*) filter (where success is not true), sum(gas_used),
           sum(gas_used * gas_price_wei))
         from transactions where chain_id = ${chainId} and is_final and status = 'mined' and gas_used is not null
           and gas_price_wei is not null group by purpose
-      union all select 'rollup_funnel', concat_ws(' ', provider, 'day', bucket - bucket % 86400, resource, token, step, cause,
-          offer), concat(sum(count), ' ', sum(amount))
-        from rollup_funnel where chain_id = ${chainId} and grain = 3600 and bucket - bucket % 86400 >= ${sinceSec}
-        group by provider, bucket - bucket % 86400, resource, token, step, cause, offer
+      union all select 'rollup_funnel', concat_ws(' ', provider, d.days, bucket - bucket % (d.days * 86400), resource, token, step,
+          cause, offer), concat(sum(count), ' ', sum(amount))
+        from rollup_funnel cross join (values (7), (28)) d (days) where chain_id = ${chainId} and grain = 86400
+        group by provider, d.days, bucket - bucket % (d.days * 86400), resource, token, step, cause, offer
       union all select 'rollup_funnel', concat_ws(' ', provider, 'resources', bucket, token, step, cause, offer),
           concat(sum(count), ' ', sum(amount))
         from rollup_funnel where chain_id = ${chainId} and grain = 86400 and resource <> ''
@@ -120,9 +118,9 @@ async function wrongByThemselves(
     kept (source, key, value) as (
       select 'rollup_costs', purpose, concat_ws(' ', sum(transactions), sum(failed), sum(gas), sum(wei))
         from rollup_costs where chain_id = ${chainId} group by purpose
-      union all select 'rollup_funnel', concat_ws(' ', provider, 'day', bucket, resource, token, step, cause, offer),
+      union all select 'rollup_funnel', concat_ws(' ', provider, grain / 86400, bucket, resource, token, step, cause, offer),
           concat(count, ' ', amount)
-        from rollup_funnel where chain_id = ${chainId} and grain = 86400 and bucket >= ${sinceSec}
+        from rollup_funnel where chain_id = ${chainId} and grain > 86400
       union all select 'rollup_funnel', concat_ws(' ', provider, 'resources', bucket, token, step, cause, offer),
           concat(count, ' ', amount)
         from rollup_funnel where chain_id = ${chainId} and grain = 86400 and resource = '' and provider <> ''

@@ -187,8 +187,8 @@ async function settledWithin(
 ): Promise<number[]> {
   const { rows } = await sql<{ ms: number }>`
     select ms from (select settled_at_ms - accepted_at_ms as ms from payments
-      where chain_id = ${chainId} and pay_to = ${provider} and accepted_at_ms >= ${fromSec * 1_000}
-        and accepted_at_ms < ${toSec * 1_000} and settled_at_ms is not null
+      where chain_id = ${chainId} and pay_to = ${provider} and state in ('settled', 'failed')
+        and accepted_at_ms >= ${fromSec * 1_000} and accepted_at_ms < ${toSec * 1_000} and settled_at_ms is not null
       order by accepted_at_ms desc, payment_id desc limit ${LATENCY_SAMPLE}) newest order by ms`.execute(db);
   return rows.map(({ ms }) => Math.max(0, ms));
 }

@@ -1,10 +1,13 @@
-/** Forgets the hours that are kept no longer, and which reports were counted: once a day of the chain. Days stay for ever. */
+/**
+ * Once a day of the chain: forgets the hours that are kept no longer, and which reports were counted, and puts the sums of
+ * what is over together. Days stay for ever.
+ */
 import type { RoleContext, Worker } from "../roles";
 import type { Db } from "../store/open";
 import { bucketOf, DAY_SEC, HOUR_SEC } from "../store/rollups";
+import { gatherSums } from "./gather";
 import { hoursKeptSince } from "./ranges";
 
-const HOURLY = ["rollup_volume", "rollup_events", "rollup_funnel"] as const;
 /** Reports are taken for a day; one that is sent again after this is too old to be taken. */
 const REPORTS_KEPT_SEC = 3 * DAY_SEC;
 const LOOK_EVERY_MS = 60_000;
@@ -12,12 +15,17 @@ const LOOK_EVERY_MS = 60_000;
 /** @returns how many rows are gone */
 export async function forgetOld(db: Db, chainId: number, nowSec: number): Promise<number> {
   let gone = 0;
-  for (const table of HOURLY) {
+  // Releases before this one kept hours of the other two as well.
+  for (const [table, sinceSec] of [
+    ["rollup_volume", hoursKeptSince(nowSec)],
+    ["rollup_events", nowSec],
+    ["rollup_funnel", nowSec],
+  ] as const) {
     const { numDeletedRows } = await db
       .deleteFrom(table)
       .where("chain_id", "=", chainId)
       .where("grain", "=", HOUR_SEC)
-      .where("bucket", "<", hoursKeptSince(nowSec))
+      .where("bucket", "<", sinceSec)
       .executeTakeFirst();
     gone += Number(numDeletedRows);
   }
@@ -45,7 +53,9 @@ export function startTidying({ store, config, clock, log }: RoleContext): Worker
       const today = bucketOf(nowSec, DAY_SEC);
       if (doneOn === today) return;
       const gone = await forgetOld(store.db, config.chainId, nowSec);
+      const moved = await gatherSums(store, config.chainId, nowSec);
       doneOn = today;
+      if (moved > 0) log.info({ moved }, "sums of days that are over are put together");
       if (gone > 0) log.info({ gone }, "old hours of the figures are forgotten");
     } catch (error) {
       // Nothing waits for it: it is tried again.

@@ -10,6 +10,31 @@ export const DAY_SEC = 86_400;
 export const GRAINS = [HOUR_SEC, DAY_SEC] as const;
 export type Grain = (typeof GRAINS)[number];
 
+export const WEEK_SEC = 7 * DAY_SEC;
+export const FOUR_WEEKS_SEC = 4 * WEEK_SEC;
+/** Days, weeks, and four of them, counted from the epoch: what is many rows a day is read by these where a range is long. */
+export const SPANS = [DAY_SEC, WEEK_SEC, FOUR_WEEKS_SEC] as const;
+export type Span = (typeof SPANS)[number];
+
+export interface SpanRange {
+  readonly grain: Span;
+  readonly fromSec: number;
+  /** exclusive */
+  readonly toSec: number;
+}
+
+/** The fewest spans that make up the days from one to another: the longest in the middle, single days at the ends. */
+export function spansOf(fromSec: number, toSec: number, spans: readonly Span[] = SPANS): SpanRange[] {
+  const grain = spans.at(-1);
+  if (grain === undefined || fromSec >= toSec) return [];
+  const rest = spans.slice(0, -1);
+  const first = fromSec + ((grain - (fromSec % grain)) % grain);
+  const last = toSec - (toSec % grain);
+  if (rest.length === 0) return [{ grain, fromSec, toSec }];
+  if (first >= last) return spansOf(fromSec, toSec, rest);
+  return [...spansOf(fromSec, first, rest), { grain, fromSec: first, toSec: last }, ...spansOf(last, toSec, rest)];
+}
+
 /** The provider under which the sums of all providers stand. */
 export const EVERYONE = "";
 
@@ -23,7 +48,7 @@ type Keyed<K> = Readonly<K> & Sum;
 export type VolumeSum = Keyed<{ provider: string; grain: Grain; bucket: number; token: string; scheme: Scheme }>;
 export type PlanSum = Keyed<{ plan: string; bucket: number; token: string; scheme: Scheme }>;
 export type PayerSum = Keyed<{ provider: string; token: string; payer: string }>;
-export type EventSum = Keyed<{ provider: string; grain: Grain; bucket: number; type: string }>;
+export type EventSum = Keyed<{ provider: string; bucket: number; type: string }>;
 export type CauseSum = Keyed<{ provider: string; bucket: number; type: string; cause: string }>;
 
 /** Sorted by key, so that two writers lock rows in the same order. */
@@ -63,10 +88,8 @@ export function sumsOf(events: readonly CountedEvent[], sign: 1 | -1 = 1): Sums 
   for (const event of events) {
     const { type, provider, payer, blockTime } = event;
     const owners = provider === undefined ? [EVERYONE] : [EVERYONE, provider];
-    for (const owner of owners) {
-      for (const grain of GRAINS)
-        counts.add({ provider: owner, grain, bucket: bucketOf(blockTime, grain), type, count: sign, amount: 0n });
-    }
+    for (const owner of owners)
+      counts.add({ provider: owner, bucket: bucketOf(blockTime, DAY_SEC), type, count: sign, amount: 0n });
     const cause = causeOf(event);
     if (cause !== undefined) {
       for (const owner of owners)
@@ -92,8 +115,8 @@ export function sumsOf(events: readonly CountedEvent[], sign: 1 | -1 = 1): Sums 
   };
 }
 
-/** Start of the hour or day, unix seconds; days are those of UTC. */
-export function bucketOf(timeSec: number, grain: Grain): number {
+/** Start of the hour, day or span, unix seconds; days are those of UTC. */
+export function bucketOf(timeSec: number, grain: Grain | Span): number {
   return timeSec - (timeSec % grain);
 }
 

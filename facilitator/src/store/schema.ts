@@ -16,7 +16,7 @@ import type {
   RollupCausesTable,
   RollupEventsTable,
   RollupPayersTable,
-  RollupPlansTable,
+  RollupProviderPlansTable,
   RollupProvidersTable,
   RollupRecurringTable,
   RollupVolumeTable,
@@ -50,7 +50,7 @@ export interface Tables {
   role_leases: RoleLeasesTable;
   signed_acts: SignedActsTable;
   rollup_volume: RollupVolumeTable;
-  rollup_plans: RollupPlansTable;
+  rollup_provider_plans: RollupProviderPlansTable;
   rollup_payers: RollupPayersTable;
   rollup_events: RollupEventsTable;
   rollup_recurring: RollupRecurringTable;

@@ -69,6 +69,7 @@ export function countRequests(reporter: Reporter): GateReports {
       return (how) => reporter.count({ step: how === "use" ? "served" : "failed", resource, offer, ...paid });
     },
     refusedCharge(decision, request, error) {
+      if (!reporter.samples()) return;
       const resource = resourceTemplateOf(request);
       if (decision?.kind === "pay") {
         for (const observation of refusalsOf(decision)) reporter.count({ ...observation, resource });

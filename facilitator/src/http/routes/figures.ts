@@ -4,6 +4,7 @@ import {
   allowanceListSchema,
   type FunnelWire,
   funnelSchema,
+  type LatencyWire,
   latencySchema,
   type PayerFiguresWire,
   type RecurringWire,
@@ -53,6 +54,10 @@ const PAYER_COLUMNS = {
   payer: ({ payer }: PayerFiguresWire["payers"][number]) => payer,
   count: ({ count }: PayerFiguresWire["payers"][number]) => count,
   amount: ({ amount }: PayerFiguresWire["payers"][number]) => amount,
+};
+const LATENCY_COLUMNS = {
+  upToMs: ({ upToMs }: LatencyWire["histogram"][number]) => upToMs,
+  count: ({ count }: LatencyWire["histogram"][number]) => count,
 };
 type Allowance = AllowanceListWire["allowances"][number];
 const ALLOWANCE_COLUMNS = {
@@ -107,14 +112,16 @@ export function figureEndpoints(doors: Doors): Endpoint[] {
       rows: ({ points }) => points,
       columns: RECURRING_COLUMNS,
     }),
-    endpoint({
+    ...bothForms({
       ...common,
-      method: "get",
       path: "/analytics/latency",
+      name: "latency",
       summary: "How long one-time payments took from acceptance to settlement: percentiles of the newest of the range.",
       query: z.object(figures),
-      answers: { 200: latencySchema },
-      handle: async ({ query, caller: { provider } }) => ok(await analytics.latency(provider, rangeOf(query))),
+      answer: latencySchema,
+      load: (query, { provider }) => analytics.latency(provider, rangeOf(query)),
+      rows: ({ histogram }) => histogram,
+      columns: LATENCY_COLUMNS,
     }),
     endpoint({
       ...common,

@@ -9,6 +9,7 @@ import { renewalQueue } from "./301-renewal-queue";
 import { analytics } from "./400-analytics";
 import { gateResources } from "./401-gate-resources";
 import { figures } from "./402-figures";
+import { spans } from "./403-spans";
 
 export interface Migration {
   /** file name without its ending; the order is that of this list */
@@ -29,4 +30,5 @@ export const MIGRATIONS: readonly Migration[] = [
   analytics,
   gateResources,
   figures,
+  spans,
 ];

@@ -2,7 +2,7 @@
 import { sql } from "kysely";
 import { OTHER_RESOURCES, type ReportEntry } from "turnpike/facilitator";
 import type { Db, Tx } from "../open";
-import { bucketOf, EVERYONE, GRAINS } from "../rollups";
+import { bucketOf, EVERYONE, SPANS } from "../rollups";
 
 export interface RollupFunnelTable {
   chain_id: number;
@@ -69,7 +69,7 @@ export async function knownResources(
   return new Set([...known, ...fresh]);
 }
 
-/** By hour and day, route and all routes, provider and everyone; rows in one order, so that two writers do not lock each other out. */
+/** By day, week and four weeks, route and all routes, provider and everyone; rows in one order, so that two writers do not lock each other out. */
 export async function addReported(
   db: Db,
   { chainId, provider }: { readonly chainId: number; readonly provider: string },
@@ -82,7 +82,7 @@ export async function addReported(
       [provider, ALL_RESOURCES],
       [provider, resource],
     ] as const) {
-      for (const grain of GRAINS) {
+      for (const grain of SPANS) {
         const row = [owner, String(grain), String(bucketOf(hour, grain)), place, token, step, cause, offer];
         const key = row.join("|");
         const sum = sums.get(key) ?? { row, count: 0, amount: 0n };

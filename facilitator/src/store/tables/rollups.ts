@@ -1,7 +1,7 @@
 /** Sums over the events that stand, one table per question: they are small where the events are many. */
 import { type RawBuilder, sql } from "kysely";
 import type { Db } from "../open";
-import { DAY_SEC, EVERYONE, PERIOD_SCHEMES, type Sums } from "../rollups";
+import { DAY_SEC, EVERYONE, PERIOD_SCHEMES, SPANS, type Sums } from "../rollups";
 
 interface Summed {
   chain_id: number;
@@ -20,11 +20,13 @@ export interface RollupVolumeTable extends Summed {
   scheme: string;
 }
 
-/** Money by plan and day. */
-export interface RollupPlansTable extends Summed {
-  plan_id: string;
+/** Money by provider, span of days and plan, in the plan's token. */
+export interface RollupProviderPlansTable extends Summed {
+  provider: string;
+  /** seconds: one of `SPANS` */
+  grain: number;
   bucket: number;
-  token: string;
+  plan_id: string;
   scheme: string;
 }
 
@@ -35,7 +37,7 @@ export interface RollupPayersTable extends Summed {
   payer: string;
 }
 
-/** How often what happened. */
+/** How often what happened, by day. */
 export interface RollupEventsTable {
   chain_id: number;
   provider: string;
@@ -73,7 +75,7 @@ export interface RollupCausesTable {
 /** All that `addSums` writes: what can be counted anew from the events. */
 export const EVENT_SUMS = [
   "rollup_volume",
-  "rollup_plans",
+  "rollup_provider_plans",
   "rollup_payers",
   "rollup_events",
   "rollup_recurring",
@@ -103,16 +105,20 @@ export async function addSums(db: Db, chainId: number, sums: Sums): Promise<void
       do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`.execute(db);
   }
   if (plans.length > 0) {
-    await sql`insert into rollup_plans as r (chain_id, plan_id, bucket, token, scheme, count, amount)
-      select ${chainId}, * from unnest(${texts(plans.map((row) => row.plan))}, ${ints(plans.map((row) => row.bucket))},
+    // Whose a plan is, its row knows: plans never change, and stand before what is paid for them.
+    await sql`insert into rollup_provider_plans as r (chain_id, provider, grain, bucket, plan_id, scheme, count, amount)
+      select ${chainId}::bigint, p.provider, g.grain, x.bucket - x.bucket % g.grain, x.plan_id, x.scheme, sum(x.count), sum(x.amount)
+      from unnest(${texts(plans.map((row) => row.plan))}, ${ints(plans.map((row) => row.bucket))},
         ${texts(plans.map((row) => row.token))}, ${texts(plans.map((row) => row.scheme))},
-        ${ints(plans.map((row) => row.count))}, ${amounts(plans)})
-      on conflict (chain_id, plan_id, bucket, token, scheme)
+        ${ints(plans.map((row) => row.count))}, ${amounts(plans)}) as x (plan_id, bucket, token, scheme, count, amount)
+      join plans p on p.chain_id = ${chainId} and p.plan_id = x.plan_id and p.token = x.token
+      cross join unnest(${ints(SPANS)}) g (grain)
+      group by 2, 3, 4, 5, 6 order by 2, 3, 4, 5, 6
+      on conflict (chain_id, provider, grain, bucket, plan_id, scheme)
       do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`.execute(db);
   }
   const periods = plans.filter(({ scheme }) => PERIOD_SCHEMES.includes(scheme));
   if (periods.length > 0) {
-    // How long a plan's period is, its row knows: plans never change, and stand before what is paid for them.
     await sql`insert into rollup_recurring as r (chain_id, provider, token, interval_sec, bucket, count, amount)
       select ${chainId}::bigint, o.owner, x.token, p.interval_sec, x.bucket, sum(x.count), sum(x.amount)
       from unnest(${texts(periods.map((row) => row.plan))}, ${ints(periods.map((row) => row.bucket))},
@@ -141,9 +147,9 @@ export async function addSums(db: Db, chainId: number, sums: Sums): Promise<void
   }
   if (events.length > 0) {
     await sql`insert into rollup_events as r (chain_id, provider, grain, bucket, type, count)
-      select ${chainId}, * from unnest(${texts(events.map((row) => row.provider))}, ${ints(events.map((row) => row.grain))},
-        ${ints(events.map((row) => row.bucket))}, ${texts(events.map((row) => row.type))},
-        ${ints(events.map((row) => row.count))})
+      select ${chainId}, x.provider, ${DAY_SEC}::int, x.bucket, x.type, x.count
+      from unnest(${texts(events.map((row) => row.provider))}, ${ints(events.map((row) => row.bucket))},
+        ${texts(events.map((row) => row.type))}, ${ints(events.map((row) => row.count))}) as x (provider, bucket, type, count)
       on conflict (chain_id, provider, grain, bucket, type) do update set count = r.count + excluded.count`.execute(db);
   }
 }
