@@ -106,6 +106,8 @@ export interface SmallFacilitator {
   readonly signer: Hex;
   /** what it answers on /proofs/verify; "down" cuts every connection */
   mode: "valid" | "reversed" | "down" | "broken";
+  /** it answers nothing before this resolves */
+  held: Promise<unknown> | undefined;
   /** requests by path */
   readonly calls: { path: string; body: unknown }[];
   /** answers to /settle in turn; default success */
@@ -122,6 +124,7 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
     url,
     signer: addressOf("facilitator"),
     mode: "valid",
+    held: undefined,
     calls,
     settlements,
     stop: () => closeServer(server),
@@ -132,6 +135,7 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
     let text = "";
     for await (const chunk of request) text += chunk;
     calls.push({ path: request.url ?? "", body: parse(text) });
+    await facilitator.held;
     if (facilitator.mode === "down") return void request.socket.destroy();
     if (facilitator.mode === "broken") return json(response, 500, { oops: true });
     if (request.url === "/proofs/verify") {

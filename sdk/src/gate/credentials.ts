@@ -6,7 +6,7 @@ export type PaymentCredential =
   | { readonly kind: "proof"; readonly payload: JsonObject }
   | { readonly kind: "x402-v1"; readonly payload: JsonObject }
   | { readonly kind: "x402-v2"; readonly payload: JsonObject }
-  | { readonly kind: "malformed" };
+  | { readonly kind: "malformed"; readonly header: string };
 
 export interface Credentials {
   readonly subscription: string | undefined;
@@ -32,7 +32,12 @@ export function readCredentials(request: GateRequest): Credentials {
   return {
     subscription,
     signIn,
-    payment: v1 !== undefined ? readPayment(v1, "v1") : v2 !== undefined ? readPayment(v2, "v2") : undefined,
+    payment:
+      v1 !== undefined
+        ? readPayment(v1, HEADER.payment)
+        : v2 !== undefined
+          ? readPayment(v2, HEADER.paymentSignatureV2)
+          : undefined,
   };
 }
 
@@ -45,16 +50,19 @@ function single(request: GateRequest, name: string): string | undefined {
   return value;
 }
 
-function readPayment(value: string, header: "v1" | "v2"): PaymentCredential {
+function readPayment(
+  value: string,
+  header: typeof HEADER.payment | typeof HEADER.paymentSignatureV2,
+): PaymentCredential {
   const payload = decodeJsonHeader(value);
-  if (!payload) return { kind: "malformed" };
+  if (!payload) return { kind: "malformed", header };
   const isNative = "version" in payload;
   const isStandard = "x402Version" in payload;
   if (isNative && isStandard) throw ambiguous("the payment has both `version` and `x402Version`");
-  if (header === "v1" && isNative) return { kind: "proof", payload };
-  if (header === "v1" && payload.x402Version === 1) return { kind: "x402-v1", payload };
-  if (header === "v2" && payload.x402Version === 2) return { kind: "x402-v2", payload };
-  return { kind: "malformed" };
+  if (header === HEADER.payment && isNative) return { kind: "proof", payload };
+  if (header === HEADER.payment && payload.x402Version === 1) return { kind: "x402-v1", payload };
+  if (header === HEADER.paymentSignatureV2 && payload.x402Version === 2) return { kind: "x402-v2", payload };
+  return { kind: "malformed", header };
 }
 
 const ambiguous = (what: string): TurnpikeError =>

@@ -4,7 +4,7 @@ import { answerOf, CORS_HEADERS, PREFLIGHT } from "./answer";
 import type { Decision } from "./decide";
 import { type DefaultGateOptions, gateOf } from "./default-provider";
 import type { Gate } from "./gate";
-import { watchPaid } from "./node-response";
+import { forgo, isOver, watchPaid } from "./node-response";
 import type { Payment } from "./payment";
 import { isPreflight } from "./preflight";
 import { gateRequestOfNode } from "./request";
@@ -47,6 +47,10 @@ export function fastifyGate(gate: Gate): FastifyGate {
     const parsed = request as { body?: unknown; rawBody?: Uint8Array | string };
     const facts = gateRequestOfNode(request.raw, { raw: request, target: request.originalUrl, parsed });
     const act = (decision: Decision): void => {
+      if (isOver(request.raw, reply.raw)) {
+        forgo(decision);
+        return;
+      }
       if (decision.kind !== "allow") {
         const { status, headers, body } = answerOf(decision);
         void reply.code(status).headers(withoutOwnCors(reply, headers)).send(body);
@@ -58,7 +62,7 @@ export function fastifyGate(gate: Gate): FastifyGate {
       visits.run(visit, done);
     };
     const fail = (error: unknown): void => {
-      if (gate.cors) void reply.headers(withoutOwnCors(reply, CORS_HEADERS));
+      if (gate.cors && !reply.raw.headersSent) void reply.headers(withoutOwnCors(reply, CORS_HEADERS));
       done(error as Error);
     };
     whenDecided({ gate, facts, act, fail });

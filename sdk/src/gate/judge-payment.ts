@@ -12,7 +12,7 @@ export async function judgePayment(credential: PaymentCredential, at: PaymentCas
   try {
     switch (credential.kind) {
       case "malformed":
-        return invalid("malformed", "The payment header holds no payment: base64 of a JSON proof or payload.");
+        return invalid("malformed", `${credential.header} holds no payment: base64 of a JSON proof or payload.`);
       case "proof":
         return await judgeNative(credential.payload, at);
       case "x402-v1":

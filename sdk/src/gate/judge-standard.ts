@@ -8,6 +8,7 @@ import {
   checksum,
   findNetwork,
   type Hex,
+  InvalidPaymentProof,
   isHash32,
   isMemoGenuine,
   type JsonObject,
@@ -92,18 +93,9 @@ export async function judgeStandard(
   });
 }
 
-type Fault =
-  | "malformed"
-  | "payment_identifier"
-  | "network"
-  | "terms"
-  | "memo"
-  | "memo_expired"
-  | "window"
-  | "signature";
+type Fault = "payment_identifier" | "network" | "terms" | "memo" | "memo_expired" | "window" | "signature";
 
 const MESSAGES: Readonly<Record<Fault, string>> = {
-  malformed: "The x402 payload is malformed.",
   payment_identifier: "A payment-identifier has 16 to 128 letters, digits, hyphens or underscores.",
   network: "The x402 payload is of another network.",
   terms: "The x402 payload pays none of the current options: amount and payee must be exactly as quoted.",
@@ -113,10 +105,15 @@ const MESSAGES: Readonly<Record<Fault, string>> = {
   signature: "The authorization's signature is not its payer's.",
 };
 
+const malformed = (path: readonly PropertyKey[] = []): InvalidPaymentProof =>
+  new InvalidPaymentProof(`The x402 payload is malformed: field ${path.join(".") || "payload"} is missing or wrong`, {
+    reason: "malformed",
+  });
+
 /** Version 1 echoes nothing: it must pay one of the options exactly as they stand now. */
 async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Purchase | Fault> {
   const parsed = x402V1PayloadSchema.safeParse(payload);
-  if (!parsed.success) return "malformed";
+  if (!parsed.success) throw malformed(parsed.error.issues[0]?.path);
   const { settings } = at.room;
   if (findNetwork(parsed.data.network, settings.extraNetworks)?.chainId !== settings.network.chainId) return "network";
   const { authorization, signature } = parsed.data.payload;
@@ -146,7 +143,7 @@ async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Purch
 /** Version 2 echoes the option: its memo proves that it was quoted, so quoted terms hold until they expire. */
 function purchaseOfV2(payload: JsonObject, at: PaymentCase): Purchase | Fault {
   const parsed = payloadV2Schema.safeParse(payload);
-  if (!parsed.success) return "malformed";
+  if (!parsed.success) throw malformed(parsed.error.issues[0]?.path);
   const { settings, terms, time } = at.room;
   const { accepted } = parsed.data;
   const { authorization, signature } = parsed.data.payload;

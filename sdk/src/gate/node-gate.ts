@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Answer, answerOf, CORS_HEADERS, errorAnswer } from "./answer";
 import type { Decision } from "./decide";
 import type { Gate } from "./gate";
-import { setAbsent, watchPaid } from "./node-response";
+import { forgo, isOver, setAbsent, watchPaid } from "./node-response";
 import type { Payment } from "./payment";
 import { gateRequestOfNode } from "./request";
 import { openVisit, type Visit, visits } from "./visit";
@@ -27,6 +27,10 @@ export function nodeGate(gate: Gate, onVisit?: (visit: Visit, request: IncomingM
   const middleware = (request: PaidRequest, response: ServerResponse, next: (error?: unknown) => void) => {
     const facts = gateRequestOfNode(request);
     const act = (decision: Decision): void => {
+      if (isOver(request, response)) {
+        forgo(decision);
+        return;
+      }
       if (decision.kind !== "allow") {
         send(response, answerOf(decision));
         return;
@@ -38,7 +42,7 @@ export function nodeGate(gate: Gate, onVisit?: (visit: Visit, request: IncomingM
       visits.run(visit, next);
     };
     const fail = (error: unknown): void => {
-      if (gate.cors) setAbsent(response, CORS_HEADERS);
+      if (gate.cors && !response.headersSent) setAbsent(response, CORS_HEADERS);
       next(error);
     };
     return whenDecided({ gate, facts, act, fail });

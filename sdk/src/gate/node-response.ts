@@ -2,8 +2,9 @@
  * A Node response while a paid handler writes it. Before the first body byte the outcome is decided (a status of 500 or
  * more releases the payment, all else uses it up), and the last byte waits until that is written down.
  */
-import type { ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Answer, CORS_HEADERS, errorAnswer, privateCacheControl, varyWith } from "./answer";
+import type { Decision } from "./decide";
 import type { Gate } from "./gate";
 import { isRefusedCharge, settleVisit, type Visit } from "./visit";
 
@@ -13,6 +14,19 @@ export interface PaidResponse {
   readonly visit: Visit;
   /** receipts */
   readonly headers: Readonly<Record<string, string>>;
+}
+
+/** Whether nobody waits for this answer any more: the client has left, or the application has answered by itself. */
+export function isOver(request: IncomingMessage, response: ServerResponse): boolean {
+  return response.headersSent || response.writableEnded || response.destroyed || request.socket.destroyed;
+}
+
+/** What was decided too late is not carried out: no handler ran, and the payment is as good as before. */
+export function forgo(decision: Decision): void {
+  if (decision.kind !== "allow") return;
+  decision.onEnd?.("release");
+  // Where it cannot be written, the lease runs out by itself.
+  decision.claim?.settle("withdraw").catch(() => undefined);
 }
 
 /** A paid response: kept out of shared caches whatever the handler says, and watched. */
@@ -81,9 +95,17 @@ function watch(
     const waits = settleByStatus();
     if (!waits) return end(...args);
     replaced = true;
-    waits.then(() => end(...args), failed);
+    waits.then(() => finish(...args), failed);
     return response;
   }) as typeof response.end;
+
+  /** HTTP/2 writes the last part by the response's own `write`; what a handler still writes stays swallowed. */
+  function finish(...args: unknown[]): void {
+    const swallowing = response.write;
+    response.write = write as typeof response.write;
+    end(...args);
+    response.write = swallowing;
+  }
 
   // Cut off before a byte was written: the request was served as far as it could be, and is used up.
   const settleWhenCut = () => response.once("close", () => void settle("use")?.catch(() => undefined));
@@ -111,7 +133,7 @@ function watch(
     }
     response.statusCode = answer.status;
     setAbsent(response, answer.headers);
-    end(answer.body);
+    finish(answer.body);
   }
 }
 

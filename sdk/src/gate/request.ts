@@ -75,7 +75,7 @@ class NodeGateRequest implements GateRequest {
 
   async body(): Promise<Uint8Array> {
     const { rawBody, body } = this.known.parsed ?? this.message;
-    return keptBytes({ rawBody, body, headers: this.message.headers });
+    return keptBytes({ rawBody, body, hasBody: hasBody(this.message) });
   }
 }
 
@@ -115,13 +115,19 @@ class FetchGateRequest implements GateRequest {
   }
 }
 
+/** Whether bytes follow the head. HTTP/2 has no header that must say so, but its stream knows. */
+function hasBody(message: NodeRequest & { readonly stream?: { readonly endAfterHeaders?: boolean } }): boolean {
+  if (message.httpVersionMajor >= 2) return message.stream?.endAfterHeaders !== true;
+  const { "transfer-encoding": coding, "content-length": length } = message.headers;
+  return coding !== undefined || (length !== undefined && length !== "0");
+}
+
 /** What a parser has left of the body's bytes. @throws ConfigError when there were some, and they are gone */
-export function keptBytes({ rawBody, body, headers }: Pick<NodeRequest, "rawBody" | "body" | "headers">): Uint8Array {
+function keptBytes({ rawBody, body, hasBody }: Pick<NodeRequest, "rawBody" | "body"> & { readonly hasBody: boolean }) {
   const bytes = rawBody ?? (typeof body === "string" || body instanceof Uint8Array ? body : undefined);
   if (typeof bytes === "string") return utf8ToBytes(bytes);
   if (bytes) return bytes;
-  if (headers["content-length"] === undefined && headers["transfer-encoding"] === undefined) return new Uint8Array();
-  if (headers["content-length"] === "0") return new Uint8Array();
+  if (!hasBody) return new Uint8Array();
   throw new ConfigError(
     'bind: "body" needs the body\'s bytes as request.rawBody: parse it before the gate with express.json({ verify: (req, _res, bytes) => { req.rawBody = bytes } }), or with fastify-raw-body',
   );
@@ -134,8 +140,8 @@ export interface Origin {
   readonly trustProxy: boolean;
 }
 
-// A router may follow these while a serialised URL has resolved them: one string, two routes, two prices.
-const DOT_SEGMENT = /(?:^|\/)(?:\.|%2e){1,2}(?:\/|$)/i;
+/** What no target holds, and what serialising strips or drops. */
+const NOT_IN_A_TARGET = /[\0-\x20#\x7f]/;
 
 /**
  * What this request asks for, as one string.
@@ -143,19 +149,31 @@ const DOT_SEGMENT = /(?:^|\/)(?:\.|%2e){1,2}(?:\/|$)/i;
  */
 export function resourceOfRequest(request: GateRequest, origin: Origin): string {
   const { target } = request;
-  const path = target.split("?", 1)[0] ?? "";
-  const plain = !target.includes("#") && !DOT_SEGMENT.test(path);
-  const resource = plain ? resourceOf(publicUrlOf(request, origin), target) : undefined;
-  if (resource !== undefined) return resource;
-  throw new InvalidRequest("The request target is too long, or has dot segments, a backslash or a fragment.");
+  const resource = NOT_IN_A_TARGET.test(target) ? undefined : resourceOf(publicUrlOf(request, origin), target);
+  // A router sees the path as it came. Where serialising changes it (dot segments, a raw quotation mark), one resource
+  // would name two paths, and the cheaper one's payment would buy the other.
+  if (resource !== undefined && pathOf(resource).endsWith(pathOf(target))) return resource;
+  throw new InvalidRequest(
+    "The request target is too long, or its path is not as URLs are written: dot segments, a backslash, a fragment, or characters to be percent-encoded.",
+  );
 }
+
+const pathOf = (target: string): string => target.split("?", 1)[0] ?? "";
+
+/** A host as URLs have it, and nothing that could become a path, a query or credentials. */
+const HOST = /^(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?$/i;
 
 function publicUrlOf(request: GateRequest, { publicUrl, trustProxy }: Origin): string {
   if (publicUrl !== undefined) return publicUrl;
   if (trustProxy) {
     const host = firstOf(request.header("x-forwarded-host")) ?? request.host;
     const protocol = firstOf(request.header("x-forwarded-proto")) ?? (request.secure ? "https" : "http");
-    if (host && URL.canParse(`${protocol}://${host}`)) return `${protocol}://${host}`;
+    if (host && HOST.test(host) && /^https?$/i.test(protocol) && URL.canParse(`${protocol}://${host}`)) {
+      return `${protocol}://${host}`;
+    }
+    throw new InvalidRequest(
+      "X-Forwarded-Host (or Host) is no host name, or X-Forwarded-Proto neither http nor https.",
+    );
   }
   if (request.host && isLoopback(request.host) && isLocalSocket(request.remoteAddress)) {
     return `${request.secure ? "https" : "http"}://${request.host}`;

@@ -2,6 +2,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createRequire } from "node:module";
 import type { AddressInfo } from "node:net";
+import decoder from "node:querystring";
 import { Readable } from "node:stream";
 import { serve } from "@hono/node-server";
 import express, { type Request as ExpressRequest, type Response as ExpressResponse } from "express";
@@ -35,6 +36,8 @@ export interface RouteSpec {
 
 export interface AdapterServer {
   readonly url: string;
+  /** how many clients hold one open */
+  connections(): Promise<number>;
   stop(): Promise<void>;
 }
 
@@ -43,7 +46,7 @@ export const PREFIX = "/api";
 type Start = (provider: Provider, routes: readonly RouteSpec[]) => Promise<AdapterServer>;
 
 /** Not typed: an alias of another version of Express. */
-const express4 = createRequire(__filename)("express4") as typeof express;
+export const express4 = createRequire(__filename)("express4") as typeof express;
 
 export const ADAPTERS: Readonly<Record<string, Start>> = {
   "Express 5": (provider, routes) => startExpress(express, provider, routes),
@@ -117,6 +120,7 @@ async function startFastify(provider: Provider, routes: readonly RouteSpec[]): P
   const url = await app.listen({ port: 0, host: "127.0.0.1" });
   return {
     url,
+    connections: () => connectionsOf(app.server),
     async stop() {
       app.server.closeAllConnections();
       await app.close();
@@ -134,7 +138,7 @@ async function startNode(provider: Provider, routes: readonly RouteSpec[]): Prom
   }));
   return serving(
     createServer((request, response) => {
-      const found = listeners.find(({ path }) => `${PREFIX}${path}` === lenient(request.url ?? "/"));
+      const found = routed(listeners, request.url ?? "/");
       if (found) found.listener(request, response);
       else response.writeHead(404).end();
     }),
@@ -155,15 +159,22 @@ async function startFetch(
   }));
   return servingFetch(async (request) => {
     const target = request.url.slice(request.url.indexOf("/", 8));
-    const found = handlers.find(({ path }) => `${PREFIX}${path}` === lenient(target));
+    const found = routed(handlers, target);
     return found ? found.handler(request, { params: Promise.resolve({}) }) : new Response(null, { status: 404 });
   });
+}
+
+/** "/:any" takes whatever is below the prefix and nothing else's. */
+function routed<T extends { readonly path: string }>(routes: readonly T[], target: string): T | undefined {
+  const found = lenient(target);
+  const exact = routes.find(({ path }) => `${PREFIX}${path}` === found || `${PREFIX}${path}` === target.split("?")[0]);
+  return exact ?? routes.find(({ path }) => path === "/:any" && found?.startsWith(`${PREFIX}/`));
 }
 
 /** The worst router an application could write: decodes, resolves, folds slashes and case. */
 function lenient(target: string): string {
   const { pathname } = new URL(target.replaceAll("\\", "/").replace(/^\/+/, "/"), "http://router");
-  const decoded = decodeURIComponent(pathname.replace(/%(?![0-9a-f]{2})/gi, "%25"));
+  const decoded = decoder.unescape(pathname);
   return new URL(decoded.replace(/\/+/g, "/"), "http://router").pathname.replace(/(.)\/$/, "$1").toLowerCase();
 }
 
@@ -210,7 +221,7 @@ async function bytesOf(request: IncomingMessage): Promise<Uint8Array> {
 // ------------------------------------------------------------------ servers
 
 async function serving(server: Server): Promise<AdapterServer> {
-  return { url: await listen(server), stop: () => closeServer(server) };
+  return { url: await listen(server), connections: () => connectionsOf(server), stop: () => closeServer(server) };
 }
 
 async function servingFetch(fetch: (request: Request) => Response | Promise<Response>): Promise<AdapterServer> {
@@ -218,5 +229,11 @@ async function servingFetch(fetch: (request: Request) => Response | Promise<Resp
     const started = serve({ fetch, port: 0, hostname: "127.0.0.1" }, () => resolve(started as Server)) as Server;
   });
   const { port } = server.address() as AddressInfo;
-  return { url: `http://127.0.0.1:${port}`, stop: () => closeServer(server) };
+  const url = `http://127.0.0.1:${port}`;
+  return { url, connections: () => connectionsOf(server), stop: () => closeServer(server) };
 }
+
+const connectionsOf = (server: Server): Promise<number> =>
+  new Promise((resolve, reject) => {
+    server.getConnections((error, count) => (error ? reject(error) : resolve(count)));
+  });
