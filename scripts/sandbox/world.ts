@@ -47,7 +47,7 @@ export interface World {
   readonly chain: Chain;
   readonly contracts: LocalContracts;
   readonly facilitator: LocalFacilitator;
-  readonly provider: Restartable & { readonly url: string };
+  readonly provider: Restartable & Pick<RunningProvider, "url" | "flush">;
   readonly specialist: RunningServer;
   readonly plans: Readonly<Record<PlanName, Hex>>;
   readonly providerAccount: FundedWallet;
@@ -104,13 +104,14 @@ export async function startWorld({
     const inbox = key && (await startInbox(facilitator.url, key, await freePort(ports?.inbox)));
     if (inbox) closers.push(() => inbox.stop());
     let seller: RunningProvider | undefined;
+    const flush = async (): Promise<void> => seller?.flush();
     if (key)
       facts = {
         rpcUrl: chain.rpcUrl,
         facilitatorUrl: facilitator.url,
         apiKey: key,
         inboxUrl: inbox && `${inbox.url}/`,
-        beforeStep: async () => seller?.flush(),
+        beforeStep: flush,
       };
 
     const gate = {
@@ -142,7 +143,7 @@ export async function startWorld({
         },
       };
     });
-    const provider = { ...server, url: `http://127.0.0.1:${providerOptions.port}` };
+    const provider = { ...server, url: `http://127.0.0.1:${providerOptions.port}`, flush };
     closers.push(() => provider.stop());
 
     const agent: World["agent"] = async (name, { tokens = 1_000n * UNIT, fetch } = {}) => {

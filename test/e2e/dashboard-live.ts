@@ -21,6 +21,18 @@ describe("dashboard, while things happen", function () {
     await page.getByRole("row").filter({ hasText: "$0.50" }).filter({ hasText: "settled" }).waitFor();
   });
 
+  it("shows what a gate has told, though nothing happened on the chain", async () => {
+    const { page, world } = at;
+    await world.provider.flush();
+    await visit(page, "/funnel");
+    const before = Number.parseInt((await figure(page, "Asked for").locator(".note").textContent()) ?? "0", 10);
+    for (let asked = 0; asked < 2; asked++) await fetch(`${world.provider.url}/quote`);
+    await world.provider.flush();
+    await figure(page, "Asked for")
+      .getByText(`${before + 2} prices told`)
+      .waitFor();
+  });
+
   it("moves the sandbox's clock to the next renewal, and tells what happened", async () => {
     const { page, world } = at;
     await visit(page, "/subscriptions");

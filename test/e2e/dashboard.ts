@@ -102,16 +102,29 @@ describe("dashboard, in a real browser", function () {
     expect(await page.getByLabel("Plan").textContent()).to.include(SCRIPT_NAME.slice(0, 40));
   });
 
-  it("saves the payments as CSV", async () => {
+  it("saves what each page lists as CSV, under a name that says what it is", async () => {
     const { page } = at;
-    await visit(page, "/payments");
-    const [download] = await Promise.all([
-      page.waitForEvent("download"),
-      page.getByRole("button", { name: "Save CSV" }).click(),
-    ]);
-    const text = readFileSync(await download.path(), "utf8");
-    expect(text.split("\r\n")[0]).to.match(/^id,acceptedAt,settledAt,status,amount/);
-    expect(text).to.include(",settled,");
+    const files: readonly (readonly [address: string, name: string, header: RegExp, row: string])[] = [
+      ["/", "turnpike-volume.csv", /^from,/, "one-time"],
+      ["/payments", "turnpike-payments.csv", /^id,acceptedAt,settledAt,status,amount/, ",settled,"],
+      ["/subscriptions", "turnpike-subscriptions.csv", /^idHash,/, "ACTIVE"],
+      ["/allowances", "turnpike-allowances.csv", /^idHash,/, "ACTIVE"],
+      ["/plans", "turnpike-plans.csv", /^planId,/, "Reader"],
+      ["/payers", "turnpike-payers.csv", /^payer,/, "0x"],
+      ["/funnel", "turnpike-lost-revenue.csv", /^cause,/, "PaymentRequired"],
+    ];
+    await at.world.provider.flush();
+    for (const [address, name, header, row] of files) {
+      await visit(page, address);
+      const [download] = await Promise.all([
+        page.waitForEvent("download"),
+        page.getByRole("button", { name: "Save CSV" }).click(),
+      ]);
+      expect(download.suggestedFilename()).to.equal(name);
+      const text = readFileSync(await download.path(), "utf8");
+      expect(text.split("\r\n")[0], address).to.match(header);
+      expect(text, address).to.include(row);
+    }
   });
 
   it("can be walked by keyboard alone", async () => {

@@ -22,6 +22,8 @@ export interface ChartProps {
   readonly series: readonly Series[];
   readonly unit: string;
   readonly empty: string;
+  /** bars to compare with, drawn behind the others */
+  readonly behind?: Series;
   /** before the figures of the axis */
   readonly sign?: string;
   readonly height?: number;
@@ -32,6 +34,7 @@ const HEIGHT = 240;
 const DAY_SEC = 86_400;
 const FONT = "12px system-ui, sans-serif";
 const bars = uPlot.paths.bars?.({ size: [0.8, 40], radius: 0.15 });
+const wideBars = uPlot.paths.bars?.({ size: [0.96, 64], radius: 0.1 });
 const steps = uPlot.paths.stepped?.({ align: 1 });
 
 export function Chart({
@@ -41,6 +44,7 @@ export function Chart({
   series,
   unit,
   empty,
+  behind,
   sign = "",
   height = HEIGHT,
   formatAt,
@@ -48,6 +52,7 @@ export function Chart({
   const frame = useRef<HTMLDivElement>(null);
   const tip = useRef<HTMLDivElement>(null);
   const shown = series.filter(({ values }) => values.some((value) => value !== 0));
+  const told = behind ? [...shown, behind] : shown;
 
   useEffect(() => {
     const element = frame.current;
@@ -58,6 +63,7 @@ export function Chart({
     // Half a bar of room at either end.
     const half = kind === "bars" ? ((times[1] ?? 0) - (times[0] ?? 0)) / 2 : 0;
     const layers = kind === "bars" ? stacked(shown).reverse() : shown.map((one) => ({ ...one, tops: one.values }));
+    const behindBars = behind && { fill: color(behind.color), width: 0, ...(wideBars && { paths: wideBars }) };
     const isWhole = shown.every(({ values }) => values.every(Number.isInteger));
     const draw = (): uPlot => {
       const axis = {
@@ -75,7 +81,7 @@ export function Chart({
           cursor: { y: false, drag: { x: false }, points: { show: false } },
           scales: {
             x: { time: true, range: (_, min, max) => [min - half, max + half] },
-            y: { range: (_, __, max) => [0, max * 1.08 || 1] },
+            y: { range: (_, __, max) => [0, (max ?? 0) * 1.08 || 1] },
           },
           axes: [
             {
@@ -96,6 +102,7 @@ export function Chart({
           ],
           series: [
             {},
+            ...(behindBars ? [{ ...behindBars, points: { show: false } }] : []),
             // The tallest first: each later one covers the lower part of it.
             ...layers.map(({ color: name }) => {
               const ink = color(name);
@@ -107,7 +114,7 @@ export function Chart({
           hooks: { setCursor: [(plot) => point(plot, box)] },
         },
         (kind === "bars"
-          ? [[...times], ...layers.map(({ tops }) => tops)]
+          ? [[...times], ...(behind ? [behind.values] : []), ...layers.map(({ tops }) => tops)]
           : // The last value holds for its day too.
             [
               [...times, (times.at(-1) ?? 0) + DAY_SEC],
@@ -123,7 +130,7 @@ export function Chart({
       const at = times[idx];
       target.hidden = at === undefined || left < 0;
       if (at === undefined) return;
-      const lines = shown.flatMap(({ name, texts, values }) => (values[idx] ? [`${name}: ${texts[idx]}`] : []));
+      const lines = told.flatMap(({ name, texts, values }) => (values[idx] ? [`${name}: ${texts[idx]}`] : []));
       target.textContent = [formatAt(at), ...(lines.length > 0 ? lines : ["nothing"])].join("\n");
       // On the side where there is room.
       const width = element?.clientWidth ?? 0;
@@ -145,14 +152,14 @@ export function Chart({
       dark.removeEventListener("change", again);
       plot.destroy();
     };
-  }, [times, series]);
+  }, [times, series, behind]);
 
   if (shown.length === 0) return <p class="empty">{empty}</p>;
   return (
     <figure class="chart">
       {(shown.length > 1 || kind === "bars") && (
         <ul class="legend" aria-hidden="true">
-          {shown.map(({ name, color }) => (
+          {told.map(({ name, color }) => (
             <li key={name}>
               <i class={color.slice(2)} />
               {name}
@@ -179,7 +186,7 @@ export function Chart({
             <thead>
               <tr>
                 <th scope="col">From</th>
-                {shown.map(({ name }) => (
+                {told.map(({ name }) => (
                   <th key={name} scope="col" class="number">
                     {name}
                   </th>
@@ -188,10 +195,10 @@ export function Chart({
             </thead>
             <tbody>
               {times.map((at, index) =>
-                shown.every(({ values }) => !values[index]) ? null : (
+                told.every(({ values }) => !values[index]) ? null : (
                   <tr key={at}>
                     <th scope="row">{formatAt(at)}</th>
-                    {shown.map(({ name, texts }) => (
+                    {told.map(({ name, texts }) => (
                       <td key={name} class="number">
                         {texts[index]}
                       </td>
@@ -212,10 +219,12 @@ function labels(ticks: readonly number[], step: number): string[] {
   return ticks.map((tick) => (step < DAY_SEC && tick % DAY_SEC === 0 ? formatDay(tick) : write(tick)));
 }
 
-function stacked(series: readonly Series[]): { color: string; tops: number[] }[] {
+/** Where one has nothing, nothing of it is drawn: it would show at the edges of what covers it. */
+function stacked(series: readonly Series[]): { color: string; tops: (number | null)[] }[] {
   let below: number[] = [];
   return series.map(({ color, values }) => {
     below = values.map((value, index) => value + (below[index] ?? 0));
-    return { color, tops: below };
+    const tops = below.map((top, index) => (values[index] ? top : null));
+    return { color, tops };
   });
 }

@@ -48,6 +48,9 @@ export function formatCount(count: number): string {
   return group(String(count));
 }
 
+/** Only before the point. */
+const grouped = (decimal: string): string => decimal.replace(/^\d+/, group);
+
 const group = (digits: string): string => digits.replace(/\B(?=(\d{3})+$)/g, ",");
 
 /** `1 payment`, `2 payments` */
@@ -145,7 +148,11 @@ export function formatCents(cents: number): string {
 /** Wei as the chain's coin, to four digits that tell something. */
 export function formatCoin(wei: string | number): string {
   const coins = Number(wei) / 1e18;
-  return coins === 0 ? "0" : coins >= 1 ? trim(coins.toFixed(4)) : coins.toPrecision(3).replace(/e-(\d+)$/, "e−$1");
+  return coins === 0
+    ? "0"
+    : coins >= 1
+      ? grouped(trim(coins.toFixed(4)))
+      : coins.toPrecision(3).replace(/e-(\d+)$/, "e−$1");
 }
 
 export function formatMs(ms: number): string {

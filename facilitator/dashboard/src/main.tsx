@@ -164,7 +164,10 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
         {isSandbox && <ClockBar />}
         <h1>{title}</h1>
         {idHash ? <SubscriptionPage idHash={idHash} /> : current ? <current.page /> : <p>There is no such page.</p>}
-        <footer>Times are UTC, as the chain tells them. Every figure is a sum over events of the chain.</footer>
+        <footer>
+          Times are UTC: the chain's for what happened on it, the service's for what it accepted or sent. Every figure
+          is a sum over events of the chain, but for what gates report.
+        </footer>
       </main>
     </SignedIn.Provider>
   );

@@ -36,7 +36,8 @@ export function Panel({
   aside,
   children,
 }: {
-  title: string;
+  /** absent where the page's own says it */
+  title?: string;
   note?: ComponentChildren;
   /** beside the title */
   aside?: ComponentChildren;
@@ -44,10 +45,12 @@ export function Panel({
 }) {
   return (
     <section class="panel">
-      <header>
-        <h2>{title}</h2>
-        {aside && <div class="aside">{aside}</div>}
-      </header>
+      {title && (
+        <header>
+          <h2>{title}</h2>
+          {aside && <div class="aside">{aside}</div>}
+        </header>
+      )}
       {note && <p class="note">{note}</p>}
       {children}
     </section>
@@ -177,9 +180,24 @@ export function Hex({ value }: { value: string }) {
   );
 }
 
+/** A subscription by the name that anyone may know, and the way to its page. */
+export function SubscriptionLink({ of }: { of: string }) {
+  return (
+    <a href={`#/subscriptions/${of}`}>
+      <Hex value={of} />
+    </a>
+  );
+}
+
+/** What stands in a column of its own where there is room. */
+export function Narrow({ children }: { children: ComponentChildren }) {
+  return <span class="note line narrow">{children}</span>;
+}
+
 const TONES: Readonly<Record<string, Tone>> = {
   settled: "good",
   running: "good",
+  well: "good",
   ok: "good",
   ready: "good",
   ACTIVE: "good",
@@ -189,6 +207,8 @@ const TONES: Readonly<Record<string, Tone>> = {
   PAUSED: "waiting",
   PAST_DUE: "waiting",
   failed: "bad",
+  failing: "bad",
+  wrong_chain: "bad",
   reversed: "bad",
   EXPIRED: "bad",
   disabled: "bad",

@@ -61,6 +61,18 @@ export function useGet<T>(path: string, query: Query = {}, round = 0): Loaded<T>
   return useAnswer(api, { path, query, again: `${tick} ${round}`, signOut });
 }
 
+/** Another number every so often, while somebody looks. */
+export function useRound(everyMs: number): number {
+  const [round, setRound] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => {
+      if (!document.hidden) setRound((now) => now + 1);
+    }, everyMs);
+    return () => clearInterval(timer);
+  }, [everyMs]);
+  return round;
+}
+
 interface Question {
   readonly path: string;
   readonly query?: Query;

@@ -9,11 +9,12 @@ import {
   Empty,
   Figure,
   Figures,
-  Hex,
+  Narrow,
   Pager,
   Panel,
   Shown,
   Status,
+  SubscriptionLink,
   Table,
 } from "../parts";
 import { usePlanNames } from "../plan-names";
@@ -41,10 +42,7 @@ export function Allowances() {
         {({ allowances, next }) => (
           <>
             <Key rows={allowances} isWhole={!next && !trail.hasBack} />
-            <Panel
-              title="Allowances"
-              note="Each cycle a subscriber can be charged up to its cap for use beyond the plan. At the cap calls are answered 402 until the cap is raised or the next cycle begins."
-            >
+            <Panel note="Each cycle a subscriber can be charged up to its cap for use beyond the plan. At the cap calls are answered 402 until the cap is raised or the next cycle begins.">
               <Table
                 caption="Allowances"
                 empty={
@@ -57,25 +55,33 @@ export function Allowances() {
                   {
                     title: "Subscription",
                     cell: (row) => (
-                      <a href={`#/subscriptions/${row.idHash}`}>
-                        <Hex value={row.idHash} />
-                      </a>
+                      <>
+                        <SubscriptionLink of={row.idHash} />
+                        <Narrow>
+                          {plans.nameOf(row.planId)} <Status of={stateOf(row)} />
+                        </Narrow>
+                      </>
                     ),
                   },
-                  { title: "Plan", cell: (row) => plans.nameOf(row.planId) },
-                  { title: "State", cell: (row) => <Status of={stateOf(row)} /> },
+                  { title: "Plan", isMinor: true, cell: (row) => plans.nameOf(row.planId) },
+                  { title: "State", isMinor: true, cell: (row) => <Status of={stateOf(row)} /> },
                   {
                     title: "Used",
                     cell: (row) => (
-                      <span class="meter">
-                        <Bar share={row.usedPercent / 100} tone={toneOf(row)} />
-                        {row.usedPercent} %
-                      </span>
+                      <>
+                        <span class="meter">
+                          <Bar share={row.usedPercent / 100} tone={toneOf(row)} />
+                          {row.usedPercent} %
+                        </span>
+                        <Narrow>
+                          {money(row.spent, row.token)} of {money(row.cap, row.token)}
+                        </Narrow>
+                      </>
                     ),
                   },
-                  { title: "Spent", isNumber: true, cell: (row) => money(row.spent, row.token) },
-                  { title: "Cap", isNumber: true, cell: (row) => money(row.cap, row.token) },
-                  { title: "Headroom", isNumber: true, cell: (row) => money(row.remaining, row.token) },
+                  { title: "Spent", isNumber: true, isMinor: true, cell: (row) => money(row.spent, row.token) },
+                  { title: "Cap", isNumber: true, isMinor: true, cell: (row) => money(row.cap, row.token) },
+                  { title: "Headroom", isNumber: true, isMinor: true, cell: (row) => money(row.remaining, row.token) },
                   { title: "Debits", isNumber: true, isMinor: true, cell: (row) => formatCount(row.debits) },
                   { title: "Cycle ends", isMinor: true, cell: (row) => formatDate(row.cycleEnds) },
                 ]}

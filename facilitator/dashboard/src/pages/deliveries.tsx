@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { deliveryDetailSchema, deliveryListSchema } from "turnpike/facilitator";
 import type { z } from "zod";
 import { formatCount, formatTime } from "../format";
-import { Empty, Hex, Pager, Panel, Shown, Status, Table } from "../parts";
+import { Empty, Hex, Narrow, Pager, Panel, Shown, Status, Table } from "../parts";
 import { useGet, useSigned, useTrail } from "../use";
 
 const LOOK_MS = 1_000;
@@ -60,10 +60,13 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
                     <>
                       {row.type}
                       <span class="note line">{formatTime(row.createdAt)}</span>
+                      <Narrow>
+                        <Status of={row.state} />
+                      </Narrow>
                     </>
                   ),
                 },
-                { title: "State", cell: (row) => <Status of={row.state} /> },
+                { title: "State", isMinor: true, cell: (row) => <Status of={row.state} /> },
                 { title: "Attempts", isNumber: true, isMinor: true, cell: (row) => formatCount(row.attempts) },
                 {
                   title: "Next attempt",

@@ -1,9 +1,12 @@
 /** From a price that was told to a request that was served: how many came how far, what was lost on the way, and why. */
 import type { FunnelWire } from "turnpike/facilitator";
 import { formatCount, formatShare, plural } from "../format";
-import { Bar, Choice, Controls, Download, Empty, Figure, Figures, Panel, Shown, Table } from "../parts";
-import { RANGES, useRange } from "../range";
-import { useGet, useMoney } from "../use";
+import { Bar, Controls, Download, Empty, Figure, Figures, Panel, Shown, Table } from "../parts";
+import { useRange } from "../range";
+import { useGet, useMoney, useRound } from "../use";
+
+/** What gates report is no event: nothing tells of it. */
+const LOOK_MS = 10_000;
 
 type Step = FunnelWire["steps"][number];
 
@@ -25,13 +28,13 @@ const CAUSES: Readonly<Record<string, string>> = {
 };
 
 export function Funnel() {
-  const { days, set } = useRange();
-  const funnel = useGet<FunnelWire>("/analytics/funnel", { days });
+  const { query, choices } = useRange();
+  const funnel = useGet<FunnelWire>("/analytics/funnel", query, useRound(LOOK_MS));
   return (
     <>
       <Controls>
-        <Choice label="Range" value={days} options={RANGES} onChange={set} />
-        <Download path="/analytics/funnel.csv" query={{ days }} name="turnpike-lost-revenue.csv" />
+        {choices}
+        <Download path="/analytics/funnel.csv" query={query} name="turnpike-lost-revenue.csv" />
       </Controls>
       <Shown of={funnel}>{(data) => <Told data={data} />}</Shown>
     </>
@@ -174,8 +177,8 @@ function Told({ data }: { data: FunnelWire }) {
             },
             { title: "Asked", isNumber: true, cell: (row) => formatCount(row.asked.count) },
             { title: "Paid", isNumber: true, cell: (row) => formatCount(row.paid.count) },
-            { title: "Served", isNumber: true, cell: (row) => formatCount(row.served.count) },
-            { title: "Earned", isNumber: true, cell: (row) => money(row.paid.amount, token) },
+            { title: "Served", isNumber: true, isMinor: true, cell: (row) => formatCount(row.served.count) },
+            { title: "Earned", isNumber: true, isMinor: true, cell: (row) => money(row.paid.amount, token) },
             { title: "Lost", isNumber: true, cell: (row) => money(row.lost, token) },
           ]}
         />

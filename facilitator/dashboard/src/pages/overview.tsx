@@ -1,55 +1,88 @@
 /** What came in, what will come in, what it cost, and what was lost. */
-import type { LatencyWire, OverviewWire, RecurringWire, RenewalFiguresWire, VolumeWire } from "turnpike/facilitator";
+import type {
+  FunnelWire,
+  LatencyWire,
+  OverviewWire,
+  RecurringWire,
+  RenewalFiguresWire,
+  VolumeWire,
+} from "turnpike/facilitator";
+import type { Query } from "../api";
 import { Chart } from "../chart";
 import { formatCents, formatChange, formatCount, formatMs, formatShare, plural, toNumber } from "../format";
-import { Bar, Choice, Controls, Download, Empty, Figure, Figures, Panel, Shown } from "../parts";
-import { RANGES, stepsOf, useRange } from "../range";
+import { Bar, Controls, Download, Empty, Figure, Figures, Panel, Shown } from "../parts";
+import { stepsOf, useRange } from "../range";
 import { SCHEME_COLORS, SCHEME_NAMES, type SchemeName } from "../schemes";
 import { useGet, useMoney, useUnit } from "../use";
 import { TopPayers } from "./payers";
 
 export function Overview() {
-  const { days, set, grain } = useRange();
-  const overview = useGet<OverviewWire>("/analytics/overview", { days });
-  const volume = useGet<VolumeWire>("/analytics/volume", { days, grain });
+  const { query, grain, choices } = useRange();
+  const overview = useGet<OverviewWire>("/analytics/overview", query);
+  const volume = useGet<VolumeWire>("/analytics/volume", { ...query, grain });
   return (
     <>
       <Controls>
-        <Choice label="Range" value={days} options={RANGES} onChange={set} />
-        <Download path="/analytics/volume.csv" query={{ days, grain }} name="turnpike-volume.csv" />
+        {choices}
+        <Download path="/analytics/volume.csv" query={{ ...query, grain }} name="turnpike-volume.csv" />
       </Controls>
-      <Shown of={overview}>{(data) => <Key data={data} />}</Shown>
-      <Panel title="Volume" note="What was paid to you, by how it was paid.">
-        <Shown of={volume}>{(data) => <VolumeChart data={data} />}</Shown>
+      <Panel title="Volume">
+        <Shown of={overview}>{(data) => <Lead data={data} />}</Shown>
+        <Shown of={volume}>
+          {(data) =>
+            overview.kind === "ready" && overview.data.volumeBefore.count > 0 ? (
+              <Compared data={data} />
+            ) : (
+              <VolumeChart data={data} />
+            )
+          }
+        </Shown>
       </Panel>
+      <Shown of={overview}>{(data) => <Key data={data} query={query} />}</Shown>
       <div class="columns">
-        <Recurring days={days} />
-        <Renewals days={days} />
+        <Recurring query={query} />
+        <Renewals query={query} />
       </div>
       <div class="columns">
         <TopPayers limit={5} />
-        <Latency days={days} />
+        <Latency query={query} />
       </div>
     </>
   );
 }
 
-function Key({ data }: { data: OverviewWire }) {
+/** The one figure that everybody looks for. */
+function Lead({ data: { volume, volumeBefore, token } }: { data: OverviewWire }) {
   const money = useMoney("short");
-  const { volume, volumeBefore, subscriptions, renewals, payments, token } = data;
   const change = formatChange(volume.amount, volumeBefore.amount);
+  return (
+    <dl class="lead">
+      <Figure
+        label="Volume"
+        value={money(volume.amount, token)}
+        tone={change?.startsWith("+") ? "good" : change?.startsWith("−") ? "bad" : undefined}
+        note={
+          change
+            ? `${change} on the time before, ${plural(volume.count, "payment")}`
+            : `${plural(volume.count, "payment")} in this range`
+        }
+      />
+    </dl>
+  );
+}
+
+function Key({ data, query }: { data: OverviewWire; query: Query }) {
+  const money = useMoney("short");
+  const { subscriptions, renewals, payments, token } = data;
+  const funnel = useGet<FunnelWire>("/analytics/funnel", query);
+  const lost = funnel.kind === "ready" ? funnel.data : funnel.kind === "problem" ? funnel.stale : undefined;
+  const asked = lost?.steps.find(({ step }) => step === "asked");
   const due = renewals.renewed + renewals.pastDue;
   const tried = payments.settled + payments.failed;
   const ended = subscriptions.cancelled + subscriptions.expired;
   const cents = data.settlementCost?.centsPerPayment;
   return (
     <Figures>
-      <Figure
-        label="Volume"
-        value={money(volume.amount, token)}
-        tone={change?.startsWith("+") ? "good" : change?.startsWith("−") ? "bad" : undefined}
-        note={change ? `${change} on the time before` : plural(volume.count, "payment")}
-      />
       <Figure
         label="Subscriptions"
         value={formatCount(subscriptions.active)}
@@ -67,12 +100,23 @@ function Key({ data }: { data: OverviewWire }) {
         note={tried === 0 ? "none was tried" : `${formatCount(payments.settled)} of ${formatCount(tried)}`}
       />
       <Figure
+        label="Lost"
+        value={asked && asked.count > 0 ? money(lost?.lost ?? "0", token) : "–"}
+        note={
+          <a href="#/funnel">
+            {asked && asked.count > 0
+              ? `${formatShare(Number(lost?.lost), Number(asked.amount)) ?? "0 %"} of what was asked for`
+              : "what gates report, and why"}
+          </a>
+        }
+      />
+      <Figure
         label="Settlement cost"
         value={cents === undefined ? "–" : formatCents(cents)}
         tone={cents === undefined ? undefined : cents < 1 ? "good" : "bad"}
         note={
           cents === undefined
-            ? "no payment yet, or no price is set for gas"
+            ? "none is final, or gas has no price"
             : cents < 1
               ? "on average, under one cent"
               : "on average, above one cent"
@@ -84,7 +128,14 @@ function Key({ data }: { data: OverviewWire }) {
   );
 }
 
-function VolumeChart({ data }: { data: VolumeWire }) {
+/** Beside the range of the same length before it. */
+function Compared({ data }: { data: VolumeWire }) {
+  const { from, to, token, grain } = data;
+  const before = useGet<VolumeWire>("/analytics/volume", { from: 2 * from - to, to: from, token, grain });
+  return <VolumeChart data={data} before={before.kind === "ready" ? before.data : undefined} />;
+}
+
+function VolumeChart({ data, before }: { data: VolumeWire; before?: VolumeWire | undefined }) {
   const money = useMoney();
   const { sign } = useUnit()(data.token);
   const { times, placeOf, formatAt } = stepsOf(data, data.grain);
@@ -103,9 +154,18 @@ function VolumeChart({ data }: { data: VolumeWire }) {
       texts: sums.map(({ amount, count }) => `${money(amount.toString(), data.token)} (${formatCount(count)})`),
     };
   });
+  const earlier = before && sumsBefore(before, times.length);
   return (
     <Chart
       title="Volume"
+      {...(earlier && {
+        behind: {
+          name: "The time before",
+          color: "--ghost",
+          values: earlier.map((amount) => toNumber(amount.toString(), data.decimals)),
+          texts: earlier.map((amount) => money(amount.toString(), data.token)),
+        },
+      })}
       unit={`${sign || "token units"}, in brackets how many`}
       sign={sign}
       empty="Nothing was paid in this range. A longer one may show more."
@@ -114,10 +174,21 @@ function VolumeChart({ data }: { data: VolumeWire }) {
   );
 }
 
-function Recurring({ days }: { days: string }) {
+/** Of everything together, step by step as the range after it is drawn. */
+function sumsBefore(before: VolumeWire, count: number): bigint[] {
+  const { placeOf } = stepsOf(before, before.grain);
+  const sums = Array.from({ length: count }, () => 0n);
+  for (const { at, amount } of before.points) {
+    const place = placeOf(at);
+    if (place >= 0 && place < count) sums[place] = (sums[place] ?? 0n) + BigInt(amount);
+  }
+  return sums;
+}
+
+function Recurring({ query }: { query: Query }) {
   const money = useMoney("short");
   const unit = useUnit();
-  const figures = useGet<RecurringWire>("/analytics/recurring", { days });
+  const figures = useGet<RecurringWire>("/analytics/recurring", query);
   return (
     <Panel title="Recurring revenue" note="What active subscriptions pay every 30 days.">
       <Shown of={figures}>
@@ -168,8 +239,8 @@ const OUTCOMES = [
   ["expired", "Expired", "--bad"],
 ] as const;
 
-function Renewals({ days }: { days: string }) {
-  const figures = useGet<RenewalFiguresWire>("/analytics/renewals", { days });
+function Renewals({ query }: { query: Query }) {
+  const figures = useGet<RenewalFiguresWire>("/analytics/renewals", query);
   return (
     <Panel title="Renewals" note="By the clock, without the agent.">
       <Shown of={figures}>
@@ -206,8 +277,8 @@ function Renewals({ days }: { days: string }) {
   );
 }
 
-function Latency({ days }: { days: string }) {
-  const figures = useGet<LatencyWire>("/analytics/latency", { days });
+function Latency({ query }: { query: Query }) {
+  const figures = useGet<LatencyWire>("/analytics/latency", query);
   return (
     <Panel title="Time to settle" note="From a payment's acceptance to the block that proves it.">
       <Shown of={figures}>

@@ -2,19 +2,22 @@
 import type { PayerFiguresWire } from "turnpike/facilitator";
 import { formatCount, formatShare, plural } from "../format";
 import { Bar, Controls, Download, Empty, Hex, Panel, Shown, Table } from "../parts";
+import { useToken } from "../range";
 import { useGet, useMoney } from "../use";
 
 const NOBODY = <Empty title="Nobody paid yet." />;
 
 export function Payers() {
   const money = useMoney("short");
-  const figures = useGet<PayerFiguresWire>("/analytics/payers", { limit: 100 });
+  const { token: chosen, choice } = useToken();
+  const figures = useGet<PayerFiguresWire>("/analytics/payers", { token: chosen, limit: 100 });
   return (
     <>
       <Controls>
-        <Download path="/analytics/payers.csv" query={{}} name="turnpike-payers.csv" />
+        {choice}
+        <Download path="/analytics/payers.csv" query={{ token: chosen }} name="turnpike-payers.csv" />
       </Controls>
-      <Panel title="Payers" note="The hundred who paid most since the beginning, by any means.">
+      <Panel note="The hundred who paid most since the beginning, by any means.">
         <Shown of={figures}>
           {({ payers, token }) => {
             const most = Number(payers[0]?.amount ?? 1);
@@ -40,11 +43,11 @@ export function Payers() {
                     cell: (row) => <Bar share={Number(row.amount) / most} />,
                   },
                   {
-                    title: "Share of these",
+                    title: "Share",
                     isNumber: true,
                     cell: (row) => formatShare(Number(row.amount), sum) ?? "–",
                   },
-                  { title: "Payments", isNumber: true, cell: (row) => formatCount(row.count) },
+                  { title: "Payments", isNumber: true, isMinor: true, cell: (row) => formatCount(row.count) },
                 ]}
               />
             );
@@ -58,7 +61,7 @@ export function Payers() {
 /** The first few, for the overview. */
 export function TopPayers({ limit }: { limit: number }) {
   const money = useMoney("short");
-  const figures = useGet<PayerFiguresWire>("/analytics/payers", { limit });
+  const figures = useGet<PayerFiguresWire>("/analytics/payers", { token: useToken().token, limit });
   return (
     <Panel title="Top payers" note="Since the beginning." aside={<a href="#/payers">All payers</a>}>
       <Shown of={figures}>

@@ -1,7 +1,7 @@
 /** One-time payments, newest first. */
 import type { PaymentListWire } from "turnpike/facilitator";
 import { formatTime } from "../format";
-import { Choice, Controls, Download, Empty, Hex, Pager, Panel, Shown, Status, Table } from "../parts";
+import { Choice, Controls, Download, Empty, Hex, Narrow, Pager, Panel, Shown, Status, Table } from "../parts";
 import { useGet, useMoney, useQueryField, useTrail } from "../use";
 
 const STATUSES = { all: "All", settled: "Settled", pending: "Pending", failed: "Failed" };
@@ -39,12 +39,31 @@ export function Payments() {
                 }
                 rows={payments}
                 columns={[
-                  { title: "Accepted", cell: (row) => formatTime(row.acceptedAt) },
-                  { title: "Status", cell: (row) => <Status of={row.status} /> },
+                  {
+                    title: "Accepted",
+                    cell: (row) => (
+                      <>
+                        {formatTime(row.acceptedAt)}
+                        <Narrow>
+                          <Resource of={row.resource} />
+                        </Narrow>
+                      </>
+                    ),
+                  },
+                  {
+                    title: "Status",
+                    cell: (row) => (
+                      <>
+                        <Status of={row.status} />
+                        {row.reason && <span class="note line">{row.reason}</span>}
+                      </>
+                    ),
+                  },
                   { title: "Amount", isNumber: true, cell: (row) => money(row.amount, row.token) },
-                  { title: "Resource", cell: (row) => <Resource of={row.resource} /> },
+                  { title: "Resource", isMinor: true, cell: (row) => <Resource of={row.resource} /> },
                   {
                     title: "Payer",
+                    isMinor: true,
                     cell: (row) => (
                       <a href={`#/payments?payer=${row.payer}`}>
                         <Hex value={row.payer} />
@@ -56,7 +75,6 @@ export function Payments() {
                     isMinor: true,
                     cell: (row) => (row.transaction ? <Hex value={row.transaction} /> : "–"),
                   },
-                  { title: "Reason", isMinor: true, cell: (row) => row.reason ?? "" },
                 ]}
               />
               <Pager trail={trail} next={next} />

@@ -1,26 +1,23 @@
 /** Each plan's price, subscribers and revenue. */
 import type { PlanFiguresWire } from "turnpike/facilitator";
 import { formatCount, formatInterval, planName } from "../format";
-import { Bar, Choice, Controls, Download, Empty, Hex, Panel, Shown, Status, Table } from "../parts";
-import { RANGES, useRange } from "../range";
+import { Bar, Controls, Download, Empty, Hex, Narrow, Panel, Shown, Status, Table } from "../parts";
+import { useRange } from "../range";
 import { useGet, useMoney } from "../use";
 
 export function Plans() {
   const money = useMoney("short");
-  const { days, set } = useRange();
-  const plans = useGet<PlanFiguresWire>("/analytics/plans", { days, limit: 100 });
+  const { query, choices } = useRange();
+  const plans = useGet<PlanFiguresWire>("/analytics/plans", { ...query, limit: 100 });
   return (
     <>
       <Controls>
-        <Choice label="Range" value={days} options={RANGES} onChange={set} />
-        <Download path="/analytics/plans.csv" query={{ days }} name="turnpike-plans.csv" />
+        {choices}
+        <Download path="/analytics/plans.csv" query={query} name="turnpike-plans.csv" />
       </Controls>
-      <Panel
-        title="Plans"
-        note="Highest revenue in the range first. Active subscriptions, and what they pay every 30 days, are as of now."
-      >
+      <Panel note="Highest revenue in the range first. Active subscriptions, and what they pay every 30 days, are as of now.">
         <Shown of={plans}>
-          {({ plans: rows }) => {
+          {({ plans: rows, token }) => {
             const most = rows.reduce((max, { amount }) => (BigInt(amount) > max ? BigInt(amount) : max), 1n);
             return (
               <Table
@@ -38,26 +35,31 @@ export function Plans() {
                       <>
                         <a href={`#/subscriptions?plan=${row.planId}`}>{planName(row.metadata, row.planId)}</a>
                         <span class="note line">
-                          {money(row.price)} / {formatInterval(row.interval)}
+                          {money(row.price, token)} / {formatInterval(row.interval)}
                         </span>
+                        {row.deprecated && <Narrow>deprecated</Narrow>}
                       </>
                     ),
                   },
                   { title: "Active", isNumber: true, cell: (row) => formatCount(row.active) },
-                  { title: "Recurring", isNumber: true, cell: (row) => money(row.recurring) },
-                  { title: "Revenue", isNumber: true, cell: (row) => money(row.amount) },
+                  { title: "Recurring", isNumber: true, isMinor: true, cell: (row) => money(row.recurring, token) },
+                  { title: "Revenue", isNumber: true, cell: (row) => money(row.amount, token) },
                   {
                     title: "Share",
                     isMinor: true,
                     cell: (row) => <Bar share={Number((BigInt(row.amount) * 1_000n) / most) / 1_000} />,
                   },
                   {
-                    title: "of which overage",
+                    title: "Of which overage",
                     isNumber: true,
                     isMinor: true,
-                    cell: (row) => money(row.byScheme.overage?.amount ?? "0"),
+                    cell: (row) => money(row.byScheme.overage?.amount ?? "0", token),
                   },
-                  { title: "State", cell: (row) => <Status of={row.deprecated ? "deprecated" : "open"} /> },
+                  {
+                    title: "State",
+                    isMinor: true,
+                    cell: (row) => <Status of={row.deprecated ? "deprecated" : "open"} />,
+                  },
                   { title: "Id", isMinor: true, cell: (row) => <Hex value={row.planId} /> },
                 ]}
               />

@@ -1,7 +1,7 @@
 /** One subscription: how it stands, whether it can pay what comes next, and its story. */
 import type { ComponentChildren } from "preact";
 import type { EventList, SubscriptionWire } from "turnpike/facilitator";
-import { formatCount, formatDate, formatInterval, formatTime } from "../format";
+import { formatDate, formatInterval, formatTime, plural } from "../format";
 import { Bar, Empty, Figure, Figures, Hex, Panel, Shown, Status } from "../parts";
 import { usePlanNames } from "../plan-names";
 import { useGet, useMoney } from "../use";
@@ -45,7 +45,8 @@ function Standing({ of }: { of: SubscriptionWire }) {
   return (
     <>
       <p class="facts">
-        <Status of={status} /> <span>{ending ? "ends with its period" : ""}</span>
+        <Status of={status} />
+        {ending && <span>ends with its period</span>}
         <span>
           known as <Hex value={idHash} />
         </span>
@@ -66,7 +67,7 @@ function Standing({ of }: { of: SubscriptionWire }) {
           note={
             allowance.cap === "0"
               ? "the subscriber set no cap"
-              : `of ${money(allowance.cap)}; ${money(allowance.remaining)} left, ${formatCount(allowance.debits)} debits ever`
+              : `of ${money(allowance.cap)}; ${money(allowance.remaining)} left, ${plural(allowance.debits, "debit")} ever`
           }
         >
           {allowance.cap !== "0" && <Bar share={used} tone={used >= 1 ? "bad" : used >= 0.8 ? "waiting" : undefined} />}

@@ -1,7 +1,21 @@
 /** Who subscribes and how each stands. */
 import type { SubscriberListWire } from "turnpike/facilitator";
 import { formatDate } from "../format";
-import { Bar, Choice, Controls, Download, Empty, Hex, Pager, Panel, Shown, Status, Table } from "../parts";
+import {
+  Bar,
+  Choice,
+  Controls,
+  Download,
+  Empty,
+  Hex,
+  Narrow,
+  Pager,
+  Panel,
+  Shown,
+  Status,
+  SubscriptionLink,
+  Table,
+} from "../parts";
 import { usePlanNames } from "../plan-names";
 import { useGet, useQueryField, useTrail } from "../use";
 
@@ -17,7 +31,7 @@ export function Subscriptions() {
         <Choice label="Plan" value={planId} options={plans.options} onChange={setPlanId} />
         <Download path="/analytics/subscriptions.csv" query={filter} name="turnpike-subscriptions.csv" />
       </Controls>
-      <Panel title="Subscriptions" note="Newest first. A record that was rekeyed is shown under its new name.">
+      <Panel note="Newest first. A record that was rekeyed is shown under its new name.">
         <Shown of={list}>
           {({ subscriptions, next }) => (
             <>
@@ -34,17 +48,23 @@ export function Subscriptions() {
                   {
                     title: "Subscription",
                     cell: (row) => (
-                      <a href={`#/subscriptions/${row.idHash}`}>
-                        <Hex value={row.idHash} />
-                      </a>
+                      <>
+                        <SubscriptionLink of={row.idHash} />
+                        <Narrow>{plans.nameOf(row.planId)}</Narrow>
+                      </>
                     ),
                   },
                   { title: "Status", cell: (row) => <Status of={row.status} /> },
-                  { title: "Plan", cell: (row) => plans.nameOf(row.planId) },
-                  { title: "Since", cell: (row) => formatDate(row.createdAt) },
+                  { title: "Plan", isMinor: true, cell: (row) => plans.nameOf(row.planId) },
+                  { title: "Since", isMinor: true, cell: (row) => formatDate(row.createdAt) },
                   {
                     title: "Paid through",
-                    cell: (row) => `${formatDate(row.paidThrough)}${row.ending ? ", then ends" : ""}`,
+                    cell: (row) => (
+                      <>
+                        {formatDate(row.paidThrough)}
+                        {row.ending && <span class="note line">then ends</span>}
+                      </>
+                    ),
                   },
                   { title: "Subscriber", isMinor: true, cell: (row) => <Hex value={row.subscriber} /> },
                   {

@@ -1,10 +1,14 @@
 /** Whether the Facilitator can do its work now; for its operators also how, and what it costs. */
 import type { ProviderFiguresWire, Readiness, ServiceCostsWire, System as SystemWire } from "turnpike/facilitator";
+import type { Query } from "../api";
 import { Chart } from "../chart";
-import { formatCents, formatCoin, formatCount, formatSpan, plural } from "../format";
-import { Bar, Choice, Controls, Empty, Figure, Figures, Hex, Panel, Shown, Status, Table } from "../parts";
-import { RANGES, stepsOf, useRange } from "../range";
-import { useGet, useMoney, useSigned } from "../use";
+import { formatCents, formatCoin, formatCount, formatMs, formatSpan, plural } from "../format";
+import { Bar, Controls, Empty, Figure, Figures, Hex, Panel, Shown, Status, Table } from "../parts";
+import { stepsOf, useRange } from "../range";
+import { useGet, useMoney, useRound, useSigned } from "../use";
+
+/** A node or a lane that fails makes no event. */
+const LOOK_MS = 5_000;
 
 export function System() {
   const { who } = useSigned();
@@ -12,7 +16,7 @@ export function System() {
 }
 
 function ProviderView() {
-  const readiness = useGet<Readiness>("/analytics/system");
+  const readiness = useGet<Readiness>("/analytics/system", {}, useRound(LOOK_MS));
   return <Shown of={readiness}>{(data) => <Health data={data} />}</Shown>;
 }
 
@@ -48,8 +52,8 @@ function Health({ data: { ready, checks } }: { data: Readiness }) {
 }
 
 function OperatorView() {
-  const system = useGet<SystemWire>("/operator/system");
-  const { days, set } = useRange();
+  const system = useGet<SystemWire>("/operator/system", {}, useRound(LOOK_MS));
+  const { query, choices } = useRange();
   return (
     <>
       <Shown of={system}>
@@ -78,18 +82,83 @@ function OperatorView() {
                 <Figure label="Renewals due" value={formatCount(data.renewalsDue)} note="not collected yet" />
                 <Figure label="Webhooks waiting" value={formatCount(data.webhooksPending)} note="to be delivered" />
               </Figures>
+              <Nodes nodes={data.rpcNodes} />
               <Lanes lanes={data.lanes} />
               <Health data={data} />
             </>
           );
         }}
       </Shown>
-      <Controls>
-        <Choice label="Range" value={days} options={RANGES} onChange={set} />
-      </Controls>
-      <Costs days={days} />
-      <Providers days={days} />
+      <Controls>{choices}</Controls>
+      <Costs query={query} />
+      <Providers query={query} />
     </>
+  );
+}
+
+/** Blocks from which on a node's answers may be missing what another one knows. */
+const FAR_BEHIND = 5;
+
+function Nodes({ nodes }: { nodes: SystemWire["rpcNodes"] }) {
+  return (
+    <Panel title="RPC nodes" note="The first that answers is asked; the others are there for when it does not.">
+      <Table
+        caption="RPC nodes"
+        empty="No node is configured."
+        rows={nodes}
+        columns={[
+          { title: "No.", isMinor: true, cell: (row) => String(row.position) },
+          {
+            title: "Host",
+            cell: (row) => (
+              <span class="cut" title={row.host}>
+                {row.host}
+              </span>
+            ),
+          },
+          { title: "State", cell: (row) => <Status of={row.status} /> },
+          {
+            title: "Head",
+            isNumber: true,
+            isMinor: true,
+            cell: (row) => (row.head === undefined ? "–" : `#${formatCount(row.head)}`),
+          },
+          {
+            title: "Behind",
+            isNumber: true,
+            cell: (row) =>
+              row.behind === undefined ? (
+                "–"
+              ) : (
+                <span class={row.behind < FAR_BEHIND ? undefined : "note waiting"}>{plural(row.behind, "block")}</span>
+              ),
+          },
+          {
+            title: "Answered in",
+            isNumber: true,
+            isMinor: true,
+            cell: (row) => (row.latencyMs === undefined ? "–" : formatMs(row.latencyMs)),
+          },
+          {
+            title: "Last answer",
+            isMinor: true,
+            cell: (row) => (row.answeredSec === undefined ? "never" : `${formatSpan(row.answeredSec)} ago`),
+          },
+          {
+            title: "Last fault",
+            isMinor: true,
+            cell: ({ lastFault }) =>
+              lastFault ? (
+                <>
+                  <code>{lastFault.code}</code> {formatSpan(lastFault.agoSec)} ago
+                </>
+              ) : (
+                "none"
+              ),
+          },
+        ]}
+      />
+    </Panel>
   );
 }
 
@@ -101,7 +170,16 @@ function Lanes({ lanes }: { lanes: SystemWire["lanes"] }) {
         empty="No lane: no process has the role relayer."
         rows={lanes}
         columns={[
-          { title: "Key", cell: (row) => <Hex value={row.address} /> },
+          {
+            title: "Key",
+            isProse: true,
+            cell: (row) => (
+              <>
+                <Hex value={row.address} />
+                {row.reason && <span class="note line bad">{row.reason}</span>}
+              </>
+            ),
+          },
           { title: "State", cell: (row) => <Status of={row.isWell ? row.status : "fails"} /> },
           {
             title: "Balance, coins",
@@ -109,22 +187,21 @@ function Lanes({ lanes }: { lanes: SystemWire["lanes"] }) {
             cell: (row) => (row.balanceWei === undefined ? "–" : formatCoin(row.balanceWei)),
           },
           { title: "In flight", isNumber: true, isMinor: true, cell: (row) => formatCount(row.inFlight) },
-          { title: "Queued", isNumber: true, cell: (row) => formatCount(row.queued) },
+          { title: "Queued", isNumber: true, isMinor: true, cell: (row) => formatCount(row.queued) },
           {
             title: "Oldest",
             isNumber: true,
             isMinor: true,
             cell: (row) => (row.inFlight + row.queued === 0 ? "–" : formatSpan(row.oldestPendingSec)),
           },
-          { title: "Why", isProse: true, cell: (row) => row.reason ?? "" },
         ]}
       />
     </Panel>
   );
 }
 
-function Costs({ days }: { days: string }) {
-  const costs = useGet<ServiceCostsWire>("/operator/costs", { days });
+function Costs({ query }: { query: Query }) {
+  const costs = useGet<ServiceCostsWire>("/operator/costs", query);
   return (
     <Panel title="Costs" note="Gas times price, by what the transaction was for; against one cent for each thing done.">
       <Shown of={costs}>
@@ -189,9 +266,9 @@ function costOf({ centsPerItem, weiPerItem }: ServiceCostsWire["purposes"][numbe
   return weiPerItem === undefined ? "–" : `${formatCoin(weiPerItem)} coins`;
 }
 
-function Providers({ days }: { days: string }) {
+function Providers({ query }: { query: Query }) {
   const money = useMoney("short");
-  const providers = useGet<ProviderFiguresWire>("/operator/providers", { days, limit: 50 });
+  const providers = useGet<ProviderFiguresWire>("/operator/providers", { ...query, limit: 50 });
   return (
     <Panel title="Providers" note="What was paid to each in the range.">
       <Shown of={providers}>

@@ -1,25 +1,58 @@
-/** Which days are looked at, and in which steps they are drawn. */
+/** Which days and which token's figures are looked at, and in which steps they are drawn. */
+import type { ComponentChildren } from "preact";
+import type { Query } from "./api";
 import { formatDate, formatDay, formatHour } from "./format";
+import { Choice } from "./parts";
 import { isSandbox } from "./session";
-import { useQueryField } from "./use";
+import { useQueryField, useSigned } from "./use";
 
-export const RANGES = { "1": "Today", "7": "7 days", "30": "30 days", "90": "90 days", "365": "1 year" };
+const RANGES = { "1": "Today", "7": "7 days", "30": "30 days", "90": "90 days", "365": "1 year" };
 
 const HOUR_SEC = 3_600;
 const DAY_SEC = 86_400;
 
 export interface Range {
-  readonly days: string;
-  set(days: string): void;
+  /** of every question for figures */
+  readonly query: Query;
   readonly grain: "hour" | "day";
+  /** what is chosen by */
+  readonly choices: ComponentChildren;
 }
 
 /** Where a month passes by a click, a month is too short to see anything. */
 const DEFAULT_DAYS = isSandbox ? "90" : "30";
 
 export function useRange(): Range {
-  const [days, set] = useQueryField("days", DEFAULT_DAYS);
-  return { days, set, grain: Number(days) <= 7 ? "hour" : "day" };
+  const [days, setDays] = useQueryField("days", DEFAULT_DAYS);
+  const { token, choice } = useToken();
+  return {
+    query: { days, token },
+    grain: Number(days) <= 7 ? "hour" : "day",
+    choices: (
+      <>
+        {choice}
+        <Choice label="Range" value={days} options={RANGES} onChange={setDays} />
+      </>
+    ),
+  };
+}
+
+/** Whose amounts are shown where the service settles several: two tokens are never added up. */
+export function useToken(): { readonly token: string | undefined; readonly choice: ComponentChildren } {
+  const { tokens } = useSigned().supported;
+  const first = tokens[0]?.address ?? "";
+  const [token, set] = useQueryField("token", first);
+  return {
+    token: token === first ? undefined : token,
+    choice: tokens.length > 1 && (
+      <Choice
+        label="Token"
+        value={token}
+        options={Object.fromEntries(tokens.map(({ address, name }) => [address, name]))}
+        onChange={set}
+      />
+    ),
+  };
 }
 
 /** Starts of the steps between two times: hours of a few days, days of a season, weeks of a year. */

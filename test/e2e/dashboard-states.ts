@@ -1,0 +1,130 @@
+import { expect } from "chai";
+import type { Page, Route } from "playwright-core";
+import { providerKey } from "../../scripts/sandbox/inbox";
+import { failuresOf } from "./support/axe";
+import { PAGES, useDashboard, visit } from "./support/dashboard";
+
+/** What each page says to somebody whom nobody ever paid. */
+const EMPTY: Readonly<Record<keyof typeof PAGES, RegExp>> = {
+  "/": /Nothing was paid in this range/,
+  "/payments": /No payment yet\..*Whoever pays a gated route/s,
+  "/subscriptions": /Nobody subscribes yet\..*subscribe\(\)/s,
+  "/allowances": /Nobody allows overage yet\..*maxOverage/s,
+  "/plans": /No plan yet\..*createPlan/s,
+  "/payers": /Nobody paid yet/,
+  "/funnel": /Your gates do not report yet.*TURNPIKE_REPORTS_KEY.*Nothing was lost/s,
+  "/webhooks": /No endpoint yet\..*webhook-endpoints/s,
+  "/system": /Health.*ready/s,
+};
+
+/** What a page asks for, once it is known who looks. */
+const isData = ({ pathname }: URL): boolean =>
+  /^\/(analytics|operator|subscriptions|webhook-endpoints)\b/.test(pathname);
+
+describe("dashboard, when there is nothing to show", function () {
+  this.timeout(300_000);
+  let key = "";
+  const at = useDashboard(async (world) => {
+    key = await providerKey(world.facilitator.url, await world.chain.wallet("a provider without anything"));
+  });
+  const answer = async (page: Page, how: (route: Route) => Promise<void>, act: () => Promise<void>): Promise<void> => {
+    await page.route(isData, how);
+    await act();
+    await page.unroute(isData);
+  };
+  const main = (page: Page) => page.getByRole("main");
+
+  it("says on every page what is missing and what would change that, accessibly", async () => {
+    const { page } = at;
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.fill("input[name=key]", key);
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+    for (const [address, said] of Object.entries(EMPTY)) {
+      await visit(page, address);
+      expect(await main(page).textContent(), address).to.match(said);
+      expect(await page.getByRole("alert").count(), address).to.equal(0);
+      expect(await failuresOf(page), address).to.deep.equal([]);
+    }
+  });
+
+  it("says on every page that it is loading, to whoever sees and whoever hears, until the answer is there", async () => {
+    const { page } = at;
+    for (const [address, title] of Object.entries(PAGES)) {
+      let release: () => void = () => undefined;
+      const held = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      const hold = async (route: Route): Promise<void> => {
+        await held;
+        // The page may have asked anew meanwhile.
+        await route.continue().catch(() => undefined);
+      };
+      await page.evaluate(() => {
+        location.hash = "/nowhere";
+      });
+      await page.getByText("There is no such page.").waitFor();
+      await answer(page, hold, async () => {
+        await page.evaluate((to) => {
+          location.hash = to;
+        }, address);
+        await page.getByRole("heading", { level: 1, name: title, exact: true }).waitFor();
+        await main(page).getByRole("status").filter({ hasText: "Loading…" }).first().waitFor();
+        release();
+        await page.waitForFunction(() => document.querySelector("main .loading") === null);
+      });
+      expect(await page.getByRole("alert").count(), address).to.equal(0);
+    }
+  });
+
+  it("says on every page what went wrong and by which code, and keeps the way to the others", async () => {
+    const { page } = at;
+    const refuse = (route: Route) =>
+      route.fulfill({ status: 503, json: { code: "Unavailable", message: "The database is away." } });
+    await answer(page, refuse, async () => {
+      for (const address of Object.keys(PAGES)) {
+        await visit(page, address);
+        const alert = main(page).getByRole("alert").filter({ hasText: "The database is away." }).first();
+        await alert.filter({ hasText: "Unavailable" }).waitFor();
+        expect(await page.getByRole("navigation", { name: "Pages" }).getByRole("link").count()).to.equal(9);
+      }
+      expect(await failuresOf(page)).to.deep.equal([]);
+    });
+  });
+
+  it("says so when nobody answers at all", async () => {
+    const { page } = at;
+    await answer(
+      page,
+      (route) => route.abort(),
+      async () => {
+        for (const address of ["/payments", "/webhooks"]) {
+          await visit(page, address);
+          await main(page).getByRole("alert").filter({ hasText: "does not answer" }).first().waitFor();
+        }
+      },
+    );
+  });
+
+  it("says so of a subscription that there is none of", async () => {
+    const { page } = at;
+    await visit(page, `/subscriptions/0x${"0".repeat(64)}`);
+    await main(page).getByRole("alert").first().waitFor();
+    await page.getByText("Nothing is told of it.").waitFor();
+  });
+
+  it("asks to sign in again when the key has ended", async () => {
+    const { page, errors } = at;
+    await visit(page, "/payments");
+    const end = (route: Route) =>
+      route.fulfill({ status: 401, json: { code: "InvalidApiKey", message: "This key has ended." } });
+    await answer(page, end, async () => {
+      await page.evaluate(() => {
+        location.hash = "/payers";
+      });
+      await page.getByText("Sign in as a provider").waitFor();
+    });
+    expect(await page.evaluate(() => sessionStorage.length)).to.equal(0);
+    expect(errors).to.deep.equal([]);
+  });
+});
