@@ -76,11 +76,11 @@ describe("the provider's operations", function () {
   const byHand = (
     app: Express,
     plan: string,
-    after: (response: express.Response) => void = (r) => void r.json({ ok: true }),
+    served: (response: express.Response) => void = (r) => void r.json({ ok: true }),
   ) =>
     app.get("/hand", async (request, response) => {
       const header = request.get("X-PAYMENT");
-      if (header !== undefined && (await verifyPaymentProof(parsePaymentProof(header)))) return after(response);
+      if (header !== undefined && (await verifyPaymentProof(parsePaymentProof(header)))) return served(response);
       response.status(402).json(buildPaymentRequired({ plan }));
     });
 

@@ -1,12 +1,14 @@
 /**
- * `npm run hostile -- [--client <module>] [--only <id>] [--json]`: puts any client through the battery and prints what it
- * did. A report: it ends with 0 whatever it finds, and with 1 only where the client cannot pay an honest gate.
+ * `npm run hostile -- [--client <module> | --server <url>] [--only <id>] [--json]`: puts any client, or any gated URL,
+ * through the battery and prints what it did. A report: it ends with 0 whatever it finds, and with 1 only where the client
+ * cannot pay an honest gate, or the server asks nobody to pay.
  */
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { CASES, CONTROL, type Result, trialsOf, tryCase } from "./battery";
 import type { HostileClient } from "./play";
+import { asksForPayment, type ServerResult, tryServer } from "./server";
 
 const OWN = resolve(__dirname, "clients/turnpike.ts");
 
@@ -22,8 +24,14 @@ async function load(module: string): Promise<HostileClient> {
 
 async function main(): Promise<number> {
   const { values } = parseArgs({
-    options: { client: { type: "string", default: OWN }, only: { type: "string" }, json: { type: "boolean" } },
+    options: {
+      client: { type: "string", default: OWN },
+      server: { type: "string" },
+      only: { type: "string" },
+      json: { type: "boolean" },
+    },
   });
+  if (values.server) return attack(values.server, values.only, values.json ?? false);
   const client = await load(values.client);
   const say = (line: string) => !values.json && process.stdout.write(`${line}\n`);
   say(`Client: ${client.name ?? values.client}\n`);
@@ -46,6 +54,24 @@ async function main(): Promise<number> {
   const isHonest = results.filter(({ id }) => id === CONTROL.id).every(({ kind }) => kind === "safe");
   if (!isHonest) say("The client could not pay an honest gate: what it did not sign elsewhere proves nothing.");
   return isHonest ? 0 : 1;
+}
+
+async function attack(url: string, only: string | undefined, isJson: boolean): Promise<number> {
+  const say = (line: string) => !isJson && process.stdout.write(`${line}\n`);
+  say(`Server: ${url}\n`);
+  if (!(await asksForPayment(url))) {
+    say("It asks nobody to pay: what it serves proves nothing.");
+    return 1;
+  }
+  const results: ServerResult[] = [];
+  for await (const result of tryServer(url, only)) {
+    results.push(result);
+    say(`${result.kind === "safe" ? "ok    " : "UNSAFE"} ${result.id}: ${result.status ?? "closed"} (${result.saw})`);
+  }
+  const unsafe = results.filter(({ kind }) => kind === "unsafe").length;
+  say(`\n${results.length - unsafe} safe, ${unsafe} unsafe`);
+  if (isJson) process.stdout.write(`${JSON.stringify({ server: url, unsafe, results })}\n`);
+  return 0;
 }
 
 main().then(
