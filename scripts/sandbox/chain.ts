@@ -7,6 +7,7 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import path from "node:path";
 import { JsonRpcProvider, keccak256, toBeHex, toUtf8Bytes, Wallet } from "ethers";
+import { oneShot } from "./one-shot";
 
 // The CLI's file, not npx: a signal to npx leaves the node behind.
 const ROOT = path.resolve(__dirname, "../..");
@@ -65,7 +66,11 @@ export async function startChain({
   child.once("exit", () => process.off("exit", killAtExit));
   const rpcUrl = `http://127.0.0.1:${port}`;
   await untilListening(child);
-  const provider = new JsonRpcProvider(rpcUrl, chainId, { staticNetwork: true, polling: true, cacheTimeout: -1 });
+  const provider = new JsonRpcProvider(oneShot(rpcUrl), chainId, {
+    staticNetwork: true,
+    polling: true,
+    cacheTimeout: -1,
+  });
   provider.pollingInterval = Math.min(blockMs ?? 100, 250);
   // Hardhat prints every call otherwise, which costs more than answering it.
   await provider.send("hardhat_setLoggingEnabled", [false]);

@@ -4,6 +4,7 @@
  */
 import { JsonRpcProvider } from "ethers";
 import type { SubscriberListWire } from "turnpike/facilitator";
+import { oneShot } from "./one-shot";
 
 export interface ClockOptions {
   readonly rpcUrl: string;
@@ -26,7 +27,7 @@ export async function advance(
   { rpcUrl, facilitatorUrl, apiKey, beforeStep }: ClockOptions,
   seconds: number,
 ): Promise<void> {
-  const chain = new JsonRpcProvider(rpcUrl, undefined, { batchMaxCount: 1, cacheTimeout: -1 });
+  const chain = new JsonRpcProvider(oneShot(rpcUrl), undefined, { batchMaxCount: 1, cacheTimeout: -1 });
   try {
     const targetSec = (await headOf(chain)).timestampSec + seconds;
     for (;;) {
@@ -72,7 +73,7 @@ export async function subscriptionsOf({
 
 /** Of the newest block, unix seconds. */
 export async function chainTime({ rpcUrl }: Pick<ClockOptions, "rpcUrl">): Promise<number> {
-  const chain = new JsonRpcProvider(rpcUrl, undefined, { batchMaxCount: 1, cacheTimeout: -1 });
+  const chain = new JsonRpcProvider(oneShot(rpcUrl), undefined, { batchMaxCount: 1, cacheTimeout: -1 });
   try {
     return (await headOf(chain)).timestampSec;
   } finally {

@@ -5,6 +5,7 @@ import type { SubscriptionWire } from "turnpike/facilitator";
 import { type Hex, isTurnpikeError, randomBytes, toHex } from "turnpike/protocol";
 import { testKey } from "./chain";
 import { moveClock } from "./move-clock";
+import { oneShot } from "./one-shot";
 import type { SandboxState } from "./state";
 
 export type Say = (line: string) => void;
@@ -38,7 +39,7 @@ interface Stage {
 }
 
 export async function play(name: ScenarioName, state: SandboxState, say: Say): Promise<void> {
-  const chain = new JsonRpcProvider(state.rpcUrl, undefined, { batchMaxCount: 1, cacheTimeout: -1 });
+  const chain = new JsonRpcProvider(oneShot(state.rpcUrl), undefined, { batchMaxCount: 1, cacheTimeout: -1 });
   // Each telling has an account of its own, so that a scenario can be told again.
   const key = toHex(randomBytes(32)) as Hex;
   const account = new Wallet(key, chain);
