@@ -1,8 +1,7 @@
 import { expect } from "chai";
 import type { Hex } from "turnpike/protocol";
 import { rejection } from "./support/rejection";
-import { advance, INTERVAL_SEC, PRICE, type Relay, startRelay } from "./support/relay";
-import { closeAll } from "./support/servers";
+import { advance, INTERVAL_SEC, PRICE, type Relay, relayBeforeEach } from "./support/relay";
 import { type AgentUnderTest, addressOf, agentFor, CHAIN_ID } from "./support/world";
 
 /** The Facilitator submits what it was given, and denies it. */
@@ -10,12 +9,9 @@ describe("an agent whose Facilitator takes a signature and says that it refused 
   let relay: Relay;
   let planId: Hex;
 
-  beforeEach(async () => {
-    relay = await startRelay();
-    planId = await relay.createPlan();
-    await relay.fund(addressOf("payer"));
+  relayBeforeEach((fresh) => {
+    ({ relay, planId } = fresh);
   });
-  afterEach(closeAll);
 
   const agentWith = (perDay: bigint): AgentUnderTest =>
     agentFor(relay.url, {

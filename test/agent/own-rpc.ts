@@ -2,8 +2,8 @@ import { expect } from "chai";
 import { network } from "hardhat";
 import type { Hex } from "turnpike/protocol";
 import { rejection } from "./support/rejection";
-import { advance, PRICE, type Relay, startRelay } from "./support/relay";
-import { closeAll, type StandIn, serve } from "./support/servers";
+import { advance, PRICE, type Relay, relayBeforeEach } from "./support/relay";
+import { type StandIn, serve } from "./support/servers";
 import { addressOf, agentFor, CHAIN_ID } from "./support/world";
 
 /** Hardhat's chain over HTTP, as a node serves it. */
@@ -20,12 +20,9 @@ describe("an agent with an RPC of its own", () => {
   let relay: Relay;
   let planId: Hex;
 
-  beforeEach(async () => {
-    relay = await startRelay();
-    planId = await relay.createPlan();
-    await relay.fund(addressOf("payer"));
+  relayBeforeEach((fresh) => {
+    ({ relay, planId } = fresh);
   });
-  afterEach(closeAll);
 
   const agentOn = (rpc: StandIn) =>
     agentFor(relay.url, {

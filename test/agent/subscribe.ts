@@ -3,8 +3,7 @@ import { expect } from "chai";
 import { type Agent, memoryLedger, walletFromKey } from "turnpike/agent";
 import { type Hex, parseSubscriptionId, type TypedData, type TypedDataField, typedDataDigest } from "turnpike/protocol";
 import { rejection } from "./support/rejection";
-import { advance, INTERVAL_SEC, PRICE, type Relay, startRelay } from "./support/relay";
-import { closeAll } from "./support/servers";
+import { advance, INTERVAL_SEC, PRICE, type Relay, relayBeforeEach } from "./support/relay";
 import { addressOf, agentFor, CHAIN_ID, testKey } from "./support/world";
 
 describe("agent.subscribe and changes, judged by the contracts", () => {
@@ -19,12 +18,9 @@ describe("agent.subscribe and changes, judged by the contracts", () => {
   const freshAgent = (overrides: object = {}) => agentFor(relay.url, { ...optionsOf(), ...overrides });
   const charged = async () => (await relay.token.balanceOf(addressOf("treasury"))) as bigint;
 
-  beforeEach(async () => {
-    relay = await startRelay();
-    planId = await relay.createPlan();
-    await relay.fund(payer);
+  relayBeforeEach((fresh) => {
+    ({ relay, planId } = fresh);
   });
-  afterEach(closeAll);
 
   it("creates the subscription by signatures alone, first period paid", async () => {
     const { agent, signed } = freshAgent();

@@ -15,9 +15,9 @@ import {
   send,
   startSmallFacilitator,
   type TestServer,
-  testProvider,
 } from "../support/gate";
 import { type SubscriptionWorld, startSubscriptionWorld } from "../support/subscriptions";
+import { providerOn } from "./support/chain-provider";
 
 const CAP = 1_000_000n;
 const COST = 300_000n;
@@ -48,18 +48,9 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
     beforeEach(async () => {
       folder = mkdtempSync(path.join(tmpdir(), "turnpike-meter-"));
       await world.chain.wallet("provider");
-      provider = testProvider(facilitator, {
-        token: {
-          address: world.contracts.token,
-          name: world.contracts.tokenName,
-          version: world.contracts.tokenVersion,
-        },
-        rpcUrl: world.rpc.url,
-        turnpike: world.contracts.turnpike,
+      provider = providerOn(world, facilitator, {
         operatorKey: testKey("provider") as `0x${string}`,
         meterFolder: folder,
-        pollMs: 50,
-        clock: undefined as never,
       });
       const pricing = [{ type: "subscription", plan: world.planId }, ...ONE_TIME] as const;
       server = await FRAMEWORKS[framework](provider, [

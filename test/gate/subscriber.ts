@@ -10,9 +10,9 @@ import {
   send,
   startSmallFacilitator,
   type TestServer,
-  testProvider,
 } from "../support/gate";
 import { DAY, PRICE, type SubscriptionWorld, startSubscriptionWorld, until } from "../support/subscriptions";
+import { providerOn } from "./support/chain-provider";
 
 for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
   describe(`subscriber requests through ${framework}`, function () {
@@ -31,17 +31,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       await world.stop();
     });
     beforeEach(async () => {
-      provider = testProvider(facilitator, {
-        token: {
-          address: world.contracts.token,
-          name: world.contracts.tokenName,
-          version: world.contracts.tokenVersion,
-        },
-        rpcUrl: world.rpc.url,
-        turnpike: world.contracts.turnpike,
-        pollMs: 50,
-        clock: undefined as never,
-      });
+      provider = providerOn(world, facilitator);
       server = await FRAMEWORKS[framework](provider, [
         { path: "/feed", gate: { pricing: [{ type: "subscription", plan: world.planId }, ...ONE_TIME] } },
         { path: "/only", gate: { pricing: [{ type: "subscription", plan: world.planId }] } },
@@ -189,13 +179,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
 
     it("keeps serving subscribers of a deprecated plan, and offers it no more", async () => {
       const planId = world.otherPlanId;
-      const own = testProvider(facilitator, {
-        token: world.contracts.token as never,
-        rpcUrl: world.rpc.url,
-        turnpike: world.contracts.turnpike,
-        pollMs: 50,
-        clock: undefined as never,
-      });
+      const own = providerOn(world, facilitator, { token: world.contracts.token });
       const second = await FRAMEWORKS[framework](own, [
         { path: "/old", gate: { pricing: [{ type: "subscription", plan: planId }, ...ONE_TIME] } },
       ]);

@@ -13,7 +13,7 @@ import {
 } from "turnpike/facilitator";
 import { type Address, checksum, type Hex, isErrorCode, planIdOf, STATUSES } from "turnpike/protocol";
 import type { TestToken, Turnpike } from "../../../sdk/src/chain/generated";
-import { type Answer, type Seen, type StandIn, serve } from "./servers";
+import { type Answer, closeAll, type Seen, type StandIn, serve } from "./servers";
 import { addressOf, CHAIN_ID, NETWORK } from "./world";
 
 export const PRICE = 10_000_000n;
@@ -48,6 +48,17 @@ const problem = (status: number, code: string): Answer => ({
   status,
   json: { type: `urn:turnpike:error:${code}`, title: code, status, code, message: code, retryable: false },
 });
+
+/** Call it in a `describe`: each test gets a relay of its own, with one plan and a payer who has money. */
+export function relayBeforeEach(use: (fresh: { readonly relay: Relay; readonly planId: Hex }) => void): void {
+  beforeEach(async () => {
+    const relay = await startRelay();
+    const planId = await relay.createPlan();
+    await relay.fund(addressOf("payer"));
+    use({ relay, planId });
+  });
+  afterEach(closeAll);
+}
 
 export async function startRelay(): Promise<Relay> {
   const [relayer, provider] = await ethers.getSigners();
