@@ -3,7 +3,7 @@
  * became due, so that renewals, dunning and webhooks happen as they would have over the months.
  */
 import { JsonRpcProvider } from "ethers";
-import type { SubscriberListWire } from "turnpike/facilitator";
+import type { SubscriberListWire, System } from "turnpike/facilitator";
 import { oneShot } from "./one-shot";
 
 export interface ClockOptions {
@@ -52,23 +52,25 @@ export async function advance(
     let quiet = 0;
     while (quiet < QUIET_LOOKS) {
       if (performance.now() > untilMs) throw new Error("The Facilitator does not catch up with the clock.");
-      const text = await (await fetch(`${facilitatorUrl}/metrics`)).text();
-      const { number } = await headOf(chain);
-      const applied = number - measure(text, "turnpike_indexer_lag_blocks");
-      quiet = applied > block && measure(text, "turnpike_renewals_due") === 0 ? quiet + 1 : 0;
+      // By its own word of what it has read: how far it thinks that it is behind says nothing of blocks it has not heard of.
+      const { chain: read, renewalsDue } = await ask<System>({ facilitatorUrl, apiKey }, "/operator/system");
+      quiet = read.applied > block && renewalsDue === 0 ? quiet + 1 : 0;
       await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
     }
   }
 }
 
-export async function subscriptionsOf({
-  facilitatorUrl,
-  apiKey,
-}: Pick<ClockOptions, "facilitatorUrl" | "apiKey">): Promise<SubscriberListWire["subscriptions"]> {
-  const url = `${facilitatorUrl}/analytics/subscriptions?limit=200`;
-  const answer = await fetch(url, { headers: { authorization: `Bearer ${apiKey}` } });
-  if (!answer.ok) throw new Error(`The Facilitator does not tell its subscriptions: HTTP ${answer.status}.`);
-  return ((await answer.json()) as SubscriberListWire).subscriptions;
+type Asked = Pick<ClockOptions, "facilitatorUrl" | "apiKey">;
+
+export async function subscriptionsOf(asked: Asked): Promise<SubscriberListWire["subscriptions"]> {
+  return (await ask<SubscriberListWire>(asked, "/analytics/subscriptions?limit=200")).subscriptions;
+}
+
+/** As the sandbox's provider, who is its operator too. */
+async function ask<T>({ facilitatorUrl, apiKey }: Asked, path: string): Promise<T> {
+  const answer = await fetch(facilitatorUrl + path, { headers: { authorization: `Bearer ${apiKey}` } });
+  if (!answer.ok) throw new Error(`The Facilitator answers ${path} with HTTP ${answer.status}.`);
+  return (await answer.json()) as T;
 }
 
 /** Of the newest block, unix seconds. */
@@ -99,9 +101,4 @@ function nextOf(subscriptions: SubscriberListWire["subscriptions"], nowSec: numb
 async function headOf(chain: JsonRpcProvider): Promise<{ number: number; timestampSec: number }> {
   const block = (await chain.send("eth_getBlockByNumber", ["latest", false])) as { number: string; timestamp: string };
   return { number: Number(block.number), timestampSec: Number(block.timestamp) };
-}
-
-function measure(text: string, name: string): number {
-  const match = new RegExp(`^${name}(?:\\{[^}]*\\})? ([0-9.e+-]+)$`, "m").exec(text);
-  return match ? Number(match[1]) : Number.NaN;
 }

@@ -113,6 +113,29 @@ describe("dashboard, when there is nothing to show", function () {
     await page.getByText("Nothing is told of it.").waitFor();
   });
 
+  it("asks whose amounts to show where the service settles several tokens", async () => {
+    const { page } = at;
+    const other = `0x${"b".repeat(40)}`;
+    await page.route("**/supported", async (route) => {
+      const response = await route.fetch();
+      const body = (await response.json()) as { tokens: object[] };
+      await route.fulfill({
+        response,
+        json: { ...body, tokens: [...body.tokens, { ...body.tokens[0], address: other, name: "Euro" }] },
+      });
+    });
+    await page.reload();
+    await visit(page, "/funnel");
+    const asked = page.waitForRequest(
+      (request) => request.url().includes("/analytics/funnel?") && request.url().includes(other),
+    );
+    await page.getByLabel("Token").selectOption({ label: "Euro" });
+    await asked;
+    await page.unroute("**/supported");
+    await page.reload();
+    await visit(page, "/payments");
+  });
+
   it("asks to sign in again when the key has ended", async () => {
     const { page, errors } = at;
     await visit(page, "/payments");

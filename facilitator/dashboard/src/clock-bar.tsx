@@ -27,18 +27,18 @@ export function ClockBar() {
   const [isMoving, setMoving] = useState(false);
   const [problem, setProblem] = useState<string>();
   const [story, setStory] = useState<string>();
-  /** the feed's end when the clock began to run */
-  const cursor = useRef("0");
+  /** the feed's end when the clock began to run; absent before the first time */
+  const cursor = useRef<string>();
   const state = useAnswer<TestClockState>(api, { path: "/sandbox/clock", again: `${tick} ${look}`, signOut });
   const known = state.kind === "ready" ? state.data : state.kind === "problem" ? state.stale : undefined;
   // Somebody else may move it too.
   const isRunning = isMoving || known?.target !== undefined;
 
-  // What happens is told while it runs.
+  // What happens is told while it runs, and what still comes of it.
   useEffect(() => {
-    if (!isMoving || tick === 0) return;
-    feed(cursor.current).then(({ counts }) => setStory(tell(counts)), ignore);
-  }, [tick, isMoving]);
+    if (cursor.current === undefined) return;
+    feed(cursor.current).then(({ counts }) => setStory((told) => tell(counts) ?? told), ignore);
+  }, [tick]);
 
   async function feed(from: string): Promise<{ counts: Map<string, number>; next: string }> {
     const counts = new Map<string, number>();
@@ -56,14 +56,15 @@ export function ClockBar() {
     setProblem(undefined);
     setStory(undefined);
     try {
-      cursor.current = (await feed(cursor.current)).next;
+      const from = (await feed(cursor.current ?? "0")).next;
+      cursor.current = from;
       let clock = await api.send<TestClockState>("POST", "/sandbox/clock", to);
       while (clock.target !== undefined) {
         setLook((now) => now + 1);
         await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
         clock = await api.get<TestClockState>("/sandbox/clock");
       }
-      setStory(tell((await feed(cursor.current)).counts) ?? "Nothing was due.");
+      setStory(tell((await feed(from)).counts) ?? "Nothing was due.");
     } catch (error) {
       setProblem(error instanceof ApiProblem ? error.message : "The clock did not move.");
     } finally {
