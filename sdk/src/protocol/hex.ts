@@ -95,6 +95,10 @@ export function toBase64Url(bytes: Uint8Array): string {
 /** @returns undefined when `text` is not the one canonical unpadded base64url form of some bytes. */
 export function fromBase64Url(text: string): Uint8Array | undefined {
   if (!BASE64URL.test(text) || text.length % 4 === 1) return undefined;
+  if (NodeBuffer) {
+    const read = Uint8Array.from(NodeBuffer.from(text, "base64url"));
+    return toBase64Url(read) === text ? read : undefined;
+  }
   const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
   const bytes = Uint8Array.from(binary, (char) => char.charCodeAt(0));
   return toBase64Url(bytes) === text ? bytes : undefined;

@@ -65,37 +65,52 @@ export function parseStrictBody(text: string, maxDepth = MAX_DEPTH): JsonObject 
   }
 }
 
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+const OPEN_LIST = 0x5b;
+const CLOSE_LIST = 0x5d;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+
+/** As it is, or escaped: some stores end a text there. */
+const NUL = /\0|\\u0000/i;
+
 /** One pass over the text: `JSON.parse` keeps the last of two equal keys silently, other parsers the first. */
 function isUnambiguous(text: string, maxDepth: number): boolean {
+  if (NUL.test(text)) return false;
   const keysAtDepth: (Set<string> | null)[] = [];
   let expectsKey = false;
   for (let i = 0; i < text.length; i++) {
-    switch (text[i]) {
-      case "{":
-      case "[":
-        keysAtDepth.push(text[i] === "{" ? new Set() : null);
+    switch (text.charCodeAt(i)) {
+      case OPEN_OBJECT:
+        keysAtDepth.push(new Set());
         if (keysAtDepth.length > maxDepth) return false;
-        expectsKey = text[i] === "{";
+        expectsKey = true;
         break;
-      case "}":
-      case "]":
+      case OPEN_LIST:
+        keysAtDepth.push(null);
+        if (keysAtDepth.length > maxDepth) return false;
+        expectsKey = false;
+        break;
+      case CLOSE_OBJECT:
+      case CLOSE_LIST:
         keysAtDepth.pop();
         expectsKey = false;
         break;
-      case ",":
+      case COMMA:
         expectsKey = keysAtDepth.at(-1) instanceof Set;
         break;
-      case ":":
+      case COLON:
         expectsKey = false;
         break;
-      case '"': {
+      case QUOTE: {
         const end = endOfString(text, i);
         if (end < 0) return false;
         const keys = keysAtDepth.at(-1);
-        const literal = text.slice(i, end + 1);
-        if (/\\u0000/i.test(literal) || literal.includes("\0")) return false;
         if (expectsKey && keys) {
-          const key = unescapeKey(literal);
+          const key = keyIn(text, i, end);
           if (key === undefined || keys.has(key) || FORBIDDEN_KEYS.has(key)) return false;
           keys.add(key);
         }
@@ -107,12 +122,19 @@ function isUnambiguous(text: string, maxDepth: number): boolean {
   return true;
 }
 
+/** @returns where the string that begins at `start` has its closing quote, -1 if it has none */
 function endOfString(text: string, start: number): number {
-  for (let i = start + 1; i < text.length; i++) {
-    if (text[i] === "\\") i++;
-    else if (text[i] === '"') return i;
+  for (let end = text.indexOf('"', start + 1); end >= 0; end = text.indexOf('"', end + 1)) {
+    let escapes = 0;
+    while (text.charCodeAt(end - 1 - escapes) === BACKSLASH) escapes++;
+    if (escapes % 2 === 0) return end;
   }
   return -1;
+}
+
+function keyIn(text: string, start: number, end: number): string | undefined {
+  const key = text.slice(start + 1, end);
+  return key.includes("\\") ? unescapeKey(text.slice(start, end + 1)) : key;
 }
 
 function unescapeKey(literal: string): string | undefined {
