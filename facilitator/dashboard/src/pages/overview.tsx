@@ -1,43 +1,24 @@
 /** What came in, what will come in, what it cost, and what was lost. */
-import type {
-  FunnelWire,
-  LatencyWire,
-  OverviewWire,
-  RecurringWire,
-  RenewalFiguresWire,
-  VolumeWire,
-} from "turnpike/facilitator";
+import type { FunnelWire, LatencyWire, OverviewWire, RecurringWire, RenewalFiguresWire } from "turnpike/facilitator";
 import type { Query } from "../api";
 import { Chart } from "../chart";
-import { formatCents, formatChange, formatCount, formatMs, formatShare, plural, toNumber } from "../format";
+import { formatCents, formatCount, formatMs, formatShare, plural, toNumber } from "../format";
 import { Bar, Controls, Download, Empty, Figure, Figures, Panel, Shown } from "../parts";
 import { stepsOf, useRange } from "../range";
-import { SCHEME_COLORS, SCHEME_NAMES, type SchemeName } from "../schemes";
 import { useGet, useMoney, useUnit } from "../use";
 import { TopPayers } from "./payers";
+import { Volume } from "./volume";
 
 export function Overview() {
   const { query, grain, choices } = useRange();
   const overview = useGet<OverviewWire>("/analytics/overview", query);
-  const volume = useGet<VolumeWire>("/analytics/volume", { ...query, grain });
   return (
     <>
       <Controls>
         {choices}
         <Download path="/analytics/volume.csv" query={{ ...query, grain }} name="turnpike-volume.csv" />
       </Controls>
-      <Panel title="Volume">
-        <Shown of={overview}>{(data) => <Lead data={data} />}</Shown>
-        <Shown of={volume}>
-          {(data) =>
-            overview.kind === "ready" && overview.data.volumeBefore.count > 0 ? (
-              <Compared data={data} />
-            ) : (
-              <VolumeChart data={data} />
-            )
-          }
-        </Shown>
-      </Panel>
+      <Volume overview={overview} query={query} grain={grain} />
       <Shown of={overview}>{(data) => <Key data={data} query={query} />}</Shown>
       <div class="columns">
         <Recurring query={query} />
@@ -48,26 +29,6 @@ export function Overview() {
         <Latency query={query} />
       </div>
     </>
-  );
-}
-
-/** The one figure that everybody looks for. */
-function Lead({ data: { volume, volumeBefore, token } }: { data: OverviewWire }) {
-  const money = useMoney("short");
-  const change = formatChange(volume.amount, volumeBefore.amount);
-  return (
-    <dl class="lead">
-      <Figure
-        label="Volume"
-        value={money(volume.amount, token)}
-        tone={change?.startsWith("+") ? "good" : change?.startsWith("−") ? "bad" : undefined}
-        note={
-          change
-            ? `${change} on the time before, ${plural(volume.count, "payment")}`
-            : `${plural(volume.count, "payment")} in this range`
-        }
-      />
-    </dl>
   );
 }
 
@@ -126,63 +87,6 @@ function Key({ data, query }: { data: OverviewWire; query: Query }) {
       </Figure>
     </Figures>
   );
-}
-
-/** Beside the range of the same length before it. */
-function Compared({ data }: { data: VolumeWire }) {
-  const { from, to, token, grain } = data;
-  const before = useGet<VolumeWire>("/analytics/volume", { from: 2 * from - to, to: from, token, grain });
-  return <VolumeChart data={data} before={before.kind === "ready" ? before.data : undefined} />;
-}
-
-function VolumeChart({ data, before }: { data: VolumeWire; before?: VolumeWire | undefined }) {
-  const money = useMoney();
-  const { sign } = useUnit()(data.token);
-  const { times, placeOf, formatAt } = stepsOf(data, data.grain);
-  const series = (Object.keys(SCHEME_NAMES) as SchemeName[]).map((scheme) => {
-    const sums = times.map(() => ({ amount: 0n, count: 0 }));
-    for (const point of data.points) {
-      const sum = sums[placeOf(point.at)];
-      if (point.scheme !== scheme || !sum) continue;
-      sum.amount += BigInt(point.amount);
-      sum.count += point.count;
-    }
-    return {
-      name: SCHEME_NAMES[scheme],
-      color: SCHEME_COLORS[scheme],
-      values: sums.map(({ amount }) => toNumber(amount.toString(), data.decimals)),
-      texts: sums.map(({ amount, count }) => `${money(amount.toString(), data.token)} (${formatCount(count)})`),
-    };
-  });
-  const earlier = before && sumsBefore(before, times.length);
-  return (
-    <Chart
-      title="Volume"
-      {...(earlier && {
-        behind: {
-          name: "The time before",
-          color: "--ghost",
-          values: earlier.map((amount) => toNumber(amount.toString(), data.decimals)),
-          texts: earlier.map((amount) => money(amount.toString(), data.token)),
-        },
-      })}
-      unit={`${sign || "token units"}, in brackets how many`}
-      sign={sign}
-      empty="Nothing was paid in this range. A longer one may show more."
-      {...{ times, series, formatAt }}
-    />
-  );
-}
-
-/** Of everything together, step by step as the range after it is drawn. */
-function sumsBefore(before: VolumeWire, count: number): bigint[] {
-  const { placeOf } = stepsOf(before, before.grain);
-  const sums = Array.from({ length: count }, () => 0n);
-  for (const { at, amount } of before.points) {
-    const place = placeOf(at);
-    if (place >= 0 && place < count) sums[place] = (sums[place] ?? 0n) + BigInt(amount);
-  }
-  return sums;
 }
 
 function Recurring({ query }: { query: Query }) {

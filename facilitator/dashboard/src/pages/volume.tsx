@@ -1,0 +1,110 @@
+/** What was paid, by how it was paid, beside the time before. */
+import type { OverviewWire, VolumeWire } from "turnpike/facilitator";
+import type { Query } from "../api";
+import { Chart } from "../chart";
+import { formatChange, formatCount, plural, toNumber } from "../format";
+import { Figure, Panel, Shown } from "../parts";
+import { type Range, stepsOf } from "../range";
+import { SCHEME_COLORS, SCHEME_NAMES, type SchemeName } from "../schemes";
+import { type Loaded, useGet, useMoney, useUnit } from "../use";
+
+interface VolumeProps {
+  readonly overview: Loaded<OverviewWire>;
+  readonly query: Query;
+  readonly grain: Range["grain"];
+}
+
+export function Volume({ overview, query, grain }: VolumeProps) {
+  const volume = useGet<VolumeWire>("/analytics/volume", { ...query, grain });
+  return (
+    <Panel title="Volume">
+      <Shown of={overview}>{(data) => <Lead data={data} />}</Shown>
+      <Shown of={volume}>
+        {(data) =>
+          overview.kind === "ready" && overview.data.volumeBefore.count > 0 ? (
+            <Compared data={data} />
+          ) : (
+            <VolumeChart data={data} />
+          )
+        }
+      </Shown>
+    </Panel>
+  );
+}
+
+/** The one figure that everybody looks for. */
+function Lead({ data: { volume, volumeBefore, token } }: { data: OverviewWire }) {
+  const money = useMoney("short");
+  const change = formatChange(volume.amount, volumeBefore.amount);
+  return (
+    <dl class="lead">
+      <Figure
+        label="Volume"
+        value={money(volume.amount, token)}
+        tone={change?.startsWith("+") ? "good" : change?.startsWith("−") ? "bad" : undefined}
+        note={
+          change
+            ? `${change} on the time before, ${plural(volume.count, "payment")}`
+            : `${plural(volume.count, "payment")} in this range`
+        }
+      />
+    </dl>
+  );
+}
+
+/** Beside the range of the same length before it. */
+function Compared({ data }: { data: VolumeWire }) {
+  const { from, to, token, grain } = data;
+  const before = useGet<VolumeWire>("/analytics/volume", { from: 2 * from - to, to: from, token, grain });
+  return <VolumeChart data={data} before={before.kind === "ready" ? before.data : undefined} />;
+}
+
+function VolumeChart({ data, before }: { data: VolumeWire; before?: VolumeWire | undefined }) {
+  const money = useMoney();
+  const { sign } = useUnit()(data.token);
+  const { times, placeOf, formatAt } = stepsOf(data, data.grain);
+  const series = (Object.keys(SCHEME_NAMES) as SchemeName[]).map((scheme) => {
+    const sums = times.map(() => ({ amount: 0n, count: 0 }));
+    for (const point of data.points) {
+      const sum = sums[placeOf(point.at)];
+      if (point.scheme !== scheme || !sum) continue;
+      sum.amount += BigInt(point.amount);
+      sum.count += point.count;
+    }
+    return {
+      name: SCHEME_NAMES[scheme],
+      color: SCHEME_COLORS[scheme],
+      values: sums.map(({ amount }) => toNumber(amount.toString(), data.decimals)),
+      texts: sums.map(({ amount, count }) => `${money(amount.toString(), data.token)} (${formatCount(count)})`),
+    };
+  });
+  const earlier = before && sumsBefore(before, times.length);
+  return (
+    <Chart
+      title="Volume"
+      {...(earlier && {
+        behind: {
+          name: "The time before",
+          color: "--ghost",
+          values: earlier.map((amount) => toNumber(amount.toString(), data.decimals)),
+          texts: earlier.map((amount) => money(amount.toString(), data.token)),
+        },
+      })}
+      unit={`${sign || "token units"}, in brackets how many`}
+      sign={sign}
+      empty="Nothing was paid in this range. A longer one may show more."
+      {...{ times, series, formatAt }}
+    />
+  );
+}
+
+/** Of everything together, step by step as the range after it is drawn. */
+function sumsBefore(before: VolumeWire, count: number): bigint[] {
+  const { placeOf } = stepsOf(before, before.grain);
+  const sums = Array.from({ length: count }, () => 0n);
+  for (const { at, amount } of before.points) {
+    const place = placeOf(at);
+    if (place >= 0 && place < count) sums[place] = (sums[place] ?? 0n) + BigInt(amount);
+  }
+  return sums;
+}
