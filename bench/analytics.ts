@@ -19,7 +19,7 @@ const { values: args } = parseArgs({
   options: {
     payments: { type: "string", default: "10000000" },
     only: { type: "string", default: "postgres,pglite,ingest" },
-    /** the rows are kept there, and used again */
+    /** the rows are kept there, brought to this release's form and used again */
     keep: { type: "string" },
     rounds: { type: "string", default: "20" },
     "cold-rounds": { type: "string", default: "3" },

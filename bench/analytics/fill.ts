@@ -189,7 +189,7 @@ async function recount(db: Db): Promise<void> {
 }
 
 /** What stands behind no event: the gates' word and what transactions have cost. */
-async function fillOwnSums(db: Db): Promise<void> {
+export async function fillOwnSums(db: Db): Promise<void> {
   await sql
     .raw(`insert into rollup_costs select ${CHAIN_ID}, day, purpose, 700, 1, 27000, 27000::numeric * 45000, 27000::numeric * 45000 * 5000000
     from generate_series(${START_SEC}::bigint, ${END_SEC - DAY_SEC}, ${DAY_SEC}) day cross join unnest(array['settle', 'renew', 'debit', 'act']) purpose`)

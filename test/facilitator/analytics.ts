@@ -120,6 +120,13 @@ describe("Facilitator: analytics", function () {
     expect(lines.find((line) => line.includes(plan))).to.include(`,"'=HYPERLINK(""http://evil"",""x"")",`);
   });
 
+  it("tells as CSV too how long settling took", async () => {
+    const lines = (await (await get("/analytics/latency.csv")).text()).trim().split("\r\n");
+    expect(lines[0]).to.equal("upToMs,count");
+    const counts = lines.slice(1).map((line) => Number(line.split(",")[1]));
+    expect(counts.reduce((sum, count) => sum + count, 0)).to.equal(2);
+  });
+
   it("names the field of a range that makes no sense", async () => {
     for (const [query, field] of [
       ["from=20&to=10", "from"],

@@ -3,11 +3,15 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
 import fc from "fast-check";
+import type { Address } from "turnpike/protocol";
+import { gatherSums } from "../../facilitator/src/analytics/gather";
 import { findWrongSums } from "../../facilitator/src/analytics/recount";
+import { createReports } from "../../facilitator/src/reports";
 import { openStore, type Store } from "../../facilitator/src/store/open";
 import { bucketOf, DAY_SEC, HOUR_SEC, sumsOf } from "../../facilitator/src/store/rollups";
 import { appendEvents, type EventDraft, revertEvents } from "../../facilitator/src/store/tables/events";
 import { EVENT_SUMS } from "../../facilitator/src/store/tables/rollups";
+import { enqueueTransaction, finaliseTransactions, recordMined } from "../../facilitator/src/store/tables/transactions";
 import { emptyDatabase } from "../support/facilitator";
 
 const CHAIN_ID = 31_337;
@@ -34,11 +38,24 @@ interface Happening {
   readonly reason?: string | undefined;
 }
 
-/** A block is its happenings, taken back later or not. */
+/** A block is its happenings, taken back later or not; what gates tell meanwhile; and whether somebody tidies then. */
 const blocks = fc.array(
   fc.record({
-    laterSec: fc.integer({ min: 1, max: 2 * DAY_SEC }),
+    laterSec: fc.integer({ min: 1, max: 12 * DAY_SEC }),
     takenBack: fc.boolean(),
+    isTidied: fc.boolean(),
+    gasUsed: fc.bigInt({ min: 21_000n, max: 9_000_000n }),
+    success: fc.boolean(),
+    reports: fc.array(
+      fc.record({
+        provider: fc.integer({ min: 1, max: 3 }),
+        resource: fc.constantFrom("/a", "/b"),
+        step: fc.constantFrom("asked" as const, "paid" as const, "served" as const),
+        count: fc.integer({ min: 1, max: 1_000 }),
+        amount: fc.bigInt({ min: 0n, max: 10n ** 20n }),
+      }),
+      { maxLength: 3 },
+    ),
     happenings: fc.array(
       fc.record<Happening>({
         type: fc.constantFrom(...MONEY_TYPES, ...OTHER_TYPES),
@@ -53,18 +70,29 @@ const blocks = fc.array(
   { minLength: 1, maxLength: 8 },
 );
 
-function draftsOf(happenings: readonly Happening[], place: { block: string; atSec: number }): EventDraft[] {
+interface Place {
+  readonly block: string;
+  readonly atSec: number;
+  readonly number?: number;
+  readonly transaction?: string;
+}
+
+const providerOf = (number: number) => `0x${String(number).padStart(40, "0")}` as Address;
+
+function draftsOf(happenings: readonly Happening[], place: Place): EventDraft[] {
   return happenings.map(({ type, provider, payer, amount, reason }, index) => ({
     id: `${place.block}/${index}`,
     chainId: CHAIN_ID,
     type,
     objectId: `object ${payer}`,
-    provider: provider === undefined ? undefined : `0x${String(provider).padStart(40, "0")}`,
+    provider: provider === undefined ? undefined : providerOf(provider),
     payer: `0x${String(payer).padStart(40, "b")}`,
     payload: { token: TOKEN, planId: `plan ${provider}`, amount: String(amount), charged: String(amount), reason },
     blockTime: place.atSec,
     blockHash: place.block,
     logIndex: index,
+    ...(place.number !== undefined && { blockNumber: place.number }),
+    transaction: place.transaction,
   }));
 }
 
@@ -129,24 +157,63 @@ describe("rollups", function () {
       .execute();
   }
 
+  const CLEARED = [...EVENT_SUMS, "rollup_costs", "rollup_funnel", "gate_reports", "gate_resources"] as const;
+
   async function clear(): Promise<void> {
-    for (const table of ["events", ...EVENT_SUMS] as const) await store.db.deleteFrom(table).execute();
+    for (const table of ["events", "transactions", "cursors", ...CLEARED] as const)
+      await store.db.deleteFrom(table).execute();
   }
 
-  it("equal what the standing events say, whatever blocks are taken back", async () => {
+  /** A transaction of this service in a block that stays. */
+  async function mine(place: Required<Place>, gas: { gasUsed: bigint; success: boolean }): Promise<void> {
+    const [id, purpose] = [place.transaction, place.number % 2 ? "settle" : "renew"] as const;
+    const sent = { id, chainId: CHAIN_ID, idempotencyKey: id, to: TOKEN as Address, data: "0x" as const };
+    await enqueueTransaction(store.db, { ...sent, purpose, gasLimit: 1n });
+    const stored = { status: "stored" as const, stored_at_ms: place.atSec * 1_000 };
+    await store.db.updateTable("transactions").set(stored).where("id", "=", id).execute();
+    const block = { hash: place.transaction, blockNumber: place.number, blockHash: place.block };
+    await recordMined(store.db, id, { ...block, ...gas, gasPriceWei: 3n });
+  }
+
+  it("equal what events, transactions and gates say, whatever blocks are taken back and whoever tidies", async () => {
+    const tokens = [{ address: TOKEN, name: "Test", version: "1", decimals: 6 }];
+    const clock = { nowSec: () => atSec };
+    let atSec = START_SEC;
     await fc.assert(
       fc.asyncProperty(blocks, async (history) => {
         await clear();
-        let atSec = START_SEC;
-        for (const [index, { laterSec, happenings, takenBack }] of history.entries()) {
+        atSec = START_SEC;
+        for (const [index, { laterSec, happenings, takenBack, isTidied, reports, ...gas }] of history.entries()) {
           atSec += laterSec;
-          const place = { block: `block ${index}`, atSec };
+          const place = { block: `block ${index}`, atSec, number: index + 1, transaction: `0x${index}` };
           await store.transaction((tx) => appendEvents(tx, draftsOf(happenings, place)));
           if (takenBack) await store.transaction((tx) => revertEvents(tx, CHAIN_ID, place.block));
+          else await mine(place, gas);
+          await store.transaction((tx) => finaliseTransactions(tx, CHAIN_ID, index));
+          for (const [number, { provider, ...entry }] of reports.entries()) {
+            const id = `${index}${number}`.padStart(32, "0");
+            const told = { ...entry, hour: bucketOf(atSec, HOUR_SEC), token: TOKEN as Address };
+            await createReports({ store, config: { chainId: CHAIN_ID, tokens } as never, clock }).take(
+              providerOf(provider),
+              {
+                id,
+                entries: [told],
+              },
+            );
+          }
+          if (isTidied) await gatherSums(store, CHAIN_ID, atSec);
         }
+        await store.transaction((tx) => finaliseTransactions(tx, CHAIN_ID, history.length));
         expect(await findWrongSums(store.db, CHAIN_ID, 0)).to.deep.equal([]);
+        for (const table of ["rollup_costs", "rollup_funnel"] as const) {
+          const isThere = (await store.db.selectFrom(table).selectAll().limit(1).execute()).length > 0;
+          const isTold = history.some(({ takenBack, reports }) =>
+            table === "rollup_costs" ? !takenBack : reports.length > 0,
+          );
+          expect(isThere, table).to.equal(isTold);
+        }
       }),
-      { numRuns: 40 },
+      { numRuns: 12 },
     );
   });
 

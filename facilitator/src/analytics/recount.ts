@@ -99,9 +99,13 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
 async function wrongByThemselves(db: Db, chainId: number, limit: number): Promise<WrongSum[]> {
   const { rows } = await sql<WrongSum>`
     with truth (source, key, value) as (
-      select 'rollup_costs', purpose, concat_ws(' ', count(*), count(*) filter (where success is not true), sum(gas_used),
-          sum(gas_used * gas_price_wei))
-        from transactions where chain_id = ${chainId} and is_final and status = 'mined' and gas_used is not null
+      select 'rollup_costs', purpose, concat_ws(' ', count(*), count(*) filter (where success is not true), sum(coalesce(items, 0)),
+          sum(gas_used), sum(gas_used * gas_price_wei))
+        from transactions t left join (
+          select transaction, block_number, count(*) as items from events
+          where chain_id = ${chainId} and not reverted and type in (${sql.join(Object.keys(SCHEME_OF))}) group by 1, 2) e
+          on e.transaction = t.hash and e.block_number = t.block_number
+        where chain_id = ${chainId} and is_final and status = 'mined' and gas_used is not null
           and gas_price_wei is not null group by purpose
       union all select 'rollup_funnel', concat_ws(' ', provider, d.days, bucket - bucket % (d.days * 86400), resource, token, step,
           cause, offer), concat(sum(count), ' ', sum(amount))
@@ -116,7 +120,7 @@ async function wrongByThemselves(db: Db, chainId: number, limit: number): Promis
         from rollup_funnel where chain_id = ${chainId} and grain = 86400 and resource = '' and provider <> ''
         group by bucket, token, step, cause, offer),
     kept (source, key, value) as (
-      select 'rollup_costs', purpose, concat_ws(' ', sum(transactions), sum(failed), sum(gas), sum(wei))
+      select 'rollup_costs', purpose, concat_ws(' ', sum(transactions), sum(failed), sum(items), sum(gas), sum(wei))
         from rollup_costs where chain_id = ${chainId} group by purpose
       union all select 'rollup_funnel', concat_ws(' ', provider, grain / 86400, bucket, resource, token, step, cause, offer),
           concat(count, ' ', amount)
