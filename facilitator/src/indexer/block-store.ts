@@ -3,6 +3,8 @@ import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
 import { databaseNowMs } from "../store/database-clock";
 import type { Tx } from "../store/open";
+import { plansOf } from "../store/tables/plans";
+import { allowancesOf, subscriptionsOf } from "../store/tables/subscriptions";
 import type { Undone } from "../store/tables/undo";
 import { type BlockState, emptyState, operatorKey, type RowSet, type SubscriptionRow } from "./block-state";
 import type { ChainFact } from "./facts";
@@ -48,39 +50,19 @@ export async function loadState(
     for (const row of rows) state.payments.load(row.payment_id, row);
   }
   if (idHashes.size > 0) {
-    const ids = textArray(idHashes);
-    const subscriptions = await tx
-      .selectFrom("subscriptions")
-      .selectAll()
-      .where("chain_id", "=", chainId)
-      .where(sql<boolean>`id_hash = any(${ids}::text[])`)
-      .execute();
-    for (const row of subscriptions) {
+    for (const row of await subscriptionsOf(tx, chainId, idHashes)) {
       state.subscriptions.load(row.id_hash, row);
       planIds.add(row.plan_id);
     }
-    const allowances = await tx
-      .selectFrom("allowances")
-      .selectAll()
-      .where("chain_id", "=", chainId)
-      .where(sql<boolean>`id_hash = any(${ids}::text[])`)
-      .execute();
-    for (const row of allowances) state.allowances.load(row.id_hash, row);
+    for (const row of await allowancesOf(tx, chainId, idHashes)) state.allowances.load(row.id_hash, row);
   }
   if (planIds.size > 0) {
-    const ids = textArray(planIds);
-    const plans = await tx
-      .selectFrom("plans")
-      .selectAll()
-      .where("chain_id", "=", chainId)
-      .where(sql<boolean>`plan_id = any(${ids}::text[])`)
-      .execute();
-    for (const row of plans) state.plans.load(row.plan_id, row);
+    for (const row of await plansOf(tx, chainId, planIds)) state.plans.load(row.plan_id, row);
     const operators = await tx
       .selectFrom("operators")
       .selectAll()
       .where("chain_id", "=", chainId)
-      .where(sql<boolean>`plan_id = any(${ids}::text[])`)
+      .where(sql<boolean>`plan_id = any(${textArray(planIds)}::text[])`)
       .execute();
     for (const row of operators) state.operators.load(operatorKey(row.plan_id, row.operator), row);
   }

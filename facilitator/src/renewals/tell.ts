@@ -1,11 +1,10 @@
 /** The events that the mere passing of time makes: no log of the chain stands behind them, so their id is made of what they say. */
-import { sql } from "kysely";
 import { keccakText } from "turnpike/protocol";
 import { subscriptionPayload } from "../indexer/payloads";
 import type { Tx } from "../store/open";
 import { appendEvents, type EventDraft, lockFeed } from "../store/tables/events";
-import type { PlansTable } from "../store/tables/plans";
-import type { AllowancesTable, SubscriptionsTable } from "../store/tables/subscriptions";
+import { subscriptionsOf } from "../store/tables/subscriptions";
+import { recordsOf } from "../subscriptions/records";
 
 export interface ClockEvent {
   readonly idHash: string;
@@ -27,33 +26,12 @@ export async function tellClockEvents(
 ): Promise<number> {
   if (told.length === 0) return 0;
   await lockFeed(tx, chainId);
-  const ids = [...new Set(told.map((event) => event.idHash))];
-  const rows = await tx
-    .selectFrom("subscriptions")
-    .selectAll()
-    .where("chain_id", "=", chainId)
-    .where(sql<boolean>`id_hash = any(${ids}::text[])`)
-    .execute();
-  const planIds = [...new Set(rows.map((row) => row.plan_id))];
-  const plans = await tx
-    .selectFrom("plans")
-    .selectAll()
-    .where("chain_id", "=", chainId)
-    .where(sql<boolean>`plan_id = any(${planIds}::text[])`)
-    .execute();
-  const allowances = await tx
-    .selectFrom("allowances")
-    .selectAll()
-    .where("chain_id", "=", chainId)
-    .where(sql<boolean>`id_hash = any(${ids}::text[])`)
-    .execute();
-  const byId = new Map<string, SubscriptionsTable>(rows.map((row) => [row.id_hash, row]));
-  const planOf = new Map<string, PlansTable>(plans.map((plan) => [plan.plan_id, plan]));
-  const allowanceOf = new Map<string, AllowancesTable>(allowances.map((row) => [row.id_hash, row]));
+  const rows = await subscriptionsOf(tx, chainId, new Set(told.map((event) => event.idHash)));
+  const recordOf = new Map((await recordsOf(tx, chainId, rows)).map((record) => [record.row.id_hash, record]));
   const drafts = told.flatMap(({ idHash, paidThroughSec, type, mark, more }): EventDraft[] => {
-    const row = byId.get(idHash);
-    const plan = row && planOf.get(row.plan_id);
-    if (!row || !plan || row.paid_through !== paidThroughSec) return [];
+    const record = recordOf.get(idHash);
+    if (record?.row.paid_through !== paidThroughSec) return [];
+    const { row, plan, allowance } = record;
     return [
       {
         id: keccakText([chainId, idHash, type, paidThroughSec, ...(mark === undefined ? [] : [mark])].join("/")),
@@ -62,7 +40,7 @@ export async function tellClockEvents(
         objectId: idHash,
         provider: plan.provider,
         payer: row.subscriber,
-        payload: { ...subscriptionPayload(row, plan, allowanceOf.get(idHash), nowSec), ...more },
+        payload: { ...subscriptionPayload(row, plan, allowance, nowSec), ...more },
         blockTime: nowSec,
       },
     ];

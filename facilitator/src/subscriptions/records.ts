@@ -4,8 +4,8 @@ import type { PlanWire, SubscriptionWire } from "turnpike/facilitator";
 import { type Address, checksum, type Hex, type SubscriptionStatus, statusAt } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Db } from "../store/open";
-import type { PlansTable } from "../store/tables/plans";
-import type { AllowancesTable, SubscriptionsTable } from "../store/tables/subscriptions";
+import { type PlansTable, plansOf } from "../store/tables/plans";
+import { type AllowancesTable, allowancesOf, type SubscriptionsTable } from "../store/tables/subscriptions";
 
 export interface SubscriptionRecord {
   readonly row: SubscriptionsTable;
@@ -65,12 +65,10 @@ export async function recordsOf(
   rows: readonly SubscriptionsTable[],
 ): Promise<SubscriptionRecord[]> {
   if (rows.length === 0) return [];
-  const planIds = [...new Set(rows.map((row) => row.plan_id))];
-  const idHashes = rows.map((row) => row.id_hash);
-  const [plans, allowances] = await Promise.all([
-    db.selectFrom("plans").selectAll().where("chain_id", "=", chainId).where("plan_id", "in", planIds).execute(),
-    db.selectFrom("allowances").selectAll().where("chain_id", "=", chainId).where("id_hash", "in", idHashes).execute(),
-  ]);
+  const ids = rows.map((row) => row.id_hash);
+  // One after the other: `db` may be a transaction, which has one connection.
+  const plans = await plansOf(db, chainId, new Set(rows.map((row) => row.plan_id)));
+  const allowances = await allowancesOf(db, chainId, ids);
   const planOf = new Map(plans.map((plan) => [plan.plan_id, plan]));
   const allowanceOf = new Map(allowances.map((allowance) => [allowance.id_hash, allowance]));
   return rows.flatMap((row) => {

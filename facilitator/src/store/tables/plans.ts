@@ -1,4 +1,7 @@
 /** Plans and their operators, as the chain's events tell them. */
+import { sql } from "kysely";
+import type { Db } from "../open";
+
 export interface PlansTable {
   chain_id: number;
   plan_id: string;
@@ -22,4 +25,13 @@ export interface OperatorsTable {
   plan_id: string;
   operator: string;
   allowed: boolean;
+}
+
+export function plansOf(db: Db, chainId: number, planIds: Iterable<string>): Promise<PlansTable[]> {
+  return db
+    .selectFrom("plans")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where(sql<boolean>`plan_id = any(${[...planIds]}::text[])`)
+    .execute();
 }

@@ -1,4 +1,7 @@
 /** Subscriptions, their allowances and debits, as the chain's events tell them. The status is computed, never stored. */
+import { sql } from "kysely";
+import type { Db } from "../open";
+
 export interface SubscriptionsTable {
   chain_id: number;
   id_hash: string;
@@ -36,4 +39,22 @@ export interface DebitsTable {
   block_number: number;
   block_time: number;
   log_index: number;
+}
+
+export function subscriptionsOf(db: Db, chainId: number, idHashes: Iterable<string>): Promise<SubscriptionsTable[]> {
+  return db
+    .selectFrom("subscriptions")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where(sql<boolean>`id_hash = any(${[...idHashes]}::text[])`)
+    .execute();
+}
+
+export function allowancesOf(db: Db, chainId: number, idHashes: Iterable<string>): Promise<AllowancesTable[]> {
+  return db
+    .selectFrom("allowances")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where(sql<boolean>`id_hash = any(${[...idHashes]}::text[])`)
+    .execute();
 }
