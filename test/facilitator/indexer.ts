@@ -63,15 +63,18 @@ describe("facts of a block", () => {
   });
 });
 
+/** Not so fast that a busy machine cannot read along. */
+const BLOCK_MS = 250;
+
 describe("indexer", function () {
   this.timeout(120_000);
   let world: FacilitatorWorld;
   let core: Core;
 
   before(async () => {
-    world = await startWorld();
+    world = await startWorld({ blockMs: BLOCK_MS });
     // Deeper than what is mined while a slow machine comes to its point.
-    core = await world.core({ FINALITY_DEPTH: "2000" });
+    core = await world.core({ FINALITY_DEPTH: "800" });
   });
   after(() => world.stop());
 
@@ -97,7 +100,7 @@ describe("indexer", function () {
     await until(async () => (await core.payments.status(paymentId)).status === "reversed", "the payment is reversed");
     expect(await core.payments.verifyProof(first.proof)).to.deep.equal({ kind: "invalid", reason: "reversed" });
 
-    await rpc("evm_setIntervalMining", [100]);
+    await rpc("evm_setIntervalMining", [BLOCK_MS]);
     const again = await core.payments.authorize(signed);
     if (again.kind !== "settled") expect.fail(`it is ${again.kind}`);
     expect(again.proof.transaction).to.equal(first.proof.transaction);
@@ -119,13 +122,13 @@ describe("indexer", function () {
     await cancel(payer.key, signed.authorization.nonce);
     await core.indexer.catchUp();
     const outcome = await core.payments.authorize(signed, { waitMs: 300 });
-    expect(outcome.kind, "two thousand blocks are final, not one").to.equal("pending");
+    expect(outcome.kind, "eight hundred blocks are final, not one").to.equal("pending");
     const height = await world.chain.provider.getBlockNumber();
     await rpc("evm_setIntervalMining", [0]);
     await rpc("evm_revert", [snapshot]);
     await rpc("hardhat_setNextBlockBaseFeePerGas", ["0x77359400"]);
     while ((await world.chain.provider.getBlockNumber()) <= height) await rpc("evm_mine");
-    await rpc("evm_setIntervalMining", [100]);
+    await rpc("evm_setIntervalMining", [BLOCK_MS]);
     expect((await core.payments.authorize(signed)).kind).to.equal("settled");
   });
 
@@ -161,7 +164,7 @@ describe("indexer", function () {
     await rpc("evm_revert", [snapshot]);
     await rpc("hardhat_setNextBlockBaseFeePerGas", ["0x77359400"]);
     while ((await world.chain.provider.getBlockNumber()) <= height) await rpc("evm_mine");
-    await rpc("evm_setIntervalMining", [100]);
+    await rpc("evm_setIntervalMining", [BLOCK_MS]);
     await until(async () => (await rowsOf()).subscriptions.length === 0, "the rows are taken back");
     expect(await rowsOf()).to.deep.equal({ subscriptions: [], allowances: [], due: [] });
     expect(await db.selectFrom("plans").select("plan_id").execute()).to.deep.equal([{ plan_id: planId }]);
