@@ -7,6 +7,9 @@ import { startPostgres, type TestPostgres } from "../support/postgres";
 
 const DEAR = { maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 10n ** 10n };
 
+/** Not so fast that a busy machine cannot read along. */
+const BLOCK_MS = 250;
+
 /** On PostgreSQL, whose locks are real. */
 describe("authorizations that somebody else interferes with", function () {
   this.timeout(120_000);
@@ -16,7 +19,7 @@ describe("authorizations that somebody else interferes with", function () {
 
   before(async () => {
     postgres = await startPostgres();
-    world = await startWorld({ blockMs: 100, postgres });
+    world = await startWorld({ blockMs: BLOCK_MS, postgres });
     core = await world.core({ FINALITY_DEPTH: "4" });
   });
   afterEach(() => mining(true));
@@ -25,7 +28,7 @@ describe("authorizations that somebody else interferes with", function () {
     await postgres?.stop();
   });
 
-  const mining = (isOn: boolean) => world.chain.provider.send("evm_setIntervalMining", [isOn ? 100 : 0]);
+  const mining = (isOn: boolean) => world.chain.provider.send("evm_setIntervalMining", [isOn ? BLOCK_MS : 0]);
   const transfersOf = async (payer: string) => (await world.transfers()).filter(({ from }) => from === payer);
   const settled = async (signed: SignedPayment) => {
     const outcome = await until(async () => {

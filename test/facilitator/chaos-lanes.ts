@@ -12,6 +12,9 @@ import { startPostgres, type TestPostgres } from "../support/postgres";
 import { GROUPS } from "./support/chaos-faults";
 import { type ChaosRpc, startChaosRpc } from "./support/chaos-rpc";
 
+/** Not so fast that a busy machine cannot read along. */
+const BLOCK_MS = 250;
+
 describe("lanes under stress", function () {
   this.timeout(120_000);
   let postgres: TestPostgres;
@@ -22,7 +25,7 @@ describe("lanes under stress", function () {
 
   before(async () => {
     postgres = await startPostgres();
-    world = await startWorld({ blockMs: 100, postgres });
+    world = await startWorld({ blockMs: BLOCK_MS, postgres });
     rpc = await startChaosRpc(world.chain.rpcUrl);
   });
   afterEach(async () => {
@@ -37,7 +40,7 @@ describe("lanes under stress", function () {
   });
 
   const send = (method: string, params: unknown[] = []) => world.chain.provider.send(method, params);
-  const mining = (isOn: boolean) => send("evm_setIntervalMining", [isOn ? 100 : 0]);
+  const mining = (isOn: boolean) => send("evm_setIntervalMining", [isOn ? BLOCK_MS : 0]);
   const addressOf = (key: Hex): Address => walletOf(world.chain, key).address as Address;
   const lane = () => core.relayer.health().lanes[0];
   const isReady = (): boolean => readinessOf(core).ready;
