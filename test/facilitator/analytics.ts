@@ -1,5 +1,6 @@
 import { expect } from "chai";
 import {
+  latencySchema,
   overviewSchema,
   paymentListSchema,
   planFiguresSchema,
@@ -124,7 +125,9 @@ describe("Facilitator: analytics", function () {
     const lines = (await (await get("/analytics/latency.csv")).text()).trim().split("\r\n");
     expect(lines[0]).to.equal("upToMs,count");
     const counts = lines.slice(1).map((line) => Number(line.split(",")[1]));
-    expect(counts.reduce((sum, count) => sum + count, 0)).to.equal(2);
+    const { sampled } = latencySchema.parse(await json("/analytics/latency"));
+    expect(sampled).to.be.greaterThan(1);
+    expect(counts.reduce((sum, count) => sum + count, 0)).to.equal(sampled);
   });
 
   it("names the field of a range that makes no sense", async () => {
