@@ -3,6 +3,7 @@ import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
 import { databaseNowMs } from "../store/database-clock";
 import type { Tx } from "../store/open";
+import type { PaymentRow } from "../store/tables/payments";
 import { plansOf } from "../store/tables/plans";
 import { allowancesOf, subscriptionsOf } from "../store/tables/subscriptions";
 import type { Undone } from "../store/tables/undo";
@@ -99,16 +100,33 @@ export async function saveState(tx: Tx, chainId: number, blockNumber: number, st
   await saveDue(tx, chainId, state.subscriptions.changes());
 }
 
+function factsOfPayment(row: PaymentRow) {
+  const { payment_id, state, fail_code, fail_reason, is_reversed } = row;
+  const { tx_hash, block_number, block_hash, block_time, log_index } = row;
+  return {
+    payment_id,
+    state,
+    fail_code,
+    fail_reason,
+    is_reversed,
+    tx_hash,
+    block_number,
+    block_hash,
+    block_time,
+    log_index,
+  };
+}
+
 /** The facts alone: what other rooms write into the row meanwhile stays. */
 async function savePayments(tx: Tx, chainId: number, state: BlockState): Promise<void> {
-  const rows = state.payments.changes().flatMap(({ after }) => (after ? [after] : []));
-  if (rows.length === 0) return;
+  const facts = state.payments.changes().flatMap(({ after }) => (after ? [factsOfPayment(after)] : []));
+  if (facts.length === 0) return;
   await sql`
     update payments p set state = x.state, fail_code = x.fail_code, fail_reason = x.fail_reason,
       is_reversed = x.is_reversed, tx_hash = x.tx_hash, block_number = x.block_number, block_hash = x.block_hash,
       block_time = x.block_time, log_index = x.log_index,
       settled_at_ms = case when x.state = 'settled' then coalesce(p.settled_at_ms, ${databaseNowMs}) end
-    from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as x(payment_id text, state text, fail_code text,
+    from json_to_recordset(${JSON.stringify(facts)}::json) as x(payment_id text, state text, fail_code text,
       fail_reason text, is_reversed boolean, tx_hash text, block_number bigint, block_hash text, block_time bigint,
       log_index bigint)
     where p.chain_id = ${chainId}::bigint and p.payment_id = x.payment_id`.execute(tx);
