@@ -1,5 +1,7 @@
 /** A chain with Turnpike, plans and subscribers, behind an RPC that can be counted, cut and made to lie. */
-import { createServer } from "node:http";
+import { Agent, createServer, request as httpRequest } from "node:http";
+import { pipeline } from "node:stream";
+import { text } from "node:stream/consumers";
 import { Contract, MaxUint256 } from "ethers";
 import { tokenInterface, turnpikeInterface } from "turnpike/chain";
 import { type Address, type Hex, idHashOf, keccakText, secretHashOf, subscriptionId } from "turnpike/protocol";
@@ -23,16 +25,24 @@ export interface RpcProxy {
 
 async function startProxy(target: string): Promise<RpcProxy> {
   const methods: string[] = [];
+  // A connection for each question: the node closes one that was idle, which may cross a question on its way.
+  const agent = new Agent({ keepAlive: false });
   const server = createServer(async (request, response) => {
     if (proxy.isDown) {
       proxy.refused++;
       return void request.socket.destroy();
     }
-    let body = "";
-    for await (const chunk of request) body += chunk;
+    // Whoever asks, or the node, may be gone: the other one sees a connection that ended.
+    const cut = (): void => void request.socket.destroy();
+    const body = await text(request).catch(cut);
+    if (typeof body !== "string") return;
     methods.push(String(JSON.parse(body).method));
-    const answer = await fetch(target, { method: "POST", headers: { "content-type": "application/json" }, body });
-    response.writeHead(answer.status, { "content-type": "application/json" }).end(await answer.text());
+    const headers = { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
+    const asked = httpRequest(target, { method: "POST", agent, headers }, (answer) => {
+      response.writeHead(answer.statusCode ?? 502, { "content-type": "application/json" });
+      pipeline(answer, response, () => undefined);
+    });
+    asked.on("error", cut).end(body);
   });
   const proxy: RpcProxy = {
     url: await listen(server),

@@ -1,6 +1,7 @@
 /** Small real HTTP servers on free loopback ports, and the record of what reached them. */
 import { createServer, type IncomingHttpHeaders, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
 
 export interface Seen {
   readonly method: string;
@@ -28,14 +29,10 @@ const open = new Set<Server>();
 export async function serve(handle: (request: Seen) => Answer | Promise<Answer>): Promise<StandIn> {
   const seen: Seen[] = [];
   const server = createServer(async (req, res) => {
-    const chunks: Buffer[] = [];
-    for await (const chunk of req) chunks.push(chunk as Buffer);
-    const request = {
-      method: req.method ?? "",
-      url: req.url ?? "",
-      headers: req.headers,
-      body: Buffer.concat(chunks).toString("utf8"),
-    };
+    const body = await text(req).catch(() => undefined);
+    // Whoever asked has left in the middle of it.
+    if (body === undefined) return;
+    const request = { method: req.method ?? "", url: req.url ?? "", headers: req.headers, body };
     seen.push(request);
     const answer = await handle(request);
     if (answer.drop) {

@@ -1,6 +1,7 @@
 /** Servers on free loopback ports that may hang, dribble or drop; and the record of what reached them. */
 import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
 
 export interface Seen {
   readonly method: string;
@@ -38,9 +39,9 @@ export class Servers {
   async start(handle: (request: Seen) => Answer | Promise<Answer>): Promise<HostileServer> {
     const seen: Seen[] = [];
     const server = createServer(async (req, res) => {
-      const chunks: Buffer[] = [];
-      for await (const chunk of req) chunks.push(chunk as Buffer);
-      const body = Buffer.concat(chunks).toString("utf8");
+      const body = await text(req).catch(() => undefined);
+      // Whoever asked has left in the middle of it.
+      if (body === undefined) return;
       const request = { method: req.method ?? "", url: req.url ?? "", headers: req.headers, body };
       seen.push(request);
       this.#send(res, await handle(request));
