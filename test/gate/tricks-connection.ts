@@ -17,7 +17,8 @@ import {
   testProvider,
 } from "../support/gate";
 import { until } from "../support/subscriptions";
-import { ADAPTERS, type AdapterServer, express4, PREFIX } from "./support/frameworks";
+import { ADAPTERS, express4, PREFIX } from "./support/frameworks";
+import { PAID_ROUTE, tricked } from "./support/tricked";
 
 const TARGET = `${PREFIX}/paid`;
 const { "a Next.js route handler": _next, ...FRAMEWORKS } = ADAPTERS;
@@ -27,41 +28,13 @@ const SEES_LEAVERS = ["Express 5", "Express 4", "Fastify", "node:http"];
 for (const [name, start] of Object.entries(FRAMEWORKS)) {
   describe(`tricks with the connection, through ${name}`, function () {
     this.timeout(60_000);
-    let facilitator: SmallFacilitator;
-    let provider: Provider;
-    let server: AdapterServer;
-    let served = 0;
+    const at = tricked(start, { routes: { ...PAID_ROUTE, "/other": ONE_TIME } });
 
-    const log = console.error;
-    before(async () => {
-      console.error = () => undefined;
-      facilitator = await startSmallFacilitator();
-      provider = testProvider(facilitator);
-      const handle = () => {
-        served++;
-        return { body: "content" };
-      };
-      const gate = { pricing: ONE_TIME } as never;
-      server = await start(provider, [
-        { path: "/paid", gate, handle },
-        { path: "/other", gate, handle },
-      ]);
-    });
-    beforeEach(() => {
-      served = 0;
-    });
-    after(async () => {
-      console.error = log;
-      await server.stop();
-      await provider.close();
-      await facilitator.stop();
-    });
-
-    const url = () => `${server.url}${TARGET}`;
+    const url = () => `${at.server.url}${TARGET}`;
     const payment = async (sent = {}) => `X-PAYMENT: ${(await paidHeaders(url(), {}, sent))["X-PAYMENT"]}`;
-    const text = (request: RawRequest) => requestText(new URL(server.url).host, request);
+    const text = (request: RawRequest) => requestText(new URL(at.server.url).host, request);
     const outcomes = async (...requests: readonly string[]) =>
-      (await exchange(server.url, requests.join(""))).map(outcomeOf);
+      (await exchange(at.server.url, requests.join(""))).map(outcomeOf);
 
     it("C1 judges each request of a pipeline by its own credentials", async () => {
       const [paid, other] = [await payment(), await payment()];
@@ -74,7 +47,7 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
         text({ target: TARGET, lines: [other] }),
       );
       expect(seen).to.deep.equal(["served", "asked", "refused", "malformed", "served"]);
-      expect(served).to.equal(2);
+      expect(at.served).to.equal(2);
     });
 
     it("C1 grants one of a pipeline of equal requests", async () => {
@@ -111,7 +84,7 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
           what,
         ).to.deep.equal([]);
       }
-      expect(served).to.equal(0);
+      expect(at.served).to.equal(0);
       expect(await outcomes(text({ target: TARGET, lines: [paid] }))).to.deep.equal(["served"]);
     });
 
@@ -122,22 +95,22 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
       const expecting = "Expect: 100-continue";
       expect(await outcomes(text({ ...post, lines: [length, expecting] }))).to.deep.equal(["asked"]);
       expect(await outcomes(text({ ...post, lines: [length, "Expect: payment", paid] }))).to.deep.equal(["no HTTP"]);
-      expect(served).to.equal(0);
+      expect(at.served).to.equal(0);
       expect(await outcomes(text({ ...post, lines: [length, expecting, paid] }))).to.deep.equal(["served"]);
     });
 
     if (SEES_LEAVERS.includes(name)) {
       it("does not charge a client that left before its payment was judged", async () => {
         const paid = await payment();
-        const letGo = hold(facilitator);
-        const leaving = connect(Number(new URL(server.url).port), "127.0.0.1");
+        const letGo = hold(at.facilitator);
+        const leaving = connect(Number(new URL(at.server.url).port), "127.0.0.1");
         leaving.on("error", () => undefined).write(text({ target: TARGET, lines: [paid] }));
-        await until(() => facilitator.calls.length === 1);
+        await until(() => at.facilitator.calls.length === 1);
         leaving.destroy();
-        await until(async () => (await server.connections()) === 0);
+        await until(async () => (await at.server.connections()) === 0);
         letGo();
         await until(async () => (await outcomes(text({ target: TARGET, lines: [paid] })))[0] === "served");
-        expect(served).to.equal(1);
+        expect(at.served).to.equal(1);
       });
     }
   });

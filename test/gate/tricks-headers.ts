@@ -1,19 +1,12 @@
 /** Every way to hand a payment over, over a real socket, before every framework: one reading or none. */
 import { expect } from "chai";
-import type { Provider } from "turnpike/gate";
 import type { AcceptEntryWire } from "turnpike/protocol";
 import { HEADS } from "../hostile/support/tricks/heads";
 import { outcomeOf } from "../hostile/support/tricks/outcome";
 import { ask } from "../hostile/support/tricks/wire";
-import {
-  headerOf,
-  ONE_TIME,
-  proofOf,
-  type SmallFacilitator,
-  startSmallFacilitator,
-  testProvider,
-} from "../support/gate";
-import { ADAPTERS, type AdapterServer, PREFIX } from "./support/frameworks";
+import { headerOf, proofOf } from "../support/gate";
+import { ADAPTERS, PREFIX } from "./support/frameworks";
+import { PAID_ROUTE, tricked } from "./support/tricked";
 
 const PUBLIC_URL = "https://api.example";
 const TARGET = `${PREFIX}/paid`;
@@ -22,37 +15,13 @@ const { "a Next.js route handler": _next, ...FRAMEWORKS } = ADAPTERS;
 for (const [name, start] of Object.entries(FRAMEWORKS)) {
   describe(`tricks with headers, through ${name}`, function () {
     this.timeout(60_000);
-    let facilitator: SmallFacilitator;
-    let provider: Provider;
-    let server: AdapterServer;
-    let served = 0;
-
-    const log = console.error;
-    before(async () => {
-      console.error = () => undefined;
-      facilitator = await startSmallFacilitator();
-      provider = testProvider(facilitator, { publicUrl: PUBLIC_URL });
-      const handle = () => {
-        served++;
-        return { body: "content" };
-      };
-      server = await start(provider, [{ path: "/paid", gate: { pricing: ONE_TIME } as never, handle }]);
-    });
-    beforeEach(() => {
-      served = 0;
-    });
-    after(async () => {
-      console.error = log;
-      await server.stop();
-      await provider.close();
-      await facilitator.stop();
-    });
+    const at = tricked(start, { routes: PAID_ROUTE, publicUrl: PUBLIC_URL });
 
     async function payment(): Promise<string> {
-      const quote = await ask(server.url, { target: TARGET });
+      const quote = await ask(at.server.url, { target: TARGET });
       return headerOf(proofOf(quote?.json?.accepts?.[0] as AcceptEntryWire))["X-PAYMENT"];
     }
-    const show = (lines: readonly string[], target = TARGET) => ask(server.url, { target, lines });
+    const show = (lines: readonly string[], target = TARGET) => ask(at.server.url, { target, lines });
 
     it("C7 C8 what has one reading is served once, and what has two or none is not", async () => {
       const kept = await payment();
@@ -65,7 +34,7 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
           expect(answer?.json.message, what).to.match(/x-payment|PAYMENT-SIGNATURE|x-service-sub|sign-in|`version`/i);
         if (safe === "malformed") expect(answer?.json.message, what).to.match(/^(X-PAYMENT|PAYMENT-SIGNATURE) /);
       }
-      expect(served).to.equal(HEADS.filter(([, , safe]) => safe === "served").length);
+      expect(at.served).to.equal(HEADS.filter(([, , safe]) => safe === "served").length);
       expect(outcomeOf(await show([`X-PAYMENT: ${kept}`])), "not one of them cost the payment").to.equal("served");
     });
 
@@ -86,16 +55,16 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
       ];
       const line = `X-PAYMENT: ${await payment()}`;
       for (const [what, hosts] of HOSTS) {
-        const quote = await ask(server.url, { target: TARGET, hosts });
+        const quote = await ask(at.server.url, { target: TARGET, hosts });
         const { resource } = quote?.json?.accepts?.[0] ?? {};
         expect(outcomeOf(quote), what).to.be.oneOf(["asked", "no HTTP", "elsewhere"]);
         if (resource !== undefined && new URL(resource).pathname === TARGET)
           expect(resource, what).to.equal(`${PUBLIC_URL}${TARGET}`);
-        const other = await ask(server.url, { target: `${TARGET}?other`, hosts, lines: [line] });
+        const other = await ask(at.server.url, { target: `${TARGET}?other`, hosts, lines: [line] });
         expect(outcomeOf(other), what).to.be.oneOf(["refused", "no HTTP", "elsewhere"]);
       }
-      expect(served).to.equal(0);
-      const old = await ask(server.url, { target: TARGET, version: "1.0", hosts: [], lines: [line] });
+      expect(at.served).to.equal(0);
+      const old = await ask(at.server.url, { target: TARGET, version: "1.0", hosts: [], lines: [line] });
       expect(outcomeOf(old), "HTTP/1.0 without a Host").to.equal("served");
     });
   });

@@ -1,63 +1,34 @@
 /** Every way to write a payment's base64 and JSON: one payment is one grant, and what is none is told which field. */
 import { expect } from "chai";
-import type { Provider } from "turnpike/gate";
 import type { AcceptEntryWire } from "turnpike/protocol";
 import { outcomeOf } from "../hostile/support/tricks/outcome";
 import { base64, FORGED, MALFORMED, SPELLINGS } from "../hostile/support/tricks/payloads";
 import { ask } from "../hostile/support/tricks/wire";
-import {
-  headerOf,
-  ONE_TIME,
-  proofOf,
-  type SmallFacilitator,
-  startSmallFacilitator,
-  testProvider,
-} from "../support/gate";
-import { ADAPTERS, type AdapterServer, PREFIX } from "./support/frameworks";
+import { headerOf, proofOf } from "../support/gate";
+import { ADAPTERS, PREFIX } from "./support/frameworks";
 import { v1Headers, v2Headers } from "./support/standard";
+import { PAID_ROUTE, tricked } from "./support/tricked";
 
 const TARGET = `${PREFIX}/paid`;
 
 // A payload is read by the same lines whatever the framework: one of each kind, (req, res) and fetch.
-for (const name of ["Express 5", "Hono"] as const) {
+const KINDS = ["Express 5", "Hono"];
+for (const [name, start] of Object.entries(ADAPTERS).filter(([name]) => KINDS.includes(name))) {
   describe(`tricks with payloads, through ${name}`, function () {
     this.timeout(60_000);
-    let facilitator: SmallFacilitator;
-    let provider: Provider;
-    let server: AdapterServer;
-    let served = 0;
+    const at = tricked(start, { routes: PAID_ROUTE, publicUrl: "https://api.example" });
 
-    before(async () => {
-      facilitator = await startSmallFacilitator();
-      provider = testProvider(facilitator, { publicUrl: "https://api.example" });
-      const handle = () => {
-        served++;
-        return { body: "content" };
-      };
-      server = (await ADAPTERS[name]?.(provider, [
-        { path: "/paid", gate: { pricing: ONE_TIME } as never, handle },
-      ])) as AdapterServer;
-    });
-    beforeEach(() => {
-      served = 0;
-    });
-    after(async () => {
-      await server.stop();
-      await provider.close();
-      await facilitator.stop();
-    });
-
-    const quoted = async () => (await ask(server.url, { target: TARGET }))?.json?.accepts?.[0] as AcceptEntryWire;
+    const quoted = async () => (await ask(at.server.url, { target: TARGET }))?.json?.accepts?.[0] as AcceptEntryWire;
     const proof = async () => Buffer.from(headerOf(proofOf(await quoted()))["X-PAYMENT"], "base64").toString("utf8");
     const show = (value: string, name = "X-PAYMENT") =>
-      ask(server.url, { target: TARGET, lines: [`${name}: ${value}`] });
+      ask(at.server.url, { target: TARGET, lines: [`${name}: ${value}`] });
 
     it("C1 C8 one proof in every spelling is one payment", async () => {
       const json = await proof();
       for (const [index, [what, header]] of SPELLINGS.entries()) {
         expect(outcomeOf(await show(header(json))), what).to.equal(index === 0 ? "served" : "used");
       }
-      expect(served).to.equal(1);
+      expect(at.served).to.equal(1);
     });
 
     it("C8 each spelling is a proof by itself", async () => {
@@ -74,7 +45,7 @@ for (const name of ["Express 5", "Hono"] as const) {
         expect(answer?.json.accepts, what).to.have.length(1);
         if (field) expect(answer?.json.message, what).to.include(`field ${field} is`);
       }
-      expect(served).to.equal(0);
+      expect(at.served).to.equal(0);
       expect(outcomeOf(await show(base64(json)))).to.equal("served");
     });
 
@@ -84,7 +55,7 @@ for (const name of ["Express 5", "Hono"] as const) {
         expect(header(json), `${what} changes something`).to.not.equal(base64(json));
         expect(outcomeOf(await show(header(json))), what).to.equal("refused");
       }
-      expect(served).to.equal(0);
+      expect(at.served).to.equal(0);
       expect(outcomeOf(await show(base64(json)))).to.equal("served");
     });
 
@@ -124,7 +95,7 @@ for (const name of ["Express 5", "Hono"] as const) {
 
     for (const [version, header, headersOf] of [
       ["1", "X-PAYMENT", async () => v1Headers(await quoted())],
-      ["2", "PAYMENT-SIGNATURE", () => v2Headers(`${server.url}${TARGET}`)],
+      ["2", "PAYMENT-SIGNATURE", () => v2Headers(`${at.server.url}${TARGET}`)],
     ] as const) {
       const payload = async () => {
         const made = (await headersOf()) as Record<string, string>;
@@ -133,21 +104,21 @@ for (const name of ["Express 5", "Hono"] as const) {
 
       it(`C8 a payload of version ${version} that is none is refused with its field, before any settlement`, async () => {
         const json = await payload();
-        facilitator.calls.length = 0;
+        at.facilitator.calls.length = 0;
         for (const [what, change, field] of STANDARD) {
           expect(change(json), `${what} changes something`).to.not.equal(json);
           const answer = await show(base64(change(json)), header);
           expect(outcomeOf(answer), what).to.equal("malformed");
           expect(answer?.json.message, what).to.include(`field ${field} is`);
         }
-        expect(facilitator.calls).to.have.length(0);
-        expect(served).to.equal(0);
+        expect(at.facilitator.calls).to.have.length(0);
+        expect(at.served).to.equal(0);
         expect(outcomeOf(await show(base64(json), header))).to.equal("served");
       });
 
       it(`C1 C8 one authorization of version ${version} in every spelling is one payment`, async () => {
         const json = await payload();
-        facilitator.calls.length = 0;
+        at.facilitator.calls.length = 0;
         const lower = (key: string) =>
           json.replace(new RegExp(`"${key}":"0x[^"]+`), (found) => found.toLowerCase().replace(key.toLowerCase(), key));
         const spelt = [json, lower("from"), lower("to"), ` ${json} `, json.replace("{", '{"more":1,')];
@@ -157,8 +128,8 @@ for (const name of ["Express 5", "Hono"] as const) {
           const safe = index === 0 ? ["served"] : ["used"];
           expect(outcomeOf(await show(base64(text), header)), text.slice(0, 60)).to.be.oneOf(safe);
         }
-        expect(served).to.equal(1);
-        expect(facilitator.calls.map(({ path }) => path)).to.deep.equal(["/settle"]);
+        expect(at.served).to.equal(1);
+        expect(at.facilitator.calls.map(({ path }) => path)).to.deep.equal(["/settle"]);
       });
     }
   });

@@ -1,16 +1,19 @@
 /** Every spelling of a path, over a real socket, before every framework: who did not pay for it is not served. */
 import { expect } from "chai";
-import type { Provider } from "turnpike/gate";
 import type { AcceptEntryWire } from "turnpike/protocol";
 import { outcomeOf } from "../hostile/support/tricks/outcome";
 import { CROSSINGS, TARGETS } from "../hostile/support/tricks/targets";
 import { ask } from "../hostile/support/tricks/wire";
-import { headerOf, proofOf, type SmallFacilitator, startSmallFacilitator, testProvider } from "../support/gate";
-import { ADAPTERS, type AdapterServer, PREFIX } from "./support/frameworks";
+import { headerOf, proofOf } from "../support/gate";
+import { ADAPTERS, PREFIX } from "./support/frameworks";
+import { tricked } from "./support/tricked";
 
 const PUBLIC_URL = "https://api.example";
 /** "/:any" is what a router with a catch-all makes of all that it does not know: cheap, and never a way to the dear. */
 const PRICES = { "/paid": 500_000n, "/dear": 9_000_000n, "/say%22": 7_000_000n, "/:any": 1n } as const;
+const ROUTES = Object.fromEntries(
+  Object.entries(PRICES).map(([path, amount]) => [path, [{ type: "one-time", amount }]]),
+);
 
 const SPELT = [
   ...TARGETS.map(([what, target]) => ({ what, target: target(`${PREFIX}/dear`) })),
@@ -32,37 +35,10 @@ const { "a Next.js route handler": _next, ...FRAMEWORKS } = ADAPTERS;
 for (const [name, start] of Object.entries(FRAMEWORKS)) {
   describe(`tricks with the target, through ${name}`, function () {
     this.timeout(60_000);
-    let facilitator: SmallFacilitator;
-    let provider: Provider;
-    let server: AdapterServer;
-    let served = 0;
+    const at = tricked(start, { routes: ROUTES, publicUrl: PUBLIC_URL });
 
-    const log = console.error;
-    before(async () => {
-      console.error = () => undefined;
-      facilitator = await startSmallFacilitator();
-      provider = testProvider(facilitator, { publicUrl: PUBLIC_URL });
-      const routes = Object.entries(PRICES).map(([path, amount]) => ({
-        path,
-        gate: { pricing: [{ type: "one-time", amount }] } as never,
-        handle: () => {
-          served++;
-          return { body: "content" };
-        },
-      }));
-      server = await start(provider, routes);
-    });
-    beforeEach(() => {
-      served = 0;
-    });
-    after(async () => {
-      console.error = log;
-      await server.stop();
-      await provider.close();
-      await facilitator.stop();
-    });
-
-    const quoted = async (target: string) => (await ask(server.url, { target }))?.json?.accepts?.[0] as AcceptEntryWire;
+    const quoted = async (target: string) =>
+      (await ask(at.server.url, { target }))?.json?.accepts?.[0] as AcceptEntryWire;
     const lineOf = (entry: AcceptEntryWire) => `X-PAYMENT: ${headerOf(proofOf(entry))["X-PAYMENT"]}`;
 
     it("C2 C5 no spelling is served unpaid or for another one's payment, and one resource has one price", async () => {
@@ -71,7 +47,7 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
       const priceOf = new Map<string, { amount: string | undefined; said: string }>();
       for (const { what, target } of ALL) {
         const said = `${what}: ${JSON.stringify(target).slice(0, 80)}`;
-        const unpaid = await ask(server.url, { target });
+        const unpaid = await ask(at.server.url, { target });
         expect(outcomeOf(unpaid), said).to.be.oneOf(["asked", "no resource", "no HTTP", "elsewhere", "cut off"]);
         const { resource, amount } = unpaid?.json?.accepts?.[0] ?? {};
         const before = priceOf.get(resource) ?? { amount, said };
@@ -79,13 +55,13 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
         priceOf.set(resource, before);
         // Fetch-style servers resolve a target before anybody sees it: then it is what was paid for.
         if (resource === `${PUBLIC_URL}${plain}`) continue;
-        const paid = await ask(server.url, { target, lines: [line] });
+        const paid = await ask(at.server.url, { target, lines: [line] });
         expect(outcomeOf(paid), said).to.be.oneOf(["refused", "no resource", "no HTTP", "elsewhere", "cut off"]);
       }
-      expect(served).to.equal(0);
+      expect(at.served).to.equal(0);
       expect(priceOf.get(`${PUBLIC_URL}${PREFIX}/dear`)?.amount).to.equal("9000000");
-      expect(outcomeOf(await ask(server.url, { target: plain, lines: [line] })), "still good").to.equal("served");
-      expect(outcomeOf(await ask(server.url, { target: plain, lines: [line] }))).to.equal("used");
+      expect(outcomeOf(await ask(at.server.url, { target: plain, lines: [line] })), "still good").to.equal("served");
+      expect(outcomeOf(await ask(at.server.url, { target: plain, lines: [line] }))).to.equal("used");
     });
 
     it("C2 a payment for one method buys no other", async () => {
@@ -111,15 +87,15 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
         ["HEAD", ["X-HTTP-Method-Override: GET"]],
       ] as const;
       for (const [method, lines] of METHODS) {
-        const answer = await ask(server.url, { method, target, lines: [line, ...lines, "Content-Length: 0"] });
+        const answer = await ask(at.server.url, { method, target, lines: [line, ...lines, "Content-Length: 0"] });
         const outcome = outcomeOf(answer);
         // A HEAD's refusal has no body to tell it by.
         const safe = method === "HEAD" ? ["asked"] : ["refused", "no HTTP", "elsewhere", "leave", "cut off"];
         if (answer?.status === 501) continue;
         expect(outcome, [method, ...lines].join(" ")).to.be.oneOf(safe);
       }
-      expect(served).to.equal(0);
-      expect(outcomeOf(await ask(server.url, { target, lines: [line] }))).to.equal("served");
+      expect(at.served).to.equal(0);
+      expect(outcomeOf(await ask(at.server.url, { target, lines: [line] }))).to.equal("served");
     });
 
     it("C2 a query is bought as it was written", async () => {
@@ -134,11 +110,11 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
         "?a[]=1&b=2",
         "??a=1&b=2",
       ]) {
-        const answer = await ask(server.url, { target: `${PREFIX}/paid${query}`, lines: [line] });
+        const answer = await ask(at.server.url, { target: `${PREFIX}/paid${query}`, lines: [line] });
         expect(outcomeOf(answer), query).to.equal("refused");
       }
-      expect(served).to.equal(0);
-      const paid = await ask(server.url, { target: `${PREFIX}/paid?a=1&b=2`, lines: [line] });
+      expect(at.served).to.equal(0);
+      const paid = await ask(at.server.url, { target: `${PREFIX}/paid?a=1&b=2`, lines: [line] });
       expect(outcomeOf(paid)).to.equal("served");
     });
   });
