@@ -49,14 +49,14 @@ export interface ChaosRpc {
   readonly url: string;
   /** The faults from now on, in this order; none: an honest node. */
   set(...faults: Fault[]): void;
-  /** calls that a fault has struck since the faults were set */
-  struck(): number;
+  /** How often each of the faults has struck since they were set: a lie that equals the truth is none. */
+  struck(): number[];
   stop(): Promise<void>;
 }
 
 export async function startChaosRpc(target: string): Promise<ChaosRpc> {
   let faults: readonly Fault[] = [];
-  let struck = 0;
+  let struck: number[] = [];
 
   const forward = async (calls: readonly RpcCall[]): Promise<RpcAnswer[]> => {
     if (calls.length === 0) return [];
@@ -73,8 +73,14 @@ export async function startChaosRpc(target: string): Promise<ChaosRpc> {
   const ask: Ask = async (method, params) => (await forward([{ id: 0, method, params }]))[0]?.result;
 
   async function answer(calls: readonly RpcCall[], response: ServerResponse): Promise<RpcAnswer[] | undefined> {
-    const acting = faults.filter((fault) => calls.some((call) => fault.strikes(call)));
-    struck += acting.length;
+    const counts = struck;
+    const strike = (place: number): void => {
+      counts[place] = (counts[place] ?? 0) + 1;
+    };
+    const acting = faults
+      .map((fault, place) => ({ ...fault, struck: () => strike(place) }))
+      .filter((fault) => calls.some((call) => fault.strikes(call)));
+    for (const { act, struck } of acting) if (act.kind !== "lie") struck();
     for (const { act } of acting) {
       if (act.kind === "delay") await new Promise((resolve) => setTimeout(resolve, act.ms).unref());
       if (act.kind === "drop" && act.when === "before") return void response.destroy();
@@ -87,7 +93,12 @@ export async function startChaosRpc(target: string): Promise<ChaosRpc> {
     return Promise.all(
       calls.map(async (call) => {
         let told: RpcAnswer = byId.get(call.id) ?? { jsonrpc: "2.0", id: call.id, result: null };
-        for (const { act, strikes } of acting) if (strikes(call)) told = await change(act, call, told);
+        for (const { act, strikes, struck } of acting) {
+          if (!strikes(call)) continue;
+          const changed = await change(act, call, told);
+          if (act.kind === "lie" && JSON.stringify(changed.result) !== JSON.stringify(told.result)) struck();
+          told = changed;
+        }
         return told;
       }),
     );
@@ -122,7 +133,7 @@ export async function startChaosRpc(target: string): Promise<ChaosRpc> {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     set(...next) {
       faults = next;
-      struck = 0;
+      struck = next.map(() => 0);
     },
     struck: () => struck,
     async stop() {
