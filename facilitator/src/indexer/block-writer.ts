@@ -1,9 +1,10 @@
 /** Writes a block, or takes the newest one back: rows, events, undo and cursor in one transaction, one writer at a time. */
+import type { ChainReceipt } from "../relayer";
 import type { Store, Tx } from "../store/open";
 import { newestBlock } from "../store/tables/blocks";
 import { appendEvents } from "../store/tables/events";
 import type { PaymentRow } from "../store/tables/payments";
-import { finaliseTransactions, unmineTransactions } from "../store/tables/transactions";
+import { finaliseTransactions, recordMinedTogether, unmineTransactions } from "../store/tables/transactions";
 import { applyBlock } from "./apply-block";
 import type { BlockInput } from "./block-input";
 import { forgetUndo, loadState, saveState } from "./block-store";
@@ -12,14 +13,21 @@ import { takeBack } from "./reorganise";
 /** next: right above the newest. span: above it, with nothing of interest between. */
 export type WriteMode = "next" | "span";
 
+export interface Written {
+  readonly payments: readonly PaymentRow[];
+  readonly events: number;
+  /** ids of transactions that were sent here and are mined in this block */
+  readonly mined: readonly string[];
+  /** how many were held to be mined in another block of this height */
+  readonly unmined: number;
+}
+
 export interface BlockWriter {
-  /** @returns undefined when another process has written meanwhile */
-  write(
-    input: BlockInput,
-    mode: WriteMode,
-  ): Promise<
-    { readonly payments: readonly PaymentRow[]; readonly events: number; readonly unmined: number } | undefined
-  >;
+  /**
+   * @param receipts of transactions in it, as far as they were read
+   * @returns undefined when another process has written meanwhile
+   */
+  write(input: BlockInput, mode: WriteMode, receipts?: readonly ChainReceipt[]): Promise<Written | undefined>;
   /** Takes the newest block back if it has this hash. */
   takeBack(
     hash: string,
@@ -73,7 +81,7 @@ export function createBlockWriter({ store, chainId, undoDepth, startBlock }: Blo
   }
 
   return {
-    write: (input, mode) =>
+    write: (input, mode, receipts = []) =>
       store.transaction(async (tx) => {
         const { block, facts, expired } = input;
         const highest = await lockCursor(tx);
@@ -84,6 +92,7 @@ export function createBlockWriter({ store, chainId, undoDepth, startBlock }: Blo
         const events = applyBlock(input, state);
         await saveState(tx, chainId, block.number, state);
         await appendEvents(tx, events);
+        const mined = await recordMinedTogether(tx, chainId, receipts);
         const unmined = await unmineTransactions(tx, chainId, block.number, block.hash);
         await tx
           .insertInto("blocks")
@@ -103,7 +112,7 @@ export function createBlockWriter({ store, chainId, undoDepth, startBlock }: Blo
           .where("name", "=", "indexer")
           .execute();
         const payments = state.payments.changes().flatMap(({ after }) => (after ? [after] : []));
-        return { payments, events: events.length, unmined };
+        return { payments, events: events.length, mined, unmined };
       }),
 
     takeBack: (hash) =>

@@ -2,8 +2,9 @@
  * Logs are believed when the receipts of their transactions tell the same: a node that is wrong, or lies, about one of the
  * two proves nothing. Only what matters here is asked for: live payments, and what Turnpike itself emits.
  */
+import { sql } from "kysely";
 import { Unavailable } from "turnpike/protocol";
-import type { ChainBlock, ChainLog, ChainReader } from "../relayer";
+import type { ChainBlock, ChainLog, ChainReader, ChainReceipt } from "../relayer";
 import type { Store } from "../store/open";
 import type { ChainFact } from "./facts";
 
@@ -16,15 +17,21 @@ export interface Told {
   readonly facts: readonly ChainFact[];
 }
 
-/** @throws Unavailable when they disagree, or a receipt is not there (yet) */
+/**
+ * @returns the receipts that were compared
+ * @throws Unavailable when they disagree, or a receipt is not there (yet)
+ */
 export async function crossCheck(
   { store, chain, chainId }: { store: Store; chain: ChainReader; chainId: number },
   told: Told,
-): Promise<void> {
+): Promise<ChainReceipt[]> {
   const hashes = [...new Set((await factsThatMatter(store, chainId, told.facts)).map((fact) => fact.transaction))];
+  const receipts: ChainReceipt[] = [];
   for (let start = 0; start < hashes.length; start += AT_ONCE) {
-    await Promise.all(hashes.slice(start, start + AT_ONCE).map((hash) => requireSameLogs(chain, hash, told)));
+    const some = hashes.slice(start, start + AT_ONCE);
+    receipts.push(...(await Promise.all(some.map((hash) => requireSameLogs(chain, hash, told)))));
   }
+  return receipts;
 }
 
 async function factsThatMatter(store: Store, chainId: number, facts: readonly ChainFact[]): Promise<ChainFact[]> {
@@ -35,11 +42,8 @@ async function factsThatMatter(store: Store, chainId: number, facts: readonly Ch
     .selectFrom("payments")
     .select("payment_id")
     .where("chain_id", "=", chainId)
-    .where(
-      "payment_id",
-      "in",
-      ofPayments.map((fact) => fact.paymentId),
-    )
+    // One parameter: a block may tell thousands. Hashes only: nothing that would need escaping.
+    .where(sql<boolean>`payment_id = any(${`{${ofPayments.map((fact) => fact.paymentId).join(",")}}`}::text[])`)
     .execute();
   const known = new Set<string>(rows.map((row) => row.payment_id));
   return [...ofTurnpike, ...ofPayments.filter((fact) => known.has(fact.paymentId))];
@@ -49,7 +53,7 @@ export async function requireSameLogs(
   chain: ChainReader,
   hash: ChainLog["transaction"],
   { block, logs }: Pick<Told, "block" | "logs">,
-): Promise<void> {
+): Promise<ChainReceipt> {
   const receipt = await chain.receipt(hash);
   const inReceipt = new Map(receipt?.logs.map((log) => [log.logIndex, log]));
   const isSame =
@@ -57,6 +61,7 @@ export async function requireSameLogs(
     receipt.blockHash === block.hash &&
     logs.every((log) => log.transaction !== hash || isEqual(log, inReceipt.get(log.logIndex)));
   if (!isSame) throw new Unavailable("a node's logs and receipts do not agree", { retryAfterSec: 2 });
+  return receipt;
 }
 
 function isEqual(a: ChainLog, b: ChainLog | undefined): boolean {

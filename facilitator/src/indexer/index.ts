@@ -13,7 +13,7 @@ import type { Store } from "../store/open";
 import { blockAt, newestBlock } from "../store/tables/blocks";
 import type { PaymentRow } from "../store/tables/payments";
 import { createWake } from "../store/wake";
-import { createBlockWriter, type WriteMode } from "./block-writer";
+import { createBlockWriter, type WriteMode, type Written } from "./block-writer";
 import { crossCheck } from "./cross-check";
 import { findExpired } from "./expired";
 import { factsOf, KNOWN_TOPICS, TURNPIKE_TOPICS } from "./facts";
@@ -258,17 +258,25 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   async function apply({ block, logs }: ReadBlock, mode: WriteMode): Promise<void> {
     const expired = await findExpired({ store, chain, log, chainId }, block.number - config.finalityDepth);
     const facts = factsOf(sources, logs);
-    if (mode === "next") await crossCheck({ store, chain, chainId }, { block, logs, facts });
-    const written = await writer.write({ chainId, block, facts, expired }, mode);
+    const receipts = mode === "next" ? await crossCheck({ store, chain, chainId }, { block, logs, facts }) : [];
+    const written = await writer.write({ chainId, block, facts, expired }, mode, receipts);
     applied = block.number;
     news = new Map(written?.payments.map((row) => [row.payment_id, row]));
-    if (written) {
-      if (written.payments.length > 0) onStep("applied");
-      for (const { payment_id: id } of written.payments) store.wake.notify(`payment:${id}`);
-      if (written.events > 0) store.wake.notify("events");
-      if (written.unmined > 0) store.wake.notify("lane");
-    }
+    if (written) tell(block, written);
     store.wake.notify("block");
+  }
+
+  function tell({ number }: ChainBlock, { payments, events, mined, unmined }: Written): void {
+    if (mined.length > 0) {
+      log.info({ block: number, transactions: mined.length, payments: payments.length }, "settlements mined");
+      onStep("mined");
+    }
+    if (payments.length > 0) onStep("applied");
+    for (const { payment_id: id } of payments) store.wake.notify(`payment:${id}`);
+    for (const id of mined) store.wake.notify(`tx:${id}`);
+    if (events > 0) store.wake.notify("events");
+    // Those of ours that are mined leave their slots to others.
+    if (mined.length + unmined > 0) store.wake.notify("lane");
   }
 
   function runOnce(act = round): Promise<void> {

@@ -1,5 +1,5 @@
 /**
- * One key's queue: reserve a nonce, sign, store the bytes, only then broadcast; look for receipts of every signed form.
+ * One key's queue: reserve a nonce, sign, store the bytes, only then broadcast; what becomes of it, `receipts` finds out.
  * A broadcast's reply decides nothing. Whoever resumes a lane sends the stored bytes again, lowest nonce first.
  */
 import type { Logger } from "pino";
@@ -10,19 +10,18 @@ import { databaseNowMs } from "../store/database-clock";
 import type { Store } from "../store/open";
 import {
   type KnownForm,
-  markDisplaced,
   type OpenTransaction,
   rawBytesOf,
-  recordMined,
   type SignedForm,
   signedForms,
   storedTransactions,
 } from "../store/tables/transactions";
-import type { ChainReader, ChainReceipt } from "./chain-reader";
+import type { ChainReader } from "./chain-reader";
 import { bumpedFees, firstFees } from "./fees";
 import { closeGap } from "./gap";
 import type { DigestSigner } from "./keys";
 import { acquireLease, type LeaseKey, releaseLease, renewLease, resetLane, stopLane } from "./lease";
+import { createReceipts } from "./receipts";
 import { createSigning } from "./signing";
 import { spentToday } from "./spending";
 
@@ -68,10 +67,18 @@ const STUCK_AFTER_BUMPS = 3;
 export function createLane(options: LaneOptions): Lane {
   const { config, store, chain, signer, log, monotonicMs, onStep } = options;
   const of: LeaseKey = { chainId: config.chainId, key: signer.address, owner: options.owner };
-  const sentAtMs = new Map<Hex, number>();
+  const sentAtMs = new Map<string, number>();
   const firstSeenMs = new Map<string, number>();
-  const missingSinceMs = new Map<string, number>();
   const patienceMs = Math.max(config.blockTimeMs * DISPLACED_AFTER_BLOCKS, 2_000);
+  const receipts = createReceipts({
+    store,
+    chain,
+    log,
+    onStep,
+    monotonicMs,
+    blockTimeMs: config.blockTimeMs,
+    patienceMs,
+  });
   const signing = createSigning({ store, signer, chainId: config.chainId, onStep });
   let lease: { epoch: number; renewAtMs: number } | undefined;
   let status: LaneHealth["status"] = "starting";
@@ -128,29 +135,17 @@ export function createLane(options: LaneOptions): Lane {
     return stopped(why);
   }
 
+  /** @returns those whose nonce is not used yet */
   async function confirm(
     open: readonly OpenTransaction[],
     forms: ReadonlyMap<string, KnownForm[]>,
   ): Promise<OpenTransaction[]> {
     if (open.length === 0) return [];
     const chainNonce = await chain.nonce(of.key);
-    const candidates = open.filter((row) => (row.nonce ?? 0) < chainNonce);
-    await Promise.all(
-      candidates.map(async (row) => {
-        const receipts = await Promise.all((forms.get(row.id) ?? []).map((form) => chain.receipt(form.hash as Hex)));
-        const receipt = receipts.find((found) => found !== undefined);
-        if (receipt) {
-          // A receipt from a block that the node does not have is none.
-          const block = await chain.block(receipt.blockNumber);
-          if (block?.hash === receipt.blockHash) await recordReceipt(row, receipt);
-          return;
-        }
-        const sinceMs = missingSinceMs.get(row.id) ?? monotonicMs();
-        missingSinceMs.set(row.id, sinceMs);
-        if (monotonicMs() - sinceMs > patienceMs) await recordDisplaced(row);
-      }),
-    );
-    const waiting = open.filter((row) => (row.nonce ?? 0) >= chainNonce);
+    const isUsed = (row: OpenTransaction): boolean => (row.nonce ?? 0) < chainNonce;
+    const displaced = await receipts.record(open.filter(isUsed), forms);
+    if (displaced) await stop(`nonce ${displaced.nonce} was used by a transaction that is not ours`);
+    const waiting = open.filter((row) => !isUsed(row));
     await watchGap(chainNonce, waiting[0]?.nonce ?? chainNonce);
     return waiting;
   }
@@ -170,26 +165,6 @@ export function createLane(options: LaneOptions): Lane {
     store.wake.notify("lane");
   }
 
-  async function recordReceipt(row: OpenTransaction, receipt: ChainReceipt): Promise<void> {
-    await recordMined(store.db, row.id, receipt);
-    onStep("mined");
-    missingSinceMs.delete(row.id);
-    sentAtMs.delete(receipt.hash);
-    log.info(
-      { purpose: row.purpose, hash: receipt.hash, block: receipt.blockNumber, success: receipt.success },
-      "mined",
-    );
-    store.wake.notify(`tx:${row.id}`);
-    store.wake.notify("transactions");
-  }
-
-  async function recordDisplaced(row: OpenTransaction): Promise<void> {
-    await markDisplaced(store.db, row.id);
-    store.wake.notify(`tx:${row.id}`);
-    store.wake.notify("transactions");
-    await stop(`nonce ${row.nonce} was used by a transaction that is not ours`);
-  }
-
   /** What was not sent for a while is sent again; the head of the queue gets a higher fee when it waits too long. */
   async function push(open: readonly OpenTransaction[], forms: ReadonlyMap<string, KnownForm[]>): Promise<void> {
     const nowMs = monotonicMs();
@@ -200,7 +175,7 @@ export function createLane(options: LaneOptions): Lane {
         await signFirst(row);
         continue;
       }
-      const lastSentMs = sentAtMs.get(newest.hash as Hex);
+      const lastSentMs = sentAtMs.get(newest.hash);
       const isStuck = place === 0 && lastSentMs !== undefined && nowMs - firstSentMs(newest) > config.bumpAfterMs;
       const raised = isStuck ? await bump(row, newest) : undefined;
       if (!raised && lastSentMs !== undefined && nowMs - lastSentMs < again) continue;
@@ -217,7 +192,6 @@ export function createLane(options: LaneOptions): Lane {
 
   function firstSentMs(form: KnownForm): number {
     const seen = firstSeenMs.get(form.hash) ?? monotonicMs();
-    if (firstSeenMs.size > 1_000) firstSeenMs.clear();
     firstSeenMs.set(form.hash, seen);
     return seen;
   }
@@ -261,7 +235,7 @@ export function createLane(options: LaneOptions): Lane {
 
   async function broadcast(form: KnownForm | SignedForm): Promise<void> {
     firstSentMs(form);
-    sentAtMs.set(form.hash as Hex, monotonicMs());
+    sentAtMs.set(form.hash, monotonicMs());
     try {
       const raw = "raw" in form ? form.raw : await rawBytesOf(store.db, form.hash);
       await chain.broadcast(raw as Hex);
@@ -292,11 +266,18 @@ export function createLane(options: LaneOptions): Lane {
     };
   }
 
+  function forgetAllBut(forms: ReadonlyMap<string, KnownForm[]>): void {
+    const hashes = new Set<string>([...forms.values()].flat().map((form) => form.hash));
+    for (const times of [sentAtMs, firstSeenMs])
+      for (const hash of times.keys()) if (!hashes.has(hash)) times.delete(hash);
+  }
+
   async function round(): Promise<void> {
     if (!(await hold())) return;
     const open = await storedTransactions(store.db, config.chainId, of.key);
     const forms = new Map<string, KnownForm[]>(open.map((row) => [row.id, []]));
     for (const form of await signedForms(store.db, [...forms.keys()])) forms.get(form.transaction_id)?.push(form);
+    forgetAllBut(forms);
     met = undefined;
     const waiting = await confirm(open, forms);
     if (status !== "running") return;

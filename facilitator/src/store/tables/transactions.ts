@@ -2,7 +2,7 @@
  * What the relayer sends. A row is written `queued` together with what it is for; nonce and signed bytes are stored
  * before the first broadcast, so that whoever resumes sends the same bytes.
  */
-import type { Generated, Selectable } from "kysely";
+import { type Generated, type Selectable, sql } from "kysely";
 import type { Address, Hex } from "turnpike/protocol";
 import { databaseNowMs } from "../database-clock";
 import type { Db } from "../open";
@@ -185,6 +185,28 @@ export async function recordMined(db: Db, id: string, facts: MinedFacts): Promis
     .where("id", "=", id)
     .where("status", "=", "stored")
     .execute();
+}
+
+/** Those of a block that is being written, in its own transaction. @returns the ids of what was not recorded before */
+export async function recordMinedTogether(tx: Db, chainId: number, all: readonly MinedFacts[]): Promise<string[]> {
+  if (all.length === 0) return [];
+  const told = all.map((facts) => ({
+    hash: facts.hash,
+    block_number: facts.blockNumber,
+    block_hash: facts.blockHash,
+    success: facts.success,
+    gas_used: facts.gasUsed.toString(),
+    gas_price_wei: facts.gasPriceWei.toString(),
+  }));
+  const { rows } = await sql<{ id: string }>`
+    update transactions t set status = 'mined', hash = x.hash, block_number = x.block_number, block_hash = x.block_hash,
+      success = x.success, gas_used = x.gas_used, gas_price_wei = x.gas_price_wei
+    from json_to_recordset(${JSON.stringify(told)}::json) as x(hash text, block_number bigint, block_hash text,
+      success boolean, gas_used bigint, gas_price_wei numeric)
+    join transaction_hashes h on h.hash = x.hash and h.chain_id = ${chainId}::bigint
+    where t.id = h.transaction_id and t.status = 'stored'
+    returning t.id`.execute(tx);
+  return rows.map(({ id }) => id);
 }
 
 /** Another transaction has used its nonce. */
