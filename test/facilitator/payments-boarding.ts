@@ -39,5 +39,23 @@ for (const database of ["embedded", "PostgreSQL"] as const) {
       expect(rows, "each was sent once").to.deep.equal(payers.map(() => ({ attempts: 1, state: "settled" })));
       expect(new Set(transfers.map(({ transaction }) => transaction)).size).to.be.lessThan(payers.length);
     });
+
+    it("leave the place of their transaction to the next with the very block that settles them", async () => {
+      const payers = await Promise.all(Array.from({ length: 3 }, () => world.payer(250_000n)));
+      const signed = await Promise.all(payers.map((payer) => world.signPayment({ payer })));
+      await Promise.all(
+        signed.map(async (one) => {
+          const outcome = await core.payments.authorize(one);
+          if (outcome.kind !== "settled") expect.fail(`it is ${outcome.kind}`);
+          const { transaction, blockNumber } = outcome.proof;
+          const row = await core.store.db
+            .selectFrom("transactions")
+            .select(["status", "success", "block_number"])
+            .where("hash", "=", transaction)
+            .executeTakeFirst();
+          expect(row).to.deep.equal({ status: "mined", success: true, block_number: blockNumber });
+        }),
+      );
+    });
   });
 }
