@@ -1,5 +1,5 @@
 /** Writes a block, or takes the newest one back: rows, events, undo and cursor in one transaction, one writer at a time. */
-import type { ChainReceipt } from "../relayer";
+import type { ChainBlock, ChainReceipt } from "../relayer";
 import type { Store, Tx } from "../store/open";
 import { newestBlock } from "../store/tables/blocks";
 import { appendEvents } from "../store/tables/events";
@@ -28,6 +28,11 @@ export interface BlockWriter {
    * @returns undefined when another process has written meanwhile
    */
   write(input: BlockInput, mode: WriteMode, receipts?: readonly ChainReceipt[]): Promise<Written | undefined>;
+  /**
+   * Blocks that tell nothing of interest, each on the one before it, right above the newest: all in one transaction.
+   * @returns undefined when the newest is not the one that they stand on
+   */
+  writeQuiet(blocks: readonly ChainBlock[]): Promise<Pick<Written, "unmined"> | undefined>;
   /** Takes the newest block back if it has this hash. */
   takeBack(
     hash: string,
@@ -68,17 +73,38 @@ export function createBlockWriter({ store, chainId, undoDepth, startBlock }: Blo
     return row.position;
   }
 
-  async function tidy(tx: Tx, number: number): Promise<void> {
+  async function tidy(tx: Tx, number: number, blocks = 1): Promise<void> {
     const final = number - undoDepth;
     await finaliseTransactions(tx, chainId, final);
     await forgetUndo(tx, chainId, final);
-    if (number % TIDY_EVERY !== 0) return;
+    if (number % TIDY_EVERY >= blocks) return;
     await tx
       .deleteFrom("blocks")
       .where("chain_id", "=", chainId)
       .where("number", "<", final - KEEP_BLOCKS)
       .execute();
   }
+
+  const unmineOthers = (tx: Tx, blocks: readonly ChainBlock[]): Promise<number> =>
+    unmineTransactions(tx, chainId, {
+      from: blocks[0]?.number ?? 0,
+      to: blocks.at(-1)?.number ?? 0,
+      hashes: blocks.map(({ hash }) => hash),
+    });
+
+  async function insertBlocks(tx: Tx, blocks: readonly ChainBlock[]): Promise<void> {
+    const rows = blocks.map(({ number, hash, parentHash, timestampSec }) => ({
+      chain_id: chainId,
+      number,
+      hash,
+      parent_hash: parentHash,
+      timestamp: timestampSec,
+    }));
+    await tx.insertInto("blocks").values(rows).execute();
+  }
+
+  const moveCursor = (tx: Tx, position: number): Promise<unknown> =>
+    tx.updateTable("cursors").set({ position }).where("chain_id", "=", chainId).where("name", "=", "indexer").execute();
 
   return {
     write: (input, mode, receipts = []) =>
@@ -93,26 +119,27 @@ export function createBlockWriter({ store, chainId, undoDepth, startBlock }: Blo
         await saveState(tx, chainId, block.number, state);
         await appendEvents(tx, events);
         const mined = await recordMinedTogether(tx, chainId, receipts);
-        const unmined = await unmineTransactions(tx, chainId, block.number, block.hash);
-        await tx
-          .insertInto("blocks")
-          .values({
-            chain_id: chainId,
-            number: block.number,
-            hash: block.hash,
-            parent_hash: block.parentHash,
-            timestamp: block.timestampSec,
-          })
-          .execute();
+        const unmined = await unmineOthers(tx, [block]);
+        await insertBlocks(tx, [block]);
         await tidy(tx, block.number);
-        await tx
-          .updateTable("cursors")
-          .set({ position: Math.max(highest, block.number) })
-          .where("chain_id", "=", chainId)
-          .where("name", "=", "indexer")
-          .execute();
+        await moveCursor(tx, Math.max(highest, block.number));
         const payments = state.payments.changes().flatMap(({ after }) => (after ? [after] : []));
         return { payments, events: events.length, mined, unmined };
+      }),
+
+    writeQuiet: (blocks) =>
+      store.transaction(async (tx) => {
+        const [first] = blocks;
+        const last = blocks.at(-1);
+        if (!first || !last) return undefined;
+        const highest = await lockCursor(tx);
+        const newest = await newestBlock(tx, chainId);
+        if (newest && (newest.number !== first.number - 1 || newest.hash !== first.parentHash)) return undefined;
+        const unmined = await unmineOthers(tx, blocks);
+        await insertBlocks(tx, blocks);
+        await tidy(tx, last.number, blocks.length);
+        await moveCursor(tx, Math.max(highest, last.number));
+        return { unmined };
       }),
 
     takeBack: (hash) =>

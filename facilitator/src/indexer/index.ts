@@ -146,7 +146,12 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
         continue;
       }
       const numbers = Array.from({ length: Math.min(READ_AHEAD, target - applied) }, (_, index) => applied + 1 + index);
-      for (const read of await Promise.all(numbers.map(readBlock))) {
+      const reads = await Promise.all(numbers.map(readBlock));
+      for (let place = 0; place < reads.length; place++) {
+        const quiet = quietFrom(reads.slice(place));
+        if (quiet.length > 0 && !(await applyQuiet(quiet))) return;
+        place += quiet.length;
+        const read = reads[place];
         if (!read || read.block.number !== applied + 1) return;
         const parent = await blockAt(store.db, chainId, read.block.number - 1);
         // Reorganised away meanwhile, or the node contradicts itself: the next round sees which.
@@ -158,6 +163,30 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       if (applied % PROGRESS_EVERY < READ_AHEAD && target - applied > READ_AHEAD)
         log.info({ applied, target }, "reading the chain");
     }
+  }
+
+  /** The next blocks that tell nothing, but for the last of them, which is applied as any other. */
+  function quietFrom(reads: readonly (ReadBlock | undefined)[]): ChainBlock[] {
+    const quiet: ChainBlock[] = [];
+    for (const read of reads) {
+      const below = quiet.at(-1);
+      if (read?.block.number !== applied + 1 + quiet.length) break;
+      if (below && read.block.parentHash !== below.hash) break;
+      if (factsOf(sources, read.logs).length > 0) break;
+      quiet.push(read.block);
+    }
+    return quiet.slice(0, -1);
+  }
+
+  /** One transaction for all: whoever is behind, with little of a processor, is not to stay behind. */
+  async function applyQuiet(blocks: readonly ChainBlock[]): Promise<boolean> {
+    const written = await writer.writeQuiet(blocks);
+    if (!written) return false;
+    applied += blocks.length;
+    news = new Map();
+    if (written.unmined > 0) store.wake.notify("lane");
+    store.wake.notify("block");
+    return true;
   }
 
   /** Chain time and depth are counted from a head that stands on what is applied, never from what a node merely says. */

@@ -72,7 +72,7 @@ export async function takeBack(
     });
   }
   await appendEvents(tx, events);
-  await unmineTransactions(tx, chainId, block.number, null);
+  await unmineTransactions(tx, chainId, { from: block.number, to: block.number, hashes: [] });
   await tx.deleteFrom("blocks").where("chain_id", "=", chainId).where("number", "=", block.number).execute();
   return { paymentIds: reversed.map((payment) => payment.payment_id) };
 }

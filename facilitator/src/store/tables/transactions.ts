@@ -128,20 +128,20 @@ export async function signedForms(db: Db, ids: readonly string[]): Promise<Known
     .execute();
 }
 
-/** What was mined in another block than the chain now has at that height waits for its receipt again. */
+/** What was mined at these heights in none of the blocks that the chain has there now waits for its receipt again. */
 export async function unmineTransactions(
   tx: Db,
   chainId: number,
-  number: number,
-  hash: string | null,
+  { from, to, hashes }: { readonly from: number; readonly to: number; readonly hashes: readonly string[] },
 ): Promise<number> {
   let update = tx
     .updateTable("transactions")
     .set({ status: "stored", block_number: null, block_hash: null, success: null, is_final: false })
     .where("chain_id", "=", chainId)
     .where("is_final", "=", false)
-    .where("block_number", "=", number);
-  if (hash !== null) update = update.where("block_hash", "!=", hash);
+    .where("block_number", ">=", from)
+    .where("block_number", "<=", to);
+  if (hashes.length > 0) update = update.where("block_hash", "not in", [...hashes]);
   return Number((await update.executeTakeFirst()).numUpdatedRows);
 }
 
