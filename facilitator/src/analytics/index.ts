@@ -16,18 +16,10 @@ import type { PaymentRow } from "../store/tables/payments";
 import { recordsOf, subscriptionToWire } from "../subscriptions/records";
 import { createFunnelFigures, type FunnelFigures } from "./funnel-figures";
 import { listPayments, listSubscribers, type PaymentStatus } from "./lists";
-import {
-  byScheme,
-  eventCounts,
-  planFigures,
-  type Sum,
-  standing,
-  sumToWire,
-  topPayers,
-  volumeOverTime,
-} from "./queries";
+import { byScheme, eventCounts, planFigures, type Sum, sumToWire, topPayers, volumeOverTime } from "./queries";
 import { createRanges, type FiguresQuery, positionOf, type Whose } from "./ranges";
 import { createServiceFigures, type ServiceFigures, settlementCostIn } from "./service-figures";
+import { standing } from "./standing";
 import { createSubscriptionFigures, type SubscriptionFigures } from "./subscription-figures";
 
 export { HOURS_KEPT_DAYS } from "./ranges";

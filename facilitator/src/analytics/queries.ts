@@ -6,6 +6,7 @@ import { type RawBuilder, sql } from "kysely";
 import { SCHEMES, type Scheme } from "turnpike/facilitator";
 import type { Db } from "../store/open";
 import { DAY_SEC, EVERYONE, type Grain, spansOf } from "../store/rollups";
+import { activeByPlan, inAMonth } from "./standing";
 
 export interface Scope {
   readonly chainId: number;
@@ -109,8 +110,6 @@ export interface PlanFigures extends Sum {
   readonly byScheme: ReadonlyMap<Scheme, Sum>;
 }
 
-const MONTH_SEC = 30n * BigInt(DAY_SEC);
-
 /** Dearest revenue first. */
 export async function planFigures(
   db: Db,
@@ -152,7 +151,7 @@ export async function planFigures(
       count: row.count,
       amount: BigInt(row.amount),
       active: live,
-      recurring: (BigInt(row.price) * BigInt(live) * MONTH_SEC) / BigInt(row.interval_sec),
+      recurring: inAMonth(BigInt(row.price) * BigInt(live), row.interval_sec),
       byScheme: new Map(
         (row.schemes ?? []).map(({ scheme, count, amount }) => [scheme, { count, amount: BigInt(amount) }]),
       ),
@@ -170,51 +169,6 @@ interface PlanRow {
   readonly count: number;
   readonly amount: string;
   readonly schemes: readonly { readonly scheme: Scheme; readonly count: number; readonly amount: string }[] | null;
-}
-
-/** ACTIVE as the contract computes it: neither cancelled nor paused, and in the paid period or, unless it ends, in its grace. */
-async function activeByPlan(
-  db: Db,
-  chainId: number,
-  ids: readonly string[],
-  nowSec: number,
-): Promise<Map<string, number>> {
-  if (ids.length === 0) return new Map();
-  const { rows } = await sql<{ plan_id: string; active: number }>`
-    select s.plan_id, count(*)::int8 as active from subscriptions s
-    join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
-    where s.chain_id = ${chainId} and s.plan_id in (${sql.join([...ids])}) and not s.cancelled and not s.paused
-      and ${isServed(nowSec)}
-    group by s.plan_id`.execute(db);
-  return new Map(rows.map(({ plan_id, active }) => [plan_id, active]));
-}
-
-/** In the paid period or, unless it ends, in its grace; so put that an index of `paid_through` answers. */
-const isServed = (nowSec: number) =>
-  sql`s.paid_through > ${nowSec} - p.grace_sec and (not s.ending or s.paid_through > ${nowSec})`;
-
-export interface Standing {
-  readonly active: number;
-  /** of the active ones, in 30 days, base units, rounded down per plan */
-  readonly recurring: bigint;
-}
-
-/** Active subscriptions and what they bring, over all plans of the scope. */
-export async function standing(db: Db, { chainId, provider, token }: Scope, nowSec: number): Promise<Standing> {
-  const { rows } = await sql<{ active: number; amount: string; interval_sec: number }>`
-    select p.amount, p.interval_sec, live.active from plans p cross join lateral (
-      select count(*)::int8 as active from subscriptions s
-      where s.chain_id = p.chain_id and s.plan_id = p.plan_id and not s.cancelled and not s.paused
-        and ${isServed(nowSec)}) live
-    where p.chain_id = ${chainId} and p.token = ${token}
-      ${provider === undefined ? sql`` : sql`and p.provider = ${provider}`} and live.active > 0`.execute(db);
-  let active = 0;
-  let recurring = 0n;
-  for (const row of rows) {
-    active += row.active;
-    recurring += (BigInt(row.amount) * BigInt(row.active) * MONTH_SEC) / BigInt(row.interval_sec);
-  }
-  return { active, recurring };
 }
 
 export interface PayerFigures extends Sum {

@@ -7,7 +7,7 @@ import type { Db } from "../store/open";
 import { FAILURES, PERIOD_SCHEMES } from "../store/rollups";
 
 export interface WrongSum {
-  readonly table: `rollup_${"volume" | "provider_plans" | "payers" | "providers" | "events" | "recurring" | "causes" | "costs" | "funnel"}`;
+  readonly table: `rollup_${"volume" | "provider_plans" | "payers" | "providers" | "provider_spans" | "standing" | "plan_standing" | "events" | "recurring" | "causes" | "costs" | "funnel"}`;
   /** the columns of its key, joined by spaces */
   readonly key: string;
   /** "count amount", null where the row is missing */
@@ -59,6 +59,9 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
       union all select 'rollup_providers', concat_ws(' ', token, at - at % 86400, provider), concat(count(*), ' ', sum(amount))
         from counted where scheme is not null and amount > 0 and token is not null and provider <> ''
         group by token, at - at % 86400, provider
+      union all select 'rollup_provider_spans', concat_ws(' ', token, at - at % 2419200, provider), concat(count(*), ' ', sum(amount))
+        from counted where scheme is not null and amount > 0 and token is not null and provider <> ''
+        group by token, at - at % 2419200, provider
       union all select 'rollup_events', concat_ws(' ', owner, at - at % 86400, type), count(*)::text
         from owned group by owner, at - at % 86400, type
       union all select 'rollup_recurring', concat_ws(' ', o.owner, c.token, p.interval_sec, at - at % 86400),
@@ -84,6 +87,8 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
         from rollup_recurring where chain_id = ${chainId} and (count <> 0 or amount <> 0)
       union all select 'rollup_providers', concat_ws(' ', token, bucket, provider), concat(count, ' ', amount)
         from rollup_providers where chain_id = ${chainId} and (count <> 0 or amount <> 0)
+      union all select 'rollup_provider_spans', concat_ws(' ', token, bucket, provider), concat(count, ' ', amount)
+        from rollup_provider_spans where chain_id = ${chainId} and (count <> 0 or amount <> 0)
       union all select 'rollup_causes', concat_ws(' ', provider, bucket, type, cause), count::text
         from rollup_causes where chain_id = ${chainId} and count <> 0)
     select coalesce(k.source, t.source) as "table", coalesce(k.key, t.key) as key, k.value as stored, t.value as counted
@@ -94,12 +99,21 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
 
 /**
  * What no event stands behind: costs against the transactions, all days together (blocks are not kept for ever, and a
- * transaction that moved nothing has no other time); the gates' word, which is kept in sums alone, against itself.
+ * transaction that moved nothing has no other time); who is served until when against the subscriptions; the gates' word,
+ * which is kept in sums alone, against itself.
  */
 async function wrongByThemselves(db: Db, chainId: number, limit: number): Promise<WrongSum[]> {
   const { rows } = await sql<WrongSum>`
-    with truth (source, key, value) as (
-      select 'rollup_costs', purpose, concat_ws(' ', count(*), count(*) filter (where success is not true), sum(coalesce(items, 0)),
+    with ends as (
+      select p.provider, p.token, s.plan_id, p.interval_sec, p.amount, t.at - t.at % 86400 as day
+      from subscriptions s join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
+      cross join lateral (select s.paid_through + case when s.ending then 0 else p.grace_sec end as at) t
+      where s.chain_id = ${chainId} and not s.cancelled and not s.paused),
+    truth (source, key, value) as (
+      select 'rollup_standing', concat_ws(' ', o.owner, token, day, interval_sec), concat(count(*), ' ', sum(amount))
+        from ends cross join lateral (values (''), (provider)) o (owner) group by o.owner, token, day, interval_sec
+      union all select 'rollup_plan_standing', concat_ws(' ', plan_id, day), count(*)::text from ends group by plan_id, day
+      union all select 'rollup_costs', purpose, concat_ws(' ', count(*), count(*) filter (where success is not true), sum(coalesce(items, 0)),
           sum(gas_used), sum(gas_used * gas_price_wei))
         from transactions t left join (
           select transaction, block_number, count(*) as items from events
@@ -120,7 +134,12 @@ async function wrongByThemselves(db: Db, chainId: number, limit: number): Promis
         from rollup_funnel where chain_id = ${chainId} and grain = 86400 and resource = '' and provider <> ''
         group by bucket, token, step, cause, offer),
     kept (source, key, value) as (
-      select 'rollup_costs', purpose, concat_ws(' ', sum(transactions), sum(failed), sum(items), sum(gas), sum(wei))
+      select 'rollup_standing', concat_ws(' ', provider, token, bucket, interval_sec), concat(count, ' ', amount)
+        from rollup_standing where chain_id = ${chainId} and (count <> 0 or amount <> 0)
+      union all select 'rollup_plan_standing', concat_ws(' ', plan_id, bucket + (e.day - 1) * 86400), e.count::text
+        from rollup_plan_standing cross join unnest(ends) with ordinality e (count, day)
+        where chain_id = ${chainId} and e.count <> 0
+      union all select 'rollup_costs', purpose, concat_ws(' ', sum(transactions), sum(failed), sum(items), sum(gas), sum(wei))
         from rollup_costs where chain_id = ${chainId} group by purpose
       union all select 'rollup_funnel', concat_ws(' ', provider, grain / 86400, bucket, resource, token, step, cause, offer),
           concat(count, ' ', amount)

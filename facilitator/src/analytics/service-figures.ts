@@ -1,10 +1,10 @@
 /** What only the operator sees: who is paid how much, and what the service's transactions have cost. */
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { OverviewWire, ProviderFiguresWire, ServiceCostsWire } from "turnpike/facilitator";
 import type { Address } from "turnpike/protocol";
 import { centsOf } from "../costs";
 import type { Db } from "../store/open";
-import { DAY_SEC } from "../store/rollups";
+import { DAY_SEC, FOUR_WEEKS_SEC, spansOf } from "../store/rollups";
 import type { AnalyticsOptions } from ".";
 import type { Range, Scope, Sum } from "./queries";
 import { createRanges, type FiguresQuery } from "./ranges";
@@ -47,9 +47,8 @@ export function createServiceFigures({ db, config, clock }: AnalyticsOptions): S
       const { scope } = scopeOf("everyone", query.token);
       const { fromSec, toSec } = rangeOf(query, DAY_SEC);
       const { rows } = await sql<{ count: number }>`
-        select count(*)::int8 as count from (select 1 from rollup_providers
-          where chain_id = ${scope.chainId} and token = ${scope.token} and bucket >= ${fromSec} and bucket < ${toSec}
-            and count > 0 group by provider) paid`.execute(db);
+        select count(*)::int8 as count from (select 1 from (${paidIn(scope, { fromSec, toSec })}) s
+          where count > 0 group by provider) paid`.execute(db);
       return rows[0]?.count ?? 0;
     },
 
@@ -136,9 +135,18 @@ interface ProviderSum extends Sum {
 /** Highest volume first. */
 async function volumeByProvider(db: Db, scope: Scope, range: Range, limit: number): Promise<ProviderSum[]> {
   const { rows } = await sql<{ provider: string; count: number; amount: string }>`
-    select provider, sum(count)::int8 as count, sum(amount) as amount from rollup_providers
-    where chain_id = ${scope.chainId} and token = ${scope.token} and bucket >= ${range.fromSec}
-      and bucket < ${range.toSec} and count > 0
+    select provider, sum(count)::int8 as count, sum(amount) as amount from (${paidIn(scope, range)}) s where count > 0
     group by provider order by sum(amount) desc, provider limit ${limit}`.execute(db);
   return rows.map((row) => ({ ...row, amount: BigInt(row.amount) }));
+}
+
+/** By day and, where a range holds them whole, by four weeks. */
+function paidIn({ chainId, token }: Scope, { fromSec, toSec }: Range): RawBuilder<unknown> {
+  const parts = spansOf(fromSec, toSec, [DAY_SEC, FOUR_WEEKS_SEC]).map(
+    (
+      span,
+    ) => sql`select provider, count, amount from ${sql.table(span.grain === DAY_SEC ? "rollup_providers" : "rollup_provider_spans")}
+      where chain_id = ${chainId} and token = ${token} and bucket >= ${span.fromSec} and bucket < ${span.toSec}`,
+  );
+  return sql.join(parts, sql` union all `);
 }

@@ -5,6 +5,7 @@ import { databaseNowMs } from "../store/database-clock";
 import type { Tx } from "../store/open";
 import type { PaymentRow } from "../store/tables/payments";
 import { plansOf } from "../store/tables/plans";
+import { keepStanding } from "../store/tables/standing";
 import { allowancesOf, subscriptionsOf } from "../store/tables/subscriptions";
 import type { Undone } from "../store/tables/undo";
 import { type BlockState, emptyState, operatorKey, type RowSet, type SubscriptionRow } from "./block-state";
@@ -75,28 +76,31 @@ const textArray = (values: Iterable<string>): string => `{${[...values].join(","
 
 export async function saveState(tx: Tx, chainId: number, blockNumber: number, state: BlockState): Promise<void> {
   await savePayments(tx, chainId, state);
-  for (const table of RESTORED) {
-    const changes = (state[table] as RowSet<object>).changes();
-    if (changes.length === 0) continue;
-    await tx
-      .insertInto("undo")
-      .values(
-        changes.map(({ key, before }) => ({
-          chain_id: chainId,
-          block_number: blockNumber,
-          table_name: table,
-          row_key: key,
-          before: before ? JSON.stringify(before) : null,
-        })),
-      )
-      .execute();
-    await replaceRows(
-      tx,
-      chainId,
-      table,
-      changes.map(({ key, after }) => ({ key, row: after })),
-    );
-  }
+  const subscriptions = state.subscriptions.changes().map(({ key }) => key);
+  await keepStanding(tx, chainId, subscriptions, async () => {
+    for (const table of RESTORED) {
+      const changes = (state[table] as RowSet<object>).changes();
+      if (changes.length === 0) continue;
+      await tx
+        .insertInto("undo")
+        .values(
+          changes.map(({ key, before }) => ({
+            chain_id: chainId,
+            block_number: blockNumber,
+            table_name: table,
+            row_key: key,
+            before: before ? JSON.stringify(before) : null,
+          })),
+        )
+        .execute();
+      await replaceRows(
+        tx,
+        chainId,
+        table,
+        changes.map(({ key, after }) => ({ key, row: after })),
+      );
+    }
+  });
   await saveDue(tx, chainId, state.subscriptions.changes());
 }
 
@@ -199,20 +203,25 @@ export async function undoBlock(tx: Tx, chainId: number, blockNumber: number): P
     .where("chain_id", "=", chainId)
     .where("block_number", "=", blockNumber)
     .execute();
-  for (const table of RESTORED) {
-    const changes = entries
-      .filter((entry) => entry.table_name === table)
-      .map((entry) => ({ key: entry.row_key, row: entry.before ?? undefined }));
-    if (changes.length === 0) continue;
-    await replaceRows(tx, chainId, table, changes);
-    if (table === "subscriptions") {
-      await saveDue(
-        tx,
-        chainId,
-        changes.map(({ key, row }) => ({ key, after: row as SubscriptionRow | undefined })),
-      );
+  const subscriptions = entries
+    .filter(({ table_name: table }) => table === "subscriptions")
+    .map((entry) => entry.row_key);
+  await keepStanding(tx, chainId, subscriptions, async () => {
+    for (const table of RESTORED) {
+      const changes = entries
+        .filter((entry) => entry.table_name === table)
+        .map((entry) => ({ key: entry.row_key, row: entry.before ?? undefined }));
+      if (changes.length === 0) continue;
+      await replaceRows(tx, chainId, table, changes);
+      if (table === "subscriptions") {
+        await saveDue(
+          tx,
+          chainId,
+          changes.map(({ key, row }) => ({ key, after: row as SubscriptionRow | undefined })),
+        );
+      }
     }
-  }
+  });
   await tx.deleteFrom("undo").where("chain_id", "=", chainId).where("block_number", "=", blockNumber).execute();
 }
 

@@ -15,6 +15,8 @@ const TABLES = [
   "renewal_due",
   "blocks",
   "undo",
+  "rollup_standing",
+  "rollup_plan_standing",
 ] as const;
 
 export async function wipeChainRows(store: Store, chainId: number): Promise<void> {

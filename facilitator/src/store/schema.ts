@@ -17,11 +17,13 @@ import type {
   RollupEventsTable,
   RollupPayersTable,
   RollupProviderPlansTable,
+  RollupProviderSpansTable,
   RollupProvidersTable,
   RollupRecurringTable,
   RollupVolumeTable,
 } from "./tables/rollups";
 import type { SignedActsTable } from "./tables/signed-acts";
+import type { RollupPlanStandingTable, RollupStandingTable } from "./tables/standing";
 import type { AllowancesTable, DebitsTable, SubscriptionsTable } from "./tables/subscriptions";
 import type { TransactionHashesTable, TransactionsTable } from "./tables/transactions";
 import type { UndoTable } from "./tables/undo";
@@ -55,6 +57,9 @@ export interface Tables {
   rollup_events: RollupEventsTable;
   rollup_recurring: RollupRecurringTable;
   rollup_providers: RollupProvidersTable;
+  rollup_provider_spans: RollupProviderSpansTable;
+  rollup_standing: RollupStandingTable;
+  rollup_plan_standing: RollupPlanStandingTable;
   rollup_causes: RollupCausesTable;
   rollup_funnel: RollupFunnelTable;
   rollup_costs: RollupCostsTable;

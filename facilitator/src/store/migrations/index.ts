@@ -10,6 +10,7 @@ import { analytics } from "./400-analytics";
 import { gateResources } from "./401-gate-resources";
 import { figures } from "./402-figures";
 import { spans } from "./403-spans";
+import { standing } from "./405-standing";
 
 export interface Migration {
   /** file name without its ending; the order is that of this list */
@@ -31,4 +32,5 @@ export const MIGRATIONS: readonly Migration[] = [
   gateResources,
   figures,
   spans,
+  standing,
 ];

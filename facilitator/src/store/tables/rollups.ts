@@ -1,7 +1,7 @@
 /** Sums over the events that stand, one table per question: they are small where the events are many. */
 import { type RawBuilder, sql } from "kysely";
 import type { Db } from "../open";
-import { DAY_SEC, EVERYONE, PERIOD_SCHEMES, SPANS, type Sums } from "../rollups";
+import { DAY_SEC, EVERYONE, FOUR_WEEKS_SEC, PERIOD_SCHEMES, SPANS, type Sums } from "../rollups";
 
 interface Summed {
   chain_id: number;
@@ -62,6 +62,9 @@ export interface RollupProvidersTable extends Summed {
   provider: string;
 }
 
+/** The same by four weeks: a year is read by these. */
+export type RollupProviderSpansTable = RollupProvidersTable;
+
 /** Why something failed, by day. */
 export interface RollupCausesTable {
   chain_id: number;
@@ -81,32 +84,48 @@ export const EVENT_SUMS = [
   "rollup_recurring",
   "rollup_causes",
   "rollup_providers",
+  "rollup_provider_spans",
+] as const;
+
+const PROVIDERS_BY = [
+  ["rollup_providers", DAY_SEC],
+  ["rollup_provider_spans", FOUR_WEEKS_SEC],
 ] as const;
 
 export async function addSums(db: Db, chainId: number, sums: Sums): Promise<void> {
-  const { volume, plans, payers, events, causes } = sums;
+  const additions = additionsOf(chainId, sums);
+  if (additions.length === 0) return;
+  // In one go: whoever waits for a block waits for each question that is asked on the way.
+  const parts = additions.map((addition, place) => sql`${sql.ref(`sum_${place}`)} as (${addition})`);
+  await sql`with ${sql.join(parts)} select 1`.execute(db);
+}
+
+function additionsOf(chainId: number, { volume, plans, payers, events, causes }: Sums): RawBuilder<unknown>[] {
+  const additions: RawBuilder<unknown>[] = [];
   if (volume.length > 0) {
-    await sql`insert into rollup_volume as r (chain_id, provider, grain, bucket, token, scheme, count, amount)
+    additions.push(sql`insert into rollup_volume as r (chain_id, provider, grain, bucket, token, scheme, count, amount)
       select ${chainId}, * from unnest(${texts(volume.map((row) => row.provider))}, ${ints(volume.map((row) => row.grain))},
         ${ints(volume.map((row) => row.bucket))}, ${texts(volume.map((row) => row.token))},
         ${texts(volume.map((row) => row.scheme))}, ${ints(volume.map((row) => row.count))}, ${amounts(volume)})
       on conflict (chain_id, provider, grain, bucket, token, scheme)
-      do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`.execute(db);
+      do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`);
   }
   const daily = volume.filter(({ provider, grain }) => grain === DAY_SEC && provider !== EVERYONE);
   if (daily.length > 0) {
-    await sql`insert into rollup_providers as r (chain_id, token, bucket, provider, count, amount)
-      select ${chainId}::bigint, x.token, x.bucket, x.provider, sum(x.count), sum(x.amount)
-      from unnest(${texts(daily.map((row) => row.token))}, ${ints(daily.map((row) => row.bucket))},
-        ${texts(daily.map((row) => row.provider))}, ${ints(daily.map((row) => row.count))},
-        ${amounts(daily)}) as x (token, bucket, provider, count, amount)
-      group by x.token, x.bucket, x.provider order by x.token, x.bucket, x.provider
-      on conflict (chain_id, token, bucket, provider)
-      do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`.execute(db);
+    for (const [table, span] of PROVIDERS_BY) {
+      additions.push(sql`insert into ${sql.table(table)} as r (chain_id, token, bucket, provider, count, amount)
+        select ${chainId}::bigint, x.token, x.bucket - x.bucket % ${span}::bigint, x.provider, sum(x.count), sum(x.amount)
+        from unnest(${texts(daily.map((row) => row.token))}, ${ints(daily.map((row) => row.bucket))},
+          ${texts(daily.map((row) => row.provider))}, ${ints(daily.map((row) => row.count))},
+          ${amounts(daily)}) as x (token, bucket, provider, count, amount)
+        group by 2, 3, 4 order by 2, 3, 4
+        on conflict (chain_id, token, bucket, provider)
+        do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`);
+    }
   }
   if (plans.length > 0) {
     // Whose a plan is, its row knows: plans never change, and stand before what is paid for them.
-    await sql`insert into rollup_provider_plans as r (chain_id, provider, grain, bucket, plan_id, scheme, count, amount)
+    additions.push(sql`insert into rollup_provider_plans as r (chain_id, provider, grain, bucket, plan_id, scheme, count, amount)
       select ${chainId}::bigint, p.provider, g.grain, x.bucket - x.bucket % g.grain, x.plan_id, x.scheme, sum(x.count), sum(x.amount)
       from unnest(${texts(plans.map((row) => row.plan))}, ${ints(plans.map((row) => row.bucket))},
         ${texts(plans.map((row) => row.token))}, ${texts(plans.map((row) => row.scheme))},
@@ -115,11 +134,11 @@ export async function addSums(db: Db, chainId: number, sums: Sums): Promise<void
       cross join unnest(${ints(SPANS)}) g (grain)
       group by 2, 3, 4, 5, 6 order by 2, 3, 4, 5, 6
       on conflict (chain_id, provider, grain, bucket, plan_id, scheme)
-      do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`.execute(db);
+      do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`);
   }
   const periods = plans.filter(({ scheme }) => PERIOD_SCHEMES.includes(scheme));
   if (periods.length > 0) {
-    await sql`insert into rollup_recurring as r (chain_id, provider, token, interval_sec, bucket, count, amount)
+    additions.push(sql`insert into rollup_recurring as r (chain_id, provider, token, interval_sec, bucket, count, amount)
       select ${chainId}::bigint, o.owner, x.token, p.interval_sec, x.bucket, sum(x.count), sum(x.amount)
       from unnest(${texts(periods.map((row) => row.plan))}, ${ints(periods.map((row) => row.bucket))},
         ${texts(periods.map((row) => row.token))}, ${ints(periods.map((row) => row.count))},
@@ -128,30 +147,31 @@ export async function addSums(db: Db, chainId: number, sums: Sums): Promise<void
       cross join lateral (values (''), (p.provider)) o (owner)
       group by o.owner, x.token, p.interval_sec, x.bucket order by o.owner, x.token, p.interval_sec, x.bucket
       on conflict (chain_id, provider, token, interval_sec, bucket)
-      do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`.execute(db);
+      do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`);
   }
   if (causes.length > 0) {
-    await sql`insert into rollup_causes as r (chain_id, provider, bucket, type, cause, count)
+    additions.push(sql`insert into rollup_causes as r (chain_id, provider, bucket, type, cause, count)
       select ${chainId}, * from unnest(${texts(causes.map((row) => row.provider))}, ${ints(causes.map((row) => row.bucket))},
         ${texts(causes.map((row) => row.type))}, ${texts(causes.map((row) => row.cause))},
         ${ints(causes.map((row) => row.count))})
-      on conflict (chain_id, provider, bucket, type, cause) do update set count = r.count + excluded.count`.execute(db);
+      on conflict (chain_id, provider, bucket, type, cause) do update set count = r.count + excluded.count`);
   }
   if (payers.length > 0) {
-    await sql`insert into rollup_payers as r (chain_id, provider, token, payer, count, amount)
+    additions.push(sql`insert into rollup_payers as r (chain_id, provider, token, payer, count, amount)
       select ${chainId}, * from unnest(${texts(payers.map((row) => row.provider))},
         ${texts(payers.map((row) => row.token))}, ${texts(payers.map((row) => row.payer))},
         ${ints(payers.map((row) => row.count))}, ${amounts(payers)})
       on conflict (chain_id, provider, token, payer)
-      do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`.execute(db);
+      do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`);
   }
   if (events.length > 0) {
-    await sql`insert into rollup_events as r (chain_id, provider, grain, bucket, type, count)
+    additions.push(sql`insert into rollup_events as r (chain_id, provider, grain, bucket, type, count)
       select ${chainId}, x.provider, ${DAY_SEC}::int, x.bucket, x.type, x.count
       from unnest(${texts(events.map((row) => row.provider))}, ${ints(events.map((row) => row.bucket))},
         ${texts(events.map((row) => row.type))}, ${ints(events.map((row) => row.count))}) as x (provider, bucket, type, count)
-      on conflict (chain_id, provider, grain, bucket, type) do update set count = r.count + excluded.count`.execute(db);
+      on conflict (chain_id, provider, grain, bucket, type) do update set count = r.count + excluded.count`);
   }
+  return additions;
 }
 
 const texts = (values: readonly string[]): RawBuilder<unknown> => sql`${arrayOf(values)}::text[]`;
