@@ -3,7 +3,9 @@ import type { System } from "turnpike/facilitator";
 import type { Core } from "./core";
 import { type Costs, centsOf } from "./costs";
 import { isLaneWell, readinessOf } from "./readiness";
-import { countDue } from "./renewals/work-list";
+import { warnedUntilSec } from "./renewals/at-risk";
+import { LEASE_SEC } from "./renewals/runner";
+import { countDue, lookAhead } from "./renewals/work-list";
 import { countPending } from "./webhooks/delivery-log";
 
 export async function systemOf(core: Core, costs: Pick<Costs, "ofLastDay" | "nativePrice">): Promise<System> {
@@ -11,9 +13,12 @@ export async function systemOf(core: Core, costs: Pick<Costs, "ofLastDay" | "nat
   const { chainId, confirmations, rpcUrls } = config;
   const { head, silentSec, applied } = indexer.health();
   const { queued, oldestQueuedSec } = payments.health();
-  const [nodes, renewalsDue, webhooksPending, spent] = await Promise.all([
+  const nowSec = indexer.clock.nowSec();
+  const [nodes, renewalsDue, ahead, warnedUntil, webhooksPending, spent] = await Promise.all([
     relayer.nodes.lookAtNodes(),
-    countDue(store.db, chainId, indexer.clock.nowSec()),
+    countDue(store.db, chainId, nowSec),
+    lookAhead(store.db, chainId, nowSec, LEASE_SEC),
+    warnedUntilSec(store.db, chainId),
     countPending(store.db, chainId),
     costs.ofLastDay(),
   ]);
@@ -34,6 +39,9 @@ export async function systemOf(core: Core, costs: Pick<Costs, "ofLastDay" | "nat
     })),
     payments: { queued, oldestQueuedSec },
     renewalsDue,
+    renewalsUnderWay: ahead.underWay,
+    ...(ahead.nextDueSec !== undefined && { nextRenewalAt: ahead.nextDueSec }),
+    ...(warnedUntil !== undefined && { warnedUntil }),
     webhooksPending,
     costs: spent.map((sum) => ({
       ...sum,

@@ -15,12 +15,12 @@ export interface ClockOptions {
 }
 
 const DAY_SEC = 86_400;
-/** Dunning tries in hours at first, later in days. */
-const HOUR_SEC = 3_600;
-const HOURLY_SEC = 2 * DAY_SEC;
+/** How long before a renewal whoever cannot pay it is warned. */
+const WARNINGS_SEC = [3 * DAY_SEC, DAY_SEC] as const;
 const TOGETHER_SEC = 1_800;
-const QUIET_LOOKS = 3;
-const LOOK_MS = 60;
+/** Warnings are looked for so often, and a moment is not looked at twice. */
+const WARNED_WITHIN_SEC = 60;
+const LOOK_MS = 40;
 const GIVE_UP_MS = 60_000;
 
 export async function advance(
@@ -33,29 +33,47 @@ export async function advance(
     for (;;) {
       const { timestampSec: nowSec } = await headOf(chain);
       if (nowSec >= targetSec) return;
-      const next = Math.min(targetSec, nextOf(await subscriptionsOf({ facilitatorUrl, apiKey }), nowSec));
+      const next = Math.min(targetSec, nextOf(await momentsAfter(nowSec), nowSec));
       await beforeStep();
       await chain.send("evm_increaseTime", [next - nowSec]);
-      await chain.send("evm_mine", []);
-      const { number } = await headOf(chain);
-      // What follows a block is read with the next one: made at once, not when its time has come.
-      await chain.send("evm_mine", []);
-      await untilIdle(number);
+      await mine();
+      await untilIdle(await headOf(chain));
     }
   } finally {
     chain.destroy();
   }
 
-  /** Has read the block, and nothing is due, in several looks: a renewal under way is due until it is mined. */
-  async function untilIdle(block: number): Promise<void> {
+  /** What follows a block is read with the next one: both are made at once, not when their time has come. */
+  async function mine(): Promise<void> {
+    await chain.send("evm_mine", []);
+    await chain.send("evm_mine", []);
+  }
+
+  /** Of what renews and is warned of; of what failed, when it is tried again or its standing changes. */
+  async function momentsAfter(nowSec: number): Promise<number[]> {
+    const [subscriptions, { nextRenewalAt }] = await Promise.all([
+      subscriptionsOf({ facilitatorUrl, apiKey }),
+      ask<System>({ facilitatorUrl, apiKey }, "/operator/system"),
+    ]);
+    const coming = subscriptions.filter(({ status }) => status === "ACTIVE").map(({ paidThrough }) => paidThrough);
+    if (nextRenewalAt !== undefined) coming.push(nextRenewalAt);
+    return coming.flatMap((due) => [...WARNINGS_SEC.map((before) => due - before), due]).filter((at) => at > nowSec);
+  }
+
+  /** Has read the block, and nothing is due or under way, and whoever is to be warned was. */
+  async function untilIdle({ number, timestampSec }: Head): Promise<void> {
     const untilMs = performance.now() + GIVE_UP_MS;
-    let quiet = 0;
-    while (quiet < QUIET_LOOKS) {
-      if (performance.now() > untilMs) throw new Error("The Facilitator does not catch up with the clock.");
+    for (;;) {
+      const system = await ask<System>({ facilitatorUrl, apiKey }, "/operator/system");
       // By its own word of what it has read: how far it thinks that it is behind says nothing of blocks it has not heard of.
-      const { chain: read, renewalsDue } = await ask<System>({ facilitatorUrl, apiKey }, "/operator/system");
-      quiet = read.applied > block && renewalsDue === 0 ? quiet + 1 : 0;
-      await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+      const hasRead = system.chain.applied >= number && (system.warnedUntil ?? 0) + WARNED_WITHIN_SEC >= timestampSec;
+      if (hasRead && system.renewalsDue + system.renewalsUnderWay === 0) return;
+      if (performance.now() > untilMs) throw new Error("The Facilitator does not catch up with the clock.");
+      const pending =
+        system.renewalsUnderWay > 0 ? ((await chain.send("eth_pendingTransactions", [])) as unknown[]) : [];
+      // Nobody has to wait for the block that collects it.
+      if (pending.length > 0) await mine();
+      else await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
     }
   }
 }
@@ -83,22 +101,19 @@ export async function chainTime({ rpcUrl }: Pick<ClockOptions, "rpcUrl">): Promi
   }
 }
 
-/** The next moment at which something may happen; while one is overdue, the next of dunning's steps. */
-function nextOf(subscriptions: SubscriberListWire["subscriptions"], nowSec: number): number {
-  const live = subscriptions.filter(({ status }) => status === "ACTIVE" || status === "PAST_DUE");
-  const overdue = live
-    .filter(({ paidThrough }) => paidThrough <= nowSec)
-    .map(({ paidThrough }) => nowSec - paidThrough);
-  if (overdue.length > 0) return nowSec + (Math.min(...overdue) < HOURLY_SEC ? HOUR_SEC : DAY_SEC);
-  const coming = live.map(({ paidThrough }) => paidThrough);
-  // A day before and three days before, whoever cannot pay is warned.
-  const moments = coming.flatMap((due) => [due - 3 * DAY_SEC, due - DAY_SEC, due]).filter((at) => at > nowSec);
+/** The next moment at which something may happen. */
+function nextOf(moments: readonly number[], nowSec: number): number {
   const first = Math.min(...moments, nowSec + 30 * DAY_SEC);
   // What falls due within minutes is one step: subscriptions of one afternoon renew together.
   return Math.max(first, ...moments.filter((at) => at <= first + TOGETHER_SEC));
 }
 
-async function headOf(chain: JsonRpcProvider): Promise<{ number: number; timestampSec: number }> {
+interface Head {
+  readonly number: number;
+  readonly timestampSec: number;
+}
+
+async function headOf(chain: JsonRpcProvider): Promise<Head> {
   const block = (await chain.send("eth_getBlockByNumber", ["latest", false])) as { number: string; timestamp: string };
   return { number: Number(block.number), timestampSec: Number(block.timestamp) };
 }

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
 import { Secret } from "../../facilitator/src/config";
-import { createWorkList, type WorkList } from "../../facilitator/src/renewals/work-list";
+import { createWorkList, lookAhead, type WorkList } from "../../facilitator/src/renewals/work-list";
 import { openStore, type Store } from "../../facilitator/src/store/open";
 import { emptyDatabase } from "../support/facilitator";
 import { startPostgres, type TestPostgres } from "../support/postgres";
@@ -152,6 +152,22 @@ for (const [name, start] of DATABASES) {
       expect(await list.nextDueSec()).to.equal(NOW + 7);
       expect(await list.claim(NOW + 7)).to.have.length(1);
       expect(await listOf("b").nextDueSec()).to.equal(NOW + LEASE_SEC);
+    });
+
+    it("tells what is claimed and what comes next, for whoever waits until all is done", async () => {
+      const ahead = (nowSec: number) => lookAhead(store.db, CHAIN_ID, nowSec, LEASE_SEC);
+      expect(await ahead(NOW)).to.deep.equal({ underWay: 0 });
+      await due("p", HOUR, [
+        ["now", NOW],
+        ["soon", NOW + 7],
+        ["in a day", NOW + 24 * HOUR],
+      ]);
+      const list = listOf("a");
+      const rows = await list.claim(NOW);
+      expect(await ahead(NOW)).to.deep.equal({ underWay: 1, nextDueSec: NOW + 7 });
+      await list.postpone(rows.map((row) => ({ ...row, dueAtSec: NOW + HOUR, attempts: 1 })));
+      expect(await ahead(NOW)).to.deep.equal({ underWay: 0, nextDueSec: NOW + 7 });
+      expect(await ahead(NOW + 7)).to.deep.equal({ underWay: 0, nextDueSec: NOW + HOUR });
     });
 
     it("one provider's thousand keep nobody else waiting", async () => {

@@ -6,6 +6,7 @@ import { sql } from "kysely";
 import type { Address } from "turnpike/protocol";
 import type { RoleContext } from "../roles";
 import { createRoleLease } from "../store/leases";
+import type { Db } from "../store/open";
 import { policyAgainst } from "../subscriptions/policy";
 import { type ClockEvent, tellClockEvents } from "./tell";
 import type { DuePlan } from "./work-list";
@@ -37,12 +38,26 @@ interface Need {
   readonly renewals: number;
 }
 
+const nameOf = (horizonSec: number): string => `at-risk/${horizonSec}`;
+
+/** Until when, by the chain's time, every warning that was due is told; undefined before the first look. */
+export async function warnedUntilSec(db: Db, chainId: number): Promise<number | undefined> {
+  const rows = await db
+    .selectFrom("cursors")
+    .select(["name", "position"])
+    .where("chain_id", "=", chainId)
+    .where("name", "in", HORIZONS_SEC.map(nameOf))
+    .execute();
+  const positions = new Map(rows.map(({ name, position }) => [name, position]));
+  const ends = HORIZONS_SEC.map((horizonSec) => (positions.get(nameOf(horizonSec)) ?? Number.NaN) - horizonSec);
+  const first = Math.min(...ends);
+  return Number.isNaN(first) ? undefined : first;
+}
+
 export function createRiskWatch({ config, store, relayer, clock, log }: RoleContext): RiskWatch {
   const { chainId, turnpike } = config;
   const lease = createRoleLease({ store, chainId, role: "at-risk", lifeMs: LEASE_MS });
   let nextSec = 0;
-
-  const nameOf = (horizonSec: number): string => `at-risk/${horizonSec}`;
 
   /** @returns the end of what was checked already; at first, that of what is due now */
   async function placeOf(horizonSec: number, nowSec: number): Promise<number> {

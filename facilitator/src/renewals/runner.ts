@@ -28,7 +28,7 @@ export interface RenewalsOptions {
 const GONE = new Set(["SubscriptionNotActive", "Ending"]);
 const GONE_SEC = 10;
 /** of the chain's time; renewed while a transaction waits. Whoever takes over too early charges nobody twice. */
-const LEASE_SEC = 30;
+export const LEASE_SEC = 30;
 /** Rows that are not served here are looked at again after so long, in case the settings change. */
 const UNSERVED_SEC = 7 * 86_400;
 const APPLY_WAIT_MS = 5_000;

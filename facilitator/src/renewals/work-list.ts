@@ -195,3 +195,25 @@ export async function countDue(db: Db, chainId: number, nowSec: number): Promise
         and due_at <= ${nowSec}::bigint) as count`.execute(db);
   return Number(rows[0]?.count ?? 0);
 }
+
+/** What is neither due nor done. */
+export interface Ahead {
+  /** claimed by a runner: a transaction waits for the chain, or its outcome is about to be written down */
+  readonly underWay: number;
+  /** when the next one falls due or is tried again; absent where nothing waits */
+  readonly nextDueSec?: number;
+}
+
+/** @param leaseSec no claim lasts longer */
+export async function lookAhead(db: Db, chainId: number, nowSec: number, leaseSec: number): Promise<Ahead> {
+  const { rows } = await sql<{ under_way: string; next_due: number | null }>`
+    select
+      (select count(*) from renewal_due where chain_id = ${chainId}::bigint and not is_ready
+        and due_at > ${nowSec}::bigint and due_at <= ${nowSec + leaseSec}::bigint and lease_owner is not null) as under_way,
+      (select due_at from renewal_due where chain_id = ${chainId}::bigint and not is_ready
+        and due_at > ${nowSec}::bigint and lease_owner is null order by due_at, id_hash limit 1) as next_due`.execute(
+    db,
+  );
+  const { under_way: underWay = 0, next_due: nextDueSec = null } = rows[0] ?? {};
+  return { underWay: Number(underWay), ...(nextDueSec !== null && { nextDueSec }) };
+}

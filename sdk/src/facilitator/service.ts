@@ -125,6 +125,12 @@ export const systemSchema = readinessSchema.extend({
   ),
   payments: z.object({ queued: z.number().int(), oldestQueuedSec: z.number().int() }),
   renewalsDue: z.number().int(),
+  /** claimed, and waiting for the chain */
+  renewalsUnderWay: z.number().int(),
+  /** when the next one falls due or is tried again, unix seconds; absent where nothing waits */
+  nextRenewalAt: z.number().int().optional(),
+  /** whoever cannot pay what comes is warned of it up to here, unix seconds of the chain; absent before the first look */
+  warnedUntil: z.number().int().optional(),
   webhooksPending: z.number().int(),
   /** of the last 24 hours by the clock of this machine */
   costs: z.array(
