@@ -2,18 +2,19 @@
 // providers, 2,000 plans, 1 million payers, by Zipf), warm, and cold after a restart on files that the kernel has forgotten;
 // the same on the embedded database at a million; and how fast the service's own path takes events in, sums included.
 // Prints a table and one JSON line per figure. Needs about 25 GB of disk and, on two cores, half an hour for the rows.
-// Run: npm run bench:analytics [-- --payments=10000000 --only=postgres,pglite,ingest --keep=FOLDER]
+// Run: npm run bench:analytics [-- --payments=10000000 --only=postgres,pglite,ingest --keep=FOLDER --questions=WORDS]
 
 import { existsSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { parseArgs } from "node:util";
+import { sql } from "kysely";
 import { Secret } from "../facilitator/src/config";
-import { connectStore, openStore } from "../facilitator/src/store/open";
+import { connectStore, openStore, type Store } from "../facilitator/src/store/open";
 import { fill } from "./analytics/fill";
 import { ingest } from "./analytics/ingest";
-import { type Timing, timeCold, timeWarm } from "./analytics/measure";
-import { bytesOf, removeFolder, startServer } from "./analytics/postgres";
+import { type Opened, type Timing, timeCold, timeWarm, type Wanted } from "./analytics/measure";
+import { bytesOf, forgetPages, removeFolder, startServer } from "./analytics/postgres";
 
 const { values: args } = parseArgs({
   options: {
@@ -21,12 +22,17 @@ const { values: args } = parseArgs({
     only: { type: "string", default: "postgres,pglite,ingest" },
     /** the rows are kept there, brought to this release's form and used again */
     keep: { type: "string" },
+    /** those alone whose page and name have one of these words, divided by commas */
+    questions: { type: "string", default: "" },
     rounds: { type: "string", default: "20" },
-    "cold-rounds": { type: "string", default: "3" },
+    "cold-rounds": { type: "string", default: "5" },
   },
 });
 const payments = Number(args.payments);
 const only = new Set(args.only.split(","));
+const words = args.questions.split(",");
+const isWanted: Wanted = ({ page, name }) => words.some((word) => `${page}: ${name}`.includes(word));
+const rounds = { warm: Number(args.rounds), cold: Number(args["cold-rounds"]) };
 const PAYMENTS_PER_PAYER = 10;
 const GOAL_MS = 200;
 const EMBEDDED_SHARE = 10;
@@ -50,41 +56,67 @@ function record(where: string, timings: readonly Timing[]): void {
 }
 
 async function onPostgres(): Promise<void> {
-  const folder = args.keep ?? mkdtempSync(path.join(tmpdir(), "turnpike-bench-analytics-"));
+  const folder = folderFor("postgres");
+  const open = async (): Promise<Opened> => {
+    const server = await startServer(folder);
+    const store = await connectStore({ kind: "postgres", url: new Secret(server.url), poolSize: 5 });
+    return { store, close: () => store.close().then(() => server.stop()) };
+  };
   try {
     const isThere = existsSync(path.join(folder, "data"));
     const server = await startServer(folder);
     // Opening it brings a kept database to this release's form.
     const store = await openStore({ kind: "postgres", url: new Secret(server.url), poolSize: 5 });
-    const startedMs = performance.now();
-    if (!isThere)
-      await fill(store, { payments, payers: payments / PAYMENTS_PER_PAYER }, (done) => tell(`filling: ${done}`));
-    say(
-      `\n${payments} payments, ${(bytesOf(folder) / 1e9).toFixed(1)} GB, filled in ${Math.round((performance.now() - startedMs) / 1_000)} s`,
-    );
-    record("postgres, warm", await timeWarm(store, Number(args.rounds)));
+    if (!isThere) await fillIt(store, payments, folder);
+    else if (store.migrated.length > 0) await sql`vacuum analyze`.execute(store.db);
     await store.close();
     await server.stop();
-    record("postgres, cold", await timeCold(folder, Number(args["cold-rounds"]), (done) => tell(`cold: ${done}`)));
+    await time("postgres", folder, open);
   } finally {
     if (!args.keep) removeFolder(folder);
   }
 }
 
 async function onPglite(): Promise<void> {
-  const folder = mkdtempSync(path.join(tmpdir(), "turnpike-bench-analytics-"));
+  const folder = folderFor("pglite");
   const database = { kind: "pglite" as const, dir: path.join(folder, "db"), lockMs: 10_000 };
+  const open = async (): Promise<Opened> => {
+    const store = await connectStore(database);
+    return { store, close: () => store.close() };
+  };
   try {
-    const count = payments / EMBEDDED_SHARE;
+    const isThere = existsSync(database.dir);
     const store = await openStore(database);
-    await fill(store, { payments: count, payers: count / PAYMENTS_PER_PAYER }, (done) => tell(`filling: ${done}`));
+    if (!isThere) await fillIt(store, payments / EMBEDDED_SHARE, folder);
+    else if (store.migrated.length > 0) await sql`vacuum analyze`.execute(store.db);
     await store.close();
-    const again = await connectStore(database);
-    record("embedded, warm", await timeWarm(again, Number(args.rounds)));
-    await again.close();
+    await time("embedded", folder, open);
   } finally {
-    removeFolder(folder);
+    if (!args.keep) removeFolder(folder);
   }
+}
+
+const folderFor = (name: string): string =>
+  args.keep ? path.join(args.keep, name) : mkdtempSync(path.join(tmpdir(), "turnpike-bench-analytics-"));
+
+async function fillIt(store: Store, count: number, folder: string): Promise<void> {
+  const startedMs = performance.now();
+  await fill(store, { payments: count, payers: count / PAYMENTS_PER_PAYER }, (done) => tell(`filling: ${done}`));
+  const seconds = Math.round((performance.now() - startedMs) / 1_000);
+  say(`\n${count} payments, ${(bytesOf(folder) / 1e9).toFixed(1)} GB, filled in ${seconds} s`);
+}
+
+async function time(where: string, folder: string, open: () => Promise<Opened>): Promise<void> {
+  if (rounds.warm > 0) {
+    const { store, close } = await open();
+    record(`${where}, warm`, await timeWarm(store, rounds.warm, isWanted));
+    await close();
+  }
+  const openCold = (): Promise<Opened> => {
+    forgetPages(folder);
+    return open();
+  };
+  record(`${where}, cold`, await timeCold(openCold, rounds.cold, isWanted, (done) => tell(`cold: ${done}`)));
 }
 
 async function intake(): Promise<void> {

@@ -34,6 +34,7 @@ const WEEK_SEC = 7 * DAY_SEC;
 const UNLOGGED = [
   ...["payments", "events", "subscriptions", "allowances", "rollup_volume", "rollup_plans", "rollup_payers"],
   ...["rollup_events", "rollup_recurring", "rollup_causes", "rollup_funnel", "rollup_costs", "rollup_provider_plans"],
+  ...["rollup_providers", "rollup_provider_spans", "rollup_standing", "rollup_plan_standing"],
 ];
 
 const u = (number: string, seed: number) =>
@@ -162,7 +163,7 @@ async function fillSpan(db: Db, scale: Scale, from: number, to: number): Promise
     .execute(db);
 }
 
-/** Where the migrations' statements have the day or hour. */
+/** Where the migrations' statements have the day or hour, unless they sort by it themselves. */
 const BUCKET_COLUMN: Readonly<Record<string, number>> = {
   ...{
     rollup_volume: 4,
@@ -172,6 +173,7 @@ const BUCKET_COLUMN: Readonly<Record<string, number>> = {
     rollup_recurring: 5,
     rollup_causes: 3,
     rollup_providers: 3,
+    rollup_standing: 4,
   },
 };
 

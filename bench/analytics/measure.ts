@@ -2,10 +2,8 @@
 import { sql } from "kysely";
 import { networkOfChain } from "turnpike/protocol";
 import { createAnalytics } from "../../facilitator/src/analytics";
-import { Secret } from "../../facilitator/src/config";
-import { connectStore, type Store } from "../../facilitator/src/store/open";
+import type { Store } from "../../facilitator/src/store/open";
 import { CHAIN_ID, END_SEC, TOKEN } from "./fill";
-import { forgetPages, startServer } from "./postgres";
 import { type Question, questionsOf } from "./queries";
 
 export interface Timing {
@@ -24,9 +22,15 @@ const SERVICE = {
 export const questionsFor = (store: Store): Question[] =>
   questionsOf(createAnalytics({ db: store.db, config: SERVICE, clock: { nowSec: () => END_SEC - 60 } }), store.db);
 
+/** A database that can be stopped, forgotten by the kernel, and opened again. */
+export interface Opened {
+  readonly store: Store;
+  close(): Promise<void>;
+}
+
 /** After every question was asked once; questions take turns, so that none has the cache to itself. */
-export async function timeWarm(store: Store, rounds: number): Promise<Timing[]> {
-  const questions = questionsFor(store);
+export async function timeWarm(store: Store, rounds: number, isWanted: Wanted): Promise<Timing[]> {
+  const questions = questionsFor(store).filter(isWanted);
   for (const question of questions) await question.ask(0);
   const took = questions.map((): number[] => []);
   for (let turn = 0; turn < rounds; turn++) {
@@ -35,26 +39,32 @@ export async function timeWarm(store: Store, rounds: number): Promise<Timing[]> 
   return questions.map((question, index) => timingOf(question, took[index] ?? []));
 }
 
-/** Each time by a server that has just started on files that the kernel has forgotten. */
-export async function timeCold(folder: string, rounds: number, tell: (done: string) => void): Promise<Timing[]> {
+export type Wanted = (question: Pick<Question, "page" | "name">) => boolean;
+
+/** Each time on a database that has just been opened, by files that the kernel has forgotten; always the hardest of its kind. */
+export async function timeCold(
+  open: () => Promise<Opened>,
+  rounds: number,
+  isWanted: Wanted,
+  tell: (done: string) => void,
+): Promise<Timing[]> {
   const took = new Map<string, { question: Question; ms: number[] }>();
   for (let round = 0; round < rounds; round++) {
     for (let index = 0, count = 1; index < count; index++) {
-      forgetPages(folder);
-      const server = await startServer(folder);
-      const store = await connectStore({ kind: "postgres", url: new Secret(server.url), poolSize: 5 });
-      const questions = questionsFor(store);
-      const question = questions[index] as Question;
+      const { store, close } = await open();
+      const questions = questionsFor(store).filter(isWanted);
+      const question = questions[index];
       count = questions.length;
-      await sql`select 1`.execute(store.db);
-      const key = `${question.page} ${question.name}`;
-      const entry = took.get(key) ?? { question, ms: [] };
-      took.set(key, entry);
-      const ms = await timeOf(() => question.ask(round));
-      entry.ms.push(ms);
-      await store.close();
-      await server.stop();
-      tell(`round ${round + 1} of ${rounds}, ${index + 1} of ${count}: ${key} ${ms.toFixed(1)} ms`);
+      if (question) {
+        await sql`select 1`.execute(store.db);
+        const key = `${question.page} ${question.name}`;
+        const entry = took.get(key) ?? { question, ms: [] };
+        took.set(key, entry);
+        const ms = await timeOf(() => question.ask(0));
+        entry.ms.push(ms);
+        tell(`round ${round + 1} of ${rounds}, ${index + 1} of ${count}: ${key} ${ms.toFixed(1)} ms`);
+      }
+      await close();
     }
   }
   return [...took.values()].map(({ question, ms }) => timingOf(question, ms));
