@@ -34,7 +34,8 @@ import { type Chain, startChain, testKey } from "./chain";
 import { deployAll, type LocalContracts } from "./deployment";
 import type { TestPostgres } from "./postgres";
 
-export const BLOCK_MS = 100;
+/** Not so fast that a service with little of a processor falls behind. */
+export const BLOCK_MS = 200;
 export const RESOURCE = "https://api.example/quote?symbol=ABC";
 const MEMO_KEY = { id: "k1", secret: new Uint8Array(32).fill(7) };
 

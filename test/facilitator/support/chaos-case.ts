@@ -43,7 +43,7 @@ export async function liveThrough({ world, postgres }: ChaosWorld, faults: reado
     RELAYER_KEYS: key,
     DATABASE_URL: await postgres.database(),
     DATABASE_POOL_SIZE: "4",
-    POLL_MS: "120",
+    POLL_MS: "250",
     // All cases share one chain: what was before is not read again by each.
     START_BLOCK: String(startBlock),
     LARGE_CONFIRMATIONS: String(LARGE.confirmations),

@@ -29,7 +29,7 @@ import {
 import { startFacilitator } from "../../../facilitator/src/main";
 import { createPlan, deprecatePlan, type NewPlan } from "../../../scripts/plan";
 import type { FundedWallet } from "../../../scripts/sandbox/chain";
-import { type FacilitatorWorld, type Payer, startWorld } from "../../support/facilitator";
+import { BLOCK_MS, type FacilitatorWorld, type Payer, startWorld } from "../../support/facilitator";
 import type { TestPostgres } from "../../support/postgres";
 
 export const PRICE = 10_000_000n;
@@ -98,7 +98,7 @@ const ACT_NAMES = {
 const signed = (data: TypedData, { key }: Payer): Hex => signDigest(typedDataDigest(data), key);
 
 export async function startServiceWorld(options: StartOptions = {}): Promise<ServiceWorld> {
-  const base = await startWorld({ blockMs: 100, ...options });
+  const base = await startWorld({ blockMs: BLOCK_MS, ...options });
   const { chain, contracts } = base;
   const deployment = { chainId: chain.chainId, turnpike: contracts.turnpike };
   const token = {
