@@ -14,6 +14,7 @@ import type { Db } from "../store/open";
 import { DAY_SEC, HOUR_SEC } from "../store/rollups";
 import type { PaymentRow } from "../store/tables/payments";
 import { recordsOf, subscriptionToWire } from "../subscriptions/records";
+import { createFailedRenewals, type FailedRenewalFigures } from "./failed-renewals";
 import { createFunnelFigures, type FunnelFigures } from "./funnel-figures";
 import { listPayments, listSubscribers, type PaymentStatus } from "./lists";
 import { byScheme, eventCounts, planFigures, type Sum, sumToWire, topPayers, volumeOverTime } from "./queries";
@@ -29,7 +30,7 @@ export interface ListQuery {
   readonly limit: number;
 }
 
-export interface Analytics extends SubscriptionFigures, FunnelFigures, ServiceFigures {
+export interface Analytics extends SubscriptionFigures, FailedRenewalFigures, FunnelFigures, ServiceFigures {
   overview(whose: Whose, query: FiguresQuery): Promise<OverviewWire>;
   volume(whose: Whose, query: FiguresQuery & { readonly grain: "hour" | "day" }): Promise<VolumeWire>;
   plans(provider: Address, query: FiguresQuery & { readonly limit: number }): Promise<PlanFiguresWire>;
@@ -56,6 +57,7 @@ export function createAnalytics({ db, config, clock }: AnalyticsOptions): Analyt
 
   return {
     ...createSubscriptionFigures({ db, config, clock }),
+    ...createFailedRenewals({ db, config, clock }),
     ...createFunnelFigures({ db, config, clock }),
     ...createServiceFigures({ db, config, clock }),
 

@@ -31,6 +31,29 @@ export const renewalFiguresSchema = z.object({
 export type RenewalFigures = z.output<typeof renewalFiguresSchema>;
 export type RenewalFiguresWire = z.input<typeof renewalFiguresSchema>;
 
+const sumSchema = z.object({ count: countSchema, amount: amountSchema });
+const unpaid = {
+  /** nobody can collect them any more: the subscription expired, was cancelled or stands still */
+  lost: sumSchema,
+  /** still tried */
+  open: sumSchema,
+  /** collected by a later attempt, or by the subscriber's own act */
+  recovered: sumSchema,
+};
+
+export const failedRenewalsSchema = z.object({
+  token: addressSchema,
+  decimals: z.number().int().min(0).max(77),
+  from: timeSchema,
+  to: timeSchema,
+  ...unpaid,
+  /** why the first attempt of the period failed, most lost first; `NotTried` where there was none before it was too late */
+  causes: z.array(z.object({ cause: z.string(), ...unpaid })),
+});
+/** Periods of the range that were due and not charged at the first attempt, with their prices, and how each stands now. */
+export type FailedRenewals = z.output<typeof failedRenewalsSchema>;
+export type FailedRenewalsWire = z.input<typeof failedRenewalsSchema>;
+
 export const recurringSchema = z.object({
   token: addressSchema,
   decimals: z.number().int().min(0).max(77),

@@ -2,7 +2,9 @@
 import {
   type AllowanceListWire,
   allowanceListSchema,
+  type FailedRenewalsWire,
   type FunnelWire,
+  failedRenewalsSchema,
   funnelSchema,
   type LatencyWire,
   latencySchema,
@@ -41,6 +43,16 @@ export const RENEWAL_COLUMNS = {
   failedAttempts: ({ failedAttempts }: RenewalFiguresWire["points"][number]) => failedAttempts,
   pastDue: ({ pastDue }: RenewalFiguresWire["points"][number]) => pastDue,
   expired: ({ expired }: RenewalFiguresWire["points"][number]) => expired,
+};
+type FailedCause = FailedRenewalsWire["causes"][number];
+const FAILED_COLUMNS = {
+  cause: ({ cause }: FailedCause) => cause,
+  lostCount: ({ lost }: FailedCause) => lost.count,
+  lost: ({ lost }: FailedCause) => lost.amount,
+  openCount: ({ open }: FailedCause) => open.count,
+  open: ({ open }: FailedCause) => open.amount,
+  recoveredCount: ({ recovered }: FailedCause) => recovered.count,
+  recovered: ({ recovered }: FailedCause) => recovered.amount,
 };
 export const RECURRING_COLUMNS = {
   day: ({ at }: RecurringWire["points"][number]) => isoTime(at),
@@ -100,6 +112,17 @@ export function figureEndpoints(doors: Doors): Endpoint[] {
       load: (query, { provider }) => analytics.renewals(provider, rangeOf(query)),
       rows: ({ points }) => points,
       columns: RENEWAL_COLUMNS,
+    }),
+    ...bothForms({
+      ...common,
+      path: "/analytics/failed-renewals",
+      name: "failed-renewals",
+      summary: "What fell due and was not charged at once, by cause: lost, still tried, or recovered.",
+      query: z.object(figures),
+      answer: failedRenewalsSchema,
+      load: (query, { provider }) => analytics.failedRenewals(provider, rangeOf(query)),
+      rows: ({ causes }) => causes,
+      columns: FAILED_COLUMNS,
     }),
     ...bothForms({
       ...common,
