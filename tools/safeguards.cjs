@@ -9,7 +9,7 @@ const { tmpdir } = require("node:os");
 const { join } = require("node:path");
 
 const ROOT = join(__dirname, "..");
-const HARDHAT = require.resolve("hardhat/internal/cli/cli.js");
+const MOCHA = require.resolve("mocha/bin/mocha.js");
 
 /** `keep` stands exactly once in `file`; `instead` is what is left without the safeguard. */
 const SAFEGUARDS = [
@@ -65,8 +65,8 @@ const SAFEGUARDS = [
   {
     name: "evidence: logs and receipts agree",
     file: "facilitator/src/indexer/index.ts",
-    keep: '    if (mode === "next") await crossCheck({ store, chain, chainId }, { block, logs, facts });\n',
-    instead: "",
+    keep: "crossCheck({ store, chain, chainId }, { block, logs, facts })",
+    instead: "Promise.resolve([])",
     test: "test/facilitator/chaos-rpc.ts",
     title: "each lie alone",
     env: { CHAOS_ONLY: "logs: invented" },
@@ -139,7 +139,9 @@ function replaceOnce(path, keep, instead) {
 }
 
 function runTest(copy, { test, title, env = {} }) {
-  const args = [HARDHAT, "test", "--no-compile", "--grep", title.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), test];
+  // None of them asks hardhat for anything but a node, which is a process of its own: mocha alone starts sooner.
+  const loader = ["-r", join(copy, "tools/typescript.cjs"), MOCHA, "--exit", "--timeout", "120000"];
+  const args = [...loader, "--grep", title.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), test];
   return new Promise((resolve) => {
     const child = spawn(process.execPath, args, { cwd: copy, env: { ...process.env, ...env } });
     let told = "";
