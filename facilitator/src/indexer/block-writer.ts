@@ -58,19 +58,20 @@ const TIDY_EVERY = 1_000;
 export function createBlockWriter({ store, chainId, undoDepth, startBlock }: BlockWriterOptions): BlockWriter {
   /** Others wait here, and then find the block written. @returns the highest block ever written */
   async function lockCursor(tx: Tx): Promise<number> {
+    const cursor = tx
+      .selectFrom("cursors")
+      .select("position")
+      .where("chain_id", "=", chainId)
+      .where("name", "=", "indexer")
+      .forUpdate();
+    const standing = await cursor.executeTakeFirst();
+    if (standing) return standing.position;
     await tx
       .insertInto("cursors")
       .values({ chain_id: chainId, name: "indexer", position: startBlock - 1 })
       .onConflict((conflict) => conflict.columns(["chain_id", "name"]).doNothing())
       .execute();
-    const row = await tx
-      .selectFrom("cursors")
-      .select("position")
-      .where("chain_id", "=", chainId)
-      .where("name", "=", "indexer")
-      .forUpdate()
-      .executeTakeFirstOrThrow();
-    return row.position;
+    return (await cursor.executeTakeFirstOrThrow()).position;
   }
 
   async function tidy(tx: Tx, number: number, blocks = 1): Promise<void> {

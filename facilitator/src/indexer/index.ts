@@ -99,9 +99,16 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   let lastReadMs = monotonicMs();
   let running: Promise<void> | undefined;
 
-  async function readBlock(number: number): Promise<ReadBlock | undefined> {
-    const block = await chain.block(number);
-    return block && { block, logs: await chain.logsOfBlock(block.hash, filter) };
+  /** Of the newest block, whose hash is told already, block and logs are asked for together. */
+  async function readBlock(number: number, newest: ChainBlock): Promise<ReadBlock | undefined> {
+    const isNewest = number === newest.number;
+    const [block, early] = await Promise.all([
+      chain.block(number),
+      isNewest ? chain.logsOfBlock(newest.hash, filter).catch(() => undefined) : undefined,
+    ]);
+    if (!block) return undefined;
+    const isEarly = early !== undefined && block.hash === newest.hash;
+    return { block, logs: isEarly ? early : await chain.logsOfBlock(block.hash, filter) };
   }
 
   async function look(): Promise<ChainBlock> {
@@ -146,7 +153,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
         continue;
       }
       const numbers = Array.from({ length: Math.min(READ_AHEAD, target - applied) }, (_, index) => applied + 1 + index);
-      const reads = await Promise.all(numbers.map(readBlock));
+      const reads = await Promise.all(numbers.map((number) => readBlock(number, newest)));
       for (let place = 0; place < reads.length; place++) {
         const quiet = quietFrom(reads.slice(place));
         if (quiet.length > 0 && !(await applyQuiet(quiet))) return;
@@ -285,9 +292,11 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   }
 
   async function apply({ block, logs }: ReadBlock, mode: WriteMode): Promise<void> {
-    const expired = await findExpired({ store, chain, log, chainId }, block.number - config.finalityDepth);
     const facts = factsOf(sources, logs);
-    const receipts = mode === "next" ? await crossCheck({ store, chain, chainId }, { block, logs, facts }) : [];
+    const [expired, receipts] = await Promise.all([
+      findExpired({ store, chain, log, chainId }, block.number - config.finalityDepth),
+      mode === "next" ? crossCheck({ store, chain, chainId }, { block, logs, facts }) : [],
+    ]);
     const written = await writer.write({ chainId, block, facts, expired }, mode, receipts);
     applied = block.number;
     news = new Map(written?.payments.map((row) => [row.payment_id, row]));

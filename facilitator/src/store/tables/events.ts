@@ -57,28 +57,14 @@ export interface EventDraft {
  */
 export async function appendEvents(db: Tx, all: readonly EventDraft[]): Promise<number> {
   if (all.length === 0) return 0;
-  await lockFeed(db, all[0]?.chainId ?? 0);
-  const standing = await db
-    .selectFrom("events")
-    .select("id")
-    .where("chain_id", "=", all[0]?.chainId ?? 0)
-    .where(sql<boolean>`id = any(${textArray(all.map((draft) => draft.id))}::text[])`)
-    .execute();
-  const known = new Set(standing.map((row) => row.id));
-  const revived = await reviveEvents(db, all[0]?.chainId ?? 0, known);
+  const chainId = all[0]?.chainId ?? 0;
+  await lockFeed(db, chainId);
+  const { standing: known, last } = await whatStands(db, chainId, all);
+  const revived = await reviveEvents(db, chainId, known);
   // A number that is given out and not used would look like an event that was lost.
   const drafts = all.filter((draft) => !known.has(draft.id) && known.add(draft.id));
   drafts.push(...(await restorationsOf(db, revived)));
   if (drafts.length === 0) return 0;
-  const objects = [...new Set(drafts.map((draft) => draft.objectId))];
-  const counted = await db
-    .selectFrom("events")
-    .select(["object_id", sql<number>`max(sequence)`.as("last")])
-    .where("chain_id", "=", drafts[0]?.chainId ?? 0)
-    .where(sql<boolean>`object_id = any(${textArray(objects)}::text[])`)
-    .groupBy("object_id")
-    .execute();
-  const last = new Map(counted.map((row) => [row.object_id, Number(row.last)]));
   const rows = drafts.map((draft) => {
     const sequence = (last.get(draft.objectId) ?? 0) + 1;
     last.set(draft.objectId, sequence);
@@ -90,7 +76,7 @@ export async function appendEvents(db: Tx, all: readonly EventDraft[]): Promise<
       sequence,
       provider: draft.provider ?? null,
       payer: draft.payer ?? null,
-      payload: JSON.stringify(draft.payload),
+      payload: draft.payload,
       block_number: draft.blockNumber ?? null,
       block_hash: draft.blockHash ?? null,
       log_index: draft.logIndex ?? null,
@@ -99,24 +85,43 @@ export async function appendEvents(db: Tx, all: readonly EventDraft[]): Promise<
     };
   });
   // One parameter for all: a block may tell thousands.
-  const told = rows.map((row, place) => ({ ...row, payload: drafts[place]?.payload }));
   const inserted = await sql<{ id: string }>`
     insert into events (id, chain_id, type, object_id, sequence, provider, payer, payload, block_number, block_hash,
       log_index, block_time, transaction)
     select id, chain_id, type, object_id, sequence, provider, payer, payload, block_number, block_hash, log_index,
       block_time, transaction
-    from json_to_recordset(${JSON.stringify(told)}::json) as told(id text, chain_id bigint, type text, object_id text,
+    from json_to_recordset(${JSON.stringify(rows)}::json) as told(id text, chain_id bigint, type text, object_id text,
       sequence bigint, provider text, payer text, payload jsonb, block_number bigint, block_hash text, log_index bigint,
       block_time bigint, transaction text)
     on conflict (chain_id, id) do nothing returning id`.execute(db);
   const added = new Set(inserted.rows.map(({ id }) => id));
-  await addSums(db, drafts[0]?.chainId ?? 0, sumsOf(drafts.filter(({ id }) => added.has(id))));
+  await addSums(db, chainId, sumsOf(drafts.filter(({ id }) => added.has(id))));
   await queueDeliveries(
     db,
-    drafts[0]?.chainId ?? 0,
+    chainId,
     rows.filter(({ id }) => added.has(id)),
   );
   return added.size;
+}
+
+interface Standing {
+  /** ids of those that were told before */
+  readonly standing: Set<string>;
+  /** the number of the newest event of each object */
+  readonly last: Map<string, number>;
+}
+
+async function whatStands(db: Tx, chainId: number, drafts: readonly EventDraft[]): Promise<Standing> {
+  const { rows } = await sql<{ id: string; last: number | null }>`
+    select id, null::bigint as last from events
+      where chain_id = ${chainId}::bigint and id = any(${textArray(drafts.map(({ id }) => id))}::text[])
+    union all
+    select object_id, max(sequence) from events
+      where chain_id = ${chainId}::bigint and object_id = any(${textArray(drafts.map(({ objectId }) => objectId))}::text[])
+      group by object_id`.execute(db);
+  const standing = rows.flatMap(({ id, last }) => (last === null ? [id] : []));
+  const last = rows.flatMap(({ id, last }) => (last === null ? [] : [[id, Number(last)] as const]));
+  return { standing: new Set(standing), last: new Map(last) };
 }
 
 /** Hashes only: nothing that would need escaping. */
