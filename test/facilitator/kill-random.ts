@@ -51,6 +51,7 @@ describe(`a service that is killed at any time, under load (KILL_SEED=${SEED})`,
     const paying: Promise<unknown>[] = [];
     for (let kills = 0; kills < KILLS; kills++) {
       living = await victims.startSurely(world.env(settings));
+      await clients.fewAsking();
       const lifeMs = random(LIFE_MS);
       const untilMs = performance.now() + lifeMs;
       for (let payments = 0; payments < PAYMENTS_PER_LIFE; payments++) {

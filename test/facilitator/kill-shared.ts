@@ -49,6 +49,7 @@ describe(`two processes on one database, one of which dies or freezes (KILL_SEED
       const pay = (): void => {
         for (let count = 0; count < PAYMENTS_PER_ROUND / 2; count++) paying.push(clients.pay("authorize"));
       };
+      await clients.fewAsking();
       pay();
       await new Promise((resolve) => setTimeout(resolve, random(90)));
       const [struck] = living.splice(random(living.length), 1) as [Victim];

@@ -19,8 +19,9 @@ const SMALL = 250_000n;
 const ASK_MS = 200;
 const AFTER_STRIKE = 3;
 const LOOK_MS = 50;
-/** Not every fault is met: some questions are asked at the start only. So many looks are enough to know. */
-const MAX_LOOKS = 15;
+/** Not every fault is met: some questions are asked at the start only. So long is enough to know; a pause counts little. */
+const MET_WITHIN_MS = 5_000;
+const LOOK_COUNTS_MS = 1_000;
 const HEALS_WITHIN_MS = 120_000;
 
 export interface ChaosWorld {
@@ -75,7 +76,7 @@ export async function liveThrough({ world, postgres }: ChaosWorld, faults: reado
 
 /**
  * Asks again and again while the node is at fault. A process that is paused, or a machine that is slow, does not shorten
- * it: it is over when each fault has struck and the chain has grown since, or when many looks have met nothing.
+ * it: it is over when each fault has struck and the chain has grown since, or when none is met for long.
  * @returns the last answers
  */
 async function underFaults(
@@ -86,13 +87,16 @@ async function underFaults(
 ): Promise<AuthorizeOutcome[]> {
   const height = () => world.chain.provider.getBlockNumber();
   let enough: { readonly looks: number; readonly height: number } | undefined;
+  let waitedMs = 0;
   for (let looks = 1; ; looks++) {
+    const beganMs = performance.now();
     const outcomes = await Promise.all(signed.map((one) => ask(world, core, one, ASK_MS)));
     for (const { kind } of outcomes) expect(kind, "said while the node lies").not.to.equal("failed");
     if (haveStruck()) enough ??= { looks: looks + AFTER_STRIKE, height: (await height()) + AFTER_STRIKE };
-    if (enough ? looks >= enough.looks && (await height()) >= enough.height : looks >= MAX_LOOKS) return outcomes;
+    if (enough ? looks >= enough.looks && (await height()) >= enough.height : waitedMs > MET_WITHIN_MS) return outcomes;
     // Nobody is asked in vain at once: what settled is answered without a wait.
     await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    waitedMs += Math.min(performance.now() - beganMs, LOOK_COUNTS_MS);
   }
 }
 

@@ -4,7 +4,7 @@
  */
 import { createFacilitatorClient, type X402RequestWire } from "turnpike/facilitator";
 import { type Hex, proofToWire, type SignedPayment } from "turnpike/protocol";
-import type { FacilitatorWorld } from "../../support/facilitator";
+import { type FacilitatorWorld, until } from "../../support/facilitator";
 import { authorizationToWire, paymentToWire } from "./payments";
 
 const VALID_FOR_SEC = 36_000;
@@ -20,9 +20,12 @@ export interface Clients {
   /** A payment through one of the two doors, from here on until its outcome is known. */
   pay(door: "authorize" | "settle"): Promise<Told>;
   readonly told: readonly Told[];
+  /** Waits until few enough ask: hundreds that are never answered would be a load that no machine bears. */
+  fewAsking(): Promise<void>;
 }
 
-const AGAIN_MS = 40;
+const AGAIN_MS = 100;
+const FEW = 24;
 
 /** @param urls of the processes that may live now; a client asks any of them */
 export function createClients(
@@ -31,6 +34,7 @@ export function createClients(
   pick: (below: number) => number,
 ): Clients {
   const told: Told[] = [];
+  let asking = 0;
 
   /** @returns undefined while the outcome is unknown */
   async function authorize(url: string, signed: SignedPayment): Promise<string | undefined> {
@@ -53,6 +57,9 @@ export function createClients(
 
   return {
     told,
+    async fewAsking() {
+      await until(async () => asking <= FEW, "most payments have an outcome", 240_000);
+    },
     async pay(door) {
       const payer = await world.payer();
       // Hundreds of kills last longer than a usual window.
@@ -60,6 +67,7 @@ export function createClients(
       const signed = door === "authorize" ? await world.signPayment(fields) : await world.signExact(fields);
       const one: Told = { paymentId: world.idOf(signed), payer: payer.address, outcomes: new Set() };
       told.push(one);
+      asking += 1;
       const ask = (url: string): Promise<string | undefined> =>
         "memo" in signed ? authorize(url, signed) : settle(url, exactToWire(signed));
       // Told once is not enough: the same question gets the same answer.
@@ -73,6 +81,7 @@ export function createClients(
           answers += 1;
         }
       }
+      asking -= 1;
       return one;
     },
   };
