@@ -12,7 +12,7 @@ import { oneShot } from "./one-shot";
 // The CLI's file, not npx: a signal to npx leaves the node behind.
 const ROOT = path.resolve(__dirname, "../..");
 const CLI = require.resolve("hardhat/internal/cli/cli.js");
-const START_TIMEOUT_MS = 60_000;
+const START_TIMEOUT_MS = 240_000;
 const STOP_TIMEOUT_MS = 5_000;
 
 export interface ChainOptions {
