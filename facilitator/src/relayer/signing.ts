@@ -1,4 +1,5 @@
 /** Signs and stores: a nonce is reserved, and the bytes that use it are written, in one transaction or not at all. */
+import { sql } from "kysely";
 import type { Address, Hex } from "turnpike/protocol";
 import type { OnStep } from "../steps";
 import { databaseNowMs } from "../store/database-clock";
@@ -28,8 +29,10 @@ export interface SigningOptions {
   readonly onStep: OnStep;
 }
 
+type UnstoredForm = Omit<SignedForm, "signed_at_ms">;
+
 export function createSigning({ store, signer, chainId, onStep }: SigningOptions): Signing {
-  async function signForm(db: Db, row: TransactionRow, nonce: number, fees: Fees): Promise<SignedForm> {
+  async function signForm(row: TransactionRow, nonce: number, fees: Fees): Promise<UnstoredForm> {
     const signed = await signRaw(
       {
         chainId,
@@ -41,7 +44,7 @@ export function createSigning({ store, signer, chainId, onStep }: SigningOptions
       },
       (digest) => signer.signDigest(digest),
     );
-    const form = {
+    return {
       hash: signed.hash,
       chain_id: chainId,
       transaction_id: row.id,
@@ -49,12 +52,16 @@ export function createSigning({ store, signer, chainId, onStep }: SigningOptions
       max_fee_wei: fees.maxFeeWei.toString(),
       priority_fee_wei: fees.priorityFeeWei.toString(),
     };
+  }
+
+  async function storeForms(db: Db, forms: readonly UnstoredForm[]): Promise<SignedForm[]> {
     const stored = await db
       .insertInto("transaction_hashes")
-      .values({ ...form, signed_at_ms: databaseNowMs })
-      .returning("signed_at_ms")
-      .executeTakeFirstOrThrow();
-    return { ...form, ...stored };
+      .values(forms.map((form) => ({ ...form, signed_at_ms: databaseNowMs })))
+      .returning(["hash", "signed_at_ms"])
+      .execute();
+    const signedAtMs = new Map(stored.map((row) => [row.hash, row.signed_at_ms]));
+    return forms.map((form) => ({ ...form, signed_at_ms: signedAtMs.get(form.hash) ?? 0 }));
   }
 
   return {
@@ -73,23 +80,21 @@ export function createSigning({ store, signer, chainId, onStep }: SigningOptions
         if (queued.length === 0) return [];
         const first = await reserveNonces(tx, of, epoch, queued.length);
         if (first === undefined) return "lease lost";
-        const forms: SignedForm[] = [];
-        for (const [index, row] of queued.entries()) {
-          const nonce = first + index;
-          const form = await signForm(tx, row, nonce, fees);
-          await tx
-            .updateTable("transactions")
-            .set({ key: of.key, nonce, epoch, status: "stored", hash: form.hash, stored_at_ms: databaseNowMs })
-            .where("id", "=", row.id)
-            .execute();
-          forms.push(form);
-        }
+        const forms = await Promise.all(queued.map((row, index) => signForm(row, first + index, fees)));
+        const signed = await storeForms(tx, forms);
+        const places = forms.map(({ transaction_id: id, hash }, index) => ({ id, hash, nonce: first + index }));
+        await sql`
+          update transactions t set key = ${of.key}, nonce = x.nonce, epoch = ${epoch}::bigint, status = 'stored',
+            hash = x.hash, stored_at_ms = ${databaseNowMs}
+          from json_to_recordset(${JSON.stringify(places)}::json) as x(id text, hash text, nonce bigint)
+          where t.id = x.id`.execute(tx);
         onStep("signed");
-        return forms;
+        return signed;
       }),
     async signAgain({ id, nonce }, fees) {
       const row = await store.db.selectFrom("transactions").selectAll().where("id", "=", id).executeTakeFirstOrThrow();
-      return signForm(store.db, row, nonce ?? 0, fees);
+      const [stored] = await storeForms(store.db, [await signForm(row, nonce ?? 0, fees)]);
+      return stored as SignedForm;
     },
   };
 }
