@@ -3,19 +3,33 @@ import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
 import type { Core } from "../../facilitator/src/core";
 import { testKey } from "../support/chain";
-import { type FacilitatorWorld, fund, startWorld, until, walletOf } from "../support/facilitator";
+import { BLOCK_MS, type FacilitatorWorld, fund, startWorld, until, walletOf } from "../support/facilitator";
 import { startPostgres, type TestPostgres } from "../support/postgres";
 
 const PAYERS = 12;
 const PRICE = 250_000n;
 
-/** What one of them inserts, the other cannot see for a while: it surely looks in between. */
-async function slowInserts({ store }: Core): Promise<void> {
-  await sql`create function linger() returns trigger language plpgsql
-    as 'begin perform pg_sleep(1); return null; end'`.execute(store.db);
-  await sql`create trigger linger after insert on payments for each statement execute function linger()`.execute(
-    store.db,
-  );
+/** Of an instance's connections; its last letter is its number. */
+const nameOf = (instance: number): string => `instance ${instance}`;
+
+/**
+ * Whoever has inserted waits until the other instance has, too, or waits for a lock: they surely look in between, however
+ * slow the machine is. Told by locks, which are seen at once, unlike rows.
+ */
+async function insertTogether({ store }: Core): Promise<void> {
+  await sql`create function meet() returns trigger language plpgsql as $$
+    begin
+      if not exists (select from made) then return null; end if;
+      perform pg_advisory_xact_lock_shared(4242, right(current_setting('application_name'), 1)::int);
+      for look in 1..1000 loop
+        exit when (select count(distinct objid) from pg_locks where locktype = 'advisory' and classid = 4242 and granted) > 1
+          or exists (select from pg_locks where locktype = 'advisory' and not granted);
+        perform pg_sleep(0.01);
+      end loop;
+      return null;
+    end $$`.execute(store.db);
+  await sql`create trigger meet after insert on payments referencing new table as made
+    for each statement execute function meet()`.execute(store.db);
 }
 
 /** On PostgreSQL: the embedded database has one connection, and hides what two of them do to each other. */
@@ -27,10 +41,15 @@ describe("payments of one payer at two instances at once", function () {
 
   before(async () => {
     postgres = await startPostgres();
-    world = await startWorld({ blockMs: 100, postgres });
+    world = await startWorld({ blockMs: BLOCK_MS, postgres });
     const key = testKey(`in flight ${Math.random()}`) as Hex;
     await fund(world.chain, walletOf(world.chain, key).address as Hex);
-    instances = [await world.core({ RELAYER_KEYS: key }), await world.core({ RELAYER_KEYS: key })];
+    const instance = (number: number): Promise<Core> => {
+      const url = new URL(world.env().DATABASE_URL ?? "");
+      url.searchParams.set("application_name", nameOf(number));
+      return world.core({ RELAYER_KEYS: key, DATABASE_URL: url.href });
+    };
+    instances = [await instance(1), await instance(2)];
   });
   after(async () => {
     await world?.stop();
@@ -46,7 +65,7 @@ describe("payments of one payer at two instances at once", function () {
       ]),
     );
     await world.chain.provider.send("evm_setIntervalMining", [0]);
-    await slowInserts(instances[0]);
+    await insertTogether(instances[0]);
     const first = await Promise.all(
       pairs.flatMap((pair) =>
         pair.map((signed, place) => instances[place as 0 | 1].payments.authorize(signed, { waitMs: 0 })),
@@ -59,7 +78,7 @@ describe("payments of one payer at two instances at once", function () {
         "pending",
       ]);
     }
-    await world.chain.provider.send("evm_setIntervalMining", [100]);
+    await world.chain.provider.send("evm_setIntervalMining", [BLOCK_MS]);
     const outcomes = await Promise.all(
       pairs.flat().map((signed, place) =>
         until(async () => {
