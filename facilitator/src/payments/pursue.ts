@@ -13,7 +13,7 @@ import { type Claim, refusal } from "./claim";
 import { createDoorway } from "./doorway";
 import { findEvidence } from "./evidence";
 import type { Intake } from "./intake";
-import { isSignedByPayer, type JudgeContext, type Judgement, judge } from "./judge";
+import { balanceAt, isSignedByPayer, type JudgeContext, type Judgement, judge } from "./judge";
 import { type Acceptance, rebindPayment, requeuePayment } from "./ledger";
 import { MAX_ATTEMPTS, type Sender } from "./sender";
 
@@ -50,6 +50,7 @@ export type Fate =
 
 /** Without having been woken: the change may have been made by a process whose hint was lost. */
 const LOOK_AGAIN_MS = 5_000;
+const BEHIND_RETRY_SEC = 2;
 
 export function createPursuit(options: PursuitOptions): Pursuit {
   const { config, store, relayer, indexer, sender, intake, context, onStep, monotonicMs } = options;
@@ -94,7 +95,14 @@ export function createPursuit(options: PursuitOptions): Pursuit {
     if (first.kind !== "bad" || first.error.reason !== "funds") return first;
     // The money may stand in a block that is not applied yet.
     await indexer.catchUp();
-    return judge(context, claim);
+    const second = await judge(context, claim);
+    if (second.kind !== "bad" || second.error.reason !== "funds") return second;
+    // Still not, since whoever reads the chain is behind, or dead: that is no word about the payer.
+    const { from, value } = claim.authorization;
+    if ((await balanceAt(relayer, claim.token.address, from, -1)) < value) return second;
+    throw refusal("Unavailable", "busy", "the block that brought the payer's money is not read yet", {
+      retryAfterSec: BEHIND_RETRY_SEC,
+    });
   }
 
   /** Takes in a claim that no live row stands for, as far as is known. "look": there is a row to look at now. */

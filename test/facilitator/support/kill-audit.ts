@@ -15,7 +15,7 @@ export async function audit(world: FacilitatorWorld, core: Core, told: readonly 
   await until(async () => (await openTransactions()).length === 0, "every transaction has landed", 120_000);
 
   for (const { outcomes, paymentId } of told) {
-    expect([...outcomes], `answers about ${paymentId}`).to.have.length(1);
+    expect([...outcomes], `answers about ${paymentId}: ${[...outcomes].join(" | ")}`).to.have.length(1);
     expect([...outcomes][0], `answers about ${paymentId}`).to.match(/"transaction":"0x[0-9a-f]{64}"/);
   }
   const transfers = await world.transfers();
