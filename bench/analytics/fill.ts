@@ -1,12 +1,14 @@
 /**
  * A year of made-up business in a database of the service's own form: providers, plans, payers and amounts by Zipf, rows in
- * the order of time as a live service writes them, then the sums by the statements of the migrations that count what stands.
+ * the order of time as a live service writes them, then the sums of what stands.
  */
 import { sql } from "kysely";
 import { gatherSums } from "../../facilitator/src/analytics/gather";
+import { hoursKeptSince } from "../../facilitator/src/analytics/ranges";
 import { forgetOld } from "../../facilitator/src/analytics/tidy";
-import { MIGRATIONS } from "../../facilitator/src/store/migrations";
+import { standing as STANDING } from "../../facilitator/src/store/migrations/405-standing";
 import type { Db, Store } from "../../facilitator/src/store/open";
+import { FOUR_WEEKS_SEC, HOUR_SEC, SPANS } from "../../facilitator/src/store/rollups";
 
 export const CHAIN_ID = 31_337;
 export const TOKEN = "0x0000000000000000000000000000000000000777";
@@ -81,12 +83,19 @@ export async function fill(store: Store, scale: Scale, tell: (done: string) => v
     await fillSpan(db, scale, from, to);
     tell(`week ${week + 1} of 53`);
   }
+  await sumUp(store, indexes, tell);
+}
+
+/** Behind the rows of the year: indexes, sums, and what the service does to them each day. */
+export async function sumUp(store: Store, indexes: readonly string[], tell: (done: string) => void): Promise<void> {
+  const { db } = store;
+  const run = async (text: string) => void (await sql.raw(text).execute(db));
   for (const [index, definition] of indexes.entries()) {
     tell(`index ${index + 1} of ${indexes.length}`);
     await run(definition);
   }
   tell("sums");
-  await recount(db);
+  await count(db);
   await fillOwnSums(db);
   await run("drop table bench_subscriptions");
   tell("as the service tidies them");
@@ -163,31 +172,58 @@ async function fillSpan(db: Db, scale: Scale, from: number, to: number): Promise
     .execute(db);
 }
 
-/** Where the migrations' statements have the day or hour, unless they sort by it themselves. */
-const BUCKET_COLUMN: Readonly<Record<string, number>> = {
-  ...{
-    rollup_volume: 4,
-    rollup_plans: 3,
-    rollup_provider_plans: 4,
-    rollup_events: 4,
-    rollup_recurring: 5,
-    rollup_causes: 3,
-    rollup_providers: 3,
-    rollup_standing: 4,
-  },
-};
+const TOKEN_TEXT = `'${TOKEN}'`;
+/** The hours of older days are forgotten. */
+const HOURS_SINCE_SEC = hoursKeptSince(END_SEC - 60);
 
-/** The migrations' own statements that count what stands. */
-async function recount(db: Db): Promise<void> {
-  for (const { statements } of MIGRATIONS) {
-    for (const statement of statements) {
-      const [, table] = /^insert into (rollup_(?!costs)\w+)/.exec(statement.trim()) ?? [];
-      if (table === undefined) continue;
-      // A live service writes a day's sums on that day: they lie together by time.
-      const day = BUCKET_COLUMN[table];
-      await sql.raw(day === undefined ? statement : `${statement} order by ${day}`).execute(db);
-    }
-  }
+/**
+ * The sums of what stands, as `findWrongSums` counts them. Each row is sorted by its day: a live service writes a day's sums
+ * on that day, and they lie together by time. What the events say is taken out of them once.
+ */
+async function count(db: Db): Promise<void> {
+  const run = async (text: string) => void (await sql.raw(text).execute(db));
+  await run(`create unlogged table bench_counted as select provider, payer, type, block_time as at, payload->>'planId' as plan_id,
+      payload->>'reason' as cause, (payload->>'amount')::numeric as used, (payload->>'charged')::numeric as charged
+    from events`);
+  await run("analyze bench_counted");
+  const moved = `(select *, coalesce(used, charged) as amount, case type when 'payment.settled' then 'one-time'
+      when 'subscription.created' then 'signup' when 'subscription.renewed' then 'renewal' else 'overage' end as scheme
+    from bench_counted where type in ('payment.settled', 'subscription.created', 'subscription.renewed', 'allowance.debited')) m`;
+  const volume = (grain: number, sinceSec: number) => `insert into rollup_volume
+    with own as materialized (select provider, at - at % ${grain} as bucket, scheme, count(*) as count, sum(amount) as amount
+      from ${moved} where at >= ${sinceSec} group by 1, 2, 3)
+    select ${CHAIN_ID}, provider, ${grain}, bucket, ${TOKEN_TEXT}, scheme, count, amount from own
+    union all select ${CHAIN_ID}, '', ${grain}, bucket, ${TOKEN_TEXT}, scheme, sum(count), sum(amount) from own group by bucket, scheme
+    order by 4`;
+  await run(volume(HOUR_SEC, HOURS_SINCE_SEC));
+  await run(volume(DAY_SEC, 0));
+  for (const [table, span] of [
+    ["rollup_providers", DAY_SEC],
+    ["rollup_provider_spans", FOUR_WEEKS_SEC],
+  ] as const)
+    await run(`insert into ${table} select chain_id, token, bucket - bucket % ${span}, provider, sum(count), sum(amount)
+      from rollup_volume where grain = ${DAY_SEC} and provider <> '' group by 1, 2, 3, 4 order by 3`);
+  await run(`insert into rollup_provider_plans
+    with days as materialized (select p.provider, at - at % ${DAY_SEC} as day, plan_id, scheme, count(*) as count, sum(m.amount) as amount
+      from ${moved} join plans p using (plan_id) group by 1, 2, 3, 4)
+    select ${CHAIN_ID}, provider, grain, day - day % grain, plan_id, scheme, sum(count), sum(amount)
+    from days cross join unnest(array[${SPANS.join(", ")}]) grain group by 2, 3, 4, 5, 6 order by 4`);
+  await run(`insert into rollup_recurring select ${CHAIN_ID}, o.owner, p.token, p.interval_sec, r.bucket, sum(r.count), sum(r.amount)
+    from rollup_provider_plans r join plans p using (plan_id) cross join lateral (values (''), (p.provider)) o (owner)
+    where r.grain = ${DAY_SEC} and r.scheme <> 'overage' group by 2, 3, 4, 5 order by 5`);
+  await run(`insert into rollup_payers select ${CHAIN_ID}, provider, ${TOKEN_TEXT}, payer, count(*), sum(amount) from ${moved}
+    group by provider, payer`);
+  await run(`insert into rollup_events
+    with own as materialized (select provider, at - at % ${DAY_SEC} as day, type, count(*) as count from bench_counted group by 1, 2, 3)
+    select ${CHAIN_ID}, provider, ${DAY_SEC}, day, type, count from own
+    union all select ${CHAIN_ID}, '', ${DAY_SEC}, day, type, sum(count) from own group by day, type order by 4`);
+  await run(`insert into rollup_causes select ${CHAIN_ID}, o.owner, at - at % ${DAY_SEC}, type, cause, count(*)
+    from bench_counted cross join lateral (values (''), (provider)) o (owner) where cause is not null group by 2, 3, 4, 5 order by 3`);
+  for (const statement of STANDING.statements.filter((text) =>
+    /^insert into rollup_(plan_)?standing/.test(text.trim()),
+  ))
+    await run(statement);
+  await run("drop table bench_counted");
 }
 
 /** What stands behind no event: the gates' word and what transactions have cost. */

@@ -20,7 +20,7 @@ export function questionsOf(analytics: Analytics, db: Db): Question[] {
   const range = (turn: number) => ({ fromSec: undefined, toSec: undefined, days: DAYS[turn % DAYS.length] ?? 30 });
   const hours = (turn: number) => ({ fromSec: undefined, toSec: undefined, days: [89, 1, 7, 30][turn % 4] ?? 7 });
   /** somewhere in the year: a page that nobody has just looked at */
-  const sec = (turn: number) => END_SEC - Math.floor((((turn * 37) % 100) / 100) * 360 * DAY_SEC) - 1;
+  const sec = (turn: number) => END_SEC - Math.floor((((50 + turn * 37) % 100) / 100) * 360 * DAY_SEC) - 1;
   const cursor = (time: number) => `${time}.0x${"f".repeat(64)}`;
   const provider = (name: string, ask: Question["ask"]): Question => ({ name, page: "provider", ask });
   const operator = (name: string, ask: Question["ask"]): Question => ({ name, page: "operator", ask });
