@@ -8,7 +8,7 @@ import { hoursKeptSince } from "../../facilitator/src/analytics/ranges";
 import { forgetOld } from "../../facilitator/src/analytics/tidy";
 import { standing as STANDING } from "../../facilitator/src/store/migrations/405-standing";
 import type { Db, Store } from "../../facilitator/src/store/open";
-import { FOUR_WEEKS_SEC, HOUR_SEC, SPANS } from "../../facilitator/src/store/rollups";
+import { bucketOf, FOUR_WEEKS_SEC, HOUR_SEC, SPANS } from "../../facilitator/src/store/rollups";
 
 export const CHAIN_ID = 31_337;
 export const TOKEN = "0x0000000000000000000000000000000000000777";
@@ -104,6 +104,20 @@ export async function sumUp(store: Store, indexes: readonly string[], tell: (don
   await run("vacuum analyze");
 }
 
+/** Lie as they are gathered already: they are written so. */
+const GATHERED_EVERY = [
+  [`rollup_volume ${HOUR_SEC}`, DAY_SEC],
+  [`rollup_volume ${DAY_SEC}`, WEEK_SEC],
+  [`rollup_events ${DAY_SEC}`, WEEK_SEC],
+  [`rollup_provider_plans ${DAY_SEC}`, WEEK_SEC],
+  [`rollup_provider_plans ${WEEK_SEC}`, FOUR_WEEKS_SEC],
+  [`rollup_provider_plans ${FOUR_WEEKS_SEC}`, FOUR_WEEKS_SEC],
+  [`rollup_funnel ${DAY_SEC}`, WEEK_SEC],
+  [`rollup_funnel ${WEEK_SEC}`, FOUR_WEEKS_SEC],
+  [`rollup_funnel ${FOUR_WEEKS_SEC}`, FOUR_WEEKS_SEC],
+  [`rollup_recurring ${DAY_SEC}`, WEEK_SEC],
+] as const;
+
 /** What the service does once a day: hours that are kept no longer are forgotten, sums of what is over lie together. */
 export async function tidy(store: Store): Promise<void> {
   await store.db
@@ -112,6 +126,13 @@ export async function tidy(store: Store): Promise<void> {
     .onConflict((conflict) => conflict.doNothing())
     .execute();
   await forgetOld(store.db, CHAIN_ID, END_SEC - 60);
+  for (const [name, every] of GATHERED_EVERY) {
+    const position = bucketOf(bucketOf(END_SEC - 60, DAY_SEC) - DAY_SEC, every);
+    await store.db
+      .insertInto("cursors")
+      .values({ chain_id: CHAIN_ID, name: `gathered ${name}`, position })
+      .execute();
+  }
   await gatherSums(store, CHAIN_ID, END_SEC - 60);
 }
 
@@ -176,9 +197,12 @@ const TOKEN_TEXT = `'${TOKEN}'`;
 /** The hours of older days are forgotten. */
 const HOURS_SINCE_SEC = hoursKeptSince(END_SEC - 60);
 
+/** As the service's daily job leaves the rows of days that are over: those of a week, or of four, by whom they are of. */
+const gathered = (every: number, key: string) => `order by bucket - bucket % ${every}, ${key}`;
+
 /**
- * The sums of what stands, as `findWrongSums` counts them. Each row is sorted by its day: a live service writes a day's sums
- * on that day, and they lie together by time. What the events say is taken out of them once.
+ * The sums of what stands, as `findWrongSums` counts them, in the order in which the service keeps them. What the events say
+ * is taken out of them once.
  */
 async function count(db: Db): Promise<void> {
   const run = async (text: string) => void (await sql.raw(text).execute(db));
@@ -192,9 +216,10 @@ async function count(db: Db): Promise<void> {
   const volume = (grain: number, sinceSec: number) => `insert into rollup_volume
     with own as materialized (select provider, at - at % ${grain} as bucket, scheme, count(*) as count, sum(amount) as amount
       from ${moved} where at >= ${sinceSec} group by 1, 2, 3)
-    select ${CHAIN_ID}, provider, ${grain}, bucket, ${TOKEN_TEXT}, scheme, count, amount from own
-    union all select ${CHAIN_ID}, '', ${grain}, bucket, ${TOKEN_TEXT}, scheme, sum(count), sum(amount) from own group by bucket, scheme
-    order by 4`;
+    select * from (
+      select ${CHAIN_ID}, provider, ${grain}, bucket, ${TOKEN_TEXT}, scheme, count, amount from own
+      union all select ${CHAIN_ID}, '', ${grain}, bucket, ${TOKEN_TEXT}, scheme, sum(count), sum(amount) from own group by bucket, scheme) s
+    ${gathered(grain === HOUR_SEC ? DAY_SEC : WEEK_SEC, "provider, bucket, scheme")}`;
   await run(volume(HOUR_SEC, HOURS_SINCE_SEC));
   await run(volume(DAY_SEC, 0));
   for (const [table, span] of [
@@ -206,17 +231,22 @@ async function count(db: Db): Promise<void> {
   await run(`insert into rollup_provider_plans
     with days as materialized (select p.provider, at - at % ${DAY_SEC} as day, plan_id, scheme, count(*) as count, sum(m.amount) as amount
       from ${moved} join plans p using (plan_id) group by 1, 2, 3, 4)
-    select ${CHAIN_ID}, provider, grain, day - day % grain, plan_id, scheme, sum(count), sum(amount)
-    from days cross join unnest(array[${SPANS.join(", ")}]) grain group by 2, 3, 4, 5, 6 order by 4`);
+    select * from (
+      select ${CHAIN_ID}, provider, grain, day - day % grain as bucket, plan_id, scheme, sum(count), sum(amount)
+      from days cross join unnest(array[${SPANS.join(", ")}]) grain group by 2, 3, 4, 5, 6) s
+    ${gathered(FOUR_WEEKS_SEC, "grain, bucket - bucket % (7 * 86400), provider, bucket, plan_id, scheme")}`);
   await run(`insert into rollup_recurring select ${CHAIN_ID}, o.owner, p.token, p.interval_sec, r.bucket, sum(r.count), sum(r.amount)
     from rollup_provider_plans r join plans p using (plan_id) cross join lateral (values (''), (p.provider)) o (owner)
-    where r.grain = ${DAY_SEC} and r.scheme <> 'overage' group by 2, 3, 4, 5 order by 5`);
+    where r.grain = ${DAY_SEC} and r.scheme <> 'overage' group by 2, 3, 4, 5
+    order by r.bucket - r.bucket % ${WEEK_SEC}, o.owner, p.interval_sec, r.bucket`);
   await run(`insert into rollup_payers select ${CHAIN_ID}, provider, ${TOKEN_TEXT}, payer, count(*), sum(amount) from ${moved}
     group by provider, payer`);
   await run(`insert into rollup_events
     with own as materialized (select provider, at - at % ${DAY_SEC} as day, type, count(*) as count from bench_counted group by 1, 2, 3)
-    select ${CHAIN_ID}, provider, ${DAY_SEC}, day, type, count from own
-    union all select ${CHAIN_ID}, '', ${DAY_SEC}, day, type, sum(count) from own group by day, type order by 4`);
+    select * from (
+      select ${CHAIN_ID}, provider, ${DAY_SEC}, day as bucket, type, count from own
+      union all select ${CHAIN_ID}, '', ${DAY_SEC}, day, type, sum(count) from own group by day, type) s
+    ${gathered(WEEK_SEC, "provider, bucket, type")}`);
   await run(`insert into rollup_causes select ${CHAIN_ID}, o.owner, at - at % ${DAY_SEC}, type, cause, count(*)
     from bench_counted cross join lateral (values (''), (provider)) o (owner) where cause is not null group by 2, 3, 4, 5 order by 3`);
   for (const statement of STANDING.statements.filter((text) =>
@@ -247,7 +277,8 @@ export async function fillOwnSums(db: Db): Promise<void> {
       cross join generate_series(${START_SEC}::bigint, ${END_SEC - DAY_SEC}, ${DAY_SEC}) day
       cross join lateral (values ('', ''), (${address("p")}, ''), (${address("p")}, '/v1/' || r)) o (provider, resource)) d
     cross join lateral (select g.grain, day - day % g.grain as bucket from (values (86400), (604800), (2419200)) g (grain)) g
-    group by 1, 2, 3, 4, 5, 6, 7, 8 order by bucket`)
+    group by 1, 2, 3, 4, 5, 6, 7, 8
+    ${gathered(FOUR_WEEKS_SEC, `grain, bucket - bucket % ${WEEK_SEC}, provider, resource, bucket`)}`)
     .execute(db);
 }
 
