@@ -1,6 +1,6 @@
 /**
  * A receiver of webhooks, as a provider would write one: checks each signature, keeps what came, and shows it at its
- * address, newest first. The API key that it registers with is the sandbox's, good for nothing elsewhere.
+ * address, newest first, to a browser as a page and to a program as JSON. The API key that it registers with is the sandbox's, good for nothing elsewhere.
  */
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
@@ -8,6 +8,7 @@ import type { AddressInfo } from "node:net";
 import { API_SCOPES, createFacilitatorClient, verifyWebhook } from "turnpike/facilitator";
 import { type Address, type Hex, isTurnpikeError, signDigest, typedDataDigest } from "turnpike/protocol";
 import type { FundedWallet } from "./chain";
+import { inboxPage, PAGE_HEADERS } from "./inbox-page";
 
 export interface Delivered {
   readonly id: string;
@@ -54,8 +55,10 @@ export async function startInbox(facilitatorUrl: string, apiKey: string, port: n
     });
     request.on("end", () => {
       if (request.method === "GET" && request.url === "/") {
-        response.writeHead(200, { "content-type": "application/json" });
-        response.end(JSON.stringify([...received].reverse(), null, 2));
+        const newest = [...received].reverse();
+        const isBrowser = request.headers.accept?.includes("text/html") ?? false;
+        response.writeHead(200, isBrowser ? PAGE_HEADERS : { "content-type": "application/json" });
+        response.end(isBrowser ? inboxPage(newest) : JSON.stringify(newest, null, 2));
         return;
       }
       if (request.method !== "POST" || request.url !== path) {

@@ -1,6 +1,9 @@
 import { expect } from "chai";
 import { buyQuote, readReport } from "../../examples/agent";
-import { INTERVAL_SEC, recordOf } from "../support/sandbox";
+import { inboxPage, PAGE_HEADERS } from "../../scripts/sandbox/inbox-page";
+import { openPage } from "../support/browser";
+import { INTERVAL_SEC, recordOf, until } from "../support/sandbox";
+import { failuresOf } from "./support/axe";
 import { figure, useDashboard, visit } from "./support/dashboard";
 
 describe("dashboard, while things happen", function () {
@@ -31,6 +34,28 @@ describe("dashboard, while things happen", function () {
     await figure(page, "Asked for")
       .getByText(`${before + 2} prices told`)
       .waitFor();
+  });
+
+  it("shows the inbox to a browser: each webhook with whether its signature is good, and nothing of it runs", async () => {
+    const { world, browser } = at;
+    const inbox = world.inbox?.url ?? "";
+    const { page, errors } = await openPage(browser);
+    await until("the subscription's webhook", async () => {
+      await page.goto(inbox);
+      return (await page.getByText("subscription.created").count()) > 0;
+    });
+    await page
+      .getByRole("listitem")
+      .filter({ hasText: "subscription.created" })
+      .getByText("verified")
+      .first()
+      .waitFor();
+    expect(await failuresOf(page)).to.deep.equal([]);
+    const evil = `<img src=x onerror="document.title='owned'">`;
+    const html = inboxPage([{ id: evil, type: evil, occurredAt: 0, isVerified: false, body: evil }]);
+    expect(html).not.to.include("<img");
+    expect(PAGE_HEADERS["content-security-policy"]).to.match(/^default-src 'none'; style-src 'sha256-/);
+    expect(errors).to.deep.equal([]);
   });
 
   it("moves the sandbox's clock to the next renewal, and tells what happened", async () => {

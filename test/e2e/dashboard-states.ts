@@ -12,7 +12,7 @@ const EMPTY: Readonly<Record<keyof typeof PAGES, RegExp>> = {
   "/allowances": /Nobody allows overage yet\..*maxOverage/s,
   "/plans": /No plan yet\..*createPlan/s,
   "/payers": /Nobody paid yet/,
-  "/funnel": /Your gates do not report yet.*TURNPIKE_REPORTS_KEY.*Nothing was lost/s,
+  "/funnel": /Your gates told nothing in this range.*TURNPIKE_REPORTS_KEY.*Nothing was lost/s,
   "/webhooks": /No endpoint yet\..*webhook-endpoints/s,
   "/system": /Health.*ready/s,
 };
@@ -133,6 +133,91 @@ describe("dashboard, when there is nothing to show", function () {
     await asked;
     await page.unroute("**/supported");
     await page.reload();
+    await visit(page, "/payments");
+  });
+
+  it("names plans whatever token they are paid in", async () => {
+    const { page } = at;
+    const other = `0x${"b".repeat(40)}`;
+    const plan = {
+      ...{
+        planId: `0x${"1".repeat(64)}`,
+        metadata: JSON.stringify({ name: "In euros" }),
+        price: "7",
+        interval: 86_400,
+      },
+      ...{ deprecated: false, active: 1, recurring: "0", count: 0, amount: "0", byScheme: {} },
+    };
+    await page.route("**/supported", async (route) => {
+      const response = await route.fetch();
+      const body = (await response.json()) as { tokens: object[] };
+      const euro = { ...body.tokens[0], address: other, name: "Euro", decimals: 0 };
+      await route.fulfill({ response, json: { ...body, tokens: [...body.tokens, euro] } });
+    });
+    const isEuros = ({ pathname, searchParams }: URL) =>
+      pathname === "/analytics/plans" && searchParams.get("token") === other;
+    await page.route(isEuros, (route) =>
+      route.fulfill({ json: { token: other, decimals: 0, from: 0, to: 86_400, plans: [plan] } }),
+    );
+    await page.reload();
+    await visit(page, "/subscriptions");
+    await page.getByLabel("Plan").selectOption({ label: "In euros" });
+    await visit(page, `/plans?token=${other}`);
+    // A token without decimals, and not a dollar.
+    await page
+      .getByRole("row", { name: /In euros/ })
+      .getByText("7 Euro / 1 day")
+      .waitFor();
+    await page.unrouteAll();
+    await page.reload();
+    await visit(page, "/payments");
+  });
+
+  it("tells what renewals failed to collect, and a hundred attempts as one piece of a subscription's story", async () => {
+    const { page } = at;
+    const idHash = `0x${"5".repeat(64)}`;
+    const token = `0x${"c".repeat(40)}`;
+    const [none, one] = [
+      { count: 0, amount: "0" },
+      { count: 1, amount: "9000000" },
+    ];
+    await page.route("**/analytics/failed-renewals?*", (route) =>
+      route.fulfill({
+        json: {
+          ...{ token, decimals: 6, from: 0, to: 86_400, lost: one, open: none, recovered: none },
+          causes: [{ cause: "InsufficientFunds", lost: one, open: none, recovered: none }],
+        },
+      }),
+    );
+    await visit(page, "/funnel");
+    const row = page.getByRole("row").filter({ hasText: "InsufficientFunds" });
+    await row.filter({ hasText: "account is empty" }).filter({ hasText: "9.00 (1)" }).waitFor();
+    await visit(page, "/");
+    await page.getByText(/Not charged when due: .*9\.00 lost\./).waitFor();
+
+    const happened = (type: string, sequence: number, data: object = {}) => ({
+      ...{ id: `${type} ${sequence}`, type: `subscription.${type}`, occurredAt: 86_400 * sequence, subject: idHash },
+      ...{ sequence, reverted: false, data },
+    });
+    const story = [
+      happened("created", 1, { charged: "9000000" }),
+      ...Array.from({ length: 250 }, (_, index) =>
+        happened("renewal_failed", index + 2, { reason: "InsufficientFunds", nextAttemptAt: 86_400 * 300 }),
+      ),
+      happened("expired", 252),
+    ];
+    // The newest are in the second page.
+    await page.route("**/events?*", (route) => {
+      const from = Number(new URL(route.request().url()).searchParams.get("cursor") ?? 0);
+      return route.fulfill({ json: { events: story.slice(from, from + 200), next: String(from + 200) } });
+    });
+    await visit(page, `/subscriptions/${idHash}`);
+    const moments = page.locator(".timeline > li");
+    await moments.filter({ hasText: "expired" }).waitFor();
+    expect(await moments.count()).to.equal(3);
+    await moments.filter({ hasText: "250 attempts" }).getByText("Each attempt").click();
+    await page.getByText("2 Jan 1970 00:00").first().waitFor();
+    await page.unrouteAll();
     await visit(page, "/payments");
   });
 

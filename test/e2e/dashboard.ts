@@ -5,6 +5,8 @@ import { createPlan } from "../../scripts/plan";
 import { figure, PAGES, useDashboard, visit } from "./support/dashboard";
 
 const SCRIPT_NAME = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
+/** Turned around, with what is not seen, and longer than any name has to be. */
+const ODD_NAME = `Gold\u202e\u0007\u200b ${"very ".repeat(400)}long`;
 const MAX_GZIP_BYTES = 60_000;
 /** to be walked through by Tab, from wherever somebody stood: once around the page */
 const STOPS = 60;
@@ -17,13 +19,14 @@ describe("dashboard, in a real browser", function () {
     const { agent } = await world.agent("dashboard's reader");
     await buyQuote(agent, world.provider.url, "ABC");
     await readReport(agent, world.provider.url, world.plans.reader);
-    await createPlan(world.providerAccount, world.contracts.turnpike, {
-      token: world.contracts.token,
-      amount: 1_000_000n,
-      intervalSec: 86_400,
-      graceSec: 3_600,
-      metadata: JSON.stringify({ name: SCRIPT_NAME }),
-    });
+    for (const [name, amount] of [
+      [SCRIPT_NAME, 1_000_000n],
+      [ODD_NAME, 10n ** 24n],
+    ] as const)
+      await createPlan(world.providerAccount, world.contracts.turnpike, {
+        ...{ token: world.contracts.token, amount, intervalSec: 86_400, graceSec: 3_600 },
+        metadata: JSON.stringify({ name }),
+      });
   });
 
   it("opens a sandbox signed in, with nothing secret in the address", async () => {
@@ -100,8 +103,17 @@ describe("dashboard, in a real browser", function () {
     await page.getByText("<img src=x", { exact: false }).first().waitFor();
     expect(await page.title()).to.equal("Plans · Turnpike");
     expect(await page.locator("main img, main script").count()).to.equal(0);
+    const odd = (await page.getByRole("link", { name: /^Gold/ }).textContent()) ?? "";
+    expect(odd)
+      .to.match(/^Gold very very/)
+      .and.have.length.at.most(80);
+    await page.setViewportSize({ width: 390, height: 844 });
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).to.equal(390);
+    await page.setViewportSize({ width: 1280, height: 800 });
     await visit(page, "/subscriptions");
-    expect(await page.getByLabel("Plan").textContent()).to.include(SCRIPT_NAME.slice(0, 40));
+    const names = (await page.getByLabel("Plan").textContent()) ?? "";
+    expect(names).to.include(SCRIPT_NAME.slice(0, 40));
+    expect(names).not.to.match(/[\p{Cc}\u200b\u202e]/u);
   });
 
   it("saves what each page lists as CSV, under a name that says what it is", async () => {

@@ -7,7 +7,7 @@ import { startSandbox, type World } from "../support/sandbox";
 const isAll = process.env.SCENARIOS === "all";
 
 describe("sandbox scenarios", function () {
-  this.timeout(300_000);
+  this.timeout(1_200_000);
   let world: World;
 
   before(async () => {

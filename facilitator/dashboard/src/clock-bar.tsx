@@ -3,11 +3,13 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { EventList, TestClockState } from "turnpike/facilitator";
 import { ApiProblem } from "./api";
 import { formatSpan, formatTime, plural } from "./format";
+import { Bar } from "./parts";
 import { useAnswer, useSigned } from "./use";
 
 type Move = { readonly seconds: number } | { readonly to: "next-renewal" };
 
 const DAY_SEC = 86_400;
+const YEAR_SEC = 365 * DAY_SEC;
 const LOOK_MS = 700;
 const PAGE = 200;
 
@@ -33,6 +35,9 @@ export function ClockBar() {
   const known = state.kind === "ready" ? state.data : state.kind === "problem" ? state.stale : undefined;
   // Somebody else may move it too.
   const isRunning = isMoving || known?.target !== undefined;
+  /** where it stood when it was last seen standing */
+  const began = useRef(0);
+  if (known && known.target === undefined) began.current = known.now;
 
   // What happens is told while it runs, and what still comes of it.
   useEffect(() => {
@@ -84,12 +89,18 @@ export function ClockBar() {
           {story && ` ${story}`}
         </span>
       </p>
+      {known && known.target !== undefined && known.target > 0 && (
+        <Way from={began.current} to={known.target} at={known.now} />
+      )}
       <div class="buttons">
         <button type="button" disabled={isRunning} onClick={() => move({ seconds: DAY_SEC })}>
           +1 day
         </button>
         <button type="button" disabled={isRunning} onClick={() => move({ seconds: 30 * DAY_SEC })}>
           +30 days
+        </button>
+        <button type="button" disabled={isRunning} onClick={() => move({ seconds: YEAR_SEC })}>
+          +1 year
         </button>
         <button
           type="button"
@@ -111,6 +122,11 @@ export function ClockBar() {
       )}
     </section>
   );
+}
+
+/** How far it has run, for the eye; the time is told in words. */
+function Way({ from, to, at }: { from: number; to: number; at: number }) {
+  return <Bar share={(at - from) / Math.max(1, to - from)} />;
 }
 
 /** The same is asked again when the clock stands. */

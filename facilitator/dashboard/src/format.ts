@@ -60,7 +60,9 @@ export function plural(count: number, one: string, many = `${one}s`): string {
 
 /** Axis labels: 1.2k, 3.4M. */
 export function formatShort(value: number): string {
+  if (Math.abs(value) >= 1e15) return value.toExponential(1).replace("e+", "e");
   for (const [size, suffix] of [
+    [1e12, "T"],
     [1e9, "B"],
     [1e6, "M"],
     [1e3, "k"],
@@ -120,9 +122,14 @@ export function formatSpan(seconds: number): string {
   return `${Math.max(0, Math.floor(seconds))} s`;
 }
 
-/** The two ends of a hash or an address. */
+/** The two ends of a hash or an address; of what is short the whole. */
+export function endsOf(hex: string): readonly [start: string, end: string] {
+  return hex.length > 14 ? [hex.slice(0, 8), hex.slice(-4)] : [hex, ""];
+}
+
 export function shorten(hex: string): string {
-  return hex.length > 14 ? `${hex.slice(0, 8)}…${hex.slice(-4)}` : hex;
+  const [start, end] = endsOf(hex);
+  return end ? `${start}…${end}` : start;
 }
 
 /** `part` of `whole` in percent with one digit; undefined of nothing. */
@@ -159,12 +166,28 @@ export function formatMs(ms: number): string {
   return ms < 1_000 ? `${Math.round(ms)} ms` : `${trim((ms / 1_000).toFixed(1))} s`;
 }
 
+/** What is not seen, or turns around what stands beside it. */
+const UNSEEN = /[\p{Cc}\p{Zl}\p{Zp}\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]/gu;
+const NAME_LENGTH = 80;
+
+/** Anyone's text, fit to stand in a line among other text: its beginning, and nothing in it that is not seen. */
+export function plainText(text: string): string {
+  // Cut before it is read through: it may be long.
+  const seen = text
+    .slice(0, 4 * NAME_LENGTH)
+    .replace(UNSEEN, " ")
+    .replace(/\s+/g, " ")
+    .trim();
+  const letters = [...seen];
+  return letters.length > NAME_LENGTH ? `${letters.slice(0, NAME_LENGTH - 1).join("")}…` : seen;
+}
+
 /** A plan's name out of its metadata, which is anyone's text. */
 export function planName(metadata: string, planId: string): string {
   try {
     const parsed: unknown = JSON.parse(metadata);
     if (typeof parsed === "object" && parsed !== null && "name" in parsed && typeof parsed.name === "string") {
-      const name = parsed.name.trim().slice(0, 80);
+      const name = plainText(parsed.name);
       if (name) return name;
     }
   } catch {

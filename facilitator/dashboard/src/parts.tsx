@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { Query } from "./api";
-import { shorten } from "./format";
+import { endsOf } from "./format";
 import { type Loaded, type Trail, useSigned } from "./use";
 
 /** Shows what was loaded; old figures stay readable under a notice while nobody answers. */
@@ -171,12 +171,24 @@ function classOf({ isNumber, isMinor, isProse }: Pick<Column<never>, "isNumber" 
   return [isNumber && "number", isMinor && "minor", isProse && "prose"].filter(Boolean).join(" ") || undefined;
 }
 
-/** A hash or address, shortened for the eye and whole for the clipboard. */
+/** A hash or address: its ends for the eye, whole for the clipboard and for whoever searches the page. */
 export function Hex({ value }: { value: string }) {
+  const [start, end] = endsOf(value);
   return (
     <code title={value} class="hex">
-      {shorten(value)}
+      {start}
+      {end && <i>{value.slice(start.length, -end.length)}</i>}
+      {end}
     </code>
+  );
+}
+
+/** Text of any length in a place that is not: the whole of it is one hover away. */
+export function Cut({ text, whole = text }: { text: string; whole?: string }) {
+  return (
+    <bdi class="cut" title={whole}>
+      {text}
+    </bdi>
   );
 }
 
@@ -250,7 +262,18 @@ export function Choice({
   );
 }
 
-export function Download({ path, query, name }: { path: string; query: Query; name: string }) {
+export function Download({
+  path,
+  query,
+  name,
+  title = "Save CSV",
+}: {
+  path: string;
+  query: Query;
+  name: string;
+  /** where a page has several */
+  title?: string;
+}) {
   const { api } = useSigned();
   const [problem, setProblem] = useState<string>();
   return (
@@ -265,7 +288,7 @@ export function Download({ path, query, name }: { path: string; query: Query; na
           )
         }
       >
-        Save CSV
+        {title}
       </button>
       {problem && <span role="alert">{problem}</span>}
     </>

@@ -1,9 +1,9 @@
-/** What the provider's plans are called, for lists that know only their ids. */
+/** What the provider's plans are called, in whichever token, for lists that know only their ids. */
 import type { PlanFiguresWire } from "turnpike/facilitator";
 import { planName } from "./format";
-import { useGet } from "./use";
+import { useLoad, useSigned } from "./use";
 
-type Plan = PlanFiguresWire["plans"][number];
+export type Plan = PlanFiguresWire["plans"][number] & { readonly token: string };
 
 export interface PlanNames {
   find(planId: string): Plan | undefined;
@@ -12,9 +12,21 @@ export interface PlanNames {
   readonly options: Readonly<Record<string, string>>;
 }
 
+const MANY = 200;
+
 export function usePlanNames(): PlanNames {
-  const plans = useGet<PlanFiguresWire>("/analytics/plans", { limit: 200 });
-  const known = plans.kind === "ready" ? plans.data.plans : [];
+  const { api, tick, supported, signOut } = useSigned();
+  const plans = useLoad<readonly Plan[]>({
+    name: "plans of all tokens",
+    async load() {
+      const ofToken = (token: string) => api.get<PlanFiguresWire>("/analytics/plans", { token, limit: MANY });
+      const lists = await Promise.all(supported.tokens.map(({ address }) => ofToken(address)));
+      return lists.flatMap(({ plans: some, token }) => some.map((plan) => ({ ...plan, token })));
+    },
+    again: String(tick),
+    signOut,
+  });
+  const known = plans.kind === "ready" ? plans.data : plans.kind === "problem" ? (plans.stale ?? []) : [];
   const find = (planId: string): Plan | undefined => known.find((plan) => plan.planId === planId);
   return {
     find,

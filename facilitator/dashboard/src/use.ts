@@ -82,16 +82,28 @@ interface Question {
 }
 
 /** The same before it is known who asks. */
-export function useAnswer<T>(api: Api, { path, query = {}, again = "", signOut }: Question): Loaded<T> {
+export function useAnswer<T>(api: Api, { path, query = {}, again, signOut }: Question): Loaded<T> {
+  return useLoad({ name: `${path} ${JSON.stringify(query)}`, load: () => api.get<T>(path, query), again, signOut });
+}
+
+interface Load<T> {
+  /** of what is asked for; another one begins anew */
+  readonly name: string;
+  load(): Promise<T>;
+  /** another one asks anew at once */
+  readonly again?: string | undefined;
+  signOut(): void;
+}
+
+export function useLoad<T>({ name, load, again = "", signOut }: Load<T>): Loaded<T> {
   const [state, setState] = useState<Loaded<T>>({ kind: "loading" });
   const [turn, setTurn] = useState(0);
-  const address = `${path} ${JSON.stringify(query)}`;
 
-  useEffect(() => setState({ kind: "loading" }), [address]);
+  useEffect(() => setState({ kind: "loading" }), [name]);
   useEffect(() => {
     let isCurrent = true;
     let timer: ReturnType<typeof setTimeout> | undefined;
-    api.get<T>(path, query).then(
+    load().then(
       (data) => {
         if (isCurrent) setState({ kind: "ready", data });
       },
@@ -111,7 +123,7 @@ export function useAnswer<T>(api: Api, { path, query = {}, again = "", signOut }
       isCurrent = false;
       clearTimeout(timer);
     };
-  }, [api, address, again, turn]);
+  }, [name, again, turn]);
   return state;
 }
 

@@ -5,6 +5,7 @@ import {
   Bar,
   Choice,
   Controls,
+  Cut,
   Download,
   Empty,
   Figure,
@@ -63,7 +64,7 @@ export function Allowances() {
                       </>
                     ),
                   },
-                  { title: "Plan", isMinor: true, cell: (row) => plans.nameOf(row.planId) },
+                  { title: "Plan", isMinor: true, cell: (row) => <Cut text={plans.nameOf(row.planId)} /> },
                   { title: "State", isMinor: true, cell: (row) => <Status of={stateOf(row)} /> },
                   {
                     title: "Used",

@@ -76,6 +76,7 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
                 { title: "Id", isMinor: true, cell: (row) => <Hex value={row.eventId} /> },
                 {
                   title: "Actions",
+                  isNumber: true,
                   cell: (row) => (
                     <span class="buttons">
                       <button

@@ -1,9 +1,11 @@
 /** From a price that was told to a request that was served: how many came how far, what was lost on the way, and why. */
 import type { FunnelWire } from "turnpike/facilitator";
 import { formatCount, formatShare, plural } from "../format";
-import { Bar, Controls, Download, Empty, Figure, Figures, Panel, Shown, Table } from "../parts";
+import { Bar, Controls, Cut, Download, Empty, Figure, Figures, Panel, Shown, Table } from "../parts";
 import { useRange } from "../range";
 import { useGet, useMoney, useRound } from "../use";
+import { CAUSES } from "./causes";
+import { FailedRenewals } from "./failed-renewals";
 
 /** What gates report is no event: nothing tells of it. */
 const LOOK_MS = 10_000;
@@ -18,15 +20,6 @@ const STEPS: Readonly<Record<Step["step"], readonly [title: string, about: strin
   served: ["Served", "answered by your handler"],
 };
 
-/** What a refusal means, in words; the codes stay beside them. */
-const CAUSES: Readonly<Record<string, string>> = {
-  PaymentRequired: "Saw the price and did not pay",
-  InvalidPaymentProof: "The proof was rejected",
-  SubscriptionNotActive: "The subscription is not active",
-  AllowanceExhausted: "The overage cap was reached",
-  InsufficientFunds: "The subscriber's account is empty",
-};
-
 export function Funnel() {
   const { query, choices } = useRange();
   const funnel = useGet<FunnelWire>("/analytics/funnel", query, useRound(LOOK_MS));
@@ -37,6 +30,7 @@ export function Funnel() {
         <Download path="/analytics/funnel.csv" query={query} name="turnpike-lost-revenue.csv" />
       </Controls>
       <Shown of={funnel}>{(data) => <Told data={data} />}</Shown>
+      <FailedRenewals query={query} />
     </>
   );
 }
@@ -53,7 +47,7 @@ function Told({ data }: { data: FunnelWire }) {
   return (
     <>
       {!hasReports && (
-        <Panel title="Your gates do not report yet">
+        <Panel title="Your gates told nothing in this range">
           <p class="note">
             What a gate refuses never reaches the chain: only the gate can tell it. Make an API key with the scope{" "}
             <code>reports</code> and start the gate with <code>TURNPIKE_REPORTS_KEY</code>. It sends counts now and
@@ -169,11 +163,7 @@ function Told({ data }: { data: FunnelWire }) {
           columns={[
             {
               title: "Resource",
-              cell: (row) => (
-                <span class="cut" title={row.resource}>
-                  {row.resource}
-                </span>
-              ),
+              cell: (row) => <Cut text={row.resource} />,
             },
             { title: "Asked", isNumber: true, cell: (row) => formatCount(row.asked.count) },
             { title: "Paid", isNumber: true, cell: (row) => formatCount(row.paid.count) },

@@ -1,17 +1,27 @@
 /** What came in, what will come in, what it cost, and what was lost. */
-import type { FunnelWire, LatencyWire, OverviewWire, RecurringWire, RenewalFiguresWire } from "turnpike/facilitator";
+import type {
+  FailedRenewalsWire,
+  FunnelWire,
+  LatencyWire,
+  OverviewWire,
+  RecurringWire,
+  RenewalFiguresWire,
+} from "turnpike/facilitator";
 import type { Query } from "../api";
 import { Chart } from "../chart";
 import { formatCents, formatCount, formatMs, formatShare, plural, toNumber } from "../format";
 import { Bar, Controls, Download, Empty, Figure, Figures, Panel, Shown } from "../parts";
 import { stepsOf, useRange } from "../range";
-import { useGet, useMoney, useUnit } from "../use";
+import { useGet, useMoney, useRound, useUnit } from "../use";
 import { TopPayers } from "./payers";
 import { Volume } from "./volume";
 
+/** That what happened is final, and what gates report, is no event. */
+const LOOK_MS = 10_000;
+
 export function Overview() {
   const { query, grain, choices } = useRange();
-  const overview = useGet<OverviewWire>("/analytics/overview", query);
+  const overview = useGet<OverviewWire>("/analytics/overview", query, useRound(LOOK_MS));
   return (
     <>
       <Controls>
@@ -35,7 +45,7 @@ export function Overview() {
 function Key({ data, query }: { data: OverviewWire; query: Query }) {
   const money = useMoney("short");
   const { subscriptions, renewals, payments, token } = data;
-  const funnel = useGet<FunnelWire>("/analytics/funnel", query);
+  const funnel = useGet<FunnelWire>("/analytics/funnel", query, useRound(LOOK_MS));
   const lost = funnel.kind === "ready" ? funnel.data : funnel.kind === "problem" ? funnel.stale : undefined;
   const asked = lost?.steps.find(({ step }) => step === "asked");
   const due = renewals.renewed + renewals.pastDue;
@@ -66,7 +76,7 @@ function Key({ data, query }: { data: OverviewWire; query: Query }) {
         note={
           <a href="#/funnel">
             {asked && asked.count > 0
-              ? `${formatShare(Number(lost?.lost), Number(asked.amount)) ?? "0 %"} of what was asked for`
+              ? `${formatShare(Number(lost?.lost), Number(asked.amount)) ?? "0 %"} of what your gates asked for`
               : "what gates report, and why"}
           </a>
         }
@@ -124,8 +134,8 @@ function Recurring({ query }: { query: Query }) {
               />
               {data.churn.rate !== undefined && (
                 <p class="note">
-                  Churn: {formatCount(data.churn.lost)} of {plural(data.churn.atStart, "subscription")} that stood at
-                  the beginning of the range, {(data.churn.rate * 100).toFixed(1)} %.
+                  Churn: {plural(data.churn.lost, "subscription")} ended, against {formatCount(data.churn.atStart)} that
+                  stood at the beginning of the range: {(data.churn.rate * 100).toFixed(1)} %.
                 </p>
               )}
             </>
@@ -136,6 +146,9 @@ function Recurring({ query }: { query: Query }) {
   );
 }
 
+const NONE = { count: 0, amount: "0" };
+const NOTHING_FAILED = { lost: NONE, open: NONE, recovered: NONE, token: undefined };
+
 const OUTCOMES = [
   ["renewed", "Collected", "--good"],
   ["failedAttempts", "Attempt failed", "--s4"],
@@ -144,7 +157,15 @@ const OUTCOMES = [
 ] as const;
 
 function Renewals({ query }: { query: Query }) {
+  const money = useMoney("short");
   const figures = useGet<RenewalFiguresWire>("/analytics/renewals", query);
+  const failed = useGet<FailedRenewalsWire>("/analytics/failed-renewals", query);
+  const { lost, open, recovered, token } = failed.kind === "ready" ? failed.data : NOTHING_FAILED;
+  const told = [
+    { ...lost, what: "lost" },
+    { ...open, what: "still tried" },
+    { ...recovered, what: "recovered" },
+  ].flatMap(({ count, amount, what }) => (count > 0 ? [`${money(amount, token)} ${what}`] : []));
   return (
     <Panel title="Renewals" note="By the clock, without the agent.">
       <Shown of={figures}>
@@ -171,6 +192,11 @@ function Renewals({ query }: { query: Query }) {
                 <p class="note">
                   Attempts failed by{" "}
                   {data.causes.map(({ cause, count }) => `${cause} (${formatCount(count)})`).join(", ")}.
+                </p>
+              )}
+              {told.length > 0 && (
+                <p class="note">
+                  <a href="#/funnel">Not charged when due</a>: {told.join(", ")}.
                 </p>
               )}
             </>

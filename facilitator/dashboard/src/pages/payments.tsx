@@ -1,7 +1,7 @@
 /** One-time payments, newest first. */
 import type { PaymentListWire } from "turnpike/facilitator";
 import { formatTime } from "../format";
-import { Choice, Controls, Download, Empty, Hex, Narrow, Pager, Panel, Shown, Status, Table } from "../parts";
+import { Choice, Controls, Cut, Download, Empty, Hex, Narrow, Pager, Panel, Shown, Status, Table } from "../parts";
 import { useGet, useMoney, useQueryField, useTrail } from "../use";
 
 const STATUSES = { all: "All", settled: "Settled", pending: "Pending", failed: "Failed" };
@@ -88,9 +88,5 @@ export function Payments() {
 
 /** The path is what tells them apart; the whole is one hover away. */
 function Resource({ of }: { of: string }) {
-  return (
-    <span class="cut" title={of}>
-      {URL.canParse(of) ? new URL(of).pathname : of}
-    </span>
-  );
+  return <Cut text={URL.canParse(of) ? new URL(of).pathname : of} whole={of} />;
 }

@@ -1,7 +1,7 @@
 /** Each plan's price, subscribers and revenue. */
 import type { PlanFiguresWire } from "turnpike/facilitator";
 import { formatCount, formatInterval, planName } from "../format";
-import { Bar, Controls, Download, Empty, Hex, Narrow, Panel, Shown, Status, Table } from "../parts";
+import { Bar, Controls, Cut, Download, Empty, Hex, Narrow, Panel, Shown, Status, Table } from "../parts";
 import { useRange } from "../range";
 import { useGet, useMoney } from "../use";
 
@@ -33,7 +33,9 @@ export function Plans() {
                     title: "Plan",
                     cell: (row) => (
                       <>
-                        <a href={`#/subscriptions?plan=${row.planId}`}>{planName(row.metadata, row.planId)}</a>
+                        <a href={`#/subscriptions?plan=${row.planId}`}>
+                          <Cut text={planName(row.metadata, row.planId)} />
+                        </a>
                         <span class="note line">
                           {money(row.price, token)} / {formatInterval(row.interval)}
                         </span>

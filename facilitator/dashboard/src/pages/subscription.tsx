@@ -4,13 +4,17 @@ import type { EventList, SubscriptionWire } from "turnpike/facilitator";
 import { formatDate, formatInterval, formatTime, plural } from "../format";
 import { Bar, Empty, Figure, Figures, Hex, Panel, Shown, Status } from "../parts";
 import { usePlanNames } from "../plan-names";
-import { useGet, useMoney } from "../use";
+import { useGet, useLoad, useMoney, useSigned } from "../use";
 
 type Event = EventList["events"][number];
 
+const PAGE = 200;
+/** nobody reads further */
+const MOST = 2_000;
+
 export function SubscriptionPage({ idHash }: { idHash: string }) {
   const record = useGet<SubscriptionWire>(`/subscriptions/${idHash}`);
-  const story = useGet<EventList>("/events", { subject: idHash, limit: 200 });
+  const story = useStory(idHash);
   return (
     <>
       <p class="back">
@@ -19,14 +23,18 @@ export function SubscriptionPage({ idHash }: { idHash: string }) {
       <Shown of={record}>{(subscription) => <Standing of={subscription} />}</Shown>
       <Panel title="Timeline" note="Newest first.">
         <Shown of={story}>
-          {({ events }) =>
+          {(events) =>
             events.length === 0 ? (
               <Empty title="Nothing is told of it." />
             ) : (
               <ol class="timeline">
-                {[...events].reverse().map((event) => (
-                  <Moment key={event.id} of={event} />
-                ))}
+                {together([...events].reverse()).map(([event, ...before]) =>
+                  event && before.length > 0 ? (
+                    <Tries key={event.id} of={[event, ...before]} />
+                  ) : (
+                    event && <Moment key={event.id} of={event} />
+                  ),
+                )}
               </ol>
             )
           }
@@ -36,11 +44,70 @@ export function SubscriptionPage({ idHash }: { idHash: string }) {
   );
 }
 
+/** All of it, however long: the newest stand in the last page. */
+function useStory(idHash: string) {
+  const { api, tick, signOut } = useSigned();
+  return useLoad<readonly Event[]>({
+    name: idHash,
+    async load() {
+      const events: Event[] = [];
+      for (let cursor = "0"; ; ) {
+        const page = await api.get<EventList>("/events", { subject: idHash, limit: PAGE, cursor });
+        events.push(...page.events);
+        if (page.events.length < PAGE || events.length >= MOST) return events;
+        cursor = page.next;
+      }
+    },
+    again: String(tick),
+    signOut,
+  });
+}
+
+/** Attempts that failed one after the other for the same reason are one piece of the story. */
+function together(events: readonly Event[]): Event[][] {
+  const pieces: Event[][] = [];
+  for (const event of events) {
+    const last = pieces.at(-1);
+    const first = last?.[0];
+    const isSame = first && isTry(first) && isTry(event) && first.data.reason === event.data.reason;
+    if (last && isSame) last.push(event);
+    else pieces.push([event]);
+  }
+  return pieces;
+}
+
+const isTry = ({ type, reverted }: Event): boolean => type === "subscription.renewal_failed" && !reverted;
+
+/** Newest first, as the rest. */
+function Tries({ of }: { of: readonly Event[] }) {
+  const [newest, oldest] = [of[0], of.at(-1)];
+  if (!newest || !oldest) return null;
+  const next = newest.data.nextAttemptAt;
+  return (
+    <li class="bad">
+      <time dateTime={new Date(newest.occurredAt * 1_000).toISOString()}>
+        {formatTime(oldest.occurredAt)} to {formatTime(newest.occurredAt)}
+      </time>
+      <strong>renewal failed</strong> · {plural(of.length, "attempt")} · {String(newest.data.reason)}
+      {typeof next === "number" && ` · next attempt ${formatTime(next)}`}
+      <details>
+        <summary>Each attempt</summary>
+        {of.map(({ id, occurredAt }) => (
+          <time key={id} dateTime={new Date(occurredAt * 1_000).toISOString()}>
+            {formatTime(occurredAt)}
+          </time>
+        ))}
+      </details>
+    </li>
+  );
+}
+
 function Standing({ of }: { of: SubscriptionWire }) {
   const money = useMoney();
   const plans = usePlanNames();
   const { idHash, status, planId, paidThrough, allowance, subscriber, ending } = of;
   const plan = plans.find(planId);
+  const amount = (baseUnits: string): string => money(baseUnits, plan?.token);
   const used = allowance.cap === "0" ? 0 : Number((BigInt(allowance.spent) * 1_000n) / BigInt(allowance.cap)) / 1_000;
   return (
     <>
@@ -58,16 +125,16 @@ function Standing({ of }: { of: SubscriptionWire }) {
         <Figure
           label="Plan"
           value={plans.nameOf(planId)}
-          note={plan && `${money(plan.price)} every ${formatInterval(plan.interval)}`}
+          note={plan && `${money(plan.price, plan.token)} every ${formatInterval(plan.interval)}`}
         />
         <Figure label="Paid through" value={formatDate(paidThrough)} note={formatTime(paidThrough)} />
         <Figure
           label="Overage this cycle"
-          value={allowance.cap === "0" ? "none allowed" : money(allowance.spent)}
+          value={allowance.cap === "0" ? "none allowed" : amount(allowance.spent)}
           note={
             allowance.cap === "0"
               ? "the subscriber set no cap"
-              : `of ${money(allowance.cap)}; ${money(allowance.remaining)} left, ${plural(allowance.debits, "debit")} ever`
+              : `of ${amount(allowance.cap)}; ${amount(allowance.remaining)} left, ${plural(allowance.debits, "debit")} ever`
           }
         >
           {allowance.cap !== "0" && <Bar share={used} tone={used >= 1 ? "bad" : used >= 0.8 ? "waiting" : undefined} />}
@@ -81,8 +148,9 @@ function Moment({ of }: { of: Event }) {
   const money = useMoney();
   const { type, occurredAt, data, reverted, transaction } = of;
   const facts: ComponentChildren[] = [];
-  if (typeof data.charged === "string") facts.push(`charged ${money(data.charged)}`);
-  if (typeof data.amount === "string") facts.push(money(data.amount));
+  const token = typeof data.token === "string" ? data.token : undefined;
+  if (typeof data.charged === "string") facts.push(`charged ${money(data.charged, token)}`);
+  if (typeof data.amount === "string") facts.push(money(data.amount, token));
   if (typeof data.reason === "string") facts.push(data.reason);
   if (typeof data.nextAttemptAt === "number") facts.push(`next attempt ${formatTime(data.nextAttemptAt)}`);
   if (reverted) facts.push("taken back by a reorganisation");

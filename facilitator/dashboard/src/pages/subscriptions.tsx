@@ -5,6 +5,7 @@ import {
   Bar,
   Choice,
   Controls,
+  Cut,
   Download,
   Empty,
   Hex,
@@ -55,7 +56,7 @@ export function Subscriptions() {
                     ),
                   },
                   { title: "Status", cell: (row) => <Status of={row.status} /> },
-                  { title: "Plan", isMinor: true, cell: (row) => plans.nameOf(row.planId) },
+                  { title: "Plan", isMinor: true, cell: (row) => <Cut text={plans.nameOf(row.planId)} /> },
                   { title: "Since", isMinor: true, cell: (row) => formatDate(row.createdAt) },
                   {
                     title: "Paid through",

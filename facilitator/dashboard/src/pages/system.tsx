@@ -2,8 +2,8 @@
 import type { ProviderFiguresWire, Readiness, ServiceCostsWire, System as SystemWire } from "turnpike/facilitator";
 import type { Query } from "../api";
 import { Chart } from "../chart";
-import { formatCents, formatCoin, formatCount, formatMs, formatSpan, plural } from "../format";
-import { Bar, Controls, Empty, Figure, Figures, Hex, Panel, Shown, Status, Table } from "../parts";
+import { formatCents, formatCoin, formatCount, formatMs, formatSpan, formatTime, plural } from "../format";
+import { Bar, Controls, Cut, Empty, Figure, Figures, Hex, Panel, Shown, Status, Table } from "../parts";
 import { stepsOf, useRange } from "../range";
 import { useGet, useMoney, useRound, useSigned } from "../use";
 
@@ -79,7 +79,11 @@ function OperatorView() {
                     data.payments.queued === 0 ? "none" : `the oldest for ${formatSpan(data.payments.oldestQueuedSec)}`
                   }
                 />
-                <Figure label="Renewals due" value={formatCount(data.renewalsDue)} note="not collected yet" />
+                <Figure
+                  label="Renewals due"
+                  value={formatCount(data.renewalsDue + data.renewalsUnderWay)}
+                  note={data.nextRenewalAt ? `the next ${formatTime(data.nextRenewalAt)}` : "none is to come"}
+                />
                 <Figure label="Webhooks waiting" value={formatCount(data.webhooksPending)} note="to be delivered" />
               </Figures>
               <Nodes nodes={data.rpcNodes} />
@@ -110,11 +114,7 @@ function Nodes({ nodes }: { nodes: SystemWire["rpcNodes"] }) {
           { title: "No.", isMinor: true, cell: (row) => String(row.position) },
           {
             title: "Host",
-            cell: (row) => (
-              <span class="cut" title={row.host}>
-                {row.host}
-              </span>
-            ),
+            cell: (row) => <Cut text={row.host} />,
           },
           { title: "State", cell: (row) => <Status of={row.status} /> },
           {
@@ -203,7 +203,10 @@ function Lanes({ lanes }: { lanes: SystemWire["lanes"] }) {
 function Costs({ query }: { query: Query }) {
   const costs = useGet<ServiceCostsWire>("/operator/costs", query);
   return (
-    <Panel title="Costs" note="Gas times price, by what the transaction was for; against one cent for each thing done.">
+    <Panel
+      title="Costs"
+      note="Gas times price as the receipts of final transactions tell them, by what each was for; in cents at the coin's price that the operator set."
+    >
       <Shown of={costs}>
         {(data) => {
           const { times, placeOf, formatAt } = stepsOf(data, "day");

@@ -1,0 +1,58 @@
+/** What fell due and was not charged: lost for good, still tried, or collected later. */
+import type { FailedRenewalsWire } from "turnpike/facilitator";
+import type { Query } from "../api";
+import { formatCount } from "../format";
+import { Download, Empty, Narrow, Panel, Shown, Table } from "../parts";
+import { useGet, useMoney } from "../use";
+import { CAUSES } from "./causes";
+
+type Sum = FailedRenewalsWire["lost"];
+
+export function FailedRenewals({ query }: { query: Query }) {
+  const money = useMoney("short");
+  const figures = useGet<FailedRenewalsWire>("/analytics/failed-renewals", query);
+  const name = "turnpike-failed-renewals.csv";
+  return (
+    <Panel
+      title="Renewals that failed"
+      note="The price of each period that could not be charged when it fell due, by why its first attempt failed; from the chain and the clock, without the gates."
+      aside={<Download path="/analytics/failed-renewals.csv" query={query} name={name} title="Save as CSV" />}
+    >
+      <Shown of={figures}>
+        {({ causes, token }) => {
+          const cell = ({ count, amount }: Sum) =>
+            count === 0 ? (
+              "–"
+            ) : (
+              <>
+                {money(amount, token)} <span class="note">({formatCount(count)})</span>
+              </>
+            );
+          return (
+            <Table
+              caption="Renewals that failed, by cause"
+              empty={<Empty title="Every renewal of this range was charged when it fell due." />}
+              rows={causes}
+              columns={[
+                {
+                  title: "Cause",
+                  isProse: true,
+                  cell: ({ cause, open, recovered }) => (
+                    <>
+                      {CAUSES[cause] ?? "Refused"} <code>{cause}</code>
+                      {open.count > 0 && <Narrow>{money(open.amount, token)} still tried</Narrow>}
+                      {recovered.count > 0 && <Narrow>{money(recovered.amount, token)} recovered</Narrow>}
+                    </>
+                  ),
+                },
+                { title: "Lost", isNumber: true, cell: (row) => cell(row.lost) },
+                { title: "Still tried", isNumber: true, isMinor: true, cell: (row) => cell(row.open) },
+                { title: "Recovered", isNumber: true, isMinor: true, cell: (row) => cell(row.recovered) },
+              ]}
+            />
+          );
+        }}
+      </Shown>
+    </Panel>
+  );
+}

@@ -1,0 +1,51 @@
+/** The inbox for people: what came, whether its signature was good, and what it says. Shows text alone, and runs no script. */
+import { createHash } from "node:crypto";
+import type { Delivered } from "./inbox";
+
+const STYLE = `
+:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
+body { max-width: 64rem; margin: 2rem auto; padding: 0 1rem; }
+li { display: grid; grid-template-columns: 10rem 8rem 1fr; gap: 0 1rem; padding: .4rem 0; border-top: 1px solid #8884; }
+ol { list-style: none; padding: 0; }
+details { grid-column: 1 / -1; }
+pre { overflow: auto; }
+.forged { color: #c22; }
+@media (max-width: 40rem) { li { grid-template-columns: 1fr; } }`;
+
+/** The style and nothing else: what came may say anything. */
+const STYLE_HASH = createHash("sha256").update(STYLE).digest("base64");
+
+export const PAGE_HEADERS = {
+  "content-type": "text/html; charset=utf-8",
+  "content-security-policy": `default-src 'none'; style-src 'sha256-${STYLE_HASH}'; frame-ancestors 'none'`,
+  "x-content-type-options": "nosniff",
+  // What came meanwhile is there without a click.
+  refresh: "5",
+};
+
+/** @param delivered newest first */
+export function inboxPage(delivered: readonly Delivered[]): string {
+  const forged = delivered.filter(({ isVerified }) => !isVerified).length;
+  const summary = `${delivered.length} kept, ${forged === 0 ? "every signature good" : `${forged} with a bad signature`}`;
+  return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Webhook inbox</title><style>${STYLE}</style>
+<main><h1>Webhook inbox</h1><p>${delivered.length === 0 ? "Nothing has arrived yet." : summary}. Newest first.</p>
+<ol>${delivered.map(itemOf).join("")}</ol></main></html>`;
+}
+
+function itemOf({ id, type, occurredAt, isVerified, body }: Delivered): string {
+  const at = new Date(occurredAt * 1_000).toISOString().slice(0, 16).replace("T", " ");
+  return `<li><time>${at}</time><span class="${isVerified ? "good" : "forged"}">${isVerified ? "\u2713 verified" : "\u2717 FORGED"}</span>
+<strong>${escaped(type)}</strong><details><summary><code>${escaped(id)}</code></summary><pre>${escaped(
+    String(JSON.stringify(body, null, 2)),
+  )}</pre></details></li>`;
+}
+
+const ESCAPES: Readonly<Record<string, string>> = {
+  "&": "&amp;",
+  "<": "&lt;",
+  ">": "&gt;",
+  '"': "&quot;",
+  "'": "&#39;",
+};
+const escaped = (text: string): string => text.replace(/[&<>"']/g, (sign) => ESCAPES[sign] ?? sign);
