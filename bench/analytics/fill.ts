@@ -183,7 +183,7 @@ async function fillSpan(db: Db, scale: Scale, from: number, to: number): Promise
       from bench_subscriptions where stopped >= ${from} and stopped < ${to}
       union all
       select 'f', s, 'subscription.renewal_failed', ${hash("sub", "s")}, provider, payer, 'price', amount,
-        jsonb_build_object('planId', plan_id, 'reason', (array['InsufficientFunds', 'InsufficientAllowance', 'PlanDeprecated'])[1 + s % 3]), stopped - 30
+        jsonb_build_object('planId', plan_id, 'attempt', 1, 'reason', (array['InsufficientFunds', 'InsufficientAllowance', 'PlanDeprecated'])[1 + s % 3]), stopped - 30
       from bench_subscriptions where stopped >= ${from} and stopped < ${to} and s % 2 = 1
       union all
       select 'd', i, 'allowance.debited', ${hash("sub", "d.s")}, d.provider, d.payer, 'amount', 1000 * (1 + i % 90),

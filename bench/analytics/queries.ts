@@ -52,6 +52,7 @@ export function questionsOf(analytics: Analytics, db: Db): Question[] {
     provider("allowances", (turn) => analytics.allowances(who(turn), { limit: PAGE })),
     provider("funnel", (turn) => analytics.funnel(who(turn), range(turn))),
     provider("renewals", (turn) => analytics.renewals(who(turn), range(turn))),
+    provider("failed renewals", (turn) => analytics.failedRenewals(who(turn), range(turn))),
     provider("recurring revenue", (turn) => analytics.recurring(who(turn), range(turn))),
     provider("latency", (turn) => analytics.latency(who(turn), range(turn))),
     provider("events", (turn) => listEvents(db, CHAIN_ID, { provider: who(turn), after: turn * 100_000, limit: PAGE })),
