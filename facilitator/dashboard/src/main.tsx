@@ -35,10 +35,12 @@ const PAGES = [
 
 /** Where the figures of a page come from, if not from the chain alone. */
 const SOURCES: Readonly<Record<string, string>> = {
-  "/": "Every figure is a sum over events of the chain, but for what was lost, which is your gates' word, and the time to settle, which is the service's.",
+  "/": "Every figure is a sum over events of the chain, but for what was lost, which is your gates' word, and failed attempts and the time to settle, which are the service's.",
+  "/subscriptions/":
+    "How it stands and what was charged stands on the chain; warnings and failed attempts are the service's word.",
   "/payments": "What is pending or has failed is the service's word; what is settled stands on the chain.",
   "/funnel":
-    "What was asked, paid and served is your gates' word; signed is the service's. What was settled, and what renewals failed to collect, can be told again from the chain.",
+    "What was asked, paid and served is your gates' word; what was signed, and why a renewal failed, the service's. What was settled, and that a period was not charged, can be told again from the chain.",
   "/webhooks": "What was sent, and how it was answered, is the service's word.",
   "/system": "How the service stands is its own word; costs and volume can be told again from the chain.",
 };
@@ -176,7 +178,7 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
         {idHash ? <SubscriptionPage idHash={idHash} /> : current ? <current.page /> : <p>There is no such page.</p>}
         <footer>
           Times are UTC: the chain's for what happened on it, the service's for what it accepted or sent.{" "}
-          {SOURCES[path] ?? "Every figure is a sum over events of the chain."}
+          {SOURCES[idHash ? "/subscriptions/" : path] ?? "Every figure is a sum over events of the chain."}
         </footer>
       </main>
     </SignedIn.Provider>
