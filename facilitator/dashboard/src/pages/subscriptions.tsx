@@ -1,6 +1,6 @@
 /** Who subscribes and how each stands. */
 import type { SubscriberListWire } from "turnpike/facilitator";
-import { formatDate } from "../format";
+import { formatDate, formatShare } from "../format";
 import {
   Bar,
   Choice,
@@ -72,7 +72,7 @@ export function Subscriptions() {
                     title: "Allowance",
                     isMinor: true,
                     cell: ({ allowance: { cap, spent } }) =>
-                      cap === "0" ? "–" : <Bar share={Number((BigInt(spent) * 1_000n) / BigInt(cap)) / 1_000} />,
+                      cap === "0" ? "–" : <Used share={Number((BigInt(spent) * 1_000n) / BigInt(cap)) / 1_000} />,
                   },
                 ]}
               />
@@ -82,5 +82,16 @@ export function Subscriptions() {
         </Shown>
       </Panel>
     </>
+  );
+}
+
+/** For the eye, and for whoever hears the page. */
+function Used({ share }: { share: number }) {
+  const text = `${formatShare(share, 1)} used`;
+  return (
+    <span title={text}>
+      <Bar share={share} />
+      <span class="hidden">{text}</span>
+    </span>
   );
 }
