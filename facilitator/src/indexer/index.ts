@@ -2,6 +2,7 @@
  * Reads the chain, block after block, into rows: one transaction per block, so that rows, events and cursor never
  * disagree. Follows the head at `confirmations` depth; a block whose parent is not the one applied is taken back first.
  */
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Logger } from "pino";
 import { type ChainClock, createChainClock } from "turnpike/chain";
 import { isTurnpikeError, TurnpikeError, Unavailable } from "turnpike/protocol";
@@ -64,6 +65,7 @@ interface ReadBlock {
 }
 
 const READ_AHEAD = 16;
+const WOKEN_AT_ONCE = 50;
 /** Blocks that can be taken back, whatever is held to be final. */
 const MIN_UNDO_DEPTH = 128;
 /** Blocks asked for at once where nothing can be reorganised and no payment waits. */
@@ -310,11 +312,19 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       onStep("mined");
     }
     if (payments.length > 0) onStep("applied");
-    for (const { payment_id: id } of payments) store.wake.notify(`payment:${id}`);
+    void wakePayers(payments);
     for (const id of mined) store.wake.notify(`tx:${id}`);
     if (events > 0) store.wake.notify("events");
     // Those of ours that are mined leave their slots to others.
     if (mined.length + unmined > 0) store.wake.notify("lane");
+  }
+
+  /** Some at a time: a thousand proofs in one turn would keep the next transactions from being sent. */
+  async function wakePayers(payments: readonly PaymentRow[]): Promise<void> {
+    for (let start = 0; start < payments.length; start += WOKEN_AT_ONCE) {
+      if (start > 0) await nextTurn();
+      for (const { payment_id: id } of payments.slice(start, start + WOKEN_AT_ONCE)) store.wake.notify(`payment:${id}`);
+    }
   }
 
   function runOnce(act = round): Promise<void> {

@@ -3,7 +3,7 @@
  * choice of a batch, its transaction and the new state of its payments are one database transaction.
  */
 import { randomUUID } from "node:crypto";
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { Logger } from "pino";
 import { type Address, type Clock, type Hex, isTurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
@@ -42,6 +42,8 @@ export interface Sender {
 
 /** A payment that did not move is tried again so often without anybody asking. */
 export const MAX_ATTEMPTS = 3;
+/** For each slot, whatever a node says: its count of what is mined is believed no further. */
+const MAX_UNREAD = 4;
 /** Slow chains have long paces; whoever stops this service does not wait for them. */
 const MAX_REST_MS = 500;
 
@@ -87,9 +89,19 @@ export function startSender(options: SenderOptions): Sender {
     backlog = { queued: Number(row.queued), oldestMs };
   }
 
-  /** Settlements that no block holds yet, whichever process made them. */
-  const unmined = sql<number>`(select count(*) from transactions where chain_id = ${config.chainId}::bigint
-    and not is_final and status in ('queued', 'stored') and purpose = 'settle')`;
+  /**
+   * Settlements that no block holds yet. Of its own lanes this process knows sooner than the rows do, which change when
+   * the block is applied; those that another process sends, the rows alone tell.
+   */
+  const unmined = (): RawBuilder<number> => {
+    const inPool = relayer.inPool();
+    const count =
+      inPool === undefined
+        ? sql`count(*)`
+        : sql`greatest(count(*) filter (where status = 'queued') + ${inPool}::bigint, count(*) / ${MAX_UNREAD}::bigint)`;
+    return sql<number>`(select ${count} from transactions where chain_id = ${config.chainId}::bigint
+      and not is_final and status in ('queued', 'stored') and purpose = 'settle')`;
+  };
 
   /** With every slot taken the queue is looked at, and not locked. */
   async function waitsForSlot(): Promise<boolean> {
@@ -99,7 +111,7 @@ export function startSender(options: SenderOptions): Sender {
   }
 
   async function lacksSlots(db: Db): Promise<boolean> {
-    const { rows } = await sql<{ unmined: number }>`select ${unmined} as unmined`.execute(db);
+    const { rows } = await sql<{ unmined: number }>`select ${unmined()} as unmined`.execute(db);
     isFull = Number(rows[0]?.unmined ?? 0) >= slots;
     return isFull;
   }
@@ -110,7 +122,7 @@ export function startSender(options: SenderOptions): Sender {
     const count = await store.transaction(async (tx) => {
       const rows = await tx
         .selectFrom("payments")
-        .select([...QUEUED_COLUMNS, "accepted_at_ms", databaseNowMs.as("now"), unmined.as("unmined")])
+        .select([...QUEUED_COLUMNS, "accepted_at_ms", databaseNowMs.as("now"), unmined().as("unmined")])
         .where("chain_id", "=", config.chainId)
         .where("state", "=", "queued")
         .where("valid_before", ">", nowSec + SEND_MARGIN_SEC)

@@ -83,6 +83,8 @@ export interface Relayer {
   /** @throws Unavailable when no node answers; the contract's error when it reverts */
   read(call: { readonly to: Address; readonly data: Hex; readonly block?: BlockTag }): Promise<Hex>;
   health(): RelayerHealth;
+  /** How many transactions of the keys here no block holds yet; undefined where another process sends with one of them. */
+  inPool(): number | undefined;
   /** Sends what was queued in a transaction that has been committed meanwhile. */
   poke(): void;
   stop(): Promise<void>;
@@ -198,6 +200,10 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
       return answer.data;
     },
     health: () => healthOf(sends ? lanes.map((lane) => lane.health()) : watch.health()),
+    inPool() {
+      const counts = lanes.map((lane) => lane.inPool());
+      return counts.includes(undefined) ? undefined : counts.reduce<number>((sum, count) => sum + (count ?? 0), 0);
+    },
     poke: () => store.wake.notify("lane"),
     async stop() {
       await Promise.all(loops.map((loop) => loop.stop()));

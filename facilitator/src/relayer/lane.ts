@@ -54,6 +54,8 @@ export interface Lane {
   /** One round of everything. Never throws: a fault is logged and the next round tries again. */
   tick(): Promise<void>;
   health(): LaneHealth;
+  /** transactions that no block holds yet, as the chain's own count tells; undefined while another process has the lane */
+  inPool(): number | undefined;
   release(): Promise<void>;
 }
 
@@ -281,9 +283,13 @@ export function createLane(options: LaneOptions): Lane {
     met = undefined;
     const waiting = await confirm(open, forms);
     if (status !== "running") return;
+    // Those that a block holds have left their places, whether or not that block is read.
+    if (waiting.length < counts.inFlight) store.wake.notify("payments");
     await measure(waiting);
     await push(waiting, forms);
-    for (const form of await fill(config.lanesInFlight - waiting.length)) await broadcast(form);
+    const filled = await fill(config.lanesInFlight - waiting.length);
+    counts = { ...counts, inFlight: waiting.length + filled.length };
+    for (const form of filled) await broadcast(form);
     obstacle = met ?? overdue();
   }
 
@@ -313,6 +319,7 @@ export function createLane(options: LaneOptions): Lane {
         ...counts,
       };
     },
+    inPool: () => (lease && status === "running" ? counts.inFlight : undefined),
     async release() {
       if (lease) await releaseLease(store, of, lease.epoch);
       lease = undefined;
