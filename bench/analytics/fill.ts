@@ -9,6 +9,7 @@ import { forgetOld } from "../../facilitator/src/analytics/tidy";
 import { standing as STANDING } from "../../facilitator/src/store/migrations/405-standing";
 import type { Db, Store } from "../../facilitator/src/store/open";
 import { bucketOf, FOUR_WEEKS_SEC, HOUR_SEC, SPANS } from "../../facilitator/src/store/rollups";
+import { dropIndexes } from "./indexes";
 
 export const CHAIN_ID = 31_337;
 export const TOKEN = "0x0000000000000000000000000000000000000777";
@@ -31,12 +32,15 @@ export interface Scale {
 /** Shares of all payments: the rest are one-time. */
 const DEBIT_SHARE = 0.1;
 const SUBSCRIPTIONS_PER_PAYMENT = 0.05;
+const PERIOD_SHARE = 0.3;
+/** Of all periods: those that were not charged at the first attempt. */
+const FAILED_SHARE = 0.02;
 const WEEK_SEC = 7 * DAY_SEC;
 /** Made-up data need no log to recover them from. */
 const UNLOGGED = [
   ...["payments", "events", "subscriptions", "allowances", "rollup_volume", "rollup_plans", "rollup_payers"],
   ...["rollup_events", "rollup_recurring", "rollup_causes", "rollup_funnel", "rollup_costs", "rollup_provider_plans"],
-  ...["rollup_providers", "rollup_provider_spans", "rollup_standing", "rollup_plan_standing"],
+  ...["rollup_providers", "rollup_provider_spans", "rollup_standing", "rollup_plan_standing", "failed_periods"],
 ];
 
 const u = (number: string, seed: number) =>
@@ -83,6 +87,7 @@ export async function fill(store: Store, scale: Scale, tell: (done: string) => v
     await fillSpan(db, scale, from, to);
     tell(`week ${week + 1} of 53`);
   }
+  await fillFailedPeriods(db, Math.round(scale.payments * PERIOD_SHARE * FAILED_SHARE));
   await sumUp(store, indexes, tell);
 }
 
@@ -193,6 +198,18 @@ async function fillSpan(db: Db, scale: Scale, from: number, to: number): Promise
     .execute(db);
 }
 
+/** In the order in which they failed. Made up by themselves: the filled events do not tell of which period they are. */
+export async function fillFailedPeriods(db: Db, count: number): Promise<void> {
+  await sql
+    .raw(`insert into failed_periods (chain_id, id_hash, paid_through, provider, token, failed_at, cause, price, outcome)
+    select ${CHAIN_ID}, ${hash("sub", `1 + i % ${Math.max(1, count / 2)}`)}, at - 60 - i % 3600, ${address(zipf(PROVIDERS, "i", 21))}, '${TOKEN}', at,
+      (array['InsufficientFunds', 'InsufficientFunds', 'InsufficientFunds', 'InsufficientAllowance', 'PlanDeprecated', 'NotTried'])[1 + i % 6],
+      (1 + (${u("i", 22)} * 500)::bigint) * 1000,
+      case when i % 10 < 6 then 'recovered' when at > ${END_SEC - WEEK_SEC} then 'open' when i % 50 = 7 then 'moved' else 'lost' end
+    from (select i, ${START_SEC} + (i * ${(END_SEC - START_SEC) / count})::bigint as at from generate_series(1::bigint, ${count - 1}) i) a`)
+    .execute(db);
+}
+
 const TOKEN_TEXT = `'${TOKEN}'`;
 /** The hours of older days are forgotten. */
 const HOURS_SINCE_SEC = hoursKeptSince(END_SEC - 60);
@@ -280,22 +297,4 @@ export async function fillOwnSums(db: Db): Promise<void> {
     group by 1, 2, 3, 4, 5, 6, 7, 8
     ${gathered(FOUR_WEEKS_SEC, `grain, bucket - bucket % ${WEEK_SEC}, provider, resource, bucket`)}`)
     .execute(db);
-}
-
-/** Rows are written many times faster without them. @returns the statements that make them again */
-async function dropIndexes(db: Db): Promise<string[]> {
-  const { rows: constraints } = await sql<{ table: string; name: string; definition: string }>`
-    select conrelid::regclass::text as table, conname as name, pg_get_constraintdef(oid) as definition from pg_constraint
-    where conrelid in ('payments'::regclass, 'events'::regclass, 'subscriptions'::regclass, 'allowances'::regclass) and contype in ('p', 'u')`.execute(
-    db,
-  );
-  for (const { table, name } of constraints) await sql.raw(`alter table ${table} drop constraint ${name}`).execute(db);
-  const { rows: indexes } = await sql<{ name: string; definition: string }>`
-    select indexname as name, indexdef as definition from pg_indexes where schemaname = 'public'
-      and tablename in ('payments', 'events', 'subscriptions', 'allowances')`.execute(db);
-  for (const { name } of indexes) await sql.raw(`drop index ${name}`).execute(db);
-  return [
-    ...constraints.map(({ table, name, definition }) => `alter table ${table} add constraint ${name} ${definition}`),
-    ...indexes.map(({ definition }) => definition),
-  ];
 }

@@ -2,7 +2,7 @@ import { expect } from "chai";
 import type { Address } from "turnpike/protocol";
 import { createAnalytics } from "../../facilitator/src/analytics";
 import { openStore, type Store } from "../../facilitator/src/store/open";
-import { appendEvents } from "../../facilitator/src/store/tables/events";
+import { appendEvents, revertEvents } from "../../facilitator/src/store/tables/events";
 
 const CHAIN_ID = 31_337;
 const DAY_SEC = 86_400;
@@ -37,7 +37,8 @@ describe("Facilitator: what renewals failed to collect", function () {
     store = await openStore({ kind: "pglite", dir: "memory://", lockMs: 1_000 });
   });
   beforeEach(async () => {
-    for (const table of ["events", "subscriptions"] as const) await store.db.deleteFrom(table).execute();
+    for (const table of ["events", "subscriptions", "failed_periods"] as const)
+      await store.db.deleteFrom(table).execute();
   });
   after(() => store.close());
 
@@ -56,7 +57,7 @@ describe("Facilitator: what renewals failed to collect", function () {
       appendEvents(tx, [
         {
           ...{ id: `event ${told++}`, chainId: CHAIN_ID, type: `subscription.${type}`, objectId: name, provider },
-          ...{ payer: OTHER, blockTime: at },
+          ...{ payer: OTHER, blockTime: at, blockHash: `block of ${name}` },
           payload: { token: TOKEN, planId: "plan", price: "900", paidThrough: DUE, ...more },
         },
       ]),
@@ -124,7 +125,7 @@ describe("Facilitator: what renewals failed to collect", function () {
     await fails("euro", "InsufficientFunds", 1, { token: EURO });
     await tell("another's", "expired", {}, { provider: OTHER });
     await fails("undone", "InsufficientFunds", 1);
-    await store.db.updateTable("events").set({ reverted: true }).where("object_id", "=", "undone").execute();
+    await store.transaction((tx) => revertEvents(tx, CHAIN_ID, "block of undone"));
     expect(await failed()).to.deep.include({ lost: NONE, open: NONE, recovered: NONE, causes: [] });
     expect((await failed(PROVIDER, { token: EURO })).open.count).to.equal(1);
     expect((await failed(OTHER)).lost.count).to.equal(1);

@@ -5,12 +5,15 @@
 import { sql } from "kysely";
 import type { Db } from "../store/open";
 import { FAILURES, PERIOD_SCHEMES } from "../store/rollups";
+import { failedPeriodsDerived } from "../store/tables/failed-periods";
 
 export interface WrongSum {
-  readonly table: `rollup_${"volume" | "provider_plans" | "payers" | "providers" | "provider_spans" | "standing" | "plan_standing" | "events" | "recurring" | "causes" | "costs" | "funnel"}`;
+  readonly table:
+    | `rollup_${"volume" | "provider_plans" | "payers" | "providers" | "provider_spans" | "standing" | "plan_standing" | "events" | "recurring" | "causes" | "costs" | "funnel"}`
+    | "failed_periods";
   /** the columns of its key, joined by spaces */
   readonly key: string;
-  /** "count amount", null where the row is missing */
+  /** "count amount" and the like, null where the row is missing */
   readonly stored: string | null;
   readonly counted: string | null;
 }
@@ -99,8 +102,8 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
 
 /**
  * What no event stands behind: costs against the transactions, all days together (blocks are not kept for ever, and a
- * transaction that moved nothing has no other time); who is served until when against the subscriptions; the gates' word,
- * which is kept in sums alone, against itself.
+ * transaction that moved nothing has no other time); who is served until when against the subscriptions; failed periods
+ * against what they are made of; the gates' word, which is kept in sums alone, against itself.
  */
 async function wrongByThemselves(db: Db, chainId: number, limit: number): Promise<WrongSum[]> {
   const { rows } = await sql<WrongSum>`
@@ -113,6 +116,9 @@ async function wrongByThemselves(db: Db, chainId: number, limit: number): Promis
       select 'rollup_standing', concat_ws(' ', o.owner, token, day, interval_sec), concat(count(*), ' ', sum(amount))
         from ends cross join lateral (values (''), (provider)) o (owner) group by o.owner, token, day, interval_sec
       union all select 'rollup_plan_standing', concat_ws(' ', plan_id, day), count(*)::text from ends group by plan_id, day
+      union all select 'failed_periods', concat_ws(' ', id_hash, paid_through),
+          concat_ws(' ', provider, token, failed_at, cause, price, outcome)
+        from (${failedPeriodsDerived(chainId)}) f
       union all select 'rollup_costs', purpose, concat_ws(' ', count(*), count(*) filter (where success is not true), sum(coalesce(items, 0)),
           sum(gas_used), sum(gas_used * gas_price_wei))
         from transactions t left join (
@@ -139,6 +145,9 @@ async function wrongByThemselves(db: Db, chainId: number, limit: number): Promis
       union all select 'rollup_plan_standing', concat_ws(' ', plan_id, bucket + (e.day - 1) * 86400), e.count::text
         from rollup_plan_standing cross join unnest(ends) with ordinality e (count, day)
         where chain_id = ${chainId} and e.count <> 0
+      union all select 'failed_periods', concat_ws(' ', id_hash, paid_through),
+          concat_ws(' ', provider, token, failed_at, cause, price, outcome)
+        from failed_periods where chain_id = ${chainId}
       union all select 'rollup_costs', purpose, concat_ws(' ', sum(transactions), sum(failed), sum(items), sum(gas), sum(wei))
         from rollup_costs where chain_id = ${chainId} group by purpose
       union all select 'rollup_funnel', concat_ws(' ', provider, grain / 86400, bucket, resource, token, step, cause, offer),

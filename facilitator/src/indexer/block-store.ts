@@ -3,6 +3,7 @@ import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
 import { databaseNowMs } from "../store/database-clock";
 import type { Tx } from "../store/open";
+import { keepOutcomes } from "../store/tables/failed-periods";
 import type { PaymentRow } from "../store/tables/payments";
 import { plansOf } from "../store/tables/plans";
 import { keepStanding } from "../store/tables/standing";
@@ -101,6 +102,7 @@ export async function saveState(tx: Tx, chainId: number, blockNumber: number, st
       );
     }
   });
+  await keepOutcomes(tx, chainId, subscriptions);
   await saveDue(tx, chainId, state.subscriptions.changes());
 }
 
@@ -222,6 +224,7 @@ export async function undoBlock(tx: Tx, chainId: number, blockNumber: number): P
       }
     }
   });
+  await keepOutcomes(tx, chainId, subscriptions);
   await tx.deleteFrom("undo").where("chain_id", "=", chainId).where("block_number", "=", blockNumber).execute();
 }
 

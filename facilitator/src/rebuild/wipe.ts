@@ -5,6 +5,7 @@
  */
 import type { Store } from "../store/open";
 import { recountSums, revertChainEvents } from "../store/tables/events";
+import { recountFailedPeriods } from "../store/tables/failed-periods";
 
 const TABLES = [
   "plans",
@@ -24,6 +25,8 @@ export async function wipeChainRows(store: Store, chainId: number): Promise<void
     await revertChainEvents(tx, chainId);
     await recountSums(tx, chainId);
     for (const table of TABLES) await tx.deleteFrom(table).where("chain_id", "=", chainId).execute();
+    // Of events that no log stands behind: they stay, and get their outcome when their subscriptions are read.
+    await recountFailedPeriods(tx, chainId);
     await tx.deleteFrom("cursors").where("chain_id", "=", chainId).where("name", "=", "indexer").execute();
     // Parked: nothing is sent for it until the chain has been read; then its log settles it, or its time ends it.
     await tx

@@ -6,6 +6,7 @@ import type { RollupCostsTable } from "./tables/costs";
 import type { CursorsTable } from "./tables/cursors";
 import type { DebitRequestsTable } from "./tables/debit-requests";
 import type { EventsTable } from "./tables/events";
+import type { FailedPeriodsTable } from "./tables/failed-periods";
 import type { GateReportsTable, GateResourcesTable, RollupFunnelTable } from "./tables/funnel";
 import type { LanesTable } from "./tables/lanes";
 import type { PaymentsTable } from "./tables/payments";
@@ -60,6 +61,7 @@ export interface Tables {
   rollup_provider_spans: RollupProviderSpansTable;
   rollup_standing: RollupStandingTable;
   rollup_plan_standing: RollupPlanStandingTable;
+  failed_periods: FailedPeriodsTable;
   rollup_causes: RollupCausesTable;
   rollup_funnel: RollupFunnelTable;
   rollup_costs: RollupCostsTable;

@@ -11,7 +11,7 @@ import { gateResources } from "./401-gate-resources";
 import { figures } from "./402-figures";
 import { spans } from "./403-spans";
 import { standing } from "./405-standing";
-import { failedRenewals } from "./406-failed-renewals";
+import { failedPeriods } from "./406-failed-periods";
 
 export interface Migration {
   /** file name without its ending; the order is that of this list */
@@ -34,5 +34,5 @@ export const MIGRATIONS: readonly Migration[] = [
   figures,
   spans,
   standing,
-  failedRenewals,
+  failedPeriods,
 ];

@@ -2,6 +2,7 @@
 import { type ColumnType, type Generated, type Selectable, sql } from "kysely";
 import type { Tx } from "../open";
 import { type CountedEvent, sumsOf } from "../rollups";
+import { keepFailures } from "./failed-periods";
 import { restorationsOf } from "./restored";
 import { addSums, EVENT_SUMS } from "./rollups";
 import { queueDeliveries } from "./webhooks";
@@ -96,11 +97,9 @@ export async function appendEvents(db: Tx, all: readonly EventDraft[]): Promise<
     on conflict (chain_id, id) do nothing returning id`.execute(db);
   const added = new Set(inserted.rows.map(({ id }) => id));
   await addSums(db, chainId, sumsOf(drafts.filter(({ id }) => added.has(id))));
-  await queueDeliveries(
-    db,
-    chainId,
-    rows.filter(({ id }) => added.has(id)),
-  );
+  const news = rows.filter(({ id }) => added.has(id));
+  await keepFailures(db, chainId, news);
+  await queueDeliveries(db, chainId, news);
   return added.size;
 }
 
@@ -149,9 +148,10 @@ export async function revertEvents(db: Tx, chainId: number, blockHash: string): 
     .where("chain_id", "=", chainId)
     .where("block_hash", "=", blockHash)
     .where("reverted", "=", false)
-    .returning(COUNTED)
+    .returning([...COUNTED, "object_id"])
     .execute();
   await addSums(db, chainId, sumsOf(rows.map(countedOf), -1));
+  await keepFailures(db, chainId, rows);
 }
 
 /** Its very block is back on the chain: what was taken back is so again, under the same id. */
@@ -166,6 +166,7 @@ async function reviveEvents(db: Tx, chainId: number, ids: ReadonlySet<string>): 
     .returningAll()
     .execute();
   await addSums(db, chainId, sumsOf(rows.map(countedOf)));
+  await keepFailures(db, chainId, rows);
   return rows;
 }
 
