@@ -33,6 +33,11 @@ export interface Boarding {
   readonly paceMs: number;
   /** Whether some of these might leave at once; the database has not been asked yet. */
   mayDepart(acceptances: readonly Acceptance[]): boolean;
+  /**
+   * Waits for a lane that has room, but for no new block: what was judged by the last one is bound before the next.
+   * To wait here is cheaper than to be queued, which is written twice.
+   */
+  room(): Promise<void>;
   /** @returns undefined when all of them have to queue */
   open(tx: Tx, acceptances: readonly Acceptance[]): Promise<Departure | undefined>;
   /** To be told when it is committed. */
@@ -47,6 +52,7 @@ export interface BoardingOptions {
   isQueueEmpty(): boolean;
   /** Whether the lanes have all that they may have under way. */
   isFull(tx: Tx): Promise<boolean>;
+  room(): Promise<void>;
   departed(): void;
 }
 
@@ -55,7 +61,8 @@ export const paceMsOf = ({ blockTimeMs }: FacilitatorConfig): number => blockTim
 /** One alone goes by the queue: its transaction is not the settler's. */
 const FEWEST = 2;
 
-export function createBoarding({ config, relayer, clock, isQueueEmpty, isFull, departed }: BoardingOptions): Boarding {
+export function createBoarding(options: BoardingOptions): Boarding {
+  const { config, relayer, clock, isQueueEmpty, isFull, room, departed } = options;
   const seats = itemsPerBatch(config);
   const sends = config.roles.includes("relayer");
 
@@ -74,6 +81,7 @@ export function createBoarding({ config, relayer, clock, isQueueEmpty, isFull, d
     seats,
     paceMs: Math.min(MAX_PACE_MS, paceMsOf(config)),
     mayDepart: (acceptances) => boardersOf(acceptances).length >= FEWEST,
+    room,
     async open(tx, acceptances) {
       const boarders = boardersOf(acceptances);
       if (boarders.length < FEWEST || (await isFull(tx))) return undefined;

@@ -88,9 +88,10 @@ export function createIntake({ store, chainId, log, boarding }: IntakeOptions): 
       gatherMs: boarding.paceMs,
       // On one connection one at a time: what waits meanwhile goes into the next.
       maxParallel: store.kind === "postgres" ? 2 : 1,
-      run(acceptances) {
+      async run(acceptances) {
         statistics.grew(acceptances.length);
         for (const { claim } of acceptances) remember(claim.paymentId);
+        if (boarding.mayDepart(acceptances)) await boarding.room();
         return insertAll(acceptances);
       },
     }),

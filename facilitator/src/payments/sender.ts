@@ -46,6 +46,8 @@ export const MAX_ATTEMPTS = 3;
 const MAX_UNREAD = 4;
 /** Slow chains have long paces; whoever stops this service does not wait for them. */
 const MAX_REST_MS = 500;
+/** How often it is looked whether there is room, without being told. */
+const ROOM_LOOK_MS = 50;
 
 export function startSender(options: SenderOptions): Sender {
   const { config, store, relayer, clock, log, monotonicMs } = options;
@@ -65,6 +67,7 @@ export function startSender(options: SenderOptions): Sender {
     clock,
     isQueueEmpty: () => backlog.queued === 0,
     isFull: lacksSlots,
+    room,
     departed: left,
   });
 
@@ -108,6 +111,13 @@ export function startSender(options: SenderOptions): Sender {
     if (!isFull) return false;
     if (await lacksSlots(store.db)) await measure();
     return isFull;
+  }
+
+  async function room(): Promise<void> {
+    const applied = options.applied();
+    const untilMs = monotonicMs() + MAX_REST_MS;
+    const mayWait = (): boolean => backlog.queued === 0 && options.applied() === applied && monotonicMs() < untilMs;
+    while (mayWait() && (await lacksSlots(store.db))) await store.wake.wait("payments", ROOM_LOOK_MS);
   }
 
   async function lacksSlots(db: Db): Promise<boolean> {
