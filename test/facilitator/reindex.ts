@@ -8,6 +8,8 @@ import { noProgress } from "../../facilitator/src/progress";
 import { dumpText } from "../../facilitator/src/rebuild/dump";
 import { reconcile } from "../../facilitator/src/rebuild/reconcile";
 import { reindex } from "../../facilitator/src/rebuild/reindex";
+import type { Store } from "../../facilitator/src/store/open";
+import { appendEvents } from "../../facilitator/src/store/tables/events";
 import type { FundedWallet } from "../../scripts/sandbox/chain";
 import { type FacilitatorWorld, type Payer, startWorld, until } from "../support/facilitator";
 
@@ -121,6 +123,24 @@ describe("Facilitator: rebuilt from the chain", function () {
     return found;
   };
 
+  /** The clock told of a failure, which no log stands behind. @returns what is kept of it */
+  async function fails(store: Store) {
+    const { chainId } = world.chain;
+    const row = await store.db.selectFrom("subscriptions").selectAll().executeTakeFirstOrThrow();
+    const payload = { token: world.contracts.token, price: "1000", paidThrough: row.paid_through, attempt: 1 };
+    await store.transaction((tx) =>
+      appendEvents(tx, [
+        {
+          ...{ id: "failure", chainId, type: "subscription.renewal_failed", objectId: row.id_hash },
+          ...{ provider: world.payee, payer: row.subscriber, payload, blockTime: row.paid_through },
+        },
+      ]),
+    );
+    const kept = await store.db.selectFrom("failed_periods").selectAll().execute();
+    expect(kept.map(({ outcome }) => outcome)).to.deep.equal(["open"]);
+    return kept;
+  }
+
   it("what it lived through is in it: payments, reversals, a subscription, its debit", () => {
     expect(lived).to.match(/^plans .*\n(.*\n)*subscriptions /);
     expect(lived.split("\n").filter((line) => line.startsWith("payments "))).to.have.length(4);
@@ -165,6 +185,7 @@ describe("Facilitator: rebuilt from the chain", function () {
     }
     expect(await dumpText(fresh.store.db, world.chain.chainId)).to.equal(lived);
     expect(await differencesOf(fresh, fresh.relayer.chain)).to.deep.equal([]);
+    const failures = await fails(fresh.store);
     const before = await fresh.store.db.selectFrom("events").select(["id", "seq", "sequence"]).orderBy("seq").execute();
 
     // What only this database knows stays: the numbers that readers of the feed have seen.
@@ -173,10 +194,12 @@ describe("Facilitator: rebuilt from the chain", function () {
     const refused = await reindex({ ...job, isWiped: false }).catch((error: Error) => error.message);
     expect(refused).to.match(/read the chain already/);
     await fresh.store.db.updateTable("rollup_volume").set({ count: 77 }).execute();
+    await fresh.store.db.updateTable("failed_periods").set({ outcome: "gone" }).execute();
     await reindex({ ...job, isWiped: true });
     expect(await dumpText(fresh.store.db, world.chain.chainId)).to.equal(lived);
     const after = await fresh.store.db.selectFrom("events").select(["id", "seq", "sequence"]).orderBy("seq").execute();
     expect(after).to.deep.equal(before);
+    expect(await fresh.store.db.selectFrom("failed_periods").selectAll().execute()).to.deep.equal(failures);
     expect(await differencesOf(fresh, fresh.relayer.chain)).to.deep.equal([]);
   });
 });
