@@ -158,7 +158,10 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       const reads = await Promise.all(numbers.map((number) => readBlock(number, newest)));
       for (let place = 0; place < reads.length; place++) {
         const quiet = quietFrom(reads.slice(place));
-        if (quiet.length > 0 && !(await applyQuiet(quiet))) return;
+        if (quiet.length > 0 && !(await applyQuiet(quiet))) {
+          if (await isOvertaken()) break;
+          return;
+        }
         place += quiet.length;
         const read = reads[place];
         if (!read || read.block.number !== applied + 1) return;
@@ -196,6 +199,15 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     if (written.unmined > 0) store.wake.notify("lane");
     store.wake.notify("block");
     return true;
+  }
+
+  /** Another process has written meanwhile: what follows is read from where it is. */
+  async function isOvertaken(): Promise<boolean> {
+    const before = applied;
+    applied = (await newestBlock(store.db, chainId))?.number ?? config.startBlock - 1;
+    news = new Map();
+    store.wake.notify("block");
+    return applied > before;
   }
 
   /** Chain time and depth are counted from a head that stands on what is applied, never from what a node merely says. */
