@@ -18,6 +18,8 @@ const PAGE = 50;
 export function questionsOf(analytics: Analytics, db: Db): Question[] {
   const who = (turn: number) => (turn === 0 ? LARGEST_PROVIDER : addressOf(1 + (turn % 7))) as Address;
   const range = (turn: number) => ({ fromSec: undefined, toSec: undefined, days: DAYS[turn % DAYS.length] ?? 30 });
+  // The pages ask for the hours of a week at most; anyone may ask for all that are kept.
+  const week = { fromSec: undefined, toSec: undefined, days: 7 };
   const hours = (turn: number) => ({ fromSec: undefined, toSec: undefined, days: [89, 1, 7, 30][turn % 4] ?? 7 });
   /** somewhere in the year: a page that nobody has just looked at */
   const sec = (turn: number) => END_SEC - Math.floor((((50 + turn * 37) % 100) / 100) * 360 * DAY_SEC) - 1;
@@ -28,6 +30,7 @@ export function questionsOf(analytics: Analytics, db: Db): Question[] {
     provider("overview", (turn) => analytics.overview(who(turn), range(turn))),
     provider("volume by day", (turn) => analytics.volume(who(turn), { ...range(turn), grain: "day" })),
     provider("volume by hour", (turn) => analytics.volume(who(turn), { ...hours(turn), grain: "hour" })),
+    provider("volume by hour, a week", (turn) => analytics.volume(who(turn), { ...week, grain: "hour" })),
     provider("plans", (turn) => analytics.plans(who(turn), { ...range(turn), limit: PAGE })),
     provider("top payers", (turn) => analytics.payers(who(turn), { limit: PAGE })),
     provider("payments", (turn) => analytics.payments(who(turn), { limit: PAGE })),
@@ -60,6 +63,7 @@ export function questionsOf(analytics: Analytics, db: Db): Question[] {
     operator("providers that were paid", (turn) => analytics.countProviders(range(turn))),
     operator("volume by day", (turn) => analytics.volume("everyone", { ...range(turn), grain: "day" })),
     operator("volume by hour", (turn) => analytics.volume("everyone", { ...hours(turn), grain: "hour" })),
+    operator("volume by hour, a week", () => analytics.volume("everyone", { ...week, grain: "hour" })),
     operator("providers", (turn) => analytics.providers({ ...range(turn), limit: PAGE })),
     operator("funnel", (turn) => analytics.funnel("everyone", range(turn))),
     operator("renewals", (turn) => analytics.renewals("everyone", range(turn))),
