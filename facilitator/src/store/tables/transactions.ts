@@ -170,18 +170,19 @@ export interface MinedFacts {
   readonly gasPriceWei: bigint;
 }
 
+const minedColumns = (facts: MinedFacts) => ({
+  hash: facts.hash,
+  block_number: facts.blockNumber,
+  block_hash: facts.blockHash,
+  success: facts.success,
+  gas_used: Number(facts.gasUsed),
+  gas_price_wei: facts.gasPriceWei.toString(),
+});
+
 export async function recordMined(db: Db, id: string, facts: MinedFacts): Promise<void> {
   await db
     .updateTable("transactions")
-    .set({
-      status: "mined",
-      hash: facts.hash,
-      block_number: facts.blockNumber,
-      block_hash: facts.blockHash,
-      success: facts.success,
-      gas_used: Number(facts.gasUsed),
-      gas_price_wei: facts.gasPriceWei.toString(),
-    })
+    .set({ status: "mined", ...minedColumns(facts) })
     .where("id", "=", id)
     .where("status", "=", "stored")
     .execute();
@@ -190,18 +191,10 @@ export async function recordMined(db: Db, id: string, facts: MinedFacts): Promis
 /** Those of a block that is being written, in its own transaction. @returns the ids of what was not recorded before */
 export async function recordMinedTogether(tx: Db, chainId: number, all: readonly MinedFacts[]): Promise<string[]> {
   if (all.length === 0) return [];
-  const told = all.map((facts) => ({
-    hash: facts.hash,
-    block_number: facts.blockNumber,
-    block_hash: facts.blockHash,
-    success: facts.success,
-    gas_used: facts.gasUsed.toString(),
-    gas_price_wei: facts.gasPriceWei.toString(),
-  }));
   const { rows } = await sql<{ id: string }>`
     update transactions t set status = 'mined', hash = x.hash, block_number = x.block_number, block_hash = x.block_hash,
       success = x.success, gas_used = x.gas_used, gas_price_wei = x.gas_price_wei
-    from json_to_recordset(${JSON.stringify(told)}::json) as x(hash text, block_number bigint, block_hash text,
+    from json_to_recordset(${JSON.stringify(all.map(minedColumns))}::json) as x(hash text, block_number bigint, block_hash text,
       success boolean, gas_used bigint, gas_price_wei numeric)
     join transaction_hashes h on h.hash = x.hash and h.chain_id = ${chainId}::bigint
     where t.id = h.transaction_id and t.status = 'stored'
