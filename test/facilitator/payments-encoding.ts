@@ -12,7 +12,7 @@ import {
   signDigest,
 } from "turnpike/protocol";
 import { Secret } from "../../facilitator/src/config";
-import { planTransaction } from "../../facilitator/src/payments/batch";
+import { planTransaction, planTransactions } from "../../facilitator/src/payments/batch";
 import { type SignedTransfer, settleCalldata, transferCalldata } from "../../facilitator/src/payments/calldata";
 import { signerOf } from "../../facilitator/src/payments/signer-of";
 import { digestSigner } from "../../facilitator/src/relayer/keys";
@@ -143,5 +143,21 @@ describe("planTransaction", () => {
     expect(planTransaction(mixed, settler, limits)?.paymentIds).to.deep.equal([row(0).payment_id, row(3).payment_id]);
     expect(planTransaction(mixed.slice(1), settler, limits)?.paymentIds).to.deep.equal([row(1).payment_id]);
     expect(planTransaction(rows(30, { has_code: true }), settler, limits)?.paymentIds).to.have.length(10);
+  });
+
+  it("works off a backlog with as many full transactions as have room, and leaves less than one for what comes next", () => {
+    const small = { ...limits, batchItems: 10 };
+    const ids = (from: number, to: number) =>
+      rows(to)
+        .slice(from)
+        .map((one) => one.payment_id);
+    const of = (count: number, atMost: number) => {
+      const { plans, rest } = planTransactions(rows(count), settler, small, atMost);
+      return { sent: plans.map(({ paymentIds }) => paymentIds), left: rest.map((one) => one.payment_id) };
+    };
+    expect(of(3, 8)).to.deep.equal({ sent: [ids(0, 3)], left: [] });
+    expect(of(27, 8)).to.deep.equal({ sent: [ids(0, 10), ids(10, 20)], left: ids(20, 27) });
+    expect(of(100, 2)).to.deep.equal({ sent: [ids(0, 10), ids(10, 20)], left: ids(20, 100) });
+    expect(of(5, 0)).to.deep.equal({ sent: [], left: ids(0, 5) });
   });
 });

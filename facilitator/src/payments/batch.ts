@@ -82,6 +82,25 @@ export function planTransaction(
   };
 }
 
+/** What would fill a transaction leaves with the first; less waits for what else comes. @returns also what is left of the queue */
+export function planTransactions<T extends QueuedPayment>(
+  queue: readonly T[],
+  batchSettler: Address,
+  limits: BatchLimits,
+  atMost: number,
+): { readonly plans: readonly PlannedTransaction[]; readonly rest: readonly T[] } {
+  const plans: PlannedTransaction[] = [];
+  let rest = queue;
+  while (plans.length < atMost && (plans.length === 0 || rest.length >= itemsPerBatch(limits))) {
+    const plan = planTransaction(rest, batchSettler, limits);
+    if (!plan) break;
+    plans.push(plan);
+    const taken = new Set(plan.paymentIds);
+    rest = rest.filter((row) => !taken.has(row.payment_id));
+  }
+  return { plans, rest };
+}
+
 /** How many ordinary payments a transaction holds. */
 export function itemsPerBatch({ batchItems, batchGas, batchBytes, gasPerItem }: BatchLimits): number {
   const itemBytes = bytesOf(65);

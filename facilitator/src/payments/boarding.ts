@@ -22,8 +22,8 @@ export interface Departure {
   readonly transactionId: string;
   /** those that are bound as sent with it, if they are bound */
   readonly boards: ReadonlySet<Acceptance>;
-  /** Writes the transaction of those that were bound. @returns whether there is one */
-  depart(bound: readonly Acceptance[]): Promise<boolean>;
+  /** Writes the transaction of those that were bound. @returns what sends it, to be called when it is committed; if there is one */
+  depart(bound: readonly Acceptance[]): Promise<(() => void) | undefined>;
 }
 
 export interface Boarding {
@@ -36,24 +36,23 @@ export interface Boarding {
   /**
    * Waits for a lane that has room, but for no new block: what was judged by the last one is bound before the next.
    * To wait here is cheaper than to be queued, which is written twice.
+   * @returns whether there is one
    */
-  room(): Promise<void>;
-  /** @returns undefined when all of them have to queue */
-  open(tx: Tx, acceptances: readonly Acceptance[]): Promise<Departure | undefined>;
-  /** To be told when it is committed. */
-  departed(): void;
+  room(): Promise<boolean>;
+  /** Where there is room. @returns undefined when all of them have to queue */
+  open(tx: Tx, acceptances: readonly Acceptance[]): Departure | undefined;
+  /** To be told when it is committed. @param send what `depart` has returned */
+  departed(send: () => void): void;
 }
 
 export interface BoardingOptions {
   readonly config: FacilitatorConfig;
   readonly relayer: Relayer;
   readonly clock: Clock;
-  /** nobody is queued, as far as is known */
-  isQueueEmpty(): boolean;
-  /** Whether the lanes have all that they may have under way. */
-  isFull(tx: Tx): Promise<boolean>;
-  room(): Promise<void>;
-  departed(): void;
+  /** so few are queued, and so lately, that they leave with the next transaction anyway */
+  isQueueShort(): boolean;
+  room(): Promise<boolean>;
+  departed(send: () => void): void;
 }
 
 export const paceMsOf = ({ blockTimeMs }: FacilitatorConfig): number => blockTimeMs / PACES_PER_BLOCK;
@@ -62,13 +61,13 @@ export const paceMsOf = ({ blockTimeMs }: FacilitatorConfig): number => blockTim
 const FEWEST = 2;
 
 export function createBoarding(options: BoardingOptions): Boarding {
-  const { config, relayer, clock, isQueueEmpty, isFull, room, departed } = options;
+  const { config, relayer, clock, isQueueShort, room, departed } = options;
   const seats = itemsPerBatch(config);
   const sends = config.roles.includes("relayer");
 
   /** Wallets of code have small batches of their own. */
   function boardersOf(acceptances: readonly Acceptance[]): Acceptance[] {
-    if (!sends || acceptances.length < FEWEST || !isQueueEmpty()) return [];
+    if (!sends || acceptances.length < FEWEST || !isQueueShort()) return [];
     const lateSec = BigInt(clock.nowSec() + SEND_MARGIN_SEC);
     return acceptances
       .filter(
@@ -82,9 +81,9 @@ export function createBoarding(options: BoardingOptions): Boarding {
     paceMs: Math.min(MAX_PACE_MS, paceMsOf(config)),
     mayDepart: (acceptances) => boardersOf(acceptances).length >= FEWEST,
     room,
-    async open(tx, acceptances) {
+    open(tx, acceptances) {
       const boarders = boardersOf(acceptances);
-      if (boarders.length < FEWEST || (await isFull(tx))) return undefined;
+      if (boarders.length < FEWEST) return undefined;
       const transactionId = randomUUID();
       const boards = new Set(boarders);
       return {
@@ -93,13 +92,12 @@ export function createBoarding(options: BoardingOptions): Boarding {
         async depart(bound) {
           const rows = bound.filter((acceptance) => boards.has(acceptance)).map(queuedForm);
           const plan = planTransaction(rows, config.batchSettler, config);
-          if (!plan) return false;
+          if (!plan) return undefined;
           // Without this the rest would be held for sent, in a transaction that does not carry it.
           if (plan.paymentIds.length !== rows.length) throw new TurnpikeError("Internal", "a transaction is overfull");
           const { to, data, gasLimit } = plan;
           const idempotencyKey = `settle/${transactionId}`;
-          await relayer.submit({ purpose: "settle", idempotencyKey, to, data, gasLimit, id: transactionId }, tx);
-          return true;
+          return relayer.dispatch([{ purpose: "settle", idempotencyKey, to, data, gasLimit, id: transactionId }], tx);
         },
       };
     },

@@ -43,25 +43,25 @@ export function createIntake({ store, chainId, log, boarding }: IntakeOptions): 
     if (oldest !== undefined) recent.delete(oldest);
   };
 
-  async function insertAll(acceptances: readonly Acceptance[]): Promise<Binding[]> {
+  async function insertAll(acceptances: readonly Acceptance[], hasRoom: boolean): Promise<Binding[]> {
     const isEmbedded = store.kind === "pglite";
     const isEach = isEmbedded && countPayers(acceptances) === acceptances.length;
-    if (isEach && !boarding.mayDepart(acceptances)) {
+    if (isEach && !hasRoom) {
       const bindings = await insertDistinct(store.db, chainId, acceptances, undefined);
       store.wake.notify("payments");
       return bindings;
     }
     let boarded = 0;
-    let departed = false;
+    let send: (() => void) | undefined;
     const bindings = await store.transaction(async (tx) => {
       if (store.kind === "postgres") await lockPayers(tx, acceptances);
-      const departure = await boarding.open(tx, acceptances);
+      const departure = hasRoom ? boarding.open(tx, acceptances) : undefined;
       const made = await insertInTurn(tx, chainId, acceptances, departure);
       boarded = departure?.boards.size ?? 0;
-      departed = (await departure?.depart(acceptances.filter((_, place) => made[place] === "bound"))) ?? false;
+      send = await departure?.depart(acceptances.filter((_, place) => made[place] === "bound"));
       return made;
     });
-    if (departed) boarding.departed();
+    if (send) boarding.departed(send);
     if (boarded < acceptances.length) store.wake.notify("payments");
     return bindings;
   }
@@ -91,8 +91,8 @@ export function createIntake({ store, chainId, log, boarding }: IntakeOptions): 
       async run(acceptances) {
         statistics.grew(acceptances.length);
         for (const { claim } of acceptances) remember(claim.paymentId);
-        if (boarding.mayDepart(acceptances)) await boarding.room();
-        return insertAll(acceptances);
+        const hasRoom = boarding.mayDepart(acceptances) && (await boarding.room());
+        return insertAll(acceptances, hasRoom);
       },
     }),
   };

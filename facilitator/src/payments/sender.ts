@@ -10,9 +10,9 @@ import type { FacilitatorConfig } from "../config";
 import { type Relayer, repeat } from "../relayer";
 import type { OnStep } from "../steps";
 import { databaseNowMs } from "../store/database-clock";
-import type { Db, Store } from "../store/open";
+import type { Db, Store, Tx } from "../store/open";
 import type { PaymentRow } from "../store/tables/payments";
-import { itemsPerBatch, planTransaction, QUEUED_COLUMNS } from "./batch";
+import { itemsPerBatch, planTransactions, QUEUED_COLUMNS } from "./batch";
 import { type Boarding, createBoarding, paceMsOf, SEND_MARGIN_SEC } from "./boarding";
 import { findEvidence } from "./evidence";
 import { balanceAt, isAuthorizationUsed } from "./judge";
@@ -46,6 +46,8 @@ export const MAX_ATTEMPTS = 3;
 const MAX_UNREAD = 4;
 /** Slow chains have long paces; whoever stops this service does not wait for them. */
 const MAX_REST_MS = 500;
+/** Transactions made of the queue at once: a backlog is worked off faster than it grows. */
+const MAX_COMPOSED = 8;
 /** How often it is looked whether there is room, without being told. */
 const ROOM_LOOK_MS = 50;
 
@@ -65,16 +67,15 @@ export function startSender(options: SenderOptions): Sender {
     config,
     relayer,
     clock,
-    isQueueEmpty: () => backlog.queued === 0,
-    isFull: lacksSlots,
+    isQueueShort,
     room,
     departed: left,
   });
 
-  function left(): void {
+  function left(sendIt: () => void): void {
     options.onStep("composed");
     closedAtMs = monotonicMs();
-    relayer.poke();
+    sendIt();
   }
 
   async function measure(): Promise<void> {
@@ -113,11 +114,19 @@ export function startSender(options: SenderOptions): Sender {
     return isFull;
   }
 
-  async function room(): Promise<void> {
+  function isQueueShort(): boolean {
+    return backlog.queued < fullBatch && backlog.oldestMs < config.blockTimeMs;
+  }
+
+  async function room(): Promise<boolean> {
     const applied = options.applied();
     const untilMs = monotonicMs() + MAX_REST_MS;
-    const mayWait = (): boolean => backlog.queued === 0 && options.applied() === applied && monotonicMs() < untilMs;
-    while (mayWait() && (await lacksSlots(store.db))) await store.wake.wait("payments", ROOM_LOOK_MS);
+    const mayWait = (): boolean => isQueueShort() && options.applied() === applied && monotonicMs() < untilMs;
+    while (mayWait()) {
+      if (!(await lacksSlots(store.db))) return true;
+      await store.wake.wait("payments", ROOM_LOOK_MS);
+    }
+    return false;
   }
 
   async function lacksSlots(db: Db): Promise<boolean> {
@@ -126,10 +135,11 @@ export function startSender(options: SenderOptions): Sender {
     return isFull;
   }
 
-  /** @returns how many payments are in the transaction that was made */
-  async function compose(): Promise<number> {
+  /** The oldest first, into as many transactions as there are slots for them. @returns whether there may be more */
+  async function compose(): Promise<boolean> {
     const nowSec = clock.nowSec();
-    const count = await store.transaction(async (tx) => {
+    let sendThem: (() => void) | undefined;
+    const isMore = await store.transaction(async (tx) => {
       const rows = await tx
         .selectFrom("payments")
         .select([...QUEUED_COLUMNS, "accepted_at_ms", databaseNowMs.as("now"), unmined().as("unmined")])
@@ -137,39 +147,40 @@ export function startSender(options: SenderOptions): Sender {
         .where("state", "=", "queued")
         .where("valid_before", ">", nowSec + SEND_MARGIN_SEC)
         .orderBy("accepted_at_ms")
-        .limit(config.batchItems)
+        .limit(fullBatch * MAX_COMPOSED)
         .forUpdate()
         .skipLocked()
         .execute();
-      isFull = Number(rows[0]?.unmined ?? 0) >= slots;
-      const plan = isFull ? undefined : planTransaction(rows, config.batchSettler, config);
-      const taken = new Set(plan?.paymentIds);
-      const oldest = rows.find((row) => !taken.has(row.payment_id));
-      backlog = {
-        queued: rows.length - taken.size,
-        oldestMs: oldest ? Math.max(0, oldest.now - oldest.accepted_at_ms) : 0,
-      };
-      if (!plan) return 0;
-      const transactionId = await relayer.submit(
-        {
+      const free = slots - Number(rows[0]?.unmined ?? 0);
+      isFull = free <= 0;
+      const { plans, rest } = planTransactions(rows, config.batchSettler, config, Math.min(free, MAX_COMPOSED));
+      const [oldest] = rest;
+      backlog = { queued: rest.length, oldestMs: oldest ? Math.max(0, oldest.now - oldest.accepted_at_ms) : 0 };
+      if (plans.length === 0) return false;
+      const made = plans.map((plan) => ({ ...plan, id: randomUUID() }));
+      await markSent(tx, made);
+      sendThem = await relayer.dispatch(
+        made.map(({ id, to, data, gasLimit }) => ({
           purpose: "settle",
-          idempotencyKey: `settle/${randomUUID()}`,
-          to: plan.to,
-          data: plan.data,
-          gasLimit: plan.gasLimit,
-        },
+          idempotencyKey: `settle/${id}`,
+          to,
+          data,
+          gasLimit,
+          id,
+        })),
         tx,
       );
-      await tx
-        .updateTable("payments")
-        .set((eb) => ({ state: "sent", transaction_id: transactionId, attempts: eb("attempts", "+", 1) }))
-        .where("chain_id", "=", config.chainId)
-        .where(sql<boolean>`payment_id = any(${`{${plan.paymentIds.join(",")}}`}::text[])`)
-        .execute();
-      return plan.paymentIds.length;
+      return rows.length === fullBatch * MAX_COMPOSED;
     });
-    if (count > 0) left();
-    return count;
+    if (sendThem) left(sendThem);
+    return isMore;
+  }
+
+  async function markSent(tx: Tx, made: readonly { id: string; paymentIds: readonly string[] }[]): Promise<void> {
+    const sent = made.flatMap(({ id, paymentIds }) => paymentIds.map((payment_id) => ({ payment_id, id })));
+    await sql`update payments p set state = 'sent', transaction_id = x.id, attempts = p.attempts + 1
+      from json_to_recordset(${JSON.stringify(sent)}::json) as x(payment_id text, id text)
+      where p.chain_id = ${config.chainId}::bigint and p.payment_id = x.payment_id`.execute(tx);
   }
 
   /** An idle lane sends at once; a busy one gathers for a while, since one-item transactions would use up its slots. */
@@ -178,8 +189,8 @@ export function startSender(options: SenderOptions): Sender {
     if (restMs > 0) await new Promise((resolve) => setTimeout(resolve, Math.min(restMs, MAX_REST_MS)));
     if (restMs > MAX_REST_MS) return measure();
     if (await waitsForSlot()) return;
-    // What would fill a transaction leaves with this one; less waits for what else comes.
-    while ((await compose()) > 0 && backlog.queued >= fullBatch);
+    await measure();
+    while (backlog.queued > 0 && (await compose()));
   }
 
   async function sweep(): Promise<void> {

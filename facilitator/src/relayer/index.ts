@@ -8,7 +8,7 @@ import type { Logger } from "pino";
 import { type Address, ConfigError, type Hex, Unavailable } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { OnStep } from "../steps";
-import type { Db, Store } from "../store/open";
+import type { Db, Store, Tx } from "../store/open";
 import { enqueueTransaction, findTransaction } from "../store/tables/transactions";
 import { type AccountReads, createAccountReads } from "./account-reads";
 import { type BlockTag, type CallRequest, type ChainLog, type ChainReader, createChainReader } from "./chain-reader";
@@ -74,6 +74,11 @@ export interface Relayer {
   readonly accounts: AccountReads;
   /** Queues a transaction, within `tx` when given, so that it stands or falls with the caller's rows. @returns its id */
   submit(request: SubmitRequest, tx?: Db): Promise<string>;
+  /**
+   * The same for some whose keys of idempotency are new, signed at once where lanes here have places for them.
+   * @returns what sends them, to be called when `tx` is committed
+   */
+  dispatch(requests: readonly (SubmitRequest & { readonly id: string })[], tx: Tx): Promise<() => void>;
   /** @throws Unavailable when the receipt of a mined transaction cannot be read */
   outcome(transactionId: string): Promise<TxOutcome>;
   /** The outcome as soon as it is more than pending, or what it is when the time is up. */
@@ -85,6 +90,8 @@ export interface Relayer {
   health(): RelayerHealth;
   /** How many transactions of the keys here no block holds yet; undefined where another process sends with one of them. */
   inPool(): number | undefined;
+  /** Whether this process has sent it lately: a hint, no more. */
+  hasSent(hash: Hex): boolean;
   /** Sends what was queued in a transaction that has been committed meanwhile. */
   poke(): void;
   stop(): Promise<void>;
@@ -170,6 +177,20 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
       if (!tx) store.wake.notify("lane");
       return id;
     },
+    async dispatch(requests, tx) {
+      let rest = requests.map((request) => ({ ...request, chainId: config.chainId }));
+      const sends: (() => void)[] = [];
+      for (const lane of lanes) {
+        const { count, send } = await lane.signNow(tx, rest);
+        rest = rest.slice(count);
+        sends.push(send);
+      }
+      for (const entry of rest) await enqueueTransaction(tx, entry);
+      if (rest.length > 0) sends.push(() => store.wake.notify("lane"));
+      return () => {
+        for (const send of sends) send();
+      };
+    },
     async outcome(transactionId) {
       const row = await findTransaction(store.db, transactionId);
       if (!row) return { kind: "unknown" };
@@ -204,6 +225,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
       const counts = lanes.map((lane) => lane.inPool());
       return counts.includes(undefined) ? undefined : counts.reduce<number>((sum, count) => sum + (count ?? 0), 0);
     },
+    hasSent: (hash) => lanes.some((lane) => lane.hasSent(hash)),
     poke: () => store.wake.notify("lane"),
     async stop() {
       await Promise.all(loops.map((loop) => loop.stop()));

@@ -9,6 +9,8 @@ import { openKmsSigner } from "./kms";
 
 export interface DigestSigner {
   readonly address: Address;
+  /** signs without asking anybody */
+  readonly isHere: boolean;
   /**
    * 65 bytes r || s || v, with low s
    * @throws Unavailable when the key is elsewhere and nobody answers there
@@ -31,6 +33,7 @@ export function digestSigner(key: Secret<Hex>) {
   const bytes = hexToBytes(key.reveal());
   return {
     address: addressOfKey(key.reveal()),
+    isHere: true,
     signDigest(digest: Hex): Hex {
       const { signature, recid } = secp256k1.ecdsaSign(hexToBytes(digest), bytes);
       return `${toHex(signature)}${(27 + recid).toString(16)}` as Hex;

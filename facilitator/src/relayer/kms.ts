@@ -36,6 +36,7 @@ export async function openKmsSigner({ keyId, endpoint }: KmsKey): Promise<Digest
   const address = computeAddress(toHex(publicKey)) as Address;
   return {
     address,
+    isHere: false,
     async signDigest(digest) {
       const message = hexToBytes(digest);
       const { Signature: der } = await ask((abort) =>

@@ -3,27 +3,29 @@
  * A broadcast's reply decides nothing. Whoever resumes a lane sends the stored bytes again, lowest nonce first.
  */
 import type { Logger } from "pino";
-import { type Address, type Hex, isTurnpikeError } from "turnpike/protocol";
+import { type Address, isTurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { OnStep } from "../steps";
 import { databaseNowMs } from "../store/database-clock";
-import type { Store } from "../store/open";
+import type { Store, Tx } from "../store/open";
 import {
   type KnownForm,
   type OpenTransaction,
-  rawBytesOf,
+  type QueuedTransaction,
   type SignedForm,
   signedForms,
   storedTransactions,
 } from "../store/tables/transactions";
+import { createBroadcasts } from "./broadcasts";
 import type { ChainReader } from "./chain-reader";
-import { bumpedFees, firstFees } from "./fees";
+import { CEILING_BELOW_BASE_FEE, watchFees } from "./fee-watch";
+import { bumpedFees, type Fees, firstFees } from "./fees";
 import { closeGap } from "./gap";
 import type { DigestSigner } from "./keys";
 import { acquireLease, type LeaseKey, releaseLease, renewLease, resetLane, stopLane } from "./lease";
+import { createPlaces } from "./places";
 import { createReceipts } from "./receipts";
 import { createSigning } from "./signing";
-import { spentToday } from "./spending";
 
 export interface LaneHealth {
   readonly key: Address;
@@ -50,10 +52,22 @@ export interface LaneOptions {
   readonly monotonicMs: () => number;
 }
 
+export interface Signed {
+  readonly count: number;
+  send(): void;
+}
+
 export interface Lane {
   /** One round of everything. Never throws: a fault is logged and the next round tries again. */
   tick(): Promise<void>;
+  /**
+   * Signs and stores within `tx` what was never queued, as far as there are places and nothing is queued.
+   * @returns how many of them, from the first, and what sends these, to be called when `tx` is committed
+   */
+  signNow(tx: Tx, entries: readonly QueuedTransaction[]): Promise<Signed>;
   health(): LaneHealth;
+  /** whether these bytes were sent by this process lately */
+  hasSent(hash: string): boolean;
   /** transactions that no block holds yet, as the chain's own count tells; undefined while another process has the lane */
   inPool(): number | undefined;
   release(): Promise<void>;
@@ -61,16 +75,14 @@ export interface Lane {
 
 /** For so long a used nonce may lack a receipt (nodes behind one URL differ) until it is certain that another used it. */
 const DISPLACED_AFTER_BLOCKS = 10;
+const NONE: Signed = { count: 0, send: () => undefined };
 const BALANCE_EVERY_MS = 5_000;
-const CEILING_BELOW_BASE_FEE = "the fee ceiling is below the base fee";
 /** After so many times BUMP_AFTER_MS without a receipt, raising the fee has not helped. */
 const STUCK_AFTER_BUMPS = 3;
 
 export function createLane(options: LaneOptions): Lane {
   const { config, store, chain, signer, log, monotonicMs, onStep } = options;
   const of: LeaseKey = { chainId: config.chainId, key: signer.address, owner: options.owner };
-  const sentAtMs = new Map<string, number>();
-  const firstSeenMs = new Map<string, number>();
   const patienceMs = Math.max(config.blockTimeMs * DISPLACED_AFTER_BLOCKS, 2_000);
   const receipts = createReceipts({
     store,
@@ -90,7 +102,10 @@ export function createLane(options: LaneOptions): Lane {
   let met: string | undefined;
   let gapSinceMs: number | undefined;
   let balance: { wei: bigint; atMs: number } | undefined;
-  let counts = { inFlight: 0, queued: 0, oldestPendingSec: 0 };
+  let counts = { queued: 0, oldestPendingSec: 0 };
+  const places = createPlaces();
+  const fees = watchFees({ config, store, chain, of, monotonicMs });
+  const { broadcast, send, ...broadcasts } = createBroadcasts({ store, chain, log, onStep, monotonicMs });
 
   async function hold(): Promise<boolean> {
     if (lease && monotonicMs() < lease.renewAtMs) return true;
@@ -177,8 +192,8 @@ export function createLane(options: LaneOptions): Lane {
         await signFirst(row);
         continue;
       }
-      const lastSentMs = sentAtMs.get(newest.hash);
-      const isStuck = place === 0 && lastSentMs !== undefined && nowMs - firstSentMs(newest) > config.bumpAfterMs;
+      const lastSentMs = broadcasts.lastSentMs(newest.hash);
+      const isStuck = place === 0 && lastSentMs !== undefined && broadcasts.knownForMs(newest) > config.bumpAfterMs;
       const raised = isStuck ? await bump(row, newest) : undefined;
       if (!raised && lastSentMs !== undefined && nowMs - lastSentMs < again) continue;
       await broadcast(raised ?? newest);
@@ -187,66 +202,45 @@ export function createLane(options: LaneOptions): Lane {
 
   /** What fills a gap has a nonce and no bytes yet. */
   async function signFirst(row: OpenTransaction): Promise<void> {
-    const fees = firstFees((await chain.head()).baseFeeWei, config);
-    if (fees) await broadcast(await signing.signAgain(row, fees));
+    const first = firstFees((await chain.head()).baseFeeWei, config);
+    if (first) await broadcast(await signing.signAgain(row, first));
     else met = CEILING_BELOW_BASE_FEE;
-  }
-
-  function firstSentMs(form: KnownForm): number {
-    const seen = firstSeenMs.get(form.hash) ?? monotonicMs();
-    firstSeenMs.set(form.hash, seen);
-    return seen;
   }
 
   async function bump(row: OpenTransaction, last: KnownForm): Promise<SignedForm | undefined> {
     const { baseFeeWei } = await chain.head();
-    const fees = bumpedFees(
+    const raised = bumpedFees(
       { maxFeeWei: BigInt(last.max_fee_wei), priorityFeeWei: BigInt(last.priority_fee_wei) },
       baseFeeWei,
       config,
     );
-    if (!fees) {
+    if (!raised) {
       met = "the fee ceiling is reached";
       return undefined;
     }
     log.warn({ replaces: last.hash, nonce: row.nonce }, "fee raised");
-    return signing.signAgain(row, fees);
+    return signing.signAgain(row, raised);
+  }
+
+  async function mayPay(maxAgeMs: number): Promise<Fees | undefined> {
+    const first = await fees.look(maxAgeMs);
+    if (typeof first !== "string") return first;
+    met = first;
+    return undefined;
   }
 
   /** Signs and stores what is queued, as far as the pool allows; nothing is sent before this is committed. */
   async function fill(free: number): Promise<SignedForm[]> {
     if (free <= 0 || counts.queued === 0) return [];
-    const fees = firstFees((await chain.head()).baseFeeWei, config);
-    if (!fees) {
-      met = CEILING_BELOW_BASE_FEE;
-      return [];
-    }
-    if ((await spentToday(store, of, monotonicMs())) > config.maxFeePerDayWei) {
-      met = "the day's fee ceiling is reached";
-      return [];
-    }
-    if (!lease) return [];
-    const stored = await signing.signQueued({ of, epoch: lease.epoch, limit: free, fees });
+    const first = await mayPay(0);
+    if (!lease || !first) return [];
+    const stored = await signing.signQueued({ of, epoch: lease.epoch, limit: free, fees: first });
     if (stored === "lease lost") {
       lease = undefined;
       return [];
     }
     if (stored.length > 0) onStep("stored");
     return stored;
-  }
-
-  async function broadcast(form: KnownForm | SignedForm): Promise<void> {
-    firstSentMs(form);
-    sentAtMs.set(form.hash, monotonicMs());
-    try {
-      const raw = "raw" in form ? form.raw : await rawBytesOf(store.db, form.hash);
-      await chain.broadcast(raw as Hex);
-      onStep("broadcast");
-    } catch (error) {
-      // Unknown outcome: nodes also answer with an error for what they mined, or hold already.
-      const text = error instanceof Error ? error.message.slice(0, 120) : "unknown";
-      log.debug({ hash: form.hash, reason: text }, "a broadcast was answered with an error");
-    }
   }
 
   async function measure(open: readonly OpenTransaction[]): Promise<void> {
@@ -262,34 +256,34 @@ export function createLane(options: LaneOptions): Lane {
       .executeTakeFirst();
     const oldest = open[0]?.stored_at_ms;
     counts = {
-      inFlight: open.length,
       queued: Number(row?.queued ?? 0),
       oldestPendingSec: oldest ? Math.max(0, Math.round(((row?.now ?? oldest) - oldest) / 1_000)) : 0,
     };
   }
 
-  function forgetAllBut(forms: ReadonlyMap<string, KnownForm[]>): void {
-    const hashes = new Set<string>([...forms.values()].flat().map((form) => form.hash));
-    for (const times of [sentAtMs, firstSeenMs])
-      for (const hash of times.keys()) if (!hashes.has(hash)) times.delete(hash);
-  }
-
   async function round(): Promise<void> {
     if (!(await hold())) return;
+    const beganMs = monotonicMs();
     const open = await storedTransactions(store.db, config.chainId, of.key);
     const forms = new Map<string, KnownForm[]>(open.map((row) => [row.id, []]));
     for (const form of await signedForms(store.db, [...forms.keys()])) forms.get(form.transaction_id)?.push(form);
-    forgetAllBut(forms);
+    broadcasts.forgetAllBut([...forms.values()].flat(), beganMs);
     met = undefined;
     const waiting = await confirm(open, forms);
     if (status !== "running") return;
     // Those that a block holds have left their places, whether or not that block is read.
-    if (waiting.length < counts.inFlight) store.wake.notify("payments");
+    const taken = places.taken();
+    places.count([...forms.keys()], waiting.length);
+    if (places.taken() < taken) store.wake.notify("payments");
     await measure(waiting);
     await push(waiting, forms);
-    const filled = await fill(config.lanesInFlight - waiting.length);
-    counts = { ...counts, inFlight: waiting.length + filled.length };
-    for (const form of filled) await broadcast(form);
+    // While something is under way more is likely to come, and finds out at once.
+    if (waiting.length > 0) await mayPay(config.blockTimeMs);
+    const filled = await fill(config.lanesInFlight - places.taken());
+    for (const form of filled) {
+      places.take(form.transaction_id);
+      send(form);
+    }
     obstacle = met ?? overdue();
   }
 
@@ -307,6 +301,26 @@ export function createLane(options: LaneOptions): Lane {
         log[isTurnpikeError(error) ? "warn" : "error"]({ key: of.key, reason: text }, "a lane's round failed");
       }
     },
+    async signNow(tx, entries) {
+      const some = entries.slice(0, Math.max(0, config.lanesInFlight - places.taken()));
+      const isOpen = signer.isHere && status === "running" && counts.queued === 0;
+      const first = fees.known();
+      if (!lease || !first || !isOpen || some.length === 0) return NONE;
+      for (const { id } of some) places.take(id);
+      const signed = await signing.signNew(tx, some, { of, epoch: lease.epoch, fees: first });
+      if (signed === "lease lost") {
+        for (const { id } of some) places.giveBack(id);
+        lease = undefined;
+        return NONE;
+      }
+      return {
+        count: some.length,
+        send() {
+          onStep("stored");
+          for (const form of signed) send(form);
+        },
+      };
+    },
     health() {
       const why = status === "stopped" ? reason : obstacle;
       return {
@@ -316,11 +330,14 @@ export function createLane(options: LaneOptions): Lane {
         ...(balance && { balanceWei: balance.wei }),
         isBalanceLow: balance !== undefined && balance.wei < config.minBalanceWei,
         isStuck: status === "running" && obstacle !== undefined,
+        inFlight: places.taken(),
         ...counts,
       };
     },
-    inPool: () => (lease && status === "running" ? counts.inFlight : undefined),
+    hasSent: (hash) => broadcasts.lastSentMs(hash) !== undefined,
+    inPool: () => (lease && status === "running" ? places.taken() : undefined),
     async release() {
+      await broadcasts.end();
       if (lease) await releaseLease(store, of, lease.epoch);
       lease = undefined;
     },

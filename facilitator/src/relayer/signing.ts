@@ -3,21 +3,30 @@ import { sql } from "kysely";
 import type { Address, Hex } from "turnpike/protocol";
 import type { OnStep } from "../steps";
 import { databaseNowMs } from "../store/database-clock";
-import type { Db, Store } from "../store/open";
-import type { OpenTransaction, SignedForm, TransactionRow } from "../store/tables/transactions";
+import type { Db, Store, Tx } from "../store/open";
+import {
+  type OpenTransaction,
+  type QueuedTransaction,
+  type SignedForm,
+  storeTransactions,
+  type TransactionRow,
+} from "../store/tables/transactions";
 import type { Fees } from "./fees";
 import type { DigestSigner } from "./keys";
 import { type LeaseKey, reserveNonces } from "./lease";
 import { signRaw } from "./raw-transaction";
 
+interface Turn {
+  readonly of: LeaseKey;
+  readonly epoch: number;
+  readonly fees: Fees;
+}
+
 export interface Signing {
   /** What is queued, oldest first. Nothing may be sent before this has returned. */
-  signQueued(request: {
-    readonly of: LeaseKey;
-    readonly epoch: number;
-    readonly limit: number;
-    readonly fees: Fees;
-  }): Promise<SignedForm[] | "lease lost">;
+  signQueued(turn: Turn & { readonly limit: number }): Promise<SignedForm[] | "lease lost">;
+  /** What was never queued, within the caller's transaction. It may be sent when that is committed. */
+  signNew(tx: Tx, entries: readonly QueuedTransaction[], turn: Turn): Promise<SignedForm[] | "lease lost">;
   /** One more form of the same nonce and calldata. */
   signAgain(row: OpenTransaction, fees: Fees): Promise<SignedForm>;
 }
@@ -32,22 +41,25 @@ export interface SigningOptions {
 type UnstoredForm = Omit<SignedForm, "signed_at_ms">;
 
 export function createSigning({ store, signer, chainId, onStep }: SigningOptions): Signing {
-  async function signForm(row: TransactionRow, nonce: number, fees: Fees): Promise<UnstoredForm> {
-    const signed = await signRaw(
-      {
-        chainId,
-        nonce,
-        to: row.to_address as Address,
-        data: row.data as Hex,
-        gasLimit: BigInt(row.gas_limit),
-        ...fees,
-      },
-      (digest) => signer.signDigest(digest),
+  const signRow = (row: TransactionRow, nonce: number, fees: Fees): Promise<UnstoredForm> =>
+    signForm(
+      { id: row.id, to: row.to_address as Address, data: row.data as Hex, gasLimit: BigInt(row.gas_limit) },
+      nonce,
+      fees,
+    );
+
+  async function signForm(
+    { id, to, data, gasLimit }: Pick<QueuedTransaction, "id" | "to" | "data" | "gasLimit">,
+    nonce: number,
+    fees: Fees,
+  ): Promise<UnstoredForm> {
+    const signed = await signRaw({ chainId, nonce, to, data, gasLimit, ...fees }, (digest) =>
+      signer.signDigest(digest),
     );
     return {
       hash: signed.hash,
       chain_id: chainId,
-      transaction_id: row.id,
+      transaction_id: id,
       raw: signed.raw,
       max_fee_wei: fees.maxFeeWei.toString(),
       priority_fee_wei: fees.priorityFeeWei.toString(),
@@ -80,7 +92,7 @@ export function createSigning({ store, signer, chainId, onStep }: SigningOptions
         if (queued.length === 0) return [];
         const first = await reserveNonces(tx, of, epoch, queued.length);
         if (first === undefined) return "lease lost";
-        const forms = await Promise.all(queued.map((row, index) => signForm(row, first + index, fees)));
+        const forms = await Promise.all(queued.map((row, index) => signRow(row, first + index, fees)));
         const signed = await storeForms(tx, forms);
         const places = forms.map(({ transaction_id: id, hash }, index) => ({ id, hash, nonce: first + index }));
         await sql`
@@ -91,9 +103,22 @@ export function createSigning({ store, signer, chainId, onStep }: SigningOptions
         onStep("signed");
         return signed;
       }),
+    async signNew(tx, entries, { of, epoch, fees }) {
+      const first = await reserveNonces(tx, of, epoch, entries.length);
+      if (first === undefined) return "lease lost";
+      const signed = await Promise.all(
+        entries.map(async (entry, index) => {
+          const nonce = first + index;
+          return { ...entry, key: of.key, nonce, epoch, form: await signForm(entry, nonce, fees) };
+        }),
+      );
+      const forms = await storeTransactions(tx, signed);
+      onStep("signed");
+      return forms;
+    },
     async signAgain({ id, nonce }, fees) {
       const row = await store.db.selectFrom("transactions").selectAll().where("id", "=", id).executeTakeFirstOrThrow();
-      const [stored] = await storeForms(store.db, [await signForm(row, nonce ?? 0, fees)]);
+      const [stored] = await storeForms(store.db, [await signRow(row, nonce ?? 0, fees)]);
       return stored as SignedForm;
     },
   };

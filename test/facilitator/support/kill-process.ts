@@ -1,13 +1,15 @@
 /**
  * A whole Facilitator as a process of its own, which its parent kills; or which kills itself right after the step that
- * KILL_AFTER names. Tells its parent where it listens.
+ * KILL_AFTER names ("signed", or "signed 2" for the second time). Tells its parent where it listens.
  */
 import pino from "pino";
 import { loadConfig } from "../../../facilitator/src/config";
 import { startFacilitator } from "../../../facilitator/src/start";
 
+const [last, times = "1"] = (process.env.KILL_AFTER ?? "").split(" ");
+let seen = 0;
 const onStep = (step: string): void => {
-  if (step === process.env.KILL_AFTER) process.kill(process.pid, "SIGKILL");
+  if (step === last && ++seen === Number(times)) process.kill(process.pid, "SIGKILL");
 };
 
 startFacilitator(loadConfig(process.env), { logger: pino({ level: process.env.LOG_LEVEL ?? "silent" }), onStep }).then(

@@ -86,6 +86,38 @@ export async function enqueueTransaction(db: Db, entry: QueuedTransaction): Prom
   return existing.id;
 }
 
+export interface StoredTransaction extends QueuedTransaction {
+  readonly key: Address;
+  readonly nonce: number;
+  readonly epoch: number;
+  readonly form: Omit<SignedForm, "signed_at_ms" | "transaction_id" | "chain_id">;
+}
+
+/** Those that were never queued: each with its signed form, in one statement. @returns the forms as they stand */
+export async function storeTransactions(db: Db, entries: readonly StoredTransaction[]): Promise<SignedForm[]> {
+  const rows = entries.map(({ form, gasLimit, ...entry }) => ({ ...entry, ...form, gasLimit: Number(gasLimit) }));
+  const stored = await sql<{ hash: string; signed_at_ms: number }>`
+    with told as materialized (
+      select * from json_to_recordset(${JSON.stringify(rows)}::json) as t(id text, "chainId" bigint, purpose text,
+        "idempotencyKey" text, "to" text, data text, "gasLimit" bigint, key text, nonce bigint, epoch bigint, hash text,
+        raw text, max_fee_wei numeric, priority_fee_wei numeric)),
+    rows as (
+      insert into transactions (id, chain_id, purpose, idempotency_key, to_address, data, gas_limit, status, created_at_ms,
+        key, nonce, epoch, stored_at_ms, hash)
+      select id, "chainId", purpose, "idempotencyKey", "to", data, "gasLimit", 'stored', ${databaseNowMs}, key, nonce, epoch,
+        ${databaseNowMs}, hash from told order by nonce)
+    insert into transaction_hashes (hash, chain_id, transaction_id, raw, max_fee_wei, priority_fee_wei, signed_at_ms)
+    select hash, "chainId", id, raw, max_fee_wei, priority_fee_wei, ${databaseNowMs} from told
+    returning hash, signed_at_ms`.execute(db);
+  const signedAtMs = new Map(stored.rows.map((row) => [row.hash, row.signed_at_ms]));
+  return entries.map(({ form, id, chainId }) => ({
+    ...form,
+    chain_id: chainId,
+    transaction_id: id,
+    signed_at_ms: signedAtMs.get(form.hash) ?? 0,
+  }));
+}
+
 export type TransactionRow = Selectable<TransactionsTable>;
 
 export async function findTransaction(db: Db, id: string): Promise<TransactionRow | undefined> {

@@ -1,0 +1,75 @@
+/** Sends stored bytes, and remembers when: a reply, also an error, decides nothing. Knows no nonce and no lease. */
+import type { Logger } from "pino";
+import type { Hex } from "turnpike/protocol";
+import type { OnStep } from "../steps";
+import type { Store } from "../store/open";
+import { type KnownForm, rawBytesOf, type SignedForm } from "../store/tables/transactions";
+import type { ChainReader } from "./chain-reader";
+
+export interface Broadcasts {
+  /** @param form its bytes are looked up where they are not at hand */
+  broadcast(form: KnownForm | SignedForm): Promise<void>;
+  /** The same, for whom nothing waits: a node may take its time. */
+  send(form: SignedForm): void;
+  /** when these bytes were sent last, monotonic milliseconds */
+  lastSentMs(hash: string): number | undefined;
+  /** how long they are known here */
+  knownForMs(form: KnownForm): number;
+  /** All but these, and what was sent since this time, which whoever has looked before it does not know. */
+  forgetAllBut(forms: Iterable<KnownForm>, sinceMs: number): void;
+  /** Waits for what is under way. */
+  end(): Promise<void>;
+}
+
+export interface BroadcastsOptions {
+  readonly store: Store;
+  readonly chain: ChainReader;
+  readonly log: Logger;
+  readonly onStep: OnStep;
+  readonly monotonicMs: () => number;
+}
+
+export function createBroadcasts({ store, chain, log, onStep, monotonicMs }: BroadcastsOptions): Broadcasts {
+  const sentAtMs = new Map<string, number>();
+  const firstSeenMs = new Map<string, number>();
+  const sending = new Set<Promise<void>>();
+
+  function knownForMs({ hash }: KnownForm): number {
+    const nowMs = monotonicMs();
+    const firstMs = firstSeenMs.get(hash) ?? nowMs;
+    firstSeenMs.set(hash, firstMs);
+    return nowMs - firstMs;
+  }
+
+  async function broadcast(form: KnownForm | SignedForm): Promise<void> {
+    knownForMs(form);
+    sentAtMs.set(form.hash, monotonicMs());
+    try {
+      const raw = "raw" in form ? form.raw : await rawBytesOf(store.db, form.hash);
+      await chain.broadcast(raw as Hex);
+      onStep("broadcast");
+    } catch (error) {
+      // Unknown outcome: nodes also answer with an error for what they mined, or hold already.
+      const text = error instanceof Error ? error.message.slice(0, 120) : "unknown";
+      log.debug({ hash: form.hash, reason: text }, "a broadcast was answered with an error");
+    }
+  }
+
+  return {
+    broadcast,
+    send(form) {
+      const sent = broadcast(form).finally(() => sending.delete(sent));
+      sending.add(sent);
+    },
+    lastSentMs: (hash) => sentAtMs.get(hash),
+    knownForMs,
+    forgetAllBut(forms, sinceMs) {
+      const hashes = new Set<string>([...forms].map(({ hash }) => hash));
+      for (const times of [sentAtMs, firstSeenMs])
+        for (const [hash, atMs] of times) if (!hashes.has(hash) && atMs < sinceMs) times.delete(hash);
+    },
+    async end() {
+      await Promise.all(sending);
+    },
+  };
+}
