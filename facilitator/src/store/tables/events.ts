@@ -60,71 +60,53 @@ export async function appendEvents(db: Tx, all: readonly EventDraft[]): Promise<
   if (all.length === 0) return 0;
   const chainId = all[0]?.chainId ?? 0;
   await lockFeed(db, chainId);
-  const { standing: known, last } = await whatStands(db, chainId, all);
-  const revived = await reviveEvents(db, chainId, known);
-  // A number that is given out and not used would look like an event that was lost.
-  const drafts = all.filter((draft) => !known.has(draft.id) && known.add(draft.id));
-  drafts.push(...(await restorationsOf(db, revived)));
-  if (drafts.length === 0) return 0;
-  const rows = drafts.map((draft) => {
-    const sequence = (last.get(draft.objectId) ?? 0) + 1;
-    last.set(draft.objectId, sequence);
-    return {
-      id: draft.id,
-      chain_id: draft.chainId,
-      type: draft.type,
-      object_id: draft.objectId,
-      sequence,
-      provider: draft.provider ?? null,
-      payer: draft.payer ?? null,
-      payload: draft.payload,
-      block_number: draft.blockNumber ?? null,
-      block_hash: draft.blockHash ?? null,
-      log_index: draft.logIndex ?? null,
-      block_time: draft.blockTime,
-      transaction: draft.transaction ?? null,
-    };
-  });
+  const seen = new Set<string>();
+  const drafts = all.filter(({ id }) => !seen.has(id) && seen.add(id));
+  const added = await insertNew(db, chainId, drafts);
+  if (added.size === drafts.length) return added.size;
+  const known = drafts.flatMap(({ id }) => (added.has(id) ? [] : [id]));
+  const restorations = await restorationsOf(db, await reviveEvents(db, chainId, known));
+  if (restorations.length === 0) return added.size;
+  return added.size + (await insertNew(db, chainId, restorations)).size;
+}
+
+/** A number that is given out and not used would look like an event that was lost: only what is new has one. */
+async function insertNew(db: Tx, chainId: number, drafts: readonly EventDraft[]): Promise<Set<string>> {
+  const rows = drafts.map((draft, place) => ({
+    place,
+    id: draft.id,
+    type: draft.type,
+    object_id: draft.objectId,
+    provider: draft.provider ?? null,
+    payer: draft.payer ?? null,
+    payload: draft.payload,
+    block_number: draft.blockNumber ?? null,
+    block_hash: draft.blockHash ?? null,
+    log_index: draft.logIndex ?? null,
+    block_time: draft.blockTime,
+    transaction: draft.transaction ?? null,
+  }));
   // One parameter for all: a block may tell thousands.
   const inserted = await sql<{ id: string }>`
     insert into events (id, chain_id, type, object_id, sequence, provider, payer, payload, block_number, block_hash,
       log_index, block_time, transaction)
-    select id, chain_id, type, object_id, sequence, provider, payer, payload, block_number, block_hash, log_index,
-      block_time, transaction
-    from json_to_recordset(${JSON.stringify(rows)}::json) as told(id text, chain_id bigint, type text, object_id text,
-      sequence bigint, provider text, payer text, payload jsonb, block_number bigint, block_hash text, log_index bigint,
+    select id, ${chainId}::bigint, type, object_id,
+      coalesce((select max(e.sequence) from events e where e.chain_id = ${chainId}::bigint and e.object_id = told.object_id), 0)
+        + row_number() over (partition by object_id order by place),
+      provider, payer, payload, block_number, block_hash, log_index, block_time, transaction
+    from json_to_recordset(${JSON.stringify(rows)}::json) as told(place bigint, id text, type text, object_id text,
+      provider text, payer text, payload jsonb, block_number bigint, block_hash text, log_index bigint,
       block_time bigint, transaction text)
+    where not exists (select 1 from events e where e.chain_id = ${chainId}::bigint and e.id = told.id)
+    order by place
     on conflict (chain_id, id) do nothing returning id`.execute(db);
   const added = new Set(inserted.rows.map(({ id }) => id));
   await addSums(db, chainId, sumsOf(drafts.filter(({ id }) => added.has(id))));
-  const news = rows.filter(({ id }) => added.has(id));
+  const news = rows.filter(({ id }) => added.has(id)).map((row) => ({ ...row, chain_id: chainId }));
   await keepFailures(db, chainId, news);
   await queueDeliveries(db, chainId, news);
-  return added.size;
+  return added;
 }
-
-interface Standing {
-  /** ids of those that were told before */
-  readonly standing: Set<string>;
-  /** the number of the newest event of each object */
-  readonly last: Map<string, number>;
-}
-
-async function whatStands(db: Tx, chainId: number, drafts: readonly EventDraft[]): Promise<Standing> {
-  const { rows } = await sql<{ id: string; last: number | null }>`
-    select id, null::bigint as last from events
-      where chain_id = ${chainId}::bigint and id = any(${textArray(drafts.map(({ id }) => id))}::text[])
-    union all
-    select object_id, max(sequence) from events
-      where chain_id = ${chainId}::bigint and object_id = any(${textArray(drafts.map(({ objectId }) => objectId))}::text[])
-      group by object_id`.execute(db);
-  const standing = rows.flatMap(({ id, last }) => (last === null ? [id] : []));
-  const last = rows.flatMap(({ id, last }) => (last === null ? [] : [[id, Number(last)] as const]));
-  return { standing: new Set(standing), last: new Map(last) };
-}
-
-/** Hashes only: nothing that would need escaping. */
-const textArray = (values: Iterable<string>): string => `{${[...new Set(values)].join(",")}}`;
 
 /**
  * One writer at a time, whatever it tells: two would give one number twice, and whoever reads behind a cursor would pass
@@ -155,8 +137,8 @@ export async function revertEvents(db: Tx, chainId: number, blockHash: string): 
 }
 
 /** Its very block is back on the chain: what was taken back is so again, under the same id. */
-async function reviveEvents(db: Tx, chainId: number, ids: ReadonlySet<string>): Promise<EventRow[]> {
-  if (ids.size === 0) return [];
+async function reviveEvents(db: Tx, chainId: number, ids: readonly string[]): Promise<EventRow[]> {
+  if (ids.length === 0) return [];
   const rows = await db
     .updateTable("events")
     .set({ reverted: false })
