@@ -47,6 +47,15 @@ const SAFEGUARDS = [
     title: 'killed after "signed"',
   },
   {
+    name: "stored before it is sent, where it is signed at once",
+    file: "facilitator/src/relayer/lane.ts",
+    keep: '      if (signed === "lease lost") {\n        for',
+    instead:
+      '      if (signed !== "lease lost") for (const form of signed) send(form);\n      if (signed === "lease lost") {\n        for',
+    test: "test/facilitator/signed-at-once.ts",
+    title: "S7 are stored with the next nonces",
+  },
+  {
     name: "evidence: the token's transfer",
     file: "facilitator/src/indexer/facts.ts",
     keep: "topic !== TRANSFER_TOPIC || from !== payerTopic",
@@ -65,7 +74,7 @@ const SAFEGUARDS = [
   {
     name: "evidence: logs and receipts agree",
     file: "facilitator/src/indexer/index.ts",
-    keep: "crossCheck({ store, chain, chainId }, { block, logs, facts })",
+    keep: "crossCheck({ store, chain, chainId, isOurs }, { block, logs, facts })",
     instead: "Promise.resolve([])",
     test: "test/facilitator/chaos-rpc.ts",
     title: "each lie alone",

@@ -46,7 +46,10 @@ export async function startCore(config: FacilitatorConfig, effects: CoreEffects)
     const relayer = await startRelayer({ config, store, log, onStep, ...(fetch && { fetch }) });
     started.push(relayer);
     const reading = readingBar(progress, config.startBlock);
-    const indexer = await startIndexer({ config, store, chain: relayer.chain, log, onStep, onProgress: reading.tell });
+    const indexer = await startIndexer({
+      ...{ config, store, chain: relayer.chain, isOurs: relayer.hasSent, log, onStep },
+      onProgress: reading.tell,
+    });
     started.push(indexer);
     await indexer.catchUp().finally(reading.end);
     const payments = startPayments({ config, store, relayer, indexer, log, onStep });

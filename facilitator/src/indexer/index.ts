@@ -5,7 +5,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Logger } from "pino";
 import { type ChainClock, createChainClock } from "turnpike/chain";
-import { isTurnpikeError, TurnpikeError, Unavailable } from "turnpike/protocol";
+import { type Hex, isTurnpikeError, TurnpikeError, Unavailable } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import { type ChainBlock, type ChainLog, type ChainReader, repeat } from "../relayer";
 import type { OnStep } from "../steps";
@@ -50,6 +50,8 @@ export interface IndexerOptions {
   readonly config: FacilitatorConfig;
   readonly store: Store;
   readonly chain: ChainReader;
+  /** Whether a transaction is one of this service's: its receipt is asked for without looking whom it concerns. */
+  readonly isOurs?: (transaction: Hex) => boolean;
   readonly log: Logger;
   readonly onStep: OnStep;
   readonly monotonicMs?: () => number;
@@ -71,6 +73,8 @@ const MIN_UNDO_DEPTH = 128;
 /** Blocks asked for at once where nothing can be reorganised and no payment waits. */
 const SPAN = 500;
 const PROGRESS_EVERY = 1_000;
+/** So many times as often as otherwise. */
+const EAGER = 4;
 const SILENT_AFTER_SEC = 60;
 /** One process reads; the others follow what it writes, and one of them goes on when it is gone. */
 const LEASE_MS = 3_000;
@@ -78,7 +82,7 @@ const LEASE_MS = 3_000;
 const FOLLOW_MS = 5_000;
 
 export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
-  const { config, store, chain, log, onStep } = options;
+  const { config, store, chain, log, onStep, isOurs } = options;
   const { chainId } = config;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
   const clock = createChainClock({ monotonicMs });
@@ -99,6 +103,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   let head: ChainBlock | undefined;
   let applied = (await newestBlock(store.db, chainId))?.number ?? config.startBlock - 1;
   let lastReadMs = monotonicMs();
+  let newHeadMs = lastReadMs;
   let running: Promise<void> | undefined;
 
   /** Of the newest block, whose hash is told already, block and logs are asked for together. */
@@ -115,8 +120,9 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   async function look(): Promise<ChainBlock> {
     const newest = await chain.head();
-    toldHead = newest;
     lastReadMs = monotonicMs();
+    if (newest.hash !== toldHead?.hash) newHeadMs = lastReadMs;
+    toldHead = newest;
     return newest;
   }
 
@@ -309,7 +315,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     const facts = factsOf(sources, logs);
     const [expired, receipts] = await Promise.all([
       findExpired({ store, chain, log, chainId }, block.number - config.finalityDepth),
-      mode === "next" ? crossCheck({ store, chain, chainId }, { block, logs, facts }) : [],
+      mode === "next" ? crossCheck({ store, chain, chainId, isOurs }, { block, logs, facts }) : [],
     ]);
     const written = await writer.write({ chainId, block, facts, expired }, mode, receipts);
     applied = block.number;
@@ -356,8 +362,15 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       }
     },
     // A reader has its own pace; a follower is told of each block, and looks all the same.
-    () => store.wake.wait(reads ? "indexer" : "block", config.pollMs),
+    () => store.wake.wait(reads ? "indexer" : "block", reads ? untilNextLook() : config.pollMs),
   );
+
+  /** The next block is looked for when it is due, and then more often for a while: payers wait for it. */
+  function untilNextLook(): number {
+    const dueMs = newHeadMs + config.blockTimeMs - monotonicMs();
+    if (dueMs > 0) return Math.min(config.pollMs, Math.max(dueMs, config.pollMs / EAGER));
+    return -dueMs < config.pollMs ? config.pollMs / EAGER : config.pollMs;
+  }
 
   return {
     clock,
