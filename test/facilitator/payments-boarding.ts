@@ -57,5 +57,32 @@ for (const database of ["embedded", "PostgreSQL"] as const) {
         }),
       );
     });
+
+    it("are not kept out by a payment whose window ended before it could be sent", async () => {
+      const { db } = core.store;
+      const stuck = await db.selectFrom("payments").selectAll().limit(1).executeTakeFirstOrThrow();
+      const nowSec = Math.floor(core.indexer.clock.nowSec());
+      const nothing = { transaction_id: null, tx_hash: null, block_hash: null, block_number: null, log_index: null };
+      await db
+        .insertInto("payments")
+        .values({
+          ...{ ...stuck, ...nothing, payment_id: `0x${"ee".repeat(32)}`, nonce: `0x${"ef".repeat(32)}` },
+          ...{ state: "queued", accepted_at_ms: 0, valid_before: nowSec - 1, block_time: null, settled_at_ms: null },
+        })
+        .execute();
+      const reports: boolean[] = [];
+      const watch = setInterval(() => reports.push(core.payments.health().ok), 1);
+      try {
+        for (let rounds = 0; rounds < 3; rounds++) {
+          const payers = await Promise.all(Array.from({ length: 3 }, () => world.payer(250_000n)));
+          const signed = await Promise.all(payers.map((payer) => world.signPayment({ payer })));
+          const outcomes = await Promise.all(signed.map((one) => core.payments.authorize(one)));
+          expect(outcomes.map(({ kind }) => kind)).to.deep.equal(["settled", "settled", "settled"]);
+        }
+      } finally {
+        clearInterval(watch);
+      }
+      expect(new Set(reports)).to.deep.equal(new Set([true]));
+    });
   });
 }

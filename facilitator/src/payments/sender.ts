@@ -88,6 +88,8 @@ export function startSender(options: SenderOptions): Sender {
       ])
       .where("chain_id", "=", config.chainId)
       .where("state", "=", "queued")
+      // What cannot be sent any more waits for nothing but its end.
+      .where("valid_before", ">", clock.nowSec() + SEND_MARGIN_SEC)
       .executeTakeFirstOrThrow();
     const oldestMs = row.oldest === null ? 0 : Math.max(0, row.now - row.oldest);
     backlog = { queued: Number(row.queued), oldestMs };
