@@ -14,6 +14,8 @@ import type { Acceptance } from "./ledger";
 /** Not sent any more so shortly before its window ends: it would be mined too late, and cost gas. */
 export const SEND_MARGIN_SEC = 2;
 const PACES_PER_BLOCK = 16;
+/** On fast chains: transactions of a few payments cost more than the wait for some others. */
+const MIN_PACE_MS = 50;
 /** Slow chains have long paces; nobody waits for them to be bound. */
 const MAX_PACE_MS = 250;
 
@@ -55,7 +57,8 @@ export interface BoardingOptions {
   departed(send: () => void): void;
 }
 
-export const paceMsOf = ({ blockTimeMs }: FacilitatorConfig): number => blockTimeMs / PACES_PER_BLOCK;
+export const paceMsOf = ({ blockTimeMs }: FacilitatorConfig): number =>
+  Math.max(MIN_PACE_MS, blockTimeMs / PACES_PER_BLOCK);
 
 /** One alone goes by the queue: its transaction is not the settler's. */
 const FEWEST = 2;

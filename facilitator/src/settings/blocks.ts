@@ -35,7 +35,7 @@ export const BLOCKS = {
   }),
   pollMs: setting({
     env: "POLL_MS",
-    about: "Milliseconds between looks at the chain's head.",
+    about: "Milliseconds between looks at the chain's head; a quarter of it while a block is due.",
     fallback: "250",
     schema: whole(10, 60_000),
   }),
