@@ -43,8 +43,8 @@ describe("payments of a process that is killed", function () {
     cpSync(await emptyDatabase(), dir, { recursive: true });
     const key = testKey(`crash relayer ${name}`) as Hex;
     await fund(world.chain, walletOf(world.chain, key).address as Hex);
-    const { RENEWALS, PGLITE_LOCK_MS } = { RENEWALS: "false", PGLITE_LOCK_MS: "2000" };
-    return { PGLITE_DIR: dir, DATABASE_URL: "", RELAYER_KEYS: key, PGLITE_LOCK_MS, RENEWALS };
+    const quiet = { PGLITE_LOCK_MS: "2000", RENEWALS: "false" };
+    return { PGLITE_DIR: dir, DATABASE_URL: "", RELAYER_KEYS: key, ...quiet };
   }
 
   for (const step of [...STEPS, ANSWERED]) {

@@ -101,6 +101,12 @@ export function planTransactions<T extends QueuedPayment>(
   return { plans, rest };
 }
 
+/** @param id of the transaction, and of its key of idempotency */
+export const settleRequest = ({ to, data, gasLimit }: PlannedTransaction, id: string) => ({
+  ...{ id, purpose: "settle", idempotencyKey: `settle/${id}` },
+  ...{ to, data, gasLimit },
+});
+
 /** How many ordinary payments a transaction holds. */
 export function itemsPerBatch({ batchItems, batchGas, batchBytes, gasPerItem }: BatchLimits): number {
   const itemBytes = bytesOf(65);

@@ -1,5 +1,5 @@
 /**
- * Payments that come in together are bound straight into a transaction while a lane has room and nobody is queued before
+ * Payments that come in together are bound straight into a transaction while a lane has room and few are queued before
  * them: one write less for each, and no wait. Rows and transaction are one database transaction, as from the queue.
  */
 import { randomUUID } from "node:crypto";
@@ -8,7 +8,7 @@ import { TurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Relayer } from "../relayer";
 import type { Tx } from "../store/open";
-import { itemsPerBatch, planTransaction, type QueuedPayment } from "./batch";
+import { itemsPerBatch, planTransaction, type QueuedPayment, settleRequest } from "./batch";
 import type { Acceptance } from "./ledger";
 
 /** Not sent any more so shortly before its window ends: it would be mined too late, and cost gas. */
@@ -98,9 +98,7 @@ export function createBoarding(options: BoardingOptions): Boarding {
           if (!plan) return undefined;
           // Without this the rest would be held for sent, in a transaction that does not carry it.
           if (plan.paymentIds.length !== rows.length) throw new TurnpikeError("Internal", "a transaction is overfull");
-          const { to, data, gasLimit } = plan;
-          const idempotencyKey = `settle/${transactionId}`;
-          return relayer.dispatch([{ purpose: "settle", idempotencyKey, to, data, gasLimit, id: transactionId }], tx);
+          return relayer.dispatch([settleRequest(plan, transactionId)], tx);
         },
       };
     },

@@ -12,7 +12,7 @@ import type { OnStep } from "../steps";
 import { databaseNowMs } from "../store/database-clock";
 import type { Db, Store, Tx } from "../store/open";
 import type { PaymentRow } from "../store/tables/payments";
-import { itemsPerBatch, planTransactions, QUEUED_COLUMNS } from "./batch";
+import { itemsPerBatch, planTransactions, QUEUED_COLUMNS, settleRequest } from "./batch";
 import { type Boarding, createBoarding, paceMsOf, SEND_MARGIN_SEC } from "./boarding";
 import { findEvidence } from "./evidence";
 import { balanceAt, isAuthorizationUsed } from "./judge";
@@ -162,14 +162,7 @@ export function startSender(options: SenderOptions): Sender {
       const made = plans.map((plan) => ({ ...plan, id: randomUUID() }));
       await markSent(tx, made);
       sendThem = await relayer.dispatch(
-        made.map(({ id, to, data, gasLimit }) => ({
-          purpose: "settle",
-          idempotencyKey: `settle/${id}`,
-          to,
-          data,
-          gasLimit,
-          id,
-        })),
+        made.map((plan) => settleRequest(plan, plan.id)),
         tx,
       );
       return rows.length === fullBatch * MAX_COMPOSED;
@@ -251,7 +244,7 @@ export function startSender(options: SenderOptions): Sender {
     },
     () => {
       // While payments gather, the pace is the time to wait; otherwise whatever happens first.
-      const restMs = backlog.queued > 0 ? Math.max(5, paceMs) : config.pollMs;
+      const restMs = backlog.queued > 0 ? paceMs : config.pollMs;
       return Promise.race([store.wake.wait("payments", restMs), store.wake.wait("block", restMs)]);
     },
   );
