@@ -16,6 +16,7 @@ const PATHS = ["/authorize", "/settle"];
 
 export function createFastLane(doors: Doors, endpoints: readonly Endpoint[]): FastLane {
   const observe = createObserver(doors);
+  const write = createWriter();
   const lanes = new Map<string, Direct>();
   for (const { path, direct } of endpoints) if (direct && PATHS.includes(path)) lanes.set(path, direct);
 
@@ -31,14 +32,16 @@ export function createFastLane(doors: Doors, endpoints: readonly Endpoint[]): Fa
       return parseJsonBody(bytes);
     };
     const { status, headers, text, failure } = await direct(readBody, { address, requestId });
-    reply.writeHead(status, {
-      "x-request-id": requestId,
-      "cache-control": "no-store",
-      ...OPEN_HEADERS,
-      ...headers,
-      "content-length": Buffer.byteLength(text),
+    write(() => {
+      reply.writeHead(status, {
+        "x-request-id": requestId,
+        "cache-control": "no-store",
+        ...OPEN_HEADERS,
+        ...headers,
+        "content-length": Buffer.byteLength(text),
+      });
+      reply.end(text);
     });
-    reply.end(text);
     observe({ requestId, method: "POST", route, status, startedMs, failure });
   }
 
@@ -47,6 +50,22 @@ export function createFastLane(doors: Doors, endpoints: readonly Endpoint[]): Fa
     if (!direct || !isPlain(message)) return false;
     void answer(message.url ?? "", direct, message, reply);
     return true;
+  };
+}
+
+/**
+ * What is answered in one turn of the event loop is sent in one go: a block answers hundreds, and a receiver that had to
+ * be woken for each would cost more than what it is sent.
+ */
+function createWriter(): (send: () => void) => void {
+  let ready: (() => void)[] = [];
+  return (send) => {
+    if (ready.push(send) > 1) return;
+    setImmediate(() => {
+      const all = ready;
+      ready = [];
+      for (const one of all) one();
+    });
   };
 }
 
