@@ -74,7 +74,7 @@ const SAFEGUARDS = [
   {
     name: "evidence: logs and receipts agree",
     file: "facilitator/src/indexer/index.ts",
-    keep: "crossCheck({ store, chain, chainId, isOurs }, { block, logs, facts })",
+    keep: "crossCheck({ store, chain, chainId, isOurs }, { block, logs, facts, receipts: early })",
     instead: "Promise.resolve([])",
     test: "test/facilitator/chaos-rpc.ts",
     title: "each lie alone",
@@ -96,11 +96,27 @@ const SAFEGUARDS = [
     instead: "",
     also: {
       file: "facilitator/src/indexer/index.ts",
-      keep: "    if (applied === lowest.number) await believe(newest, lowest);\n    while",
+      keep: "    if (applied() === lowest.number) await believe(newest, lowest);\n    while",
       instead: "    await believe(newest, lowest);\n    while",
     },
     test: "test/facilitator/indexer-head.ts",
     title: "S4 a head that stands on none of the blocks",
+  },
+  {
+    name: "a block that is told by its height",
+    file: "facilitator/src/indexer/read-block.ts",
+    keep: "    chain.block(number),\n    chain.logsOfBlock(told.hash",
+    instead: "    told,\n    chain.logsOfBlock(told.hash",
+    test: "test/facilitator/indexer-head.ts",
+    title: "S4 a head that names the last block as its parent",
+  },
+  {
+    name: "a block that stands on the newest",
+    file: "facilitator/src/indexer/block-writer.ts",
+    keep: "below.number === block.number - 1 && below.hash === block.parentHash",
+    instead: "below.number === block.number - 1",
+    test: "test/facilitator/indexer-head.ts",
+    title: "B8 a block that stands on another one than the newest",
   },
   {
     name: "in-flight sum",

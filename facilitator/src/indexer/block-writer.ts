@@ -1,7 +1,7 @@
 /** Writes a block, or takes the newest one back: rows, events, undo and cursor in one transaction, one writer at a time. */
 import type { ChainBlock, ChainReceipt } from "../relayer";
 import type { Store, Tx } from "../store/open";
-import { newestBlock } from "../store/tables/blocks";
+import { type BlockRow, newestBlock } from "../store/tables/blocks";
 import { appendEvents } from "../store/tables/events";
 import type { PaymentRow } from "../store/tables/payments";
 import { finaliseTransactions, recordMinedTogether, unmineTransactions } from "../store/tables/transactions";
@@ -25,7 +25,7 @@ export interface Written {
 export interface BlockWriter {
   /**
    * @param receipts of transactions in it, as far as they were read
-   * @returns undefined when another process has written meanwhile
+   * @returns undefined when it does not stand on the newest: another process has written, or the chain was reorganised
    */
   write(input: BlockInput, mode: WriteMode, receipts?: readonly ChainReceipt[]): Promise<Written | undefined>;
   /**
@@ -54,6 +54,9 @@ export interface BlockWriterOptions {
 /** blocks whose headers are kept, for people who look */
 const KEEP_BLOCKS = 10_000;
 const TIDY_EVERY = 1_000;
+
+const isOn = (below: BlockRow, block: ChainBlock): boolean =>
+  below.number === block.number - 1 && below.hash === block.parentHash;
 
 export function createBlockWriter({ store, chainId, undoDepth, startBlock }: BlockWriterOptions): BlockWriter {
   /** Others wait here, and then find the block written. @returns the highest block ever written */
@@ -113,7 +116,7 @@ export function createBlockWriter({ store, chainId, undoDepth, startBlock }: Blo
         const { block, facts, expired } = input;
         const highest = await lockCursor(tx);
         const newest = await newestBlock(tx, chainId);
-        const fits = !newest || (mode === "next" ? newest.number === block.number - 1 : newest.number < block.number);
+        const fits = !newest || (mode === "next" ? isOn(newest, block) : newest.number < block.number);
         if (!fits) return undefined;
         const state = await loadState(tx, chainId, facts, expired);
         const events = applyBlock(input, state);
@@ -135,7 +138,7 @@ export function createBlockWriter({ store, chainId, undoDepth, startBlock }: Blo
         if (!first || !last) return undefined;
         const highest = await lockCursor(tx);
         const newest = await newestBlock(tx, chainId);
-        if (newest && (newest.number !== first.number - 1 || newest.hash !== first.parentHash)) return undefined;
+        if (newest && !isOn(newest, first)) return undefined;
         const unmined = await unmineOthers(tx, blocks);
         await insertBlocks(tx, blocks);
         await tidy(tx, last.number, blocks.length);

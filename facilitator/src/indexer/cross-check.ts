@@ -3,7 +3,7 @@
  * two proves nothing. Only what matters here is asked for: live payments, and what Turnpike itself emits.
  */
 import { sql } from "kysely";
-import { Unavailable } from "turnpike/protocol";
+import { type Hex, Unavailable } from "turnpike/protocol";
 import type { ChainBlock, ChainLog, ChainReader, ChainReceipt } from "../relayer";
 import type { Store } from "../store/open";
 import type { ChainFact } from "./facts";
@@ -15,6 +15,8 @@ export interface Told {
   readonly block: ChainBlock;
   readonly logs: readonly ChainLog[];
   readonly facts: readonly ChainFact[];
+  /** those that were asked for with the block */
+  readonly receipts?: ReadonlyMap<Hex, Promise<ChainReceipt | undefined>> | undefined;
 }
 
 export interface CrossCheckOptions {
@@ -22,7 +24,7 @@ export interface CrossCheckOptions {
   readonly chain: ChainReader;
   readonly chainId: number;
   /** what need not be looked for among the rows first */
-  readonly isOurs?: ((transaction: ChainLog["transaction"]) => boolean) | undefined;
+  readonly isOurs: (transaction: Hex) => boolean;
 }
 
 /**
@@ -30,15 +32,16 @@ export interface CrossCheckOptions {
  * @throws Unavailable when they disagree, or a receipt is not there (yet)
  */
 export async function crossCheck(
-  { store, chain, chainId, isOurs = () => false }: CrossCheckOptions,
+  { store, chain, chainId, isOurs }: CrossCheckOptions,
   told: Told,
 ): Promise<ChainReceipt[]> {
   const ours = new Set(told.facts.map((fact) => fact.transaction).filter(isOurs));
+  const others = told.facts.filter((fact) => !ours.has(fact.transaction));
   const [receipts, matter] = await Promise.all([
     Promise.all([...ours].map((hash) => requireSameLogs(chain, hash, told))),
-    factsThatMatter(store, chainId, told.facts),
+    factsThatMatter(store, chainId, others),
   ]);
-  const hashes = [...new Set(matter.map((fact) => fact.transaction))].filter((hash) => !ours.has(hash));
+  const hashes = [...new Set(matter.map((fact) => fact.transaction))];
   for (let start = 0; start < hashes.length; start += AT_ONCE) {
     const some = hashes.slice(start, start + AT_ONCE);
     receipts.push(...(await Promise.all(some.map((hash) => requireSameLogs(chain, hash, told)))));
@@ -63,10 +66,10 @@ async function factsThatMatter(store: Store, chainId: number, facts: readonly Ch
 
 export async function requireSameLogs(
   chain: ChainReader,
-  hash: ChainLog["transaction"],
-  { block, logs }: Pick<Told, "block" | "logs">,
+  hash: Hex,
+  { block, logs, receipts }: Pick<Told, "block" | "logs" | "receipts">,
 ): Promise<ChainReceipt> {
-  const receipt = await chain.receipt(hash);
+  const receipt = (await receipts?.get(hash)) ?? (await chain.receipt(hash));
   const inReceipt = new Map(receipt?.logs.map((log) => [log.logIndex, log]));
   const isSame =
     receipt?.success === true &&

@@ -4,7 +4,6 @@ import { tokenInterface } from "turnpike/chain";
 import type { Address, Hex } from "turnpike/protocol";
 import type { ChainReader } from "../relayer";
 import type { Store } from "../store/open";
-import { blockAt } from "../store/tables/blocks";
 
 const AT_ONCE = 500;
 
@@ -16,14 +15,14 @@ export async function findExpired(
   { store, chain, log, chainId }: { store: Store; chain: ChainReader; log: Logger; chainId: number },
   finalNumber: number,
 ): Promise<Hex[]> {
-  const final = await blockAt(store.db, chainId, finalNumber);
-  if (!final) return [];
   const rows = await store.db
     .selectFrom("payments")
     .select(["payment_id", "token", "payer", "nonce"])
     .where("chain_id", "=", chainId)
     .where("state", "in", ["queued", "sent", "parked"])
-    .where("valid_before", "<=", final.timestamp)
+    .where("valid_before", "<=", (eb) =>
+      eb.selectFrom("blocks").select("timestamp").where("chain_id", "=", chainId).where("number", "=", finalNumber),
+    )
     .limit(AT_ONCE)
     .execute();
   const unused = await Promise.all(

@@ -11,7 +11,7 @@ import { type ChainBlock, type ChainLog, type ChainReader, repeat } from "../rel
 import type { OnStep } from "../steps";
 import { createRoleLease } from "../store/leases";
 import type { Store } from "../store/open";
-import { blockAt, newestBlock } from "../store/tables/blocks";
+import { type BlockRow, blockAt, newestBlock } from "../store/tables/blocks";
 import type { PaymentRow } from "../store/tables/payments";
 import { createWake } from "../store/wake";
 import { createBlockWriter, type WriteMode, type Written } from "./block-writer";
@@ -19,6 +19,7 @@ import { crossCheck } from "./cross-check";
 import { findExpired } from "./expired";
 import { factsOf, KNOWN_TOPICS, TURNPIKE_TOPICS } from "./facts";
 import { createLinkedHead } from "./linked-head";
+import { type ReadBlock, readBlock } from "./read-block";
 
 export interface IndexerHealth {
   readonly ok: boolean;
@@ -61,11 +62,6 @@ export interface IndexerOptions {
   readonly onProgress?: (place: { readonly applied: number; readonly target: number }) => void;
 }
 
-interface ReadBlock {
-  readonly block: ChainBlock;
-  readonly logs: readonly ChainLog[];
-}
-
 const READ_AHEAD = 16;
 const WOKEN_AT_ONCE = 50;
 /** Blocks that can be taken back, whatever is held to be final. */
@@ -73,8 +69,9 @@ const MIN_UNDO_DEPTH = 128;
 /** Blocks asked for at once where nothing can be reorganised and no payment waits. */
 const SPAN = 500;
 const PROGRESS_EVERY = 1_000;
-/** So many times as often as otherwise. */
+/** So many times as often as otherwise, from this part of a block's time before it is due until as long after it. */
 const EAGER = 4;
+const EARLY = 8;
 const SILENT_AFTER_SEC = 60;
 /** One process reads; the others follow what it writes, and one of them goes on when it is gone. */
 const LEASE_MS = 3_000;
@@ -82,12 +79,13 @@ const LEASE_MS = 3_000;
 const FOLLOW_MS = 5_000;
 
 export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
-  const { config, store, chain, log, onStep, isOurs } = options;
+  const { config, store, chain, log, onStep, isOurs = () => false } = options;
   const { chainId } = config;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
   const clock = createChainClock({ monotonicMs });
   const sources = { chainId, turnpike: config.turnpike, tokens: config.tokens.map((token) => token.address) };
   const filter = { addresses: [config.turnpike, ...sources.tokens], topics: [KNOWN_TOPICS] };
+  const reading = { chain, filter, isOurs };
   const undoDepth = Math.max(config.finalityDepth, MIN_UNDO_DEPTH);
   const reads = config.roles.includes("indexer");
   /** in this process alone: the others see for themselves */
@@ -101,27 +99,26 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   /** as the node tells it, and as the blocks below it confirm it */
   let toldHead: ChainBlock | undefined;
   let head: ChainBlock | undefined;
-  let applied = (await newestBlock(store.db, chainId))?.number ?? config.startBlock - 1;
+  /** the newest applied block, as far as this process knows: others may have written since */
+  let tip: Pick<BlockRow, "number" | "hash"> | undefined = await newestBlock(store.db, chainId);
   let lastReadMs = monotonicMs();
+  /** since when the newest block may have been there */
   let newHeadMs = lastReadMs;
   let running: Promise<void> | undefined;
 
-  /** Of the newest block, whose hash is told already, block and logs are asked for together. */
-  async function readBlock(number: number, newest: ChainBlock): Promise<ReadBlock | undefined> {
-    const isNewest = number === newest.number;
-    const [block, early] = await Promise.all([
-      chain.block(number),
-      isNewest ? chain.logsOfBlock(newest.hash, filter).catch(() => undefined) : undefined,
-    ]);
-    if (!block) return undefined;
-    const isEarly = early !== undefined && block.hash === newest.hash;
-    return { block, logs: isEarly ? early : await chain.logsOfBlock(block.hash, filter) };
+  const applied = (): number => tip?.number ?? config.startBlock - 1;
+
+  async function readTip(): Promise<BlockRow | undefined> {
+    const newest = await newestBlock(store.db, chainId);
+    tip = newest;
+    return newest;
   }
 
   async function look(): Promise<ChainBlock> {
+    const beforeMs = lastReadMs;
     const newest = await chain.head();
     lastReadMs = monotonicMs();
-    if (newest.hash !== toldHead?.hash) newHeadMs = lastReadMs;
+    if (newest.hash !== toldHead?.hash) newHeadMs = Math.max(beforeMs, lastReadMs - config.pollMs);
     toldHead = newest;
     return newest;
   }
@@ -133,16 +130,16 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   async function follow(): Promise<void> {
     await look();
     news = new Map();
-    const before = applied;
-    applied = (await newestBlock(store.db, chainId))?.number ?? config.startBlock - 1;
-    if (applied !== before) followed.notify("applied");
+    const before = applied();
+    await readTip();
+    if (applied() !== before) followed.notify("applied");
     // The node's newest block may be one that the reader has not come to: the one that belongs to what it has is believed.
     if (toldHead && isTooShort(toldHead)) {
       await linkedHead.follow(toldHead);
       take(toldHead);
     }
-    if (applied < config.startBlock) return;
-    const newest = await chain.block(applied + config.confirmations - 1);
+    if (applied() < config.startBlock) return;
+    const newest = await chain.block(applied() + config.confirmations - 1);
     if (newest) await believe(newest, await linkedHead.follow(newest));
   }
 
@@ -150,18 +147,19 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     const newest = await look();
     const lowest = await linkedHead.follow(newest);
     const target = targetOf(newest);
-    await returnToChain(newest);
+    if (!isNext(lowest)) await returnToChain(newest);
     if (isTooShort(newest)) take(newest);
     // What is applied already needs no reading to be believed.
-    if (applied === lowest.number) await believe(newest, lowest);
-    while (applied < target) {
+    if (applied() === lowest.number) await believe(newest, lowest);
+    while (applied() < target) {
       if (await canReadSpan(target)) {
-        if (!(await readSpan(applied + 1, Math.min(applied + SPAN, target - undoDepth)))) return;
-        options.onProgress?.({ applied, target });
+        if (!(await readSpan(applied() + 1, Math.min(applied() + SPAN, target - undoDepth)))) return;
+        options.onProgress?.({ applied: applied(), target });
         continue;
       }
-      const numbers = Array.from({ length: Math.min(READ_AHEAD, target - applied) }, (_, index) => applied + 1 + index);
-      const reads = await Promise.all(numbers.map((number) => readBlock(number, newest)));
+      const first = applied() + 1;
+      const numbers = Array.from({ length: Math.min(READ_AHEAD, target - applied()) }, (_, index) => first + index);
+      const reads = await Promise.all(numbers.map((number) => readBlock(reading, number, lowest)));
       for (let place = 0; place < reads.length; place++) {
         const quiet = quietFrom(reads.slice(place));
         if (quiet.length > 0 && !(await applyQuiet(quiet))) {
@@ -170,25 +168,30 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
         }
         place += quiet.length;
         const read = reads[place];
-        if (!read || read.block.number !== applied + 1) return;
-        const parent = await blockAt(store.db, chainId, read.block.number - 1);
-        // Reorganised away meanwhile, or the node contradicts itself: the next round sees which.
-        if (parent && parent.hash !== read.block.parentHash) return;
+        if (!read || read.block.number !== applied() + 1) return;
         await apply(read, "next");
+        // It does not stand on what is written: reorganised away, or a node contradicts itself. The next round sees which.
+        if (applied() < read.block.number) return;
+        // Another process is further.
+        if (applied() > read.block.number) break;
       }
-      options.onProgress?.({ applied, target });
-      if (applied === lowest.number) await believe(newest, lowest);
-      if (applied % PROGRESS_EVERY < READ_AHEAD && target - applied > READ_AHEAD)
-        log.info({ applied, target }, "reading the chain");
+      options.onProgress?.({ applied: applied(), target });
+      if (applied() === lowest.number) await believe(newest, lowest);
+      if (applied() % PROGRESS_EVERY < READ_AHEAD && target - applied() > READ_AHEAD)
+        log.info({ applied: applied(), target }, "reading the chain");
     }
   }
+
+  /** Most blocks stand right on the last one that was applied: then there is nothing to look back at. */
+  const isNext = ({ number, parentHash }: ChainBlock): boolean =>
+    !isTooDeep && tip !== undefined && number === tip.number + 1 && parentHash === tip.hash;
 
   /** The next blocks that tell nothing, but for the last of them, which is applied as any other. */
   function quietFrom(reads: readonly (ReadBlock | undefined)[]): ChainBlock[] {
     const quiet: ChainBlock[] = [];
     for (const read of reads) {
       const below = quiet.at(-1);
-      if (read?.block.number !== applied + 1 + quiet.length) break;
+      if (read?.block.number !== applied() + 1 + quiet.length) break;
       if (below && read.block.parentHash !== below.hash) break;
       if (factsOf(sources, read.logs).length > 0) break;
       quiet.push(read.block);
@@ -200,7 +203,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   async function applyQuiet(blocks: readonly ChainBlock[]): Promise<boolean> {
     const written = await writer.writeQuiet(blocks);
     if (!written) return false;
-    applied += blocks.length;
+    tip = blocks.at(-1) ?? tip;
     news = new Map();
     if (written.unmined > 0) store.wake.notify("lane");
     store.wake.notify("block");
@@ -209,11 +212,11 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   /** Another process has written meanwhile: what follows is read from where it is. */
   async function isOvertaken(): Promise<boolean> {
-    const before = applied;
-    applied = (await newestBlock(store.db, chainId))?.number ?? config.startBlock - 1;
+    const before = applied();
+    await readTip();
     news = new Map();
     store.wake.notify("block");
-    return applied > before;
+    return applied() > before;
   }
 
   /** Chain time and depth are counted from a head that stands on what is applied, never from what a node merely says. */
@@ -225,7 +228,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   /** A chain so young that no block of it is deep enough to be applied: its newest one, which is linked, is all there is. */
   const isTooShort = (newest: ChainBlock): boolean =>
-    applied < config.startBlock && config.startBlock <= newest.number && targetOf(newest) < config.startBlock;
+    applied() < config.startBlock && config.startBlock <= newest.number && targetOf(newest) < config.startBlock;
 
   function take(newest: ChainBlock): void {
     if (head?.hash === newest.hash) return;
@@ -236,7 +239,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   /** Far behind, Turnpike's logs alone matter: payments that nobody waits for are found again when somebody asks. */
   async function canReadSpan(target: number): Promise<boolean> {
-    if (!isSpanAllowed || target - applied <= undoDepth * 2) return false;
+    if (!isSpanAllowed || target - applied() <= undoDepth * 2) return false;
     const live = await store.db
       .selectFrom("payments")
       .select("payment_id")
@@ -267,15 +270,14 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       if (!block || ofBlock.some((one) => one.blockHash !== block.hash)) return false;
       await apply({ block, logs: ofBlock }, "span");
     }
-    log.info({ applied }, "reading the chain");
+    log.info({ applied: applied() }, "reading the chain");
     return true;
   }
 
   /** Takes back blocks until the newest applied one is on the chain that the node tells now. */
   async function returnToChain(newest: ChainBlock): Promise<void> {
     for (;;) {
-      const ours = await newestBlock(store.db, chainId);
-      applied = ours?.number ?? config.startBlock - 1;
+      const ours = await readTip();
       // A node that is merely behind is waited for.
       if (!ours || ours.number > newest.number) return;
       const isKept = ours.number === newest.number && ours.hash === newest.hash;
@@ -304,21 +306,22 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
         "the chain was reorganised deeper than can be taken back: start with an empty database",
       );
     }
-    applied = (await newestBlock(store.db, chainId))?.number ?? config.startBlock - 1;
+    await readTip();
     if (taken.kind === "other") return;
     log.warn({ hash: expected, payments: taken.paymentIds.length }, "a block was reorganised away");
     for (const id of taken.paymentIds) store.wake.notify(`payment:${id}`);
     for (const key of ["events", "payments", "lane"]) store.wake.notify(key);
   }
 
-  async function apply({ block, logs }: ReadBlock, mode: WriteMode): Promise<void> {
+  async function apply({ block, logs, receipts: early }: ReadBlock, mode: WriteMode): Promise<void> {
     const facts = factsOf(sources, logs);
     const [expired, receipts] = await Promise.all([
       findExpired({ store, chain, log, chainId }, block.number - config.finalityDepth),
-      mode === "next" ? crossCheck({ store, chain, chainId, isOurs }, { block, logs, facts }) : [],
+      mode === "next" ? crossCheck({ store, chain, chainId, isOurs }, { block, logs, facts, receipts: early }) : [],
     ]);
     const written = await writer.write({ chainId, block, facts, expired }, mode, receipts);
-    applied = block.number;
+    if (written) tip = block;
+    else await readTip();
     news = new Map(written?.payments.map((row) => [row.payment_id, row]));
     if (written) tell(block, written);
     store.wake.notify("block");
@@ -365,17 +368,19 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     () => store.wake.wait(reads ? "indexer" : "block", reads ? untilNextLook() : config.pollMs),
   );
 
-  /** The next block is looked for when it is due, and then more often for a while: payers wait for it. */
+  /** Around the time when the next block is due it is looked for more often: payers wait for it. */
   function untilNextLook(): number {
-    const dueMs = newHeadMs + config.blockTimeMs - monotonicMs();
-    if (dueMs > 0) return Math.min(config.pollMs, Math.max(dueMs, config.pollMs / EAGER));
-    return -dueMs < config.pollMs ? config.pollMs / EAGER : config.pollMs;
+    const slackMs = config.blockTimeMs / EARLY;
+    const eagerMs = config.pollMs / EAGER;
+    const aheadMs = newHeadMs + config.blockTimeMs - slackMs - monotonicMs();
+    if (aheadMs > 0) return Math.min(config.pollMs, Math.max(aheadMs, eagerMs));
+    return -aheadMs < 2 * slackMs + config.pollMs ? eagerMs : config.pollMs;
   }
 
   return {
     clock,
     head: () => head,
-    applied: () => applied,
+    applied,
     justSettled(paymentId) {
       const row = news.get(paymentId);
       return row?.state === "settled" ? row : undefined;
@@ -394,7 +399,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       const silentSec = Math.round((monotonicMs() - lastReadMs) / 1_000);
       return {
         ok: !isTooDeep && head !== undefined && silentSec < SILENT_AFTER_SEC,
-        applied,
+        applied: applied(),
         head: toldHead?.number,
         silentSec,
       };
@@ -408,12 +413,12 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   async function waitApplied(blockNumber: number, timeoutMs: number): Promise<boolean> {
     const untilMs = monotonicMs() + timeoutMs;
-    while (applied < blockNumber && monotonicMs() < untilMs) {
+    while (applied() < blockNumber && monotonicMs() < untilMs) {
       await Promise.race([
         store.wake.wait("block", Math.max(1, Math.min(500, untilMs - monotonicMs()))),
         followed.wait("applied", Math.max(1, Math.min(500, untilMs - monotonicMs()))),
       ]);
     }
-    return applied >= blockNumber;
+    return applied() >= blockNumber;
   }
 }

@@ -9,6 +9,8 @@ export interface ChainBlock {
   /** unix seconds */
   readonly timestampSec: number;
   readonly baseFeeWei: bigint;
+  /** hashes of its transactions, in order */
+  readonly transactions: readonly Hex[];
 }
 
 export interface ChainLog {
@@ -203,12 +205,17 @@ function blockOf(raw: unknown): ChainBlock | undefined {
     parentHash: hexOf(fields.parentHash),
     timestampSec: numberOf(fields.timestamp),
     baseFeeWei: bigintOf(fields.baseFeePerGas ?? "0x0"),
+    transactions: listOf(fields.transactions ?? []).map(hexOf),
   };
 }
 
+function listOf(value: unknown): unknown[] {
+  if (!Array.isArray(value)) throw new Unavailable("a node's answer is malformed");
+  return value;
+}
+
 function logsOf(raw: unknown): ChainLog[] {
-  if (!Array.isArray(raw)) throw new Unavailable("a node's answer is malformed");
-  return raw.map((entry) => {
+  return listOf(raw).map((entry) => {
     const fields = record(entry);
     return {
       address: addressOf(fields.address),

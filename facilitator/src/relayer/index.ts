@@ -19,7 +19,7 @@ import { createLane, type LaneHealth } from "./lane";
 import { watchLanes } from "./lane-watch";
 import { createRpc, type Rpc } from "./rpc";
 
-export type { CallRequest, ChainBlock, ChainLog, ChainReader, ChainReceipt } from "./chain-reader";
+export type { CallRequest, ChainBlock, ChainLog, ChainReader, ChainReceipt, LogFilter } from "./chain-reader";
 export type { ContractError } from "./contract-errors";
 export { intrinsicGas, MAX_TRANSACTION_GAS } from "./gas";
 export type { DigestSigner } from "./keys";

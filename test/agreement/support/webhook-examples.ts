@@ -76,7 +76,7 @@ export function webhookExamples(): ReadonlyMap<WebhookEventType, string> {
     blockNumber += 1;
     const block = {
       ...{ number: blockNumber, hash: hash(`block ${blockNumber}`), parentHash: hash(`block ${blockNumber - 1}`) },
-      ...{ timestampSec: START_SEC + (blockNumber - 40_000_001) * 60, baseFeeWei: 0n },
+      ...{ timestampSec: START_SEC + (blockNumber - 40_000_001) * 60, baseFeeWei: 0n, transactions: [] },
     };
     drafts.push(...applyBlock({ chainId: CHAIN_ID, block, facts, expired }, state));
   };
