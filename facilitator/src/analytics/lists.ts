@@ -1,5 +1,6 @@
 /** Payments and subscriptions of one provider, newest first, a page at a time. Cursors are positions, not offsets. */
 import { type RawBuilder, sql } from "kysely";
+import { idList } from "../store/lists";
 import type { Db } from "../store/open";
 import type { PaymentRow } from "../store/tables/payments";
 import type { SubscriptionsTable } from "../store/tables/subscriptions";
@@ -65,7 +66,7 @@ export async function listAllowances(
   for (let place = after, look = limit * LOOK; ; look = Math.min(look * LOOK, MOST_LOOKED_AT)) {
     const places = await newestOfPlans(db, filter, { after: place, limit: look });
     const { rows } = await sql<{ id_hash: string }>`select id_hash from allowances where chain_id = ${filter.chainId}
-      and id_hash = any(${idsOf(places)}::text[]) and cap > 0`.execute(db);
+      and id_hash = any(${idsOf(places)}) and cap > 0`.execute(db);
     const charged = new Set(rows.map(({ id_hash }) => id_hash));
     found.push(...places.filter(({ id }) => charged.has(id)));
     place = places.at(-1);
@@ -111,9 +112,8 @@ async function newestOfPlans(
 
 async function rowsOf(db: Db, chainId: number, places: readonly Place[]): Promise<SubscriptionsTable[]> {
   const { rows } = await sql<SubscriptionsTable>`select * from subscriptions where chain_id = ${chainId}
-    and id_hash = any(${idsOf(places)}::text[]) order by created_at desc, id_hash desc`.execute(db);
+    and id_hash = any(${idsOf(places)}) order by created_at desc, id_hash desc`.execute(db);
   return rows;
 }
 
-/** Hashes alone: nothing that would need escaping. */
-const idsOf = (places: readonly Place[]): string => `{${places.map(({ id }) => id).join(",")}}`;
+const idsOf = (places: readonly Place[]) => idList(places.map(({ id }) => id));

@@ -2,6 +2,7 @@
 import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
 import { databaseNowMs } from "../store/database-clock";
+import { idList } from "../store/lists";
 import type { Tx } from "../store/open";
 import { keepOutcomes } from "../store/tables/failed-periods";
 import type { PaymentRow } from "../store/tables/payments";
@@ -47,7 +48,7 @@ export async function loadState(
       .selectFrom("payments")
       .selectAll()
       .where("chain_id", "=", chainId)
-      .where(sql<boolean>`payment_id = any(${textArray(paymentIds)}::text[])`)
+      .where(sql<boolean>`payment_id = any(${idList(paymentIds)})`)
       .forUpdate()
       .execute();
     for (const row of rows) state.payments.load(row.payment_id, row);
@@ -65,15 +66,12 @@ export async function loadState(
       .selectFrom("operators")
       .selectAll()
       .where("chain_id", "=", chainId)
-      .where(sql<boolean>`plan_id = any(${textArray(planIds)}::text[])`)
+      .where(sql<boolean>`plan_id = any(${idList(planIds)})`)
       .execute();
     for (const row of operators) state.operators.load(operatorKey(row.plan_id, row.operator), row);
   }
   return state;
 }
-
-/** Hashes and ids only: nothing that would need escaping. */
-const textArray = (values: Iterable<string>): string => `{${[...values].join(",")}}`;
 
 export async function saveState(tx: Tx, chainId: number, blockNumber: number, state: BlockState): Promise<void> {
   await savePayments(tx, chainId, state);
@@ -146,7 +144,7 @@ async function replaceRows(
 ): Promise<void> {
   const columns = KEYS[table].map((column) => sql`${sql.ref(column)}::text`);
   await sql`delete from ${sql.table(table)} where chain_id = ${chainId}::bigint
-    and concat_ws('/', ${sql.join(columns)}) = any(${textArray(changes.map(({ key }) => key))}::text[])`.execute(tx);
+    and concat_ws('/', ${sql.join(columns)}) = any(${idList(changes.map(({ key }) => key))})`.execute(tx);
   const rows = changes.flatMap(({ row }) => (row ? [row] : []));
   if (rows.length === 0) return;
   await sql`insert into ${sql.table(table)}
@@ -163,7 +161,7 @@ async function saveDue(
   const gone = changes.filter(({ after }) => !after || !willFallDue(after)).map(({ key }) => key);
   if (gone.length > 0) {
     await sql`delete from renewal_due where chain_id = ${chainId}::bigint
-      and id_hash = any(${textArray(gone)}::text[])`.execute(tx);
+      and id_hash = any(${idList(gone)})`.execute(tx);
   }
   if (due.length === 0) return;
   await tx

@@ -5,6 +5,7 @@
 import { sql } from "kysely";
 import { type Hex, Unavailable } from "turnpike/protocol";
 import type { ChainBlock, ChainLog, ChainReader, ChainReceipt } from "../relayer";
+import { idList } from "../store/lists";
 import type { Store } from "../store/open";
 import type { ChainFact } from "./facts";
 
@@ -57,8 +58,7 @@ async function factsThatMatter(store: Store, chainId: number, facts: readonly Ch
     .selectFrom("payments")
     .select("payment_id")
     .where("chain_id", "=", chainId)
-    // One parameter: a block may tell thousands. Hashes only: nothing that would need escaping.
-    .where(sql<boolean>`payment_id = any(${`{${ofPayments.map((fact) => fact.paymentId).join(",")}}`}::text[])`)
+    .where(sql<boolean>`payment_id = any(${idList(ofPayments.map((fact) => fact.paymentId))})`)
     .execute();
   const known = new Set<string>(rows.map((row) => row.payment_id));
   return [...ofTurnpike, ...ofPayments.filter((fact) => known.has(fact.paymentId))];

@@ -7,6 +7,7 @@ import type { Logger } from "pino";
 import type { Hex } from "turnpike/protocol";
 import { coalesce } from "../coalesce";
 import { databaseNowMs } from "../store/database-clock";
+import { idList } from "../store/lists";
 import type { Db, Store, Tx } from "../store/open";
 import { createStatistics } from "../store/statistics";
 import type { PaymentRow } from "../store/tables/payments";
@@ -76,7 +77,7 @@ export function createIntake({ store, chainId, log, boarding }: IntakeOptions): 
           .selectFrom("payments")
           .selectAll()
           .where("chain_id", "=", chainId)
-          .where(sql<boolean>`payment_id = any(${idArray(ids)}::text[])`)
+          .where(sql<boolean>`payment_id = any(${idList(ids)})`)
           .execute();
         for (const row of rows) remember(row.payment_id);
         const byId = new Map(rows.map((row) => [row.payment_id, row]));
@@ -98,9 +99,6 @@ export function createIntake({ store, chainId, log, boarding }: IntakeOptions): 
   };
 }
 
-/** Hashes only: nothing that would need escaping. */
-const idArray = (ids: Iterable<string>): string => `{${[...ids].join(",")}}`;
-
 const payerOf = ({ claim }: Acceptance): string => `${claim.token.address}/${claim.authorization.from}`;
 const countPayers = (acceptances: readonly Acceptance[]): number => new Set(acceptances.map(payerOf)).size;
 
@@ -108,7 +106,7 @@ const countPayers = (acceptances: readonly Acceptance[]): number => new Set(acce
 export async function lockPayers(tx: Tx, acceptances: readonly Acceptance[]): Promise<void> {
   const payers = [...new Set(acceptances.map(payerOf))].sort();
   await sql`select pg_advisory_xact_lock(hashtextextended(payer, 0))
-    from unnest(${`{${payers.join(",")}}`}::text[]) with ordinality as p(payer, place) order by place`.execute(tx);
+    from unnest(${idList(payers)}) with ordinality as p(payer, place) order by place`.execute(tx);
 }
 
 /** Several of one payer follow each other, so that each insert sees what the one before has taken. */
@@ -201,7 +199,7 @@ async function standing(db: Db, chainId: number, ids: readonly string[]): Promis
     .selectFrom("payments")
     .select("payment_id")
     .where("chain_id", "=", chainId)
-    .where(sql<boolean>`payment_id = any(${idArray(ids)}::text[])`)
+    .where(sql<boolean>`payment_id = any(${idList(ids)})`)
     .execute();
   return new Set(rows.map((row) => row.payment_id));
 }

@@ -1,5 +1,6 @@
 /** The outbox as the delivery worker sees it: what is due and not leased, and what became of an attempt. */
 import { sql } from "kysely";
+import { idList } from "../store/lists";
 import type { Db, Store, Tx } from "../store/open";
 import { recordAct } from "../store/tables/audit-log";
 import type { WebhookAttemptsTable } from "../store/tables/webhooks";
@@ -53,7 +54,7 @@ export async function claimDeliveries(db: Db, claim: Claim): Promise<Delivery[]>
           and d.lease_until_ms <= ${nowMs}::bigint
         order by d.due_at_ms, d.seq limit ${share}::int for update skip locked) due
       where e.chain_id = ${chainId}::bigint and e.status = 'enabled' and (e.failures = 0) = ${endpoints === "healthy"}::boolean
-        and not e.id = any(${`{${busy.join(",")}}`}::text[])
+        and not e.id = any(${idList(busy)})
       order by due.due_at_ms limit ${limit}::int)
     update webhook_deliveries d set lease_until_ms = ${nowMs + leaseMs}::bigint from picked
     where d.endpoint_id = picked.endpoint_id and d.event_id = picked.event_id

@@ -1,5 +1,6 @@
 /** What final transactions have cost, by day and purpose. Added to once for each, when it becomes final. */
 import { sql } from "kysely";
+import { idList } from "../lists";
 import type { Db } from "../open";
 
 export interface RollupCostsTable {
@@ -34,7 +35,7 @@ export async function addCosts(db: Db, chainId: number, ids: readonly string[]):
       select min(e.block_time) as at, count(*) as items from events e
       where e.chain_id = t.chain_id and e.block_number = t.block_number and e.transaction = t.hash and not e.reverted
         and e.type in ${ITEMS} having count(*) > 0) i on true
-    where t.id = any(${`{${ids.join(",")}}`}::text[]) and t.chain_id = ${chainId}::bigint and t.status = 'mined'
+    where t.id = any(${idList(ids)}) and t.chain_id = ${chainId}::bigint and t.status = 'mined'
       and t.gas_used is not null and t.gas_price_wei is not null
     group by 1, 2, 3
     on conflict (chain_id, bucket, purpose) do update set transactions = r.transactions + excluded.transactions,

@@ -4,6 +4,7 @@
  * takes its share with it. Which periods have a row is decided by the events alone, the outcome by the record too.
  */
 import { type RawBuilder, sql } from "kysely";
+import { idList } from "../lists";
 import type { Tx } from "../open";
 
 export interface FailedPeriodsTable {
@@ -29,7 +30,7 @@ const FAILURES: readonly string[] = ["subscription.renewal_failed", "subscriptio
 
 /** The rows as they should be. @param idHashes only theirs */
 export function failedPeriodsDerived(chainId: number, idHashes?: readonly string[]): RawBuilder<FailedPeriodsTable> {
-  const those = idHashes ? sql`and object_id = any(${textArray(idHashes)}::text[])` : sql``;
+  const those = idHashes ? sql`and object_id = any(${idList(idHashes)})` : sql``;
   return sql`
     select f.chain_id, f.id_hash, f.paid_through, f.provider, f.token, f.failed_at, f.cause, f.price,
       case
@@ -72,7 +73,7 @@ export async function keepOutcomes(tx: Tx, chainId: number, idHashes: readonly s
     .select("id_hash")
     .distinct()
     .where("chain_id", "=", chainId)
-    .where(sql<boolean>`id_hash = any(${textArray(idHashes)}::text[])`)
+    .where(sql<boolean>`id_hash = any(${idList(idHashes)})`)
     .execute();
   await derive(
     tx,
@@ -94,7 +95,7 @@ async function derive(tx: Tx, chainId: number, idHashes: readonly string[]): Pro
   await sql`
     with derived as materialized (${failedPeriodsDerived(chainId, idHashes)}),
     removed as (
-      delete from failed_periods f where f.chain_id = ${chainId}::bigint and f.id_hash = any(${textArray(idHashes)}::text[])
+      delete from failed_periods f where f.chain_id = ${chainId}::bigint and f.id_hash = any(${idList(idHashes)})
         and not exists (select 1 from derived d where d.id_hash = f.id_hash and d.paid_through = f.paid_through))
     insert into failed_periods as f (${COLUMNS}) select ${COLUMNS} from derived
     on conflict (chain_id, id_hash, paid_through) do update set provider = excluded.provider, token = excluded.token,
@@ -104,6 +105,3 @@ async function derive(tx: Tx, chainId: number, idHashes: readonly string[]): Pro
     tx,
   );
 }
-
-/** Hashes only: nothing that would need escaping. */
-const textArray = (values: readonly string[]): string => `{${values.join(",")}}`;

@@ -1,5 +1,6 @@
 /** Sums over the events that stand, one table per question: they are small where the events are many. */
 import { type RawBuilder, sql } from "kysely";
+import { amountList, intList, textList } from "../lists";
 import type { Db } from "../open";
 import { DAY_SEC, EVERYONE, FOUR_WEEKS_SEC, PERIOD_SCHEMES, SPANS, type Sums } from "../rollups";
 
@@ -104,9 +105,9 @@ function additionsOf(chainId: number, { volume, plans, payers, events, causes }:
   const additions: RawBuilder<unknown>[] = [];
   if (volume.length > 0) {
     additions.push(sql`insert into rollup_volume as r (chain_id, provider, grain, bucket, token, scheme, count, amount)
-      select ${chainId}, * from unnest(${texts(volume.map((row) => row.provider))}, ${ints(volume.map((row) => row.grain))},
-        ${ints(volume.map((row) => row.bucket))}, ${texts(volume.map((row) => row.token))},
-        ${texts(volume.map((row) => row.scheme))}, ${ints(volume.map((row) => row.count))}, ${amounts(volume)})
+      select ${chainId}, * from unnest(${textList(volume.map((row) => row.provider))}, ${intList(volume.map((row) => row.grain))},
+        ${intList(volume.map((row) => row.bucket))}, ${textList(volume.map((row) => row.token))},
+        ${textList(volume.map((row) => row.scheme))}, ${intList(volume.map((row) => row.count))}, ${amountsOf(volume)})
       on conflict (chain_id, provider, grain, bucket, token, scheme)
       do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`);
   }
@@ -115,9 +116,9 @@ function additionsOf(chainId: number, { volume, plans, payers, events, causes }:
     for (const [table, span] of PROVIDERS_BY) {
       additions.push(sql`insert into ${sql.table(table)} as r (chain_id, token, bucket, provider, count, amount)
         select ${chainId}::bigint, x.token, x.bucket - x.bucket % ${span}::bigint, x.provider, sum(x.count), sum(x.amount)
-        from unnest(${texts(daily.map((row) => row.token))}, ${ints(daily.map((row) => row.bucket))},
-          ${texts(daily.map((row) => row.provider))}, ${ints(daily.map((row) => row.count))},
-          ${amounts(daily)}) as x (token, bucket, provider, count, amount)
+        from unnest(${textList(daily.map((row) => row.token))}, ${intList(daily.map((row) => row.bucket))},
+          ${textList(daily.map((row) => row.provider))}, ${intList(daily.map((row) => row.count))},
+          ${amountsOf(daily)}) as x (token, bucket, provider, count, amount)
         group by 2, 3, 4 order by 2, 3, 4
         on conflict (chain_id, token, bucket, provider)
         do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`);
@@ -127,11 +128,11 @@ function additionsOf(chainId: number, { volume, plans, payers, events, causes }:
     // Whose a plan is, its row knows: plans never change, and stand before what is paid for them.
     additions.push(sql`insert into rollup_provider_plans as r (chain_id, provider, grain, bucket, plan_id, scheme, count, amount)
       select ${chainId}::bigint, p.provider, g.grain, x.bucket - x.bucket % g.grain, x.plan_id, x.scheme, sum(x.count), sum(x.amount)
-      from unnest(${texts(plans.map((row) => row.plan))}, ${ints(plans.map((row) => row.bucket))},
-        ${texts(plans.map((row) => row.token))}, ${texts(plans.map((row) => row.scheme))},
-        ${ints(plans.map((row) => row.count))}, ${amounts(plans)}) as x (plan_id, bucket, token, scheme, count, amount)
+      from unnest(${textList(plans.map((row) => row.plan))}, ${intList(plans.map((row) => row.bucket))},
+        ${textList(plans.map((row) => row.token))}, ${textList(plans.map((row) => row.scheme))},
+        ${intList(plans.map((row) => row.count))}, ${amountsOf(plans)}) as x (plan_id, bucket, token, scheme, count, amount)
       join plans p on p.chain_id = ${chainId} and p.plan_id = x.plan_id and p.token = x.token
-      cross join unnest(${ints(SPANS)}) g (grain)
+      cross join unnest(${intList(SPANS)}) g (grain)
       group by 2, 3, 4, 5, 6 order by 2, 3, 4, 5, 6
       on conflict (chain_id, provider, grain, bucket, plan_id, scheme)
       do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`);
@@ -140,9 +141,9 @@ function additionsOf(chainId: number, { volume, plans, payers, events, causes }:
   if (periods.length > 0) {
     additions.push(sql`insert into rollup_recurring as r (chain_id, provider, token, interval_sec, bucket, count, amount)
       select ${chainId}::bigint, o.owner, x.token, p.interval_sec, x.bucket, sum(x.count), sum(x.amount)
-      from unnest(${texts(periods.map((row) => row.plan))}, ${ints(periods.map((row) => row.bucket))},
-        ${texts(periods.map((row) => row.token))}, ${ints(periods.map((row) => row.count))},
-        ${amounts(periods)}) as x (plan_id, bucket, token, count, amount)
+      from unnest(${textList(periods.map((row) => row.plan))}, ${intList(periods.map((row) => row.bucket))},
+        ${textList(periods.map((row) => row.token))}, ${intList(periods.map((row) => row.count))},
+        ${amountsOf(periods)}) as x (plan_id, bucket, token, count, amount)
       join plans p on p.chain_id = ${chainId} and p.plan_id = x.plan_id
       cross join lateral (values (''), (p.provider)) o (owner)
       group by o.owner, x.token, p.interval_sec, x.bucket order by o.owner, x.token, p.interval_sec, x.bucket
@@ -151,35 +152,27 @@ function additionsOf(chainId: number, { volume, plans, payers, events, causes }:
   }
   if (causes.length > 0) {
     additions.push(sql`insert into rollup_causes as r (chain_id, provider, bucket, type, cause, count)
-      select ${chainId}, * from unnest(${texts(causes.map((row) => row.provider))}, ${ints(causes.map((row) => row.bucket))},
-        ${texts(causes.map((row) => row.type))}, ${texts(causes.map((row) => row.cause))},
-        ${ints(causes.map((row) => row.count))})
+      select ${chainId}, * from unnest(${textList(causes.map((row) => row.provider))}, ${intList(causes.map((row) => row.bucket))},
+        ${textList(causes.map((row) => row.type))}, ${textList(causes.map((row) => row.cause))},
+        ${intList(causes.map((row) => row.count))})
       on conflict (chain_id, provider, bucket, type, cause) do update set count = r.count + excluded.count`);
   }
   if (payers.length > 0) {
     additions.push(sql`insert into rollup_payers as r (chain_id, provider, token, payer, count, amount)
-      select ${chainId}, * from unnest(${texts(payers.map((row) => row.provider))},
-        ${texts(payers.map((row) => row.token))}, ${texts(payers.map((row) => row.payer))},
-        ${ints(payers.map((row) => row.count))}, ${amounts(payers)})
+      select ${chainId}, * from unnest(${textList(payers.map((row) => row.provider))},
+        ${textList(payers.map((row) => row.token))}, ${textList(payers.map((row) => row.payer))},
+        ${intList(payers.map((row) => row.count))}, ${amountsOf(payers)})
       on conflict (chain_id, provider, token, payer)
       do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`);
   }
   if (events.length > 0) {
     additions.push(sql`insert into rollup_events as r (chain_id, provider, grain, bucket, type, count)
       select ${chainId}, x.provider, ${DAY_SEC}::int, x.bucket, x.type, x.count
-      from unnest(${texts(events.map((row) => row.provider))}, ${ints(events.map((row) => row.bucket))},
-        ${texts(events.map((row) => row.type))}, ${ints(events.map((row) => row.count))}) as x (provider, bucket, type, count)
+      from unnest(${textList(events.map((row) => row.provider))}, ${intList(events.map((row) => row.bucket))},
+        ${textList(events.map((row) => row.type))}, ${intList(events.map((row) => row.count))}) as x (provider, bucket, type, count)
       on conflict (chain_id, provider, grain, bucket, type) do update set count = r.count + excluded.count`);
   }
   return additions;
 }
 
-const texts = (values: readonly string[]): RawBuilder<unknown> => sql`${arrayOf(values)}::text[]`;
-const ints = (values: readonly number[]): RawBuilder<unknown> => sql`${arrayOf(values.map(String))}::bigint[]`;
-const amounts = (rows: readonly { readonly amount: bigint }[]): RawBuilder<unknown> =>
-  sql`${arrayOf(rows.map(({ amount }) => amount.toString()))}::numeric[]`;
-
-/** As one parameter of text: the drivers differ in how they take arrays. */
-function arrayOf(values: readonly string[]): string {
-  return `{${values.map((value) => `"${value.replaceAll(/["\\]/g, "\\$&")}"`).join(",")}}`;
-}
+const amountsOf = (rows: readonly { readonly amount: bigint }[]) => amountList(rows.map(({ amount }) => amount));

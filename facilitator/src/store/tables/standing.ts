@@ -5,6 +5,7 @@
  * cancelled nor paused.
  */
 import { sql } from "kysely";
+import { idList } from "../lists";
 import type { Db, Tx } from "../open";
 import { bucketOf, DAY_SEC, EVERYONE, FOUR_WEEKS_SEC } from "../rollups";
 
@@ -73,7 +74,7 @@ async function endsOf(db: Db, chainId: number, idHashes: readonly string[]): Pro
       (s.paid_through + case when s.ending then 0 else p.grace_sec end) / ${DAY_SEC}::bigint * ${DAY_SEC}::bigint as day,
       count(*)::int8 as count
     from subscriptions s join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
-    where s.chain_id = ${chainId}::bigint and s.id_hash = any(${`{${idHashes.join(",")}}`}::text[])
+    where s.chain_id = ${chainId}::bigint and s.id_hash = any(${idList(idHashes)})
       and not s.cancelled and not s.paused
     group by 1, 2, 3, 4, 5, 6`.execute(db);
   return rows;
