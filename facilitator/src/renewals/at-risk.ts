@@ -6,6 +6,7 @@ import { sql } from "kysely";
 import type { Address } from "turnpike/protocol";
 import type { RoleContext } from "../roles";
 import { createRoleLease } from "../store/leases";
+import { idList } from "../store/lists";
 import type { Db } from "../store/open";
 import { policyAgainst } from "../subscriptions/policy";
 import { type ClockEvent, tellClockEvents } from "./tell";
@@ -89,7 +90,7 @@ export function createRiskWatch({ config, store, relayer, clock, log }: RoleCont
       select s.subscriber, p.token, sum(p.amount)::text as required, count(*)::int as renewals
       from subscriptions s join renewal_due d on d.chain_id = s.chain_id and d.id_hash = s.id_hash
         join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
-      where s.chain_id = ${chainId}::bigint and s.subscriber = any(${payers}::text[])
+      where s.chain_id = ${chainId}::bigint and s.subscriber = any(${idList(payers)})
         and d.paid_through <= ${untilSec}::bigint
       group by s.subscriber, p.token`.execute(store.db);
     return rows;

@@ -1,5 +1,6 @@
 /** Plans and their operators, as the chain's events tell them. */
 import { sql } from "kysely";
+import { idList } from "../lists";
 import type { Db } from "../open";
 
 export interface PlansTable {
@@ -32,6 +33,6 @@ export function plansOf(db: Db, chainId: number, planIds: Iterable<string>): Pro
     .selectFrom("plans")
     .selectAll()
     .where("chain_id", "=", chainId)
-    .where(sql<boolean>`plan_id = any(${[...planIds]}::text[])`)
+    .where(sql<boolean>`plan_id = any(${idList(planIds)})`)
     .execute();
 }

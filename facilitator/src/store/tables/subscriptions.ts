@@ -1,5 +1,6 @@
 /** Subscriptions, their allowances and debits, as the chain's events tell them. The status is computed, never stored. */
 import { sql } from "kysely";
+import { idList } from "../lists";
 import type { Db } from "../open";
 
 export interface SubscriptionsTable {
@@ -46,7 +47,7 @@ export function subscriptionsOf(db: Db, chainId: number, idHashes: Iterable<stri
     .selectFrom("subscriptions")
     .selectAll()
     .where("chain_id", "=", chainId)
-    .where(sql<boolean>`id_hash = any(${[...idHashes]}::text[])`)
+    .where(sql<boolean>`id_hash = any(${idList(idHashes)})`)
     .execute();
 }
 
@@ -55,6 +56,6 @@ export function allowancesOf(db: Db, chainId: number, idHashes: Iterable<string>
     .selectFrom("allowances")
     .selectAll()
     .where("chain_id", "=", chainId)
-    .where(sql<boolean>`id_hash = any(${[...idHashes]}::text[])`)
+    .where(sql<boolean>`id_hash = any(${idList(idHashes)})`)
     .execute();
 }
