@@ -98,7 +98,10 @@ describe("Facilitator: periods that were not charged at once", function () {
     all.map(({ subscription, type, period, provider, ...payload }, index) => ({
       ...{ id: `${place}/${index}`, chainId: CHAIN_ID, type, objectId: subscription, provider, payer: "0x5" },
       ...{ payload: { ...payload, planId: "plan", paidThrough: period }, blockTime: START_SEC + at * 10 + index },
-      ...(place.startsWith("block") && { blockHash: place, logIndex: index }),
+      ...(place.startsWith("block") && {
+        ...{ blockNumber: Number(place.slice("block ".length)), blockHash: place },
+        logIndex: index,
+      }),
     }));
   const tell = (drafts: readonly EventDraft[]) => store.transaction((tx) => appendEvents(tx, drafts));
 
@@ -122,7 +125,7 @@ describe("Facilitator: periods that were not charged at once", function () {
   /** As a reorganisation takes it back. */
   const takeBack = (number: number) =>
     store.transaction(async (tx) => {
-      await revertEvents(tx, CHAIN_ID, `block ${number}`);
+      await revertEvents(tx, CHAIN_ID, { number, hash: `block ${number}` });
       await undoBlock(tx, CHAIN_ID, number);
     });
 

@@ -5,6 +5,7 @@ import { openStore, type Store } from "../../facilitator/src/store/open";
 import { appendEvents, revertEvents } from "../../facilitator/src/store/tables/events";
 
 const CHAIN_ID = 31_337;
+const BLOCK = 1;
 const DAY_SEC = 86_400;
 const MONTH_SEC = 30 * DAY_SEC;
 const TOKEN = "0x00000000000000000000000000000000000000C0" as Address;
@@ -57,7 +58,7 @@ describe("Facilitator: what renewals failed to collect", function () {
       appendEvents(tx, [
         {
           ...{ id: `event ${told++}`, chainId: CHAIN_ID, type: `subscription.${type}`, objectId: name, provider },
-          ...{ payer: OTHER, blockTime: at, blockHash: `block of ${name}` },
+          ...{ payer: OTHER, blockTime: at, blockNumber: BLOCK, blockHash: `block of ${name}` },
           payload: { token: TOKEN, planId: "plan", price: "900", paidThrough: DUE, ...more },
         },
       ]),
@@ -125,7 +126,7 @@ describe("Facilitator: what renewals failed to collect", function () {
     await fails("euro", "InsufficientFunds", 1, { token: EURO });
     await tell("another's", "expired", {}, { provider: OTHER });
     await fails("undone", "InsufficientFunds", 1);
-    await store.transaction((tx) => revertEvents(tx, CHAIN_ID, "block of undone"));
+    await store.transaction((tx) => revertEvents(tx, CHAIN_ID, { number: BLOCK, hash: "block of undone" }));
     expect(await failed()).to.deep.include({ lost: NONE, open: NONE, recovered: NONE, causes: [] });
     expect((await failed(PROVIDER, { token: EURO })).open.count).to.equal(1);
     expect((await failed(OTHER)).lost.count).to.equal(1);

@@ -187,7 +187,7 @@ describe("rollups", function () {
           atSec += laterSec;
           const place = { block: `block ${index}`, atSec, number: index + 1, transaction: `0x${index}` };
           await store.transaction((tx) => appendEvents(tx, draftsOf(happenings, place)));
-          if (takenBack) await store.transaction((tx) => revertEvents(tx, CHAIN_ID, place.block));
+          if (takenBack) await store.transaction((tx) => revertEvents(tx, CHAIN_ID, { ...place, hash: place.block }));
           else await mine(place, gas);
           await store.transaction((tx) => finaliseTransactions(tx, CHAIN_ID, index));
           for (const [number, { provider, ...entry }] of reports.entries()) {
@@ -221,12 +221,14 @@ describe("rollups", function () {
     await clear();
     const drafts = draftsOf([{ type: "payment.settled", provider: 1, payer: 1, amount: 5n }], {
       block: "b",
+      number: 1,
       atSec: START_SEC,
     });
     for (let time = 0; time < 2; time++) await store.transaction((tx) => appendEvents(tx, drafts));
     const sum = () => store.db.selectFrom("rollup_payers").select(["count", "amount"]).executeTakeFirst();
     expect(await sum()).to.deep.equal({ count: 1, amount: "5" });
-    for (let time = 0; time < 2; time++) await store.transaction((tx) => revertEvents(tx, CHAIN_ID, "b"));
+    for (let time = 0; time < 2; time++)
+      await store.transaction((tx) => revertEvents(tx, CHAIN_ID, { number: 1, hash: "b" }));
     expect(await sum()).to.deep.equal({ count: 0, amount: "0" });
   });
 

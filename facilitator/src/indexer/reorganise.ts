@@ -1,4 +1,5 @@
 /** Takes back a block that the chain no longer has: records as they were, payments pending again, and it is told. */
+import { sql } from "kysely";
 import type { Tx } from "../store/open";
 import { appendEvents, type EventDraft, revertEvents } from "../store/tables/events";
 import { timesRestored } from "../store/tables/restored";
@@ -6,6 +7,18 @@ import { unmineTransactions } from "../store/tables/transactions";
 import { chainEventId, reversalEventId } from "./block-input";
 import { undoBlock } from "./block-store";
 import { paymentPayload } from "./payloads";
+
+/** What the chain alone says of a payment. */
+const UNMINED = {
+  fail_code: null,
+  fail_reason: null,
+  tx_hash: null,
+  block_number: null,
+  block_hash: null,
+  block_time: null,
+  log_index: null,
+  settled_at_ms: null,
+};
 
 export interface TakenBack {
   readonly paymentIds: readonly string[];
@@ -17,7 +30,7 @@ export async function takeBack(
   block: { readonly number: number; readonly hash: string; readonly timestamp: number },
 ): Promise<TakenBack> {
   // While the plans that it counts by still stand.
-  await revertEvents(tx, chainId, block.hash);
+  await revertEvents(tx, chainId, block);
   await undoBlock(tx, chainId, block.number);
   const reversed = await tx
     .selectFrom("payments")
@@ -31,29 +44,20 @@ export async function takeBack(
     chainId,
     reversed.map((payment) => payment.payment_id),
   );
+  await tx
+    .updateTable("payments")
+    .set({
+      ...UNMINED,
+      // Of our own transaction the relayer sends the same bytes again; after a stranger's we send it ourselves.
+      state: sql<"queued" | "sent">`case when transaction_id is null then 'queued' else 'sent' end`,
+      is_reversed: sql<boolean>`state = 'settled'`,
+    })
+    .where("chain_id", "=", chainId)
+    .where("block_hash", "=", block.hash)
+    .execute();
   const events: EventDraft[] = [];
   for (const payment of reversed) {
-    const wasSettled = payment.state === "settled";
-    const pending = {
-      // Of our own transaction the relayer sends the same bytes again; after a stranger's we send it ourselves.
-      state: payment.transaction_id === null ? ("queued" as const) : ("sent" as const),
-      is_reversed: wasSettled,
-      fail_code: null,
-      fail_reason: null,
-      tx_hash: null,
-      block_number: null,
-      block_hash: null,
-      block_time: null,
-      log_index: null,
-      settled_at_ms: null,
-    };
-    await tx
-      .updateTable("payments")
-      .set(pending)
-      .where("chain_id", "=", chainId)
-      .where("payment_id", "=", payment.payment_id)
-      .execute();
-    if (!wasSettled) continue;
+    if (payment.state !== "settled") continue;
     const settledId = chainEventId(chainId, block.hash, payment.log_index ?? 0, "payment.settled");
     events.push({
       id: reversalEventId(settledId, restored.get(payment.payment_id) ?? 0),
@@ -63,7 +67,7 @@ export async function takeBack(
       provider: payment.pay_to,
       payer: payment.payer,
       payload: {
-        ...paymentPayload({ ...payment, ...pending }),
+        ...paymentPayload({ ...payment, ...UNMINED }),
         status: "reversed",
         reversedTransaction: payment.tx_hash,
       },

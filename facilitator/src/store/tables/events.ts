@@ -122,13 +122,18 @@ export async function lockFeed(tx: Tx, chainId: number): Promise<void> {
     .execute();
 }
 
-/** Marks what a block told as no longer so, and takes it out of the sums. */
-export async function revertEvents(db: Tx, chainId: number, blockHash: string): Promise<void> {
+/** Marks what a block told as no longer so, and takes it out of the sums. Found by its height, which alone is indexed. */
+export async function revertEvents(
+  db: Tx,
+  chainId: number,
+  block: { readonly number: number; readonly hash: string },
+): Promise<void> {
   const rows = await db
     .updateTable("events")
     .set({ reverted: true })
     .where("chain_id", "=", chainId)
-    .where("block_hash", "=", blockHash)
+    .where("block_number", "=", block.number)
+    .where("block_hash", "=", block.hash)
     .where("reverted", "=", false)
     .returning([...COUNTED, "object_id"])
     .execute();
