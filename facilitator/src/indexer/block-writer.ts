@@ -13,6 +13,13 @@ import { takeBack } from "./reorganise";
 /** next: right above the newest. span: above it, with nothing of interest between. */
 export type WriteMode = "next" | "span";
 
+export interface WriteExtras {
+  /** of transactions in it, as far as they were read */
+  readonly receipts?: readonly ChainReceipt[];
+  /** Told of the payments that it changes as soon as these are known, before anything is written. */
+  readonly foresee?: ((payments: readonly PaymentRow[]) => void) | undefined;
+}
+
 export interface Written {
   readonly payments: readonly PaymentRow[];
   readonly events: number;
@@ -23,11 +30,8 @@ export interface Written {
 }
 
 export interface BlockWriter {
-  /**
-   * @param receipts of transactions in it, as far as they were read
-   * @returns undefined when it does not stand on the newest: another process has written, or the chain was reorganised
-   */
-  write(input: BlockInput, mode: WriteMode, receipts?: readonly ChainReceipt[]): Promise<Written | undefined>;
+  /** @returns undefined when it does not stand on the newest: another process has written, or the chain was reorganised */
+  write(input: BlockInput, mode: WriteMode, extras?: WriteExtras): Promise<Written | undefined>;
   /**
    * Blocks that tell nothing of interest, each on the one before it, right above the newest: all in one transaction.
    * @returns undefined when the newest is not the one that they stand on
@@ -111,7 +115,7 @@ export function createBlockWriter({ store, chainId, undoDepth, startBlock }: Blo
     tx.updateTable("cursors").set({ position }).where("chain_id", "=", chainId).where("name", "=", "indexer").execute();
 
   return {
-    write: (input, mode, receipts = []) =>
+    write: (input, mode, { receipts = [], foresee } = {}) =>
       store.transaction(async (tx) => {
         const { block, facts, expired } = input;
         const highest = await lockCursor(tx);
@@ -120,6 +124,8 @@ export function createBlockWriter({ store, chainId, undoDepth, startBlock }: Blo
         if (!fits) return undefined;
         const state = await loadState(tx, chainId, facts, expired);
         const events = applyBlock(input, state);
+        const payments = state.payments.changes().flatMap(({ after }) => (after ? [after] : []));
+        foresee?.(payments);
         await saveState(tx, chainId, block.number, state);
         await appendEvents(tx, events);
         const mined = await recordMinedTogether(tx, chainId, receipts);
@@ -127,7 +133,6 @@ export function createBlockWriter({ store, chainId, undoDepth, startBlock }: Blo
         await insertBlocks(tx, [block]);
         await tidy(tx, block.number);
         await moveCursor(tx, Math.max(highest, block.number));
-        const payments = state.payments.changes().flatMap(({ after }) => (after ? [after] : []));
         return { payments, events: events.length, mined, unmined };
       }),
 

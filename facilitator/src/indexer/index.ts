@@ -39,6 +39,11 @@ export interface Indexer {
   applied(): number;
   /** A payment that the last applied block has settled, if this process wrote that block: whoever waited asks nobody. */
   justSettled(paymentId: string): PaymentRow | undefined;
+  /**
+   * To prepare what will be wanted: told of the payments that a block changes while it is being written here. It may
+   * still come to nothing, so that nobody may be told of it.
+   */
+  foresee(listener: (payments: readonly PaymentRow[]) => void): void;
   /** Reads to the head as it is now. @throws Unavailable */
   catchUp(): Promise<void>;
   /** @returns whether the block is applied, at the latest when the time is up */
@@ -63,7 +68,7 @@ export interface IndexerOptions {
 }
 
 const READ_AHEAD = 16;
-const WOKEN_AT_ONCE = 50;
+const WOKEN_AT_ONCE = 100;
 /** Blocks that can be taken back, whatever is held to be final. */
 const MIN_UNDO_DEPTH = 128;
 /** Blocks asked for at once where nothing can be reorganised and no payment waits. */
@@ -85,7 +90,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const clock = createChainClock({ monotonicMs });
   const sources = { chainId, turnpike: config.turnpike, tokens: config.tokens.map((token) => token.address) };
   const filter = { addresses: [config.turnpike, ...sources.tokens], topics: [KNOWN_TOPICS] };
-  const reading = { chain, filter, isOurs };
+  const reading = { chain, filter, sources, isOurs };
   const undoDepth = Math.max(config.finalityDepth, MIN_UNDO_DEPTH);
   const reads = config.roles.includes("indexer");
   /** in this process alone: the others see for themselves */
@@ -94,6 +99,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const linkedHead = createLinkedHead(chain, config.confirmations);
   const writer = createBlockWriter({ store, chainId, undoDepth, startBlock: config.startBlock });
   let news = new Map<string, PaymentRow>();
+  let foresee: ((payments: readonly PaymentRow[]) => void) | undefined;
   let isTooDeep = false;
   let isSpanAllowed = true;
   /** as the node tells it, and as the blocks below it confirm it */
@@ -193,7 +199,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       const below = quiet.at(-1);
       if (read?.block.number !== applied() + 1 + quiet.length) break;
       if (below && read.block.parentHash !== below.hash) break;
-      if (factsOf(sources, read.logs).length > 0) break;
+      if (read.facts.length > 0) break;
       quiet.push(read.block);
     }
     return quiet.slice(0, -1);
@@ -268,7 +274,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       const block = await chain.block(number);
       const ofBlock = byBlock.get(number) ?? [];
       if (!block || ofBlock.some((one) => one.blockHash !== block.hash)) return false;
-      await apply({ block, logs: ofBlock }, "span");
+      await apply({ block, logs: ofBlock, facts: factsOf(sources, ofBlock) }, "span");
     }
     log.info({ applied: applied() }, "reading the chain");
     return true;
@@ -313,13 +319,12 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     for (const key of ["events", "payments", "lane"]) store.wake.notify(key);
   }
 
-  async function apply({ block, logs, receipts: early }: ReadBlock, mode: WriteMode): Promise<void> {
-    const facts = factsOf(sources, logs);
+  async function apply({ block, logs, facts, receipts: early }: ReadBlock, mode: WriteMode): Promise<void> {
     const [expired, receipts] = await Promise.all([
       findExpired({ store, chain, log, chainId }, block.number - config.finalityDepth),
       mode === "next" ? crossCheck({ store, chain, chainId, isOurs }, { block, logs, facts, receipts: early }) : [],
     ]);
-    const written = await writer.write({ chainId, block, facts, expired }, mode, receipts);
+    const written = await writer.write({ chainId, block, facts, expired }, mode, { receipts, foresee });
     if (written) tip = block;
     else await readTip();
     news = new Map(written?.payments.map((row) => [row.payment_id, row]));
@@ -384,6 +389,9 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     justSettled(paymentId) {
       const row = news.get(paymentId);
       return row?.state === "settled" ? row : undefined;
+    },
+    foresee(listener) {
+      foresee = listener;
     },
     async catchUp() {
       // The round that runs may have looked at the head before what the caller waits for.

@@ -1,10 +1,12 @@
-/** Reads one block: its header by height, the logs that are of interest, and receipts of what was sent here. */
+/** Reads one block: its header by height, the logs that are of interest and what they mean, and receipts of what was sent here. */
 import type { Hex } from "turnpike/protocol";
 import type { ChainBlock, ChainLog, ChainReader, ChainReceipt, LogFilter } from "../relayer";
+import { type ChainFact, type FactSources, factsOf } from "./facts";
 
 export interface ReadBlock {
   readonly block: ChainBlock;
   readonly logs: readonly ChainLog[];
+  readonly facts: readonly ChainFact[];
   /** those that were asked for with it; undefined inside when they could not be had */
   readonly receipts?: ReadonlyMap<Hex, Promise<ChainReceipt | undefined>>;
 }
@@ -12,6 +14,7 @@ export interface ReadBlock {
 export interface BlockReading {
   readonly chain: ChainReader;
   readonly filter: LogFilter;
+  readonly sources: FactSources;
   /** whether a transaction was sent here */
   readonly isOurs: (transaction: Hex) => boolean;
 }
@@ -22,13 +25,15 @@ export interface BlockReading {
  * @returns undefined when there is no such block (yet)
  */
 export async function readBlock(
-  { chain, filter, isOurs }: BlockReading,
+  { chain, filter, sources, isOurs }: BlockReading,
   number: number,
   told: ChainBlock,
 ): Promise<ReadBlock | undefined> {
+  const withLogs = (block: ChainBlock, logs: readonly ChainLog[]) => ({ block, logs, facts: factsOf(sources, logs) });
+  const readLogs = async (block: ChainBlock) => withLogs(block, await chain.logsOfBlock(block.hash, filter));
   if (number !== told.number) {
     const block = await chain.block(number);
-    return block && { block, logs: await chain.logsOfBlock(block.hash, filter) };
+    return block && readLogs(block);
   }
   const ours = told.transactions.filter(isOurs);
   const receipts = new Map(ours.map((hash) => [hash, chain.receipt(hash).catch(() => undefined)]));
@@ -36,6 +41,6 @@ export async function readBlock(
     chain.block(number),
     chain.logsOfBlock(told.hash, filter).catch(() => undefined),
   ]);
-  if (block && block.hash === told.hash && logs) return { block, logs, receipts };
-  return block && { block, logs: await chain.logsOfBlock(block.hash, filter) };
+  if (block && block.hash === told.hash && logs) return { ...withLogs(block, logs), receipts };
+  return block && readLogs(block);
 }

@@ -19,11 +19,12 @@ import type { OnStep } from "../steps";
 import type { Store } from "../store/open";
 import { type Claim, claimOf, claimOfSignedPayment, refusal } from "./claim";
 import { fastPaymentId, fastPaymentNonce } from "./digests";
+import { createEarlyProofs } from "./early-proofs";
 import { findEvidence } from "./evidence";
 import { type ExactRequest, type ExactVerdict, exactFailure, type SettleOutcome } from "./exact";
 import { createIntake } from "./intake";
 import { isSignedByPayer, type JudgeContext } from "./judge";
-import { isProofOf, issueProof, settledFacts } from "./proofs";
+import { isProofOf, settledFacts } from "./proofs";
 import { conflictWith, createPursuit, type Fate, failureOf } from "./pursue";
 import { startSender } from "./sender";
 
@@ -116,6 +117,9 @@ export function startPayments(options: PaymentsOptions): Payments {
     monotonicMs,
   });
 
+  const earlyProofs = createEarlyProofs({ chainId, signer: relayer.proofSigner });
+  indexer.foresee((rows) => void earlyProofs.prepare(rows));
+
   const refusedOf = (error: unknown): Fate => {
     if (isTurnpikeError(error)) return { kind: "refused", error };
     throw error;
@@ -127,19 +131,17 @@ export function startPayments(options: PaymentsOptions): Payments {
       const claim = claimOfSignedPayment(config, signed);
       if (claim instanceof TurnpikeError) return { kind: "refused", error: claim };
       const { paymentId } = claim;
-      const fate = await pursue(claim, wait).catch(refusedOf);
-      switch (fate.kind) {
-        case "settled": {
-          const facts = settledFacts(fate.row);
-          if (!facts) return { kind: "pending", paymentId, retryAfterSec: 1 };
-          const proof = await issueProof(signed, facts, chainId, relayer.proofSigner);
-          onStep("proven");
-          return { kind: "settled", paymentId, proof };
-        }
-        case "pending":
-          return { kind: "pending", paymentId, retryAfterSec: 1 };
-        default:
-          return { ...fate, paymentId };
+      const early = earlyProofs.expect(paymentId, signed);
+      try {
+        const fate = await pursue(claim, wait).catch(refusedOf);
+        if (fate.kind === "refused" || fate.kind === "failed") return { ...fate, paymentId };
+        const facts = fate.kind === "settled" ? settledFacts(fate.row) : undefined;
+        if (!facts) return { kind: "pending", paymentId, retryAfterSec: 1 };
+        const proof = await early.issue(facts);
+        onStep("proven");
+        return { kind: "settled", paymentId, proof };
+      } finally {
+        early.end();
       }
     },
 
