@@ -119,6 +119,14 @@ const SAFEGUARDS = [
     title: "B8 a block that stands on another one than the newest",
   },
   {
+    name: "a proof of the facts that were written",
+    file: "facilitator/src/payments/early-proofs.ts",
+    keep: "if (!made || !isSame(made.facts, facts))",
+    instead: "if (!made)",
+    test: "test/facilitator/early-proofs.ts",
+    title: "S4 a row that is written with other facts",
+  },
+  {
     name: "in-flight sum",
     file: "facilitator/src/payments/intake.ts",
     keep: "and p.state in ('queued', 'sent'))",

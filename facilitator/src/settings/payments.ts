@@ -37,7 +37,7 @@ export const PAYMENTS = {
   maxIntake: setting({
     env: "MAX_INTAKE",
     about: "Payments that may wait to be judged and stored; past that, new ones are refused with 503.",
-    fallback: "2000",
+    fallback: "6000",
     schema: whole(1, 100_000),
   }),
   maxLossesPerPayer: setting({
