@@ -3,6 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import { ConfigError } from "turnpike/protocol";
+import { acceptMore } from "./accepting";
 import type { FastLane } from "./fast-lane";
 
 export interface ServerOptions {
@@ -43,22 +44,18 @@ export async function startServer({ fetch, fastLane, host, port }: ServerOptions
       resolve();
     });
   });
+  const accepting = acceptMore(server, BACKLOG);
   const { address, family, port: bound } = server.address() as AddressInfo;
   const shown =
     family === "IPv6" ? `[${address === "::" ? "::1" : address}]` : address === "0.0.0.0" ? "127.0.0.1" : address;
   return {
     url: `http://${shown}:${bound}`,
-    stop(drainMs) {
-      return new Promise((resolve) => {
-        // Who is answered from now on is not to ask again on the same connection.
-        server.keepAliveTimeout = 1;
-        const cut = setTimeout(() => server.closeAllConnections(), drainMs);
-        server.close(() => {
-          clearTimeout(cut);
-          resolve();
-        });
-        server.closeIdleConnections();
-      });
+    async stop(drainMs) {
+      // Who is answered from now on is not to ask again on the same connection.
+      server.keepAliveTimeout = 1;
+      const cut = setTimeout(() => server.closeAllConnections(), drainMs);
+      await Promise.all([new Promise((resolve) => server.close(resolve)), accepting.close()]);
+      clearTimeout(cut);
     },
   };
 }
