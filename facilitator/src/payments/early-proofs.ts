@@ -40,19 +40,19 @@ const MADE_AT_ONCE = 20;
 
 export function createEarlyProofs({ chainId, signer }: EarlyProofsOptions): EarlyProofs {
   const waiting = new Map<string, Set<Waiting>>();
+  const make = (signed: SignedPayment, facts: SettledFacts) => issueProof(signed, facts, chainId, signer);
 
   return {
     expect(paymentId, signed) {
       const one: Waiting = { signed };
-      const make = (facts: SettledFacts) => issueProof(signed, facts, chainId, signer);
       const all = waiting.get(paymentId) ?? new Set();
       waiting.set(paymentId, all.add(one));
       return {
         issue(facts) {
           const { made } = one;
-          if (!made || !isSame(made.facts, facts)) return make(facts);
+          if (!made || !isSame(made.facts, facts)) return make(signed, facts);
           // A key that is elsewhere may have been away for a moment.
-          return made.proof.catch(() => make(facts));
+          return made.proof.catch(() => make(signed, facts));
         },
         end() {
           all.delete(one);
@@ -66,7 +66,7 @@ export function createEarlyProofs({ chainId, signer }: EarlyProofsOptions): Earl
         const facts = settledFacts(row);
         if (!facts) continue;
         for (const one of waiting.get(row.payment_id) ?? []) {
-          const proof = issueProof(one.signed, facts, chainId, signer);
+          const proof = make(one.signed, facts);
           // What fails is tried again when it is wanted, if it ever is.
           proof.catch(() => undefined);
           one.made = { facts, proof };
