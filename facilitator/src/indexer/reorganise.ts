@@ -2,23 +2,12 @@
 import { sql } from "kysely";
 import type { Tx } from "../store/open";
 import { appendEvents, type EventDraft, revertEvents } from "../store/tables/events";
+import { UNMINED } from "../store/tables/payments";
 import { timesRestored } from "../store/tables/restored";
 import { unmineTransactions } from "../store/tables/transactions";
 import { chainEventId, reversalEventId } from "./block-input";
 import { undoBlock } from "./block-store";
 import { paymentPayload } from "./payloads";
-
-/** What the chain alone says of a payment. */
-const UNMINED = {
-  fail_code: null,
-  fail_reason: null,
-  tx_hash: null,
-  block_number: null,
-  block_hash: null,
-  block_time: null,
-  log_index: null,
-  settled_at_ms: null,
-};
 
 export interface TakenBack {
   readonly paymentIds: readonly string[];
@@ -48,6 +37,7 @@ export async function takeBack(
     .updateTable("payments")
     .set({
       ...UNMINED,
+      settled_at_ms: null,
       // Of our own transaction the relayer sends the same bytes again; after a stranger's we send it ourselves.
       state: sql<"queued" | "sent">`case when transaction_id is null then 'queued' else 'sent' end`,
       is_reversed: sql<boolean>`state = 'settled'`,

@@ -6,6 +6,7 @@
 import type { Store } from "../store/open";
 import { recountSums, revertChainEvents } from "../store/tables/events";
 import { recountFailedPeriods } from "../store/tables/failed-periods";
+import { UNMINED } from "../store/tables/payments";
 
 const TABLES = [
   "plans",
@@ -32,15 +33,10 @@ export async function wipeChainRows(store: Store, chainId: number): Promise<void
     await tx
       .updateTable("payments")
       .set({
+        ...UNMINED,
         state: "parked",
-        fail_code: null,
-        fail_reason: null,
         is_reversed: false,
-        tx_hash: null,
-        block_number: null,
-        block_hash: null,
-        block_time: null,
-        log_index: null,
+        // `settled_at_ms` stays: when it was seen first stands on no chain.
       })
       .where("chain_id", "=", chainId)
       .where((eb) =>

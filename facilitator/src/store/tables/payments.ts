@@ -43,3 +43,14 @@ export interface PaymentsTable {
 }
 
 export type PaymentRow = PaymentsTable;
+
+/** What the chain alone says of a payment, as long as it says nothing. */
+export const UNMINED = {
+  fail_code: null,
+  fail_reason: null,
+  tx_hash: null,
+  block_number: null,
+  block_hash: null,
+  block_time: null,
+  log_index: null,
+} as const;
