@@ -127,6 +127,14 @@ const SAFEGUARDS = [
     title: "S4 a row that is written with other facts",
   },
   {
+    name: "staged events come first",
+    file: "facilitator/src/store/tables/events.ts",
+    keep: "  for (const drafts of await takeStaged(tx, chainId)) await append(tx, chainId, drafts);\n",
+    instead: "",
+    test: "test/facilitator/staged-events.ts",
+    title: "come before whatever is told next",
+  },
+  {
     name: "in-flight sum",
     file: "facilitator/src/payments/intake.ts",
     keep: "and p.state in ('queued', 'sent'))",

@@ -11,6 +11,7 @@ const ADDITIVE = [
   /^create (unique )?index \w+ on \w+/,
   /^drop index \w+$/,
   /^alter table \w+ add column \w+ [^,]+$/,
+  /^alter table \w+ alter column \w+ set storage \w+$/,
   /^insert into \w+/,
 ];
 

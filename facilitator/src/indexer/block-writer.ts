@@ -2,8 +2,9 @@
 import type { ChainBlock, ChainReceipt } from "../relayer";
 import type { Store, Tx } from "../store/open";
 import { type BlockRow, newestBlock } from "../store/tables/blocks";
-import { appendEvents } from "../store/tables/events";
+import { appendEvents, lockFeed } from "../store/tables/events";
 import type { PaymentRow } from "../store/tables/payments";
+import { stageEvents } from "../store/tables/staged-events";
 import { finaliseTransactions, recordMinedTogether, unmineTransactions } from "../store/tables/transactions";
 import { applyBlock } from "./apply-block";
 import type { BlockInput } from "./block-input";
@@ -23,6 +24,8 @@ export interface WriteExtras {
 export interface Written {
   readonly payments: readonly PaymentRow[];
   readonly events: number;
+  /** its events are stored, and wait for `tellStaged` */
+  readonly isStaged: boolean;
   /** ids of transactions that were sent here and are mined in this block */
   readonly mined: readonly string[];
   /** how many were held to be mined in another block of this height */
@@ -32,6 +35,8 @@ export interface Written {
 export interface BlockWriter {
   /** @returns undefined when it does not stand on the newest: another process has written, or the chain was reorganised */
   write(input: BlockInput, mode: WriteMode, extras?: WriteExtras): Promise<Written | undefined>;
+  /** Tells what `write` has staged. Whoever locks the feed before does the same; twice is none too many. */
+  tellStaged(): Promise<void>;
   /**
    * Blocks that tell nothing of interest, each on the one before it, right above the newest: all in one transaction.
    * @returns undefined when the newest is not the one that they stand on
@@ -53,7 +58,12 @@ export interface BlockWriterOptions {
   /** blocks below the highest ever written that can be taken back */
   readonly undoDepth: number;
   readonly startBlock: number;
+  /** a block that tells so many events, or more, stages them */
+  readonly stageFrom?: number;
 }
+
+/** Fewer are told in a few milliseconds; a second commit would take longer. */
+const STAGE_FROM = 100;
 
 /** blocks whose headers are kept, for people who look */
 const KEEP_BLOCKS = 10_000;
@@ -62,23 +72,19 @@ const TIDY_EVERY = 1_000;
 const isOn = (below: BlockRow, block: ChainBlock): boolean =>
   below.number === block.number - 1 && below.hash === block.parentHash;
 
-export function createBlockWriter({ store, chainId, undoDepth, startBlock }: BlockWriterOptions): BlockWriter {
+export function createBlockWriter(options: BlockWriterOptions): BlockWriter {
+  const { store, chainId, undoDepth, startBlock, stageFrom = STAGE_FROM } = options;
+
   /** Others wait here, and then find the block written. @returns the highest block ever written */
   async function lockCursor(tx: Tx): Promise<number> {
-    const cursor = tx
-      .selectFrom("cursors")
-      .select("position")
-      .where("chain_id", "=", chainId)
-      .where("name", "=", "indexer")
-      .forUpdate();
-    const standing = await cursor.executeTakeFirst();
-    if (standing) return standing.position;
+    const position = await lockFeed(tx, chainId);
+    if (position !== undefined) return position;
     await tx
       .insertInto("cursors")
       .values({ chain_id: chainId, name: "indexer", position: startBlock - 1 })
       .onConflict((conflict) => conflict.columns(["chain_id", "name"]).doNothing())
       .execute();
-    return (await cursor.executeTakeFirstOrThrow()).position;
+    return (await lockFeed(tx, chainId)) ?? startBlock - 1;
   }
 
   async function tidy(tx: Tx, number: number, blocks = 1): Promise<void> {
@@ -127,13 +133,20 @@ export function createBlockWriter({ store, chainId, undoDepth, startBlock }: Blo
         const payments = state.payments.changes().flatMap(({ after }) => (after ? [after] : []));
         foresee?.(payments);
         await saveState(tx, chainId, block.number, state);
-        await appendEvents(tx, events);
+        const isStaged = events.length >= stageFrom;
+        if (isStaged) await stageEvents(tx, chainId, events);
+        else await appendEvents(tx, events);
         const mined = await recordMinedTogether(tx, chainId, receipts);
         const unmined = await unmineOthers(tx, [block]);
         await insertBlocks(tx, [block]);
         await tidy(tx, block.number);
         await moveCursor(tx, Math.max(highest, block.number));
-        return { payments, events: events.length, mined, unmined };
+        return { payments, events: events.length, isStaged, mined, unmined };
+      }),
+
+    tellStaged: () =>
+      store.transaction(async (tx) => {
+        await lockFeed(tx, chainId);
       }),
 
     writeQuiet: (blocks) =>

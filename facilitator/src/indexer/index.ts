@@ -100,6 +100,8 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const writer = createBlockWriter({ store, chainId, undoDepth, startBlock: config.startBlock });
   let news = new Map<string, PaymentRow>();
   let foresee: ((payments: readonly PaymentRow[]) => void) | undefined;
+  /** a block's events may be stored and not told: by this process, or by one that has died */
+  let isUntold = true;
   let isTooDeep = false;
   let isSpanAllowed = true;
   /** as the node tells it, and as the blocks below it confirm it */
@@ -134,6 +136,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   /** Another process reads: what it has committed is what is known here. */
   async function follow(): Promise<void> {
+    isUntold = true;
     await look();
     news = new Map();
     const before = applied();
@@ -150,6 +153,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   }
 
   async function round(): Promise<void> {
+    await tellStaged();
     const newest = await look();
     const lowest = await linkedHead.follow(newest);
     const target = targetOf(newest);
@@ -183,6 +187,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       }
       options.onProgress?.({ applied: applied(), target });
       if (applied() === lowest.number) await believe(newest, lowest);
+      await tellStaged();
       if (applied() % PROGRESS_EVERY < READ_AHEAD && target - applied() > READ_AHEAD)
         log.info({ applied: applied(), target }, "reading the chain");
     }
@@ -330,9 +335,17 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     news = new Map(written?.payments.map((row) => [row.payment_id, row]));
     if (written) tell(block, written);
     store.wake.notify("block");
+    isUntold ||= written?.isStaged ?? false;
   }
 
-  function tell({ number }: ChainBlock, { payments, events, mined, unmined }: Written): void {
+  async function tellStaged(): Promise<void> {
+    if (!isUntold) return;
+    await writer.tellStaged();
+    isUntold = false;
+    store.wake.notify("events");
+  }
+
+  function tell({ number }: ChainBlock, { payments, events, isStaged, mined, unmined }: Written): void {
     if (mined.length > 0) {
       log.info({ block: number, transactions: mined.length, payments: payments.length }, "settlements mined");
       onStep("mined");
@@ -340,7 +353,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     if (payments.length > 0) onStep("applied");
     void wakePayers(payments);
     for (const id of mined) store.wake.notify(`tx:${id}`);
-    if (events > 0) store.wake.notify("events");
+    if (events > 0 && !isStaged) store.wake.notify("events");
     // Those of ours that are mined leave their slots to others.
     if (mined.length + unmined > 0) store.wake.notify("lane");
   }

@@ -12,6 +12,7 @@ import { factsOf, KNOWN_TOPICS } from "../indexer/facts";
 import { openStore } from "../store/open";
 import { newestBlock } from "../store/tables/blocks";
 import type { PaymentRow } from "../store/tables/payments";
+import { countStaged } from "../store/tables/staged-events";
 import { type DumpedRow, differences, dumpChainRows } from "./dump";
 import { type Reindex, readChain } from "./reindex";
 
@@ -32,6 +33,11 @@ export async function* reconcile(job: Omit<Reindex, "untilBlock">): AsyncGenerat
   const onChain = await chain.block(newest.number);
   if (onChain?.hash !== newest.hash) {
     yield `blocks: block ${newest.number} is ${newest.hash} here and ${onChain?.hash ?? "absent"} on the chain`;
+    return;
+  }
+  const staged = await countStaged(store.db, config.chainId);
+  if (staged > 0) {
+    yield `events: those of ${staged} blocks are stored and not told yet; a Facilitator that starts tells them first`;
     return;
   }
   yield* againstSecondReading(job, newest.number);

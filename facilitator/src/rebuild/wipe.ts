@@ -4,7 +4,7 @@
  * their ids. Dunning begins afresh; nobody is charged twice for it.
  */
 import type { Store } from "../store/open";
-import { recountSums, revertChainEvents } from "../store/tables/events";
+import { lockFeed, recountSums, revertChainEvents } from "../store/tables/events";
 import { recountFailedPeriods } from "../store/tables/failed-periods";
 import { UNMINED } from "../store/tables/payments";
 
@@ -23,6 +23,7 @@ const TABLES = [
 
 export async function wipeChainRows(store: Store, chainId: number): Promise<void> {
   await store.transaction(async (tx) => {
+    await lockFeed(tx, chainId);
     await revertChainEvents(tx, chainId);
     await recountSums(tx, chainId);
     for (const table of TABLES) await tx.deleteFrom(table).where("chain_id", "=", chainId).execute();

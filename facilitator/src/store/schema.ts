@@ -24,6 +24,7 @@ import type {
   RollupVolumeTable,
 } from "./tables/rollups";
 import type { SignedActsTable } from "./tables/signed-acts";
+import type { StagedEventsTable } from "./tables/staged-events";
 import type { RollupPlanStandingTable, RollupStandingTable } from "./tables/standing";
 import type { AllowancesTable, DebitsTable, SubscriptionsTable } from "./tables/subscriptions";
 import type { TransactionHashesTable, TransactionsTable } from "./tables/transactions";
@@ -49,6 +50,7 @@ export interface Tables {
   allowances: AllowancesTable;
   debits: DebitsTable;
   events: EventsTable;
+  staged_events: StagedEventsTable;
   renewal_due: RenewalDueTable;
   role_leases: RoleLeasesTable;
   signed_acts: SignedActsTable;

@@ -12,6 +12,7 @@ import { figures } from "./402-figures";
 import { spans } from "./403-spans";
 import { standing } from "./405-standing";
 import { failedPeriods } from "./406-failed-periods";
+import { stagedEvents } from "./408-staged-events";
 
 export interface Migration {
   /** file name without its ending; the order is that of this list */
@@ -35,4 +36,5 @@ export const MIGRATIONS: readonly Migration[] = [
   spans,
   standing,
   failedPeriods,
+  stagedEvents,
 ];

@@ -5,6 +5,7 @@ import { type CountedEvent, sumsOf } from "../rollups";
 import { keepFailures } from "./failed-periods";
 import { restorationsOf } from "./restored";
 import { addSums, EVENT_SUMS } from "./rollups";
+import { takeStaged } from "./staged-events";
 import { queueDeliveries } from "./webhooks";
 
 export interface EventsTable {
@@ -60,6 +61,11 @@ export async function appendEvents(db: Tx, all: readonly EventDraft[]): Promise<
   if (all.length === 0) return 0;
   const chainId = all[0]?.chainId ?? 0;
   await lockFeed(db, chainId);
+  return append(db, chainId, all);
+}
+
+/** Under the feed's lock. */
+async function append(db: Tx, chainId: number, all: readonly EventDraft[]): Promise<number> {
   const seen = new Set<string>();
   const drafts = all.filter(({ id }) => !seen.has(id) && seen.add(id));
   const added = await insertNew(db, chainId, drafts);
@@ -110,16 +116,21 @@ async function insertNew(db: Tx, chainId: number, drafts: readonly EventDraft[])
 
 /**
  * One writer at a time, whatever it tells: two would give one number twice, and whoever reads behind a cursor would pass
- * over an event that has a lower `seq` and is committed later.
+ * over an event that has a lower `seq` and is committed later. Whoever comes next tells first what a block has staged, so
+ * that nobody can find its rows changed and its events missing who is to tell, to count or to take back anything.
+ * @returns the highest block ever written; undefined before the first
  */
-export async function lockFeed(tx: Tx, chainId: number): Promise<void> {
-  await tx
+export async function lockFeed(tx: Tx, chainId: number): Promise<number | undefined> {
+  const cursor = await tx
     .selectFrom("cursors")
     .select("position")
     .where("chain_id", "=", chainId)
     .where("name", "=", "indexer")
     .forUpdate()
-    .execute();
+    .executeTakeFirst();
+  // A statement of its own: the one that waits for the lock sees what was committed before it began.
+  for (const drafts of await takeStaged(tx, chainId)) await append(tx, chainId, drafts);
+  return cursor?.position;
 }
 
 /** Marks what a block told as no longer so, and takes it out of the sums. Found by its height, which alone is indexed. */
