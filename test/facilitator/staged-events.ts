@@ -19,7 +19,7 @@ import { prepareVictims, type Victims } from "./support/kill-victim";
 import { paymentToWire } from "./support/payments";
 
 /** In one block: enough for its events to be told in a transaction of their own. */
-const PAYMENTS = 101;
+const PAYMENTS = 301;
 const AMOUNT = 1_000n;
 
 describe("events of a block that tells very many", function () {
