@@ -12,6 +12,8 @@ const ADDITIVE = [
   /^drop index \w+$/,
   /^alter table \w+ add column \w+ [^,]+$/,
   /^alter table \w+ alter column \w+ set storage \w+$/,
+  /^alter table \w+ set \((toast\.)?autovacuum_\w+ = \d+(, toast\.autovacuum_\w+ = \d+)?\)$/,
+  /^alter table \w+ alter column \w+ set statistics \d+(, alter column \w+ set statistics \d+)*$/,
   /^insert into \w+/,
 ];
 
@@ -66,6 +68,25 @@ describe("Facilitator: migrations", function () {
       const applied = stores.map(({ migrated }) => migrated.length).sort((a, b) => b - a);
       expect(applied).to.deep.equal([MIGRATIONS.length, 0, 0, 0, 0]);
       for (const store of stores) await store.close();
+    });
+
+    it("have the database read a small sample of every column, and tidy up slowly, where payments fill a table", async () => {
+      const store = await open(await postgres.database());
+      const { rows: columns } = await sql<{ name: string }>`
+        select c.relname || '.' || a.attname as name from pg_attribute a join pg_class c on c.oid = a.attrelid
+        where c.relname in ('payments', 'events', 'transactions', 'transaction_hashes') and a.attnum > 0
+          and not a.attisdropped and a.attstattarget <> 20`.execute(store.db);
+      expect(columns, "one column with more makes the sample as large as that one asks for").to.deep.equal([]);
+      const { rows: tables } = await sql<{ relname: string; reloptions: string[] }>`
+        select relname, reloptions from pg_class where reloptions is not null and relkind = 'r' order by relname`.execute(
+        store.db,
+      );
+      expect(tables.map(({ relname, reloptions }) => `${relname} ${reloptions.join()}`)).to.deep.equal(
+        ["events", "payments", "rollup_payers", "staged_events", "transaction_hashes", "transactions"].map(
+          (table) => `${table} autovacuum_vacuum_cost_delay=5`,
+        ),
+      );
+      await store.close();
     });
 
     it("of a newer release are no obstacle, unless they say that this one cannot run on them", async () => {

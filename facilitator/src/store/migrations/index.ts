@@ -13,6 +13,7 @@ import { spans } from "./403-spans";
 import { standing } from "./405-standing";
 import { failedPeriods } from "./406-failed-periods";
 import { stagedEvents } from "./408-staged-events";
+import { steadyUpkeep } from "./409-steady-upkeep";
 
 export interface Migration {
   /** file name without its ending; the order is that of this list */
@@ -37,4 +38,5 @@ export const MIGRATIONS: readonly Migration[] = [
   standing,
   failedPeriods,
   stagedEvents,
+  steadyUpkeep,
 ];
