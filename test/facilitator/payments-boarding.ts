@@ -1,5 +1,6 @@
 import { expect } from "chai";
 import type { Core } from "../../facilitator/src/core";
+import { createBoarding } from "../../facilitator/src/payments/boarding";
 import { type FacilitatorWorld, startWorld } from "../support/facilitator";
 import { startPostgres, type TestPostgres } from "../support/postgres";
 
@@ -83,6 +84,27 @@ for (const database of ["embedded", "PostgreSQL"] as const) {
         clearInterval(watch);
       }
       expect(new Set(reports)).to.deep.equal(new Set([true]));
+    });
+
+    it("leave places for those who come late in a block's time", () => {
+      const config = world.config({ BLOCK_TIME_MS: "1000", LANE_IN_FLIGHT: "16" });
+      const paceMs = (taken: number | undefined, untilNextBlockMs: number): number =>
+        createBoarding({
+          config,
+          relayer: { ...core.relayer, inPool: () => taken },
+          clock: core.indexer.clock,
+          untilNextBlockMs: () => untilNextBlockMs,
+          isQueueShort: () => true,
+          room: async () => true,
+          departed: () => undefined,
+        }).paceMs();
+      expect(paceMs(2, 1_000), "14 places for 875 ms").to.equal(62.5);
+      expect(paceMs(10, 725), "6 places for 600 ms").to.equal(100);
+      expect(paceMs(15, 925), "nobody waits longer to be bound").to.equal(250);
+      expect(paceMs(16, 245), "none is left").to.equal(120);
+      expect(paceMs(4, 600), "many are left").to.equal(62.5);
+      expect(paceMs(14, -300), "it is overdue").to.equal(62.5);
+      expect(paceMs(undefined, 1_000), "another process sends").to.equal(62.5);
     });
   });
 }

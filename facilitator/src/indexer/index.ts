@@ -37,6 +37,8 @@ export interface Indexer {
   head(): ChainBlock | undefined;
   /** number of the last applied block; -1 before the first */
   applied(): number;
+  /** Milliseconds until the node is likely to have its next block; below 0 when that is overdue. */
+  untilNextBlockMs(): number;
   /** A payment that the last applied block has settled, if this process wrote that block: whoever waited asks nobody. */
   justSettled(paymentId: string): PaymentRow | undefined;
   /**
@@ -115,6 +117,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   let running: Promise<void> | undefined;
 
   const applied = (): number => tip?.number ?? config.startBlock - 1;
+  const untilNextBlockMs = (): number => newHeadMs + config.blockTimeMs - monotonicMs();
 
   async function readTip(): Promise<BlockRow | undefined> {
     const newest = await newestBlock(store.db, chainId);
@@ -390,7 +393,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   function untilNextLook(): number {
     const slackMs = config.blockTimeMs / EARLY;
     const eagerMs = config.pollMs / EAGER;
-    const aheadMs = newHeadMs + config.blockTimeMs - slackMs - monotonicMs();
+    const aheadMs = untilNextBlockMs() - slackMs;
     if (aheadMs > 0) return Math.min(config.pollMs, Math.max(aheadMs, eagerMs));
     return -aheadMs < 2 * slackMs + config.pollMs ? eagerMs : config.pollMs;
   }
@@ -399,6 +402,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     clock,
     head: () => head,
     applied,
+    untilNextBlockMs,
     justSettled(paymentId) {
       const row = news.get(paymentId);
       return row?.state === "settled" ? row : undefined;

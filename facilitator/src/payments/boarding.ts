@@ -18,6 +18,8 @@ const PACES_PER_BLOCK = 16;
 const MIN_PACE_MS = 50;
 /** Slow chains have long paces; nobody waits for them to be bound. */
 const MAX_PACE_MS = 250;
+/** In this part of a block's time before it is due nothing is held back any more: it may be early, or be seen late. */
+const LAST_CALL = 8;
 
 /** One transaction that is being filled. */
 export interface Departure {
@@ -31,8 +33,11 @@ export interface Departure {
 export interface Boarding {
   /** how many payments a transaction holds */
   readonly seats: number;
-  /** between two transactions */
-  readonly paceMs: number;
+  /**
+   * Between two transactions, as of now. What is left of a block's time is divided among the places that are left: with
+   * all of them taken early, whoever comes after that would miss the block.
+   */
+  paceMs(): number;
   /** Whether some of these might leave at once; the database has not been asked yet. */
   mayDepart(acceptances: readonly Acceptance[]): boolean;
   /**
@@ -51,11 +56,17 @@ export interface BoardingOptions {
   readonly config: FacilitatorConfig;
   readonly relayer: Relayer;
   readonly clock: Clock;
+  /** until the next block is due; below 0 when it is overdue */
+  untilNextBlockMs(): number;
   /** so few are queued, and so lately, that they leave with the next transaction anyway */
   isQueueShort(): boolean;
   room(): Promise<boolean>;
   departed(send: () => void): void;
 }
+
+/** Settlements that may be under way at once. */
+export const slotsOf = ({ lanesInFlight, relayerKeys }: FacilitatorConfig): number =>
+  lanesInFlight * relayerKeys.length;
 
 export const paceMsOf = ({ blockTimeMs }: FacilitatorConfig): number =>
   Math.max(MIN_PACE_MS, blockTimeMs / PACES_PER_BLOCK);
@@ -66,6 +77,7 @@ const FEWEST = 2;
 export function createBoarding(options: BoardingOptions): Boarding {
   const { config, relayer, clock, isQueueShort, room, departed } = options;
   const seats = itemsPerBatch(config);
+  const minPaceMs = Math.min(MAX_PACE_MS, paceMsOf(config));
   const sends = config.roles.includes("relayer");
 
   /** Wallets of code have small batches of their own. */
@@ -81,7 +93,11 @@ export function createBoarding(options: BoardingOptions): Boarding {
 
   return {
     seats,
-    paceMs: Math.min(MAX_PACE_MS, paceMsOf(config)),
+    paceMs() {
+      const free = Math.max(1, slotsOf(config) - (relayer.inPool() ?? 0));
+      const leftMs = options.untilNextBlockMs() - config.blockTimeMs / LAST_CALL;
+      return Math.max(minPaceMs, Math.min(MAX_PACE_MS, leftMs / free));
+    },
     mayDepart: (acceptances) => boardersOf(acceptances).length >= FEWEST,
     room,
     open(tx, acceptances) {

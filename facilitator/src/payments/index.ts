@@ -101,6 +101,7 @@ export function startPayments(options: PaymentsOptions): Payments {
     relayer,
     clock: indexer.clock,
     applied: () => indexer.applied(),
+    untilNextBlockMs: () => indexer.untilNextBlockMs(),
     log,
     monotonicMs,
   });

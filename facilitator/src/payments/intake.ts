@@ -89,10 +89,10 @@ export function createIntake({ store, chainId, log, boarding }: IntakeOptions): 
       gatherMs: boarding.paceMs,
       // On one connection one at a time: what waits meanwhile goes into the next.
       maxParallel: store.kind === "postgres" ? 2 : 1,
-      async run(acceptances) {
+      ready: async (first) => boarding.mayDepart(first) && boarding.room(),
+      run(acceptances, hasRoom) {
         statistics.grew(acceptances.length);
         for (const { claim } of acceptances) remember(claim.paymentId);
-        const hasRoom = boarding.mayDepart(acceptances) && (await boarding.room());
         return insertAll(acceptances, hasRoom);
       },
     }),

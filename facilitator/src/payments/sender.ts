@@ -13,7 +13,7 @@ import { databaseNowMs } from "../store/database-clock";
 import type { Db, Store, Tx } from "../store/open";
 import type { PaymentRow } from "../store/tables/payments";
 import { itemsPerBatch, planTransactions, QUEUED_COLUMNS, settleRequest } from "./batch";
-import { type Boarding, createBoarding, paceMsOf, SEND_MARGIN_SEC } from "./boarding";
+import { type Boarding, createBoarding, paceMsOf, SEND_MARGIN_SEC, slotsOf } from "./boarding";
 import { findEvidence } from "./evidence";
 import { balanceAt, isAuthorizationUsed } from "./judge";
 import { adoptEvidence, failSpent, parkUnmoved, requeuePayment, unmineStrays } from "./ledger";
@@ -25,6 +25,7 @@ export interface SenderOptions {
   readonly relayer: Relayer;
   readonly clock: Clock;
   readonly applied: () => number;
+  readonly untilNextBlockMs: () => number;
   readonly log: Logger;
   readonly onStep: OnStep;
   readonly monotonicMs: () => number;
@@ -56,7 +57,7 @@ export function startSender(options: SenderOptions): Sender {
   const losses = createLosses({ monotonicMs, perPayer: config.maxLossesPerPayer, perPayee: config.maxLossesPerPayee });
   /** Payments without code, as nearly all are. */
   const fullBatch = itemsPerBatch(config);
-  const slots = config.lanesInFlight * config.relayerKeys.length;
+  const slots = slotsOf(config);
   let backlog = { queued: 0, oldestMs: 0 };
   let isFull = false;
   let closedAtMs = Number.NEGATIVE_INFINITY;
@@ -67,6 +68,7 @@ export function startSender(options: SenderOptions): Sender {
     config,
     relayer,
     clock,
+    untilNextBlockMs: options.untilNextBlockMs,
     isQueueShort,
     room,
     departed: left,

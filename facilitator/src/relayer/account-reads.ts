@@ -184,7 +184,7 @@ export function createAccountReads(chain: ChainReader): AccountReads {
   const look = coalesce<AccountQuery, AccountFacts>({
     maxItems: MAX_TOGETHER,
     maxParallel: MAX_PARALLEL,
-    gatherMs: GATHER_MS,
+    gatherMs: () => GATHER_MS,
     async run(queries) {
       const blocks = [...new Set(queries.map(({ balanceAtBlock }) => balanceAtBlock))];
       const [states, ...balances] = await Promise.all([
