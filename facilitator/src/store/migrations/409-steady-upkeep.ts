@@ -18,7 +18,7 @@ const COLUMNS = {
   transaction_hashes: "hash, chain_id, transaction_id, raw, max_fee_wei, priority_fee_wei, signed_at_ms",
 };
 
-/** Milliseconds instead of 2: some 16 MB a second are tidied up still, and a payment takes some 3 KB. */
+/** Milliseconds instead of 2: 16 MB a second are tidied up still, and a payment takes some 4 KB. */
 const SLOWLY = "autovacuum_vacuum_cost_delay = 5";
 
 export const steadyUpkeep: Migration = {
