@@ -182,29 +182,29 @@ async function concurrent(): Promise<void> {
   });
 }
 
-/** A short profiled run: its shares, applied to what a payment costs there. */
+/** What a payment takes of the program as it runs, divided by the shares of a profile of its sources. */
 async function split(): Promise<void> {
-  say(`CPU by kind of work, profiled: 1-second blocks, ${perSec / 2} arrivals/s for ${shortSeconds} s`);
-  await stage(
+  say(`CPU by kind of work: the load of (a) for ${shortSeconds} s, and a profile at half of it, which tells shares`);
+  const { cpuMs } = await stage("each second", (scene) =>
+    measure(scene, { kind: "open", perSec, seconds: shortSeconds }),
+  );
+  const profile = await stage(
     "each second",
-    async (scene) => {
-      const { facilitator } = scene;
-      await measure(scene, { kind: "open", perSec: perSec / 2, seconds: 2 });
+    async ({ chain, generator, facilitator }) => {
       const what: Load = { kind: "open", perSec: perSec / 2, seconds: shortSeconds };
-      await sign(scene.generator, scene.chain, "/authorize", what.perSec * what.seconds);
-      const before = facilitator.cpuSec();
-      const { result, profile } = await facilitator.profile(() => load(scene.generator, facilitator.url, what));
-      const cpuMs = ((facilitator.cpuSec() - before) * 1_000) / Math.max(1, result.confirmed);
-      // Samples are taken by the clock, also while others have the core: they tell shares, not amounts.
-      const shares = splitOf(profile);
-      const all = Object.values(shares).reduce((sum, ms) => sum + ms, 0);
-      for (const [work, ms] of Object.entries(shares)) record(`settle.cpuMs.${work}`, (cpuMs * ms) / all, null, 3);
-      const ofSettling = SETTLING.reduce((sum, work) => sum + shares[work], 0);
-      record("settle.cpuMs.settling", (cpuMs * ofSettling) / all, BUDGET_MS, 3);
-      if (process.env.KEEP_PROFILE) writeFileSync(process.env.KEEP_PROFILE, JSON.stringify(profile));
+      await sign(generator, chain, "/authorize", what.perSec * what.seconds * 2);
+      await load(generator, facilitator.url, what);
+      return (await facilitator.profile(() => load(generator, facilitator.url, what))).profile;
     },
     true,
   );
+  // A profile tells no amounts: it takes time itself, and its samples are taken also while others have the core.
+  const shares = splitOf(profile);
+  const all = Object.values(shares).reduce((sum, ms) => sum + ms, 0);
+  for (const [work, ms] of Object.entries(shares)) record(`settle.cpuMs.${work}`, (cpuMs * ms) / all, null, 3);
+  const ofSettling = SETTLING.reduce((sum, work) => sum + shares[work], 0);
+  record("settle.cpuMs.settling", (cpuMs * ofSettling) / all, BUDGET_MS, 3);
+  if (process.env.KEEP_PROFILE) writeFileSync(process.env.KEEP_PROFILE, JSON.stringify(profile));
 }
 
 async function reference(): Promise<void> {

@@ -6,13 +6,12 @@ import path from "node:path";
 import { type Address, addressOfKey, type Hex } from "turnpike/protocol";
 import { freePort, testKey } from "../../scripts/sandbox/chain";
 import type { LoadChain } from "./chain";
-import { cpuSecOf, end, endWithParent, ROOT, RUN_TS } from "./process";
+import { end, endWithParent, ROOT, RUN_TS } from "./process";
 import type { Profile } from "./split";
 
 export interface LoadedFacilitator {
   readonly url: string;
   readonly pid: number;
-  cpuSec(): number;
   /** Profiles what the process does while `work` goes on. */
   profile<T>(work: () => Promise<T>): Promise<{ readonly result: T; readonly profile: Profile }>;
   stop(): Promise<void>;
@@ -81,7 +80,6 @@ export async function startLoadedFacilitator(options: FacilitatorOptions): Promi
   return {
     url,
     pid,
-    cpuSec: () => cpuSecOf(pid),
     async profile(work) {
       child.kill("SIGUSR2");
       const result = await work();
