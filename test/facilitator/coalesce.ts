@@ -12,7 +12,10 @@ function door(): { readonly opened: Promise<boolean>; open(isReady: boolean): vo
   return { opened, open: (isReady) => open(isReady) };
 }
 
-describe("questions that are asked together", () => {
+describe("questions that are asked together", function () {
+  // What is lost here is never answered.
+  this.timeout(10_000);
+
   it("leave with the batch that gets ready when they come, and not with one of their own", async () => {
     const gate = door();
     const batches: { readonly questions: readonly number[]; readonly isReady: boolean }[] = [];
