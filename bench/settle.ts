@@ -194,7 +194,7 @@ async function split(): Promise<void> {
       const what: Load = { kind: "open", perSec: perSec / 2, seconds: shortSeconds };
       await sign(generator, chain, "/authorize", what.perSec * what.seconds * 2);
       await load(generator, facilitator.url, what);
-      return (await facilitator.profile(() => load(generator, facilitator.url, what))).profile;
+      return facilitator.profile(() => load(generator, facilitator.url, what));
     },
     true,
   );

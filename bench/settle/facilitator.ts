@@ -13,7 +13,7 @@ export interface LoadedFacilitator {
   readonly url: string;
   readonly pid: number;
   /** Profiles what the process does while `work` goes on. */
-  profile<T>(work: () => Promise<T>): Promise<{ readonly result: T; readonly profile: Profile }>;
+  profile(work: () => Promise<unknown>): Promise<Profile>;
   stop(): Promise<void>;
 }
 
@@ -82,11 +82,11 @@ export async function startLoadedFacilitator(options: FacilitatorOptions): Promi
     pid,
     async profile(work) {
       child.kill("SIGUSR2");
-      const result = await work();
+      await work();
       child.kill("SIGUSR2");
       while (!existsSync(profileFile)) await pause();
       await pause();
-      return { result, profile: JSON.parse(readFileSync(profileFile, "utf8")) as Profile };
+      return JSON.parse(readFileSync(profileFile, "utf8")) as Profile;
     },
     async stop() {
       await end(child);
