@@ -1,5 +1,4 @@
 import { expect } from "chai";
-import type { X402RequestWire } from "turnpike/facilitator";
 import {
   addressOfKey,
   encodePaymentProof,
@@ -12,7 +11,7 @@ import {
 import type { ExactRequest } from "../../facilitator/src/payments";
 import { fund, until } from "../support/facilitator";
 import { useService } from "./support/http-service";
-import { authorizationToWire, paymentToWire } from "./support/payments";
+import { paymentToWire, settleBody } from "./support/payments";
 import { expectProblem } from "./support/problem";
 
 describe("Facilitator: HTTP", function () {
@@ -66,35 +65,7 @@ describe("Facilitator: HTTP", function () {
   });
 
   describe("standard x402", () => {
-    const wire = (request: ExactRequest, version: 1 | 2): X402RequestWire => {
-      const { network, token: asset, payTo, amount, resource, maxTimeoutSec: maxTimeoutSeconds } = request;
-      const payload = { signature: request.signature, authorization: authorizationToWire(request.authorization) };
-      const common = {
-        scheme: "exact" as const,
-        asset,
-        payTo,
-        maxTimeoutSeconds,
-        extra: { name: "Test USD", version: "1" },
-      };
-      if (version === 1) {
-        return {
-          paymentPayload: { x402Version: 1, scheme: "exact", network, payload },
-          paymentRequirements: {
-            ...common,
-            network,
-            maxAmountRequired: String(amount),
-            resource,
-            description: "",
-            mimeType: "",
-          },
-        };
-      }
-      const requirements = { ...common, network: `eip155:${http.world.chain.chainId}`, amount: String(amount) };
-      return {
-        paymentPayload: { x402Version: 2, payload, accepted: requirements, resource: { url: resource } },
-        paymentRequirements: requirements,
-      };
-    };
+    const wire = (request: ExactRequest, version: 1 | 2) => settleBody(request, version, http.world.chain.chainId);
 
     for (const version of [1, 2] as const) {
       it(`verifies and settles a version ${version} payload, once however often it is asked`, async () => {
@@ -105,10 +76,11 @@ describe("Facilitator: HTTP", function () {
         const before = (await http.world.transfers()).length;
         const settled = await http.service.client.x402Settle(body);
         expect(settled).to.include({ success: true, payer, network: body.paymentRequirements.network });
-        expect(await http.service.client.x402Settle(body)).to.deep.equal(settled);
-        // Stock servers serve what verifies: what was told as settled has bought its request.
+        // Stock servers serve what settles, and some what verifies: what was granted has bought its request.
+        const refused = { success: false, errorReason: "payment_already_granted", transaction: "" };
+        expect(await http.service.client.x402Settle(body)).to.include(refused);
         const again = { isValid: false, invalidReason: "invalid_transaction_state", payer };
-        expect(await http.service.client.x402Verify(body)).to.deep.equal(again);
+        expect(await http.service.client.x402Verify(body)).to.include(again);
         expect(await http.world.transfers()).to.have.length(before + 1);
       });
     }

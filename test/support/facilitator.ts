@@ -27,7 +27,7 @@ import {
 } from "turnpike/protocol";
 import { type FacilitatorConfig, loadConfig } from "../../facilitator/src/config";
 import { type Core, type CoreEffects, startCore } from "../../facilitator/src/core";
-import type { ExactRequest } from "../../facilitator/src/payments";
+import { type ExactRequest, purchaseOfServer } from "../../facilitator/src/payments";
 import { MIGRATIONS } from "../../facilitator/src/store/migrations";
 import { openStore } from "../../facilitator/src/store/open";
 import { type Chain, startChain, testKey } from "./chain";
@@ -45,6 +45,8 @@ export interface Payer {
 }
 
 export interface PaymentFields {
+  /** of a gate's purchase; absent: a stock server asks */
+  readonly grantId?: Hex;
   readonly payer?: Payer;
   readonly payTo?: Address;
   readonly amount?: bigint;
@@ -195,6 +197,7 @@ export async function startWorld(options: WorldOptions = { blockMs: BLOCK_MS }):
         amount: signed.value,
         resource: fields.resource ?? RESOURCE,
         maxTimeoutSec: 20,
+        purchase: fields.grantId ? { grantId: fields.grantId, isGate: true } : purchaseOfServer(),
         authorization: signed,
         signature,
       };

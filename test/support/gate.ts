@@ -33,6 +33,8 @@ import {
   keccakText,
   type PaymentProof,
   type PaymentRequiredWire,
+  paymentIdOf,
+  signGrant,
   signProof,
 } from "turnpike/protocol";
 
@@ -111,8 +113,12 @@ export interface SmallFacilitator {
   held: Promise<unknown> | undefined;
   /** requests by path */
   readonly calls: { path: string; body: unknown }[];
-  /** answers to /settle in turn; default success */
+  /** answers to /settle in turn, before `settle` is asked */
   readonly settlements: object[];
+  /** answers /settle; as an honest one would unless a test says otherwise */
+  settle(asked: SettleBody): object | Promise<object>;
+  /** answer to /supported */
+  supported: object;
   stop(): Promise<void>;
 }
 
@@ -128,6 +134,8 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
     held: undefined,
     calls,
     settlements,
+    settle: (asked) => signedSettlement(asked, `0x${"ab".repeat(32)}`, "facilitator"),
+    supported: SUPPORTED,
     stop: () => closeServer(server),
   };
   return facilitator;
@@ -136,23 +144,75 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
     const body = await text(request).catch(() => undefined);
     // Whoever asked has left in the middle of it.
     if (body === undefined) return;
-    calls.push({ path: request.url ?? "", body: parse(body) });
+    if (request.url !== "/supported") calls.push({ path: request.url ?? "", body: parse(body) });
     await facilitator.held;
     if (facilitator.mode === "down") return void request.socket.destroy();
     if (facilitator.mode === "broken") return json(response, 500, { oops: true });
     if (request.url === "/proofs/verify") {
       return json(response, 200, facilitator.mode === "valid" ? { valid: true } : { valid: false, reason: "reversed" });
     }
-    if (request.url === "/settle") return json(response, 200, settlements.shift() ?? settled(parse(body)));
+    if (request.url === "/settle") {
+      const asked = parse(body) as SettleBody;
+      return json(response, 200, settlements.shift() ?? (await facilitator.settle(asked)));
+    }
+    if (request.url === "/supported") return json(response, 200, facilitator.supported);
     return json(response, 404, {});
   }
-
-  function settled(body: unknown): object {
-    const { from } = (body as { paymentPayload: { payload: { authorization: { from: string } } } }).paymentPayload
-      .payload.authorization;
-    return { success: true, payer: from, transaction: `0x${"ab".repeat(32)}`, network: `local-${CHAIN_ID}` };
-  }
 }
+
+export interface SettleBody {
+  readonly paymentPayload: {
+    readonly payload: {
+      readonly authorization: {
+        readonly from: string;
+        readonly to: string;
+        readonly value: string;
+        readonly nonce: string;
+      };
+    };
+  };
+  readonly paymentRequirements: { readonly asset: string };
+  readonly grant?: { readonly id: string; readonly resource: string };
+}
+
+/** What `/settle` answers when it grants the payment to whoever asks, signed with the key of that name. */
+export function signedSettlement(
+  { paymentPayload, paymentRequirements, grant }: SettleBody,
+  transaction: Hex,
+  signer: string,
+) {
+  const { from, to, value, nonce } = paymentPayload.payload.authorization;
+  const settlement = { success: true, payer: from, transaction, network: `local-${CHAIN_ID}` };
+  if (!grant) return settlement;
+  const token = checksum(paymentRequirements.asset);
+  const facts = {
+    chainId: CHAIN_ID,
+    token,
+    paymentId: paymentIdOf({ chainId: CHAIN_ID, token, payer: checksum(from), nonce: nonce as Hex }),
+    resourceHash: keccakText(grant.resource),
+    payTo: checksum(to),
+    amount: BigInt(value),
+    transaction,
+    grantId: grant.id as Hex,
+    facilitator: addressOf(signer),
+  };
+  return { ...settlement, grant: { facilitator: facts.facilitator, signature: signGrant(facts, keyOf(signer)) } };
+}
+
+/** Enough of `/supported` for a gate. */
+export const SUPPORTED = {
+  kinds: [],
+  extensions: [],
+  signers: {},
+  network: `local-${CHAIN_ID}`,
+  chainId: CHAIN_ID,
+  turnpike: checksum(`0x${"71".repeat(20)}`),
+  batchSettler: checksum(`0x${"72".repeat(20)}`),
+  proofSigners: [addressOf("facilitator")],
+  relayers: [],
+  tokens: [],
+  paymentGrants: true,
+};
 
 function json(response: ServerResponse, status: number, body: object): void {
   response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));

@@ -29,6 +29,8 @@ export interface Call<P, Q, B, C> {
   readonly origin: Origin;
   /** which site the client means, as it says itself */
   readonly site: Site;
+  /** Whether the connection has ended: nobody would get the answer. */
+  isGone(): boolean;
 }
 
 /** Decides who may ask: by the Authorization header, for one scope, or with any key. */
@@ -86,7 +88,7 @@ export interface Told {
 }
 
 /** Never throws: what goes wrong is told. `readBody` may throw. */
-export type Direct = (readBody: () => unknown, origin: Origin) => Promise<Told>;
+export type Direct = (readBody: () => unknown, origin: Origin, isGone: () => boolean) => Promise<Told>;
 
 const none = z.object({});
 type None = typeof none;
@@ -99,10 +101,11 @@ export function endpoint<
   C = undefined,
 >(spec: EndpointOf<P, Q, B, A, C>): Endpoint {
   const isDirect = spec.method === "post" && spec.body && !spec.admission && !spec.params && !spec.query;
-  const direct: Direct = async (readBody, origin) => {
+  const direct: Direct = async (readBody, origin, isGone) => {
     try {
-      const call = { caller: undefined, origin, params: {}, query: {}, body: parse(spec.body, readBody(), "body") };
-      const answer = await spec.handle(call as Call<z.output<P>, z.output<Q>, z.output<B>, C>);
+      const body = parse(spec.body, readBody(), "body");
+      const call = { caller: undefined, origin, isGone, params: {}, query: {}, body };
+      const answer = await spec.handle(call as unknown as Call<z.output<P>, z.output<Q>, z.output<B>, C>);
       const headers = { "content-type": "application/json", ...answer.headers };
       return { status: answer.status as number, headers, text: JSON.stringify(answer.body) };
     } catch (error) {
@@ -127,6 +130,7 @@ export function endpoint<
             caller: (await spec.admission?.admit(authorization, origin)) as C,
             origin,
             site: siteOf(context),
+            isGone: () => context.req.raw.signal.aborted,
             params: parse(spec.params, context.req.param(), "path") as z.output<P>,
             query: parse(spec.query, singleValues(context), "query") as z.output<Q>,
             body: parse(spec.body, body, "body") as z.output<B>,

@@ -31,7 +31,7 @@ export function createFastLane(doors: Doors, endpoints: readonly Endpoint[]): Fa
       doors.rateLimit.take(address);
       return parseJsonBody(bytes);
     };
-    const { status, headers, text, failure } = await direct(readBody, { address, requestId });
+    const { status, headers, text, failure } = await direct(readBody, { address, requestId }, () => reply.destroyed);
     write(() => {
       reply.writeHead(status, {
         "x-request-id": requestId,

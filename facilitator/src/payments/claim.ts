@@ -26,8 +26,17 @@ export interface Authorization {
   readonly nonce: Hex;
 }
 
+/** The purchase that an x402 payment is for. */
+export interface Purchase {
+  readonly grantId: Hex;
+  /** named by a gate, which can ask for it again; a stock server's is made here and ends with its request */
+  readonly isGate: boolean;
+}
+
 export interface Claim {
   readonly door: PaymentDoor;
+  /** of x402 payments; a native one names its purchase in its nonce */
+  readonly purchase: Purchase | undefined;
   readonly paymentId: Hex;
   readonly token: TokenConfig;
   readonly authorization: Authorization;
@@ -55,6 +64,7 @@ export type RefusalReason =
   | "nonce_used"
   | "other_contents"
   | "other_door"
+  | "granted"
   | "not_moved"
   | "busy"
   | "losses"
@@ -70,10 +80,12 @@ export function refusal(
 }
 
 export interface ClaimedFacts {
+  readonly purchase?: Purchase;
   readonly network: string;
   readonly token: Address;
   readonly authorization: Authorization;
   readonly signature: Hex;
+  /** "" where a stock server names none: x402 version 2 does not demand it */
   readonly resource: string;
 }
 
@@ -104,9 +116,13 @@ export function claimOf(
   if (authorization.value < token.minAmount) {
     return refusal("PaymentNotAllowed", "amount", `amounts below ${token.minAmount} base units are not settled here`);
   }
-  if (!URL.canParse(facts.resource)) return refusal("InvalidRequest", "resource", "resource is not a URL");
+  const isNamed = facts.resource !== "" || door === "authorize";
+  if (isNamed && !URL.canParse(facts.resource)) {
+    return refusal("InvalidRequest", "resource", "resource is not a URL");
+  }
   return {
     door,
+    purchase: facts.purchase,
     paymentId: fastPaymentId({
       chainId: config.chainId,
       token: token.address,
@@ -117,7 +133,7 @@ export function claimOf(
     authorization,
     signature: facts.signature,
     resourceHash: keccakOfText(facts.resource),
-    resourceShown: resourceWithoutQuery(facts.resource),
+    resourceShown: isNamed ? resourceWithoutQuery(facts.resource) : "",
     memoExpiresAtSec,
   };
 }

@@ -1,6 +1,6 @@
 /** The standard x402 "exact" door: its request and answers, and our refusals in its vocabulary. */
 import type { Address, Hex, TurnpikeError } from "turnpike/protocol";
-import type { Authorization } from "./claim";
+import type { Authorization, Purchase } from "./claim";
 
 export interface ExactRequest {
   readonly network: string;
@@ -8,7 +8,9 @@ export interface ExactRequest {
   /** as the requirements name them */
   readonly payTo: Address;
   readonly amount: bigint;
+  /** what the server says is bought; "" where it names nothing */
   readonly resource: string;
+  readonly purchase: Purchase;
   readonly maxTimeoutSec: number;
   readonly authorization: Authorization;
   readonly signature: Hex;
@@ -25,6 +27,8 @@ export type X402Reason =
   | "invalid_payload"
   | "invalid_payment_requirements"
   | "invalid_transaction_state"
+  | "payment_already_granted"
+  | "unsupported_payload_type"
   | "unexpected_settle_error";
 
 export interface ExactFailure {
@@ -36,9 +40,23 @@ export type ExactVerdict =
   | { readonly kind: "valid"; readonly payer: Address }
   | ({ readonly kind: "invalid"; readonly payer?: Address } & ExactFailure);
 
+export interface Settled {
+  readonly kind: "settled";
+  readonly paymentId: Hex;
+  readonly payer: Address;
+  readonly transaction: Hex;
+}
+
 export type SettleOutcome =
-  | { readonly kind: "settled"; readonly paymentId: Hex; readonly payer: Address; readonly transaction: Hex }
-  | { readonly kind: "pending"; readonly paymentId: Hex; readonly payer: Address; readonly retryAfterSec: number }
+  | Settled
+  | {
+      readonly kind: "pending";
+      readonly paymentId: Hex;
+      readonly payer: Address;
+      readonly retryAfterSec: number;
+      /** the one that carries it, where it was signed already */
+      readonly transaction?: Hex;
+    }
   | ({ readonly kind: "refused" | "failed"; readonly paymentId?: Hex; readonly payer?: Address } & ExactFailure);
 
 const REASONS: Readonly<Record<string, X402Reason>> = {
@@ -58,6 +76,7 @@ const REASONS: Readonly<Record<string, X402Reason>> = {
   cancelled: "invalid_transaction_state",
   other_contents: "invalid_transaction_state",
   other_door: "invalid_transaction_state",
+  granted: "payment_already_granted",
 };
 
 export function exactFailure(error: TurnpikeError): ExactFailure {

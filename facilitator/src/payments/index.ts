@@ -21,14 +21,24 @@ import { type Claim, claimOf, claimOfSignedPayment, refusal } from "./claim";
 import { fastPaymentId, fastPaymentNonce } from "./digests";
 import { createEarlyProofs } from "./early-proofs";
 import { findEvidence } from "./evidence";
-import { type ExactRequest, type ExactVerdict, exactFailure, type SettleOutcome } from "./exact";
+import {
+  type ExactFailure,
+  type ExactRequest,
+  type ExactVerdict,
+  exactFailure,
+  type Settled,
+  type SettleOutcome,
+} from "./exact";
+import { createGrants, type SignedGrant, signGrant } from "./grants";
 import { createIntake } from "./intake";
 import { isSignedByPayer, type JudgeContext } from "./judge";
+import { transactionOf } from "./ledger";
 import { isProofOf, settledFacts } from "./proofs";
-import { conflictWith, createPursuit, type Fate, failureOf } from "./pursue";
+import { alreadyGranted, conflictWith, createPursuit, type Fate, failureOf } from "./pursue";
 import { startSender } from "./sender";
 
-export type { ExactRequest, ExactVerdict, SettleOutcome } from "./exact";
+export type { ExactFailure, ExactRequest, ExactVerdict, Settled, SettleOutcome, X402Reason } from "./exact";
+export { purchaseOfServer, type SignedGrant } from "./grants";
 
 export interface WaitOptions {
   /** how long to wait for the chain */
@@ -61,13 +71,27 @@ export type ProofVerdict =
       readonly reason: "network" | "signature" | "expired" | "unknown" | "pending" | "reversed" | "mismatch";
     };
 
+export type GrantedOutcome =
+  /** signed where the request names its purchase */
+  | { readonly kind: "granted"; readonly grant?: SignedGrant }
+  | ({ readonly kind: "refused" } & ExactFailure)
+  | { readonly kind: "held" };
+
 export interface Payments {
   authorize(signed: SignedPayment, options?: WaitOptions): Promise<AuthorizeOutcome>;
   status(paymentId: Hex): Promise<PaymentStatus>;
   /** @throws Unavailable when the chain would have to be asked and does not answer */
   verifyProof(proof: PaymentProof): Promise<ProofVerdict>;
   verifyExact(request: ExactRequest): Promise<ExactVerdict>;
+  /** Settles, and grants nothing: what is settled may be asked for again. */
   settleExact(request: ExactRequest, options?: WaitOptions): Promise<SettleOutcome>;
+  /**
+   * Grants a settled payment to the request's purchase, durably: the last step before the answer leaves. Waits for as
+   * long as another request of a stock server holds it.
+   */
+  grantExact(request: ExactRequest, settled: Settled, options: WaitOptions): Promise<GrantedOutcome>;
+  /** Leaves a payment that was not granted to the next request. */
+  releaseExact(request: ExactRequest): Promise<void>;
   health(): { readonly ok: boolean; readonly queued: number; readonly oldestQueuedSec: number };
   stop(): Promise<void>;
 }
@@ -82,11 +106,14 @@ export interface PaymentsOptions {
   readonly monotonicMs?: () => number;
 }
 
-/** What was signed against what a server requires; more than the price is the payer's own matter. */
+/** How soon a payment is asked for again that another request holds. */
+const HELD_RETRY_MS = 250;
+
+/** What was signed against what a server requires; more than the price is an error of the payer's, and is not taken. */
 function misfitOf({ authorization }: Claim, { payTo, amount }: ExactRequest): TurnpikeError | undefined {
   if (authorization.to !== payTo) return refusal("PaymentNotAllowed", "payee", "the payee is not the required one");
-  if (authorization.value >= amount) return undefined;
-  return refusal("PaymentNotAllowed", "amount", "the amount is below the required one");
+  if (authorization.value === amount) return undefined;
+  return refusal("PaymentNotAllowed", "amount", "the amount is not the required one");
 }
 
 export function startPayments(options: PaymentsOptions): Payments {
@@ -118,6 +145,7 @@ export function startPayments(options: PaymentsOptions): Payments {
     monotonicMs,
   });
 
+  const grants = createGrants(store, chainId);
   const earlyProofs = createEarlyProofs({ chainId, signer: relayer.proofSigner });
   indexer.foresee((rows) => void earlyProofs.prepare(rows));
 
@@ -187,6 +215,7 @@ export function startPayments(options: PaymentsOptions): Payments {
         const conflict = conflictWith(row, claim);
         if (conflict) return invalid(conflict);
         if (row.state === "failed") return invalid(failureOf(row));
+        if (await grants.isTaken(claim.paymentId)) return invalid(alreadyGranted());
         return (await isSignedByPayer(context, claim))
           ? { kind: "valid", payer }
           : invalid(refusal("InvalidSignature", "signature", "the signature is not the payer's"));
@@ -211,11 +240,36 @@ export function startPayments(options: PaymentsOptions): Payments {
       switch (fate.kind) {
         case "settled":
           return { kind: "settled", paymentId, payer, transaction: fate.row.tx_hash as Hex };
-        case "pending":
-          return { kind: "pending", paymentId, payer, retryAfterSec: 1 };
+        case "pending": {
+          const transaction = await transactionOf(store.db, chainId, paymentId);
+          return { kind: "pending", paymentId, payer, retryAfterSec: 1, ...(transaction && { transaction }) };
+        }
         default:
           return { kind: fate.kind, paymentId, payer, ...exactFailure(fate.error) };
       }
+    },
+
+    async grantExact(request, { paymentId, transaction }, { waitMs }) {
+      const claim = claimOf(config, "settle", request);
+      if (claim instanceof TurnpikeError) return { kind: "refused", ...exactFailure(claim) };
+      const { purchase } = request;
+      const untilMs = monotonicMs() + waitMs;
+      for (;;) {
+        const outcome = await grants.grant(paymentId, purchase);
+        if (outcome === "taken") return { kind: "refused", ...exactFailure(alreadyGranted()) };
+        if (outcome === "granted") {
+          if (!purchase.isGate) return { kind: "granted" };
+          const facts = { grantId: purchase.grantId, chainId, transaction };
+          return { kind: "granted", grant: await signGrant(claim, facts, relayer.proofSigner) };
+        }
+        const leftMs = untilMs - monotonicMs();
+        if (leftMs <= 0) return { kind: "held" };
+        await store.wake.wait("block", Math.min(leftMs, HELD_RETRY_MS));
+      }
+    },
+
+    async releaseExact({ token, authorization: { from: payer, nonce }, purchase }) {
+      await grants.release(fastPaymentId({ chainId, token, payer, nonce }), purchase);
     },
 
     health() {

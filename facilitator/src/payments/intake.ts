@@ -12,10 +12,14 @@ import type { Db, Store, Tx } from "../store/open";
 import { createStatistics } from "../store/statistics";
 import type { PaymentRow } from "../store/tables/payments";
 import type { Boarding, Departure } from "./boarding";
+import { SERVER_HOLD_MS } from "./grants";
 import type { Acceptance } from "./ledger";
 
-/** known: the paymentId stands already, whatever its state. short: the payer's pending payments leave too little. */
-export type Binding = "bound" | "known" | "short";
+/**
+ * known: the paymentId has a row already, whatever its state. short: the payer's pending payments leave too little.
+ * granted: it bought something else before its block went away.
+ */
+export type Binding = "bound" | "known" | "short" | "granted";
 
 export interface Intake {
   /** No payment of this id was found or bound here lately: most likely there is none. */
@@ -172,22 +176,34 @@ async function insertDistinct(
       transaction_id: isBoarding ? departure?.transactionId : undefined,
       accepted_block: atBlock,
       balance: balance.toString(),
+      grant_id: claim.purchase?.grantId,
+      is_gate: claim.purchase?.isGate,
     };
   });
+  // In the same statement as the payment: from the moment that anybody can see its authorization, it is taken.
+  const isHolding = acceptances.some(({ claim }) => claim.purchase !== undefined);
+  const hold = sql`, held as (
+    insert into payment_grants (chain_id, payment_id, grant_id, is_gate, held_until_ms)
+    select ${chainId}::bigint, a.payment_id, a.grant_id, a.is_gate,
+      case when a.is_gate then null else ${databaseNowMs} + ${SERVER_HOLD_MS}::bigint end
+    from asked a join bound b on b.payment_id = a.payment_id where a.grant_id is not null
+    on conflict (chain_id, payment_id) do nothing)`;
   const { rows } = await sql<{ payment_id: string }>`
-    insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount, nonce,
+    with asked as (select * from json_to_recordset(${JSON.stringify(asked)}::json) as a(payment_id text, door text,
+      resource_hash text, resource_shown text, token text, payer text, pay_to text, amount numeric, nonce text,
+      valid_after bigint, valid_before bigint, signature text, has_code boolean, state text, attempts int,
+      transaction_id text, accepted_block bigint, balance numeric, grant_id text, is_gate boolean)),
+    bound as (insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount, nonce,
       valid_after, valid_before, signature, has_code, state, attempts, transaction_id, accepted_at_ms, accepted_block)
     select ${chainId}::bigint, a.payment_id, a.door, a.resource_hash, a.resource_shown, a.token, a.payer, a.pay_to, a.amount,
       a.nonce, a.valid_after, a.valid_before, a.signature, a.has_code, a.state, a.attempts, a.transaction_id,
       ${databaseNowMs}, a.accepted_block
-    from json_to_recordset(${JSON.stringify(asked)}::json) as a(payment_id text, door text, resource_hash text,
-      resource_shown text, token text, payer text, pay_to text, amount numeric, nonce text, valid_after bigint,
-      valid_before bigint, signature text, has_code boolean, state text, attempts int, transaction_id text,
-      accepted_block bigint, balance numeric)
+    from asked a
     where a.state = 'parked' or a.amount <= a.balance - (select coalesce(sum(p.amount), 0) from payments p
       where p.chain_id = ${chainId}::bigint and p.token = a.token and p.payer = a.payer and p.state in ('queued', 'sent'))
     on conflict (chain_id, payment_id) do nothing
-    returning payment_id`.execute(db);
+    returning payment_id)${isHolding ? hold : sql``}
+    select payment_id from bound`.execute(db);
   const bound = new Set(rows.map((row) => row.payment_id));
   const left = asked.filter(({ payment_id }) => !bound.has(payment_id)).map(({ payment_id }) => payment_id);
   const known = left.length === 0 ? new Set<string>() : await standing(db, chainId, left);

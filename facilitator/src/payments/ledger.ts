@@ -1,5 +1,6 @@
 /** The rows of payments as this room changes them: binding, queueing, parking, adopting. Each change names the state it leaves. */
 import { sql } from "kysely";
+import type { Hex } from "turnpike/protocol";
 import { chainEventId } from "../indexer/block-input";
 import { paymentPayload } from "../indexer/payloads";
 import { databaseNowMs } from "../store/database-clock";
@@ -8,6 +9,7 @@ import { appendEvents, type EventDraft, lockFeed } from "../store/tables/events"
 import type { PaymentRow } from "../store/tables/payments";
 import type { Claim } from "./claim";
 import type { Evidence, Place } from "./evidence";
+import { SERVER_HOLD_MS } from "./grants";
 import { type Binding, lockPayers } from "./intake";
 
 export interface Acceptance {
@@ -21,13 +23,45 @@ export interface Acceptance {
   readonly state: "queued" | "parked";
 }
 
-/** A fresh authorization takes the place of one that can never move money. "known": another was faster. */
+/**
+ * A fresh authorization takes the place of one that can never move money. "known": another was faster.
+ * "granted": the failed one bought something before its block went away.
+ */
 export function rebindPayment(store: Store, acceptance: Acceptance): Promise<Binding> {
   return store.transaction(async (tx) => {
     if (store.kind === "postgres") await lockPayers(tx, [acceptance]);
     if (acceptance.state === "queued" && (await isShort(tx, acceptance))) return "short";
-    return (await replaceFailed(tx, acceptance)) ? "bound" : "known";
+    if (await isGrantedElsewhere(tx, acceptance)) return "granted";
+    if (!(await replaceFailed(tx, acceptance))) return "known";
+    await holdAgain(tx, acceptance);
+    return "bound";
   });
+}
+
+/** Whether the payment bought something before its block went away: it is not paid once more for something else. */
+async function isGrantedElsewhere(tx: Tx, { chainId, claim }: Acceptance): Promise<boolean> {
+  const row = await tx
+    .selectFrom("payment_grants")
+    .select("grant_id")
+    .where("chain_id", "=", chainId)
+    .where("payment_id", "=", claim.paymentId)
+    .where("granted_at_ms", "is not", null)
+    .executeTakeFirst();
+  return row !== undefined && row.grant_id !== claim.purchase?.grantId;
+}
+
+/** The payment now is for what the fresh authorization is for. */
+async function holdAgain(tx: Tx, { chainId, claim }: Acceptance): Promise<void> {
+  const { purchase, paymentId } = claim;
+  if (!purchase) return;
+  const { grantId, isGate } = purchase;
+  await sql`
+    insert into payment_grants as g (chain_id, payment_id, grant_id, is_gate, held_until_ms)
+    values (${chainId}::bigint, ${paymentId}, ${grantId}, ${isGate},
+      ${isGate ? null : sql`${databaseNowMs} + ${SERVER_HOLD_MS}::bigint`})
+    on conflict (chain_id, payment_id) do update
+      set grant_id = excluded.grant_id, is_gate = excluded.is_gate, held_until_ms = excluded.held_until_ms
+      where g.granted_at_ms is null`.execute(tx);
 }
 
 async function isShort(tx: Tx, { chainId, claim, balance }: Acceptance): Promise<boolean> {
@@ -75,6 +109,16 @@ async function replaceFailed(tx: Tx, acceptance: Acceptance): Promise<boolean> {
     .where("state", "=", "failed")
     .executeTakeFirst();
   return result.numUpdatedRows > 0n;
+}
+
+/** Returns the newest transaction that carries a payment; undefined while none is signed. */
+export async function transactionOf(db: Db, chainId: number, paymentId: Hex): Promise<Hex | undefined> {
+  const { rows } = await sql<{ hash: Hex }>`
+    select coalesce(p.tx_hash, h.hash) as hash from payments p
+    left join transaction_hashes h on h.transaction_id = p.transaction_id
+    where p.chain_id = ${chainId}::bigint and p.payment_id = ${paymentId} and coalesce(p.tx_hash, h.hash) is not null
+    order by h.signed_at_ms desc limit 1`.execute(db);
+  return rows[0]?.hash;
 }
 
 export async function requeuePayment(db: Db, row: PaymentRow): Promise<boolean> {

@@ -127,6 +127,7 @@ export function createPursuit(options: PursuitOptions): Pursuit {
         error: refusal("InsufficientFunds", "funds", "the payer's pending payments leave too little for this one"),
       };
     }
+    if (binding === "granted") return { kind: "refused", error: alreadyGranted() };
     onStep("bound");
     if (isRebinding) store.wake.notify("payments");
     return binding === "bound" ? "bound" : "look";
@@ -253,6 +254,9 @@ export function conflictWith(row: PaymentRow, claim: Claim): TurnpikeError | und
     "this payment was accepted with another payee, amount or resource",
   );
 }
+
+export const alreadyGranted = (): TurnpikeError =>
+  refusal("PayloadConflict", "granted", "this payment was granted to another purchase, and pays for nothing else");
 
 export function failureOf(row: PaymentRow): TurnpikeError {
   const code = isErrorCode(row.fail_code) ? row.fail_code : "PaymentExpired";

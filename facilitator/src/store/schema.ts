@@ -9,6 +9,7 @@ import type { EventsTable } from "./tables/events";
 import type { FailedPeriodsTable } from "./tables/failed-periods";
 import type { GateReportsTable, GateResourcesTable, RollupFunnelTable } from "./tables/funnel";
 import type { LanesTable } from "./tables/lanes";
+import type { PaymentGrantsTable } from "./tables/payment-grants";
 import type { PaymentsTable } from "./tables/payments";
 import type { OperatorsTable, PlansTable } from "./tables/plans";
 import type { RenewalDueTable } from "./tables/renewal-due";
@@ -44,6 +45,7 @@ export interface Tables {
   transactions: TransactionsTable;
   transaction_hashes: TransactionHashesTable;
   payments: PaymentsTable;
+  payment_grants: PaymentGrantsTable;
   plans: PlansTable;
   operators: OperatorsTable;
   subscriptions: SubscriptionsTable;

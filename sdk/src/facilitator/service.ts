@@ -23,6 +23,8 @@ export const supportedSchema = z.object({
   proofSigners: z.array(addressSchema).min(1),
   /** who submits transactions */
   relayers: z.array(addressSchema),
+  /** whether `/settle` signs to which purchase a payment was granted; gates of this project settle with no other */
+  paymentGrants: z.boolean().optional(),
   tokens: z.array(
     z.object({
       address: addressSchema,

@@ -3,7 +3,15 @@
  * read them. Negatives are HTTP 200 with `isValid: false` or `success: false`.
  */
 import * as z from "zod";
-import { addressSchema, amountSchema, exactPayloadSchema, MAX_RESOURCE_BYTES, x402V1PayloadSchema } from "../protocol";
+import {
+  addressSchema,
+  amountSchema,
+  exactPayloadSchema,
+  hash32Schema,
+  MAX_RESOURCE_BYTES,
+  signature65Schema,
+  x402V1PayloadSchema,
+} from "../protocol";
 
 const networkSchema = z.string().min(1).max(64);
 const textSchema = z.string().max(2_048);
@@ -44,10 +52,26 @@ export const payloadV2Schema = z.object({
     .optional(),
 });
 
+/** Names the one purchase that a settlement is for. Gates of this project send it; stock servers do not. */
+export const grantRequestSchema = z.object({
+  /** 32 bytes that only this gate's claim store can produce */
+  id: hash32Schema,
+  /** the URL that is bought, as the gate names it; what the payload says does not count */
+  resource: z.string().max(MAX_RESOURCE_BYTES),
+});
+
 /** The body of `/verify` and `/settle`; stock servers also send `x402Version` beside the payload, which repeats it. */
 export const x402RequestSchema = z.union([
-  z.object({ paymentPayload: x402V1PayloadSchema, paymentRequirements: requirementsV1Schema }),
-  z.object({ paymentPayload: payloadV2Schema, paymentRequirements: requirementsV2Schema }),
+  z.object({
+    paymentPayload: x402V1PayloadSchema,
+    paymentRequirements: requirementsV1Schema,
+    grant: grantRequestSchema.optional(),
+  }),
+  z.object({
+    paymentPayload: payloadV2Schema,
+    paymentRequirements: requirementsV2Schema,
+    grant: grantRequestSchema.optional(),
+  }),
 ]);
 export type X402Request = z.output<typeof x402RequestSchema>;
 export type X402RequestWire = z.input<typeof x402RequestSchema>;
@@ -65,7 +89,14 @@ export type X402Verdict = z.output<typeof x402VerifyResponseSchema>;
 export type X402VerdictWire = z.input<typeof x402VerifyResponseSchema>;
 
 export const x402SettleResponseSchema = z.discriminatedUnion("success", [
-  z.object({ success: z.literal(true), payer: addressSchema, transaction: z.string().max(66), network: networkSchema }),
+  z.object({
+    success: z.literal(true),
+    payer: addressSchema,
+    transaction: z.string().max(66),
+    network: networkSchema,
+    /** the signed statement that this payment belongs to the `grant.id` of the request; only where one was sent */
+    grant: z.object({ facilitator: addressSchema, signature: signature65Schema }).optional(),
+  }),
   z.object({
     success: z.literal(false),
     errorReason: z.string().max(128),

@@ -105,6 +105,8 @@ const MESSAGES: Readonly<Record<string, string>> = {
   facilitator: "The proof was signed by a Facilitator that this provider does not trust.",
   signature: "The proof's signature is not its Facilitator's.",
   not_settled: "The chain does not show this payment: repeat the request with the same proof before paying again.",
+  payment_already_granted:
+    "This payment has bought another request: look for its answer where it was presented first, before paying again.",
   reversed: "The chain gave up the block that held this payment; post the same authorization again.",
 };
 

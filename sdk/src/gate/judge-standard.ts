@@ -9,7 +9,7 @@ import {
   findNetwork,
   type Hex,
   InvalidPaymentProof,
-  isHash32,
+  isEip3009,
   isMemoGenuine,
   type JsonObject,
   parseMemo,
@@ -21,13 +21,14 @@ import {
   Unavailable,
   x402V1PayloadSchema,
 } from "../protocol";
-import { type Confirmation, claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict } from "./claim-payment";
+import { claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict } from "./claim-payment";
 import type { PaymentCredential } from "./credentials";
-import { deductsNothing } from "./payment";
+import { deductsNothing, type OneTimePayment } from "./payment";
 import { bindIdentifier } from "./payment-identifier";
 import { byPrice, MAX_TIMEOUT_SEC } from "./quote";
 import { recoverSigner } from "./recover-signer";
 import type { Room } from "./room";
+import { settleStandard } from "./settle-standard";
 import type { TokenTerms } from "./terms";
 
 interface Authorization {
@@ -70,34 +71,47 @@ export async function judgeStandard(
   const { from, to, value, nonce, validBefore } = authorization;
   const paymentId = paymentIdOf({ chainId, token: token.address, payer: from, nonce });
   const keepUntilSec = Number(validBefore) + DAY_SEC;
+  const payment: OneTimePayment = {
+    kind: "one-time",
+    dialect: "x402",
+    payer: from,
+    payTo: to,
+    amount: value,
+    token: token.address,
+    network: settings.network.name,
+    paymentId,
+    transaction: "0x",
+    deduct: deductsNothing,
+  };
   return claimAndConfirm(at, {
-    payment: {
-      kind: "one-time",
-      dialect: "x402",
-      payer: from,
-      payTo: to,
-      amount: value,
-      token: token.address,
-      network: settings.network.name,
-      paymentId,
-      transaction: "0x",
-      deduct: deductsNothing,
-    },
+    payment,
     keepUntilSec,
     nowSec,
     async confirm() {
       const { claims: store } = at.room;
       if (identifier) await bindIdentifier({ store, id: identifier, payer: from, paymentId, keepUntilSec, nowSec });
-      return settle(at, settlement);
+      return settleStandard(at, { payment, nonce, settlement });
     },
   });
 }
 
-type Fault = "payment_identifier" | "network" | "terms" | "memo" | "memo_expired" | "window" | "signature";
+type Fault =
+  | "payment_identifier"
+  | "network"
+  | "transfer_method"
+  | "resource"
+  | "terms"
+  | "memo"
+  | "memo_expired"
+  | "window"
+  | "signature";
 
 const MESSAGES: Readonly<Record<Fault, string>> = {
   payment_identifier: "A payment-identifier has 16 to 128 letters, digits, hyphens or underscores.",
   network: "The x402 payload is of another network.",
+  transfer_method: "The x402 payload names another transfer method than eip3009, the only one that is settled here.",
+  resource:
+    "The x402 payload names another resource.url than the one requested; leave it out, or repeat the quoted one.",
   terms: "The x402 payload pays none of the current options: amount and payee must be exactly as quoted.",
   memo: "The x402 payload must repeat a quoted option with its extra.memo, made for this method and resource.",
   memo_expired: "The quote has expired; pay the fresh one.",
@@ -148,6 +162,8 @@ function purchaseOfV2(payload: JsonObject, at: PaymentCase): Purchase | Fault {
   const { accepted } = parsed.data;
   const { authorization, signature } = parsed.data.payload;
   if (accepted.network !== caip2Of(settings.network.chainId)) return "network";
+  if (!isEip3009(accepted.extra)) return "transfer_method";
+  if (parsed.data.resource !== undefined && parsed.data.resource.url !== at.resource) return "resource";
   if (authorization.to !== accepted.payTo || authorization.value !== accepted.amount) return "terms";
   const memo = parseMemo(accepted.extra?.memo);
   const { amount, payTo } = accepted;
@@ -183,11 +199,4 @@ async function faultOfSignature(
   const digest = typedDataDigest(transferTypedData({ chainId, token, name, version }, authorization));
   if (recoverSigner(digest, signature) === authorization.from) return undefined;
   return rpc && !(await hasCode(rpc, authorization.from)) ? "signature" : undefined;
-}
-
-async function settle({ room }: PaymentCase, settlement: X402RequestWire): Promise<Confirmation> {
-  const outcome = await room.facilitator.x402Settle(settlement);
-  if (!outcome.success) return { kind: "faulty", reason: outcome.errorReason };
-  if (isHash32(outcome.transaction)) return { kind: "settled", transaction: outcome.transaction };
-  throw new Unavailable("The Facilitator told no transaction for a settled payment.");
 }

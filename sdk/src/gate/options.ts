@@ -63,6 +63,8 @@ export interface ProviderOptions {
   readonly onMeterEvent?: (event: MeterEvent) => void;
   /** blocks that `verify: "onchain"` waits for; default 1 */
   readonly confirmations?: number;
+  /** how long `verify: "onchain"` waits for its own node to show a standard payment's transfer, milliseconds; 20,000 */
+  readonly settleWaitMs?: number;
   /** seconds for which a quote holds; default 600 */
   readonly quoteLifeSec?: number;
   /** how often the chain's head is asked for, milliseconds; default 1,000 */

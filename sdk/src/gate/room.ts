@@ -22,7 +22,7 @@ export interface Room {
   readonly time: GateTime;
   readonly rpc: Rpc | undefined;
   readonly states: StateReader | undefined;
-  readonly facilitator: Pick<FacilitatorClient, "verifyProof" | "x402Settle">;
+  readonly facilitator: GateFacilitator;
   /** A wallet's subscriptions, the newest first, as an index tells them. @throws Unavailable */
   ownedBy(wallet: Address): Promise<readonly OwnedSubscription[]>;
   readonly claims: ClaimStore;
@@ -33,6 +33,12 @@ export interface Room {
   meterStarted(): Promise<void>;
   isMeterOpen(): boolean;
   close(): Promise<void>;
+}
+
+/** What a gate asks of its Facilitator. */
+export interface GateFacilitator extends Pick<FacilitatorClient, "verifyProof" | "x402Settle"> {
+  /** Returns whether it signs to which purchase a payment was granted. @throws Unavailable */
+  signsGrants(): Promise<boolean>;
 }
 
 export type OwnedSubscription = Pick<Subscription, "idHash" | "planId" | "status">;
@@ -133,8 +139,9 @@ function facilitatorOf(settings: Settings, { fetch }: ProviderOptions): Facilita
   return createFacilitatorClient({ url: settings.facilitator.url, ...(fetch ? { fetch } : {}) });
 }
 
-function lazily(make: () => FacilitatorClient): Pick<FacilitatorClient, keyof Room["facilitator"] | "subscriptionsOf"> {
+function lazily(make: () => FacilitatorClient): GateFacilitator & Pick<FacilitatorClient, "subscriptionsOf"> {
   let client: FacilitatorClient | undefined;
+  let signsGrants = false;
   const get = (): FacilitatorClient => {
     client ??= make();
     return client;
@@ -142,11 +149,18 @@ function lazily(make: () => FacilitatorClient): Pick<FacilitatorClient, keyof Ro
   return {
     verifyProof: (...args) => get().verifyProof(...args),
     x402Settle: (...args) => get().x402Settle(...args),
+    async signsGrants() {
+      signsGrants ||= (await get().supported()).paymentGrants === true;
+      return signsGrants;
+    },
     subscriptionsOf: (...args) => get().subscriptionsOf(...args),
   };
 }
 
 function claimsOf({ claims = ".turnpike" }: ProviderOptions): ClaimStore {
-  if (typeof claims === "object") return claims;
+  if (typeof claims === "object") {
+    if (typeof claims.grantKey === "function") return claims;
+    throw new ConfigError("claims is a store without grantKey(): add it, as ClaimStore of turnpike/gate describes it");
+  }
   return claims === "memory" ? memoryClaims() : fileClaims({ folder: claims });
 }

@@ -35,6 +35,7 @@ export interface Settings {
   readonly memoKeys: readonly [MemoKey, ...MemoKey[]];
   readonly verify: VerifyMode;
   readonly confirmations: number;
+  readonly settleWaitMs: number;
   readonly quoteLifeSec: number;
 }
 
@@ -66,6 +67,7 @@ export function settingsOf(options: ProviderOptions, isProduction: boolean): Set
     memoKeys: memoKeysOf(options, isProduction),
     verify: options.verify ?? "facilitator",
     confirmations: whole(options.confirmations ?? 1, "confirmations", 1),
+    settleWaitMs: whole(options.settleWaitMs ?? 20_000, "settleWaitMs", 0),
     quoteLifeSec: whole(options.quoteLifeSec ?? DEFAULT_MEMO_LIFE_SEC, "quoteLifeSec", 30),
   };
 }

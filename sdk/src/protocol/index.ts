@@ -4,6 +4,7 @@ export * from "./amounts";
 export * from "./clock";
 export * from "./eip712";
 export * from "./errors";
+export * from "./grant";
 export * from "./headers";
 export * from "./hex";
 export * from "./memo";

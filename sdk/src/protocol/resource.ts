@@ -56,6 +56,7 @@ export function resourceOfUrl(url: string | URL): string | undefined {
 
 /** What the Facilitator may keep and show of a resource: origin and path, never the query. */
 export function resourceWithoutQuery(resource: string): string {
-  const url = new URL(resource);
-  return `${url.origin}${url.pathname}`;
+  const { protocol, host, pathname } = new URL(resource);
+  // Not `origin`: of any scheme but the web's that is "null".
+  return `${protocol}//${host}${pathname}`;
 }

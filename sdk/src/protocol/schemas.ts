@@ -21,6 +21,12 @@ export const signatureSchema = z
   .regex(/^0x(?:[0-9a-fA-F]{2}){1,2048}$/, "must be 0x and hex digits, at most 2,048 bytes")
   .transform((value) => value as Hex);
 
+/** r, s, v in 65 bytes: what a key signs, and nothing that a contract would have to judge. */
+export const signature65Schema = z
+  .string()
+  .regex(/^0x[0-9a-fA-F]{130}$/, "must be 0x and 130 hex digits")
+  .transform((value) => value as Hex);
+
 /** A base-unit amount: decimal integer string on the wire, `bigint` inside. */
 export const amountSchema = z
   .string()
@@ -73,17 +79,30 @@ export const paymentProofSchema = z.object({
   /** unix seconds */
   expiresAt: z.number().int().nonnegative(),
   facilitator: addressSchema,
-  signature: z
-    .string()
-    .regex(/^0x[0-9a-fA-F]{130}$/)
-    .transform((value) => value as Hex),
+  signature: signature65Schema,
 });
 /** Amounts are `bigint`; `encodePaymentProof` writes the wire form. */
 export type PaymentProof = z.output<typeof paymentProofSchema>;
 export type PaymentProofWire = z.input<typeof paymentProofSchema>;
 
 /** `exact` payload of stock x402 clients; version 1 names scheme and network beside it. */
-export const exactPayloadSchema = z.object({ signature: signatureSchema, authorization: authorizationSchema });
+export const exactPayloadSchema = z
+  .object({
+    signature: signatureSchema,
+    authorization: authorizationSchema,
+    /** of other transfer methods; never beside an EIP-3009 authorization */
+    permit2Authorization: z.unknown().optional(),
+  })
+  .refine(({ permit2Authorization }) => permit2Authorization === undefined, {
+    path: ["permit2Authorization"],
+    message: "must be absent: only an EIP-3009 authorization is accepted",
+  });
+
+/** Returns whether an option asks for an EIP-3009 transfer, the only kind that is settled; absent means EIP-3009. */
+export function isEip3009(extra: { readonly [key: string]: unknown } | null | undefined): boolean {
+  const method = extra?.assetTransferMethod;
+  return method === undefined || method === "eip3009";
+}
 
 export const x402V1PayloadSchema = z.object({
   x402Version: z.literal(1),

@@ -18,6 +18,8 @@ import {
   keccakText,
   type PaymentRequiredWire,
   PROOF_LIFE_SEC,
+  paymentIdOf,
+  signGrant,
   signProof,
   Unavailable,
 } from "../protocol";
@@ -126,11 +128,23 @@ function roomOf(books: Books, settings: Room["settings"], clock: ManualClock): R
         mayAnswer();
         return { valid: true };
       },
-      async x402Settle({ paymentPayload }) {
+      signsGrants: async () => true,
+      async x402Settle({ paymentPayload, paymentRequirements, grant }) {
         mayAnswer();
-        const payer = checksum(paymentPayload.payload.authorization.from);
-        const transaction = keccakText(`transaction of ${paymentPayload.payload.authorization.nonce}`);
-        return { success: true, payer, transaction, network: settings.network.name };
+        const { chainId, name: network } = settings.network;
+        const { from, to, value, nonce } = paymentPayload.payload.authorization;
+        const payer = checksum(from);
+        const token = checksum(paymentRequirements.asset);
+        const transaction = keccakText(`transaction of ${nonce}`);
+        const settled = { success: true as const, payer, transaction, network };
+        if (!grant) return settled;
+        const key = keyOf("facilitator");
+        const facts = {
+          ...{ chainId, token, transaction, grantId: grant.id as Hex, resourceHash: keccakText(grant.resource) },
+          paymentId: paymentIdOf({ chainId, token, payer, nonce: nonce as Hex }),
+          ...{ payTo: checksum(to), amount: BigInt(value), facilitator: addressOfKey(key) },
+        };
+        return { ...settled, grant: { facilitator: facts.facilitator, signature: signGrant(facts, key) } };
       },
     },
     async ownedBy(wallet) {

@@ -1,5 +1,7 @@
 /** Signed payments in their wire form. */
-import type { SignedPayment, SignedPaymentWire } from "turnpike/protocol";
+import type { X402RequestWire } from "turnpike/facilitator";
+import type { Hex, SignedPayment, SignedPaymentWire } from "turnpike/protocol";
+import type { ExactRequest } from "../../../facilitator/src/payments";
 
 export const paymentToWire = (payment: SignedPayment): SignedPaymentWire => ({
   ...payment,
@@ -11,3 +13,45 @@ export const authorizationToWire = (authorization: SignedPayment["authorization"
   validAfter: String(authorization.validAfter),
   validBefore: String(authorization.validBefore),
 });
+
+/** The body of `/verify` and `/settle`, as a server of either version sends it. */
+export function settleBody(
+  request: ExactRequest,
+  version: 1 | 2,
+  chainId: number,
+  more: SettleMore = {},
+): X402RequestWire {
+  const { network, token: asset, payTo, amount, resource, maxTimeoutSec: maxTimeoutSeconds } = request;
+  const { url = resource, extra = {}, grant } = more;
+  const payload = { signature: request.signature, authorization: authorizationToWire(request.authorization) };
+  const common = {
+    scheme: "exact" as const,
+    asset,
+    payTo,
+    maxTimeoutSeconds,
+    extra: { name: "Test USD", version: "1", ...extra },
+  };
+  const asked = grant ? { grant } : {};
+  if (version === 1) {
+    const terms = { network, maxAmountRequired: String(amount), resource, description: "", mimeType: "" };
+    return {
+      paymentPayload: { x402Version: 1, scheme: "exact", network, payload },
+      paymentRequirements: { ...common, ...terms },
+      ...asked,
+    };
+  }
+  const requirements = { ...common, network: `eip155:${chainId}`, amount: String(amount) };
+  const named = url === null ? {} : { resource: { url } };
+  return {
+    paymentPayload: { x402Version: 2, payload, accepted: requirements, ...named },
+    paymentRequirements: requirements,
+    ...asked,
+  };
+}
+
+export interface SettleMore {
+  /** `resource.url` of a version 2 payload; null: it names none */
+  readonly url?: string | null;
+  readonly extra?: Readonly<Record<string, unknown>>;
+  readonly grant?: { readonly id: Hex; readonly resource: string };
+}

@@ -2,6 +2,7 @@
 import { Wallet } from "ethers";
 import { type AcceptEntryWire, encodeJsonHeader, type Hex, keccakText, transferTypedData } from "turnpike/protocol";
 import { type Answer, CHAIN_ID, keyOf, NOW, type Sent, send, TOKEN } from "../../support/gate";
+import type { SubscriptionWorld } from "../../support/subscriptions";
 
 export interface Accepted {
   readonly network: string;
@@ -19,25 +20,36 @@ export interface Signed {
 
 let nonces = 0;
 
-async function exactPayload({ to, value, nonce, payer = "payer" }: Signed) {
+/** Where a payload is signed for another token than the small test provider's. */
+export interface SignedOn {
+  readonly world?: SubscriptionWorld;
+}
+
+async function exactPayload({ to, value, nonce, payer = "payer" }: Signed, { world }: SignedOn = {}) {
+  const nowSec = world ? ((await world.chain.provider.getBlock("latest"))?.timestamp ?? 0) : NOW;
   const wallet = new Wallet(keyOf(payer));
   const authorization = {
     from: wallet.address as Hex,
     to: to as Hex,
     value,
     validAfter: 0n,
-    validBefore: BigInt(NOW + 300),
+    validBefore: BigInt(nowSec + 300),
     nonce: nonce ?? keccakText(`standard nonce ${nonces++}`),
   };
-  const domain = { chainId: CHAIN_ID, token: TOKEN, name: "Test USD", version: "1" };
+  const domain = world
+    ? {
+        ...{ chainId: world.chain.chainId, token: world.contracts.token },
+        ...{ name: world.contracts.tokenName, version: world.contracts.tokenVersion },
+      }
+    : { chainId: CHAIN_ID, token: TOKEN, name: "Test USD", version: "1" };
   const typed = transferTypedData(domain, authorization);
   const signature = await wallet.signTypedData(typed.domain as never, typed.types as never, typed.message);
   const wire = Object.fromEntries(Object.entries(authorization).map(([name, each]) => [name, String(each)]));
   return { signature, authorization: wire };
 }
 
-export async function v1Headers(entry: AcceptEntryWire, signed: Partial<Signed> = {}) {
-  const payload = await exactPayload({ to: entry.payTo, value: BigInt(entry.amount ?? "0"), ...signed });
+export async function v1Headers(entry: AcceptEntryWire, signed: Partial<Signed> = {}, on: SignedOn = {}) {
+  const payload = await exactPayload({ to: entry.payTo, value: BigInt(entry.amount ?? "0"), ...signed }, on);
   return { "X-PAYMENT": encodeJsonHeader({ x402Version: 1, scheme: "exact", network: entry.network, payload }) };
 }
 

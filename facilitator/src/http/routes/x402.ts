@@ -6,26 +6,59 @@ import {
   x402SettleResponseSchema,
   x402VerifyResponseSchema,
 } from "turnpike/facilitator";
-import { caip2Of, type Hex, PaymentPending, paymentIdOf } from "turnpike/protocol";
-import type { ExactRequest } from "../../payments";
+import { caip2Of, type Hex, isEip3009 } from "turnpike/protocol";
+import {
+  type ExactFailure,
+  type ExactRequest,
+  purchaseOfServer,
+  type SettleOutcome,
+  type SignedGrant,
+  type X402Reason,
+} from "../../payments";
 import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
 
+type OnceOutcome =
+  | { readonly kind: "granted"; readonly transaction: Hex; readonly grant?: SignedGrant }
+  | { readonly kind: "pending"; readonly transaction?: Hex }
+  | ({ readonly kind: "refused" | "failed" } & ExactFailure);
+
 /** Below what clients wait for an answer: a 503 tells them more than a broken connection. */
 const MAX_SETTLE_WAIT_MS = 35_000;
+/**
+ * What is in no transaction yet is waited for longer. Stock servers ask once more only where they are given one, and
+ * wait for 90 s themselves.
+ */
+const MAX_UNSENT_WAIT_MS = 80_000;
+
+/** How long a payment is waited for that another request of a stock server holds. */
+const MAX_HELD_WAIT_MS = 3_000;
 
 export function x402Endpoints({ payments, supported, network, untilDraining }: Doors): Endpoint[] {
-  const untold = createUntold();
-  const idOf = ({ token, authorization: { from, nonce } }: ExactRequest): Hex =>
-    paymentIdOf({ chainId: network.chainId, token, payer: from, nonce });
+  async function settle(request: ExactRequest, isGone: () => boolean): Promise<SettleOutcome | "draining"> {
+    const waitMs = Math.min(request.maxTimeoutSec * 1_000, MAX_SETTLE_WAIT_MS);
+    const outcome = await untilDraining(payments.settleExact(request, { waitMs }));
+    const isUnsent = outcome !== "draining" && outcome.kind === "pending" && !outcome.transaction;
+    if (!isUnsent || request.purchase.isGate || isGone()) return outcome;
+    return untilDraining(payments.settleExact(request, { waitMs: MAX_UNSENT_WAIT_MS - waitMs }));
+  }
 
-  /**
-   * Stock servers serve first what verifies, and settle then: a payment that was told as settled has bought its request.
-   * One whose settlement nobody was told of has not, so that the server's retry can go through.
-   */
-  async function isSpent(request: ExactRequest): Promise<boolean> {
-    const paymentId = idOf(request);
-    return !untold.has(paymentId) && (await payments.status(paymentId)).status === "settled";
+  /** Settles, then grants: the grant is durable before this returns, and nobody who has left is granted anything. */
+  async function settleOnce(request: ExactRequest, isGone: () => boolean): Promise<OnceOutcome> {
+    let isGranted = false;
+    try {
+      const outcome = await settle(request, isGone);
+      if (outcome === "draining") return { kind: "pending" };
+      if (outcome.kind !== "settled") return outcome;
+      const { transaction } = outcome;
+      if (isGone()) return { kind: "pending", transaction };
+      const granted = await payments.grantExact(request, outcome, { waitMs: MAX_HELD_WAIT_MS });
+      if (granted.kind === "held") return { kind: "pending", transaction };
+      isGranted = granted.kind === "granted";
+      return granted.kind === "granted" ? { ...granted, transaction } : granted;
+    } finally {
+      if (!isGranted) await payments.releaseExact(request);
+    }
   }
 
   return [
@@ -33,29 +66,22 @@ export function x402Endpoints({ payments, supported, network, untilDraining }: D
       method: "post",
       path: "/verify",
       tag: "x402",
-      summary: "Standard x402: would this payload settle?",
+      summary: "Standard x402: would this payload settle, and buy something?",
       body: x402RequestSchema,
       answers: { 200: x402VerifyResponseSchema },
       problemExtra: ({ code, message }) => ({ isValid: false, invalidReason: reasonOf(code), invalidMessage: message }),
       async handle({ body }) {
         const request = exactRequestOf(body);
-        if (!request)
-          return { status: 200, body: { isValid: false as const, invalidReason: "invalid_payment_requirements" } };
+        if (typeof request === "string")
+          return { status: 200, body: { isValid: false as const, invalidReason: request } };
         const verdict = await payments.verifyExact(request);
-        if (verdict.kind === "valid" && (await isSpent(request))) {
-          const invalidReason = "invalid_transaction_state";
-          return { status: 200, body: { isValid: false as const, invalidReason, payer: verdict.payer } };
-        }
+        if (verdict.kind === "valid") return { status: 200, body: { isValid: true as const, payer: verdict.payer } };
+        const { reason, error, payer } = verdict;
+        // Of a payment that bought something already the reference has but one word.
+        const invalidReason = reason === "payment_already_granted" ? "invalid_transaction_state" : reason;
         return {
           status: 200,
-          body:
-            verdict.kind === "valid"
-              ? { isValid: true as const, payer: verdict.payer }
-              : {
-                  isValid: false as const,
-                  invalidReason: verdict.reason,
-                  ...(verdict.payer && { payer: verdict.payer }),
-                },
+          body: { isValid: false as const, invalidReason, invalidMessage: error.message, ...(payer && { payer }) },
         };
       },
     }),
@@ -63,7 +89,8 @@ export function x402Endpoints({ payments, supported, network, untilDraining }: D
       method: "post",
       path: "/settle",
       tag: "x402",
-      summary: "Standard x402: settle. HTTP 503 while the outcome is unknown; asking again never pays twice.",
+      summary:
+        "Standard x402: settle, and grant the payment to one purchase. `settlement_pending` while the outcome is unknown; asking again never pays twice.",
       body: x402RequestSchema,
       answers: { 200: x402SettleResponseSchema },
       problemExtra: ({ code, message }) => ({
@@ -73,32 +100,32 @@ export function x402Endpoints({ payments, supported, network, untilDraining }: D
         transaction: "",
         network: network.name,
       }),
-      async handle({ body }) {
+      async handle({ body, isGone }) {
         const { network: name } = body.paymentRequirements;
         const refused = { success: false as const, transaction: "", network: name };
         const request = exactRequestOf(body);
-        if (!request) return { status: 200, body: { ...refused, errorReason: "invalid_payment_requirements" } };
-        const waitMs = Math.min(request.maxTimeoutSec * 1_000, MAX_SETTLE_WAIT_MS);
-        const outcome = await untilDraining(payments.settleExact(request, { waitMs }));
-        if (outcome === "draining" || outcome.kind === "pending") {
-          untold.add(idOf(request));
-          throw new PaymentPending(undefined, { retryAfterSec: 1 });
-        }
+        if (typeof request === "string") return { status: 200, body: { ...refused, errorReason: request } };
+        const { from: payer } = request.authorization;
+        const outcome = await settleOnce(request, isGone);
         switch (outcome.kind) {
-          case "settled": {
-            const { payer, transaction } = outcome;
-            untold.delete(outcome.paymentId);
-            return { status: 200, body: { success: true as const, payer, transaction, network: name } };
-          }
-          case "refused":
-          case "failed": {
-            // Not a verdict on the payment: it could not be judged.
-            if (outcome.error.status >= 500) throw outcome.error;
-            const { reason, error, payer } = outcome;
+          case "granted": {
+            const { transaction, grant } = outcome;
             return {
               status: 200,
-              body: { ...refused, errorReason: reason, errorMessage: error.message, ...(payer && { payer }) },
+              body: { success: true as const, payer, transaction, network: name, ...(grant && { grant }) },
             };
+          }
+          case "pending": {
+            const { transaction = "" } = outcome;
+            const errorMessage = "The payment is not settled yet: send the same request again, and sign nothing new.";
+            const errorReason = "settlement_pending";
+            return { status: 200, body: { ...refused, payer, errorReason, errorMessage, transaction } };
+          }
+          default: {
+            // Not a verdict on the payment: it could not be judged.
+            if (outcome.error.status >= 500) throw outcome.error;
+            const { reason: errorReason, error } = outcome;
+            return { status: 200, body: { ...refused, payer, errorReason, errorMessage: error.message } };
           }
         }
       },
@@ -124,28 +151,13 @@ export function x402Endpoints({ payments, supported, network, untilDraining }: D
             network: network.name,
             chainId: network.chainId,
             ...facts,
+            paymentGrants: true,
             relayers: [...relayers],
           },
         };
       },
     }),
   ];
-}
-
-const MAX_UNTOLD = 10_000;
-
-/** Payments whose `/settle` was answered before their outcome was known; the oldest are forgotten first. */
-function createUntold() {
-  const ids = new Set<Hex>();
-  return {
-    has: (id: Hex) => ids.has(id),
-    delete: (id: Hex) => ids.delete(id),
-    add(id: Hex) {
-      ids.add(id);
-      const oldest = ids.size > MAX_UNTOLD ? ids.values().next().value : undefined;
-      if (oldest !== undefined) ids.delete(oldest);
-    },
-  };
 }
 
 /** One word of the standard's vocabulary for what stands in the problem in full. */
@@ -155,19 +167,33 @@ function reasonOf(code: string): string {
   return code === "PaymentPending" ? "settlement_pending" : "unexpected_settle_error";
 }
 
-/** @returns undefined when the payload was made for other requirements than those it is presented with */
-function exactRequestOf({ paymentPayload, paymentRequirements }: X402Request): ExactRequest | undefined {
+/**
+ * Reads what is asked for. The purchase is what the server says, never what the payload says.
+ * @returns a reason in the standard's words when the payload was made for other requirements than it is presented with
+ */
+function exactRequestOf({ paymentPayload, paymentRequirements, grant }: X402Request): ExactRequest | X402Reason {
   const { authorization, signature } = paymentPayload.payload;
-  const { network, asset, payTo, maxTimeoutSeconds } = paymentRequirements;
-  const common = { network, token: asset, payTo, maxTimeoutSec: maxTimeoutSeconds, authorization, signature };
+  const { network, asset, payTo, maxTimeoutSeconds, extra } = paymentRequirements;
+  if (!isEip3009(extra)) return "unsupported_payload_type";
+  const purchase = grant ? { grantId: grant.id, isGate: true } : purchaseOfServer();
+  const common = { network, token: asset, payTo, maxTimeoutSec: maxTimeoutSeconds, authorization, signature, purchase };
   if (paymentPayload.x402Version === 1) {
-    if (!("maxAmountRequired" in paymentRequirements) || paymentPayload.network !== network) return undefined;
-    return { ...common, amount: paymentRequirements.maxAmountRequired, resource: paymentRequirements.resource };
+    if (!("maxAmountRequired" in paymentRequirements) || paymentPayload.network !== network)
+      return "invalid_payment_requirements";
+    const { maxAmountRequired: amount, resource } = paymentRequirements;
+    return grant && grant.resource !== resource ? "invalid_payment_requirements" : { ...common, amount, resource };
   }
-  const { accepted, resource } = paymentPayload;
-  if (!("amount" in paymentRequirements)) return undefined;
+  const { accepted } = paymentPayload;
+  if (!("amount" in paymentRequirements)) return "invalid_payment_requirements";
+  if (!isEip3009(accepted.extra)) return "unsupported_payload_type";
   const { amount } = paymentRequirements;
+  const named = paymentPayload.resource?.url;
+  const resource = grant?.resource ?? named ?? "";
   const isSame =
-    accepted.network === network && accepted.asset === asset && accepted.payTo === payTo && accepted.amount === amount;
-  return isSame ? { ...common, amount, resource: resource?.url ?? "" } : undefined;
+    accepted.network === network &&
+    accepted.asset === asset &&
+    accepted.payTo === payTo &&
+    accepted.amount === amount &&
+    (named === undefined || named === resource);
+  return isSame ? { ...common, amount, resource } : "invalid_payment_requirements";
 }

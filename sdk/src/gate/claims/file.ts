@@ -6,9 +6,12 @@
  */
 import {
   closeSync,
+  existsSync,
+  linkSync,
   mkdirSync,
   openSync,
   readdirSync,
+  readFileSync,
   readSync,
   renameSync,
   rmSync,
@@ -17,7 +20,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { lock } from "proper-lockfile";
-import { ConfigError, type Hex, isTurnpikeError, Unavailable } from "../../protocol";
+import { ConfigError, type Hex, isHash32, isTurnpikeError, randomBytes, toHex, Unavailable } from "../../protocol";
 import { lineOfAct, lineOfRecord, ROTATED, replayLine } from "./claim-line";
 import { forget } from "./memory";
 import { applyClaim, type ClaimAct, type ClaimRecord, type ClaimStore, isHeldAfter, outcomeFor } from "./rules";
@@ -30,6 +33,7 @@ export interface FileClaimsOptions {
 }
 
 const FILE = /^claims-([0-9]{1,9})\.log$/;
+const GRANT_KEY_FILE = "grant.key";
 const READ_BYTES = 65_536;
 const ROTATION_WAIT_MS = 10;
 const ROTATION_TRIES = 500;
@@ -49,6 +53,7 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
   let rotated = false;
   let newestSec = 0;
   let rotation: Promise<void> | undefined;
+  let grantKey: Hex | undefined;
 
   try {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
@@ -180,12 +185,34 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
         return isHeldAfter(act, records.get(paymentId));
       });
     },
+    grantKey() {
+      return guarded(async () => (grantKey ??= readGrantKey(folder)));
+    },
     async close() {
       await rotation;
       if (file !== undefined) closeSync(file);
       file = undefined;
     },
   };
+}
+
+/** Whoever is first makes it, for every process of this folder: a link is made whole, or not at all. */
+function readGrantKey(folder: string): Hex {
+  const path = join(folder, GRANT_KEY_FILE);
+  if (!existsSync(path)) {
+    const made = `${path}.${process.pid}.${toHex(randomBytes(8))}`;
+    writeFileSync(made, toHex(randomBytes(32)), { mode: 0o600, flush: true });
+    try {
+      linkSync(made, path);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    } finally {
+      rmSync(made, { force: true });
+    }
+  }
+  const key = readFileSync(path, "latin1").trim();
+  if (isHash32(key)) return key;
+  throw new Unavailable(`${path} holds no grant key: restore it, or remove it when no payment is under way.`);
 }
 
 function generationsIn(folder: string): number[] {

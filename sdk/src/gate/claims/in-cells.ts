@@ -1,5 +1,5 @@
 /** Claims in a store that gates on several machines share. The rules are the ones of every store; the time is the store's. */
-import { type Hex, Unavailable } from "../../protocol";
+import { type Hex, isHash32, randomBytes, toHex, Unavailable } from "../../protocol";
 import { type CellStore, guardCells } from "../shared/cells";
 import { lineOfRecord, recordOfLine } from "./claim-line";
 import { applyClaim, type ClaimAct, type ClaimRecord, type ClaimStore, isHeldAfter, outcomeFor } from "./rules";
@@ -7,6 +7,8 @@ import { applyClaim, type ClaimAct, type ClaimRecord, type ClaimStore, isHeldAft
 /** Chain time may run behind the store's. */
 const MARGIN_SEC = 3_600;
 const MAX_TRIES = 20;
+/** Beside the claims, which stand under hashes. */
+const GRANT_KEY = "grant-key";
 
 export interface SharedClaimsOptions {
   /** how long an answer about the store's time is good; default a minute */
@@ -17,6 +19,7 @@ export function sharedClaims(store: CellStore, { clockAgeMs }: SharedClaimsOptio
   const cells = guardCells(store, { what: "The claim store", ...(clockAgeMs === undefined ? {} : { clockAgeMs }) });
   /** what this process wrote last of the claims that it holds: their next change needs no reading */
   const own = new Map<Hex, string>();
+  let grantKey: Promise<Hex> | undefined;
 
   async function change(paymentId: Hex, given: ClaimAct, keepSec?: number): Promise<ClaimRecord | undefined> {
     const nowMs = await cells.nowMs();
@@ -45,6 +48,15 @@ export function sharedClaims(store: CellStore, { clockAgeMs }: SharedClaimsOptio
     return record;
   }
 
+  /** Whoever is first makes it, for all. */
+  async function readGrantKey(): Promise<Hex> {
+    const made = toHex(randomBytes(32));
+    await cells.swap([{ key: GRANT_KEY, expected: undefined, next: made }]);
+    const [stored] = await cells.read([GRANT_KEY]);
+    if (stored !== undefined && isHash32(stored)) return stored;
+    throw new Unavailable("The claim store's grant key cannot be read.", { retryAfterSec: 1 });
+  }
+
   return {
     async claim(paymentId, act, nowSec) {
       const record = await change(paymentId, act, Math.max(0, act.keepUntilSec - nowSec) + MARGIN_SEC);
@@ -52,6 +64,13 @@ export function sharedClaims(store: CellStore, { clockAgeMs }: SharedClaimsOptio
     },
     async apply(paymentId, act) {
       return isHeldAfter(act, await change(paymentId, act));
+    },
+    grantKey() {
+      grantKey ??= readGrantKey().catch((error: unknown) => {
+        grantKey = undefined;
+        throw error;
+      });
+      return grantKey;
     },
     async close() {},
   };

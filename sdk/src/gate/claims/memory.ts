@@ -1,5 +1,5 @@
 /** Claims of one process, gone with it: for tests. A restart would let every proof be used once more. */
-import type { Hex } from "../../protocol";
+import { type Hex, randomBytes, toHex } from "../../protocol";
 import { applyClaim, type ClaimRecord, type ClaimStore, isHeldAfter, outcomeFor } from "./rules";
 
 const FORGET_EVERY = 1_000;
@@ -8,6 +8,7 @@ const FORGET_EVERY = 1_000;
 export function memoryClaims({ warn = true }: { readonly warn?: boolean } = {}): ClaimStore {
   if (warn) process.emitWarning("Turnpike keeps claims in memory: used payments work again after a restart.");
   const records = new Map<Hex, ClaimRecord>();
+  const grantKey = toHex(randomBytes(32));
   let claims = 0;
   return {
     async claim(paymentId, act, nowSec) {
@@ -21,6 +22,9 @@ export function memoryClaims({ warn = true }: { readonly warn?: boolean } = {}):
       if (record) records.set(paymentId, record);
       else records.delete(paymentId);
       return isHeldAfter(act, record);
+    },
+    async grantKey() {
+      return grantKey;
     },
     async close() {},
   };

@@ -104,6 +104,11 @@ export interface ClaimStore {
    * @returns for "use" and "renew" whether the owner still held it: false, and the request must not be served
    */
   apply(paymentId: Hex, act: Exclude<ClaimAct, { act: "claim" }>): Promise<boolean>;
+  /**
+   * Returns the store's own secret (0x and 64 hex digits): made at random on first use, kept as long as the store, and the
+   * same for every gate that shares it. Facilitators grant payments to ids that are derived from it.
+   */
+  grantKey(): Promise<Hex>;
   /** Releases what the store holds open. */
   close(): Promise<void>;
 }

@@ -1,0 +1,129 @@
+/**
+ * Grants of x402 payments. A payment is held for one purchase from its acceptance on, and granted to it once, in the
+ * database: every process gives the same answer, and a second purchase never gets a first one's payment.
+ */
+import { sql } from "kysely";
+import { type Address, grantDigest, type Hex, randomBytes, toHex } from "turnpike/protocol";
+import { coalesce } from "../coalesce";
+import type { DigestSigner } from "../relayer";
+import { databaseNowMs } from "../store/database-clock";
+import { idList } from "../store/lists";
+import type { Db, Store } from "../store/open";
+import type { PaymentGrantsTable } from "../store/tables/payment-grants";
+import type { Claim, Purchase } from "./claim";
+
+/**
+ * How long a stock server's request may hold a payment: longer than any request lasts. A process that dies leaves its
+ * holds behind until then.
+ */
+export const SERVER_HOLD_MS = 120_000;
+
+/** granted: to this purchase. taken: to another, or another's to be. held: another request waits for it just now. */
+export type GrantOutcome = "granted" | "taken" | "held";
+
+interface GrantAsk {
+  readonly paymentId: Hex;
+  readonly purchase: Purchase;
+}
+
+export interface Grants {
+  /** Grants a settled payment, durably: afterwards the answer may leave. A gate is granted its own again and again. */
+  grant(paymentId: Hex, purchase: Purchase): Promise<GrantOutcome>;
+  /** Ends a stock server's hold on what was not granted, so that its next request need not wait. */
+  release(paymentId: Hex, purchase: Purchase): Promise<void>;
+  /** Whether a stock server that asks now would get nothing: granted already, or held by a gate. */
+  isTaken(paymentId: Hex): Promise<boolean>;
+}
+
+export interface SignedGrant {
+  readonly facilitator: Address;
+  readonly signature: Hex;
+}
+
+/** A purchase of a stock server, which names none itself: as long as one request. */
+export const purchaseOfServer = (): Purchase => ({ grantId: toHex(randomBytes(32)), isGate: false });
+
+const MAX_GRANTED_TOGETHER = 250;
+
+export function createGrants(store: Store, chainId: number): Grants {
+  const rowsOf = (ids: readonly string[]) =>
+    store.db
+      .selectFrom("payment_grants")
+      .selectAll()
+      .where("chain_id", "=", chainId)
+      .where(sql<boolean>`payment_id = any(${idList(ids)})`)
+      .execute();
+
+  const grant = coalesce<GrantAsk, GrantOutcome>({
+    maxItems: MAX_GRANTED_TOGETHER,
+    maxParallel: store.kind === "postgres" ? 2 : 1,
+    async run(asks) {
+      const granted = await grantAll(store.db, chainId, asks);
+      const isMine = ({ paymentId, purchase }: GrantAsk) => granted.get(paymentId) === purchase.grantId;
+      const missed = asks.filter((ask) => !isMine(ask));
+      const rows = missed.length === 0 ? [] : await rowsOf(missed.map(({ paymentId }) => paymentId));
+      const byId = new Map(rows.map((row) => [row.payment_id, row]));
+      return asks.map((ask) => (isMine(ask) ? "granted" : isOver(byId.get(ask.paymentId)) ? "taken" : "held"));
+    },
+  });
+
+  return {
+    grant: (paymentId, purchase) => grant({ paymentId, purchase }),
+    async release(paymentId, { grantId, isGate }) {
+      if (isGate) return;
+      await store.db
+        .updateTable("payment_grants")
+        .set({ held_until_ms: 0 })
+        .where("chain_id", "=", chainId)
+        .where("payment_id", "=", paymentId)
+        .where("grant_id", "=", grantId)
+        .where("granted_at_ms", "is", null)
+        .execute();
+    },
+    async isTaken(paymentId) {
+      const [row] = await rowsOf([paymentId]);
+      return isOver(row);
+    },
+  };
+}
+
+/** No row: accepted by a release that knew no grants. Nobody knows whom it was given to. */
+const isOver = (row: PaymentGrantsTable | undefined): boolean =>
+  row === undefined || row.granted_at_ms !== null || row.is_gate;
+
+/**
+ * In the order of their ids, so that two processes never wait for each other.
+ * @returns who was granted each payment by this statement
+ */
+async function grantAll(db: Db, chainId: number, asks: readonly GrantAsk[]): Promise<Map<string, string>> {
+  const asked = asks.map(({ paymentId, purchase }) => ({
+    payment_id: paymentId,
+    grant_id: purchase.grantId,
+    is_gate: purchase.isGate,
+  }));
+  const { rows } = await sql<{ payment_id: string; grant_id: string }>`
+    with locked as materialized (
+      select g.payment_id from payment_grants g
+      where g.chain_id = ${chainId}::bigint and g.payment_id = any(${idList(asked.map((ask) => ask.payment_id))})
+      order by g.payment_id for update)
+    update payment_grants g
+    set grant_id = a.grant_id, is_gate = a.is_gate, granted_at_ms = coalesce(g.granted_at_ms, ${databaseNowMs})
+    from locked l, json_to_recordset(${JSON.stringify(asked)}::json) as a(payment_id text, grant_id text, is_gate boolean)
+    where g.chain_id = ${chainId}::bigint and g.payment_id = l.payment_id and a.payment_id = g.payment_id
+      and ((g.grant_id = a.grant_id and (g.granted_at_ms is null or g.is_gate))
+        or (not g.is_gate and g.granted_at_ms is null and g.held_until_ms <= ${databaseNowMs}))
+    returning g.payment_id, g.grant_id`.execute(db);
+  return new Map(rows.map((row) => [row.payment_id, row.grant_id]));
+}
+
+/** Signs what a gate serves by. @throws Unavailable when the key is elsewhere and nobody answers there */
+export async function signGrant(
+  { paymentId, token, authorization, resourceHash }: Claim,
+  { grantId, chainId, transaction }: { readonly grantId: Hex; readonly chainId: number; readonly transaction: Hex },
+  signer: DigestSigner,
+): Promise<SignedGrant> {
+  const facilitator = signer.address;
+  const { to: payTo, value: amount } = authorization;
+  const facts = { chainId, token: token.address, paymentId, resourceHash, payTo, amount, transaction, grantId };
+  return { facilitator, signature: await signer.signDigest(grantDigest({ ...facts, facilitator })) };
+}
