@@ -312,4 +312,26 @@ describe("standard payments verified on chain", function () {
     const answer = await send(url, { headers: await payload() });
     expect(answer.status, answer.text).to.equal(200);
   });
+
+  it("HA2 with a Facilitator of another make takes no authorization that was used before, nor one that moved nothing", async () => {
+    const at = { url: facilitator.url, signers: [facilitator.signer], trustUnsigned: true };
+    await serve({ settleWaitMs: 0, facilitator: at });
+    const unsigned = (asked: SettleBody, transaction: Hex) =>
+      signedSettlement({ ...asked, grant: undefined as never }, transaction, "x");
+    facilitator.settle = async (asked) => unsigned(asked, RANDOM_TRANSACTION);
+    expect((await send(url, { headers: await payload() })).status).to.equal(503);
+    let moved: Hex | undefined;
+    facilitator.settle = async (asked) => {
+      moved ??= await transfer(asked);
+      return unsigned(asked, moved);
+    };
+    const headers = await payload();
+    expect((await send(url, { headers })).status).to.equal(200);
+    // Another gate, or this one after it lost its claims: the transfer is there, and has bought something.
+    await server.stop();
+    await provider.close();
+    await serve({ settleWaitMs: 0, facilitator: at });
+    const answer = await send(url, { headers });
+    expect([answer.status, answer.json.reason]).to.deep.equal([402, "authorization_used"]);
+  });
 });

@@ -66,15 +66,16 @@ describe("interop > matrix", function () {
     const running = servers.get(key);
     if (running) return running;
     const url = await facilitatorUrl(facilitator);
+    const trustUnsigned = facilitator !== "turnpike";
     const started = await (server.startsWith("turnpike ")
-      ? startGate(server.slice("turnpike ".length), url)
+      ? startGate(server.slice("turnpike ".length), { url, trustUnsigned })
       : STOCK_SERVERS[server as StockServer](world, url, { prices: DOLLARS }));
     servers.set(key, started);
     return started;
   }
 
-  async function startGate(adapter: string, url: string): Promise<Served> {
-    const facilitator = { url, signers: [world.facilitatorSigner] };
+  async function startGate(adapter: string, at: { url: string; trustUnsigned: boolean }): Promise<Served> {
+    const facilitator = { ...at, signers: [world.facilitatorSigner] };
     const provider = world.provider({ facilitator });
     const wide = world.provider({ facilitator, token: world.wide });
     providers.push(provider, wide);

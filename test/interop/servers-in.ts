@@ -78,8 +78,11 @@ describe("interop > servers in", function () {
           isValid: false,
           invalidReason: "invalid_transaction_state",
         });
-        // A server that asks again, since the first answer was lost, gets the same one and no second transfer.
-        expect(await door.settle(payload, wanted)).to.deep.equal(settled);
+        // Whoever asks again, here or elsewhere, is told that it has bought something already.
+        expect(await door.settle(payload, wanted)).to.deep.include({
+          success: false,
+          errorReason: "payment_already_granted",
+        });
         expect(await world.transfers(payer.address)).to.deep.equal([1_000n]);
       });
 
@@ -146,14 +149,13 @@ describe("interop > servers in", function () {
         }
       });
 
-      it("B1 settles one payload that comes fifty times at once by one transfer, with one answer", async () => {
+      it("B1 HA3 settles one payload that comes fifty times at once by one transfer, and grants it once", async () => {
         const payer = await world.payer();
         const wanted = requirements[version]();
         const payload = await sign(version, payer, wanted);
         const door = doors[version]();
         const all = await Promise.all(Array.from({ length: 50 }, () => door.settle(payload, wanted)));
-        expect(new Set(all.map((each) => JSON.stringify(each))).size).to.equal(1);
-        expect(all[0]?.success).to.equal(true);
+        expect(all.filter(({ success }) => success)).to.have.length(1);
         expect(await world.transfers(payer.address)).to.deep.equal([1_000n]);
       });
     });

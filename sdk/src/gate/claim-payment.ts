@@ -107,6 +107,8 @@ const MESSAGES: Readonly<Record<string, string>> = {
   not_settled: "The chain does not show this payment: repeat the request with the same proof before paying again.",
   payment_already_granted:
     "This payment has bought another request: look for its answer where it was presented first, before paying again.",
+  authorization_used:
+    "This authorization was used before it was presented here: look for its answer where it was presented first.",
   reversed: "The chain gave up the block that held this payment; post the same authorization again.",
 };
 

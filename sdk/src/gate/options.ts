@@ -31,8 +31,16 @@ export interface ProviderOptions {
   readonly token?: string | { readonly address: string; readonly name?: string; readonly version?: string };
   /** TURNPIKE_PAY_TO: who receives one-time payments; plans name their own */
   readonly payTo?: string;
-  /** TURNPIKE_FACILITATOR_URL, TURNPIKE_FACILITATOR_SIGNERS (comma separated): whose proofs count */
-  readonly facilitator?: { readonly url: string; readonly signers?: readonly string[] };
+  /** TURNPIKE_FACILITATOR_URL, TURNPIKE_FACILITATOR_SIGNERS (comma separated): whose proofs and grants count */
+  readonly facilitator?: {
+    readonly url: string;
+    readonly signers?: readonly string[];
+    /**
+     * TURNPIKE_TRUST_UNSIGNED=1: for a Facilitator of another make, which signs no grants. Its word that a standard payment
+     * settled is believed, unless `verify: "onchain"` shows the transfer as well
+     */
+    readonly trustUnsigned?: boolean;
+  };
   /** TURNPIKE_PUBLIC_URL: this provider's address as clients write it; required in production */
   readonly publicUrl?: string;
   /** TURNPIKE_TRUST_PROXY=1: without publicUrl, believe X-Forwarded-Proto and -Host. Only behind a proxy that sets them */
@@ -106,7 +114,13 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
       token &&
       withoutUndefined({ address: token, name: text("TURNPIKE_TOKEN_NAME"), version: text("TURNPIKE_TOKEN_VERSION") }),
     payTo: text("TURNPIKE_PAY_TO"),
-    facilitator: url && withoutUndefined({ url, signers: list("TURNPIKE_FACILITATOR_SIGNERS") }),
+    facilitator:
+      url &&
+      withoutUndefined({
+        url,
+        signers: list("TURNPIKE_FACILITATOR_SIGNERS"),
+        trustUnsigned: oneOf("TURNPIKE_TRUST_UNSIGNED", ["0", "1"]) === "1" ? true : undefined,
+      }),
     publicUrl: text("TURNPIKE_PUBLIC_URL"),
     trustProxy: oneOf("TURNPIKE_TRUST_PROXY", ["0", "1"]) === "1" ? true : undefined,
     secret: list("TURNPIKE_SECRET"),

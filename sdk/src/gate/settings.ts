@@ -28,7 +28,9 @@ export interface Settings {
   /** of one-time prices; its EIP-712 name and version may be left to the chain */
   readonly token: { readonly address: Address; readonly name?: string; readonly version?: string } | undefined;
   readonly payTo: Address | undefined;
-  readonly facilitator: { readonly url: string; readonly signers: ReadonlySet<Address> } | undefined;
+  readonly facilitator:
+    | { readonly url: string; readonly signers: ReadonlySet<Address>; readonly trustUnsigned: boolean }
+    | undefined;
   readonly publicUrl: string | undefined;
   readonly trustProxy: boolean;
   /** the first one issues */
@@ -83,7 +85,7 @@ function facilitatorOf({ facilitator }: ProviderOptions): Settings["facilitator"
   if (facilitator === undefined) return undefined;
   const url = httpUrl(facilitator.url, "facilitator.url");
   const signers = (facilitator.signers ?? []).map((signer) => address(signer, "facilitator.signers"));
-  return { url, signers: new Set(signers) };
+  return { url, signers: new Set(signers), trustUnsigned: facilitator.trustUnsigned ?? false };
 }
 
 function publicUrlOf({ publicUrl, trustProxy }: ProviderOptions, isProduction: boolean): string | undefined {

@@ -4,9 +4,11 @@
  * are public in calldata, so whoever presents one may be a stranger, here or at another gate.
  */
 import { setTimeout as sleep } from "node:timers/promises";
+import { tokenInterface } from "../chain/abi";
 import { findSettlement } from "../chain/settlement";
 import type { X402RequestWire } from "../facilitator/x402";
 import {
+  type Address,
   ConfigError,
   type Hex,
   hexToBytes,
@@ -36,7 +38,9 @@ const RETRY_SEC = 2;
 export async function settleStandard(at: PaymentCase, purchase: StandardPurchase): Promise<Confirmation> {
   const { room, resource } = at;
   const { payment, nonce, settlement } = purchase;
-  await requireGrants(room);
+  if (room.settings.facilitator?.trustUnsigned) {
+    if (await isSpent(room, payment, nonce)) return { kind: "faulty", reason: "authorization_used" };
+  } else await requireGrants(room);
   const grantId = await grantIdOf(at, payment.paymentId);
   const outcome = await room.facilitator.x402Settle({ ...settlement, grant: { id: grantId, resource } });
   if (!outcome.success) {
@@ -52,17 +56,7 @@ export async function settleStandard(at: PaymentCase, purchase: StandardPurchase
     throw new Unavailable("The Facilitator named no transaction for a settled payment.", { retryAfterSec: RETRY_SEC });
   }
   const { settings } = room;
-  const { token, payTo, amount, paymentId } = payment;
-  const facts = { chainId: settings.network.chainId, token, paymentId, payTo, amount, transaction, grantId };
-  const isGranted =
-    grant !== undefined &&
-    settings.facilitator?.signers.has(grant.facilitator) === true &&
-    isGrantSigned(
-      { ...facts, resourceHash: keccakText(resource), facilitator: grant.facilitator },
-      grant.signature,
-      recoverSigner,
-    );
-  if (!isGranted) {
+  if (!isGranted(at, payment, { transaction, grantId, grant })) {
     throw new Unavailable(
       "The Facilitator's answer is not signed for this purchase by a signer of `facilitator.signers`: nothing is served by it.",
       { retryAfterSec: 10 },
@@ -70,6 +64,37 @@ export async function settleStandard(at: PaymentCase, purchase: StandardPurchase
   }
   if (settings.verify === "onchain") await untilOnChain(room, payment, nonce, transaction);
   return { kind: "settled", transaction };
+}
+
+interface Granted {
+  readonly transaction: Hex;
+  readonly grantId: Hex;
+  /** as the Facilitator answered */
+  readonly grant: { readonly facilitator: Address; readonly signature: Hex } | undefined;
+}
+
+/** Whether a pinned signer granted this payment to this very purchase; or nothing is signed, and nothing has to be. */
+function isGranted(
+  { room: { settings }, resource }: PaymentCase,
+  { token, payTo, amount, paymentId }: OneTimePayment,
+  { transaction, grantId, grant }: Granted,
+): boolean {
+  const { facilitator } = settings;
+  if (!grant || !facilitator) return facilitator?.trustUnsigned === true;
+  if (!facilitator.signers.has(grant.facilitator)) return false;
+  const { chainId } = settings.network;
+  const facts = { chainId, token, paymentId, payTo, amount, transaction, grantId, resourceHash: keccakText(resource) };
+  return isGrantSigned({ ...facts, facilitator: grant.facilitator }, grant.signature, recoverSigner);
+}
+
+/**
+ * Where nobody signs grants, an authorization that was used before it came here has bought something elsewhere: it may
+ * have been read from calldata. Asked only where this gate has a node of its own.
+ */
+async function isSpent({ rpc }: Room, { token, payer }: OneTimePayment, nonce: Hex): Promise<boolean> {
+  if (!rpc) return false;
+  const data = tokenInterface.encodeFunctionData("authorizationState", [payer, nonce]);
+  return BigInt(await rpc.send<string>("eth_call", [{ to: token, data }, "latest"])) !== 0n;
 }
 
 /**

@@ -52,7 +52,8 @@ export function createClients(
       signal: AbortSignal.timeout(8_000),
     });
     if (response.status !== 200) return undefined;
-    return JSON.stringify(await response.json());
+    const answer = (await response.json()) as { errorReason?: string };
+    return answer.errorReason === "settlement_pending" ? undefined : JSON.stringify(answer);
   }
 
   return {
@@ -89,9 +90,11 @@ export function createClients(
 
 type Exact = Awaited<ReturnType<FacilitatorWorld["signExact"]>>;
 
+/** As a gate asks: by the same grant again and again. */
 function exactToWire(request: Exact): X402RequestWire {
-  const { network, token: asset, payTo, resource, signature } = request;
+  const { network, token: asset, payTo, resource, signature, purchase } = request;
   return {
+    grant: { id: purchase.grantId, resource },
     x402Version: 1,
     paymentPayload: {
       x402Version: 1,

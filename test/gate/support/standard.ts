@@ -22,7 +22,7 @@ let nonces = 0;
 
 /** Where a payload is signed for another token than the small test provider's. */
 export interface SignedOn {
-  readonly world?: SubscriptionWorld;
+  readonly world?: Pick<SubscriptionWorld, "chain" | "contracts">;
 }
 
 async function exactPayload({ to, value, nonce, payer = "payer" }: Signed, { world }: SignedOn = {}) {
@@ -58,11 +58,16 @@ export function requiredIn(answer: Answer): { accepts: Accepted[]; extensions: R
 }
 
 /** @param extensions what the client adds to those it echoes */
-export async function v2Headers(url: string, extensions: object = {}, signed: Partial<Signed> = {}, sent: Sent = {}) {
+export async function v2Headers(
+  url: string,
+  extensions: object = {},
+  signed: Partial<Signed> = {},
+  { sent = {}, ...on }: SignedOn & { readonly sent?: Sent } = {},
+) {
   const required = requiredIn(await send(url, sent));
   const [accepted] = required.accepts;
   if (!accepted) throw new TypeError("the 402 offers nothing to version 2");
-  const payload = await exactPayload({ to: accepted.payTo, value: BigInt(accepted.amount), ...signed });
+  const payload = await exactPayload({ to: accepted.payTo, value: BigInt(accepted.amount), ...signed }, on);
   const body = { x402Version: 2, payload, accepted, extensions: { ...required.extensions, ...extensions } };
   return { "PAYMENT-SIGNATURE": encodeJsonHeader({ ...body, resource: { url } }) };
 }
