@@ -135,6 +135,22 @@ const SAFEGUARDS = [
     title: "come before whatever is told next",
   },
   {
+    name: "one grant",
+    file: "facilitator/src/payments/grants.ts",
+    keep: "      and ((g.grant_id = a.grant_id and (g.granted_at_ms is null or g.is_gate))",
+    instead: "      and (not g.is_gate or (g.grant_id = a.grant_id and (g.granted_at_ms is null or g.is_gate))",
+    test: "test/facilitator/grants.ts",
+    title: "HA1 a payment that a stock server was granted is granted to no gate",
+  },
+  {
+    name: "a grant of one's own",
+    file: "sdk/src/gate/settle-standard.ts",
+    keep: "  if (!isGranted(at, payment, { transaction, grantId, grant })) {",
+    instead: "  if (false as boolean) {",
+    test: "test/gate/grants.ts",
+    title: "HA2 serves nothing by a Facilitator that lies",
+  },
+  {
     name: "in-flight sum",
     file: "facilitator/src/payments/intake.ts",
     keep: "and p.state in ('queued', 'sent'))",

@@ -43,6 +43,12 @@ describe("claims in PostgreSQL", function () {
     expect((await attempt(postgresClaims(pool, { space: "one" }), idOf("a"))).kind).to.equal("acquired");
   });
 
+  it("HA1 share one grant key among the gates of one space, also when they begin at once", async () => {
+    const stores = Array.from({ length: 6 }, () => postgresClaims(pool, { space: "keys" }));
+    const keys = await Promise.all(stores.map((store) => store.grantKey()));
+    expect(new Set(keys).size).to.equal(1);
+  });
+
   it("are an outage while the server cannot be reached, and told without its address", async () => {
     const away = new Pool({ connectionString: "postgres://user:hidden@127.0.0.1:1/none" });
     const fault = await postgresClaims(away)

@@ -35,6 +35,12 @@ describe("claims in Redis", function () {
     expect(await redis.client.ttl(`turnpike:claim:${idOf("b")}`)).to.be.within(1_000, keepsSec);
   });
 
+  it("HA1 share one grant key among the gates of one space, also when they begin at once", async () => {
+    const stores = Array.from({ length: 6 }, () => redisClaims(redis.client, { prefix: "keys:" }));
+    const keys = await Promise.all(stores.map((store) => store.grantKey()));
+    expect(new Set(keys).size).to.equal(1);
+  });
+
   it("are an outage while the server cannot be reached, and told without its address", async () => {
     const away = new Redis("redis://user:hidden@127.0.0.1:1", { maxRetriesPerRequest: 0, lazyConnect: true });
     away.on("error", () => undefined);

@@ -46,6 +46,13 @@ export function testClaimStore(make: () => ClaimStore): void {
     expect((await attempt(store, idOf("b"))).kind).to.equal("acquired");
   });
 
+  it("HA1 have one grant key, the same at every question", async () => {
+    const store = make();
+    const keys = await Promise.all(Array.from({ length: 10 }, () => store.grantKey()));
+    expect(new Set(keys).size).to.equal(1);
+    expect(keys[0]).to.match(/^0x[0-9a-f]{64}$/);
+  });
+
   it("C14 are released three times and no more", async () => {
     const store = make();
     for (let i = 0; i < 3; i++) {
