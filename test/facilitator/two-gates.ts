@@ -2,8 +2,9 @@ import { expect } from "chai";
 import { createProvider, memoryClaims, type Provider } from "turnpike/gate";
 import { type AcceptEntryWire, addressOfKey, encodeJsonHeader, type Hex } from "turnpike/protocol";
 import { requiredIn, v1Headers, v2Headers } from "../gate/support/standard";
+import { tryReplays } from "../hostile/support/replays";
 import { testKey } from "../support/chain";
-import { type Answer, addressOf, FRAMEWORKS, ONE_TIME, quoteOf, send, type TestServer } from "../support/gate";
+import { type Answer, addressOf, FRAMEWORKS, keyOf, ONE_TIME, quoteOf, send, type TestServer } from "../support/gate";
 import { type Service, type ServiceWorld, startServiceWorld } from "./support/service";
 
 type Headers = Record<string, string>;
@@ -128,6 +129,14 @@ for (const verify of ["facilitator", "onchain", "signature"] as const) {
         expect(await transfers()).to.equal(before.transfers + 1);
       });
     }
+
+    it("HA1 HA3 HA8 give the hostile battery nothing that it did not pay for", async () => {
+      const found: string[] = [];
+      for await (const { id, kind, saw } of tryReplays([at(0).url, at(1).url], keyOf("payer"))) {
+        if (kind === "unsafe") found.push(`${id}: ${saw}`);
+      }
+      expect(found).to.deep.equal([]);
+    });
 
     it("HA1 serves the retry of a payment whose grant was lost on its way to the gate", async () => {
       const { server, url } = at(0);

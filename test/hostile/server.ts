@@ -1,7 +1,17 @@
-import { createServer } from "node:http";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
 import { expect } from "chai";
 import { gated } from "turnpike/gate";
-import { closeServer, listen, ONE_TIME, startSmallFacilitator, testProvider } from "../support/gate";
+import {
+  addressOf,
+  closeServer,
+  listen,
+  ONE_TIME,
+  type SmallFacilitator,
+  startSmallFacilitator,
+  testProvider,
+} from "../support/gate";
+import { type ReplayResult, startLiar, tryLies } from "./support/replays";
 import { asksForPayment, type ServerResult, tryServer } from "./support/server";
 
 async function all(url: string): Promise<ServerResult[]> {
@@ -42,4 +52,41 @@ describe("the hostile battery against servers", () => {
       await closeServer(server);
     }
   }).timeout(60_000);
+
+  it("HA2 finds nothing at this project's gate with a Facilitator that lies, and sees a server that believes it", async () => {
+    const liar = await startLiar();
+    const facilitator = { url: liar.url, signers: [addressOf("facilitator")] };
+    const provider = testProvider({} as SmallFacilitator, {
+      facilitator,
+      clock: { nowSec: () => Math.floor(Date.now() / 1_000) },
+    });
+    const gate = provider.paymentGate({ pricing: ONE_TIME });
+    const server = createServer(gated(gate, (_request, response) => response.end("content")));
+    const gullible = createServer(async (request, response) => {
+      const { "x-payment": header } = request.headers;
+      const asked = await fetch(await urlOf(server), { headers: {} });
+      if (header === undefined) return void response.writeHead(402).end(await asked.text());
+      const settled = await fetch(`${liar.url}/settle`, { method: "POST", body: "{}" });
+      response.end(JSON.stringify(await settled.json()));
+    });
+    try {
+      const own: ReplayResult[] = [];
+      for await (const each of tryLies(await listen(server))) own.push(each);
+      expect(own.map(({ kind }) => kind)).to.deep.equal(["safe", "safe", "safe"]);
+      expect(
+        liar.seen.some(({ url }) => url === "/settle"),
+        "it was asked",
+      ).to.equal(true);
+      const seen: ReplayResult[] = [];
+      for await (const each of tryLies(await listen(gullible))) seen.push(each);
+      expect(seen.map(({ kind }) => kind)).to.deep.equal(["unsafe"]);
+    } finally {
+      await closeServer(server);
+      await closeServer(gullible);
+      await provider.close();
+      await liar.stop();
+    }
+  }).timeout(60_000);
 });
+
+const urlOf = async (server: Server) => `http://127.0.0.1:${(server.address() as AddressInfo).port}`;

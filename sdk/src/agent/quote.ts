@@ -8,6 +8,7 @@ import {
   acceptEntrySchema,
   findNetwork,
   type Hex,
+  isEip3009,
   type Network,
   type PlanTerms,
   parseMemo,
@@ -130,6 +131,7 @@ function optionOf(entry: AcceptEntry, requested: string, networks: readonly Netw
   }
   const decimals = entry.extra?.decimals;
   if (decimals !== undefined && decimals !== 6) return "decimals";
+  if (!isEip3009(entry.extra)) return "transfer_method";
   const { name, version } = entry.extra ?? {};
   const base = {
     network: entry.network,

@@ -9,6 +9,7 @@ import {
   findNetwork,
   HEADER,
   type Hex,
+  isEip3009,
   MAX_CREDENTIAL_BYTES,
   type Network,
 } from "../protocol";
@@ -71,6 +72,7 @@ function optionOf(raw: unknown, requested: string, networks: readonly Network[])
   if (!network || !name.startsWith("eip155:")) return "network";
   if (asset === undefined || amount === undefined) return "malformed";
   if (extra?.decimals !== undefined && extra.decimals !== 6) return "decimals";
+  if (!isEip3009(extra)) return "transfer_method";
   if (extra?.kind === "subscription") return "subscription";
   return {
     dialect: "x402-v2",

@@ -1,10 +1,14 @@
 /** All hostile cases, and how one client is put through them. */
+import { GRANTS } from "./cases-grants";
 import { SETTLEMENT } from "./cases-settlement";
 import { dialectsOf, TERMS } from "./cases-terms";
 import { type Finding, type HostileCase, type HostileClient, Play } from "./play";
 import { DIALECTS, type Dialect, PRICE, Stage } from "./stage";
 
-export const CASES: readonly HostileCase[] = [...SETTLEMENT, ...TERMS].sort((a, b) => numberOf(a) - numberOf(b));
+export const CASES: readonly HostileCase[] = [
+  ...[...SETTLEMENT, ...TERMS].sort((a, b) => numberOf(a) - numberOf(b)),
+  ...GRANTS,
+];
 
 /** An honest gate and Facilitator: a client that cannot pay here has proven nothing by not paying elsewhere. */
 export const CONTROL: HostileCase = {

@@ -1,13 +1,15 @@
 /**
- * `npm run hostile -- [--client <module> | --server <url>] [--only <id>] [--json]`: puts any client, or any gated URL,
+ * `npm run hostile -- [--client <module> | --server <url> ... [--liar <port>]] [--only <id>] [--json]`: puts any client, or any gated URL,
  * through the battery and prints what it did. A report: it ends with 0 whatever it finds, and with 1 only where the client
  * cannot pay an honest gate, or the server asks nobody to pay.
  */
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
+import type { Hex } from "turnpike/protocol";
 import { CASES, CONTROL, type Result, trialsOf, tryCase } from "./battery";
 import type { HostileClient } from "./play";
+import { type ReplayResult, startLiar, tryLies, tryReplays } from "./replays";
 import { asksForPayment, type ServerResult, tryServer } from "./server";
 
 const OWN = resolve(__dirname, "clients/turnpike.ts");
@@ -26,12 +28,17 @@ async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
       client: { type: "string", default: OWN },
-      server: { type: "string" },
+      server: { type: "string", multiple: true },
+      liar: { type: "string" },
       only: { type: "string" },
       json: { type: "boolean" },
     },
   });
-  if (values.server) return attack(values.server, values.only, values.json ?? false);
+  const [server, ...others] = values.server ?? [];
+  if (server !== undefined) {
+    const { only, json: isJson = false, liar } = values;
+    return attack([server, ...others], { only, isJson, ...(liar !== undefined && { liarPort: Number(liar) }) });
+  }
   const client = await load(values.client);
   const say = (line: string) => !values.json && process.stdout.write(`${line}\n`);
   say(`Client: ${client.name ?? values.client}\n`);
@@ -56,21 +63,36 @@ async function main(): Promise<number> {
   return isHonest ? 0 : 1;
 }
 
-async function attack(url: string, only: string | undefined, isJson: boolean): Promise<number> {
+interface Attack {
+  readonly only: string | undefined;
+  readonly isJson: boolean;
+  /** where the Facilitator that lies is to listen */
+  readonly liarPort?: number;
+}
+
+async function attack(urls: readonly [string, ...string[]], { only, isJson, liarPort }: Attack): Promise<number> {
   const say = (line: string) => !isJson && process.stdout.write(`${line}\n`);
-  say(`Server: ${url}\n`);
+  const [url] = urls;
+  say(`Server: ${urls.join(", ")}\n`);
+  const liar = liarPort === undefined ? undefined : await startLiar(liarPort);
   if (!(await asksForPayment(url))) {
     say("It asks nobody to pay: what it serves proves nothing.");
     return 1;
   }
-  const results: ServerResult[] = [];
-  for await (const result of tryServer(url, only)) {
+  const results: (ServerResult | ReplayResult)[] = [];
+  const add = (result: ServerResult | ReplayResult) => {
     results.push(result);
-    say(`${result.kind === "safe" ? "ok    " : "UNSAFE"} ${result.id}: ${result.status ?? "closed"} (${result.saw})`);
-  }
+    const status = "status" in result ? `${result.status ?? "closed"} (${result.saw})` : result.saw;
+    say(`${result.kind === "safe" ? "ok    " : "UNSAFE"} ${result.id}: ${status}`);
+  };
+  const { HOSTILE_KEY: key } = process.env;
+  if (liar) for await (const result of tryLies(url)) add(result);
+  else for await (const result of tryServer(url, only)) add(result);
+  if (key !== undefined) for await (const result of tryReplays(urls, key as Hex, only)) add(result);
+  await liar?.stop();
   const unsafe = results.filter(({ kind }) => kind === "unsafe").length;
   say(`\n${results.length - unsafe} safe, ${unsafe} unsafe`);
-  if (isJson) process.stdout.write(`${JSON.stringify({ server: url, unsafe, results })}\n`);
+  if (isJson) process.stdout.write(`${JSON.stringify({ server: urls, unsafe, results })}\n`);
   return 0;
 }
 

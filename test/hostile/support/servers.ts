@@ -36,7 +36,7 @@ export class Servers {
   readonly #open = new Set<Server>();
   readonly #timers = new Set<NodeJS.Timeout>();
 
-  async start(handle: (request: Seen) => Answer | Promise<Answer>): Promise<HostileServer> {
+  async start(handle: (request: Seen) => Answer | Promise<Answer>, port = 0): Promise<HostileServer> {
     const seen: Seen[] = [];
     const server = createServer(async (req, res) => {
       const body = await text(req).catch(() => undefined);
@@ -46,7 +46,7 @@ export class Servers {
       seen.push(request);
       this.#send(res, await handle(request));
     });
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
     this.#open.add(server);
     return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen };
   }

@@ -58,7 +58,15 @@ export interface Facts {
 }
 
 /** What the gate does with the next requests that bear a payment; when it runs out, it serves. */
-export type GateStep = Answer | "settle_then_drop" | "settle_then_502" | "settle_then_402" | "refuse" | "serve";
+export type GateStep =
+  | Answer
+  | "settle_then_drop"
+  | "settle_then_502"
+  | "settle_then_402"
+  | "settle_then_granted"
+  | "settle_then_pending"
+  | "refuse"
+  | "serve";
 /** What the Facilitator does with the next posts to /authorize; when it runs out, it settles. */
 export type FacilitatorStep =
   | "settle"
@@ -122,6 +130,8 @@ export class Stage {
       if (step === "settle_then_drop") return "drop";
       if (step === "settle_then_502") return { status: 502 };
       if (step === "settle_then_402") return quote("InvalidPaymentProof");
+      if (step === "settle_then_granted") return withReason(quote("InvalidPaymentProof"), "payment_already_granted");
+      if (step === "settle_then_pending") return withReason(quote(), "settlement_pending");
       if (step !== "serve") return step;
       return { status: 200, json: { data: "paid content" }, headers: receiptHeaders(paid.id) };
     });
@@ -278,6 +288,22 @@ function quoteV2(facts: Facts, error: string | undefined): Answer {
   const entry = { scheme, network: caip2, amount, asset: token, payTo, maxTimeoutSeconds, extra, ...more };
   const body = { x402Version: 2, error: error ?? "", resource: { url: resource }, accepts: [entry] };
   return { status: 402, json: {}, headers: { "PAYMENT-REQUIRED": encodeJsonHeader(body) } };
+}
+
+/** The reason in the body, as this project's gates say it, and in the receipt, as stock servers do. */
+function withReason(quote: Answer, reason: string): Answer {
+  if (typeof quote === "string") return quote;
+  const told = encodeJsonHeader({
+    success: false,
+    errorReason: reason,
+    transaction: "",
+    network: `eip155:${CHAIN_ID}`,
+  });
+  return {
+    ...quote,
+    json: { ...(quote.json as object), reason },
+    headers: { ...quote.headers, "X-PAYMENT-RESPONSE": told, "PAYMENT-RESPONSE": told },
+  };
 }
 
 function problem(status: number, code: string): Answer {
