@@ -17,6 +17,7 @@ import {
   utf8ToBytes,
 } from "../protocol";
 import type { ProviderOptions, VerifyMode } from "./options";
+import { type ReplayLimits, replayLimitsOf } from "./replay/options";
 
 export interface Settings {
   readonly network: Network;
@@ -36,6 +37,8 @@ export interface Settings {
   readonly verify: VerifyMode;
   readonly confirmations: number;
   readonly quoteLifeSec: number;
+  /** undefined: no answer is kept */
+  readonly replay: ReplayLimits | undefined;
 }
 
 const MIN_SECRET_LENGTH = 32;
@@ -67,6 +70,7 @@ export function settingsOf(options: ProviderOptions, isProduction: boolean): Set
     verify: options.verify ?? "facilitator",
     confirmations: whole(options.confirmations ?? 1, "confirmations", 1),
     quoteLifeSec: whole(options.quoteLifeSec ?? DEFAULT_MEMO_LIFE_SEC, "quoteLifeSec", 30),
+    replay: replayLimitsOf(options.replay),
   };
 }
 

@@ -26,9 +26,9 @@ export function timedByActs(cells: CellStore): ClaimStore {
       nowMs = act.nowMs;
       return store.claim(id, act, nowSec);
     },
-    apply(id, act) {
+    apply(id, act, answer) {
       if (act.act === "renew") nowMs = act.nowMs;
-      return store.apply(id, act);
+      return store.apply(id, act, answer);
     },
   };
 }
