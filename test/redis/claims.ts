@@ -35,6 +35,24 @@ describe("claims in Redis", function () {
     expect(await redis.client.ttl(`turnpike:claim:${idOf("b")}`)).to.be.within(1_000, keepsSec);
   });
 
+  it("HA6 forget an answer after its time, and keep it in the slot of its claim", async () => {
+    const store = redisClaims(redis.client);
+    const { owner } = await attempt(store, idOf("answered"));
+    const answer = { text: "1.k.sealed", nowMs: 1, keepSec: 600 };
+    await store.apply(idOf("answered"), { act: "use", owner }, answer);
+    const claim = `turnpike:claim:${idOf("answered")}`;
+    const [name] = await redis.client.keys("*answer@*");
+    expect(name).to.include(`{${claim}}`);
+    expect(await redis.client.ttl(name as string)).to.be.within(1, 600);
+    const [slot, own] = [
+      await redis.client.cluster("KEYSLOT", claim),
+      await redis.client.cluster("KEYSLOT", name as string),
+    ].map(Number);
+    expect(own).to.equal(slot);
+    await redis.client.del(name as string);
+    expect(await store.served?.(idOf("answered"), 1)).to.deep.equal({ answer: undefined });
+  });
+
   it("are an outage while the server cannot be reached, and told without its address", async () => {
     const away = new Redis("redis://user:hidden@127.0.0.1:1", { maxRetriesPerRequest: 0, lazyConnect: true });
     away.on("error", () => undefined);

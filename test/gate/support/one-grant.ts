@@ -66,7 +66,10 @@ export function testOneGrant(name: string, place: () => ClaimPlace): void {
       expect(asked, "the losers ask nobody").to.have.length(1);
       for (const { url } of gates) {
         const again = await send(`${url}/paid`, { headers });
-        expect([again.text, again.headers["idempotency-replayed"]], "HA6 each replays").to.deep.equal(["granted", "true"]);
+        expect([again.text, again.headers["idempotency-replayed"]], "HA6 each replays").to.deep.equal([
+          "granted",
+          "true",
+        ]);
       }
     } finally {
       for (const { child } of gates) child.kill("SIGKILL");
