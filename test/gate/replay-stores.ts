@@ -1,16 +1,24 @@
 /** HA6: what lies in the claim store opens only for its purchase, and is there before the answer's last byte leaves. */
+
+import { once } from "node:events";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { request as httpRequest } from "node:http";
+import { createServer, request as httpRequest } from "node:http";
+import http2 from "node:http2";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { text } from "node:stream/consumers";
 import { expect } from "chai";
-import { type ClaimStore, ConfigError, fileClaims, memoryClaims, type Provider } from "turnpike/gate";
+import { type ClaimStore, ConfigError, fileClaims, gated, memoryClaims, type Provider } from "turnpike/gate";
 import { optionsFromEnvironment } from "../../sdk/src/gate/options";
 import { seal, unseal } from "../../sdk/src/gate/replay/seal";
 import {
+  closeServer,
+  headerOf,
+  listen,
   NOW,
   ONE_TIME,
   paidHeaders,
+  proofOf,
   quoteOf,
   type SmallFacilitator,
   send,
@@ -115,6 +123,91 @@ describe("answers that are kept", () => {
       expect([first.served(), second.served()]).to.deep.equal([1, 0]);
     });
   }
+
+  it("HA6 are written before the last byte of a declared length, and hold no earlier one back", async () => {
+    const inner = memoryClaims({ warn: false });
+    let writeIt: () => void = () => undefined;
+    const isWritable = new Promise<void>((resolve) => {
+      writeIt = resolve;
+    });
+    let uses = 0;
+    const slow: ClaimStore = {
+      ...inner,
+      async apply(id, act, answer) {
+        if (act.act === "use") {
+          uses++;
+          await isWritable;
+        }
+        return inner.apply(id, act, answer);
+      },
+    };
+    const provider = testProvider(facilitator, { claims: slow, replay: {} });
+    const gate = provider.paymentGate({ pricing: ONE_TIME });
+    const http = createServer(
+      gated(gate, (_request, response) => {
+        response.writeHead(200, { "Content-Length": 7 });
+        response.write("one ");
+        response.write("two");
+        response.end();
+      }),
+    );
+    closers.push(
+      () => provider.close(),
+      () => closeServer(http),
+    );
+    const url = `${await listen(http)}/paid`;
+    const headers = await paidHeaders(url);
+    let arrived = "";
+    const done = new Promise<void>((resolve, reject) => {
+      httpRequest(url, { headers, agent: false }, (response) => {
+        response.on("data", (chunk: Buffer) => {
+          arrived += chunk.toString();
+        });
+        response.on("end", resolve).on("error", reject);
+      })
+        .on("error", reject)
+        .end();
+    });
+    await until(async () => uses === 1 && arrived !== "");
+    expect(arrived).to.equal("one ");
+    writeIt();
+    await done;
+    expect(arrived).to.equal("one two");
+    expect((await send(url, { headers })).text).to.equal("one two");
+  });
+
+  it("HA6 are given over HTTP/2 too, also to a client that left while the handler ran", async () => {
+    const provider = testProvider(facilitator, { publicUrl: "https://api.example", replay: {} });
+    const gate = provider.paymentGate({ pricing: ONE_TIME });
+    let goOn: () => void = () => undefined;
+    let served = 0;
+    const isFree = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    const handler = gated(gate, async (_request, response) => {
+      served++;
+      await isFree;
+      response.end("the content");
+    });
+    const server = http2.createServer((request, response) => handler(request as never, response as never));
+    const session = http2.connect(await listen(server as never));
+    closers.push(
+      () => provider.close(),
+      () => new Promise((resolve) => server.close(resolve)),
+      async () => session.destroy(),
+    );
+    const ask = (headers: Record<string, string>) => session.request({ ":path": "/paid", ...headers });
+    const [entry] = JSON.parse(await text(ask({}))).accepts;
+    const paid = headerOf(proofOf(entry));
+    const leaving = ask(paid);
+    leaving.on("error", () => undefined);
+    await until(async () => served === 1);
+    leaving.close(http2.constants.NGHTTP2_CANCEL);
+    await once(leaving, "close");
+    goOn();
+    await until(async () => (await text(ask(paid))) === "the content");
+    expect(served).to.equal(1);
+  });
 
   it("HA6 cannot be read from the store, nor with the client's key by another provider", async () => {
     const gate = await open(file());

@@ -16,8 +16,10 @@ type Chunk = Awaited<ReturnType<ReadableStreamDefaultReader<Uint8Array>["read"]>
 /** @throws what `settle` throws, while nothing has left */
 export async function recordResponse(response: Response, { maxBytes, settle }: FetchRecording): Promise<Response> {
   const { status, statusText, headers, body } = response;
+  const declared = headers.get("content-length");
+  const length = declared === null ? undefined : Number(declared);
   const kept = mayBeKept(status, headers.get("content-type") ?? undefined) ? safeHeaders(headers) : undefined;
-  if (!kept || body?.locked || Number(headers.get("content-length")) > maxBytes) {
+  if (!kept || body?.locked || (length ?? 0) > maxBytes) {
     await settle(undefined);
     return response;
   }
@@ -40,12 +42,12 @@ export async function recordResponse(response: Response, { maxBytes, settle }: F
       await settle(answer());
       return new Response(recorder.body() as BodyInit, init);
     }
-    if (!chunk) return new Response(passOn({ reader, reading, passed, recorder, answer, settle }), init);
+    if (!chunk) return new Response(passOn({ reader, reading, passed, recorder, answer, length, settle }), init);
     recorder.push(chunk.value);
     passed.push(chunk.value);
     if (recorder.isWhole) continue;
     await settle(undefined);
-    return new Response(passOn({ reader, reading: undefined, passed, recorder, answer, settle: undefined }), init);
+    return new Response(passOn({ reader, reading: undefined, passed, recorder, answer, length, settle: undefined }), init);
   }
 }
 
@@ -57,11 +59,13 @@ interface Passing {
   readonly passed: Uint8Array[];
   readonly recorder: Recorder;
   readonly answer: () => KeptAnswer;
+  /** what the head declares */
+  readonly length: number | undefined;
   /** undefined: it is settled already */
   readonly settle: FetchRecording["settle"] | undefined;
 }
 
-function passOn({ reader, reading, passed, recorder, answer, settle }: Passing): ReadableStream<Uint8Array> {
+function passOn({ reader, reading, passed, recorder, answer, length, settle }: Passing): ReadableStream<Uint8Array> {
   let next = reading;
   let settling: Promise<unknown> | undefined;
   const settleOnce = async (kept?: KeptAnswer): Promise<void> => {
@@ -94,7 +98,9 @@ function passOn({ reader, reading, passed, recorder, answer, settle }: Passing):
       return undefined;
     }
     recorder.push(chunk.value);
+    // The last byte of a declared length waits as the end does.
     if (!recorder.isWhole) await settleOnce();
+    else if (recorder.bytes === length) await settleOnce(answer());
     return chunk.value;
   }
 
