@@ -47,7 +47,10 @@ export async function recordResponse(response: Response, { maxBytes, settle }: F
     passed.push(chunk.value);
     if (recorder.isWhole) continue;
     await settle(undefined);
-    return new Response(passOn({ reader, reading: undefined, passed, recorder, answer, length, settle: undefined }), init);
+    return new Response(
+      passOn({ reader, reading: undefined, passed, recorder, answer, length, settle: undefined }),
+      init,
+    );
   }
 }
 
