@@ -38,7 +38,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
     });
 
     async function serve(confirmations = 1): Promise<void> {
-      provider = providerOn(world, facilitator, { verify: "onchain", confirmations });
+      provider = providerOn(world, facilitator, { verify: "onchain", confirmations, replay: {} });
       server = await FRAMEWORKS[framework](provider, [{ path: "/paid", gate: { pricing: ONE_TIME } }]);
       await provider.ready();
     }
