@@ -10,6 +10,7 @@ import { text } from "node:stream/consumers";
 import { expect } from "chai";
 import { type ClaimStore, ConfigError, fileClaims, gated, memoryClaims, type Provider } from "turnpike/gate";
 import { optionsFromEnvironment } from "../../sdk/src/gate/options";
+import { recordResponse } from "../../sdk/src/gate/replay/record-fetch";
 import { seal, unseal } from "../../sdk/src/gate/replay/seal";
 import {
   closeServer,
@@ -224,6 +225,36 @@ describe("answers that are kept", () => {
     const stranger = await open(file(), { more: { secret: "a secret of another provider, long enough for one" } });
     expect((await send(stranger.url, { headers })).json.error).to.equal("PaymentAlreadyUsed");
     expect((await send(gate.url, { headers })).text).to.equal("the content");
+  });
+
+  it("HA6 hold each part once, also when the client leaves while one is awaited", async () => {
+    let send: (text: string) => void = () => undefined;
+    let close: () => void = () => undefined;
+    const source = new ReadableStream<Uint8Array>({
+      start(controller) {
+        send = (part) => controller.enqueue(Buffer.from(part));
+        close = () => controller.close();
+      },
+    });
+    let kept: string | undefined;
+    const settled = new Promise<void>((resolve) => {
+      const settle = async (answer: { readonly body: Uint8Array } | undefined) => {
+        kept = answer && Buffer.from(answer.body).toString();
+        resolve();
+      };
+      void recordResponse(new Response(source), { maxBytes: 100, settle }).then(async ({ body }) => {
+        const reader = body?.getReader();
+        const reading = reader?.read();
+        await new Promise(setImmediate);
+        const leaving = reader?.cancel();
+        send("one ");
+        send("two");
+        close();
+        await Promise.all([reading, leaving]);
+      });
+    });
+    await settled;
+    expect(kept).to.equal("one two");
   });
 
   it("HA6 open with exactly what sealed them", () => {

@@ -63,7 +63,10 @@ export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Pr
   }
   const { paymentId } = payment;
   const attempt = await holdClaim({ store: room.claims, paymentId, keepUntilSec, nowSec, nowMs: Date.now });
-  if (attempt.kind === "used") return (await verdictOfUsed(at, candidate)) ?? ALREADY_USED;
+  if (attempt.kind === "used") {
+    const mayHaveAnswer = purchasedBy(at, candidate) !== undefined;
+    return (mayHaveAnswer && (await verdictOfUsed(at, candidate))) || ALREADY_USED;
+  }
   if (attempt.kind === "running") {
     const { retryAfterSec } = attempt;
     return { kind: "barred", error: new TurnpikeError("ProofInFlight", undefined, { retryAfterSec }) };

@@ -38,8 +38,12 @@ export function fileAnswers(claimsFolder: string): FileAnswers {
       removeEnded(nowMs);
       const untilMs = nowMs + keepSec * 1_000;
       const minute = join(folder, String(Math.ceil(untilMs / MINUTE_MS)));
-      mkdirSync(minute, { recursive: true, mode: 0o700 });
-      const file = openSync(join(minute, slotOf(paymentId)), "a", 0o600);
+      const open = () => openSync(join(minute, slotOf(paymentId)), "a", 0o600);
+      let file = ifThere(open);
+      if (file === undefined) {
+        mkdirSync(minute, { recursive: true, mode: 0o700 });
+        file = open();
+      }
       try {
         if (fstatSync(file).size < SLOT_BYTES) writeSync(file, `\n${paymentId} ${owner} ${untilMs} ${text};`);
       } finally {

@@ -90,8 +90,10 @@ function passOn({ reader, reading, passed, recorder, answer, length, settle }: P
   async function read(): Promise<Uint8Array | undefined> {
     let chunk: Chunk;
     try {
-      chunk = await (next ?? reader.read());
+      // Taken at once: a stream that is cancelled while it is read reads on beside this.
+      const taken = next ?? reader.read();
       next = undefined;
+      chunk = await taken;
     } catch (error) {
       await settleOnce();
       throw error;

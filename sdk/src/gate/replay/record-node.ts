@@ -11,7 +11,6 @@ export interface NodeRecording {
    * @returns "last" where this completes the length that the head declares, "void" where nothing is kept any more
    */
   take(args: readonly unknown[]): "open" | "last" | "void";
-  stop(): void;
   /** @returns undefined where it may not be kept */
   answer(): KeptAnswer | undefined;
 }
@@ -43,7 +42,6 @@ export function recordNode(response: ServerResponse, maxBytes: number): NodeReco
       const declared = headers.get("content-length");
       return declared !== undefined && recorder.bytes > 0 && recorder.bytes >= Number(declared) ? "last" : "open";
     },
-    stop: () => recorder.stop(),
     answer() {
       if (!recorder.isWhole) return undefined;
       const { status, headers: all } = headSoFar();
