@@ -306,8 +306,9 @@ describe("answers that are kept", () => {
 
   it("HA6 are given, or told as used, also when the payment's own window is over", async () => {
     let nowSec = NOW;
+    let isWelcome = true;
     const more = { clock: { nowSec: () => nowSec }, publicUrl: undefined };
-    const gate = await open(memoryClaims({ warn: false }), { more });
+    const gate = await open(memoryClaims({ warn: false }), { more, gate: { authorize: () => isWelcome } });
     const [entry] = (await quoteOf(gate.url)).accepts;
     const payments = [await v1Headers(entry as never), await v2Headers(gate.url)];
     const unpaid = await v1Headers(entry as never);
@@ -322,6 +323,9 @@ describe("answers that are kept", () => {
       }
       expect((await send(gate.url, { headers: { ...unpaid, ...KEY } })).json.reason).to.equal("window");
     }
+    isWelcome = false;
+    for (const payment of payments)
+      expect((await send(gate.url, { headers: { ...payment, ...KEY } })).status).to.equal(403);
     expect(gate.served()).to.equal(2);
   });
 

@@ -87,24 +87,31 @@ export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Pr
   }
 }
 
+type Purchase = Pick<Candidate, "payment" | "secret">;
+
 /**
- * The answer to a payment that has bought its request: the same one again where it was kept and the request holds its
- * secret. Runs no handler and asks nobody.
- * @returns undefined when the payment is not known to be used
+ * Judges a payment that comes too late to buy anything, and may have bought its request before.
+ * @returns undefined when it is not known to be used
  */
-export async function verdictOfUsed(
-  at: PaymentCase,
-  candidate: Pick<Candidate, "payment" | "secret">,
-): Promise<PaymentVerdict | undefined> {
-  const { room, route, request } = at;
+export async function verdictOfLate(at: PaymentCase, purchase: Purchase): Promise<PaymentVerdict | undefined> {
+  const { route, request } = at;
+  const verdict = await verdictOfUsed(at, purchase);
+  if (verdict?.kind !== "replay" || !route.authorize) return verdict;
+  if (await isAuthorized(route, purchase.payment, request)) return verdict;
+  return { kind: "barred", error: new TurnpikeError("AccessRefused") };
+}
+
+/**
+ * Finds the answer to a payment that has bought its request: the same one again where it was kept and the request holds
+ * its secret. Runs no handler and asks nobody.
+ */
+async function verdictOfUsed(at: PaymentCase, candidate: Purchase): Promise<PaymentVerdict | undefined> {
+  const { room, route } = at;
   const { paymentId } = candidate.payment;
   const purchased = purchasedBy(at, candidate);
   const gateKeys = room.settings.memoKeys;
   const served = await findServed({ store: room.claims, paymentId, purchased, gateKeys, nowMs: Date.now() });
   if (served?.kind !== "answer") return served && ALREADY_USED;
-  if (route.authorize && !(await isAuthorized(route, candidate.payment, request))) {
-    return { kind: "barred", error: new TurnpikeError("AccessRefused") };
-  }
   return { kind: "replay", answer: served.answer, cors: route.cors };
 }
 
@@ -125,11 +132,10 @@ function keeperFor(at: PaymentCase, candidate: Candidate): AnswerKeeper | undefi
   return keeperOf({ purchased, limits: settings.replay, gateKey: settings.memoKeys[0], nowMs: Date.now });
 }
 
-function purchasedBy(at: PaymentCase, { payment, secret }: Pick<Candidate, "payment" | "secret">) {
+function purchasedBy(at: PaymentCase, { payment, secret }: Purchase): Purchased | undefined {
   const { room, route, request, resource, bodyHash } = at;
   if (!secret || !route.replays || !room.settings.replay) return undefined;
-  const purchased: Purchased = { secret, paymentId: payment.paymentId, method: request.method, resource, bodyHash };
-  return purchased;
+  return { secret, paymentId: payment.paymentId, method: request.method, resource, bodyHash };
 }
 
 export async function isAuthorized(route: Route, payment: Payment, request: GateRequest) {

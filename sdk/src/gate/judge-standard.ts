@@ -27,7 +27,7 @@ import {
   invalid,
   type PaymentCase,
   type PaymentVerdict,
-  verdictOfUsed,
+  verdictOfLate,
 } from "./claim-payment";
 import type { PaymentCredential } from "./credentials";
 import { deductsNothing, type OneTimePayment } from "./payment";
@@ -92,7 +92,7 @@ export async function judgeStandard(
   const secret = secretOfPayload(identifier, at.request);
   const late = found.isLate ? "memo_expired" : faultOfWindow(authorization, nowSec);
   // Too late to pay with, but perhaps it has paid: then a fresh quote would be paid on top.
-  if (late) return (await verdictOfUsed(at, { payment, secret })) ?? invalid(late, MESSAGES[late]);
+  if (late) return (await verdictOfLate(at, { payment, secret })) ?? invalid(late, MESSAGES[late]);
   const fault = await faultOfSignature(found, at.room);
   if (fault) return invalid(fault, MESSAGES[fault]);
   const keepUntilSec = Number(validBefore) + DAY_SEC;
