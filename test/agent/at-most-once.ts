@@ -143,7 +143,7 @@ describe("the agent pays at most once", () => {
     market.provider.steps.push("serve_then_drop");
     const subject = agentFor(market.facilitator.url);
     const error = await rejection(subject.agent.pay(market.provider.url));
-    expect([error.code, error.reason]).to.deep.equal(["InvalidPaymentProof", "already_used"]);
+    expect([error.code, error.reason]).to.deep.equal(["PaymentAlreadyUsed", "already_used"]);
     expect(error.details).to.have.property("paymentId");
     expect(market.chain.transfers).to.have.length(1);
   });

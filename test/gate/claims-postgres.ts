@@ -49,6 +49,25 @@ describe("claims in PostgreSQL", function () {
     expect(new Set(keys).size).to.equal(1);
   });
 
+  it("HA6 forget an answer after its time, and remove it", async () => {
+    const store = postgresClaims(pool, { space: "answers" });
+    const use = async (name: string, text: string) => {
+      const { owner } = await attempt(store, idOf(name));
+      await store.apply(idOf(name), { act: "use", owner }, { text, nowMs: 1, keepSec: 600 });
+    };
+    await use("a", "1.k.sealed");
+    const rows = () =>
+      pool.query("SELECT key FROM turnpike_gate_cells WHERE space = 'answers' AND key LIKE 'answer@%'");
+    expect((await rows()).rows).to.have.length(1);
+    await pool.query(
+      "UPDATE turnpike_gate_cells SET keep_until = now() - interval '1 second' WHERE space = 'answers' AND key LIKE 'answer@%'",
+    );
+    expect(await store.served?.(idOf("a"), 1)).to.deep.equal({ answer: undefined });
+    // Large ones make the store clean up long before many small ones would.
+    for (let i = 0; i < 18; i++) await use(`large ${i}`, "A".repeat(1_000_000));
+    expect((await rows()).rows.map(({ key }) => key)).to.not.include(`answer@${idOf("a")}`);
+  });
+
   it("are an outage while the server cannot be reached, and told without its address", async () => {
     const away = new Pool({ connectionString: "postgres://user:hidden@127.0.0.1:1/none" });
     const fault = await postgresClaims(away)

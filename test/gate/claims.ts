@@ -29,6 +29,51 @@ describe("claims", () => {
 
   for (const [where, make] of Object.entries(STORES)) describe(where, () => testClaimStore(make));
 
+  for (const [where, make] of Object.entries(STORES)) {
+    it(`HA6 give up an answer ${where} after its time, and keep its claim`, async () => {
+      const store = make();
+      for (const name of ["a", "b"]) {
+        const { owner } = await attempt(store, idOf(name));
+        const nowMs = name === "a" ? NOW_MS : NOW_MS + 700_000;
+        const answer = { text: `1.k.${name}`, nowMs, keepSec: 600 };
+        await store.apply(idOf(name), { act: "use", owner }, answer);
+        expect(await store.served?.(idOf(name), nowMs + 599_999)).to.deep.equal({ answer: `1.k.${name}` });
+        expect(await store.served?.(idOf(name), nowMs + 600_000)).to.deep.equal({ answer: undefined });
+      }
+      expect((await attempt(store, idOf("a"))).kind).to.equal("used");
+    });
+  }
+
+  it("HA6 keep answers in a file through a restart and a rotation, and remove what has ended", async () => {
+    const store = file(1);
+    const answers = path.join(folder, "answers");
+    const keep = async (name: string, nowMs: number) => {
+      const { owner } = await attempt(store, idOf(name));
+      await store.apply(idOf(name), { act: "use", owner }, { text: `1.k.${name}`, nowMs, keepSec: 600 });
+      await new Promise(setImmediate);
+    };
+    for (let i = 0; i < 20; i++) await keep(`n${i}`, NOW_MS);
+    const after = file();
+    for (let i = 0; i < 20; i++)
+      expect(await after.served?.(idOf(`n${i}`), NOW_MS)).to.deep.equal({ answer: `1.k.n${i}` });
+    expect(readdirSync(answers)).to.have.length(1);
+    await keep("later", NOW_MS + 1_000_000);
+    expect(readdirSync(answers), "the older ones are gone").to.have.length(1);
+    expect(await after.served?.(idOf("n1"), NOW_MS)).to.deep.equal({ answer: undefined });
+  });
+
+  it("HA6 keep no more answers in a slot of the file than fit there", async () => {
+    const store = file();
+    const ids = Array.from({ length: 6 }, (_, i) => `0x00${String(i).padStart(62, "0")}` as const);
+    const kept: boolean[] = [];
+    for (const id of ids) {
+      const { owner } = await attempt(store, id);
+      await store.apply(id, { act: "use", owner }, { text: "A".repeat(90_000), nowMs: NOW_MS, keepSec: 600 });
+      kept.push((await store.served?.(id, NOW_MS))?.answer !== undefined);
+    }
+    expect(kept).to.deep.equal([true, true, true, false, false, false]);
+  });
+
   it("C18 survive a restart, running ones too", async () => {
     const before = file();
     const used = await attempt(before, idOf("used"));

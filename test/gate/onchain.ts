@@ -38,7 +38,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
     });
 
     async function serve(confirmations = 1): Promise<void> {
-      provider = providerOn(world, facilitator, { verify: "onchain", confirmations });
+      provider = providerOn(world, facilitator, { verify: "onchain", confirmations, replay: {} });
       server = await FRAMEWORKS[framework](provider, [{ path: "/paid", gate: { pricing: ONE_TIME } }]);
       await provider.ready();
     }
@@ -54,14 +54,15 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       send(`${server.url}/paid`, { headers: headerOf(proofOf(entry, fields)) });
     const expiring = <T extends { settledAt: number }>(paid: T) => ({ ...paid, expiresAt: paid.settledAt + 604_800 });
 
-    it("serves what the token's own logs show, once", async () => {
+    it("serves what the token's own logs show, once, and HA6 the same answer again", async () => {
       await serve();
       const entry = await quoted();
       const paid = expiring(await payOnChain(world, entry));
       const answer = await present(entry, paid);
       expect(answer.status, answer.text).to.equal(200);
       expect(answer.json.payer).to.equal(addressOf("payer"));
-      expect((await present(entry, paid)).json).to.include({ error: "InvalidPaymentProof", reason: "already_used" });
+      const again = await present(entry, paid);
+      expect([again.text, again.headers["idempotency-replayed"]]).to.deep.equal([answer.text, "true"]);
     });
 
     it("C17 refuses a Facilitator's word for money that never moved, moved elsewhere or was too little", async () => {

@@ -120,7 +120,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect(statuses.filter((status) => status === 200)).to.have.length(1);
       expect(statuses.filter((status) => status === 402 || status === 409)).to.have.length(19);
       for (const { status, json, headers: told } of answers) {
-        if (status === 402) expect(json).to.include({ error: "InvalidPaymentProof", reason: "already_used" });
+        if (status === 402) expect(json).to.include({ error: "PaymentAlreadyUsed", reason: "already_used" });
         if (status === 409) expect(told["retry-after"]).to.match(/^[1-9]/);
       }
       expect(server.served.get("/report")).to.equal(1);

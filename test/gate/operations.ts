@@ -147,6 +147,7 @@ describe("the provider's operations", function () {
         { type: "subscription", plan: world.planId },
         { type: "one-time", amount: 500_000 },
       ],
+      replay: false,
     });
     await gate.ready();
     const url = `${await serve((app) => app.get("/gated", gate, (_request, response) => void response.json("ok")))}/gated`;

@@ -99,7 +99,7 @@ describe("standard x402 payloads", () => {
     });
     const receipt = JSON.parse(Buffer.from(answer.headers["x-payment-response"] as string, "base64").toString());
     expect(receipt).to.include({ success: true, transaction: `0x${"ab".repeat(32)}` });
-    expect((await send(url, { headers })).json).to.include({ error: "InvalidPaymentProof", reason: "already_used" });
+    expect((await send(url, { headers })).json).to.include({ error: "PaymentAlreadyUsed", reason: "already_used" });
     expect((await send(`${server.url}/other`, { headers })).json.reason).to.equal("already_used");
     expect(facilitator.calls).to.have.length(1);
   });

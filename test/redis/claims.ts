@@ -41,6 +41,20 @@ describe("claims in Redis", function () {
     expect(new Set(keys).size).to.equal(1);
   });
 
+  it("HA6 forget an answer after its time, and keep it in the slot of its claim", async () => {
+    const store = redisClaims(redis.client);
+    const { owner } = await attempt(store, idOf("answered"));
+    const answer = { text: "1.k.sealed", nowMs: 1, keepSec: 600 };
+    await store.apply(idOf("answered"), { act: "use", owner }, answer);
+    const claim = `turnpike:claim:${idOf("answered")}`;
+    const [name] = await redis.client.keys("turnpike:claim:answer@*");
+    // A cluster places a key by what its braces hold: here the whole name of the claim.
+    expect(name).to.equal(`turnpike:claim:answer@{${claim}}`);
+    expect(await redis.client.ttl(name as string)).to.be.within(1, 600);
+    await redis.client.del(name as string);
+    expect(await store.served?.(idOf("answered"), 1)).to.deep.equal({ answer: undefined });
+  });
+
   it("are an outage while the server cannot be reached, and told without its address", async () => {
     const away = new Redis("redis://user:hidden@127.0.0.1:1", { maxRetriesPerRequest: 0, lazyConnect: true });
     away.on("error", () => undefined);

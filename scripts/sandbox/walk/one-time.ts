@@ -49,28 +49,28 @@ export async function walkOneTime({ world, narrator, ada, poor }: Cast): Promise
 
   await narrator.step(
     "A proof is good once, for one request, as it was signed",
-    "Replayed, taken to another route, edited or forged, it is answered with a fresh 402.",
+    "Taken to another route, edited or forged, it is answered with a fresh 402. Shown again, it gets its own answer again.",
     async () => {
       const url = `${provider.url}/quote?symbol=SOL`;
       const proof = await buyProof(hand, url);
       const show = async (target: string, value: string) => {
         const response = await narrator.fetch(target, { headers: { [HEADER.payment]: value } });
-        return response.status;
+        return `${response.status}${response.headers.has(HEADER.replayed) ? " replayed" : ""}`;
       };
       const genuine = encodePaymentProof(proof);
-      mustBe(await show(`${provider.url}/quote?symbol=ADA`, genuine), 402, "the status for another query");
-      mustBe(await show(`${provider.url}/choice`, genuine), 402, "the status for another route");
-      mustBe(await show(url, encodePaymentProof({ ...proof, amount: 1n })), 402, "the status of an edited proof");
+      mustBe(await show(`${provider.url}/quote?symbol=ADA`, genuine), "402", "the status for another query");
+      mustBe(await show(`${provider.url}/choice`, genuine), "402", "the status for another route");
+      mustBe(await show(url, encodePaymentProof({ ...proof, amount: 1n })), "402", "the status of an edited proof");
       const forged = proof.signature.endsWith("1b")
         ? proof.signature.replace(/1b$/, "1c")
         : proof.signature.replace(/1c$/, "1b");
       mustBe(
         await show(url, encodePaymentProof({ ...proof, signature: forged as typeof proof.signature })),
-        402,
+        "402",
         "the status of a forged proof",
       );
-      mustBe(await show(url, genuine), 200, "the status of the proof itself");
-      mustBe(await show(url, genuine), 402, "the status of the proof again");
+      mustBe(await show(url, genuine), "200", "the status of the proof itself");
+      mustBe(await show(url, genuine), "200 replayed", "the status of the proof again");
     },
   );
 

@@ -21,7 +21,7 @@ import { secretOf } from "./subscription";
 
 const FRESH_RETRY_MS = 300;
 
-/** @throws as fetch does; PaymentPending and InvalidPaymentProof when a payment that was made is not served */
+/** @throws as fetch does; PaymentPending, PaymentAlreadyUsed and InvalidPaymentProof when a payment that was made is not served */
 export async function agentFetch(context: AgentContext, input: RequestInput, init: PayInit = {}): Promise<Response> {
   const job = await payJob(context, input, init);
   const { template } = job;

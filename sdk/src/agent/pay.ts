@@ -62,6 +62,7 @@ export interface PayJob {
  * @returns the provider's response, with its receipt when it was paid for
  * @throws PolicyRefused when nothing that is offered may be paid; nothing was signed
  * @throws PaymentPending when a payment's outcome is unknown; the next call presents the same one
+ * @throws PaymentAlreadyUsed when the payment has bought its request and the provider holds no answer to replay
  * @throws InvalidPaymentProof when the provider keeps rejecting the payment that was made
  */
 export async function pay(context: AgentContext, input: RequestInput, init: PayInit = {}): Promise<PaidResponse> {

@@ -8,6 +8,7 @@ import {
   HEADER,
   type Hex,
   InvalidPaymentProof,
+  PaymentAlreadyUsed,
   parsePaymentProof,
   parseStrictJson,
   TurnpikeError,
@@ -42,9 +43,12 @@ export type Presented =
   /** the chain gave up the block that held the payment: the same authorization has to settle again */
   | { readonly kind: "reversed" };
 
+/** What a gate says of a payment that has bought its request, whatever the code that stands with it. */
+const USED = "already_used";
+
 /** Reasons of a rejection after which this payment can never be served. */
 const FINAL: Readonly<Record<string, string>> = {
-  already_used: "was already served for",
+  [USED]: "has bought its request",
   expired: "was presented too late: its proof has expired",
   memo_expired: "settled after its quote had expired",
 };
@@ -61,7 +65,7 @@ type Reading =
 const TRY_LATER: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
 
 /**
- * @throws InvalidPaymentProof when the payment stays rejected; ProofInFlight when it stays in use elsewhere;
+ * @throws PaymentAlreadyUsed when it has bought its request and the provider holds no answer; InvalidPaymentProof when the payment stays rejected; ProofInFlight when it stays in use elsewhere;
  * Unavailable when no answer arrives. The payment stays in the ledger, and the next call presents it again.
  */
 export async function present(context: AgentContext, job: PresentJob): Promise<Presented> {
@@ -176,6 +180,7 @@ async function rejection(
   const end = FINAL[reason ?? ""];
   if (reason !== undefined && end !== undefined) {
     await book.put(servedEntry(entry));
+    if (reason === USED) return alreadyUsed(entry);
     return new InvalidPaymentProof(`The provider says that this payment ${end}; nothing more was paid.`, {
       reason,
       details: factsOf(entry),
@@ -185,6 +190,18 @@ async function rejection(
   return new InvalidPaymentProof(
     `The provider keeps rejecting a payment that was made${error ? ` (${error}${reason ? `: ${reason}` : ""})` : ""}. Check the Facilitator's status and that the provider trusts it; the next call presents the same payment again, until agent.giveUp(paymentId). ${ERRORS.InvalidPaymentProof.remedy}`,
     { ...(reason ? { reason } : {}), details: factsOf(entry) },
+  );
+}
+
+/** Its content went to an earlier attempt: a call that signed again would pay twice for it. */
+function alreadyUsed(entry: PaymentEntry): PaymentAlreadyUsed {
+  const again =
+    entry.key === undefined
+      ? "Another call for the same URL is a new purchase"
+      : "Another call with the same idempotencyKey never pays";
+  return new PaymentAlreadyUsed(
+    `The provider says that this payment has bought its request, and holds no answer to replay; nothing more was paid. ${again}. ${ERRORS.PaymentAlreadyUsed.remedy}`,
+    { reason: USED, details: factsOf(entry) },
   );
 }
 

@@ -9,11 +9,12 @@ import {
   VARY,
 } from "../protocol";
 import type { Decision } from "./decide";
+import type { KeptAnswer } from "./replay/kept-answer";
 
 export interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: string;
+  readonly body: string | Uint8Array;
 }
 
 const JSON_TYPE = "application/json; charset=utf-8";
@@ -43,6 +44,10 @@ export function answerOf(decision: Exclude<Decision, { kind: "allow" }>): Answer
   switch (decision.kind) {
     case "preflight":
       return PREFLIGHT;
+    case "replay": {
+      const { answer, cors } = decision;
+      return { status: answer.status, headers: replayedHeaders(answer, cors), body: answer.body };
+    }
     case "pay": {
       const { text: body, headerV2 } = decision.quote;
       const headers = headerV2 === undefined ? PAY_HEADERS : { ...PAY_HEADERS, [HEADER.paymentRequiredV2]: headerV2 };
@@ -54,6 +59,20 @@ export function answerOf(decision: Exclude<Decision, { kind: "allow" }>): Answer
       return errorAnswer(decision.cause);
   }
 }
+
+/** The same answer once more, marked as a replay. */
+function replayedHeaders({ headers }: KeptAnswer, cors: boolean): Record<string, string> {
+  const named = Object.fromEntries(Object.entries(headers).map(([name, value]) => [titleCase(name), value]));
+  return {
+    ...(cors ? CORS_HEADERS : {}),
+    ...named,
+    "Cache-Control": privateCacheControl(headers["cache-control"]),
+    Vary: varyWith(headers.vary),
+    [HEADER.replayed]: "true",
+  };
+}
+
+const titleCase = (name: string): string => name.replace(/(^|-)[a-z]/g, (start) => start.toUpperCase());
 
 const BASE_HEADERS = { "Content-Type": JSON_TYPE, "Cache-Control": "no-store", Vary: VARY };
 const PAY_HEADERS: Readonly<Record<string, string>> = { ...BASE_HEADERS, ...CORS_HEADERS };

@@ -3,6 +3,10 @@ import { caip2Of, encodeJsonHeader, HEADER, TurnpikeError } from "../protocol";
 import { type HeldClaim, holdClaim } from "./claims/held-claim";
 import type { OneTimePayment, Payment } from "./payment";
 import type { Refusal } from "./quote";
+import { type AnswerKeeper, findServed, keeperOf } from "./replay/keeper";
+import type { KeptAnswer } from "./replay/kept-answer";
+import type { Purchased } from "./replay/seal";
+import type { ReplaySecret } from "./replay/secret";
 import type { GateRequest } from "./request";
 import type { Room } from "./room";
 import type { Route } from "./route";
@@ -12,12 +16,16 @@ export interface PaymentGrant {
   readonly kind: "grants";
   readonly payment: OneTimePayment;
   readonly claim: HeldClaim;
+  /** seals the answer for the claim store; undefined where none is kept */
+  readonly keeper: AnswerKeeper | undefined;
   /** what is told with the response */
   readonly headers: Readonly<Record<string, string>>;
 }
 
 export type PaymentVerdict =
   | PaymentGrant
+  /** it has bought its request before, and this is the answer */
+  | { readonly kind: "replay"; readonly answer: KeptAnswer; readonly cors: boolean }
   | { readonly kind: "refused"; readonly refusal: Refusal }
   /** neither paid nor unpaid: in use elsewhere (409), or not for this payer (403) */
   | { readonly kind: "barred"; readonly error: TurnpikeError }
@@ -38,6 +46,8 @@ export type Confirmation =
 
 export interface Candidate {
   readonly payment: OneTimePayment;
+  /** what replays of the answer need; undefined: there are none */
+  readonly secret: ReplaySecret | undefined;
   readonly keepUntilSec: number;
   readonly nowSec: number;
   /** whether the money is there. @throws Unavailable when nobody can tell */
@@ -54,7 +64,8 @@ export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Pr
   const { paymentId } = payment;
   const attempt = await holdClaim({ store: room.claims, paymentId, keepUntilSec, nowSec, nowMs: Date.now });
   if (attempt.kind === "used") {
-    return invalid("already_used", "This payment has bought its request; pay the fresh quote for another.");
+    const mayHaveAnswer = purchasedBy(at, candidate) !== undefined;
+    return (mayHaveAnswer && (await verdictOfUsed(at, candidate))) || ALREADY_USED;
   }
   if (attempt.kind === "running") {
     const { retryAfterSec } = attempt;
@@ -68,11 +79,63 @@ export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Pr
       return invalid(confirmed.reason, messageOf(confirmed.reason));
     }
     const paid = confirmed.transaction === undefined ? payment : { ...payment, transaction: confirmed.transaction };
-    return { kind: "grants", payment: paid, claim, headers: receiptHeaders(paid, room.settings) };
+    const headers = receiptHeaders(paid, room.settings);
+    return { kind: "grants", payment: paid, claim, keeper: keeperFor(at, candidate), headers };
   } catch (error) {
     await claim.settle("withdraw");
     throw error;
   }
+}
+
+type Purchase = Pick<Candidate, "payment" | "secret">;
+
+/**
+ * Judges a payment that comes too late to buy anything, and may have bought its request before.
+ * @returns undefined when it is not known to be used
+ */
+export async function verdictOfLate(at: PaymentCase, purchase: Purchase): Promise<PaymentVerdict | undefined> {
+  const { route, request } = at;
+  const verdict = await verdictOfUsed(at, purchase);
+  if (verdict?.kind !== "replay" || !route.authorize) return verdict;
+  if (await isAuthorized(route, purchase.payment, request)) return verdict;
+  return { kind: "barred", error: new TurnpikeError("AccessRefused") };
+}
+
+/**
+ * Finds the answer to a payment that has bought its request: the same one again where it was kept and the request holds
+ * its secret. Runs no handler and asks nobody.
+ */
+async function verdictOfUsed(at: PaymentCase, candidate: Purchase): Promise<PaymentVerdict | undefined> {
+  const { room, route } = at;
+  const { paymentId } = candidate.payment;
+  const purchased = purchasedBy(at, candidate);
+  const gateKeys = room.settings.memoKeys;
+  const served = await findServed({ store: room.claims, paymentId, purchased, gateKeys, nowMs: Date.now() });
+  if (served?.kind !== "answer") return served && ALREADY_USED;
+  return { kind: "replay", answer: served.answer, cors: route.cors };
+}
+
+const ALREADY_USED: PaymentVerdict = {
+  kind: "refused",
+  refusal: {
+    code: "PaymentAlreadyUsed",
+    reason: "already_used",
+    message:
+      "This payment has bought its request, and its answer is not at hand: do not pay again for the same purchase. Repeat the request as it was, with its Idempotency-Key or payment-identifier, or ask the provider.",
+  },
+};
+
+function keeperFor(at: PaymentCase, candidate: Candidate): AnswerKeeper | undefined {
+  const { settings, claims } = at.room;
+  const purchased = purchasedBy(at, candidate);
+  if (!purchased || !settings.replay || !claims.served) return undefined;
+  return keeperOf({ purchased, limits: settings.replay, gateKey: settings.memoKeys[0], nowMs: Date.now });
+}
+
+function purchasedBy(at: PaymentCase, { payment, secret }: Purchase): Purchased | undefined {
+  const { room, route, request, resource, bodyHash } = at;
+  if (!secret || !route.replays || !room.settings.replay) return undefined;
+  return { secret, paymentId: payment.paymentId, method: request.method, resource, bodyHash };
 }
 
 export async function isAuthorized(route: Route, payment: Payment, request: GateRequest) {
@@ -113,4 +176,4 @@ const MESSAGES: Readonly<Record<string, string>> = {
 };
 
 export const messageOf = (reason: string): string =>
-  MESSAGES[reason] ?? "The payment was not accepted; pay the fresh quote.";
+  MESSAGES[reason] ?? "The payment was not accepted. Check whether it has moved money before you pay a fresh quote.";

@@ -11,6 +11,8 @@ import { judgeSignIn } from "./judge-sign-in";
 import { grantAtOnce, judgeSubscription, type SubscriptionVerdict } from "./judge-subscription";
 import { FREE, type Payment } from "./payment";
 import type { Quote, QuoteRequest, Refusal } from "./quote";
+import type { AnswerKeeper } from "./replay/keeper";
+import type { KeptAnswer } from "./replay/kept-answer";
 import { type GateRequest, resourceOfRequest } from "./request";
 import type { Room } from "./room";
 import type { Route } from "./route";
@@ -21,10 +23,14 @@ export type Decision =
       readonly kind: "allow";
       readonly payment: Payment;
       readonly claim: HeldClaim | undefined;
+      /** seals the answer for clients that lose it, where that is done */
+      readonly keeper?: AnswerKeeper | undefined;
       readonly headers: Readonly<Record<string, string>>;
       /** told once how it ended */
       readonly onEnd?: (how: "use" | "release") => void;
     }
+  /** the answer that this payment has bought before; no handler runs */
+  | { readonly kind: "replay"; readonly answer: KeptAnswer; readonly cors: boolean }
   /** 402 */
   | { readonly kind: "pay"; readonly quote: Quote }
   /** 400, 403 or 409: no price would help */
@@ -128,6 +134,7 @@ async function decidePaid(room: Room, route: Route, request: GateRequest, creden
     const bodyHash = route.bindsBody ? await hashOfBody(request) : undefined;
     const verdict = await judgePayment(credentials.payment, { room, route, request, resource, bodyHash });
     if (verdict.kind === "grants") return { ...verdict, kind: "allow" };
+    if (verdict.kind === "replay") return verdict;
     if (verdict.kind === "barred") return { kind: "refuse", error: verdict.error };
     if (verdict.kind === "refused") refusal = verdict.refusal;
     else outage = verdict.cause;

@@ -53,7 +53,10 @@ export function fastifyGate(gate: Gate): FastifyGate {
       }
       if (decision.kind !== "allow") {
         const { status, headers, body } = answerOf(decision);
-        void reply.code(status).headers(withoutOwnCors(reply, headers)).send(body);
+        void reply
+          .code(status)
+          .headers(withoutOwnCors(reply, headers))
+          .send(typeof body === "string" ? body : Buffer.from(body));
         return;
       }
       const visit = openVisit(facts, decision);

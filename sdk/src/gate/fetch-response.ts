@@ -2,10 +2,14 @@
 import { type Answer, CORS_HEADERS, errorAnswer, privateCacheControl, varyWith } from "./answer";
 import type { Decision } from "./decide";
 import type { Gate } from "./gate";
+import type { KeptAnswer } from "./replay/kept-answer";
+import { recordResponse } from "./replay/record-fetch";
 import { isRefusedCharge, settleVisit, type Visit } from "./visit";
 
+const WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
+
 export function responseOf({ status, headers, body }: Answer): Response {
-  return new Response(status === 204 ? null : body, { status, headers });
+  return new Response(WITHOUT_BODY.has(status) ? null : (body as BodyInit), { status, headers });
 }
 
 export interface Served {
@@ -25,8 +29,15 @@ export async function settleResponse({ gate, visit, decision, response, threw }:
     await settleVisit(visit, answer.status >= 500 ? "release" : "use");
     return responseOf(answer);
   }
+  const { keeper } = visit;
   try {
-    const settling = settleVisit(visit, threw || response.status >= 500 ? "release" : "use");
+    const how = threw || response.status >= 500 ? "release" : "use";
+    if (how === "use" && keeper) {
+      const { maxBytes } = keeper;
+      const settle = async (answer: KeptAnswer | undefined) => settleVisit(visit, "use", answer);
+      return await recordResponse(withPaidHeaders(response, decision.headers, gate.cors), { maxBytes, settle });
+    }
+    const settling = settleVisit(visit, how);
     if (settling) await settling;
   } catch (error) {
     return responseOf(errorAnswer(error));

@@ -16,5 +16,6 @@ export type { ProviderOptions, VerifyMode } from "./options";
 export type { Deduction, FreePayment, OneTimePayment, Payment, SubscriptionPayment } from "./payment";
 export type { PricingEntry } from "./pricing";
 export { createProvider, type Provider } from "./provider";
+export type { ReplayOptions } from "./replay/options";
 export type { GateOptions } from "./route";
 export type { AnyRequest } from "./verify";

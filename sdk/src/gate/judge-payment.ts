@@ -5,6 +5,7 @@ import type { PaymentCredential } from "./credentials";
 import { faultOfSettlement, judgeProof } from "./judge-proof";
 import { judgeStandard } from "./judge-standard";
 import { deductsNothing, type OneTimePayment } from "./payment";
+import { secretOfProof } from "./replay/secret";
 
 const DAY_SEC = 86_400;
 
@@ -37,6 +38,7 @@ async function judgeNative(payload: JsonObject, at: PaymentCase): Promise<Paymen
   const { paymentId, nonce } = verdict;
   return claimAndConfirm(at, {
     payment: paymentOf(proof, paymentId),
+    secret: secretOfProof(proof.memo),
     keepUntilSec: proof.expiresAt + DAY_SEC,
     nowSec,
     confirm: async () => {

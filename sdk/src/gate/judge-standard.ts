@@ -21,12 +21,13 @@ import {
   Unavailable,
   x402V1PayloadSchema,
 } from "../protocol";
-import { claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict } from "./claim-payment";
+import { claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict, verdictOfLate } from "./claim-payment";
 import type { PaymentCredential } from "./credentials";
 import { deductsNothing, type OneTimePayment } from "./payment";
 import { bindIdentifier } from "./payment-identifier";
 import { byPrice, MAX_TIMEOUT_SEC } from "./quote";
 import { recoverSigner } from "./recover-signer";
+import { secretOfPayload } from "./replay/secret";
 import type { Room } from "./room";
 import { settleStandard } from "./settle-standard";
 import type { TokenTerms } from "./terms";
@@ -43,6 +44,8 @@ interface Authorization {
 interface Purchase {
   /** the client's own idempotency key, which names this payment and no other */
   readonly identifier?: string;
+  /** its quote holds no more */
+  readonly isLate?: boolean;
   readonly authorization: Authorization;
   readonly signature: Hex;
   readonly token: TokenTerms;
@@ -66,11 +69,8 @@ export async function judgeStandard(
   const { settings, time } = at.room;
   const { chainId } = settings.network;
   const nowSec = time.nowSec();
-  const fault = faultOfWindow(authorization, nowSec) ?? (await faultOfSignature(found, at.room));
-  if (fault) return invalid(fault, MESSAGES[fault]);
   const { from, to, value, nonce, validBefore } = authorization;
   const paymentId = paymentIdOf({ chainId, token: token.address, payer: from, nonce });
-  const keepUntilSec = Number(validBefore) + DAY_SEC;
   const payment: OneTimePayment = {
     kind: "one-time",
     dialect: "x402",
@@ -83,8 +83,16 @@ export async function judgeStandard(
     transaction: "0x",
     deduct: deductsNothing,
   };
+  const secret = secretOfPayload(identifier, at.request);
+  const late = found.isLate ? "memo_expired" : faultOfWindow(authorization, nowSec);
+  // Too late to pay with, but perhaps it has paid: then a fresh quote would be paid on top.
+  if (late) return (await verdictOfLate(at, { payment, secret })) ?? invalid(late, MESSAGES[late]);
+  const fault = await faultOfSignature(found, at.room);
+  if (fault) return invalid(fault, MESSAGES[fault]);
+  const keepUntilSec = Number(validBefore) + DAY_SEC;
   return claimAndConfirm(at, {
     payment,
+    secret,
     keepUntilSec,
     nowSec,
     async confirm() {
@@ -114,7 +122,7 @@ const MESSAGES: Readonly<Record<Fault, string>> = {
     "The x402 payload names another resource.url than the one requested; leave it out, or repeat the quoted one.",
   terms: "The x402 payload pays none of the current options: amount and payee must be exactly as quoted.",
   memo: "The x402 payload must repeat a quoted option with its extra.memo, made for this method and resource.",
-  memo_expired: "The quote has expired; pay the fresh one.",
+  memo_expired: "The quote has expired. Pay a fresh one unless this payment has moved money.",
   window: `The authorization must be valid now and end within ${MAX_TIMEOUT_SEC} s.`,
   signature: "The authorization's signature is not its payer's.",
 };
@@ -170,14 +178,13 @@ function purchaseOfV2(payload: JsonObject, at: PaymentCase): Purchase | Fault {
   const bound = at.bodyHash === undefined ? {} : { bodyHash: at.bodyHash };
   const facts = { method: at.request.method, resource: at.resource, amount, token: accepted.asset, payTo, ...bound };
   if (!memo || !isMemoGenuine(memo, { ...facts, network: settings.network.name }, settings.memoKeys)) return "memo";
-  if (time.nowSec() >= memo.expiresAtSec) return "memo_expired";
   const token = terms.token(checksum(accepted.asset));
   if (!token) throw new Unavailable("The token's terms could not be read from the chain yet.", { retryAfterSec: 2 });
   const settlement = { paymentPayload: payload, paymentRequirements: payload.accepted } as unknown as X402RequestWire;
   const identifier = paymentIdentifierOf(payload);
   if (identifier.kind === "malformed") return "payment_identifier";
   const named = identifier.kind === "given" ? { identifier: identifier.id } : {};
-  return { authorization, signature, token, settlement, ...named };
+  return { authorization, signature, token, settlement, isLate: time.nowSec() >= memo.expiresAtSec, ...named };
 }
 
 function faultOfWindow({ validAfter, validBefore }: Authorization, nowSec: number): Fault | undefined {

@@ -51,7 +51,7 @@ export function nodeGate(gate: Gate, onVisit?: (visit: Visit, request: IncomingM
 }
 
 export function send(response: ServerResponse, { status, headers, body }: Answer): void {
-  if (body !== "" && response.getHeaderNames().length === 0) {
+  if (body.length > 0 && response.getHeaderNames().length === 0) {
     // All at once: setting each header costs more than the rest of a 402.
     response.writeHead(status, { ...headers, "Content-Length": Buffer.byteLength(body) }).end(body);
     return;

@@ -1,11 +1,14 @@
 /**
  * A Node response while a paid handler writes it. Before the first body byte the outcome is decided (a status of 500 or
- * more releases the payment, all else uses it up), and the last byte waits until that is written down.
+ * more releases the payment, all else uses it up), and the last byte waits until that is written down, together with
+ * the answer where it is kept for a client that loses it.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Answer, CORS_HEADERS, errorAnswer, privateCacheControl, varyWith } from "./answer";
 import type { Decision } from "./decide";
 import type { Gate } from "./gate";
+import { hasClientLeft, type NodeRecording, recordNode } from "./replay/record-node";
+import { STREAM_MS } from "./replay/recorder";
 import { isRefusedCharge, settleVisit, type Visit } from "./visit";
 
 export interface PaidResponse {
@@ -61,13 +64,25 @@ function watch(
   let heldHead: unknown[] | undefined;
   let hasBegun = false;
 
-  const settle = (how: "use" | "release"): Promise<unknown> | undefined => {
-    settling ??= settleVisit(visit, how);
+  /** what of the answer is kept; undefined where nothing is, or nothing any more */
+  let recording = visit.keeper && recordNode(response, visit.keeper.maxBytes);
+  let streamTimer: NodeJS.Timeout | undefined;
+
+  const settle = (how: "use" | "release", kept?: NodeRecording): Promise<unknown> | undefined => {
+    clearTimeout(streamTimer);
+    recording = undefined;
+    settling ??= settleVisit(visit, how, kept?.answer());
     return settling;
+  };
+  const record = (args: unknown[]) => (settling ? "void" : (recording?.take(args) ?? "void"));
+  /** What takes longer is a stream, or ended without a word: it is used up, and not kept. */
+  const boundRecording = (): void => {
+    streamTimer ??= setTimeout(() => void settle("use")?.catch(() => response.destroy()), STREAM_MS).unref();
   };
   const settleByStatus = () => settle(response.statusCode >= 500 ? "release" : "use");
 
   response.writeHead = ((...args: unknown[]) => {
+    recording?.head(args);
     const isHeld = onRefusedCharge && !replaced && !hasBegun && isRefusedCharge(visit, args[0] as number);
     if (!isHeld) return writeHead(...args);
     heldHead = args;
@@ -80,8 +95,17 @@ function watch(
     hasBegun = true;
     if (heldHead) writeHead(...heldHead);
     heldHead = undefined;
+    const recorded = record(args);
+    if (recorded === "last") {
+      void settle("use", recording)?.then(
+        () => write(...args),
+        () => response.destroy(),
+      );
+      return true;
+    }
+    if (recorded === "open") boundRecording();
     // The rejection is met at the end, or ends the response here.
-    settleByStatus()?.catch(() => response.destroy());
+    else settleByStatus()?.catch(() => response.destroy());
     return write(...args);
   }) as typeof response.write;
 
@@ -92,7 +116,7 @@ function watch(
       void replaceWith(onRefusedCharge);
       return response;
     }
-    const waits = settleByStatus();
+    const waits = record(args) === "void" ? settleByStatus() : settle("use", recording);
     if (!waits) return end(...args);
     replaced = true;
     waits.then(() => finish(...args), failed);
@@ -107,8 +131,13 @@ function watch(
     response.write = swallowing;
   }
 
-  // Cut off before a byte was written: the request was served as far as it could be, and is used up.
-  const settleWhenCut = () => response.once("close", () => void settle("use")?.catch(() => undefined));
+  // Cut off: the request was served as far as it could be, and is used up. Where the client has left, the handler may
+  // go on, and the client comes back for its answer.
+  const settleWhenCut = () =>
+    response.once("close", () => {
+      if (recording && !settling && hasClientLeft(response)) boundRecording();
+      else void settle("use")?.catch(() => undefined);
+    });
   if (visit.claims.length > 0 || visit.onEnd) settleWhenCut();
   else visit.onClaim = settleWhenCut;
 

@@ -6,6 +6,7 @@ import type { ClaimStore } from "./claims/rules";
 import type { MeterPort } from "./meter-port";
 import type { MeterEvent } from "./metering/events";
 import type { MeterStore } from "./metering/store";
+import type { ReplayOptions } from "./replay/options";
 import type { ReportsOptions } from "./reports-of-requests";
 
 /** How a proof is judged: by the Facilitator, on chain, or by its signature alone. */
@@ -49,6 +50,11 @@ export interface ProviderOptions {
   readonly secret?: string | readonly string[];
   /** TURNPIKE_CLAIMS: folder of the claim file (default .turnpike), "memory" for tests, or a store */
   readonly claims?: string | ClaimStore;
+  /**
+   * TURNPIKE_REPLAY_BYTES, TURNPIKE_REPLAY_SEC (0: none): which answers to one-time payments are kept in the claim
+   * store, encrypted, and replayed to a client that lost them; false keeps none
+   */
+  readonly replay?: ReplayOptions | false;
   /** TURNPIKE_VERIFY; default "facilitator" */
   readonly verify?: VerifyMode;
   /** TURNPIKE_NETWORK_NAMES: "x402-v1" writes `base` for stock clients that refuse names they do not know */
@@ -106,6 +112,12 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
   const token = text("TURNPIKE_TOKEN");
   const url = text("TURNPIKE_FACILITATOR_URL");
   const reportsKey = text("TURNPIKE_REPORTS_KEY");
+  const replayBytes = text("TURNPIKE_REPLAY_BYTES");
+  const replaySec = text("TURNPIKE_REPLAY_SEC");
+  const replay = withoutUndefined({
+    maxBytes: replayBytes && Number(replayBytes),
+    keepSec: replaySec && Number(replaySec),
+  });
   return withoutUndefined({
     network: text("TURNPIKE_NETWORK"),
     rpcUrl: list("TURNPIKE_RPC_URL"),
@@ -125,6 +137,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
     trustProxy: oneOf("TURNPIKE_TRUST_PROXY", ["0", "1"]) === "1" ? true : undefined,
     secret: list("TURNPIKE_SECRET"),
     claims: text("TURNPIKE_CLAIMS"),
+    replay: replaySec === "0" ? false : Object.keys(replay).length > 0 ? replay : undefined,
     verify: oneOf("TURNPIKE_VERIFY", ["facilitator", "onchain", "signature"]),
     networkNames: oneOf("TURNPIKE_NETWORK_NAMES", ["turnpike", "x402-v1"]),
     plans: list("TURNPIKE_PLANS"),

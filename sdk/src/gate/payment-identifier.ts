@@ -1,7 +1,6 @@
 /**
  * `payment-identifier` of x402 version 2: one id of one payer names one payment, for as long as that is remembered. A
- * second payment under the same id is refused before any money moves. Answers are not stored: a payment that was served
- * is told as used, as without an id.
+ * second payment under the same id is refused before any money moves. The id also opens the answer that is kept for it.
  */
 import { type Address, keccakText, TurnpikeError } from "../protocol";
 import { holdClaim } from "./claims/held-claim";

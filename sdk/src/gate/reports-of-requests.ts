@@ -55,7 +55,8 @@ export function reportsOf(
 export function countRequests(reporter: Reporter): GateReports {
   return {
     decided(decision, request) {
-      if (decision.kind === "preflight" || !reporter.samples()) return undefined;
+      // A replay sells nothing and was counted with the request that it repeats.
+      if (decision.kind === "preflight" || decision.kind === "replay" || !reporter.samples()) return undefined;
       const resource = resourceTemplateOf(request);
       if (decision.kind !== "allow") {
         for (const observation of refusalsOf(decision)) reporter.count({ ...observation, resource });
@@ -84,7 +85,9 @@ export function countRequests(reporter: Reporter): GateReports {
   };
 }
 
-function refusalsOf(decision: Exclude<Decision, { kind: "allow" | "preflight" }>): Omit<Observation, "resource">[] {
+function refusalsOf(
+  decision: Exclude<Decision, { kind: "allow" | "preflight" | "replay" }>,
+): Omit<Observation, "resource">[] {
   if (decision.kind !== "pay") {
     return [{ step: "turned_away", cause: causeOf(decision.kind === "refuse" ? decision.error : decision.cause) }];
   }

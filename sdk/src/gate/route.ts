@@ -20,6 +20,8 @@ export interface GateOptions<Req = unknown> {
   readonly authorize?: (payment: Payment, request: Req) => boolean | Promise<boolean>;
   /** tie each quote to the body that it was asked for with: needed where the price depends on the body */
   readonly bind?: "body";
+  /** false keeps no answer of this route for a client that lost it */
+  readonly replay?: boolean;
   /** shown to clients with the price; default "" */
   readonly description?: string;
   /** default "application/json" */
@@ -39,6 +41,8 @@ export interface Route extends MeteredRoute {
   readonly presentation: Presentation;
   readonly cors: boolean;
   readonly bindsBody: boolean;
+  /** whether answers are kept for clients that lose them */
+  readonly replays: boolean;
   readonly free: ((raw: unknown) => boolean | Promise<boolean>) | undefined;
   readonly authorize: ((payment: Payment, raw: unknown) => boolean | Promise<boolean>) | undefined;
   /** Loads what quotes are made from. @throws ConfigError, Unavailable */
@@ -128,6 +132,7 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
     metered: options.metered ?? false,
     cors: options.cors ?? true,
     bindsBody: options.bind === "body",
+    replays: options.replay ?? true,
     free: options.free as Route["free"],
     authorize: options.authorize as Route["authorize"],
     presentation: {

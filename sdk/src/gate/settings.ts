@@ -17,6 +17,7 @@ import {
   utf8ToBytes,
 } from "../protocol";
 import type { ProviderOptions, VerifyMode } from "./options";
+import { type ReplayLimits, replayLimitsOf } from "./replay/options";
 
 export interface Settings {
   readonly network: Network;
@@ -39,6 +40,8 @@ export interface Settings {
   readonly confirmations: number;
   readonly settleWaitMs: number;
   readonly quoteLifeSec: number;
+  /** undefined: no answer is kept */
+  readonly replay: ReplayLimits | undefined;
 }
 
 const MIN_SECRET_LENGTH = 32;
@@ -71,6 +74,7 @@ export function settingsOf(options: ProviderOptions, isProduction: boolean): Set
     confirmations: whole(options.confirmations ?? 1, "confirmations", 1),
     settleWaitMs: whole(options.settleWaitMs ?? 20_000, "settleWaitMs", 0),
     quoteLifeSec: whole(options.quoteLifeSec ?? DEFAULT_MEMO_LIFE_SEC, "quoteLifeSec", 30),
+    replay: replayLimitsOf(options.replay),
   };
 }
 

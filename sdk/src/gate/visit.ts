@@ -7,6 +7,8 @@ import { type Decision, quoteFor } from "./decide";
 import { exhausted } from "./judge-subscription";
 import type { Payment } from "./payment";
 import type { Refusal } from "./quote";
+import type { AnswerKeeper } from "./replay/keeper";
+import type { KeptAnswer } from "./replay/kept-answer";
 import type { GateRequest } from "./request";
 import type { Room } from "./room";
 import type { Route } from "./route";
@@ -17,6 +19,8 @@ export interface Visit {
   readonly payment: Payment | undefined;
   /** payments that this request uses up when it is served */
   readonly claims: HeldClaim[];
+  /** seals the answer for clients that lose it, where that is done */
+  readonly keeper: AnswerKeeper | undefined;
   /** Why the handler could not charge; if it then fails, this is what the client is told. */
   refused: TurnpikeError | undefined;
   /** Told of that error before the handler sees it: a framework may have to be kept from logging it. */
@@ -34,6 +38,7 @@ export function openVisit(request: GateRequest, decision?: Extract<Decision, { k
     request,
     payment: decision?.payment,
     claims: decision?.claim ? [decision.claim] : [],
+    keeper: decision?.keeper,
     refused: undefined,
     onRefused: undefined,
     onClaim: undefined,
@@ -58,13 +63,19 @@ const CHARGING: ReadonlySet<ErrorCode> = new Set([
   "Unavailable",
 ]);
 
-/** @returns undefined when there is nothing to write. @throws Unavailable when a claim could not be written */
-export function settleVisit(visit: Visit, how: "use" | "release"): Promise<unknown> | undefined {
+/**
+ * @param answer of "use": kept with the claim, for a client that loses it
+ * @returns undefined when there is nothing to write. @throws Unavailable when a claim could not be written
+ */
+export function settleVisit(visit: Visit, how: "use" | "release", answer?: KeptAnswer): Promise<unknown> | undefined {
   const { onEnd } = visit;
   visit.onEnd = undefined;
   onEnd?.(how);
-  const { claims } = visit;
-  return claims.length === 0 ? undefined : Promise.all(claims.map((claim) => claim.settle(how)));
+  const { claims, keeper } = visit;
+  if (claims.length === 0) return undefined;
+  const sealed = answer && keeper?.seal(answer);
+  const keptWith = (claim: HeldClaim) => (claim.paymentId === keeper?.paymentId ? sealed : undefined);
+  return Promise.all(claims.map((claim) => claim.settle(how, keptWith(claim))));
 }
 
 /**

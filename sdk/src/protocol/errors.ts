@@ -46,8 +46,8 @@ export const ERRORS = {
   InvalidPaymentProof: entry(
     "sdk",
     402,
-    "The payment proof was rejected: forged, expired, already used, or made for another request.",
-    "The SDK retries automatically; if it persists, pay the fresh quote and check the Facilitator's status.",
+    "The payment proof was rejected: forged, expired, or made for another request.",
+    "The SDK retries automatically; if it persists, check `reason` and the Facilitator's status. Pay a fresh quote only when this payment has moved no money.",
   ),
   PlanDeprecated: entry(
     "both",
@@ -57,6 +57,12 @@ export const ERRORS = {
   ),
 
   // Of the gate, the agent and the Facilitator.
+  PaymentAlreadyUsed: entry(
+    "sdk",
+    402,
+    "The payment has bought its request, and the provider holds no answer that it can replay.",
+    "Do not pay again for the same purchase: ask the provider for its answer. A new purchase needs a new payment.",
+  ),
   PaymentRequired: entry("sdk", 402, "The request carries no payment.", "Pay or subscribe to one of `accepts`."),
   InvalidRequest: entry(
     "sdk",
@@ -327,6 +333,7 @@ export class SubscriptionNotActive extends classOf("SubscriptionNotActive") {}
 export class AllowanceExhausted extends classOf("AllowanceExhausted") {}
 export class InvalidPaymentProof extends classOf("InvalidPaymentProof") {}
 export class PlanDeprecated extends classOf("PlanDeprecated") {}
+export class PaymentAlreadyUsed extends classOf("PaymentAlreadyUsed") {}
 export class InvalidRequest extends classOf("InvalidRequest") {}
 export class PaymentPending extends classOf("PaymentPending") {}
 export class PolicyRefused extends classOf("PolicyRefused") {}
@@ -341,6 +348,7 @@ export const ERROR_CLASSES = {
   AllowanceExhausted,
   InvalidPaymentProof,
   PlanDeprecated,
+  PaymentAlreadyUsed,
   InvalidRequest,
   PaymentPending,
   PolicyRefused,

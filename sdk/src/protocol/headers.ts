@@ -4,6 +4,8 @@ export const HEADER = {
   paymentResponse: "X-PAYMENT-RESPONSE",
   subscription: "X-Service-Sub",
   idempotencyKey: "Idempotency-Key",
+  /** of an answer that was kept from an earlier request */
+  replayed: "Idempotency-Replayed",
   // x402 version 2
   paymentRequiredV2: "PAYMENT-REQUIRED",
   paymentSignatureV2: "PAYMENT-SIGNATURE",
@@ -34,5 +36,6 @@ export const CORS_EXPOSE_HEADERS = [
   HEADER.paymentResponse,
   HEADER.paymentRequiredV2,
   HEADER.paymentResponseV2,
+  HEADER.replayed,
   "Retry-After",
 ].join(", ");

@@ -288,7 +288,7 @@ export async function startProvider(
       proof.amount === amount &&
       isProofSignedBy(proof, CHAIN_ID, addressOf("facilitator"));
     if (!isGood) return quote(request, "InvalidPaymentProof", "mismatch");
-    if (used.has(id)) return quote(request, "InvalidPaymentProof", "already_used");
+    if (used.has(id)) return quote(request, "PaymentAlreadyUsed", "already_used");
     used.add(id);
     granted.push(id);
     return { status: 200, json: { data: "paid content", echo: request.body } };

@@ -26,9 +26,9 @@ export function timedByActs(cells: CellStore): ClaimStore {
       nowMs = act.nowMs;
       return store.claim(id, act, nowSec);
     },
-    apply(id, act) {
+    apply(id, act, answer) {
       if (act.act === "renew") nowMs = act.nowMs;
-      return store.apply(id, act);
+      return store.apply(id, act, answer);
     },
   };
 }
@@ -99,5 +99,41 @@ export function testClaimStore(make: () => ClaimStore): void {
       expect(kind).to.equal("acquired");
       await store.apply(idOf("a"), { act: "withdraw", owner });
     }
+  });
+
+  const stored = (text: string) => ({ text, nowMs: NOW_MS, keepSec: 600 });
+  const answerTo = async (store: ClaimStore, id: Hex) => store.served?.(id, NOW_MS);
+
+  it("HA6 keep an answer with the claim that it uses, for any gate of the store", async () => {
+    const store = make();
+    const { owner } = await attempt(store, idOf("a"));
+    expect(await answerTo(store, idOf("a")), "running").to.equal(undefined);
+    await store.apply(idOf("a"), { act: "use", owner }, stored("1.k.sealed"));
+    expect(await answerTo(store, idOf("a"))).to.deep.equal({ answer: "1.k.sealed" });
+    const other = await attempt(store, idOf("b"));
+    await store.apply(idOf("b"), { act: "use", owner: other.owner });
+    expect(await answerTo(store, idOf("b"))).to.deep.equal({ answer: undefined });
+    expect(await answerTo(store, idOf("c"))).to.equal(undefined);
+  });
+
+  it("HA6 keep no answer of an owner that has lost its hold, nor of a released claim", async () => {
+    const store = make();
+    const first = await attempt(store, idOf("a"));
+    const second = await attempt(store, idOf("a"), NOW_MS + LEASE_MS);
+    expect(await store.apply(idOf("a"), { act: "use", owner: first.owner }, stored("1.k.first"))).to.equal(false);
+    expect(await answerTo(store, idOf("a"))).to.equal(undefined);
+    await store.apply(idOf("a"), { act: "release", owner: second.owner }, stored("1.k.released"));
+    expect(await answerTo(store, idOf("a"))).to.equal(undefined);
+    const third = await attempt(store, idOf("a"), NOW_MS + LEASE_MS);
+    await store.apply(idOf("a"), { act: "use", owner: third.owner }, stored("1.k.third"));
+    expect(await answerTo(store, idOf("a"))).to.deep.equal({ answer: "1.k.third" });
+  });
+
+  it("HA6 keep answers of 64 KiB whole", async () => {
+    const store = make();
+    const text = `1.k.${"A".repeat(90_000)}`;
+    const { owner } = await attempt(store, idOf("a"));
+    await store.apply(idOf("a"), { act: "use", owner }, stored(text));
+    expect(await answerTo(store, idOf("a"))).to.deep.equal({ answer: text });
   });
 }

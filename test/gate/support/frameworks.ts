@@ -203,6 +203,7 @@ async function drained(response: ServerResponse): Promise<void> {
 }
 
 function responseOf({ status = 200, headers = {}, body = "" }: Handled): Response {
+  if (status === 204) return new Response(null, { status, headers });
   if (typeof body === "string" || body instanceof Uint8Array)
     return new Response(body as BodyInit, { status, headers });
   return new Response(Readable.toWeb(Readable.from(encoded(body))) as ReadableStream, { status, headers });

@@ -22,6 +22,7 @@ import { join } from "node:path";
 import { lock } from "proper-lockfile";
 import { ConfigError, type Hex, isHash32, isTurnpikeError, randomBytes, toHex, Unavailable } from "../../protocol";
 import { lineOfAct, lineOfRecord, ROTATED, replayLine } from "./claim-line";
+import { fileAnswers } from "./file-answers";
 import { forget } from "./memory";
 import { applyClaim, type ClaimAct, type ClaimRecord, type ClaimStore, isHeldAfter, outcomeFor } from "./rules";
 
@@ -44,6 +45,7 @@ const LOCK = { stale: 5_000, retries: { retries: 60, minTimeout: 50, maxTimeout:
 /** @throws ConfigError when the folder cannot be used */
 export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileClaimsOptions): ClaimStore {
   const records = new Map<Hex, ClaimRecord>();
+  const answers = fileAnswers(folder);
   const buffer = Buffer.alloc(READ_BYTES);
   let generation = 0;
   let file: number | undefined;
@@ -179,14 +181,24 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
         return outcomeFor(act.owner, records.get(paymentId), act.nowMs);
       });
     },
-    apply(paymentId, act) {
+    apply(paymentId, act, answer) {
       return guarded(async () => {
+        if (act.act === "use" && answer) answers.keep({ paymentId, owner: act.owner }, answer);
         await append(lineOfAct(paymentId, act));
         return isHeldAfter(act, records.get(paymentId));
       });
     },
     grantKey() {
       return guarded(async () => (grantKey ??= readGrantKey(folder)));
+    },
+    served(paymentId, nowMs) {
+      return guarded(async () => {
+        catchUp();
+        if (rotated) await toNextGeneration();
+        const record = records.get(paymentId);
+        if (record?.state !== "used") return undefined;
+        return { answer: answers.find({ paymentId, owner: record.owner }, nowMs) };
+      });
     },
     async close() {
       await rotation;

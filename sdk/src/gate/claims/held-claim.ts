@@ -1,6 +1,6 @@
 /** One request's hold on a payment: renews the lease while the handler runs, and is settled exactly once. */
 import { type Hex, randomRef, Unavailable } from "../../protocol";
-import type { ClaimAct, ClaimOutcome, ClaimStore } from "./rules";
+import type { ClaimAct, ClaimOutcome, ClaimStore, StoredAnswer } from "./rules";
 
 export const LEASE_MS = 60_000;
 const RENEW_MS = 20_000;
@@ -12,9 +12,10 @@ export interface HeldClaim {
   readonly paymentId: Hex;
   /**
    * The first call decides; later ones wait for it.
+   * @param answer of "use": kept with the claim, for replays
    * @throws Unavailable when it could not be written, or the hold was lost: then nothing may be served
    */
-  settle(act: Settlement): Promise<void>;
+  settle(act: Settlement, answer?: StoredAnswer): Promise<void>;
 }
 
 export type ClaimAttempt =
@@ -52,9 +53,9 @@ export async function holdClaim(request: ClaimRequest): Promise<ClaimAttempt> {
   };
   renewIn(RENEW_MS);
 
-  async function settle(how: Settlement): Promise<void> {
+  async function settle(how: Settlement, answer?: StoredAnswer): Promise<void> {
     clearTimeout(renewal);
-    const wasHeld = await store.apply(paymentId, { act: how, owner });
+    const wasHeld = await store.apply(paymentId, { act: how, owner }, answer);
     // Another request has it since, and serves it: this one must not as well.
     if (!wasHeld) throw new Unavailable("The hold on this payment was lost while it was served.", { retryAfterSec: 5 });
   }
@@ -63,8 +64,8 @@ export async function holdClaim(request: ClaimRequest): Promise<ClaimAttempt> {
     kind: "held",
     claim: {
       paymentId,
-      settle(how) {
-        settled ??= settle(how);
+      settle(how, answer) {
+        settled ??= settle(how, answer);
         return settled;
       },
     },

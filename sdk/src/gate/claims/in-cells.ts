@@ -1,8 +1,16 @@
 /** Claims in a store that gates on several machines share. The rules are the ones of every store; the time is the store's. */
 import { type Hex, isHash32, randomBytes, toHex, Unavailable } from "../../protocol";
-import { type CellStore, guardCells } from "../shared/cells";
+import { type CellChange, type CellStore, guardCells } from "../shared/cells";
 import { lineOfRecord, recordOfLine } from "./claim-line";
-import { applyClaim, type ClaimAct, type ClaimRecord, type ClaimStore, isHeldAfter, outcomeFor } from "./rules";
+import {
+  applyClaim,
+  type ClaimAct,
+  type ClaimRecord,
+  type ClaimStore,
+  isHeldAfter,
+  outcomeFor,
+  type StoredAnswer,
+} from "./rules";
 
 /** Chain time may run behind the store's. */
 const MARGIN_SEC = 3_600;
@@ -15,13 +23,28 @@ export interface SharedClaimsOptions {
   readonly clockAgeMs?: number;
 }
 
+/** Beside its claim: a cluster changes both in one act only where they are in one slot. */
+const answerKey = (paymentId: Hex): string => `answer@${paymentId}`;
+
+const answerCell = (paymentId: Hex, { text, keepSec }: StoredAnswer): CellChange => ({
+  key: answerKey(paymentId),
+  expected: undefined,
+  next: text,
+  keepSec,
+});
+
 export function sharedClaims(store: CellStore, { clockAgeMs }: SharedClaimsOptions = {}): ClaimStore {
   const cells = guardCells(store, { what: "The claim store", ...(clockAgeMs === undefined ? {} : { clockAgeMs }) });
   /** what this process wrote last of the claims that it holds: their next change needs no reading */
   const own = new Map<Hex, string>();
   let grantKey: Promise<Hex> | undefined;
 
-  async function change(paymentId: Hex, given: ClaimAct, keepSec?: number): Promise<ClaimRecord | undefined> {
+  interface Kept {
+    readonly keepSec?: number;
+    readonly answer?: StoredAnswer | undefined;
+  }
+
+  async function change(paymentId: Hex, given: ClaimAct, { keepSec, answer }: Kept = {}) {
     const nowMs = await cells.nowMs();
     const act: ClaimAct = given.act === "claim" || given.act === "renew" ? { ...given, nowMs } : given;
     let current = own.get(paymentId);
@@ -35,6 +58,8 @@ export function sharedClaims(store: CellStore, { clockAgeMs }: SharedClaimsOptio
       const text = lineOfRecord(paymentId, next);
       const made = await cells.swap([
         { key: paymentId, expected: current, next: text, ...(keepSec ? { keepSec } : {}) },
+        // Not again after a failure: an answer of a claim that the store has forgotten may still be there.
+        ...(answer && tries === 0 ? [answerCell(paymentId, answer)] : []),
       ]);
       if (made) return remember(paymentId, act, text, next);
       [current] = await cells.read([paymentId]);
@@ -59,11 +84,15 @@ export function sharedClaims(store: CellStore, { clockAgeMs }: SharedClaimsOptio
 
   return {
     async claim(paymentId, act, nowSec) {
-      const record = await change(paymentId, act, Math.max(0, act.keepUntilSec - nowSec) + MARGIN_SEC);
+      const record = await change(paymentId, act, { keepSec: Math.max(0, act.keepUntilSec - nowSec) + MARGIN_SEC });
       return outcomeFor(act.owner, record, await cells.nowMs());
     },
-    async apply(paymentId, act) {
-      return isHeldAfter(act, await change(paymentId, act));
+    async apply(paymentId, act, answer) {
+      return isHeldAfter(act, await change(paymentId, act, act.act === "use" ? { answer } : {}));
+    },
+    async served(paymentId) {
+      const [claim, answer] = await cells.read([paymentId, answerKey(paymentId)]);
+      return claim !== undefined && recordOfLine(claim)?.state === "used" ? { answer } : undefined;
     },
     grantKey() {
       grantKey ??= readGrantKey().catch((error: unknown) => {

@@ -1,5 +1,6 @@
 /** Claims of one process, gone with it: for tests. A restart would let every proof be used once more. */
 import { type Hex, randomBytes, toHex } from "../../protocol";
+import { memoryAnswers } from "./memory-answers";
 import { applyClaim, type ClaimRecord, type ClaimStore, isHeldAfter, outcomeFor } from "./rules";
 
 const FORGET_EVERY = 1_000;
@@ -9,6 +10,7 @@ export function memoryClaims({ warn = true }: { readonly warn?: boolean } = {}):
   if (warn) process.emitWarning("Turnpike keeps claims in memory: used payments work again after a restart.");
   const records = new Map<Hex, ClaimRecord>();
   const grantKey = toHex(randomBytes(32));
+  const answers = memoryAnswers();
   let claims = 0;
   return {
     async claim(paymentId, act, nowSec) {
@@ -17,11 +19,16 @@ export function memoryClaims({ warn = true }: { readonly warn?: boolean } = {}):
       if (record) records.set(paymentId, record);
       return outcomeFor(act.owner, record, act.nowMs);
     },
-    async apply(paymentId, act) {
+    async apply(paymentId, act, answer) {
       const record = applyClaim(records.get(paymentId), act);
       if (record) records.set(paymentId, record);
       else records.delete(paymentId);
-      return isHeldAfter(act, record);
+      const isHeld = isHeldAfter(act, record);
+      if (isHeld && act.act === "use" && answer) answers.keep(paymentId, answer);
+      return isHeld;
+    },
+    async served(paymentId, nowMs) {
+      return records.get(paymentId)?.state === "used" ? { answer: answers.find(paymentId, nowMs) } : undefined;
     },
     async grantKey() {
       return grantKey;

@@ -89,6 +89,14 @@ export function outcomeFor(owner: string, record: ClaimRecord | undefined, nowMs
   return { kind: "running", retryAfterSec: Math.min(5, Math.max(1, Math.ceil((record.leaseUntilMs - nowMs) / 1_000))) };
 }
 
+/** The sealed answer to a purchase, as a store keeps it: printable ASCII without spaces and semicolons. */
+export interface StoredAnswer {
+  readonly text: string;
+  /** unix milliseconds, of the machine's clock */
+  readonly nowMs: number;
+  readonly keepSec: number;
+}
+
 /**
  * Where claims are kept. Gates that share a resource share a store. Each call is atomic among all of them.
  * Every method rejects with Unavailable when the store cannot answer.
@@ -101,9 +109,16 @@ export interface ClaimStore {
   claim(paymentId: Hex, act: Extract<ClaimAct, { act: "claim" }>, nowSec: number): Promise<ClaimOutcome>;
   /**
    * Applies the rule; an owner that no longer holds the claim changes nothing.
+   * @param answer of "use": kept with the claim, both or neither; a store without `served` may ignore it
    * @returns for "use" and "renew" whether the owner still held it: false, and the request must not be served
    */
-  apply(paymentId: Hex, act: Exclude<ClaimAct, { act: "claim" }>): Promise<boolean>;
+  apply(paymentId: Hex, act: Exclude<ClaimAct, { act: "claim" }>, answer?: StoredAnswer): Promise<boolean>;
+  /**
+   * Tells whether a payment is used, and the answer that was kept with it while that lasts. Without this method a
+   * gate replays no answers.
+   * @param nowMs of the machine's clock, by which answers are forgotten
+   */
+  served?(paymentId: Hex, nowMs: number): Promise<{ readonly answer: string | undefined } | undefined>;
   /**
    * Returns the store's own secret (0x and 64 hex digits): made at random on first use, kept as long as the store, and the
    * same for every gate that shares it. Facilitators grant payments to ids that are derived from it.

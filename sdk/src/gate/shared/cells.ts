@@ -5,6 +5,7 @@
 import { isTurnpikeError, Unavailable } from "../../protocol";
 
 export interface CellChange {
+  /** `a@b` is stored where `b` is, so that both can change together */
   readonly key: string;
   /** what the caller has read; undefined: nothing stands there */
   readonly expected: string | undefined;

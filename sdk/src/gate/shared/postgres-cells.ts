@@ -55,11 +55,13 @@ END $$;`;
 const OVERTAKEN = "TP001";
 /** Not two at once: PostgreSQL lets one of two sessions that create the same thing fail. */
 const OPENING_LOCK = 4_020_402;
-/** Rows past their time are taken out after so many changes. */
+/** Rows past their time are taken out after so many changes, or so many bytes. */
 const PURGE_EVERY = 10_000;
+const PURGE_EVERY_BYTES = 16 * 1_024 * 1_024;
 
 export function postgresCells(client: PostgresClient, { space }: PostgresCellsOptions): CellStore {
   let changesMade = 0;
+  let bytesMade = 0;
 
   async function exists(): Promise<boolean> {
     const { rows } = await client.query(
@@ -89,7 +91,9 @@ export function postgresCells(client: PostgresClient, { space }: PostgresCellsOp
       return keys.map((key) => texts.get(key));
     },
     async swap(changes) {
-      if (++changesMade % PURGE_EVERY === 0) {
+      for (const { next } of changes) bytesMade += next.length;
+      if (++changesMade % PURGE_EVERY === 0 || bytesMade > PURGE_EVERY_BYTES) {
+        bytesMade = 0;
         await client.query("DELETE FROM turnpike_gate_cells WHERE keep_until < clock_timestamp()");
       }
       try {

@@ -43,6 +43,11 @@ export function redisCells(client: RedisClient, { prefix, lists }: RedisCellsOpt
   const send = (command: string, ...args: string[]): Promise<unknown> =>
     "call" in client ? client.call(command, ...args) : client.sendCommand([command, ...args]);
   const listKey = `${prefix}listed`;
+  /** A cluster goes by what stands in braces: `a@b` is put into the slot of `b`. */
+  const nameOf = (key: string): string => {
+    const at = key.indexOf("@");
+    return at < 0 ? prefix + key : `${prefix}${key.slice(0, at)}@{${prefix}${key.slice(at + 1)}}`;
+  };
   const read = async (keys: readonly string[]): Promise<(string | undefined)[]> => {
     if (keys.length === 0) return [];
     const texts = (await send("MGET", ...keys)) as (string | null)[];
@@ -70,9 +75,9 @@ export function redisCells(client: RedisClient, { prefix, lists }: RedisCellsOpt
       const [sec, micros] = (await send("TIME")) as [string, string];
       return Number(sec) * 1_000 + Math.floor(Number(micros) / 1_000);
     },
-    read: (keys) => read(keys.map((key) => prefix + key)),
+    read: (keys) => read(keys.map(nameOf)),
     async swap(changes) {
-      const keys = changes.map(({ key }) => prefix + key);
+      const keys = changes.map(({ key }) => nameOf(key));
       if (lists) keys.push(listKey);
       const args = changes.flatMap(({ expected, next, keepSec, listed }) => [
         expected === undefined ? "0" : "1",

@@ -33,7 +33,9 @@ export function outcomeOf(answer: RawAnswer | undefined): Outcome {
     case "PaymentRequired":
       return "asked";
     case "InvalidPaymentProof":
-      return json.reason === "malformed" ? "malformed" : json.reason === "already_used" ? "used" : "refused";
+      return json.reason === "malformed" ? "malformed" : "refused";
+    case "PaymentAlreadyUsed":
+      return "used";
     case "SubscriptionNotActive":
       return "refused";
     case "AmbiguousCredentials":

@@ -1,0 +1,95 @@
+/** Copies what a handler writes to a Node response, as far as it may be kept. Delays nothing and writes nothing. */
+import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
+import { type KeptAnswer, mayBeKept, safeHeaders } from "./kept-answer";
+import { Recorder } from "./recorder";
+
+export interface NodeRecording {
+  /** Takes what the handler gives to `writeHead`. */
+  head(args: readonly unknown[]): void;
+  /**
+   * Takes what the handler gives to `write` or `end`.
+   * @returns "last" where this completes the length that the head declares, "void" where nothing is kept any more
+   */
+  take(args: readonly unknown[]): "open" | "last" | "void";
+  /** @returns undefined where it may not be kept */
+  answer(): KeptAnswer | undefined;
+}
+
+interface Head {
+  readonly status: number;
+  readonly headers: Map<string, string>;
+}
+
+export function recordNode(response: ServerResponse, maxBytes: number): NodeRecording {
+  const recorder = new Recorder(maxBytes);
+  let head: Head | undefined;
+
+  const headSoFar = (): Head => head ?? { status: response.statusCode, headers: headersOf(response.getHeaders()) };
+
+  return {
+    head([status, ...rest]) {
+      const given = typeof rest[0] === "string" ? rest[1] : rest[0];
+      const headers = headersOf(response.getHeaders());
+      for (const [name, value] of pairsOf(given)) headers.set(name.toLowerCase(), value);
+      head = { status: Number(status), headers };
+    },
+    take(args) {
+      const { status, headers } = headSoFar();
+      const chunk = bytesOf(args);
+      if (!mayBeKept(status, headers.get("content-type"))) recorder.stop();
+      if (chunk) recorder.push(chunk);
+      if (!recorder.isWhole) return "void";
+      const declared = headers.get("content-length");
+      return declared !== undefined && recorder.bytes > 0 && recorder.bytes >= Number(declared) ? "last" : "open";
+    },
+    answer() {
+      if (!recorder.isWhole) return undefined;
+      const { status, headers: all } = headSoFar();
+      const headers = safeHeaders(all);
+      return headers && { status, headers, body: recorder.body() };
+    },
+  };
+}
+
+function headersOf(headers: OutgoingHttpHeaders): Map<string, string> {
+  return new Map(pairsOf(headers).map(([name, value]) => [name.toLowerCase(), value]));
+}
+
+type Pair = [name: string, value: string];
+
+/** Every form that `writeHead` takes headers in. */
+function pairsOf(headers: unknown): Pair[] {
+  if (typeof headers !== "object" || headers === null) return [];
+  const listed = Array.isArray(headers)
+    ? Array.isArray(headers[0])
+      ? (headers as [string, unknown][])
+      : headers.flatMap((name: unknown, at) =>
+          at % 2 === 0 ? [[String(name), headers[at + 1]] as [string, unknown]] : [],
+        )
+    : Object.entries(headers);
+  const joined = new Map<string, string>();
+  for (const [name, value] of listed) {
+    if (value === undefined) continue;
+    const text = Array.isArray(value) ? value.join(", ") : String(value);
+    const before = Array.isArray(headers) ? joined.get(name) : undefined;
+    joined.set(name, before === undefined ? text : `${before}, ${text}`);
+  }
+  return [...joined];
+}
+
+function bytesOf([chunk, encoding]: readonly unknown[]): Uint8Array | undefined {
+  if (typeof chunk === "string") {
+    return Buffer.from(chunk, typeof encoding === "string" ? (encoding as BufferEncoding) : "utf8");
+  }
+  // A copy: whoever wrote it may use its memory again.
+  return chunk instanceof Uint8Array ? Buffer.from(chunk) : undefined;
+}
+
+const HTTP2_CANCEL = 8;
+
+/** Whether the other end closed a connection that broke off, rather than this one. */
+export function hasClientLeft({ req }: ServerResponse): boolean {
+  const { socket, stream } = req as typeof req & { readonly stream?: { readonly rstCode?: number } };
+  if (req.httpVersionMajor >= 2) return stream?.rstCode === HTTP2_CANCEL;
+  return socket.readableEnded || socket.errored !== null;
+}

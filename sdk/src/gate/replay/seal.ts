@@ -1,0 +1,52 @@
+/**
+ * Encrypts an answer under a key that is derived from its secret and from what was bought, so that the store alone
+ * cannot be read, and another method, resource or body opens nothing. AES-256-GCM, HKDF with SHA-256.
+ */
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
+import { type Hex, type MemoKey, sha256, utf8ToBytes } from "../../protocol";
+import type { ReplaySecret } from "./secret";
+
+export interface Purchased {
+  readonly secret: ReplaySecret;
+  readonly paymentId: Hex;
+  readonly method: string;
+  readonly resource: string;
+  /** hex SHA-256, where the route binds bodies */
+  readonly bodyHash: string | undefined;
+}
+
+const CIPHER = "aes-256-gcm";
+const KEY_BYTES = 32;
+const IV_BYTES = 12;
+const TAG_BYTES = 16;
+const SEALED = /^1\.([A-Za-z0-9_-]{1,16})\.([A-Za-z0-9+/]+={0,2})$/;
+
+export function seal(plain: Uint8Array, purchased: Purchased, gateKey: MemoKey): string {
+  const iv = randomBytes(IV_BYTES);
+  const cipher = createCipheriv(CIPHER, keyFor(purchased, gateKey), iv);
+  const sealed = Buffer.concat([iv, cipher.update(plain), cipher.final(), cipher.getAuthTag()]);
+  return `1.${gateKey.id}.${sealed.toString("base64")}`;
+}
+
+/** @returns undefined for another secret, another purchase, or an altered text */
+export function unseal(text: string, purchased: Purchased, gateKeys: readonly MemoKey[]): Uint8Array | undefined {
+  const [, keyId, base64] = SEALED.exec(text) ?? [];
+  const gateKey = gateKeys.find(({ id }) => id === keyId);
+  const sealed = Buffer.from(base64 ?? "", "base64");
+  if (!gateKey || sealed.length < IV_BYTES + TAG_BYTES) return undefined;
+  const decipher = createDecipheriv(CIPHER, keyFor(purchased, gateKey), sealed.subarray(0, IV_BYTES));
+  decipher.setAuthTag(sealed.subarray(-TAG_BYTES));
+  try {
+    return Buffer.concat([decipher.update(sealed.subarray(IV_BYTES, -TAG_BYTES)), decipher.final()]);
+  } catch {
+    // The tag does not fit: whoever asks does not hold the secret, or asks for something else.
+    return undefined;
+  }
+}
+
+/** The gate's own secret is the salt: a client's key that can be guessed is not enough to read a stolen store. */
+function keyFor({ secret, paymentId, method, resource, bodyHash }: Purchased, gateKey: MemoKey): Uint8Array {
+  const context = JSON.stringify(["turnpike replay", paymentId, method, resource, bodyHash ?? null]);
+  const info = sha256(utf8ToBytes(context));
+  return new Uint8Array(hkdfSync("sha256", utf8ToBytes(JSON.stringify(secret)), gateKey.secret, info, KEY_BYTES));
+}
