@@ -29,7 +29,7 @@ import {
 import type { AgentContext, KnownToken } from "./context";
 import { type AgentLimits, DEFAULT_LIMITS, type Effects, type Sleep, sleepFor } from "./effects";
 import type { AgentEvent } from "./events";
-import { createFacilitators } from "./facilitators";
+import { createFacilitators, type FacilitatorOption } from "./facilitators";
 import { agentFetch } from "./fetch";
 import { Fresh } from "./fresh";
 import { type Ledger, memoryLedger } from "./ledger";
@@ -55,8 +55,8 @@ export interface AgentOptions {
   /** an ethers signer, a viem account, or `walletFromKey("0x...")` */
   readonly wallet: AgentWallet;
   readonly policy: AgentPolicy;
-  /** base URLs of the only Facilitators that ever get a signature; the first is used where none is named */
-  readonly facilitators: readonly string[];
+  /** the only Facilitators that ever get a signature: base URLs, with or without pinned signers; the first is used where none is named */
+  readonly facilitators: readonly FacilitatorOption[];
   /** default: in memory, forgotten with the process */
   readonly ledger?: Ledger;
   /** where Turnpike stands: needed for subscriptions, since signatures and permits name the contract */

@@ -14,9 +14,10 @@ import {
 import type { Book, Purchase } from "./book";
 import { type ChosenOption, chooseOption } from "./choose";
 import type { AgentContext } from "./context";
+import { freshProofs } from "./fetch-proof";
 import type { PaymentEntry } from "./ledger";
 import type { Amount } from "./policy";
-import { present } from "./present";
+import { ALREADY_USED, present, rejection } from "./present";
 import { type Quote, readQuote } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
 import {
@@ -147,16 +148,33 @@ async function finish(
   resumed: boolean,
 ): Promise<PaidResponse | undefined> {
   const { book, template, headers } = job;
+  const { signal } = template;
+  const fresh = freshProofs(context);
   let entry = first;
-  for (let round = 0; ; round++) {
+  let wasReversed = false;
+  for (;;) {
     const settled = await settledEntry(context, job, entry, resumed);
     if (!settled) return undefined;
     const presented = await present(context, { book, entry: settled, template, headers, resumed });
     if (presented.kind === "answered") return presented.response;
-    entry = { ...settled, state: "signed", proof: undefined };
-    await book.put(entry);
-    if (round > 0) throw new PaymentPending(undefined, { reason: "reversed", details: { paymentId: entry.id } });
+    const isReversed = presented.kind === "reversed";
+    const isSpent = presented.kind === "rejected" && presented.reason === ALREADY_USED;
+    const replaced = async () => (isSpent ? undefined : fresh.next(settled, signal));
+    const again = isReversed && !wasReversed ? unsettled(settled) : await replaced();
+    wasReversed ||= isReversed;
+    if (again) {
+      entry = again;
+      await book.put(entry);
+    } else if (isReversed) {
+      await book.put(unsettled(settled));
+      throw new PaymentPending(undefined, { reason: "reversed", details: { paymentId: entry.id } });
+    } else throw await rejection(context, { book, entry: settled, resumed }, presented);
   }
+}
+
+function unsettled(entry: PaymentEntry): PaymentEntry {
+  const { proof: _reversed, ...kept } = entry;
+  return { ...kept, state: "signed" };
 }
 
 async function settledEntry(
