@@ -11,6 +11,7 @@ import {
   type TurnpikeError,
   toAmount,
 } from "../protocol";
+import { orHeld } from "./aborted";
 import type { Book, Purchase } from "./book";
 import { type ChosenOption, chooseOption } from "./choose";
 import type { AgentContext } from "./context";
@@ -64,6 +65,7 @@ export interface PayJob {
  * @throws PolicyRefused when nothing that is offered may be paid; nothing was signed
  * @throws PaymentPending when a payment's outcome is unknown; the next call presents the same one
  * @throws InvalidPaymentProof when the provider keeps rejecting the payment that was made
+ * @throws AbortError when its signal aborts: `message` says whether anything was signed, and what to do
  */
 export async function pay(context: AgentContext, input: RequestInput, init: PayInit = {}): Promise<PaidResponse> {
   const job = await payJob(context, input, init);
@@ -140,8 +142,22 @@ export async function finishEarlier(context: AgentContext, job: PayJob): Promise
   }
 }
 
-/** @returns undefined when the payment turned out to be worthless, so that a fresh one may be made */
-async function finish(
+/**
+ * @returns undefined when the payment turned out to be worthless, so that a fresh one may be made
+ * @throws AbortError that says what the payment's state is
+ */
+function finish(
+  context: AgentContext,
+  job: PayJob,
+  entry: PaymentEntry,
+  resumed: boolean,
+): Promise<PaidResponse | undefined> {
+  const now = () => job.book.payment(entry.id) ?? entry;
+  const { closing } = context.effects;
+  return orHeld({ signal: job.template.signal, closing, now }, () => settleAndPresent(context, job, entry, resumed));
+}
+
+async function settleAndPresent(
   context: AgentContext,
   job: PayJob,
   first: PaymentEntry,
