@@ -111,7 +111,10 @@ export interface Agent {
    * and records them in the ledger. A wallet whose signatures differ from one time to the next finds none.
    */
   recover(options: RecoverOptions): Promise<Subscription[]>;
-  /** Every subscription in the ledger that has not ended, as the chain has it now. */
+  /**
+   * Every subscription in the ledger that has not ended, as the chain has it now: read by the agent's own RPC where it
+   * has one, else by the Facilitator.
+   */
   list(): Promise<Subscription[]>;
   /** Lets `fetch` use a subscription at these origins too. */
   addOrigins(ref: SubscriptionRef, origins: readonly string[]): Promise<readonly string[]>;
