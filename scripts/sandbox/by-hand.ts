@@ -7,6 +7,7 @@ import {
   encodePaymentProof,
   HEADER,
   type Hex,
+  isPlanEntry,
   type PaymentProof,
   type PaymentRequiredWire,
   parseMemo,
@@ -24,7 +25,7 @@ export async function quoteOf(url: string, init: RequestInit = {}): Promise<Paym
 
 /** The first one-time option of a 402. */
 export function oneTimeOption({ accepts }: PaymentRequiredWire): AcceptEntryWire {
-  const entry = accepts.find(({ hoodlayer }) => !hoodlayer?.subscriptionScheme);
+  const entry = accepts.find((entry) => !isPlanEntry(entry));
   if (!entry) throw new Error("The 402 offers no one-time payment.");
   return entry;
 }

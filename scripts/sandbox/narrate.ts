@@ -1,5 +1,5 @@
 /** Tells what happens, for someone who has never seen the project: requests, transactions, gas and balances. */
-import { HEADER, type PaymentRequiredWire } from "turnpike/protocol";
+import { HEADER, isPlanEntry, type PaymentRequiredWire } from "turnpike/protocol";
 import { transactionsSince } from "./transactions";
 import { shortened, units, withoutHex, withShortHex } from "./wording";
 import type { World } from "./world";
@@ -118,7 +118,7 @@ async function summaryOf(world: World, response: Response): Promise<string> {
 
 function optionsOf({ plans: known }: World, { accepts, plans = [], error, reason }: PaymentRequiredWire): string {
   const nameOf = (planId: string) => Object.entries(known).find(([, id]) => id === planId)?.[0] ?? shortened(planId);
-  const once = accepts.filter(({ hoodlayer }) => !hoodlayer?.subscriptionScheme);
+  const once = accepts.filter((entry) => !isPlanEntry(entry));
   const options = [
     ...once.map(({ amount }) => `${units(amount)} once`),
     ...plans.map(

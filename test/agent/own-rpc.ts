@@ -1,5 +1,6 @@
 import { expect } from "chai";
 import { network } from "hardhat";
+import { memoryLedger } from "turnpike/agent";
 import type { Hex } from "turnpike/protocol";
 import { rejection } from "./support/rejection";
 import { advance, PRICE, type Relay, relayBeforeEach } from "./support/relay";
@@ -24,11 +25,12 @@ describe("an agent with an RPC of its own", () => {
     ({ relay, planId } = fresh);
   });
 
-  const agentOn = (rpc: StandIn) =>
+  const agentOn = (rpc: StandIn, more: object = {}) =>
     agentFor(relay.url, {
       policy: { perPayment: PRICE, perDay: 1_000n * PRICE, tokens: [relay.addresses.token] },
       deployments: [{ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }],
       rpc: rpc.url,
+      ...more,
     });
 
   it("subscribes and changes by what the chain says", async () => {
@@ -36,6 +38,27 @@ describe("an agent with an RPC of its own", () => {
     const subscription = await agent.subscribe({ planId });
     expect((await agent.pause(subscription)).status).to.equal("PAUSED");
     expect((await agent.resume(subscription)).version).to.equal(2);
+  });
+
+  it("HB7 lists its subscriptions by the chain alone, also while the Facilitator is down, lies, or is configured no more", async () => {
+    const rpc = await startRpc();
+    const ledger = memoryLedger();
+    const { agent } = agentOn(rpc, { ledger });
+    const made = await agent.subscribe({ planId, maxOverage: 5_000_000n });
+    const paused = await agent.pause(made);
+    relay.hidesSubscriptions = true;
+    const elsewhere = agentOn(rpc, { ledger, facilitators: ["http://127.0.0.1:1"] }).agent;
+    for (const each of [agent, elsewhere]) expect(await each.list()).to.deep.equal([{ ...paused, existing: false }]);
+    await relay.close();
+    expect(await agent.list()).to.deep.equal([{ ...paused, existing: false }]);
+  });
+
+  it("HB7 lists by the Facilitator while its own RPC is down", async () => {
+    const rpc = await startRpc();
+    const { agent } = agentOn(rpc);
+    const made = await agent.subscribe({ planId });
+    await rpc.close();
+    expect((await agent.list()).map(({ id }) => id)).to.deep.equal([made.id]);
   });
 
   it("does not take approval, permit nonce or time from a Facilitator that lies", async () => {

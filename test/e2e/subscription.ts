@@ -48,7 +48,7 @@ describe("end to end > subscriptions", function () {
     const url = `${world.provider.url}/choice`;
     const body = (await (await fetch(url)).json()) as { accepts: unknown[]; plans: { planId: string }[] };
     expect(body.plans.map(({ planId }) => planId)).to.deep.equal([world.plans.reader]);
-    expect(body.accepts).to.have.length(2);
+    expect(body.accepts).to.have.length(1);
     const { agent, address } = await newSubscriber();
     const spent = await spentBy(world, address, async () => {
       expect(await (await agent.fetch(url)).json()).to.deep.equal({ paidBy: "subscription" });

@@ -2,7 +2,7 @@ import { expect } from "chai";
 import { verifyWebhook, type WebhookEvent } from "turnpike/facilitator";
 import { keccakText } from "turnpike/protocol";
 import { until } from "../support/facilitator";
-import { useService } from "./support/http-service";
+import { JSON_TYPE, useService } from "./support/http-service";
 import { paymentToWire } from "./support/payments";
 import { expectProblem } from "./support/problem";
 import { type Receiver, startReceiver } from "./support/receiver";
@@ -124,6 +124,27 @@ describe("Facilitator: providers", function () {
     await until(async () => (await detail()).includes('"state":"delivered"'), "it is delivered");
     const body = receiver.received.at(-1);
     expect(verifyWebhook(body?.body ?? "", body?.headers ?? {}, endpoint.secret).type).to.equal("webhook.test");
+    await remove(endpoint);
+  });
+
+  it("HB7 takes a POST without a body wherever every field of it has a default", async () => {
+    const endpoint = await endpointOf(key, { types: ["payment.failed"] });
+    const path = `/webhook-endpoints/${endpoint.id}`;
+    const tested = await call(`${path}/test`, { key, method: "POST" });
+    expect(tested.status, await tested.clone().text()).to.equal(202);
+    const { eventId } = (await tested.json()) as { eventId: string };
+    expect((await call(`${path}/deliveries/${eventId}/resend`, { key, method: "POST" })).status).to.equal(202);
+    const headers = { authorization: `Bearer ${key}` };
+    const resend = `${http.service.url}${path}/deliveries/${eventId}/resend`;
+    expect((await fetch(resend, { method: "POST", headers: { ...headers, ...JSON_TYPE } })).status).to.equal(202);
+    expect((await fetch(resend, { method: "POST", headers, body: "x" })).status, "a body of another type").to.equal(
+      415,
+    );
+    const document = (await (await fetch(`${http.service.url}/openapi.json`)).json()) as {
+      paths: Record<string, Record<string, { requestBody?: { required?: boolean } }>>;
+    };
+    const posted = document.paths["/webhook-endpoints/{id}/deliveries/{eventId}/resend"]?.post;
+    expect(posted?.requestBody?.required ?? false).to.equal(false);
     await remove(endpoint);
   });
 

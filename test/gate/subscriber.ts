@@ -47,13 +47,13 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
 
     const ask = (id: string, path = "/feed") => send(`${server.url}${path}`, { headers: { "X-Service-Sub": id } });
 
-    it("offers one-time first, then the plan with its terms", async () => {
+    it("offers one-time in `accepts`, and the plan with its terms in `plans`", async () => {
       const { json } = await send(`${server.url}/feed`);
-      expect(json.accepts.map((entry: { amount: string }) => entry.amount)).to.deep.equal(["500000", PRICE.toString()]);
-      expect(json.accepts[1]).to.deep.include({
-        payTo: world.treasury,
+      expect(json.accepts).to.have.length(1);
+      expect(json.accepts[0]).to.deep.include({
+        scheme: "exact",
+        amount: "500000",
         hoodlayer: { facilitator: facilitator.url, planId: world.planId, subscriptionScheme: true },
-        extra: { name: world.contracts.tokenName, version: world.contracts.tokenVersion, kind: "subscription" },
       });
       expect(json.plans).to.have.length(1);
       expect(json.plans[0]).to.include({
@@ -71,7 +71,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       };
       expect((await required("/feed")).accepts).to.have.length(1);
       const only = await required("/only");
-      expect(only.accepts).to.deep.equal([]);
+      expect(only.accepts.map(({ scheme }: { scheme: string }) => scheme)).to.deep.equal(["subscription"]);
       expect(only.extensions.hoodlayer.info.plans[0]).to.include({ planId: world.planId, amount: PRICE.toString() });
     });
 
@@ -113,7 +113,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
         const answer = await ask(guess);
         expect(answer.status, guess).to.equal(402);
         expect(answer.json.error).to.equal("SubscriptionNotActive");
-        expect(answer.json.accepts).to.have.length(2);
+        expect(answer.json.accepts).to.have.length(1);
       }
       expect((await ask(id)).status).to.equal(200);
     });
@@ -157,7 +157,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect(answer.text).to.not.include(id.slice(2, 40));
       const unpaid = await send(`${server.url}/feed`);
       expect(unpaid.status).to.equal(402);
-      expect(unpaid.json.accepts).to.have.length(2);
+      expect(unpaid.json.accepts).to.have.length(1);
       world.rpc.isDown = false;
       await until(async () => (await ask(id)).status === 200);
     });

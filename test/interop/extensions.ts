@@ -115,13 +115,28 @@ describe("interop > extensions of version 2", function () {
     });
   }
 
-  it("sign-in-with-x: is the whole door where only plans are sold", async () => {
-    const payer = await world.payer();
-    await subscribed(payer);
+  it("HB6 sign-in-with-x: both stock sign-ins let a subscriber in where only plans are sold, and nobody pays", async () => {
+    const url = `${server.url}/plan`;
+    v2.schemas().validatePaymentRequired(await requiredOf("/plan"));
+    const { wrapFetchWithSIWx, createSIWxClientExtension } = v2.signIn();
     const stock = v2.fetch();
-    const extension = v2.signIn().createSIWxClientExtension({ signers: [payer.account] });
-    const client = v2Client(stock, payer.account).registerExtension(extension);
-    expect((await stock.wrapFetchWithPayment(fetch, client)(`${server.url}/plan`)).status).to.equal(200);
+    const payer = await world.payer();
+    const stranger = await world.payer();
+    await subscribed(payer);
+    const before = await world.transfers(payer.address);
+    const payingFetch = (who: Payer) => {
+      const extension = createSIWxClientExtension({ signers: [who.account] });
+      const client = v2Client(stock, who.account, { unlimited: true }).registerExtension(extension);
+      return stock.wrapFetchWithPayment(fetch, client);
+    };
+    expect((await wrapFetchWithSIWx(fetch, payer.account)(url)).status).to.equal(200);
+    expect((await payingFetch(payer)(url)).status).to.equal(200);
+    expect(await world.transfers(payer.address)).to.deep.equal(before);
+
+    const refused = await wrapFetchWithSIWx(fetch, stranger.account)(url);
+    expect([refused.status, (await refused.json()).reason]).to.deep.equal([402, "sign_in_no_subscription"]);
+    await payingFetch(stranger)(url).catch(() => undefined);
+    expect(await world.transfers(stranger.address)).to.deep.equal([]);
   });
 
   it("sign-in-with-x: the signed text is the stock package's, to the byte", async () => {

@@ -8,6 +8,13 @@ export const JSON_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
+/** Whether a request carries no body at all, as `curl -X POST` sends it. */
+export function hasNoBody({ headers }: Request): boolean {
+  const length = headers.get("content-length");
+  if (headers.has("transfer-encoding")) return false;
+  return length === "0" || (length === null && !headers.has("content-type"));
+}
+
 /** @throws UnsupportedMediaType, PayloadTooLarge or InvalidRequest */
 export async function readJsonBody(request: Request): Promise<Record<string, unknown> | unknown[]> {
   if (!JSON_TYPE.test(request.headers.get("content-type") ?? "")) throw new TurnpikeError("UnsupportedMediaType");

@@ -9,7 +9,7 @@ import { type ApiScope, PROBLEM_CONTENT_TYPE, type Problem, problemSchema } from
 import { InvalidRequest, type TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
 import type { Origin } from "../providers";
-import { readJsonBody } from "./body";
+import { hasNoBody, readJsonBody } from "./body";
 import { problemFor, statusOf, tellable } from "./errors";
 import type { RequestScope } from "./scope";
 import { type Site, siteOf } from "./site";
@@ -100,6 +100,7 @@ export function endpoint<
   B extends z.ZodType = None,
   C = undefined,
 >(spec: EndpointOf<P, Q, B, A, C>): Endpoint {
+  const mayOmitBody = isBodyOptional(spec);
   const isDirect = spec.method === "post" && spec.body && !spec.admission && !spec.params && !spec.query;
   const direct: Direct = async (readBody, origin, isGone) => {
     try {
@@ -123,7 +124,8 @@ export function endpoint<
         context.set("route", spec.path);
         try {
           // Read first, whatever else is wrong: an unread body would cost the client its connection.
-          const body = spec.body ? await readJsonBody(context.req.raw) : undefined;
+          const { raw } = context.req;
+          const body = mayOmitBody && hasNoBody(raw) ? {} : spec.body && (await readJsonBody(raw));
           const origin = { address: addressOf(context), requestId: context.get("requestId") };
           const authorization = context.req.header("authorization") ?? null;
           const answer = await spec.handle({
@@ -145,6 +147,14 @@ export function endpoint<
       });
     },
   };
+}
+
+/**
+ * Whether a request may leave its body out, where every field of it has a default. Only behind an API key: its header
+ * keeps pages of other origins out, which could otherwise post without a body.
+ */
+function isBodyOptional({ body, admission }: { readonly body?: z.ZodType; readonly admission?: unknown }): boolean {
+  return body !== undefined && admission !== undefined && body.safeParse({}).success;
 }
 
 /** The client's, as this process sees it: behind a proxy the proxy's. */
@@ -234,7 +244,7 @@ function describe<P extends Fields, Q extends Fields, B extends z.ZodType, A ext
     request: {
       ...(spec.params && { params: spec.params }),
       ...(spec.query && { query: spec.query }),
-      ...(spec.body && { body: { required: true, content: json(spec.body) } }),
+      ...(spec.body && { body: { required: !isBodyOptional(spec), content: json(spec.body) } }),
     },
     responses: {
       ...Object.fromEntries(

@@ -2,7 +2,7 @@
  * The ledger as the agent reads it: one atomic budget over everything that spends from it, and what is in work now.
  * Agents that were given the same ledger share one book. Knows no network and no wallet.
  */
-import { type Address, type Hex, PolicyRefused, sameAddress } from "../protocol";
+import { type Address, type Hex, PolicyRefused, paymentProofSchema, sameAddress } from "../protocol";
 import type { Ledger, LedgerRecord, PaymentEntry, RootEntry, SpendEntry, SubscriptionEntry } from "./ledger";
 
 const DAY_SEC = 24 * 60 * 60;
@@ -37,7 +37,7 @@ export class Book {
 
   static async open(ledger: Ledger): Promise<Book> {
     const book = new Book(ledger);
-    for (const record of await ledger.load()) book.#set(record);
+    for (const record of await ledger.load()) book.#set(withoutDamagedProof(record));
     // What was reserved and never written as signed was never sent: the process ended between the two.
     for (const entry of [...book.#payments.values()]) {
       if (entry.state === "reserved") await book.put({ ...entry, state: "released" });
@@ -93,7 +93,7 @@ export class Book {
   takeUnfinished(purchase: Purchase): PaymentEntry | undefined {
     for (const entry of this.#payments.values()) {
       const isOpen = entry.state === "signed" || entry.state === "settled";
-      const isKept = entry.state === "served" && (entry.proof ?? entry.header) !== undefined;
+      const isKept = entry.state === "served" && (entry.proof ?? entry.header ?? entry.signedPayment) !== undefined;
       if (!isOpen && !(isKept && purchase.key !== undefined)) continue;
       if (!isSamePurchase(entry, purchase) || !this.take(entry.id)) continue;
       return entry;
@@ -168,6 +168,14 @@ export async function bookOf(ledger: Ledger): Promise<Book> {
     books.delete(ledger);
     throw error;
   }
+}
+
+/** A ledger of the application's own may return what no schema has checked; the authorization fetches the proof again. */
+function withoutDamagedProof(record: LedgerRecord): LedgerRecord {
+  if (record.type !== "payment" || record.proof === undefined) return record;
+  if (paymentProofSchema.safeParse(record.proof).success) return record;
+  const { proof: _damaged, ...kept } = record;
+  return kept;
 }
 
 function isSamePurchase(entry: PaymentEntry, purchase: Purchase): boolean {

@@ -2,15 +2,18 @@
  * What an agent with an RPC of its own reads from the chain rather than believe a Facilitator. Plain JSON-RPC over
  * fetch, so that an agent in a browser carries no chain library.
  */
+import type { Subscription as SubscriptionState } from "../facilitator";
 import {
   type Address,
   concatBytes,
   type Hex,
   hexToBytes,
   keccakText,
+  STATUSES,
   toHex,
   Unavailable,
   wordOfAddress,
+  wordOfUint,
 } from "../protocol";
 import type { Effects } from "./effects";
 
@@ -27,7 +30,15 @@ export interface ChainReader {
   version(turnpike: Address, idHash: Hex): Promise<number>;
   /** whether a subscription was ever made under this id */
   isSubscribed(turnpike: Address, idHash: Hex): Promise<boolean>;
+  /** Returns a subscription and its allowance; undefined when none was ever made under this id. */
+  subscription(turnpike: Address, idHash: Hex): Promise<SubscriptionOnChain | undefined>;
 }
+
+/** What the contract says of one subscription: the part of a Facilitator's answer that needs no index. */
+export type SubscriptionOnChain = Pick<
+  SubscriptionState,
+  "planId" | "status" | "paidThrough" | "version" | "ending" | "allowance"
+>;
 
 const selectorOf = (signature: string): Uint8Array => hexToBytes(keccakText(signature)).slice(0, 4);
 
@@ -38,11 +49,18 @@ const SELECTORS = {
   authorizationState: selectorOf("authorizationState(address,bytes32)"),
   domainSeparator: selectorOf("DOMAIN_SEPARATOR()"),
   getSubscription: selectorOf("getSubscription(bytes32)"),
+  getStates: selectorOf("getStates(bytes32[])"),
 };
 
 /** Where these stand in what `getSubscription` returns, as 32-byte words. */
 const SUBSCRIBER_WORD = 1;
 const VERSION_WORD = 4;
+
+/** Where the fields stand in what `getStates` returns for one id: behind the list's offset and length. */
+const STATE_WORDS = {
+  ...{ subscriber: 3, planId: 4, paidThrough: 5, version: 6, ending: 8, status: 10 },
+  ...{ cap: 11, spent: 12, remaining: 13, debits: 15 },
+};
 
 export function createChainReader(url: string, chainId: number, effects: Effects): ChainReader {
   let nextId = 1;
@@ -105,5 +123,21 @@ export function createChainReader(url: string, chainId: number, effects: Effects
       Number(wordAt(await call(turnpike, SELECTORS.getSubscription, hexToBytes(idHash)), VERSION_WORD)),
     isSubscribed: async (turnpike, idHash) =>
       wordAt(await call(turnpike, SELECTORS.getSubscription, hexToBytes(idHash)), SUBSCRIBER_WORD) !== 0n,
+    async subscription(turnpike, idHash) {
+      const bytes = await call(turnpike, SELECTORS.getStates, wordOfUint(32n), wordOfUint(1n), hexToBytes(idHash));
+      const field = (name: keyof typeof STATE_WORDS) => wordAt(bytes, STATE_WORDS[name]);
+      if (field("subscriber") === 0n) return undefined;
+      const status = STATUSES[Number(field("status"))];
+      if (!status) throw new Unavailable("The agent's RPC returned an unknown subscription status.");
+      const [cap, spent, remaining] = [field("cap"), field("spent"), field("remaining")];
+      return {
+        planId: toHex(bytes.slice(STATE_WORDS.planId * 32, STATE_WORDS.planId * 32 + 32)),
+        status,
+        paidThrough: Number(field("paidThrough")),
+        version: Number(field("version")),
+        ending: field("ending") !== 0n,
+        allowance: { cap, spent, remaining, debits: Number(field("debits")) },
+      };
+    },
   };
 }

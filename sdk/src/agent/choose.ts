@@ -41,7 +41,8 @@ export async function chooseOption(context: AgentContext, job: PayJob, quote: Qu
     return first.chosen;
   }
   if (refused) throw refused;
-  if (quote.options.length === 0 && quote.offers.length > 0 && quote.refusals.length === 0) {
+  const offersPlans = quote.offers.length > 0 || quote.plans.length > 0;
+  if (quote.options.length === 0 && offersPlans && quote.refusals.length === 0) {
     throw new PolicyRefused("Only subscriptions are offered here; subscribe to one.", { reason: "subscription_only" });
   }
   const reason = quote.refusals[0] ?? "no_option";

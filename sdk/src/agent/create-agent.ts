@@ -13,6 +13,7 @@ import {
   systemClock,
   type TurnpikeDeployment,
 } from "../protocol";
+import { orNothingSigned, signalOf } from "./aborted";
 import { type Book, bookOf } from "./book";
 import { type ChainReader, createChainReader } from "./chain-reader";
 import {
@@ -29,7 +30,7 @@ import {
 import type { AgentContext, KnownToken } from "./context";
 import { type AgentLimits, DEFAULT_LIMITS, type Effects, type Sleep, sleepFor } from "./effects";
 import type { AgentEvent } from "./events";
-import { createFacilitators } from "./facilitators";
+import { createFacilitators, type FacilitatorOption } from "./facilitators";
 import { agentFetch } from "./fetch";
 import { Fresh } from "./fresh";
 import { type Ledger, memoryLedger } from "./ledger";
@@ -55,8 +56,8 @@ export interface AgentOptions {
   /** an ethers signer, a viem account, or `walletFromKey("0x...")` */
   readonly wallet: AgentWallet;
   readonly policy: AgentPolicy;
-  /** base URLs of the only Facilitators that ever get a signature; the first is used where none is named */
-  readonly facilitators: readonly string[];
+  /** the only Facilitators that ever get a signature: base URLs, with or without pinned signers; the first is used where none is named */
+  readonly facilitators: readonly FacilitatorOption[];
   /** default: in memory, forgotten with the process */
   readonly ledger?: Ledger;
   /** where Turnpike stands: needed for subscriptions, since signatures and permits name the contract */
@@ -81,17 +82,39 @@ export interface AgentOptions {
 export interface Agent {
   /** The wallet's address, checksummed. */
   address(): Promise<Address>;
-  /** @see pay in ./pay.ts */
+  /**
+   * Requests `input` and pays for it where that is asked and the policy allows it, at most once.
+   * @returns the provider's response, with its receipt when it was paid for
+   * @throws PolicyRefused when nothing that is offered may be paid; nothing was signed
+   * @throws PaymentPending when a payment's outcome is unknown; the next call presents the same one
+   * @throws InvalidPaymentProof when the provider keeps rejecting the payment that was made
+   * @throws AbortError when the signal of `init` aborts: `message` says whether anything was signed, and what to do
+   */
   pay(input: RequestInput, init?: PayInit): Promise<PaidResponse>;
-  /** A drop-in `fetch`. @see agentFetch in ./fetch.ts */
+  /**
+   * Requests like `fetch`: with a subscription where one is recorded for the origin, with a payment where the policy
+   * allows it. Otherwise it returns the 402 as it came.
+   * @throws as `fetch` does, and what `pay` throws once a payment was made
+   */
   fetch(input: RequestInput, init?: PayInit): Promise<Response>;
   /** What a URL costs, every offered way, and which is cheapest for how much use. Signs and pays nothing. */
   quote(input: RequestInput, init?: QuoteInit): Promise<PriceQuote>;
-  /** @see subscribe in ./subscribe.ts */
+  /**
+   * Subscribes to a plan, within the policy, and pays its first period. Returns the live subscription on that plan where
+   * the wallet has one already.
+   * @throws PolicyRefused, PlanDeprecated or InsufficientFunds
+   * @throws PaymentPending when the outcome is unknown; the next call presents the same signup
+   */
   subscribe(options: SubscribeOptions): Promise<Subscription>;
-  /** @see recover in ./recover.ts */
+  /**
+   * Finds this wallet's live subscriptions that were made under a plan, from the wallet's signatures and the chain alone,
+   * and records them in the ledger. A wallet whose signatures differ from one time to the next finds none.
+   */
   recover(options: RecoverOptions): Promise<Subscription[]>;
-  /** Every subscription in the ledger that has not ended, as the chain has it now. */
+  /**
+   * Every subscription in the ledger that has not ended, as the chain has it now: read by the agent's own RPC where it
+   * has one, else by the Facilitator.
+   */
   list(): Promise<Subscription[]>;
   /** Lets `fetch` use a subscription at these origins too. */
   addOrigins(ref: SubscriptionRef, origins: readonly string[]): Promise<readonly string[]>;
@@ -123,7 +146,7 @@ export interface Agent {
   giveUp(paymentId: Hex): Promise<void>;
   /**
    * Ends every call that waits, and lets go of the ledger. A payment whose outcome is unknown by then stays in it: the
-   * next agent with this ledger presents the same one. A call that had signed nothing rejects with `AbortError`.
+   * next agent with this ledger presents the same one. A call that had signed nothing rejects with AbortError.
    */
   close(): Promise<void>;
 }
@@ -133,12 +156,14 @@ export function createAgent(options: AgentOptions): Agent {
   const lifetime = new Lifetime();
   const context = createContext(options, lifetime);
   const run = <T>(work: () => Promise<T>) => lifetime.run(work);
+  const abortable = <T>(input: RequestInput, init: RequestInit | undefined, work: () => Promise<T>) =>
+    run(() => orNothingSigned(signalOf(input, init), work));
   let closed: Promise<void> | undefined;
   return {
     address: () => context.signer.address(),
-    pay: (input, init) => run(async () => pay(context, input, init)),
-    fetch: (input, init) => run(async () => agentFetch(context, input, init)),
-    quote: (input, init) => run(async () => quote(context, input, init)),
+    pay: (input, init) => abortable(input, init, async () => pay(context, input, init)),
+    fetch: (input, init) => abortable(input, init, async () => agentFetch(context, input, init)),
+    quote: (input, init) => abortable(input, init, async () => quote(context, input, init)),
     subscribe: (signup) => run(async () => subscribe(context, signup)),
     recover: (wanted) => run(async () => recover(context, wanted)),
     list: () => run(async () => list(context)),

@@ -1,35 +1,56 @@
 /** The Facilitators this agent may use: those of its configuration, and no other, whoever names one. */
 import { type Account, createFacilitatorClient, type FacilitatorClient } from "../facilitator";
-import { type Address, ConfigError, type Network, networkOfChain, systemClock } from "../protocol";
+import { type Address, ConfigError, checksum, isAddress, type Network, networkOfChain, systemClock } from "../protocol";
 import type { Effects } from "./effects";
 import { isPrivateChannel } from "./request";
+
+/** A Facilitator that may get signatures: its base URL, alone or with the signers whose proofs count. */
+export type FacilitatorOption =
+  | string
+  | {
+      readonly url: string;
+      /** pins whose proofs count; default: the signers that the Facilitator announces at `GET /supported` */
+      readonly signers?: readonly string[];
+    };
 
 export interface Facilitators {
   /** The configured Facilitator at `url`; the first one where none is named. Undefined for a stranger's. */
   find(url: string | undefined): Facilitator | undefined;
+  /** Returns every configured Facilitator, `first` before the others. */
+  inOrder(first: Facilitator | undefined): Facilitator[];
 }
 
 export interface Facilitator {
   /** as configured, without a trailing slash */
   readonly url: string;
   readonly client: FacilitatorClient;
+  /** whether the agent's options name its signers */
+  readonly pinned: boolean;
+  /** Returns whose proofs count; undefined when the Facilitator does not say. Asks once, or `again`. */
+  proofSigners(options?: { readonly again?: boolean }): Promise<readonly Address[] | undefined>;
   /** @throws Unavailable, or the Facilitator's refusal */
   account(address: Address, token: Address, signal?: AbortSignal): Promise<Account>;
 }
 
 /** @throws ConfigError for what is no http(s) address, and for plain http to another machine */
-export function createFacilitators(urls: readonly string[], effects: Effects, allowHttp: boolean): Facilitators {
-  if (!Array.isArray(urls)) throw new ConfigError("facilitators must be a list of base URLs");
+export function createFacilitators(
+  options: readonly FacilitatorOption[],
+  effects: Effects,
+  allowHttp: boolean,
+): Facilitators {
+  if (!Array.isArray(options)) throw new ConfigError("facilitators must be a list of base URLs");
   const known = new Map<string, Facilitator>();
-  for (const text of urls) {
+  for (const option of options as readonly FacilitatorOption[]) {
+    const { url: text, signers } = typeof option === "string" ? { url: option, signers: undefined } : option;
     const url = normalize(text);
     if (url === undefined) throw new ConfigError(`facilitators holds "${text}", which is no http(s) address`);
     if (!allowHttp && !isPrivateChannel(url)) {
       throw new ConfigError(`facilitators holds "${text}": use https, or set policy.allowHttp`);
     }
-    known.set(url, createFacilitator(url, effects));
+    known.set(url, createFacilitator(url, effects, signers && pinnedSigners(url, signers)));
   }
   return {
+    inOrder: (first) => [...(first ? [first] : []), ...[...known.values()].filter((each) => each !== first)],
     find: (url) => {
       if (url === undefined) return known.values().next().value;
       const normalized = normalize(url);
@@ -38,7 +59,20 @@ export function createFacilitators(urls: readonly string[], effects: Effects, al
   };
 }
 
-function createFacilitator(url: string, effects: Effects): Facilitator {
+function pinnedSigners(url: string, signers: readonly string[]): readonly Address[] {
+  if (!Array.isArray(signers) || signers.length === 0) {
+    throw new ConfigError(`facilitators: signers of ${url} must be a list of addresses; leave it out to pin none`);
+  }
+  return (signers as readonly string[]).map((signer) => {
+    if (!isAddress(signer)) throw new ConfigError(`facilitators: signers of ${url} holds "${signer}", no address`);
+    return checksum(signer);
+  });
+}
+
+/** A payment never waits longer than this for the list of signers. */
+const SIGNERS_TIMEOUT_MS = 5_000;
+
+function createFacilitator(url: string, effects: Effects, pinned: readonly Address[] | undefined): Facilitator {
   const timeoutMs = effects.limits.facilitatorTimeoutMs;
   // Bodies are read here, so that an exchange ends with the agent as a whole.
   const exchange: typeof effects.fetch = (input, init) =>
@@ -47,9 +81,28 @@ function createFacilitator(url: string, effects: Effects): Facilitator {
       signal: AbortSignal.any([effects.closing, ...(init.signal ? [init.signal] : [])]),
     });
   const client = createFacilitatorClient({ url, fetch: exchange, timeoutMs });
+  async function announced(): Promise<readonly Address[] | undefined> {
+    try {
+      const { proofSigners } = await client.supported({ signal: AbortSignal.timeout(SIGNERS_TIMEOUT_MS) });
+      return proofSigners;
+    } catch {
+      // Whatever went wrong, there is no list; a payment does not fail for that.
+      return undefined;
+    }
+  }
+  let signers = pinned && Promise.resolve<readonly Address[] | undefined>(pinned);
   return {
     url,
     client,
+    pinned: pinned !== undefined,
+    async proofSigners({ again = false } = {}) {
+      if (!pinned && (again || !signers)) signers = announced();
+      const asked = signers;
+      const found = await asked;
+      // Without an answer the next payment asks again.
+      if (found === undefined && signers === asked) signers = undefined;
+      return found;
+    },
     async account(address, token, signal) {
       const found = await client.account({ address, token }, { signal });
       if (found.kind === "refused") throw found.error;

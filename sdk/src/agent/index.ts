@@ -5,6 +5,7 @@ export type { KnownToken } from "./context";
 export { type Agent, type AgentOptions, createAgent } from "./create-agent";
 export { type AgentLimits, DEFAULT_LIMITS, type Sleep } from "./effects";
 export type { AgentEvent } from "./events";
+export type { FacilitatorOption } from "./facilitators";
 export type { Fraction } from "./fraction";
 export { type Ledger, type LedgerRecord, memoryLedger } from "./ledger";
 export type { SubscribeOptions } from "./offer";

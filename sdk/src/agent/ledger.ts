@@ -39,7 +39,10 @@ export const paymentEntrySchema = z.object({
   /** chain time after which the authorization is worthless */
   validBeforeSec: z.number().int(),
   signedPayment: wireOf(signedPaymentSchema).optional(),
-  proof: wireOf(paymentProofSchema).optional(),
+  /** A damaged one is left out: the authorization fetches it again. */
+  proof: wireOf(paymentProofSchema).optional().catch(undefined),
+  /** a Facilitator has returned a proof, sound or not: only the chain can say that no money has moved */
+  proofSeen: z.boolean().optional(),
   /** of a standard x402 payment: the header that pays */
   header: z.object({ name: z.string(), value: z.string() }).optional(),
   transaction: hex.optional(),

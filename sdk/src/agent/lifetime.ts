@@ -2,6 +2,7 @@
  * From `createAgent` to `close()`: what waits is told when the agent is closed, and `close()` outlasts what runs. Knows
  * no payment: what was signed by then stands in the ledger, and stays there.
  */
+import { AbortError } from "../protocol";
 import type { FetchFunction, Sleep } from "./effects";
 
 export class Lifetime {
@@ -22,8 +23,11 @@ export class Lifetime {
 
   /** Runs one call of the agent. @throws AbortError once the agent is closed */
   run<T>(work: () => Promise<T>): Promise<T> {
-    if (this.closing.aborted) return Promise.reject(this.closing.reason);
-    const mine = work();
+    const { closing } = this;
+    if (closing.aborted) return Promise.reject(closedError(closing.reason));
+    const mine = work().catch((error: unknown) => {
+      throw closing.aborted && error === closing.reason ? closedError(error) : error;
+    });
     this.#running.add(mine);
     return mine.finally(() => this.#running.delete(mine));
   }
@@ -81,4 +85,9 @@ export class Lifetime {
       }
     };
   }
+}
+
+function closedError(cause: unknown): AbortError {
+  const message = "The agent is closed. Nothing was signed by this call, and nothing was paid.";
+  return new AbortError(message, { details: { signed: false }, cause });
 }

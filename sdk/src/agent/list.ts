@@ -2,16 +2,15 @@
 import type { AgentContext } from "./context";
 import type { SubscriptionEntry } from "./ledger";
 import { originsOf } from "./recover";
-import { entryOf, readState, type Subscription, type SubscriptionRef, viewOf } from "./subscription";
+import { entryOf, type Subscription, type SubscriptionRef, stateOnChain, viewOf } from "./subscription";
 
-/** Everything the ledger holds that has not ended, as the chain has it now. */
+/** Everything the ledger holds that has not ended, as the chain has it now. With an RPC it needs no Facilitator. */
 export async function list(context: AgentContext): Promise<Subscription[]> {
   const book = await context.book();
   const views: Subscription[] = [];
   for (const entry of book.subscriptions()) {
     if (entry.state === "ended") continue;
-    const facilitator = context.facilitators.find(entry.facilitator);
-    const state = facilitator && (await readState(facilitator.client, entry.id));
+    const state = await stateOnChain(context, entry);
     if (!state) continue;
     const { signup: _done, ...kept } = entry;
     const now: SubscriptionEntry = {

@@ -11,12 +11,14 @@ import {
   type TurnpikeError,
   toAmount,
 } from "../protocol";
+import { orHeld } from "./aborted";
 import type { Book, Purchase } from "./book";
 import { type ChosenOption, chooseOption } from "./choose";
 import type { AgentContext } from "./context";
+import { freshProofs } from "./fetch-proof";
 import type { PaymentEntry } from "./ledger";
 import type { Amount } from "./policy";
-import { present } from "./present";
+import { ALREADY_USED, present, rejection } from "./present";
 import { type Quote, readQuote } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
 import {
@@ -64,6 +66,7 @@ export interface PayJob {
  * @throws PaymentPending when a payment's outcome is unknown; the next call presents the same one
  * @throws PaymentAlreadyUsed when the payment has bought its request and the provider holds no answer to replay
  * @throws InvalidPaymentProof when the provider keeps rejecting the payment that was made
+ * @throws AbortError when its signal aborts: `message` says whether anything was signed, and what to do
  */
 export async function pay(context: AgentContext, input: RequestInput, init: PayInit = {}): Promise<PaidResponse> {
   const job = await payJob(context, input, init);
@@ -140,24 +143,55 @@ export async function finishEarlier(context: AgentContext, job: PayJob): Promise
   }
 }
 
-/** @returns undefined when the payment turned out to be worthless, so that a fresh one may be made */
-async function finish(
+/**
+ * @returns undefined when the payment turned out to be worthless, so that a fresh one may be made
+ * @throws AbortError that says what the payment's state is
+ */
+function finish(
+  context: AgentContext,
+  job: PayJob,
+  entry: PaymentEntry,
+  resumed: boolean,
+): Promise<PaidResponse | undefined> {
+  const now = () => job.book.payment(entry.id) ?? entry;
+  const { closing } = context.effects;
+  return orHeld({ signal: job.template.signal, closing, now }, () => settleAndPresent(context, job, entry, resumed));
+}
+
+async function settleAndPresent(
   context: AgentContext,
   job: PayJob,
   first: PaymentEntry,
   resumed: boolean,
 ): Promise<PaidResponse | undefined> {
   const { book, template, headers } = job;
+  const { signal } = template;
+  const fresh = freshProofs(context);
   let entry = first;
-  for (let round = 0; ; round++) {
+  let wasReversed = false;
+  for (;;) {
     const settled = await settledEntry(context, job, entry, resumed);
     if (!settled) return undefined;
     const presented = await present(context, { book, entry: settled, template, headers, resumed });
     if (presented.kind === "answered") return presented.response;
-    entry = { ...settled, state: "signed", proof: undefined };
-    await book.put(entry);
-    if (round > 0) throw new PaymentPending(undefined, { reason: "reversed", details: { paymentId: entry.id } });
+    const isReversed = presented.kind === "reversed";
+    const isSpent = presented.kind === "rejected" && presented.reason === ALREADY_USED;
+    const replaced = async () => (isSpent ? undefined : fresh.next(settled, signal));
+    const again = isReversed && !wasReversed ? unsettled(settled) : await replaced();
+    wasReversed ||= isReversed;
+    if (again) {
+      entry = again;
+      await book.put(entry);
+    } else if (isReversed) {
+      await book.put(unsettled(settled));
+      throw new PaymentPending(undefined, { reason: "reversed", details: { paymentId: entry.id } });
+    } else throw await rejection(context, { book, entry: settled, resumed }, presented);
   }
+}
+
+function unsettled(entry: PaymentEntry): PaymentEntry {
+  const { proof: _reversed, ...kept } = entry;
+  return { ...kept, state: "signed" };
 }
 
 async function settledEntry(

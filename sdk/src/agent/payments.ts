@@ -1,5 +1,6 @@
 /** What the ledger knows of payments, and what a caller may do about those that are not served. */
 import { type Hex, isTurnpikeError, TurnpikeError } from "../protocol";
+import { faultOfStoredProof } from "./check-proof";
 import type { AgentContext } from "./context";
 import type { PaymentEntry } from "./ledger";
 import { type PaymentReceipt, receiptFor } from "./receipt";
@@ -29,13 +30,16 @@ export async function payments(context: AgentContext): Promise<PaymentView[]> {
  */
 export async function settleHeld(context: AgentContext): Promise<PaymentView[]> {
   const book = await context.book();
-  const held = book.payments().filter((entry) => entry.state === "signed" && entry.signedPayment);
+  const isOpen = (entry: PaymentEntry) => entry.state === "signed" || (entry.state === "settled" && !isProven(entry));
+  const isProven = (entry: PaymentEntry) =>
+    entry.proof !== undefined && faultOfStoredProof(context, entry, entry.proof) === undefined;
+  const held = book.payments().filter((entry) => isOpen(entry) && entry.signedPayment);
   const views: PaymentView[] = [];
   for (const { id } of held) {
     if (!book.take(id)) continue;
     try {
       const entry = book.payment(id);
-      if (entry?.state === "signed") await settle(context, { book, entry, resumed: true, signal: undefined });
+      if (entry && isOpen(entry)) await settle(context, { book, entry, resumed: true, signal: undefined });
     } catch (error) {
       // Still unknown, or refused: it stays held, which is what its view says.
       if (!isTurnpikeError(error)) throw error;
@@ -59,8 +63,8 @@ export async function giveUp(context: AgentContext, paymentId: Hex): Promise<voi
   if (entry.state !== "signed" && entry.state !== "settled") return;
   if (!book.take(paymentId)) throw new TurnpikeError("PaymentPending", "Another call has this payment in work.");
   try {
-    const { signedPayment: _a, header: _b, ...kept } = entry;
-    await book.put({ ...kept, state: "served" });
+    const { signedPayment: _a, header: _b, proof, ...kept } = entry;
+    await book.put({ ...kept, ...(proof ? { transaction: proof.transaction as Hex } : {}), state: "served" });
   } finally {
     book.leave(paymentId);
   }

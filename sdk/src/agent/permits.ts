@@ -19,7 +19,7 @@ import type { Book } from "./book";
 import type { AgentContext } from "./context";
 import { believedTimeSec, type Facilitator } from "./facilitators";
 import type { SubscriptionEntry } from "./ledger";
-import { readState } from "./subscription";
+import { stateOnChain } from "./subscription";
 import { tokenDomain } from "./token-domain";
 
 export const DEFAULT_PERIODS = 12;
@@ -147,9 +147,8 @@ export async function refreshed(
   book: Book,
   entry: SubscriptionEntry,
 ): Promise<SubscriptionEntry> {
-  const facilitator = context.facilitators.find(entry.facilitator);
   try {
-    const state = facilitator && (await readState(facilitator.client, entry.id));
+    const state = await stateOnChain(context, entry);
     if (!state) return entry;
     const ended = state.status === "CANCELLED";
     const cap = state.allowance.cap.toString();

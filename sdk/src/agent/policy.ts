@@ -110,6 +110,13 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
   const tokens = settings.tokens?.map((token) => requireAddress(token, "policy.tokens"));
   const payees = settings.payees?.map((payee) => requireAddress(payee, "policy.payees"));
 
+  function tokenRemedy({ name, token }: Network): string {
+    if (tokens)
+      return `policy.tokens lists ${tokens.length === 0 ? "none" : tokens.join(", ")}. Add it there to allow it.`;
+    const known = token ? `the default there is ${token.address}` : `${name} has no default token`;
+    return `policy.tokens is not set, and ${known}. Name it in policy.tokens to allow it.`;
+  }
+
   function judge(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Verdict {
     const { amount, chainId, token, payTo } = facts;
     const network = networkOfChain(chainId, networks);
@@ -117,7 +124,7 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     if (chainIds && !chainIds.includes(chainId)) return refuse("network", `${network.name} is not in policy.networks.`);
     const allowedTokens = tokens ?? (network.token ? [network.token.address] : []);
     if (!allowedTokens.some((allowed) => sameAddress(allowed, token))) {
-      return refuse("token", `${token} is not an allowed token on ${network.name}; policy.tokens lists others.`);
+      return refuse("token", `${token} is not an allowed token on ${network.name}: ${tokenRemedy(network)}`);
     }
     if (network.token && sameAddress(network.token.address, token) && network.token.decimals !== 6) {
       return refuse("decimals", "The budget is counted in units of 6-decimal tokens.");

@@ -9,6 +9,7 @@ import {
   type Hex,
   InvalidPaymentProof,
   PaymentAlreadyUsed,
+  PROOF_LIFE_SEC,
   parsePaymentProof,
   parseStrictJson,
   TurnpikeError,
@@ -41,32 +42,36 @@ export interface PresentJob {
 export type Presented =
   | { readonly kind: "answered"; readonly response: PaidResponse }
   /** the chain gave up the block that held the payment: the same authorization has to settle again */
-  | { readonly kind: "reversed" };
+  | { readonly kind: "reversed" }
+  | Rejected;
 
-/** What a gate says of a payment that has bought its request, whatever the code that stands with it. */
-const USED = "already_used";
+/** The provider does not accept the payment as it was presented. */
+export interface Rejected {
+  readonly kind: "rejected";
+  readonly error: string | undefined;
+  readonly reason: string | undefined;
+}
 
-/** Reasons of a rejection after which this payment can never be served. */
-const FINAL: Readonly<Record<string, string>> = {
-  [USED]: "has bought its request",
-  expired: "was presented too late: its proof has expired",
-  memo_expired: "settled after its quote had expired",
-};
+/** The payment has bought its response: no other proof of it buys another. */
+export const ALREADY_USED = "already_used";
+
+/** Reasons that blame the proof itself: the same one again would be rejected again. */
+const OF_PROOF: ReadonlySet<string> = new Set(["facilitator", "signature", "malformed", "expired", "memo_expired"]);
 
 type Reading =
   /** the provider answered, and the payment is spent on this answer */
   | { readonly kind: "served" }
   /** the provider answered, and the payment is still good for another attempt */
   | { readonly kind: "unserved" }
-  | { readonly kind: "rejected"; readonly error: string | undefined; readonly reason: string | undefined }
+  | Rejected
   | { readonly kind: "in_flight" }
   | { readonly kind: "later" };
 
 const TRY_LATER: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
 
 /**
- * @throws PaymentAlreadyUsed when it has bought its request and the provider holds no answer; InvalidPaymentProof when the payment stays rejected; ProofInFlight when it stays in use elsewhere;
- * Unavailable when no answer arrives. The payment stays in the ledger, and the next call presents it again.
+ * @throws ProofInFlight when the payment stays in use elsewhere; Unavailable when no answer arrives. The payment stays in
+ * the ledger, and the next call presents it again.
  */
 export async function present(context: AgentContext, job: PresentJob): Promise<Presented> {
   const { effects } = context;
@@ -112,8 +117,9 @@ export async function present(context: AgentContext, job: PresentJob): Promise<P
         return answered(withReceipt(response, receiptFor(entry, job.resumed)));
       case "rejected":
         if (reading.reason === "reversed" && entry.signedPayment) return { kind: "reversed" };
-        if (FINAL[reading.reason ?? ""] === undefined && (await tries.wait(backoffMs(turn + 1)))) continue;
-        throw await rejection(context, job, reading);
+        if (reading.reason === ALREADY_USED || (entry.proof && OF_PROOF.has(reading.reason ?? ""))) return reading;
+        if (await tries.wait(backoffMs(turn + 1))) continue;
+        return reading;
     }
   }
 }
@@ -167,28 +173,38 @@ async function deliver(context: AgentContext, job: PresentJob, response: Respons
 
 /** What is served needs no evidence any more, unless the caller's key may ask for it again. */
 function servedEntry(entry: PaymentEntry): PaymentEntry {
-  const { proof, header, ...kept } = entry;
-  const evidence = entry.key === undefined ? {} : { ...(proof ? { proof } : {}), ...(header ? { header } : {}) };
-  return { ...kept, ...evidence, state: "served", signedPayment: undefined };
+  const { proof, header, signedPayment, ...kept } = entry;
+  if (entry.key === undefined)
+    return { ...kept, ...(proof ? { transaction: proof.transaction as Hex } : {}), state: "served" };
+  return {
+    ...kept,
+    ...(proof ? { proof } : {}),
+    ...(header ? { header } : {}),
+    ...(signedPayment ? { signedPayment } : {}),
+    state: "served",
+  };
 }
 
-async function rejection(
+/** The error for a payment that the provider rejects, with every configured Facilitator asked for another proof. */
+export async function rejection(
   context: AgentContext,
-  { book, entry, resumed }: PresentJob,
-  { error, reason }: { readonly error: string | undefined; readonly reason: string | undefined },
-): Promise<TurnpikeError> {
-  const end = FINAL[reason ?? ""];
+  { book, entry, resumed }: Pick<PresentJob, "book" | "entry" | "resumed">,
+  { error, reason }: Rejected,
+): Promise<InvalidPaymentProof | PaymentAlreadyUsed> {
+  const end = endOf(context, entry, reason);
   if (reason !== undefined && end !== undefined) {
     await book.put(servedEntry(entry));
-    if (reason === USED) return alreadyUsed(entry);
+    if (reason === ALREADY_USED) return alreadyUsed(entry);
     return new InvalidPaymentProof(`The provider says that this payment ${end}; nothing more was paid.`, {
       reason,
       details: factsOf(entry),
     });
   }
   emit(context, "payment.held", { entry, resumed });
+  const said = error ? ` (${error}${reason ? `: ${reason}` : ""})` : "";
+  const signer = entry.proof ? ` accepts proofs of ${entry.proof.facilitator}` : " accepts this form of payment";
   return new InvalidPaymentProof(
-    `The provider keeps rejecting a payment that was made${error ? ` (${error}${reason ? `: ${reason}` : ""})` : ""}. Check the Facilitator's status and that the provider trusts it; the next call presents the same payment again, until agent.giveUp(paymentId). ${ERRORS.InvalidPaymentProof.remedy}`,
+    `The provider keeps rejecting a payment that was made${said}. Check that it${signer}, and the Facilitator's status. The next call presents the same payment again; agent.giveUp(paymentId) ends it.`,
     { ...(reason ? { reason } : {}), details: factsOf(entry) },
   );
 }
@@ -201,8 +217,16 @@ function alreadyUsed(entry: PaymentEntry): PaymentAlreadyUsed {
       : "Another call with the same idempotencyKey never pays";
   return new PaymentAlreadyUsed(
     `The provider says that this payment has bought its request, and holds no answer to replay; nothing more was paid. ${again}. ${ERRORS.PaymentAlreadyUsed.remedy}`,
-    { reason: USED, details: factsOf(entry) },
+    { reason: ALREADY_USED, details: factsOf(entry) },
   );
+}
+
+/** Why this payment can never be served, as far as the agent's own records allow it. */
+function endOf({ effects }: AgentContext, entry: PaymentEntry, reason: string | undefined): string | undefined {
+  if (reason === ALREADY_USED) return "was already served for";
+  // A proof lives for days after its payment: earlier, the Facilitator or the provider is wrong about it.
+  const isOld = effects.clock.nowSec() >= entry.atSec + PROOF_LIFE_SEC;
+  return reason === "expired" && isOld ? "was presented too late: its proof has expired" : undefined;
 }
 
 function factsOf(entry: PaymentEntry): Readonly<Record<string, string>> {

@@ -9,6 +9,7 @@ import {
   findNetwork,
   type Hex,
   isEip3009,
+  isPlanEntry,
   type Network,
   type PlanTerms,
   parseMemo,
@@ -72,6 +73,7 @@ export function readQuote(text: string, requested: string, networks: readonly Ne
   if (!body || !Array.isArray(body.accepts) || body.accepts.length > MAX_ENTRIES) return undefined;
   if (body.version !== "1" && !(body.version === undefined && body.x402Version === 1)) return undefined;
 
+  const plans = readPlans(body.plans);
   const options: PaymentOption[] = [];
   const offers: PlanOffer[] = [];
   const refusals: string[] = [];
@@ -85,15 +87,11 @@ export function readQuote(text: string, requested: string, networks: readonly Ne
     if (entry.hoodlayer?.planId) {
       offers.push({ planId: entry.hoodlayer.planId, facilitator: entry.hoodlayer.facilitator });
     }
-    if (isSubscriptionEntry(entry)) continue;
+    if (standsForPlan(entry, plans)) continue;
     const option = optionOf(entry, requested, networks);
     if (typeof option === "string") refusals.push(option);
     else options.push(option);
   }
-  const plans = (Array.isArray(body.plans) ? body.plans.slice(0, MAX_ENTRIES) : []).flatMap((raw) => {
-    const plan = planTermsSchema.safeParse(raw);
-    return plan.success ? [plan.data] : [];
-  });
   return {
     options: options.sort(compareOptions),
     offers,
@@ -107,14 +105,26 @@ export function readQuote(text: string, requested: string, networks: readonly Ne
 const shortText = (value: unknown): string | undefined =>
   typeof value === "string" && /^[\w.-]{1,64}$/.test(value) ? value : undefined;
 
-/** An entry that stands for a plan is subscribed through, never paid by a plain transfer. */
-function isSubscriptionEntry(entry: AcceptEntry): boolean {
-  const extension = entry.hoodlayer;
-  return (
-    extension?.subscriptionScheme === true ||
-    entry.extra?.kind === "subscription" ||
-    (extension?.planId !== undefined && extension.subscriptionScheme !== false)
-  );
+/** The terms in a list of plans; those that cannot be understood are left out. */
+export function readPlans(list: unknown): PlanTerms[] {
+  return (Array.isArray(list) ? list.slice(0, MAX_ENTRIES) : []).flatMap((raw) => {
+    const plan = planTermsSchema.safeParse(raw);
+    return plan.success ? [plan.data] : [];
+  });
+}
+
+/**
+ * Whether an entry stands for a plan: such an entry is subscribed through, never paid by a plain transfer. An `exact`
+ * entry may name the plan that stands beside it; it is a price of its own only when `plans` shows that the plan's price
+ * is another one.
+ */
+function standsForPlan(entry: AcceptEntry, plans: readonly PlanTerms[]): boolean {
+  if (isPlanEntry(entry)) return true;
+  const { planId, subscriptionScheme } = entry.hoodlayer ?? {};
+  if (planId === undefined) return subscriptionScheme === true;
+  if (subscriptionScheme === false) return false;
+  const terms = plans.find((plan) => plan.planId === planId);
+  return terms === undefined || terms.amount === (entry.amount ?? entry.maxAmountRequired);
 }
 
 /** @returns the option, or why it is none */

@@ -2,7 +2,7 @@
  * One request that may have to be sent several times: its body buffered, its credentials kept within one origin.
  * Knows no payment rule.
  */
-import { HEADER, InvalidRequest, resourceOfUrl, sha256, toHex } from "../protocol";
+import { HEADER, InvalidRequest, resourceOfUrl, sha256, toHex, Unavailable } from "../protocol";
 import type { Effects } from "./effects";
 
 export interface RequestTemplate {
@@ -63,9 +63,12 @@ export async function sendOnce(
   const headers = new Headers(template.headers);
   for (const [name, value] of Object.entries(options.headers ?? {})) headers.set(name, value);
   const timeout = new AbortController();
+  const { requestTimeoutMs } = effects.limits;
   const timer = setTimeout(() => {
-    timeout.abort(new DOMException("The server did not answer in time.", "TimeoutError"));
-  }, effects.limits.requestTimeoutMs);
+    timeout.abort(
+      new Unavailable(`The server did not answer within ${requestTimeoutMs} ms (limits.requestTimeoutMs).`),
+    );
+  }, requestTimeoutMs);
   try {
     return await effects.fetch(template.url, {
       ...template.ambient,

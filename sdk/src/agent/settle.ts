@@ -3,23 +3,15 @@
  * patience ends and the ledger holds it. Signs nothing.
  */
 import type { FacilitatorClient } from "../facilitator";
-import {
-  findNetwork,
-  type Hex,
-  isTurnpikeError,
-  PaymentPending,
-  type PaymentProof,
-  proofToWire,
-  sameAddress,
-  type TurnpikeError,
-  Unavailable,
-} from "../protocol";
+import { type Hex, isTurnpikeError, PaymentPending, type PaymentProof, type TurnpikeError } from "../protocol";
 import type { Book } from "./book";
 import type { ChainReader } from "./chain-reader";
+import { faultOfStoredProof } from "./check-proof";
 import type { AgentContext } from "./context";
 import { backoffMs, Patience } from "./effects";
 import type { PaymentEventType } from "./events";
-import { believedTimeSec } from "./facilitators";
+import { believedTimeSec, type Facilitator } from "./facilitators";
+import { askForProof, firstSoundProof, withProof } from "./fetch-proof";
 import type { PaymentEntry } from "./ledger";
 
 export type Settlement =
@@ -41,40 +33,126 @@ export interface SettleJob {
  * cases the authorization and its budget stay in the ledger: money may still move until its window ends.
  */
 export async function settle(context: AgentContext, job: SettleJob): Promise<Settlement> {
-  const { book, entry, signal } = job;
+  const { book, signal } = job;
+  const entry = await withoutUnsoundProof(context, book, job.entry);
   if (entry.proof) return { kind: "settled", entry };
-  const facilitator = context.facilitators.find(entry.facilitator);
-  if (!facilitator || !entry.signedPayment) {
+  if (!entry.signedPayment) throw held(entry, "the ledger holds its authorization no more");
+  const { effects, facilitators } = context;
+  const named = facilitators.find(entry.facilitator);
+  const pursuit: Pursuit = { job, named, others: facilitators.inOrder(named).filter((each) => each !== named), entry };
+  if (!named && !(await mayHaveMoved(context, pursuit))) {
     throw held(entry, "the Facilitator it was signed for is not configured any more");
   }
-  const { effects } = context;
-  const { limits } = effects;
-  const patience = new Patience({ budgetMs: limits.settleMs, turns: MAX_TURNS, effects, signal });
+  const patience = new Patience({ budgetMs: effects.limits.settleMs, turns: MAX_TURNS, effects, signal });
   emit(context, "payment.submitted", job);
   for (let turn = 0; ; turn++) {
-    let waitMs = backoffMs(turn);
-    let why: unknown;
-    try {
-      const outcome = await facilitator.client.authorize(entry.signedPayment, { signal });
-      if (outcome.kind === "settled") {
-        const settled = settledEntry(entry, outcome.proof, context);
-        await book.put(settled);
-        emit(context, "payment.settled", job);
-        return { kind: "settled", entry: settled };
-      }
-      if (outcome.kind === "refused") return await judgeRefusal(context, job, facilitator.client, outcome.error);
-      waitMs = Math.max(100, Math.min(outcome.retryAfterSec * 1_000, 5_000));
-      if (turn === 0) emit(context, "payment.pending", job);
-    } catch (error) {
-      signal?.throwIfAborted();
-      if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
-      waitMs = error.retryAfterSec === undefined ? waitMs : Math.min(error.retryAfterSec * 1_000, 10_000);
-      why = error;
-    }
-    if (await patience.wait(waitMs)) continue;
+    const step = named
+      ? await askNamed(context, pursuit, { facilitator: named, isFirst: turn === 0 })
+      : ((await askOthers(context, pursuit)) ?? NOBODY);
+    if (step.kind !== "wait") return step;
+    if (await patience.wait(step.waitMs ?? backoffMs(turn))) continue;
+    const vouched = named && !step.othersAsked ? await askOthers(context, pursuit) : undefined;
+    if (vouched) return vouched;
     emit(context, "payment.held", job);
-    throw held(entry, "the Facilitator does not say how it ended", why);
+    throw held(entry, step.why, step.cause);
   }
+}
+
+/** One payment while its outcome is sought: from the Facilitator it was signed for, and where that fails from others. */
+interface Pursuit {
+  readonly job: SettleJob;
+  readonly named: Facilitator | undefined;
+  readonly others: readonly Facilitator[];
+  /** as the ledger holds it now */
+  entry: PaymentEntry;
+}
+
+interface Wait {
+  readonly kind: "wait";
+  /** ms; undefined: the usual backoff */
+  readonly waitMs?: number;
+  /** why the outcome is unknown, as a clause */
+  readonly why: string;
+  readonly cause?: unknown;
+  readonly othersAsked?: boolean;
+}
+
+const NOBODY: Wait = {
+  kind: "wait",
+  why: "the Facilitator it was signed for is not configured any more, and no other one returns its proof",
+};
+
+/** A stored proof that is not sound goes: it was accepted unchecked, or the ledger was damaged. */
+async function withoutUnsoundProof(context: AgentContext, book: Book, entry: PaymentEntry): Promise<PaymentEntry> {
+  if (entry.proof && faultOfStoredProof(context, entry, entry.proof) === undefined) return entry;
+  if (!entry.proof && entry.state === "signed") return entry;
+  const { proof: _unsound, ...kept } = entry;
+  const open: PaymentEntry = { ...kept, state: "signed", proofSeen: true };
+  await book.put(open);
+  return open;
+}
+
+async function askNamed(
+  context: AgentContext,
+  pursuit: Pursuit,
+  { facilitator, isFirst }: { readonly facilitator: Facilitator; readonly isFirst: boolean },
+): Promise<Settlement | Wait> {
+  const { job } = pursuit;
+  const answer = await askForProof(context, facilitator, { entry: pursuit.entry, signal: job.signal });
+  switch (answer.kind) {
+    case "proof":
+      return keepProof(context, pursuit, answer.proof);
+    case "pending":
+      if (isFirst) emit(context, "payment.pending", job);
+      return { kind: "wait", waitMs: clamp(answer.retryAfterSec, 100, 5_000), why: SAYS_NOTHING };
+    case "unavailable": {
+      const { error } = answer;
+      const waitMs = error.retryAfterSec === undefined ? {} : { waitMs: clamp(error.retryAfterSec, 0, 10_000) };
+      return { kind: "wait", ...waitMs, why: SAYS_NOTHING, cause: error };
+    }
+    case "unsound": {
+      const isNew = !pursuit.entry.proofSeen;
+      if (isNew) {
+        pursuit.entry = { ...pursuit.entry, proofSeen: true };
+        await job.book.put(pursuit.entry);
+      }
+      const why = `the Facilitator ${facilitator.url} returned a proof ${answer.fault}`;
+      return ((isNew || isFirst) && (await askOthers(context, pursuit))) || { kind: "wait", why };
+    }
+    case "refused":
+      return judgeRefusal(context, pursuit, facilitator.client, answer.error);
+  }
+}
+
+const SAYS_NOTHING = "the Facilitator does not say how it ended";
+
+const clamp = (seconds: number, minMs: number, maxMs: number): number =>
+  Math.min(Math.max(seconds * 1_000, minMs), maxMs);
+
+/**
+ * The proof from another configured Facilitator, which finds the transfer on chain. Asked only for what may have moved:
+ * otherwise it would settle a payment that the provider expects from the Facilitator of its own.
+ */
+async function askOthers(context: AgentContext, pursuit: Pursuit): Promise<Settlement | undefined> {
+  const { job, others, entry } = pursuit;
+  if (others.length === 0 || !(await mayHaveMoved(context, pursuit))) return undefined;
+  const proof = await firstSoundProof(context, others, { entry, signal: job.signal });
+  return proof && keepProof(context, pursuit, proof);
+}
+
+/** Whether a Facilitator has said so, or the agent's own RPC says so. */
+async function mayHaveMoved(context: AgentContext, { entry }: Pursuit): Promise<boolean> {
+  const nonce = entry.signedPayment?.authorization.nonce as Hex;
+  if (entry.proofSeen) return true;
+  const isUsed = context.chainOf(entry.chainId)?.isNonceUsed(entry.token, entry.payer, nonce);
+  return (await isUsed?.catch(notKnown)) ?? false;
+}
+
+async function keepProof(context: AgentContext, { job, entry }: Pursuit, proof: PaymentProof): Promise<Settlement> {
+  const settled = withProof(entry, proof);
+  await job.book.put(settled);
+  emit(context, "payment.settled", job);
+  return { kind: "settled", entry: settled };
 }
 
 function held(entry: PaymentEntry, why: string, cause?: unknown): PaymentPending {
@@ -87,45 +165,32 @@ function held(entry: PaymentEntry, why: string, cause?: unknown): PaymentPending
   );
 }
 
-/** @throws Unavailable when the proof is not of this payment: then nothing is known of how it ended */
-function settledEntry(entry: PaymentEntry, proof: PaymentProof, { networks }: AgentContext): PaymentEntry {
-  const signed = entry.signedPayment;
-  const matches =
-    findNetwork(proof.network, networks)?.chainId === entry.chainId &&
-    sameAddress(proof.token, entry.token) &&
-    sameAddress(proof.payer, entry.payer) &&
-    sameAddress(proof.payTo, entry.payTo) &&
-    proof.amount === BigInt(entry.amount) &&
-    proof.memo === signed?.memo &&
-    proof.resource === entry.resource;
-  if (!matches) throw new Unavailable("The Facilitator answered with a proof of another payment.");
-  return { ...entry, state: "settled", proof: proofToWire(proof) };
-}
-
 /**
  * A refusal ends the purchase only when the authorization can move nothing any more. Its budget is free again when the
  * agent's own RPC says that nothing was moved; a Facilitator's word is not enough for that, since it may have moved it.
  */
 async function judgeRefusal(
   context: AgentContext,
-  job: SettleJob,
+  pursuit: Pursuit,
   client: FacilitatorClient,
   error: TurnpikeError,
 ): Promise<Settlement> {
-  const { book, entry } = job;
+  const { job, entry } = pursuit;
   const { signedPayment: _worthless, ...ended } = entry;
   const chain = context.chainOf(entry.chainId);
   const isOver = chain ? isUnusedFor(chain, entry) : isOverByWord(context, entry, client);
   if (await isOver.catch(notKnown)) {
-    await book.put({ ...ended, state: chain ? "released" : "served" });
+    await job.book.put({ ...ended, state: chain ? "released" : "served" });
     emit(context, chain ? "payment.released" : "payment.held", job);
     return { kind: "dead", error };
   }
+  const vouched = await askOthers(context, pursuit);
+  if (vouched) return vouched;
   emit(context, "payment.held", job);
   throw error;
 }
 
-/** Who cannot be asked has not said that it is over. */
+/** An outage says nothing. */
 function notKnown(error: unknown): false {
   if (isTurnpikeError(error) && error.code === "Unavailable") return false;
   throw error;
@@ -141,6 +206,8 @@ async function isUnusedFor(chain: ChainReader, entry: PaymentEntry): Promise<boo
 /** The window is over by a clock that is believed, and the Facilitator does not say that it still works on it, or paid. */
 async function isOverByWord(context: AgentContext, entry: PaymentEntry, client: FacilitatorClient): Promise<boolean> {
   const { chainClock, facilitators, networks } = context;
+  // Whoever has returned a proof has said that it paid; taking it back is no evidence.
+  if (entry.proofSeen) return false;
   const status = await client.payment(entry.id);
   if (status.kind !== "found" || status.value.status === "settled" || status.value.status === "pending") return false;
   if (chainClock) return chainClock.nowSec() > entry.validBeforeSec;

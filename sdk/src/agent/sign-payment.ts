@@ -75,9 +75,12 @@ export async function signPayment(context: AgentContext, job: PayJob, chosen: Ch
     ...(chosen.kind === "native" ? { facilitator: chosen.facilitator.url } : {}),
   };
   try {
+    template.signal?.throwIfAborted();
     await book.reserve(reserved, context.policy.limits);
     emit(context, "payment.signing", { entry: reserved, resumed: false });
     const signed = await sign(context, chosen, reserved, { nonce, domain: facts.domain });
+    // Aborted while the wallet was asked: the signature is dropped here, unsent.
+    template.signal?.throwIfAborted();
     await book.put(signed);
     emit(context, "payment.signed", { entry: signed, resumed: false });
     return signed;

@@ -5,15 +5,17 @@
 import {
   acceptEntrySchema,
   decodeJsonHeader,
+  EXTENSION,
   encodeJsonHeader,
   findNetwork,
   HEADER,
   type Hex,
   isEip3009,
+  isPlanEntry,
   MAX_CREDENTIAL_BYTES,
   type Network,
 } from "../protocol";
-import { compareOptions, type Quote, type StandardOption } from "./quote";
+import { compareOptions, type Quote, readPlans, type StandardOption } from "./quote";
 import { placeOf } from "./request";
 
 export interface ExactPayload {
@@ -43,7 +45,10 @@ export function readQuoteHeader(
   if (body?.x402Version !== 2 || !Array.isArray(body.accepts) || body.accepts.length > 64) return undefined;
   const named = (body.resource as { url?: unknown } | undefined)?.url;
   const refusals: string[] = [];
+  const { plans, offers } = plansIn(body.extensions);
   const options = body.accepts.flatMap((raw: unknown) => {
+    const entry = acceptEntrySchema.safeParse(raw);
+    if (entry.success && isPlanEntry(entry.data)) return [];
     const option =
       named === undefined || isSameResource(named, requested) ? optionOf(raw, requested, networks) : "resource";
     if (typeof option !== "string") return [option];
@@ -52,12 +57,27 @@ export function readQuoteHeader(
   });
   return {
     options: options.sort(compareOptions),
-    offers: [],
-    plans: [],
+    offers,
+    plans,
     refusals,
     error: undefined,
     reason: undefined,
   };
+}
+
+/** The plans of this project's gates, in the extension object that they send where no body arrives, as after `HEAD`. */
+function plansIn(extensions: unknown): Pick<Quote, "plans" | "offers"> {
+  const extension = memberOf(extensions, EXTENSION.service);
+  const info = memberOf(extension, "info");
+  const plans = readPlans(memberOf(info, "plans"));
+  const told = memberOf(info, "facilitator");
+  const facilitator = typeof told === "string" && told !== "" ? told : undefined;
+  return { plans, offers: plans.map(({ planId }) => ({ planId, facilitator })) };
+}
+
+function memberOf(value: unknown, key: string): unknown {
+  const isObject = typeof value === "object" && value !== null && Object.hasOwn(value, key);
+  return isObject ? (value as Record<string, unknown>)[key] : undefined;
 }
 
 const isSameResource = (named: unknown, requested: string): boolean =>
@@ -73,7 +93,6 @@ function optionOf(raw: unknown, requested: string, networks: readonly Network[])
   if (asset === undefined || amount === undefined) return "malformed";
   if (extra?.decimals !== undefined && extra.decimals !== 6) return "decimals";
   if (!isEip3009(extra)) return "transfer_method";
-  if (extra?.kind === "subscription") return "subscription";
   return {
     dialect: "x402-v2",
     network: name,

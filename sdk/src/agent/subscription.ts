@@ -6,6 +6,7 @@ import {
   type Hex,
   idHashOf,
   isHash32,
+  isTurnpikeError,
   networkOfChain,
   PolicyRefused,
   parseSubscriptionId,
@@ -18,6 +19,7 @@ import {
   TurnpikeError,
 } from "../protocol";
 import type { Book } from "./book";
+import type { SubscriptionOnChain } from "./chain-reader";
 import type { AgentContext } from "./context";
 import type { Facilitator } from "./facilitators";
 import type { SubscriptionEntry } from "./ledger";
@@ -89,7 +91,7 @@ export function idHashOfSecret(subscriber: Address, secret: Hex): Hex {
 export async function viewOf(
   context: AgentContext,
   entry: SubscriptionEntry,
-  state: SubscriptionState,
+  state: SubscriptionOnChain,
   { existing = false } = {},
 ): Promise<Subscription> {
   const view: Subscription = {
@@ -128,6 +130,25 @@ export async function readState(client: FacilitatorClient, idHash: Hex): Promise
   if (found.kind === "found") return found.value.status === "NONE" ? undefined : found.value;
   if (found.error.code === "UnknownSubscription") return undefined;
   throw found.error;
+}
+
+/**
+ * Returns one of the ledger's subscriptions as the chain has it: by the agent's own RPC where it has one, which needs no
+ * Facilitator; else, or when the RPC cannot be reached, by the Facilitator.
+ * @returns undefined when the chain knows no such subscription, or nobody can be asked
+ */
+export async function stateOnChain(
+  context: AgentContext,
+  { id, chainId, turnpike, facilitator: url }: SubscriptionEntry,
+): Promise<SubscriptionOnChain | undefined> {
+  const facilitator = context.facilitators.find(url);
+  try {
+    const chain = context.chainOf(chainId);
+    if (chain) return await chain.subscription(turnpike, id);
+  } catch (error) {
+    if (!facilitator || !isTurnpikeError(error) || error.code !== "Unavailable") throw error;
+  }
+  return facilitator && readState(facilitator.client, id);
 }
 
 /** @throws PolicyRefused for a Facilitator that is not of this agent's configuration */

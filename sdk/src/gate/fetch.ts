@@ -16,9 +16,12 @@ export type PaidHandler<Req extends Request, Rest extends unknown[]> = (
   ...rest: Rest
 ) => Response | Promise<Response>;
 
-/** Wraps a handler; its second argument says who paid how. */
+/** Gates fetch-style handlers: `request.payment` says who paid, and how. */
 export interface FetchGate {
-  /** Wraps a handler, so that it sees only paid requests. A throw of the handler is thrown on, its payment released. */
+  /**
+   * Wraps a handler, which then runs for paid requests alone, with `payment` on the request and the platform's further
+   * arguments after it. What the handler throws reaches the caller, and its payment is released.
+   */
   <Rest extends unknown[], Req extends Request = Request>(
     handler: PaidHandler<Req, Rest>,
   ): (request: Req, ...rest: Rest) => Promise<Response>;

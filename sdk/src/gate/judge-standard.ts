@@ -25,7 +25,7 @@ import { claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict, verdic
 import type { PaymentCredential } from "./credentials";
 import { deductsNothing, type OneTimePayment } from "./payment";
 import { bindIdentifier } from "./payment-identifier";
-import { byPrice, MAX_TIMEOUT_SEC } from "./quote";
+import { MAX_TIMEOUT_SEC, soldSingly } from "./quote";
 import { recoverSigner } from "./recover-signer";
 import { secretOfPayload } from "./replay/secret";
 import type { Room } from "./room";
@@ -139,7 +139,7 @@ async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Purch
   const { settings } = at.room;
   if (findNetwork(parsed.data.network, settings.extraNetworks)?.chainId !== settings.network.chainId) return "network";
   const { authorization, signature } = parsed.data.payload;
-  const offers = (await at.route.offers(at.request)).sort(byPrice);
+  const offers = soldSingly(await at.route.offers(at.request), at.route.presentation);
   const offer = offers.find(({ payTo, amount }) => payTo === authorization.to && amount === authorization.value);
   if (!offer) return "terms";
   const { token, payTo, amount } = offer;

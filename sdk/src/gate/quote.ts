@@ -15,6 +15,7 @@ import {
   type QuotedFacts,
   randomRef,
   refOfIdempotencyKey,
+  SUBSCRIPTION_SCHEME,
 } from "../protocol";
 import { type Discovery, extensionsOf } from "./extensions-v2";
 import type { GateRequest } from "./request";
@@ -39,7 +40,7 @@ export interface Presentation {
   /** whether clients of x402 version 2 get their header */
   readonly x402v2: boolean;
   readonly discovery?: Discovery | undefined;
-  /** whether they may buy a single request at a plan's price where nothing else is offered */
+  /** whether anyone may buy a single request at a plan's price where nothing else is offered */
   readonly sellSingleAtPlanPrice: boolean;
 }
 
@@ -53,7 +54,7 @@ export interface Quote {
   readonly body: PaymentRequiredWire;
   /** the body as it is sent */
   readonly text: string;
-  /** one for each of `accepts` */
+  /** what each of `accepts` stands for */
   readonly sold: readonly Offer[];
   /** value of PAYMENT-REQUIRED; undefined when there is nothing that such a client could buy */
   readonly headerV2: string | undefined;
@@ -76,7 +77,7 @@ export interface QuoteRequest {
 /** Seconds that a stock client's authorization may live. Less than a quote's life, so that it ends before the quote. */
 export const MAX_TIMEOUT_SEC = 300;
 
-export const byPrice = (a: { readonly amount: bigint }, b: { readonly amount: bigint }): number =>
+const byPrice = (a: { readonly amount: bigint }, b: { readonly amount: bigint }): number =>
   a.amount < b.amount ? -1 : a.amount > b.amount ? 1 : 0;
 
 export function buildQuote(input: QuoteRequest): Quote {
@@ -85,11 +86,13 @@ export function buildQuote(input: QuoteRequest): Quote {
   const expiresAtSec = input.nowSec + settings.quoteLifeSec;
   const memoFor = (offer: Offer): string => issueMemo(settings.memoKeys[0], factsOf(input, offer), ref, expiresAtSec);
 
-  // One-time first, cheapest first: stock clients take the first entry that they can pay.
-  const oneTime = input.offers.filter((offer) => offer.kind === "one-time").sort(byPrice);
   const plans = input.offers.filter((offer) => offer.kind === "subscription").sort(byPrice);
-  const entries = [...oneTime, ...plans].map((offer) => ({ offer, memo: memoFor(offer) }));
-  const accepts = entries.map(({ offer, memo }) => entryOf(input, offer, memo));
+  const singly = soldSingly(input.offers, presentation);
+  const sellsSingly = singly.length > 0;
+  // Stock clients of version 1 refuse a body with any scheme but `exact`: plans have entries only where they are alone.
+  const entries = (sellsSingly ? singly : plans).map((offer) => ({ offer, memo: memoFor(offer) }));
+  const [firstPlan] = plans;
+  const accepts = entries.map(({ offer, memo }) => entryOf(input, offer, { memo, sellsSingly, firstPlan }));
 
   const idempotencyKey = keyIn(input);
   const ignored =
@@ -105,15 +108,25 @@ export function buildQuote(input: QuoteRequest): Quote {
     accepts,
     ...(plans.length > 0 ? { plans: plans.map(({ plan }) => planTermsOf(settings, plan, presentation)) } : {}),
   };
-  const forV2 = oneTime.length > 0 || presentation.sellSingleAtPlanPrice ? entries : [];
-  const sold = oneTime.length > 0 ? forV2.filter(({ offer }) => offer.kind === "one-time") : forV2;
   const offered = plans.map(({ plan }) => plan);
   return {
     body,
     text: JSON.stringify(body),
     sold: entries.map(({ offer }) => offer),
-    headerV2: presentation.x402v2 ? headerV2Of(input, sold, offered) : undefined,
+    headerV2: presentation.x402v2 ? headerV2Of(input, { entries, sellsSingly, plans: offered }) : undefined,
   };
+}
+
+/**
+ * What one transfer buys one request for, the cheapest first: stock clients take the first entry that they can pay. A
+ * plan's price is among them only where the route asks for it.
+ */
+export function soldSingly(
+  offers: readonly Offer[],
+  { sellSingleAtPlanPrice }: Pick<Presentation, "sellSingleAtPlanPrice">,
+): readonly Offer[] {
+  const oneTime = offers.filter(({ kind }) => kind === "one-time").sort(byPrice);
+  return oneTime.length === 0 && sellSingleAtPlanPrice ? [...offers].sort(byPrice) : oneTime;
 }
 
 const IDEMPOTENCY_KEY = HEADER.idempotencyKey.toLowerCase();
@@ -142,26 +155,43 @@ export function isUsableKey(key: string): boolean {
   return key.length >= min && key.length <= max && /^[\x21-\x7e]+$/.test(key);
 }
 
-function entryOf({ settings, resource, presentation }: QuoteRequest, offer: Offer, memo: string): AcceptEntryWire {
+interface EntryFacts {
+  readonly memo: string;
+  /** whether one transfer buys one request; false: the entry can only be subscribed to */
+  readonly sellsSingly: boolean;
+  readonly firstPlan: Extract<Offer, { kind: "subscription" }> | undefined;
+}
+
+function entryOf(
+  { settings, resource, presentation }: QuoteRequest,
+  offer: Offer,
+  { memo, sellsSingly, firstPlan }: EntryFacts,
+): AcceptEntryWire {
   const { token, payTo } = offer;
   const amount = offer.amount.toString();
   const facilitator = settings.facilitator?.url ?? "";
   const isPlan = offer.kind === "subscription";
+  // At the plan's own price an entry names no plan: agents would take it for the plan itself.
+  const named = isPlan ? offer : firstPlan?.amount === offer.amount ? undefined : firstPlan;
   return {
-    scheme: "exact",
+    scheme: sellsSingly ? "exact" : SUBSCRIPTION_SCHEME,
     network: settings.networkText,
     token: token.address,
     amount,
     payTo,
     memo,
-    hoodlayer: isPlan ? { facilitator, planId: offer.plan.planId, subscriptionScheme: true } : { facilitator },
+    hoodlayer: named ? { facilitator, planId: named.plan.planId, subscriptionScheme: true } : { facilitator },
     maxAmountRequired: amount,
     asset: token.address,
     resource,
     description: presentation.description,
     mimeType: presentation.mimeType,
     maxTimeoutSeconds: MAX_TIMEOUT_SEC,
-    extra: { name: token.name, version: token.version, ...(isPlan ? { kind: "subscription" } : {}) },
+    // Without the token's domain nothing can be signed.
+    extra: {
+      ...(sellsSingly ? { name: token.name, version: token.version } : {}),
+      ...(isPlan ? { kind: "subscription" } : {}),
+    },
   };
 }
 
@@ -179,39 +209,60 @@ function planTermsOf(settings: Settings, plan: Plan, presentation: Presentation)
 }
 
 /**
- * As many entries as fit, the first (cheapest) ones kept; then as many extensions. Where only plans are offered there
- * is nothing to buy singly, but subscribers may sign in: `accepts` is empty, as stock servers write it then.
+ * As many entries as fit, the first (cheapest) ones kept; then as many extensions. Where only plans are offered the
+ * extensions come first, since subscribers sign in through them: the entries only make the header one that stock clients
+ * parse and cannot pay.
  */
 function headerV2Of(
   { settings, request, resource, presentation, refusal, nowSec }: QuoteRequest,
-  entries: readonly { readonly offer: Offer; readonly memo: string }[],
-  plans: readonly Plan[],
+  {
+    entries,
+    sellsSingly,
+    plans,
+  }: {
+    readonly entries: readonly { readonly offer: Offer; readonly memo: string }[];
+    readonly sellsSingly: boolean;
+    readonly plans: readonly Plan[];
+  },
 ): string | undefined {
   const { description, mimeType, metered, discovery } = presentation;
   const place = { method: request.method, resource };
-  const sellsSingly = entries.length > 0;
   const extensions = extensionsOf({ settings, place, plans, metered, sellsSingly, discovery, nowSec });
   const accepts = entries.map(({ offer: { amount, token, payTo }, memo }) => ({
-    scheme: "exact",
+    scheme: sellsSingly ? "exact" : SUBSCRIPTION_SCHEME,
     network: caip2Of(settings.network.chainId),
     amount: amount.toString(),
     asset: token.address,
     payTo,
     maxTimeoutSeconds: MAX_TIMEOUT_SEC,
-    extra: { name: token.name, version: token.version, memo },
+    extra: sellsSingly ? { name: token.name, version: token.version, memo } : {},
   }));
-  const isEmpty = (count: number, kept: number) => count === 0 && (sellsSingly || kept === 0);
-  for (let count = accepts.length; count >= 0; count--) {
-    for (let kept = extensions.length; kept >= 0 && !isEmpty(count, kept); kept--) {
-      const header = encodeJsonHeader({
-        x402Version: 2,
-        error: refusal.code,
-        resource: { url: resource, description, mimeType },
-        accepts: accepts.slice(0, count),
-        ...(kept > 0 ? { extensions: Object.fromEntries(extensions.slice(0, kept)) } : {}),
-      });
-      if (header.length <= MAX_PAYMENT_REQUIRED_HEADER_BYTES) return header;
-    }
+  for (const [count, kept] of sizes({ accepts: accepts.length, extensions: extensions.length, sellsSingly })) {
+    const header = encodeJsonHeader({
+      x402Version: 2,
+      error: refusal.code,
+      resource: { url: resource, description, mimeType },
+      accepts: accepts.slice(0, count),
+      ...(kept > 0 ? { extensions: Object.fromEntries(extensions.slice(0, kept)) } : {}),
+    });
+    if (header.length <= MAX_PAYMENT_REQUIRED_HEADER_BYTES) return header;
   }
   return undefined;
+}
+
+/** How many entries and extensions to try, the most first. Stock clients need one entry; plans alone, one extension. */
+function* sizes({
+  accepts,
+  extensions,
+  sellsSingly,
+}: {
+  readonly accepts: number;
+  readonly extensions: number;
+  readonly sellsSingly: boolean;
+}): Generator<readonly [count: number, kept: number]> {
+  if (sellsSingly) {
+    for (let count = accepts; count > 0; count--) for (let kept = extensions; kept >= 0; kept--) yield [count, kept];
+    return;
+  }
+  for (let kept = extensions; kept > 0; kept--) for (let count = accepts; count > 0; count--) yield [count, kept];
 }

@@ -1,6 +1,6 @@
 /** What a gate's decisions are counted as: who was asked to pay, refused and why, paid, served. Reads decisions, changes none. */
 import { createFacilitatorClient } from "../facilitator/client";
-import { ConfigError, isTurnpikeError, type TurnpikeError } from "../protocol";
+import { ConfigError, isPlanEntry, isTurnpikeError, type TurnpikeError } from "../protocol";
 import type { Decision } from "./decide";
 import type { ProviderOptions } from "./options";
 import { createReporter, type Observation, type Reporter, sendTo } from "./reports";
@@ -93,7 +93,7 @@ function refusalsOf(
   }
   const { accepts, error, reason } = decision.quote.body;
   const first = accepts[0];
-  const isSubscription = first?.hoodlayer?.subscriptionScheme === true;
+  const isSubscription = first !== undefined && isPlanEntry(first);
   return [
     {
       step: error === "PaymentRequired" ? "asked" : "refused",

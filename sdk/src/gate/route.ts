@@ -26,7 +26,7 @@ export interface GateOptions<Req = unknown> {
   readonly description?: string;
   /** default "application/json" */
   readonly mimeType?: string;
-  /** let clients of x402 version 2 buy one request at the plan's price where only plans are offered */
+  /** let anyone buy one request at the plan's price where only plans are offered; default false */
   readonly sellSingleAtPlanPrice?: boolean;
   /** how to call the resource, for catalogues of x402 version 2 (the extension `bazaar`) */
   readonly discovery?: Discovery;

@@ -167,11 +167,18 @@ export const ERRORS = {
     "The agent's own policy does not allow this payment.",
     "Widen the policy, or do without.",
   ),
+  AbortError: entry(
+    "sdk",
+    408,
+    "The caller aborted the call, or closed the agent.",
+    "Repeat the call: what `message` says was signed is finished, and nothing is signed twice.",
+    true,
+  ),
   LedgerLocked: entry(
     "sdk",
     500,
-    "Another process holds the agent's ledger.",
-    "Stop it, or give this agent a ledger of its own.",
+    "Another process holds the file that `message` names.",
+    "Stop that process, or configure another file for this one.",
   ),
   ConfigError: entry("sdk", 500, "Turnpike is configured wrongly.", "Correct the setting that `message` names."),
   Internal: entry("sdk", 500, "A fault in this service.", "Report it with the request id.", true),
@@ -337,6 +344,7 @@ export class PaymentAlreadyUsed extends classOf("PaymentAlreadyUsed") {}
 export class InvalidRequest extends classOf("InvalidRequest") {}
 export class PaymentPending extends classOf("PaymentPending") {}
 export class PolicyRefused extends classOf("PolicyRefused") {}
+export class AbortError extends classOf("AbortError") {}
 export class Unavailable extends classOf("Unavailable") {}
 export class InvalidWebhook extends classOf("InvalidWebhook") {}
 export class ConfigError extends classOf("ConfigError") {}
@@ -352,6 +360,7 @@ export const ERROR_CLASSES = {
   InvalidRequest,
   PaymentPending,
   PolicyRefused,
+  AbortError,
   Unavailable,
   InvalidWebhook,
   ConfigError,

@@ -146,6 +146,14 @@ export const acceptEntrySchema = z.object({
 export type AcceptEntry = z.output<typeof acceptEntrySchema>;
 export type AcceptEntryWire = z.input<typeof acceptEntrySchema>;
 
+/** The scheme of an entry that stands for a plan: stock clients parse it, and cannot pay it. */
+export const SUBSCRIPTION_SCHEME = "subscription";
+
+/** Whether an entry of this project's gates stands for a plan, rather than for one request. */
+export function isPlanEntry({ scheme, extra }: Pick<AcceptEntryWire, "scheme" | "extra">): boolean {
+  return scheme === SUBSCRIPTION_SCHEME || extra?.kind === "subscription";
+}
+
 /** Terms of a plan as a 402 tells them; `interval` and `grace` in seconds. */
 export const planTermsSchema = z.object({
   planId: hash32Schema,

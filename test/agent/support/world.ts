@@ -77,7 +77,11 @@ export type AuthorizeStep =
   | "drop"
   | "502"
   | { forge: Partial<UnsignedPaymentProof> }
-  | { refuse: string };
+  /** settles, and answers with what this makes of the proof */
+  | { spoil: (proof: PaymentProof) => PaymentProof }
+  | { refuse: string }
+  /** settles, and answers with a refusal */
+  | { settleThenRefuse: string };
 
 export interface FacilitatorStandIn extends StandIn {
   readonly steps: AuthorizeStep[];
@@ -85,12 +89,20 @@ export interface FacilitatorStandIn extends StandIn {
   readonly signatures: Set<string>;
   statusReadable: boolean;
   domain: { name: string; version: string };
+  /** whose proofs count, as `GET /supported` says; empty: there is no such route */
+  readonly announced: Address[];
+  /** says that it knows no payment */
+  hidesPayments?: boolean;
+  /** of the proofs; default: the chain's time */
+  settledAtSec?: number;
 }
 
-export async function startFacilitator(chain: Chain): Promise<FacilitatorStandIn> {
+/** @param role names the key that signs its proofs */
+export async function startFacilitator(chain: Chain, role = "facilitator"): Promise<FacilitatorStandIn> {
   const steps: AuthorizeStep[] = [];
   const signatures = new Set<string>();
-  const key = testKey("facilitator");
+  const announced: Address[] = [];
+  const key = testKey(role);
   const state = { statusReadable: true, domain: { ...TOKEN_DOMAIN } };
 
   const problem = (status: number, code: string): Answer => ({
@@ -120,6 +132,7 @@ export async function startFacilitator(chain: Chain): Promise<FacilitatorStandIn
       chain.move({ id, from: a.from, to: a.to, value: a.value });
     }
     if (step === "settle_then_drop") return { status: 0, drop: true };
+    if (typeof step === "object" && "settleThenRefuse" in step) return problem(422, step.settleThenRefuse);
     const proof = signProof(
       {
         version: "1",
@@ -132,20 +145,28 @@ export async function startFacilitator(chain: Chain): Promise<FacilitatorStandIn
         resource,
         transaction: keccakText(id),
         blockNumber: 1,
-        settledAt: chain.nowSec,
-        expiresAt: chain.nowSec + 604_800,
+        settledAt: server.settledAtSec ?? chain.nowSec,
+        expiresAt: (server.settledAtSec ?? chain.nowSec) + 604_800,
         facilitator: addressOfKey(key),
-        ...(typeof step === "object" ? step.forge : {}),
+        ...(typeof step === "object" && "forge" in step ? step.forge : {}),
       },
       CHAIN_ID,
       key,
     );
-    return { status: 200, json: { proof: proofToWire(proof) } };
+    const told = typeof step === "object" && "spoil" in step ? step.spoil(proof) : proof;
+    return { status: 200, json: { proof: proofToWire(told) } };
   }
 
-  const server = await serve((request) => {
+  const server: StandIn & Partial<FacilitatorStandIn> = await serve((request) => {
     const { pathname, searchParams } = new URL(request.url, "http://x");
     if (request.method === "POST" && pathname === "/authorize") return authorize(request);
+    if (pathname === "/supported" && announced.length > 0) {
+      const json = {
+        ...{ kinds: [], extensions: [], signers: {}, network: NETWORK, chainId: CHAIN_ID },
+        ...{ turnpike: TURNPIKE, batchSettler: TURNPIKE, proofSigners: announced, relayers: [], tokens: [] },
+      };
+      return { status: 200, json };
+    }
     if (pathname.startsWith("/accounts/")) {
       return {
         status: 200,
@@ -166,13 +187,13 @@ export async function startFacilitator(chain: Chain): Promise<FacilitatorStandIn
     if (pathname.startsWith("/payments/")) {
       if (!state.statusReadable) return { status: 502, json: "bad gateway" };
       const id = pathname.slice("/payments/".length) as Hex;
-      return { status: 200, json: { id, status: chain.find(id) ? "settled" : "unknown" } };
+      return { status: 200, json: { id, status: chain.find(id) && !server.hidesPayments ? "settled" : "unknown" } };
     }
     return problem(404, "NotFound");
   });
   return Object.assign(
     server,
-    { steps, signatures },
+    { steps, signatures, announced },
     {
       set statusReadable(value: boolean) {
         state.statusReadable = value;
@@ -209,6 +230,8 @@ export interface ProviderOptions {
   /** changes the entry before it is sent: where a lying server lies */
   readonly tamper?: (entry: Record<string, unknown>, request: Seen) => Record<string, unknown>;
   readonly body?: (body: Record<string, unknown>, request: Seen) => unknown;
+  /** whose proofs count; default: those of the first Facilitator */
+  readonly signers?: Address[];
 }
 
 export interface ProviderStandIn extends StandIn {
@@ -216,6 +239,8 @@ export interface ProviderStandIn extends StandIn {
   /** proofs that were granted a response */
   readonly granted: Hex[];
   readonly quotes: () => number;
+  /** serves a proof that was used again */
+  replays?: boolean;
 }
 
 export async function startProvider(
@@ -230,6 +255,7 @@ export async function startProvider(
   let base = "";
   const amount = options.amount ?? 500_000n;
   const payTo = options.payTo ?? addressOf("provider");
+  const signers = options.signers ?? [addressOf("facilitator")];
 
   const factsOf = (request: Seen) => ({
     method: request.method,
@@ -281,20 +307,25 @@ export async function startProvider(
       payer: proof.payer,
       nonce: paymentNonce(memo?.ref ?? "", proof.resource),
     });
-    const isGood =
+    const isOfQuote =
       memo !== undefined &&
       isMemoGenuine(memo, facts, [MEMO_KEY]) &&
       proof.resource === facts.resource &&
-      proof.amount === amount &&
-      isProofSignedBy(proof, CHAIN_ID, addressOf("facilitator"));
-    if (!isGood) return quote(request, "InvalidPaymentProof", "mismatch");
-    if (used.has(id)) return quote(request, "PaymentAlreadyUsed", "already_used");
+      proof.amount === amount;
+    const refused = (reason: string): Answer => quote(request, "InvalidPaymentProof", reason);
+    if (!isOfQuote) return refused("mismatch");
+    if (chain.nowSec >= proof.expiresAt) return refused("expired");
+    if (proof.settledAt > memo.expiresAtSec) return refused("memo_expired");
+    if (!signers.includes(proof.facilitator)) return refused("facilitator");
+    if (!isProofSignedBy(proof, CHAIN_ID, proof.facilitator)) return refused("signature");
+    if (proof.transaction !== keccakText(id)) return refused("not_settled");
+    if (used.has(id) && !server.replays) return quote(request, "PaymentAlreadyUsed", "already_used");
     used.add(id);
     granted.push(id);
     return { status: 200, json: { data: "paid content", echo: request.body } };
   }
 
-  const server = await serve((request) => {
+  const server: StandIn & Partial<ProviderStandIn> = await serve((request) => {
     const header = request.headers["x-payment"];
     if (typeof header !== "string") return quote(request);
     const proof = parsePaymentProof(header);
@@ -329,6 +360,8 @@ export interface Market {
   chain: Chain;
   facilitator: FacilitatorStandIn;
   provider: ProviderStandIn;
+  /** whose proofs the provider takes */
+  signers: Address[];
 }
 
 /** Opens a fresh market before each test of the suite that calls this, and closes every server after it. */
@@ -337,7 +370,8 @@ export function marketBeforeEach(): Market {
   beforeEach(async () => {
     market.chain = new Chain();
     market.facilitator = await startFacilitator(market.chain);
-    market.provider = await startProvider(market.chain, market.facilitator.url);
+    market.signers = [addressOf("facilitator")];
+    market.provider = await startProvider(market.chain, market.facilitator.url, { signers: market.signers });
   });
   afterEach(closeAll);
   return market;

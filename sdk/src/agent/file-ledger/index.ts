@@ -37,7 +37,7 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
     new TurnpikeError("LedgerLocked", message, cause === undefined ? {} : { cause });
 
   async function write(line: string): Promise<void> {
-    if (!handle || isLost) throw locked("The ledger's lock was lost; nothing more is written to it.");
+    if (!handle || isLost) throw locked(`The lock of the ledger ${file} was lost; nothing more is written to it.`);
     await handle.appendFile(line);
     await handle.datasync();
   }
@@ -58,7 +58,7 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
           },
         });
       } catch (cause) {
-        throw locked("Another process holds the agent's ledger.", cause);
+        throw locked(`Another process holds the agent's ledger ${file}.`, cause);
       }
       try {
         const text = await readFile(file, "utf8");

@@ -133,9 +133,11 @@ async function takeLock(path: string, staleMs: number, onLost: (cause: unknown) 
       onCompromised: onLost,
     });
   } catch (cause) {
-    throw new TurnpikeError("LedgerLocked", "Another process holds the meter's journal: give each process its own.", {
-      cause,
-    });
+    throw new TurnpikeError(
+      "LedgerLocked",
+      `Another process holds the meter's journal ${path}. Give each process a folder of its own (meterFolder, TURNPIKE_METER), or all of them one meterStore.`,
+      { cause },
+    );
   }
 }
 
