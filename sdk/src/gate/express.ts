@@ -6,6 +6,7 @@ import type { Gate } from "./gate";
 import { nodeGate } from "./node-gate";
 import type { Payment } from "./payment";
 
+export { keepBody } from "./keep-body";
 export { preflight } from "./preflight";
 
 declare global {
