@@ -109,6 +109,8 @@ export interface SmallFacilitator {
   mode: "valid" | "reversed" | "down" | "broken";
   /** it answers nothing before this resolves */
   held: Promise<unknown> | undefined;
+  /** which paths that holds; default all */
+  holds: (path: string) => boolean;
   /** requests by path */
   readonly calls: { path: string; body: unknown }[];
   /** answers to /settle in turn; default success */
@@ -126,6 +128,7 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
     signer: addressOf("facilitator"),
     mode: "valid",
     held: undefined,
+    holds: () => true,
     calls,
     settlements,
     stop: () => closeServer(server),
@@ -137,7 +140,7 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
     // Whoever asked has left in the middle of it.
     if (body === undefined) return;
     calls.push({ path: request.url ?? "", body: parse(body) });
-    await facilitator.held;
+    if (facilitator.holds(request.url ?? "")) await facilitator.held;
     if (facilitator.mode === "down") return void request.socket.destroy();
     if (facilitator.mode === "broken") return json(response, 500, { oops: true });
     if (request.url === "/proofs/verify") {

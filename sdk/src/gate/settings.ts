@@ -29,6 +29,7 @@ export interface Settings {
   readonly token: { readonly address: Address; readonly name?: string; readonly version?: string } | undefined;
   readonly payTo: Address | undefined;
   readonly facilitator: { readonly url: string; readonly signers: ReadonlySet<Address> } | undefined;
+  readonly facilitatorWaitMs: number;
   readonly publicUrl: string | undefined;
   readonly trustProxy: boolean;
   /** the first one issues */
@@ -39,6 +40,7 @@ export interface Settings {
 }
 
 const MIN_SECRET_LENGTH = 32;
+const FACILITATOR_WAIT_MS = 5_000;
 
 /** @throws ConfigError naming the setting */
 export function settingsOf(options: ProviderOptions, isProduction: boolean): Settings {
@@ -61,6 +63,7 @@ export function settingsOf(options: ProviderOptions, isProduction: boolean): Set
     token: tokenOf(options, network),
     payTo: options.payTo === undefined ? undefined : address(options.payTo, "payTo"),
     facilitator: facilitatorOf(options),
+    facilitatorWaitMs: whole(options.facilitatorWaitMs ?? FACILITATOR_WAIT_MS, "facilitatorWaitMs", 1),
     publicUrl: publicUrlOf(options, isProduction),
     trustProxy: options.trustProxy ?? false,
     memoKeys: memoKeysOf(options, isProduction),
