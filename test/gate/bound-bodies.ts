@@ -112,7 +112,9 @@ for (const [name, { start, reads }] of Object.entries(ARRANGEMENTS)) {
       expect(atLimit).to.have.length(LIMIT);
       expect((await send(url, post(atLimit))).status).to.equal(402);
       const past = `${atLimit.slice(0, -2)}y"}`;
-      for (const body of [past, JSON.stringify({ size: "x".repeat(50_000) })]) {
+      // A parser before the gate has a limit of its own.
+      const large = /after|preHandler/.test(name) ? 50_000 : 3_000_000;
+      for (const body of [past, JSON.stringify({ size: "x".repeat(large) })]) {
         for (const headers of [{}, { "Transfer-Encoding": "chunked" }] as Record<string, string>[]) {
           const answer = await send(url, post(body, headers));
           expect([answer.status, answer.json.error], answer.text).to.deep.equal([413, "PayloadTooLarge"]);

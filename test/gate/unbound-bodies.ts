@@ -152,6 +152,58 @@ describe("bodies that a gate cannot bind, and those that it does not", () => {
     });
   });
 
+  for (const [name, make] of Object.entries({ "Express 5": express, "Express 4": express4 })) {
+    describe(`ready(app) of ${name}`, () => {
+      const readyOf = async (
+        mount: (app: express.Application, gate: express.RequestHandler) => void,
+        options = BOUND,
+      ) => {
+        const app = make();
+        const middleware = expressGate(provider.gate(options));
+        mount(app, middleware);
+        return middleware.ready(app).then(
+          () => "ready",
+          (error: Error) => error,
+        );
+      };
+      const parsers = { json: make.json(), urlencoded: make.urlencoded({ extended: true }) };
+      const keep = (request: IncomingMessage, _response: unknown, bytes: Buffer) =>
+        void Object.assign(request, { rawBody: bytes });
+
+      it("HB4 rejects where a parser before the gate keeps no bytes, of the application, a router or the route", async () => {
+        for (const [parser, handle] of Object.entries(parsers)) {
+          const mounts: ((app: express.Application, gate: express.RequestHandler) => void)[] = [
+            (app, each) => app.use(handle).post("/x", each),
+            (app, each) => app.post("/x", handle, each),
+            (app, each) => app.use(handle).use("/api", make.Router().post("/x", each)),
+            (app, each) => app.use("/api", make.Router().use(handle).use("/x", each)),
+          ];
+          for (const mount of mounts) {
+            const error = await readyOf(mount);
+            expect(error, String(mount)).to.be.instanceOf(ConfigError);
+            expect((error as Error).message).to.match(new RegExp(`${parser}Parser reads .*verify: keepBody`));
+          }
+        }
+      });
+
+      it("HB4 resolves where the bytes are there, or none are bound", async () => {
+        const mounts: ((app: express.Application, gate: express.RequestHandler) => void)[] = [
+          (app, each) => app.post("/x", each, make.json()),
+          (app, each) => app.use(make.json({ verify: keepBody })).post("/x", each),
+          (app, each) => app.use(make.json({ verify: keep })).post("/x", each),
+          (app, each) => app.use(make.raw({ type: "*/*" })).post("/x", each),
+          (app, each) => app.use("/other", make.json()).post("/x", each),
+          (app, each) => app.post("/y", make.json()).post("/x", each),
+          (app) => app.use(make.json()),
+        ];
+        for (const mount of mounts) expect(await readyOf(mount), String(mount)).to.equal("ready");
+        const unbound = (app: express.Application, each: express.RequestHandler) =>
+          app.use(make.json()).post("/x", each);
+        expect(await readyOf(unbound, { pricing: ONE_TIME } as never)).to.equal("ready");
+      });
+    });
+  }
+
   it("HB4 two gates around a parser read the same bytes", async () => {
     const app = express();
     const open = gate({ free: () => true } as never);

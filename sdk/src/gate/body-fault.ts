@@ -5,9 +5,9 @@ import { ConfigError, InvalidRequest, isTurnpikeError, TurnpikeError } from "../
 const DROPPED = "body_dropped";
 const UNBOUND = "body_unbound";
 
-/** Another middleware read the body first. @param remedy what to change in this framework */
-export const bodyDropped = (remedy: string): ConfigError =>
-  new ConfigError(`bind: "body" needs the body's bytes, and they were read before the gate: ${remedy}`, {
+/** Another middleware reads the body first. @param remedy what to change in this framework */
+export const bodyDropped = (remedy: string, reader = "another middleware"): ConfigError =>
+  new ConfigError(`bind: "body" needs the body's bytes, and ${reader} reads them before the gate: ${remedy}`, {
     reason: DROPPED,
   });
 

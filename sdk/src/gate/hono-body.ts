@@ -35,7 +35,7 @@ export function honoBody(c: Context): HonoBody {
       }
       return c;
     },
-    isRead: () => req.raw.bodyUsed || Object.keys(req.bodyCache).length > 0,
+    isRead: () => hasBody(req.method) && (req.raw.bodyUsed || Object.keys(req.bodyCache).length > 0),
     isLost: () => req.raw.bodyUsed && Object.keys(req.bodyCache).length === 0,
     restore() {
       if (!bytes) return;
@@ -44,6 +44,9 @@ export function honoBody(c: Context): HonoBody {
     },
   };
 }
+
+/** Hono remembers the empty body of a GET like any other. */
+const hasBody = (method: string): boolean => method !== "GET" && method !== "HEAD";
 
 /** What Hono keeps of a body that was read by its own methods, where that is all of it. */
 async function keptBytes({ arrayBuffer, text, blob }: Cache): Promise<Uint8Array | undefined> {

@@ -62,7 +62,7 @@ export interface KnownBetter {
   readonly remedy?: string;
 }
 
-const NODE_REMEDY =
+export const NODE_REMEDY =
   "mount the gate before the body parser, or keep the bytes as request.rawBody with express.json({ verify: keepBody }) (turnpike/gate/express); under Next.js pages set api.bodyParser to false";
 
 export function gateRequestOfNode(message: NodeRequest, known: KnownBetter = {}): NodeGateRequest {
