@@ -252,21 +252,18 @@ describe("bodies that a gate cannot bind, and those that it does not", () => {
   });
 
   it("HB4 what a callback notes on its request is there for the handler", async () => {
-    const app = express();
-    const authorize = async (_payment: unknown, request: IncomingMessage & { user?: string }) => {
-      request.user = await text(request);
+    const authorize = async (_payment: unknown, request: IncomingMessage) => {
+      Object.assign(request, { noted: await text(request) });
       return true;
     };
-    app.post(
-      "/x",
-      expressGate(gate({ authorize } as never)),
-      async (request: ExpressRequest & { user?: string }, response) => {
-        response.json({ user: request.user, body: await text(request) });
-      },
-    );
+    const app = express();
+    app.post("/x", expressGate(gate({ authorize } as never)), async (request, response) => {
+      const { noted } = request as { noted?: string };
+      response.json({ noted, body: await text(request) });
+    });
     const url = await serve(app);
     const headers = { ...POST.headers, ...(await paidHeaders(url, {}, POST)) };
-    expect((await send(url, { ...POST, headers })).json).to.deep.equal({ user: POST.body, body: POST.body });
+    expect((await send(url, { ...POST, headers })).json).to.deep.equal({ noted: POST.body, body: POST.body });
   });
 
   it("HB4 binds bodies over HTTP/2", async () => {
