@@ -88,6 +88,17 @@ describe("a Next.js application, built and served", function () {
     expect(streamed.text).to.equal("one two three");
   });
 
+  it("HB4 prices and binds a body that the price reads, and hands the handler an unread one", async () => {
+    const where = `${url}/api/sized`;
+    const post = { method: "POST", headers: { "Content-Type": "application/json" }, body: '{"size":7}' };
+    expect((await send(where, post)).json.accepts[0].amount).to.equal("7");
+    const headers = { ...post.headers, ...(await paid(where, post)) };
+    expect((await send(where, { ...post, headers, body: '{"size":70}' })).json.reason).to.equal("memo");
+    expect((await send(where, { ...post, headers })).json).to.deep.equal({ got: { size: 7 } });
+    const large = await send(where, { ...post, body: `{"size":${"7".repeat(2_000)}}` });
+    expect([large.status, large.json.error]).to.deep.equal([413, "PayloadTooLarge"]);
+  });
+
   it("knows HEAD, and answers a preflight for nothing", async () => {
     const head = await send(`${url}/api/paid/7`, { method: "HEAD" });
     expect([head.status, head.text]).to.deep.equal([402, ""]);

@@ -174,26 +174,4 @@ describe("adapters, each in its own manner", () => {
     const { getRequestListener } = await import("@hono/node-server");
     return serve(getRequestListener(app.fetch));
   }
-
-  it("says what to do where a bound body's bytes are gone", async () => {
-    const app = express();
-    app.use(express.json());
-    app.post(
-      "/x",
-      expressGate(provider.gate({ pricing: ONE_TIME, bind: "body" })),
-      (_q, response) => void response.json(1),
-    );
-    app.use(
-      (error: Error, _q: unknown, response: express.Response, _n: unknown) =>
-        void response.status(500).json(error.message),
-    );
-    const url = await serve(app);
-    const answer = await send(`${url}/x`, {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: "{}",
-    });
-    expect(answer.status).to.equal(500);
-    expect(answer.json).to.match(/rawBody/);
-  });
 });

@@ -111,6 +111,8 @@ export interface SmallFacilitator {
   mode: "valid" | "reversed" | "down" | "broken";
   /** it answers nothing before this resolves */
   held: Promise<unknown> | undefined;
+  /** which paths that holds; default all */
+  holds: (path: string) => boolean;
   /** requests by path */
   readonly calls: { path: string; body: unknown }[];
   /** answers to /settle in turn, before `settle` is asked */
@@ -132,6 +134,7 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
     signer: addressOf("facilitator"),
     mode: "valid",
     held: undefined,
+    holds: () => true,
     calls,
     settlements,
     settle: (asked) => signedSettlement(asked, `0x${"ab".repeat(32)}`, "facilitator"),
@@ -145,7 +148,7 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
     // Whoever asked has left in the middle of it.
     if (body === undefined) return;
     if (request.url !== "/supported") calls.push({ path: request.url ?? "", body: parse(body) });
-    await facilitator.held;
+    if (facilitator.holds(request.url ?? "")) await facilitator.held;
     if (facilitator.mode === "down") return void request.socket.destroy();
     if (facilitator.mode === "broken") return json(response, 500, { oops: true });
     if (request.url === "/proofs/verify") {

@@ -1,5 +1,5 @@
 /** Reads a request's JSON body: bounded, strictly typed, one reading only. Says which rule was broken, never what a parser said. */
-import { InvalidRequest, parseStrictBody, TurnpikeError } from "turnpike/protocol";
+import { InvalidRequest, isTurnpikeError, parseStrictBody, TurnpikeError } from "turnpike/protocol";
 
 export const MAX_BODY_BYTES = 64 * 1_024;
 /** Stock x402 payloads may carry an extension's JSON schema. */
@@ -15,12 +15,30 @@ export function hasNoBody({ headers }: Request): boolean {
   return length === "0" || (length === null && !headers.has("content-type"));
 }
 
+/** `reason` of an UnsupportedMediaType that is about the body's coding, not its type. */
+export const CONTENT_CODING = "content_encoding";
+
 /** @throws UnsupportedMediaType, PayloadTooLarge or InvalidRequest */
 export async function readJsonBody(request: Request): Promise<Record<string, unknown> | unknown[]> {
+  // Not decompressed: 64 KiB is the bound on what arrives and on what is parsed, and both are one number.
+  if (!/^(?:identity)?$/i.test(request.headers.get("content-encoding") ?? "")) throw encoded();
   if (!JSON_TYPE.test(request.headers.get("content-type") ?? "")) throw new TurnpikeError("UnsupportedMediaType");
   if (Number(request.headers.get("content-length") ?? 0) > MAX_BODY_BYTES) throw tooLarge();
-  return parseJsonBody(await boundedBytes(request));
+  try {
+    return parseJsonBody(await boundedBytes(request));
+  } catch (error) {
+    // What reading a connection throws is about the connection: the client left, or was too slow.
+    throw isTurnpikeError(error) ? error : bodyCutOff(error);
+  }
 }
+
+export const bodyCutOff = (cause?: unknown): InvalidRequest =>
+  new InvalidRequest("body: the connection closed before the body ended", cause === undefined ? {} : { cause });
+
+const encoded = () =>
+  new TurnpikeError("UnsupportedMediaType", "content-encoding: must be identity; send the JSON uncompressed", {
+    reason: CONTENT_CODING,
+  });
 
 /** @throws InvalidRequest */
 export function parseJsonBody(bytes: Uint8Array): Record<string, unknown> | unknown[] {

@@ -9,7 +9,7 @@ import { type ApiScope, PROBLEM_CONTENT_TYPE, type Problem, problemSchema } from
 import { InvalidRequest, type TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
 import type { Origin } from "../providers";
-import { hasNoBody, readJsonBody } from "./body";
+import { CONTENT_CODING, hasNoBody, readJsonBody } from "./body";
 import { problemFor, statusOf, tellable } from "./errors";
 import type { RequestScope } from "./scope";
 import { type Site, siteOf } from "./site";
@@ -186,6 +186,7 @@ export function toldOf(error: unknown, requestId: string, extra?: (problem: Prob
     headers: {
       "content-type": extra ? "application/json" : PROBLEM_CONTENT_TYPE,
       ...(failure.retryAfterSec === undefined ? {} : { "retry-after": String(failure.retryAfterSec) }),
+      ...(failure.reason === CONTENT_CODING ? { "accept-encoding": "identity" } : {}),
     },
     text: JSON.stringify({ ...problem, ...extra?.(problem) }),
     failure,

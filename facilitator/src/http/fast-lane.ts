@@ -5,7 +5,7 @@
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Doors } from "./app";
-import { JSON_TYPE, MAX_BODY_BYTES, parseJsonBody } from "./body";
+import { bodyCutOff, JSON_TYPE, MAX_BODY_BYTES, parseJsonBody } from "./body";
 import type { Direct, Endpoint } from "./endpoint";
 import { createObserver, OPEN_HEADERS } from "./every-answer";
 
@@ -25,8 +25,12 @@ export function createFastLane(doors: Doors, endpoints: readonly Endpoint[]): Fa
     const requestId = randomUUID();
     const address = message.socket.remoteAddress ?? "unknown";
     const bytes = await bodyOf(message);
-    // The connection broke off: nobody is there to be answered, and nothing was asked.
-    if (!bytes) return;
+    if (!bytes) {
+      // Nobody is left to answer; the app logs such a request in the same way.
+      const failure = bodyCutOff();
+      observe({ requestId, method: "POST", route, status: failure.status, startedMs, failure });
+      return;
+    }
     const readBody = () => {
       doors.rateLimit.take(address);
       return parseJsonBody(bytes);

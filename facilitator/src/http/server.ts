@@ -13,6 +13,8 @@ export interface ServerOptions {
   readonly host: string;
   /** 0: any free one */
   readonly port: number;
+  /** for a request's head and body to arrive in full; default 15,000 */
+  readonly requestTimeoutMs?: number;
 }
 
 export interface RunningServer {
@@ -21,18 +23,25 @@ export interface RunningServer {
   stop(drainMs: number): Promise<void>;
 }
 
-/** A request that is not in by then, head and body, is given up. */
+/** A request that has not arrived by then, head and body, is answered 408 and its connection closed. */
 const REQUEST_TIMEOUT_MS = 15_000;
+/** Node compares connections with that every 30 s by default, which makes 45 s of 15. */
+const CHECK_EVERY_MS = 500;
 
 /** Longer than clients keep theirs: who closes first must not be the one that is just being asked. */
 const KEEP_ALIVE_MS = 65_000;
 /** Connections that wait to be taken in: a burst is not turned away before anything can be said to it. */
 const BACKLOG = 4_096;
 
-export async function startServer({ fetch, fastLane, host, port }: ServerOptions): Promise<RunningServer> {
+export async function startServer(options: ServerOptions): Promise<RunningServer> {
+  const { fetch, fastLane, host, port, requestTimeoutMs = REQUEST_TIMEOUT_MS } = options;
   // Whoever embeds this service keeps its own Request and Response.
   const listener = getRequestListener(fetch, { overrideGlobalObjects: false });
-  const timeouts = { requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS };
+  const timeouts = {
+    requestTimeout: requestTimeoutMs,
+    headersTimeout: requestTimeoutMs,
+    connectionsCheckingInterval: Math.min(CHECK_EVERY_MS, requestTimeoutMs),
+  };
   const server = createServer({ ...timeouts, keepAliveTimeout: KEEP_ALIVE_MS }, (incoming, outgoing) => {
     if (!fastLane?.(incoming, outgoing)) void listener(incoming, outgoing);
   });

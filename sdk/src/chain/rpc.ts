@@ -18,9 +18,19 @@ export interface RpcOptions {
   /** http(s):// or ws(s)://, tried in this order */
   readonly urls: string | readonly string[];
   readonly chainId: number;
-  /** per endpoint and call; default 5,000 */
+  /** per endpoint and call; default 5,000. All endpoints together get twice as long */
   readonly timeoutMs?: number;
 }
+
+/** For how long an endpoint that was silent is asked after the others. */
+const REST_MS = 10_000;
+/** However many endpoints are silent, a call ends after so many of their timeouts. */
+const MAX_TIMEOUTS = 2;
+const LATE = "late";
+
+/** By this module's timer, or by the one of ethers. */
+const isLate = (error: unknown): boolean =>
+  (error as { reason?: unknown }).reason === LATE || (error as { code?: unknown }).code === "TIMEOUT";
 
 /**
  * Connects to a chain by one or several URLs, http or websocket.
@@ -30,16 +40,31 @@ export function connectRpc({ urls, chainId, timeoutMs = 5_000 }: RpcOptions): Rp
   const list = typeof urls === "string" ? [urls] : urls;
   if (list.length === 0) throw new ConfigError("rpcUrl is empty: name at least one endpoint of the chain");
   const endpoints = list.map((url) => endpointOf(url, chainId, timeoutMs));
+  const resting = new Map<Endpoint, number>();
+
+  /** Those that were silent a moment ago come last. */
+  function inOrder(nowMs: number): readonly Endpoint[] {
+    const isResting = (endpoint: Endpoint) => nowMs < (resting.get(endpoint) ?? 0);
+    if (resting.size === 0) return endpoints;
+    return [...endpoints.filter((each) => !isResting(each)), ...endpoints.filter(isResting)];
+  }
+
   return {
     async send<T>(method: string, params: readonly unknown[]): Promise<T> {
       let last: unknown;
       let reverted = false;
-      for (const endpoint of endpoints) {
+      const startedMs = performance.now();
+      for (const endpoint of inOrder(startedMs)) {
+        const leftMs = MAX_TIMEOUTS * timeoutMs - (performance.now() - startedMs);
+        if (leftMs <= 0) break;
         try {
-          return (await withTimeout(endpoint.send(method, [...params]), timeoutMs)) as T;
+          const answer = await withTimeout(endpoint.send(method, [...params]), Math.min(timeoutMs, leftMs));
+          resting.delete(endpoint);
+          return answer as T;
         } catch (error) {
           const revert = decodeRevert(error);
           if (revert) throw revert;
+          if (isLate(error)) resting.set(endpoint, performance.now() + REST_MS);
           reverted ||= isRevert(error);
           last = error;
         }
@@ -146,7 +171,7 @@ function socketEndpoint(url: string, network: Network): Endpoint {
 async function withTimeout<T>(answer: Promise<T>, timeoutMs: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new TurnpikeError("Unavailable", "time-out")), timeoutMs);
+    timer = setTimeout(() => reject(new TurnpikeError("Unavailable", "time-out", { reason: LATE })), timeoutMs);
   });
   try {
     return await Promise.race([answer, late]);

@@ -1,5 +1,6 @@
 /** A payment that was judged sound: claimed for one request, then confirmed, or given back. */
 import { caip2Of, encodeJsonHeader, HEADER, TurnpikeError } from "../protocol";
+import { askCallback } from "./ask-callback";
 import { type HeldClaim, holdClaim } from "./claims/held-claim";
 import type { OneTimePayment, Payment } from "./payment";
 import type { Refusal } from "./quote";
@@ -138,12 +139,15 @@ function purchasedBy(at: PaymentCase, { payment, secret }: Purchase): Purchased 
   return { secret, paymentId: payment.paymentId, method: request.method, resource, bodyHash };
 }
 
-export async function isAuthorized(route: Route, payment: Payment, request: GateRequest) {
-  try {
-    return (await route.authorize?.(payment, request.raw)) !== false;
-  } catch (cause) {
-    throw new TurnpikeError("Internal", "Whether this payer may be served could not be decided.", { cause });
-  }
+export async function isAuthorized(route: Route, payment: Payment, request: GateRequest): Promise<boolean> {
+  const answer = await askCallback({
+    route,
+    request,
+    callback: "`authorize`",
+    undecided: "Whether this payer may be served could not be decided.",
+    ask: (raw) => route.authorize?.(payment, raw),
+  });
+  return answer !== false;
 }
 
 /** Each version's clients read their own header, with the network named as they know it. */

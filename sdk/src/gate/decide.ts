@@ -3,6 +3,8 @@
  * the first two. Adapters translate the outcome, and whoever runs the handler settles the claim.
  */
 import { isTurnpikeError, sha256, TurnpikeError, toHex } from "../protocol";
+import { askCallback } from "./ask-callback";
+import { isBodyFault, warnOfBodyFault } from "./body-fault";
 import { isAuthorized } from "./claim-payment";
 import type { HeldClaim } from "./claims/held-claim";
 import { type Credentials, readCredentials } from "./credentials";
@@ -57,21 +59,35 @@ const ASKS_LEAVE: Decision = { kind: "preflight" };
  */
 export function decide(room: Room, route: Route, request: GateRequest): Decision | Promise<Decision> {
   if (request.method === "OPTIONS") return ASKS_LEAVE;
+  return route.bindsBody ? decideBound(room, route, request) : decideUnbound(room, route, request);
+}
+
+/** The body comes first: every callback, and the handler, then read it as if nobody had. */
+async function decideBound(room: Room, route: Route, request: GateRequest): Promise<Decision> {
+  try {
+    await request.body(route.maxBodyBytes);
+  } catch (error) {
+    return refusalOfRequest(route, error);
+  }
+  return decideUnbound(room, route, request);
+}
+
+function decideUnbound(room: Room, route: Route, request: GateRequest): Decision | Promise<Decision> {
   if (route.free) return decideFree(room, route, request);
   try {
     const credentials = readCredentials(request);
     return decideAtOnce(room, route, request, credentials) ?? decideInTime(room, route, request, credentials);
   } catch (error) {
-    return refusalOfRequest(error);
+    return refusalOfRequest(route, error);
   }
 }
 
 async function decideFree(room: Room, route: Route, request: GateRequest): Promise<Decision> {
-  if (await isFree(route, request)) return allow(FREE);
   try {
+    if (await isFree(route, request)) return allow(FREE);
     return await decidePaid(room, route, request, readCredentials(request));
   } catch (error) {
-    return refusalOfRequest(error);
+    return refusalOfRequest(route, error);
   }
 }
 
@@ -84,15 +100,18 @@ async function decideInTime(
   try {
     return await decidePaid(room, route, request, credentials);
   } catch (error) {
-    return refusalOfRequest(error);
+    return refusalOfRequest(route, error);
   }
 }
 
-/** @throws what is not the request's fault */
-function refusalOfRequest(error: unknown): Decision {
-  if (isTurnpikeError(error) && error.status === 400) return { kind: "refuse", error };
-  throw error;
+/** @throws what is not the request's fault, but for a body that cannot be bound: its answer says what to change */
+function refusalOfRequest(route: Route, error: unknown): Decision {
+  if (isBodyFault(error)) warnOfBodyFault(route, error);
+  else if (!isTurnpikeError(error) || !REFUSED.has(error.status)) throw error;
+  return { kind: "refuse", error };
 }
+
+const REFUSED: ReadonlySet<number> = new Set([400, 413]);
 
 /** @returns undefined where something has to be asked, computed or written */
 function decideAtOnce(
@@ -131,7 +150,7 @@ async function decidePaid(room: Room, route: Route, request: GateRequest, creden
   const resource = resourceOfRequest(request, room.settings);
 
   if (credentials.payment) {
-    const bodyHash = route.bindsBody ? await hashOfBody(request) : undefined;
+    const bodyHash = route.bindsBody ? await hashOfBody(route, request) : undefined;
     const verdict = await judgePayment(credentials.payment, { room, route, request, resource, bodyHash });
     if (verdict.kind === "grants") return { ...verdict, kind: "allow" };
     if (verdict.kind === "replay") return verdict;
@@ -160,7 +179,7 @@ async function judgeSubscriber(
 /** The 402 of this request, with a reason. Also for a refusal that only the handler met. */
 export async function quoteFor(room: Room, route: Route, request: GateRequest, refusal: Refusal): Promise<Decision> {
   const offers = await route.offers(request);
-  const bodyHash = route.bindsBody ? await hashOfBody(request) : undefined;
+  const bodyHash = route.bindsBody ? await hashOfBody(route, request) : undefined;
   return quoteOf(room, route, request, { offers, refusal, bodyHash });
 }
 
@@ -178,17 +197,19 @@ function quoteOf(
   };
 }
 
-/** @throws ConfigError where the framework has thrown the body's bytes away */
-async function hashOfBody(request: GateRequest): Promise<string> {
-  return toHex(sha256(await request.body()));
+async function hashOfBody(route: Route, request: GateRequest): Promise<string> {
+  return toHex(sha256(await request.body(route.maxBodyBytes)));
 }
 
 const allow = (payment: Payment): Decision => ({ kind: "allow", payment, claim: undefined, headers: NO_HEADERS });
 
 async function isFree(route: Route, request: GateRequest): Promise<boolean> {
-  try {
-    return (await route.free?.(request.raw)) === true;
-  } catch (cause) {
-    throw new TurnpikeError("Internal", "Whether this request is free could not be decided.", { cause });
-  }
+  const answer = await askCallback({
+    route,
+    request,
+    callback: "`free`",
+    undecided: "Whether this request is free could not be decided.",
+    ask: (raw) => route.free?.(raw),
+  });
+  return answer === true;
 }

@@ -1,11 +1,15 @@
 /** The gate for Express 4 and 5: `app.get("/report", paymentGate({ pricing }), handler)`; the handler reads `req.payment`. */
 import type { Application, NextFunction, Request, RequestHandler, Response } from "express";
 import { TurnpikeError } from "../protocol";
+import { bodyDropped } from "./body-fault";
 import { type DefaultGateOptions, gateOf } from "./default-provider";
+import { parserThatDropsBytes } from "./express-parsers";
 import type { Gate } from "./gate";
 import { nodeGate } from "./node-gate";
 import type { Payment } from "./payment";
+import { NODE_REMEDY } from "./request";
 
+export { keepBody } from "./keep-body";
 export { preflight } from "./preflight";
 
 declare global {
@@ -19,8 +23,11 @@ declare global {
 
 /** Express middleware. */
 export type ExpressGate = RequestHandler & {
-  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
-  ready(): Promise<void>;
+  /**
+   * Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked.
+   * @param app after its routes are mounted: a gate with `bind: "body"` behind a parser that keeps no bytes rejects too
+   */
+  ready(app?: Application): Promise<void>;
 };
 
 /**
@@ -37,7 +44,12 @@ export function expressGate(gate: Gate): ExpressGate {
     visit.onRefused = (error) => answerInstead((request as Request).app, error);
   });
   const handler = (request: Request, response: Response, next: NextFunction) => middleware(request, response, next);
-  return Object.assign(handler, { ready: () => gate.ready() });
+  const ready = async (app?: Application): Promise<void> => {
+    const parser = app && gate.bindsBody ? await parserThatDropsBytes(app, handler) : undefined;
+    if (parser !== undefined) throw bodyDropped(NODE_REMEDY, parser);
+    await gate.ready();
+  };
+  return Object.assign(handler, { ready });
 }
 
 const refusals = new WeakSet<object>();

@@ -1,5 +1,6 @@
 /** The gate for Fastify 4 and 5: `app.get("/report", { preHandler: paymentGate({ pricing }) }, handler)`. */
-import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from "fastify";
+import { Readable } from "node:stream";
+import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction, RequestPayload } from "fastify";
 import { answerOf, CORS_HEADERS, PREFLIGHT } from "./answer";
 import type { Decision } from "./decide";
 import { type DefaultGateOptions, gateOf } from "./default-provider";
@@ -18,9 +19,19 @@ declare module "fastify" {
   }
 }
 
-/** For `onRequest`, `preParsing`, `preValidation` or `preHandler`, of one route or of all. */
+type PayloadDone = (error?: Error | null, payload?: RequestPayload) => void;
+
+const REMEDY =
+  "use the gate as preParsing (or onRequest) instead of preHandler, or keep the bytes as request.rawBody (fastify-raw-body)";
+
+/**
+ * For `onRequest`, `preParsing`, `preValidation` or `preHandler`, of one route or of all. With `bind: "body"` use
+ * `preParsing`: after it Fastify has parsed the body and dropped its bytes.
+ */
 export interface FastifyGate {
   (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction): void;
+  /** as `preParsing` */
+  (request: FastifyRequest, reply: FastifyReply, payload: RequestPayload, done: PayloadDone): void;
   /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
   ready(): Promise<void>;
 }
@@ -43,9 +54,18 @@ export function preflight(): (request: FastifyRequest, reply: FastifyReply, done
 
 /** The same for a provider of createProvider. */
 export function fastifyGate(gate: Gate): FastifyGate {
-  const hook = (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction): void => {
+  const hook = (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    payloadOrDone: RequestPayload | HookHandlerDoneFunction,
+    payloadDone?: PayloadDone,
+  ): void => {
     const parsed = request as { body?: unknown; rawBody?: Uint8Array | string };
-    const facts = gateRequestOfNode(request.raw, { raw: request, target: request.originalUrl, parsed });
+    const payload = typeof payloadOrDone === "function" ? undefined : (payloadOrDone as Readable & RequestPayload);
+    const done = (payloadDone ?? payloadOrDone) as PayloadDone;
+    const known = { raw: request, target: request.originalUrl, parsed, payload, remedy: REMEDY };
+    const facts = gateRequestOfNode(request.raw, known);
+    const pass = (): void => done(null, payload && facts.drained && refilled(payload, facts.drained));
     const act = (decision: Decision): void => {
       if (isOver(request.raw, reply.raw)) {
         forgo(decision);
@@ -62,7 +82,7 @@ export function fastifyGate(gate: Gate): FastifyGate {
       const visit = openVisit(facts, decision);
       request.payment = visit.payment ?? decision.payment;
       if (decision.payment.kind !== "free") watchPaid({ gate, response: reply.raw, visit, headers: decision.headers });
-      visits.run(visit, done);
+      visits.run(visit, pass);
     };
     const fail = (error: unknown): void => {
       if (gate.cors && !reply.raw.headersSent) void reply.headers(withoutOwnCors(reply, CORS_HEADERS));
@@ -70,7 +90,13 @@ export function fastifyGate(gate: Gate): FastifyGate {
     };
     whenDecided({ gate, facts, act, fail });
   };
-  return Object.assign(hook, { ready: () => gate.ready() });
+  return Object.assign(hook as FastifyGate, { ready: () => gate.ready() });
+}
+
+/** What an earlier hook made of the body, once more. Fastify compares the length on the wire with the header. */
+function refilled({ receivedEncodedLength }: RequestPayload, bytes: Uint8Array): RequestPayload {
+  const stream = Readable.from([bytes], { objectMode: false });
+  return receivedEncodedLength === undefined ? stream : Object.assign(stream, { receivedEncodedLength });
 }
 
 /** The application's own CORS headers stay as they are. */

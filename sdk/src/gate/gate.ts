@@ -18,6 +18,8 @@ export interface Gate {
   answerOfRefusedCharge(visit: Visit): Promise<Answer>;
   /** whether granted responses get CORS headers */
   readonly cors: boolean;
+  /** whether quotes are tied to bodies */
+  readonly bindsBody: boolean;
 }
 
 /** @throws ConfigError for pricing that could never be charged as written */
@@ -35,6 +37,7 @@ export function createGate<Req>(room: Room, options: GateOptions<Req>): Gate {
       : (request) => decide(room, route, request),
     answerOfRefusedCharge: (visit) => answerOfRefusedCharge(room, route, visit),
     cors: route.cors,
+    bindsBody: route.bindsBody,
   };
 }
 

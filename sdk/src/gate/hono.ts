@@ -5,6 +5,7 @@ import type { Decision } from "./decide";
 import { type DefaultGateOptions, gateOf } from "./default-provider";
 import { responseOf, settleResponse } from "./fetch-response";
 import type { Gate } from "./gate";
+import { honoBody } from "./hono-body";
 import type { Payment } from "./payment";
 import { isPreflight } from "./preflight";
 import { type GateRequest, gateRequestOfFetch } from "./request";
@@ -42,9 +43,13 @@ export function preflight(): MiddlewareHandler {
 /** The same for a provider of createProvider. */
 export function honoGate(gate: Gate): HonoGate {
   const middleware = (c: Context<{ Variables: PaidVariables }>, next: Next) => {
-    const facts = gateRequestOfFetch(c.req.raw, c);
-    const act = (decision: Decision) =>
-      decision.kind === "allow" ? serve(c, next, facts, decision) : responseOf(answerOf(decision));
+    const body = honoBody(c as Context);
+    const facts = gateRequestOfFetch(c.req.raw, body);
+    const act = (decision: Decision) => {
+      if (decision.kind !== "allow") return responseOf(answerOf(decision));
+      body.restore();
+      return serve(c, next, facts, decision);
+    };
     const fail = (error: unknown): never => {
       // The application's error handler answers; what it makes carries these.
       if (gate.cors) for (const [name, value] of Object.entries(CORS_HEADERS)) c.header(name, value);

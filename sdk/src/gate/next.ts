@@ -36,5 +36,8 @@ function lazily(open: () => Gate): Gate {
     get cors() {
       return gate().cors;
     },
+    get bindsBody() {
+      return gate().bindsBody;
+    },
   };
 }

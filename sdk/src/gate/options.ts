@@ -42,6 +42,11 @@ export interface ProviderOptions {
      */
     readonly trustUnsigned?: boolean;
   };
+  /**
+   * milliseconds without an answer after which a request is 503: of the Facilitator's judgement of a proof or an
+   * account, and of its health while a settlement is under way; default 5,000
+   */
+  readonly facilitatorWaitMs?: number;
   /** TURNPIKE_PUBLIC_URL: this provider's address as clients write it; required in production */
   readonly publicUrl?: string;
   /** TURNPIKE_TRUST_PROXY=1: without publicUrl, believe X-Forwarded-Proto and -Host. Only behind a proxy that sets them */

@@ -1,5 +1,5 @@
 /** The pricing of one route: what a provider wrote, checked, as offers. */
-import { ConfigError, type Hex, isHash32, TurnpikeError, toAmount } from "../protocol";
+import { ConfigError, type Hex, isHash32, isTurnpikeError, TurnpikeError, toAmount } from "../protocol";
 import type { Settings } from "./settings";
 
 export type Amount = bigint | number | string;
@@ -77,6 +77,7 @@ function priceOf(
       try {
         return positive(toAmount(await amount(raw), field), field);
       } catch (cause) {
+        if (isTurnpikeError(cause) && cause.status === 400) throw cause;
         // A price that fails is never a free request.
         throw new TurnpikeError("Internal", "The price of this request could not be computed.", { cause });
       }

@@ -1,6 +1,10 @@
 /** A request as the gate sees it, whatever framework it came through, and the `resource` that it asks for. */
 import type { IncomingMessage } from "node:http";
+import type { Readable } from "node:stream";
 import { ConfigError, InvalidRequest, resourceOf, utf8ToBytes } from "../protocol";
+import { bodyDropped, bodyTooLarge } from "./body-fault";
+import * as fetchBody from "./fetch-body";
+import { bodyMembers, bytesReadOf, drain, isUnread, readAhead, rememberRead, unreadView, viewOf } from "./node-body";
 
 export interface GateRequest {
   /** upper case */
@@ -14,15 +18,32 @@ export interface GateRequest {
   readonly remoteAddress: string | undefined;
   /** repeated headers joined by ", ", as HTTP reads them; `name` in lower case */
   header(name: string): string | undefined;
-  /** The body's bytes as they came; the handler can still read it. @throws ConfigError where they are gone */
-  body(): Promise<Uint8Array>;
-  /** the framework's own request, for the provider's callbacks */
+  /**
+   * Reads the body's bytes as they came; the handler and the callbacks can still read it.
+   * @throws ConfigError where they are gone, PayloadTooLarge, InvalidRequest when the client leaves
+   */
+  body(maxBytes: number): Promise<Uint8Array>;
+  /** the framework's own request, for the provider's callbacks; once `body` has read, with an unread body each time */
   readonly raw: unknown;
+  /** whether something has read the body since it came */
+  readonly isBodyRead: boolean;
+  /** whether something has read it and kept nothing for the handler */
+  readonly isBodyLost: boolean;
+}
+
+/** How a framework's request gives its body. */
+export interface BodyOfRequest {
+  /** @see GateRequest.body */
+  read(maxBytes: number): Promise<Uint8Array>;
+  /** @see GateRequest.raw */
+  raw(): unknown;
+  isRead(): boolean;
+  isLost(): boolean;
 }
 
 export type NodeRequest = IncomingMessage & {
   readonly originalUrl?: string;
-  /** where a body parser keeps the bytes: `express.json({ verify: (req, _res, bytes) => { req.rawBody = bytes } })` */
+  /** where a body parser keeps the bytes: `express.json({ verify: keepBody })` */
   readonly rawBody?: Uint8Array | string;
   readonly body?: unknown;
 };
@@ -35,17 +56,26 @@ export interface KnownBetter {
   readonly target?: string;
   /** where the framework keeps the parsed body */
   readonly parsed?: Pick<NodeRequest, "rawBody" | "body">;
+  /** what a hook before the gate has put in the place of the message's stream */
+  readonly payload?: Readable | undefined;
+  /** what to change where the body was read before the gate */
+  readonly remedy?: string;
 }
 
-export function gateRequestOfNode(message: NodeRequest, known: KnownBetter = {}): GateRequest {
+export const NODE_REMEDY =
+  "mount the gate before the body parser, or keep the bytes as request.rawBody with express.json({ verify: keepBody }) (turnpike/gate/express); under Next.js pages set api.bodyParser to false";
+
+export function gateRequestOfNode(message: NodeRequest, known: KnownBetter = {}): NodeGateRequest {
   return new NodeGateRequest(message, known);
 }
 
 /** Reads what is asked for, when it is: most requests are judged by their method and one header. */
-class NodeGateRequest implements GateRequest {
+export class NodeGateRequest implements GateRequest {
   readonly method: string;
   readonly target: string;
-  readonly raw: unknown;
+  /** the body of `known.payload`, which cannot be put back: whoever comes next needs a stream of it */
+  drained: Uint8Array | undefined;
+  private bytes: Uint8Array | undefined;
 
   constructor(
     private readonly message: NodeRequest,
@@ -53,7 +83,24 @@ class NodeGateRequest implements GateRequest {
   ) {
     this.method = (message.method ?? "GET").toUpperCase();
     this.target = known.target ?? message.originalUrl ?? message.url ?? "/";
-    this.raw = known.raw ?? message;
+  }
+
+  get raw(): unknown {
+    const { message, known, bytes } = this;
+    if (bytes === undefined) return known.raw ?? message;
+    const view = unreadView(message, bytes);
+    if (known.raw === undefined) return view;
+    const framework = known.raw as object;
+    return viewOf(framework, Object.defineProperty(bodyMembers(message, bytes, framework), "raw", { value: view }));
+  }
+
+  get isBodyRead(): boolean {
+    return this.message.readableDidRead;
+  }
+
+  get isBodyLost(): boolean {
+    const { rawBody, body } = this.known.parsed ?? this.message;
+    return this.isBodyRead && rawBody === undefined && body === undefined;
   }
 
   get host(): string | undefined {
@@ -73,14 +120,47 @@ class NodeGateRequest implements GateRequest {
     return Array.isArray(value) ? value.join(", ") : value;
   }
 
-  async body(): Promise<Uint8Array> {
-    const { rawBody, body } = this.known.parsed ?? this.message;
-    return keptBytes({ rawBody, body, hasBody: hasBody(this.message) });
+  async body(maxBytes: number): Promise<Uint8Array> {
+    const { message, known } = this;
+    const kept = bytesReadOf(message) === undefined ? keptBytes(known.parsed ?? message) : undefined;
+    this.bytes = kept ? undefined : await this.unreadBytes(maxBytes);
+    const bytes = kept ?? this.bytes ?? NO_BYTES;
+    if (bytes.byteLength > maxBytes) throw bodyTooLarge(maxBytes);
+    return bytes;
+  }
+
+  private async unreadBytes(maxBytes: number): Promise<Uint8Array> {
+    const { message, known } = this;
+    const read = bytesReadOf(message);
+    if (read) return read;
+    if (!hasBody(message)) return NO_BYTES;
+    const { payload = message, remedy = NODE_REMEDY } = known;
+    if (!isUnread(payload)) throw bodyDropped(remedy);
+    if (payload === message) return readAhead(message, maxBytes);
+    this.drained = await drain(payload, maxBytes);
+    rememberRead(message, this.drained);
+    return this.drained;
   }
 }
 
-export function gateRequestOfFetch(request: Request, raw: unknown = request): GateRequest {
-  return new FetchGateRequest(request, raw);
+const NO_BYTES = new Uint8Array();
+const FETCH_REMEDY = "wrap the handler with the gate before anything that reads the request";
+
+export function gateRequestOfFetch(request: Request, body: BodyOfRequest = bodyOfFetch(request)): GateRequest {
+  return new FetchGateRequest(request, body);
+}
+
+function bodyOfFetch(request: Request): BodyOfRequest {
+  let bytes: Uint8Array | undefined;
+  return {
+    async read(maxBytes) {
+      bytes = await fetchBody.readAhead(request, maxBytes, FETCH_REMEDY);
+      return bytes;
+    },
+    raw: () => (bytes ? fetchBody.unreadRequest(request, bytes) : request),
+    isRead: () => request.bodyUsed,
+    isLost: () => request.bodyUsed,
+  };
 }
 
 class FetchGateRequest implements GateRequest {
@@ -92,7 +172,7 @@ class FetchGateRequest implements GateRequest {
 
   constructor(
     private readonly request: Request,
-    readonly raw: unknown,
+    private readonly bodyOf: BodyOfRequest,
   ) {
     // Some servers hand out the target as it came, others serialised: what is judged is what the router saw.
     const [, protocol = "", host = "", target = ""] = /^([a-z]+):\/\/([^/?#]*)(.*)$/is.exec(request.url) ?? [];
@@ -110,8 +190,20 @@ class FetchGateRequest implements GateRequest {
     return this.request.headers.get(name) ?? undefined;
   }
 
-  async body(): Promise<Uint8Array> {
-    return new Uint8Array(await this.request.clone().arrayBuffer());
+  get raw(): unknown {
+    return this.bodyOf.raw();
+  }
+
+  get isBodyRead(): boolean {
+    return this.bodyOf.isRead();
+  }
+
+  get isBodyLost(): boolean {
+    return this.bodyOf.isLost();
+  }
+
+  body(maxBytes: number): Promise<Uint8Array> {
+    return this.bodyOf.read(maxBytes);
   }
 }
 
@@ -122,15 +214,10 @@ function hasBody(message: NodeRequest & { readonly stream?: { readonly endAfterH
   return coding !== undefined || (length !== undefined && length !== "0");
 }
 
-/** What a parser has left of the body's bytes. @throws ConfigError when there were some, and they are gone */
-function keptBytes({ rawBody, body, hasBody }: Pick<NodeRequest, "rawBody" | "body"> & { readonly hasBody: boolean }) {
+/** What a parser has left of the body's bytes. */
+function keptBytes({ rawBody, body }: Pick<NodeRequest, "rawBody" | "body">): Uint8Array | undefined {
   const bytes = rawBody ?? (typeof body === "string" || body instanceof Uint8Array ? body : undefined);
-  if (typeof bytes === "string") return utf8ToBytes(bytes);
-  if (bytes) return bytes;
-  if (!hasBody) return new Uint8Array();
-  throw new ConfigError(
-    'bind: "body" needs the body\'s bytes as request.rawBody: parse it before the gate with express.json({ verify: (req, _res, bytes) => { req.rawBody = bytes } }), or with fastify-raw-body',
-  );
+  return typeof bytes === "string" ? utf8ToBytes(bytes) : bytes;
 }
 
 export interface Origin {

@@ -3,12 +3,12 @@ import { createChainClock } from "../chain/clock";
 import { type HeadWatcher, watchHeads } from "../chain/heads";
 import { connectRpc, type Rpc } from "../chain/rpc";
 import { createStateReader, type StateReader } from "../chain/states";
-import { createFacilitatorClient, type FacilitatorClient } from "../facilitator/client";
 import type { Subscription } from "../facilitator/subscriptions";
 import { type Address, type Clock, ConfigError, systemClock, Unavailable } from "../protocol";
 import { fileClaims } from "./claims/file";
 import { memoryClaims } from "./claims/memory";
 import type { ClaimStore } from "./claims/rules";
+import { createGateFacilitator, type GateFacilitator } from "./gate-facilitator";
 import type { MeterPort } from "./meter-port";
 import type { ProviderOptions } from "./options";
 import { type GateReports, reportsOf } from "./reports-of-requests";
@@ -22,7 +22,7 @@ export interface Room {
   readonly time: GateTime;
   readonly rpc: Rpc | undefined;
   readonly states: StateReader | undefined;
-  readonly facilitator: GateFacilitator;
+  readonly facilitator: Pick<GateFacilitator, "verifyProof" | "x402Settle" | "signsGrants">;
   /** A wallet's subscriptions, the newest first, as an index tells them. @throws Unavailable */
   ownedBy(wallet: Address): Promise<readonly OwnedSubscription[]>;
   readonly claims: ClaimStore;
@@ -33,12 +33,6 @@ export interface Room {
   meterStarted(): Promise<void>;
   isMeterOpen(): boolean;
   close(): Promise<void>;
-}
-
-/** What a gate asks of its Facilitator. */
-export interface GateFacilitator extends Pick<FacilitatorClient, "verifyProof" | "x402Settle"> {
-  /** Returns whether it signs to which purchase a payment was granted. @throws Unavailable */
-  signsGrants(): Promise<boolean>;
 }
 
 export type OwnedSubscription = Pick<Subscription, "idHash" | "planId" | "status">;
@@ -134,25 +128,21 @@ function follow(rpc: Rpc, settings: Settings, terms: Terms, options: ProviderOpt
   return { heads, time: chainTime(clock, heads), states };
 }
 
-function facilitatorOf(settings: Settings, { fetch }: ProviderOptions): FacilitatorClient {
-  if (!settings.facilitator) throw new ConfigError("facilitator is not set (TURNPIKE_FACILITATOR_URL)");
-  return createFacilitatorClient({ url: settings.facilitator.url, ...(fetch ? { fetch } : {}) });
+function facilitatorOf({ facilitator, facilitatorWaitMs }: Settings, { fetch }: ProviderOptions): GateFacilitator {
+  if (!facilitator) throw new ConfigError("facilitator is not set (TURNPIKE_FACILITATOR_URL)");
+  return createGateFacilitator({ url: facilitator.url, waitMs: facilitatorWaitMs, fetch });
 }
 
-function lazily(make: () => FacilitatorClient): GateFacilitator & Pick<FacilitatorClient, "subscriptionsOf"> {
-  let client: FacilitatorClient | undefined;
-  let signsGrants = false;
-  const get = (): FacilitatorClient => {
+function lazily(make: () => GateFacilitator): GateFacilitator {
+  let client: GateFacilitator | undefined;
+  const get = (): GateFacilitator => {
     client ??= make();
     return client;
   };
   return {
     verifyProof: (...args) => get().verifyProof(...args),
     x402Settle: (...args) => get().x402Settle(...args),
-    async signsGrants() {
-      signsGrants ||= (await get().supported()).paymentGrants === true;
-      return signsGrants;
-    },
+    signsGrants: () => get().signsGrants(),
     subscriptionsOf: (...args) => get().subscriptionsOf(...args),
   };
 }

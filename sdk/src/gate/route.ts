@@ -1,9 +1,10 @@
 /** One gated route: its options checked, its terms loaded, its offers for a request. */
-import { type Hex, isTurnpikeError } from "../protocol";
+import { ConfigError, type Hex, isTurnpikeError } from "../protocol";
+import { bodyUnbound } from "./body-fault";
 import { checkDiscovery, type Discovery } from "./extensions-v2";
 import type { MeteredRoute } from "./judge-subscription";
 import type { Payment } from "./payment";
-import { type PricingEntry, pricingOf } from "./pricing";
+import { type Price, type PricingEntry, pricingOf } from "./pricing";
 import type { Offer, Presentation } from "./quote";
 import { createQuotes, type Quotes } from "./quotes";
 import type { GateRequest } from "./request";
@@ -22,6 +23,8 @@ export interface GateOptions<Req = unknown> {
   readonly bind?: "body";
   /** false keeps no answer of this route for a client that lost it */
   readonly replay?: boolean;
+  /** the most that `bind: "body"` reads of a body; a longer one is 413; default 1,048,576 */
+  readonly maxBodyBytes?: number;
   /** shown to clients with the price; default "" */
   readonly description?: string;
   /** default "application/json" */
@@ -43,6 +46,8 @@ export interface Route extends MeteredRoute {
   readonly bindsBody: boolean;
   /** whether answers are kept for clients that lose them */
   readonly replays: boolean;
+  /** of a body that is bound */
+  readonly maxBodyBytes: number;
   readonly free: ((raw: unknown) => boolean | Promise<boolean>) | undefined;
   readonly authorize: ((payment: Payment, raw: unknown) => boolean | Promise<boolean>) | undefined;
   /** Loads what quotes are made from. @throws ConfigError, Unavailable */
@@ -55,6 +60,19 @@ export interface Route extends MeteredRoute {
 }
 
 const RETRY_AFTER_MS = 2_000;
+const MAX_BODY_BYTES = 1_048_576;
+
+/** @throws ConfigError: a setting that is misspelt or without effect would leave bodies unbound */
+function bindingOf({ bind, maxBodyBytes }: GateOptions<never>): Pick<Route, "bindsBody" | "maxBodyBytes"> {
+  if (bind !== undefined && bind !== "body")
+    throw new ConfigError(`bind is "${String(bind)}": "body" is all it can be`);
+  if (bind === undefined && maxBodyBytes !== undefined) {
+    throw new ConfigError('maxBodyBytes is set without bind: "body": a gate that binds no bodies reads none');
+  }
+  const bytes = maxBodyBytes ?? MAX_BODY_BYTES;
+  if (Number.isSafeInteger(bytes) && bytes >= 1) return { bindsBody: bind === "body", maxBodyBytes: bytes };
+  throw new ConfigError(`maxBodyBytes is ${bytes}: use a whole number of at least 1`);
+}
 
 /** @throws ConfigError for pricing that could never be charged as written */
 export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
@@ -88,10 +106,18 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
     }
   }
 
-  async function singles(raw: unknown): Promise<Offer[]> {
+  async function singles(request: GateRequest): Promise<Offer[]> {
     const offers: Offer[] = [];
-    for (const price of prices) offers.push(...singleAt(price.kind === "fixed" ? price.amount : await price.of(raw)));
+    for (const price of prices)
+      offers.push(...singleAt(price.kind === "fixed" ? price.amount : await asked(price, request)));
     return offers;
+  }
+
+  async function asked(price: Extract<Price, { kind: "computed" }>, request: GateRequest): Promise<bigint> {
+    const wasRead = request.isBodyRead;
+    const amount = await price.of(request.raw);
+    if (options.bind === undefined && !wasRead && request.isBodyRead) throw bodyUnbound("the price");
+    return amount;
   }
 
   function singleAt(amount: bigint): Offer[] {
@@ -131,8 +157,8 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
     planIds,
     metered: options.metered ?? false,
     cors: options.cors ?? true,
-    bindsBody: options.bind === "body",
     replays: options.replay ?? true,
+    ...bindingOf(options as GateOptions<never>),
     free: options.free as Route["free"],
     authorize: options.authorize as Route["authorize"],
     presentation: {
@@ -146,7 +172,7 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
     ready,
     async offers(request) {
       if (!loaded) await tryToLoad();
-      return [...(await singles(request.raw)), ...planIds.flatMap(subscription)];
+      return [...(await singles(request)), ...planIds.flatMap(subscription)];
     },
   };
 }

@@ -32,6 +32,7 @@ export interface Settings {
   readonly facilitator:
     | { readonly url: string; readonly signers: ReadonlySet<Address>; readonly trustUnsigned: boolean }
     | undefined;
+  readonly facilitatorWaitMs: number;
   readonly publicUrl: string | undefined;
   readonly trustProxy: boolean;
   /** the first one issues */
@@ -45,6 +46,7 @@ export interface Settings {
 }
 
 const MIN_SECRET_LENGTH = 32;
+const FACILITATOR_WAIT_MS = 5_000;
 
 /** @throws ConfigError naming the setting */
 export function settingsOf(options: ProviderOptions, isProduction: boolean): Settings {
@@ -67,6 +69,7 @@ export function settingsOf(options: ProviderOptions, isProduction: boolean): Set
     token: tokenOf(options, network),
     payTo: options.payTo === undefined ? undefined : address(options.payTo, "payTo"),
     facilitator: facilitatorOf(options),
+    facilitatorWaitMs: whole(options.facilitatorWaitMs ?? FACILITATOR_WAIT_MS, "facilitatorWaitMs", 1),
     publicUrl: publicUrlOf(options, isProduction),
     trustProxy: options.trustProxy ?? false,
     memoKeys: memoKeysOf(options, isProduction),

@@ -125,8 +125,8 @@ export const ERRORS = {
   UnsupportedMediaType: entry(
     "sdk",
     415,
-    "The request's body is not declared as JSON.",
-    "Send `Content-Type: application/json`.",
+    "The request's body is not declared as plain JSON.",
+    "Send `Content-Type: application/json`, without a Content-Encoding.",
   ),
   RateLimited: entry("sdk", 429, "Too many requests.", "Slow down and honour Retry-After.", true),
   PaymentPending: entry(
