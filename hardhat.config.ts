@@ -1,6 +1,11 @@
 import "tsconfig-paths/register";
+import path from "node:path";
 import "@nomicfoundation/hardhat-toolbox";
-import { TASK_COMPILE_SOLIDITY_GET_SOLC_BUILD, TASK_TEST_GET_TEST_FILES } from "hardhat/builtin-tasks/task-names";
+import {
+  TASK_COMPILE_SOLIDITY_GET_SOLC_BUILD,
+  TASK_COMPILE_SOLIDITY_GET_SOURCE_PATHS,
+  TASK_TEST_GET_TEST_FILES,
+} from "hardhat/builtin-tasks/task-names";
 import { type HardhatUserConfig, subtask } from "hardhat/config";
 import { explorer, liveNetworks, nodeSettings } from "./scripts/networks";
 import "./scripts/tasks";
@@ -19,6 +24,12 @@ subtask(TASK_COMPILE_SOLIDITY_GET_SOLC_BUILD, async (args: { solcVersion: string
     version: SOLC_VERSION,
     longVersion: require("solc").version().replace(".Emscripten.clang", ""),
   };
+});
+
+// The sandbox's first start compiles what it deploys alone: TURNPIKE_SOURCES lists those files, separated by commas.
+subtask(TASK_COMPILE_SOLIDITY_GET_SOURCE_PATHS, async (_args, { config }, runSuper) => {
+  const named = process.env.TURNPIKE_SOURCES;
+  return named ? named.split(",").map((file) => path.join(config.paths.root, file)) : runSuper();
 });
 
 // Named files run as they are. Without names, what `npm ci` suffices for runs: TypeScript files outside the folders of

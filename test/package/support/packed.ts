@@ -38,6 +38,11 @@ export interface Tarball {
 let packed: Promise<Tarball> | undefined;
 
 /** Built once, however many tests install it. */
+function ownTarball(): Promise<Tarball> {
+  packed ??= pack();
+  return packed;
+}
+
 async function pack(): Promise<Tarball> {
   const built = await mkdtemp(join(tmpdir(), "turnpike-packed-"));
   process.once("exit", () => rmSync(built, { recursive: true, force: true }));
@@ -52,7 +57,7 @@ async function pack(): Promise<Tarball> {
 
 /** Installs a tarball in an empty project; the one that this repository builds unless given. */
 export async function emptyProject(tarball?: Tarball): Promise<Project> {
-  const { file, files } = tarball ?? (await (packed ??= pack()));
+  const { file, files } = tarball ?? (await ownTarball());
   const folder = await realpath(await mkdtemp(join(tmpdir(), "turnpike-package-")));
   const modules = join(folder, "node_modules");
   await mkdir(join(modules, "turnpike"), { recursive: true });
