@@ -1,6 +1,6 @@
 /**
- * Notices that the sandbox has to stop: Ctrl-C, SIGTERM, or the end of the npm process that started it. npm's shell does
- * not forward signals, so a signal to npm alone arrives here as the loss of the parent.
+ * Notices that the sandbox has to stop: Ctrl-C, SIGTERM, or the end of the npm process that started it, which forwards
+ * no signal when it is killed.
  */
 export interface Interruption {
   readonly signal: AbortSignal;
