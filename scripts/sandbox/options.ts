@@ -62,16 +62,27 @@ Each option with a value has an environment variable: TURNPIKE_SANDBOX_PORT, TUR
 TURNPIKE_SANDBOX_CHAIN_ID, TURNPIKE_SANDBOX_FOLDER and so on. TURNPIKE_SANDBOX_LOG=info shows the Facilitator's log.
 `;
 
-const TEXT_OPTIONS = ["port", ...SERVERS.map((server) => `${server}-port`), "chain-id", "folder"];
+/** The options with a value, and their variables. */
+const VARIABLES = {
+  port: "TURNPIKE_SANDBOX_PORT",
+  "facilitator-port": "TURNPIKE_SANDBOX_FACILITATOR_PORT",
+  "provider-port": "TURNPIKE_SANDBOX_PROVIDER_PORT",
+  "specialist-port": "TURNPIKE_SANDBOX_SPECIALIST_PORT",
+  "inbox-port": "TURNPIKE_SANDBOX_INBOX_PORT",
+  "chain-port": "TURNPIKE_SANDBOX_CHAIN_PORT",
+  "chain-id": "TURNPIKE_SANDBOX_CHAIN_ID",
+  folder: "TURNPIKE_SANDBOX_FOLDER",
+} as const;
+type Valued = keyof typeof VARIABLES;
 
 /** @throws WrongOption with a sentence for the user */
 export function readOptions(args: readonly string[], env: Environment): SandboxOptions {
   const given = parsed(args);
-  const value = (name: string): string | undefined => {
-    const text = given[name] ?? (env[`TURNPIKE_SANDBOX_${name.toUpperCase().replaceAll("-", "_")}`] || undefined);
+  const value = (name: Valued): string | undefined => {
+    const text = given[name] ?? (env[VARIABLES[name]] || undefined);
     return typeof text === "string" ? text : undefined;
   };
-  const whole = (name: string, max: number): number | undefined => {
+  const whole = (name: Valued, max: number): number | undefined => {
     const text = value(name);
     if (text === undefined) return undefined;
     if (!/^\d{1,16}$/.test(text) || Number(text) > max)
@@ -108,7 +119,7 @@ function distinct(ports: SandboxOptions["ports"]): SandboxOptions["ports"] {
 }
 
 function parsed(args: readonly string[]): Readonly<Record<string, string | boolean | undefined>> {
-  const text = Object.fromEntries(TEXT_OPTIONS.map((name) => [name, { type: "string" } as const]));
+  const text = Object.fromEntries(Object.keys(VARIABLES).map((name) => [name, { type: "string" } as const]));
   const flag = { type: "boolean" } as const;
   try {
     return parseArgs({
