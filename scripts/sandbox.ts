@@ -71,13 +71,17 @@ async function run(options: SandboxOptions, { signal, interrupted }: Interruptio
     clearTimeout(timer);
   }
 
-  /** Exits at an interruption: so far nothing runs that has to be stopped in order. */
-  function orExit<T>(work: Promise<T>): Promise<T> {
-    const exited = interrupted.then((): never => {
+  /** Exits at an interruption while `work` lasts: so far nothing runs that has to be stopped in order. */
+  async function orExit<T>(work: Promise<T>): Promise<T> {
+    let isStarting = true;
+    void interrupted.then(() => {
+      if (!isStarting) return;
       write("\nStopping.");
-      return process.exit(INTERRUPTED);
+      process.exit(INTERRUPTED);
     });
-    return Promise.race([work, exited]);
+    const result = await work;
+    isStarting = false;
+    return result;
   }
 }
 
