@@ -38,7 +38,12 @@ async function run(options: SandboxOptions, { signal, interrupted }: Interruptio
     const { prepare } = require("./sandbox/prepare") as typeof import("./sandbox/prepare");
     await orExit(prepare(progress, signal));
   }
-  progress.say("Load the parts ...");
+  // Loading does not let a timer run, so each part is reported on its own.
+  progress.say("Load the chain's part ...");
+  require("./sandbox/chain");
+  progress.say("Load the Facilitator ...");
+  require("./sandbox/facilitator");
+  progress.say("Load the provider and the agents ...");
   const { startWorld } = require("./sandbox/world") as typeof import("./sandbox/world");
   const { walkAll } = require("./sandbox/walk/all") as typeof import("./sandbox/walk/all");
   // What is under way when the world is stopped fails by that, in libraries too; until then a fault is a fault.
@@ -47,7 +52,8 @@ async function run(options: SandboxOptions, { signal, interrupted }: Interruptio
   });
   const given = { chainId, folder, isSpared: true };
   const onStart = (part: string): void => progress.say(`Start ${part} ...`);
-  const world = await orExit(startWorld({ ...given, ports, withInbox: true, onStart }));
+  const starting = startWorld({ ...given, ports, withInbox: true, onStart });
+  const world = await orExit(progress.during("Start the parts", starting));
   try {
     progress.say("Walk through every flow:");
     const failures = await Promise.race([

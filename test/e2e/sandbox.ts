@@ -93,7 +93,7 @@ describe("end to end > the sandbox", function () {
       expect((await fetch(`${state.facilitatorUrl}/supported`)).status).to.equal(200);
       expect((await fetch(`${state.providerUrl}/quote`)).status).to.equal(402);
       expect(state.testKeys).to.have.length(3);
-      const steps = ["Load the parts", "Start a chain", "Start the contracts", "Start the Facilitator"];
+      const steps = ["Load the Facilitator", "Start a chain", "Start the contracts", "Start the Facilitator"];
       const places = steps.map((step) => running.output().indexOf(step));
       expect(places, running.output()).to.deep.equal([...places].sort((one, other) => one - other));
       expect(places[0]).to.be.at.least(0);
