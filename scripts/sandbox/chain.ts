@@ -46,9 +46,13 @@ export interface Chain {
   wallet(name: string): Promise<FundedWallet>;
   /** Moves the chain's clock forward and mines a block there. */
   advance(seconds: number): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Hardhat's node, whose block time can change while it runs. */
+export interface LocalChain extends Chain {
   /** Mines every so many milliseconds from now on. */
   mineEvery(blockMs: number): Promise<void>;
-  stop(): Promise<void>;
 }
 
 export async function startChain({
@@ -57,7 +61,7 @@ export async function startChain({
   hardfork,
   isSpared = false,
   port: preferred,
-}: ChainOptions = {}): Promise<Chain> {
+}: ChainOptions = {}): Promise<LocalChain> {
   const port = await freePort(preferred);
   const args = ["-r", END_WITH_PARENT, CLI, "--config", CONFIG, "node", "--hostname", "127.0.0.1", "--port", `${port}`];
   const child = spawn(process.execPath, args, {

@@ -15,7 +15,7 @@ const WHOLE = path.join(ROOT, "artifacts/contracts/test/FaultyTokens.sol");
 
 /** @throws Error with the compiler's output when a build fails */
 export async function prepare(progress: Progress, signal: AbortSignal): Promise<void> {
-  const sources = existsSync(WHOLE) ? {} : { TURNPIKE_SOURCES: DEPLOYED.join(",") };
+  const sources: Record<string, string> = existsSync(WHOLE) ? {} : { TURNPIKE_SOURCES: DEPLOYED.join(",") };
   const title = existsSync(WHOLE) ? "Compile what changed in the contracts" : "Compile the contracts";
   await Promise.all([
     progress.during(title, run([HARDHAT, "compile", "--quiet"], sources, signal)),
