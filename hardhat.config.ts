@@ -1,9 +1,16 @@
 import "tsconfig-paths/register";
+import path from "node:path";
 import "@nomicfoundation/hardhat-toolbox";
-import { TASK_COMPILE_SOLIDITY_GET_SOLC_BUILD, TASK_TEST_GET_TEST_FILES } from "hardhat/builtin-tasks/task-names";
+import {
+  TASK_COMPILE_SOLIDITY_GET_SOLC_BUILD,
+  TASK_COMPILE_SOLIDITY_GET_SOURCE_PATHS,
+  TASK_TEST_GET_TEST_FILES,
+} from "hardhat/builtin-tasks/task-names";
 import { type HardhatUserConfig, subtask } from "hardhat/config";
 import { explorer, liveNetworks, nodeSettings } from "./scripts/networks";
 import "./scripts/tasks";
+
+const suites: { testFiles(folder: string): string[]; leftOut(): string } = require("./tools/test-files.cjs");
 
 const SOLC_VERSION = "0.8.37";
 
@@ -19,10 +26,18 @@ subtask(TASK_COMPILE_SOLIDITY_GET_SOLC_BUILD, async (args: { solcVersion: string
   };
 });
 
-// What stands in a folder `support` serves tests, some of it as a program of its own; it is none itself.
-subtask(TASK_TEST_GET_TEST_FILES, async (_args, _hre, runSuper) => {
-  const files: string[] = await runSuper();
-  return files.filter((file) => !/[\\/]support[\\/]/.test(file));
+// The sandbox's first start compiles what it deploys alone: TURNPIKE_SOURCES lists those files, separated by commas.
+subtask(TASK_COMPILE_SOLIDITY_GET_SOURCE_PATHS, async (_args, { config }, runSuper) => {
+  const named = process.env.TURNPIKE_SOURCES;
+  return named ? named.split(",").map((file) => path.join(config.paths.root, file)) : runSuper();
+});
+
+// Named files run as they are. Without names, what `npm ci` suffices for runs: TypeScript files outside the folders of
+// suites that install more. TEST_DRY_RUN=1 loads the files and lists their tests without running them.
+subtask(TASK_TEST_GET_TEST_FILES, async ({ testFiles }: { testFiles: string[] }, { config }, runSuper) => {
+  if (testFiles.length > 0) return runSuper();
+  console.log(suites.leftOut());
+  return suites.testFiles(config.paths.tests);
 });
 
 const config: HardhatUserConfig = {
@@ -44,6 +59,7 @@ const config: HardhatUserConfig = {
   mocha: {
     // A limit ends a hang; how fast something is, no test says.
     timeout: 120_000,
+    dryRun: process.env.TEST_DRY_RUN === "1",
     // tools/test.cjs has the failed tests written down, so that it can say them last.
     ...(process.env.TEST_REPORT && { reporter: require.resolve("./tools/test-report.cjs") }),
   },

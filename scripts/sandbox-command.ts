@@ -3,17 +3,37 @@
  *   npm run sandbox -- advance 30d           moves the clock (s, m, h, d), and waits for what becomes due
  *   npm run sandbox -- scenario happy-year   tells a story of months in seconds; without a name, lists them
  *   npm run sandbox -- inbox                 the webhooks that arrived, oldest first
+ * With `--folder PATH`, or TURNPIKE_SANDBOX_FOLDER, to the one of that folder.
  */
+import { parseArgs } from "node:util";
 import type { Delivered } from "./sandbox/inbox";
 import { moveClock } from "./sandbox/move-clock";
+import { readOptions } from "./sandbox/options";
 import { readState } from "./sandbox/running";
 import { play, SCENARIOS, type ScenarioName } from "./sandbox/scenarios";
 
 const UNITS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };
 const say = (line: string): boolean => process.stdout.write(`${line}\n`);
 
-async function main([command, argument]: readonly string[]): Promise<void> {
-  const state = readState();
+const HELP = `Usage: npm run sandbox -- COMMAND [--folder PATH]
+  advance 30d      move the clock (s, m, h, d) and wait for what becomes due
+  scenario NAME    play a story of months in seconds: ${Object.keys(SCENARIOS).join(", ")}
+  inbox            list the webhooks that arrived, oldest first`;
+
+async function main(args: readonly string[]): Promise<void> {
+  const { positionals, values } = parseArgs({
+    args: [...args],
+    allowPositionals: true,
+    options: { folder: { type: "string" }, help: { type: "boolean", short: "h" } },
+  });
+  const [command, argument] = positionals;
+  if (values.help || command === "help") {
+    say(HELP);
+    return;
+  }
+  if (!["advance", "scenario", "inbox"].includes(command ?? "")) throw new Error(HELP);
+  const { folder } = readOptions(values.folder ? ["--folder", values.folder] : [], process.env);
+  const state = await readState(folder);
   switch (command) {
     case "advance": {
       const { facilitatorUrl, providerApiKey: apiKey } = state;
@@ -31,8 +51,6 @@ async function main([command, argument]: readonly string[]): Promise<void> {
           `${new Date(one.occurredAt * 1_000).toISOString()} ${one.isVerified ? "verified" : "FORGED"} ${one.type} ${one.id}`,
         );
       return;
-    default:
-      throw new Error("Commands: advance 30d, scenario NAME, inbox.");
   }
 }
 

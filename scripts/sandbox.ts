@@ -1,100 +1,101 @@
 /**
- * Everything at once on this machine: a chain, the contracts, the Facilitator, a provider, agents. Walks all flows once,
- * telling what happens, and stays up:   npm start [-- --exit] [-- --chain-id 84532]
- *   --exit          leave after the walk: 0 when everything was as it must be, 1 otherwise
- *   --chain-id N    the chain's id; 31337 unless given
+ * Runs everything on this machine: a chain, the contracts, the Facilitator, a provider, agents. Walks all flows once,
+ * telling what happens, and stays up:   npm start [-- --exit] [-- --port 9000]
+ * `npm start -- --help` lists the options. Imports nothing heavy, so that the first line is printed at once.
  */
 
-import { once } from "node:events";
-import { mkdirSync } from "node:fs";
-import { parseArgs } from "node:util";
-import { createCast } from "./sandbox/cast";
-import { createNarrator } from "./sandbox/narrate";
-import { SANDBOX_FOLDER } from "./sandbox/running";
-import { removeState, writeState } from "./sandbox/state";
-import { walkMetered } from "./sandbox/walk/metered";
-import { walkOneTime } from "./sandbox/walk/one-time";
-import { walkSubscription } from "./sandbox/walk/subscription";
-import { startWorld, type World } from "./sandbox/world";
+import { AlreadyRunning, lockFolder } from "./sandbox/folder-lock";
+import { type Interruption, watchInterruption } from "./sandbox/interruption";
+import { HELP, readOptions, type SandboxOptions, WrongOption } from "./sandbox/options";
+import { choosePorts } from "./sandbox/ports";
+import { reportProgress } from "./sandbox/progress";
+import { removeState } from "./sandbox/running";
 
-const PORTS = { facilitator: 8402, provider: 4021, specialist: 4022, inbox: 4023 };
+const STOP_TIMEOUT_MS = 20_000;
+/** What a shell reports of a program that ended by Ctrl-C. */
+const INTERRUPTED = 130;
 
-interface Arguments {
-  readonly exit: boolean;
-  readonly chainId: number;
+const write = (line: string): void => void process.stdout.write(`${line}\n`);
+
+async function main(): Promise<number> {
+  const options = readOptions(process.argv.slice(2), process.env);
+  if (options.wantsHelp) {
+    write(HELP);
+    return 0;
+  }
+  const interruption = watchInterruption(() => process.exit(1));
+  const lock = await lockFolder(options.folder);
+  // However this process ends, it leaves nothing in the folder that would mislead the next one.
+  process.once("exit", () => lock.release());
+  return run(options, interruption);
 }
 
-function readArguments(): Arguments {
-  const { values } = parseArgs({
-    options: { exit: { type: "boolean", default: false }, "chain-id": { type: "string", default: "31337" } },
-  });
-  const chainId = Number(values["chain-id"]);
-  if (!Number.isSafeInteger(chainId) || chainId < 1) throw new Error("--chain-id takes a whole number above zero.");
-  return { exit: values.exit, chainId };
-}
-
-async function main(): Promise<void> {
-  const { exit, chainId } = readArguments();
-  mkdirSync(SANDBOX_FOLDER, { recursive: true });
-  const stopping = new AbortController();
-  const interrupted = Promise.race([once(process, "SIGINT"), once(process, "SIGTERM")]).then(() => stopping.abort());
+async function run(options: SandboxOptions, { signal, interrupted }: Interruption): Promise<number> {
+  const { chainId, folder } = options;
+  const progress = reportProgress(write);
+  const ports = await choosePorts(options.ports, progress.say);
+  if (options.prepare) {
+    const { prepare } = require("./sandbox/prepare") as typeof import("./sandbox/prepare");
+    await orExit(prepare(progress, signal));
+  }
+  // Loading does not let a timer run, so each part is reported on its own.
+  progress.say("Load the chain's part ...");
+  require("./sandbox/chain");
+  progress.say("Load the Facilitator ...");
+  require("./sandbox/facilitator");
+  progress.say("Load the provider and the agents ...");
+  const { startWorld } = require("./sandbox/world") as typeof import("./sandbox/world");
+  const { walkAll } = require("./sandbox/walk/all") as typeof import("./sandbox/walk/all");
   // What is under way when the world is stopped fails by that, in libraries too; until then a fault is a fault.
   process.on("unhandledRejection", (error) => {
-    if (!stopping.signal.aborted) throw error;
+    if (!signal.aborted) throw error;
   });
-  process.stdout.write("Starting a chain, the contracts, the Facilitator, a provider and agents ...\n");
-  const world = await startWorld({ chainId, folder: SANDBOX_FOLDER, ports: PORTS, isSpared: true, withInbox: true });
+  const given = { chainId, folder, isSpared: true };
+  const onStart = (part: string): void => progress.say(`Start ${part} ...`);
+  const starting = startWorld({ ...given, ports, withInbox: true, onStart });
+  const world = await orExit(progress.during("Start the parts", starting));
   try {
-    const failures = await Promise.race([walk(world, stopping.signal), interrupted]);
-    if (failures?.length) process.exitCode = 1;
-    if (failures && !exit) {
-      process.stdout.write(`The sandbox stays up until Ctrl-C. Watch it at ${world.facilitator.url}/\n`);
-      process.stdout.write("A year in a minute: npm run sandbox -- scenario happy-year\n");
+    progress.say("Walk through every flow:");
+    const failures = await Promise.race([
+      walkAll({ world, startApart: () => startWorld(given), folder, signal }),
+      interrupted,
+    ]);
+    if (failures && !options.exit) {
+      write(`The sandbox stays up until Ctrl-C. Watch it at ${world.facilitator.url}/`);
+      write("A year in a minute: npm run sandbox -- scenario happy-year");
       await interrupted;
     }
+    return failures?.length ? 1 : 0;
   } finally {
-    process.stdout.write("\nStopping.\n");
-    removeState();
+    write("\nStopping.");
+    removeState(folder);
+    const timer = setTimeout(() => {
+      process.stderr.write(`The sandbox did not stop within ${STOP_TIMEOUT_MS / 1_000} s: its processes are killed.\n`);
+      process.exit(1);
+    }, STOP_TIMEOUT_MS);
     await world.stop();
+    clearTimeout(timer);
   }
-}
 
-async function walk(world: World, signal: AbortSignal): Promise<readonly string[] | undefined> {
-  const { chain, facilitator, provider, specialist } = world;
-  const state = await writeState(world);
-  const accounts: Record<string, string> = { provider: world.providerAccount.address };
-  const narrator = createNarrator(world, () => accounts, signal);
-  const cast = await createCast(world, narrator);
-  Object.assign(accounts, {
-    Ada: cast.ada.address,
-    Max: cast.max.address,
-    specialist: world.specialistAccount.address,
-  });
-  narrator.say(
-    `Chain ${chain.chainId} at ${chain.rpcUrl}\nFacilitator at ${facilitator.url}\nProvider at ${provider.url}`,
-  );
-  narrator.say(`Dashboard at ${facilitator.url}/ (it opens signed in; API key ${world.providerKey})`);
-  narrator.say(`Webhooks that arrived at ${world.inbox?.url}/`);
-  narrator.say(`Specialist at ${specialist.url}\nAddresses and test keys in ${state}`);
-  try {
-    await walkOneTime(cast);
-    await walkMetered(cast);
-    await walkSubscription(cast);
-  } catch (error) {
-    if (signal.aborted) return undefined;
-    throw error;
+  /** Exits at an interruption while `work` lasts: so far nothing runs that has to be stopped in order. */
+  async function orExit<T>(work: Promise<T>): Promise<T> {
+    let isStarting = true;
+    void interrupted.then(() => {
+      if (!isStarting) return;
+      write("\nStopping.");
+      process.exit(INTERRUPTED);
+    });
+    const result = await work;
+    isStarting = false;
+    return result;
   }
-  const { failures } = narrator;
-  narrator.say(
-    failures.length === 0 ? "\nAll flows went as they must." : `\nNot as it must be:\n${failures.join("\n")}`,
-  );
-  return failures;
 }
 
 main()
   .catch((error: Error) => {
-    process.stderr.write(`${error.stack ?? error.message}\n`);
-    process.exitCode = 1;
+    const isUsersMatter = error instanceof WrongOption || error instanceof AlreadyRunning;
+    process.stderr.write(`${isUsersMatter ? error.message : (error.stack ?? error.message)}\n`);
+    return 1;
   })
   // Everything is stopped; a call of an agent that still waits for an outcome would keep the process for minutes.
-  .finally(() => process.exit());
+  .then((code) => process.exit(code));

@@ -8,9 +8,10 @@
  * code, and somebody has to look at it. STRICT=1 counts it as failed.
  */
 const { spawn } = require("node:child_process");
-const { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } = require("node:fs");
+const { mkdtempSync, readFileSync, rmSync, writeFileSync } = require("node:fs");
 const { tmpdir } = require("node:os");
 const { join } = require("node:path");
+const { leftOut, testFiles } = require("./test-files.cjs");
 
 const HARDHAT = require.resolve("hardhat/internal/cli/cli.js");
 
@@ -44,17 +45,6 @@ async function runFiles(files, { shown }) {
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
-}
-
-/** What is no test of this command: helpers, and suites that need more than npm ci (`test:interop`, `test:frameworks`, `test:image`, `test:redis`). */
-const LEFT_OUT = new Set(["support", "node_modules", "interop", "frameworks", "image", "redis"]);
-
-function testFiles(folder) {
-  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
-    const path = join(folder, entry.name);
-    if (entry.isDirectory()) return LEFT_OUT.has(entry.name) ? [] : testFiles(path);
-    return path.endsWith(".ts") ? [path] : [];
-  });
 }
 
 function show(title, failures) {
@@ -94,6 +84,7 @@ async function main(args) {
   if (args.length > 0) return run([HARDHAT, "test", ...args], { shown: true });
   const compiled = await run([HARDHAT, "compile", "--quiet"], { shown: true });
   if (compiled !== 0) return compiled;
+  console.log(leftOut());
   const files = testFiles("test");
   const isService = (file) => file.startsWith(join("test", "facilitator"));
   const halves = await Promise.all([

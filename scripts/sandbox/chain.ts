@@ -4,16 +4,21 @@
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { createServer } from "node:net";
 import path from "node:path";
 import { JsonRpcProvider, keccak256, toBeHex, toUtf8Bytes, Wallet } from "ethers";
+import { freePort } from "./free-port";
 import { oneShot } from "./one-shot";
 
 // The CLI's file, not npx: a signal to npx leaves the node behind.
 const ROOT = path.resolve(__dirname, "../..");
 const CLI = require.resolve("hardhat/internal/cli/cli.js");
+const CONFIG = path.join(__dirname, "chain.config.cjs");
+const END_WITH_PARENT = path.join(__dirname, "end-with-parent.cjs");
 const START_TIMEOUT_MS = 240_000;
 const STOP_TIMEOUT_MS = 5_000;
+const MAX_POLL_MS = 250;
+
+export { freePort };
 
 export interface ChainOptions {
   /** 31337 unless given */
@@ -27,6 +32,8 @@ export interface ChainOptions {
    * stopping it. Everyone else wants it gone then.
    */
   readonly isSpared?: boolean;
+  /** the port to listen on where it is free; any free one unless given */
+  readonly port?: number | undefined;
 }
 
 export type FundedWallet = Wallet & { provider: JsonRpcProvider };
@@ -42,14 +49,22 @@ export interface Chain {
   stop(): Promise<void>;
 }
 
+/** Hardhat's node, whose block time can change while it runs. */
+export interface LocalChain extends Chain {
+  /** Mines every so many milliseconds from now on. */
+  mineEvery(blockMs: number): Promise<void>;
+}
+
 export async function startChain({
   chainId = 31_337,
   blockMs,
   hardfork,
   isSpared = false,
-}: ChainOptions = {}): Promise<Chain> {
-  const port = await freePort();
-  const child = spawn(process.execPath, [CLI, "node", "--hostname", "127.0.0.1", "--port", String(port)], {
+  port: preferred,
+}: ChainOptions = {}): Promise<LocalChain> {
+  const port = await freePort(preferred);
+  const args = ["-r", END_WITH_PARENT, CLI, "--config", CONFIG, "node", "--hostname", "127.0.0.1", "--port", `${port}`];
+  const child = spawn(process.execPath, args, {
     cwd: ROOT,
     env: {
       ...process.env,
@@ -58,7 +73,7 @@ export async function startChain({
       TURNPIKE_NODE_BLOCK_MS: blockMs === undefined ? "" : String(blockMs),
       TURNPIKE_NODE_HARDFORK: hardfork ?? "",
     },
-    stdio: ["ignore", "pipe", "pipe"],
+    stdio: ["ignore", "pipe", "pipe", "ipc"],
     detached: isSpared,
   });
   const killAtExit = () => void child.kill("SIGKILL");
@@ -71,7 +86,7 @@ export async function startChain({
     polling: true,
     cacheTimeout: -1,
   });
-  provider.pollingInterval = Math.min(blockMs ?? 100, 250);
+  provider.pollingInterval = Math.min(blockMs ?? 100, MAX_POLL_MS);
   // Hardhat prints every call otherwise, which costs more than answering it.
   await provider.send("hardhat_setLoggingEnabled", [false]);
 
@@ -87,6 +102,10 @@ export async function startChain({
     async advance(seconds) {
       await provider.send("evm_increaseTime", [seconds]);
       await provider.send("evm_mine", []);
+    },
+    async mineEvery(intervalMs) {
+      provider.pollingInterval = Math.min(intervalMs, MAX_POLL_MS);
+      await provider.send("evm_setIntervalMining", [intervalMs]);
     },
     async stop() {
       provider.destroy();
@@ -125,21 +144,4 @@ async function end(child: ChildProcess): Promise<void> {
   const timer = setTimeout(() => child.kill("SIGKILL"), STOP_TIMEOUT_MS);
   await gone;
   clearTimeout(timer);
-}
-
-/** @param preferred taken when nobody listens there */
-export async function freePort(preferred = 0): Promise<number> {
-  const server = createServer();
-  try {
-    server.listen(preferred, "127.0.0.1");
-    await once(server, "listening");
-  } catch (error) {
-    if (preferred === 0) throw error;
-    return freePort();
-  }
-  const address = server.address();
-  server.close();
-  await once(server, "close");
-  if (address === null || typeof address === "string") throw new Error("The system named no port.");
-  return address.port;
 }

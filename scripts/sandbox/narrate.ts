@@ -11,6 +11,8 @@ export interface Narrator {
   /** Runs one step: what it is, what happens, which transactions it made, whose balance moved. */
   step(title: string, about: string, act: () => Promise<void>): Promise<void>;
   readonly failures: readonly string[];
+  /** how many steps began, those before this narrator's included */
+  readonly steps: () => number;
 }
 
 /** Something is not as it must be. */
@@ -28,17 +30,19 @@ const MAX_BODY = 220;
 /**
  * @param accounts whose balances are told, by the name they are told under
  * @param signal when it is aborted, nothing more is told and the next step does not begin
+ * @param stepsBefore how many steps of other narrators came before this one's
  */
 export function createNarrator(
   world: World,
   accounts: () => Readonly<Record<string, string>>,
   signal: AbortSignal = new AbortController().signal,
+  stepsBefore = 0,
 ): Narrator {
   const failures: string[] = [];
   const say = (line: string): void => {
     if (!signal.aborted) process.stdout.write(`${line}\n`);
   };
-  let number = 0;
+  let number = stepsBefore;
 
   // An exchange is told when it is over, so that simultaneous ones do not mix; the same one again is only counted.
   let last = "";
@@ -81,6 +85,7 @@ export function createNarrator(
     fetch: telling,
     say,
     failures,
+    steps: () => number,
     async step(title, about, act) {
       signal.throwIfAborted();
       number += 1;

@@ -1,15 +1,27 @@
-/** Where a running sandbox tells what it is. Loads none of its parts, so that a command answers at once. */
-import { existsSync, readFileSync } from "node:fs";
+/** Where a running sandbox publishes its addresses. Loads none of its parts, so that a command answers at once. */
+import { existsSync, readFileSync, rmSync } from "node:fs";
 import path from "node:path";
 import type { SandboxState } from "./state";
 
-export const SANDBOX_FOLDER = path.resolve(
-  process.env.TURNPIKE_SANDBOX_FOLDER || path.resolve(__dirname, "../../.sandbox"),
-);
-export const STATE_FILE = path.join(SANDBOX_FOLDER, "state.json");
+export const stateFile = (folder: string): string => path.join(folder, "state.json");
 
-/** @throws Error when no sandbox runs */
-export function readState(): SandboxState {
-  if (!existsSync(STATE_FILE)) throw new Error("No sandbox is running here: start one with `npm start`.");
-  return JSON.parse(readFileSync(STATE_FILE, "utf8")) as SandboxState;
+/** @throws Error with the remedy when no sandbox answers for the folder */
+export async function readState(folder: string): Promise<SandboxState> {
+  const file = stateFile(folder);
+  if (!existsSync(file))
+    throw new Error(`No sandbox is ready in ${folder}. Start one with npm start, or name its folder with --folder.`);
+  const state = JSON.parse(readFileSync(file, "utf8")) as SandboxState;
+  try {
+    await fetch(`${state.facilitatorUrl}/livez`);
+  } catch {
+    throw new Error(
+      `${file} is left from a sandbox that was killed: ${state.facilitatorUrl} does not answer. Run npm start.`,
+    );
+  }
+  return state;
+}
+
+/** A state that names nothing running would mislead. */
+export function removeState(folder: string): void {
+  rmSync(stateFile(folder), { force: true });
 }

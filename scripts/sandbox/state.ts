@@ -1,9 +1,9 @@
 /** `.sandbox/state.json`: what any outside program needs to use the running sandbox. */
-import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { renameSync, writeFileSync } from "node:fs";
 import { Wallet } from "ethers";
 import { testKey } from "./chain";
 import { TEST_TOKEN } from "./contracts";
-import { SANDBOX_FOLDER, STATE_FILE } from "./running";
+import { stateFile } from "./running";
 import { UNIT, type World } from "./world";
 
 /** Accounts with tokens and ether for whoever comes to try. */
@@ -44,20 +44,16 @@ export function stateOf(world: World) {
   };
 }
 
-export async function writeState(world: World): Promise<string> {
+/** Writes the state into `folder`. @returns the file */
+export async function writeState(world: World, folder: string): Promise<string> {
   for (const name of VISITORS) {
     const { address } = await world.chain.wallet(name);
     await world.contracts.mint(address, 1_000n * UNIT);
   }
-  mkdirSync(SANDBOX_FOLDER, { recursive: true });
+  const file = stateFile(folder);
   // Whole or not at all: somebody may be waiting for it to appear.
-  const draft = `${STATE_FILE}.draft`;
+  const draft = `${file}.draft`;
   writeFileSync(draft, `${JSON.stringify(stateOf(world), null, 2)}\n`);
-  renameSync(draft, STATE_FILE);
-  return STATE_FILE;
-}
-
-/** A state that names nothing running would mislead. */
-export function removeState(): void {
-  rmSync(STATE_FILE, { force: true });
+  renameSync(draft, file);
+  return file;
 }

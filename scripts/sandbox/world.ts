@@ -23,6 +23,8 @@ export const UNIT = 1_000_000n; // one whole token unit, 6 decimals
 export const DAY_SEC = 86_400;
 export const INTERVAL_SEC = 30 * DAY_SEC;
 const BLOCK_MS = 500;
+/** Nothing is gained by waiting for blocks while the contracts are deployed one after another. */
+const SETUP_BLOCK_MS = 25;
 
 export interface WorldOptions extends Pick<ChainOptions, "isSpared"> {
   /** 31337 unless given */
@@ -36,7 +38,10 @@ export interface WorldOptions extends Pick<ChainOptions, "isSpared"> {
     readonly provider: number;
     readonly specialist: number;
     readonly inbox: number;
+    readonly chain: number;
   };
+  /** called with each part before it starts */
+  readonly onStart?: (part: string) => void;
   /** with an API key of the provider's, a receiver of its webhooks, and both in the dashboard beside the clock */
   readonly withInbox?: boolean;
 }
@@ -75,21 +80,27 @@ export async function startWorld({
   ports,
   isSpared = false,
   withInbox = false,
+  onStart = () => undefined,
 }: WorldOptions): Promise<World> {
   const closers: (() => Promise<void>)[] = [];
   const stop = async () => {
     for (const close of closers.splice(0).reverse()) await close();
   };
   try {
-    const home = mkdtempSync(path.join(folder, "run-"));
+    const home = mkdtempSync(path.join(folder, "turnpike-run-"));
     closers.push(async () => rmSync(home, { recursive: true, force: true }));
-    const chain = await startChain({ ...(chainId ? { chainId } : {}), blockMs, isSpared });
+    onStart("a chain");
+    const chain = await startChain({ ...(chainId ? { chainId } : {}), blockMs, isSpared, port: ports?.chain });
     closers.push(() => chain.stop());
+    onStart("the contracts, a test token and plans");
+    await chain.mineEvery(Math.min(blockMs, SETUP_BLOCK_MS));
     const contracts = await deployAll(chain, path.join(home, "deployments"));
     const { turnpike } = contracts;
 
     const providerAccount = await chain.wallet("provider");
     const plans = await createPlans(providerAccount, contracts);
+    await chain.mineEvery(blockMs);
+    onStart("the Facilitator with its dashboard");
     let facts: SandboxFacts | undefined;
     const sandbox = createSandboxDoor(() => {
       if (!facts) throw new Unavailable("the sandbox is still starting");
@@ -114,6 +125,7 @@ export async function startWorld({
         beforeStep: flush,
       };
 
+    onStart("the provider and the agents");
     const gate = {
       network: contracts.network,
       rpcUrl: chain.rpcUrl,

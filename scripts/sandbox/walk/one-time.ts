@@ -1,7 +1,7 @@
 /** One-time payments: bought once, used once. */
 import { encodePaymentProof, HEADER, isTurnpikeError } from "turnpike/protocol";
 import { buyQuote } from "../../../examples/agent";
-import { buyProof, oneTimeOption, quoteOf } from "../by-hand";
+import { buyProof } from "../by-hand";
 import type { Cast } from "../cast";
 import { mustBe } from "../narrate";
 import { UNIT } from "../world";
@@ -92,26 +92,6 @@ export async function walkOneTime({ world, narrator, ada, poor }: Cast): Promise
     async () => {
       const error: unknown = await poor.agent.pay(`${provider.url}/quote`).catch((reason) => reason);
       mustBe(isTurnpikeError(error) ? error.code : String(error), "InsufficientFunds", "the error");
-    },
-  );
-
-  await narrator.step(
-    "The Facilitator is down",
-    "A proof that cannot be judged is neither refused nor taken for good: 503, never 402. Nobody pays twice.",
-    async () => {
-      const url = `${provider.url}/quote?symbol=XRP`;
-      const headers = { [HEADER.payment]: encodePaymentProof(await buyProof(hand, url)) };
-      const ask = () => narrator.fetch(url, { headers });
-      await facilitator.stop();
-      try {
-        const response = await ask();
-        mustBe(response.status, 503, "the status meanwhile");
-        mustBe(response.headers.has("retry-after"), true, "that Retry-After is there");
-        mustBe(oneTimeOption(await quoteOf(url)).amount, "500000", "the price told meanwhile");
-      } finally {
-        await facilitator.start();
-      }
-      mustBe((await ask()).status, 200, "the status once it is back");
     },
   );
 }

@@ -4,7 +4,7 @@ import { readReport } from "../../../examples/agent";
 import type { Cast } from "../cast";
 import { mustBe } from "../narrate";
 import { recordOf, until } from "../observe";
-import { DAY_SEC, INTERVAL_SEC, UNIT, type World } from "../world";
+import { UNIT, type World } from "../world";
 
 export async function walkSubscription({ world, narrator, ada }: Cast): Promise<void> {
   const { chain, contracts, provider, plans } = world;
@@ -57,24 +57,6 @@ export async function walkSubscription({ world, narrator, ada }: Cast): Promise<
         const response = await narrator.fetch(`${provider.url}/report`, { headers: { [HEADER.subscription]: value } });
         mustBe(response.status, 402, "the status");
       }
-    },
-  );
-
-  await narrator.step(
-    "Renewal by the clock alone",
-    `The clock moves ${INTERVAL_SEC / DAY_SEC} days on. Ada does nothing; the Facilitator collects the next period.`,
-    async () => {
-      const { idHash, paidThroughSec } = await mine();
-      const before = await contracts.balanceOf(ada.address);
-      await chain.advance(INTERVAL_SEC);
-      await until("the renewal", async () => (await recordOf(world, idHash)).paidThroughSec > paidThroughSec);
-      mustBe(
-        (await recordOf(world, idHash)).paidThroughSec,
-        paidThroughSec + INTERVAL_SEC,
-        "the end of the new period",
-      );
-      mustBe(before - (await contracts.balanceOf(ada.address)), 10n * UNIT, "what was collected");
-      mustBe((await report()).status, 200, "the status");
     },
   );
 

@@ -31,13 +31,18 @@ export interface Project {
   remove(): Promise<void>;
 }
 
-interface Tarball {
+export interface Tarball {
   readonly file: string;
   readonly files: readonly string[];
 }
 let packed: Promise<Tarball> | undefined;
 
 /** Built once, however many tests install it. */
+function ownTarball(): Promise<Tarball> {
+  packed ??= pack();
+  return packed;
+}
+
 async function pack(): Promise<Tarball> {
   const built = await mkdtemp(join(tmpdir(), "turnpike-packed-"));
   process.once("exit", () => rmSync(built, { recursive: true, force: true }));
@@ -50,9 +55,9 @@ async function pack(): Promise<Tarball> {
   return { file: join(built, told.filename), files: told.files.map(({ path }) => path) };
 }
 
-export async function emptyProject(): Promise<Project> {
-  packed ??= pack();
-  const { file, files } = await packed;
+/** Installs a tarball in an empty project; the one that this repository builds unless given. */
+export async function emptyProject(tarball?: Tarball): Promise<Project> {
+  const { file, files } = tarball ?? (await ownTarball());
   const folder = await realpath(await mkdtemp(join(tmpdir(), "turnpike-package-")));
   const modules = join(folder, "node_modules");
   await mkdir(join(modules, "turnpike"), { recursive: true });

@@ -1,0 +1,125 @@
+/**
+ * Lets one sandbox run in a folder at a time. The holder answers on a port of its own with the id in the lock file, so a
+ * lock whose holder was killed is recognised whatever process has its number now.
+ */
+import { randomUUID } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, connect, createServer } from "node:net";
+import path from "node:path";
+
+export interface FolderLock {
+  /** Removes what this sandbox wrote and the lock. Synchronous, so that it serves while the process exits. */
+  release(): void;
+}
+
+/** The folder has a sandbox already. */
+export class AlreadyRunning extends Error {
+  override readonly name = "AlreadyRunning";
+}
+
+interface Holder {
+  readonly id: string;
+  readonly pid: number;
+  readonly port: number;
+}
+
+const LOCK = "lock.json";
+/** What a sandbox writes into its folder. */
+const OWN = /^(state\.json(\.draft)?|turnpike-run-\w{6})$/;
+const STATE = "state.json";
+const ATTEMPTS = 20;
+const RETRY_MS = 50;
+/** A sandbox that loads its parts does not answer for a moment. */
+const ANSWER_MS = 3_000;
+
+/** Acquires the folder and removes what a killed sandbox left in it. @throws AlreadyRunning */
+export async function lockFolder(folder: string): Promise<FolderLock> {
+  mkdirSync(folder, { recursive: true });
+  const file = path.join(folder, LOCK);
+  const id = randomUUID();
+  const server = createServer((socket) => socket.on("error", () => undefined).end(id));
+  await new Promise<void>((resolve, reject) => server.once("error", reject).listen(0, "127.0.0.1", resolve));
+  server.unref();
+  const holder: Holder = { id, pid: process.pid, port: (server.address() as AddressInfo).port };
+  try {
+    refuseForeign(path.join(folder, STATE));
+    await acquire(folder, file, holder);
+  } catch (error) {
+    server.close();
+    throw error;
+  }
+  clean(folder);
+  let isHeld = true;
+  return {
+    release() {
+      if (!isHeld) return;
+      isHeld = false;
+      server.close();
+      clean(folder);
+      rmSync(file, { force: true });
+    },
+  };
+}
+
+/** A folder that the user named may hold a file of the same name and of another program. */
+function refuseForeign(file: string): void {
+  if (!existsSync(file) || readFileSync(file, "utf8").includes('"facilitatorUrl"')) return;
+  throw new Error(`${file} was not written by a sandbox. Name another folder with --folder.`);
+}
+
+async function acquire(folder: string, file: string, holder: Holder): Promise<void> {
+  for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
+    try {
+      writeFileSync(file, `${JSON.stringify(holder)}\n`, { flag: "wx" });
+      return;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    }
+    const other = read(file);
+    if (other && (await isRunning(other))) throw alreadyRunning(folder, other);
+    // Without content it may be half written: the next attempt reads it again.
+    if (other ? read(file)?.id === other.id : attempt > ATTEMPTS / 2) rmSync(file, { force: true });
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  }
+  throw new AlreadyRunning(`Another process holds ${file}. Remove the file when no sandbox is running.`);
+}
+
+function alreadyRunning(folder: string, { pid }: Holder): AlreadyRunning {
+  return new AlreadyRunning(
+    `A sandbox is already running in ${folder} (process ${pid}). Stop it with Ctrl-C in its terminal, or start this one ` +
+      "in a folder of its own: npm start -- --folder PATH.",
+  );
+}
+
+function read(file: string): Holder | undefined {
+  try {
+    const { id, pid, port } = JSON.parse(readFileSync(file, "utf8")) as Partial<Holder>;
+    return typeof id === "string" && Number.isInteger(port) ? { id, pid: pid ?? 0, port: port ?? 0 } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isRunning({ id, port }: Holder): Promise<boolean> {
+  return new Promise((resolve) => {
+    let answer = "";
+    const socket = connect({ host: "127.0.0.1", port, timeout: ANSWER_MS });
+    const done = (isHeld: boolean): void => {
+      socket.destroy();
+      resolve(isHeld);
+    };
+    socket.on("data", (chunk) => {
+      answer += chunk;
+      if (answer.length > id.length) done(false);
+    });
+    socket.on("end", () => done(answer === id));
+    socket.on("error", () => done(false));
+    // It accepts connections and is too busy to answer.
+    socket.on("timeout", () => done(true));
+  });
+}
+
+function clean(folder: string): void {
+  for (const name of readdirSync(folder))
+    if (OWN.test(name)) rmSync(path.join(folder, name), { recursive: true, force: true });
+}

@@ -1,0 +1,42 @@
+/**
+ * Notices that the sandbox has to stop: Ctrl-C, SIGTERM, or the end of the npm process that started it, which forwards
+ * no signal when it is killed.
+ */
+export interface Interruption {
+  readonly signal: AbortSignal;
+  /** Resolves at the first one. Later signals are ignored, so that stopping is not cut short. */
+  readonly interrupted: Promise<void>;
+}
+
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+const PARENT_LOOK_MS = 250;
+/** npm forwards a Ctrl-C that the terminal sends to every process: the same wish, twice. */
+const REPEATED_MS = 1_000;
+
+/** @param onForced called when somebody insists while the sandbox is stopping */
+export function watchInterruption(onForced: () => void): Interruption {
+  const stopping = new AbortController();
+  let sinceMs = 0;
+  const interrupted = new Promise<void>((resolve) => {
+    const interrupt = (): void => {
+      if (stopping.signal.aborted) {
+        if (performance.now() - sinceMs > REPEATED_MS) onForced();
+        return;
+      }
+      sinceMs = performance.now();
+      stopping.abort();
+      resolve();
+    };
+    for (const signal of SIGNALS) process.on(signal, interrupt);
+    if (process.env.npm_lifecycle_event === "start") {
+      const parent = process.ppid;
+      const timer = setInterval(() => {
+        if (process.ppid === parent) return;
+        clearInterval(timer);
+        interrupt();
+      }, PARENT_LOOK_MS);
+      timer.unref();
+    }
+  });
+  return { signal: stopping.signal, interrupted };
+}

@@ -1,0 +1,73 @@
+import { readdirSync, rmSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { expect } from "chai";
+import { type FreshClone, freshClone } from "../support/fresh-clone";
+import { emptyProject } from "./support/packed";
+
+const suites: { testFiles(folder: string): string[]; SUITES: Record<string, string> } =
+  require("../../tools/test-files.cjs");
+
+describe("a fresh clone after npm ci", function () {
+  this.timeout(600_000);
+  const clones: FreshClone[] = [];
+  const made = async (): Promise<FreshClone> => {
+    const clone = await freshClone();
+    clones.push(clone);
+    return clone;
+  };
+  after(() => {
+    for (const clone of clones) clone.remove();
+  });
+
+  it("HB0 loads every test that npm ci suffices for in one process of `npx hardhat test`, and names the other suites", async () => {
+    const clone = await made();
+    const { code, stdout, stderr } = await clone.run("npx", ["hardhat", "test"], { TEST_DRY_RUN: "1" });
+    expect(code, stdout.slice(-4_000) + stderr).to.equal(0);
+    const files = suites.testFiles(path.join(clone.folder, "test")).map((file) => path.relative(clone.folder, file));
+    expect(files).to.include("test/protocol/amounts.ts").and.include("test/e2e/sandbox.ts");
+    for (const [folder, command] of Object.entries(suites.SUITES)) {
+      expect(stdout).to.contain(command);
+      expect(files.filter((file) => file.startsWith(`test/${folder}/`))).to.deep.equal([]);
+    }
+    expect(stdout).to.contain("a fresh clone after npm ci").and.contain("end to end > the sandbox");
+
+    const named = await clone.run("npx", ["hardhat", "test", "--no-compile", "test/protocol/amounts.ts"]);
+    expect(named.code, named.stdout + named.stderr).to.equal(0);
+    expect(named.stdout)
+      .to.match(/^ {2}\d+ passing/m)
+      .and.not.contain("npm run test:");
+  });
+
+  it("HB1 packs a built package from its folder and from the root, which an empty project imports as ESM and CommonJS", async () => {
+    const clone = await made();
+    for (const [cwd, args] of [
+      ["sdk", []],
+      [".", ["-w", "sdk"]],
+    ] as const) {
+      const at = path.join(clone.folder, cwd);
+      const { code, stdout, stderr } = await clone.run("npm", ["pack", "--json", ...args], {}, at);
+      expect(code, stdout + stderr).to.equal(0);
+      const [told] = JSON.parse(stdout) as [{ filename: string; files: { path: string }[] }];
+      const files = told.files.map((file) => file.path);
+      expect(files).to.include.members(["dist/index.js", "dist/index.mjs", "dist/index.d.ts", "dist/gate/next.mjs"]);
+      const project = await emptyProject({ file: path.join(at, told.filename), files });
+      try {
+        expect(await project.run("plain.mjs")).to.equal("esm 0.50\n");
+        expect(await project.run("plain.cjs")).to.match(/^cjs 0x[0-9a-fA-F]{40}\n$/);
+      } finally {
+        await project.remove();
+      }
+    }
+  });
+
+  it("HB1 a package that cannot be built is not packed", async () => {
+    const clone = await made();
+    writeFileSync(path.join(clone.folder, "sdk/src/index.ts"), 'export * from "./missing";\n');
+    // The contracts are no part of this question, and compiling them takes most of the time.
+    writeFileSync(path.join(clone.folder, "hardhat.config.ts"), 'export default { solidity: "0.8.37" };\n');
+    rmSync(path.join(clone.folder, "contracts"), { recursive: true });
+    const { code, stdout } = await clone.run("npm", ["pack", "-w", "sdk", "--json"]);
+    expect(code, stdout).to.not.equal(0);
+    expect(readdirSync(clone.folder).filter((file) => file.endsWith(".tgz"))).to.deep.equal([]);
+  });
+});

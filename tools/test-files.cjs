@@ -1,0 +1,34 @@
+/**
+ * Lists the test files that `npm ci` alone suffices for. `npm test` and `npx hardhat test` both take the list from here,
+ * so that neither picks up a suite that needs more.
+ */
+const { readdirSync } = require("node:fs");
+const { join } = require("node:path");
+
+/** Suites that install packages or programs of their own, by folder, and the command that runs each. */
+const SUITES = {
+  frameworks: "npm run test:frameworks",
+  image: "npm run test:image",
+  interop: "npm run test:interop",
+  redis: "npm run test:redis",
+};
+
+/** Folders that hold no tests. */
+const NOT_TESTS = ["support", "node_modules"];
+
+/** Returns every test file below `folder`, sorted by path. */
+function testFiles(folder) {
+  const entries = readdirSync(folder, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1));
+  return entries.flatMap((entry) => {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) return NOT_TESTS.includes(entry.name) || entry.name in SUITES ? [] : testFiles(path);
+    return path.endsWith(".ts") ? [path] : [];
+  });
+}
+
+/** Returns the sentence that says how to run the suites that are left out. */
+function leftOut() {
+  return `Suites that install more than npm ci run by their own commands: ${Object.values(SUITES).join(", ")}.`;
+}
+
+module.exports = { SUITES, leftOut, testFiles };
