@@ -78,8 +78,10 @@ describe("dashboard, on the data of a happy year", function () {
   for (const [width, colorScheme] of [
     [1280, "light"],
     [1280, "dark"],
-    [390, "light"],
-    [390, "dark"],
+    [768, "light"],
+    [768, "dark"],
+    [375, "light"],
+    [375, "dark"],
   ] as const) {
     it(`passes the accessibility rules on every page, ${width} wide, ${colorScheme}`, async () => {
       const { page } = at;

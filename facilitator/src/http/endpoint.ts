@@ -47,6 +47,9 @@ export type Answer<A extends Answers> = {
   };
 }[keyof A & number];
 
+/** Of a text that is sent while it is read. */
+export type TextParts = AsyncGenerator<string>;
+
 interface EndpointOf<P extends Fields, Q extends Fields, B extends z.ZodType, A extends Answers, C> {
   readonly method: Method;
   /** OpenAPI form: /plans/{planId} */
@@ -134,13 +137,29 @@ export function endpoint<
           const status = answer.status as ContentfulStatusCode;
           return spec.mediaType === undefined
             ? context.json(answer.body as object, status, answer.headers)
-            : context.body(String(answer.body), status, { "content-type": spec.mediaType, ...answer.headers });
+            : context.body(textOf(answer.body), status, { "content-type": spec.mediaType, ...answer.headers });
         } catch (error) {
           return tell(context, error, spec.problemExtra);
         }
       });
     },
   };
+}
+
+function textOf(body: unknown): string | ReadableStream<Uint8Array> {
+  if (typeof body !== "object" || body === null) return String(body);
+  const parts = body as TextParts;
+  const encoder = new TextEncoder();
+  return new ReadableStream({
+    async pull(controller) {
+      const { done, value } = await parts.next();
+      if (done) controller.close();
+      else controller.enqueue(encoder.encode(value));
+    },
+    async cancel() {
+      await parts.return(undefined);
+    },
+  });
 }
 
 /** The client's, as this process sees it: behind a proxy the proxy's. */

@@ -8,10 +8,10 @@ import {
   Cut,
   Download,
   Empty,
-  Hex,
   Narrow,
   Pager,
   Panel,
+  PayerLink,
   Shown,
   Status,
   SubscriptionLink,
@@ -67,7 +67,7 @@ export function Subscriptions() {
                       </>
                     ),
                   },
-                  { title: "Subscriber", isMinor: true, cell: (row) => <Hex value={row.subscriber} /> },
+                  { title: "Subscriber", isMinor: true, cell: (row) => <PayerLink of={row.subscriber} /> },
                   {
                     title: "Allowance",
                     isMinor: true,
