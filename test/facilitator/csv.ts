@@ -1,10 +1,18 @@
+import { cpSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { OpenAPIHono } from "@hono/zod-openapi";
 import { expect } from "chai";
 import { sql } from "kysely";
 import type { Address } from "turnpike/protocol";
 import { createAnalytics } from "../../facilitator/src/analytics";
 import { csvHeader, csvRows, decimalOf, money } from "../../facilitator/src/http/csv";
-import { sheetOfPages } from "../../facilitator/src/http/figures";
+import { endpoint } from "../../facilitator/src/http/endpoint";
+import { csvSchema, sheetOfPages } from "../../facilitator/src/http/figures";
+import type { RequestScope } from "../../facilitator/src/http/scope";
+import { startServer } from "../../facilitator/src/http/server";
 import { openStore, type Store } from "../../facilitator/src/store/open";
+import { emptyDatabase } from "../support/facilitator";
 import { paymentToWire } from "./support/payments";
 import { PRICE, type Service, type ServiceWorld, startServiceWorld } from "./support/service";
 
@@ -42,6 +50,34 @@ describe("CSV", () => {
     });
     expect(await body.next()).to.deep.equal({ done: false, value: "n\r\n1\r\n" });
     expect(await body.next().catch((error: Error) => error.message)).to.equal("the database is away");
+  });
+
+  it("HC33 reaches a client that reads it whole, or as a broken connection: never as a shorter file", async () => {
+    const app = new OpenAPIHono<RequestScope>();
+    const pages = { broken: 0, whole: 0 };
+    const wide = "x".repeat(100_000);
+    for (const name of ["broken", "whole"] as const) {
+      endpoint({
+        ...{ method: "get", path: `/${name}.csv`, tag: "t", summary: "s", mediaType: "text/csv" },
+        answers: { 200: csvSchema },
+        handle: () =>
+          sheetOfPages(name, { columns: { n: (n: string) => n } }, async () => {
+            const page = ++pages[name];
+            if (name === "broken" && page === 3) throw new Error("the database is away");
+            return { rows: [wide], next: page < 5 ? String(page) : undefined };
+          }),
+      }).mount(app);
+    }
+    const server = await startServer({ fetch: app.fetch, host: "127.0.0.1", port: 0 });
+    try {
+      const whole = await fetch(`${server.url}/whole.csv`);
+      expect((await whole.text()).length).to.equal("n\r\n".length + 5 * (wide.length + 2));
+      const broken = await fetch(`${server.url}/broken.csv`);
+      expect(broken.status).to.equal(200);
+      expect(await broken.text().catch((error: Error) => error.name)).to.equal("TypeError");
+    } finally {
+      await server.stop(100);
+    }
   });
 
   describe("of many rows", function () {
@@ -99,6 +135,45 @@ describe("CSV", () => {
     });
   });
 
+  describe("of a service with many rows", function () {
+    this.timeout(120_000);
+    let world: ServiceWorld;
+    let folder: string;
+
+    before(async () => {
+      world = await startServiceWorld();
+      folder = mkdtempSync(path.join(tmpdir(), "turnpike-csv-"));
+      cpSync(await emptyDatabase(), path.join(folder, "db"), { recursive: true });
+    });
+    after(async () => {
+      await world.stop();
+      rmSync(folder, { recursive: true, force: true });
+    });
+
+    it("HC32 sends all of them over HTTP in one file, not the first 10,000", async () => {
+      const { provider, contracts, chain } = world;
+      const dir = path.join(folder, "db");
+      const store = await openStore({ kind: "pglite", dir, lockMs: 10_000 });
+      await sql`insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount,
+          nonce, valid_after, valid_before, signature, has_code, state, is_reversed, attempts, accepted_at_ms, accepted_block,
+          block_time)
+        select ${chain.chainId}, '0x' || lpad(to_hex(n), 64, '0'), 'authorize', '0x', '/', ${contracts.token}, ${OTHER},
+          ${provider.address}, n, '0x', 0, 1, '0x', false, 'settled', false, 1, n, 1, 1
+        from generate_series(1, ${sql.raw(String(MANY))}) n`.execute(store.db);
+      await store.close();
+      const service = await world.service({ RENEWALS: "false", PGLITE_DIR: dir });
+      const key = await service.apiKey({ scopes: ["read"] });
+      const response = await fetch(`${service.url}/analytics/payments.csv`, {
+        headers: { authorization: `Bearer ${key}` },
+      });
+      const lines = (await response.text()).trim().split("\r\n").slice(1);
+      expect(lines).to.have.length(MANY);
+      const sum = lines.reduce((total, line) => total + BigInt(line.split(",")[4] ?? 0), 0n);
+      expect(sum).to.equal((BigInt(MANY) * BigInt(MANY + 1)) / 2n);
+      await service.stop();
+    });
+  });
+
   describe("over HTTP", function () {
     this.timeout(120_000);
     let world: ServiceWorld;
@@ -123,7 +198,7 @@ describe("CSV", () => {
     const get = (path: string) => fetch(service.url + path, { headers: { authorization: `Bearer ${key}` } });
     const paths = async (): Promise<string[]> => {
       const { paths: all } = (await (await get("/openapi.json")).json()) as { paths: object };
-      return Object.keys(all).filter((path) => path.endsWith(".csv"));
+      return Object.keys(all).filter((name) => name.endsWith(".csv"));
     };
 
     it("HC27 says of every amount in every CSV of which token it is, and writes it as a decimal too", async () => {

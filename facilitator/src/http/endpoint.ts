@@ -137,7 +137,7 @@ export function endpoint<
           const status = answer.status as ContentfulStatusCode;
           return spec.mediaType === undefined
             ? context.json(answer.body as object, status, answer.headers)
-            : context.body(textOf(answer.body), status, { "content-type": spec.mediaType, ...answer.headers });
+            : context.body(textOf(context, answer.body), status, { "content-type": spec.mediaType, ...answer.headers });
         } catch (error) {
           return tell(context, error, spec.problemExtra);
         }
@@ -146,15 +146,24 @@ export function endpoint<
   };
 }
 
-function textOf(body: unknown): string | ReadableStream<Uint8Array> {
+/** What fails while it is sent cuts the connection: an answer that ends well is a whole one. */
+function textOf(context: Context<RequestScope>, body: unknown): string | ReadableStream<Uint8Array> {
   if (typeof body !== "object" || body === null) return String(body);
   const parts = body as TextParts;
   const encoder = new TextEncoder();
   return new ReadableStream({
     async pull(controller) {
-      const { done, value } = await parts.next();
-      if (done) controller.close();
-      else controller.enqueue(encoder.encode(value));
+      try {
+        const { done, value } = await parts.next();
+        if (done) controller.close();
+        else controller.enqueue(encoder.encode(value));
+      } catch (error) {
+        context.get("brokeOff")?.(error);
+        const { outgoing } = (context.env ?? {}) as { outgoing?: { destroy(): void } };
+        // An error of the stream would be written into the answer, and the answer ended.
+        if (outgoing) outgoing.destroy();
+        else controller.error(error);
+      }
     },
     async cancel() {
       await parts.return(undefined);

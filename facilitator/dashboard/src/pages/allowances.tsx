@@ -47,7 +47,7 @@ export function Allowances() {
               <Table
                 caption="Allowances"
                 empty={
-                  <Empty title="Nobody allows overage yet.">
+                  <Empty title={planId ? "Nobody allows overage of this plan." : "Nobody allows overage yet."}>
                     A subscriber sets a cap when it subscribes to a metered plan (<code>maxOverage</code>).
                   </Empty>
                 }

@@ -39,7 +39,7 @@ export function Subscriptions() {
               <Table
                 caption="Subscriptions"
                 empty={
-                  <Empty title="Nobody subscribes yet.">
+                  <Empty title={planId ? "Nobody subscribed to this plan." : "Nobody subscribes yet."}>
                     A gate that names one of your plans offers it in every 402; an agent's <code>subscribe()</code>{" "}
                     shows up here.
                   </Empty>
