@@ -1,17 +1,17 @@
 import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { OpenAPIHono } from "@hono/zod-openapi";
 import { expect } from "chai";
 import { sql } from "kysely";
 import type { Address } from "turnpike/protocol";
 import { createAnalytics } from "../../facilitator/src/analytics";
+import { createApp } from "../../facilitator/src/http/app";
 import { csvHeader, csvRows, decimalOf, money } from "../../facilitator/src/http/csv";
 import { endpoint } from "../../facilitator/src/http/endpoint";
 import { csvSchema, sheetOfPages } from "../../facilitator/src/http/figures";
-import type { RequestScope } from "../../facilitator/src/http/scope";
 import { startServer } from "../../facilitator/src/http/server";
 import { openStore, type Store } from "../../facilitator/src/store/open";
+import { unusedDoors } from "../support/doors";
 import { emptyDatabase } from "../support/facilitator";
 import { paymentToWire } from "./support/payments";
 import { PRICE, type Service, type ServiceWorld, startServiceWorld } from "./support/service";
@@ -53,10 +53,10 @@ describe("CSV", () => {
   });
 
   it("HC33 reaches a client that reads it whole, or as a broken connection: never as a shorter file", async () => {
-    const app = new OpenAPIHono<RequestScope>();
     const pages = { broken: 0, whole: 0 };
     const wide = "x".repeat(100_000);
-    for (const name of ["broken", "whole"] as const) {
+    const logged: string[] = [];
+    const endpoints = (["broken", "whole"] as const).map((name) =>
       endpoint({
         ...{ method: "get", path: `/${name}.csv`, tag: "t", summary: "s", mediaType: "text/csv" },
         answers: { 200: csvSchema },
@@ -66,8 +66,10 @@ describe("CSV", () => {
             if (name === "broken" && page === 3) throw new Error("the database is away");
             return { rows: [wide], next: page < 5 ? String(page) : undefined };
           }),
-      }).mount(app);
-    }
+      }),
+    );
+    const log = { info: () => undefined, error: (_: unknown, line: string) => logged.push(line) } as never;
+    const app = createApp({ ...unusedDoors(), log }, endpoints);
     const server = await startServer({ fetch: app.fetch, host: "127.0.0.1", port: 0 });
     try {
       const whole = await fetch(`${server.url}/whole.csv`);
@@ -77,6 +79,7 @@ describe("CSV", () => {
         .then((response) => response.text())
         .catch((error: Error) => error.name);
       expect(broken).to.equal("TypeError");
+      expect(logged).to.deep.equal(["answer broke off"]);
     } finally {
       await server.stop(100);
     }
