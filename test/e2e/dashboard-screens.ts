@@ -78,8 +78,10 @@ describe("dashboard, on the data of a happy year", function () {
   for (const [width, colorScheme] of [
     [1280, "light"],
     [1280, "dark"],
-    [390, "light"],
-    [390, "dark"],
+    [768, "light"],
+    [768, "dark"],
+    [375, "light"],
+    [375, "dark"],
   ] as const) {
     it(`passes the accessibility rules on every page, ${width} wide, ${colorScheme}`, async () => {
       const { page } = at;
@@ -101,6 +103,12 @@ describe("dashboard, on the data of a happy year", function () {
       await visit(page, `/subscriptions/${idHash}`);
       await page.getByRole("heading", { name: "Timeline" }).waitFor();
       await look("Subscription");
+      await visit(page, "/payers");
+      await page.getByRole("table", { name: "Payers" }).getByRole("link").first().click();
+      await page.getByRole("heading", { level: 1, name: "Payer", exact: true }).waitFor();
+      await page.getByRole("table", { name: /^Charges/ }).waitFor();
+      await page.getByRole("table", { name: /^One-time/ }).waitFor();
+      await look("Payer");
       await visit(page, "/?days=90");
       await page.getByText("The time before").first().waitFor();
       await look("Overview of 90 days");

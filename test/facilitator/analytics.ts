@@ -117,7 +117,9 @@ describe("Facilitator: analytics", function () {
     expect(response.headers.get("content-type")).to.match(/^text\/csv/);
     expect(response.headers.get("content-disposition")).to.equal('attachment; filename="turnpike-plans.csv"');
     const lines = (await response.text()).split("\r\n");
-    expect(lines[0]).to.equal("planId,metadata,price,interval,active,recurring,count,amount");
+    expect(lines[0]).to.equal(
+      "planId,metadata,price,priceDecimal,interval,active,recurring,recurringDecimal,count,amount,amountDecimal,token,decimals",
+    );
     expect(lines.find((line) => line.includes(plan))).to.include(`,"'=HYPERLINK(""http://evil"",""x"")",`);
   });
 

@@ -1,5 +1,6 @@
 import { expect } from "chai";
-import { lossesOf, type Reported } from "../../facilitator/src/analytics/funnel";
+import fc from "fast-check";
+import { type Outcome, outcomesOf, type Reported, together } from "../../facilitator/src/analytics/funnel";
 import { recurringOn } from "../../facilitator/src/analytics/recurring";
 
 const DAY_SEC = 86_400;
@@ -10,6 +11,7 @@ describe("rules of figures", () => {
   describe("what was lost", () => {
     const row = (cause: string, amount: bigint, more: Partial<Reported> = {}): Reported => ({
       ...{
+        resource: "/a",
         step: cause === "PaymentRequired" ? "asked" : "refused",
         cause,
         offer: "one-time",
@@ -18,31 +20,77 @@ describe("rules of figures", () => {
         ...more,
       },
     });
-    const lost = (paid: bigint, ...rows: Reported[]) =>
-      lossesOf(rows, { "one-time": paid, subscription: 0n }).map(({ cause, lost: amount }) => [cause, amount]);
+    const paid = (amount: bigint, more: Partial<Reported> = {}) => row("", amount, { step: "paid", ...more });
+    const lostIn = (rows: Reported[], begun = 0) =>
+      together(outcomesOf(rows, begun), ({ cause, offer, resource }) => `${cause} ${offer} ${resource}`).map(
+        ({ cause, lost }) => [cause, lost],
+      );
 
     it("is what was asked for and not paid: payments answer first requests, then the largest refusals", () => {
       const rows = [row("PaymentRequired", 10n), row("Expired", 4n), row("Memo", 6n)];
-      expect(lost(3n, ...rows)).to.deep.equal([
+      expect(lostIn([...rows, paid(3n)])).to.deep.equal([
         ["PaymentRequired", 7n],
         ["Memo", 6n],
         ["Expired", 4n],
       ]);
-      expect(lost(12n, ...rows)).to.deep.equal([
-        ["Expired", 4n],
+      expect(lostIn([...rows, paid(12n)])).to.deep.equal([
         ["Memo", 4n],
+        ["Expired", 4n],
         ["PaymentRequired", 0n],
       ]);
-      expect(lost(99n, ...rows).every(([, amount]) => amount === 0n)).to.equal(true);
+      expect(lostIn([...rows, paid(99n)]).every(([, amount]) => amount === 0n)).to.equal(true);
     });
 
-    it("sets what signups brought against offers of plans alone", () => {
-      const rows = [row("PaymentRequired", 5n), row("PaymentRequired", 20n, { offer: "subscription" })];
-      const losses = lossesOf(rows, { "one-time": 0n, subscription: 15n });
-      expect(losses.map(({ offer, lost: amount }) => [offer, amount])).to.deep.equal([
-        ["one-time", 5n],
-        ["subscription", 5n],
+    it("HC14 is answered at its own resource: what is paid elsewhere answers nothing", () => {
+      const rows = [row("PaymentRequired", 10n), row("PaymentRequired", 5n, { resource: "/b" })];
+      expect(lostIn([...rows, paid(99n, { resource: "/b" })])).to.deep.equal([
+        ["PaymentRequired", 10n],
+        ["PaymentRequired", 0n],
       ]);
+    });
+
+    it("HC15 is answered by what begins a subscription: an offer of plans first, else one where subscribers are served", () => {
+      const plans = row("PaymentRequired", 20n, { offer: "subscription", count: 2, resource: "/plan" });
+      const other = row("PaymentRequired", 6n, { count: 3, resource: "/either" });
+      const served = row("", 0n, { step: "subscribed", offer: "subscription", resource: "/either" });
+      const lost = (begun: number) => outcomesOf([plans, other, served], begun).map((one) => one.asked - one.answered);
+      expect(lost(0)).to.deep.equal([20n, 6n]);
+      expect(lost(1)).to.deep.equal([10n, 6n]);
+      expect(lost(2)).to.deep.equal([0n, 6n]);
+      expect(lost(4)).to.deep.equal([0n, 2n]);
+      expect(lost(99)).to.deep.equal([0n, 0n]);
+    });
+
+    it("HC16 is answered by a single payment too where plans were offered first", () => {
+      const plans = row("PaymentRequired", 20n, { offer: "subscription", count: 2 });
+      expect(lostIn([plans, paid(1n)])).to.deep.equal([["PaymentRequired", 10n]]);
+    });
+
+    it("HC17 is not what was paid before: a payment that is presented again", () => {
+      const again = ["already_used", "expired", "resource"].map((reason) => row(`InvalidPaymentProof/${reason}`, 5n));
+      const forged = row("InvalidPaymentProof/signature", 7n);
+      expect(lostIn([...again, forged])).to.deep.equal([[forged.cause, 7n]]);
+    });
+
+    it("HC18 adds up in every row, whatever was told", () => {
+      const any = fc.record({
+        resource: fc.constantFrom("/a", "/b", "*"),
+        step: fc.constantFrom("asked", "refused", "paid", "subscribed", "served"),
+        cause: fc.constantFrom("PaymentRequired", "InvalidPaymentProof/already_used", "AllowanceExhausted"),
+        offer: fc.constantFrom("one-time", "subscription", ""),
+        count: fc.integer({ min: 1, max: 1_000 }),
+        amount: fc.bigInt({ min: 0n, max: 10n ** 30n }),
+      });
+      fc.assert(
+        fc.property(fc.array(any, { maxLength: 12 }), fc.nat(2_000), (rows, begun) => {
+          const outcomes = outcomesOf(rows, begun);
+          for (const { asked, answered } of outcomes) expect(answered >= 0n && answered <= asked).to.equal(true);
+          const sum = (field: "asked" | "answered" | "lost", nameOf: (one: Outcome) => string) =>
+            together(outcomes, nameOf).reduce((total, one) => total + one[field], 0n);
+          for (const field of ["asked", "answered", "lost"] as const)
+            expect(sum(field, ({ cause }) => cause)).to.equal(sum(field, ({ resource }) => resource));
+        }),
+      );
     });
   });
 

@@ -94,7 +94,7 @@ describe("figures", () => {
         "2700",
       ]);
       expect(points.at(-2)).to.include({ expired: 1, created: 0 });
-      expect(churn).to.deep.equal({ atStart: 1, lost: 1, rate: 1 });
+      expect(churn).to.deep.equal({ atStart: 1, lost: 0, rate: 0 });
       expect((await analytics().recurring("everyone", QUERY)).points).to.deep.equal(points);
       expect((await analytics().recurring(OTHER, QUERY)).churn).to.deep.equal({ atStart: 0, lost: 0 });
     });
@@ -163,7 +163,55 @@ describe("figures", () => {
       expect(await analytics().countProviders(QUERY)).to.equal(2);
     });
 
-    it("tell how long settling took, by the newest of the range", async () => {
+    it("HC19 count as churn who left and did not come back, and of those only who stood before", async () => {
+      const FOURTH = "0x0000000000000000000000000000000000000004" as Address;
+      const at = (type: string, daysAgo: number, objectId: string, payer: string = objectId) =>
+        happen(`subscription.${type}`, daysAgo, {}, { objectId, payer, provider: FOURTH });
+      for (const name of ["stays", "leaves", "expires", "resumes", "starts anew"]) await at("created", 20, name);
+      await at("cancelled", 5, "leaves");
+      // Told twice of one that leaves: it is one that left.
+      await at("expired", 2, "leaves");
+      await at("expired", 4, "expires");
+      await at("expired", 4, "resumes");
+      await at("resumed", 3, "resumes");
+      await at("cancelled", 4, "starts anew");
+      await at("created", 2, "another", "starts anew");
+      await at("created", 3, "comes and goes");
+      await at("cancelled", 1, "comes and goes");
+      const { churn } = await analytics().recurring(FOURTH, QUERY);
+      expect(churn.lost).to.equal(2);
+      const { subscriptions } = await analytics().overview(FOURTH, QUERY);
+      expect(subscriptions).to.include({ created: 2, cancelled: 3, expired: 3, ended: 4 });
+      const before = await analytics().recurring(FOURTH, { ...QUERY, toSec: TODAY_SEC - 10 * DAY_SEC, days: 30 });
+      expect(before.churn).to.deep.equal({ atStart: 0, lost: 0 });
+    });
+
+    it("HC20 tell since when anything is known, so that growth is told against whole times alone", async () => {
+      const FIFTH = "0x0000000000000000000000000000000000000005" as Address;
+      expect(await analytics().overview(FIFTH, QUERY)).not.to.have.property("since");
+      for (const [daysAgo, amount] of [
+        [9, "1"],
+        [1, "50"],
+      ] as const)
+        await happen("payment.settled", daysAgo, { amount }, { provider: FIFTH });
+      const { since, volumeBefore, from, to } = await analytics().overview(FIFTH, QUERY);
+      expect(volumeBefore.amount).to.equal("1");
+      expect(since).to.equal(TODAY_SEC - 9 * DAY_SEC);
+      expect(since).to.be.greaterThan(2 * from - to);
+    });
+
+    it("HC21 tell what was signed with what failed, in money too", async () => {
+      const SIXTH = "0x0000000000000000000000000000000000000006" as Address;
+      await happen("payment.settled", 1, { amount: "30" }, { provider: SIXTH });
+      await happen("payment.failed", 1, { amount: "12", reason: "expired" }, { provider: SIXTH });
+      await happen("payment.failed", 1, { amount: "12", token: OTHER, reason: "expired" }, { provider: SIXTH });
+      const { steps } = await analytics().funnel(SIXTH, QUERY);
+      expect(steps.find(({ step }) => step === "signed")).to.deep.equal({ step: "signed", count: 2, amount: "42" });
+      const { payments } = await analytics().overview(SIXTH, QUERY);
+      expect(payments).to.include({ settled: 1, failed: 1 });
+    });
+
+    it("HC22 tell how long settling took, by the newest that the days of the range settled", async () => {
       const payments = [100, 900, 1_500, 4_000].map((tookMs, index) => ({
         ...{
           chain_id: CHAIN_ID,
@@ -193,6 +241,17 @@ describe("figures", () => {
         { upToMs: 2_000, count: 1 },
         { upToMs: 5_000, count: 1 },
       ]);
+      // The chain's clock was moved on since: what it settled is told in the days in which it did.
+      const aheadSec = 400 * DAY_SEC;
+      const later = createAnalytics({ db: store.db, config, clock: { nowSec: () => NOW_SEC + aheadSec } });
+      expect(await later.latency(PROVIDER, QUERY)).to.include({ sampled: 0 });
+      await store.db
+        .updateTable("payments")
+        .set({ block_time: NOW_SEC + aheadSec - DAY_SEC, accepted_at_ms: Date.now(), settled_at_ms: Date.now() + 900 })
+        .where("payment_id", "=", "0x3")
+        .execute();
+      expect(await later.latency(PROVIDER, QUERY)).to.include({ sampled: 1, p50Ms: 900 });
+      expect(await analytics().latency(PROVIDER, QUERY)).to.include({ sampled: 3 });
       expect(await analytics().latency(OTHER, QUERY))
         .to.include({ sampled: 0 })
         .and.not.have.property("p50Ms");

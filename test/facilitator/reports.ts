@@ -81,7 +81,9 @@ describe("Facilitator: what gates report", function () {
       await new Promise((resolve) => server.close(resolve));
     });
 
-    async function pay(path: string): Promise<Response> {
+    const pay = async (path: string): Promise<Response> => (await paid(path)).response;
+
+    async function paid(path: string): Promise<{ response: Response; proof: string }> {
       const required = (await (await fetch(url + path)).json()) as PaymentRequiredWire;
       const [entry] = required.accepts;
       const { memo = "", resource = "" } = entry ?? {};
@@ -90,7 +92,8 @@ describe("Facilitator: what gates report", function () {
       const signed = paymentToWire(await world.signPayment({ payTo, amount: AMOUNT, resource, ref }));
       const outcome = await service.client.authorize({ ...signed, memo });
       if (outcome.kind !== "settled") throw new TypeError(`the payment is ${outcome.kind}`);
-      return fetch(url + path, { headers: { "X-PAYMENT": encodePaymentProof(outcome.proof) } });
+      const proof = encodePaymentProof(outcome.proof);
+      return { response: await fetch(url + path, { headers: { "X-PAYMENT": proof } }), proof };
     }
 
     it("shows from the first 402 to the answer what was asked, paid, served, and lost by cause", async () => {
@@ -109,13 +112,22 @@ describe("Facilitator: what gates report", function () {
         { step: "served", count: 1, amount: AMOUNT },
       ]);
       expect(told.causes).to.deep.equal([
-        { cause: "PaymentRequired", offer: "one-time", count: 4, asked: 4n * AMOUNT, lost: 3n * AMOUNT },
-        { cause: "InvalidPaymentProof/malformed", offer: "one-time", count: 1, asked: AMOUNT, lost: AMOUNT },
+        {
+          ...{ cause: "PaymentRequired", offer: "one-time", count: 4 },
+          ...{ asked: 4n * AMOUNT, answered: AMOUNT, lost: 3n * AMOUNT },
+        },
+        {
+          ...{ cause: "InvalidPaymentProof/malformed", offer: "one-time", count: 1 },
+          ...{ asked: AMOUNT, answered: 0n, lost: AMOUNT },
+        },
       ]);
       expect(told.lost).to.equal(4n * AMOUNT);
+      expect(told.answeredBy).to.deep.equal({ "one-time": AMOUNT, subscription: 0n });
       expect(told.resources.find(({ resource }) => resource === "/quotes/:symbol")).to.deep.equal({
         resource: "/quotes/:symbol",
         asked: { count: 5, amount: 5n * AMOUNT },
+        answered: AMOUNT,
+        bySubscription: { count: 0 },
         paid: { count: 1, amount: AMOUNT },
         served: { count: 1, amount: AMOUNT },
         lost: 4n * AMOUNT,
@@ -123,8 +135,28 @@ describe("Facilitator: what gates report", function () {
       const one = await funnel(`?resource=${encodeURIComponent("/quotes/:symbol")}`);
       expect(one.lost).to.equal(4n * AMOUNT);
       const csv = await (await get("/analytics/funnel.csv")).text();
-      expect(csv.split("\r\n")[0]).to.equal("cause,offer,count,asked,lost");
-      expect(csv).to.include(`PaymentRequired,one-time,4,${4n * AMOUNT},${3n * AMOUNT}`);
+      expect(csv.split("\r\n")[0]).to.equal(
+        "cause,offer,count,asked,askedDecimal,answered,answeredDecimal,lost,lostDecimal,token,decimals",
+      );
+      expect(csv).to.include(
+        `PaymentRequired,one-time,4,2000000,2.000000,500000,0.500000,1500000,1.500000,${world.contracts.token},6`,
+      );
+    });
+
+    it("HC23 counts a payment that is presented again as turned away, and never as lost", async () => {
+      const before = await funnel();
+      const { proof } = await paid("/quotes/JKL");
+      const again = await fetch(`${url}/quotes/JKL`, { headers: { "X-PAYMENT": proof } });
+      expect(again.status).to.equal(402);
+      const elsewhere = await fetch(`${url}/quotes/MNO`, { headers: { "X-PAYMENT": proof } });
+      expect(elsewhere.status).to.equal(402);
+      await provider.flush();
+      const told = await funnel();
+      expect(told.lost).to.equal(before.lost);
+      expect(told.turnedAway.map(({ cause, count }) => `${cause} ${count}`)).to.include.members([
+        "InvalidPaymentProof/already_used 1",
+        "InvalidPaymentProof/resource 1",
+      ]);
     });
   });
 
@@ -203,7 +235,9 @@ describe("Facilitator: what gates report", function () {
     }
     const told = await funnel("", key);
     expect(told.steps[0]).to.deep.equal({ step: "asked", count: 300, amount: 300n });
-    expect(told.resources).to.have.length(100);
+    // Every route that is counted apart, and the others together: what stands in the rows is all of it.
+    expect(told.resources).to.have.length(201);
+    expect(told.resources.reduce((sum, { lost }) => sum + lost, 0n)).to.equal(told.lost);
     expect(told.resources[0]).to.deep.include({ resource: "*", asked: { count: 100, amount: 100n } });
   });
 });

@@ -75,6 +75,54 @@ describe("gate > reports", () => {
     expect(told[1]?.entries[0]).to.include({ step: "lost", count: 3, resource: "*" });
   });
 
+  it("HC29 lose nothing when the chain's time is moved on before they are told", async () => {
+    const { reporter, told, clock } = reporterOf(() => undefined);
+    reporter.count(asked("/a"));
+    clock.sec += 30 * 86_400;
+    reporter.count(asked("/b"));
+    await reporter.flush();
+    const entries = told.flatMap((batch) => batch.entries);
+    expect(totalOf(entries, "asked")).to.equal(2);
+    expect(totalOf(entries, "lost")).to.equal(0);
+    for (const { hour } of entries) expect(clock.sec - hour).to.be.at.most(21 * 3_600);
+  });
+
+  it("HC30 are told again under another hour when the Facilitator's clock is further than the gate's", async () => {
+    const aheadSec = 30 * 86_400;
+    const { reporter, told, clock } = reporterOf((_id, entries) => {
+      if (entries.some(({ hour }) => hour < NOW + aheadSec - 86_400))
+        throw new TurnpikeError("InvalidRequest", "entries.0.hour: too old", { details: { field: "entries.0.hour" } });
+    });
+    for (let time = 0; time < 3; time++) reporter.count(asked("/a"));
+    await reporter.flush();
+    clock.sec += aheadSec;
+    await reporter.flush();
+    expect(told).to.have.length(2);
+    expect(told[1]?.id).to.not.equal(told[0]?.id);
+    expect(told[1]?.entries.map(({ step, count, amount }) => ({ step, count, amount }))).to.deep.equal([
+      { step: "asked", count: 3, amount: "15" },
+    ]);
+  });
+
+  it("HC31 are given up, and never counted twice, when they may have arrived and are too old by now", async () => {
+    let answers: unknown[] = [
+      new Unavailable("away"),
+      new TurnpikeError("InvalidRequest", "old", { details: { field: "entries.0.hour" } }),
+    ];
+    const { reporter, told, clock } = reporterOf(() => {
+      const [answer] = answers;
+      answers = answers.slice(1);
+      if (answer) throw answer;
+    });
+    reporter.count(asked("/a"));
+    await reporter.flush();
+    clock.sec += 30 * 86_400;
+    await reporter.flush();
+    await reporter.flush();
+    expect(told).to.have.length(3);
+    expect(told[2]?.entries.map(({ step, count }) => ({ step, count }))).to.deep.equal([{ step: "lost", count: 1 }]);
+  });
+
   it("take no more memory than so many sums, whatever the paths are, and lose no count", async () => {
     const { reporter, told } = reporterOf(() => undefined);
     for (let path = 0; path < 20_000; path++) reporter.count(asked(`/${path}`));

@@ -2,12 +2,13 @@
 import { render } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { CurrentKey, NewApiKey, SupportedWire } from "turnpike/facilitator";
-import { type Api, createApi } from "./api";
+import { type Api, type ApiProblem, createApi } from "./api";
 import { ClockBar } from "./clock-bar";
 import { shorten } from "./format";
 import { Allowances } from "./pages/allowances";
 import { Funnel } from "./pages/funnel";
 import { Overview } from "./pages/overview";
+import { PayerPage } from "./pages/payer";
 import { Payers } from "./pages/payers";
 import { Payments } from "./pages/payments";
 import { Plans } from "./pages/plans";
@@ -16,10 +17,10 @@ import { SubscriptionPage } from "./pages/subscription";
 import { Subscriptions } from "./pages/subscriptions";
 import { System } from "./pages/system";
 import { Webhooks } from "./pages/webhooks";
-import { Shown } from "./parts";
+import { Problem, Shown } from "./parts";
 import { endSession, isSandbox, type Session, savedSession, saveSession } from "./session";
 import "./style.css";
-import { SignedIn, useAnswer, usePlace } from "./use";
+import { isOutage, Notices, type NoticesOfPage, SignedIn, useAnswer, usePlace } from "./use";
 
 const PAGES = [
   { path: "/", title: "Overview", page: Overview },
@@ -38,6 +39,8 @@ const SOURCES: Readonly<Record<string, string>> = {
   "/": "Every figure is a sum over events of the chain, but for what was lost, which is your gates' word, and failed attempts and the time to settle, which are the service's.",
   "/subscriptions/":
     "How it stands and what was charged stands on the chain; warnings and failed attempts are the service's word.",
+  "/payers/":
+    "The total and what subscriptions were charged are sums over events of the chain; what is pending or has failed is the service's word.",
   "/payments": "What is pending or has failed is the service's word; what is settled stands on the chain.",
   "/funnel":
     "What was asked, paid and served is your gates' word; what was signed, and why a renewal failed, the service's. What was settled, and that a period was not charged, can be told again from the chain.",
@@ -132,14 +135,15 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
 
   const current = PAGES.find((entry) => entry.path === path);
   const idHash = /^\/subscriptions\/(0x[0-9a-f]{64})$/.exec(path)?.[1];
-  const title = idHash ? "Subscription" : (current?.title ?? "Not found");
+  const payer = /^\/payers\/(0x[0-9a-fA-F]{40})$/.exec(path)?.[1];
+  /** of a page that is about one of what another page lists */
+  const listed = idHash ? "/subscriptions" : payer ? "/payers" : undefined;
+  const title = idHash ? "Subscription" : payer ? "Payer" : (current?.title ?? "Not found");
+  const { notices, problems } = useNotices();
+  const state = !isLive ? "reconnecting" : problems.some(isOutage) ? "not up to date" : "live";
   useEffect(() => {
     document.title = `${title} · Turnpike`;
     scrollTo(0, 0);
-    // Where the pages stand in one line, the current one is brought into it.
-    const link = document.querySelector<HTMLElement>("nav [aria-current]");
-    const line = link?.parentElement;
-    if (link && line) line.scrollLeft = link.offsetLeft - (line.clientWidth - link.clientWidth) / 2;
   }, [title]);
 
   return (
@@ -154,16 +158,16 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
             <a
               key={entry.path}
               href={`#${entry.path}`}
-              aria-current={entry.path === path || (idHash && entry.path === "/subscriptions") ? "page" : undefined}
+              aria-current={entry.path === path || entry.path === listed ? "page" : undefined}
             >
               {entry.title}
             </a>
           ))}
         </nav>
         <div class="who">
-          <span class={isLive ? "live on" : "live"} role="status">
+          <span class={LIVE_LOOKS[state]} role="status">
             <i aria-hidden="true" />
-            {isLive ? "live" : "reconnecting"}
+            {state}
           </span>
           <span title={who.provider}>{shorten(who.provider)}</span>
           <span>{supported.network}</span>
@@ -173,16 +177,54 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
         </div>
       </header>
       <main id="main" tabIndex={-1}>
-        {isSandbox && <ClockBar />}
-        <h1>{title}</h1>
-        {idHash ? <SubscriptionPage idHash={idHash} /> : current ? <current.page /> : <p>There is no such page.</p>}
+        <Notices.Provider value={notices}>
+          {isSandbox && <ClockBar />}
+          {distinct(problems).map((problem) => (
+            <Problem key={`${problem.code} ${problem.message}`} message={problem.message} code={problem.code} />
+          ))}
+          <h1>{title}</h1>
+          {idHash ? (
+            <SubscriptionPage idHash={idHash} />
+          ) : payer ? (
+            <PayerPage payer={payer} />
+          ) : current ? (
+            <current.page />
+          ) : (
+            <p>There is no such page.</p>
+          )}
+        </Notices.Provider>
         <footer>
           Times are UTC: the chain's for what happened on it, the service's for what it accepted or sent.{" "}
-          {SOURCES[idHash ? "/subscriptions/" : path] ?? "Every figure is a sum over events of the chain."}
+          {SOURCES[listed ? `${listed}/` : path] ?? "Every figure is a sum over events of the chain."}
         </footer>
       </main>
     </SignedIn.Provider>
   );
+}
+
+const LIVE_LOOKS = { live: "live on", reconnecting: "live", "not up to date": "live stale" } as const;
+
+/** What the page's questions met, and a place where they say so. */
+function useNotices(): { notices: NoticesOfPage; problems: readonly ApiProblem[] } {
+  const [known, setKnown] = useState<ReadonlyMap<symbol, ApiProblem>>(new Map());
+  const notices = useMemo<NoticesOfPage>(
+    () => ({
+      tell: (question, problem) =>
+        setKnown((old) => {
+          if (old.get(question) === problem) return old;
+          const next = new Map(old);
+          if (problem) next.set(question, problem);
+          else next.delete(question);
+          return next;
+        }),
+    }),
+    [],
+  );
+  return { notices, problems: [...known.values()] };
+}
+
+function distinct(problems: readonly ApiProblem[]): readonly ApiProblem[] {
+  return [...new Map(problems.map((problem) => [`${problem.code} ${problem.message}`, problem])).values()];
 }
 
 const root = document.getElementById("app");

@@ -1,12 +1,22 @@
 /** The pieces that every page is made of. */
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useContext, useState } from "preact/hooks";
 import type { Query } from "./api";
 import { endsOf } from "./format";
-import { type Loaded, type Trail, useSigned } from "./use";
+import { type Loaded, Notices, type Trail, useSigned } from "./use";
 
-/** Shows what was loaded; old figures stay readable under a notice while nobody answers. */
+/** What went wrong, told once however many figures it is about. */
+export function Problem({ message, code }: { message: string; code: string }) {
+  return (
+    <p class="problem" role="alert">
+      {message} <code>{code}</code>
+    </p>
+  );
+}
+
+/** Shows what was loaded; old figures stay readable while nobody answers, and the page says once that nobody does. */
 export function Shown<T>({ of, children }: { of: Loaded<T>; children: (data: T) => ComponentChildren }) {
+  const isToldAbove = useContext(Notices) !== undefined;
   switch (of.kind) {
     case "loading":
       return (
@@ -19,10 +29,8 @@ export function Shown<T>({ of, children }: { of: Loaded<T>; children: (data: T) 
     case "problem":
       return (
         <>
-          <p class="problem" role="alert">
-            {of.problem.message} <code>{of.problem.code}</code>
-          </p>
-          {of.stale !== undefined && children(of.stale)}
+          {!isToldAbove && <Problem message={of.problem.message} code={of.problem.code} />}
+          {of.stale !== undefined ? children(of.stale) : isToldAbove && <p class="empty">Not known now.</p>}
         </>
       );
     case "ready":
@@ -120,9 +128,13 @@ export interface Column<T> {
   readonly isNumber?: boolean;
   /** left out where there is little room */
   readonly isMinor?: boolean;
+  /** left out already where there is not much room, as the others tell it too */
+  readonly isSpare?: boolean;
   /** sentences, which may take several lines */
   readonly isProse?: boolean;
   cell(row: T): ComponentChildren;
+  /** of all rows together, in a line below them */
+  readonly total?: ComponentChildren;
 }
 
 export function Table<T>({
@@ -162,13 +174,27 @@ export function Table<T>({
             </tr>
           ))}
         </tbody>
+        {columns.some(({ total }) => total !== undefined) && (
+          <tfoot>
+            <tr>
+              {columns.map(({ title, ...column }) => (
+                <td key={title} class={classOf(column)}>
+                  {column.total}
+                </td>
+              ))}
+            </tr>
+          </tfoot>
+        )}
       </table>
     </section>
   );
 }
 
-function classOf({ isNumber, isMinor, isProse }: Pick<Column<never>, "isNumber" | "isMinor" | "isProse">) {
-  return [isNumber && "number", isMinor && "minor", isProse && "prose"].filter(Boolean).join(" ") || undefined;
+type Look = Pick<Column<never>, "isNumber" | "isMinor" | "isSpare" | "isProse">;
+
+function classOf({ isNumber, isMinor, isSpare, isProse }: Look) {
+  const names = [isNumber && "number", (isMinor || isSpare) && "minor", isSpare && "spare", isProse && "prose"];
+  return names.filter(Boolean).join(" ") || undefined;
 }
 
 /** A hash or address: its ends for the eye, whole for the clipboard and for whoever searches the page. */
@@ -196,6 +222,15 @@ export function Cut({ text, whole = text }: { text: string; whole?: string }) {
 export function SubscriptionLink({ of }: { of: string }) {
   return (
     <a href={`#/subscriptions/${of}`}>
+      <Hex value={of} />
+    </a>
+  );
+}
+
+/** Who paid, and the way to everything that it paid. */
+export function PayerLink({ of }: { of: string }) {
+  return (
+    <a href={`#/payers/${of}`}>
       <Hex value={of} />
     </a>
   );

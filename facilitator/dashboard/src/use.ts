@@ -16,6 +16,17 @@ export interface Signed {
 
 export const SignedIn = createContext<Signed | undefined>(undefined);
 
+/** Where a page collects what went wrong with its questions: one cause is told once, whatever waits for an answer. */
+export interface NoticesOfPage {
+  /** @param problem undefined: it is over */
+  tell(question: symbol, problem: ApiProblem | undefined): void;
+}
+
+export const Notices = createContext<NoticesOfPage | undefined>(undefined);
+
+/** Nobody answers, or what answers cannot: it is tried again. */
+export const isOutage = ({ status }: ApiProblem): boolean => status === 0 || status >= 500;
+
 export function useSigned(): Signed {
   const signed = useContext(SignedIn);
   if (!signed) throw new Error("used outside of a session");
@@ -98,7 +109,12 @@ interface Load<T> {
 export function useLoad<T>({ name, load, again = "", signOut }: Load<T>): Loaded<T> {
   const [state, setState] = useState<Loaded<T>>({ kind: "loading" });
   const [turn, setTurn] = useState(0);
+  const notices = useContext(Notices);
+  const [question] = useState(() => Symbol(name));
+  const problem = state.kind === "problem" ? state.problem : undefined;
 
+  useEffect(() => notices?.tell(question, problem), [notices, question, problem]);
+  useEffect(() => () => notices?.tell(question, undefined), [notices, question]);
   useEffect(() => setState({ kind: "loading" }), [name]);
   useEffect(() => {
     let isCurrent = true;
@@ -115,8 +131,7 @@ export function useLoad<T>({ name, load, again = "", signOut }: Load<T>): Loaded
           const stale = old.kind === "ready" ? old.data : old.kind === "problem" ? old.stale : undefined;
           return { kind: "problem", problem, ...(stale === undefined ? {} : { stale }) };
         });
-        if (problem.status === 0 || problem.status >= 500)
-          timer = setTimeout(() => setTurn((now) => now + 1), RETRY_MS);
+        if (isOutage(problem)) timer = setTimeout(() => setTurn((now) => now + 1), RETRY_MS);
       },
     );
     return () => {
@@ -138,7 +153,11 @@ export interface Place {
 export function usePlace(): Place {
   const [place, setPlace] = useState(read);
   useEffect(() => {
-    const onChange = (): void => setPlace((old) => (old.hash === location.hash ? old : read()));
+    const onChange = (): void => {
+      // The browser has gone to a place within the page, which keeps its address.
+      if (isWithinPage()) history.replaceState(null, "", lastHash || "#/");
+      else setPlace((old) => (old.hash === location.hash ? old : read()));
+    };
     addEventListener("hashchange", onChange);
     // It may have changed between the first drawing and now.
     onChange();
@@ -180,7 +199,14 @@ export function useTrail(filter = ""): Trail {
   };
 }
 
+/** Pages begin with a slash. */
+const isWithinPage = (): boolean => /^#[^/]/.test(location.hash);
+
+/** Of the page that was read last. */
+let lastHash = "";
+
 function read(): Place {
-  const [path, search] = location.hash.replace(/^#/, "").split("?", 2);
+  lastHash = isWithinPage() ? "" : location.hash;
+  const [path, search] = lastHash.replace(/^#/, "").split("?", 2);
   return { hash: location.hash, path: path || "/", query: new URLSearchParams(search ?? "") };
 }

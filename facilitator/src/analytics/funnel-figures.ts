@@ -1,16 +1,16 @@
-/** The funnel in the words of the wire. */
+/** The funnel in the words of the wire. Every total is a sum over rows that stand below it. */
 import type { FunnelStep, FunnelWire } from "turnpike/facilitator";
 import { DAY_SEC } from "../store/rollups";
 import type { AnalyticsOptions } from ".";
-import { lossesOf, type Reported, reportedByResource, reportedIn, sumOfSteps } from "./funnel";
-import { byScheme, eventCounts, type Sum, sumToWire, volumeOverTime } from "./queries";
+import { isAsked, isReplay, type Outcome, outcomesOf, type Reported, reportedIn, sumOf, together } from "./funnel";
+import { failedPaymentsIn } from "./lifecycle";
+import { byScheme, type Sum, sumToWire, volumeOverTime } from "./queries";
 import { createRanges, type FiguresQuery, type Whose } from "./ranges";
 
 export interface FunnelFigures {
   funnel(whose: Whose, query: FiguresQuery & { readonly resource?: string | undefined }): Promise<FunnelWire>;
 }
 
-const MAX_RESOURCES = 100;
 const NOTHING: Sum = { count: 0, amount: 0n };
 
 export function createFunnelFigures({ db, config, clock }: AnalyticsOptions): FunnelFigures {
@@ -19,53 +19,106 @@ export function createFunnelFigures({ db, config, clock }: AnalyticsOptions): Fu
     async funnel(whose, { resource, ...query }) {
       const { scope, told } = scopeOf(whose, query.token);
       const range = rangeOf(query, DAY_SEC);
-      const isWhole = resource === undefined;
-      const [reported, byResource, volume, counts] = await Promise.all([
-        reportedIn(db, scope, range, resource),
-        isWhole && whose !== "everyone" ? reportedByResource(db, scope, range, MAX_RESOURCES) : [],
-        isWhole ? volumeOverTime(db, scope, range, DAY_SEC) : [],
-        isWhole ? eventCounts(db, scope, range) : new Map<string, number>(),
+      const [reported, volume, failed] = await Promise.all([
+        reportedIn(db, scope, range),
+        volumeOverTime(db, scope, range, DAY_SEC),
+        failedPaymentsIn(db, scope, range),
       ]);
       const schemes = byScheme(volume);
       const settled = schemes.get("one-time") ?? NOTHING;
-      const periods = (["signup", "resume", "plan-change"] as const).map((scheme) => schemes.get(scheme)?.amount ?? 0n);
-      const paid = sumOfSteps(reported, "paid");
-      const losses = lossesOf(reported, { "one-time": paid.amount, subscription: periods.reduce((a, b) => a + b, 0n) });
+      const begun = (["signup", "resume", "plan-change"] as const).map((scheme) => schemes.get(scheme)?.count ?? 0);
+      const isChosen = (row: { readonly resource: string }): boolean =>
+        resource === undefined || row.resource === resource;
+      // One resource's share is the same whether it is asked for alone or with the others.
+      const all = outcomesOf(
+        reported,
+        begun.reduce((a, b) => a + b, 0),
+      );
+      const outcomes = all.filter(isChosen);
+      const rows = reported.filter(isChosen);
+      const isWhole = resource === undefined;
       const steps: readonly (readonly [FunnelStep, Sum])[] = [
-        ["asked", sumOfSteps(reported, "asked", "refused")],
+        ["asked", sumOf(rows, isAsked)],
         // What it was for is settled or failed in the end: the few under way are not signed twice by being counted later.
-        ["signed", { count: settled.count + (counts.get("payment.failed") ?? 0), amount: settled.amount }],
-        ["settled", settled],
-        ["paid", paid],
-        ["served", sumOfSteps(reported.filter(isOneTime), "served")],
+        ["signed", isWhole ? { count: settled.count + failed.count, amount: settled.amount + failed.amount } : NOTHING],
+        ["settled", isWhole ? settled : NOTHING],
+        ["paid", sumOf(rows, isStep("paid"))],
+        ["served", sumOf(rows, isServedOnce)],
       ];
+      const answeredBy = (offer: Outcome["offer"]): bigint =>
+        sumAnswered(outcomes.filter((one) => one.offer === offer));
+      const answered = sumAnswered(outcomes);
+      const asked = outcomes.reduce((sum, one) => sum + one.asked, 0n);
       return {
         ...told,
         from: range.fromSec,
         to: range.toSec,
         ...(resource !== undefined && { resource }),
         steps: steps.map(([step, sum]) => ({ step, ...sumToWire(sum) })),
-        causes: losses.map(({ cause, offer, count, asked, lost }) => ({
-          ...{ cause, offer, count, asked: asked.toString(), lost: lost.toString() },
+        causes: together(outcomes, ({ cause, offer }) => `${cause} ${offer}`).map((one) => ({
+          ...{ cause: one.cause, offer: one.offer, count: one.count },
+          ...moneyOf(one),
         })),
-        turnedAway: reported
-          .filter(({ step }) => step === "turned_away")
-          .map(({ cause, count }) => ({ cause, count }))
-          .sort((a, b) => b.count - a.count),
-        failed: sumOfSteps(reported, "failed").count,
-        bySubscription: { count: sumOfSteps(reported, "subscribed").count },
-        lost: losses.reduce((sum, { lost }) => sum + lost, 0n).toString(),
-        lostReports: sumOfSteps(reported, "lost").count,
-        resources: byResource.map(({ resource: name, asked, paid: got, served }) => ({
-          resource: name,
-          asked: sumToWire(asked),
-          paid: sumToWire(got),
-          served: sumToWire(served),
-          lost: (asked.amount > got.amount ? asked.amount - got.amount : 0n).toString(),
-        })),
+        turnedAway: turnedAway(rows),
+        failed: sumOf(rows, isStep("failed")).count,
+        bySubscription: { count: sumOf(rows, isServedBySubscription).count },
+        answered: answered.toString(),
+        answeredBy: {
+          "one-time": answeredBy("one-time").toString(),
+          subscription: answeredBy("subscription").toString(),
+        },
+        lost: (asked - answered).toString(),
+        lostReports: sumOf(rows, isStep("lost")).count,
+        resources: whose === "everyone" ? [] : resourcesOf(rows, outcomes),
       };
     },
   };
 }
 
-const isOneTime = ({ offer }: Reported): boolean => offer !== "subscription";
+const isStep =
+  (wanted: string) =>
+  ({ step }: Reported): boolean =>
+    step === wanted;
+
+const isServedOnce = ({ step, offer }: Reported): boolean => step === "served" && offer !== "subscription";
+const isServedBySubscription = ({ step, offer }: Reported): boolean => step === "served" && offer === "subscription";
+
+const sumAnswered = (outcomes: readonly Outcome[]): bigint => outcomes.reduce((sum, one) => sum + one.answered, 0n);
+
+const moneyOf = ({ asked, answered, lost }: Outcome & { readonly lost: bigint }) => ({
+  asked: asked.toString(),
+  answered: answered.toString(),
+  lost: lost.toString(),
+});
+
+/** Without a price, and with one that was paid before. */
+function turnedAway(rows: readonly Reported[]): FunnelWire["turnedAway"] {
+  const counts = new Map<string, number>();
+  for (const row of rows) {
+    if (row.step === "turned_away" || isReplay(row)) counts.set(row.cause, (counts.get(row.cause) ?? 0) + row.count);
+  }
+  return [...counts].map(([cause, count]) => ({ cause, count })).sort((a, b) => b.count - a.count);
+}
+
+/** Every resource that anything was told of, those that were asked for most first. */
+function resourcesOf(rows: readonly Reported[], outcomes: readonly Outcome[]): FunnelWire["resources"] {
+  const asked = new Map(together(outcomes, ({ resource }) => resource).map((one) => [one.resource, one]));
+  const names = [...new Set(rows.map(({ resource }) => resource))];
+  const nothing = { count: 0, asked: 0n, answered: 0n, lost: 0n };
+  return names
+    .map((resource) => {
+      const own = rows.filter((row) => row.resource === resource);
+      const { count, ...money } = asked.get(resource) ?? nothing;
+      return { resource, own, count, money };
+    })
+    .sort((a, b) => (a.money.asked === b.money.asked ? 0 : a.money.asked < b.money.asked ? 1 : -1))
+    .map(({ resource, own, count, money }) => ({
+      resource,
+      asked: sumToWire({ count, amount: money.asked }),
+      answered: money.answered.toString(),
+      paid: sumToWire(sumOf(own, isStep("paid"))),
+      served: sumToWire(sumOf(own, isServedOnce)),
+      bySubscription: { count: sumOf(own, isServedBySubscription).count },
+      lost: money.lost.toString(),
+    }));
+}

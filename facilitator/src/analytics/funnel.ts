@@ -6,105 +6,150 @@ import { ALL_RESOURCES } from "../store/tables/funnel";
 import { inSpans, type Range, type Scope, type Sum } from "./queries";
 
 export interface Reported extends Sum {
+  /** a path's template; empty for all of them together */
+  readonly resource: string;
   readonly step: string;
   readonly cause: string;
   readonly offer: string;
 }
 
-/** Sums of the range by step, cause and offer, in the scope's token and in none. */
-export async function reportedIn(db: Db, scope: Scope, range: Range, resource = ALL_RESOURCES): Promise<Reported[]> {
-  const { rows } = await sql<{ step: string; cause: string; offer: string; count: number; amount: string }>`
-    select step, cause, offer, sum(count)::int8 as count, sum(amount) as amount from (
-      ${inSpans(
-        range,
-        (within) => sql`select step, cause, offer, count, amount from rollup_funnel
-          where chain_id = ${scope.chainId} and provider = ${scope.provider ?? EVERYONE} and resource = ${resource}
-            and token in (${scope.token}, '') and ${within}`,
-      )}) f group by step, cause, offer`.execute(db);
+type Row = Omit<Reported, "amount"> & { readonly amount: string };
+
+/**
+ * Sums of the range by resource, step, cause and offer, in the scope's token and in none: every figure of a funnel is made
+ * of these rows. Those of everyone together are kept without resources.
+ */
+export async function reportedIn(db: Db, scope: Scope, range: Range): Promise<Reported[]> {
+  const { chainId, provider, token } = scope;
+  const ofToken = sql`token in (${token}, '')`;
+  const rowsOf =
+    provider === undefined
+      ? inSpans(
+          range,
+          (within) => sql`select resource, step, cause, offer, count, amount from rollup_funnel
+            where chain_id = ${chainId} and provider = ${EVERYONE} and resource = ${ALL_RESOURCES} and ${ofToken}
+              and ${within}`,
+        )
+      : inSpans(
+          range,
+          (within) => sql`select f.resource, f.step, f.cause, f.offer, f.count, f.amount from gate_resources g
+            join rollup_funnel f on f.chain_id = g.chain_id and f.provider = g.provider and f.resource = g.resource
+            where g.chain_id = ${chainId} and g.provider = ${provider} and ${ofToken} and ${within}`,
+        );
+  const { rows } = await sql<Row>`
+    select resource, step, cause, offer, sum(count)::int8 as count, sum(amount) as amount from (${rowsOf}) f
+    group by resource, step, cause, offer order by resource, step, cause, offer`.execute(db);
   return rows.map((row) => ({ ...row, amount: BigInt(row.amount) }));
 }
 
-export interface ResourceFigures {
-  readonly resource: string;
-  readonly asked: Sum;
-  readonly paid: Sum;
-  readonly served: Sum;
-}
-
-/** Those that asked for most first. */
-export async function reportedByResource(
-  db: Db,
-  scope: Scope,
-  range: Range,
-  limit: number,
-): Promise<ResourceFigures[]> {
-  const sum = (steps: string) =>
-    sql.raw(`
-    coalesce(sum(count) filter (where step in (${steps})), 0)::int8 as count_${steps.replaceAll(/\W/g, "")},
-    coalesce(sum(amount) filter (where step in (${steps})), 0) as amount_${steps.replaceAll(/\W/g, "")}`);
-  const { rows } = await sql<Record<string, string | number>>`
-    select resource, ${sum("'asked', 'refused'")}, ${sum("'paid'")}, ${sum("'served'")}
-    from (${inSpans(
-      range,
-      (within) => sql`select f.resource, f.step, f.count, f.amount from gate_resources g
-        join rollup_funnel f on f.chain_id = g.chain_id and f.provider = g.provider and f.resource = g.resource
-        where g.chain_id = ${scope.chainId} and g.provider = ${scope.provider ?? EVERYONE}
-          and f.token in (${scope.token}, '') and ${within}`,
-    )}) f
-    group by resource order by amount_askedrefused desc, resource limit ${limit}`.execute(db);
-  const at = (row: Record<string, string | number>, name: string): Sum => ({
-    count: Number(row[`count_${name}`]),
-    amount: BigInt(row[`amount_${name}`] ?? 0),
-  });
-  return rows.map((row) => ({
-    resource: String(row.resource),
-    asked: at(row, "askedrefused"),
-    paid: at(row, "paid"),
-    served: at(row, "served"),
-  }));
-}
-
 export type OfferKind = "one-time" | "subscription";
-const OFFERS: readonly OfferKind[] = ["one-time", "subscription"];
 /** A 402 to a request that brought nothing: the first of two, where all goes well. */
 const FIRST = "PaymentRequired";
+/** Reasons of InvalidPaymentProof that say that money had come: for an earlier request, or for another one. */
+const REPLAYED = /^InvalidPaymentProof\/(?:already_\w+|expired|resource)$/;
 
-export interface Loss {
+/** Whether a price was asked that nobody had paid yet: a payment that is presented again has been paid. */
+export const isAsked = ({ step, cause }: Reported): boolean =>
+  step === "asked" || (step === "refused" && !REPLAYED.test(cause));
+
+export const isReplay = ({ step, cause }: Reported): boolean => step === "refused" && REPLAYED.test(cause);
+
+export interface Outcome {
+  readonly resource: string;
   readonly cause: string;
   readonly offer: OfferKind;
   readonly count: number;
   readonly asked: bigint;
-  readonly lost: bigint;
+  /** of what was asked for, what a payment answered: the rest is lost */
+  readonly answered: bigint;
+}
+
+interface Open {
+  readonly row: Reported;
+  readonly offer: OfferKind;
+  /** prices that no payment answered yet */
+  count: number;
+  amount: bigint;
 }
 
 /**
- * What was asked for and not paid, by what the 402 said. A payment answers a first request, so payments count against those
- * first; what is left of them was paid after a refusal, and counts against the causes that asked for most. Pure.
- * @param paid by what was offered first
+ * What became of each price that was asked. A payment answers a price of its own resource, by amount: a first request
+ * before a refusal, and the refusal that asked for most before the others. What begins a subscription answers one price,
+ * whatever its amount: of an offer of plans first, else of a resource that was served to subscribers. Pure.
+ * @param begun signups, resumptions and plan changes that were paid
  */
-export function lossesOf(reported: readonly Reported[], paid: Readonly<Record<OfferKind, bigint>>): Loss[] {
-  const losses = OFFERS.flatMap((offer) => {
-    const causes = reported
-      .filter((row) => (row.step === "asked" || row.step === "refused") && (row.offer || "one-time") === offer)
-      .sort((a, b) => rank(a) - rank(b) || compare(b.amount, a.amount) || (a.cause < b.cause ? -1 : 1));
-    let left = paid[offer];
-    return causes.map(({ cause, count, amount: asked }): Loss => {
-      const isCovered = left >= asked;
-      const lost = isCovered ? 0n : asked - left;
-      left = isCovered ? left - asked : 0n;
-      return { cause, offer, count, asked, lost };
-    });
-  });
-  return losses.sort((a, b) => compare(b.lost, a.lost) || (a.cause < b.cause ? -1 : 1));
+export function outcomesOf(reported: readonly Reported[], begun: number): Outcome[] {
+  const open = reported
+    .filter(isAsked)
+    .map((row): Open => ({ row, offer: offerOf(row), count: row.count, amount: row.amount }))
+    .sort((a, b) => rank(a.row) - rank(b.row) || compare(b.amount, a.amount) || (a.row.cause < b.row.cause ? -1 : 1));
+  const spare = new Map<string, number>();
+  for (const { resource, count, amount } of reported.filter(({ step }) => step === "paid")) {
+    let left = amount;
+    for (const cell of open)
+      if (cell.row.resource === resource && cell.offer === "one-time") left -= byAmount(cell, left);
+    // Where only plans were offered first, the price of one request answered such an offer.
+    if (amount > 0n) spare.set(resource, Number((BigInt(count) * left) / amount));
+  }
+  const plans = open.filter(({ offer }) => offer === "subscription");
+  for (const cell of plans) {
+    const left = spare.get(cell.row.resource) ?? 0;
+    spare.set(cell.row.resource, left - byCount(cell, left));
+  }
+  const subscribed = new Set(reported.flatMap(({ step, resource }) => (step === "subscribed" ? [resource] : [])));
+  let left = begun;
+  for (const cell of [...plans, ...open.filter(({ row }) => subscribed.has(row.resource))]) left -= byCount(cell, left);
+  return open.map(({ row: { resource, cause, count, amount: asked }, offer, amount }) => ({
+    ...{ resource, cause, offer, count, asked, answered: asked - amount },
+  }));
 }
 
+/** @returns how much of the amount it took */
+function byAmount(cell: Open, available: bigint): bigint {
+  const taken = cell.amount < available ? cell.amount : available;
+  if (cell.amount > 0n) cell.count -= Number((BigInt(cell.count) * taken) / cell.amount);
+  cell.amount -= taken;
+  return taken;
+}
+
+/** @returns how many of the prices it took */
+function byCount(cell: Open, available: number): number {
+  const taken = cell.amount === 0n ? 0 : Math.min(cell.count, available);
+  if (taken === 0) return 0;
+  cell.amount -= (cell.amount * BigInt(taken)) / BigInt(cell.count);
+  cell.count -= taken;
+  return taken;
+}
+
+const offerOf = ({ offer }: Reported): OfferKind => (offer === "subscription" ? "subscription" : "one-time");
 const rank = ({ cause }: Reported): number => (cause === FIRST ? 0 : 1);
 const compare = (a: bigint, b: bigint): number => (a === b ? 0 : a < b ? -1 : 1);
 
-/** Of the given steps together. */
-export function sumOfSteps(reported: readonly Reported[], ...steps: readonly string[]): Sum {
+/** The outcomes of one name together, those that lost most first. */
+export function together<N extends string>(
+  outcomes: readonly Outcome[],
+  nameOf: (outcome: Outcome) => N,
+): (Outcome & { readonly lost: bigint })[] {
+  const sums = new Map<N, Outcome>();
+  for (const one of outcomes) {
+    const name = nameOf(one);
+    const sum = sums.get(name);
+    sums.set(name, {
+      ...(sum ?? one),
+      count: (sum?.count ?? 0) + one.count,
+      asked: (sum?.asked ?? 0n) + one.asked,
+      answered: (sum?.answered ?? 0n) + one.answered,
+    });
+  }
+  return [...sums]
+    .map(([name, sum]) => ({ name, ...sum, lost: sum.asked - sum.answered }))
+    .sort((a, b) => compare(b.lost, a.lost) || compare(b.asked, a.asked) || (a.name < b.name ? -1 : 1));
+}
+
+/** Of the given rows together. */
+export function sumOf(reported: readonly Reported[], isWanted: (row: Reported) => boolean): Sum {
   return reported
-    .filter(({ step }) => steps.includes(step))
+    .filter(isWanted)
     .reduce((sum, { count, amount }) => ({ count: sum.count + count, amount: sum.amount + amount }), {
       count: 0,
       amount: 0n,

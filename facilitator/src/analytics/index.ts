@@ -1,5 +1,6 @@
 /** A provider's figures in the words of the wire. Reads the sums and its own rows; asks no chain. */
 import type {
+  ChargeListWire,
   OverviewWire,
   PayerFiguresWire,
   PaymentListWire,
@@ -9,16 +10,28 @@ import type {
   VolumeWire,
 } from "turnpike/facilitator";
 import type { Address, Clock, Hex } from "turnpike/protocol";
-import type { FacilitatorConfig } from "../config";
+import { type FacilitatorConfig, findToken } from "../config";
 import type { Db } from "../store/open";
 import { DAY_SEC, HOUR_SEC } from "../store/rollups";
 import type { PaymentRow } from "../store/tables/payments";
 import { recordsOf, subscriptionToWire } from "../subscriptions/records";
 import { createFailedRenewals, type FailedRenewalFigures } from "./failed-renewals";
 import { createFunnelFigures, type FunnelFigures } from "./funnel-figures";
-import { listPayments, listSubscribers, type PaymentStatus } from "./lists";
-import { byScheme, eventCounts, planFigures, type Sum, sumToWire, topPayers, volumeOverTime } from "./queries";
-import { createRanges, type FiguresQuery, positionOf, type Whose } from "./ranges";
+import { failedPaymentsIn, lifecycleIn } from "./lifecycle";
+import { listCharges, listPayments, listSubscribers, type PaymentStatus } from "./lists";
+import {
+  byScheme,
+  eventCounts,
+  firstDay,
+  type PayerFigures,
+  type PlanFigures,
+  payersOf,
+  planFigures,
+  type Sum,
+  sumToWire,
+  volumeOverTime,
+} from "./queries";
+import { createRanges, type FiguresQuery, positionOf, sequenceOf, type Told, type Whose } from "./ranges";
 import { createServiceFigures, type ServiceFigures, settlementCostIn } from "./service-figures";
 import { standing } from "./standing";
 import { createSubscriptionFigures, type SubscriptionFigures } from "./subscription-figures";
@@ -30,11 +43,31 @@ export interface ListQuery {
   readonly limit: number;
 }
 
+/** A list that is too long for one answer, and what its amounts are counted in. */
+export interface Whole<T> {
+  readonly told: Told;
+  pageAfter(cursor: string | undefined, limit: number): Promise<{ rows: readonly T[]; next?: string | undefined }>;
+}
+
 export interface Analytics extends SubscriptionFigures, FailedRenewalFigures, FunnelFigures, ServiceFigures {
+  /** @returns undefined for a token that is settled no longer */
+  decimalsOf(token: string): number | undefined;
   overview(whose: Whose, query: FiguresQuery): Promise<OverviewWire>;
   volume(whose: Whose, query: FiguresQuery & { readonly grain: "hour" | "day" }): Promise<VolumeWire>;
   plans(provider: Address, query: FiguresQuery & { readonly limit: number }): Promise<PlanFiguresWire>;
-  payers(provider: Address, query: Pick<FiguresQuery, "token"> & { readonly limit: number }): Promise<PayerFiguresWire>;
+  /** All plans in the order in which they were made, a page at a time. */
+  allPlans(provider: Address, query: FiguresQuery): Whole<PlanFiguresWire["plans"][number]>;
+  payers(
+    provider: Address,
+    query: Pick<FiguresQuery, "token"> & { readonly limit: number; readonly payer?: Address | undefined },
+  ): Promise<PayerFiguresWire>;
+  /** Everyone who paid, by address, a page at a time. */
+  allPayers(provider: Address, token: Address | undefined): Whole<PayerFiguresWire["payers"][number]>;
+  /** What a payer's subscriptions were charged. */
+  charges(
+    provider: Address,
+    query: ListQuery & { readonly payer: Address; readonly token?: Address | undefined },
+  ): Promise<ChargeListWire>;
   payments(
     provider: Address,
     query: ListQuery & { readonly status?: PaymentStatus | undefined; readonly payer?: Address | undefined },
@@ -61,40 +94,48 @@ export function createAnalytics({ db, config, clock }: AnalyticsOptions): Analyt
     ...createFunnelFigures({ db, config, clock }),
     ...createServiceFigures({ db, config, clock }),
 
+    decimalsOf: (token) => findToken(config, token as Address)?.decimals,
+
     async overview(whose, query) {
       const { scope, told } = scopeOf(whose, query.token);
       const range = rangeOf(query, DAY_SEC);
       const before = { fromSec: 2 * range.fromSec - range.toSec, toSec: range.fromSec };
-      const [points, pointsBefore, counts, now, settlementCost] = await Promise.all([
+      const [points, pointsBefore, counts, changes, failed, sinceSec, now, settlementCost] = await Promise.all([
         volumeOverTime(db, scope, range, DAY_SEC),
         volumeOverTime(db, scope, before, DAY_SEC),
         eventCounts(db, scope, range),
+        lifecycleIn(db, { scope, range, hasOtherTokens: config.tokens.length > 1 }),
+        failedPaymentsIn(db, scope, range),
+        firstDay(db, scope),
         standing(db, scope, clock.nowSec()),
         settlementCostIn(db, chainId, range, config.nativePrice),
       ]);
       const count = (type: string): number => counts.get(type) ?? 0;
+      const schemes = byScheme(points);
       return {
         ...told,
         from: range.fromSec,
         to: range.toSec,
+        ...(sinceSec !== undefined && { since: sinceSec }),
         volume: sumToWire(total(points)),
         volumeBefore: sumToWire(total(pointsBefore)),
-        byScheme: schemesToWire(byScheme(points)),
+        byScheme: schemesToWire(schemes),
         subscriptions: {
           active: now.active,
           recurring: now.recurring.toString(),
-          created: count("subscription.created"),
-          cancelled: count("subscription.cancelled"),
-          expired: count("subscription.expired"),
+          created: changes.created,
+          cancelled: changes.cancelled,
+          expired: changes.expired,
+          ended: changes.ended,
         },
         renewals: {
-          renewed: count("subscription.renewed"),
+          renewed: schemes.get("renewal")?.count ?? 0,
           pastDue: count("subscription.past_due"),
           failedAttempts: count("subscription.renewal_failed"),
         },
         payments: {
-          settled: count("payment.settled"),
-          failed: count("payment.failed"),
+          settled: schemes.get("one-time")?.count ?? 0,
+          failed: failed.count,
           reversed: count("payment.reversed"),
         },
         ...(settlementCost && { settlementCost }),
@@ -124,24 +165,53 @@ export function createAnalytics({ db, config, clock }: AnalyticsOptions): Analyt
         ...told,
         from: range.fromSec,
         to: range.toSec,
-        plans: plans.map((plan) => ({
-          planId: plan.planId,
-          metadata: plan.metadata,
-          price: plan.price.toString(),
-          interval: plan.intervalSec,
-          deprecated: plan.deprecated,
-          active: plan.active,
-          recurring: plan.recurring.toString(),
-          ...sumToWire(plan),
-          byScheme: schemesToWire(plan.byScheme),
-        })),
+        plans: plans.map(planToWire),
       };
     },
 
-    async payers(provider, { token, limit }) {
+    allPlans(provider, query) {
+      const { scope, told } = scopeOf(provider, query.token);
+      const range = rangeOf(query, DAY_SEC);
+      return {
+        told,
+        async pageAfter(cursor, limit) {
+          const page = { nowSec: clock.nowSec(), limit, afterIndex: Number(cursor ?? -1) };
+          const plans = await planFigures(db, { ...scope, provider }, range, page);
+          return { rows: plans.map(planToWire), ...(plans.length === limit && { next: String(plans.at(-1)?.index) }) };
+        },
+      };
+    },
+
+    async payers(provider, { token, limit, payer }) {
       const { scope, told } = scopeOf(provider, token);
-      const payers = await topPayers(db, scope, limit);
-      return { ...told, payers: payers.map(({ payer, ...sum }) => ({ payer, ...sumToWire(sum) })) };
+      const payers = await payersOf(db, scope, { limit, payer });
+      return { ...told, payers: payers.map(payerToWire) };
+    },
+
+    allPayers(provider, token) {
+      const { scope, told } = scopeOf(provider, token);
+      return {
+        told,
+        async pageAfter(after = "", limit) {
+          const rows = await payersOf(db, scope, { limit, after });
+          return { rows: rows.map(payerToWire), ...(rows.length === limit && { next: rows.at(-1)?.payer }) };
+        },
+      };
+    },
+
+    async charges(provider, { payer, token, cursor, limit }) {
+      const { told } = scopeOf(provider, token);
+      const filter = { chainId, provider, payer, token: told.token };
+      const rows = await listCharges(db, filter, { afterSeq: sequenceOf(cursor), limit });
+      return {
+        ...{ ...told, payer },
+        charges: rows.map((row) => ({
+          ...{ at: row.block_time, scheme: row.scheme, token: told.token, amount: row.amount },
+          subject: row.object_id,
+          ...(row.transaction && { transaction: row.transaction }),
+        })),
+        ...(rows.length === limit && { next: String(rows.at(-1)?.seq) }),
+      };
     },
 
     async payments(provider, { cursor, limit, status, payer }) {
@@ -167,12 +237,29 @@ export function createAnalytics({ db, config, clock }: AnalyticsOptions): Analyt
         subscriptions: records.map((record) => ({
           ...subscriptionToWire(record, config, nowSec),
           createdAt: record.row.created_at,
+          token: record.plan.token,
         })),
         ...(last && { next: `${last.created_at}.${last.id_hash}` }),
       };
     },
   };
 }
+
+function planToWire(plan: PlanFigures): PlanFiguresWire["plans"][number] {
+  return {
+    planId: plan.planId,
+    metadata: plan.metadata,
+    price: plan.price.toString(),
+    interval: plan.intervalSec,
+    deprecated: plan.deprecated,
+    active: plan.active,
+    recurring: plan.recurring.toString(),
+    ...sumToWire(plan),
+    byScheme: schemesToWire(plan.byScheme),
+  };
+}
+
+const payerToWire = ({ payer, ...sum }: PayerFigures) => ({ payer, ...sumToWire(sum) });
 
 function schemesToWire(sums: ReadonlyMap<Scheme, Sum>): Partial<Record<Scheme, { count: number; amount: string }>> {
   return Object.fromEntries([...sums].map(([scheme, sum]) => [scheme, sumToWire(sum)]));

@@ -1,5 +1,6 @@
 /** Payments and subscriptions of one provider, newest first, a page at a time. Cursors are positions, not offsets. */
 import { type RawBuilder, sql } from "kysely";
+import type { Scheme } from "turnpike/facilitator";
 import { idList } from "../store/lists";
 import type { Db } from "../store/open";
 import type { PaymentRow } from "../store/tables/payments";
@@ -117,3 +118,50 @@ async function rowsOf(db: Db, chainId: number, places: readonly Place[]): Promis
 }
 
 const idsOf = (places: readonly Place[]) => idList(places.map(({ id }) => id));
+
+/** What a subscription's money was told by, and which field of the payload says how much. */
+const CHARGES = [
+  ["subscription.created", "signup", "charged"],
+  ["subscription.renewed", "renewal", "charged"],
+  ["subscription.resumed", "resume", "charged"],
+  ["subscription.plan_changed", "plan-change", "charged"],
+  ["allowance.debited", "overage", "amount"],
+] as const satisfies readonly (readonly [string, Scheme, string])[];
+
+export interface ChargeFilter {
+  readonly chainId: number;
+  readonly provider: string;
+  readonly payer: string;
+  readonly token: string;
+}
+
+export interface ChargeRow {
+  readonly seq: number;
+  readonly block_time: number;
+  readonly scheme: Scheme;
+  readonly amount: string;
+  readonly object_id: string;
+  readonly transaction: string | null;
+}
+
+/** What a payer's subscriptions were charged, newest first: each subscription's newest, and the newest of these. */
+export async function listCharges(
+  db: Db,
+  { chainId, provider, payer, token }: ChargeFilter,
+  { afterSeq, limit }: { readonly afterSeq: number | undefined; readonly limit: number },
+): Promise<ChargeRow[]> {
+  const schemes = sql.join(CHARGES.map(([type, scheme, field]) => sql`(${type}, ${scheme}, ${field})`));
+  const { rows } = await sql<ChargeRow>`
+    with mine as materialized (select s.id_hash from subscriptions s
+      join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
+      where s.chain_id = ${chainId} and s.subscriber = ${payer} and p.provider = ${provider})
+    select newest.* from mine m cross join lateral (
+      select e.seq, e.block_time, c.scheme, e.payload->>c.field as amount, e.object_id, e.transaction
+      from events e join (values ${schemes}) c (type, scheme, field) on c.type = e.type
+      where e.chain_id = ${chainId} and e.object_id = m.id_hash and e.provider = ${provider} and not e.reverted
+        and e.payload->>'token' = ${token} and coalesce((e.payload->>c.field)::numeric, 0) > 0
+        ${afterSeq === undefined ? sql`` : sql`and e.seq < ${afterSeq}`}
+      order by e.sequence desc limit ${limit}) newest
+    order by newest.seq desc limit ${limit}`.execute(db);
+  return rows;
+}

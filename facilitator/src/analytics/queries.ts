@@ -102,6 +102,24 @@ export async function eventCounts(
   return new Map(rows.map(({ type, count }) => [type, count]));
 }
 
+/** Start of the first day of which anything is told; undefined before anything was. */
+export async function firstDay(
+  db: Db,
+  { chainId, provider }: Pick<Scope, "chainId" | "provider">,
+): Promise<number | undefined> {
+  const row = await db
+    .selectFrom("rollup_events")
+    .select("bucket")
+    .where("chain_id", "=", chainId)
+    .where("provider", "=", provider ?? EVERYONE)
+    .where("grain", "=", DAY_SEC)
+    .where("count", "!=", 0)
+    .orderBy("bucket")
+    .limit(1)
+    .executeTakeFirst();
+  return row?.bucket;
+}
+
 /** Rows of a range's days, by the longest spans that make it up. @param rowsOf of the spans that the condition is of */
 export function inSpans(
   { fromSec, toSec }: Range,
@@ -115,6 +133,8 @@ export function inSpans(
 
 export interface PlanFigures extends Sum {
   readonly planId: string;
+  /** counts the contract's plans */
+  readonly index: number;
   readonly provider: string;
   readonly metadata: string;
   readonly price: bigint;
@@ -127,12 +147,18 @@ export interface PlanFigures extends Sum {
   readonly byScheme: ReadonlyMap<Scheme, Sum>;
 }
 
-/** Dearest revenue first. */
+export interface PlanPage {
+  readonly nowSec: number;
+  readonly limit: number;
+  /** in the order in which they were made, from the one after this; absent: highest revenue first */
+  readonly afterIndex?: number | undefined;
+}
+
 export async function planFigures(
   db: Db,
   scope: Scope & { readonly provider: string },
   range: Range,
-  page: { readonly nowSec: number; readonly limit: number },
+  page: PlanPage,
 ): Promise<PlanFigures[]> {
   const { chainId, provider, token } = scope;
   const spans = inSpans(
@@ -145,11 +171,13 @@ export async function planFigures(
     by_plan as materialized (select plan_id, sum(count) as count, sum(amount) as amount,
         json_agg(json_build_object('scheme', scheme, 'count', count, 'amount', amount::text)) as schemes
       from by_scheme group by plan_id)
-    select p.plan_id, p.provider, p.metadata, p.amount as price, p.interval_sec, p.deprecated, m.schemes,
+    select p.plan_id, p.plan_index, p.provider, p.metadata, p.amount as price, p.interval_sec, p.deprecated, m.schemes,
       coalesce(m.count, 0)::int8 as count, coalesce(m.amount, 0) as amount
     from plans p left join by_plan m on m.plan_id = p.plan_id
     where p.chain_id = ${chainId} and p.token = ${token} and p.provider = ${provider}
-    order by coalesce(m.amount, 0) desc, p.plan_index limit ${page.limit}`.execute(db);
+      ${page.afterIndex === undefined ? sql`` : sql`and p.plan_index > ${page.afterIndex}`}
+    order by ${page.afterIndex === undefined ? sql`coalesce(m.amount, 0) desc,` : sql``} p.plan_index
+    limit ${page.limit}`.execute(db);
   const active = await activeByPlan(
     db,
     chainId,
@@ -160,6 +188,7 @@ export async function planFigures(
     const live = active.get(row.plan_id) ?? 0;
     return {
       planId: row.plan_id,
+      index: row.plan_index,
       provider: row.provider,
       metadata: row.metadata,
       price: BigInt(row.price),
@@ -178,6 +207,7 @@ export async function planFigures(
 
 interface PlanRow {
   readonly plan_id: string;
+  readonly plan_index: number;
   readonly provider: string;
   readonly metadata: string;
   readonly price: string;
@@ -193,8 +223,20 @@ export interface PayerFigures extends Sum {
   readonly provider: string;
 }
 
-/** Who paid most, ever: of everyone, the pairs of payer and provider. */
-export async function topPayers(db: Db, { chainId, provider, token }: Scope, limit: number): Promise<PayerFigures[]> {
+export interface PayerPage {
+  readonly limit: number;
+  /** one alone */
+  readonly payer?: string | undefined;
+  /** by address, from the one after this: whoever pays meanwhile keeps its place; absent: who paid most first */
+  readonly after?: string | undefined;
+}
+
+/** Who paid how much, ever: of everyone, the pairs of payer and provider. */
+export async function payersOf(
+  db: Db,
+  { chainId, provider, token }: Scope,
+  { limit, payer, after }: PayerPage,
+): Promise<PayerFigures[]> {
   let query = db
     .selectFrom("rollup_payers")
     .select(["payer", "provider", "count", "amount"])
@@ -202,6 +244,9 @@ export async function topPayers(db: Db, { chainId, provider, token }: Scope, lim
     .where("token", "=", token)
     .where("count", ">", 0);
   if (provider !== undefined) query = query.where("provider", "=", provider);
-  const rows = await query.orderBy("amount", "desc").orderBy("payer").limit(limit).execute();
+  if (payer !== undefined) query = query.where("payer", "=", payer);
+  if (after === undefined) query = query.orderBy("amount", "desc");
+  else query = query.where("payer", ">", after);
+  const rows = await query.orderBy("payer").limit(limit).execute();
   return rows.map((row) => ({ ...row, amount: BigInt(row.amount) }));
 }

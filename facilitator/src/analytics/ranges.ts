@@ -68,14 +68,20 @@ const badFrom = (message: string) =>
 const floorTo = (timeSec: number, grain: Grain): number => timeSec - (timeSec % grain);
 const ceilTo = (timeSec: number, grain: Grain): number => floorTo(timeSec + grain - 1, grain);
 
+const badCursor = () =>
+  new InvalidRequest("cursor: must be one that an earlier page told", { details: { field: "cursor", in: "query" } });
+
+/** @throws InvalidRequest for a cursor that no page told */
+export function sequenceOf(cursor: string | undefined): number | undefined {
+  if (cursor === undefined) return undefined;
+  if (!/^\d{1,15}$/.test(cursor)) throw badCursor();
+  return Number(cursor);
+}
+
 /** @throws InvalidRequest for a cursor that no page told */
 export function positionOf(cursor: string | undefined): { time: number; id: string } | undefined {
   if (cursor === undefined) return undefined;
   const match = /^(\d{1,15})\.(0x[0-9a-f]{64})$/.exec(cursor);
-  if (!match) {
-    throw new InvalidRequest("cursor: must be one that an earlier page told", {
-      details: { field: "cursor", in: "query" },
-    });
-  }
+  if (!match) throw badCursor();
   return { time: Number(match[1]), id: match[2] ?? "" };
 }

@@ -10,7 +10,8 @@ import type { Range, Scope, Sum } from "./queries";
 import { createRanges, type FiguresQuery } from "./ranges";
 
 export interface ServiceFigures {
-  providers(query: FiguresQuery & { readonly limit: number }): Promise<ProviderFiguresWire>;
+  /** @param query `limit` undefined: all of them */
+  providers(query: FiguresQuery & { readonly limit: number | undefined }): Promise<ProviderFiguresWire>;
   countProviders(query: FiguresQuery): Promise<number>;
   costs(query: FiguresQuery): Promise<ServiceCostsWire>;
 }
@@ -133,10 +134,10 @@ interface ProviderSum extends Sum {
 }
 
 /** Highest volume first. */
-async function volumeByProvider(db: Db, scope: Scope, range: Range, limit: number): Promise<ProviderSum[]> {
+async function volumeByProvider(db: Db, scope: Scope, range: Range, limit: number | undefined): Promise<ProviderSum[]> {
   const { rows } = await sql<{ provider: string; count: number; amount: string }>`
     select provider, sum(count)::int8 as count, sum(amount) as amount from (${paidIn(scope, range)}) s where count > 0
-    group by provider order by sum(amount) desc, provider limit ${limit}`.execute(db);
+    group by provider order by sum(amount) desc, provider limit ${limit ?? null}::bigint`.execute(db);
   return rows.map((row) => ({ ...row, amount: BigInt(row.amount) }));
 }
 

@@ -2,10 +2,12 @@
 import { sql } from "kysely";
 import type { AllowanceListWire, LatencyWire, RecurringWire, RenewalFiguresWire } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
+import { databaseNowMs } from "../store/database-clock";
 import type { Db } from "../store/open";
 import { bucketOf, DAY_SEC, EVERYONE } from "../store/rollups";
 import { recordsOf, subscriptionToWire } from "../subscriptions/records";
 import type { AnalyticsOptions } from ".";
+import { lifecycleIn } from "./lifecycle";
 import { listAllowances } from "./lists";
 import type { Range, Scope } from "./queries";
 import { createRanges, type FiguresQuery, positionOf, type Whose } from "./ranges";
@@ -43,6 +45,7 @@ const LATENCY_STEPS_MS = [500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 60_00
 
 export function createSubscriptionFigures({ db, config, clock }: AnalyticsOptions): SubscriptionFigures {
   const { chainId } = config;
+  const hasOtherTokens = config.tokens.length > 1;
   const { scopeOf, rangeOf } = createRanges({ config, clock });
   return {
     async renewals(whose, query) {
@@ -61,9 +64,10 @@ export function createSubscriptionFigures({ db, config, clock }: AnalyticsOption
     async recurring(whose, query) {
       const { scope, told } = scopeOf(whose, query.token);
       const range = rangeOf(query, DAY_SEC);
-      const [charged, changes] = await Promise.all([
+      const [charged, changes, { lost }] = await Promise.all([
         chargedIn(db, scope, range),
         countsByDay(db, scope, range, CHANGES),
+        lifecycleIn(db, { scope, range, hasOtherTokens }),
       ]);
       const points = recurringOn(charged, range.fromSec, range.toSec).map(({ atSec, amount, count }) => ({
         at: atSec,
@@ -71,8 +75,9 @@ export function createSubscriptionFigures({ db, config, clock }: AnalyticsOption
         subscriptions: count,
         ...(changes.get(atSec) ?? { created: 0, cancelled: 0, expired: 0 }),
       }));
-      const before = recurringOn(charged, range.fromSec - DAY_SEC, range.fromSec)[0]?.count ?? 0;
-      const lost = points.reduce((sum, { cancelled, expired }) => sum + cancelled + expired, 0);
+      const ran = recurringOn(charged, range.fromSec - DAY_SEC, range.fromSec)[0]?.count ?? 0;
+      // Of those that were lost some were past due at the beginning: no period of theirs ran.
+      const before = Math.max(ran, lost);
       return {
         ...told,
         from: range.fromSec,
@@ -84,7 +89,7 @@ export function createSubscriptionFigures({ db, config, clock }: AnalyticsOption
 
     async latency(provider, query) {
       const range = rangeOf(query, DAY_SEC);
-      const tookMs = await settledWithin(db, { chainId, provider }, range);
+      const tookMs = await settledWithin(db, { chainId, provider }, range, clock.nowSec());
       const at = (share: number): number | undefined => tookMs[Math.ceil(tookMs.length * share) - 1];
       const marks = { p50Ms: at(0.5), p90Ms: at(0.9), p95Ms: at(0.95), p99Ms: at(0.99), maxMs: at(1) };
       const bounds = [...LATENCY_STEPS_MS, Number.POSITIVE_INFINITY];
@@ -179,16 +184,28 @@ async function chargedIn(db: Db, { chainId, provider, token }: Scope, range: Ran
   }));
 }
 
-/** Milliseconds from acceptance to settlement of the newest settled payments of the range, shortest first. */
+/** How much later or earlier a block's time may be than the acceptance of what it settles. */
+const SLACK_SEC = DAY_SEC;
+
+/**
+ * Milliseconds from acceptance to settlement of the newest payments that the chain's days of the range settled, shortest
+ * first. Acceptance is told by the database's clock, which the index is in the order of; a chain whose clock was moved
+ * ahead, as a sandbox's is, settles at times of its own, so the index is read as far as the two clocks are apart.
+ */
 async function settledWithin(
   db: Db,
   { chainId, provider }: { readonly chainId: number; readonly provider: Address },
   { fromSec, toSec }: Range,
+  nowSec: number,
 ): Promise<number[]> {
+  const aheadMs = sql`greatest(0, ${nowSec * 1_000}::bigint - ${databaseNowMs})`;
   const { rows } = await sql<{ ms: number }>`
+    with clocks as materialized (select ${aheadMs} as ahead_ms)
     select ms from (select settled_at_ms - accepted_at_ms as ms from payments
       where chain_id = ${chainId} and pay_to = ${provider} and state in ('settled', 'failed')
-        and accepted_at_ms >= ${fromSec * 1_000} and accepted_at_ms < ${toSec * 1_000} and settled_at_ms is not null
+        and accepted_at_ms >= ${(fromSec - SLACK_SEC) * 1_000}::bigint - (select ahead_ms from clocks)
+        and accepted_at_ms < ${(toSec + SLACK_SEC) * 1_000}::bigint
+        and state = 'settled' and block_time >= ${fromSec} and block_time < ${toSec} and settled_at_ms is not null
       order by accepted_at_ms desc, payment_id desc limit ${LATENCY_SAMPLE}) newest order by ms`.execute(db);
   return rows.map(({ ms }) => Math.max(0, ms));
 }

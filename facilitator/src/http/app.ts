@@ -147,6 +147,9 @@ function observed(doors: Doors) {
     const requestId = randomUUID();
     const startedMs = doors.monotonicMs();
     context.set("requestId", requestId);
+    context.set("brokeOff", (error) =>
+      doors.log.error({ requestId, route: context.get("route"), error }, "answer broke off"),
+    );
     // Before the answer is made: afterwards each header would make another one of it.
     context.header("x-request-id", requestId);
     context.header("cache-control", "no-store");

@@ -49,6 +49,9 @@ export type Answer<A extends Answers> = {
   };
 }[keyof A & number];
 
+/** Of a text that is sent while it is read. */
+export type TextParts = AsyncGenerator<string>;
+
 interface EndpointOf<P extends Fields, Q extends Fields, B extends z.ZodType, A extends Answers, C> {
   readonly method: Method;
   /** OpenAPI form: /plans/{planId} */
@@ -140,7 +143,7 @@ export function endpoint<
           const status = answer.status as ContentfulStatusCode;
           return spec.mediaType === undefined
             ? context.json(answer.body as object, status, answer.headers)
-            : context.body(String(answer.body), status, { "content-type": spec.mediaType, ...answer.headers });
+            : context.body(textOf(context, answer.body), status, { "content-type": spec.mediaType, ...answer.headers });
         } catch (error) {
           return tell(context, error, spec.problemExtra);
         }
@@ -155,6 +158,31 @@ export function endpoint<
  */
 function isBodyOptional({ body, admission }: { readonly body?: z.ZodType; readonly admission?: unknown }): boolean {
   return body !== undefined && admission !== undefined && body.safeParse({}).success;
+}
+
+/** What fails while it is sent cuts the connection: an answer that ends well is a whole one. */
+function textOf(context: Context<RequestScope>, body: unknown): string | ReadableStream<Uint8Array> {
+  if (typeof body !== "object" || body === null) return String(body);
+  const parts = body as TextParts;
+  const encoder = new TextEncoder();
+  return new ReadableStream({
+    async pull(controller) {
+      try {
+        const { done, value } = await parts.next();
+        if (done) controller.close();
+        else controller.enqueue(encoder.encode(value));
+      } catch (error) {
+        context.get("brokeOff")?.(error);
+        const { outgoing } = (context.env ?? {}) as { outgoing?: { destroy(): void } };
+        // An error of the stream would be written into the answer, and the answer ended.
+        if (outgoing) outgoing.destroy();
+        else controller.error(error);
+      }
+    },
+    async cancel() {
+      await parts.return(undefined);
+    },
+  });
 }
 
 /** The client's, as this process sees it: behind a proxy the proxy's. */

@@ -2,11 +2,11 @@
 import { type Address, addressSchema } from "turnpike/protocol";
 import { z } from "zod";
 import type { Caller } from "../providers";
-import { type Cell, toCsv } from "./csv";
-import { type Admission, type Endpoint, endpoint } from "./endpoint";
+import { csvHeader, csvRows, type Sheet, type TokenUnit } from "./csv";
+import { type Admission, type Endpoint, endpoint, type TextParts } from "./endpoint";
 
-/** Rows of one CSV. */
-export const CSV_ROWS = 10_000;
+/** Rows of a CSV that are read at once. */
+export const CSV_PAGE = 1_000;
 
 const timeSchema = z
   .string()
@@ -36,14 +36,42 @@ export const rangeOf = ({ token, from, to, days }: FiguresFields) => ({ token, f
 
 export const ok = <T>(body: T) => ({ status: 200 as const, body });
 
-export const sheet = (name: string, body: string, next?: string) => ({
+/** What a CSV answers: text, or the parts of one that is not read at once. */
+export const csvSchema = z.string() as unknown as z.ZodType<string, string | TextParts>;
+
+const fileOf = <B>(name: string, body: B) => ({
   status: 200 as const,
   body,
-  headers: {
-    "content-disposition": `attachment; filename="turnpike-${name}.csv"`,
-    ...(next === undefined ? {} : { "x-next": next }),
-  },
+  headers: { "content-disposition": `attachment; filename="turnpike-${name}.csv"` },
 });
+
+export interface CsvPage<T> {
+  readonly rows: readonly T[];
+  /** where the next one begins; absent at the end */
+  readonly next?: string | undefined;
+}
+
+/**
+ * A whole list as one CSV, however long: each page is read when the one before was taken. What fails before the first row
+ * is a problem as ever; later it breaks the connection, so that nobody takes a part for the whole.
+ */
+export async function sheetOfPages<T>(
+  name: string,
+  sheet: Sheet<T>,
+  read: (cursor: string | undefined) => Promise<CsvPage<T>>,
+  from?: string,
+) {
+  const first = await read(from);
+  async function* parts(): AsyncGenerator<string> {
+    yield csvHeader(sheet) + csvRows(sheet, first.rows);
+    for (let { next } = first; next !== undefined; ) {
+      const page = await read(next);
+      yield csvRows(sheet, page.rows);
+      next = page.next;
+    }
+  }
+  return fileOf(name, parts());
+}
 
 export const isoTime = (timeSec: number): string => new Date(timeSec * 1_000).toISOString();
 
@@ -57,13 +85,15 @@ interface Both<Q extends z.ZodObject, A extends z.ZodType, R> {
   /** of the CSV's file */
   readonly name: string;
   load(query: z.output<Q>, caller: Caller): Promise<z.input<A>>;
+  /** of the CSV, which is never a page of a list; absent where an answer holds everything */
+  loadAll?(query: z.output<Q>, caller: Caller): Promise<z.input<A>>;
   rows(answer: z.input<A>): readonly R[];
-  readonly columns: Readonly<Record<string, (row: R) => Cell>>;
+  readonly columns: Sheet<R>["columns"];
 }
 
-/** The endpoint, and the same with `.csv`: its rows, times as text, amounts in base units. */
+/** The endpoint, and the same with `.csv`: all of its rows, times as text, amounts in base units and as decimals. */
 export function bothForms<Q extends z.ZodObject, A extends z.ZodType, R>(spec: Both<Q, A, R>): Endpoint[] {
-  const { path, tag, admission, summary, query, answer, name, load, rows, columns } = spec;
+  const { path, tag, admission, summary, query, answer, name, load, loadAll = load, rows, columns } = spec;
   return [
     endpoint({
       ...{ method: "get", path, tag, admission, summary, query },
@@ -72,10 +102,22 @@ export function bothForms<Q extends z.ZodObject, A extends z.ZodType, R>(spec: B
     }),
     endpoint({
       ...{ method: "get", path: `${path}.csv`, tag, admission, query },
-      summary: "The same as CSV; amounts in base units.",
+      summary: "The same as CSV; amounts in base units and as decimals.",
       mediaType: "text/csv",
-      answers: { 200: z.string() },
-      handle: async ({ query: asked, caller }) => sheet(name, toCsv({ columns }, rows(await load(asked, caller)))),
+      answers: { 200: csvSchema },
+      async handle({ query: asked, caller }) {
+        const told = await loadAll(asked, caller);
+        const unit = unitIn(told);
+        const sheet = { columns, ...(unit && { unitOf: () => unit }) };
+        return fileOf(name, csvHeader(sheet) + csvRows(sheet, rows(told)));
+      },
     }),
   ];
+}
+
+/** Of answers whose amounts are all of one token. */
+function unitIn(answer: unknown): TokenUnit | undefined {
+  if (typeof answer !== "object" || answer === null || !("token" in answer) || !("decimals" in answer))
+    return undefined;
+  return { token: String(answer.token), decimals: Number(answer.decimals) };
 }

@@ -7,5 +7,7 @@ export interface RequestScope {
     /** the path's pattern, for logs and metrics: never the path itself with what a client put there */
     route: string;
     failure: TurnpikeError | undefined;
+    /** logs that an answer broke off that was being sent */
+    brokeOff: ((error: unknown) => void) | undefined;
   };
 }

@@ -21,8 +21,10 @@ export const overviewSchema = z.object({
   from: timeSchema,
   /** exclusive */
   to: timeSchema,
+  /** start of the first day of which anything is known; absent before anything happened */
+  since: timeSchema.optional(),
   volume: sumSchema,
-  /** of the range of the same length before */
+  /** of the range of the same length before; a whole one only where `since` is not within it */
   volumeBefore: sumSchema,
   byScheme,
   subscriptions: z.object({
@@ -33,6 +35,8 @@ export const overviewSchema = z.object({
     created: countSchema,
     cancelled: countSchema,
     expired: countSchema,
+    /** subscriptions that were cancelled or expired in the range and did not come back in it */
+    ended: countSchema,
   }),
   renewals: z.object({
     renewed: countSchema,
@@ -102,6 +106,28 @@ export const payerFiguresSchema = z.object({
 export type PayerFigures = z.output<typeof payerFiguresSchema>;
 export type PayerFiguresWire = z.input<typeof payerFiguresSchema>;
 
+export const chargeListSchema = z.object({
+  token: addressSchema,
+  decimals: z.number().int().min(0).max(77),
+  payer: addressSchema,
+  /** newest first */
+  charges: z.array(
+    z.object({
+      at: timeSchema,
+      scheme: z.enum(SCHEMES),
+      token: addressSchema,
+      amount: amountSchema,
+      /** the payment's id, or the subscription's public name */
+      subject: hash32Schema,
+      transaction: hash32Schema.optional(),
+    }),
+  ),
+  /** pass as `cursor` for what follows; absent at the end */
+  next: z.string().max(128).optional(),
+});
+export type ChargeList = z.output<typeof chargeListSchema>;
+export type ChargeListWire = z.input<typeof chargeListSchema>;
+
 export const paymentListSchema = z.object({
   payments: z.array(
     z.object({
@@ -126,7 +152,7 @@ export type PaymentListWire = z.input<typeof paymentListSchema>;
 
 export const subscriberListSchema = z.object({
   /** newest first */
-  subscriptions: z.array(subscriptionSchema.extend({ createdAt: timeSchema })),
+  subscriptions: z.array(subscriptionSchema.extend({ createdAt: timeSchema, token: addressSchema })),
   /** pass as `cursor` for what follows; absent at the end */
   next: z.string().max(128).optional(),
 });

@@ -24,34 +24,44 @@ export const funnelSchema = z.object({
   /** the one route that was asked about; the Facilitator's own steps, signed and settled, are nothing then */
   resource: z.string().optional(),
   steps: z.array(sumSchema.extend({ step: z.enum(FUNNEL_STEPS) })),
-  /** what 402s said, highest loss first */
+  /** what 402s said, highest loss first; of each row and of all of them `asked` is `answered` and `lost` together */
   causes: z.array(
     z.object({
       cause: z.string(),
       offer: z.enum(["one-time", "subscription"]),
       count: countSchema,
       asked: amountSchema,
-      /** asked for and not paid: payments count against first requests, then against the causes that asked for most */
+      /** what a payment answered: of the same resource by amount, or by what began a subscription, one price each */
+      answered: amountSchema,
       lost: amountSchema,
     }),
   ),
-  /** 400, 403, 409 and 5xx: no price would have helped */
+  /** 400, 403, 409 and 5xx, where no price would have helped, and payments that were presented again */
   turnedAway: z.array(z.object({ cause: z.string(), count: countSchema })),
   /** paid requests whose handler failed: the payment was given back */
   failed: countSchema,
+  /** served requests that a subscription paid for: none of them is among `served` */
   bySubscription: z.object({ count: countSchema }),
-  /** asked for and not paid: the sum over the causes */
+  /** of what was asked for, what payments answered: the sum over the causes, and over the resources */
+  answered: amountSchema,
+  /** the same by what was offered first */
+  answeredBy: z.object({ "one-time": amountSchema, subscription: amountSchema }),
+  /** asked for and not paid: the sum over the causes, and over the resources */
   lost: amountSchema,
   /** observations that gates could not keep until they were told */
   lostReports: countSchema,
-  /** at most 100, those that asked for most first; empty for all providers together */
+  /** at most 201, those that asked for most first; empty for all providers together */
   resources: z.array(
     z.object({
       resource: z.string(),
       asked: sumSchema,
+      answered: amountSchema,
+      /** payments that gates accepted there, asked for before or not */
       paid: sumSchema,
+      /** paid at once */
       served: sumSchema,
-      /** asked for and not paid, at least nothing */
+      /** served requests that a subscription paid for */
+      bySubscription: z.object({ count: countSchema }),
       lost: amountSchema,
     }),
   ),

@@ -73,9 +73,9 @@ export const recurringSchema = z.object({
     }),
   ),
   churn: z.object({
-    /** periods that ran on the day before the range */
+    /** subscriptions that stood on the day before the range: periods that ran, and at least those that were lost */
     atStart: countSchema,
-    /** cancelled and expired within it */
+    /** of these, those that were cancelled or expired within it and whose subscriber did not come back */
     lost: countSchema,
     /** lost / atStart; absent when there were none */
     rate: z.number().nonnegative().optional(),

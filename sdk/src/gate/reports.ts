@@ -4,7 +4,7 @@
  */
 import type { FacilitatorClient } from "../facilitator/client";
 import { MAX_REPORT_ENTRIES, OTHER_RESOURCES, type ReportEntryWire, type ReportStep } from "../facilitator/reports";
-import { isTurnpikeError, randomBytes, toHex } from "../protocol";
+import { isTurnpikeError, randomBytes, type TurnpikeError, toHex } from "../protocol";
 
 /** What to count, of one request. */
 export interface Observation {
@@ -57,6 +57,8 @@ interface Sum {
 interface Batch {
   readonly id: string;
   readonly entries: readonly ReportEntryWire[];
+  /** sent before, with an unknown outcome */
+  mayHaveArrived: boolean;
 }
 
 export function createReporter(options: ReporterOptions): Reporter {
@@ -92,23 +94,35 @@ export function createReporter(options: ReporterOptions): Reporter {
   }
 
   function count({ step, resource, cause, offer, token, amount = 0n }: Observation): void {
-    const hour = hourNow();
+    const what = { step, ...(cause && { cause }), ...(offer && { offer }), ...(token && { token }) };
+    add({ hour: hourNow(), resource, ...what }, sampleEvery, amount * BigInt(sampleEvery));
+    wakeLater();
+  }
+
+  function add(entry: Sum["entry"], times: number, amount: bigint): void {
+    const { hour, resource, step, cause, offer, token } = entry;
     const key = [hour, step, cause, offer, token].join("|");
     const sum = sumAt(`${resource}|${key}`, MAX_SUMS, resource) ?? sumAt(`*|${key}`, MAX_FOLDED_SUMS, OTHER_RESOURCES);
     if (sum) {
-      sum.count += sampleEvery;
-      sum.amount += amount * BigInt(sampleEvery);
-    } else lost += sampleEvery;
-    wakeLater();
+      sum.count += times;
+      sum.amount += amount;
+    } else lost += times;
 
     function sumAt(name: string, room: number, counted: string): Sum | undefined {
       const known = sums.get(name);
       if (known) return known;
       if (sums.size >= room) return undefined;
-      const entry = { hour, resource: counted, step, ...(cause && { cause }), ...(offer && { offer }) };
-      const made = { entry: { ...entry, ...(token && { token }) }, count: 0, amount: 0n };
+      const made = { entry: { ...entry, resource: counted }, count: 0, amount: 0n };
       sums.set(name, made);
       return made;
+    }
+  }
+
+  /** What was never sent, or refused for its time alone, was not counted: it can be told under another hour. */
+  function putBack({ entries }: Batch): void {
+    for (const { count: times, amount, ...entry } of entries) {
+      if (entry.step === "lost") lost += times;
+      else add(entry, times, BigInt(amount));
     }
   }
 
@@ -119,12 +133,16 @@ export function createReporter(options: ReporterOptions): Reporter {
       entries.push({ ...what, count: lost, amount: "0" });
       lost = 0;
     }
+    // What could not be sent in its day, or was counted before the chain's time was moved, is told in the oldest hour taken.
+    const oldestHour = hourNow() - MAX_AGE_SEC;
     for (const [key, { entry, count: times, amount }] of sums) {
       if (entries.length >= MAX_REPORT_ENTRIES) break;
-      entries.push({ ...entry, count: times, amount: amount.toString() });
+      const hour = Math.max(entry.hour, oldestHour);
+      entries.push({ ...entry, hour, count: times, amount: amount.toString() });
       sums.delete(key);
     }
-    return entries.length === 0 ? undefined : { id: toHex(randomBytes(16)).slice(2), entries };
+    if (entries.length === 0) return undefined;
+    return { id: toHex(randomBytes(16)).slice(2), entries, mayHaveArrived: false };
   }
 
   /** @returns whether there may be more to tell now */
@@ -137,9 +155,16 @@ export function createReporter(options: ReporterOptions): Reporter {
       failures = 0;
     } catch (error) {
       failures += 1;
-      const isOld = batch.entries.some(({ hour }) => hour < nowSec() - MAX_AGE_SEC);
+      const isRefused = isTurnpikeError(error) && !error.retryable;
+      if (isRefused && !batch.mayHaveArrived && isOfHour(error)) {
+        untold = undefined;
+        putBack(batch);
+        return false;
+      }
+      batch.mayHaveArrived ||= !isRefused;
+      const isOld = batch.entries.some(({ hour }) => hour < hourNow() - MAX_AGE_SEC);
       // What was refused is refused again.
-      if (!isOld && !(isTurnpikeError(error) && !error.retryable)) return false;
+      if (!isOld && !isRefused) return false;
       lost += batch.entries.reduce((total, entry) => total + entry.count, 0);
     }
     untold = undefined;
@@ -168,6 +193,10 @@ export function createReporter(options: ReporterOptions): Reporter {
     },
   };
 }
+
+/** Refused for when it happened: the Facilitator's clock has gone on, and this gate has not heard of it yet. */
+const isOfHour = ({ details }: TurnpikeError): boolean =>
+  typeof details.field === "string" && /^entries\.\d+\.hour$/.test(details.field);
 
 /** Tells a Facilitator. @throws what it refused the report for, or Unavailable */
 export function sendTo(client: Pick<FacilitatorClient, "report">): ReporterOptions["send"] {

@@ -19,7 +19,7 @@ import {
   Table,
 } from "../parts";
 import { usePlanNames } from "../plan-names";
-import { useGet, useMoney, useQueryField, useTrail } from "../use";
+import { useGet, useMoney, useQueryField, useSigned, useTrail } from "../use";
 
 /** From this share of the cap on the next calls may be answered 402. */
 const AT_RISK_PERCENT = 80;
@@ -47,7 +47,7 @@ export function Allowances() {
               <Table
                 caption="Allowances"
                 empty={
-                  <Empty title="Nobody allows overage yet.">
+                  <Empty title={planId ? "Nobody allows overage of this plan." : "Nobody allows overage yet."}>
                     A subscriber sets a cap when it subscribes to a metered plan (<code>maxOverage</code>).
                   </Empty>
                 }
@@ -82,8 +82,8 @@ export function Allowances() {
                   },
                   { title: "Spent", isNumber: true, isMinor: true, cell: (row) => money(row.spent, row.token) },
                   { title: "Cap", isNumber: true, isMinor: true, cell: (row) => money(row.cap, row.token) },
-                  { title: "Headroom", isNumber: true, isMinor: true, cell: (row) => money(row.remaining, row.token) },
-                  { title: "Debits", isNumber: true, isMinor: true, cell: (row) => formatCount(row.debits) },
+                  { title: "Headroom", isNumber: true, isSpare: true, cell: (row) => money(row.remaining, row.token) },
+                  { title: "Debits", isNumber: true, isSpare: true, cell: (row) => formatCount(row.debits) },
                   { title: "Cycle ends", isMinor: true, cell: (row) => formatDate(row.cycleEnds) },
                 ]}
               />
@@ -98,13 +98,17 @@ export function Allowances() {
 
 function Key({ rows, isWhole }: { rows: readonly Row[]; isWhole: boolean }) {
   const money = useMoney();
-  const live = rows.filter(({ status, cap }) => status === "ACTIVE" && cap !== "0");
+  const { supported } = useSigned();
+  // Amounts of two tokens are never added up.
+  const token = rows[0]?.token;
+  const live = rows.filter((row) => row.status === "ACTIVE" && row.cap !== "0" && row.token === token);
   const sum = (field: "cap" | "spent" | "remaining"): string =>
     live.reduce((total, row) => total + BigInt(row[field]), 0n).toString();
-  const token = live[0]?.token;
   const atRisk = live.filter((row) => stateOf(row) === "at risk").length;
   const exhausted = live.filter((row) => stateOf(row) === "exhausted").length;
-  const note = isWhole ? "of active subscriptions" : "of those on this page";
+  const name = supported.tokens.find(({ address }) => address === token)?.name;
+  const inToken = supported.tokens.length > 1 && name ? ` in ${name}` : "";
+  const note = `${isWhole ? "of active subscriptions" : "of those on this page"}${inToken}`;
   return (
     <Figures>
       <Figure label="Caps together" value={money(sum("cap"), token)} note={note} />

@@ -19,7 +19,7 @@ export function FailedRenewals({ query }: { query: Query }) {
       aside={<Download path="/analytics/failed-renewals.csv" query={query} name={name} title="Save as CSV" />}
     >
       <Shown of={figures}>
-        {({ causes, token }) => {
+        {({ causes, token, lost, open, recovered }) => {
           const cell = ({ count, amount }: Sum) =>
             count === 0 ? (
               "–"
@@ -44,10 +44,23 @@ export function FailedRenewals({ query }: { query: Query }) {
                       {recovered.count > 0 && <Narrow>{money(recovered.amount, token)} recovered</Narrow>}
                     </>
                   ),
+                  total: "Together",
                 },
-                { title: "Lost", isNumber: true, cell: (row) => cell(row.lost) },
-                { title: "Still tried", isNumber: true, isMinor: true, cell: (row) => cell(row.open) },
-                { title: "Recovered", isNumber: true, isMinor: true, cell: (row) => cell(row.recovered) },
+                { title: "Lost", isNumber: true, cell: (row) => cell(row.lost), total: cell(lost) },
+                {
+                  title: "Still tried",
+                  isNumber: true,
+                  isMinor: true,
+                  cell: (row) => cell(row.open),
+                  total: cell(open),
+                },
+                {
+                  title: "Recovered",
+                  isNumber: true,
+                  isMinor: true,
+                  cell: (row) => cell(row.recovered),
+                  total: cell(recovered),
+                },
               ]}
             />
           );

@@ -41,6 +41,10 @@ function Told({ data }: { data: FunnelWire }) {
   const of = (step: Step["step"]): Step | undefined => steps.find((one) => one.step === step);
   const asked = of("asked");
   const served = of("served");
+  const shown = resources.filter(
+    ({ asked: { count }, paid, served: done, bySubscription }) =>
+      count + paid.count + done.count + bySubscription.count > 0,
+  );
   const hasReports = (asked?.count ?? 0) > 0 || (of("paid")?.count ?? 0) > 0 || data.bySubscription.count > 0;
   const most = Math.max(1, ...steps.map(({ count }) => count));
   const worst = causes.reduce((max, { lost }) => Math.max(max, Number(lost)), 1);
@@ -62,14 +66,15 @@ function Told({ data }: { data: FunnelWire }) {
           note={plural(asked?.count ?? 0, "price told", "prices told")}
         />
         <Figure
+          label="Paid"
+          value={money(data.answered, token)}
+          note={`${money(data.answeredBy["one-time"], token)} at once, ${money(data.answeredBy.subscription, token)} by subscribing`}
+        />
+        <Figure
           label="Lost"
           value={money(data.lost, token)}
           tone={data.lost === "0" ? undefined : "bad"}
-          note={
-            asked
-              ? `${formatShare(Number(data.lost), Number(asked.amount)) ?? "nothing"} of what was asked for`
-              : undefined
-          }
+          note={`${formatShare(Number(data.lost), Number(asked?.amount ?? 0)) ?? "nothing"} of what was asked for`}
         />
         <Figure
           label="Served, paid at once"
@@ -123,7 +128,10 @@ function Told({ data }: { data: FunnelWire }) {
           </tbody>
         </table>
       </Panel>
-      <Panel title="Lost revenue by cause" note="What was asked for and not paid, worst first.">
+      <Panel
+        title="Lost revenue by cause"
+        note="What was asked for and not paid, worst first. A payment answers a price of its own resource; what begins a subscription answers one price."
+      >
         <Table
           caption="Lost revenue by cause"
           empty={<Empty title="Nothing was lost in this range." />}
@@ -137,17 +145,41 @@ function Told({ data }: { data: FunnelWire }) {
                   {CAUSES[cause.split("/")[0] ?? cause] ?? "Refused"} <code>{cause}</code>
                 </>
               ),
+              total: "Together",
             },
             { title: "Offer", isMinor: true, cell: (row) => row.offer },
-            { title: "Requests", isNumber: true, cell: (row) => formatCount(row.count) },
-            { title: "Asked", isNumber: true, isMinor: true, cell: (row) => money(row.asked, token) },
-            { title: "Lost", isNumber: true, cell: (row) => money(row.lost, token) },
-            { title: "Share", isMinor: true, cell: (row) => <Bar share={Number(row.lost) / worst} tone="bad" /> },
+            {
+              title: "Requests",
+              isNumber: true,
+              cell: (row) => formatCount(row.count),
+              total: formatCount(asked?.count ?? 0),
+            },
+            {
+              title: "Asked",
+              isNumber: true,
+              isMinor: true,
+              cell: (row) => money(row.asked, token),
+              total: money(asked?.amount ?? "0", token),
+            },
+            {
+              title: "Paid",
+              isNumber: true,
+              isMinor: true,
+              cell: (row) => money(row.answered, token),
+              total: money(data.answered, token),
+            },
+            {
+              title: "Lost",
+              isNumber: true,
+              cell: (row) => money(row.lost, token),
+              total: money(data.lost, token),
+            },
+            { title: "Share", isSpare: true, cell: (row) => <Bar share={Number(row.lost) / worst} tone="bad" /> },
           ]}
         />
         {turnedAway.length > 0 && (
           <p class="note">
-            Turned away without a price:{" "}
+            Turned away without a price, or with a payment that was presented again:{" "}
             {turnedAway.map(({ cause, count }) => `${cause} (${formatCount(count)})`).join(", ")}.
           </p>
         )}
@@ -155,21 +187,56 @@ function Told({ data }: { data: FunnelWire }) {
           <p class="note">{plural(data.lostReports, "observation was", "observations were")} dropped by a busy gate.</p>
         )}
       </Panel>
-      <Panel title="By resource" note="The hundred that were asked for most.">
+      <Panel title="By resource" note="Those that were asked for most first.">
         <Table
           caption="Funnel by resource"
           empty={<Empty title="No gate told of a resource." />}
-          rows={resources.filter(({ asked: { count }, paid, served: done }) => count + paid.count + done.count > 0)}
+          rows={shown}
           columns={[
             {
               title: "Resource",
               cell: (row) => <Cut text={row.resource} />,
+              total: "Together",
             },
-            { title: "Asked", isNumber: true, cell: (row) => formatCount(row.asked.count) },
-            { title: "Paid", isNumber: true, cell: (row) => formatCount(row.paid.count) },
-            { title: "Served", isNumber: true, isMinor: true, cell: (row) => formatCount(row.served.count) },
-            { title: "Earned", isNumber: true, isMinor: true, cell: (row) => money(row.paid.amount, token) },
-            { title: "Lost", isNumber: true, cell: (row) => money(row.lost, token) },
+            {
+              title: "Requests",
+              isNumber: true,
+              cell: (row) => formatCount(row.asked.count),
+              total: formatCount(asked?.count ?? 0),
+            },
+            {
+              title: "Served",
+              isNumber: true,
+              isMinor: true,
+              cell: (row) => formatCount(row.served.count),
+              total: formatCount(served?.count ?? 0),
+            },
+            {
+              title: "By subscription",
+              isNumber: true,
+              isSpare: true,
+              cell: (row) => formatCount(row.bySubscription.count),
+              total: formatCount(data.bySubscription.count),
+            },
+            {
+              title: "Asked",
+              isNumber: true,
+              isMinor: true,
+              cell: (row) => money(row.asked.amount, token),
+              total: money(asked?.amount ?? "0", token),
+            },
+            {
+              title: "Paid",
+              isNumber: true,
+              cell: (row) => money(row.answered, token),
+              total: money(data.answered, token),
+            },
+            {
+              title: "Lost",
+              isNumber: true,
+              cell: (row) => money(row.lost, token),
+              total: money(data.lost, token),
+            },
           ]}
         />
       </Panel>

@@ -22,6 +22,9 @@ const LOOK_MS = 10_000;
 export function Overview() {
   const { query, grain, choices } = useRange();
   const overview = useGet<OverviewWire>("/analytics/overview", query, useRound(LOOK_MS));
+  // Asked for once, so that no two places of the page tell another number.
+  const failed = useGet<FailedRenewalsWire>("/analytics/failed-renewals", query, useRound(LOOK_MS));
+  const unpaid = failed.kind === "ready" ? failed.data : failed.kind === "problem" ? failed.stale : undefined;
   return (
     <>
       <Controls>
@@ -29,10 +32,10 @@ export function Overview() {
         <Download path="/analytics/volume.csv" query={{ ...query, grain }} name="turnpike-volume.csv" />
       </Controls>
       <Volume overview={overview} query={query} grain={grain} />
-      <Shown of={overview}>{(data) => <Key data={data} query={query} />}</Shown>
+      <Shown of={overview}>{(data) => <Key data={data} query={query} unpaid={unpaid} />}</Shown>
       <div class="columns">
         <Recurring query={query} />
-        <Renewals query={query} />
+        <Renewals query={query} unpaid={unpaid} />
       </div>
       <div class="columns">
         <TopPayers limit={5} />
@@ -42,22 +45,24 @@ export function Overview() {
   );
 }
 
-function Key({ data, query }: { data: OverviewWire; query: Query }) {
+type Unpaid = FailedRenewalsWire | undefined;
+
+function Key({ data, query, unpaid }: { data: OverviewWire; query: Query; unpaid: Unpaid }) {
   const money = useMoney("short");
   const { subscriptions, renewals, payments, token } = data;
   const funnel = useGet<FunnelWire>("/analytics/funnel", query, useRound(LOOK_MS));
   const lost = funnel.kind === "ready" ? funnel.data : funnel.kind === "problem" ? funnel.stale : undefined;
   const asked = lost?.steps.find(({ step }) => step === "asked");
-  const due = renewals.renewed + renewals.pastDue;
+  // A period that was recovered is one that was renewed.
+  const due = renewals.renewed + (unpaid?.lost.count ?? 0) + (unpaid?.open.count ?? 0);
   const tried = payments.settled + payments.failed;
-  const ended = subscriptions.cancelled + subscriptions.expired;
   const cents = data.settlementCost?.centsPerPayment;
   return (
     <Figures>
       <Figure
         label="Subscriptions"
         value={formatCount(subscriptions.active)}
-        note={`active; ${formatCount(subscriptions.created)} new, ${formatCount(ended)} ended`}
+        note={`active; ${formatCount(subscriptions.created)} new, ${formatCount(subscriptions.ended)} ended`}
       />
       <Figure label="Recurring" value={money(subscriptions.recurring, token)} note="every 30 days" />
       <Figure
@@ -104,7 +109,10 @@ function Recurring({ query }: { query: Query }) {
   const unit = useUnit();
   const figures = useGet<RecurringWire>("/analytics/recurring", query);
   return (
-    <Panel title="Recurring revenue" note="What active subscriptions pay every 30 days.">
+    <Panel
+      title="Recurring revenue"
+      note="What was charged for the periods that ran on each day, brought to 30 days: what is cancelled counts until its period ends."
+    >
       <Shown of={figures}>
         {(data) => {
           const { sign } = unit(data.token);
@@ -134,8 +142,8 @@ function Recurring({ query }: { query: Query }) {
               />
               {data.churn.rate !== undefined && (
                 <p class="note">
-                  Churn: {plural(data.churn.lost, "subscription")} ended, against {formatCount(data.churn.atStart)} that
-                  stood at the beginning of the range: {(data.churn.rate * 100).toFixed(1)} %.
+                  Churn: of {plural(data.churn.atStart, "subscription")} that stood at the beginning of the range{" "}
+                  {formatCount(data.churn.lost)} ended and did not come back: {(data.churn.rate * 100).toFixed(1)} %.
                 </p>
               )}
             </>
@@ -156,11 +164,10 @@ const OUTCOMES = [
   ["expired", "Expired", "--bad"],
 ] as const;
 
-function Renewals({ query }: { query: Query }) {
+function Renewals({ query, unpaid }: { query: Query; unpaid: Unpaid }) {
   const money = useMoney("short");
   const figures = useGet<RenewalFiguresWire>("/analytics/renewals", query);
-  const failed = useGet<FailedRenewalsWire>("/analytics/failed-renewals", query);
-  const { lost, open, recovered, token } = failed.kind === "ready" ? failed.data : NOTHING_FAILED;
+  const { lost, open, recovered, token } = unpaid ?? NOTHING_FAILED;
   const told = [
     { ...lost, what: "lost" },
     { ...open, what: "still tried" },

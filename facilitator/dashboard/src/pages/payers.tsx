@@ -1,7 +1,7 @@
 /** Who paid most. */
 import type { PayerFiguresWire } from "turnpike/facilitator";
 import { formatCount, formatShare, plural } from "../format";
-import { Bar, Controls, Download, Empty, Hex, Panel, Shown, Table } from "../parts";
+import { Bar, Controls, Download, Empty, Panel, PayerLink, Shown, Table } from "../parts";
 import { useToken } from "../range";
 import { useGet, useMoney } from "../use";
 
@@ -17,7 +17,7 @@ export function Payers() {
         {choice}
         <Download path="/analytics/payers.csv" query={{ token: chosen }} name="turnpike-payers.csv" />
       </Controls>
-      <Panel note="The hundred who paid most since the beginning, by any means.">
+      <Panel note="The hundred who paid most since the beginning, by any means, and the share of each in what these paid. The CSV has all of them.">
         <Shown of={figures}>
           {({ payers, token }) => {
             const most = Number(payers[0]?.amount ?? 1);
@@ -30,13 +30,15 @@ export function Payers() {
                 columns={[
                   {
                     title: "Payer",
-                    cell: (row) => (
-                      <a href={`#/payments?payer=${row.payer}`}>
-                        <Hex value={row.payer} />
-                      </a>
-                    ),
+                    cell: (row) => <PayerLink of={row.payer} />,
+                    total: "Together",
                   },
-                  { title: "Paid", isNumber: true, cell: (row) => money(row.amount, token) },
+                  {
+                    title: "Paid",
+                    isNumber: true,
+                    cell: (row) => money(row.amount, token),
+                    total: money(payers.reduce((total, { amount }) => total + BigInt(amount), 0n).toString(), token),
+                  },
                   {
                     title: "Beside the first",
                     isMinor: true,
@@ -47,7 +49,13 @@ export function Payers() {
                     isNumber: true,
                     cell: (row) => formatShare(Number(row.amount), sum) ?? "–",
                   },
-                  { title: "Payments", isNumber: true, isMinor: true, cell: (row) => formatCount(row.count) },
+                  {
+                    title: "Payments",
+                    isNumber: true,
+                    isMinor: true,
+                    cell: (row) => formatCount(row.count),
+                    total: formatCount(payers.reduce((total, { count }) => total + count, 0)),
+                  },
                 ]}
               />
             );
@@ -72,9 +80,7 @@ export function TopPayers({ limit }: { limit: number }) {
             <ol class="ranks">
               {payers.map(({ payer, amount, count }) => (
                 <li key={payer}>
-                  <a href={`#/payments?payer=${payer}`}>
-                    <Hex value={payer} />
-                  </a>
+                  <PayerLink of={payer} />
                   <Bar share={Number(amount) / Number(payers[0]?.amount ?? 1)} />
                   <span class="number" title={plural(count, "payment")}>
                     {money(amount, token)}

@@ -1,13 +1,27 @@
 /** One-time payments, newest first. */
+import type { ComponentChildren } from "preact";
 import type { PaymentListWire } from "turnpike/facilitator";
 import { formatTime } from "../format";
-import { Choice, Controls, Cut, Download, Empty, Hex, Narrow, Pager, Panel, Shown, Status, Table } from "../parts";
+import {
+  Choice,
+  Controls,
+  Cut,
+  Download,
+  Empty,
+  Hex,
+  Narrow,
+  Pager,
+  Panel,
+  PayerLink,
+  Shown,
+  Status,
+  Table,
+} from "../parts";
 import { useGet, useMoney, useQueryField, useTrail } from "../use";
 
 const STATUSES = { all: "All", settled: "Settled", pending: "Pending", failed: "Failed" };
 
 export function Payments() {
-  const money = useMoney();
   const [status, setStatus] = useQueryField("status", "all");
   const [payer, setPayer] = useQueryField("payer", "");
   const trail = useTrail(`${status} ${payer}`);
@@ -28,54 +42,22 @@ export function Payments() {
         <Shown of={list}>
           {({ payments, next }) => (
             <>
-              <Table
-                caption="One-time payments, newest first"
+              <PaymentTable
+                payments={payments}
                 empty={
-                  <Empty title="No payment yet.">
-                    {status === "all"
-                      ? "Whoever pays a gated route of yours once shows up here, a block later."
-                      : "No payment has this status."}
-                  </Empty>
+                  payer ? (
+                    <Empty title="This payer paid nothing at once.">
+                      What its subscriptions were charged stands <a href={`#/payers/${payer}`}>with all that it paid</a>
+                      .
+                    </Empty>
+                  ) : status === "all" ? (
+                    <Empty title="No payment yet.">
+                      Whoever pays a gated route of yours once shows up here, a block later.
+                    </Empty>
+                  ) : (
+                    <Empty title="No payment has this status." />
+                  )
                 }
-                rows={payments}
-                columns={[
-                  {
-                    title: "Accepted",
-                    cell: (row) => (
-                      <>
-                        {formatTime(row.acceptedAt)}
-                        <Narrow>
-                          <Resource of={row.resource} />
-                        </Narrow>
-                      </>
-                    ),
-                  },
-                  {
-                    title: "Status",
-                    cell: (row) => (
-                      <>
-                        <Status of={row.status} />
-                        {row.reason && <span class="note line">{row.reason}</span>}
-                      </>
-                    ),
-                  },
-                  { title: "Amount", isNumber: true, cell: (row) => money(row.amount, row.token) },
-                  { title: "Resource", isMinor: true, cell: (row) => <Resource of={row.resource} /> },
-                  {
-                    title: "Payer",
-                    isMinor: true,
-                    cell: (row) => (
-                      <a href={`#/payments?payer=${row.payer}`}>
-                        <Hex value={row.payer} />
-                      </a>
-                    ),
-                  },
-                  {
-                    title: "Transaction",
-                    isMinor: true,
-                    cell: (row) => (row.transaction ? <Hex value={row.transaction} /> : "–"),
-                  },
-                ]}
               />
               <Pager trail={trail} next={next} />
             </>
@@ -83,6 +65,47 @@ export function Payments() {
         </Shown>
       </Panel>
     </>
+  );
+}
+
+export function PaymentTable({ payments, empty }: { payments: PaymentListWire["payments"]; empty: ComponentChildren }) {
+  const money = useMoney();
+  return (
+    <Table
+      caption="One-time payments, newest first"
+      empty={empty}
+      rows={payments}
+      columns={[
+        {
+          title: "Accepted",
+          cell: (row) => (
+            <>
+              {formatTime(row.acceptedAt)}
+              <Narrow>
+                <Resource of={row.resource} />
+              </Narrow>
+            </>
+          ),
+        },
+        {
+          title: "Status",
+          cell: (row) => (
+            <>
+              <Status of={row.status} />
+              {row.reason && <span class="note line">{row.reason}</span>}
+            </>
+          ),
+        },
+        { title: "Amount", isNumber: true, cell: (row) => money(row.amount, row.token) },
+        { title: "Resource", isMinor: true, cell: (row) => <Resource of={row.resource} /> },
+        { title: "Payer", isMinor: true, cell: (row) => <PayerLink of={row.payer} /> },
+        {
+          title: "Transaction",
+          isSpare: true,
+          cell: (row) => (row.transaction ? <Hex value={row.transaction} /> : "–"),
+        },
+      ]}
+    />
   );
 }
 

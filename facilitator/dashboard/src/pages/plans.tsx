@@ -42,10 +42,27 @@ export function Plans() {
                         {row.deprecated && <Narrow>deprecated</Narrow>}
                       </>
                     ),
+                    total: "Together",
                   },
-                  { title: "Active", isNumber: true, cell: (row) => formatCount(row.active) },
-                  { title: "Recurring", isNumber: true, isMinor: true, cell: (row) => money(row.recurring, token) },
-                  { title: "Revenue", isNumber: true, cell: (row) => money(row.amount, token) },
+                  {
+                    title: "Active",
+                    isNumber: true,
+                    cell: (row) => formatCount(row.active),
+                    total: formatCount(rows.reduce((sum, { active }) => sum + active, 0)),
+                  },
+                  {
+                    title: "Recurring",
+                    isNumber: true,
+                    isMinor: true,
+                    cell: (row) => money(row.recurring, token),
+                    total: money(together(rows.map(({ recurring }) => recurring)), token),
+                  },
+                  {
+                    title: "Revenue",
+                    isNumber: true,
+                    cell: (row) => money(row.amount, token),
+                    total: money(together(rows.map(({ amount }) => amount)), token),
+                  },
                   {
                     title: "Share",
                     isMinor: true,
@@ -62,7 +79,7 @@ export function Plans() {
                     isMinor: true,
                     cell: (row) => <Status of={row.deprecated ? "deprecated" : "open"} />,
                   },
-                  { title: "Id", isMinor: true, cell: (row) => <Hex value={row.planId} /> },
+                  { title: "Id", isSpare: true, cell: (row) => <Hex value={row.planId} /> },
                 ]}
               />
             );
@@ -72,3 +89,6 @@ export function Plans() {
     </>
   );
 }
+
+const together = (amounts: readonly string[]): string =>
+  amounts.reduce((sum, amount) => sum + BigInt(amount), 0n).toString();

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import type { EventList, SubscriptionWire } from "turnpike/facilitator";
 import { formatDate, formatInterval, formatTime, plural } from "../format";
-import { Bar, Empty, Figure, Figures, Hex, Panel, Shown, Status } from "../parts";
+import { Bar, Empty, Figure, Figures, Hex, Panel, PayerLink, Shown, Status } from "../parts";
 import { usePlanNames } from "../plan-names";
 import { useGet, useLoad, useMoney, useSigned } from "../use";
 
@@ -118,7 +118,7 @@ function Standing({ of }: { of: SubscriptionWire }) {
           known as <Hex value={idHash} />
         </span>
         <span>
-          subscriber <Hex value={subscriber} />
+          subscriber <PayerLink of={subscriber} />
         </span>
       </p>
       <Figures>

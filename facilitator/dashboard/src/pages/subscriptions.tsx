@@ -8,10 +8,10 @@ import {
   Cut,
   Download,
   Empty,
-  Hex,
   Narrow,
   Pager,
   Panel,
+  PayerLink,
   Shown,
   Status,
   SubscriptionLink,
@@ -39,7 +39,7 @@ export function Subscriptions() {
               <Table
                 caption="Subscriptions"
                 empty={
-                  <Empty title="Nobody subscribes yet.">
+                  <Empty title={planId ? "Nobody subscribed to this plan." : "Nobody subscribes yet."}>
                     A gate that names one of your plans offers it in every 402; an agent's <code>subscribe()</code>{" "}
                     shows up here.
                   </Empty>
@@ -67,7 +67,7 @@ export function Subscriptions() {
                       </>
                     ),
                   },
-                  { title: "Subscriber", isMinor: true, cell: (row) => <Hex value={row.subscriber} /> },
+                  { title: "Subscriber", isMinor: true, cell: (row) => <PayerLink of={row.subscriber} /> },
                   {
                     title: "Allowance",
                     isMinor: true,

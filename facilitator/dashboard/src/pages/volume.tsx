@@ -21,7 +21,7 @@ export function Volume({ overview, query, grain }: VolumeProps) {
       <Shown of={overview}>{(data) => <Lead data={data} />}</Shown>
       <Shown of={volume}>
         {(data) =>
-          overview.kind === "ready" && overview.data.volumeBefore.count > 0 ? (
+          overview.kind === "ready" && hasTimeBefore(overview.data) ? (
             <Compared data={data} />
           ) : (
             <VolumeChart data={data} />
@@ -32,10 +32,15 @@ export function Volume({ overview, query, grain }: VolumeProps) {
   );
 }
 
+/** Growth is told against a time of which something is known from its first day on. */
+const hasTimeBefore = ({ since, from, to, volumeBefore }: OverviewWire): boolean =>
+  since !== undefined && since <= 2 * from - to && volumeBefore.count > 0;
+
 /** The one figure that everybody looks for. */
-function Lead({ data: { volume, volumeBefore, token } }: { data: OverviewWire }) {
+function Lead({ data }: { data: OverviewWire }) {
+  const { volume, volumeBefore, token } = data;
   const money = useMoney("short");
-  const change = formatChange(volume.amount, volumeBefore.amount);
+  const change = hasTimeBefore(data) ? formatChange(volume.amount, volumeBefore.amount) : undefined;
   return (
     <dl class="lead">
       <Figure

@@ -1,5 +1,7 @@
 /** A provider's figures and lists: what the dashboard shows, and the same as CSV. */
 import {
+  type ChargeListWire,
+  chargeListSchema,
   overviewSchema,
   type PaymentListWire,
   type PlanFiguresWire,
@@ -16,9 +18,9 @@ import { addressSchema, hash32Schema } from "turnpike/protocol";
 import { z } from "zod";
 import { admissionTo } from "../admission";
 import type { Doors } from "../app";
-import { type Sheet, toCsv } from "../csv";
+import { money } from "../csv";
 import { type Endpoint, endpoint } from "../endpoint";
-import { CSV_ROWS, figures, isoTime, ok, rangeOf, sheet } from "../figures";
+import { bothForms, CSV_PAGE, csvSchema, figures, isoTime, ok, rangeOf, sheetOfPages } from "../figures";
 import { limitSchema } from "../page";
 
 const grain = z.enum(["hour", "day"]).default("day");
@@ -27,67 +29,66 @@ const paymentFilter = {
   status: z.enum(["pending", "settled", "failed"]).optional(),
   payer: addressSchema.optional(),
 };
+const chargeFilter = { payer: addressSchema, token: addressSchema.optional() };
 const subscriberFilter = { planId: hash32Schema.optional(), subscriber: addressSchema.optional() };
 
 type VolumePoint = VolumeWire["points"][number];
 type Plan = PlanFiguresWire["plans"][number];
 type Payment = PaymentListWire["payments"][number];
 type Subscriber = SubscriberListWire["subscriptions"][number];
+type Charge = ChargeListWire["charges"][number];
 
-const SHEETS = {
-  volume: {
-    columns: {
-      from: ({ at }: VolumePoint) => isoTime(at),
-      scheme: ({ scheme }) => scheme,
-      count: ({ count }) => count,
-      amount: ({ amount }) => amount,
-    },
-  } satisfies Sheet<VolumePoint>,
-  plans: {
-    columns: {
-      planId: ({ planId }: Plan) => planId,
-      metadata: ({ metadata }) => metadata,
-      price: ({ price }) => price,
-      interval: ({ interval }) => interval,
-      active: ({ active }) => active,
-      recurring: ({ recurring }) => recurring,
-      count: ({ count }) => count,
-      amount: ({ amount }) => amount,
-    },
-  } satisfies Sheet<Plan>,
-  payments: {
-    columns: {
-      id: ({ id }: Payment) => id,
-      acceptedAt: ({ acceptedAt }) => isoTime(acceptedAt),
-      settledAt: ({ settledAt }) => (settledAt === undefined ? "" : isoTime(settledAt)),
-      status: ({ status }) => status,
-      amount: ({ amount }) => amount,
-      token: ({ token }) => token,
-      payer: ({ payer }) => payer,
-      resource: ({ resource }) => resource,
-      transaction: ({ transaction }) => transaction,
-      reason: ({ reason }) => reason,
-    },
-  } satisfies Sheet<Payment>,
-  subscriptions: {
-    columns: {
-      idHash: ({ idHash }: Subscriber) => idHash,
-      status: ({ status }) => status,
-      planId: ({ planId }) => planId,
-      subscriber: ({ subscriber }) => subscriber,
-      createdAt: ({ createdAt }) => isoTime(createdAt),
-      paidThrough: ({ paidThrough }) => isoTime(paidThrough),
-      cap: ({ allowance }) => allowance.cap,
-      spent: ({ allowance }) => allowance.spent,
-    },
-  } satisfies Sheet<Subscriber>,
+const VOLUME_COLUMNS = {
+  from: ({ at }: VolumePoint) => isoTime(at),
+  scheme: ({ scheme }: VolumePoint) => scheme,
+  count: ({ count }: VolumePoint) => count,
+  amount: money(({ amount }: VolumePoint) => amount),
+};
+const PLAN_COLUMNS = {
+  planId: ({ planId }: Plan) => planId,
+  metadata: ({ metadata }: Plan) => metadata,
+  price: money(({ price }: Plan) => price),
+  interval: ({ interval }: Plan) => interval,
+  active: ({ active }: Plan) => active,
+  recurring: money(({ recurring }: Plan) => recurring),
+  count: ({ count }: Plan) => count,
+  amount: money(({ amount }: Plan) => amount),
+};
+const PAYMENT_COLUMNS = {
+  id: ({ id }: Payment) => id,
+  acceptedAt: ({ acceptedAt }: Payment) => isoTime(acceptedAt),
+  settledAt: ({ settledAt }: Payment) => (settledAt === undefined ? "" : isoTime(settledAt)),
+  status: ({ status }: Payment) => status,
+  amount: money(({ amount }: Payment) => amount),
+  payer: ({ payer }: Payment) => payer,
+  resource: ({ resource }: Payment) => resource,
+  transaction: ({ transaction }: Payment) => transaction,
+  reason: ({ reason }: Payment) => reason,
+};
+const SUBSCRIBER_COLUMNS = {
+  idHash: ({ idHash }: Subscriber) => idHash,
+  status: ({ status }: Subscriber) => status,
+  planId: ({ planId }: Subscriber) => planId,
+  subscriber: ({ subscriber }: Subscriber) => subscriber,
+  createdAt: ({ createdAt }: Subscriber) => isoTime(createdAt),
+  paidThrough: ({ paidThrough }: Subscriber) => isoTime(paidThrough),
+  cap: money(({ allowance }: Subscriber) => allowance.cap),
+  spent: money(({ allowance }: Subscriber) => allowance.spent),
+};
+const CHARGE_COLUMNS = {
+  at: ({ at }: Charge) => isoTime(at),
+  scheme: ({ scheme }: Charge) => scheme,
+  amount: money(({ amount }: Charge) => amount),
+  subject: ({ subject }: Charge) => subject,
+  transaction: ({ transaction }: Charge) => transaction,
 };
 
 export function analyticsEndpoints(doors: Doors): Endpoint[] {
   const { analytics, readiness } = doors;
   const admission = admissionTo(doors, "read");
   const common = { method: "get", tag: "analytics", admission } as const;
-  const csv = { ...common, mediaType: "text/csv", answers: { 200: z.string() } } as const;
+  const csv = { ...common, mediaType: "text/csv", answers: { 200: csvSchema } } as const;
+  const unitOf = ({ token }: { readonly token: string }) => ({ token, decimals: analytics.decimalsOf(token) });
 
   return [
     endpoint({
@@ -98,24 +99,16 @@ export function analyticsEndpoints(doors: Doors): Endpoint[] {
       answers: { 200: overviewSchema },
       handle: async ({ query, caller: { provider } }) => ok(await analytics.overview(provider, rangeOf(query))),
     }),
-    endpoint({
-      ...common,
+    ...bothForms({
+      ...{ tag: "analytics", admission },
       path: "/analytics/volume",
+      name: "volume",
       summary: "What was paid, by time and by how.",
       query: z.object({ ...figures, grain }),
-      answers: { 200: volumeSchema },
-      handle: async ({ query, caller: { provider } }) =>
-        ok(await analytics.volume(provider, { ...rangeOf(query), grain: query.grain })),
-    }),
-    endpoint({
-      ...csv,
-      path: "/analytics/volume.csv",
-      summary: "The same as CSV; amounts in base units.",
-      query: z.object({ ...figures, grain }),
-      async handle({ query, caller: { provider } }) {
-        const { points } = await analytics.volume(provider, { ...rangeOf(query), grain: query.grain });
-        return sheet("volume", toCsv(SHEETS.volume, points));
-      },
+      answer: volumeSchema,
+      load: (query, { provider }) => analytics.volume(provider, { ...rangeOf(query), grain: query.grain }),
+      rows: ({ points }) => points,
+      columns: VOLUME_COLUMNS,
     }),
     endpoint({
       ...common,
@@ -129,18 +122,21 @@ export function analyticsEndpoints(doors: Doors): Endpoint[] {
     endpoint({
       ...csv,
       path: "/analytics/plans.csv",
-      summary: "The same as CSV; amounts in base units.",
+      summary:
+        "The same as CSV, all of them in the order in which they were made; amounts in base units and as decimals.",
       query: z.object(figures),
       async handle({ query, caller: { provider } }) {
-        const { plans } = await analytics.plans(provider, { ...rangeOf(query), limit: CSV_ROWS });
-        return sheet("plans", toCsv(SHEETS.plans, plans));
+        const { told, pageAfter } = analytics.allPlans(provider, rangeOf(query));
+        return sheetOfPages("plans", { columns: PLAN_COLUMNS, unitOf: () => told }, (after) =>
+          pageAfter(after, CSV_PAGE),
+        );
       },
     }),
     endpoint({
       ...common,
       path: "/analytics/payers",
-      summary: "Who paid most since the beginning.",
-      query: z.object({ token: addressSchema.optional(), limit: limitSchema }),
+      summary: "Who paid most since the beginning, or how much one payer has.",
+      query: z.object({ token: addressSchema.optional(), payer: addressSchema.optional(), limit: limitSchema }),
       answers: { 200: payerFiguresSchema },
       handle: async ({ query, caller: { provider } }) => ok(await analytics.payers(provider, query)),
     }),
@@ -155,12 +151,42 @@ export function analyticsEndpoints(doors: Doors): Endpoint[] {
     endpoint({
       ...csv,
       path: "/analytics/payments.csv",
-      summary: `The same as CSV, at most ${CSV_ROWS} rows; header x-next tells the cursor of what follows.`,
+      summary: "The same as CSV, all of them; amounts in base units and as decimals.",
       query: z.object({ ...paymentFilter, cursor }),
-      async handle({ query, caller: { provider } }) {
-        const { payments, next } = await analytics.payments(provider, { ...query, limit: CSV_ROWS });
-        return sheet("payments", toCsv(SHEETS.payments, payments), next);
-      },
+      handle: ({ query: { cursor: from, ...filter }, caller: { provider } }) =>
+        sheetOfPages(
+          "payments",
+          { columns: PAYMENT_COLUMNS, unitOf },
+          async (at) => {
+            const { payments, next } = await analytics.payments(provider, { ...filter, cursor: at, limit: CSV_PAGE });
+            return { rows: payments, next };
+          },
+          from,
+        ),
+    }),
+    endpoint({
+      ...common,
+      path: "/analytics/charges",
+      summary: "What the subscriptions of one payer were charged, in one token, newest first.",
+      query: z.object({ ...chargeFilter, cursor, limit: limitSchema }),
+      answers: { 200: chargeListSchema },
+      handle: async ({ query, caller: { provider } }) => ok(await analytics.charges(provider, query)),
+    }),
+    endpoint({
+      ...csv,
+      path: "/analytics/charges.csv",
+      summary: "The same as CSV, all of it; amounts in base units and as decimals.",
+      query: z.object({ ...chargeFilter, cursor }),
+      handle: ({ query: { cursor: from, ...filter }, caller: { provider } }) =>
+        sheetOfPages(
+          "charges",
+          { columns: CHARGE_COLUMNS, unitOf },
+          async (at) => {
+            const { charges, next } = await analytics.charges(provider, { ...filter, cursor: at, limit: CSV_PAGE });
+            return { rows: charges, next };
+          },
+          from,
+        ),
     }),
     endpoint({
       ...common,
@@ -173,12 +199,18 @@ export function analyticsEndpoints(doors: Doors): Endpoint[] {
     endpoint({
       ...csv,
       path: "/analytics/subscriptions.csv",
-      summary: `The same as CSV, at most ${CSV_ROWS} rows; header x-next tells the cursor of what follows.`,
+      summary: "The same as CSV, all of them; amounts in base units and as decimals.",
       query: z.object({ ...subscriberFilter, cursor }),
-      async handle({ query, caller: { provider } }) {
-        const { subscriptions, next } = await analytics.subscribers(provider, { ...query, limit: CSV_ROWS });
-        return sheet("subscriptions", toCsv(SHEETS.subscriptions, subscriptions), next);
-      },
+      handle: ({ query: { cursor: from, ...filter }, caller: { provider } }) =>
+        sheetOfPages(
+          "subscriptions",
+          { columns: SUBSCRIBER_COLUMNS, unitOf },
+          async (at) => {
+            const page = await analytics.subscribers(provider, { ...filter, cursor: at, limit: CSV_PAGE });
+            return { rows: page.subscriptions, next: page.next };
+          },
+          from,
+        ),
     }),
     endpoint({
       ...common,

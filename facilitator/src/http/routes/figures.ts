@@ -18,9 +18,9 @@ import { addressSchema, hash32Schema } from "turnpike/protocol";
 import { z } from "zod";
 import { admissionTo } from "../admission";
 import type { Doors } from "../app";
-import { toCsv } from "../csv";
+import { money, type Sheet } from "../csv";
 import { type Endpoint, endpoint } from "../endpoint";
-import { bothForms, CSV_ROWS, figures, isoTime, ok, rangeOf, sheet } from "../figures";
+import { bothForms, CSV_PAGE, csvSchema, figures, isoTime, ok, rangeOf, sheetOfPages } from "../figures";
 import { limitSchema } from "../page";
 
 const resource = z.string().min(1).max(128).optional();
@@ -34,8 +34,9 @@ export const CAUSE_COLUMNS = {
   cause: ({ cause }: FunnelWire["causes"][number]) => cause,
   offer: ({ offer }: FunnelWire["causes"][number]) => offer,
   count: ({ count }: FunnelWire["causes"][number]) => count,
-  asked: ({ asked }: FunnelWire["causes"][number]) => asked,
-  lost: ({ lost }: FunnelWire["causes"][number]) => lost,
+  asked: money(({ asked }: FunnelWire["causes"][number]) => asked),
+  answered: money(({ answered }: FunnelWire["causes"][number]) => answered),
+  lost: money(({ lost }: FunnelWire["causes"][number]) => lost),
 };
 export const RENEWAL_COLUMNS = {
   day: ({ at }: RenewalFiguresWire["points"][number]) => isoTime(at),
@@ -48,24 +49,25 @@ type FailedCause = FailedRenewalsWire["causes"][number];
 const FAILED_COLUMNS = {
   cause: ({ cause }: FailedCause) => cause,
   lostCount: ({ lost }: FailedCause) => lost.count,
-  lost: ({ lost }: FailedCause) => lost.amount,
+  lost: money(({ lost }: FailedCause) => lost.amount),
   openCount: ({ open }: FailedCause) => open.count,
-  open: ({ open }: FailedCause) => open.amount,
+  open: money(({ open }: FailedCause) => open.amount),
   recoveredCount: ({ recovered }: FailedCause) => recovered.count,
-  recovered: ({ recovered }: FailedCause) => recovered.amount,
+  recovered: money(({ recovered }: FailedCause) => recovered.amount),
 };
 export const RECURRING_COLUMNS = {
   day: ({ at }: RecurringWire["points"][number]) => isoTime(at),
-  recurring: ({ recurring }: RecurringWire["points"][number]) => recurring,
+  recurring: money(({ recurring }: RecurringWire["points"][number]) => recurring),
   subscriptions: ({ subscriptions }: RecurringWire["points"][number]) => subscriptions,
   created: ({ created }: RecurringWire["points"][number]) => created,
   cancelled: ({ cancelled }: RecurringWire["points"][number]) => cancelled,
   expired: ({ expired }: RecurringWire["points"][number]) => expired,
 };
+type Payer = PayerFiguresWire["payers"][number];
 const PAYER_COLUMNS = {
-  payer: ({ payer }: PayerFiguresWire["payers"][number]) => payer,
-  count: ({ count }: PayerFiguresWire["payers"][number]) => count,
-  amount: ({ amount }: PayerFiguresWire["payers"][number]) => amount,
+  payer: ({ payer }: Payer) => payer,
+  count: ({ count }: Payer) => count,
+  amount: money(({ amount }: Payer) => amount),
 };
 const LATENCY_COLUMNS = {
   upToMs: ({ upToMs }: LatencyWire["histogram"][number]) => upToMs,
@@ -77,9 +79,9 @@ const ALLOWANCE_COLUMNS = {
   planId: ({ planId }: Allowance) => planId,
   subscriber: ({ subscriber }: Allowance) => subscriber,
   status: ({ status }: Allowance) => status,
-  cap: ({ cap }: Allowance) => cap,
-  spent: ({ spent }: Allowance) => spent,
-  remaining: ({ remaining }: Allowance) => remaining,
+  cap: money(({ cap }: Allowance) => cap),
+  spent: money(({ spent }: Allowance) => spent),
+  remaining: money(({ remaining }: Allowance) => remaining),
   usedPercent: ({ usedPercent }: Allowance) => usedPercent,
   debits: ({ debits }: Allowance) => debits,
   cycleEnds: ({ cycleEnds }: Allowance) => isoTime(cycleEnds),
@@ -88,7 +90,11 @@ const ALLOWANCE_COLUMNS = {
 export function figureEndpoints(doors: Doors): Endpoint[] {
   const { analytics } = doors;
   const common = { tag: "analytics", admission: admissionTo(doors, "read") };
-  const csv = { ...common, method: "get", mediaType: "text/csv", answers: { 200: z.string() } } as const;
+  const csv = { ...common, method: "get", mediaType: "text/csv", answers: { 200: csvSchema } } as const;
+  const allowanceSheet: Sheet<Allowance> = {
+    columns: ALLOWANCE_COLUMNS,
+    unitOf: ({ token }) => ({ token, decimals: analytics.decimalsOf(token) }),
+  };
   return [
     ...bothForms({
       ...common,
@@ -158,21 +164,27 @@ export function figureEndpoints(doors: Doors): Endpoint[] {
     endpoint({
       ...csv,
       path: "/analytics/allowances.csv",
-      summary: `The same as CSV, at most ${CSV_ROWS} rows; header x-next tells the cursor of what follows.`,
+      summary: "The same as CSV, all of them; amounts in base units and as decimals.",
       query: z.object(allowanceFilter),
-      async handle({ query, caller: { provider } }) {
-        const { allowances, next } = await analytics.allowances(provider, { ...query, limit: CSV_ROWS });
-        return sheet("allowances", toCsv({ columns: ALLOWANCE_COLUMNS }, allowances), next);
-      },
+      handle: ({ query: { cursor, ...filter }, caller: { provider } }) =>
+        sheetOfPages(
+          "allowances",
+          allowanceSheet,
+          async (at) => {
+            const page = await analytics.allowances(provider, { ...filter, cursor: at, limit: CSV_PAGE });
+            return { rows: page.allowances, next: page.next };
+          },
+          cursor,
+        ),
     }),
     endpoint({
       ...csv,
       path: "/analytics/payers.csv",
-      summary: `Who paid most since the beginning, as CSV, at most ${CSV_ROWS} rows; amounts in base units.`,
+      summary: "Everyone who paid since the beginning, as CSV, by address; amounts in base units and as decimals.",
       query: z.object({ token: addressSchema.optional() }),
       async handle({ query, caller: { provider } }) {
-        const { payers } = await analytics.payers(provider, { ...query, limit: CSV_ROWS });
-        return sheet("payers", toCsv({ columns: PAYER_COLUMNS }, payers));
+        const { told, pageAfter } = analytics.allPayers(provider, query.token);
+        return sheetOfPages("payers", { columns: PAYER_COLUMNS, unitOf: () => told }, (at) => pageAfter(at, CSV_PAGE));
       },
     }),
   ];

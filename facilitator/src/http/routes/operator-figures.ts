@@ -14,6 +14,7 @@ import {
 import { z } from "zod";
 import { operatorAdmission } from "../admission";
 import type { Doors } from "../app";
+import { money } from "../csv";
 import { type Endpoint, endpoint } from "../endpoint";
 import { bothForms, figures, isoTime, ok, rangeOf } from "../figures";
 import { limitSchema } from "../page";
@@ -56,7 +57,7 @@ export function operatorFigureEndpoints(doors: Doors): Endpoint[] {
         from: ({ at }: Volume) => isoTime(at),
         scheme: ({ scheme }) => scheme,
         count: ({ count }) => count,
-        amount: ({ amount }) => amount,
+        amount: money(({ amount }: Volume) => amount),
       },
     }),
     ...bothForms({
@@ -67,11 +68,12 @@ export function operatorFigureEndpoints(doors: Doors): Endpoint[] {
       query: z.object({ ...figures, limit: limitSchema }),
       answer: providerFiguresSchema,
       load: (query) => analytics.providers({ ...rangeOf(query), limit: query.limit }),
+      loadAll: (query) => analytics.providers({ ...rangeOf(query), limit: undefined }),
       rows: ({ providers }) => providers,
       columns: {
         provider: ({ provider }: Provider) => provider,
         count: ({ count }) => count,
-        amount: ({ amount }) => amount,
+        amount: money(({ amount }: Provider) => amount),
       },
     }),
     ...bothForms({

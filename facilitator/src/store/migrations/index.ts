@@ -15,6 +15,7 @@ import { failedPeriods } from "./406-failed-periods";
 import { stagedEvents } from "./408-staged-events";
 import { steadyUpkeep } from "./409-steady-upkeep";
 import { paymentGrants } from "./410-payment-grants";
+import { lifecycle } from "./420-lifecycle";
 
 export interface Migration {
   /** file name without its ending; the order is that of this list */
@@ -41,4 +42,5 @@ export const MIGRATIONS: readonly Migration[] = [
   stagedEvents,
   steadyUpkeep,
   paymentGrants,
+  lifecycle,
 ];

@@ -1,0 +1,126 @@
+/** One payer: all that it paid, by any means. */
+import type { ChargeListWire, PayerFiguresWire, PaymentListWire } from "turnpike/facilitator";
+import { formatTime, plural } from "../format";
+import {
+  Controls,
+  Download,
+  Empty,
+  Figure,
+  Figures,
+  Hex,
+  Narrow,
+  Pager,
+  Panel,
+  Shown,
+  SubscriptionLink,
+  Table,
+} from "../parts";
+import { useToken } from "../range";
+import { SCHEME_NAMES } from "../schemes";
+import { useGet, useMoney, useTrail } from "../use";
+import { PaymentTable } from "./payments";
+
+export function PayerPage({ payer }: { payer: string }) {
+  const money = useMoney();
+  const { token, choice } = useToken();
+  const figures = useGet<PayerFiguresWire>("/analytics/payers", { token, payer, limit: 1 });
+  return (
+    <>
+      <p class="back">
+        <a href="#/payers">← All payers</a>
+      </p>
+      <Controls>
+        {choice}
+        <p class="facts">
+          <span>
+            payer <Hex value={payer} />
+          </span>
+        </p>
+      </Controls>
+      <Shown of={figures}>
+        {({ payers: [found], token: counted }) => (
+          <Figures>
+            <Figure
+              label="Paid since the beginning"
+              value={money(found?.amount ?? "0", counted)}
+              note={`${plural(found?.count ?? 0, "payment")}, at once and by subscriptions`}
+            />
+          </Figures>
+        )}
+      </Shown>
+      <Charges payer={payer} token={token} />
+      <Once payer={payer} />
+    </>
+  );
+}
+
+function Charges({ payer, token }: { payer: string; token: string | undefined }) {
+  const money = useMoney();
+  const trail = useTrail(`${payer} ${token}`);
+  const filter = { payer, token };
+  const list = useGet<ChargeListWire>("/analytics/charges", { ...filter, cursor: trail.cursor, limit: 50 });
+  const name = "turnpike-charges.csv";
+  return (
+    <Panel
+      title="Charged to its subscriptions"
+      note="Periods and use beyond them, newest first."
+      aside={<Download path="/analytics/charges.csv" query={filter} name={name} title="Save charges as CSV" />}
+    >
+      <Shown of={list}>
+        {({ charges, next }) => (
+          <>
+            <Table
+              caption="Charges to its subscriptions, newest first"
+              empty={<Empty title="No subscription of this payer was charged." />}
+              rows={charges}
+              columns={[
+                {
+                  title: "Charged",
+                  cell: (row) => (
+                    <>
+                      {formatTime(row.at)}
+                      <Narrow>
+                        <SubscriptionLink of={row.subject} />
+                      </Narrow>
+                    </>
+                  ),
+                },
+                { title: "For", cell: (row) => SCHEME_NAMES[row.scheme] },
+                { title: "Amount", isNumber: true, cell: (row) => money(row.amount, row.token) },
+                { title: "Subscription", isMinor: true, cell: (row) => <SubscriptionLink of={row.subject} /> },
+                {
+                  title: "Transaction",
+                  isSpare: true,
+                  cell: (row) => (row.transaction ? <Hex value={row.transaction} /> : "–"),
+                },
+              ]}
+            />
+            <Pager trail={trail} next={next} />
+          </>
+        )}
+      </Shown>
+    </Panel>
+  );
+}
+
+function Once({ payer }: { payer: string }) {
+  const trail = useTrail(payer);
+  const list = useGet<PaymentListWire>("/analytics/payments", { payer, cursor: trail.cursor, limit: 50 });
+  const name = "turnpike-payments.csv";
+  return (
+    <Panel
+      title="One-time payments"
+      note="Newest first."
+      aside={<Download path="/analytics/payments.csv" query={{ payer }} name={name} title="Save payments as CSV" />}
+    >
+      <Shown of={list}>
+        {({ payments, next }) => (
+          <>
+            <PaymentTable payments={payments} empty={<Empty title="This payer paid nothing at once." />} />
+            <Pager trail={trail} next={next} />
+          </>
+        )}
+      </Shown>
+    </Panel>
+  );
+}
