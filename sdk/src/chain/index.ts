@@ -8,6 +8,7 @@ export * from "./events";
 export * from "./heads";
 export { createMeterStates, type MeterStatesOptions } from "./metered-states";
 export * from "./operator";
+export { missingOperators } from "./operators";
 export * from "./plans";
 export * from "./rpc";
 export * from "./settlement";

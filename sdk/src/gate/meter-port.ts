@@ -6,6 +6,20 @@ import type { Deduction } from "./payment";
 
 /** What a gate asks of metering. */
 export interface MeterPort {
+  /**
+   * Proves that debits of each of these plans can be collected.
+   * @throws ConfigError that names the setting, the problem and the remedy; Unavailable when nobody can tell
+   */
+  prove(planIds: readonly Hex[]): Promise<void>;
+  /**
+   * Proves it of at least one of them, where there are any.
+   * @throws ConfigError, Unavailable
+   */
+  proveAny(planIds: readonly Hex[]): Promise<void>;
+  /** Whether that was proved of this plan, and nothing has contradicted it since. */
+  canCollect(planId: Hex): boolean;
+  /** New blocks; `topics` are those indexed in Turnpike's logs, undefined when history was rewritten. */
+  onBlocks(topics: ReadonlySet<string> | undefined): void;
   /** Opens the journal and resumes what a crash left. */
   start(): Promise<void>;
   /**

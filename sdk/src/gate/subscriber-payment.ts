@@ -3,6 +3,7 @@ import type { AllowanceFacts } from "../chain/debit-sender";
 import type { Plan } from "../chain/plans";
 import type { SubscriptionState } from "../chain/states";
 import { type Address, ConfigError, type Hex, toAmount } from "../protocol";
+import { requireCollectable } from "./collectable";
 import type { MeteredRoute } from "./judge-subscription";
 import type { Deduction, SubscriptionPayment } from "./payment";
 import type { Room } from "./room";
@@ -79,6 +80,7 @@ async function charge({ room, route, state, seat }: Charged, amount: bigint | nu
     if (!room.meter) {
       throw new ConfigError("operatorKey or apiKey is not set: deductAllowance needs a key that may debit the plan");
     }
+    await requireCollectable(room, state.planId);
     if (!room.isMeterOpen()) await room.meterStarted();
     // What the record says now: a renewal or a raised cap may have come since this request was judged.
     return await room.meter.reserve(state.idHash, units, factsOf(room.states?.peek(state.idHash) ?? state));

@@ -140,6 +140,10 @@ export function openBooks({ clock, token, payTo, payer }: BooksParts): Books {
       close: () => undefined,
     },
     meter: {
+      prove: async () => undefined,
+      proveAny: async () => undefined,
+      canCollect: () => true,
+      onBlocks: () => undefined,
       start: async () => undefined,
       async reserve(idHash, amount) {
         if (blocked.has(idHash)) throw new InsufficientFunds("A debit of this subscription could not be collected.");

@@ -32,6 +32,8 @@ export interface MeterOptions {
   /** "merged" (default): debits are merged; "each": every call waits for a debit of its own */
   readonly settle?: "merged" | "each";
   readonly report?: MeterReport;
+  /** told of every debit that was refused, and why */
+  readonly onRefused?: (reason: ErrorCode) => void;
   readonly monotonicMs?: () => number;
 }
 
@@ -64,6 +66,8 @@ export interface Meter {
   /** Debits everything owed now; resolves when each debit is final, or its subscription cannot be debited. */
   flush(): Promise<void>;
   unsettled(): UnsettledReport;
+  /** Whether debits can be collected by this process: if not, it leaves sending to others, and once more tries at once. */
+  setCollecting(canCollect: boolean): void;
   /** Stops sending and closes the store; what is unsettled waits there for the next start. */
   stop(): Promise<void>;
 }
@@ -75,10 +79,10 @@ const FLUSH_FAILURES = 3;
 
 export function createMeter(options: MeterOptions): Meter {
   const { store, sender, states, clock, settle = "merged" } = options;
-  const { report = () => undefined, monotonicMs = () => performance.now() } = options;
+  const { report = () => undefined, onRefused = () => undefined, monotonicMs = () => performance.now() } = options;
   const limits = limitsOf(options.limits);
   const now = () => ({ ms: monotonicMs(), sec: chainTime(clock) });
-  const settler = new Settler({ store, sender, states, limits, now, report });
+  const settler = new Settler({ store, sender, states, limits, now, report, onRefused });
   const pump = new Pump({ round: () => settler.round(), restMs, report });
   let isStopping = false;
 
@@ -212,6 +216,12 @@ export function createMeter(options: MeterOptions): Meter {
       }
     },
     unsettled: () => unsettledReport(store),
+    setCollecting(canCollect) {
+      store.setSending(canCollect);
+      if (!canCollect) return;
+      settler.retrySoon();
+      pump.retryNow();
+    },
     async stop() {
       isStopping = true;
       tellStopped();

@@ -25,6 +25,7 @@ export interface SettlerOptions {
   readonly limits: MeterLimits;
   readonly now: () => Now;
   readonly report: MeterReport;
+  readonly onRefused: (reason: ErrorCode) => void;
 }
 
 interface Draft {
@@ -69,6 +70,11 @@ export class Settler {
     return timing;
   }
 
+  /** Lets what failed be tried again at once. */
+  retrySoon(): void {
+    for (const timing of this.timings.values()) timing.retryAtMs = 0;
+  }
+
   /** One step. @returns whether the books changed */
   async round(): Promise<boolean> {
     const batch = this.options.store.batches()[0];
@@ -101,6 +107,7 @@ export class Settler {
         if (wereBlocked.has(item.idHash)) report({ kind: "unblocked", idHash: item.idHash });
         report({ kind: "settled", idHash: item.idHash, amount: item.amount, transaction: outcome.transaction });
       }
+      if (result.kind === "failed") this.options.onRefused(result.reason);
       const call = waiting[i];
       if (call !== undefined) call.settle(result);
       else if (item.origin === "merged" && result.kind !== "settled") await this.restore(item.idHash, result);
@@ -281,6 +288,7 @@ export class Settler {
   }
 
   private async refuse({ item, call }: Draft, reason: ErrorCode): Promise<void> {
+    this.options.onRefused(reason);
     if (call === undefined) return this.postpone(item.idHash, reason);
     // A stale index is this lane's own view, not the caller's fault: the call stays in line.
     if (reason !== "StaleDebit") this.fail(call, reason);

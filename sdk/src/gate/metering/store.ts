@@ -48,6 +48,8 @@ export interface MeterStore {
   reload(): Promise<void>;
   /** Asks whoever sends to debit this subscription now; where that is this process, nothing needs to be asked. */
   hurry(idHash: Hex): Promise<void>;
+  /** Whether this process may send the debits of a store that others share; where it may not, it hands that on. */
+  setSending(maySend: boolean): void;
   /** Sealed and unresolved, under this process's leases. */
   batches(): readonly Batch[];
   /** Settled lately, newest last, for as long as a reorganisation could take them back. */
