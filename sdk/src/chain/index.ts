@@ -5,7 +5,7 @@ export type * from "./debit-sender";
 export * from "./deployments";
 export * from "./errors";
 export * from "./events";
-export * from "./heads";
+export { type HeadListener, type HeadWatcher, type HeadWatcherOptions, watchHeads } from "./heads";
 export { createMeterStates, type MeterStatesOptions } from "./metered-states";
 export * from "./operator";
 export { missingOperators } from "./operators";

@@ -24,9 +24,15 @@ export interface MeterPort {
   start(): Promise<void>;
   /**
    * Sets an amount aside at once.
+   * @param newest reads the facts from the chain's newest block, before anything is clipped or refused by `facts`
    * @throws AllowanceExhausted
    */
-  reserve(idHash: Hex, amount: bigint, facts: AllowanceFacts): Promise<Deduction>;
+  reserve(
+    idHash: Hex,
+    amount: bigint,
+    facts: AllowanceFacts,
+    newest?: () => Promise<AllowanceFacts>,
+  ): Promise<Deduction>;
   /** base units: cap - spent - reserved */
   remaining(idHash: Hex, facts: AllowanceFacts): bigint;
   /** an earlier debit failed for funds or approval */

@@ -14,6 +14,8 @@ import type { MeterStore } from "./store";
 export interface Call {
   readonly idHash: Hex;
   readonly amount: bigint;
+  /** the block of the facts that it was held by */
+  readonly block: number;
   sealed: boolean;
   readonly settle: (result: DebitResult) => void;
 }
@@ -235,6 +237,11 @@ export class Settler {
       const room = judged.room - before.amount;
       const owed = call?.amount ?? account.pending;
       const isShort = owed > room;
+      // An endpoint behind the block that the charge was judged by may not know of a cap that was raised since.
+      if (isShort && state.blockNumber < (call?.block ?? account.seenBlock)) {
+        if (call === undefined) await this.postpone(idHash, "Unavailable");
+        continue;
+      }
       const amount = isShort ? room : owed;
       if (call === undefined && isShort) await this.writeOff(idHash, owed - amount, "clipped");
       if (call !== undefined && isShort) {

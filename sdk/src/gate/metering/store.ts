@@ -11,6 +11,8 @@ export interface ReserveRequest {
   /** base units, > 0 */
   readonly amount: bigint;
   readonly facts: AllowanceFacts;
+  /** false: where less remains than the amount, answer `short`, since the facts may be old; default true */
+  readonly mayClip?: boolean;
   /** base units; reserving never brings what is unsettled above it, a single larger call on an empty account aside */
   readonly maxUnsettled: bigint;
 }
@@ -18,6 +20,8 @@ export interface ReserveRequest {
 export type Reserved =
   | { readonly kind: "reserved"; readonly charged: bigint; readonly remaining: bigint }
   | { readonly kind: "exhausted" }
+  /** less remains than was asked for: ask again with the chain's newest facts */
+  | { readonly kind: "short" }
   | { readonly kind: "blocked" }
   /** maxUnsettled is reached: there will be room when debits are final */
   | { readonly kind: "saturated" };
