@@ -127,7 +127,8 @@ describe("Facilitator: the right to have debits collected", function () {
     expect(await stateOf(stranger, http.world.planId)).to.equal("NotProvider");
     expect(await stateOf(await http.service.apiKey({ scopes: ["read"] }), http.world.planId)).to.equal("ScopeMissing");
     expect(await stateOf("tk_made_up", http.world.planId)).to.equal("InvalidApiKey");
-    for (const body of [{}, { planIds: [] }, { planIds: ["0x12"] }, { planIds: Array(101).fill(unknown) }]) {
+    expect(await rights(apiKey, [])).to.deep.equal({ kind: "answered", relayers, rights: [] });
+    for (const body of [{}, { planIds: ["0x12"] }, { planIds: Array(101).fill(unknown) }]) {
       await expectProblem(await http.call("/debits/rights", { key: apiKey, body }), 400, "InvalidRequest");
     }
   });
@@ -143,6 +144,30 @@ describe("Facilitator: the right to have debits collected", function () {
     await provider?.close();
     await gate({ apiKey: await http.service.apiKey({ wallet: await http.world.payer(0n), scopes: ["debits"] }) });
     await expectNotStarted(/NotProvider/);
+  });
+
+  it("HA4 refuses a made-up API key also where no plan is known yet", async () => {
+    const { world, service } = http;
+    const options = {
+      ...{ network: world.contracts.network, rpcUrl: world.chain.rpcUrl, turnpike: world.contracts.turnpike },
+      ...{
+        secret: "s".repeat(32),
+        facilitator: { url: service.url },
+        meterFolder: mkdtempSync(path.join(folder, "k-")),
+      },
+    };
+    for (const [key, code] of [
+      ["tk_made_up", "ConfigError"],
+      [apiKey, "resolved"],
+    ] as const) {
+      const one = createProvider({ ...options, apiKey: key });
+      const outcome = await one.ready().then(
+        () => "resolved",
+        (error) => error.code,
+      );
+      await one.close();
+      expect(outcome).to.equal(code);
+    }
   });
 
   it("HA4 does not start a gate whose relayer is no operator, and serves by itself once it is", async () => {

@@ -47,7 +47,8 @@ export const debitsResponseSchema = z.array(debitResultSchema).max(MAX_DEBITS);
 export const MAX_DEBIT_RIGHTS = 100;
 
 export const debitRightsRequestSchema = z.object({
-  planIds: z.array(hash32Schema).min(1).max(MAX_DEBIT_RIGHTS),
+  /** none: only whether the API key may have debits collected at all */
+  planIds: z.array(hash32Schema).max(MAX_DEBIT_RIGHTS),
 });
 
 /** `refused`: every debit of the plan would fail for this caller, whoever the subscriber; `code` is of the error table. */

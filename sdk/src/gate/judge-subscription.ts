@@ -129,6 +129,7 @@ async function refusalOfMeter(
 ): Promise<SubscriptionVerdict | undefined> {
   if (!meter) return undefined;
   if (meter.isBlocked(idHash)) {
+    meter.retryBlocked(idHash);
     const message = "An overage debit failed: add funds to the wallet or renew the token approval, then retry.";
     return { kind: "refused", refusal: { code: "InsufficientFunds", message } };
   }

@@ -12,7 +12,7 @@ export interface MeterPort {
    */
   prove(planIds: readonly Hex[]): Promise<void>;
   /**
-   * Proves it of at least one of them, where there are any.
+   * Proves it of at least one of them; of none, that the key itself is accepted.
    * @throws ConfigError, Unavailable
    */
   proveAny(planIds: readonly Hex[]): Promise<void>;
@@ -37,6 +37,8 @@ export interface MeterPort {
   remaining(idHash: Hex, facts: AllowanceFacts): bigint;
   /** an earlier debit failed for funds or approval */
   isBlocked(idHash: Hex): boolean;
+  /** Has it judged again soon: the wallet may hold the money by now. */
+  retryBlocked(idHash: Hex): void;
   /** as much is unsettled as the provider would risk */
   isSaturated(idHash: Hex): boolean;
   /** What is owed and not final yet, and what was lost. */

@@ -157,6 +157,7 @@ export function openBooks({ clock, token, payTo, payer }: BooksParts): Books {
       },
       remaining: (idHash) => remaining(idHash),
       isBlocked: (idHash) => blocked.has(idHash),
+      retryBlocked: () => undefined,
       isSaturated: () => false,
       // Every charge is final at once here.
       unsettled: () => ({ unsettled: 0n, charged, settled: charged, lost: 0n, subscriptions: [] }),

@@ -19,6 +19,8 @@ export interface CollectionCheck {
    * @throws Unavailable when nobody can tell
    */
   check(planIds: readonly Hex[]): Promise<readonly (CollectionFault | undefined)[]>;
+  /** Whether the key is refused whatever the plan. @throws Unavailable when nobody can tell */
+  checkKey(): Promise<CollectionFault | undefined>;
   /** Whether a block with these indexed topics may have changed the answer for the plan. */
   isTouched(planId: Hex, topics: ReadonlySet<string>): boolean;
 }
@@ -83,11 +85,13 @@ export class Collection {
     }
   }
 
-  /** The same of at least one of them: a key that may debit none is of no use. */
+  /** The same of at least one of them: a key that may debit none is of no use. Of none: whether the key is accepted. */
   async proveAny(planIds: readonly Hex[]): Promise<void> {
-    if (planIds.length === 0 || planIds.some((planId) => this.isProved(planId))) return;
-    const [first, ...others] = await this.options.right.check(planIds);
-    if (first !== undefined && !others.includes(undefined)) throw new ConfigError(first.message);
+    if (planIds.some((planId) => this.isProved(planId))) return;
+    const { right } = this.options;
+    const faults = planIds.length > 0 ? await right.check(planIds) : [await right.checkKey()];
+    const [first] = faults;
+    if (first !== undefined && !faults.includes(undefined)) throw new ConfigError(first.message);
   }
 
   /** A debit was refused in a way that contradicts the proof: it is asked for again before anything more is charged. */

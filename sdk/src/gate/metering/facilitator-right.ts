@@ -4,9 +4,9 @@
  */
 import { missingOperators, topicOfAccount } from "../../chain/operators";
 import type { Rpc } from "../../chain/rpc";
-import type { DebitRight, DebitRightsOutcome, FacilitatorClient } from "../../facilitator";
+import { type DebitRight, type DebitRightsOutcome, type FacilitatorClient, MAX_DEBIT_RIGHTS } from "../../facilitator";
 import type { Address } from "../../protocol/address";
-import { isErrorCode } from "../../protocol/errors";
+import { isErrorCode, type TurnpikeError } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import type { CollectionCheck, CollectionFault } from "./collection";
 
@@ -34,16 +34,27 @@ export function facilitatorRight({ rpc, turnpike, client, url }: FacilitatorRigh
     }
   }
 
+  function faultOfKey({ code, message }: TurnpikeError, planId?: Hex): CollectionFault {
+    const owner = planId === undefined ? "the plans' provider" : `the provider of plan ${planId}`;
+    return {
+      reason: code,
+      message: `apiKey (TURNPIKE_API_KEY) was refused by the Facilitator at ${url} (${code}: ${message}): create one with the scope debits, signed by ${owner}`,
+    };
+  }
+
   async function check(planIds: readonly Hex[]): Promise<(CollectionFault | undefined)[]> {
+    const faults: (CollectionFault | undefined)[] = [];
+    for (let from = 0; from < planIds.length; from += MAX_DEBIT_RIGHTS) {
+      faults.push(...(await checkSome(planIds.slice(from, from + MAX_DEBIT_RIGHTS))));
+    }
+    return faults;
+  }
+
+  async function checkSome(planIds: readonly Hex[]): Promise<(CollectionFault | undefined)[]> {
     const outcome = await ask(planIds);
     if (outcome.kind === "refused") {
       allowed.clear();
-      const { code, message } = outcome.error;
-      const fault: CollectionFault = {
-        reason: code,
-        message: `apiKey (TURNPIKE_API_KEY) was refused by the Facilitator at ${url} (${code}: ${message}): create one with the scope debits, signed by the provider of plan ${planIds[0]}`,
-      };
-      return planIds.map(() => fault);
+      return planIds.map((planId) => faultOfKey(outcome.error, planId));
     }
     relayers = outcome.relayers;
     for (const right of outcome.rights) {
@@ -73,6 +84,10 @@ export function facilitatorRight({ rpc, turnpike, client, url }: FacilitatorRigh
 
   return {
     check,
+    async checkKey() {
+      const outcome = await client.debitRights([]);
+      return outcome.kind === "refused" ? faultOfKey(outcome.error) : undefined;
+    },
     isTouched: (planId, topics) => topics.has(planId) && relayers.some((one) => topics.has(topicOfAccount(one))),
   };
 }

@@ -62,6 +62,8 @@ export interface Meter {
   remaining(idHash: Hex, facts: AllowanceFacts): bigint;
   /** A debit failed for want of funds or approval: answer 402 InsufficientFunds before the handler runs. */
   isBlocked(idHash: Hex): boolean;
+  /** Has a debit that failed for want of funds or approval judged again within 2 seconds, where this process sends. */
+  retryBlocked(idHash: Hex): void;
   /** maxUnsettled is reached: answer 503 with Retry-After before the handler runs. */
   isSaturated(idHash: Hex): boolean;
   /** Debits everything owed now; resolves when each debit is final, or its subscription cannot be debited. */
@@ -211,6 +213,10 @@ export function createMeter(options: MeterOptions): Meter {
     },
     remaining: (idHash, facts) => remainingOf(store.account(idHash), facts),
     isBlocked: (idHash) => store.account(idHash)?.blocked !== undefined,
+    retryBlocked(idHash) {
+      settler.retryBlocked(idHash);
+      pump.wake(TICK_MS);
+    },
     isSaturated(idHash) {
       const account = store.account(idHash);
       return account !== undefined && unsettledOf(account) >= limits.maxUnsettled;

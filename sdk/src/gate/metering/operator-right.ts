@@ -38,6 +38,8 @@ export function operatorRight({ rpc, turnpike, operator }: OperatorRightOptions)
       const [gas, ...faults] = await Promise.all([faultOfGas(planIds), ...planIds.map(faultOf)]);
       return faults.map((fault) => fault ?? gas);
     },
+    // Without a plan there is nothing that a key could be refused for.
+    checkKey: async () => undefined,
     isTouched: (planId, topics) => topics.has(planId) && topics.has(topicOfAccount(address)),
   };
 }

@@ -39,6 +39,7 @@ interface Draft {
 type Wanted = { readonly account: Readonly<Account>; readonly call?: Call };
 
 const RESUBMIT_MS = 10_000;
+const BLOCKED_RETRY_MS = 2_000;
 
 /** Its index, cap or standing changed, it was rekeyed, or the transaction was too large. */
 const JUDGED_ANEW: ReadonlySet<ErrorCode> = new Set([
@@ -75,6 +76,14 @@ export class Settler {
   /** Lets what failed be tried again at once. */
   retrySoon(): void {
     for (const timing of this.timings.values()) timing.retryAtMs = 0;
+  }
+
+  /** A caller is refused for a debit that failed: its wallet may hold the money by now. Bounded, however many ask. */
+  retryBlocked(idHash: Hex): void {
+    const account = this.options.store.account(idHash);
+    if (account?.blocked === undefined) return;
+    const timing = this.timing(account.idHash);
+    timing.retryAtMs = Math.min(timing.retryAtMs, timing.failedAtMs + BLOCKED_RETRY_MS);
   }
 
   /** One step. @returns whether the books changed */
@@ -315,6 +324,7 @@ export class Settler {
     this.forced.delete(account.idHash);
     const timing = this.timing(account.idHash);
     timing.attempts += 1;
+    timing.failedAtMs = now().ms;
     timing.retryAtMs = now().ms + retryDelayMs(timing.attempts);
     if (isBlockReason(reason)) {
       if (account.blocked !== reason) {
