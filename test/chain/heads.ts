@@ -10,6 +10,7 @@ import {
   watchHeads,
 } from "turnpike/chain";
 import { type Hex, Unavailable } from "turnpike/protocol";
+import { pollPaceMs } from "../../sdk/src/chain/heads";
 
 const TURNPIKE: Hex = `0x${"71".repeat(20)}`;
 const idHash = (n: number): Hex => `0x${n.toString(16).padStart(64, "0")}`;
@@ -91,7 +92,15 @@ describe("following the chain's head", () => {
     nowMs = 0;
     clock = createChainClock({ monotonicMs });
     // The timer never fires within a test: every poll is asked for.
-    heads = watchHeads({ rpc: chain, clock, turnpike: TURNPIKE, pollMs: 3_600_000, maxAgeMs: 5_000, monotonicMs });
+    heads = watchHeads({
+      rpc: chain,
+      clock,
+      turnpike: TURNPIKE,
+      pollMs: 3_600_000,
+      askMs: 0,
+      maxAgeMs: 5_000,
+      monotonicMs,
+    });
     states = createStateReader({ rpc: chain, turnpike: TURNPIKE, heads, monotonicMs, unknownPerSec: 5 });
   });
   afterEach(() => {
@@ -210,7 +219,7 @@ describe("following the chain's head", () => {
 
   it("C6 notices a head that does not move any more", async () => {
     const watched = watchHeads({
-      ...{ rpc: chain, clock, turnpike: TURNPIKE, pollMs: 3_600_000, maxAgeMs: 5_000, monotonicMs },
+      ...{ rpc: chain, clock, turnpike: TURNPIKE, pollMs: 3_600_000, askMs: 0, maxAgeMs: 5_000, monotonicMs },
       maxSilenceMs: 60_000,
     });
     await watched.current();
@@ -220,6 +229,34 @@ describe("following the chain's head", () => {
     nowMs += 1;
     expect((await watched.current()).number).to.equal(101);
     watched.close();
+  });
+
+  it("HA5 shares one question for the newest head among all who ask, and leaves none with what was known before", async () => {
+    await states.read(idHash(1));
+    nowMs += 1;
+    const before = chain.count("eth_getBlockByNumber");
+    await Promise.all(Array.from({ length: 500 }, () => states.recheck(idHash(1))));
+    expect(chain.count("eth_getBlockByNumber") - before).to.be.at.most(2);
+    expect(chain.count("eth_call"), "no block has touched it").to.equal(1);
+    // More than are rechecked in a second, and one of them changed.
+    chain.subscriber = `0x${"cc".repeat(20)}`;
+    chain.mine([idHash(1)]);
+    nowMs += 1;
+    expect((await states.recheck(idHash(1))).subscriber.toLowerCase()).to.equal(chain.subscriber);
+  });
+
+  it("HA5 lets questions for the newest head follow each other no closer than it is told", async () => {
+    const spaced = watchHeads({ rpc: chain, clock, turnpike: TURNPIKE, pollMs: 3_600_000, askMs: 30 });
+    const startedMs = performance.now();
+    const before = chain.count("eth_getBlockByNumber");
+    for (let i = 0; i < 6; i++) await spaced.newest();
+    const most = Math.ceil((performance.now() - startedMs) / 30) + 1;
+    expect(chain.count("eth_getBlockByNumber") - before).to.be.within(1, most);
+    spaced.close();
+  });
+
+  it("HA5 follows a chain at its own pace, within bounds", () => {
+    expect([1, 250, 400, 1_000, 12_000].map(pollPaceMs)).to.deep.equal([250, 250, 400, 1_000, 1_000]);
   });
 
   it("reads a record again at its hard age, whatever the logs say", async () => {

@@ -78,6 +78,30 @@ describe("Metering", () => {
       expect(await codeOf(world.meter.reserve(idHash, 1n, world.chain.facts(idHash)))).to.equal("fulfilled");
     });
 
+    it("HA5 judges a blocked debit again soon when its subscriber comes back, and no oftener for many", async () => {
+      const world = worldOf();
+      let judged = 0;
+      const prepare: (typeof world.chain.sender)["prepare"] = async (items) => {
+        judged++;
+        return world.chain.sender.prepare(items);
+      };
+      await world.start({ sender: { ...world.chain.sender, prepare }, limits: { settleAmount: 1n } });
+      const idHash = world.chain.subscribe(1, { funds: 0n });
+      await world.meter.reserve(idHash, 100n, world.chain.facts(idHash));
+      for (let failures = 1; failures < 5; failures++) {
+        await until(() => judged === failures);
+        world.nowMs += 3_600_000;
+      }
+      await until(() => judged === 5);
+      // By itself it would be judged again in ten minutes.
+      world.chain.of(idHash).funds = 1_000n;
+      for (let i = 0; i < 50; i++) world.meter.retryBlocked(idHash);
+      world.nowMs += 2_000;
+      await until(() => !world.meter.isBlocked(idHash));
+      expect(judged).to.equal(6);
+      expect(world.chain.sumDebited()).to.equal(100n);
+    });
+
     it("A13 one poisoned item in a batch: the others are debited in that transaction", async () => {
       const world = worldOf();
       await world.start();

@@ -1,5 +1,6 @@
 import { expect } from "chai";
 import fc from "fast-check";
+import { Unavailable } from "turnpike/protocol";
 import { MeteredChain } from "../support/metered-chain";
 import { until } from "../support/subscriptions";
 import { codeOf, meterBeforeEach } from "./support/meter-world";
@@ -30,6 +31,62 @@ describe("Metering", () => {
         clipped: true,
       });
       expect(await codeOf(world.meter.reserve(idHash, 1n, world.chain.facts(idHash)))).to.equal("AllowanceExhausted");
+    });
+
+    it("HA5 reads the newest facts before it clips or refuses, and none where enough remains", async () => {
+      const world = worldOf();
+      await world.start();
+      const idHash = world.chain.subscribe(1);
+      const old = world.chain.facts(idHash);
+      let reads = 0;
+      const newest = async () => {
+        reads++;
+        return world.chain.facts(idHash);
+      };
+      await world.meter.reserve(idHash, 1_000n, old, newest);
+      expect(reads).to.equal(0);
+      expect(await codeOf(world.meter.reserve(idHash, 1n, old, newest)), "nobody raised it").to.equal(
+        "AllowanceExhausted",
+      );
+      world.chain.of(idHash).cap = 5_000n;
+      world.chain.block++;
+      expect(await world.meter.reserve(idHash, 3_000n, old, newest)).to.deep.equal({
+        charged: 3_000n,
+        remaining: 1_000n,
+        clipped: false,
+      });
+      expect(await world.meter.reserve(idHash, 3_000n, old, newest)).to.include({ charged: 1_000n, clipped: true });
+      expect(reads).to.equal(3);
+      await world.meter.flush();
+      expect(world.chain.sumDebited()).to.equal(5_000n);
+    });
+
+    it("HA5 charges nothing by facts that are too little where newer ones cannot be read", async () => {
+      const world = worldOf();
+      await world.start();
+      const idHash = world.chain.subscribe(1);
+      const newest = async () => {
+        throw new Unavailable("down");
+      };
+      expect(await codeOf(world.meter.reserve(idHash, 1_001n, world.chain.facts(idHash), newest))).to.equal(
+        "Unavailable",
+      );
+      expect(world.meter.unsettled().unsettled).to.equal(0n);
+    });
+
+    it("HA5 writes nothing off by an endpoint behind the block that the charge was judged by", async () => {
+      const world = worldOf();
+      await world.start();
+      const idHash = world.chain.subscribe(1);
+      const raised = { ...world.chain.facts(idHash), cap: 5_000n, blockNumber: world.chain.block + 1 };
+      await world.meter.reserve(idHash, 3_000n, raised);
+      // Resolves with nothing debited: the only view there is is the old one.
+      await world.meter.flush();
+      expect(world.meter.unsettled()).to.include({ unsettled: 3_000n, lost: 0n });
+      world.chain.of(idHash).cap = 5_000n;
+      world.chain.block++;
+      await world.meter.flush();
+      expect(world.meter.unsettled()).to.include({ settled: 3_000n, unsettled: 0n, lost: 0n });
     });
 
     it("charges nothing for a cost of 0, also when nothing remains", async () => {

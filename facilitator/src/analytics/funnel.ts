@@ -46,7 +46,8 @@ export type OfferKind = "one-time" | "subscription";
 /** A 402 to a request that brought nothing: the first of two, where all goes well. */
 const FIRST = "PaymentRequired";
 /** Reasons of InvalidPaymentProof that say that money had come: for an earlier request, or for another one. */
-const REPLAYED = /^InvalidPaymentProof\/(?:already_\w+|expired|resource)$/;
+const REPLAYED =
+  /^(?:PaymentAlreadyUsed\/already_used|InvalidPaymentProof\/(?:already_\w+|payment_already_granted|authorization_used|expired|resource))$/;
 
 /** Whether a price was asked that nobody had paid yet: a payment that is presented again has been paid. */
 export const isAsked = ({ step, cause }: Reported): boolean =>

@@ -3,15 +3,17 @@
  * sent, settled when the rows of the chain say so. The same subscription and index is the same debit for ever; the
  * contract takes each index once, whatever happens here.
  */
-import type { DebitRequest, DebitResultWire } from "turnpike/facilitator";
+import type { DebitRequest, DebitResultWire, DebitRightWire } from "turnpike/facilitator";
 import {
   type Address,
   ERRORS,
   type ErrorCode,
+  type Hex,
   InvalidRequest,
   isErrorCode,
   keccakText,
   TurnpikeError,
+  Unavailable,
 } from "turnpike/protocol";
 import { type FacilitatorConfig, findToken } from "../config";
 import type { Indexer } from "../indexer";
@@ -25,6 +27,7 @@ import {
   type DebitRecord,
   debitKeyOf,
   findDebits,
+  findPlan,
   missingOperators,
   type NewRequest,
   nameTransaction,
@@ -46,6 +49,14 @@ export interface Debits {
     items: readonly DebitRequest[],
     waiting: { readonly waitMs: number },
   ): Promise<DebitResultWire[]>;
+  /** Whether debits of each plan would be collected for this provider, whoever the subscriber; in order. */
+  rights(provider: Address, planIds: readonly Hex[]): Promise<DebitRights>;
+}
+
+export interface DebitRights {
+  /** the accounts that debit */
+  readonly relayers: Address[];
+  readonly rights: DebitRightWire[];
 }
 
 type Verdict =
@@ -53,6 +64,11 @@ type Verdict =
   | { readonly kind: "failed"; readonly code: ErrorCode; readonly message?: string }
   | { readonly kind: "pending" }
   | { readonly kind: "new"; readonly attempt: number };
+
+interface PlanFault {
+  readonly code: ErrorCode;
+  readonly message: string;
+}
 
 const failed = (code: ErrorCode, message?: string): Verdict => ({ kind: "failed", code, ...(message && { message }) });
 const PENDING: Verdict = { kind: "pending" };
@@ -73,15 +89,36 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
       if (sent.amount === item.amount) return PENDING;
       return failed("PayloadConflict", `index ${item.index} is under way with another amount`);
     }
-    const against = policyAgainst(plan, config as FacilitatorConfig);
-    if (against) return failed(against.code, against.message);
     const minAmount = findToken(config as FacilitatorConfig, plan.token as Address)?.minAmount ?? 0n;
+    const against = await faultOfPlan(plan);
+    if (against) return failed(against.code, against.message);
     if (item.amount < minAmount) return failed("PaymentNotAllowed", `a debit is at least ${minAmount} base units`);
-    const missing = await missingOperators(store.db, chainId, plan.id, relayer.addresses);
-    if (missing.length > 0)
-      return failed("NotOperator", `make the relayer an operator of the plan: ${missing.join(", ")}`);
     // Its index comes after one that is not decided: the chain could only refuse it now.
     return record.isBehind ? PENDING : { kind: "new", attempt: sent ? sent.attempt + 1 : 0 };
+  }
+
+  /** What speaks against every debit of the plan. */
+  async function faultOfPlan(plan: NonNullable<DebitRecord["plan"]>): Promise<PlanFault | undefined> {
+    const { code, message } = policyAgainst(plan, config as FacilitatorConfig) ?? {};
+    if (code && message !== undefined) return { code, message };
+    const missing = await missingOperators(store.db, chainId, plan.id, relayer.addresses);
+    if (missing.length === 0) return undefined;
+    return { code: "NotOperator", message: `make the relayer an operator of the plan: ${missing.join(", ")}` };
+  }
+
+  async function faultOfRight(provider: Address, planId: Hex): Promise<PlanFault | undefined> {
+    const plan = await findPlan(store.db, chainId, planId);
+    if (!plan) return { code: "UnknownPlan", message: `plan ${planId} does not exist on chain ${chainId}` };
+    if (plan.provider !== provider) {
+      return { code: "NotProvider", message: `the API key is of ${provider}, the plan's provider is ${plan.provider}` };
+    }
+    return faultOfPlan(plan);
+  }
+
+  async function rightOf(provider: Address, planId: Hex): Promise<DebitRightWire> {
+    const fault = await faultOfRight(provider, planId);
+    if (!fault) return { status: "allowed", planId };
+    return { status: "refused", planId, code: fault.code, message: fault.message.slice(0, 512) };
   }
 
   async function judgeAll(provider: Address, items: readonly DebitRequest[]) {
@@ -196,6 +233,18 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
         for (const [place, item] of waited.entries()) verdicts.set(debitKeyOf(item), conclude(item, after[place]));
       }
       return items.map((item) => toWire(item, verdicts.get(debitKeyOf(item)) ?? PENDING));
+    },
+
+    async rights(provider, planIds) {
+      const relayers = [...relayer.addresses];
+      if (relayers.length === 0)
+        throw new Unavailable("No relayer of this service is known yet.", { retryAfterSec: 5 });
+      const judge = () => Promise.all(planIds.map((planId) => rightOf(provider, planId)));
+      const rights = await judge();
+      if (rights.every(({ status }) => status === "allowed")) return { relayers, rights };
+      // The plan or its operator may stand in a block that is not applied yet.
+      await indexer.catchUp();
+      return { relayers, rights: await judge() };
     },
   };
 }

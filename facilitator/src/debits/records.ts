@@ -80,6 +80,17 @@ export async function findDebits(db: Db, chainId: number, items: readonly DebitR
   }));
 }
 
+/** A plan's terms, as far as debits are judged by them. */
+export async function findPlan(db: Db, chainId: number, planId: Hex): Promise<DebitRecord["plan"]> {
+  const row = await db
+    .selectFrom("plans")
+    .select(["provider", "token", "amount", "pay_to"])
+    .where("chain_id", "=", chainId)
+    .where("plan_id", "=", planId)
+    .executeTakeFirst();
+  return row && { id: planId, ...row };
+}
+
 /** Relayer addresses that may not debit on the plan. */
 export async function missingOperators(
   db: Db,

@@ -35,8 +35,10 @@ export interface HeadWatcherOptions {
   readonly clock: ChainClock;
   /** undefined: only the time is followed */
   readonly turnpike: Address | undefined;
-  /** default 1,000 */
+  /** how often the head is asked for; default once a block, from 250 to 1,000 */
   readonly pollMs?: number;
+  /** how closely questions for the newest head may follow each other; those between share one; default 250 */
+  readonly askMs?: number;
   /** how old the last confirmation of the head may be before nothing cached counts; default 5 polls, at least 5,000 */
   readonly maxAgeMs?: number;
   /** how long the head may stay the same before the endpoint counts as stuck; default: for ever */
@@ -52,21 +54,34 @@ interface KnownHead extends Head {
   readonly parentHash: string;
 }
 
+const MAX_POLL_MS = 1_000;
+const MIN_POLL_MS = 250;
 const MAX_GAP_BLOCKS = 500;
 /** A range is asked for with a few blocks already seen: a lagging endpoint answers a range with less, not an error. */
 const OVERLAP_BLOCKS = 2;
 
+/** How often to ask for the head of a chain that brings a block every `blockMs`. */
+export const pollPaceMs = (blockMs: number): number => Math.min(MAX_POLL_MS, Math.max(MIN_POLL_MS, blockMs));
+
 /** Follows a chain's head over one RPC, and tells listeners which subscriptions each block touched. */
 export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
-  const { rpc, clock, turnpike, pollMs = 1_000, maxSilenceMs = Number.POSITIVE_INFINITY } = options;
+  const { rpc, clock, turnpike, pollMs = MAX_POLL_MS, maxSilenceMs = Number.POSITIVE_INFINITY } = options;
   const { stopAfterIdleMs = 60_000, monotonicMs = () => performance.now() } = options;
+  const askMs = options.askMs ?? Math.min(pollMs / 4, 250);
   const maxAgeMs = options.maxAgeMs ?? Math.max(5_000, 5 * pollMs);
   const listeners = new Set<HeadListener>();
   let known: KnownHead | undefined;
   let confirmedAtMs = Number.NEGATIVE_INFINITY;
   let advancedAtMs = Number.NEGATIVE_INFINITY;
   let askedAtMs = Number.NEGATIVE_INFINITY;
+  /** when the last poll that has ended began */
+  let polledAtMs = Number.NEGATIVE_INFINITY;
   let polling: Promise<void> | undefined;
+  let askedNewestAtMs = Number.NEGATIVE_INFINITY;
+  /** the poll that has not begun yet: all who ask for the newest head until then share it */
+  let upcoming: Promise<void> | undefined;
+  /** the chain's own pace, as last seen */
+  let blockMs = MAX_POLL_MS;
   let timer: NodeJS.Timeout | undefined;
   let closed = false;
 
@@ -85,17 +100,31 @@ export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
 
   async function newest(): Promise<Head> {
     const askedMs = monotonicMs();
-    // A poll that is under way may have its answer from before this question: that one does not count.
-    while (confirmedAtMs < askedMs) {
-      const before = confirmedAtMs;
-      const isOwn = polling === undefined;
-      await poll();
-      if (isOwn && confirmedAtMs === before) break;
-    }
+    while (confirmedAtMs < askedMs && polledAtMs < askedMs) await nextPoll();
     const confirmed = fresh();
     if (!confirmed) throw new Unavailable("The chain's head is not moving or lags behind.", { retryAfterSec: 2 });
     return confirmed;
   }
+
+  function nextPoll(): Promise<void> {
+    upcoming ??= spaced().then(() => {
+      upcoming = undefined;
+      return poll();
+    });
+    return upcoming;
+  }
+
+  /** Many who are refused at once, or all day, do not make this process ask all day. */
+  async function spaced(): Promise<void> {
+    // A poll that is under way may have its answer from before this question.
+    await polling?.catch(ignoreUntilAsked);
+    const waitMs = askedNewestAtMs + askMs - monotonicMs();
+    if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs));
+    askedNewestAtMs = monotonicMs();
+  }
+
+  /** At least once a block, so that what a block ends is served no longer than another one takes. */
+  const paceMs = (): number => options.pollMs ?? pollPaceMs(blockMs);
 
   function schedule(): void {
     if (timer || closed) return;
@@ -104,7 +133,7 @@ export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
       if (monotonicMs() - askedAtMs > stopAfterIdleMs) return;
       await poll().catch(ignoreUntilAsked);
       schedule();
-    }, pollMs);
+    }, paceMs());
     timer.unref();
   }
 
@@ -119,6 +148,11 @@ export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
   async function pollOnce(): Promise<void> {
     // An answer is as old as its question.
     const nowMs = monotonicMs();
+    await takeIn(nowMs);
+    polledAtMs = nowMs;
+  }
+
+  async function takeIn(nowMs: number): Promise<void> {
     const next = await readBlock(rpc, "latest");
     if (!known) return adopt(next, nowMs);
     if (next.number < known.number) {
@@ -132,6 +166,7 @@ export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
       return;
     }
     if (next.number - known.number > MAX_GAP_BLOCKS || !(await continues(known, next))) return reset(next, nowMs);
+    blockMs = (nowMs - advancedAtMs) / (next.number - known.number);
     const touched = turnpike ? await touchedBetween(turnpike, known, next) : new Set<string>();
     adopt(next, nowMs);
     for (const listener of listeners) listener.onAdvance(next, touched);

@@ -37,6 +37,14 @@ export interface Operator {
   readonly address: Address;
   readonly sender: DebitSender;
   readonly states: MeterStates;
+  /** What the account holds, and what it must hold for one debit at the present fees; wei. @throws Unavailable */
+  gasFunds(): Promise<GasFunds>;
+}
+
+/** Both in wei. */
+export interface GasFunds {
+  readonly held: bigint;
+  readonly needed: bigint;
 }
 
 interface Payload {
@@ -53,6 +61,8 @@ interface Receipt {
 }
 
 const FALLBACK_TIP_WEI = 1_000_000n;
+/** The gas limit that `prepare` gives a transaction with one debit, rounded up. */
+const ONE_DEBIT_GAS = 1_250_000n;
 
 /** Sends a provider's own transactions: one nonce at a time, replaced when they are stuck. */
 export function createOperator(options: OperatorOptions): Operator {
@@ -191,10 +201,19 @@ export function createOperator(options: OperatorOptions): Operator {
     return JSON.stringify({ raw: next, fromBlock });
   }
 
+  async function gasFunds(): Promise<GasFunds> {
+    const [held, { maxFeePerGas: fee }] = await Promise.all([
+      rpc.send<Hex>("eth_getBalance", [address, "latest"]).then(BigInt),
+      currentFees(),
+    ]);
+    return { held, needed: ONE_DEBIT_GAS * fee };
+  }
+
   return {
     address,
     sender: { prepare, submit, outcome, replace },
     states: createMeterStates({ rpc, turnpike }),
+    gasFunds,
   };
 }
 

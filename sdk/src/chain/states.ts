@@ -86,7 +86,11 @@ export interface StateReader {
   peek(idHash: Hex): SubscriptionState | undefined;
   /** @throws Unavailable when the chain cannot be asked, or too many unknown ids are being tried */
   read(idHash: Hex): Promise<SubscriptionState>;
-  /** The record as of the newest block: before a refusal, since the signup may stand in it. @throws Unavailable */
+  /**
+   * The record as of the newest block: before a refusal, since the signup may stand in it. Those who ask at once share
+   * one question, and only a record that a block has touched is read again.
+   * @throws Unavailable
+   */
   recheck(idHash: Hex): Promise<SubscriptionState>;
   /** Stops following the chain. */
   close(): void;
@@ -131,7 +135,6 @@ export function createStateReader(options: StateReaderOptions): StateReader {
   let touchedInFlight = new Set<string>();
   let generation = 0;
   let unknownWindow = { startMs: 0, count: 0 };
-  let recheckWindow = { startMs: 0, count: 0 };
 
   const stopListening = heads.listen({
     onAdvance(_head, touched) {
@@ -175,16 +178,8 @@ export function createStateReader(options: StateReaderOptions): StateReader {
   }
 
   async function recheck(idHash: Hex): Promise<SubscriptionState> {
-    // Those who are refused all day do not make this process ask all day.
-    if (countRecheck() > unknownPerSec) return read(idHash);
     await heads.newest();
     return read(idHash);
-  }
-
-  function countRecheck(): number {
-    const nowMs = monotonicMs();
-    if (nowMs - recheckWindow.startMs >= 1_000) recheckWindow = { startMs: nowMs, count: 0 };
-    return ++recheckWindow.count;
   }
 
   function flush(): void {

@@ -13,7 +13,13 @@ import {
   type TypedData,
   Unavailable,
 } from "../protocol";
-import { type DebitAnswer, type DebitRequestWire, debitsResponseSchema } from "./debits";
+import {
+  type DebitAnswer,
+  type DebitRequestWire,
+  type DebitRight,
+  debitRightsResponseSchema,
+  debitsResponseSchema,
+} from "./debits";
 import { type ApiScope, apiKeyTypedData, challengeSchema, type NewApiKey, newKeySchema } from "./keys";
 import {
   authorizeResponseSchema,
@@ -86,6 +92,10 @@ export type LookUp<T> = Found<T> | Refused;
 export type ReportOutcome = { readonly kind: ReportReceipt["status"] } | Refused;
 /** What became of each debit. */
 export type DebitsOutcome = { readonly kind: "answered"; readonly results: readonly DebitAnswer[] } | Refused;
+/** Which plans the API key's owner may have debited, and by which accounts; or why the key itself is refused. */
+export type DebitRightsOutcome =
+  | { readonly kind: "answered"; readonly relayers: readonly Address[]; readonly rights: readonly DebitRight[] }
+  | Refused;
 /** A new API key, or why there is none. */
 export type KeyOutcome = { readonly kind: "created"; readonly key: NewApiKey } | Refused;
 
@@ -258,6 +268,18 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
         throw new Unavailable("The Facilitator's answer is not about the debits that were asked for.");
       }
       return { kind: "answered", results };
+    },
+
+    /** Whether debits of these plans would be collected for the API key's owner; needs the scope `debits`. Moves nothing. */
+    async debitRights(planIds: readonly Hex[], { signal }: CallOptions = {}): Promise<DebitRightsOutcome> {
+      const answer = await exchange({ method: "POST", path: "/debits/rights", body: { planIds }, signal });
+      if (answer.status !== 200) return refusal(answer);
+      const { relayers, rights } = read(debitRightsResponseSchema, answer);
+      const isComplete = planIds.every((planId, place) => rights[place]?.planId === planId.toLowerCase());
+      if (!isComplete || rights.length !== planIds.length) {
+        throw new Unavailable("The Facilitator's answer is not about the plans that were asked for.");
+      }
+      return { kind: "answered", relayers, rights };
     },
 
     /** Tells what a gate has counted; needs an API key with the scope `reports`. Safe to repeat: an id counts once. */

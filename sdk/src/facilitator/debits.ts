@@ -1,6 +1,6 @@
 /** Wire bodies of `POST /debits`: charges of allowances, by a provider whose plan's operator is the relayer. */
 import * as z from "zod";
-import { amountSchema, hash32Schema } from "../protocol";
+import { addressSchema, amountSchema, hash32Schema } from "../protocol";
 
 /** items in one request */
 export const MAX_DEBITS = 250;
@@ -42,3 +42,31 @@ export type DebitAnswer = z.output<typeof debitResultSchema>;
 
 /** One answer for each item, in the order asked. */
 export const debitsResponseSchema = z.array(debitResultSchema).max(MAX_DEBITS);
+
+/** Plans in one request of `POST /debits/rights`. */
+export const MAX_DEBIT_RIGHTS = 100;
+
+export const debitRightsRequestSchema = z.object({
+  /** none: only whether the API key may have debits collected at all */
+  planIds: z.array(hash32Schema).max(MAX_DEBIT_RIGHTS),
+});
+
+/** `refused`: every debit of the plan would fail for this caller, whoever the subscriber; `code` is of the error table. */
+export const debitRightSchema = z.discriminatedUnion("status", [
+  z.object({ status: z.literal("allowed"), planId: hash32Schema }),
+  z.object({
+    status: z.literal("refused"),
+    planId: hash32Schema,
+    code: z.string().max(64),
+    message: z.string().max(512),
+  }),
+]);
+export type DebitRightWire = z.input<typeof debitRightSchema>;
+export type DebitRight = z.output<typeof debitRightSchema>;
+
+/** One answer for each plan, in the order asked. */
+export const debitRightsResponseSchema = z.object({
+  /** the accounts that debit: each has to be an operator of the plan */
+  relayers: z.array(addressSchema).min(1).max(64),
+  rights: z.array(debitRightSchema).max(MAX_DEBIT_RIGHTS),
+});

@@ -1,6 +1,7 @@
 /** One gate: a route in a room, with its decision. Adapters call `decide` and translate. */
 import { TurnpikeError } from "../protocol";
 import type { Answer } from "./answer";
+import { proveCollectable } from "./collectable";
 import { type Decision, decide } from "./decide";
 import type { GateReports } from "./reports-of-requests";
 import type { GateRequest } from "./request";
@@ -10,7 +11,10 @@ import { answerOfRefusedCharge, type Visit } from "./visit";
 
 /** One route's gate: what every adapter translates. */
 export interface Gate {
-  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
+  /**
+   * Rejects with ConfigError when a plan or the contract is not on the chain, or a metered route's debits could not be
+   * collected; with Unavailable when that cannot be asked.
+   */
   ready(): Promise<void>;
   /** Judges a request and claims what it pays with. */
   decide(request: GateRequest): Decision | Promise<Decision>;
@@ -26,12 +30,16 @@ export interface Gate {
 export function createGate<Req>(room: Room, options: GateOptions<Req>): Gate {
   const route = createRoute(room, options);
   const { reports } = room;
-  void route.ready().catch((error: unknown) => {
+  async function ready(): Promise<void> {
+    await route.ready();
+    if (route.metered) await proveCollectable(room, route.planIds);
+  }
+  void ready().catch((error: unknown) => {
     // Told at start-up, and again by every request (500, or 503 while the chain cannot be asked).
     if (error instanceof TurnpikeError && error.code === "ConfigError") process.emitWarning(error);
   });
   return {
-    ready: () => route.ready(),
+    ready,
     decide: reports
       ? counted(reports, (request) => decide(room, route, request))
       : (request) => decide(room, route, request),

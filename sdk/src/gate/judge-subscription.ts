@@ -14,6 +14,7 @@ import {
   type TurnpikeError,
   Unavailable,
 } from "../protocol";
+import { requireCollectable } from "./collectable";
 import type { MeterPort } from "./meter-port";
 import type { Refusal } from "./quote";
 import type { Room } from "./room";
@@ -72,7 +73,7 @@ function grantFrom(room: Room, route: MeteredRoute, state: SubscriptionState): S
   if (!state.known || !route.planIds.includes(state.planId)) return undefined;
   const plan = room.terms.plan(state.planId);
   if (!plan || statusOf(state, plan, room) !== "ACTIVE") return undefined;
-  if (route.metered && room.meter && !isMeterOpenTo(room, room.meter, state.idHash, factsOf(state))) return undefined;
+  if (route.metered && !isMeterOpenTo(room, state)) return undefined;
   return new SubscriberPayment(room, route, state, plan);
 }
 
@@ -81,9 +82,12 @@ const statusOf = (state: SubscriptionState, { intervalSec, graceSec }: Plan, { t
   return statusAt({ known, cancelled, paused, ending, paidThroughSec, intervalSec, graceSec }, time.nowSec());
 };
 
-function isMeterOpenTo(room: Room, meter: MeterPort, idHash: Hex, facts: AllowanceFacts): boolean {
-  if (!room.isMeterOpen() || meter.isBlocked(idHash) || meter.isSaturated(idHash)) return false;
-  return meter.remaining(idHash, facts) > 0n;
+function isMeterOpenTo(room: Room, state: SubscriptionState): boolean {
+  const { meter } = room;
+  const { idHash, planId } = state;
+  if (!meter?.canCollect(planId) || !room.isMeterOpen()) return false;
+  if (meter.isBlocked(idHash) || meter.isSaturated(idHash)) return false;
+  return meter.remaining(idHash, factsOf(state)) > 0n;
 }
 
 async function judgeState(room: Room, route: MeteredRoute, state: SubscriptionState): Promise<SubscriptionVerdict> {
@@ -100,7 +104,8 @@ async function judgeState(room: Room, route: MeteredRoute, state: SubscriptionSt
   const status = statusOf(state, plan, room);
   if (status !== "ACTIVE") return inactive(status.toLowerCase(), REMEDIES[status]);
   const facts = factsOf(state);
-  if (route.metered && room.meter) {
+  if (route.metered) {
+    await requireCollectable(room, state.planId);
     await room.meterStarted();
     const refused = await refusalOfMeter(room, state, plan, facts);
     if (refused) return refused;
@@ -124,6 +129,7 @@ async function refusalOfMeter(
 ): Promise<SubscriptionVerdict | undefined> {
   if (!meter) return undefined;
   if (meter.isBlocked(idHash)) {
+    meter.retryBlocked(idHash);
     const message = "An overage debit failed: add funds to the wallet or renew the token approval, then retry.";
     return { kind: "refused", refusal: { code: "InsufficientFunds", message } };
   }

@@ -3,15 +3,26 @@ import { join } from "node:path";
 import type { DebitSender } from "../chain/debit-sender";
 import { createOperator } from "../chain/operator";
 import type { Rpc } from "../chain/rpc";
-import { type Clock, ConfigError, type Hex, randomBytes, toAmount, toHex } from "../protocol";
+import { createFacilitatorClient } from "../facilitator/client";
+import { type Clock, ConfigError, type ErrorCode, type Hex, randomBytes, toAmount, toHex } from "../protocol";
 import type { MeterPort } from "./meter-port";
+import { Collection, type CollectionCheck } from "./metering/collection";
+import { facilitatorRight } from "./metering/facilitator-right";
 import { createFacilitatorSender } from "./metering/facilitator-sender";
 import { createFileMeterStore } from "./metering/file-store";
 import { createMeter } from "./metering/meter";
+import { operatorRight } from "./metering/operator-right";
 import type { ProviderOptions } from "./options";
 import type { Settings } from "./settings";
 
 const PRIVATE_KEY = /^0x[0-9a-fA-F]{64}$/;
+/** A refusal by these says that no debit of the plan, or none by this key, would be collected. */
+const CONTRADICTS_RIGHT: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  ...(["NotOperator", "NotProvider", "UnknownSubscription", "PaymentNotAllowed"] as const),
+  ...(["InvalidApiKey", "ScopeMissing", "AccessRefused"] as const),
+]);
+/** The Facilitator is asked at start-up, and by requests that wait for its answer. */
+const RIGHT_TIMEOUT_MS = 10_000;
 
 /** @returns undefined when no key to debit with is configured. @throws ConfigError */
 export function meterOf(
@@ -30,22 +41,49 @@ export function meterOf(
   // Where the Facilitator sends, the operator is asked for states only, and its key holds nothing.
   const signer: Hex = operatorKey ?? toHex(randomBytes(32));
   const operator = createOperator({ rpc, turnpike, chainId, signer, confirmations });
-  const sender: DebitSender = operatorKey === undefined ? viaFacilitator() : operator.sender;
+  const onRefused = (reason: ErrorCode): void => {
+    if (CONTRADICTS_RIGHT.has(reason)) collection.doubt();
+  };
+  const { sender, right } =
+    operatorKey === undefined
+      ? viaFacilitator(rpc)
+      : { sender: operator.sender, right: operatorRight({ rpc, turnpike, operator }) };
   const path = join(meterFolder, `meter-${network.chainId}-${turnpike.slice(2, 10).toLowerCase()}.log`);
   const store = options.meterStore ?? createFileMeterStore({ path });
   if (store.isShared && settle === "each") {
     throw new ConfigError('settle: "each" is for one process: gates that share a meterStore merge their debits');
   }
-  return createMeter({
-    ...{ store, sender, states: operator.states, clock, settle },
+  const report = onMeterEvent ?? (() => undefined);
+  const meter = createMeter({
+    ...{ store, sender, states: operator.states, clock, settle, report, onRefused },
     ...(maxUnsettled === undefined ? {} : { limits: { maxUnsettled: toAmount(maxUnsettled, "maxUnsettled") } }),
-    ...(onMeterEvent ? { report: onMeterEvent } : {}),
   });
+  const collection = new Collection({
+    ...{ right, report, monotonicMs: () => performance.now() },
+    warn: (message) => process.emitWarning(message, { code: "TURNPIKE_CANNOT_COLLECT" }),
+    onChange: (isAnyCollectable) => meter.setCollecting(isAnyCollectable),
+  });
+  return {
+    ...meter,
+    prove: (planIds) => collection.prove(planIds),
+    proveAny: (planIds) => collection.proveAny(planIds),
+    canCollect: (planId) => collection.isProved(planId),
+    onBlocks: (topics) => collection.onBlocks(topics),
+    async stop() {
+      collection.close();
+      await meter.stop();
+    },
+  };
 
-  function viaFacilitator(): DebitSender {
+  function viaFacilitator(chain: Rpc): { readonly sender: DebitSender; readonly right: CollectionCheck } {
     if (!facilitator || apiKey === undefined)
       throw new ConfigError("apiKey needs facilitator (TURNPIKE_FACILITATOR_URL)");
-    const fetchOption = options.fetch ? { fetch: options.fetch as typeof fetch } : {};
-    return createFacilitatorSender({ url: facilitator.url, apiKey, ...fetchOption });
+    const { url } = facilitator;
+    const shared = { url, apiKey, ...(options.fetch ? { fetch: options.fetch as typeof fetch } : {}) };
+    const client = createFacilitatorClient({ ...shared, timeoutMs: RIGHT_TIMEOUT_MS });
+    return {
+      sender: createFacilitatorSender({ ...shared, onRefused }),
+      right: facilitatorRight({ rpc: chain, turnpike, client, url }),
+    };
   }
 }

@@ -6,17 +6,39 @@ import type { Deduction } from "./payment";
 
 /** What a gate asks of metering. */
 export interface MeterPort {
+  /**
+   * Proves that debits of each of these plans can be collected.
+   * @throws ConfigError that names the setting, the problem and the remedy; Unavailable when nobody can tell
+   */
+  prove(planIds: readonly Hex[]): Promise<void>;
+  /**
+   * Proves it of at least one of them; of none, that the key itself is accepted.
+   * @throws ConfigError, Unavailable
+   */
+  proveAny(planIds: readonly Hex[]): Promise<void>;
+  /** Whether that was proved of this plan, and nothing has contradicted it since. */
+  canCollect(planId: Hex): boolean;
+  /** New blocks; `topics` are those indexed in Turnpike's logs, undefined when history was rewritten. */
+  onBlocks(topics: ReadonlySet<string> | undefined): void;
   /** Opens the journal and resumes what a crash left. */
   start(): Promise<void>;
   /**
    * Sets an amount aside at once.
+   * @param newest reads the facts from the chain's newest block, before anything is clipped or refused by `facts`
    * @throws AllowanceExhausted
    */
-  reserve(idHash: Hex, amount: bigint, facts: AllowanceFacts): Promise<Deduction>;
+  reserve(
+    idHash: Hex,
+    amount: bigint,
+    facts: AllowanceFacts,
+    newest?: () => Promise<AllowanceFacts>,
+  ): Promise<Deduction>;
   /** base units: cap - spent - reserved */
   remaining(idHash: Hex, facts: AllowanceFacts): bigint;
   /** an earlier debit failed for funds or approval */
   isBlocked(idHash: Hex): boolean;
+  /** Has it judged again soon: the wallet may hold the money by now. */
+  retryBlocked(idHash: Hex): void;
   /** as much is unsettled as the provider would risk */
   isSaturated(idHash: Hex): boolean;
   /** What is owed and not final yet, and what was lost. */

@@ -15,7 +15,7 @@ export type PaidRequest = IncomingMessage & { payment?: Payment };
 /** Middleware `(req, res, next)` for node:http and what is built on it. */
 export interface NodeGate {
   (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void): void | Promise<void>;
-  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
+  /** @see Gate.ready */
   ready(): Promise<void>;
 }
 

@@ -86,7 +86,7 @@ export interface ProviderOptions {
   readonly settleWaitMs?: number;
   /** seconds for which a quote holds; default 600 */
   readonly quoteLifeSec?: number;
-  /** how often the chain's head is asked for, milliseconds; default 1,000 */
+  /** how often the chain's head is asked for, milliseconds; default once a block, from 250 to 1,000 */
   readonly pollMs?: number;
 
   /** TURNPIKE_REPORTS_KEY (`reports.apiKey`): tell the Facilitator how many were asked to pay, refused and why, served */

@@ -41,7 +41,10 @@ export interface Provider {
   deductAllowance(amount: Amount): Promise<Deduction>;
   /** Middleware that makes the request known to the operations above where no gate does. */
   context(): (request: IncomingMessage, response: ServerResponse, next: () => void) => void;
-  /** Rejects with what is wrong: a plan, the contract or the chain (ConfigError), or an outage (Unavailable). */
+  /**
+   * Rejects with what is wrong: a plan, the contract, the chain, or a key that could never collect what metered routes
+   * charge (ConfigError); or with an outage (Unavailable).
+   */
   ready(): Promise<void>;
   /** Debits what metered calls owe now instead of when it is due, and waits for it: before a shutdown, or in tests. */
   flush(): Promise<void>;
@@ -65,10 +68,14 @@ export function providerIn(room: Room, planIds: readonly string[] = []): Provide
     if (!isHash32(plan)) throw new ConfigError(`plans has "${plan}": a plan id is 0x and 64 hex digits`);
     return plan.toLowerCase() as Hex;
   });
+  const offered = new Set(plans);
 
   function gate<Req>(gateOptions: GateOptions<Req>): Gate {
     const made = createGate(room, gateOptions);
     gates.push(made);
+    for (const entry of gateOptions.pricing) {
+      if (entry.type === "subscription") offered.add(entry.plan.toLowerCase() as Hex);
+    }
     return made;
   }
 
@@ -87,6 +94,7 @@ export function providerIn(room: Room, planIds: readonly string[] = []): Provide
     async ready() {
       await room.terms.load(plans, false);
       await Promise.all(gates.map((made) => made.ready()));
+      await room.meter?.proveAny([...offered]);
       await room.time.refresh();
       await room.meterStarted();
     },

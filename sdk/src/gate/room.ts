@@ -65,6 +65,12 @@ export function openRoom(options: ProviderOptions, parts: RoomParts): Room {
   let isMeterOpen = false;
   const facilitator = lazily(() => facilitatorOf(settings, options));
   const meter = options.meter ?? parts.meterOf(options, settings, time, rpc);
+  if (meter) {
+    followed?.heads.listen({
+      onAdvance: (_head, touched) => meter.onBlocks(touched),
+      onReset: () => meter.onBlocks(undefined),
+    });
+  }
   const reports = reportsOf(options, settings, time);
   return {
     settings,
@@ -100,7 +106,7 @@ export function openRoom(options: ProviderOptions, parts: RoomParts): Room {
       await reports?.close();
       followed?.states?.close();
       followed?.heads.close();
-      if (isMeterOpen) await meter?.stop();
+      if (isMeterOpen || !options.meter) await meter?.stop();
       if (typeof options.claims !== "object") await claims?.close();
       if (!options.rpc) rpc?.close();
     },

@@ -2,7 +2,8 @@
 import type { AllowanceFacts } from "../chain/debit-sender";
 import type { Plan } from "../chain/plans";
 import type { SubscriptionState } from "../chain/states";
-import { type Address, ConfigError, type Hex, toAmount } from "../protocol";
+import { type Address, ConfigError, type Hex, SubscriptionNotActive, toAmount } from "../protocol";
+import { requireCollectable } from "./collectable";
 import type { MeteredRoute } from "./judge-subscription";
 import type { Deduction, SubscriptionPayment } from "./payment";
 import type { Room } from "./room";
@@ -59,7 +60,9 @@ class Allowance {
 
   get remaining(): bigint {
     const { meter } = this.#room;
-    if (meter && this.#room.isMeterOpen()) return meter.remaining(this.#state.idHash, factsOf(this.#state));
+    const { idHash } = this.#state;
+    const newest = this.#room.states?.peek(idHash) ?? this.#state;
+    if (meter && this.#room.isMeterOpen()) return meter.remaining(idHash, factsOf(newest));
     const { cap, spent } = this.#state.allowance;
     return cap > spent ? cap - spent : 0n;
   }
@@ -79,13 +82,29 @@ async function charge({ room, route, state, seat }: Charged, amount: bigint | nu
     if (!room.meter) {
       throw new ConfigError("operatorKey or apiKey is not set: deductAllowance needs a key that may debit the plan");
     }
+    await requireCollectable(room, state.planId);
     if (!room.isMeterOpen()) await room.meterStarted();
-    // What the record says now: a renewal or a raised cap may have come since this request was judged.
-    return await room.meter.reserve(state.idHash, units, factsOf(room.states?.peek(state.idHash) ?? state));
+    // What the record says now: a renewal or another cap may have come since this request was judged.
+    const facts = factsOf(await recordOf(room, state));
+    return await room.meter.reserve(state.idHash, units, facts, () => newestFacts(room, state));
   } catch (error) {
     seat.onFailure?.(error);
     throw error;
   }
+}
+
+async function recordOf({ states }: Room, judged: SubscriptionState): Promise<SubscriptionState> {
+  const held = states?.peek(judged.idHash);
+  if (held || !states) return held ?? judged;
+  // A block has touched it. In an outage the call that was let through is charged by what it was let through with.
+  return states.read(judged.idHash).catch(() => judged);
+}
+
+/** @throws Unavailable; SubscriptionNotActive */
+async function newestFacts({ states }: Room, judged: SubscriptionState): Promise<AllowanceFacts> {
+  const newest = states ? await states.recheck(judged.idHash) : judged;
+  if (newest.known && !newest.cancelled) return factsOf(newest);
+  throw new SubscriptionNotActive("The subscription ended while this request was served.");
 }
 
 export function factsOf({ allowance, paidThroughSec, blockNumber }: SubscriptionState): AllowanceFacts {

@@ -140,6 +140,10 @@ export function openBooks({ clock, token, payTo, payer }: BooksParts): Books {
       close: () => undefined,
     },
     meter: {
+      prove: async () => undefined,
+      proveAny: async () => undefined,
+      canCollect: () => true,
+      onBlocks: () => undefined,
       start: async () => undefined,
       async reserve(idHash, amount) {
         if (blocked.has(idHash)) throw new InsufficientFunds("A debit of this subscription could not be collected.");
@@ -153,6 +157,7 @@ export function openBooks({ clock, token, payTo, payer }: BooksParts): Books {
       },
       remaining: (idHash) => remaining(idHash),
       isBlocked: (idHash) => blocked.has(idHash),
+      retryBlocked: () => undefined,
       isSaturated: () => false,
       // Every charge is final at once here.
       unsettled: () => ({ unsettled: 0n, charged, settled: charged, lost: 0n, subscriptions: [] }),

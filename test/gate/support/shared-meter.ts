@@ -101,6 +101,28 @@ export function testSharedMeter(make: (space: string) => CellStore): void {
     expect(last.unsettled()).to.include({ settled: told, unsettled: 0n, lost: 0n });
   }).timeout(120_000);
 
+  it("HA4 leave the debits to a gate that may send them when the sender no longer may", async () => {
+    const idHash = chain.subscribe(1, { cap: CAP });
+    const sender = await gate();
+    await sender.reserve(idHash, 30n, chain.facts(idHash));
+    const other = await gate();
+    sender.setCollecting(false);
+    await other.reserve(idHash, 20n, chain.facts(idHash));
+    await until(
+      async () =>
+        await other.flush().then(
+          () => true,
+          () => false,
+        ),
+    );
+    expect(chain.sumDebited()).to.equal(50n);
+    other.setCollecting(false);
+    sender.setCollecting(true);
+    await sender.reserve(idHash, 10n, chain.facts(idHash));
+    await sender.flush();
+    expect(chain.sumDebited()).to.equal(60n);
+  }).timeout(120_000);
+
   it("keep to what may be unsettled, across gates", async () => {
     const idHash = chain.subscribe(1, { cap: 10n ** 9n });
     const limits = { maxUnsettled: 100n, waitMs: 30_000 };

@@ -1,5 +1,10 @@
 /** Debits of allowances, by providers whose plan's operator is the relayer. */
-import { debitsRequestSchema, debitsResponseSchema } from "turnpike/facilitator";
+import {
+  debitRightsRequestSchema,
+  debitRightsResponseSchema,
+  debitsRequestSchema,
+  debitsResponseSchema,
+} from "turnpike/facilitator";
 import { admissionTo } from "../admission";
 import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
@@ -27,6 +32,19 @@ export function debitEndpoints(doors: Doors): Endpoint[] {
           ? { status: 202, body: answers, headers: { "retry-after": "1" } }
           : { status: 200, body: answers };
       },
+    }),
+    endpoint({
+      method: "post",
+      path: "/debits/rights",
+      tag: "debits",
+      summary: "Whether debits of these plans would be collected for the provider that asks, and by which accounts.",
+      admission: admissionTo(doors, "debits"),
+      body: debitRightsRequestSchema,
+      answers: { 200: debitRightsResponseSchema },
+      handle: async ({ body, caller: { provider } }) => ({
+        status: 200,
+        body: await providers.debits.rights(provider, body.planIds),
+      }),
     }),
   ];
 }

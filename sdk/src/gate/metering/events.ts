@@ -11,6 +11,9 @@ export type MeterEvent =
   | { readonly kind: "postponed"; readonly idHash: Hex; readonly reason: ErrorCode }
   | { readonly kind: "lost"; readonly idHash: Hex; readonly amount: bigint; readonly reason: LossReason }
   | { readonly kind: "rekeyed"; readonly idHash: Hex; readonly to: Hex }
+  /** debits of this plan cannot be collected: metered requests are answered 503 until it is `collectable` again */
+  | { readonly kind: "uncollectable"; readonly planId: Hex; readonly reason: ErrorCode; readonly message: string }
+  | { readonly kind: "collectable"; readonly planId: Hex }
   /** a settled transaction was reorganised away and is sent again */
   | { readonly kind: "reorganised"; readonly batch: number }
   /** the chain, the Facilitator or the disk failed; the meter goes on trying */

@@ -5,7 +5,7 @@
 import type { DebitItem, DebitOutcome, DebitResult, DebitSender } from "../../chain/debit-sender";
 import { createFacilitatorClient, type DebitRequestWire } from "../../facilitator";
 import type { FetchLike } from "../../facilitator/transport";
-import { isErrorCode, Unavailable } from "../../protocol/errors";
+import { type ErrorCode, isErrorCode, Unavailable } from "../../protocol/errors";
 
 export interface FacilitatorSenderOptions {
   readonly url: string;
@@ -14,17 +14,24 @@ export interface FacilitatorSenderOptions {
   readonly fetch?: FetchLike;
   /** default 30,000 */
   readonly timeoutMs?: number;
+  /** told when the Facilitator refuses the API key itself */
+  readonly onRefused?: (reason: ErrorCode) => void;
 }
 
 const TIMEOUT_MS = 30_000;
 
-export function createFacilitatorSender({ timeoutMs = TIMEOUT_MS, ...options }: FacilitatorSenderOptions): DebitSender {
+export function createFacilitatorSender({
+  timeoutMs = TIMEOUT_MS,
+  onRefused,
+  ...options
+}: FacilitatorSenderOptions): DebitSender {
   const client = createFacilitatorClient({ ...options, timeoutMs });
 
   /** @throws Unavailable whenever the outcome is not known; a key that is refused decides nothing about the debits */
   async function post(payload: string) {
     const outcome = await client.debits(JSON.parse(payload) as DebitRequestWire[]);
     if (outcome.kind === "answered") return outcome.results;
+    onRefused?.(outcome.error.code);
     throw new Unavailable(`The Facilitator did not take the debits: ${outcome.error.message}`, {
       cause: outcome.error,
       retryAfterSec: 5,

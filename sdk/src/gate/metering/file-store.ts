@@ -106,6 +106,7 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     reload: async () => undefined,
     hurried: () => [],
     hurry: async () => undefined,
+    setSending: () => undefined,
     batches: () => [...books.batches.values()],
     recent: () => books.recent,
     nextBatch: () => books.nextBatch,

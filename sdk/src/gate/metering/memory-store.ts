@@ -33,6 +33,7 @@ export function createMemoryMeterStore(): MeterStore {
     reload: async () => undefined,
     hurried: () => [],
     hurry: async () => undefined,
+    setSending: () => undefined,
     batches: () => [...books.batches.values()],
     recent: () => books.recent,
     nextBatch: () => books.nextBatch,

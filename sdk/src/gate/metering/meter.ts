@@ -32,6 +32,8 @@ export interface MeterOptions {
   /** "merged" (default): debits are merged; "each": every call waits for a debit of its own */
   readonly settle?: "merged" | "each";
   readonly report?: MeterReport;
+  /** told of every debit that was refused, and why */
+  readonly onRefused?: (reason: ErrorCode) => void;
   readonly monotonicMs?: () => number;
 }
 
@@ -50,22 +52,35 @@ export interface Meter {
   /**
    * Charges a call; resolves when the charge is durable.
    * @param amount base units; 0 charges nothing
+   * @param newest reads the facts from the chain's newest block; asked before anything is clipped or refused by `facts`
    * @throws AllowanceExhausted nothing remains; InsufficientFunds blocked until a debit succeeds; Unavailable the
    * journal fails, or maxUnsettled stays reached; with "each" also SubscriptionNotActive, and PaymentPending when the
    * debit's outcome is not known in time
    */
-  reserve(idHash: Hex, amount: bigint, facts: AllowanceFacts): Promise<Charge>;
+  reserve(idHash: Hex, amount: bigint, facts: AllowanceFacts, newest?: ReadNewest): Promise<Charge>;
   /** cap - spent - reserved, at least zero */
   remaining(idHash: Hex, facts: AllowanceFacts): bigint;
   /** A debit failed for want of funds or approval: answer 402 InsufficientFunds before the handler runs. */
   isBlocked(idHash: Hex): boolean;
+  /** Has a debit that failed for want of funds or approval judged again within 2 seconds, where this process sends. */
+  retryBlocked(idHash: Hex): void;
   /** maxUnsettled is reached: answer 503 with Retry-After before the handler runs. */
   isSaturated(idHash: Hex): boolean;
   /** Debits everything owed now; resolves when each debit is final, or its subscription cannot be debited. */
   flush(): Promise<void>;
   unsettled(): UnsettledReport;
+  /** Whether debits can be collected by this process: if not, it leaves sending to others, and once more tries at once. */
+  setCollecting(canCollect: boolean): void;
   /** Stops sending and closes the store; what is unsettled waits there for the next start. */
   stop(): Promise<void>;
+}
+
+/** @throws Unavailable, SubscriptionNotActive */
+export type ReadNewest = () => Promise<AllowanceFacts>;
+
+/** A request, and where its facts are read anew. */
+interface Asked extends ReserveRequest {
+  readonly newest: ReadNewest | undefined;
 }
 
 /** How often the accounts are looked through for what is due by age. */
@@ -75,10 +90,10 @@ const FLUSH_FAILURES = 3;
 
 export function createMeter(options: MeterOptions): Meter {
   const { store, sender, states, clock, settle = "merged" } = options;
-  const { report = () => undefined, monotonicMs = () => performance.now() } = options;
+  const { report = () => undefined, onRefused = () => undefined, monotonicMs = () => performance.now() } = options;
   const limits = limitsOf(options.limits);
   const now = () => ({ ms: monotonicMs(), sec: chainTime(clock) });
-  const settler = new Settler({ store, sender, states, limits, now, report });
+  const settler = new Settler({ store, sender, states, limits, now, report, onRefused });
   const pump = new Pump({ round: () => settler.round(), restMs, report });
   let isStopping = false;
 
@@ -91,11 +106,17 @@ export function createMeter(options: MeterOptions): Meter {
   }
 
   /** Asks the store until there is room under maxUnsettled, the debits that make it being hurried meanwhile. */
-  async function untilRoom(request: ReserveRequest, ask: (request: ReserveRequest) => Promise<Reserved>) {
+  async function untilRoom(first: Asked, ask: (request: ReserveRequest) => Promise<Reserved>) {
     const untilMs = monotonicMs() + limits.waitMs;
+    let request = first;
     for (;;) {
       const answer = await ask(request);
-      if (answer.kind === "reserved") return answer;
+      if (answer.kind === "reserved") return { ...answer, block: request.facts.blockNumber };
+      if (answer.kind === "short") {
+        // A cap that was raised since the facts were read is not clipped to what it was.
+        request = { ...request, facts: (await request.newest?.()) ?? request.facts, mayClip: true };
+        continue;
+      }
       if (answer.kind === "exhausted") throw new AllowanceExhausted();
       if (answer.kind === "blocked")
         throw new InsufficientFunds("A debit of this subscription could not be collected.");
@@ -103,6 +124,7 @@ export function createMeter(options: MeterOptions): Meter {
       if (leftMs <= 0 || isStopping) throw saturated();
       hurry(request.idHash);
       await atMost(leftMs, pump.nextRound());
+      request = { ...request, mayClip: request.newest === undefined };
     }
   }
 
@@ -114,7 +136,7 @@ export function createMeter(options: MeterOptions): Meter {
     if (store.batches().length === 0) pump.wake();
   }
 
-  async function chargeMerged(request: ReserveRequest): Promise<Charge> {
+  async function chargeMerged(request: Asked): Promise<Charge> {
     const { charged, remaining } = await untilRoom(request, (asked) => store.reserve(asked));
     const account = store.account(request.idHash);
     if (account !== undefined) {
@@ -127,23 +149,23 @@ export function createMeter(options: MeterOptions): Meter {
     return { charged, remaining, clipped: charged < request.amount };
   }
 
-  async function chargeEach(request: ReserveRequest): Promise<Charge> {
+  async function chargeEach(request: Asked): Promise<Charge> {
     const untilMs = monotonicMs() + limits.waitMs;
     for (;;) {
-      const { charged, remaining } = await untilRoom(request, (asked) => store.hold(asked));
-      const result = await debitCall(request.idHash, charged, untilMs - monotonicMs());
+      const { charged, remaining, block } = await untilRoom(request, (asked) => store.hold(asked));
+      const result = await debitCall({ idHash: request.idHash, amount: charged, block }, untilMs - monotonicMs());
       if (result.kind === "settled") return { charged, remaining, clipped: charged < request.amount };
       if (result.kind === "failed" && !isOwnFault(result.reason)) throw refusalOf(result.reason);
       if (monotonicMs() >= untilMs || isStopping) throw saturated();
     }
   }
 
-  async function debitCall(idHash: Hex, amount: bigint, waitMs: number): Promise<DebitResult> {
+  async function debitCall(held: Pick<Call, "idHash" | "amount" | "block">, waitMs: number): Promise<DebitResult> {
     let settleCall: (result: DebitResult) => void = () => undefined;
     const settled = new Promise<DebitResult>((resolve) => {
       settleCall = resolve;
     });
-    const call: Call = { idHash, amount, sealed: false, settle: settleCall };
+    const call: Call = { ...held, sealed: false, settle: settleCall };
     settler.calls.add(call);
     pump.wake();
     const result = await atMost(waitMs, Promise.race([settled, stopped]));
@@ -151,7 +173,7 @@ export function createMeter(options: MeterOptions): Meter {
     if (call.sealed) {
       throw new PaymentPending("The debit was sent, its outcome is not known yet.", { retryAfterSec: 5 });
     }
-    if (settler.calls.delete(call)) store.release(idHash, amount);
+    if (settler.calls.delete(call)) store.release(held.idHash, held.amount);
     throw saturated();
   }
 
@@ -182,14 +204,19 @@ export function createMeter(options: MeterOptions): Meter {
       await store.open();
       pump.start();
     },
-    async reserve(idHash, amount, facts) {
+    async reserve(idHash, amount, facts, newest) {
       if (amount < 0n) throw new ConfigError("deductAllowance(amount): the amount is negative.");
       if (amount === 0n) return { charged: 0n, remaining: remainingOf(store.account(idHash), facts), clipped: false };
-      const request = { idHash, amount, facts, maxUnsettled: limits.maxUnsettled };
+      const mayClip = newest === undefined;
+      const request: Asked = { idHash, amount, facts, mayClip, newest, maxUnsettled: limits.maxUnsettled };
       return settle === "each" ? chargeEach(request) : chargeMerged(request);
     },
     remaining: (idHash, facts) => remainingOf(store.account(idHash), facts),
     isBlocked: (idHash) => store.account(idHash)?.blocked !== undefined,
+    retryBlocked(idHash) {
+      settler.retryBlocked(idHash);
+      pump.wake(TICK_MS);
+    },
     isSaturated(idHash) {
       const account = store.account(idHash);
       return account !== undefined && unsettledOf(account) >= limits.maxUnsettled;
@@ -212,6 +239,12 @@ export function createMeter(options: MeterOptions): Meter {
       }
     },
     unsettled: () => unsettledReport(store),
+    setCollecting(canCollect) {
+      store.setSending(canCollect);
+      if (!canCollect) return;
+      settler.retrySoon();
+      pump.retryNow();
+    },
     async stop() {
       isStopping = true;
       tellStopped();

@@ -40,6 +40,12 @@ export class Pump {
     if (this.turning === undefined) this.arm();
   }
 
+  /** What made rounds fail is over: the next one does not wait for its turn. */
+  retryNow(): void {
+    this.notBeforeMs = 0;
+    this.wake();
+  }
+
   /** Resolves after the next round has ended, well or badly. */
   nextRound(): Promise<void> {
     return new Promise((resolve) => this.watchers.add(resolve));

@@ -6,6 +6,7 @@ import type { Reserved, ReserveRequest } from "./store";
 export function decideReservation(account: Account | undefined, request: ReserveRequest): Reserved {
   if (account?.blocked) return { kind: "blocked" };
   const remaining = remainingOf(account, request.facts);
+  if (request.mayClip === false && request.amount > remaining) return { kind: "short" };
   if (remaining === 0n) return { kind: "exhausted" };
   const isClipped = request.amount > remaining;
   const charged = isClipped ? remaining : request.amount;

@@ -45,6 +45,8 @@ export interface Timing {
   sinceMs: number;
   /** monotonic; not before this after a failure */
   retryAtMs: number;
+  /** monotonic; when the last one failed */
+  failedAtMs: number;
   /** failures in a row */
   attempts: number;
   /** unix seconds; the end of the cycle last seen */
@@ -56,6 +58,7 @@ export interface Timing {
 export const freshTiming = (nowMs: number): Timing => ({
   sinceMs: nowMs,
   retryAtMs: 0,
+  failedAtMs: 0,
   attempts: 0,
   cycleEndSec: 0,
   closedCycleSec: 0,

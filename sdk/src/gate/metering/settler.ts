@@ -14,6 +14,8 @@ import type { MeterStore } from "./store";
 export interface Call {
   readonly idHash: Hex;
   readonly amount: bigint;
+  /** the block of the facts that it was held by */
+  readonly block: number;
   sealed: boolean;
   readonly settle: (result: DebitResult) => void;
 }
@@ -25,6 +27,7 @@ export interface SettlerOptions {
   readonly limits: MeterLimits;
   readonly now: () => Now;
   readonly report: MeterReport;
+  readonly onRefused: (reason: ErrorCode) => void;
 }
 
 interface Draft {
@@ -36,6 +39,7 @@ interface Draft {
 type Wanted = { readonly account: Readonly<Account>; readonly call?: Call };
 
 const RESUBMIT_MS = 10_000;
+const BLOCKED_RETRY_MS = 2_000;
 
 /** Its index, cap or standing changed, it was rekeyed, or the transaction was too large. */
 const JUDGED_ANEW: ReadonlySet<ErrorCode> = new Set([
@@ -67,6 +71,19 @@ export class Settler {
       this.timings.set(idHash, timing);
     }
     return timing;
+  }
+
+  /** Lets what failed be tried again at once. */
+  retrySoon(): void {
+    for (const timing of this.timings.values()) timing.retryAtMs = 0;
+  }
+
+  /** A caller is refused for a debit that failed: its wallet may hold the money by now. Bounded, however many ask. */
+  retryBlocked(idHash: Hex): void {
+    const account = this.options.store.account(idHash);
+    if (account?.blocked === undefined) return;
+    const timing = this.timing(account.idHash);
+    timing.retryAtMs = Math.min(timing.retryAtMs, timing.failedAtMs + BLOCKED_RETRY_MS);
   }
 
   /** One step. @returns whether the books changed */
@@ -101,6 +118,7 @@ export class Settler {
         if (wereBlocked.has(item.idHash)) report({ kind: "unblocked", idHash: item.idHash });
         report({ kind: "settled", idHash: item.idHash, amount: item.amount, transaction: outcome.transaction });
       }
+      if (result.kind === "failed") this.options.onRefused(result.reason);
       const call = waiting[i];
       if (call !== undefined) call.settle(result);
       else if (item.origin === "merged" && result.kind !== "settled") await this.restore(item.idHash, result);
@@ -228,6 +246,11 @@ export class Settler {
       const room = judged.room - before.amount;
       const owed = call?.amount ?? account.pending;
       const isShort = owed > room;
+      // An endpoint behind the block that the charge was judged by may not know of a cap that was raised since.
+      if (isShort && state.blockNumber < (call?.block ?? account.seenBlock)) {
+        if (call === undefined) await this.postpone(idHash, "Unavailable");
+        continue;
+      }
       const amount = isShort ? room : owed;
       if (call === undefined && isShort) await this.writeOff(idHash, owed - amount, "clipped");
       if (call !== undefined && isShort) {
@@ -281,6 +304,7 @@ export class Settler {
   }
 
   private async refuse({ item, call }: Draft, reason: ErrorCode): Promise<void> {
+    this.options.onRefused(reason);
     if (call === undefined) return this.postpone(item.idHash, reason);
     // A stale index is this lane's own view, not the caller's fault: the call stays in line.
     if (reason !== "StaleDebit") this.fail(call, reason);
@@ -300,6 +324,7 @@ export class Settler {
     this.forced.delete(account.idHash);
     const timing = this.timing(account.idHash);
     timing.attempts += 1;
+    timing.failedAtMs = now().ms;
     timing.retryAtMs = now().ms + retryDelayMs(timing.attempts);
     if (isBlockReason(reason)) {
       if (account.blocked !== reason) {

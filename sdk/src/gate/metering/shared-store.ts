@@ -43,6 +43,7 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
   let timer: NodeJS.Timeout | undefined;
   let refreshing: Promise<void> | undefined;
   let isOpen = false;
+  let maySend = true;
   /** one entry at a time: each stands on the one before */
   let recording: Promise<unknown> = Promise.resolve();
 
@@ -213,6 +214,7 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
     const gone = known.filter((key) => !found.has(key));
     if (gone.length > 0) await reread(gone);
     if (texts.size > KEPT) forgetIdle();
+    if (!maySend) return leaveLane();
     if (!isSender() || lane.leaseUntilMs - (await shared.nowMs()) < (leaseMs * 2) / 3) await keepLane();
     if (!isSender()) return;
     for (const account of [...books.accounts.values()]) {
@@ -235,6 +237,13 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
     const nowMs = await shared.nowMs();
     if (!isSender() && lane.owner !== "" && lane.leaseUntilMs > nowMs) return;
     const next = laneText({ ...lane, owner: self, leaseUntilMs: nowMs + leaseMs, turn: lane.turn + 1 });
+    if (await shared.swap([{ key: LANE, expected: texts.get(LANE), next }])) learn(LANE, next);
+    else await reread([LANE]);
+  }
+
+  async function leaveLane(): Promise<void> {
+    if (!isSender()) return;
+    const next = laneText({ ...lane, owner: "", leaseUntilMs: 0, turn: lane.turn + 1 });
     if (await shared.swap([{ key: LANE, expected: texts.get(LANE), next }])) learn(LANE, next);
     else await reread([LANE]);
   }
@@ -306,6 +315,9 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
         learn(key, next);
       }
     },
+    setSending(may) {
+      maySend = may;
+    },
     batches: () => (isSender() ? [...books.batches.values()] : []),
     recent: () => books.recent,
     nextBatch: () => books.nextBatch,
@@ -319,11 +331,7 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
       isOpen = false;
       clearTimeout(timer);
       await refreshing;
-      await inTurn(async () => {
-        if (!isSender()) return;
-        const next = laneText({ ...lane, owner: "", leaseUntilMs: 0, turn: lane.turn + 1 });
-        if (await shared.swap([{ key: LANE, expected: texts.get(LANE), next }])) learn(LANE, next);
-      });
+      await inTurn(leaveLane);
     },
   };
 }

@@ -11,6 +11,8 @@ export interface ReserveRequest {
   /** base units, > 0 */
   readonly amount: bigint;
   readonly facts: AllowanceFacts;
+  /** false: where less remains than the amount, answer `short`, since the facts may be old; default true */
+  readonly mayClip?: boolean;
   /** base units; reserving never brings what is unsettled above it, a single larger call on an empty account aside */
   readonly maxUnsettled: bigint;
 }
@@ -18,6 +20,8 @@ export interface ReserveRequest {
 export type Reserved =
   | { readonly kind: "reserved"; readonly charged: bigint; readonly remaining: bigint }
   | { readonly kind: "exhausted" }
+  /** less remains than was asked for: ask again with the chain's newest facts */
+  | { readonly kind: "short" }
   | { readonly kind: "blocked" }
   /** maxUnsettled is reached: there will be room when debits are final */
   | { readonly kind: "saturated" };
@@ -48,6 +52,8 @@ export interface MeterStore {
   reload(): Promise<void>;
   /** Asks whoever sends to debit this subscription now; where that is this process, nothing needs to be asked. */
   hurry(idHash: Hex): Promise<void>;
+  /** Whether this process may send the debits of a store that others share; where it may not, it hands that on. */
+  setSending(maySend: boolean): void;
   /** Sealed and unresolved, under this process's leases. */
   batches(): readonly Batch[];
   /** Settled lately, newest last, for as long as a reorganisation could take them back. */

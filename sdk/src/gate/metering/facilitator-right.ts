@@ -1,0 +1,93 @@
+/**
+ * Whether a Facilitator can collect debits for an API key: the key is valid and has the scope, the Facilitator debits
+ * these plans for this provider, and by this gate's own chain each of its relayers is an operator of them.
+ */
+import { missingOperators, topicOfAccount } from "../../chain/operators";
+import type { Rpc } from "../../chain/rpc";
+import { type DebitRight, type DebitRightsOutcome, type FacilitatorClient, MAX_DEBIT_RIGHTS } from "../../facilitator";
+import type { Address } from "../../protocol/address";
+import { isErrorCode, type TurnpikeError } from "../../protocol/errors";
+import type { Hex } from "../../protocol/hex";
+import type { CollectionCheck, CollectionFault } from "./collection";
+
+export interface FacilitatorRightOptions {
+  readonly rpc: Rpc;
+  readonly turnpike: Address;
+  /** with the provider's API key */
+  readonly client: Pick<FacilitatorClient, "debitRights">;
+  readonly url: string;
+}
+
+export function facilitatorRight({ rpc, turnpike, client, url }: FacilitatorRightOptions): CollectionCheck {
+  let relayers: readonly Address[] = [];
+  /** as the Facilitator said last */
+  const allowed = new Map<Hex, DebitRight>();
+
+  async function ask(planIds: readonly Hex[]): Promise<DebitRightsOutcome> {
+    try {
+      return await client.debitRights(planIds);
+    } catch (error) {
+      // While it is out of reach its last word counts, so that an outage alone closes no gate; the chain is asked anew.
+      const rights = planIds.flatMap((planId) => allowed.get(planId) ?? []);
+      if (rights.length < planIds.length) throw error;
+      return { kind: "answered", relayers, rights };
+    }
+  }
+
+  function faultOfKey({ code, message }: TurnpikeError, planId?: Hex): CollectionFault {
+    const owner = planId === undefined ? "the plans' provider" : `the provider of plan ${planId}`;
+    return {
+      reason: code,
+      message: `apiKey (TURNPIKE_API_KEY) was refused by the Facilitator at ${url} (${code}: ${message}): create one with the scope debits, signed by ${owner}`,
+    };
+  }
+
+  async function check(planIds: readonly Hex[]): Promise<(CollectionFault | undefined)[]> {
+    const faults: (CollectionFault | undefined)[] = [];
+    for (let from = 0; from < planIds.length; from += MAX_DEBIT_RIGHTS) {
+      faults.push(...(await checkSome(planIds.slice(from, from + MAX_DEBIT_RIGHTS))));
+    }
+    return faults;
+  }
+
+  async function checkSome(planIds: readonly Hex[]): Promise<(CollectionFault | undefined)[]> {
+    const outcome = await ask(planIds);
+    if (outcome.kind === "refused") {
+      allowed.clear();
+      return planIds.map((planId) => faultOfKey(outcome.error, planId));
+    }
+    relayers = outcome.relayers;
+    for (const right of outcome.rights) {
+      if (right.status === "allowed") allowed.set(right.planId, right);
+      else allowed.delete(right.planId);
+    }
+    return Promise.all(outcome.rights.map(faultOf));
+  }
+
+  async function faultOf(right: DebitRight): Promise<CollectionFault | undefined> {
+    const { planId } = right;
+    // The Facilitator's index may be some blocks behind; both have to agree.
+    const missing = await missingOperators({ rpc, turnpike }, planId, relayers);
+    if (missing.length > 0) {
+      const names = missing.join(", ");
+      return {
+        reason: "NotOperator",
+        message: `apiKey (TURNPIKE_API_KEY): the Facilitator at ${url} debits with ${names}, which is no operator of plan ${planId}: the plan's provider calls setOperator(${planId}, account, true) for each`,
+      };
+    }
+    if (right.status === "allowed") return undefined;
+    return {
+      reason: isErrorCode(right.code) ? right.code : "Internal",
+      message: `apiKey (TURNPIKE_API_KEY): the Facilitator at ${url} does not debit plan ${planId} (${right.code}: ${right.message}): correct that, or set operatorKey (TURNPIKE_OPERATOR_KEY)`,
+    };
+  }
+
+  return {
+    check,
+    async checkKey() {
+      const outcome = await client.debitRights([]);
+      return outcome.kind === "refused" ? faultOfKey(outcome.error) : undefined;
+    },
+    isTouched: (planId, topics) => topics.has(planId) && relayers.some((one) => topics.has(topicOfAccount(one))),
+  };
+}
