@@ -118,7 +118,7 @@ export function startPayments(options: PaymentsOptions): Payments {
     monotonicMs,
   });
 
-  const earlyProofs = createEarlyProofs({ chainId, signer: relayer.proofSigner });
+  const earlyProofs = createEarlyProofs({ chainId, signer: () => relayer.proofSigner });
   indexer.foresee((rows) => void earlyProofs.prepare(rows));
 
   const refusedOf = (error: unknown): Fate => {

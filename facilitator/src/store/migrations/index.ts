@@ -14,6 +14,7 @@ import { standing } from "./405-standing";
 import { failedPeriods } from "./406-failed-periods";
 import { stagedEvents } from "./408-staged-events";
 import { steadyUpkeep } from "./409-steady-upkeep";
+import { health } from "./414-health";
 
 export interface Migration {
   /** file name without its ending; the order is that of this list */
@@ -39,4 +40,5 @@ export const MIGRATIONS: readonly Migration[] = [
   failedPeriods,
   stagedEvents,
   steadyUpkeep,
+  health,
 ];
