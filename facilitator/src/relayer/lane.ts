@@ -120,7 +120,7 @@ export function createLane(options: LaneOptions): Lane {
         return true;
       }
       lease = undefined;
-      log.error({ key: of.key }, "the lane's lease was taken over");
+      log.warn({ key: of.key }, "the lease of a lane lapsed, and another process acquired it");
     }
     const chainNonce = await chain.nonce(of.key);
     const taken = await acquireLease(store, of, {

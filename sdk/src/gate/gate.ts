@@ -1,6 +1,7 @@
 /** One gate: a route in a room, with its decision. Adapters call `decide` and translate. */
 import { TurnpikeError } from "../protocol";
 import type { Answer } from "./answer";
+import { requireBookkeeping } from "./bookkeeping";
 import { type Decision, decide } from "./decide";
 import type { GateReports } from "./reports-of-requests";
 import type { GateRequest } from "./request";
@@ -10,7 +11,10 @@ import { answerOfRefusedCharge, type Visit } from "./visit";
 
 /** One route's gate: what every adapter translates. */
 export interface Gate {
-  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
+  /**
+   * Rejects with ConfigError when a plan or the contract is not on the chain, or payments cannot be recorded; with
+   * Unavailable when the chain or a shared store cannot be asked.
+   */
   ready(): Promise<void>;
   /** Judges a request and claims what it pays with. */
   decide(request: GateRequest): Decision | Promise<Decision>;
@@ -29,7 +33,10 @@ export function createGate<Req>(room: Room, options: GateOptions<Req>): Gate {
     if (error instanceof TurnpikeError && error.code === "ConfigError") process.emitWarning(error);
   });
   return {
-    ready: () => route.ready(),
+    async ready() {
+      await route.ready();
+      await requireBookkeeping(room, route);
+    },
     decide: reports
       ? counted(reports, (request) => decide(room, route, request))
       : (request) => decide(room, route, request),

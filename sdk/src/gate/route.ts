@@ -39,6 +39,8 @@ export interface Route extends MeteredRoute {
   readonly presentation: Presentation;
   readonly cors: boolean;
   readonly bindsBody: boolean;
+  /** whether it asks for payments of one request, each of which has to be claimed */
+  readonly sellsSingles: boolean;
   readonly free: ((raw: unknown) => boolean | Promise<boolean>) | undefined;
   readonly authorize: ((payment: Payment, raw: unknown) => boolean | Promise<boolean>) | undefined;
   /** Loads what quotes are made from. @throws ConfigError, Unavailable */
@@ -128,6 +130,7 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
     metered: options.metered ?? false,
     cors: options.cors ?? true,
     bindsBody: options.bind === "body",
+    sellsSingles: prices.length > 0 || options.sellSingleAtPlanPrice === true,
     free: options.free as Route["free"],
     authorize: options.authorize as Route["authorize"],
     presentation: {

@@ -7,6 +7,8 @@ import { applyClaim, type ClaimAct, type ClaimRecord, type ClaimStore, isHeldAft
 /** Chain time may run behind the store's. */
 const MARGIN_SEC = 3_600;
 const MAX_TRIES = 20;
+/** A cell that says no more than that it could be written. */
+const READY = "ready";
 
 export interface SharedClaimsOptions {
   /** how long an answer about the store's time is good; default a minute */
@@ -52,6 +54,12 @@ export function sharedClaims(store: CellStore, { clockAgeMs }: SharedClaimsOptio
     },
     async apply(paymentId, act) {
       return isHeldAfter(act, await change(paymentId, act));
+    },
+    async ready() {
+      const [current] = await cells.read([READY]);
+      // Another gate may have written meanwhile: that the store takes writes is what is wanted.
+      const next = String(await cells.nowMs());
+      await cells.swap([{ key: READY, expected: current, next, keepSec: MARGIN_SEC }]);
     },
     async close() {},
   };

@@ -104,6 +104,11 @@ export interface ClaimStore {
    * @returns for "use" and "renew" whether the owner still held it: false, and the request must not be served
    */
   apply(paymentId: Hex, act: Exclude<ClaimAct, { act: "claim" }>): Promise<boolean>;
+  /**
+   * Rejects when a claim could not be written now: a gate quotes no price meanwhile. Optional: without it the gate finds
+   * out from the first payment.
+   */
+  ready?(): Promise<void>;
   /** Releases what the store holds open. */
   close(): Promise<void>;
 }

@@ -182,6 +182,7 @@ export function createMeter(options: MeterOptions): Meter {
       await store.open();
       pump.start();
     },
+    requireHealthy: () => store.requireHealthy?.(),
     async reserve(idHash, amount, facts) {
       if (amount < 0n) throw new ConfigError("deductAllowance(amount): the amount is negative.");
       if (amount === 0n) return { charged: 0n, remaining: remainingOf(store.account(idHash), facts), clipped: false };
