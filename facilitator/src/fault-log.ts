@@ -19,20 +19,26 @@ export interface FaultLogOptions {
 }
 
 const EVERY_MS = 10_000;
+/** Messages may hold numbers that change: what is remembered is bounded. */
+const MAX_REASONS = 20;
 
 export function createFaultLog({ log, monotonicMs, everyMs = EVERY_MS }: FaultLogOptions): FaultLog {
-  const known = new Map<string, { reason: string; saidMs: number; repeated: number }>();
+  /** by kind, and within it by reason: two that alternate are two */
+  const known = new Map<string, Map<string, { saidMs: number; repeated: number }>>();
   return {
     met(kind, error, message, fields = {}) {
       const reason = error instanceof Error ? error.message : "unknown";
-      const before = known.get(kind);
+      const reasons = known.get(kind) ?? new Map<string, { saidMs: number; repeated: number }>();
+      known.set(kind, reasons);
+      const before = reasons.get(reason);
       const nowMs = monotonicMs();
-      if (before?.reason === reason && nowMs - before.saidMs < everyMs) {
+      if (before && nowMs - before.saidMs < everyMs) {
         before.repeated += 1;
         return;
       }
-      const repeated = before?.reason === reason ? before.repeated : 0;
-      known.set(kind, { reason, saidMs: nowMs, repeated: 0 });
+      const repeated = before?.repeated ?? 0;
+      if (reasons.size >= MAX_REASONS) reasons.clear();
+      reasons.set(reason, { saidMs: nowMs, repeated: 0 });
       const line = { ...fields, reason, ...(repeated > 0 && { repeated }) };
       if (isTurnpikeError(error)) log.warn(line, message);
       // Not foreseen: the stack is what somebody needs to mend it.

@@ -104,7 +104,7 @@ function createPool({ url, poolSize }: PostgresConfig, { timeoutMs }: StoreOptio
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
-    ...(timeoutMs !== undefined && { query_timeout: timeoutMs, idle_in_transaction_session_timeout: timeoutMs }),
+    ...(timeoutMs !== undefined && { query_timeout: timeoutMs }),
     types: {
       getTypeParser: ((oid: number, format: "text" | "binary") =>
         oid === INT8 ? Number : pgTypes.getTypeParser(oid, format as "text")) as typeof pgTypes.getTypeParser,
@@ -113,7 +113,12 @@ function createPool({ url, poolSize }: PostgresConfig, { timeoutMs }: StoreOptio
   // Without a listener an `error` event ends the process. The pool listens to idle connections alone: a connection
   // that is lost while a caller has it needs a listener of its own. Its caller receives the error from the statement.
   pool.on("error", () => undefined);
-  pool.on("connect", (client) => client.on("error", () => undefined));
+  pool.on("connect", (client) => {
+    client.on("error", () => undefined);
+    if (timeoutMs === undefined) return;
+    // Not as a startup parameter, which poolers reject. The caller's own statements queue up behind it.
+    client.query(`set idle_in_transaction_session_timeout = ${timeoutMs}`).catch(() => undefined);
+  });
   return pool;
 }
 
