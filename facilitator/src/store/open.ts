@@ -5,7 +5,7 @@
 import { mkdirSync } from "node:fs";
 import { PGlite } from "@electric-sql/pglite";
 import { Kysely, PostgresDialect, type Transaction } from "kysely";
-import { Pool, types as pgTypes } from "pg";
+import { type ClientBase, Pool, types as pgTypes } from "pg";
 import lockfile from "proper-lockfile";
 import { ConfigError } from "turnpike/protocol";
 import type { DatabaseConfig } from "../config";
@@ -104,7 +104,12 @@ function createPool({ url, poolSize }: PostgresConfig, { timeoutMs }: StoreOptio
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
-    ...(timeoutMs !== undefined && { query_timeout: timeoutMs }),
+    ...(timeoutMs !== undefined && {
+      query_timeout: timeoutMs,
+      // Not as a startup parameter, which poolers reject.
+      onConnect: (client: ClientBase) =>
+        client.query(`set idle_in_transaction_session_timeout = ${timeoutMs}`).then(() => undefined),
+    }),
     types: {
       getTypeParser: ((oid: number, format: "text" | "binary") =>
         oid === INT8 ? Number : pgTypes.getTypeParser(oid, format as "text")) as typeof pgTypes.getTypeParser,
@@ -113,12 +118,7 @@ function createPool({ url, poolSize }: PostgresConfig, { timeoutMs }: StoreOptio
   // Without a listener an `error` event ends the process. The pool listens to idle connections alone: a connection
   // that is lost while a caller has it needs a listener of its own. Its caller receives the error from the statement.
   pool.on("error", () => undefined);
-  pool.on("connect", (client) => {
-    client.on("error", () => undefined);
-    if (timeoutMs === undefined) return;
-    // Not as a startup parameter, which poolers reject. The caller's own statements queue up behind it.
-    client.query(`set idle_in_transaction_session_timeout = ${timeoutMs}`).catch(() => undefined);
-  });
+  pool.on("connect", (client) => client.on("error", () => undefined));
   return pool;
 }
 
