@@ -64,7 +64,11 @@ export interface FacilitatorConfig
  */
 export function loadConfig(env: Readonly<Record<string, string | undefined>>): FacilitatorConfig {
   const parsed: Record<string, unknown> = {};
-  for (const [name, entry] of Object.entries(SETTINGS) as [string, Setting][]) {
+  const entries = Object.entries(SETTINGS) as [string, Setting][];
+  // What belongs to one role comes last: the roles are known then, and a key of another role is not even opened.
+  entries.sort(([, a], [, b]) => Number(a.role !== undefined) - Number(b.role !== undefined));
+  for (const [name, entry] of entries) {
+    if (entry.role && !(parsed.roles as readonly Role[]).includes(entry.role)) continue;
     const text = env[entry.env]?.trim() || entry.fallback;
     if (text === undefined) {
       if (!entry.optional) throw missing(entry);

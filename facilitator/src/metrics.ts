@@ -20,7 +20,10 @@ export interface Gauges {
     readonly queued: number;
   }[];
   nodes(): readonly { readonly position: number; readonly isWell: boolean; readonly behind?: number }[];
+  isDatabaseWell(): boolean;
   indexerLagBlocks(): number;
+  indexerLagSec(): number;
+  // What the database alone knows; an outage leaves the measure out, and all others are told.
   renewalsDue(): Promise<number>;
   /** of the last 24 hours; cents only where the native coin's price is set */
   costs(): Promise<readonly CostGauge[]>;
@@ -28,6 +31,13 @@ export interface Gauges {
 }
 
 export type Metrics = ReturnType<typeof createMetrics>;
+
+/** Sets a gauge to what is asked for; a gauge without an answer is left out. */
+async function known(gauge: Gauge, ask: () => Promise<number>): Promise<void> {
+  const value = await ask().catch(() => undefined);
+  if (value === undefined) gauge.remove();
+  else gauge.set(value);
+}
 
 export function createMetrics() {
   const registry = new Registry();
@@ -50,7 +60,7 @@ export function createMetrics() {
     }),
     renewals: new Counter({
       name: "turnpike_renewals_total",
-      help: "Renewal attempts by outcome: renewed, skipped, or the reason of the failure.",
+      help: "Renewal attempts by outcome: renewed, early, unsettled, or the reason of the failure.",
       labelNames: ["outcome"] as const,
       registers,
     }),
@@ -97,7 +107,7 @@ export function createMetrics() {
       });
       new Gauge({
         name: "turnpike_relayer_lane_well",
-        help: "1 while the lane of a relayer key can send and gets mined what it sends, else 0: then somebody has to look.",
+        help: "1 while the lane of a relayer key can send and its transactions are mined, else 0.",
         labelNames: ["key"],
         registers,
         collect() {
@@ -142,6 +152,22 @@ export function createMetrics() {
           this.set(gauges.indexerLagBlocks());
         },
       });
+      new Gauge({
+        name: "turnpike_indexer_lag_seconds",
+        help: "Seconds that the read blocks are late, as /readyz judges them.",
+        registers,
+        collect() {
+          this.set(gauges.indexerLagSec());
+        },
+      });
+      new Gauge({
+        name: "turnpike_database_well",
+        help: "1 while the database can be read and written, else 0.",
+        registers,
+        collect() {
+          this.set(Number(gauges.isDatabaseWell()));
+        },
+      });
       let asked: Promise<readonly CostGauge[]> | undefined;
       /** One question for the three of them. */
       const costs = (): Promise<readonly CostGauge[]> => {
@@ -157,8 +183,8 @@ export function createMetrics() {
           labelNames: ["purpose"],
           registers,
           async collect() {
-            const sums = await costs();
-            // What was not done for a day is no longer among them.
+            // What was not done for a day is no longer among them; during an outage nothing is.
+            const sums = await costs().catch((): readonly CostGauge[] => []);
             this.reset();
             for (const sum of sums) {
               const value = amountOf(sum);
@@ -172,26 +198,26 @@ export function createMetrics() {
         "This Facilitator's transactions that were mined within 24 hours, by purpose.",
         ({ transactions }) => transactions,
       );
-      costGauge("turnpike_transactions_day_gas", "Gas that they used, by purpose.", ({ gas }) => gas);
+      costGauge("turnpike_transactions_day_gas", "Gas that these transactions used, by purpose.", ({ gas }) => gas);
       costGauge(
         "turnpike_transactions_day_cents",
-        "What they cost in token cents, by purpose; absent without NATIVE_PRICE.",
+        "What these transactions cost in token cents, by purpose; absent without NATIVE_PRICE.",
         ({ cents }) => cents,
       );
       new Gauge({
         name: "turnpike_renewals_due",
         help: "Subscriptions whose renewal is due now.",
         registers,
-        async collect() {
-          this.set(await gauges.renewalsDue());
+        collect() {
+          return known(this, gauges.renewalsDue);
         },
       });
       new Gauge({
         name: "turnpike_webhooks_pending",
         help: "Deliveries in the outbox that are neither made nor given up.",
         registers,
-        async collect() {
-          this.set(await gauges.webhooksPending());
+        collect() {
+          return known(this, gauges.webhooksPending);
         },
       });
     },

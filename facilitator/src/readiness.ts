@@ -3,27 +3,30 @@ import type { Readiness } from "turnpike/facilitator";
 import type { Core } from "./core";
 import type { LaneHealth } from "./relayer";
 
-/** Blocks that the reader may be behind, beyond the depth it is set to keep. */
-const MAX_LAG_BLOCKS = 100;
-
 /** Whether it can send, and gets mined what it sends. Another process may be the one that holds it. */
 export function isLaneWell({ status, isBalanceLow, isStuck }: LaneHealth): boolean {
   return (status === "running" || status === "standby") && !isBalanceLow && !isStuck;
 }
 
-export function readinessOf({ config, relayer, indexer, payments }: Core): Readiness {
+export function readinessOf({ config, database, relayer, indexer, payments }: Core): Readiness {
+  const stored = database.health();
   const chain = indexer.health();
-  const lag = chain.head === undefined ? undefined : chain.head - chain.applied;
-  const isCurrent = lag !== undefined && lag < config.confirmations + MAX_LAG_BLOCKS;
+  const behind = chain.head === undefined ? undefined : chain.head - chain.applied;
+  const isCurrent = behind !== undefined && chain.lagSec <= config.maxLagSec;
   const sender = relayer.health();
   const queue = payments.health();
   const checks = [
+    { name: "database", ok: stored.ok, detail: stored.detail },
     {
       name: "chain",
       ok: chain.ok,
       detail: chain.head === undefined ? "no block was read yet" : `head ${chain.head}, read ${chain.silentSec} s ago`,
     },
-    { name: "indexer", ok: isCurrent, detail: `applied ${chain.applied}, ${lag ?? "?"} behind` },
+    {
+      name: "indexer",
+      ok: isCurrent,
+      detail: `applied ${chain.applied}, ${behind ?? "?"} blocks behind the head, ${chain.lagSec} s late`,
+    },
     ...sender.lanes.map((lane) => ({
       name: `lane ${lane.key}`,
       ok: isLaneWell(lane),
@@ -38,5 +41,5 @@ export function readinessOf({ config, relayer, indexer, payments }: Core): Readi
     })),
     { name: "queue", ok: queue.ok, detail: `${queue.queued} queued, oldest ${queue.oldestQueuedSec} s` },
   ];
-  return { ready: chain.ok && isCurrent && sender.ok && queue.ok, checks };
+  return { ready: stored.ok && chain.ok && isCurrent && sender.ok && queue.ok, checks };
 }

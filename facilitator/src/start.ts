@@ -6,9 +6,11 @@ import type { FacilitatorConfig } from "./config";
 import { type Core, type CoreEffects, startCore } from "./core";
 import { centsOf, createCosts } from "./costs";
 import { createApi, type Doors } from "./http/app";
+import type { FastLane } from "./http/fast-lane";
 import { createProbes } from "./http/probes";
 import { createRateLimit } from "./http/rate-limit";
 import { startServer } from "./http/server";
+import { createStarting } from "./http/starting";
 import { createLog, secretsOf } from "./log";
 import { createMetrics, type Metrics } from "./metrics";
 import { noProgress, type Progress } from "./progress";
@@ -34,6 +36,8 @@ export interface FacilitatorEffects {
   readonly progress?: Progress;
   /** what makes this service a sandbox */
   readonly sandbox?: Sandbox;
+  /** ends a start that is under way: it stops what it began and throws the signal's reason */
+  readonly signal?: AbortSignal;
 }
 
 export interface RunningFacilitator {
@@ -52,53 +56,66 @@ const WORKERS: { readonly [R in Role]?: (context: RoleContext) => Worker } = {
   indexer: startTidying,
 };
 
-/** @throws ConfigError, Unavailable when the chain does not answer */
+/**
+ * Starts everything that the roles need. HTTP answers from the first moment on: alive, and not ready before all is up.
+ * @throws ConfigError, Unavailable when the chain does not answer; whatever had begun is stopped by then
+ */
 export async function startFacilitator(
   config: FacilitatorConfig,
   effects: FacilitatorEffects = {},
 ): Promise<RunningFacilitator> {
   const log = effects.logger ?? createLog({ level: config.logLevel, secrets: secretsOf(config) });
-  const { progress = noProgress } = effects;
-  const core = await startCore(config, {
-    log,
-    progress,
-    ...(effects.fetch && { fetch: effects.fetch }),
-    ...(effects.onStep && { onStep: effects.onStep }),
-  });
+  const { progress = noProgress, signal } = effects;
+  const { roles, network, turnpike, host, port } = config;
   const metrics = createMetrics();
   const drain = createDrain();
+  const starting = createStarting(metrics);
+  let fetch: (request: Request, env?: unknown) => Response | Promise<Response> = starting.app.fetch;
+  let fastLane: FastLane | undefined;
+  const server = await startServer({
+    fetch: (request, env) => fetch(request, env),
+    fastLane: (incoming, outgoing) => fastLane?.(incoming, outgoing) ?? false,
+    ...{ host, port },
+  });
+  log.info({ url: server.url, roles }, "the Facilitator starts");
+  let core: Core | undefined;
   const workers: Worker[] = [];
-  const stopWorkers = () => Promise.all(workers.map((worker) => worker.stop()));
+  let stopped: Promise<void> | undefined;
+
+  /** Each part is stopped, whatever becomes of the others. */
+  async function stopAll(): Promise<void> {
+    drain.begin();
+    const parts = [server.stop(DRAIN_MS), ...workers.map((worker) => worker.stop())];
+    for (const outcome of await Promise.allSettled(parts))
+      if (outcome.status === "rejected") log.warn({ error: outcome.reason }, "a part did not stop cleanly");
+    await core?.stop();
+    metrics.close();
+    log.info("the Facilitator has stopped");
+  }
+
   try {
+    core = await startCore(config, {
+      ...{ log, progress, signal, onStage: starting.onStage },
+      ...(effects.fetch && { fetch: effects.fetch }),
+      ...(effects.onStep && { onStep: effects.onStep }),
+    });
     watch(metrics, core);
     const context: RoleContext = { ...core, clock: core.indexer.clock, log, metrics, progress };
     for (const role of ROLES) {
-      if (config.roles.includes(role)) workers.push(WORKERS[role]?.(context) ?? IDLE);
+      if (roles.includes(role)) workers.push(WORKERS[role]?.(context) ?? IDLE);
     }
+    const running = core;
     // Without the role api, what watches the process still finds its health and its measures.
-    const { app, fastLane } = config.roles.includes("api")
-      ? createApi(doorsOf({ core, metrics, log, drain, sandbox: effects.sandbox }))
-      : { app: createProbes({ readiness: () => readinessOf(core), metrics }), fastLane: undefined };
-    const { host, port } = config;
-    const server = await startServer({ fetch: app.fetch, ...(fastLane && { fastLane }), host, port });
-    const { roles, network, turnpike } = config;
+    if (roles.includes("api")) {
+      const api = createApi(doorsOf({ core, metrics, log, drain, sandbox: effects.sandbox }));
+      fetch = api.app.fetch;
+      fastLane = api.fastLane;
+    } else fetch = createProbes({ readiness: () => readinessOf(running), metrics }).fetch;
+    signal?.throwIfAborted();
     log.info({ url: server.url, roles, network: network.name, turnpike }, "the Facilitator is up");
-    let stopped: Promise<void> | undefined;
-    return {
-      url: server.url,
-      stop: () => (stopped ??= stopAll()),
-    };
-
-    async function stopAll(): Promise<void> {
-      drain.begin();
-      await Promise.all([server.stop(DRAIN_MS), stopWorkers()]);
-      await core.stop();
-      metrics.close();
-      log.info("the Facilitator has stopped");
-    }
+    return { url: server.url, stop: () => (stopped ??= stopAll()) };
   } catch (error) {
-    await stopWorkers();
-    await core.stop();
+    await stopAll();
     throw error;
   }
 }
@@ -148,7 +165,7 @@ function doorsOf({ core, metrics, log, drain, sandbox }: Wiring): Doors {
   };
 }
 
-function watch(metrics: Metrics, { config, store, relayer, indexer }: Core): void {
+function watch(metrics: Metrics, { config, store, database, relayer, indexer }: Core): void {
   const costs = createCosts(store.db, config.chainId, config.nativePrice);
   metrics.watch({
     lanes: () =>
@@ -158,7 +175,9 @@ function watch(metrics: Metrics, { config, store, relayer, indexer }: Core): voi
         isWell: isLaneWell(lane),
       })),
     nodes: () => relayer.nodes.nodes().map((node) => ({ ...node, isWell: node.status === "well" })),
+    isDatabaseWell: () => database.health().ok,
     indexerLagBlocks: () => (indexer.health().head ?? 0) - indexer.applied(),
+    indexerLagSec: () => indexer.health().lagSec,
     costs: async () =>
       (await costs.ofLastDay()).map(({ purpose, transactions, gas, wei }) => ({
         purpose,

@@ -15,7 +15,8 @@ const freePort = () =>
 
 /**
  * @param {{ durable?: boolean }} [options] durable: with fsync, as in earnest; otherwise it is left out, which is faster
- * @returns {Promise<{ url: string, stop(): Promise<void> }>}
+ * @returns {Promise<{ url: string, crash(): Promise<void>, resume(): Promise<void>, stop(): Promise<void> }>} crash: as
+ *   `pg_ctl stop -m immediate`; resume: starts it again on the same data
  */
 exports.startPostgres = async ({ durable = false } = {}) => {
   const folder = mkdtempSync(join(tmpdir(), "turnpike-postgres-"));
@@ -46,6 +47,13 @@ exports.startPostgres = async ({ durable = false } = {}) => {
   }
   return {
     url: `postgres://postgres:postgres@127.0.0.1:${port}/postgres`,
+    async crash() {
+      const server = postgres.process;
+      const ended = new Promise((resolve) => server.once("exit", resolve));
+      server.kill("SIGQUIT");
+      await ended;
+    },
+    resume: () => postgres.start(),
     async stop() {
       await postgres.stop();
       remove();

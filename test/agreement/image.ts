@@ -71,10 +71,9 @@ describe("agreement > image", () => {
   it("the processes of compose.yaml do everything together, with settings that there are", () => {
     const settings = new Set(Object.values(SETTINGS).map(({ env }) => env));
     const roles = new Set<string>();
-    for (const [name, { command = [], environment = {}, stop_grace_period: grace = "" }] of ours) {
+    for (const [name, { environment = {}, stop_grace_period: grace = "" }] of ours) {
       for (const variable of Object.keys(environment)) expect([...settings], name).to.include(variable);
-      const list = command.includes("--roles") ? command[command.indexOf("--roles") + 1] : "";
-      for (const role of list?.split(",").filter(Boolean) ?? []) roles.add(role);
+      for (const role of environment.ROLES?.split(",") ?? []) roles.add(role);
       expect(Number.parseInt(grace, 10), `${name} may finish what it does`).to.be.greaterThan(10);
       // Loopback: whoever wants it in the open puts a proxy before it.
       for (const port of compose.services[name]?.ports ?? []) expect(port).to.match(/^127\.0\.0\.1:/);

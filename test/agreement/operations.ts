@@ -15,6 +15,46 @@ describe("agreement > operations", () => {
     expect(listed.sort()).to.deep.equal(measured.sort());
   });
 
+  it("HD6 docs/operations/metrics.md says of every metric what its own help says", async () => {
+    const metrics = createMetrics();
+    metrics.watch({
+      lanes: () => [],
+      nodes: () => [],
+      isDatabaseWell: () => true,
+      indexerLagBlocks: () => 0,
+      indexerLagSec: () => 0,
+      renewalsDue: async () => 0,
+      costs: async () => [],
+      webhooksPending: async () => 0,
+    });
+    const helps = [...(await metrics.text()).matchAll(/^# HELP (turnpike_\w+) (.+)$/gm)];
+    metrics.close();
+    const page = read("docs/operations/metrics.md");
+    const rows = [...page.matchAll(/^\| `(turnpike_\w+)` \|[^|]*\| ([^|]+) \|/gm)];
+    expect(rows.length).to.be.greaterThan(0);
+    const told = new Map(helps.map(([, name, help]) => [name, help]));
+    for (const [, name, what] of rows) expect(what?.replaceAll("`", ""), name).to.equal(told.get(name));
+  });
+
+  it("HD2 a measure that the database alone knows is left out during an outage, and the others are told", async () => {
+    const metrics = createMetrics();
+    const away = () => Promise.reject(new Error("away"));
+    metrics.watch({
+      lanes: () => [],
+      nodes: () => [],
+      isDatabaseWell: () => false,
+      indexerLagBlocks: () => 3,
+      indexerLagSec: () => 6,
+      ...{ renewalsDue: away, costs: away, webhooksPending: away },
+    });
+    const text = await metrics.text();
+    metrics.close();
+    expect(text)
+      .to.match(/^turnpike_database_well 0$/m)
+      .and.match(/^turnpike_indexer_lag_seconds 6$/m);
+    expect(text).not.to.match(/^turnpike_(renewals_due|webhooks_pending) /m);
+  });
+
   it("what is measured is told under those names", async () => {
     const metrics = createMetrics();
     metrics.renewals.inc({ outcome: "renewed" });
@@ -32,7 +72,7 @@ describe("agreement > operations", () => {
     );
     const page = read("docs/operations/run.md");
     for (const name of commands) expect(page, `${name} is told`).to.match(new RegExp(`^\\| \`${name}\\b`, "m"));
-    const roles = [...read("compose.yaml").matchAll(/--roles", "([a-z,]+)"/g)].flatMap(
+    const roles = [...read("compose.yaml").matchAll(/^\s+ROLES: ([a-z,]+)$/gm)].flatMap(
       ([, list]) => list?.split(",") ?? [],
     );
     expect([...new Set(roles)].sort()).to.deep.equal(["api", "indexer", "relayer", "renewals", "webhooks"]);

@@ -152,7 +152,13 @@ describe("Facilitator: HTTP", function () {
       const response = await fetch(`${http.service.url}/readyz`);
       const body = (await response.json()) as { ready: boolean; checks: { name: string; ok: boolean }[] };
       expect(response.status, JSON.stringify(body)).to.equal(200);
-      expect(body.checks.map((check) => check.name.split(" ")[0])).to.deep.equal(["chain", "indexer", "lane", "queue"]);
+      expect(body.checks.map((check) => check.name.split(" ")[0])).to.deep.equal([
+        "database",
+        "chain",
+        "indexer",
+        "lane",
+        "queue",
+      ]);
       expect(body.checks.every((check) => check.ok)).to.equal(true);
     });
 

@@ -18,9 +18,27 @@ interface Server {
   stop(): Promise<void>;
 }
 
+/** A server of the test's own, which it may break. */
+export interface BreakablePostgres extends TestPostgres {
+  /** Ends it at once, as `pg_ctl stop -m immediate`: no connection is closed in order. */
+  crash(): Promise<void>;
+  /** Starts it again on the same data. */
+  resume(): Promise<void>;
+}
+
+type OwnServer = Server & Pick<BreakablePostgres, "crash" | "resume">;
+
+export async function startBreakablePostgres(): Promise<BreakablePostgres> {
+  const server = await startOwn();
+  return { ...onServer(server, false), crash: () => server.crash(), resume: () => server.resume() };
+}
+
 export async function startPostgres(): Promise<TestPostgres> {
   const given = process.env.TEST_PG_URL;
-  const server: Server = given ? { url: given, stop: async () => undefined } : await startOwn();
+  return given ? onServer({ url: given, stop: async () => undefined }, true) : onServer(await startOwn(), false);
+}
+
+function onServer(server: Server, isShared: boolean): TestPostgres {
   const made: string[] = [];
   return {
     url: server.url,
@@ -34,14 +52,14 @@ export async function startPostgres(): Promise<TestPostgres> {
     },
     async stop() {
       // A server of one's own goes with all that is in it.
-      if (given) for (const name of made) await execute(server.url, `drop database if exists ${name} with (force)`);
+      if (isShared) for (const name of made) await execute(server.url, `drop database if exists ${name} with (force)`);
       await server.stop();
     },
   };
 }
 
-async function startOwn(): Promise<Server> {
-  const tools: { startPostgres(): Promise<Server> } = require("../../facilitator/tools/postgres.cjs");
+async function startOwn(): Promise<OwnServer> {
+  const tools: { startPostgres(): Promise<OwnServer> } = require("../../facilitator/tools/postgres.cjs");
   return tools.startPostgres();
 }
 

@@ -7,6 +7,8 @@ import { terminalProgress } from "../progress";
 import { reconcile } from "../rebuild/reconcile";
 import { type ChainReader, openChain } from "../relayer";
 import { openStore, type Store } from "../store/open";
+import { isDatabaseOutage } from "../store/outage";
+import { newestBlock } from "../store/tables/blocks";
 import { countStaged } from "../store/tables/staged-events";
 
 const AGREE = 0;
@@ -17,18 +19,25 @@ const UNCHECKED = 2;
 const REMEDY =
   "keep this output and a backup, stop every Facilitator on the database, run `reindex --wipe`, then `reconcile` again; what differs still is a fault to report";
 
+const UNREAD_REMEDY = "start a Facilitator with the role indexer and wait until /readyz is 200, then run it again";
+
 /** @returns the process's exit status */
 export async function reconcileCommand(config: FacilitatorConfig): Promise<number> {
   const log = createLog({ level: config.logLevel, secrets: secretsOf(config) });
   try {
     const chain = await openChain({ config, log });
     const store = await openStore(config.database);
-    const wrong = await tellDifferences({ config, chain, log }, store).finally(() => store.close());
+    const wrong = await compare({ config, chain, log }, store).finally(() => store.close());
+    if (wrong === undefined) {
+      say(`could not be checked: the database has read no block of this chain. Remedy: ${UNREAD_REMEDY}`);
+      return UNCHECKED;
+    }
     say(wrong === 0 ? "database and chain agree" : `${wrong} differences. Remedy: ${REMEDY}`);
     return wrong === 0 ? AGREE : DIFFER;
   } catch (error) {
     if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
-    say(`could not be checked: ${error.message}. Remedy: see that a node of RPC_URLS answers, then run it again`);
+    const what = isDatabaseOutage(error) ? "that the database answers" : "that a node of RPC_URLS answers";
+    say(`could not be checked: ${error.message.replace(/\.$/, "")}. Remedy: see ${what}, then run it again`);
     return UNCHECKED;
   }
 }
@@ -37,6 +46,12 @@ interface Sources {
   readonly config: FacilitatorConfig;
   readonly chain: ChainReader;
   readonly log: ReturnType<typeof createLog>;
+}
+
+/** @returns how many differences there are; undefined where nothing has been read that could differ */
+async function compare(sources: Sources, store: Store): Promise<number | undefined> {
+  if (!(await newestBlock(store.db, sources.config.chainId))) return undefined;
+  return tellDifferences(sources, store);
 }
 
 /** A snapshot can fall between the rows of a block and its events, which a Facilitator that runs tells at once. */

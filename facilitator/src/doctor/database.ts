@@ -4,6 +4,7 @@ import type { FacilitatorConfig } from "../config";
 import type { Finding } from "../relayer/contract-checks";
 import { pendingMigrations } from "../store/migrate";
 import { connectStore, type Store } from "../store/open";
+import { describeOutage } from "../store/outage";
 import { newestBlock } from "../store/tables/blocks";
 
 const SKEW_SEC = 5;
@@ -23,9 +24,7 @@ export async function examineDatabase(config: FacilitatorConfig, nowMs: () => nu
   } catch (error) {
     // A driver's message may hold the URL.
     const isOurs = error instanceof Error && error.name === "ConfigError";
-    const detail = isOurs
-      ? error.message
-      : `it cannot be reached (${(error as { code?: string }).code ?? "no answer"})`;
+    const detail = isOurs ? error.message : `it cannot be reached: ${describeOutage(error)}`;
     const remedy = isOurs ? "stop the Facilitator, or ask its /readyz" : "start it, or correct the URL and its rights";
     return { findings: [{ level: "fail", subject, detail, remedy }] };
   }

@@ -10,7 +10,7 @@ import { InvalidRequest, type TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
 import type { Origin } from "../providers";
 import { CONTENT_CODING, hasNoBody, readJsonBody } from "./body";
-import { problemFor, statusOf, tellable } from "./errors";
+import { problemFor, retryAfterOf, statusOf, tellable } from "./errors";
 import type { RequestScope } from "./scope";
 import { type Site, siteOf } from "./site";
 
@@ -209,11 +209,12 @@ export function tell(
 export function toldOf(error: unknown, requestId: string, extra?: (problem: Problem) => Record<string, unknown>): Told {
   const failure = tellable(error);
   const problem = problemFor(failure, requestId);
+  const retryAfterSec = retryAfterOf(failure);
   return {
     status: statusOf(failure),
     headers: {
       "content-type": extra ? "application/json" : PROBLEM_CONTENT_TYPE,
-      ...(failure.retryAfterSec === undefined ? {} : { "retry-after": String(failure.retryAfterSec) }),
+      ...(retryAfterSec === undefined ? {} : { "retry-after": String(retryAfterSec) }),
       ...(failure.reason === CONTENT_CODING ? { "accept-encoding": "identity" } : {}),
     },
     text: JSON.stringify({ ...problem, ...extra?.(problem) }),

@@ -19,6 +19,15 @@ export function tellable(error: unknown): TurnpikeError {
   return isTurnpikeError(error) ? error : new TurnpikeError("Internal", undefined, { cause: error });
 }
 
+const UNAVAILABLE = 503;
+/** Where the error itself names no time. */
+const RETRY_AFTER_SEC = 2;
+
+/** Seconds for the Retry-After header; every 503 has one. */
+export function retryAfterOf(error: TurnpikeError): number | undefined {
+  return error.retryAfterSec ?? (statusOf(error) === UNAVAILABLE ? RETRY_AFTER_SEC : undefined);
+}
+
 export function problemFor(error: TurnpikeError, requestId: string): Problem {
   return { ...problemOf(error, requestId), status: statusOf(error) };
 }

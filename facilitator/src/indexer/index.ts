@@ -7,6 +7,7 @@ import type { Logger } from "pino";
 import { type ChainClock, createChainClock } from "turnpike/chain";
 import { type Hex, isTurnpikeError, TurnpikeError, Unavailable } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
+import { createFaultLog } from "../fault-log";
 import { type ChainBlock, type ChainLog, type ChainReader, repeat } from "../relayer";
 import type { OnStep } from "../steps";
 import { createRoleLease } from "../store/leases";
@@ -18,6 +19,7 @@ import { createBlockWriter, type WriteMode, type Written } from "./block-writer"
 import { crossCheck } from "./cross-check";
 import { findExpired } from "./expired";
 import { factsOf, KNOWN_TOPICS, TURNPIKE_TOPICS } from "./facts";
+import { createLag } from "./lag";
 import { createLinkedHead } from "./linked-head";
 import { type ReadBlock, readBlock } from "./read-block";
 
@@ -28,6 +30,8 @@ export interface IndexerHealth {
   readonly head: number | undefined;
   /** seconds since the chain was last read */
   readonly silentSec: number;
+  /** seconds that the applied blocks are behind those that are deep enough to be applied */
+  readonly lagSec: number;
 }
 
 export interface Indexer {
@@ -85,6 +89,8 @@ const LEASE_MS = 3_000;
 /** How long a follower waits for the block it was asked to catch up with. */
 const FOLLOW_MS = 5_000;
 
+const tipOf = ({ number, hash, timestampSec }: ChainBlock): BlockRow => ({ number, hash, timestamp: timestampSec });
+
 export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const { config, store, chain, log, onStep, isOurs = () => false } = options;
   const { chainId } = config;
@@ -100,6 +106,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const lease = createRoleLease({ store, chainId, role: "indexer", lifeMs: LEASE_MS, monotonicMs });
   const linkedHead = createLinkedHead(chain, config.confirmations);
   const writer = createBlockWriter({ store, chainId, undoDepth, startBlock: config.startBlock });
+  const faults = createFaultLog({ log, monotonicMs });
   let news = new Map<string, PaymentRow>();
   let foresee: ((payments: readonly PaymentRow[]) => void) | undefined;
   /** a block's events may be stored and not told: by this process, or by one that has died */
@@ -110,7 +117,10 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   let toldHead: ChainBlock | undefined;
   let head: ChainBlock | undefined;
   /** the newest applied block, as far as this process knows: others may have written since */
-  let tip: Pick<BlockRow, "number" | "hash"> | undefined = await newestBlock(store.db, chainId);
+  let tip: BlockRow | undefined = await newestBlock(store.db, chainId);
+  const lag = createLag({ monotonicMs, blockTimeMs: config.blockTimeMs });
+  /** the reading ends at the next block */
+  let isStopping = false;
   let lastReadMs = monotonicMs();
   /** since when the newest block may have been there */
   let newHeadMs = lastReadMs;
@@ -131,6 +141,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     lastReadMs = monotonicMs();
     if (newest.hash !== toldHead?.hash) newHeadMs = Math.max(beforeMs, lastReadMs - config.pollMs);
     toldHead = newest;
+    lag.see(targetOf(newest));
     return newest;
   }
 
@@ -164,7 +175,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     if (isTooShort(newest)) take(newest);
     // What is applied already needs no reading to be believed.
     if (applied() === lowest.number) await believe(newest, lowest);
-    while (applied() < target) {
+    while (applied() < target && !isStopping) {
       if (await canReadSpan(target)) {
         if (!(await readSpan(applied() + 1, Math.min(applied() + SPAN, target - undoDepth)))) return;
         options.onProgress?.({ applied: applied(), target });
@@ -173,7 +184,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       const first = applied() + 1;
       const numbers = Array.from({ length: Math.min(READ_AHEAD, target - applied()) }, (_, index) => first + index);
       const reads = await Promise.all(numbers.map((number) => readBlock(reading, number, lowest)));
-      for (let place = 0; place < reads.length; place++) {
+      for (let place = 0; place < reads.length && !isStopping; place++) {
         const quiet = quietFrom(reads.slice(place));
         if (quiet.length > 0 && !(await applyQuiet(quiet))) {
           if (await isOvertaken()) break;
@@ -217,7 +228,8 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   async function applyQuiet(blocks: readonly ChainBlock[]): Promise<boolean> {
     const written = await writer.writeQuiet(blocks);
     if (!written) return false;
-    tip = blocks.at(-1) ?? tip;
+    const last = blocks.at(-1);
+    if (last) tip = tipOf(last);
     news = new Map();
     if (written.unmined > 0) store.wake.notify("lane");
     store.wake.notify("block");
@@ -279,6 +291,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     for (const one of logs) byBlock.set(one.blockNumber, [...(byBlock.get(one.blockNumber) ?? []), one]);
     const numbers = [...byBlock.keys()].sort((a, b) => a - b);
     for (const number of numbers) {
+      if (isStopping) return false;
       const block = await chain.block(number);
       const ofBlock = byBlock.get(number) ?? [];
       if (!block || ofBlock.some((one) => one.blockHash !== block.hash)) return false;
@@ -333,7 +346,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       mode === "next" ? crossCheck({ store, chain, chainId, isOurs }, { block, logs, facts, receipts: early }) : [],
     ]);
     const written = await writer.write({ chainId, block, facts, expired }, mode, { receipts, foresee });
-    if (written) tip = block;
+    if (written) tip = tipOf(block);
     else await readTip();
     news = new Map(written?.payments.map((row) => [row.payment_id, row]));
     if (written) tell(block, written);
@@ -380,9 +393,11 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     async () => {
       try {
         await runOnce(reads && (await lease.hold()) ? round : follow);
+        faults.recovered("round");
       } catch (error) {
-        const text = error instanceof Error ? error.message : "unknown";
-        log[isTurnpikeError(error) ? "warn" : "error"]({ reason: text }, "reading the chain failed");
+        // A block may have been written although its commit was not answered: its events are looked for again.
+        isUntold = true;
+        faults.met("round", error, "reading the chain failed");
       }
     },
     // A reader has its own pace; a follower is told of each block, and looks all the same.
@@ -427,11 +442,15 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
         applied: applied(),
         head: toldHead?.number,
         silentSec,
+        lagSec: toldHead === undefined ? 0 : lag.sec(targetOf(toldHead), toldHead.timestampSec, applied(), tip),
       };
     },
     async stop() {
+      isStopping = true;
       followed.close();
       await loop.stop();
+      // A caller's reading may be under way beside the loop's.
+      await running?.catch(() => undefined);
       await lease.release();
     },
   };

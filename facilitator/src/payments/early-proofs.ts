@@ -27,7 +27,8 @@ export interface EarlyProofs {
 
 export interface EarlyProofsOptions {
   readonly chainId: number;
-  readonly signer: DigestSigner;
+  /** asked for when a proof is wanted: only processes that give proofs have the key */
+  readonly signer: () => DigestSigner;
 }
 
 interface Waiting {
@@ -40,7 +41,7 @@ const MADE_AT_ONCE = 20;
 
 export function createEarlyProofs({ chainId, signer }: EarlyProofsOptions): EarlyProofs {
   const waiting = new Map<string, Set<Waiting>>();
-  const make = (signed: SignedPayment, facts: SettledFacts) => issueProof(signed, facts, chainId, signer);
+  const make = (signed: SignedPayment, facts: SettledFacts) => issueProof(signed, facts, chainId, signer());
 
   return {
     expect(paymentId, signed) {

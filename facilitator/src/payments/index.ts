@@ -146,7 +146,7 @@ export function startPayments(options: PaymentsOptions): Payments {
   });
 
   const grants = createGrants(store, chainId);
-  const earlyProofs = createEarlyProofs({ chainId, signer: relayer.proofSigner });
+  const earlyProofs = createEarlyProofs({ chainId, signer: () => relayer.proofSigner });
   indexer.foresee((rows) => void earlyProofs.prepare(rows));
 
   const refusedOf = (error: unknown): Fate => {

@@ -8,6 +8,7 @@ import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
 import type { OnStep } from "../steps";
 import type { Store } from "../store/open";
+import { isDatabaseOutage, isOutcomeUnknown } from "../store/outage";
 import type { PaymentRow } from "../store/tables/payments";
 import { type Claim, refusal } from "./claim";
 import { createDoorway } from "./doorway";
@@ -48,9 +49,32 @@ export type Fate =
   | { readonly kind: "failed"; readonly error: TurnpikeError }
   | { readonly kind: "refused"; readonly error: TurnpikeError; readonly liveUntilSec?: number };
 
+/** unanswered: the connection was lost around the commit. Binding again changes nothing where the row is there. */
+type Taken = "bound" | "look" | "unanswered";
+
+function unanswered(error: unknown): "unanswered" {
+  if (!isOutcomeUnknown(error)) throw error;
+  return "unanswered";
+}
+
+/** What one request has found out about its claim so far. */
+interface Known {
+  /** its signature is the payer's */
+  isProven: boolean;
+  /** a row stands for it, or a commit that would write one was sent */
+  isBound: boolean;
+  /** such a commit was not answered: the row may be there or not */
+  isUnanswered: boolean;
+  rejudged: number;
+}
+
+/** Whoever does not wait still gets what can be known at once. */
+const MIN_ANSWER_MS = 1_000;
 /** Without having been woken: the change may have been made by a process whose hint was lost. */
 const LOOK_AGAIN_MS = 5_000;
 const BEHIND_RETRY_SEC = 2;
+/** During an outage of the database: a commit may have happened, so the row is looked for until the time is up. */
+const OUTAGE_LOOK_MS = 500;
 
 export function createPursuit(options: PursuitOptions): Pursuit {
   const { config, store, relayer, indexer, sender, intake, context, onStep, monotonicMs } = options;
@@ -106,13 +130,13 @@ export function createPursuit(options: PursuitOptions): Pursuit {
   }
 
   /** Takes in a claim that no live row stands for, as far as is known. "look": there is a row to look at now. */
-  async function accept(claim: Claim, isRebinding: boolean): Promise<Fate | "bound" | "look"> {
+  async function accept(claim: Claim, isRebinding: boolean): Promise<Fate | Taken> {
     const closed = busy() ?? sender.losses.refusalOf(claim);
     if (closed) return { kind: "refused", error: closed };
     return doorway.pass(() => takeIn(claim, isRebinding));
   }
 
-  async function takeIn(claim: Claim, isRebinding: boolean): Promise<Fate | "bound" | "look"> {
+  async function takeIn(claim: Claim, isRebinding: boolean): Promise<Fate | Taken> {
     const judgement = await judgeFresh(claim);
     if (judgement.kind === "bad") return { kind: "refused", error: judgement.error };
     if (judgement.kind === "used") {
@@ -120,7 +144,8 @@ export function createPursuit(options: PursuitOptions): Pursuit {
       return (await adopt(claim, isRebinding)) ?? "look";
     }
     const acceptance: Acceptance = { chainId, claim, state: "queued", ...judgement };
-    const binding = isRebinding ? await rebindPayment(store, acceptance) : await intake.bind(acceptance);
+    const binding = await (isRebinding ? rebindPayment(store, acceptance) : intake.bind(acceptance)).catch(unanswered);
+    if (binding === "unanswered") return binding;
     if (binding === "short") {
       return {
         kind: "refused",
@@ -163,10 +188,32 @@ export function createPursuit(options: PursuitOptions): Pursuit {
     return undefined;
   }
 
-  async function pursue(claim: Claim, { waitMs }: { readonly waitMs: number }): Promise<Fate> {
+  /** Answers in time, whatever the work waits for: it goes on, and whoever asks again finds its outcome. */
+  function pursue(claim: Claim, { waitMs }: { readonly waitMs: number }): Promise<Fate> {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => resolve({ kind: "pending" }), Math.max(waitMs, MIN_ANSWER_MS));
+      follow(claim, waitMs)
+        .then(resolve, reject)
+        .finally(() => clearTimeout(timer));
+    });
+  }
+
+  /** What is known already outlives an outage of the database; of what nothing is known the outage is the answer. */
+  async function follow(claim: Claim, waitMs: number): Promise<Fate> {
     const untilMs = monotonicMs() + waitMs;
-    let isProven = false;
-    let rejudged = 0;
+    const known = { isProven: false, isBound: false, isUnanswered: false, rejudged: 0 };
+    for (;;) {
+      try {
+        return await followOn(claim, untilMs, known);
+      } catch (error) {
+        if (!known.isBound || !isDatabaseOutage(error)) throw error;
+        if (monotonicMs() >= untilMs) return { kind: "pending" };
+        await store.wake.wait(`payment:${claim.paymentId}`, OUTAGE_LOOK_MS);
+      }
+    }
+  }
+
+  async function followOn(claim: Claim, untilMs: number, known: Known): Promise<Fate> {
     for (;;) {
       const leftMs = Math.max(0, untilMs - monotonicMs());
       const woken = store.wake.wait(`payment:${claim.paymentId}`, Math.min(leftMs, LOOK_AGAIN_MS));
@@ -175,21 +222,25 @@ export function createPursuit(options: PursuitOptions): Pursuit {
       let row = indexer.justSettled(claim.paymentId) ?? (isNew ? undefined : await find(claim.paymentId));
       if (!row) {
         const fate = await accept(claim, false);
-        if (fate === "bound" || fate === "look") {
-          isProven = true;
+        if (fate === "bound" || fate === "look" || fate === "unanswered") {
+          known.isProven = true;
+          known.isBound = true;
+          known.isUnanswered ||= fate === "unanswered";
           if (fate === "look") continue;
           if (monotonicMs() >= untilMs) return { kind: "pending" };
-          await woken;
+          if (fate === "bound") await woken;
           continue;
         }
         row = isNew ? await find(claim.paymentId) : undefined;
-        if (!row) return fate;
+        // A row may yet appear: what speaks against this claim now is no word about that one.
+        if (!row) return known.isUnanswered && fate.kind === "refused" ? { kind: "pending" } : fate;
       }
       const conflict = conflictWith(row, claim);
       if (conflict) return { kind: "refused", error: conflict, liveUntilSec: row.valid_before };
       // Ids can be computed by anyone: only the payer's own signature opens what stands under one.
-      isProven ||= row.signature === claim.signature || (await isSignedByPayer(context, claim));
-      if (!isProven)
+      known.isBound = true;
+      known.isProven ||= row.signature === claim.signature || (await isSignedByPayer(context, claim));
+      if (!known.isProven)
         return { kind: "refused", error: refusal("InvalidSignature", "signature", "the signature is not the payer's") };
 
       if (row.state === "settled") {
@@ -198,10 +249,10 @@ export function createPursuit(options: PursuitOptions): Pursuit {
         // Another authorization under the same nonce is judged by itself: it may be the one that took the nonce.
         if (row.signature === claim.signature) return { kind: "failed", error: failureOf(row) };
         const fate = await accept(claim, true);
-        if (fate !== "bound" && fate !== "look") return fate;
+        if (fate !== "bound" && fate !== "look" && fate !== "unanswered") return fate;
         continue;
       } else if (row.state === "parked" && !(await sender.reconcile(row))) {
-        const refused = await rejudge(row, claim, rejudged++);
+        const refused = await rejudge(row, claim, known.rejudged++);
         if (refused) return refused;
       }
       if (monotonicMs() >= untilMs) return { kind: "pending" };

@@ -5,8 +5,9 @@
 import { randomUUID } from "node:crypto";
 import { type RawBuilder, sql } from "kysely";
 import type { Logger } from "pino";
-import { type Address, type Clock, type Hex, isTurnpikeError } from "turnpike/protocol";
+import type { Address, Clock, Hex } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
+import { createFaultLog } from "../fault-log";
 import { type Relayer, repeat } from "../relayer";
 import type { OnStep } from "../steps";
 import { databaseNowMs } from "../store/database-clock";
@@ -63,6 +64,7 @@ export function startSender(options: SenderOptions): Sender {
   let closedAtMs = Number.NEGATIVE_INFINITY;
   let sweptAt = -1;
   const paceMs = paceMsOf(config);
+  const faults = createFaultLog({ log, monotonicMs });
 
   const boarding = createBoarding({
     config,
@@ -236,12 +238,13 @@ export function startSender(options: SenderOptions): Sender {
     async () => {
       try {
         // Without keys here another process sends; the queue's length is still what decides on taking more in.
-        if (!config.roles.includes("relayer")) return await measure();
-        await sweep();
-        await send();
+        if (config.roles.includes("relayer")) {
+          await sweep();
+          await send();
+        } else await measure();
+        faults.recovered("round");
       } catch (error) {
-        const text = error instanceof Error ? error.message : "unknown";
-        log[isTurnpikeError(error) ? "warn" : "error"]({ reason: text }, "sending payments failed");
+        faults.met("round", error, "sending payments failed");
       }
     },
     () => {

@@ -7,6 +7,7 @@ import { hostname } from "node:os";
 import type { Logger } from "pino";
 import { type Address, ConfigError, type Hex, Unavailable } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
+import { createFaultLog } from "../fault-log";
 import type { OnStep } from "../steps";
 import type { Db, Store, Tx } from "../store/open";
 import { enqueueTransaction, findTransaction } from "../store/tables/transactions";
@@ -147,7 +148,11 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
     createLane({ config, store, chain, signer, owner, log, monotonicMs, onStep: options.onStep }),
   );
   const watch = watchLanes(store, config.chainId);
-  await Promise.all([...lanes.map((lane) => lane.tick()), ...(sends ? [] : [watch.look()])]);
+  await Promise.all([...lanes.map((lane) => lane.tick()), ...(sends ? [] : [watch.look()])]).catch(async (error) => {
+    await Promise.allSettled(lanes.map((lane) => lane.release()));
+    throw error;
+  });
+  const faults = createFaultLog({ log, monotonicMs });
   const loops = lanes.map((lane) =>
     repeat(
       () => lane.tick(),
@@ -158,7 +163,12 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const addressesOf = (): readonly Address[] => (sends ? signers.map(({ address }) => address) : watch.addresses());
 
   async function looked(): Promise<void> {
-    await watch.look().catch(() => log.warn("the lanes cannot be read: the database is away"));
+    try {
+      await watch.look();
+      faults.recovered("lanes");
+    } catch (error) {
+      faults.met("lanes", error, "the lanes cannot be read");
+    }
   }
 
   const relayer: Relayer = {
@@ -229,6 +239,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
     poke: () => store.wake.notify("lane"),
     async stop() {
       await Promise.all(loops.map((loop) => loop.stop()));
+      // Without the database a lease ends by itself.
       await Promise.all(lanes.map((lane) => lane.release()));
     },
   };

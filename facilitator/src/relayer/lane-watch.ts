@@ -10,6 +10,9 @@ export interface LaneWatch {
   look(): Promise<void>;
 }
 
+/** A lane whose holder renews its lease and reports nothing for so long does not get through its rounds. */
+const REPORT_SILENT_MS = 30_000;
+
 export function watchLanes(store: Store, chainId: number): LaneWatch {
   let lanes: LaneHealth[] = [];
   return {
@@ -17,23 +20,40 @@ export function watchLanes(store: Store, chainId: number): LaneWatch {
     health: () => lanes,
     async look() {
       const rows = await store.db
-        .selectFrom("lanes")
-        .select(["key", "status", "reason", "lease_until_ms", databaseNowMs.as("now")])
-        .where("chain_id", "=", chainId)
-        .orderBy("key")
+        .selectFrom("lanes as l")
+        .leftJoin("lane_reports as r", (join) =>
+          join.onRef("r.chain_id", "=", "l.chain_id").onRef("r.key", "=", "l.key"),
+        )
+        .select(["l.key", "l.status", "l.reason", "l.lease_until_ms", databaseNowMs.as("now")])
+        .select(["r.at_ms", "r.balance_wei", "r.is_balance_low", "r.obstacle"])
+        .select(["r.in_flight", "r.queued", "r.oldest_pending_sec"])
+        .where("l.chain_id", "=", chainId)
+        .orderBy("l.key")
         .execute();
       lanes = rows.map((row): LaneHealth => {
         const isHeld = row.lease_until_ms > row.now;
-        const reason = row.status === "stopped" ? row.reason : isHeld ? null : "no process holds this lane";
+        const isUsable = row.status === "running" && isHeld;
+        // A process of the release before holds the lane and reports nothing.
+        const silentMs = row.at_ms === null ? 0 : Math.max(0, row.now - row.at_ms);
+        const obstacle =
+          silentMs > REPORT_SILENT_MS
+            ? `its process has not reported for ${Math.round(silentMs / 1_000)} s`
+            : (row.obstacle ?? undefined);
+        const reason = isUsable
+          ? obstacle
+          : row.status === "stopped"
+            ? (row.reason ?? undefined)
+            : "no process holds this lane";
         return {
           key: row.key as Address,
-          status: row.status === "stopped" || !isHeld ? "stopped" : "standby",
-          ...(reason !== null && { reason }),
-          isBalanceLow: false,
-          isStuck: false,
-          inFlight: 0,
-          queued: 0,
-          oldestPendingSec: 0,
+          status: isUsable ? "standby" : "stopped",
+          ...(reason !== undefined && { reason }),
+          ...(row.balance_wei !== null && { balanceWei: BigInt(row.balance_wei) }),
+          isBalanceLow: row.is_balance_low ?? false,
+          isStuck: isUsable && obstacle !== undefined,
+          inFlight: row.in_flight ?? 0,
+          queued: row.queued ?? 0,
+          oldestPendingSec: row.oldest_pending_sec ?? 0,
         };
       });
     },

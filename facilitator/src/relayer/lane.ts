@@ -3,11 +3,13 @@
  * A broadcast's reply decides nothing. Whoever resumes a lane sends the stored bytes again, lowest nonce first.
  */
 import type { Logger } from "pino";
-import { type Address, isTurnpikeError } from "turnpike/protocol";
+import type { Address } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
+import { createFaultLog } from "../fault-log";
 import type { OnStep } from "../steps";
 import { databaseNowMs } from "../store/database-clock";
 import type { Store, Tx } from "../store/open";
+import { storeLaneReport } from "../store/tables/lane-reports";
 import {
   type KnownForm,
   type OpenTransaction,
@@ -77,6 +79,8 @@ export interface Lane {
 const DISPLACED_AFTER_BLOCKS = 10;
 const NONE: Signed = { count: 0, send: () => undefined };
 const BALANCE_EVERY_MS = 5_000;
+/** How often a lane that did not change is reported to the processes that hold no key. */
+export const REPORT_EVERY_MS = 2_000;
 /** After so many times BUMP_AFTER_MS without a receipt, raising the fee has not helped. */
 const STUCK_AFTER_BUMPS = 3;
 
@@ -94,6 +98,7 @@ export function createLane(options: LaneOptions): Lane {
     patienceMs,
   });
   const signing = createSigning({ store, signer, chainId: config.chainId, onStep });
+  const faults = createFaultLog({ log, monotonicMs });
   let lease: { epoch: number; renewAtMs: number } | undefined;
   let status: LaneHealth["status"] = "starting";
   let reason: string | undefined;
@@ -115,7 +120,7 @@ export function createLane(options: LaneOptions): Lane {
         return true;
       }
       lease = undefined;
-      log.error({ key: of.key }, "the lane's lease was taken over");
+      log.warn({ key: of.key }, "the lease of a lane lapsed, and another process acquired it");
     }
     const chainNonce = await chain.nonce(of.key);
     const taken = await acquireLease(store, of, {
@@ -292,13 +297,50 @@ export function createLane(options: LaneOptions): Lane {
     return isOverdue ? `its oldest transaction is not mined since ${counts.oldestPendingSec} s` : undefined;
   }
 
+  let reported: { readonly text: string; readonly atMs: number } | undefined;
+
+  /** Only the process that holds the lane knows its balance and what is in its way. */
+  async function report(): Promise<void> {
+    if (!lease || store.kind === "pglite") return;
+    const nowMs = monotonicMs();
+    const { balanceWei, isBalanceLow, inFlight, queued, oldestPendingSec } = health();
+    const text = `${isBalanceLow} ${obstacle ?? ""}`;
+    if (reported?.text === text && nowMs - reported.atMs < REPORT_EVERY_MS) return;
+    await storeLaneReport(store.db, {
+      chain_id: of.chainId,
+      key: of.key,
+      balance_wei: balanceWei?.toString() ?? null,
+      is_balance_low: isBalanceLow,
+      obstacle: obstacle ?? null,
+      in_flight: inFlight,
+      queued,
+      oldest_pending_sec: oldestPendingSec,
+    });
+    reported = { text, atMs: nowMs };
+  }
+
+  function health(): LaneHealth {
+    const why = status === "stopped" ? reason : obstacle;
+    return {
+      key: of.key,
+      status,
+      ...(why && { reason: why }),
+      ...(balance && { balanceWei: balance.wei }),
+      isBalanceLow: balance !== undefined && balance.wei < config.minBalanceWei,
+      isStuck: status === "running" && obstacle !== undefined,
+      inFlight: places.taken(),
+      ...counts,
+    };
+  }
+
   return {
     async tick() {
       try {
         await round();
+        await report();
+        faults.recovered("round");
       } catch (error) {
-        const text = error instanceof Error ? error.message : "unknown";
-        log[isTurnpikeError(error) ? "warn" : "error"]({ key: of.key, reason: text }, "a lane's round failed");
+        faults.met("round", error, "a lane's round failed", { key: of.key });
       }
     },
     async signNow(tx, entries) {
@@ -321,19 +363,7 @@ export function createLane(options: LaneOptions): Lane {
         },
       };
     },
-    health() {
-      const why = status === "stopped" ? reason : obstacle;
-      return {
-        key: of.key,
-        status,
-        ...(why && { reason: why }),
-        ...(balance && { balanceWei: balance.wei }),
-        isBalanceLow: balance !== undefined && balance.wei < config.minBalanceWei,
-        isStuck: status === "running" && obstacle !== undefined,
-        inFlight: places.taken(),
-        ...counts,
-      };
-    },
+    health,
     hasSent: (hash) => broadcasts.lastSentMs(hash) !== undefined,
     inPool: () => (lease && status === "running" ? places.taken() : undefined),
     async release() {

@@ -50,7 +50,10 @@ export async function acquireLease(store: Store, of: LeaseKey, options: AcquireO
           lease_epoch: sql<number>`lanes.lease_epoch + 1`,
           lease_until_ms: sql<number>`${databaseNowMs} + ${options.lifeMs}::bigint`,
         })
-        .where(sql<boolean>`lanes.lease_until_ms < ${databaseNowMs} or ${options.steal}::boolean`),
+        // This process's own: it was acquired by a statement whose answer was lost with its connection.
+        .where(
+          sql<boolean>`lanes.lease_until_ms < ${databaseNowMs} or lanes.lease_owner = ${of.owner} or ${options.steal}::boolean`,
+        ),
     )
     .returning(["lease_epoch", "next_nonce", "status", "reason"])
     .executeTakeFirst();

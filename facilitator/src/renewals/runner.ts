@@ -4,7 +4,8 @@
  * the same the contract collects a period once.
  */
 import { randomUUID } from "node:crypto";
-import { type Hex, isTurnpikeError } from "turnpike/protocol";
+import type { Hex } from "turnpike/protocol";
+import { createFaultLog } from "../fault-log";
 import type { ProgressBar } from "../progress";
 import { repeat } from "../relayer";
 import type { RoleContext, Worker } from "../roles";
@@ -50,6 +51,7 @@ export function createRenewals(context: RoleContext, options: RenewalsOptions = 
   const limit = config.renewalBatch;
   const work = createWorkList({ db: store.db, chainId, owner, limit, leaseSec: LEASE_SEC, monotonicMs });
   const risks = createRiskWatch(context);
+  const faults = createFaultLog({ log, monotonicMs });
   let isRunning = true;
 
   async function keepWaiting(): Promise<boolean> {
@@ -180,9 +182,9 @@ export function createRenewals(context: RoleContext, options: RenewalsOptions = 
     async () => {
       try {
         await look();
+        faults.recovered("round");
       } catch (error) {
-        const isOutage = isTurnpikeError(error) && error.code === "Unavailable";
-        log[isOutage ? "warn" : "error"]({ error }, "renewals pause");
+        faults.met("round", error, "renewals pause");
       }
     },
     () => store.wake.wait("block", config.pollMs),

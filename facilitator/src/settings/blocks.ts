@@ -39,6 +39,13 @@ export const BLOCKS = {
     fallback: "250",
     schema: whole(10, 60_000),
   }),
+  maxLagSec: setting({
+    env: "MAX_LAG_SEC",
+    about: "Seconds that the blocks in the database may be behind the chain until /readyz reports it.",
+    fallback: "30",
+    danger: "Too high, and payments wait unseen for blocks that nobody reads.",
+    schema: whole(1, 86_400),
+  }),
   rpcTimeoutMs: setting({
     env: "RPC_TIMEOUT_MS",
     about: "Milliseconds until an unanswered RPC request is given up and the next URL asked.",

@@ -30,4 +30,12 @@ export const DATABASE = {
     fallback: "10",
     schema: whole(2, 200),
   }),
+  databaseTimeoutMs: setting({
+    env: "DATABASE_TIMEOUT_MS",
+    about:
+      "Milliseconds until a statement that PostgreSQL does not answer is given up; migrations and commands wait longer.",
+    fallback: "60000",
+    danger: "Too short, and work that is merely slow is done again and again.",
+    schema: whole(1_000, 3_600_000),
+  }),
 } as const;

@@ -9,12 +9,14 @@ export const KEYS = {
     about:
       "Keys that pay the gas, comma-separated; each is one lane: a private key, file:PATH, or aws-kms:ID. Required with the role relayer.",
     danger: "A key that anything else also sends with stops its lane.",
+    role: "relayer",
     schema: z.string().transform(list).pipe(z.array(keySource).min(1)),
   }),
   proofKey: optional({
     env: "PROOF_KEY",
     about: "Key that signs payment proofs, in the same forms; gates pin its address. Required with the role api.",
     danger: "Whoever holds it can forge proofs of payment.",
+    role: "api",
     schema: keySource,
   }),
   kmsEndpoint: optional({

@@ -2,6 +2,7 @@
 import { inspect } from "node:util";
 import { parseAmount } from "turnpike/protocol";
 import { z } from "zod";
+import type { Role } from "../roles";
 
 /** A value that prints as `[redacted]` wherever it ends up. */
 export class Secret<T extends string = string> {
@@ -30,6 +31,8 @@ export interface Setting<S extends z.ZodType = z.ZodType> {
   /** as it would stand in the environment; absent: the setting is required, unless `optional` */
   readonly fallback?: string;
   readonly optional?: true;
+  /** the one role that uses it: no other process reads it, even where it is set */
+  readonly role?: Role;
   /** what goes wrong when it is set carelessly */
   readonly danger?: string;
   readonly schema: S;

@@ -19,8 +19,7 @@ interface Message {
 /** The same wake, whose notifications reach the other processes too. */
 export function sharedWake(local: Wake, pool: Pool, connection: ClientConfig): Wake {
   const self = randomUUID();
-  let listener: Client | undefined;
-  let closed = false;
+  const closing = new AbortController();
   let keys = new Set<string>();
 
   async function publish(): Promise<void> {
@@ -39,45 +38,53 @@ export function sharedWake(local: Wake, pool: Pool, connection: ClientConfig): W
     }
   }
 
-  async function listen(): Promise<void> {
+  /** Listens on one connection until it ends, for whatever reason. */
+  async function listenOnce(): Promise<void> {
     const client = new Client(connection);
-    const again = (): void => {
-      if (closed || listener !== client) return;
-      listener = undefined;
-      setTimeout(() => void connect(), RECONNECT_MS).unref();
-    };
-    client.on("error", again);
-    client.on("end", again);
+    const ended = new Promise<void>((resolve) => {
+      // An `error` event without a listener ends the process, at any moment of the connection's life.
+      client.on("error", () => resolve());
+      client.on("end", () => resolve());
+    });
     client.on("notification", ({ payload }) => {
       const message = JSON.parse(payload ?? "{}") as Partial<Message>;
       if (message.from !== self) for (const key of message.keys ?? []) local.notify(key);
     });
-    listener = client;
-    await client.connect();
-    await client.query(`listen ${CHANNEL}`);
+    const close = (): void => void client.end().catch(() => undefined);
+    closing.signal.addEventListener("abort", close, { once: true });
+    try {
+      await client.connect();
+      await client.query(`listen ${CHANNEL}`);
+      await ended;
+    } catch {
+      // The server is away: whoever waits looks without a hint meanwhile.
+    } finally {
+      closing.signal.removeEventListener("abort", close);
+      close();
+    }
   }
 
-  const connect = (): Promise<void> =>
-    listen().catch(() => {
-      // The server is away: whoever waits looks by itself meanwhile, and `again` has not been called yet.
-      listener = undefined;
-      if (!closed) setTimeout(() => void connect(), RECONNECT_MS).unref();
-    });
-  void connect();
+  /** One connection at a time: a second attempt begins only after the first has ended. */
+  async function listen(): Promise<void> {
+    while (!closing.signal.aborted) {
+      await listenOnce();
+      if (!closing.signal.aborted) await new Promise((resolve) => setTimeout(resolve, RECONNECT_MS).unref());
+    }
+  }
+  void listen();
 
   return {
     wait: (key, timeoutMs) => local.wait(key, timeoutMs),
     notify(key) {
       local.notify(key);
-      if (closed) return;
+      if (closing.signal.aborted) return;
       keys.add(key);
       // One message per turn of the event loop; a failure to send one is a lost hint.
       if (keys.size === 1) setImmediate(() => void publish().catch(() => undefined));
     },
     close() {
-      closed = true;
       local.close();
-      void listener?.end().catch(() => undefined);
+      closing.abort();
     },
   };
 }

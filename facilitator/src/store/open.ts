@@ -5,10 +5,11 @@
 import { mkdirSync } from "node:fs";
 import { PGlite } from "@electric-sql/pglite";
 import { Kysely, PostgresDialect, type Transaction } from "kysely";
-import { Pool, types as pgTypes } from "pg";
+import { type ClientBase, Pool, types as pgTypes } from "pg";
 import lockfile from "proper-lockfile";
 import { ConfigError } from "turnpike/protocol";
 import type { DatabaseConfig } from "../config";
+import { type DatabaseWatch, guardPool } from "./guarded-pool";
 import { migrate } from "./migrate";
 import { sharedWake } from "./notify";
 import { pglitePool } from "./pglite-pool";
@@ -33,23 +34,47 @@ export interface Store {
 const IN_MEMORY = "memory://";
 const INT8 = 20;
 const LOCK_RETRY_MS = 500;
+/** A server that does not accept a connection for so long is held to be away. */
+const CONNECT_TIMEOUT_MS = 10_000;
+/** Before the first probe of a silent connection: a failover may end it without a word. */
+const KEEP_ALIVE_MS = 10_000;
 
-/** Opens the database and brings it to this release's form. */
-export async function openStore(database: DatabaseConfig): Promise<Store> {
-  const store = await connectStore(database);
+export interface StoreOptions {
+  /**
+   * Milliseconds until an unanswered statement is given up, and until the server ends a transaction that stopped
+   * midway. Absent: a statement may take as long as it needs.
+   */
+  readonly timeoutMs?: number;
+  /** receives every outage that a statement meets */
+  readonly watch?: DatabaseWatch;
+}
+
+const UNWATCHED: DatabaseWatch = { failed: () => undefined };
+
+/** Opens the database and brings it to this release's form. @throws Unavailable during an outage */
+export async function openStore(database: DatabaseConfig, options: StoreOptions = {}): Promise<Store> {
+  // On a server migrations run on connections without the service's limits: a large table takes its time.
+  const isServer = database.kind === "postgres";
+  const store = await connectStore(database, isServer ? {} : options);
+  let migrated: readonly string[];
   try {
-    const migrated = await migrate(store.db, database.kind);
-    return { ...store, migrated };
+    migrated = await migrate(store.db, database.kind);
   } catch (error) {
     await store.close();
     throw error;
   }
+  if (!isServer) return { ...store, migrated };
+  await store.close();
+  return { ...(await connectStore(database, options)), migrated };
 }
 
 /** Opens the database as it is. */
-export async function connectStore(database: DatabaseConfig): Promise<Store> {
-  const { pool, wake, release } = database.kind === "postgres" ? openPostgres(database) : await openPglite(database);
-  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
+export async function connectStore(database: DatabaseConfig, options: StoreOptions = {}): Promise<Store> {
+  const { pool, wake, release } =
+    database.kind === "postgres" ? openPostgres(database, options) : await openPglite(database);
+  const db = new Kysely<Tables>({
+    dialect: new PostgresDialect({ pool: guardPool(pool, options.watch ?? UNWATCHED) }),
+  });
   return {
     db,
     kind: database.kind,
@@ -70,18 +95,41 @@ interface Opened {
   release(): Promise<void>;
 }
 
-function openPostgres(database: DatabaseConfig & { kind: "postgres" }): Opened {
+type PostgresConfig = DatabaseConfig & { kind: "postgres" };
+
+function createPool({ url, poolSize }: PostgresConfig, { timeoutMs }: StoreOptions): Pool {
   const pool = new Pool({
-    connectionString: database.url.reveal(),
-    max: database.poolSize,
+    connectionString: url.reveal(),
+    max: poolSize,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
+    ...(timeoutMs !== undefined && {
+      query_timeout: timeoutMs,
+      // Not as a startup parameter, which poolers reject.
+      onConnect: (client: ClientBase) =>
+        client.query(`set idle_in_transaction_session_timeout = ${timeoutMs}`).then(() => undefined),
+    }),
     types: {
       getTypeParser: ((oid: number, format: "text" | "binary") =>
         oid === INT8 ? Number : pgTypes.getTypeParser(oid, format as "text")) as typeof pgTypes.getTypeParser,
     },
   });
-  // A connection that breaks while idle is replaced by the pool; without a listener it would end the process.
+  // Without a listener an `error` event ends the process. The pool listens to idle connections alone: a connection
+  // that is lost while a caller has it needs a listener of its own. Its caller receives the error from the statement.
   pool.on("error", () => undefined);
-  const wake = sharedWake(createWake(), pool, { connectionString: database.url.reveal() });
+  pool.on("connect", (client) => client.on("error", () => undefined));
+  return pool;
+}
+
+function openPostgres(database: PostgresConfig, options: StoreOptions): Opened {
+  const pool = createPool(database, options);
+  const wake = sharedWake(createWake(), pool, {
+    connectionString: database.url.reveal(),
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
+  });
   return { pool, wake, release: async () => undefined };
 }
 

@@ -5,10 +5,15 @@
 
 export interface Wake {
   notify(key: string): void;
-  /** @returns true when woken, false when the time was up or the store is closing */
+  /**
+   * @returns true when woken, false when the time was up or the store is closing. Once it is closed each wait takes a
+   * moment: a loop that outlives its store must leave the process its turns.
+   */
   wait(key: string, timeoutMs: number): Promise<boolean>;
   close(): void;
 }
+
+const CLOSED_WAIT_MS = 100;
 
 export function createWake(): Wake {
   const waiting = new Map<string, Set<(woken: boolean) => void>>();
@@ -18,7 +23,8 @@ export function createWake(): Wake {
       for (const wakeUp of [...(waiting.get(key) ?? [])]) wakeUp(true);
     },
     wait(key, timeoutMs) {
-      if (closed) return Promise.resolve(false);
+      if (closed)
+        return new Promise((resolve) => setTimeout(resolve, Math.min(timeoutMs, CLOSED_WAIT_MS), false).unref());
       return new Promise((resolve) => {
         const set = waiting.get(key) ?? new Set();
         waiting.set(key, set);

@@ -4,6 +4,7 @@
  */
 import type { Logger } from "pino";
 import { type Network, TurnpikeError } from "turnpike/protocol";
+import { createFaultLog } from "../fault-log";
 import type { Metrics } from "../metrics";
 import { repeat } from "../relayer";
 import type { Store } from "../store/open";
@@ -63,6 +64,7 @@ const WITHOUT_EVENT_MS = 30_000;
 export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
   const { store, network, sender, log, metrics, nowMs, monotonicMs, random, onStep = () => undefined } = deps;
   const { chainId } = network;
+  const faults = createFaultLog({ log, monotonicMs });
   const underWay = new Map<Promise<void>, Claimed>();
   const stopping = new AbortController();
   const freed = createWake();
@@ -101,10 +103,8 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
     const work = deliver(delivery)
       .catch((error: unknown) => {
         // The lease ends by itself, and the delivery is made again.
-        log.error(
-          { error, endpoint: delivery.endpointId, event: delivery.eventId },
-          "a delivery could not be recorded",
-        );
+        const place = { endpoint: delivery.endpointId, event: delivery.eventId };
+        faults.met("delivery", error, "a delivery could not be recorded", place);
       })
       .finally(() => {
         underWay.delete(work);
@@ -149,8 +149,9 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
     async () => {
       try {
         while ((await tick()) > 0);
+        faults.recovered("round");
       } catch (error) {
-        log.error({ error }, "webhooks pause");
+        faults.met("round", error, "webhooks pause");
       }
     },
     () => Promise.race([store.wake.wait("events", deps.pollMs), freed.wait("place", deps.pollMs)]),

@@ -5,6 +5,7 @@
 import { isTurnpikeError, sha256, TurnpikeError, toHex } from "../protocol";
 import { askCallback } from "./ask-callback";
 import { isBodyFault, warnOfBodyFault } from "./body-fault";
+import { bookkeepingOutage, isBookkeepingKnown } from "./bookkeeping";
 import { isAuthorized } from "./claim-payment";
 import type { HeldClaim } from "./claims/held-claim";
 import { type Credentials, readCredentials } from "./credentials";
@@ -125,8 +126,18 @@ function decideAtOnce(
     return granted && allow(granted);
   }
   if (signIn !== undefined || payment || route.bindsBody || room.time.refresh()) return undefined;
+  if (!isQuotableAtOnce(room, route)) return undefined;
   const offers = route.offersAtOnce();
   return offers && quoteOf(room, route, request, { offers, refusal: UNPAID, isRecurrent: true });
+}
+
+function isQuotableAtOnce(room: Room, route: Route): boolean {
+  try {
+    return isBookkeepingKnown(room, route);
+  } catch {
+    // The long way finds the same, and says so.
+    return false;
+  }
 }
 
 async function decidePaid(room: Room, route: Route, request: GateRequest, credentials: Credentials): Promise<Decision> {
@@ -158,6 +169,7 @@ async function decidePaid(room: Room, route: Route, request: GateRequest, creden
     if (verdict.kind === "refused") refusal = verdict.refusal;
     else outage = verdict.cause;
   }
+  outage ??= await bookkeepingOutage(room, route);
   return outage ? { kind: "unavailable", cause: outage } : quoteFor(room, route, request, refusal);
 }
 

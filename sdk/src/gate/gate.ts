@@ -1,6 +1,7 @@
 /** One gate: a route in a room, with its decision. Adapters call `decide` and translate. */
 import { TurnpikeError } from "../protocol";
 import type { Answer } from "./answer";
+import { requireBookkeeping } from "./bookkeeping";
 import { proveCollectable } from "./collectable";
 import { type Decision, decide } from "./decide";
 import type { GateReports } from "./reports-of-requests";
@@ -12,8 +13,8 @@ import { answerOfRefusedCharge, type Visit } from "./visit";
 /** One route's gate: what every adapter translates. */
 export interface Gate {
   /**
-   * Rejects with ConfigError when a plan or the contract is not on the chain, or a metered route's debits could not be
-   * collected; with Unavailable when that cannot be asked.
+   * Rejects with ConfigError when a plan or the contract is not on the chain, a metered route's debits could not be
+   * collected, or payments cannot be recorded; with Unavailable when the chain or a shared store cannot be asked.
    */
   ready(): Promise<void>;
   /** Judges a request and claims what it pays with. */
@@ -30,16 +31,19 @@ export interface Gate {
 export function createGate<Req>(room: Room, options: GateOptions<Req>): Gate {
   const route = createRoute(room, options);
   const { reports } = room;
-  async function ready(): Promise<void> {
+  async function prove(): Promise<void> {
     await route.ready();
     if (route.metered) await proveCollectable(room, route.planIds);
   }
-  void ready().catch((error: unknown) => {
+  void prove().catch((error: unknown) => {
     // Told at start-up, and again by every request (500, or 503 while the chain cannot be asked).
     if (error instanceof TurnpikeError && error.code === "ConfigError") process.emitWarning(error);
   });
   return {
-    ready,
+    async ready() {
+      await prove();
+      await requireBookkeeping(room, route);
+    },
     decide: reports
       ? counted(reports, (request) => decide(room, route, request))
       : (request) => decide(room, route, request),

@@ -41,6 +41,8 @@ export interface MeterPort {
   retryBlocked(idHash: Hex): void;
   /** as much is unsettled as the provider would risk */
   isSaturated(idHash: Hex): boolean;
+  /** Throws when nothing can be reserved any more: the journal was lost. */
+  requireHealthy?(): void;
   /** What is owed and not final yet, and what was lost. */
   unsettled(): UnsettledReport;
   /** Debits everything owed now, and waits for it. */

@@ -48,6 +48,8 @@ export interface Route extends MeteredRoute {
   readonly replays: boolean;
   /** of a body that is bound */
   readonly maxBodyBytes: number;
+  /** whether it asks for payments of one request, each of which has to be claimed */
+  readonly sellsSingles: boolean;
   readonly free: ((raw: unknown) => boolean | Promise<boolean>) | undefined;
   readonly authorize: ((payment: Payment, raw: unknown) => boolean | Promise<boolean>) | undefined;
   /** Loads what quotes are made from. @throws ConfigError, Unavailable */
@@ -159,6 +161,7 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
     cors: options.cors ?? true,
     replays: options.replay ?? true,
     ...bindingOf(options as GateOptions<never>),
+    sellsSingles: prices.length > 0 || options.sellSingleAtPlanPrice === true,
     free: options.free as Route["free"],
     authorize: options.authorize as Route["authorize"],
     presentation: {

@@ -13,6 +13,8 @@ export interface Program {
   /** Runs it with these arguments; for commands that end by themselves. */
   run(args: readonly string[], env: Readonly<Record<string, string>>): Promise<Ended>;
   start(env: Readonly<Record<string, string>>, roles?: string): Promise<ServiceProcess>;
+  /** Runs it with these arguments and nothing in its environment but `env`, a free PORT and loopback; does not wait. */
+  launch(args: readonly string[], env: Readonly<Record<string, string>>): Promise<LaunchedProcess>;
   remove(): void;
 }
 
@@ -20,6 +22,13 @@ export interface Ended {
   readonly status: number | null;
   readonly stdout: string;
   readonly stderr: string;
+}
+
+export interface LaunchedProcess extends ServiceProcess {
+  /** Resolves when it has said that it is up; rejects when it ends before. */
+  untilUp(): Promise<void>;
+  /** its exit status, once it has ended */
+  readonly ended: Promise<number | null>;
 }
 
 export interface ServiceProcess {
@@ -48,6 +57,29 @@ export function buildProgram(): Program {
       stdio: ["ignore", "pipe", "pipe"],
     });
 
+  async function launch(args: readonly string[], env: Readonly<Record<string, string>>): Promise<LaunchedProcess> {
+    const port = await freePort();
+    const child = spawned(args, { ...env, HOST: "127.0.0.1", PORT: String(port) });
+    const [stdout, stderr] = [collect(child.stdout), collect(child.stderr)];
+    const ended = once(child, "close").then(([status]) => status as number | null);
+    const output = (): string => stdout() + stderr();
+    const url = `http://127.0.0.1:${port}`;
+    const end = (signal: NodeJS.Signals): Promise<number | null> => {
+      child.kill(signal);
+      return ended;
+    };
+    return {
+      url,
+      client: createFacilitatorClient({ url, timeoutMs: 15_000 }),
+      pid: child.pid ?? 0,
+      output,
+      ended,
+      untilUp: () => untilUp(child, output),
+      kill: async () => void (await end("SIGKILL")),
+      stop: () => end("SIGTERM"),
+    };
+  }
+
   return {
     async run(args, env) {
       const child = spawned(args, env);
@@ -56,35 +88,16 @@ export function buildProgram(): Program {
       return { status, stdout: stdout(), stderr: stderr() };
     },
     async start(env, roles) {
-      const port = await freePort();
-      const child = spawned(roles ? ["start", "--roles", roles] : ["start"], {
-        ...env,
-        PORT: String(port),
-        LOG_LEVEL: "info",
-      });
-      const [stdout, stderr] = [collect(child.stdout), collect(child.stderr)];
-      const closed = once(child, "close");
-      const output = (): string => stdout() + stderr();
-      const url = await untilUp(child, output, `http://127.0.0.1:${port}`);
-      const end = async (signal: NodeJS.Signals): Promise<number | null> => {
-        child.kill(signal);
-        const [status] = await closed;
-        return status;
-      };
-      return {
-        url,
-        client: createFacilitatorClient({ url, timeoutMs: 15_000 }),
-        pid: child.pid ?? 0,
-        output,
-        kill: async () => void (await end("SIGKILL")),
-        stop: () => end("SIGTERM"),
-      };
+      const service = await launch(roles ? ["start", "--roles", roles] : ["start"], { ...env, LOG_LEVEL: "info" });
+      await service.untilUp();
+      return service;
     },
+    launch,
     remove: () => rmSync(home, { recursive: true, force: true }),
   };
 }
 
-async function untilUp(child: ChildProcess, output: () => string, url: string): Promise<string> {
+async function untilUp(child: ChildProcess, output: () => string): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(`not up in time:\n${output()}`)), START_TIMEOUT_MS);
     const look = (): void => {
@@ -93,12 +106,14 @@ async function untilUp(child: ChildProcess, output: () => string, url: string): 
       resolve();
     };
     child.stdout?.on("data", look);
-    child.once("exit", (status) => {
+    const ended = (status: number | null): void => {
       clearTimeout(timer);
       reject(new Error(`ended with ${status} before it was up:\n${output()}`));
-    });
+    };
+    if (child.exitCode !== null) ended(child.exitCode);
+    child.once("exit", ended);
+    look();
   });
-  return url;
 }
 
 function collect(stream: NodeJS.ReadableStream | null): () => string {

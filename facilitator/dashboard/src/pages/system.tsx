@@ -24,7 +24,7 @@ function Health({ data: { ready, checks } }: { data: Readiness }) {
   return (
     <Panel
       title="Health"
-      note="Chain, reader, lanes and their gas money, as /readyz tells them."
+      note="Database, chain, reader, lanes and their gas money, as /readyz tells them."
       aside={<Status of={ready ? "ready" : "not ready"} />}
     >
       <Table

@@ -17,7 +17,7 @@ export function serviceEndpoints({ readiness }: Doors): Endpoint[] {
       method: "get",
       path: "/readyz",
       tag: "service",
-      summary: "Whether it can settle now: chain, reader, lanes and their gas money.",
+      summary: "Whether it can settle now: database, chain, reader, lanes and their gas money.",
       answers: { 200: readinessSchema, 503: readinessSchema },
       async handle() {
         const body = readiness();

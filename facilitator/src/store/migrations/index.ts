@@ -15,6 +15,7 @@ import { failedPeriods } from "./406-failed-periods";
 import { stagedEvents } from "./408-staged-events";
 import { steadyUpkeep } from "./409-steady-upkeep";
 import { paymentGrants } from "./410-payment-grants";
+import { health } from "./414-health";
 import { lifecycle } from "./420-lifecycle";
 
 export interface Migration {
@@ -42,5 +43,6 @@ export const MIGRATIONS: readonly Migration[] = [
   stagedEvents,
   steadyUpkeep,
   paymentGrants,
+  health,
   lifecycle,
 ];

@@ -200,6 +200,13 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
         return { answer: answers.find({ paymentId, owner: record.owner }, nowMs) };
       });
     },
+    ready() {
+      return guarded(async () => {
+        // An empty line is none: it shows that the disk takes another byte.
+        if (writeSync(handle(), "\n", null, "latin1") !== 1)
+          throw new Unavailable("The claim file cannot be written: is the disk full?");
+      });
+    },
     async close() {
       await rotation;
       if (file !== undefined) closeSync(file);

@@ -17,6 +17,8 @@ const MARGIN_SEC = 3_600;
 const MAX_TRIES = 20;
 /** Beside the claims, which stand under hashes. */
 const GRANT_KEY = "grant-key";
+/** A cell that says no more than that it could be written. */
+const READY = "ready";
 
 export interface SharedClaimsOptions {
   /** how long an answer about the store's time is good; default a minute */
@@ -100,6 +102,12 @@ export function sharedClaims(store: CellStore, { clockAgeMs }: SharedClaimsOptio
         throw error;
       });
       return grantKey;
+    },
+    async ready() {
+      const [current] = await cells.read([READY]);
+      // Another gate may have written meanwhile: that the store takes writes is what is wanted.
+      const next = String(await cells.nowMs());
+      await cells.swap([{ key: READY, expected: current, next, keepSec: MARGIN_SEC }]);
     },
     async close() {},
   };

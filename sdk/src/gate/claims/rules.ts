@@ -124,6 +124,11 @@ export interface ClaimStore {
    * same for every gate that shares it. Facilitators grant payments to ids that are derived from it.
    */
   grantKey(): Promise<Hex>;
+  /**
+   * Rejects when a claim could not be written now: a gate quotes no price meanwhile. Optional: without it the gate finds
+   * out from the first payment.
+   */
+  ready?(): Promise<void>;
   /** Releases what the store holds open. */
   close(): Promise<void>;
 }

@@ -57,7 +57,9 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     isShared: false,
     async open() {
       if (journal) throw new ConfigError("The meter's store is open already.");
-      await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+      await mkdir(dirname(path), { recursive: true, mode: 0o700 }).catch((cause: unknown) => {
+        throw new ConfigError(`meterFolder: ${dirname(path)} cannot be written; name another folder`, { cause });
+      });
       lost = undefined;
       unlock = await takeLock(path, lockStaleMs, loseLock);
       aliveAtMs = performance.now();
@@ -75,6 +77,7 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
         throw error;
       }
     },
+    requireHealthy: () => void opened(),
     async reserve(request) {
       const open = opened();
       const decision = decideReservation(books.find(request.idHash), request);

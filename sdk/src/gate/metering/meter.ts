@@ -66,6 +66,8 @@ export interface Meter {
   retryBlocked(idHash: Hex): void;
   /** maxUnsettled is reached: answer 503 with Retry-After before the handler runs. */
   isSaturated(idHash: Hex): boolean;
+  /** Throws when nothing can be reserved any more: the journal was lost. */
+  requireHealthy(): void;
   /** Debits everything owed now; resolves when each debit is final, or its subscription cannot be debited. */
   flush(): Promise<void>;
   unsettled(): UnsettledReport;
@@ -204,6 +206,7 @@ export function createMeter(options: MeterOptions): Meter {
       await store.open();
       pump.start();
     },
+    requireHealthy: () => store.requireHealthy?.(),
     async reserve(idHash, amount, facts, newest) {
       if (amount < 0n) throw new ConfigError("deductAllowance(amount): the amount is negative.");
       if (amount === 0n) return { charged: 0n, remaining: remainingOf(store.account(idHash), facts), clipped: false };

@@ -32,6 +32,8 @@ export interface MeterStore {
   readonly isShared: boolean;
   /** Takes the lock, or joins the shared store, and reads the books. @throws ConfigError, LedgerLocked */
   open(): Promise<void>;
+  /** Throws when nothing can be written any more. Absent: every call finds out by itself. */
+  requireHealthy?(): void;
   /** Decides at once against everything reserved so far; resolves when it is durable. @throws Unavailable */
   reserve(request: ReserveRequest): Promise<Reserved>;
   /** Promises room to a call that waits for its own debit, until `release`; not durable, and decided at once. */

@@ -1,0 +1,39 @@
+/** What a process answers before it is up: alive, not ready and why, and that a request is to be sent again. */
+import { Hono } from "hono";
+import type { Readiness } from "turnpike/facilitator";
+import { PROBLEM_CONTENT_TYPE } from "turnpike/facilitator";
+import { Unavailable } from "turnpike/protocol";
+import type { Metrics } from "../metrics";
+import { problemFor } from "./errors";
+
+export interface Starting {
+  readonly app: Hono;
+  /** Takes in what the start is doing. */
+  readonly onStage: (stage: string) => void;
+}
+
+const RETRY_AFTER_SEC = 5;
+
+export function createStarting({ text, contentType }: Pick<Metrics, "text" | "contentType">): Starting {
+  const app = new Hono();
+  let stage = "starting";
+  app.get("/healthz", (context) => context.json({ status: "ok" }));
+  app.get("/readyz", (context) => {
+    const body: Readiness = { ready: false, checks: [{ name: "start", ok: false, detail: stage.slice(0, 256) }] };
+    return context.json(body, 503, { "retry-after": String(RETRY_AFTER_SEC) });
+  });
+  app.get("/metrics", async (context) => context.body(await text(), 200, { "content-type": contentType }));
+  app.all("*", (context) => {
+    const error = new Unavailable("The Facilitator is starting.", { retryAfterSec: RETRY_AFTER_SEC });
+    return context.body(JSON.stringify(problemFor(error, crypto.randomUUID())), 503, {
+      "content-type": PROBLEM_CONTENT_TYPE,
+      "retry-after": String(RETRY_AFTER_SEC),
+    });
+  });
+  return {
+    app,
+    onStage(next) {
+      stage = next;
+    },
+  };
+}
