@@ -158,7 +158,7 @@ function watch(metrics: Metrics, { config, store, relayer, indexer }: Core): voi
         isWell: isLaneWell(lane),
       })),
     nodes: () => relayer.nodes.nodes().map((node) => ({ ...node, isWell: node.status === "well" })),
-    indexerLagBlocks: () => (indexer.health().head ?? 0) - indexer.applied(),
+    indexerLagBlocks: () => Math.max(0, (indexer.health().head ?? 0) - indexer.applied()),
     costs: async () =>
       (await costs.ofLastDay()).map(({ purpose, transactions, gas, wei }) => ({
         purpose,

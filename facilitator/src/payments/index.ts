@@ -11,6 +11,7 @@ import {
   parseMemo,
   type SignedPayment,
   TurnpikeError,
+  Unavailable,
 } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Indexer } from "../indexer";
@@ -169,6 +170,7 @@ export function startPayments(options: PaymentsOptions): Payments {
       const paymentId = fastPaymentId({ chainId, token: proof.token, payer: proof.payer, nonce });
       const row = await find(paymentId);
       if (!row) return verifyByChain(proof, paymentId, nonce);
+      requireKept(row.block_number);
       if (row.is_reversed) return invalid("reversed");
       if (row.state !== "settled") return invalid("pending");
       // Settled again in another block: the earlier proof tells a transaction that is no more.
@@ -186,6 +188,7 @@ export function startPayments(options: PaymentsOptions): Payments {
       if (row) {
         const conflict = conflictWith(row, claim);
         if (conflict) return invalid(conflict);
+        requireKept(row.block_number);
         if (row.state === "failed") return invalid(failureOf(row));
         return (await isSignedByPayer(context, claim))
           ? { kind: "valid", payer }
@@ -225,10 +228,20 @@ export function startPayments(options: PaymentsOptions): Payments {
     stop: () => sender.stop(),
   };
 
+  /** @throws Unavailable while nobody knows whether the block comes back or is gone */
+  function requireKept(blockNumber: number | null): void {
+    if (blockNumber === null || blockNumber <= indexer.keptTo()) return;
+    throw new Unavailable("the chain's head moved back: whether it keeps this payment is not known yet", {
+      retryAfterSec: 2,
+    });
+  }
+
   /** The proof is ours, but this database does not know the payment: the chain does. */
   async function verifyByChain(proof: PaymentProof, paymentId: Hex, nonce: Hex): Promise<ProofVerdict> {
     const query = { paymentId, token: proof.token, payer: proof.payer, nonce };
     const evidence = await findEvidence({ config, relayer }, query, indexer.applied());
+    // Of what the chain has lost, it shows nothing.
+    requireKept(evidence.kind === "transfer" ? evidence.blockNumber : indexer.applied());
     if (evidence.kind !== "transfer") return { kind: "invalid", reason: "unknown" };
     const isSame =
       evidence.transaction === proof.transaction && evidence.to === proof.payTo && evidence.amount === proof.amount;
