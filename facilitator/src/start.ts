@@ -1,5 +1,7 @@
 /** The Facilitator as one process: wires the rooms that its roles need, serves HTTP, stops gracefully. */
 import type { Logger } from "pino";
+import type { SupportedWire } from "turnpike/facilitator";
+import type { TrustedSigners } from "turnpike/protocol";
 import { createAnalytics } from "./analytics";
 import { startTidying } from "./analytics/tidy";
 import type { FacilitatorConfig } from "./config";
@@ -130,7 +132,7 @@ function doorsOf({ core, metrics, log, drain, sandbox }: Wiring): Doors {
     supported: {
       turnpike: config.turnpike,
       batchSettler: config.batchSettler,
-      proofSigners: [relayer.proofSigner.address],
+      ...supportedSigners(relayer.trustedSigners),
       get relayers() {
         return [...relayer.addresses];
       },
@@ -145,6 +147,13 @@ function doorsOf({ core, metrics, log, drain, sandbox }: Wiring): Doors {
     authorizeWaitMs: config.authorizeWaitMs,
     monotonicMs,
     untilDraining: drain.until,
+  };
+}
+
+function supportedSigners({ list }: TrustedSigners): Pick<SupportedWire, "proofSigners" | "retiredProofSigners"> {
+  return {
+    proofSigners: list.flatMap(({ address, until }) => (until === undefined ? [address] : [])),
+    retiredProofSigners: list.flatMap(({ address, until }) => (until === undefined ? [] : [{ address, until }])),
   };
 }
 

@@ -59,7 +59,15 @@ export type ProofVerdict =
   | { readonly kind: "valid"; readonly paymentId: Hex }
   | {
       readonly kind: "invalid";
-      readonly reason: "network" | "signature" | "expired" | "unknown" | "pending" | "reversed" | "mismatch";
+      readonly reason:
+        | "network"
+        | "signature"
+        | "expired"
+        | "unknown"
+        | "pending"
+        | "reversed"
+        | "mismatch"
+        | "signer_retired";
     };
 
 export interface Payments {
@@ -164,7 +172,8 @@ export function startPayments(options: PaymentsOptions): Payments {
         reason,
       });
       if (findNetwork(proof.network)?.chainId !== chainId) return invalid("network");
-      if (!isProofOf(proof, chainId, relayer.proofSigner.address)) return invalid("signature");
+      if (!relayer.trustedSigners.find(proof.facilitator)) return invalid("signature");
+      if (!isProofOf(proof, chainId, proof.facilitator)) return invalid("signature");
       if (proof.expiresAt <= indexer.clock.nowSec()) return invalid("expired");
       const nonce = fastPaymentNonce(parseMemo(proof.memo)?.ref ?? proof.memo, proof.resource);
       const paymentId = fastPaymentId({ chainId, token: proof.token, payer: proof.payer, nonce });
@@ -174,7 +183,10 @@ export function startPayments(options: PaymentsOptions): Payments {
       if (row.is_reversed) return invalid("reversed");
       if (row.state !== "settled") return invalid("pending");
       // Settled again in another block: the earlier proof tells a transaction that is no more.
-      return row.tx_hash === proof.transaction ? { kind: "valid", paymentId } : invalid("mismatch");
+      const isSame =
+        row.tx_hash === proof.transaction && row.pay_to === proof.payTo && row.amount === proof.amount.toString();
+      if (!isSame) return invalid("mismatch");
+      return isTrusted(proof, row.block_time) ? { kind: "valid", paymentId } : invalid("signer_retired");
     },
 
     async verifyExact(request) {
@@ -245,6 +257,14 @@ export function startPayments(options: PaymentsOptions): Payments {
     if (evidence.kind !== "transfer") return { kind: "invalid", reason: "unknown" };
     const isSame =
       evidence.transaction === proof.transaction && evidence.to === proof.payTo && evidence.amount === proof.amount;
-    return isSame ? { kind: "valid", paymentId } : { kind: "invalid", reason: "mismatch" };
+    if (!isSame) return { kind: "invalid", reason: "mismatch" };
+    return isTrusted(proof, evidence.blockTimeSec)
+      ? { kind: "valid", paymentId }
+      : { kind: "invalid", reason: "signer_retired" };
+  }
+
+  /** @param settledAtSec block time by our own rows or the chain: a retired key could write any time into its proof */
+  function isTrusted({ facilitator }: PaymentProof, settledAtSec: number | null): boolean {
+    return relayer.trustedSigners.isTrustedSigner(facilitator, settledAtSec ?? Number.POSITIVE_INFINITY);
   }
 }

@@ -17,6 +17,13 @@ export type VerifyMode =
   /** the gate's own checks alone: fastest; a payment that a reorganisation undid is served all the same */
   | "signature";
 
+/** A signer whose proofs count, in code. */
+export interface PinnedSigner {
+  readonly address: string;
+  /** unix seconds or ISO 8601: it counts for payments that settled before; absent: for all */
+  readonly until?: number | string;
+}
+
 /** A provider's settings; the free functions read the same from the environment. */
 export interface ProviderOptions {
   /** TURNPIKE_NETWORK: base-mainnet, base-sepolia, local-31337, eip155:<id> ... */
@@ -31,8 +38,11 @@ export interface ProviderOptions {
   readonly token?: string | { readonly address: string; readonly name?: string; readonly version?: string };
   /** TURNPIKE_PAY_TO: who receives one-time payments; plans name their own */
   readonly payTo?: string;
-  /** TURNPIKE_FACILITATOR_URL, TURNPIKE_FACILITATOR_SIGNERS (comma separated): whose proofs count */
-  readonly facilitator?: { readonly url: string; readonly signers?: readonly string[] };
+  /**
+   * TURNPIKE_FACILITATOR_URL, TURNPIKE_FACILITATOR_SIGNERS (comma separated): whose proofs count. `0x...@TIME` (unix
+   * seconds or ISO 8601) is a retired signer: it counts for payments that settled before.
+   */
+  readonly facilitator?: { readonly url: string; readonly signers?: readonly (string | PinnedSigner)[] };
   /** TURNPIKE_PUBLIC_URL: this provider's address as clients write it; required in production */
   readonly publicUrl?: string;
   /** TURNPIKE_TRUST_PROXY=1: without publicUrl, believe X-Forwarded-Proto and -Host. Only behind a proxy that sets them */
