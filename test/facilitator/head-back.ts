@@ -1,14 +1,18 @@
 /** A chain whose head moves back: nothing is said about the payments of its lost blocks until it is known what became of them. */
 import { expect } from "chai";
 import pino from "pino";
+import { createFacilitatorClient } from "turnpike/facilitator";
 import { isTurnpikeError, type PaymentProof } from "turnpike/protocol";
 import { type Core, startCore } from "../../facilitator/src/core";
+import { startFacilitator } from "../../facilitator/src/main";
 import type { ProofVerdict } from "../../facilitator/src/payments";
 import { readinessOf } from "../../facilitator/src/readiness";
+import { setOperator } from "../../scripts/plan";
 import { type FacilitatorWorld, type Payer, startWorld, until } from "../support/facilitator";
 import { startPostgres, type TestPostgres } from "../support/postgres";
 import { GROUPS } from "./support/chaos-faults";
 import { type ChaosRpc, startChaosRpc } from "./support/chaos-rpc";
+import { useService } from "./support/http-service";
 
 const LONE = { RENEWALS: "false" };
 
@@ -168,6 +172,46 @@ describe("a head that moves back", function () {
 
     (nodes[1] as ChaosRpc).set();
     await until(async () => (await verdictOf(core, late.proof)) === "valid", "one node has it again", 10_000);
+  });
+});
+
+describe("a head that moves back below a debit", function () {
+  this.timeout(240_000);
+  const http = useService({ FINALITY_DEPTH: "64" });
+
+  it("HD5 a debit of a lost block is pending, neither settled nor asked for again", async () => {
+    const { world, service } = http;
+    const rpc = rpcOf(world);
+    const apiKey = await service.apiKey({ scopes: ["debits"] });
+    const { relayers } = await service.client.supported();
+    const { turnpike } = world.contracts;
+    for (const operator of relayers) {
+      await setOperator(world.provider, turnpike, { planId: world.planId, operator, allowed: true });
+    }
+    const subscriber = await world.payer(100_000_000n);
+    const { idHash, request } = await world.signup(subscriber, { permit: 100_000_000n, maxOverage: 5_000_000n });
+    expect((await service.client.subscribe(request)).kind).to.equal("done");
+    const ask = async (url: string) => {
+      const client = createFacilitatorClient({ url, apiKey });
+      const outcome = await client.debits([{ idHash, amount: "300000", index: 0 }]);
+      if (outcome.kind === "refused") throw outcome.error;
+      return outcome.results[0]?.status;
+    };
+    const snapshot = await rpc("evm_snapshot");
+    await until(async () => (await ask(service.url)) === "settled", "it is debited");
+    await service.stop();
+    await rpc("evm_setIntervalMining", [0]);
+    const config = world.config({ PORT: "0", ...LONE, FINALITY_DEPTH: "64", AUTHORIZE_WAIT_MS: "200" });
+    const running = await startFacilitator({ ...config, network: { ...config.network, name: "eip155:31337" } });
+    try {
+      expect(await ask(running.url)).to.equal("settled");
+      await rpc("evm_revert", [snapshot]);
+      const isReady = async () => (await fetch(`${running.url}/readyz`)).status === 200;
+      await until(async () => !(await isReady()), "it is noticed", 10_000);
+      expect(await ask(running.url)).to.equal("pending");
+    } finally {
+      await running.stop();
+    }
   });
 });
 
