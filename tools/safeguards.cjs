@@ -119,6 +119,14 @@ const SAFEGUARDS = [
     title: "B8 a block that stands on another one than the newest",
   },
   {
+    name: "a block that the chain still has",
+    file: "facilitator/src/indexer/kept-blocks.ts",
+    keep: "      set(await lastCommon(newest).catch(() => NONE));\n",
+    instead: "",
+    test: "test/facilitator/head-back.ts",
+    title: "HD5 on a public chain",
+  },
+  {
     name: "a proof of the facts that were written",
     file: "facilitator/src/payments/early-proofs.ts",
     keep: "if (!made || !isSame(made.facts, facts))",

@@ -1,11 +1,20 @@
 /** Whether the service can settle now, said part by part. Shows no address of a node and no key but public ones. */
 import type { Readiness } from "turnpike/facilitator";
 import type { Core } from "./core";
+import type { IndexerHealth } from "./indexer";
 import type { LaneHealth } from "./relayer";
 
 /** Whether it can send, and gets mined what it sends. Another process may be the one that holds it. */
 export function isLaneWell({ status, isBalanceLow, isStuck }: LaneHealth): boolean {
   return (status === "running" || status === "standby") && !isBalanceLow && !isStuck;
+}
+
+function detailOfChain({ head, silentSec, keptTo }: IndexerHealth): string {
+  if (head === undefined) return "no block was read yet";
+  const seen = `head ${head}, read ${silentSec} s ago`;
+  return keptTo === undefined
+    ? seen
+    : `${seen}; it moved back: payments in blocks above ${keptTo} are not confirmed until the chain has grown past them`;
 }
 
 export function readinessOf({ config, database, relayer, indexer, payments }: Core): Readiness {
@@ -20,12 +29,12 @@ export function readinessOf({ config, database, relayer, indexer, payments }: Co
     {
       name: "chain",
       ok: chain.ok,
-      detail: chain.head === undefined ? "no block was read yet" : `head ${chain.head}, read ${chain.silentSec} s ago`,
+      detail: detailOfChain(chain),
     },
     {
       name: "indexer",
       ok: isCurrent,
-      detail: `applied ${chain.applied}, ${behind ?? "?"} blocks behind the head, ${chain.lagSec} s late`,
+      detail: `applied ${chain.applied}, ${behind === undefined ? "?" : Math.max(0, behind)} blocks behind the head, ${chain.lagSec} s late`,
     },
     ...sender.lanes.map((lane) => ({
       name: `lane ${lane.key}`,

@@ -1,5 +1,7 @@
 /** The Facilitator as one process: wires the rooms that its roles need, serves HTTP, stops gracefully. */
 import type { Logger } from "pino";
+import type { SupportedWire } from "turnpike/facilitator";
+import type { TrustedSigners } from "turnpike/protocol";
 import { createAnalytics } from "./analytics";
 import { startTidying } from "./analytics/tidy";
 import type { FacilitatorConfig } from "./config";
@@ -147,7 +149,7 @@ function doorsOf({ core, metrics, log, drain, sandbox }: Wiring): Doors {
     supported: {
       turnpike: config.turnpike,
       batchSettler: config.batchSettler,
-      proofSigners: [relayer.proofSigner.address],
+      ...supportedSigners(relayer.trustedSigners),
       get relayers() {
         return [...relayer.addresses];
       },
@@ -165,6 +167,13 @@ function doorsOf({ core, metrics, log, drain, sandbox }: Wiring): Doors {
   };
 }
 
+function supportedSigners({ list }: TrustedSigners): Pick<SupportedWire, "proofSigners" | "retiredProofSigners"> {
+  return {
+    proofSigners: list.flatMap(({ address, until }) => (until === undefined ? [address] : [])),
+    retiredProofSigners: list.flatMap(({ address, until }) => (until === undefined ? [] : [{ address, until }])),
+  };
+}
+
 function watch(metrics: Metrics, { config, store, database, relayer, indexer }: Core): void {
   const costs = createCosts(store.db, config.chainId, config.nativePrice);
   metrics.watch({
@@ -176,7 +185,7 @@ function watch(metrics: Metrics, { config, store, database, relayer, indexer }: 
       })),
     nodes: () => relayer.nodes.nodes().map((node) => ({ ...node, isWell: node.status === "well" })),
     isDatabaseWell: () => database.health().ok,
-    indexerLagBlocks: () => (indexer.health().head ?? 0) - indexer.applied(),
+    indexerLagBlocks: () => Math.max(0, (indexer.health().head ?? 0) - indexer.applied()),
     indexerLagSec: () => indexer.health().lagSec,
     costs: async () =>
       (await costs.ofLastDay()).map(({ purpose, transactions, gas, wei }) => ({

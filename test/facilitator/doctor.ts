@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
+import { addressOfKey, type Hex } from "turnpike/protocol";
 import { startChain, testKey } from "../support/chain";
 import { deployAll } from "../support/deployment";
 import { type FacilitatorWorld, startWorld } from "../support/facilitator";
@@ -56,6 +57,18 @@ describe("Facilitator: doctor and the checks at the start", function () {
     }
     const key = world.env().RELAYER_KEYS ?? "";
     expect(stdout).not.to.contain(key.slice(2)).and.not.to.contain(String(world.env().PROOF_KEY).slice(2));
+  });
+
+  it("HD3 shows the further proof signers, and fails where the key in use is retired", async () => {
+    const relayer = { RELAYER_KEYS: keyFile("signers", 0o600) };
+    const current = addressOfKey(testKey("proof signer") as Hex);
+    const former = addressOfKey(testKey("former proof signer") as Hex);
+    const shown = await program.run(["doctor"], world.env({ ...relayer, PROOF_SIGNERS: `${former}@1790000000` }));
+    expect(shown.status, shown.stdout).to.equal(0);
+    expect(shown.stdout).to.include(`ok   PROOF_SIGNERS: proofs by ${former} count until 2026-09-21T14:13:20.000Z`);
+    const wrong = await program.run(["doctor"], world.env({ ...relayer, PROOF_SIGNERS: `${current}@1790000000` }));
+    expect(wrong.status).not.to.equal(0);
+    expect(wrong.stdout).to.match(/^fail PROOF_SIGNERS: .*retires the address of PROOF_KEY.*Remedy: /m);
   });
 
   it("says what is wrong, with the remedy, and ends with a status that is not 0", async () => {

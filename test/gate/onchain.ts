@@ -37,8 +37,9 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       await world.stop();
     });
 
-    async function serve(confirmations = 1): Promise<void> {
-      provider = providerOn(world, facilitator, { verify: "onchain", confirmations, replay: {} });
+    async function serve(confirmations = 1, signers: readonly string[] = [facilitator.signer]): Promise<void> {
+      const pinned = { url: facilitator.url, signers };
+      provider = providerOn(world, facilitator, { verify: "onchain", confirmations, facilitator: pinned, replay: {} });
       server = await FRAMEWORKS[framework](provider, [{ path: "/paid", gate: { pricing: ONE_TIME } }]);
       await provider.ready();
     }
@@ -85,6 +86,26 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       }
       expect(server.served.get("/paid"), "no handler ran").to.equal(undefined);
       expect((await present(other, paid)).status, "the honest one still counts").to.equal(200);
+    });
+
+    it("HD3 a retired signer counts by the time of the block on chain, whatever its proof says", async () => {
+      await world.chain.provider.send("evm_mine", []);
+      const nowSec = (await world.chain.provider.getBlock("latest"))?.timestamp ?? 0;
+      const retiredAt = nowSec + 100;
+      await serve(1, [addressOf("next facilitator"), `${facilitator.signer}@${retiredAt}`]);
+      const [first, second] = [await quoted(), await quoted()];
+      const early = expiring(await payOnChain(world, first));
+      expect((await present(first, early)).status, "settled before").to.equal(200);
+      await world.chain.provider.send("evm_setNextBlockTimestamp", [retiredAt + 10]);
+      await world.chain.provider.send("evm_mine", []);
+      const late = await payOnChain(world, second);
+      const backdated = expiring({ ...late, settledAt: retiredAt - 1 });
+      expect((await present(second, backdated)).json).to.include({
+        error: "InvalidPaymentProof",
+        reason: "signer_retired",
+      });
+      const fresh = { ...expiring(late), signedBy: "next facilitator" };
+      expect((await present(second, fresh)).status, "a fresh proof by the current signer").to.equal(200);
     });
 
     it("refuses a payment that the chain took back", async () => {

@@ -38,7 +38,7 @@ export interface DebitsDeps {
   readonly config: Pick<FacilitatorConfig, "chainId" | "turnpike" | "tokens" | "payTo" | "debitBatchesPerHour">;
   readonly store: Store;
   readonly relayer: Pick<Relayer, "addresses" | "simulate" | "submit" | "poke" | "waitFor">;
-  readonly indexer: Pick<Indexer, "waitApplied" | "catchUp">;
+  readonly indexer: Pick<Indexer, "waitApplied" | "catchUp" | "keptTo">;
   readonly monotonicMs: () => number;
 }
 
@@ -81,6 +81,7 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
     const { plan, onChain, sent } = record;
     if (!plan || plan.provider !== provider) return failed("UnknownSubscription");
     if (onChain) {
+      if (onChain.blockNumber > indexer.keptTo()) return PENDING;
       return onChain.amount === item.amount
         ? { kind: "settled", transaction: onChain.transaction }
         : failed("StaleDebit", `index ${item.index} was debited with another amount`);
@@ -205,6 +206,8 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
   /** After the waiting: what is settled, what the chain refused, what is still under way. */
   function conclude(item: DebitRequest, record: DebitRecord | undefined): Verdict {
     const { onChain, sent } = record ?? {};
+    // The chain has lost its block, or moved back for a moment.
+    if (onChain && onChain.blockNumber > indexer.keptTo()) return PENDING;
     if (onChain?.amount === item.amount) return { kind: "settled", transaction: onChain.transaction };
     const code = sent?.closedCode;
     // Displaced: nothing was decided about the debit itself, and the next request sends it anew.

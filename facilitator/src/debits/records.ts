@@ -17,7 +17,7 @@ export interface DebitRecord {
   /** debits of the subscription that the rows know */
   readonly debits: number;
   /** the debit that the chain has at this index */
-  readonly onChain?: { readonly amount: bigint; readonly transaction: Hex };
+  readonly onChain?: { readonly amount: bigint; readonly transaction: Hex; readonly blockNumber: number };
   /** the newest attempt of this service's */
   readonly sent?: {
     readonly attempt: number;
@@ -43,13 +43,14 @@ export async function findDebits(db: Db, chainId: number, items: readonly DebitR
     debits: number | null;
     amount: string | null;
     transaction: Hex | null;
+    block_number: number | string | null;
     attempt: number | null;
     sent_amount: string;
     transaction_id: string;
     closed_code: string | null;
     is_behind: boolean;
   }>`
-    select p.plan_id, p.provider, p.token, p.amount as price, p.pay_to, a.debits, d.amount, d.transaction,
+    select p.plan_id, p.provider, p.token, p.amount as price, p.pay_to, a.debits, d.amount, d.transaction, d.block_number,
       r.attempt, r.amount as sent_amount, r.transaction_id, r.closed_code,
       exists (select 1 from debit_requests b where b.chain_id = ${chainId}::bigint and b.id_hash = asked.id
         and b.debit_index < asked.index and b.debit_index >= coalesce(a.debits, 0) and b.closed_code is null) as is_behind
@@ -67,7 +68,13 @@ export async function findDebits(db: Db, chainId: number, items: readonly DebitR
       plan: { id: row.plan_id, provider: row.provider, token: row.token, amount: row.price, pay_to: row.pay_to },
     }),
     debits: row.debits ?? 0,
-    ...(row.transaction !== null && { onChain: { amount: BigInt(row.amount ?? 0), transaction: row.transaction } }),
+    ...(row.transaction !== null && {
+      onChain: {
+        amount: BigInt(row.amount ?? 0),
+        transaction: row.transaction,
+        blockNumber: Number(row.block_number),
+      },
+    }),
     ...(row.attempt !== null && {
       sent: {
         attempt: row.attempt,

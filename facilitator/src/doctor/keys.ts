@@ -1,7 +1,9 @@
 /** What the doctor finds out about keys: that they can sign, that they can pay, that nobody else reads or uses them. */
 import { statSync } from "node:fs";
+import { type Address, ConfigError } from "turnpike/protocol";
 import type { FacilitatorConfig, KeySource } from "../config";
 import type { ChainReader } from "../relayer";
+import { acceptedSigners } from "../relayer/accepted-signers";
 import type { Finding } from "../relayer/contract-checks";
 import { type DigestSigner, openSigner } from "../relayer/keys";
 import type { Store } from "../store/open";
@@ -28,9 +30,25 @@ export async function examineKeys({ config, chain, store }: KeyDoctor): Promise<
   }
   if (config.proofKey) {
     findings.push(...fileFindings("PROOF_KEY", config.proofKey));
-    await opened("PROOF_KEY", config.proofKey, config, findings);
+    const signer = await opened("PROOF_KEY", config.proofKey, config, findings);
+    if (signer) findings.push(...signerFindings(signer.address, config));
   }
   return findings;
+}
+
+function signerFindings(current: Address, { proofSigners }: FacilitatorConfig): Finding[] {
+  const subject = "PROOF_SIGNERS";
+  try {
+    return acceptedSigners(current, proofSigners)
+      .list.slice(1)
+      .map(({ address, until }) => {
+        const till = until === undefined ? "for every payment" : `until ${new Date(until * 1_000).toISOString()}`;
+        return { level: "ok", subject, detail: `proofs by ${address} count ${till}` };
+      });
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return [{ level: "fail", subject, detail: error.message, remedy: "see docs/operations/keys.md" }];
+  }
 }
 
 function fileFindings(subject: string, source: KeySource): Finding[] {

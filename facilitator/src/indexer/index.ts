@@ -19,6 +19,7 @@ import { createBlockWriter, type WriteMode, type Written } from "./block-writer"
 import { crossCheck } from "./cross-check";
 import { findExpired } from "./expired";
 import { factsOf, KNOWN_TOPICS, TURNPIKE_TOPICS } from "./facts";
+import { createKeptBlocks } from "./kept-blocks";
 import { createLag } from "./lag";
 import { createLinkedHead } from "./linked-head";
 import { type ReadBlock, readBlock } from "./read-block";
@@ -32,6 +33,8 @@ export interface IndexerHealth {
   readonly silentSec: number;
   /** seconds that the applied blocks are behind those that are deep enough to be applied */
   readonly lagSec: number;
+  /** highest applied block that the chain still has, where it has lost some */
+  readonly keptTo?: number;
 }
 
 export interface Indexer {
@@ -41,6 +44,8 @@ export interface Indexer {
   head(): ChainBlock | undefined;
   /** number of the last applied block; -1 before the first */
   applied(): number;
+  /** Highest applied block that the chain still has: of later ones nothing is confirmed. Infinity while it has them all. */
+  keptTo(): number;
   /** Milliseconds until the node is likely to have its next block; below 0 when that is overdue. */
   untilNextBlockMs(): number;
   /** A payment that the last applied block has settled, if this process wrote that block: whoever waited asks nobody. */
@@ -52,7 +57,7 @@ export interface Indexer {
   foresee(listener: (payments: readonly PaymentRow[]) => void): void;
   /** Reads to the head as it is now. @throws Unavailable */
   catchUp(): Promise<void>;
-  /** @returns whether the block is applied, at the latest when the time is up */
+  /** @returns whether the block is applied and the chain still has it, at the latest when the time is up */
   waitApplied(blockNumber: number, timeoutMs: number): Promise<boolean>;
   health(): IndexerHealth;
   stop(): Promise<void>;
@@ -121,6 +126,8 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const lag = createLag({ monotonicMs, blockTimeMs: config.blockTimeMs });
   /** the reading ends at the next block */
   let isStopping = false;
+  const kept = createKeptBlocks({ store, chain, chainId, onChange: keptChanged });
+  const isLocal = config.network.name.startsWith("local-");
   let lastReadMs = monotonicMs();
   /** since when the newest block may have been there */
   let newHeadMs = lastReadMs;
@@ -133,6 +140,14 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     const newest = await newestBlock(store.db, chainId);
     tip = newest;
     return newest;
+  }
+
+  function keptChanged(to: number): void {
+    if (to === Number.POSITIVE_INFINITY) log.info({ applied: applied() }, "the chain has every applied block");
+    else log.warn({ applied: applied(), keptTo: to }, "the chain's head moved back: later payments are not confirmed");
+    // Whoever waits for a settled payment looks again.
+    store.wake.notify("block");
+    followed.notify("applied");
   }
 
   async function look(): Promise<ChainBlock> {
@@ -156,6 +171,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     const before = applied();
     await readTip();
     if (applied() !== before) followed.notify("applied");
+    if (toldHead) await kept.compare(toldHead, tip);
     // The node's newest block may be one that the reader has not come to: the one that belongs to what it has is believed.
     if (toldHead && isTooShort(toldHead)) {
       await linkedHead.follow(toldHead);
@@ -169,6 +185,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   async function round(): Promise<void> {
     await tellStaged();
     const newest = await look();
+    await kept.compare(newest, tip);
     const lowest = await linkedHead.follow(newest);
     const target = targetOf(newest);
     if (!isNext(lowest)) await returnToChain(newest);
@@ -305,8 +322,13 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   async function returnToChain(newest: ChainBlock): Promise<void> {
     for (;;) {
       const ours = await readTip();
-      // A node that is merely behind is waited for.
-      if (!ours || ours.number > newest.number) return;
+      if (!ours) return;
+      if (ours.number > newest.number) {
+        // A node that is merely behind is waited for.
+        if (!(await isLost(ours, newest))) return;
+        await stepBack(ours.hash);
+        continue;
+      }
       const isKept = ours.number === newest.number && ours.hash === newest.hash;
       const theirs = isKept ? newest : await chain.block(ours.number);
       if (!theirs) return;
@@ -320,6 +342,24 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       if (!isLinked) throw new Unavailable("a node's blocks do not stand on each other");
       await stepBack(ours.hash);
     }
+  }
+
+  /**
+   * Whether the chain ends below an applied block and has lost it: another block stands at the end's height, or, on a
+   * local chain, where no other node can be ahead, the end alone shows it.
+   */
+  async function isLost(ours: BlockRow, newest: ChainBlock): Promise<boolean> {
+    const [there, below] = await Promise.all([
+      chain.block(ours.number),
+      newest.number > 0 ? chain.block(newest.number - 1) : undefined,
+    ]);
+    if (there) return false;
+    const known = await blockAt(store.db, chainId, newest.number);
+    const hasBranched = known !== undefined && known.hash !== newest.hash;
+    if (!hasBranched && !isLocal) return false;
+    if (newest.number > 0 && below?.hash !== newest.parentHash)
+      throw new Unavailable("a node's blocks do not stand on each other");
+    return !(await kept.isElsewhere(ours));
   }
 
   /** @param expected hash of the block to take back: another process may have done so already */
@@ -337,7 +377,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     if (taken.kind === "other") return;
     log.warn({ hash: expected, payments: taken.paymentIds.length }, "a block was reorganised away");
     for (const id of taken.paymentIds) store.wake.notify(`payment:${id}`);
-    for (const key of ["events", "payments", "lane"]) store.wake.notify(key);
+    for (const key of ["events", "payments", "lane", "block"]) store.wake.notify(key);
   }
 
   async function apply({ block, logs, facts, receipts: early }: ReadBlock, mode: WriteMode): Promise<void> {
@@ -417,6 +457,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     clock,
     head: () => head,
     applied,
+    keptTo: () => kept.to(),
     untilNextBlockMs,
     justSettled(paymentId) {
       const row = news.get(paymentId);
@@ -437,12 +478,14 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     waitApplied,
     health() {
       const silentSec = Math.round((monotonicMs() - lastReadMs) / 1_000);
+      const isWhole = kept.to() === Number.POSITIVE_INFINITY;
       return {
-        ok: !isTooDeep && head !== undefined && silentSec < SILENT_AFTER_SEC,
+        ok: !isTooDeep && isWhole && head !== undefined && silentSec < SILENT_AFTER_SEC,
         applied: applied(),
         head: toldHead?.number,
         silentSec,
         lagSec: toldHead === undefined ? 0 : lag.sec(targetOf(toldHead), toldHead.timestampSec, applied(), tip),
+        ...(!isWhole && { keptTo: kept.to() }),
       };
     },
     async stop() {
@@ -457,12 +500,13 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   async function waitApplied(blockNumber: number, timeoutMs: number): Promise<boolean> {
     const untilMs = monotonicMs() + timeoutMs;
-    while (applied() < blockNumber && monotonicMs() < untilMs) {
+    const isThere = () => applied() >= blockNumber && blockNumber <= kept.to();
+    while (!isThere() && monotonicMs() < untilMs) {
       await Promise.race([
         store.wake.wait("block", Math.max(1, Math.min(500, untilMs - monotonicMs()))),
         followed.wait("applied", Math.max(1, Math.min(500, untilMs - monotonicMs()))),
       ]);
     }
-    return applied() >= blockNumber;
+    return isThere();
   }
 }

@@ -11,6 +11,7 @@ import {
   parseMemo,
   type SignedPayment,
   TurnpikeError,
+  Unavailable,
 } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Indexer } from "../indexer";
@@ -68,7 +69,15 @@ export type ProofVerdict =
   | { readonly kind: "valid"; readonly paymentId: Hex }
   | {
       readonly kind: "invalid";
-      readonly reason: "network" | "signature" | "expired" | "unknown" | "pending" | "reversed" | "mismatch";
+      readonly reason:
+        | "network"
+        | "signature"
+        | "expired"
+        | "unknown"
+        | "pending"
+        | "reversed"
+        | "mismatch"
+        | "signer_retired";
     };
 
 export type GrantedOutcome =
@@ -191,16 +200,21 @@ export function startPayments(options: PaymentsOptions): Payments {
         reason,
       });
       if (findNetwork(proof.network)?.chainId !== chainId) return invalid("network");
-      if (!isProofOf(proof, chainId, relayer.proofSigner.address)) return invalid("signature");
+      if (!relayer.trustedSigners.find(proof.facilitator)) return invalid("signature");
+      if (!isProofOf(proof, chainId, proof.facilitator)) return invalid("signature");
       if (proof.expiresAt <= indexer.clock.nowSec()) return invalid("expired");
       const nonce = fastPaymentNonce(parseMemo(proof.memo)?.ref ?? proof.memo, proof.resource);
       const paymentId = fastPaymentId({ chainId, token: proof.token, payer: proof.payer, nonce });
       const row = await find(paymentId);
       if (!row) return verifyByChain(proof, paymentId, nonce);
+      requireKept(row.block_number);
       if (row.is_reversed) return invalid("reversed");
       if (row.state !== "settled") return invalid("pending");
       // Settled again in another block: the earlier proof tells a transaction that is no more.
-      return row.tx_hash === proof.transaction ? { kind: "valid", paymentId } : invalid("mismatch");
+      const isSame =
+        row.tx_hash === proof.transaction && row.pay_to === proof.payTo && row.amount === proof.amount.toString();
+      if (!isSame) return invalid("mismatch");
+      return isTrusted(proof, row.block_time) ? { kind: "valid", paymentId } : invalid("signer_retired");
     },
 
     async verifyExact(request) {
@@ -214,6 +228,7 @@ export function startPayments(options: PaymentsOptions): Payments {
       if (row) {
         const conflict = conflictWith(row, claim);
         if (conflict) return invalid(conflict);
+        requireKept(row.block_number);
         if (row.state === "failed") return invalid(failureOf(row));
         if (await grants.isTaken(claim.paymentId)) return invalid(alreadyGranted());
         return (await isSignedByPayer(context, claim))
@@ -279,13 +294,31 @@ export function startPayments(options: PaymentsOptions): Payments {
     stop: () => sender.stop(),
   };
 
+  /** @throws Unavailable while nobody knows whether the block comes back or is gone */
+  function requireKept(blockNumber: number | null): void {
+    if (blockNumber === null || blockNumber <= indexer.keptTo()) return;
+    throw new Unavailable("the chain's head moved back: whether it keeps this payment is not known yet", {
+      retryAfterSec: 2,
+    });
+  }
+
   /** The proof is ours, but this database does not know the payment: the chain does. */
   async function verifyByChain(proof: PaymentProof, paymentId: Hex, nonce: Hex): Promise<ProofVerdict> {
     const query = { paymentId, token: proof.token, payer: proof.payer, nonce };
     const evidence = await findEvidence({ config, relayer }, query, indexer.applied());
+    // Of what the chain has lost, it shows nothing.
+    requireKept(evidence.kind === "transfer" ? evidence.blockNumber : indexer.applied());
     if (evidence.kind !== "transfer") return { kind: "invalid", reason: "unknown" };
     const isSame =
       evidence.transaction === proof.transaction && evidence.to === proof.payTo && evidence.amount === proof.amount;
-    return isSame ? { kind: "valid", paymentId } : { kind: "invalid", reason: "mismatch" };
+    if (!isSame) return { kind: "invalid", reason: "mismatch" };
+    return isTrusted(proof, evidence.blockTimeSec)
+      ? { kind: "valid", paymentId }
+      : { kind: "invalid", reason: "signer_retired" };
+  }
+
+  /** @param settledAtSec block time by our own rows or the chain: a retired key could write any time into its proof */
+  function isTrusted({ facilitator }: PaymentProof, settledAtSec: number | null): boolean {
+    return relayer.trustedSigners.isTrustedSigner(facilitator, settledAtSec ?? Number.POSITIVE_INFINITY);
   }
 }

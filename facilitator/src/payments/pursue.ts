@@ -20,7 +20,7 @@ import { MAX_ATTEMPTS, type Sender } from "./sender";
 
 export interface Pursuit {
   find(paymentId: Hex): Promise<PaymentRow | undefined>;
-  /** Whether its block is as deep as its amount asks for. */
+  /** Whether the chain still has its block, as deep as its amount asks for. */
   isDeepEnough(row: PaymentRow): boolean;
   /** Whether a failed payment can never move money, whatever becomes of the newest blocks. */
   isFinalFailure(row: PaymentRow): boolean;
@@ -83,18 +83,18 @@ export function createPursuit(options: PursuitOptions): Pursuit {
   const find = intake.find;
   const doorway = createDoorway({ maxWaiting: config.maxIntake, maxAgeMs: config.maxQueueAgeMs, monotonicMs });
 
+  /** Blocks that the chain has lost since do not count. */
+  const height = (): number => Math.min(indexer.head()?.number ?? indexer.applied(), indexer.keptTo());
+
   function isDeepEnough(row: PaymentRow): boolean {
+    if (row.block_number !== null && row.block_number > indexer.keptTo()) return false;
     const token = findToken(config, row.token as Address);
     const isLarge = token !== undefined && BigInt(row.amount) >= token.largeAmount;
     if (!isLarge) return true;
-    const head = indexer.head()?.number ?? indexer.applied();
-    return head - (row.block_number ?? head) + 1 >= config.largeConfirmations;
+    return height() - (row.block_number ?? height()) + 1 >= config.largeConfirmations;
   }
 
-  const isFinal = (blockNumber: number): boolean => {
-    const head = indexer.head()?.number ?? indexer.applied();
-    return head - blockNumber >= config.finalityDepth;
-  };
+  const isFinal = (blockNumber: number): boolean => height() - blockNumber >= config.finalityDepth;
 
   /** What a log has ended is not over before that log is final: its block may go, and the money may move then. */
   function isFinalFailure(row: PaymentRow): boolean {

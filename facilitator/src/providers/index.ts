@@ -30,7 +30,11 @@ export function createProviders({ config, store, relayer, indexer, monotonicMs, 
   const { network, chainId } = config;
   const facilitator = relayer.proofSigner.address;
   const { operators = [] } = config;
-  const keys: Keys = createKeys({ store, network, facilitator, chain: relayer.chain, operators, nowMs });
+  const otherFacilitators = relayer.trustedSigners.list.flatMap(({ address, until }) =>
+    address === facilitator || until !== undefined ? [] : [address],
+  );
+  const { chain } = relayer;
+  const keys: Keys = createKeys({ store, network, facilitator, otherFacilitators, chain, operators, nowMs });
   const endpoints = createWebhookEndpoints({ store, network, allowPrivate: config.allowPrivateWebhooks, nowMs });
   const debits: Debits = createDebits({ config, store, relayer, indexer, monotonicMs });
   return {

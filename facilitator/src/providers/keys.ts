@@ -43,6 +43,8 @@ export interface KeysDeps {
   readonly network: Network;
   /** who signs this service's proofs: what a wallet signs names it */
   readonly facilitator: Address;
+  /** the signers before and after it: a challenge may come from a process that has another key */
+  readonly otherFacilitators?: readonly Address[];
   readonly chain: Pick<ChainReader, "code" | "call">;
   readonly operators: readonly Address[];
   /** unix milliseconds */
@@ -58,7 +60,8 @@ const MAX_KEYS = 50;
 const MINUTE_MS = 60_000;
 const FORM = /^Bearer tpk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})$/;
 
-export function createKeys({ store, network, facilitator, chain, operators, nowMs }: KeysDeps) {
+export function createKeys(deps: KeysDeps) {
+  const { store, network, facilitator, otherFacilitators = [], chain, operators, nowMs } = deps;
   const { chainId } = network;
   const nowSec = () => Math.floor(nowMs() / 1_000);
   const live = (db: Store["db"]) =>
@@ -131,7 +134,9 @@ export function createKeys({ store, network, facilitator, chain, operators, nowM
       }
       const issued = await checkChallenge(store.db, provider, challenge, nowSec());
       const site: SignInSite | undefined = ownOrigin === undefined ? undefined : { origin: ownOrigin, ...issued };
-      const digests = apiKeyDigests({ provider, name, scopes, expiresAt, challenge, facilitator, chainId }, site);
+      const digests = [facilitator, ...otherFacilitators].flatMap((named) =>
+        apiKeyDigests({ provider, name, scopes, expiresAt, challenge, facilitator: named, chainId }, site),
+      );
       if (!(await isSignedByWallet(chain, { wallet: provider, digests, signature }))) {
         throw new TurnpikeError("InvalidSignature", `the challenge is not signed by ${provider}`, {
           reason: "signature",

@@ -59,6 +59,8 @@ export interface ChainReader {
   head(): Promise<ChainBlock>;
   /** @returns undefined when there is no such block (yet) */
   block(number: number): Promise<ChainBlock | undefined>;
+  /** The same, as every node that has one tells it. */
+  blockOfEach(number: number): Promise<ChainBlock[]>;
   logsOfBlock(blockHash: Hex, filter: LogFilter): Promise<ChainLog[]>;
   /** @throws RpcAnswerError when the node finds the span too wide */
   logsBetween(fromBlock: number, toBlock: number, filter: LogFilter): Promise<ChainLog[]>;
@@ -95,6 +97,18 @@ export function createChainReader(rpc: Rpc): ChainReader {
       const block = blockOf(await ask("eth_getBlockByNumber", [tag(number), false]));
       if (block && block.number !== number) throw new Unavailable("a node answers for another block");
       return block;
+    },
+    async blockOfEach(number) {
+      const results = await rpc.requestEach("eth_getBlockByNumber", [tag(number), false]);
+      return results.flatMap((raw) => {
+        try {
+          const block = blockOf(raw);
+          return block?.number === number ? [block] : [];
+        } catch {
+          // A malformed answer is as good as none.
+          return [];
+        }
+      });
     },
     async logsOfBlock(blockHash, filter) {
       const logs = logsOf(

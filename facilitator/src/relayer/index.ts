@@ -5,12 +5,13 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Logger } from "pino";
-import { type Address, ConfigError, type Hex, Unavailable } from "turnpike/protocol";
+import { type Address, ConfigError, type Hex, type TrustedSigners, Unavailable } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import { createFaultLog } from "../fault-log";
 import type { OnStep } from "../steps";
 import type { Db, Store, Tx } from "../store/open";
 import { enqueueTransaction, findTransaction } from "../store/tables/transactions";
+import { acceptedSigners } from "./accepted-signers";
 import { type AccountReads, createAccountReads } from "./account-reads";
 import { type BlockTag, type CallRequest, type ChainLog, type ChainReader, createChainReader } from "./chain-reader";
 import { checkContracts } from "./contract-checks";
@@ -69,6 +70,8 @@ export interface Relayer {
   readonly addresses: readonly Address[];
   /** @throws ConfigError where no PROOF_KEY is set */
   readonly proofSigner: DigestSigner;
+  /** Whose proofs count, the current signer first. @throws ConfigError where no PROOF_KEY is set */
+  readonly trustedSigners: TrustedSigners;
   readonly chain: ChainReader;
   /** how each node of RPC_URLS does */
   readonly nodes: Nodes;
@@ -144,6 +147,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const sends = config.roles.includes("relayer");
   const signers = await Promise.all((sends ? config.relayerKeys : []).map((source) => openSigner(source, config)));
   const proofSigner = config.proofKey && (await openSigner(config.proofKey, config));
+  const trustedSigners = proofSigner && acceptedSigners(proofSigner.address, config.proofSigners);
   const lanes = signers.map((signer) =>
     createLane({ config, store, chain, signer, owner, log, monotonicMs, onStep: options.onStep }),
   );
@@ -178,6 +182,10 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
     get proofSigner() {
       if (!proofSigner) throw new ConfigError("PROOF_KEY is not set in this process");
       return proofSigner;
+    },
+    get trustedSigners() {
+      if (!trustedSigners) throw new ConfigError("PROOF_KEY is not set in this process");
+      return trustedSigners;
     },
     chain,
     nodes,

@@ -25,6 +25,8 @@ export interface Rpc {
    * @throws Unavailable when no node answered
    */
   request(method: string, params: readonly unknown[]): Promise<unknown>;
+  /** The results of all nodes that serve this chain and answer soon, each asked by itself. */
+  requestEach(method: string, params: readonly unknown[]): Promise<unknown[]>;
   /** @throws ConfigError when every node that answers serves another chain */
   checkChain(): Promise<void>;
   /** How each node does as far as is known; asks them all in the background where that is old. */
@@ -159,6 +161,16 @@ export function createRpc(options: RpcOptions): Rpc {
   const known = (): readonly NodeHealth[] =>
     compareHeads(endpoints.map(({ seen, chain }) => seen.tell(chain === "wrong")));
 
+  async function askOne(endpoint: Endpoint, method: string, params: readonly unknown[]): Promise<unknown[]> {
+    try {
+      const [answer] = (await postChecked(endpoint, [{ ...question(method), params }])) ?? [];
+      return answer && !answer.error ? [answer.result] : [];
+    } catch {
+      // Its record says why.
+      return [];
+    }
+  }
+
   async function exchange(batch: readonly Pending[]): Promise<Answer[]> {
     const nowMs = performance.now();
     const rested = [...endpoints].sort((a, b) => Number(a.restUntilMs > nowMs) - Number(b.restUntilMs > nowMs));
@@ -207,6 +219,10 @@ export function createRpc(options: RpcOptions): Rpc {
         });
       });
     },
+    async requestEach(method, params) {
+      const results = endpoints.map((endpoint) => orSoon(askOne(endpoint, method, params), []));
+      return (await Promise.all(results)).flat();
+    },
     async checkChain() {
       const checks = await Promise.allSettled(endpoints.map(checkTwice));
       if (checks.some((check) => check.status === "fulfilled" && check.value)) return;
@@ -220,15 +236,21 @@ export function createRpc(options: RpcOptions): Rpc {
       return known();
     },
     async lookAtNodes() {
-      let timer: NodeJS.Timeout | undefined;
-      const tooLate = new Promise((resolve) => {
-        timer = setTimeout(resolve, LOOK_MS);
-      });
-      await Promise.race([look(), tooLate]);
-      clearTimeout(timer);
+      await orSoon(look(), undefined);
       return known();
     },
   };
+}
+
+/** What `work` resolves to, or `otherwise` after a moment. */
+async function orSoon<T>(work: Promise<T>, otherwise: T): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const tooLate = new Promise<T>((resolve) => {
+    timer = setTimeout(() => resolve(otherwise), LOOK_MS);
+  });
+  const result = await Promise.race([work, tooLate]);
+  clearTimeout(timer);
+  return result;
 }
 
 const question = (method: string): Pending => ({

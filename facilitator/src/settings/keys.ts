@@ -1,7 +1,16 @@
 /** The keys of the service. */
+import { type ProofSigner, parseProofSigner } from "turnpike/protocol";
 import { z } from "zod";
 import { keySource } from "./key-source";
 import { list, optional, url } from "./setting";
+
+const proofSigner = z.string().transform((text, context): ProofSigner => {
+  const signer = parseProofSigner(text);
+  if (signer) return signer;
+  const message = "must be an address, or an address with @ and a time: unix seconds, or ISO 8601 with its zone";
+  context.addIssue({ code: "custom", message });
+  return z.NEVER;
+});
 
 export const KEYS = {
   relayerKeys: optional({
@@ -18,6 +27,13 @@ export const KEYS = {
     danger: "Whoever holds it can forge proofs of payment.",
     role: "api",
     schema: keySource,
+  }),
+  proofSigners: optional({
+    env: "PROOF_SIGNERS",
+    about:
+      "Further addresses whose proofs count, comma-separated: the next one before PROOF_KEY is replaced, the former one afterwards. 0x...@TIME (unix seconds or ISO 8601) counts for payments that settled before.",
+    danger: "Whoever holds one of their keys can forge proofs of payment: take out at once what has leaked.",
+    schema: z.string().transform(list).pipe(z.array(proofSigner).min(1)),
   }),
   kmsEndpoint: optional({
     env: "KMS_ENDPOINT",

@@ -1,5 +1,5 @@
 /** Evidence of a one-time payment on chain: the token's `Transfer` right after the matching `AuthorizationUsed`. */
-import { type Address, type Hex, sameAddress } from "../protocol";
+import { type Address, type Hex, sameAddress, Unavailable } from "../protocol";
 import { tokenInterface } from "./abi";
 import type { RawLog } from "./events";
 import type { Rpc } from "./rpc";
@@ -15,25 +15,29 @@ export interface ExpectedSettlement {
   readonly transaction: Hex;
   /** blocks, the transaction's own included; default 1 */
   readonly confirmations?: number;
+  /** unix seconds: a payment in a block of this time or later does not count */
+  readonly before?: number | undefined;
 }
 
 interface Receipt {
   readonly status?: string;
   readonly blockNumber?: string;
+  readonly blockHash?: string;
   readonly logs?: readonly RawLog[];
 }
 
 /**
- * @returns "absent" when the transaction is not there (yet, or any more) or paid something else; "shallow" when it is
- * there, but not deep enough yet. @throws Unavailable
+ * @returns "absent" when the transaction is not there (yet, or any more) or paid something else; "late" when its block is
+ * not before the time asked for; "shallow" when it is there, but not deep enough yet. @throws Unavailable
  */
 export async function findSettlement(
   rpc: Rpc,
   expected: ExpectedSettlement,
-): Promise<"settled" | "shallow" | "absent"> {
+): Promise<"settled" | "shallow" | "late" | "absent"> {
   const receipt = await rpc.send<Receipt | null>("eth_getTransactionReceipt", [expected.transaction]);
   const logs = receipt?.status === "0x1" ? (receipt.logs ?? []) : [];
   if (!logs.some((_, index) => isPaidAt(index))) return "absent";
+  if (expected.before !== undefined && (await timeOf(rpc, receipt)) >= expected.before) return "late";
   const confirmations = expected.confirmations ?? 1;
   if (confirmations <= 1) return "settled";
   const head = Number(await rpc.send<string>("eth_blockNumber", []));
@@ -51,6 +55,18 @@ export async function findSettlement(
       transfer.args.value === expected.amount
     );
   }
+}
+
+async function timeOf(rpc: Rpc, receipt: Receipt | null): Promise<number> {
+  const block = await rpc.send<{ timestamp?: string; hash?: string } | null>("eth_getBlockByNumber", [
+    receipt?.blockNumber,
+    false,
+  ]);
+  const time = Number(block?.timestamp);
+  // Reorganised in between, or a node that contradicts itself: asked again, it may know.
+  if (block?.hash !== receipt?.blockHash || !Number.isSafeInteger(time))
+    throw new Unavailable("The block of the payment could not be read.", { retryAfterSec: 2 });
+  return time;
 }
 
 function eventOf(log: RawLog | undefined, token: Address) {

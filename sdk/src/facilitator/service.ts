@@ -19,8 +19,10 @@ export const supportedSchema = z.object({
   chainId: z.number().int().positive(),
   turnpike: addressSchema,
   batchSettler: addressSchema,
-  /** whose signature on a proof is this Facilitator's; the newest first */
+  /** whose signature on a proof counts for any payment: the current signer first, then the next one and former ones */
   proofSigners: z.array(addressSchema).min(1),
+  /** whose signature counts for payments that settled before `until`, unix seconds of the chain */
+  retiredProofSigners: z.array(z.object({ address: addressSchema, until: z.number().int().nonnegative() })).optional(),
   /** who submits transactions */
   relayers: z.array(addressSchema),
   /** whether `/settle` signs to which purchase a payment was granted; gates of this project settle with no other */

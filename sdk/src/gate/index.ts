@@ -12,7 +12,7 @@ export type { MeterStore } from "./metering/store";
 export type { UnsettledReport, UnsettledSubscription } from "./metering/unsettled";
 export { gated, type NodeGate, type PaidRequest, paymentGate, preflight } from "./node";
 export * from "./operations";
-export type { ProviderOptions, VerifyMode } from "./options";
+export type { PinnedSigner, ProviderOptions, VerifyMode } from "./options";
 export type { Deduction, FreePayment, OneTimePayment, Payment, SubscriptionPayment } from "./payment";
 export type { PricingEntry } from "./pricing";
 export { createProvider, type Provider } from "./provider";

@@ -8,6 +8,7 @@ import {
   isProofSignedBy,
   type ParsedMemo,
   type PaymentProof,
+  PROOF_LIFE_SEC,
   parseMemo,
   paymentIdOf,
   paymentNonce,
@@ -26,6 +27,7 @@ export type ProofFault =
   | "memo"
   | "memo_expired"
   | "facilitator"
+  | "signer_retired"
   | "signature"
   | "reversed"
   | "not_settled"
@@ -57,10 +59,23 @@ export function judgeProof(proof: PaymentProof, context: ProofContext): ProofVer
   const memo = parseMemo(proof.memo);
   if (!memo || !isQuoted(memo, proof, context)) return faulty("memo");
   if (proof.settledAt > memo.expiresAtSec) return faulty("memo_expired");
-  if (!settings.facilitator?.signers.has(proof.facilitator)) return faulty("facilitator");
+  const signer = settings.facilitator?.signers.find(proof.facilitator);
+  if (!signer) return faulty("facilitator");
+  if (signer.until !== undefined && !isQuotedBefore(signer.until, proof, memo, settings))
+    return faulty("signer_retired");
   if (!isProofSignedBy(proof, chainId, proof.facilitator, recoverSigner)) return faulty("signature");
   const nonce = paymentNonce(memo.ref, resource);
   return { kind: "sound", nonce, paymentId: paymentIdOf({ chainId, token: proof.token, payer: proof.payer, nonce }) };
+}
+
+/**
+ * Whether a retired signer may have signed this in its time. The times in the proof are its own words; when the quote was
+ * issued is this gate's own knowledge, by the memo. So a retired key proves nothing that is quoted after its end, in no
+ * mode.
+ */
+function isQuotedBefore(until: number, proof: PaymentProof, memo: ParsedMemo, { quoteLifeSec }: Settings): boolean {
+  const isInTime = proof.settledAt < until && memo.expiresAtSec - quoteLifeSec < until;
+  return isInTime && proof.expiresAt <= proof.settledAt + PROOF_LIFE_SEC;
 }
 
 function isQuoted(memo: ParsedMemo, proof: PaymentProof, { settings, method, bodyHash }: ProofContext): boolean {
@@ -88,9 +103,12 @@ export async function faultOfSettlement(room: Room, proof: PaymentProof, nonce: 
     case "onchain": {
       if (!room.rpc) throw new ConfigError('rpcUrl is not set (TURNPIKE_RPC_URL): verify "onchain" reads the chain');
       const { token, payer, payTo, amount, transaction } = proof;
-      const { confirmations } = room.settings;
-      const found = await findSettlement(room.rpc, { token, payer, payTo, amount, nonce, transaction, confirmations });
+      const { confirmations, facilitator } = room.settings;
+      const before = facilitator?.signers.find(proof.facilitator)?.until;
+      const paid = { token, payer, payTo, amount, nonce, transaction, confirmations, before };
+      const found = await findSettlement(room.rpc, paid);
       if (found === "shallow") throw unconfirmed();
+      if (found === "late") return "signer_retired";
       return found === "settled" ? undefined : "not_settled";
     }
   }

@@ -18,6 +18,13 @@ export type VerifyMode =
   /** the gate's own checks alone: fastest; a payment that a reorganisation undid is served all the same */
   | "signature";
 
+/** A signer whose proofs count, in code. */
+export interface PinnedSigner {
+  readonly address: string;
+  /** unix seconds or ISO 8601: it counts for payments that settled before; absent: for all */
+  readonly until?: number | string;
+}
+
 /** A provider's settings; the free functions read the same from the environment. */
 export interface ProviderOptions {
   /** TURNPIKE_NETWORK: base-mainnet, base-sepolia, local-31337, eip155:<id> ... */
@@ -32,10 +39,13 @@ export interface ProviderOptions {
   readonly token?: string | { readonly address: string; readonly name?: string; readonly version?: string };
   /** TURNPIKE_PAY_TO: who receives one-time payments; plans name their own */
   readonly payTo?: string;
-  /** TURNPIKE_FACILITATOR_URL, TURNPIKE_FACILITATOR_SIGNERS (comma separated): whose proofs and grants count */
+  /**
+   * TURNPIKE_FACILITATOR_URL, TURNPIKE_FACILITATOR_SIGNERS (comma separated): whose proofs and grants count. `0x...@TIME`
+   * (unix seconds or ISO 8601) is a retired signer: it counts for payments that settled before.
+   */
   readonly facilitator?: {
     readonly url: string;
-    readonly signers?: readonly string[];
+    readonly signers?: readonly (string | PinnedSigner)[];
     /**
      * TURNPIKE_TRUST_UNSIGNED=1: for a Facilitator of another make, which signs no grants. Its word that a standard payment
      * settled is believed, unless `verify: "onchain"` shows the transfer as well

@@ -58,7 +58,7 @@ function requireSettings(settings: Settings, sellsSingle: boolean, sellsPlans: b
       throw missing(`token is not set (TURNPIKE_TOKEN): ${settings.network.name} has no default token`);
     if (!settings.payTo) throw missing("payTo is not set (TURNPIKE_PAY_TO): who receives one-time payments?");
   }
-  if (settings.facilitator.signers.size === 0) {
+  if (settings.facilitator.signers.list.length === 0) {
     throw missing("facilitator.signers is empty (TURNPIKE_FACILITATOR_SIGNERS): pin the addresses whose proofs count");
   }
   if (sellsPlans && !settings.deployment) {

@@ -9,14 +9,18 @@ import {
   type MemoKey,
   type Network,
   networkOfChain,
+  type ProofSigner,
+  parseProofSigner,
   randomBytes,
   requireNetwork,
   sha256,
+  type TrustedSigners,
   toBase64Url,
   toHex,
+  trustSigners,
   utf8ToBytes,
 } from "../protocol";
-import type { ProviderOptions, VerifyMode } from "./options";
+import type { PinnedSigner, ProviderOptions, VerifyMode } from "./options";
 import { type ReplayLimits, replayLimitsOf } from "./replay/options";
 
 export interface Settings {
@@ -30,7 +34,7 @@ export interface Settings {
   readonly token: { readonly address: Address; readonly name?: string; readonly version?: string } | undefined;
   readonly payTo: Address | undefined;
   readonly facilitator:
-    | { readonly url: string; readonly signers: ReadonlySet<Address>; readonly trustUnsigned: boolean }
+    | { readonly url: string; readonly signers: TrustedSigners; readonly trustUnsigned: boolean }
     | undefined;
   readonly facilitatorWaitMs: number;
   readonly publicUrl: string | undefined;
@@ -91,9 +95,25 @@ function tokenOf({ token }: ProviderOptions, network: Network): Settings["token"
 function facilitatorOf({ facilitator }: ProviderOptions): Settings["facilitator"] {
   if (facilitator === undefined) return undefined;
   const url = httpUrl(facilitator.url, "facilitator.url");
-  const signers = (facilitator.signers ?? []).map((signer) => address(signer, "facilitator.signers"));
-  return { url, signers: new Set(signers), trustUnsigned: facilitator.trustUnsigned ?? false };
+  const signers = (facilitator.signers ?? []).map(signerOf);
+  const named = new Set(signers.map((signer) => signer.address));
+  if (named.size < signers.length) throw new ConfigError("facilitator.signers names an address twice");
+  if (signers.length > 0 && signers.every(({ until }) => until !== undefined)) {
+    throw new ConfigError("facilitator.signers are all retired: pin the Facilitator's current signer too");
+  }
+  return { url, signers: trustSigners(signers), trustUnsigned: facilitator.trustUnsigned ?? false };
 }
+
+function signerOf(given: string | PinnedSigner): ProofSigner {
+  const text = typeof given === "string" ? given : [given.address, given.until].filter(isGiven).join("@");
+  const signer = parseProofSigner(text);
+  if (signer) return signer;
+  throw new ConfigError(
+    `facilitator.signers has "${text}": use an address (0x and 40 hex digits), or an address with @ and the end of its validity (unix seconds, or ISO 8601 with its zone)`,
+  );
+}
+
+const isGiven = (part: string | number | undefined): part is string | number => part !== undefined;
 
 function publicUrlOf({ publicUrl, trustProxy }: ProviderOptions, isProduction: boolean): string | undefined {
   if (publicUrl !== undefined) return httpUrl(publicUrl, "publicUrl");

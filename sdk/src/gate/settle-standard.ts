@@ -75,13 +75,14 @@ interface Granted {
 
 /** Whether a pinned signer granted this payment to this very purchase; or nothing is signed, and nothing has to be. */
 function isGranted(
-  { room: { settings }, resource }: PaymentCase,
+  { room: { settings, time }, resource }: PaymentCase,
   { token, payTo, amount, paymentId }: OneTimePayment,
   { transaction, grantId, grant }: Granted,
 ): boolean {
   const { facilitator } = settings;
   if (!grant || !facilitator) return facilitator?.trustUnsigned === true;
-  if (!facilitator.signers.has(grant.facilitator)) return false;
+  // Signed just now: a signer that has retired since signs no more.
+  if (!facilitator.signers.isTrustedSigner(grant.facilitator, time.nowSec())) return false;
   const { chainId } = settings.network;
   const facts = { chainId, token, paymentId, payTo, amount, transaction, grantId, resourceHash: keccakText(resource) };
   return isGrantSigned({ ...facts, facilitator: grant.facilitator }, grant.signature, recoverSigner);

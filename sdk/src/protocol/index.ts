@@ -15,6 +15,7 @@ export * from "./plan-id";
 export * from "./proof";
 export * from "./resource";
 export * from "./schemas";
+export * from "./signers";
 export * from "./strict-json";
 export * from "./subscription-id";
 export * from "./typed-data";

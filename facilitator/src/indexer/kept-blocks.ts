@@ -1,0 +1,86 @@
+/**
+ * How far the applied blocks are still the chain's. A node's head may move back: nothing is confirmed about a block that
+ * no node has any more, until the chain has grown past it or the block is taken back.
+ */
+import type { Hex } from "turnpike/protocol";
+import type { ChainBlock, ChainReader } from "../relayer";
+import type { Store } from "../store/open";
+import type { BlockRow } from "../store/tables/blocks";
+
+type Tip = Pick<BlockRow, "number" | "hash">;
+
+export interface KeptBlocks {
+  /** Compares the newest applied block with the chain. @throws Unavailable when the node stops answering meanwhile */
+  compare(newest: ChainBlock, tip: Tip | undefined): Promise<void>;
+  /** Highest applied block that the chain still has; Infinity while it has them all. */
+  to(): number;
+  /** Whether a node other than the preferred one has the block. */
+  isElsewhere(tip: Tip): Promise<boolean>;
+}
+
+export interface KeptBlocksOptions {
+  readonly store: Store;
+  readonly chain: ChainReader;
+  readonly chainId: number;
+  /** Called when the answer of `to` has changed. */
+  readonly onChange: (to: number) => void;
+}
+
+/** Applied blocks among which the last common one is searched for; below them nothing is confirmed. */
+const SEARCHED = 1_000;
+const NONE = -1;
+
+export function createKeptBlocks({ store, chain, chainId, onChange }: KeptBlocksOptions): KeptBlocks {
+  let keptTo = Number.POSITIVE_INFINITY;
+  /** the last comparison without a difference */
+  let same: { readonly newest: Hex; readonly tip: string } | undefined;
+
+  function set(to: number): void {
+    if (to === keptTo) return;
+    keptTo = to;
+    onChange(to);
+  }
+
+  const isElsewhere = async (tip: Tip): Promise<boolean> =>
+    (await chain.blockOfEach(tip.number)).some(({ hash }) => hash === tip.hash);
+
+  /** Blocks agree up to some height and differ above it, so half of what is left is searched each time. */
+  async function lastCommon(newest: ChainBlock): Promise<number> {
+    const rows = await store.db
+      .selectFrom("blocks")
+      .select(["number", "hash"])
+      .where("chain_id", "=", chainId)
+      .where("number", "<=", newest.number)
+      .orderBy("number", "desc")
+      .limit(SEARCHED)
+      .execute();
+    let [low, high] = [0, rows.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      const row = rows[middle] as Tip;
+      const theirs = row.number === newest.number ? newest : await chain.block(row.number);
+      if (theirs?.hash === row.hash) high = middle;
+      else low = middle + 1;
+    }
+    return rows[low]?.number ?? NONE;
+  }
+
+  return {
+    async compare(newest, tip) {
+      if (!tip) return set(Number.POSITIVE_INFINITY);
+      if (same?.newest === newest.hash && same.tip === tip.hash) return;
+      const isNext = newest.number === tip.number + 1 && newest.parentHash === tip.hash;
+      const theirs = isNext || newest.hash === tip.hash ? "same" : await chain.block(tip.number);
+      if (theirs === "same" || theirs?.hash === tip.hash) {
+        same = { newest: newest.hash, tip: tip.hash };
+        return set(Number.POSITIVE_INFINITY);
+      }
+      same = undefined;
+      // A node that is behind has no block there; one that has another contradicts the rest, and the reader decides.
+      if (!theirs && (await isElsewhere(tip))) return set(Number.POSITIVE_INFINITY);
+      set(await lastCommon(newest).catch(() => NONE));
+    },
+    to: () => keptTo,
+    isElsewhere,
+  };
+}

@@ -1,0 +1,16 @@
+/** Whose proofs this service accepts: those of its own key, and of the keys before and after it. */
+import { type Address, ConfigError, type ProofSigner, type TrustedSigners, trustSigners } from "turnpike/protocol";
+
+/** @throws ConfigError where the key in use is retired, or an address is named twice with different ends */
+export function acceptedSigners(current: Address, further: readonly ProofSigner[] = []): TrustedSigners {
+  const accepted: ProofSigner[] = [{ address: current }];
+  for (const signer of further) {
+    const known = accepted.find(({ address }) => address === signer.address);
+    if (!known) accepted.push(signer);
+    else if (known.until !== signer.until) {
+      const what = signer.address === current ? "retires the address of PROOF_KEY" : "names an address twice";
+      throw new ConfigError(`PROOF_SIGNERS ${what}: ${signer.address}. Name it once, with the end that counts`);
+    }
+  }
+  return trustSigners(accepted);
+}
