@@ -145,8 +145,8 @@ const SAFEGUARDS = [
   {
     name: "one grant",
     file: "facilitator/src/payments/grants.ts",
-    keep: "      and ((g.grant_id = a.grant_id and (g.granted_at_ms is null or g.is_gate))",
-    instead: "      and (not g.is_gate or (g.grant_id = a.grant_id and (g.granted_at_ms is null or g.is_gate))",
+    keep: "      and ((g.grant_id = a.grant_id and g.is_gate = a.is_gate)",
+    instead: "      and (not g.is_gate or (g.grant_id = a.grant_id and g.is_gate = a.is_gate)",
     test: "test/facilitator/grants.ts",
     title: "HA1 a payment that a stock server was granted is granted to no gate",
   },

@@ -32,7 +32,8 @@ describe("dashboard, added up", function () {
       },
     });
     await buyQuote(noted, provider.url, "OVER");
-    for (const proof of seen) await fetch(`${provider.url}/quote?symbol=OVER`, { headers: { "X-PAYMENT": proof } });
+    // At its own URL its answer is replayed, which costs nobody anything; at another one it is refused.
+    for (const proof of seen) await fetch(`${provider.url}/quote?symbol=MORE`, { headers: { "X-PAYMENT": proof } });
     await buyQuote(other, provider.url, "XYZ");
     // Without a word to the gates: what they have counted is of another month by the time that they tell it.
     const before = await recordOf(world, idHash);
@@ -103,7 +104,7 @@ describe("dashboard, added up", function () {
         await total.filter({ hasText: `$${(value / 100).toFixed(2)}` }).waitFor();
     }
     // The payment that was presented again is told, and is no loss.
-    await page.getByText(/presented again:.*already_used/).waitFor();
+    await page.getByText(/presented again:.*resource/).waitFor();
     await visit(page, "/?days=90");
     expect(await money("Lost")).to.equal(lost);
   });

@@ -9,6 +9,7 @@ import {
   addressOf,
   FRAMEWORKS,
   type Framework,
+  NOW,
   ONE_TIME,
   quoteOf,
   type SettleBody,
@@ -175,6 +176,42 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect([answer.status, settles().length], answer.text).to.deep.equal([503, 0]);
       facilitator.supported = { ...facilitator.supported, paymentGrants: true };
       expect((await send(url, { headers })).status).to.equal(200);
+    });
+
+    it("HA1 settles a payment that the Facilitator took in time, though its window and its quote are over", async () => {
+      const clock = { sec: NOW, nowSec: () => clock.sec };
+      await serve({ clock });
+      const late = [await v1(), await v2Headers(url)];
+      const pending = { success: false, errorReason: "settlement_pending", transaction: "", network: "local-31337" };
+      for (const headers of late) {
+        facilitator.settlements.push(pending);
+        expect((await send(url, { headers })).status).to.equal(503);
+      }
+      clock.sec += 1_000;
+      const asked = settles().length;
+      for (const headers of late) {
+        const answer = await send(url, { headers });
+        expect(answer.status, "the Facilitator does not know it").to.equal(402);
+        expect(answer.json.reason).to.be.oneOf(["window", "memo_expired"]);
+      }
+      expect(settles(), "and moves nothing for it").to.have.length(asked);
+      facilitator.status = "settled";
+      for (const headers of late) expect((await send(url, { headers })).status).to.equal(200);
+      for (const headers of late) expect((await send(url, { headers })).json.reason).to.equal("already_used");
+    });
+
+    it("HA1 grants a payment to whoever knows its Idempotency-Key, where its first request had one", async () => {
+      await serve();
+      const paid = { ...(await v1()), "Idempotency-Key": "an-idempotency-key-of-this-test" };
+      const { "Idempotency-Key": _key, ...bare } = paid;
+      facilitator.settlements.push(
+        ...[1, 2].map(() => ({ success: false, errorReason: "settlement_pending", transaction: "", network: "x" })),
+      );
+      for (const headers of [paid, bare]) expect((await send(url, { headers })).status).to.equal(503);
+      expect((await send(url, { headers: paid })).status).to.equal(200);
+      const [first, stranger, again] = grantIds();
+      expect(stranger, "who has it from calldata").not.to.equal(first);
+      expect(again).to.equal(first);
     });
 
     it("HA8 a settlement that is still pending is 503, and the same payload serves afterwards", async () => {

@@ -119,6 +119,8 @@ export interface SmallFacilitator {
   readonly settlements: object[];
   /** answers /settle; as an honest one would unless a test says otherwise */
   settle(asked: SettleBody): object | Promise<object>;
+  /** of every payment that is asked for by id */
+  status: string;
   /** answer to /supported */
   supported: object;
   stop(): Promise<void>;
@@ -138,6 +140,7 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
     calls,
     settlements,
     settle: (asked) => signedSettlement(asked, `0x${"ab".repeat(32)}`, "facilitator"),
+    status: "unknown",
     supported: SUPPORTED,
     stop: () => closeServer(server),
   };
@@ -147,7 +150,8 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
     const body = await text(request).catch(() => undefined);
     // Whoever asked has left in the middle of it.
     if (body === undefined) return;
-    if (request.url !== "/supported") calls.push({ path: request.url ?? "", body: parse(body) });
+    if (!/^\/(?:supported$|payments\/)/.test(request.url ?? ""))
+      calls.push({ path: request.url ?? "", body: parse(body) });
     if (facilitator.holds(request.url ?? "")) await facilitator.held;
     if (facilitator.mode === "down") return void request.socket.destroy();
     if (facilitator.mode === "broken") return json(response, 500, { oops: true });
@@ -158,6 +162,8 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
       const asked = parse(body) as SettleBody;
       return json(response, 200, settlements.shift() ?? (await facilitator.settle(asked)));
     }
+    const [, id] = /^\/payments\/(.*)$/.exec(request.url ?? "") ?? [];
+    if (id !== undefined) return json(response, 200, { id, status: facilitator.status });
     if (request.url === "/supported") return json(response, 200, facilitator.supported);
     return json(response, 404, {});
   }

@@ -5,7 +5,7 @@
 import type { Hex } from "turnpike/protocol";
 import type { ChainBlock, ChainReader } from "../relayer";
 import type { Store } from "../store/open";
-import type { BlockRow } from "../store/tables/blocks";
+import { type BlockRow, blockAt } from "../store/tables/blocks";
 
 type Tip = Pick<BlockRow, "number" | "hash">;
 
@@ -44,6 +44,12 @@ export function createKeptBlocks({ store, chain, chainId, onChange }: KeptBlocks
   const isElsewhere = async (tip: Tip): Promise<boolean> =>
     (await chain.blockOfEach(tip.number)).some(({ hash }) => hash === tip.hash);
 
+  /** Whether a head that is below ours is of another branch, as far as the kept blocks reach. */
+  const isOtherBranch = async (newest: ChainBlock): Promise<boolean> => {
+    const row = await blockAt(store.db, chainId, newest.number);
+    return row !== undefined && row.hash !== newest.hash;
+  };
+
   /** Blocks agree up to some height and differ above it, so half of what is left is searched each time. */
   async function lastCommon(newest: ChainBlock): Promise<number> {
     const rows = await store.db
@@ -77,7 +83,7 @@ export function createKeptBlocks({ store, chain, chainId, onChange }: KeptBlocks
       }
       same = undefined;
       // A node that is behind has no block there; one that has another contradicts the rest, and the reader decides.
-      if (!theirs && (await isElsewhere(tip))) return set(Number.POSITIVE_INFINITY);
+      if (!theirs && !(await isOtherBranch(newest)) && (await isElsewhere(tip))) return set(Number.POSITIVE_INFINITY);
       set(await lastCommon(newest).catch(() => NONE));
     },
     to: () => keptTo,

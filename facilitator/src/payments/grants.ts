@@ -27,7 +27,7 @@ interface GrantAsk {
 }
 
 export interface Grants {
-  /** Grants a settled payment, durably: afterwards the answer may leave. A gate is granted its own again and again. */
+  /** Grants a settled payment, durably: afterwards the answer may leave. The same purchase is granted it again and again. */
   grant(paymentId: Hex, purchase: Purchase): Promise<GrantOutcome>;
   /** Ends a stock server's hold on what was not granted, so that its next request need not wait. */
   release(paymentId: Hex, purchase: Purchase): Promise<void>;
@@ -110,7 +110,7 @@ async function grantAll(db: Db, chainId: number, asks: readonly GrantAsk[]): Pro
     set grant_id = a.grant_id, is_gate = a.is_gate, granted_at_ms = coalesce(g.granted_at_ms, ${databaseNowMs})
     from locked l, json_to_recordset(${JSON.stringify(asked)}::json) as a(payment_id text, grant_id text, is_gate boolean)
     where g.chain_id = ${chainId}::bigint and g.payment_id = l.payment_id and a.payment_id = g.payment_id
-      and ((g.grant_id = a.grant_id and (g.granted_at_ms is null or g.is_gate))
+      and ((g.grant_id = a.grant_id and g.is_gate = a.is_gate)
         or (not g.is_gate and g.granted_at_ms is null and g.held_until_ms <= ${databaseNowMs}))
     returning g.payment_id, g.grant_id`.execute(db);
   return new Map(rows.map((row) => [row.payment_id, row.grant_id]));

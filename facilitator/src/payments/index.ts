@@ -18,6 +18,7 @@ import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
 import type { OnStep } from "../steps";
 import type { Store } from "../store/open";
+import { isOutcomeUnknown } from "../store/outage";
 import { type Claim, claimOf, claimOfSignedPayment, refusal } from "./claim";
 import { fastPaymentId, fastPaymentNonce } from "./digests";
 import { createEarlyProofs } from "./early-proofs";
@@ -44,6 +45,11 @@ export { purchaseOfServer, type SignedGrant } from "./grants";
 export interface WaitOptions {
   /** how long to wait for the chain */
   readonly waitMs: number;
+}
+
+export interface GrantOptions extends WaitOptions {
+  /** whether nobody would get the answer: nothing is granted then */
+  readonly isGone: () => boolean;
 }
 
 export type AuthorizeOutcome =
@@ -96,9 +102,9 @@ export interface Payments {
   settleExact(request: ExactRequest, options?: WaitOptions): Promise<SettleOutcome>;
   /**
    * Grants a settled payment to the request's purchase, durably: the last step before the answer leaves. Waits for as
-   * long as another request of a stock server holds it.
+   * long as another request of a stock server holds it, or the database does not say whether it was granted.
    */
-  grantExact(request: ExactRequest, settled: Settled, options: WaitOptions): Promise<GrantedOutcome>;
+  grantExact(request: ExactRequest, settled: Settled, options: GrantOptions): Promise<GrantedOutcome>;
   /** Leaves a payment that was not granted to the next request. */
   releaseExact(request: ExactRequest): Promise<void>;
   health(): { readonly ok: boolean; readonly queued: number; readonly oldestQueuedSec: number };
@@ -264,13 +270,18 @@ export function startPayments(options: PaymentsOptions): Payments {
       }
     },
 
-    async grantExact(request, { paymentId, transaction }, { waitMs }) {
+    async grantExact(request, { paymentId, transaction }, { waitMs, isGone }) {
       const claim = claimOf(config, "settle", request);
       if (claim instanceof TurnpikeError) return { kind: "refused", ...exactFailure(claim) };
       const { purchase } = request;
       const untilMs = monotonicMs() + waitMs;
       for (;;) {
-        const outcome = await grants.grant(paymentId, purchase);
+        if (isGone()) return { kind: "held" };
+        const outcome = await grants.grant(paymentId, purchase).catch((error: unknown) => {
+          // It may have been written: the same purchase asks again, and is granted its own.
+          if (isOutcomeUnknown(error) && monotonicMs() < untilMs) return "held" as const;
+          throw error;
+        });
         if (outcome === "taken") return { kind: "refused", ...exactFailure(alreadyGranted()) };
         if (outcome === "granted") {
           if (!purchase.isGate) return { kind: "granted" };

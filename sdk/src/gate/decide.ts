@@ -2,7 +2,7 @@
  * The gate's one decision. The order, stated once: judge, claim, run the handler, settle the claim; this module does
  * the first two. Adapters translate the outcome, and whoever runs the handler settles the claim.
  */
-import { isTurnpikeError, sha256, TurnpikeError, toHex } from "../protocol";
+import { concatBytes, isTurnpikeError, sha256, TurnpikeError, toHex, utf8ToBytes } from "../protocol";
 import { askCallback } from "./ask-callback";
 import { isBodyFault, warnOfBodyFault } from "./body-fault";
 import { bookkeepingOutage, isBookkeepingKnown } from "./bookkeeping";
@@ -209,8 +209,11 @@ function quoteOf(
   };
 }
 
+/** Of the bytes and of what says how they are read: the same bytes under another type may be another request. */
 async function hashOfBody(route: Route, request: GateRequest): Promise<string> {
-  return toHex(sha256(await request.body(route.maxBodyBytes)));
+  const bytes = await request.body(route.maxBodyBytes);
+  const readAs = utf8ToBytes(`${request.header("content-type") ?? ""}\n${request.header("content-encoding") ?? ""}\n`);
+  return toHex(sha256(concatBytes(readAs, bytes)));
 }
 
 const allow = (payment: Payment): Decision => ({ kind: "allow", payment, claim: undefined, headers: NO_HEADERS });

@@ -8,7 +8,8 @@ import { createFacilitatorClient, type FacilitatorClient } from "../facilitator/
 import type { FetchLike } from "../facilitator/transport";
 import { Unavailable } from "../protocol";
 
-export interface GateFacilitator extends Pick<FacilitatorClient, "verifyProof" | "x402Settle" | "subscriptionsOf"> {
+export interface GateFacilitator
+  extends Pick<FacilitatorClient, "verifyProof" | "x402Settle" | "payment" | "subscriptionsOf"> {
   /** Returns whether it signs to which purchase a payment was granted. @throws Unavailable */
   signsGrants(): Promise<boolean>;
 }
@@ -31,6 +32,7 @@ export function createGateFacilitator({ url, waitMs, fetch: given }: GateFacilit
       return signsGrants;
     },
     verifyProof: (...args) => prompt.verifyProof(...args),
+    payment: (...args) => prompt.payment(...args),
     subscriptionsOf: (...args) => prompt.subscriptionsOf(...args),
     async x402Settle(request, { signal } = {}) {
       const done = new AbortController();

@@ -86,9 +86,11 @@ export async function judgeStandard(
   const secret = secretOfPayload(identifier, at.request);
   const late = found.isLate ? "memo_expired" : faultOfWindow(authorization, nowSec);
   // Too late to pay with, but perhaps it has paid: then a fresh quote would be paid on top.
-  if (late) return (await verdictOfLate(at, { payment, secret })) ?? invalid(late, MESSAGES[late]);
+  const used = late && (await verdictOfLate(at, { payment, secret }));
+  if (used) return used;
   const fault = await faultOfSignature(found, at.room);
   if (fault) return invalid(fault, MESSAGES[fault]);
+  if (late && !(await isUnderWay(at.room, paymentId))) return invalid(late, MESSAGES[late]);
   const keepUntilSec = Number(validBefore) + DAY_SEC;
   return claimAndConfirm(at, {
     payment,
@@ -98,7 +100,7 @@ export async function judgeStandard(
     async confirm() {
       const { claims: store } = at.room;
       if (identifier) await bindIdentifier({ store, id: identifier, payer: from, paymentId, keepUntilSec, nowSec });
-      return settleStandard(at, { payment, nonce, settlement });
+      return settleStandard(at, { payment, nonce, settlement, secret });
     },
   });
 }
@@ -185,6 +187,16 @@ function purchaseOfV2(payload: JsonObject, at: PaymentCase): Purchase | Fault {
   if (identifier.kind === "malformed") return "payment_identifier";
   const named = identifier.kind === "given" ? { identifier: identifier.id } : {};
   return { authorization, signature, token, settlement, isLate: time.nowSec() >= memo.expiresAtSec, ...named };
+}
+
+/**
+ * Whether the Facilitator took the payment while it was in time. Only then it is asked to settle it now: of a payment that
+ * it does not know it would move money for a quote that is over.
+ */
+async function isUnderWay({ facilitator }: Room, paymentId: Hex): Promise<boolean> {
+  const found = await facilitator.payment(paymentId);
+  if (found.kind === "refused") throw new Unavailable(found.error.message, { cause: found.error, retryAfterSec: 2 });
+  return found.value.status !== "unknown" && found.value.status !== "failed";
 }
 
 function faultOfWindow({ validAfter, validBefore }: Authorization, nowSec: number): Fault | undefined {

@@ -60,7 +60,7 @@ export function meterOf(
   });
   const collection = new Collection({
     ...{ right, report, monotonicMs: () => performance.now() },
-    warn: (message) => process.emitWarning(message, { code: "TURNPIKE_CANNOT_COLLECT" }),
+    warn: (message) => process.emitWarning(message, { code: "TurnpikeCannotCollect" }),
     onChange: (isAnyCollectable) => meter.setCollecting(isAnyCollectable),
   });
   return {

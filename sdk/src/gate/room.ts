@@ -22,7 +22,7 @@ export interface Room {
   readonly time: GateTime;
   readonly rpc: Rpc | undefined;
   readonly states: StateReader | undefined;
-  readonly facilitator: Pick<GateFacilitator, "verifyProof" | "x402Settle" | "signsGrants">;
+  readonly facilitator: Pick<GateFacilitator, "verifyProof" | "x402Settle" | "payment" | "signsGrants">;
   /** A wallet's subscriptions, the newest first, as an index tells them. @throws Unavailable */
   ownedBy(wallet: Address): Promise<readonly OwnedSubscription[]>;
   readonly claims: ClaimStore;
@@ -149,6 +149,7 @@ function lazily(make: () => GateFacilitator): GateFacilitator {
     verifyProof: (...args) => get().verifyProof(...args),
     x402Settle: (...args) => get().x402Settle(...args),
     signsGrants: () => get().signsGrants(),
+    payment: (...args) => get().payment(...args),
     subscriptionsOf: (...args) => get().subscriptionsOf(...args),
   };
 }

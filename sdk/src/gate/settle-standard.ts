@@ -23,12 +23,15 @@ import {
 import type { Confirmation, PaymentCase } from "./claim-payment";
 import type { OneTimePayment } from "./payment";
 import { recoverSigner } from "./recover-signer";
+import type { ReplaySecret } from "./replay/secret";
 import type { Room } from "./room";
 
 export interface StandardPurchase {
   readonly payment: OneTimePayment;
   readonly nonce: Hex;
   readonly settlement: X402RequestWire;
+  /** of the first request: without it nobody is granted this payment, who has it from calldata */
+  readonly secret: ReplaySecret | undefined;
 }
 
 const ON_CHAIN_RETRY_MS = 400;
@@ -37,11 +40,11 @@ const RETRY_SEC = 2;
 /** @throws Unavailable when nobody can tell: asking again with the same payload never pays twice */
 export async function settleStandard(at: PaymentCase, purchase: StandardPurchase): Promise<Confirmation> {
   const { room, resource } = at;
-  const { payment, nonce, settlement } = purchase;
+  const { payment, nonce, settlement, secret } = purchase;
   if (room.settings.facilitator?.trustUnsigned) {
     if (await isSpent(room, payment, nonce)) return { kind: "faulty", reason: "authorization_used" };
   } else await requireGrants(room);
-  const grantId = await grantIdOf(at, payment.paymentId);
+  const grantId = await grantIdOf(at, payment.paymentId, secret);
   const outcome = await room.facilitator.x402Settle({ ...settlement, grant: { id: grantId, resource } });
   if (!outcome.success) {
     if (outcome.errorReason === "settlement_pending") {
@@ -102,8 +105,12 @@ async function isSpent({ rpc }: Room, { token, payer }: OneTimePayment, nonce: H
  * The same for the same purchase, whichever process of this store asks, and before as after a crash. Another store never
  * has the key, so a gate that shares everything but its claims cannot be granted this gate's payment.
  */
-async function grantIdOf({ room, request, resource, bodyHash }: PaymentCase, paymentId: Hex): Promise<Hex> {
-  const purchase = JSON.stringify(["grant", paymentId, request.method, resource, bodyHash ?? null]);
+async function grantIdOf(
+  { room, request, resource, bodyHash }: PaymentCase,
+  paymentId: Hex,
+  secret: ReplaySecret | undefined,
+): Promise<Hex> {
+  const purchase = JSON.stringify(["grant", paymentId, request.method, resource, bodyHash ?? null, secret ?? null]);
   return toHex(hmacSha256(hexToBytes(await room.claims.grantKey()), utf8ToBytes(purchase)));
 }
 

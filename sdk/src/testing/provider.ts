@@ -129,6 +129,10 @@ function roomOf(books: Books, settings: Room["settings"], clock: ManualClock): R
         return { valid: true };
       },
       signsGrants: async () => true,
+      async payment(id) {
+        mayAnswer();
+        return { kind: "found", value: { id, status: "unknown" } };
+      },
       async x402Settle({ paymentPayload, paymentRequirements, grant }) {
         mayAnswer();
         const { chainId, name: network } = settings.network;

@@ -51,8 +51,7 @@ export function x402Endpoints({ payments, supported, network, untilDraining }: D
       if (outcome === "draining") return { kind: "pending" };
       if (outcome.kind !== "settled") return outcome;
       const { transaction } = outcome;
-      if (isGone()) return { kind: "pending", transaction };
-      const granted = await payments.grantExact(request, outcome, { waitMs: MAX_HELD_WAIT_MS });
+      const granted = await payments.grantExact(request, outcome, { waitMs: MAX_HELD_WAIT_MS, isGone });
       if (granted.kind === "held") return { kind: "pending", transaction };
       isGranted = granted.kind === "granted";
       return granted.kind === "granted" ? { ...granted, transaction } : granted;

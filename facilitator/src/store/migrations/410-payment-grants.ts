@@ -3,6 +3,8 @@ import type { Migration } from ".";
 
 export const paymentGrants: Migration = {
   id: "410-payment-grants",
+  // A process of the release before accepts payments without a grant: nobody could say whom they belong to.
+  isBreaking: true,
   statements: [
     `create table payment_grants (
       chain_id bigint not null, payment_id text not null, grant_id text not null, is_gate boolean not null,

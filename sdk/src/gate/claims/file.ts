@@ -171,6 +171,15 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
     return record !== undefined && applyClaim(record, act) === record;
   };
 
+  /** An answer that cannot be kept is not replayed; its payment is used all the same. */
+  function keepAnswer(...kept: Parameters<typeof answers.keep>): void {
+    try {
+      answers.keep(...kept);
+    } catch (cause) {
+      process.emitWarning(`claims: answers cannot be kept in ${folder}: ${(cause as Error).message}`);
+    }
+  }
+
   return {
     claim(paymentId, act, nowSec) {
       return guarded(async () => {
@@ -183,7 +192,7 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
     },
     apply(paymentId, act, answer) {
       return guarded(async () => {
-        if (act.act === "use" && answer) answers.keep({ paymentId, owner: act.owner }, answer);
+        if (act.act === "use" && answer) keepAnswer({ paymentId, owner: act.owner }, answer);
         await append(lineOfAct(paymentId, act));
         return isHeldAfter(act, records.get(paymentId));
       });
