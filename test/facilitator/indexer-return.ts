@@ -100,4 +100,25 @@ describe("Facilitator: a block that is reorganised away and comes back", functio
     for await (const difference of reconcile(job)) wrong.push(difference);
     expect(wrong).to.deep.equal([]);
   });
+
+  it("HA3 a process that settled a payment says so no more after another process has taken its block back", async () => {
+    const { chainId } = world.chain;
+    await world.chain.provider.send("evm_setIntervalMining", [100]);
+    await world.loseDatabase();
+    const core = await world.core();
+    const signed = await world.signPayment();
+    const settled = await core.payments.authorize(signed);
+    if (settled.kind !== "settled") expect.fail(`it is ${settled.kind}`);
+    await world.chain.provider.send("evm_setIntervalMining", [0]);
+    // This process reads nothing more, as one whose node is away; another one follows the chain.
+    await core.indexer.stop();
+    const writer = createBlockWriter({ store: core.store, chainId, undoDepth: 128, startBlock: 0 });
+    for (;;) {
+      const newest = await newestBlock(core.store.db, chainId);
+      if (!newest || newest.number < settled.proof.blockNumber) break;
+      expect((await writer.takeBack(newest.hash)).kind).to.equal("taken");
+    }
+    expect((await core.payments.status(world.idOf(signed))).status).to.equal("reversed");
+    expect((await core.payments.authorize(signed, { waitMs: 0 })).kind).to.equal("pending");
+  });
 });
