@@ -1,8 +1,9 @@
 import { expect } from "chai";
+import { Unavailable } from "turnpike/protocol";
 import { createSubscriptions } from "../../facilitator/src/subscriptions";
 import { type FacilitatorWorld, startWorld } from "../support/facilitator";
 
-describe("Facilitator: subscriptions while the rows are behind the chain", function () {
+describe("Facilitator: a process that knows less than the database or the chain", function () {
   this.timeout(120_000);
   let world: FacilitatorWorld;
   before(async () => {
@@ -21,5 +22,21 @@ describe("Facilitator: subscriptions while the rows are behind the chain", funct
     };
     expect(await answerAt(config.maxLagSec)).to.equal("UnknownSubscription");
     expect(await answerAt(config.maxLagSec + 1)).to.equal("Unavailable");
+  });
+
+  it("HA3 a restarted process whose node is silent says what the database says of a settled payment", async () => {
+    await world.loseDatabase();
+    const first = await world.core({ RENEWALS: "false" });
+    const signed = await world.signPayment();
+    const settled = await first.payments.authorize(signed);
+    if (settled.kind !== "settled") expect.fail(`it is ${settled.kind}`);
+    await first.stop();
+    const second = await world.core({ RENEWALS: "false" });
+    const { accounts } = second.relayer as { accounts: { look: unknown } };
+    accounts.look = () => Promise.reject(new Unavailable("the node is silent"));
+    const again = await second.payments.authorize(signed);
+    expect(again.kind).to.equal("settled");
+    const other = await second.payments.authorize(await world.signPayment());
+    expect(other).to.deep.include({ kind: "refused" });
   });
 });

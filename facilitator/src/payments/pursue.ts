@@ -239,7 +239,8 @@ export function createPursuit(options: PursuitOptions): Pursuit {
       const settled = indexer.justSettled(claim.paymentId, known.lookedAt);
       let row = settled ?? (isNew ? undefined : await look(claim, known));
       if (!row) {
-        const fate = await accept(claim, false);
+        // That this process cannot judge it now is no answer where another one has taken it in.
+        const fate = await accept(claim, false).catch((error: unknown) => ({ kind: "thrown" as const, error }));
         known.lookedAt = indexer.writes();
         if (fate === "bound" || fate === "look" || fate === "unanswered") {
           known.isProven = true;
@@ -251,8 +252,11 @@ export function createPursuit(options: PursuitOptions): Pursuit {
           continue;
         }
         row = isNew ? await look(claim, known) : undefined;
-        // A row may yet appear: what speaks against this claim now is no word about that one.
-        if (!row) return known.isUnanswered && fate.kind === "refused" ? { kind: "pending" } : fate;
+        if (!row) {
+          if (fate.kind === "thrown") throw fate.error;
+          // A row may yet appear: what speaks against this claim now is no word about that one.
+          return known.isUnanswered && fate.kind === "refused" ? { kind: "pending" } : fate;
+        }
       }
       const conflict = conflictWith(row, claim);
       if (conflict) return { kind: "refused", error: conflict, liveUntilSec: row.valid_before };
