@@ -100,4 +100,51 @@ describe("Facilitator: a block that is reorganised away and comes back", functio
     for await (const difference of reconcile(job)) wrong.push(difference);
     expect(wrong).to.deep.equal([]);
   });
+
+  it("HA3 a process that settled a payment says so no more after another process has taken its block back", async () => {
+    const { chainId } = world.chain;
+    await world.chain.provider.send("evm_setIntervalMining", [100]);
+    await world.loseDatabase();
+    const core = await world.core();
+    const signed = await world.signPayment();
+    const settled = await core.payments.authorize(signed);
+    if (settled.kind !== "settled") expect.fail(`it is ${settled.kind}`);
+    await world.chain.provider.send("evm_setIntervalMining", [0]);
+    // This process reads nothing more, as one whose node is away; another one follows the chain.
+    await core.indexer.stop();
+    const writer = createBlockWriter({ store: core.store, chainId, undoDepth: 128, startBlock: 0 });
+    for (;;) {
+      const newest = await newestBlock(core.store.db, chainId);
+      if (!newest || newest.number < settled.proof.blockNumber) break;
+      expect((await writer.takeBack(newest.hash)).kind).to.equal("taken");
+    }
+    expect((await core.payments.status(world.idOf(signed))).status).to.equal("reversed");
+    expect((await core.payments.authorize(signed, { waitMs: 0 })).kind).to.equal("pending");
+  });
+
+  it("HA3 an x402 payment accepted on a lost branch settles on the other, also at a lower height", async () => {
+    const rpc = (method: string, params: unknown[] = []) => world.chain.provider.send(method, params);
+    await rpc("evm_setIntervalMining", [100]);
+    await world.loseDatabase();
+    const payer = await world.payer();
+    await rpc("evm_setIntervalMining", [0]);
+    const core = await world.core({ RENEWALS: "false", FINALITY_DEPTH: "64" });
+    const snapshot = await rpc("evm_snapshot");
+    for (let mined = 0; mined < 10; mined++) await rpc("evm_mine");
+    await core.indexer.catchUp();
+    const acceptedAt = core.indexer.applied();
+    await rpc("evm_setIntervalMining", [100]);
+    const request = await world.signExact({ payer });
+    const first = await core.payments.settleExact(request);
+    expect(first.kind).to.equal("settled");
+    await rpc("evm_setIntervalMining", [0]);
+    await rpc("evm_revert", [snapshot]);
+    await core.indexer.catchUp();
+    expect(core.indexer.applied()).to.be.lessThan(acceptedAt);
+    await rpc("evm_setIntervalMining", [500]);
+    const again = await core.payments.settleExact(request);
+    expect(again.kind, JSON.stringify(again)).to.equal("settled");
+    const row = await core.store.db.selectFrom("payments").selectAll().executeTakeFirstOrThrow();
+    expect(row.block_number).to.be.at.most(acceptedAt);
+  });
 });

@@ -76,6 +76,12 @@ const PENDING: Verdict = { kind: "pending" };
 export function createDebits({ config, store, relayer, indexer, monotonicMs }: DebitsDeps): Debits {
   const { chainId, turnpike } = config;
 
+  /** Rehearsed from no address, every debit would fail. @throws Unavailable */
+  function requireRelayer(): void {
+    if (relayer.addresses.length === 0)
+      throw new Unavailable("No relayer of this service is known yet.", { retryAfterSec: 5 });
+  }
+
   /** What the rows say, before the chain is asked. */
   async function judge(provider: Address, item: DebitRequest, record: DebitRecord): Promise<Verdict> {
     const { plan, onChain, sent } = record;
@@ -135,6 +141,7 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
   /** Rehearses what is new and sends what would succeed. @returns what it found out about the others */
   async function begin(provider: Address, items: readonly NewRequest[]): Promise<Map<string, Verdict>> {
     const found = new Map<string, Verdict>();
+    requireRelayer();
     const reasons = await rehearse(items, { relayer, turnpike });
     const willing = items.filter((item) => reasons.get(debitKeyOf(item)) === undefined);
     const stale = items.filter((item) => reasons.get(debitKeyOf(item)) === "StaleDebit");
@@ -239,9 +246,8 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
     },
 
     async rights(provider, planIds) {
+      requireRelayer();
       const relayers = [...relayer.addresses];
-      if (relayers.length === 0)
-        throw new Unavailable("No relayer of this service is known yet.", { retryAfterSec: 5 });
       const judge = () => Promise.all(planIds.map((planId) => rightOf(provider, planId)));
       const rights = await judge();
       if (rights.every(({ status }) => status === "allowed")) return { relayers, rights };

@@ -48,8 +48,14 @@ export interface Indexer {
   keptTo(): number;
   /** Milliseconds until the node is likely to have its next block; below 0 when that is overdue. */
   untilNextBlockMs(): number;
-  /** A payment that the last applied block has settled, if this process wrote that block: whoever waited asks nobody. */
-  justSettled(paymentId: string): PaymentRow | undefined;
+  /** How many blocks of payments this process has written. Counts up. */
+  writes(): number;
+  /**
+   * A payment that the last applied block has settled, if this process wrote that block since: a caller that waited for it
+   * asks nobody. Another process may have taken an earlier block back.
+   * @param since what `writes` was when the caller last looked at the payment's row
+   */
+  justSettled(paymentId: string, since: number): PaymentRow | undefined;
   /**
    * To prepare what will be wanted: told of the payments that a block changes while it is being written here. It may
    * still come to nothing, so that nobody may be told of it.
@@ -113,6 +119,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const writer = createBlockWriter({ store, chainId, undoDepth, startBlock: config.startBlock });
   const faults = createFaultLog({ log, monotonicMs });
   let news = new Map<string, PaymentRow>();
+  let writes = 0;
   let foresee: ((payments: readonly PaymentRow[]) => void) | undefined;
   /** a block's events may be stored and not told: by this process, or by one that has died */
   let isUntold = true;
@@ -389,6 +396,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     if (written) tip = tipOf(block);
     else await readTip();
     news = new Map(written?.payments.map((row) => [row.payment_id, row]));
+    writes += 1;
     if (written) tell(block, written);
     store.wake.notify("block");
     isUntold ||= written?.isStaged ?? false;
@@ -459,8 +467,9 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     applied,
     keptTo: () => kept.to(),
     untilNextBlockMs,
-    justSettled(paymentId) {
-      const row = news.get(paymentId);
+    writes: () => writes,
+    justSettled(paymentId, since) {
+      const row = writes > since ? news.get(paymentId) : undefined;
       return row?.state === "settled" ? row : undefined;
     },
     foresee(listener) {

@@ -45,6 +45,14 @@ export async function takeBack(
     .where("chain_id", "=", chainId)
     .where("block_hash", "=", block.hash)
     .execute();
+  // Accepted upon a block that is no more: on the other branch one of the same height may hold its transaction.
+  await tx
+    .updateTable("payments")
+    .set({ accepted_block: block.number - 1 })
+    .where("chain_id", "=", chainId)
+    .where("state", "in", ["queued", "sent", "parked"])
+    .where("accepted_block", ">=", block.number)
+    .execute();
   const events: EventDraft[] = [];
   for (const payment of reversed) {
     if (payment.state !== "settled") continue;

@@ -188,6 +188,7 @@ async function insertDistinct(
       case when a.is_gate then null else ${databaseNowMs} + ${SERVER_HOLD_MS}::bigint end
     from asked a join bound b on b.payment_id = a.payment_id where a.grant_id is not null
     on conflict (chain_id, payment_id) do nothing)`;
+  // Another process may have taken blocks back that this one still takes for applied.
   const { rows } = await sql<{ payment_id: string }>`
     with asked as (select * from json_to_recordset(${JSON.stringify(asked)}::json) as a(payment_id text, door text,
       resource_hash text, resource_shown text, token text, payer text, pay_to text, amount numeric, nonce text,
@@ -197,7 +198,7 @@ async function insertDistinct(
       valid_after, valid_before, signature, has_code, state, attempts, transaction_id, accepted_at_ms, accepted_block)
     select ${chainId}::bigint, a.payment_id, a.door, a.resource_hash, a.resource_shown, a.token, a.payer, a.pay_to, a.amount,
       a.nonce, a.valid_after, a.valid_before, a.signature, a.has_code, a.state, a.attempts, a.transaction_id,
-      ${databaseNowMs}, a.accepted_block
+      ${databaseNowMs}, least(a.accepted_block, (select max(b.number) from blocks b where b.chain_id = ${chainId}::bigint))
     from asked a
     where a.state = 'parked' or a.amount <= a.balance - (select coalesce(sum(p.amount), 0) from payments p
       where p.chain_id = ${chainId}::bigint and p.token = a.token and p.payer = a.payer and p.state in ('queued', 'sent'))

@@ -66,7 +66,17 @@ interface Known {
   /** such a commit was not answered: the row may be there or not */
   isUnanswered: boolean;
   rejudged: number;
+  /** what the indexer had written when the row was last looked at */
+  lookedAt: number;
 }
+
+const NOTHING_KNOWN: Known = {
+  isProven: false,
+  isBound: false,
+  isUnanswered: false,
+  rejudged: 0,
+  lookedAt: Number.POSITIVE_INFINITY,
+};
 
 /** Whoever does not wait still gets what can be known at once. */
 const MIN_ANSWER_MS = 1_000;
@@ -201,7 +211,7 @@ export function createPursuit(options: PursuitOptions): Pursuit {
   /** What is known already outlives an outage of the database; of what nothing is known the outage is the answer. */
   async function follow(claim: Claim, waitMs: number): Promise<Fate> {
     const untilMs = monotonicMs() + waitMs;
-    const known = { isProven: false, isBound: false, isUnanswered: false, rejudged: 0 };
+    const known: Known = { ...NOTHING_KNOWN };
     for (;;) {
       try {
         return await followOn(claim, untilMs, known);
@@ -213,15 +223,25 @@ export function createPursuit(options: PursuitOptions): Pursuit {
     }
   }
 
+  async function look(claim: Claim, known: Known): Promise<PaymentRow | undefined> {
+    const row = await find(claim.paymentId);
+    known.lookedAt = indexer.writes();
+    return row;
+  }
+
   async function followOn(claim: Claim, untilMs: number, known: Known): Promise<Fate> {
     for (;;) {
       const leftMs = Math.max(0, untilMs - monotonicMs());
       const woken = store.wake.wait(`payment:${claim.paymentId}`, Math.min(leftMs, LOOK_AGAIN_MS));
       // Nearly every payment is asked for once: what nobody has asked for lately is judged first, and then looked for.
       const isNew = intake.isNew(claim.paymentId);
-      let row = indexer.justSettled(claim.paymentId) ?? (isNew ? undefined : await find(claim.paymentId));
+      // What was settled before this request looked, another process may have taken back: then the row alone counts.
+      const settled = indexer.justSettled(claim.paymentId, known.lookedAt);
+      let row = settled ?? (isNew ? undefined : await look(claim, known));
       if (!row) {
-        const fate = await accept(claim, false);
+        // That this process cannot judge it now is no answer where another one has taken it in.
+        const fate = await accept(claim, false).catch((error: unknown) => ({ kind: "thrown" as const, error }));
+        known.lookedAt = indexer.writes();
         if (fate === "bound" || fate === "look" || fate === "unanswered") {
           known.isProven = true;
           known.isBound = true;
@@ -231,9 +251,12 @@ export function createPursuit(options: PursuitOptions): Pursuit {
           if (fate === "bound") await woken;
           continue;
         }
-        row = isNew ? await find(claim.paymentId) : undefined;
-        // A row may yet appear: what speaks against this claim now is no word about that one.
-        if (!row) return known.isUnanswered && fate.kind === "refused" ? { kind: "pending" } : fate;
+        row = isNew ? await look(claim, known) : undefined;
+        if (!row) {
+          if (fate.kind === "thrown") throw fate.error;
+          // A row may yet appear: what speaks against this claim now is no word about that one.
+          return known.isUnanswered && fate.kind === "refused" ? { kind: "pending" } : fate;
+        }
       }
       const conflict = conflictWith(row, claim);
       if (conflict) return { kind: "refused", error: conflict, liveUntilSec: row.valid_before };

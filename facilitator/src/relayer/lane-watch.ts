@@ -5,6 +5,7 @@ import type { Store } from "../store/open";
 import type { LaneHealth } from "./lane";
 
 export interface LaneWatch {
+  /** of the lanes that a process holds, or last held: a key that was retired keeps its row, and sends nothing any more */
   addresses(): readonly Address[];
   health(): readonly LaneHealth[];
   look(): Promise<void>;
@@ -15,8 +16,9 @@ const REPORT_SILENT_MS = 30_000;
 
 export function watchLanes(store: Store, chainId: number): LaneWatch {
   let lanes: LaneHealth[] = [];
+  let held: Address[] = [];
   return {
-    addresses: () => lanes.map((lane) => lane.key),
+    addresses: () => held,
     health: () => lanes,
     async look() {
       const rows = await store.db
@@ -30,6 +32,9 @@ export function watchLanes(store: Store, chainId: number): LaneWatch {
         .where("l.chain_id", "=", chainId)
         .orderBy("l.key")
         .execute();
+      const heldNow = rows.filter((row) => row.lease_until_ms > row.now).map((row) => row.key as Address);
+      // While its process is replaced nobody holds it.
+      if (heldNow.length > 0) held = heldNow;
       lanes = rows.map((row): LaneHealth => {
         const isHeld = row.lease_until_ms > row.now;
         const isUsable = row.status === "running" && isHeld;

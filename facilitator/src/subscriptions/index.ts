@@ -82,8 +82,9 @@ export function createSubscriptions(deps: SubscriptionsDeps): Subscriptions {
 
   /** An absent row proves nothing while the reader is behind. @throws Unavailable */
   function requireCurrent(): void {
-    const { ok } = indexer.health();
-    if (!ok) throw new Unavailable("The chain's newest blocks are still being read.", { retryAfterSec: 2 });
+    const { ok, lagSec } = indexer.health();
+    if (!ok || lagSec > config.maxLagSec)
+      throw new Unavailable("The chain's newest blocks are still being read.", { retryAfterSec: 2 });
   }
 
   async function requireSubscription(idHash: Hex): Promise<SubscriptionRecord> {
