@@ -56,7 +56,14 @@ export interface Rejected {
 export const ALREADY_USED = "already_used";
 
 /** Reasons that blame the proof itself: the same one again would be rejected again. */
-const OF_PROOF: ReadonlySet<string> = new Set(["facilitator", "signature", "malformed", "expired", "memo_expired"]);
+const OF_PROOF: ReadonlySet<string> = new Set([
+  "facilitator",
+  "signature",
+  "signer_retired",
+  "malformed",
+  "expired",
+  "memo_expired",
+]);
 
 type Reading =
   /** the provider answered, and the payment is spent on this answer */
