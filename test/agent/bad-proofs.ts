@@ -147,6 +147,17 @@ describe("HA7 an agent that gets a bad proof", () => {
     paidOnce(subject);
   });
 
+  it("HA7 a signer that the provider calls retired: its proof is presented once, and the successor's is served", async () => {
+    market.signers.push(addressOf("successor"));
+    market.facilitator.steps.push("settle", { spoil: signProofsAs("successor") });
+    market.provider.steps.push("signer_retired");
+    const subject = agentFor(market.facilitator.url);
+    expect((await subject.agent.pay(market.provider.url)).status).to.equal(200);
+    const proofs = presented().map(({ headers }) => headers["x-payment"]);
+    expect([proofs.length, new Set(proofs).size], "presented, different").to.deep.equal([2, 2]);
+    paidOnce(subject);
+  });
+
   it("HA7 a signer that is announced after it signs is accepted: the list is read again", async () => {
     market.facilitator.announced.push(addressOf("facilitator"));
     const subject = agentFor(market.facilitator.url);

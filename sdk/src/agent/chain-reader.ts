@@ -25,6 +25,8 @@ export interface ChainReader {
   permitNonce(token: Address, owner: Address): Promise<bigint>;
   /** whether an EIP-3009 nonce is spent or cancelled */
   isNonceUsed(token: Address, payer: Address, nonce: Hex): Promise<boolean>;
+  /** Reads one block: its timestamp, unix seconds, and whether an EIP-3009 nonce is spent or cancelled at its end. */
+  nonceAtHead(token: Address, payer: Address, nonce: Hex): Promise<NonceAtHead>;
   /** of the token's EIP-712 domain, as its own DOMAIN_SEPARATOR says */
   domainSeparator(token: Address): Promise<Hex>;
   version(turnpike: Address, idHash: Hex): Promise<number>;
@@ -32,6 +34,13 @@ export interface ChainReader {
   isSubscribed(turnpike: Address, idHash: Hex): Promise<boolean>;
   /** Returns a subscription and its allowance; undefined when none was ever made under this id. */
   subscription(turnpike: Address, idHash: Hex): Promise<SubscriptionOnChain | undefined>;
+}
+
+/** An EIP-3009 nonce as of one block. */
+export interface NonceAtHead {
+  /** the block's timestamp, unix seconds */
+  readonly timeSec: number;
+  readonly isUsed: boolean;
 }
 
 /** What the contract says of one subscription: the part of a Facilitator's answer that needs no index. */
@@ -92,8 +101,10 @@ export function createChainReader(url: string, chainId: number, effects: Effects
     return send(method, params);
   }
 
-  async function call(to: Address, selector: Uint8Array, ...words: Uint8Array[]): Promise<Uint8Array> {
-    const result = await checked("eth_call", [{ to, data: toHex(concatBytes(selector, ...words)) }, "latest"]);
+  const call = (to: Address, selector: Uint8Array, ...words: Uint8Array[]): Promise<Uint8Array> =>
+    callAt("latest", to, selector, ...words);
+  async function callAt(block: string, to: Address, selector: Uint8Array, ...words: Uint8Array[]): Promise<Uint8Array> {
+    const result = await checked("eth_call", [{ to, data: toHex(concatBytes(selector, ...words)) }, block]);
     if (typeof result !== "string" || !/^0x(?:[0-9a-fA-F]{64})+$/.test(result)) {
       throw new Unavailable("The agent's RPC gave no usable answer to a call.");
     }
@@ -105,19 +116,31 @@ export function createChainReader(url: string, chainId: number, effects: Effects
     return BigInt(toHex(word));
   };
 
+  async function head(): Promise<{ readonly number: unknown; readonly timeSec: number }> {
+    const block = (await checked("eth_getBlockByNumber", ["latest", false])) as Record<"number" | "timestamp", unknown>;
+    const timeSec = Number(block.timestamp);
+    if (!Number.isSafeInteger(timeSec)) throw new Unavailable("The agent's RPC gave a block without a time.");
+    return { number: block.number, timeSec };
+  }
+
   return {
-    async timeSec() {
-      const block = (await checked("eth_getBlockByNumber", ["latest", false])) as { timestamp?: unknown };
-      const timeSec = Number(block.timestamp);
-      if (!Number.isSafeInteger(timeSec)) throw new Unavailable("The agent's RPC gave a block without a time.");
-      return timeSec;
-    },
+    timeSec: async () => (await head()).timeSec,
     balance: async (token, owner) => wordAt(await call(token, SELECTORS.balanceOf, wordOfAddress(owner)), 0),
     approval: async (token, owner, spender) =>
       wordAt(await call(token, SELECTORS.allowance, wordOfAddress(owner), wordOfAddress(spender)), 0),
     permitNonce: async (token, owner) => wordAt(await call(token, SELECTORS.nonces, wordOfAddress(owner)), 0),
     isNonceUsed: async (token, payer, nonce) =>
       wordAt(await call(token, SELECTORS.authorizationState, wordOfAddress(payer), hexToBytes(nonce)), 0) !== 0n,
+    async nonceAtHead(token, payer, nonce) {
+      const { number, timeSec } = await head();
+      if (typeof number !== "string" || !/^0x[0-9a-fA-F]{1,16}$/.test(number)) {
+        throw new Unavailable("The agent's RPC gave a block without a number.");
+      }
+      // Two reads of "latest" may come from different blocks: a transfer between them would be missed.
+      const words = [wordOfAddress(payer), hexToBytes(nonce)];
+      const state = await callAt(number, token, SELECTORS.authorizationState, ...words);
+      return { timeSec, isUsed: wordAt(state, 0) !== 0n };
+    },
     domainSeparator: async (token) => toHex((await call(token, SELECTORS.domainSeparator)).slice(0, 32)),
     version: async (turnpike, idHash) =>
       Number(wordAt(await call(turnpike, SELECTORS.getSubscription, hexToBytes(idHash)), VERSION_WORD)),

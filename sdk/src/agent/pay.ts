@@ -16,9 +16,10 @@ import type { Book, Purchase } from "./book";
 import { type ChosenOption, chooseOption } from "./choose";
 import type { AgentContext } from "./context";
 import { freshProofs } from "./fetch-proof";
+import { isOver, isReplaceable } from "./late";
 import type { PaymentEntry } from "./ledger";
 import type { Amount } from "./policy";
-import { ALREADY_USED, present, rejection } from "./present";
+import { isSpent, present, rejection } from "./present";
 import { type Quote, readQuote } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
 import {
@@ -172,11 +173,14 @@ async function settleAndPresent(
   for (;;) {
     const settled = await settledEntry(context, job, entry, resumed);
     if (!settled) return undefined;
-    const presented = await present(context, { book, entry: settled, template, headers, resumed });
+    const isLate = resumed && isOver(context, settled);
+    const presented = await present(context, { book, entry: settled, template, headers, resumed, isLate });
     if (presented.kind === "answered") return presented.response;
+    if (resumed && (await isReplaceable(context, { book, entry: settled, presented, isLate }))) return undefined;
+    if (presented.kind === "postponed") return presented.response;
     const isReversed = presented.kind === "reversed";
-    const isSpent = presented.kind === "rejected" && presented.reason === ALREADY_USED;
-    const replaced = async () => (isSpent ? undefined : fresh.next(settled, signal));
+    const isFinal = presented.kind === "rejected" && isSpent(presented.reason);
+    const replaced = async () => (isFinal ? undefined : fresh.next(settled, signal));
     const again = isReversed && !wasReversed ? unsettled(settled) : await replaced();
     wasReversed ||= isReversed;
     if (again) {
@@ -200,12 +204,8 @@ async function settledEntry(
   entry: PaymentEntry,
   resumed: boolean,
 ): Promise<PaymentEntry | undefined> {
-  if (entry.dialect !== "turnpike") {
-    if (!resumed || context.effects.clock.nowSec() <= entry.validBeforeSec) return entry;
-    // Its window is over, and nobody can say whether it was used: it stays in the day's budget, and is done with.
-    await book.put({ ...entry, state: "served", header: undefined });
-    return undefined;
-  }
+  // The provider settles it, and a gate also redeems after the window what has settled within it.
+  if (entry.dialect !== "turnpike") return entry;
   const settlement = await settle(context, { book, entry, resumed, signal: template.signal });
   if (settlement.kind === "settled") return settlement.entry;
   if (resumed) return undefined;

@@ -1,7 +1,9 @@
 /** What the ledger knows of payments, and what a caller may do about those that are not served. */
 import { type Hex, isTurnpikeError, TurnpikeError } from "../protocol";
+import type { Book } from "./book";
 import { faultOfStoredProof } from "./check-proof";
 import type { AgentContext } from "./context";
+import { releaseUnused } from "./late";
 import type { PaymentEntry } from "./ledger";
 import { type PaymentReceipt, receiptFor } from "./receipt";
 import { settle } from "./settle";
@@ -33,13 +35,13 @@ export async function settleHeld(context: AgentContext): Promise<PaymentView[]> 
   const isOpen = (entry: PaymentEntry) => entry.state === "signed" || (entry.state === "settled" && !isProven(entry));
   const isProven = (entry: PaymentEntry) =>
     entry.proof !== undefined && faultOfStoredProof(context, entry, entry.proof) === undefined;
-  const held = book.payments().filter((entry) => isOpen(entry) && entry.signedPayment);
+  const held = book.payments().filter((entry) => isOpen(entry) && (entry.signedPayment ?? entry.header));
   const views: PaymentView[] = [];
   for (const { id } of held) {
     if (!book.take(id)) continue;
     try {
       const entry = book.payment(id);
-      if (entry && isOpen(entry)) await settle(context, { book, entry, resumed: true, signal: undefined });
+      if (entry && isOpen(entry)) await askOutcome(context, book, entry);
     } catch (error) {
       // Still unknown, or refused: it stays held, which is what its view says.
       if (!isTurnpikeError(error)) throw error;
@@ -51,6 +53,12 @@ export async function settleHeld(context: AgentContext): Promise<PaymentView[]> 
   }
   return views;
 }
+
+/** A standard payment has no Facilitator of the agent's: only its own RPC can say anything. */
+const askOutcome = (context: AgentContext, book: Book, entry: PaymentEntry): Promise<unknown> =>
+  entry.dialect === "turnpike"
+    ? settle(context, { book, entry, resumed: true, signal: undefined })
+    : releaseUnused(context, book, entry);
 
 /**
  * Stops presenting a payment that the provider will not serve. Its amount stays counted against the budget: the money

@@ -37,10 +37,14 @@ export interface PresentJob {
   readonly template: RequestTemplate;
   readonly headers: Readonly<Record<string, string>>;
   readonly resumed: boolean;
+  /** the authorization's window is over: a rejection is not retried, since nothing can settle any more */
+  readonly isLate: boolean;
 }
 
 export type Presented =
   | { readonly kind: "answered"; readonly response: PaidResponse }
+  /** the provider keeps asking for another try later, and says nothing of the payment */
+  | { readonly kind: "postponed"; readonly response: PaidResponse }
   /** the chain gave up the block that held the payment: the same authorization has to settle again */
   | { readonly kind: "reversed" }
   | Rejected;
@@ -53,10 +57,23 @@ export interface Rejected {
 }
 
 /** The payment has bought its response: no other proof of it buys another. */
-export const ALREADY_USED = "already_used";
+const ALREADY_USED = "already_used";
+
+/** The payment has bought another request: it buys nothing here. */
+const ALREADY_GRANTED = "payment_already_granted";
+
+/** Reasons that are final for the payment, whatever proves it. */
+export const isSpent = (reason: string | undefined): boolean => reason === ALREADY_USED || reason === ALREADY_GRANTED;
 
 /** Reasons that blame the proof itself: the same one again would be rejected again. */
-const OF_PROOF: ReadonlySet<string> = new Set(["facilitator", "signature", "malformed", "expired", "memo_expired"]);
+const OF_PROOF: ReadonlySet<string> = new Set([
+  "facilitator",
+  "signature",
+  "signer_retired",
+  "malformed",
+  "expired",
+  "memo_expired",
+]);
 
 type Reading =
   /** the provider answered, and the payment is spent on this answer */
@@ -114,10 +131,11 @@ export async function present(context: AgentContext, job: PresentJob): Promise<P
           await response.body?.cancel();
           continue;
         }
-        return answered(withReceipt(response, receiptFor(entry, job.resumed)));
+        return { kind: "postponed", response: withReceipt(response, receiptFor(entry, job.resumed)) };
       case "rejected":
         if (reading.reason === "reversed" && entry.signedPayment) return { kind: "reversed" };
-        if (reading.reason === ALREADY_USED || (entry.proof && OF_PROOF.has(reading.reason ?? ""))) return reading;
+        if (job.isLate || isSpent(reading.reason)) return reading;
+        if (entry.proof && OF_PROOF.has(reading.reason ?? "")) return reading;
         if (await tries.wait(backoffMs(turn + 1))) continue;
         return reading;
     }
@@ -201,6 +219,13 @@ export async function rejection(
     });
   }
   emit(context, "payment.held", { entry, resumed });
+  if (reason === ALREADY_GRANTED) {
+    // Kept, since a call that signed again would pay twice on the word of the provider alone.
+    return new InvalidPaymentProof(
+      "The provider says that this payment has bought another request: look for the answer where it was presented first. Nothing more was paid. The next call signs no other payment; agent.giveUp(paymentId) ends this one.",
+      { reason, details: factsOf(entry) },
+    );
+  }
   const said = error ? ` (${error}${reason ? `: ${reason}` : ""})` : "";
   const signer = entry.proof ? ` accepts proofs of ${entry.proof.facilitator}` : " accepts this form of payment";
   return new InvalidPaymentProof(

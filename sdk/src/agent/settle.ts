@@ -3,9 +3,8 @@
  * patience ends and the ledger holds it. Signs nothing.
  */
 import type { FacilitatorClient } from "../facilitator";
-import { type Hex, isTurnpikeError, PaymentPending, type PaymentProof, type TurnpikeError } from "../protocol";
+import { type Hex, PaymentPending, type PaymentProof, type TurnpikeError } from "../protocol";
 import type { Book } from "./book";
-import type { ChainReader } from "./chain-reader";
 import { faultOfStoredProof } from "./check-proof";
 import type { AgentContext } from "./context";
 import { backoffMs, Patience } from "./effects";
@@ -13,6 +12,7 @@ import type { PaymentEventType } from "./events";
 import { believedTimeSec, type Facilitator } from "./facilitators";
 import { askForProof, firstSoundProof, withProof } from "./fetch-proof";
 import type { PaymentEntry } from "./ledger";
+import { isOutage, outcomeOf } from "./outcome";
 
 export type Settlement =
   | { readonly kind: "settled"; readonly entry: PaymentEntry }
@@ -178,8 +178,10 @@ async function judgeRefusal(
   const { job, entry } = pursuit;
   const { signedPayment: _worthless, ...ended } = entry;
   const chain = context.chainOf(entry.chainId);
-  const isOver = chain ? isUnusedFor(chain, entry) : isOverByWord(context, entry, client);
-  if (await isOver.catch(notKnown)) {
+  const isOver = chain
+    ? (await outcomeOf(context, entry)) === "unused"
+    : await isOverByWord(context, entry, client).catch(notKnown);
+  if (isOver) {
     await job.book.put({ ...ended, state: chain ? "released" : "served" });
     emit(context, chain ? "payment.released" : "payment.held", job);
     return { kind: "dead", error };
@@ -190,17 +192,9 @@ async function judgeRefusal(
   throw error;
 }
 
-/** An outage says nothing. */
 function notKnown(error: unknown): false {
-  if (isTurnpikeError(error) && error.code === "Unavailable") return false;
+  if (isOutage(error)) return false;
   throw error;
-}
-
-/** The window is over, and the token has not seen the nonce. */
-async function isUnusedFor(chain: ChainReader, entry: PaymentEntry): Promise<boolean> {
-  const nonce = entry.signedPayment?.authorization.nonce as Hex;
-  const [nowSec, isUsed] = await Promise.all([chain.timeSec(), chain.isNonceUsed(entry.token, entry.payer, nonce)]);
-  return nowSec > entry.validBeforeSec && !isUsed;
 }
 
 /** The window is over by a clock that is believed, and the Facilitator does not say that it still works on it, or paid. */

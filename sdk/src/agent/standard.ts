@@ -34,6 +34,12 @@ export function payloadHeader(option: StandardOption, payload: ExactPayload): { 
   return { name: HEADER.paymentSignatureV2, value: encodeJsonHeader(body) };
 }
 
+/** Reads the nonce from the header that pays, in both versions; undefined when the header is damaged. */
+export function nonceInHeader(value: string): Hex | undefined {
+  const nonce = memberOf(memberOf(memberOf(decodeJsonHeader(value), "payload"), "authorization"), "nonce");
+  return typeof nonce === "string" && /^0x[0-9a-fA-F]{64}$/.test(nonce) ? (nonce as Hex) : undefined;
+}
+
 /** The quote of a version 2 server, which stands in a header. */
 export function readQuoteHeader(
   response: Response,

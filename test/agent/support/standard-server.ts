@@ -14,14 +14,20 @@ import {
 import { type Answer, type Seen, type StandIn, serve } from "./servers";
 import { addressOf, CHAIN_ID, type Chain, NETWORK, TOKEN, TOKEN_DOMAIN } from "./world";
 
+/** `granted`: the gate says that the payment bought another request. */
+export type StandardStep = "settle_then_drop" | "settle_then_502" | "502" | "402" | "granted";
+
 export interface StandardOptions {
   readonly version: 1 | 2;
-  readonly steps?: ("settle_then_drop" | "502")[];
+  readonly steps?: StandardStep[];
   readonly maxTimeoutSeconds?: number;
+  /** serves a settled payload at every presentation, as a gate that redeems or replays does */
+  readonly redeems?: boolean;
   readonly lie?: { readonly asset?: string; readonly resource?: string };
 }
 
 export interface StandardServer extends StandIn {
+  readonly steps: StandardStep[];
   readonly payloads: Set<string>;
   /** seconds that each authorization stayed usable */
   readonly windows: number[];
@@ -30,7 +36,7 @@ export interface StandardServer extends StandIn {
 type Authorization = Record<"from" | "to" | "value" | "validAfter" | "validBefore" | "nonce", string>;
 
 export async function startStandardServer(chain: Chain, options: StandardOptions): Promise<StandardServer> {
-  const { version, steps = [], maxTimeoutSeconds = 60, lie = {} } = options;
+  const { version, steps = [], maxTimeoutSeconds = 60, redeems = false, lie = {} } = options;
   const payloads = new Set<string>();
   const windows: number[] = [];
   let base = "";
@@ -73,7 +79,10 @@ export async function startStandardServer(chain: Chain, options: StandardOptions
     const digest = typedDataDigest(transferTypedData({ chainId: CHAIN_ID, token: TOKEN, ...TOKEN_DOMAIN }, transfer));
     if (recoverSigner(digest, signature) !== transfer.from || a.value !== "10000") return undefined;
     const id = paymentIdOf({ chainId: CHAIN_ID, token: TOKEN, payer: transfer.from, nonce: transfer.nonce });
-    return chain.move({ id, from: transfer.from, to: transfer.to, value: transfer.value }) ? keccakText(id) : undefined;
+    if (chain.find(id)) return redeems ? keccakText(id) : undefined;
+    if (Number(a.validBefore) <= chain.nowSec) return undefined;
+    chain.move({ id, from: transfer.from, to: transfer.to, value: transfer.value });
+    return keccakText(id);
   }
 
   const server = await serve((request) => {
@@ -82,7 +91,12 @@ export async function startStandardServer(chain: Chain, options: StandardOptions
     payloads.add(header);
     const step = steps.shift();
     if (step === "502") return { status: 502, json: {} };
+    if (step === "402") return quote(request, "invalid_payload");
+    if (step === "granted") {
+      return { status: 402, json: { error: "InvalidPaymentProof", reason: "payment_already_granted" } };
+    }
     const transaction = settle(header);
+    if (step === "settle_then_502") return { status: 502, json: {} };
     if (step === "settle_then_drop") return { status: 0, drop: true };
     if (!transaction) return quote(request, "invalid_payload");
     const name = version === 1 ? "X-PAYMENT-RESPONSE" : "PAYMENT-RESPONSE";
@@ -90,5 +104,5 @@ export async function startStandardServer(chain: Chain, options: StandardOptions
     return { status: 200, json: { weather: "fine" }, headers: { [name]: encodeJsonHeader(told) } };
   });
   base = server.url;
-  return Object.assign(server, { payloads, windows });
+  return Object.assign(server, { payloads, windows, steps });
 }

@@ -216,6 +216,8 @@ export type PresentStep =
   | "judge"
   | "402"
   | "reversed"
+  | "signer_retired"
+  | "payment_already_granted"
   | "409"
   | "502"
   | "500"
@@ -335,7 +337,9 @@ export async function startProvider(
       case "402":
         return quote(request, "InvalidPaymentProof", "not_yet");
       case "reversed":
-        return quote(request, "InvalidPaymentProof", "reversed");
+      case "signer_retired":
+      case "payment_already_granted":
+        return quote(request, "InvalidPaymentProof", step);
       case "409":
         return { status: 409, json: { error: "ProofInFlight" }, headers: { "retry-after": "1" } };
       case "502":
