@@ -96,7 +96,8 @@ describe("dashboard, under the hand", function () {
       const title = PAGES[address.split("?", 1)[0] as keyof typeof PAGES];
       await page.getByRole("heading", { level: 1, name: title, exact: true }).waitFor();
       expect(new URL(page.url()).hash).to.equal(`#${address}`);
-      // On from there by Tab: what comes next is the content's.
+      // On from there by Tab: what comes next is the content's, once there is any.
+      await page.locator("main").locator("a, button, select, input").first().waitFor();
       await page.keyboard.press("Tab");
       expect(await page.evaluate(() => document.activeElement?.closest("main") !== null)).to.equal(true);
       await page.reload();

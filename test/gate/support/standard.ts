@@ -53,7 +53,13 @@ export async function v1Headers(entry: AcceptEntryWire, signed: Partial<Signed> 
   return { "X-PAYMENT": encodeJsonHeader({ x402Version: 1, scheme: "exact", network: entry.network, payload }) };
 }
 
-export function requiredIn(answer: Answer): { accepts: Accepted[]; extensions: Record<string, object> } {
+export interface Required {
+  readonly accepts: Accepted[];
+  readonly extensions: Record<string, object>;
+  readonly resource: { readonly url: string };
+}
+
+export function requiredIn(answer: Answer): Required {
   return JSON.parse(Buffer.from(String(answer.headers["payment-required"]), "base64").toString("utf8"));
 }
 
@@ -69,7 +75,7 @@ export async function v2Headers(
   if (!accepted) throw new TypeError("the 402 offers nothing to version 2");
   const payload = await exactPayload({ to: accepted.payTo, value: BigInt(accepted.amount), ...signed }, on);
   const body = { x402Version: 2, payload, accepted, extensions: { ...required.extensions, ...extensions } };
-  return { "PAYMENT-SIGNATURE": encodeJsonHeader({ ...body, resource: { url } }) };
+  return { "PAYMENT-SIGNATURE": encodeJsonHeader({ ...body, resource: required.resource }) };
 }
 
 export const identified = (id: unknown) => ({ "payment-identifier": { info: { required: false, id } } });
