@@ -95,7 +95,7 @@ describe("dashboard, under the hand", function () {
       await page.waitForFunction(() => document.activeElement?.id === "main");
       const title = PAGES[address.split("?", 1)[0] as keyof typeof PAGES];
       await page.getByRole("heading", { level: 1, name: title, exact: true }).waitFor();
-      expect(new URL(page.url()).hash).to.equal(`#${address}`);
+      await page.waitForFunction((hash) => location.hash === hash, `#${address}`);
       // On from there by Tab: what comes next is the content's, once there is any.
       await page.locator("main").locator("a, button, select, input").first().waitFor();
       await page.keyboard.press("Tab");

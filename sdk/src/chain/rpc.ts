@@ -155,7 +155,8 @@ function socketEndpoint(url: string, network: Network): Endpoint {
       void opened().on("block", wake);
       return () => {
         wakes.delete(wake);
-        void provider?.off("block", wake);
+        // ethers rejects where the subscription was not confirmed before the socket went: there is nothing to end then.
+        provider?.off("block", wake).catch(() => undefined);
       };
     },
     close() {

@@ -48,7 +48,8 @@ export function x402Endpoints({ payments, supported, network, untilDraining }: D
     let isGranted = false;
     try {
       const outcome = await settle(request, isGone);
-      if (outcome === "draining") return { kind: "pending" };
+      // With its transaction, where there is one: a stock server asks another process then.
+      if (outcome === "draining") return pendingOf(await payments.settleExact(request, { waitMs: 0 }));
       if (outcome.kind !== "settled") return outcome;
       const { transaction } = outcome;
       const granted = await payments.grantExact(request, outcome, { waitMs: MAX_HELD_WAIT_MS, isGone });
@@ -157,6 +158,11 @@ export function x402Endpoints({ payments, supported, network, untilDraining }: D
       },
     }),
   ];
+}
+
+/** What is known of a settlement that is not waited for any longer. */
+function pendingOf(outcome: SettleOutcome): OnceOutcome {
+  return outcome.kind === "settled" ? { kind: "pending", transaction: outcome.transaction } : outcome;
 }
 
 /** One word of the standard's vocabulary for what stands in the problem in full. */
