@@ -67,6 +67,8 @@ describe("Facilitator: what gates report", function () {
         claims: memoryClaims({ warn: false }),
         clock: { nowSec: () => nowSec },
         reports: { apiKey: reportsKey, everyMs: 3_600_000 },
+        // A replay would answer what is presented again: here it is refused.
+        replay: false,
       });
       const app = express();
       const gate = provider.gate({ pricing: [{ type: "one-time", amount: AMOUNT }] });
@@ -154,7 +156,7 @@ describe("Facilitator: what gates report", function () {
       const told = await funnel();
       expect(told.lost).to.equal(before.lost);
       expect(told.turnedAway.map(({ cause, count }) => `${cause} ${count}`)).to.include.members([
-        "InvalidPaymentProof/already_used 1",
+        "PaymentAlreadyUsed/already_used 1",
         "InvalidPaymentProof/resource 1",
       ]);
     });
