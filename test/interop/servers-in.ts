@@ -111,7 +111,8 @@ describe("interop > servers in", function () {
         const cases: [string, object, object][] = [
           ["insufficient_funds", await sign(version, poor, wanted), wanted],
           ["invalid_exact_evm_payload_signature", told({ signature: `0x${"11".repeat(65)}` }), wanted],
-          ["invalid_exact_evm_payload_signature", told({ authorization: { value: "1001" } }), wanted],
+          ["invalid_exact_evm_payload_authorization_value", told({ authorization: { value: "1001" } }), wanted],
+          ["invalid_exact_evm_payload_signature", told({ authorization: { validAfter: "1" } }), wanted],
           ["invalid_exact_evm_payload_authorization_valid_before", await sign(version, payer, brief), brief],
         ];
         const other = { ...wanted, payTo: payer.address };
