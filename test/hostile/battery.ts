@@ -11,8 +11,8 @@ const HARMLESS_TO_THE_GULLIBLE = ["D5-endless-402", "D11-text-that-asks"];
 /** Signs whatever it is asked to, again and again: what the battery must see through. */
 const gullible: HostileClient = {
   dialects: ["x402-v1"],
-  async pay(url, { privateKey }) {
-    const asked = await fetch(url);
+  async pay(url, { privateKey, signal = null }) {
+    const asked = await fetch(url, { signal });
     if (asked.status !== 402) return asked;
     const { accepts } = (await asked.json()) as { accepts: Record<string, string>[] };
     const [entry = {}] = accepts;
@@ -28,7 +28,7 @@ const gullible: HostileClient = {
     };
     const signature = `0x${"11".repeat(64)}1b`;
     const payload = { x402Version: 1, scheme: "exact", network, payload: { signature, authorization } };
-    return fetch(url, { headers: { "X-PAYMENT": encodeJsonHeader(payload) } });
+    return fetch(url, { signal, headers: { "X-PAYMENT": encodeJsonHeader(payload) } });
   },
 };
 
