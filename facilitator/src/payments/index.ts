@@ -271,8 +271,6 @@ export function startPayments(options: PaymentsOptions): Payments {
     },
 
     async grantExact(request, { paymentId, transaction }, { waitMs, isGone }) {
-      const claim = claimOf(config, "settle", request);
-      if (claim instanceof TurnpikeError) return { kind: "refused", ...exactFailure(claim) };
       const { purchase } = request;
       const untilMs = monotonicMs() + waitMs;
       for (;;) {
@@ -285,6 +283,8 @@ export function startPayments(options: PaymentsOptions): Payments {
         if (outcome === "taken") return { kind: "refused", ...exactFailure(alreadyGranted()) };
         if (outcome === "granted") {
           if (!purchase.isGate) return { kind: "granted" };
+          const claim = claimOf(config, "settle", request);
+          if (claim instanceof TurnpikeError) return { kind: "refused", ...exactFailure(claim) };
           const facts = { grantId: purchase.grantId, chainId, transaction };
           return { kind: "granted", grant: await signGrant(claim, facts, relayer.proofSigner) };
         }
