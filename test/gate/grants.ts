@@ -21,7 +21,7 @@ import {
   testProvider,
 } from "../support/gate";
 import { type SubscriptionWorld, startSubscriptionWorld } from "../support/subscriptions";
-import { providerOn } from "./support/chain-provider";
+import { providerOn, TRANSFER } from "./support/chain-provider";
 import { requiredIn, v1Headers, v2Headers } from "./support/standard";
 
 const RANDOM_TRANSACTION: Hex = keccakText("a transaction that nobody sent");
@@ -295,10 +295,7 @@ describe("standard payments verified on chain", function () {
     await world.contracts.mint(authorization.from as Hex, BigInt(authorization.value as string));
     const send = new Contract(
       world.contracts.token,
-      [
-        "function transferWithAuthorization(address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce, bytes signature)",
-        "function transfer(address to, uint256 amount) returns (bool)",
-      ],
+      [TRANSFER, "function transfer(address to, uint256 amount) returns (bool)"],
       relayer,
     );
     if (amount !== undefined) {

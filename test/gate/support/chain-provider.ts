@@ -28,7 +28,8 @@ export interface OnChainPayment {
   readonly settledAt: number;
 }
 
-const TRANSFER =
+/** EIP-3009, as relayers call it. */
+export const TRANSFER =
   "function transferWithAuthorization(address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce, bytes signature)";
 
 /** Pays one entry of a 402 as the payer signs it, by whoever sends it. @param amount what is really paid */
