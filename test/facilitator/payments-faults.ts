@@ -1,7 +1,8 @@
 import { expect } from "chai";
 import type { SignedPayment } from "turnpike/protocol";
 import type { Core } from "../../facilitator/src/core";
-import { type FacilitatorWorld, fund, type Payer, startWorld, until, walletOf } from "../support/facilitator";
+import { type FacilitatorWorld, startWorld, until } from "../support/facilitator";
+import { authorizeAndDrain } from "./support/payments";
 
 /** What a node between this service and the chain does to a request; `forward` is the honest answer. */
 type Fault = (method: string, forward: () => Promise<Response>) => Promise<Response> | undefined;
@@ -146,7 +147,7 @@ describe("payments over faulty nodes", function () {
     core = await world.core({ MAX_LOSSES_PER_PAYER: "2" });
     const payer = await world.payer(250_000n);
     const signed = await world.signPayment({ payer });
-    const outcome = await authorizeAndDrain(payer, signed);
+    const outcome = await authorizeAndDrain(world, core, payer, signed);
     if (outcome.kind !== "refused") expect.fail(`it is ${outcome.kind}`);
     expect(outcome.error.code).to.equal("InsufficientFunds");
     expect(outcome.liveUntilSec).to.equal(Number(signed.authorization.validBefore));
@@ -158,32 +159,12 @@ describe("payments over faulty nodes", function () {
     );
 
     await world.contracts.mint(payer.address, 250_000n);
-    expect((await authorizeAndDrain(payer, await world.signPayment({ payer }))).kind).to.equal("refused");
+    expect((await authorizeAndDrain(world, core, payer, await world.signPayment({ payer }))).kind).to.equal("refused");
     await world.contracts.mint(payer.address, 250_000n);
     const closed = await core.payments.authorize(await world.signPayment({ payer }));
     if (closed.kind !== "refused") expect.fail(`it is ${closed.kind}`);
     expect(closed.error).to.include({ code: "RateLimited", reason: "losses" });
   });
-
-  /** The payer's own transfer is mined before ours, in the same block. */
-  async function authorizeAndDrain(payer: Payer, signed: SignedPayment) {
-    const wallet = walletOf(world.chain, payer.key);
-    await fund(world.chain, payer.address);
-    await world.chain.provider.send("evm_setIntervalMining", [0]);
-    const answer = core.payments.authorize(signed);
-    const isSent = async () =>
-      (await core.payments.status(world.idOf(signed))).status === "pending" &&
-      core.relayer.health().lanes[0]?.inFlight === 1;
-    await until(isSent, "ours is on its way");
-    const drained = (world.token.connect(wallet) as typeof world.token).getFunction("transfer");
-    await drained(world.contracts.turnpike, 250_000n, {
-      maxFeePerGas: 10n ** 11n,
-      maxPriorityFeePerGas: 10n ** 10n,
-      gasLimit: 100_000n,
-    });
-    await world.chain.provider.send("evm_setIntervalMining", [100]);
-    return answer;
-  }
 
   async function fundedWhileStill() {
     const payer = world.payer();

@@ -4,6 +4,7 @@ import type { Core } from "../../facilitator/src/core";
 import { testKey } from "../support/chain";
 import { BLOCK_MS, type FacilitatorWorld, fund, startWorld, until, walletOf } from "../support/facilitator";
 import { startPostgres, type TestPostgres } from "../support/postgres";
+import { authorizeAndDrain } from "./support/payments";
 
 /** Longer than any pause of a busy machine: leases are lost by the test's hand alone. */
 const LANE_LEASE_MS = "20000";
@@ -50,6 +51,20 @@ describe("payments of two instances", function () {
     expect(outcomes.map((outcome) => outcome?.kind)).to.deep.equal(signed.map(() => "settled"));
     const ours = new Set(payers.map(({ address }) => address));
     expect((await world.transfers()).filter(({ from }) => ours.has(from as `0x${string}`))).to.have.length(100);
+  });
+
+  it("B13 a process that only accepts payments refuses a payer whose payments burnt the gas of another", async () => {
+    const [sender] = instances as [Core];
+    const front = await world.core({ ROLES: "api", MAX_LOSSES_PER_PAYER: "1" });
+    const payer = await world.payer(250_000n);
+    const before = await world.signPayment({ payer });
+    const after = await world.signPayment({ payer });
+    expect((await authorizeAndDrain(world, sender, payer, before)).kind).to.equal("refused");
+    await until(async () => {
+      const outcome = await front.payments.authorize(after);
+      return outcome.kind === "refused" && outcome.error.reason === "losses";
+    }, "refused for its losses, no longer for its funds");
+    await front.stop();
   });
 
   it("S5 the other instance takes over the lanes of one that stopped, and of one that froze", async () => {

@@ -141,7 +141,7 @@ export function createPursuit(options: PursuitOptions): Pursuit {
 
   /** Takes in a claim that no live row stands for, as far as is known. "look": there is a row to look at now. */
   async function accept(claim: Claim, isRebinding: boolean): Promise<Fate | Taken> {
-    const closed = busy() ?? sender.losses.refusalOf(claim);
+    const closed = busy() ?? sender.failedSpends.refusalOf(claim);
     if (closed) return { kind: "refused", error: closed };
     return doorway.pass(() => takeIn(claim, isRebinding));
   }

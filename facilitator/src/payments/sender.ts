@@ -16,9 +16,9 @@ import type { PaymentRow } from "../store/tables/payments";
 import { itemsPerBatch, planTransactions, QUEUED_COLUMNS, settleRequest } from "./batch";
 import { type Boarding, createBoarding, paceMsOf, SEND_MARGIN_SEC, slotsOf } from "./boarding";
 import { findEvidence } from "./evidence";
+import { createFailedSpendLimiter, type FailedSpendLimiter } from "./failed-spends";
 import { balanceAt, isAuthorizationUsed } from "./judge";
 import { adoptEvidence, failSpent, parkUnmoved, requeuePayment, unmineStrays } from "./ledger";
-import { createLosses, type Losses } from "./losses";
 
 export interface SenderOptions {
   readonly config: FacilitatorConfig;
@@ -34,7 +34,7 @@ export interface SenderOptions {
 
 export interface Sender {
   queue(): { readonly queued: number; readonly oldestMs: number };
-  readonly losses: Losses;
+  readonly failedSpends: FailedSpendLimiter;
   /** for those who need not queue */
   readonly boarding: Boarding;
   /** Settles or fails a payment whose nonce is used, from the chain's logs. @returns whether it was */
@@ -55,7 +55,13 @@ const ROOM_LOOK_MS = 50;
 
 export function startSender(options: SenderOptions): Sender {
   const { config, store, relayer, clock, log, monotonicMs } = options;
-  const losses = createLosses({ monotonicMs, perPayer: config.maxLossesPerPayer, perPayee: config.maxLossesPerPayee });
+  const failedSpends = createFailedSpendLimiter({
+    db: store.db,
+    chainId: config.chainId,
+    perPayer: config.maxLossesPerPayer,
+    perPayee: config.maxLossesPerPayee,
+    monotonicMs,
+  });
   /** Payments without code, as nearly all are. */
   const fullBatch = itemsPerBatch(config);
   const slots = slotsOf(config);
@@ -210,7 +216,7 @@ export function startSender(options: SenderOptions): Sender {
 
   async function lookAgain(row: PaymentRow): Promise<void> {
     if (await reconcile(row)) return;
-    losses.add(row);
+    await failedSpends.add(row);
     if (row.attempts >= MAX_ATTEMPTS || row.valid_before <= clock.nowSec() + config.minWindowSec) return;
     const balance = await balanceAt(relayer, row.token as Address, row.payer as Address, -1);
     if (balance >= BigInt(row.amount)) await requeuePayment(store.db, row);
@@ -237,6 +243,7 @@ export function startSender(options: SenderOptions): Sender {
   const loop = repeat(
     async () => {
       try {
+        await failedSpends.refresh();
         // Without keys here another process sends; the queue's length is still what decides on taking more in.
         if (config.roles.includes("relayer")) {
           await sweep();
@@ -254,5 +261,5 @@ export function startSender(options: SenderOptions): Sender {
     },
   );
 
-  return { queue: () => backlog, losses, boarding, reconcile, stop: () => loop.stop() };
+  return { queue: () => backlog, failedSpends, boarding, reconcile, stop: () => loop.stop() };
 }

@@ -8,6 +8,7 @@ import type { DatabaseProbesTable } from "./tables/database-probes";
 import type { DebitRequestsTable } from "./tables/debit-requests";
 import type { EventsTable } from "./tables/events";
 import type { FailedPeriodsTable } from "./tables/failed-periods";
+import type { FailedSpendsTable } from "./tables/failed-spends";
 import type { GateReportsTable, GateResourcesTable, RollupFunnelTable } from "./tables/funnel";
 import type { LaneReportsTable } from "./tables/lane-reports";
 import type { LanesTable } from "./tables/lanes";
@@ -70,6 +71,7 @@ export interface Tables {
   rollup_standing: RollupStandingTable;
   rollup_plan_standing: RollupPlanStandingTable;
   failed_periods: FailedPeriodsTable;
+  failed_spends: FailedSpendsTable;
   rollup_causes: RollupCausesTable;
   rollup_funnel: RollupFunnelTable;
   rollup_costs: RollupCostsTable;

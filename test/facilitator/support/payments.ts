@@ -1,7 +1,9 @@
 /** Signed payments in their wire form. */
 import type { X402RequestWire } from "turnpike/facilitator";
 import type { Hex, SignedPayment, SignedPaymentWire } from "turnpike/protocol";
-import type { ExactRequest } from "../../../facilitator/src/payments";
+import type { Core } from "../../../facilitator/src/core";
+import type { AuthorizeOutcome, ExactRequest } from "../../../facilitator/src/payments";
+import { type FacilitatorWorld, fund, type Payer, until, walletOf } from "../../support/facilitator";
 
 export const paymentToWire = (payment: SignedPayment): SignedPaymentWire => ({
   ...payment,
@@ -54,4 +56,29 @@ export interface SettleMore {
   readonly url?: string | null;
   readonly extra?: Readonly<Record<string, unknown>>;
   readonly grant?: { readonly id: Hex; readonly resource: string };
+}
+
+/** Authorizes a payment of 0.25 and has the payer's own transfer of the money mined before it, in the same block. */
+export async function authorizeAndDrain(
+  world: FacilitatorWorld,
+  core: Core,
+  payer: Payer,
+  signed: SignedPayment,
+): Promise<AuthorizeOutcome> {
+  const wallet = walletOf(world.chain, payer.key);
+  await fund(world.chain, payer.address);
+  await world.chain.provider.send("evm_setIntervalMining", [0]);
+  const answer = core.payments.authorize(signed);
+  const isSent = async () =>
+    (await core.payments.status(world.idOf(signed))).status === "pending" &&
+    core.relayer.health().lanes.some(({ inFlight }) => inFlight === 1);
+  await until(isSent, "ours is on its way");
+  const drained = (world.token.connect(wallet) as typeof world.token).getFunction("transfer");
+  await drained(world.contracts.turnpike, 250_000n, {
+    maxFeePerGas: 10n ** 11n,
+    maxPriorityFeePerGas: 10n ** 10n,
+    gasLimit: 100_000n,
+  });
+  await world.chain.provider.send("evm_setIntervalMining", [100]);
+  return answer;
 }

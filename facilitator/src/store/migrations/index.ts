@@ -17,6 +17,7 @@ import { steadyUpkeep } from "./409-steady-upkeep";
 import { paymentGrants } from "./410-payment-grants";
 import { health } from "./414-health";
 import { lifecycle } from "./420-lifecycle";
+import { failedSpends } from "./430-failed-spends";
 
 export interface Migration {
   /** file name without its ending; the order is that of this list */
@@ -45,4 +46,5 @@ export const MIGRATIONS: readonly Migration[] = [
   paymentGrants,
   health,
   lifecycle,
+  failedSpends,
 ];
