@@ -72,6 +72,7 @@ describe("a metered gate's right to debit", function () {
     const flat = () => ({ body: "flat" });
     server = await (ADAPTERS[adapter] as (typeof ADAPTERS)[string])(provider, [
       { path: "/tokens", gate: { pricing: [plan(), ...ONE_TIME], metered: true } as never, handle: charge as never },
+      { path: "/plan", gate: { pricing: [plan()], metered: true } as never, handle: charge as never },
       { path: "/late", gate: { pricing: [plan()] } as never, handle: charge as never },
       { path: "/flat", gate: { pricing: [plan()] } as never, handle: flat },
       { path: "/single", gate: { pricing: ONE_TIME } as never, handle: flat },
@@ -98,6 +99,12 @@ describe("a metered gate's right to debit", function () {
     expect(Number(refused.headers["retry-after"])).to.be.greaterThan(0);
     expect(refused.json).to.include({ error: "Unavailable", reason: "cannot_collect", retryable: true });
     expect(charges, "the handler ran for nothing").to.equal(0);
+    const unpaid = await send(`${url}/tokens`);
+    expect(unpaid.status, unpaid.text).to.equal(402);
+    expect(unpaid.text, "a plan that cannot be debited").not.to.include(world.planId);
+    const planOnly = await send(`${url}/plan`);
+    expect(planOnly.status, planOnly.text).to.equal(503);
+    expect(planOnly.json.reason).to.equal("cannot_collect");
   }
   async function expectOthersServed(url: string): Promise<void> {
     expect((await ask(`${url}/flat`)).status).to.equal(200);

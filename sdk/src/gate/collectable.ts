@@ -1,6 +1,8 @@
 /** What has to be proved before anything metered is served: that the debits of its plans can be collected. */
-import { ConfigError, type Hex, isTurnpikeError, Unavailable } from "../protocol";
+import { ConfigError, type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../protocol";
+import type { Offer } from "./quote";
 import type { Room } from "./room";
+import type { Route } from "./route";
 
 const RETRY_AFTER_SEC = 5;
 
@@ -26,4 +28,34 @@ export async function requireCollectable(room: Pick<Room, "meter">, planId: Hex)
     const message = "Metered usage of this plan cannot be charged at present.";
     throw new Unavailable(message, { reason: "cannot_collect", retryAfterSec: RETRY_AFTER_SEC, cause });
   }
+}
+
+/** Whether it is known, without asking anybody, that every plan of a metered route can be debited. */
+export function isCollectable({ meter }: Pick<Room, "meter">, { metered, planIds }: Route): boolean {
+  return !metered || planIds.every((planId) => meter?.canCollect(planId) === true);
+}
+
+/**
+ * Leaves out the plans that a metered route could not debit now: nobody must subscribe to what answers 503.
+ * @returns the outage where nothing else is offered
+ */
+export async function collectableOffers(
+  room: Pick<Room, "meter">,
+  route: Route,
+  offers: readonly Offer[],
+): Promise<{ readonly offers: readonly Offer[]; readonly outage?: TurnpikeError }> {
+  if (isCollectable(room, route)) return { offers };
+  const outages = new Map<Hex, TurnpikeError>();
+  const check = async (planId: Hex): Promise<void> => {
+    try {
+      await requireCollectable(room, planId);
+    } catch (error) {
+      if (!isTurnpikeError(error)) throw error;
+      outages.set(planId, error);
+    }
+  };
+  await Promise.all(route.planIds.map(check));
+  const open = offers.filter((offer) => offer.kind !== "subscription" || !outages.has(offer.plan.planId));
+  const [outage] = outages.values();
+  return open.length === 0 && outage ? { offers: open, outage } : { offers: open };
 }

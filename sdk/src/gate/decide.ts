@@ -8,6 +8,7 @@ import { isBodyFault, warnOfBodyFault } from "./body-fault";
 import { bookkeepingOutage, isBookkeepingKnown } from "./bookkeeping";
 import { isAuthorized } from "./claim-payment";
 import type { HeldClaim } from "./claims/held-claim";
+import { collectableOffers, isCollectable } from "./collectable";
 import { type Credentials, readCredentials } from "./credentials";
 import { judgePayment } from "./judge-payment";
 import { judgeSignIn } from "./judge-sign-in";
@@ -133,7 +134,7 @@ function decideAtOnce(
 
 function isQuotableAtOnce(room: Room, route: Route): boolean {
   try {
-    return isBookkeepingKnown(room, route);
+    return isCollectable(room, route) && isBookkeepingKnown(room, route);
   } catch {
     // The long way finds the same, and says so.
     return false;
@@ -188,9 +189,10 @@ async function judgeSubscriber(
   return bySignIn.kind === "grants" || byId?.kind !== "unavailable" ? bySignIn : byId;
 }
 
-/** The 402 of this request, with a reason. Also for a refusal that only the handler met. */
+/** Returns the 402 of this request with a reason, or the 503 of a route whose plans cannot be debited. */
 export async function quoteFor(room: Room, route: Route, request: GateRequest, refusal: Refusal): Promise<Decision> {
-  const offers = await route.offers(request);
+  const { offers, outage } = await collectableOffers(room, route, await route.offers(request));
+  if (outage) return { kind: "unavailable", cause: outage };
   const bodyHash = route.bindsBody ? await hashOfBody(route, request) : undefined;
   return quoteOf(room, route, request, { offers, refusal, bodyHash });
 }
