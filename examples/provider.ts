@@ -28,7 +28,7 @@ export const QUOTE_PRICE = 500_000;
 export const PRICE_PER_WORD = 500;
 
 export async function startProvider({ port, ...options }: ExampleProviderOptions): Promise<RunningProvider> {
-  const { paymentGate, deductAllowance, flush, close } = await createProvider(options);
+  const { paymentGate, deductAllowance, ready, flush, close } = await createProvider(options);
   const [reader, small, large] = options.plans;
   const app = express();
   app.use(express.json());
@@ -76,6 +76,8 @@ export async function startProvider({ port, ...options }: ExampleProviderOptions
     },
   );
 
+  // A wrong setting ends the process here, with its remedy, and not a customer's request later.
+  await ready();
   const server = app.listen(port, "127.0.0.1");
   await once(server, "listening");
   return {
