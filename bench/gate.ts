@@ -21,8 +21,8 @@ import {
   toBase64Url,
   utf8ToBytes,
 } from "turnpike/protocol";
-import { Secret } from "../facilitator/src/config";
-import { digestSigner } from "../facilitator/src/relayer/keys";
+import { Secret } from "../facilitator/src/config/setting";
+import { digestSigner } from "../facilitator/src/relayer/signer";
 import { bundled } from "../test/support/bundled";
 import { testKey } from "../test/support/chain";
 import { addressOf, closeServer, keyOf, listen } from "../test/support/gate";

@@ -8,9 +8,9 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import type { Hex } from "turnpike/protocol";
 import { createFileMeterStore } from "../sdk/src/gate/metering/file-store";
-import { createMemoryMeterStore } from "../sdk/src/gate/metering/memory-store";
 import { createMeter } from "../sdk/src/gate/metering/meter";
 import type { MeterStore } from "../sdk/src/gate/metering/store";
+import { createMemoryMeterStore } from "../sdk/src/gate/metering/store";
 import { MeteredChain } from "../test/support/metered-chain";
 
 interface Figure {

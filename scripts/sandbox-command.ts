@@ -6,13 +6,14 @@
  * With `--folder PATH`, or TURNPIKE_SANDBOX_FOLDER, to the one of that folder.
  */
 import { parseArgs } from "node:util";
-import type { Delivered } from "./sandbox/inbox";
+import type { Delivered } from "./sandbox/inbox-page";
 import { moveClock } from "./sandbox/move-clock";
 import { readOptions } from "./sandbox/options";
 import { readState } from "./sandbox/running";
 import { play, SCENARIOS, type ScenarioName } from "./sandbox/scenarios";
 
 const UNITS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };
+
 const say = (line: string): boolean => process.stdout.write(`${line}\n`);
 
 const HELP = `Usage: npm run sandbox -- COMMAND [--folder PATH]

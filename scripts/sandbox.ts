@@ -3,7 +3,6 @@
  * telling what happens, and stays up:   npm start [-- --exit] [-- --port 9000]
  * `npm start -- --help` lists the options. Imports nothing heavy, so that the first line is printed at once.
  */
-
 import { AlreadyRunning, lockFolder } from "./sandbox/folder-lock";
 import { type Interruption, watchInterruption } from "./sandbox/interruption";
 import { HELP, readOptions, type SandboxOptions, WrongOption } from "./sandbox/options";
@@ -12,6 +11,7 @@ import { reportProgress } from "./sandbox/progress";
 import { removeState } from "./sandbox/running";
 
 const STOP_TIMEOUT_MS = 20_000;
+
 /** What a shell reports of a program that ended by Ctrl-C. */
 const INTERRUPTED = 130;
 

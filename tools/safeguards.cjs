@@ -18,7 +18,7 @@ const SAFEGUARDS = [
     file: "facilitator/src/relayer/lease.ts",
     keep: '    .where("lease_epoch", "=", epoch)\n    .where("status", "=", "running")',
     instead: '    .where("status", "=", "running")',
-    test: "test/facilitator/chaos-lanes.ts",
+    test: "test/facilitator/chaos/lanes.ts",
     title: "S7 the fence",
   },
   {
@@ -28,7 +28,7 @@ const SAFEGUARDS = [
     instead:
       "      const again = { maxFeeWei: BigInt(newest.max_fee_wei) + 1n, priorityFeeWei: BigInt(newest.priority_fee_wei) };\n" +
       "      await broadcast(raised ?? (await signing.signAgain(row, again)));",
-    test: "test/facilitator/chaos-lanes.ts",
+    test: "test/facilitator/chaos/lanes.ts",
     title: "B10 a pool that forgets everything",
   },
   {
@@ -43,7 +43,7 @@ const SAFEGUARDS = [
       instead:
         "  Object.assign(globalThis, { send: (raw: Hex) => chain.broadcast(raw).catch(() => undefined) });\n  const signing = createSigning({",
     },
-    test: "test/facilitator/payments-crash.ts",
+    test: "test/facilitator/payments/crash.ts",
     title: 'killed after "signed"',
   },
   {
@@ -52,23 +52,23 @@ const SAFEGUARDS = [
     keep: '      if (signed === "lease lost") {\n        for',
     instead:
       '      if (signed !== "lease lost") for (const form of signed) send(form);\n      if (signed === "lease lost") {\n        for',
-    test: "test/facilitator/signed-at-once.ts",
+    test: "test/facilitator/relayer/signed-at-once.ts",
     title: "S7 are stored with the next nonces",
   },
   {
     name: "evidence: the token's transfer",
-    file: "facilitator/src/indexer/facts.ts",
+    file: "facilitator/src/chain/facts.ts",
     keep: "topic !== TRANSFER_TOPIC || from !== payerTopic",
     instead: "topic !== TRANSFER_TOPIC",
-    test: "test/facilitator/indexer.ts",
+    test: "test/facilitator/indexer/indexer.ts",
     title: "B5 takes no other log for the transfer",
   },
   {
     name: "evidence: payee and amount",
-    file: "facilitator/src/indexer/apply-payments.ts",
+    file: "facilitator/src/payments/projection.ts",
     keep: "transfer.to !== payment.pay_to || transfer.amount !== BigInt(payment.amount)",
     instead: "transfer.amount < 0n",
-    test: "test/facilitator/chaos-authorizations.ts",
+    test: "test/facilitator/chaos/authorizations.ts",
     title: "B2 S3 the same nonce to two payees",
   },
   {
@@ -76,7 +76,7 @@ const SAFEGUARDS = [
     file: "facilitator/src/indexer/index.ts",
     keep: "crossCheck({ store, chain, chainId, isOurs }, { block, logs, facts, receipts: early })",
     instead: "Promise.resolve([])",
-    test: "test/facilitator/chaos-rpc.ts",
+    test: "test/facilitator/chaos/rpc.ts",
     title: "each lie alone",
     env: { CHAOS_ONLY: "logs: invented" },
   },
@@ -85,7 +85,7 @@ const SAFEGUARDS = [
     file: "facilitator/src/payments/pursue.ts",
     keep: "    if (!isLarge) return true;",
     instead: "    if (!isLarge || isLarge) return true;",
-    test: "test/facilitator/chaos-rpc.ts",
+    test: "test/facilitator/chaos/rpc.ts",
     title: "each lie alone",
     env: { CHAOS_ONLY: "broadcast: nonce too low" },
   },
@@ -99,7 +99,7 @@ const SAFEGUARDS = [
       keep: "    if (applied() === lowest.number) await believe(newest, lowest);\n    while",
       instead: "    await believe(newest, lowest);\n    while",
     },
-    test: "test/facilitator/indexer-head.ts",
+    test: "test/facilitator/indexer/head.ts",
     title: "S4 a head that stands on none of the blocks",
   },
   {
@@ -107,7 +107,7 @@ const SAFEGUARDS = [
     file: "facilitator/src/indexer/read-block.ts",
     keep: "    chain.block(number),\n    chain.logsOfBlock(told.hash",
     instead: "    told,\n    chain.logsOfBlock(told.hash",
-    test: "test/facilitator/indexer-head.ts",
+    test: "test/facilitator/indexer/head.ts",
     title: "S4 a head that names the last block as its parent",
   },
   {
@@ -115,7 +115,7 @@ const SAFEGUARDS = [
     file: "facilitator/src/indexer/block-writer.ts",
     keep: "below.number === block.number - 1 && below.hash === block.parentHash",
     instead: "below.number === block.number - 1",
-    test: "test/facilitator/indexer-head.ts",
+    test: "test/facilitator/indexer/head.ts",
     title: "B8 a block that stands on another one than the newest",
   },
   {
@@ -123,7 +123,7 @@ const SAFEGUARDS = [
     file: "facilitator/src/indexer/kept-blocks.ts",
     keep: "      set(await lastCommon(newest).catch(() => NONE));\n",
     instead: "",
-    test: "test/facilitator/head-back.ts",
+    test: "test/facilitator/indexer/head-back.ts",
     title: "HD5 on a public chain",
   },
   {
@@ -131,15 +131,15 @@ const SAFEGUARDS = [
     file: "facilitator/src/payments/early-proofs.ts",
     keep: "if (!made || !isSame(made.facts, facts))",
     instead: "if (!made)",
-    test: "test/facilitator/early-proofs.ts",
+    test: "test/facilitator/payments/early-proofs.ts",
     title: "S4 a row that is written with other facts",
   },
   {
     name: "staged events come first",
-    file: "facilitator/src/store/tables/events.ts",
+    file: "facilitator/src/events/feed.ts",
     keep: "  for (const drafts of await takeStaged(tx, chainId)) await append(tx, chainId, drafts);\n",
     instead: "",
-    test: "test/facilitator/staged-events.ts",
+    test: "test/facilitator/events/staged-events.ts",
     title: "come before whatever is told next",
   },
   {
@@ -147,15 +147,15 @@ const SAFEGUARDS = [
     file: "facilitator/src/payments/grants.ts",
     keep: "      and ((g.grant_id = a.grant_id and g.is_gate = a.is_gate)",
     instead: "      and (not g.is_gate or (g.grant_id = a.grant_id and g.is_gate = a.is_gate)",
-    test: "test/facilitator/grants.ts",
+    test: "test/facilitator/payments/grants.ts",
     title: "HA1 a payment that a stock server was granted is granted to no gate",
   },
   {
     name: "a grant of one's own",
-    file: "sdk/src/gate/settle-standard.ts",
+    file: "sdk/src/gate/core/settle-standard.ts",
     keep: "  if (!isGranted(at, payment, { transaction, grantId, grant })) {",
     instead: "  if (false as boolean) {",
-    test: "test/gate/grants.ts",
+    test: "test/sdk/gate/core/grants.ts",
     title: "HA2 serves nothing by a Facilitator that lies",
   },
   {
@@ -163,7 +163,7 @@ const SAFEGUARDS = [
     file: "facilitator/src/payments/intake.ts",
     keep: "and p.state in ('queued', 'sent'))",
     instead: "and p.state in ('nothing'))",
-    test: "test/facilitator/chaos-inflight.ts",
+    test: "test/facilitator/chaos/inflight.ts",
     title: "B13 what is under way counts",
   },
   {
@@ -171,7 +171,7 @@ const SAFEGUARDS = [
     file: "facilitator/src/payments/intake.ts",
     keep: '      if (store.kind === "postgres") await lockPayers(tx, acceptances);\n',
     instead: "",
-    test: "test/facilitator/chaos-inflight.ts",
+    test: "test/facilitator/chaos/inflight.ts",
     title: "B13 what is under way counts",
   },
 ];

@@ -3,12 +3,13 @@
  * the order of time as a live service writes them, then the sums of what stands.
  */
 import { sql } from "kysely";
-import { gatherSums } from "../../facilitator/src/analytics/gather";
+import { gatherSums } from "../../facilitator/src/analytics/compact-rollups";
 import { hoursKeptSince } from "../../facilitator/src/analytics/ranges";
-import { forgetOld } from "../../facilitator/src/analytics/tidy";
-import { standing as STANDING } from "../../facilitator/src/store/migrations/405-standing";
-import type { Db, Store } from "../../facilitator/src/store/open";
-import { bucketOf, FOUR_WEEKS_SEC, HOUR_SEC, SPANS } from "../../facilitator/src/store/rollups";
+import { forgetOld } from "../../facilitator/src/analytics/retention";
+import { bucketOf, SPANS } from "../../facilitator/src/analytics/rollups";
+import { standing as STANDING } from "../../facilitator/src/db/migrations/405-standing";
+import type { Db, Store } from "../../facilitator/src/db/open";
+import { FOUR_WEEKS_SEC, HOUR_SEC } from "../../facilitator/src/lib/durations";
 import { dropIndexes } from "./indexes";
 
 export const CHAIN_ID = 31_337;

@@ -1,6 +1,6 @@
 /** Takes the indexes off the tables that are filled row by row. */
 import { sql } from "kysely";
-import type { Db } from "../../facilitator/src/store/open";
+import type { Db } from "../../facilitator/src/db/open";
 
 /** Rows are written many times faster without them. @returns the statements that make them again */
 export async function dropIndexes(db: Db): Promise<string[]> {

@@ -1,9 +1,9 @@
 /** How fast blocks of payments are taken in by the writer of the service: rows settled, events told, sums kept, one transaction each. */
 import { sql } from "kysely";
 import { type Address, type Hex, keccakText } from "turnpike/protocol";
+import type { ChainFact } from "../../facilitator/src/chain/facts";
+import type { Store } from "../../facilitator/src/db/open";
 import { createBlockWriter } from "../../facilitator/src/indexer/block-writer";
-import type { ChainFact } from "../../facilitator/src/indexer/facts";
-import type { Store } from "../../facilitator/src/store/open";
 import { addressOf, CHAIN_ID, START_SEC, TOKEN } from "./fill";
 
 const PER_BLOCK = 250;

@@ -2,7 +2,7 @@
 import { sql } from "kysely";
 import { networkOfChain } from "turnpike/protocol";
 import { createAnalytics } from "../../facilitator/src/analytics";
-import type { Store } from "../../facilitator/src/store/open";
+import type { Store } from "../../facilitator/src/db/open";
 import { CHAIN_ID, END_SEC, TOKEN } from "./fill";
 import { type Question, questionsOf } from "./queries";
 

@@ -1,8 +1,8 @@
 /** Every question that a provider's page and the operator's page ask, as they ask it. */
 import type { Address } from "turnpike/protocol";
 import type { Analytics } from "../../facilitator/src/analytics";
-import { listEvents } from "../../facilitator/src/feed";
-import type { Db } from "../../facilitator/src/store/open";
+import type { Db } from "../../facilitator/src/db/open";
+import { listEvents } from "../../facilitator/src/events/list";
 import { addressOf, CHAIN_ID, DAY_SEC, END_SEC, LARGEST_PROVIDER } from "./fill";
 
 export interface Question {

@@ -5,9 +5,9 @@
  */
 import { readFileSync } from "node:fs";
 import { Client } from "pg";
-import { Secret } from "../../facilitator/src/config";
-import { createWorkList } from "../../facilitator/src/renewals/work-list";
-import { openStore } from "../../facilitator/src/store/open";
+import { Secret } from "../../facilitator/src/config/setting";
+import { openStore } from "../../facilitator/src/db/open";
+import { createWorkList } from "../../facilitator/src/subscriptions/renewals/work-list";
 
 export interface DueReport {
   readonly subscriptions: number;

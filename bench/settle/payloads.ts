@@ -12,8 +12,8 @@ import {
   transferTypedData,
   typedDataDigest,
 } from "turnpike/protocol";
-import { Secret } from "../../facilitator/src/config";
-import { digestSigner } from "../../facilitator/src/relayer/keys";
+import { Secret } from "../../facilitator/src/config/setting";
+import { digestSigner } from "../../facilitator/src/relayer/signer";
 
 export type Door = "/authorize" | "/settle";
 

@@ -4,8 +4,8 @@
  */
 import { Agent, createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { keccak } from "../../facilitator/src/keccak";
-import { signerOf } from "../../facilitator/src/payments/signer-of";
+import { keccak } from "../../facilitator/src/chain/keccak";
+import { signerOf } from "../../facilitator/src/chain/signer-of";
 import { serveParent } from "./process";
 
 export type ProxyAsk = { readonly kind: "start"; readonly rpcUrl: string } | { readonly kind: "report" };

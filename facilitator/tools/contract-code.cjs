@@ -1,5 +1,5 @@
 /**
- * Writes facilitator/src/relayer/contract-code.json: by which hash the runtime code of this release's contracts is known.
+ * Writes facilitator/src/chain/contract-code.json: by which hash the runtime code of this release's contracts is known.
  * Run after the contracts changed and were compiled: node facilitator/tools/contract-code.cjs
  */
 const { readFileSync, writeFileSync } = require("node:fs");
@@ -7,7 +7,7 @@ const { join, resolve } = require("node:path");
 const { keccak256 } = require("ethers");
 
 const ROOT = resolve(__dirname, "../..");
-const FILE = join(ROOT, "facilitator/src/relayer/contract-code.json");
+const FILE = join(ROOT, "facilitator/src/chain/contract-code.json");
 
 /** EIP-712 keeps chain id and address in the code: those bytes are left out. */
 function codeOf(name) {

@@ -11,7 +11,7 @@ const { build } = require("./build.cjs");
 const { startPostgres } = require("./postgres.cjs");
 
 const ROOT = resolve(__dirname, "../..");
-const MIGRATIONS = "facilitator/src/store/migrations";
+const MIGRATIONS = "facilitator/src/db/migrations";
 const TESTS = ["http", "subscriptions", "renewals", "debits", "providers", "indexer"].map(
   (name) => `test/facilitator/${name}.ts`,
 );

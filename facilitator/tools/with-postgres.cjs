@@ -1,6 +1,6 @@
 /**
  * Runs a command with TEST_PG_URL naming a fresh PostgreSQL of its own, and stops it afterwards:
- * node facilitator/tools/with-postgres.cjs npx hardhat test test/facilitator/store.ts
+ * node facilitator/tools/with-postgres.cjs npx hardhat test test/facilitator/db/store.ts
  */
 const { spawn } = require("node:child_process");
 const { startPostgres } = require("./postgres.cjs");

@@ -9,16 +9,22 @@ import { JsonRpcProvider, keccak256, toBeHex, toUtf8Bytes, Wallet } from "ethers
 import { freePort } from "./free-port";
 import { oneShot } from "./one-shot";
 
+export { freePort };
+
 // The CLI's file, not npx: a signal to npx leaves the node behind.
 const ROOT = path.resolve(__dirname, "../..");
-const CLI = require.resolve("hardhat/internal/cli/cli.js");
-const CONFIG = path.join(__dirname, "chain.config.cjs");
-const END_WITH_PARENT = path.join(__dirname, "end-with-parent.cjs");
-const START_TIMEOUT_MS = 240_000;
-const STOP_TIMEOUT_MS = 5_000;
-const MAX_POLL_MS = 250;
 
-export { freePort };
+const CLI = require.resolve("hardhat/internal/cli/cli.js");
+
+const CONFIG = path.join(__dirname, "chain.config.cjs");
+
+const END_WITH_PARENT = path.join(__dirname, "end-with-parent.cjs");
+
+const START_TIMEOUT_MS = 240_000;
+
+const STOP_TIMEOUT_MS = 5_000;
+
+const MAX_POLL_MS = 250;
 
 export interface ChainOptions {
   /** 31337 unless given */

@@ -15,12 +15,17 @@ export interface ClockOptions {
 }
 
 const DAY_SEC = 86_400;
+
 /** How long before a renewal whoever cannot pay it is warned. */
 const WARNINGS_SEC = [3 * DAY_SEC, DAY_SEC] as const;
+
 const TOGETHER_SEC = 1_800;
+
 /** Warnings are looked for so often, and a moment is not looked at twice. */
 const WARNED_WITHIN_SEC = 60;
+
 const LOOK_MS = 40;
+
 const GIVE_UP_MS = 60_000;
 
 export async function advance(

@@ -2,9 +2,9 @@
 import path from "node:path";
 import { Wallet } from "ethers";
 import type { Address } from "turnpike/protocol";
+import { startFacilitator } from "../../facilitator/src/app/start";
 import { loadConfig } from "../../facilitator/src/config";
-import { startFacilitator } from "../../facilitator/src/main";
-import type { Sandbox } from "../../facilitator/src/sandbox";
+import type { Sandbox } from "../../facilitator/src/http/services";
 import { type Chain, freePort, testKey } from "./chain";
 import type { LocalContracts } from "./contracts";
 import { type Restartable, restartable } from "./restartable";

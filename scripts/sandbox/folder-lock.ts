@@ -24,11 +24,16 @@ interface Holder {
 }
 
 const LOCK = "lock.json";
+
 /** What a sandbox writes into its folder. */
 const OWN = /^(state\.json(\.draft)?|turnpike-run-\w{6})$/;
+
 const STATE = "state.json";
+
 const ATTEMPTS = 20;
+
 const RETRY_MS = 50;
+
 /** A sandbox that loads its parts does not answer for a moment. */
 const ANSWER_MS = 3_000;
 

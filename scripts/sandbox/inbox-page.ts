@@ -1,6 +1,5 @@
 /** The inbox for people: what came, whether its signature was good, and what it says. Shows text alone, and runs no script. */
 import { createHash } from "node:crypto";
-import type { Delivered } from "./inbox";
 
 const STYLE = `
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
@@ -48,4 +47,14 @@ const ESCAPES: Readonly<Record<string, string>> = {
   '"': "&quot;",
   "'": "&#39;",
 };
+
 const escaped = (text: string): string => text.replace(/[&<>"']/g, (sign) => ESCAPES[sign] ?? sign);
+
+export interface Delivered {
+  readonly id: string;
+  readonly type: string;
+  /** seconds of the chain */
+  readonly occurredAt: number;
+  readonly isVerified: boolean;
+  readonly body: unknown;
+}

@@ -8,16 +8,7 @@ import type { AddressInfo } from "node:net";
 import { API_SCOPES, createFacilitatorClient, verifyWebhook } from "turnpike/facilitator";
 import { type Address, type Hex, isTurnpikeError, signDigest, typedDataDigest } from "turnpike/protocol";
 import type { FundedWallet } from "./chain";
-import { inboxPage, PAGE_HEADERS } from "./inbox-page";
-
-export interface Delivered {
-  readonly id: string;
-  readonly type: string;
-  /** seconds of the chain */
-  readonly occurredAt: number;
-  readonly isVerified: boolean;
-  readonly body: unknown;
-}
+import { type Delivered, inboxPage, PAGE_HEADERS } from "./inbox-page";
 
 export interface Inbox {
   readonly url: string;
@@ -25,6 +16,7 @@ export interface Inbox {
 }
 
 const KEPT = 500;
+
 const MAX_BODY_BYTES = 1_000_000;
 
 /** A key with every scope for the provider's wallet. */

@@ -9,7 +9,9 @@ export interface Interruption {
 }
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
 const PARENT_LOOK_MS = 250;
+
 /** npm forwards a Ctrl-C that the terminal sends to every process: the same wish, twice. */
 const REPEATED_MS = 1_000;
 

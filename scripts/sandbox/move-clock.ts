@@ -16,6 +16,7 @@ export interface Progress {
 }
 
 const LOOK_MS = 100;
+
 /** Less is the chain's own blocks going by. */
 const STEP_SEC = 60;
 

@@ -25,6 +25,7 @@ export function mustBe<T>(actual: T, expected: T, what: string): void {
 }
 
 const SECRET_HEADERS: readonly string[] = [HEADER.payment, HEADER.subscription, HEADER.paymentSignatureV2];
+
 const MAX_BODY = 220;
 
 /**

@@ -34,8 +34,11 @@ const DEFAULT_PORTS: Readonly<Record<Server, number>> = {
   inbox: 4023,
   chain: 0,
 };
+
 const SERVERS = Object.keys(DEFAULT_PORTS) as Server[];
+
 const MAX_PORT = 65_535;
+
 const DEFAULT_CHAIN_ID = 31_337;
 
 export const DEFAULT_FOLDER = path.resolve(__dirname, "../../.sandbox");
@@ -73,6 +76,7 @@ const VARIABLES = {
   "chain-id": "TURNPIKE_SANDBOX_CHAIN_ID",
   folder: "TURNPIKE_SANDBOX_FOLDER",
 } as const;
+
 type Valued = keyof typeof VARIABLES;
 
 /** @throws WrongOption with a sentence for the user */

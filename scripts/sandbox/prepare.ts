@@ -5,11 +5,14 @@ import path from "node:path";
 import type { Progress } from "./progress";
 
 const ROOT = path.resolve(__dirname, "../..");
+
 const HARDHAT = require.resolve("hardhat/internal/cli/cli.js");
+
 const DASHBOARD = path.join(ROOT, "facilitator/tools/build-dashboard.cjs");
 
 /** The sandbox deploys these alone. Without the tests' contracts the first compile takes half the time. */
 const DEPLOYED = ["contracts/Turnpike.sol", "contracts/BatchSettler.sol", "contracts/test/TestToken.sol"];
+
 /** Written by a compile of everything. Where it exists, a compile of less would remove it. */
 const WHOLE = path.join(ROOT, "artifacts/contracts/test/FaultyTokens.sol");
 

@@ -11,9 +11,13 @@ import type { SandboxState } from "./state";
 export type Say = (line: string) => void;
 
 const HOUR_SEC = 3_600;
+
 const DAY_SEC = 86_400;
+
 const MONTH_SEC = 30 * DAY_SEC;
+
 const NOBODY = "0x000000000000000000000000000000000000dEaD";
+
 const TOKEN_ABI = [
   "function mint(address,uint256)",
   "function transfer(address,uint256)",
@@ -26,6 +30,7 @@ export const SCENARIOS = {
   "exhausted-allowance": exhaustedAllowance,
   "closed-plan": closedPlan,
 } as const satisfies Record<string, (stage: Stage) => Promise<void>>;
+
 export type ScenarioName = keyof typeof SCENARIOS;
 
 interface Stage {

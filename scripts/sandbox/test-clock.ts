@@ -1,6 +1,6 @@
 /** The sandbox's side of the dashboard: its provider's key, and its clock, which runs one way at a time. */
 import type { SubscriberListWire, TestClockState } from "turnpike/facilitator";
-import type { Sandbox } from "../../facilitator/src/sandbox";
+import type { Sandbox } from "../../facilitator/src/http/services";
 import { advance, type ClockOptions, chainTime, subscriptionsOf } from "./clock";
 
 /** What is known only when the Facilitator runs already. */

@@ -19,10 +19,14 @@ import { type Inbox, providerKey, startInbox } from "./inbox";
 import { type Restartable, restartable } from "./restartable";
 import { createSandboxDoor, type SandboxFacts } from "./test-clock";
 
-export const UNIT = 1_000_000n; // one whole token unit, 6 decimals
+export const UNIT = 1_000_000n;
+// one whole token unit, 6 decimals
 export const DAY_SEC = 86_400;
+
 export const INTERVAL_SEC = 30 * DAY_SEC;
+
 const BLOCK_MS = 500;
+
 /** Nothing is gained by waiting for blocks while the contracts are deployed one after another. */
 const SETUP_BLOCK_MS = 25;
 

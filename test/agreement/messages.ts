@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { expect } from "chai";
-import { createPolicy } from "../../sdk/src/agent/policy";
+import { createPolicy } from "../../sdk/src/agent/core/policy";
 
 const SOURCE = resolve(__dirname, "../../sdk/src");
 
@@ -31,12 +31,12 @@ describe("agreement > messages", () => {
 
   it("HB7 every setting that a message names exists", () => {
     const known: Readonly<Record<string, Set<string>>> = {
-      policy: namesIn("agent/policy.ts", "AgentPolicy"),
-      limits: namesIn("agent/effects.ts", "AgentLimits"),
+      policy: namesIn("agent/core/policy.ts", "AgentPolicy"),
+      limits: namesIn("agent/core/effects.ts", "AgentLimits"),
     };
     expect(known.policy).to.include("tokens");
     expect(known.limits).to.include("settleMs");
-    const environment = new Set(textOf("gate/options.ts").match(/TURNPIKE_[A-Z_]+/g));
+    const environment = new Set(textOf("gate/core/options.ts").match(/TURNPIKE_[A-Z_]+/g));
     for (const { path, text } of files) {
       const messages = [...text.matchAll(/(?:`[^`]*`|"[^"\n]*")/g)].map(([message]) => message);
       for (const message of messages) {

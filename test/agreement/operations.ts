@@ -1,13 +1,13 @@
 import { readFileSync } from "node:fs";
 import { expect } from "chai";
-import { createMetrics } from "../../facilitator/src/metrics";
-import { settingsText } from "../../facilitator/src/settings-text";
+import { settingsText } from "../../facilitator/src/config/settings-text";
+import { createMetrics } from "../../facilitator/src/telemetry/metrics";
 
 const read = (file: string): string => readFileSync(file, "utf8");
 
 describe("agreement > operations", () => {
   it("docs/operations/metrics.md lists every metric with its labels, and no other", () => {
-    const source = read("facilitator/src/metrics.ts");
+    const source = read("facilitator/src/telemetry/metrics.ts");
     const measured = [...source.matchAll(/"(turnpike_[a-z_]+[a-z])"/g)].map(([, name]) => name ?? "");
     const listed = [...read("docs/operations/metrics.md").matchAll(/^\| `(turnpike_\w+)` \|/gm)].map(
       ([, name]) => name,
@@ -67,9 +67,7 @@ describe("agreement > operations", () => {
   });
 
   it("the image runs the commands that there are, in the roles that there are", () => {
-    const commands = [...read("facilitator/src/commands/index.ts").matchAll(/\.command\("(\w+)"/g)].map(
-      ([, name]) => name,
-    );
+    const commands = [...read("facilitator/src/cli/index.ts").matchAll(/\.command\("(\w+)"/g)].map(([, name]) => name);
     const page = read("docs/operations/run.md");
     for (const name of commands) expect(page, `${name} is told`).to.match(new RegExp(`^\\| \`${name}\\b`, "m"));
     const roles = [...read("compose.yaml").matchAll(/^\s+ROLES: ([a-z,]+)$/gm)].flatMap(

@@ -6,7 +6,7 @@ import path from "node:path";
 import { expect } from "chai";
 import { Contract, ContractFactory, hexlify, randomBytes, Wallet } from "ethers";
 import { ethers } from "hardhat";
-import { PAYMENTS } from "../../facilitator/src/settings/payments";
+import { PAYMENTS } from "../../facilitator/src/config/payments";
 import { itOfDeployedCode } from "./support/deployed-code";
 
 const FILE = "ProxiedDollar.sol";

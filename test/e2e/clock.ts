@@ -1,6 +1,6 @@
 import { expect } from "chai";
 import type { FunnelWire } from "turnpike/facilitator";
-import type { Delivered } from "../../scripts/sandbox/inbox";
+import type { Delivered } from "../../scripts/sandbox/inbox-page";
 import { moveClock } from "../../scripts/sandbox/move-clock";
 import { DAY_SEC, INTERVAL_SEC, recordOf, startSandbox, until, type World } from "../support/sandbox";
 

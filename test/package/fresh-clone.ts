@@ -24,14 +24,14 @@ describe("a fresh clone after npm ci", function () {
     const { code, stdout, stderr } = await clone.run("npx", ["hardhat", "test"], { TEST_DRY_RUN: "1" });
     expect(code, stdout.slice(-4_000) + stderr).to.equal(0);
     const files = suites.testFiles(path.join(clone.folder, "test")).map((file) => path.relative(clone.folder, file));
-    expect(files).to.include("test/protocol/amounts.ts").and.include("test/e2e/sandbox.ts");
+    expect(files).to.include("test/sdk/protocol/amounts.ts").and.include("test/e2e/sandbox.ts");
     for (const [folder, command] of Object.entries(suites.SUITES)) {
       expect(stdout).to.contain(command);
       expect(files.filter((file) => file.startsWith(`test/${folder}/`))).to.deep.equal([]);
     }
     expect(stdout).to.contain("a fresh clone after npm ci").and.contain("end to end > the sandbox");
 
-    const named = await clone.run("npx", ["hardhat", "test", "--no-compile", "test/protocol/amounts.ts"]);
+    const named = await clone.run("npx", ["hardhat", "test", "--no-compile", "test/sdk/protocol/amounts.ts"]);
     expect(named.code, named.stdout + named.stderr).to.equal(0);
     expect(named.stdout)
       .to.match(/^ {2}\d+ passing/m)

@@ -1,10 +1,10 @@
 import { expect } from "chai";
 import { Redis } from "ioredis";
 import { redisClaims } from "turnpike/gate/redis";
-import { redisCells } from "../../sdk/src/gate/shared/redis-cells";
-import { attempt, idOf, NOW_SEC, testClaimStore, timedByActs } from "../gate/support/claim-store";
-import { testOneGrant } from "../gate/support/one-grant";
-import { startRedis, type TestRedis } from "../gate/support/redis";
+import { redisCells } from "../../sdk/src/gate/stores/redis";
+import { attempt, idOf, NOW_SEC, testClaimStore, timedByActs } from "../sdk/gate/support/claim-store";
+import { testOneGrant } from "../sdk/gate/support/one-grant";
+import { startRedis, type TestRedis } from "../sdk/gate/support/redis";
 
 describe("claims in Redis", function () {
   this.timeout(120_000);

@@ -1,6 +1,6 @@
-import { redisCells } from "../../sdk/src/gate/shared/redis-cells";
-import { startRedis, type TestRedis } from "../gate/support/redis";
-import { testSharedMeter } from "../gate/support/shared-meter";
+import { redisCells } from "../../sdk/src/gate/stores/redis";
+import { startRedis, type TestRedis } from "../sdk/gate/support/redis";
+import { testSharedMeter } from "../sdk/gate/support/shared-meter";
 
 describe("meters that share Redis", function () {
   this.timeout(120_000);

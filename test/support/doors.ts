@@ -1,7 +1,8 @@
 /** What stands behind the API where nobody goes through it: for tests of its frames. */
-import type { Doors } from "../../facilitator/src/http/app";
+
 import { noRateLimit } from "../../facilitator/src/http/rate-limit";
-import { createMetrics } from "../../facilitator/src/metrics";
+import type { Doors } from "../../facilitator/src/http/services";
+import { createMetrics } from "../../facilitator/src/telemetry/metrics";
 
 const unused = new Proxy({}, { get: () => () => undefined });
 

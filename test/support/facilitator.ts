@@ -25,11 +25,11 @@ import {
   transferTypedData,
   typedDataDigest,
 } from "turnpike/protocol";
+import { type Core, type CoreEffects, startCore } from "../../facilitator/src/app/core";
 import { type FacilitatorConfig, loadConfig } from "../../facilitator/src/config";
-import { type Core, type CoreEffects, startCore } from "../../facilitator/src/core";
+import { MIGRATIONS } from "../../facilitator/src/db/migrations";
+import { openStore } from "../../facilitator/src/db/open";
 import { type ExactRequest, purchaseOfServer } from "../../facilitator/src/payments";
-import { MIGRATIONS } from "../../facilitator/src/store/migrations";
-import { openStore } from "../../facilitator/src/store/open";
 import { type Chain, startChain, testKey } from "./chain";
 import { deployAll, type LocalContracts } from "./deployment";
 import type { TestPostgres } from "./postgres";

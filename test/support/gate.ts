@@ -250,7 +250,7 @@ export function testProvider(facilitator: SmallFacilitator, more: ProviderOption
     secret: "a secret of this test, long enough to be one",
     claims: memoryClaims({ warn: false }),
     clock: { nowSec: () => NOW },
-    // What a claim allows is seen without the answers that are replayed; test/gate/replay.ts turns them on.
+    // What a claim allows is seen without the answers that are replayed; test/sdk/gate/replay/replay.ts turns them on.
     replay: false,
     ...more,
   });

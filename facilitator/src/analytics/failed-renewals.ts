@@ -5,11 +5,9 @@
 import { sql } from "kysely";
 import type { FailedRenewalsWire } from "turnpike/facilitator";
 import type { Address } from "turnpike/protocol";
-import type { Db } from "../store/open";
-import { DAY_SEC } from "../store/rollups";
-import type { AnalyticsOptions } from ".";
-import type { Range, Scope } from "./queries";
-import { createRanges, type FiguresQuery } from "./ranges";
+import type { Db } from "../db/open";
+import { DAY_SEC } from "../lib/durations";
+import { type AnalyticsOptions, createRanges, type FiguresQuery, type Range, type Scope } from "./ranges";
 
 export interface FailedRenewalFigures {
   failedRenewals(provider: Address, query: FiguresQuery): Promise<FailedRenewalsWire>;
@@ -17,6 +15,7 @@ export interface FailedRenewalFigures {
 
 /** The others are told under another name, or of no record. */
 const OUTCOMES = ["lost", "open", "recovered"] as const;
+
 type Outcome = (typeof OUTCOMES)[number];
 
 interface Row {

@@ -1,11 +1,10 @@
 /** The funnel in the words of the wire. Every total is a sum over rows that stand below it. */
 import type { FunnelStep, FunnelWire } from "turnpike/facilitator";
-import { DAY_SEC } from "../store/rollups";
-import type { AnalyticsOptions } from ".";
+import { DAY_SEC } from "../lib/durations";
 import { isAsked, isReplay, type Outcome, outcomesOf, type Reported, reportedIn, sumOf, together } from "./funnel";
 import { failedPaymentsIn } from "./lifecycle";
 import { byScheme, type Sum, sumToWire, volumeOverTime } from "./queries";
-import { createRanges, type FiguresQuery, type Whose } from "./ranges";
+import { type AnalyticsOptions, createRanges, type FiguresQuery, type Whose } from "./ranges";
 
 export interface FunnelFigures {
   funnel(whose: Whose, query: FiguresQuery & { readonly resource?: string | undefined }): Promise<FunnelWire>;
@@ -81,6 +80,7 @@ const isStep =
     step === wanted;
 
 const isServedOnce = ({ step, offer }: Reported): boolean => step === "served" && offer !== "subscription";
+
 const isServedBySubscription = ({ step, offer }: Reported): boolean => step === "served" && offer === "subscription";
 
 const sumAnswered = (outcomes: readonly Outcome[]): bigint => outcomes.reduce((sum, one) => sum + one.answered, 0n);

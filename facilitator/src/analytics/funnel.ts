@@ -1,9 +1,10 @@
 /** From the first 402 to the answer: what gates counted, beside what this service settled, and what was asked for and not paid. */
 import { sql } from "kysely";
-import type { Db } from "../store/open";
-import { EVERYONE } from "../store/rollups";
-import { ALL_RESOURCES } from "../store/tables/funnel";
-import { inSpans, type Range, type Scope, type Sum } from "./queries";
+import type { Db } from "../db/open";
+import { inSpans, type Sum } from "./queries";
+import type { Range, Scope } from "./ranges";
+import { ALL_RESOURCES } from "./reported-sums";
+import { EVERYONE } from "./rollups";
 
 export interface Reported extends Sum {
   /** a path's template; empty for all of them together */
@@ -43,8 +44,10 @@ export async function reportedIn(db: Db, scope: Scope, range: Range): Promise<Re
 }
 
 export type OfferKind = "one-time" | "subscription";
+
 /** A 402 to a request that brought nothing: the first of two, where all goes well. */
 const FIRST = "PaymentRequired";
+
 /** Reasons of InvalidPaymentProof that say that money had come: for an earlier request, or for another one. */
 const REPLAYED =
   /^(?:PaymentAlreadyUsed\/already_used|InvalidPaymentProof\/(?:already_\w+|payment_already_granted|authorization_used|expired|resource))$/;
@@ -123,7 +126,9 @@ function byCount(cell: Open, available: number): number {
 }
 
 const offerOf = ({ offer }: Reported): OfferKind => (offer === "subscription" ? "subscription" : "one-time");
+
 const rank = ({ cause }: Reported): number => (cause === FIRST ? 0 : 1);
+
 const compare = (a: bigint, b: bigint): number => (a === b ? 0 : a < b ? -1 : 1);
 
 /** The outcomes of one name together, those that lost most first. */

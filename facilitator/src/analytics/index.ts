@@ -9,11 +9,10 @@ import type {
   SubscriberListWire,
   VolumeWire,
 } from "turnpike/facilitator";
-import type { Address, Clock, Hex } from "turnpike/protocol";
-import { type FacilitatorConfig, findToken } from "../config";
-import type { Db } from "../store/open";
-import { DAY_SEC, HOUR_SEC } from "../store/rollups";
-import type { PaymentRow } from "../store/tables/payments";
+import type { Address, Hex } from "turnpike/protocol";
+import { findToken } from "../config";
+import type { PaymentRow } from "../db/tables/payments";
+import { DAY_SEC, HOUR_SEC } from "../lib/durations";
 import { recordsOf, subscriptionToWire } from "../subscriptions/records";
 import { createFailedRenewals, type FailedRenewalFigures } from "./failed-renewals";
 import { createFunnelFigures, type FunnelFigures } from "./funnel-figures";
@@ -31,7 +30,15 @@ import {
   sumToWire,
   volumeOverTime,
 } from "./queries";
-import { createRanges, type FiguresQuery, positionOf, sequenceOf, type Told, type Whose } from "./ranges";
+import {
+  type AnalyticsOptions,
+  createRanges,
+  type FiguresQuery,
+  positionOf,
+  sequenceOf,
+  type Told,
+  type Whose,
+} from "./ranges";
 import { createServiceFigures, type ServiceFigures, settlementCostIn } from "./service-figures";
 import { standing } from "./standing";
 import { createSubscriptionFigures, type SubscriptionFigures } from "./subscription-figures";
@@ -76,12 +83,6 @@ export interface Analytics extends SubscriptionFigures, FailedRenewalFigures, Fu
     provider: Address,
     query: ListQuery & { readonly planId?: Hex | undefined; readonly subscriber?: Address | undefined },
   ): Promise<SubscriberListWire>;
-}
-
-export interface AnalyticsOptions {
-  readonly db: Db;
-  readonly config: FacilitatorConfig;
-  readonly clock: Clock;
 }
 
 export function createAnalytics({ db, config, clock }: AnalyticsOptions): Analytics {

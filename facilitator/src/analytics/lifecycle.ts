@@ -1,7 +1,8 @@
 /** What began, what ended, who came back, and which payments failed: one reading of the events, so that pages agree. */
 import { type RawBuilder, sql } from "kysely";
-import type { Db } from "../store/open";
-import type { Range, Scope, Sum } from "./queries";
+import type { Db } from "../db/open";
+import type { Sum } from "./queries";
+import type { Range, Scope } from "./ranges";
 
 export interface Lifecycle {
   readonly created: number;
@@ -14,6 +15,7 @@ export interface Lifecycle {
 }
 
 const BEGINS = sql.raw("'subscription.created', 'subscription.resumed'");
+
 const ENDS = sql.raw("'subscription.cancelled', 'subscription.expired'");
 
 /** Literals, as the partial index has them: the planner proves nothing about parameters. */

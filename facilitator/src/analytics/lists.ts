@@ -1,10 +1,10 @@
 /** Payments and subscriptions of one provider, newest first, a page at a time. Cursors are positions, not offsets. */
 import { type RawBuilder, sql } from "kysely";
 import type { Scheme } from "turnpike/facilitator";
-import { idList } from "../store/lists";
-import type { Db } from "../store/open";
-import type { PaymentRow } from "../store/tables/payments";
-import type { SubscriptionsTable } from "../store/tables/subscriptions";
+import type { Db } from "../db/open";
+import { idList } from "../db/sql";
+import type { PaymentRow } from "../db/tables/payments";
+import type { SubscriptionsTable } from "../db/tables/subscriptions";
 
 export interface Page {
   /** `time.id` of the last row seen; undefined: from the newest */
@@ -22,9 +22,12 @@ export interface PaymentFilter {
 }
 
 const FAILED = sql<boolean>`state = 'failed'`;
+
 const SETTLED = sql<boolean>`state = 'settled'`;
+
 /** What a payment comes to in the end; the indexes that lists are read by hold these alone. */
 const DONE = sql<boolean>`state in ('settled', 'failed')`;
+
 /** The few that are under way: an index of all of them finds them. */
 const UNDER_WAY = sql<boolean>`state in ('queued', 'sent', 'parked')`;
 
@@ -55,6 +58,7 @@ export async function listSubscribers(db: Db, filter: SubscriberFilter, page: Pa
 
 /** Subscriptions that are looked at for each one that is wanted, at first and at most: not all have an allowance. */
 const LOOK = 4;
+
 const MOST_LOOKED_AT = 40_000;
 
 /** Of subscriptions that may be charged for use, newest first. */

@@ -4,22 +4,11 @@
  */
 import { type RawBuilder, sql } from "kysely";
 import { SCHEMES, type Scheme } from "turnpike/facilitator";
-import type { Db } from "../store/open";
-import { DAY_SEC, EVERYONE, type Grain, spansOf } from "../store/rollups";
+import type { Db } from "../db/open";
+import { DAY_SEC } from "../lib/durations";
+import type { Range, Scope } from "./ranges";
+import { EVERYONE, type Grain, spansOf } from "./rollups";
 import { activeByPlan, inAMonth } from "./standing";
-
-export interface Scope {
-  readonly chainId: number;
-  /** undefined: of all providers */
-  readonly provider: string | undefined;
-  readonly token: string;
-}
-
-export interface Range {
-  readonly fromSec: number;
-  /** exclusive */
-  readonly toSec: number;
-}
 
 export interface Sum {
   readonly count: number;

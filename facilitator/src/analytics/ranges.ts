@@ -1,8 +1,28 @@
 /** Whose figures, in which token, of which days: what a query says, made whole and checked. */
 import { type Address, type Clock, InvalidRequest } from "turnpike/protocol";
 import { type FacilitatorConfig, findToken } from "../config";
-import { DAY_SEC, type Grain, HOUR_SEC } from "../store/rollups";
-import type { Range, Scope } from "./queries";
+import type { Db } from "../db/open";
+import { DAY_SEC, HOUR_SEC } from "../lib/durations";
+import type { Grain } from "./rollups";
+
+export interface AnalyticsOptions {
+  readonly db: Db;
+  readonly config: FacilitatorConfig;
+  readonly clock: Clock;
+}
+
+export interface Scope {
+  readonly chainId: number;
+  /** undefined: of all providers */
+  readonly provider: string | undefined;
+  readonly token: string;
+}
+
+export interface Range {
+  readonly fromSec: number;
+  /** exclusive */
+  readonly toSec: number;
+}
 
 /** One provider's, or those of all providers together, which are the operator's to see. */
 export type Whose = Address | "everyone";
@@ -19,6 +39,7 @@ export interface FiguresQuery {
 
 /** Hours are kept for this long. */
 export const HOURS_KEPT_DAYS = 90;
+
 const MAX_DAYS = 3 * 366;
 
 export interface Told {
@@ -66,6 +87,7 @@ const badFrom = (message: string) =>
   new InvalidRequest(`from: ${message}`, { details: { field: "from", in: "query" } });
 
 const floorTo = (timeSec: number, grain: Grain): number => timeSec - (timeSec % grain);
+
 const ceilTo = (timeSec: number, grain: Grain): number => floorTo(timeSec + grain - 1, grain);
 
 const badCursor = () =>

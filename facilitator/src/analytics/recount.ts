@@ -3,9 +3,9 @@
  * database itself and not by the code that keeps the sums. Part of `reconcile`: a chart can be trusted as far as this finds nothing.
  */
 import { sql } from "kysely";
-import type { Db } from "../store/open";
-import { FAILURES, PERIOD_SCHEMES } from "../store/rollups";
-import { failedPeriodsDerived } from "../store/tables/failed-periods";
+import type { Db } from "../db/open";
+import { failedPeriodsDerived } from "./failed-periods";
+import { FAILURES, PERIOD_SCHEMES } from "./rollups";
 
 export interface WrongSum {
   readonly table:

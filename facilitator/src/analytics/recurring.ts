@@ -3,7 +3,7 @@
  * 30 days. Pure, but for one expression that says how far back the rows must reach.
  */
 import { type RawBuilder, sql } from "kysely";
-import { DAY_SEC } from "../store/rollups";
+import { DAY_SEC } from "../lib/durations";
 
 export interface Charged {
   /** of the periods that were paid */
@@ -23,6 +23,7 @@ export interface RecurringPoint {
 }
 
 const MONTH_DAYS = 30n;
+
 /** Longer periods count as this long. */
 const MAX_DAYS = 1_100;
 

@@ -2,12 +2,12 @@
 import { type RawBuilder, sql } from "kysely";
 import type { OverviewWire, ProviderFiguresWire, ServiceCostsWire } from "turnpike/facilitator";
 import type { Address } from "turnpike/protocol";
-import { centsOf } from "../costs";
-import type { Db } from "../store/open";
-import { DAY_SEC, FOUR_WEEKS_SEC, spansOf } from "../store/rollups";
-import type { AnalyticsOptions } from ".";
-import type { Range, Scope, Sum } from "./queries";
-import { createRanges, type FiguresQuery } from "./ranges";
+import type { Db } from "../db/open";
+import { DAY_SEC, FOUR_WEEKS_SEC } from "../lib/durations";
+import { centsOf } from "./costs";
+import type { Sum } from "./queries";
+import { type AnalyticsOptions, createRanges, type FiguresQuery, type Range, type Scope } from "./ranges";
+import { spansOf } from "./rollups";
 
 export interface ServiceFigures {
   /** @param query `limit` undefined: all of them */

@@ -4,9 +4,10 @@
  * paid period or, unless it ends, in its grace.
  */
 import { type RawBuilder, sql } from "kysely";
-import type { Db } from "../store/open";
-import { bucketOf, DAY_SEC, EVERYONE, FOUR_WEEKS_SEC } from "../store/rollups";
-import type { Scope } from "./queries";
+import type { Db } from "../db/open";
+import { DAY_SEC, FOUR_WEEKS_SEC } from "../lib/durations";
+import type { Scope } from "./ranges";
+import { bucketOf, EVERYONE } from "./rollups";
 
 export interface Standing {
   readonly active: number;

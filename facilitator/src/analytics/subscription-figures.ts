@@ -2,16 +2,23 @@
 import { sql } from "kysely";
 import type { AllowanceListWire, LatencyWire, RecurringWire, RenewalFiguresWire } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
-import { databaseNowMs } from "../store/database-clock";
-import type { Db } from "../store/open";
-import { bucketOf, DAY_SEC, EVERYONE } from "../store/rollups";
+import type { Db } from "../db/open";
+import { databaseNowMs } from "../db/sql";
+import { DAY_SEC } from "../lib/durations";
 import { recordsOf, subscriptionToWire } from "../subscriptions/records";
-import type { AnalyticsOptions } from ".";
 import { lifecycleIn } from "./lifecycle";
 import { listAllowances } from "./lists";
-import type { Range, Scope } from "./queries";
-import { createRanges, type FiguresQuery, positionOf, type Whose } from "./ranges";
+import {
+  type AnalyticsOptions,
+  createRanges,
+  type FiguresQuery,
+  positionOf,
+  type Range,
+  type Scope,
+  type Whose,
+} from "./ranges";
 import { type Charged, lookBackSec, recurringOn } from "./recurring";
+import { bucketOf, EVERYONE } from "./rollups";
 
 export interface SubscriptionFigures {
   renewals(whose: Whose, query: FiguresQuery): Promise<RenewalFiguresWire>;
@@ -34,13 +41,16 @@ const RENEWALS = {
   pastDue: "subscription.past_due",
   expired: "subscription.expired",
 } as const;
+
 const CHANGES = {
   created: "subscription.created",
   cancelled: "subscription.cancelled",
   expired: "subscription.expired",
 } as const;
+
 /** Newest payments that percentiles are taken of. */
 const LATENCY_SAMPLE = 1_000;
+
 const LATENCY_STEPS_MS = [500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 60_000, 300_000];
 
 export function createSubscriptionFigures({ db, config, clock }: AnalyticsOptions): SubscriptionFigures {

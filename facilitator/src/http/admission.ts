@@ -1,9 +1,9 @@
 /** Endpoints of providers: who asks is known by an API key, and asks no more often than the key may. */
 import type { ApiScope } from "turnpike/facilitator";
 import { TurnpikeError } from "turnpike/protocol";
-import type { Caller } from "../providers";
-import type { Doors } from "./app";
+import type { Caller } from "../providers/keys";
 import type { Admission } from "./endpoint";
+import type { Doors } from "./services";
 
 export function admissionTo({ providers, keyLimit }: Doors, scope: ApiScope | "any"): Admission<Caller> {
   return {

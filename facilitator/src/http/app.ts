@@ -5,24 +5,16 @@
 import { randomUUID } from "node:crypto";
 import { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context, Next } from "hono";
-import type { Logger } from "pino";
-import type { Readiness, SupportedWire, System } from "turnpike/facilitator";
-import { CORS_ALLOW_HEADERS, type Network, TurnpikeError } from "turnpike/protocol";
-import type { Analytics } from "../analytics";
-import type { Costs } from "../costs";
-import type { Metrics } from "../metrics";
-import type { Payments } from "../payments";
-import type { Providers } from "../providers";
-import type { Reports } from "../reports";
-import type { Sandbox } from "../sandbox";
-import type { Subscriptions } from "../subscriptions";
+import { WEBHOOK_EVENT_TYPES, webhookEventSchemaOf } from "turnpike/facilitator";
+import { CORS_ALLOW_HEADERS, TurnpikeError } from "turnpike/protocol";
+import { z } from "zod";
 import { serveDashboard } from "./dashboard";
-import { API_KEY_SCHEME, addressOf, type Endpoint, tell } from "./endpoint";
-import { createObserver, OPEN_HEADERS } from "./every-answer";
-import { createFastLane, type FastLane } from "./fast-lane";
-import { frontPage } from "./front-page";
+import { createFastLane, type FastLane } from "./direct-routes";
+import { API_KEY_SCHEME, type Endpoint } from "./endpoint";
+import { tell } from "./errors";
 import { liveEvents } from "./live";
-import type { RateLimit } from "./rate-limit";
+import { addressOf, type RequestScope } from "./request";
+import { createObserver, OPEN_HEADERS } from "./response-observer";
 import { accountEndpoints } from "./routes/accounts";
 import { analyticsEndpoints } from "./routes/analytics";
 import { auditEndpoints } from "./routes/audit";
@@ -31,8 +23,7 @@ import { debitEndpoints } from "./routes/debits";
 import { eventEndpoints } from "./routes/events";
 import { figureEndpoints } from "./routes/figures";
 import { keyEndpoints } from "./routes/keys";
-import { operatorEndpoints } from "./routes/operator";
-import { operatorFigureEndpoints } from "./routes/operator-figures";
+import { operatorEndpoints, operatorFigureEndpoints } from "./routes/operator-figures";
 import { paymentEndpoints } from "./routes/payments";
 import { planEndpoints } from "./routes/plans";
 import { reportEndpoints } from "./routes/reports";
@@ -42,39 +33,7 @@ import { subscriptionEndpoints } from "./routes/subscriptions";
 import { deliveryEndpoints } from "./routes/webhook-deliveries";
 import { webhookEndpoints } from "./routes/webhook-endpoints";
 import { x402Endpoints } from "./routes/x402";
-import type { RequestScope } from "./scope";
-import { describeWebhooks } from "./webhook-document";
-
-/** Everything that the API acts through. */
-export interface Doors {
-  readonly network: Network;
-  /** origin under which browsers reach this service */
-  readonly publicUrl: string | undefined;
-  /** only where this service runs as one */
-  readonly sandbox?: Sandbox;
-  readonly payments: Payments;
-  readonly subscriptions: Subscriptions;
-  readonly providers: Providers;
-  readonly analytics: Analytics;
-  readonly reports: Reports;
-  readonly costs: Pick<Costs, "of">;
-  /** Waits for news; a hint, and at the latest after the time. */
-  happened(timeoutMs: number): Promise<unknown>;
-  readonly supported: Omit<SupportedWire, "kinds" | "extensions" | "signers" | "network" | "chainId">;
-  readiness(): Readiness;
-  system(): Promise<System>;
-  readonly metrics: Metrics;
-  readonly log: Logger;
-  /** by address */
-  readonly rateLimit: RateLimit;
-  /** by API key */
-  readonly keyLimit: RateLimit;
-  /** how long a request may be held while the chain confirms */
-  readonly authorizeWaitMs: number;
-  readonly monotonicMs: () => number;
-  /** Waits for work that goes on without its caller, unless the service is stopping. */
-  untilDraining<T>(work: Promise<T>): Promise<T | "draining">;
-}
+import type { Doors } from "./services";
 
 export const DOCUMENT_INFO = { title: "Turnpike Facilitator", version: "1" };
 
@@ -174,4 +133,48 @@ async function open(context: Context, next: Next): Promise<Response | undefined>
   for (const [name, value] of Object.entries(OPEN_HEADERS)) context.header(name, value);
   await next();
   return undefined;
+}
+
+/** What a person sees at `/`: which service this is and what it answers. Static but for its own configuration. */
+export function frontPage({ network, supported }: Doors, endpoints: readonly Endpoint[]): string {
+  const rows = endpoints.map(({ method, path }) => `<li><code>${method.toUpperCase()} ${path}</code></li>`).join("\n");
+  return `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Turnpike Facilitator</title>
+<style>:root{color-scheme:light dark}body{font:16px/1.5 system-ui;max-width:44rem;margin:2rem auto;padding:0 1rem}</style>
+<h1>Turnpike Facilitator</h1>
+<p>Settles payments and collects subscriptions on <strong>${network.name}</strong> (chain ${network.chainId}),
+contract <code>${supported.turnpike}</code>.</p>
+<ul>
+${rows}
+<li><code>GET <a href="/openapi.json">/openapi.json</a></code></li>
+<li><code>GET <a href="/metrics">/metrics</a></code></li>
+</ul>
+</html>
+`;
+}
+
+const headers = z.object({
+  "webhook-id": z.string().describe("the event's id: the same at every attempt"),
+  "webhook-timestamp": z.string().describe("unix seconds of this attempt"),
+  "webhook-signature": z.string().describe("v1 signatures, separated by spaces: one for each live secret"),
+  "webhook-attempt": z.string().describe("counts from 1"),
+});
+
+/** The webhooks in openapi.json, from the same schemas that receivers verify with. */
+export function describeWebhooks(app: OpenAPIHono<RequestScope>): void {
+  for (const type of WEBHOOK_EVENT_TYPES) {
+    app.openAPIRegistry.registerWebhook({
+      method: "post",
+      path: type,
+      summary: `Sent to endpoints that want ${type}.`,
+      request: {
+        headers,
+        body: { required: true, content: { "application/json": { schema: webhookEventSchemaOf(type) } } },
+      },
+      responses: { "2XX": { description: "received" }, 410: { description: "send nothing any more" } },
+    });
+  }
 }

@@ -2,8 +2,10 @@
 import { InvalidRequest, isTurnpikeError, parseStrictBody, TurnpikeError } from "turnpike/protocol";
 
 export const MAX_BODY_BYTES = 64 * 1_024;
+
 /** Stock x402 payloads may carry an extension's JSON schema. */
 const MAX_DEPTH = 32;
+
 export const JSON_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });

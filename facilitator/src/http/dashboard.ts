@@ -7,9 +7,10 @@ import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { gzipSync } from "node:zlib";
 import type { Context, Hono } from "hono";
-import type { RequestScope } from "./scope";
+import type { RequestScope } from "./request";
 
 const DIST = path.resolve(__dirname, "../../dashboard/dist");
+
 const FILES = {
   "/": { name: "index.html", type: "text/html; charset=utf-8" },
   "/dashboard.js": { name: "dashboard.js", type: "text/javascript; charset=utf-8" },

@@ -6,15 +6,15 @@ import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { type ApiScope, PROBLEM_CONTENT_TYPE, type Problem, problemSchema } from "turnpike/facilitator";
-import { InvalidRequest, type TurnpikeError } from "turnpike/protocol";
+import { InvalidRequest } from "turnpike/protocol";
 import { z } from "zod";
-import type { Origin } from "../providers";
-import { CONTENT_CODING, hasNoBody, readJsonBody } from "./body";
-import { problemFor, retryAfterOf, statusOf, tellable } from "./errors";
-import type { RequestScope } from "./scope";
-import { type Site, siteOf } from "./site";
+import type { Origin } from "../providers/keys";
+import { hasNoBody, readJsonBody } from "./body";
+import { type Told, tell, toldOf } from "./errors";
+import { addressOf, type RequestScope, type Site, siteOf } from "./request";
 
 type Fields = z.ZodObject;
+
 type Answers = { readonly [status: number]: z.ZodType };
 
 type Method = "get" | "post" | "patch" | "delete";
@@ -82,18 +82,11 @@ export interface Endpoint {
   mount(app: OpenAPIHono<RequestScope>): void;
 }
 
-/** An answer as it is sent, but for what every answer carries. */
-export interface Told {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly text: string;
-  readonly failure?: TurnpikeError;
-}
-
 /** Never throws: what goes wrong is told. `readBody` may throw. */
 export type Direct = (readBody: () => unknown, origin: Origin, isGone: () => boolean) => Promise<Told>;
 
 const none = z.object({});
+
 type None = typeof none;
 
 export function endpoint<
@@ -183,47 +176,6 @@ function textOf(context: Context<RequestScope>, body: unknown): string | Readabl
       await parts.return(undefined);
     },
   });
-}
-
-/** The client's, as this process sees it: behind a proxy the proxy's. */
-export function addressOf(context: Context): string {
-  const incoming = (context.env as { incoming?: { socket?: { remoteAddress?: string } } } | undefined)?.incoming;
-  return incoming?.socket?.remoteAddress ?? "unknown";
-}
-
-/** The one place where an error becomes an answer. */
-export function tell(
-  context: Context<RequestScope>,
-  error: unknown,
-  extra?: (problem: Problem) => Record<string, unknown>,
-): Response {
-  const { status, headers, text, failure } = toldOf(error, context.get("requestId"), extra);
-  context.set("failure", failure);
-  return context.body(text, status as ContentfulStatusCode, {
-    ...headers,
-    // The rest of the body is still on its way: nothing else can follow on this connection.
-    ...(failure && isBodyUnread(context, failure) && { connection: "close" }),
-  });
-}
-
-export function toldOf(error: unknown, requestId: string, extra?: (problem: Problem) => Record<string, unknown>): Told {
-  const failure = tellable(error);
-  const problem = problemFor(failure, requestId);
-  const retryAfterSec = retryAfterOf(failure);
-  return {
-    status: statusOf(failure),
-    headers: {
-      "content-type": extra ? "application/json" : PROBLEM_CONTENT_TYPE,
-      ...(retryAfterSec === undefined ? {} : { "retry-after": String(retryAfterSec) }),
-      ...(failure.reason === CONTENT_CODING ? { "accept-encoding": "identity" } : {}),
-    },
-    text: JSON.stringify({ ...problem, ...extra?.(problem) }),
-    failure,
-  };
-}
-
-function isBodyUnread({ req }: Context, { code }: TurnpikeError): boolean {
-  return /^(?:POST|PATCH)$/.test(req.method) && (!req.raw.bodyUsed || code === "PayloadTooLarge");
 }
 
 function parse(schema: z.ZodType | undefined, value: unknown, where: string): unknown {

@@ -6,14 +6,16 @@ import type { Context } from "hono";
 import { streamSSE } from "hono/streaming";
 import { TurnpikeError } from "turnpike/protocol";
 import { admissionTo } from "./admission";
-import type { Doors } from "./app";
-import { addressOf, tell } from "./endpoint";
-import type { RequestScope } from "./scope";
+import { tell } from "./errors";
+import { addressOf, type RequestScope } from "./request";
+import type { Doors } from "./services";
 
 /** A comment at least this often, so that no proxy takes the stream for dead. */
 const PULSE_MS = 15_000;
+
 /** Streams of one key; a browser opens one per tab. */
 const MAX_STREAMS = 20;
+
 const PAGE = 100;
 
 export function liveEvents(doors: Doors): (context: Context<RequestScope>) => Promise<Response> {

@@ -1,7 +1,7 @@
 /** What a process without the API answers: alive, ready, measured. */
 import { Hono } from "hono";
 import type { Readiness } from "turnpike/facilitator";
-import type { Metrics } from "../metrics";
+import type { Metrics } from "../telemetry/metrics";
 
 export interface ProbeDoors {
   readiness(): Readiness;

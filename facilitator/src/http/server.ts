@@ -3,8 +3,8 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import { ConfigError } from "turnpike/protocol";
-import { acceptMore } from "./accepting";
-import type { FastLane } from "./fast-lane";
+import type { FastLane } from "./direct-routes";
+import { acceptMore } from "./multi-accept";
 
 export interface ServerOptions {
   readonly fetch: (request: Request, env?: unknown) => Response | Promise<Response>;
@@ -25,11 +25,13 @@ export interface RunningServer {
 
 /** A request that has not arrived by then, head and body, is answered 408 and its connection closed. */
 const REQUEST_TIMEOUT_MS = 15_000;
+
 /** Node compares connections with that every 30 s by default, which makes 45 s of 15. */
 const CHECK_EVERY_MS = 500;
 
 /** Longer than clients keep theirs: who closes first must not be the one that is just being asked. */
 const KEEP_ALIVE_MS = 65_000;
+
 /** Connections that wait to be taken in: a burst is not turned away before anything can be said to it. */
 const BACKLOG = 4_096;
 

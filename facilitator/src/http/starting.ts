@@ -1,9 +1,8 @@
 /** What a process answers before it is up: alive, not ready and why, and that a request is to be sent again. */
 import { Hono } from "hono";
-import type { Readiness } from "turnpike/facilitator";
-import { PROBLEM_CONTENT_TYPE } from "turnpike/facilitator";
+import { PROBLEM_CONTENT_TYPE, type Readiness } from "turnpike/facilitator";
 import { Unavailable } from "turnpike/protocol";
-import type { Metrics } from "../metrics";
+import type { Metrics } from "../telemetry/metrics";
 import { problemFor } from "./errors";
 
 export interface Starting {

@@ -1,15 +1,43 @@
 /** Writes a block, or takes the newest one back: rows, events, undo and cursor in one transaction, one writer at a time. */
-import type { ChainBlock, ChainReceipt } from "../relayer";
-import type { Store, Tx } from "../store/open";
-import { type BlockRow, newestBlock } from "../store/tables/blocks";
-import { appendEvents, lockFeed } from "../store/tables/events";
-import type { PaymentRow } from "../store/tables/payments";
-import { stageEvents } from "../store/tables/staged-events";
-import { finaliseTransactions, recordMinedTogether, unmineTransactions } from "../store/tables/transactions";
-import { applyBlock } from "./apply-block";
-import type { BlockInput } from "./block-input";
-import { forgetUndo, loadState, saveState } from "./block-store";
+import type { ChainBlock, ChainReceipt } from "../chain/chain-reader";
+import type { Store, Tx } from "../db/open";
+import type { PaymentRow } from "../db/tables/payments";
+import type { EventDraft } from "../events/event";
+import { appendEvents, lockFeed, stageEvents } from "../events/feed";
+import type { BlockInput } from "../events/projection";
+import { applyUsed, failPayment } from "../payments/projection";
+import { finaliseTransactions, recordMinedTogether, unmineTransactions } from "../relayer/transactions";
+import { type BlockState, loadState, saveState } from "../subscriptions/block-rows";
+import { applyTurnpike } from "../subscriptions/projection";
+import { type BlockRow, newestBlock } from "./applied-blocks";
 import { takeBack } from "./reorganise";
+import { forgetUndo } from "./undo";
+
+/** Changes `state`. @returns the events, in order */
+export function applyBlock(input: BlockInput, state: BlockState): EventDraft[] {
+  const events: EventDraft[] = [];
+  for (const fact of input.facts) {
+    switch (fact.kind) {
+      case "authorizationUsed":
+        applyUsed(input, state, fact, events);
+        break;
+      case "authorizationCanceled":
+        failPayment(
+          input,
+          state,
+          fact.paymentId,
+          { reason: "cancelled", logIndex: fact.logIndex, transaction: fact.transaction },
+          events,
+        );
+        break;
+      case "turnpike":
+        applyTurnpike(input, state, fact, events);
+        break;
+    }
+  }
+  for (const paymentId of input.expired) failPayment(input, state, paymentId, { reason: "expired" }, events);
+  return events;
+}
 
 /** next: right above the newest. span: above it, with nothing of interest between. */
 export type WriteMode = "next" | "span";
@@ -67,6 +95,7 @@ const STAGE_FROM = 300;
 
 /** blocks whose headers are kept, for people who look */
 const KEEP_BLOCKS = 10_000;
+
 const TIDY_EVERY = 1_000;
 
 const isOn = (below: BlockRow, block: ChainBlock): boolean =>

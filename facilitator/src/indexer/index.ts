@@ -6,19 +6,20 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Logger } from "pino";
 import { type ChainClock, createChainClock } from "turnpike/chain";
 import { type Hex, isTurnpikeError, TurnpikeError, Unavailable } from "turnpike/protocol";
+import type { ChainBlock, ChainLog, ChainReader } from "../chain/chain-reader";
+import { factsOf, KNOWN_TOPICS, TURNPIKE_TOPICS } from "../chain/facts";
 import type { FacilitatorConfig } from "../config";
-import { createFaultLog } from "../fault-log";
-import { type ChainBlock, type ChainLog, type ChainReader, repeat } from "../relayer";
-import type { OnStep } from "../steps";
-import { createRoleLease } from "../store/leases";
-import type { Store } from "../store/open";
-import { type BlockRow, blockAt, newestBlock } from "../store/tables/blocks";
-import type { PaymentRow } from "../store/tables/payments";
-import { createWake } from "../store/wake";
+import { createRoleLease } from "../db/leases";
+import type { Store } from "../db/open";
+import type { PaymentRow } from "../db/tables/payments";
+import { repeat } from "../lib/loop";
+import { createWake } from "../lib/notifier";
+import { findExpired } from "../payments/expired";
+import type { OnStep } from "../telemetry/failpoints";
+import { createFaultLog } from "../telemetry/fault-log";
+import { type BlockRow, blockAt, newestBlock } from "./applied-blocks";
 import { createBlockWriter, type WriteMode, type Written } from "./block-writer";
 import { crossCheck } from "./cross-check";
-import { findExpired } from "./expired";
-import { factsOf, KNOWN_TOPICS, TURNPIKE_TOPICS } from "./facts";
 import { createKeptBlocks } from "./kept-blocks";
 import { createLag } from "./lag";
 import { createLinkedHead } from "./linked-head";
@@ -85,18 +86,27 @@ export interface IndexerOptions {
 }
 
 const READ_AHEAD = 16;
+
 const WOKEN_AT_ONCE = 100;
+
 /** Blocks that can be taken back, whatever is held to be final. */
 const MIN_UNDO_DEPTH = 128;
+
 /** Blocks asked for at once where nothing can be reorganised and no payment waits. */
 const SPAN = 500;
+
 const PROGRESS_EVERY = 1_000;
+
 /** So many times as often as otherwise, from this part of a block's time before it is due until as long after it. */
 const EAGER = 4;
+
 const EARLY = 8;
+
 const SILENT_AFTER_SEC = 60;
+
 /** One process reads; the others follow what it writes, and one of them goes on when it is gone. */
 const LEASE_MS = 3_000;
+
 /** How long a follower waits for the block it was asked to catch up with. */
 const FOLLOW_MS = 5_000;
 

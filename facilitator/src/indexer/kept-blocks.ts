@@ -3,9 +3,9 @@
  * no node has any more, until the chain has grown past it or the block is taken back.
  */
 import type { Hex } from "turnpike/protocol";
-import type { ChainBlock, ChainReader } from "../relayer";
-import type { Store } from "../store/open";
-import { type BlockRow, blockAt } from "../store/tables/blocks";
+import type { ChainBlock, ChainReader } from "../chain/chain-reader";
+import type { Store } from "../db/open";
+import { type BlockRow, blockAt } from "./applied-blocks";
 
 type Tip = Pick<BlockRow, "number" | "hash">;
 
@@ -28,6 +28,7 @@ export interface KeptBlocksOptions {
 
 /** Applied blocks among which the last common one is searched for; below them nothing is confirmed. */
 const SEARCHED = 1_000;
+
 const NONE = -1;
 
 export function createKeptBlocks({ store, chain, chainId, onChange }: KeptBlocksOptions): KeptBlocks {

@@ -2,7 +2,7 @@
  * How far the applied blocks are behind, in seconds. A chain's blocks may come every 200 ms or every 12 s, so a number of
  * blocks says little: what counts is how long a block that could be applied has been waiting.
  */
-import type { BlockRow } from "../store/tables/blocks";
+import type { BlockRow } from "./applied-blocks";
 
 export interface Lag {
   /** A block of this height can be applied from now on. */

@@ -1,6 +1,6 @@
 /** A node's newest block is believed when the blocks told by height lead to it, each naming the one below as its parent. */
 import { Unavailable } from "turnpike/protocol";
-import type { ChainBlock, ChainReader } from "../relayer";
+import type { ChainBlock, ChainReader } from "../chain/chain-reader";
 
 export interface LinkedHead {
   /**

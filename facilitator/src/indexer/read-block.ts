@@ -1,7 +1,7 @@
 /** Reads one block: its header by height, the logs that are of interest and what they mean, and receipts of what was sent here. */
 import type { Hex } from "turnpike/protocol";
-import type { ChainBlock, ChainLog, ChainReader, ChainReceipt, LogFilter } from "../relayer";
-import { type ChainFact, type FactSources, factsOf } from "./facts";
+import type { ChainBlock, ChainLog, ChainReader, ChainReceipt, LogFilter } from "../chain/chain-reader";
+import { type ChainFact, type FactSources, factsOf } from "../chain/facts";
 
 export interface ReadBlock {
   readonly block: ChainBlock;

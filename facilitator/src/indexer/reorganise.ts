@@ -1,13 +1,12 @@
 /** Takes back a block that the chain no longer has: records as they were, payments pending again, and it is told. */
 import { sql } from "kysely";
-import type { Tx } from "../store/open";
-import { appendEvents, type EventDraft, revertEvents } from "../store/tables/events";
-import { UNMINED } from "../store/tables/payments";
-import { timesRestored } from "../store/tables/restored";
-import { unmineTransactions } from "../store/tables/transactions";
-import { chainEventId, reversalEventId } from "./block-input";
-import { undoBlock } from "./block-store";
-import { paymentPayload } from "./payloads";
+import type { Tx } from "../db/open";
+import { chainEventId, type EventDraft } from "../events/event";
+import { appendEvents, revertEvents } from "../events/feed";
+import { reversalEventId, timesRestored } from "../payments/restorations";
+import { paymentPayload, UNMINED } from "../payments/rows";
+import { unmineTransactions } from "../relayer/transactions";
+import { undoBlock } from "./undo";
 
 export interface TakenBack {
   readonly paymentIds: readonly string[];

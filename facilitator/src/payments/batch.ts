@@ -1,7 +1,7 @@
 /** What of the queue goes into the next transaction, and with how much gas. Pure: limits in, a plan out. */
 import type { Address, Hex } from "turnpike/protocol";
-import { intrinsicGas } from "../relayer";
-import type { PaymentRow } from "../store/tables/payments";
+import { intrinsicGas } from "../chain/gas";
+import type { PaymentRow } from "../db/tables/payments";
 import { type SignedTransfer, settleCalldata, transferCalldata } from "./calldata";
 
 export interface BatchLimits {
@@ -25,6 +25,7 @@ export const QUEUED_COLUMNS = [
   "has_code",
   "attempts",
 ] as const satisfies readonly (keyof PaymentRow)[];
+
 export type QueuedPayment = Pick<PaymentRow, (typeof QUEUED_COLUMNS)[number]>;
 
 export interface PlannedTransaction {
@@ -36,12 +37,17 @@ export interface PlannedTransaction {
 
 /** A wallet contract's check of a signature, on top of an ordinary item. */
 const WALLET_EXTRA_GAS = 300_000;
+
 const WALLET_BATCH = 10;
+
 /** Of the settler around each token call, with calldata and what the rule of 63/64 keeps back. */
 const ITEM_OVERHEAD_GAS = 12_000;
+
 const TRANSACTION_OVERHEAD_GAS = 30_000;
+
 /** a byte of calldata that is not zero, by the dearer rule */
 const DEAREST_BYTE_GAS = 40;
+
 /** words of one item in calldata, apart from the signature: offset, eight of the tuple, length */
 const ITEM_WORDS = 10;
 
@@ -115,7 +121,9 @@ export function itemsPerBatch({ batchItems, batchGas, batchBytes, gasPerItem }: 
 }
 
 const baseGas = (gasPerItem: number): number => TRANSACTION_OVERHEAD_GAS + 21_000 + gasPerItem;
+
 const bytesOf = (signatureBytes: number): number => ITEM_WORDS * 32 + Math.ceil(signatureBytes / 32) * 32;
+
 const gasOf = (gasPerItem: number, itemBytes: number): number =>
   gasPerItem + ITEM_OVERHEAD_GAS + itemBytes * DEAREST_BYTE_GAS;
 

@@ -3,21 +3,24 @@
  * them: one write less for each, and no wait. Rows and transaction are one database transaction, as from the queue.
  */
 import { randomUUID } from "node:crypto";
-import type { Clock, Hex } from "turnpike/protocol";
-import { TurnpikeError } from "turnpike/protocol";
+import { type Clock, type Hex, TurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
+import type { Tx } from "../db/open";
 import type { Relayer } from "../relayer";
-import type { Tx } from "../store/open";
 import { itemsPerBatch, planTransaction, type QueuedPayment, settleRequest } from "./batch";
-import type { Acceptance } from "./ledger";
+import type { Acceptance } from "./claim";
 
 /** Not sent any more so shortly before its window ends: it would be mined too late, and cost gas. */
 export const SEND_MARGIN_SEC = 2;
+
 const PACES_PER_BLOCK = 16;
+
 /** On fast chains: transactions of a few payments cost more than the wait for some others. */
 const MIN_PACE_MS = 50;
+
 /** Slow chains have long paces; nobody waits for them to be bound. */
 const MAX_PACE_MS = 250;
+
 /** In this part of a block's time before it is due nothing is held back any more: it may be early, or be seen late. */
 const LAST_CALL = 8;
 

@@ -17,14 +17,19 @@ export interface SignedTransfer {
 
 /** transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32) */
 const TRANSFER_VRS = "e3ee160e";
+
 /** transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes) */
 const TRANSFER_BYTES = "cf092995";
+
 /** settle((address,address,address,uint256,uint256,uint256,bytes32,bytes)[],uint256) */
 const SETTLE = "8d6ee4ff";
+
 const WORD = 32;
+
 const SIGNATURE_DIGITS = 130;
 
 const word = (value: bigint | number): string => value.toString(16).padStart(64, "0");
+
 const addressWord = (address: Address): string => address.slice(2).toLowerCase().padStart(64, "0");
 
 /** Length, then the bytes, padded to whole words. */

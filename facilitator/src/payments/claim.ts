@@ -10,10 +10,11 @@ import {
   TurnpikeError,
   type TurnpikeErrorOptions,
 } from "turnpike/protocol";
-import { type FacilitatorConfig, findToken, type TokenConfig } from "../config";
-import { keccakOfText } from "../keccak";
-import type { PaymentDoor } from "../store/tables/payments";
-import { fastPaymentId, fastPaymentNonce } from "./digests";
+import { fastPaymentId, fastPaymentNonce } from "../chain/digests";
+import { keccakOfText } from "../chain/keccak";
+import { type FacilitatorConfig, findToken } from "../config";
+import type { TokenConfig } from "../config/chain";
+import type { PaymentDoor } from "../db/tables/payments";
 
 export interface Authorization {
   readonly from: Address;
@@ -136,4 +137,21 @@ export function claimOf(
     resourceShown: isNamed ? resourceWithoutQuery(facts.resource) : "",
     memoExpiresAtSec,
   };
+}
+
+/**
+ * known: the paymentId has a row already, whatever its state. short: the payer's pending payments leave too little.
+ * granted: it bought something else before its block went away.
+ */
+export type Binding = "bound" | "known" | "short" | "granted";
+
+export interface Acceptance {
+  readonly chainId: number;
+  readonly claim: Claim;
+  readonly hasCode: boolean;
+  /** as read at `atBlock` */
+  readonly balance: bigint;
+  readonly atBlock: number;
+  /** parked: nothing shall be sent, since its evidence stands on chain already */
+  readonly state: "queued" | "parked";
 }

@@ -4,8 +4,8 @@
  */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { PaymentProof, SignedPayment } from "turnpike/protocol";
-import type { DigestSigner } from "../relayer";
-import type { PaymentRow } from "../store/tables/payments";
+import type { PaymentRow } from "../db/tables/payments";
+import type { DigestSigner } from "../relayer/signer";
 import { issueProof, type SettledFacts, settledFacts } from "./proofs";
 
 /** The proof that one caller waits for. */

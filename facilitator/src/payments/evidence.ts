@@ -3,10 +3,11 @@
  * for by indexed topics where this database has not seen the block: after a loss, or when a stranger was faster.
  */
 import { type Address, type Hex, isTurnpikeError, Unavailable } from "turnpike/protocol";
+import type { ChainLog } from "../chain/chain-reader";
+import { AUTHORIZATION_CANCELED_TOPIC, AUTHORIZATION_USED_TOPIC, factsOf } from "../chain/facts";
+import { requireSameLogs } from "../chain/same-logs";
 import type { FacilitatorConfig } from "../config";
-import { requireSameLogs } from "../indexer/cross-check";
-import { AUTHORIZATION_CANCELED_TOPIC, AUTHORIZATION_USED_TOPIC, factsOf } from "../indexer/facts";
-import type { ChainLog, Relayer } from "../relayer";
+import type { Relayer } from "../relayer";
 
 export interface Place {
   readonly transaction: Hex;

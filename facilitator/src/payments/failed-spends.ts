@@ -4,9 +4,9 @@
  */
 import { sql } from "kysely";
 import type { TurnpikeError } from "turnpike/protocol";
-import { databaseNowMs } from "../store/database-clock";
-import type { Db } from "../store/open";
-import type { PaymentRow } from "../store/tables/payments";
+import type { Db } from "../db/open";
+import { databaseNowMs } from "../db/sql";
+import type { PaymentRow } from "../db/tables/payments";
 import { type Claim, refusal } from "./claim";
 
 export interface FailedSpendLimiter {
@@ -27,6 +27,7 @@ interface Options {
 }
 
 const HOUR_MS = 60 * 60 * 1_000;
+
 const REFRESH_MS = 1_000;
 
 export function createFailedSpendLimiter({

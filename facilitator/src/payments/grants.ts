@@ -4,12 +4,11 @@
  */
 import { sql } from "kysely";
 import { type Address, grantDigest, type Hex, randomBytes, toHex } from "turnpike/protocol";
-import { coalesce } from "../coalesce";
-import type { DigestSigner } from "../relayer";
-import { databaseNowMs } from "../store/database-clock";
-import { idList } from "../store/lists";
-import type { Db, Store } from "../store/open";
-import type { PaymentGrantsTable } from "../store/tables/payment-grants";
+import type { Db, Store } from "../db/open";
+import { databaseNowMs, idList } from "../db/sql";
+import type { PaymentGrantsTable } from "../db/tables/payments";
+import { coalesce } from "../lib/coalesce";
+import type { DigestSigner } from "../relayer/signer";
 import type { Claim, Purchase } from "./claim";
 
 /**

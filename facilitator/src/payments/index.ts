@@ -13,14 +13,14 @@ import {
   TurnpikeError,
   Unavailable,
 } from "turnpike/protocol";
+import { fastPaymentId, fastPaymentNonce } from "../chain/digests";
 import type { FacilitatorConfig } from "../config";
+import type { Store } from "../db/open";
+import { isOutcomeUnknown } from "../db/outage";
 import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
-import type { OnStep } from "../steps";
-import type { Store } from "../store/open";
-import { isOutcomeUnknown } from "../store/outage";
+import type { OnStep } from "../telemetry/failpoints";
 import { type Claim, claimOf, claimOfSignedPayment, refusal } from "./claim";
-import { fastPaymentId, fastPaymentNonce } from "./digests";
 import { createEarlyProofs } from "./early-proofs";
 import { findEvidence } from "./evidence";
 import {
@@ -40,7 +40,8 @@ import { alreadyGranted, conflictWith, createPursuit, type Fate, failureOf } fro
 import { startSender } from "./sender";
 
 export type { ExactFailure, ExactRequest, ExactVerdict, Settled, SettleOutcome, X402Reason } from "./exact";
-export { purchaseOfServer, type SignedGrant } from "./grants";
+export type { SignedGrant } from "./grants";
+export { purchaseOfServer } from "./grants";
 
 export interface WaitOptions {
   /** how long to wait for the chain */

@@ -5,21 +5,14 @@
 import { sql } from "kysely";
 import type { Logger } from "pino";
 import type { Hex } from "turnpike/protocol";
-import { coalesce } from "../coalesce";
-import { databaseNowMs } from "../store/database-clock";
-import { idList } from "../store/lists";
-import type { Db, Store, Tx } from "../store/open";
-import { createStatistics } from "../store/statistics";
-import type { PaymentRow } from "../store/tables/payments";
+import type { Db, Store, Tx } from "../db/open";
+import { databaseNowMs, idList } from "../db/sql";
+import { createStatistics } from "../db/statistics";
+import type { PaymentRow } from "../db/tables/payments";
+import { coalesce } from "../lib/coalesce";
 import type { Boarding, Departure } from "./boarding";
+import type { Acceptance, Binding } from "./claim";
 import { SERVER_HOLD_MS } from "./grants";
-import type { Acceptance } from "./ledger";
-
-/**
- * known: the paymentId has a row already, whatever its state. short: the payer's pending payments leave too little.
- * granted: it bought something else before its block went away.
- */
-export type Binding = "bound" | "known" | "short" | "granted";
 
 export interface Intake {
   /** No payment of this id was found or bound here lately: most likely there is none. */
@@ -30,6 +23,7 @@ export interface Intake {
 }
 
 const MAX_FOUND_TOGETHER = 250;
+
 const MAX_REMEMBERED = 50_000;
 
 export interface IntakeOptions {
@@ -104,6 +98,7 @@ export function createIntake({ store, chainId, log, boarding }: IntakeOptions): 
 }
 
 const payerOf = ({ claim }: Acceptance): string => `${claim.token.address}/${claim.authorization.from}`;
+
 const countPayers = (acceptances: readonly Acceptance[]): number => new Set(acceptances.map(payerOf)).size;
 
 /** Until the transaction ends no other process binds for these payers: both would count on the same money. */

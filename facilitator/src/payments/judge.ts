@@ -4,12 +4,12 @@
  */
 import { tokenInterface } from "turnpike/chain";
 import { type Address, type Clock, type Hex, type TurnpikeError, Unavailable } from "turnpike/protocol";
+import { transferDigest } from "../chain/digests";
+import { isSignerOf } from "../chain/signer-of";
 import type { FacilitatorConfig } from "../config";
 import type { Relayer } from "../relayer";
 import { transferCalldata } from "./calldata";
 import { type Claim, refusal } from "./claim";
-import { transferDigest } from "./digests";
-import { isSignerOf } from "./signer-of";
 
 export type Judgement =
   | { readonly kind: "good"; readonly balance: bigint; readonly hasCode: boolean; readonly atBlock: number }

@@ -1,27 +1,16 @@
 /** The rows of payments as this room changes them: binding, queueing, parking, adopting. Each change names the state it leaves. */
 import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
-import { chainEventId } from "../indexer/block-input";
-import { paymentPayload } from "../indexer/payloads";
-import { databaseNowMs } from "../store/database-clock";
-import type { Db, Store, Tx } from "../store/open";
-import { appendEvents, type EventDraft, lockFeed } from "../store/tables/events";
-import type { PaymentRow } from "../store/tables/payments";
-import type { Claim } from "./claim";
+import type { Db, Store, Tx } from "../db/open";
+import { databaseNowMs } from "../db/sql";
+import type { PaymentRow } from "../db/tables/payments";
+import { chainEventId, type EventDraft } from "../events/event";
+import { appendEvents, lockFeed } from "../events/feed";
+import type { Acceptance, Binding } from "./claim";
 import type { Evidence, Place } from "./evidence";
 import { SERVER_HOLD_MS } from "./grants";
-import { type Binding, lockPayers } from "./intake";
-
-export interface Acceptance {
-  readonly chainId: number;
-  readonly claim: Claim;
-  readonly hasCode: boolean;
-  /** as read at `atBlock` */
-  readonly balance: bigint;
-  readonly atBlock: number;
-  /** parked: nothing shall be sent, since its evidence stands on chain already */
-  readonly state: "queued" | "parked";
-}
+import { lockPayers } from "./intake";
+import { paymentPayload } from "./rows";
 
 /**
  * A fresh authorization takes the place of one that can never move money. "known": another was faster.
@@ -149,14 +138,6 @@ export async function parkUnmoved(db: Db, chainId: number, applied: number): Pro
       and t.block_number <= ${applied}::bigint
     returning p.*`.execute(db);
   return rows;
-}
-
-/** What was mined in a block that is not the one applied at its height waits for its receipt again. */
-export async function unmineStrays(db: Db, chainId: number): Promise<void> {
-  await sql`
-    update transactions t set status = 'stored', block_number = null, block_hash = null, success = null from blocks b
-    where t.chain_id = ${chainId}::bigint and t.status = 'mined' and not t.is_final
-      and b.chain_id = t.chain_id and b.number = t.block_number and b.hash <> t.block_hash`.execute(db);
 }
 
 /** Evidence that the indexer did not write, because the row was not there yet when its block was applied. */

@@ -8,10 +8,10 @@ import {
   type SignedPayment,
   type UnsignedPaymentProof,
 } from "turnpike/protocol";
-import type { DigestSigner } from "../relayer";
-import type { PaymentRow } from "../store/tables/payments";
-import { fastProofDigest } from "./digests";
-import { isSignerOf } from "./signer-of";
+import { fastProofDigest } from "../chain/digests";
+import { isSignerOf } from "../chain/signer-of";
+import type { PaymentRow } from "../db/tables/payments";
+import type { DigestSigner } from "../relayer/signer";
 
 /** A row that the chain has settled. */
 export interface SettledFacts {

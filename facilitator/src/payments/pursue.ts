@@ -4,18 +4,18 @@
  */
 import { type Address, type Hex, isErrorCode, TurnpikeError, UINT256_MAX } from "turnpike/protocol";
 import { type FacilitatorConfig, findToken } from "../config";
+import type { Store } from "../db/open";
+import { isDatabaseOutage, isOutcomeUnknown } from "../db/outage";
+import type { PaymentRow } from "../db/tables/payments";
 import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
-import type { OnStep } from "../steps";
-import type { Store } from "../store/open";
-import { isDatabaseOutage, isOutcomeUnknown } from "../store/outage";
-import type { PaymentRow } from "../store/tables/payments";
-import { type Claim, refusal } from "./claim";
+import type { OnStep } from "../telemetry/failpoints";
+import { type Acceptance, type Claim, refusal } from "./claim";
 import { createDoorway } from "./doorway";
 import { findEvidence } from "./evidence";
 import type { Intake } from "./intake";
 import { balanceAt, isSignedByPayer, type JudgeContext, type Judgement, judge } from "./judge";
-import { type Acceptance, rebindPayment, requeuePayment } from "./ledger";
+import { rebindPayment, requeuePayment } from "./ledger";
 import { MAX_ATTEMPTS, type Sender } from "./sender";
 
 export interface Pursuit {
@@ -80,9 +80,12 @@ const NOTHING_KNOWN: Known = {
 
 /** Whoever does not wait still gets what can be known at once. */
 const MIN_ANSWER_MS = 1_000;
+
 /** Without having been woken: the change may have been made by a process whose hint was lost. */
 const LOOK_AGAIN_MS = 5_000;
+
 const BEHIND_RETRY_SEC = 2;
+
 /** During an outage of the database: a commit may have happened, so the row is looked for until the time is up. */
 const OUTAGE_LOOK_MS = 500;
 

@@ -7,18 +7,20 @@ import { type RawBuilder, sql } from "kysely";
 import type { Logger } from "pino";
 import type { Address, Clock, Hex } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
-import { createFaultLog } from "../fault-log";
-import { type Relayer, repeat } from "../relayer";
-import type { OnStep } from "../steps";
-import { databaseNowMs } from "../store/database-clock";
-import type { Db, Store, Tx } from "../store/open";
-import type { PaymentRow } from "../store/tables/payments";
+import type { Db, Store, Tx } from "../db/open";
+import { databaseNowMs } from "../db/sql";
+import type { PaymentRow } from "../db/tables/payments";
+import { repeat } from "../lib/loop";
+import type { Relayer } from "../relayer";
+import { unmineStrays } from "../relayer/transactions";
+import type { OnStep } from "../telemetry/failpoints";
+import { createFaultLog } from "../telemetry/fault-log";
 import { itemsPerBatch, planTransactions, QUEUED_COLUMNS, settleRequest } from "./batch";
 import { type Boarding, createBoarding, paceMsOf, SEND_MARGIN_SEC, slotsOf } from "./boarding";
 import { findEvidence } from "./evidence";
 import { createFailedSpendLimiter, type FailedSpendLimiter } from "./failed-spends";
 import { balanceAt, isAuthorizationUsed } from "./judge";
-import { adoptEvidence, failSpent, parkUnmoved, requeuePayment, unmineStrays } from "./ledger";
+import { adoptEvidence, failSpent, parkUnmoved, requeuePayment } from "./ledger";
 
 export interface SenderOptions {
   readonly config: FacilitatorConfig;
@@ -44,12 +46,16 @@ export interface Sender {
 
 /** A payment that did not move is tried again so often without anybody asking. */
 export const MAX_ATTEMPTS = 3;
+
 /** For each slot, whatever a node says: its count of what is mined is believed no further. */
 const MAX_UNREAD = 4;
+
 /** Slow chains have long paces; whoever stops this service does not wait for them. */
 const MAX_REST_MS = 500;
+
 /** Transactions made of the queue at once: a backlog is worked off faster than it grows. */
 const MAX_COMPOSED = 8;
+
 /** How often it is looked whether there is room, without being told. */
 const ROOM_LOOK_MS = 50;
 

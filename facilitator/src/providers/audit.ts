@@ -1,9 +1,8 @@
 /** Reads the log of administrative acts of one provider, newest first. */
-
 import type { auditListSchema } from "turnpike/facilitator";
 import type { Address } from "turnpike/protocol";
 import type { z } from "zod";
-import type { Db } from "../store/open";
+import type { Db } from "../db/open";
 
 export interface AuditPage {
   /** position of the last entry seen; 0 for the newest */

@@ -4,11 +4,14 @@
  */
 import { randomBytes } from "node:crypto";
 import { type Address, equalConstantTime, hmacSha256, TurnpikeError, utf8ToBytes } from "turnpike/protocol";
-import type { Db, Tx } from "../store/open";
+import type { Db, Tx } from "../db/open";
 
 const LIFE_SEC = 600;
+
 const SECRET_NAME = "api-key-challenges";
+
 const MAC_BYTES = 16;
+
 /** Letters and digits alone, as the nonce of EIP-4361 has to be: salt, end in unix seconds, code. */
 const FORM = /^([0-9a-f]{32})([0-9]{12})([0-9a-f]{32})$/;
 

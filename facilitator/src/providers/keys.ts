@@ -16,12 +16,12 @@ import {
   type SignInSite,
 } from "turnpike/facilitator";
 import { type Address, InvalidRequest, type Network, TurnpikeError } from "turnpike/protocol";
-import type { ChainReader } from "../relayer";
-import type { Store, Tx } from "../store/open";
-import type { ApiKeysTable } from "../store/tables/api-keys";
-import { recordAct } from "../store/tables/audit-log";
+import type { ChainReader } from "../chain/chain-reader";
+import { isSignedByWallet } from "../chain/wallet-signature";
+import { recordAct } from "../db/audit";
+import type { Store, Tx } from "../db/open";
+import type { ApiKeysTable } from "../db/tables/providers";
 import { checkChallenge, issueChallenge, spendChallenge } from "./challenges";
-import { isSignedByWallet } from "./wallet-signature";
 
 /** Where a request came from, as this service sees it. */
 export interface Origin {
@@ -52,12 +52,17 @@ export interface KeysDeps {
 }
 
 export type Keys = ReturnType<typeof createKeys>;
+
 type Row = Selectable<ApiKeysTable>;
 
 const YEAR_SEC = 366 * 86_400;
+
 const MAX_LIFE_SEC = 5 * YEAR_SEC;
+
 const MAX_KEYS = 50;
+
 const MINUTE_MS = 60_000;
+
 const FORM = /^Bearer tpk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})$/;
 
 export function createKeys(deps: KeysDeps) {

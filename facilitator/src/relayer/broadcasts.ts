@@ -1,10 +1,11 @@
 /** Sends stored bytes, and remembers when: a reply, also an error, decides nothing. Knows no nonce and no lease. */
 import type { Logger } from "pino";
 import type { Hex } from "turnpike/protocol";
-import type { OnStep } from "../steps";
-import type { Store } from "../store/open";
-import { type KnownForm, rawBytesOf, type SignedForm } from "../store/tables/transactions";
-import type { ChainReader } from "./chain-reader";
+import type { ChainReader } from "../chain/chain-reader";
+import type { Store } from "../db/open";
+import type { KnownForm, SignedForm } from "../db/tables/relayer";
+import type { OnStep } from "../telemetry/failpoints";
+import { rawBytesOf } from "./transactions";
 
 export interface Broadcasts {
   /** @param form its bytes are looked up where they are not at hand */

@@ -1,12 +1,14 @@
 /** What a key may pay for a transaction now: the chain's base fee against its ceilings, and what it has spent today. */
+import { sql } from "kysely";
+import type { ChainReader } from "../chain/chain-reader";
 import type { FacilitatorConfig } from "../config";
-import type { Store } from "../store/open";
-import type { ChainReader } from "./chain-reader";
+import type { Store } from "../db/open";
+import { databaseNowMs } from "../db/sql";
 import { type Fees, firstFees } from "./fees";
 import type { LeaseKey } from "./lease";
-import { spentToday } from "./spending";
 
 export const CEILING_BELOW_BASE_FEE = "the fee ceiling is below the base fee";
+
 const DAY_CEILING_REACHED = "the day's fee ceiling is reached";
 
 export interface FeeWatch {
@@ -46,4 +48,27 @@ export function watchFees({ config, store, chain, of, monotonicMs }: FeeWatchOpt
     },
     known: () => within(goodForMs),
   };
+}
+
+const DAY_MS = 24 * 60 * 60 * 1_000;
+
+const FRESH_MS = 30_000;
+
+const known = new WeakMap<Store, Map<string, { wei: bigint; atMs: number }>>();
+
+/** In wei; looked up every half minute. Mined transactions count with what they cost, others with their most. */
+export async function spentToday(store: Store, of: LeaseKey, nowMs: number): Promise<bigint> {
+  const byKey = known.get(store) ?? new Map<string, { wei: bigint; atMs: number }>();
+  known.set(store, byKey);
+  const fresh = byKey.get(of.key);
+  if (fresh && nowMs - fresh.atMs < FRESH_MS) return fresh.wei;
+  const { rows } = await sql<{ wei: string | null }>`
+    select sum(case when t.status = 'mined' then t.gas_used * t.gas_price_wei else t.gas_limit * h.max_fee_wei end) as wei
+    from transactions t join transaction_hashes h on h.hash = t.hash
+    where t.chain_id = ${of.chainId} and t.key = ${of.key} and t.stored_at_ms > ${databaseNowMs} - ${DAY_MS}::bigint`.execute(
+    store.db,
+  );
+  const wei = BigInt(rows[0]?.wei ?? 0);
+  byKey.set(of.key, { wei, atMs: nowMs });
+  return wei;
 }

@@ -1,5 +1,4 @@
 /** What a transaction may pay, as pure functions of the head's base fee and the ceilings. All in wei per gas. */
-
 export interface Fees {
   readonly maxFeeWei: bigint;
   readonly priorityFeeWei: bigint;
@@ -30,5 +29,7 @@ export function bumpedFees(last: Fees, baseFeeWei: bigint, limits: FeeLimits): F
 }
 
 const raised = (fee: bigint): bigint => fee + fee / 8n + 1n;
+
 const min = (a: bigint, b: bigint): bigint => (a < b ? a : b);
+
 const max = (a: bigint, b: bigint): bigint => (a > b ? a : b);

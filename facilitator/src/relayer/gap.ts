@@ -3,8 +3,8 @@
  * for displaced while nodes lied about the nonce, or of a nonce that was adopted too high.
  */
 import type { Address } from "turnpike/protocol";
-import { databaseNowMs } from "../store/database-clock";
-import type { Store, Tx } from "../store/open";
+import type { Store, Tx } from "../db/open";
+import { databaseNowMs } from "../db/sql";
 import type { LeaseKey } from "./lease";
 
 const FILL_GAS = 21_000;

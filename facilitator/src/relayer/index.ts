@@ -5,27 +5,28 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Logger } from "pino";
-import { type Address, ConfigError, type Hex, type TrustedSigners, Unavailable } from "turnpike/protocol";
+import { type Address, ConfigError, type Hex, type TrustedSigners } from "turnpike/protocol";
+import { type AccountReads, createAccountReads } from "../chain/account-reads";
+import type { BlockTag, CallRequest, ChainLog, ChainReader } from "../chain/chain-reader";
+import { type ContractError, decodeContractError } from "../chain/contract-errors";
+import { type Nodes, openNodes } from "../chain/open";
 import type { FacilitatorConfig } from "../config";
-import { createFaultLog } from "../fault-log";
-import type { OnStep } from "../steps";
-import type { Db, Store, Tx } from "../store/open";
-import { enqueueTransaction, findTransaction } from "../store/tables/transactions";
+import type { Db, Store, Tx } from "../db/open";
+import { repeat } from "../lib/loop";
+import type { OnStep } from "../telemetry/failpoints";
+import { createFaultLog } from "../telemetry/fault-log";
 import { acceptedSigners } from "./accepted-signers";
-import { type AccountReads, createAccountReads } from "./account-reads";
-import { type BlockTag, type CallRequest, type ChainLog, type ChainReader, createChainReader } from "./chain-reader";
-import { checkContracts } from "./contract-checks";
-import { type ContractError, decodeContractError } from "./contract-errors";
-import { type DigestSigner, openSigner } from "./keys";
+import { openSigner } from "./keys";
 import { createLane, type LaneHealth } from "./lane";
 import { watchLanes } from "./lane-watch";
-import { createRpc, type Rpc } from "./rpc";
+import type { DigestSigner } from "./signer";
+import { enqueueTransaction, findTransaction } from "./transactions";
 
-export type { CallRequest, ChainBlock, ChainLog, ChainReader, ChainReceipt, LogFilter } from "./chain-reader";
-export type { ContractError } from "./contract-errors";
-export { intrinsicGas, MAX_TRANSACTION_GAS } from "./gas";
-export type { DigestSigner } from "./keys";
+export type { CallRequest, ChainBlock, ChainLog, ChainReader, ChainReceipt, LogFilter } from "../chain/chain-reader";
+export type { ContractError } from "../chain/contract-errors";
+export { intrinsicGas, MAX_TRANSACTION_GAS } from "../chain/gas";
 export type { LaneHealth } from "./lane";
+export type { DigestSigner } from "./signer";
 
 export interface SubmitRequest {
   /** for logs and metrics, e.g. "subscribe" */
@@ -109,29 +110,6 @@ export interface RelayerOptions {
   readonly fetch?: typeof fetch;
   /** monotonic milliseconds */
   readonly monotonicMs?: () => number;
-}
-
-/**
- * The chain alone, for whoever only reads.
- * @throws ConfigError when it is not the configured one or a contract is not the one meant, Unavailable when no node answers
- */
-export async function openChain(options: Pick<RelayerOptions, "config" | "log" | "fetch">): Promise<ChainReader> {
-  return (await openNodes(options)).chain;
-}
-
-type Nodes = Pick<Rpc, "nodes" | "lookAtNodes">;
-
-async function openNodes({
-  config,
-  log,
-  fetch,
-}: Pick<RelayerOptions, "config" | "log" | "fetch">): Promise<{ chain: ChainReader; nodes: Nodes }> {
-  const { rpcUrls: urls, chainId, rpcTimeoutMs: timeoutMs } = config;
-  const rpc = createRpc({ urls, chainId, timeoutMs, log, ...(fetch && { fetch }) });
-  await rpc.checkChain();
-  const chain = createChainReader(rpc);
-  await requireContracts(chain, config, log);
-  return { chain, nodes: rpc };
 }
 
 /** How often a process without keys looks at the lanes of the others. */
@@ -267,32 +245,4 @@ function healthOf(lanes: readonly LaneHealth[]): RelayerHealth {
           ? `no lane gets anything mined: ${funded[0]?.reason}`
           : undefined;
   return { ok: reason === undefined, ...(reason && { reason }), lanes };
-}
-
-/** Nothing is sent to, or believed of, contracts that are not the ones meant. */
-async function requireContracts(chain: ChainReader, config: FacilitatorConfig, log: Logger): Promise<void> {
-  const findings = await checkContracts(chain, config).catch((cause: unknown) => {
-    throw new Unavailable("RPC_URLS do not answer", { cause });
-  });
-  const wrong = findings.find(({ level }) => level === "fail");
-  if (wrong) throw new ConfigError(`${wrong.detail}: ${wrong.remedy}`);
-  for (const { level, detail } of findings) if (level === "warn") log.warn(detail);
-}
-
-/** Acts again and again until stopped. The pause begins with the act, so that a wake during the act is not lost. */
-export function repeat(act: () => Promise<void>, pause: () => Promise<unknown>): { stop(): Promise<void> } {
-  let running = true;
-  const done = (async () => {
-    while (running) {
-      const paused = pause();
-      await act();
-      await paused;
-    }
-  })();
-  return {
-    stop() {
-      running = false;
-      return done;
-    },
-  };
 }

@@ -5,7 +5,7 @@
 import { computeAddress } from "ethers";
 import secp256k1 from "secp256k1";
 import { type Address, ConfigError, hexToBytes, toHex, Unavailable } from "turnpike/protocol";
-import type { DigestSigner } from "./keys";
+import type { DigestSigner } from "./signer";
 
 export interface KmsKey {
   /** key id, alias or ARN */
@@ -14,7 +14,9 @@ export interface KmsKey {
 }
 
 const TIMEOUT_MS = 5_000;
+
 const SPEC = "ECC_SECG_P256K1";
+
 /** of the group: s above its half is as valid to mathematics and refused by the chain */
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
 
@@ -92,8 +94,11 @@ function recovered(compact: Uint8Array, recovery: number, message: Uint8Array): 
 }
 
 const wordOf = (value: bigint): string => value.toString(16).padStart(64, "0");
+
 const isSame = (a: Uint8Array | undefined, b: Uint8Array): boolean =>
   a !== undefined && a.length === b.length && a.every((byte, index) => byte === b[index]);
+
 const malformed = (): Unavailable => new Unavailable("the key management service's signature is malformed");
+
 /** The error's kind alone: its text may name accounts and keys. */
 const nameOf = (cause: unknown): string => (cause instanceof Error ? cause.name : "unknown");

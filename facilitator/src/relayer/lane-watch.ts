@@ -1,7 +1,7 @@
 /** The lanes as the database tells them, for a process that holds no key: other processes send. */
 import type { Address } from "turnpike/protocol";
-import { databaseNowMs } from "../store/database-clock";
-import type { Store } from "../store/open";
+import type { Store } from "../db/open";
+import { databaseNowMs } from "../db/sql";
 import type { LaneHealth } from "./lane";
 
 export interface LaneWatch {

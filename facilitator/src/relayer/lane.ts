@@ -4,30 +4,23 @@
  */
 import type { Logger } from "pino";
 import type { Address } from "turnpike/protocol";
+import type { ChainReader } from "../chain/chain-reader";
 import type { FacilitatorConfig } from "../config";
-import { createFaultLog } from "../fault-log";
-import type { OnStep } from "../steps";
-import { databaseNowMs } from "../store/database-clock";
-import type { Store, Tx } from "../store/open";
-import { storeLaneReport } from "../store/tables/lane-reports";
-import {
-  type KnownForm,
-  type OpenTransaction,
-  type QueuedTransaction,
-  type SignedForm,
-  signedForms,
-  storedTransactions,
-} from "../store/tables/transactions";
+import type { Store, Tx } from "../db/open";
+import { databaseNowMs } from "../db/sql";
+import { type KnownForm, type OpenTransaction, type SignedForm, storeLaneReport } from "../db/tables/relayer";
+import type { OnStep } from "../telemetry/failpoints";
+import { createFaultLog } from "../telemetry/fault-log";
 import { createBroadcasts } from "./broadcasts";
-import type { ChainReader } from "./chain-reader";
 import { CEILING_BELOW_BASE_FEE, watchFees } from "./fee-watch";
 import { bumpedFees, type Fees, firstFees } from "./fees";
 import { closeGap } from "./gap";
-import type { DigestSigner } from "./keys";
 import { acquireLease, type LeaseKey, releaseLease, renewLease, resetLane, stopLane } from "./lease";
 import { createPlaces } from "./places";
 import { createReceipts } from "./receipts";
+import type { DigestSigner } from "./signer";
 import { createSigning } from "./signing";
+import { type QueuedTransaction, signedForms, storedTransactions } from "./transactions";
 
 export interface LaneHealth {
   readonly key: Address;
@@ -77,10 +70,14 @@ export interface Lane {
 
 /** For so long a used nonce may lack a receipt (nodes behind one URL differ) until it is certain that another used it. */
 const DISPLACED_AFTER_BLOCKS = 10;
+
 const NONE: Signed = { count: 0, send: () => undefined };
+
 const BALANCE_EVERY_MS = 5_000;
+
 /** How often a lane that did not change is reported to the processes that hold no key. */
 export const REPORT_EVERY_MS = 2_000;
+
 /** After so many times BUMP_AFTER_MS without a receipt, raising the fee has not helped. */
 const STUCK_AFTER_BUMPS = 3;
 

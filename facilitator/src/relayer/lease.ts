@@ -4,8 +4,8 @@
  */
 import { sql } from "kysely";
 import type { Address } from "turnpike/protocol";
-import { databaseNowMs } from "../store/database-clock";
-import type { Store, Tx } from "../store/open";
+import type { Store, Tx } from "../db/open";
+import { databaseNowMs } from "../db/sql";
 
 export interface Lease {
   readonly epoch: number;

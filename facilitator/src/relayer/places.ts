@@ -1,5 +1,4 @@
 /** A lane's places in the pool: those that its last round has counted, and those that were taken since. */
-
 export interface Places {
   taken(): number;
   /** for a transaction that is being signed; its database transaction may yet fail */

@@ -1,6 +1,6 @@
 /** An EIP-1559 transaction as bytes, written by hand: batches are long, and each is hashed twice. A test compares with ethers. */
 import type { Address, Hex } from "turnpike/protocol";
-import { keccak, keccakHex } from "../keccak";
+import { keccak, keccakHex } from "../chain/keccak";
 
 export interface TransactionFields {
   readonly chainId: number;
@@ -18,6 +18,7 @@ export interface SignedTransaction {
 }
 
 const TYPE = Buffer.of(0x02);
+
 const EMPTY_LIST = Buffer.of(0xc0);
 
 /** Big-endian, without leading zeros; zero is no bytes at all. */

@@ -4,10 +4,11 @@
  */
 import type { Logger } from "pino";
 import type { Hex } from "turnpike/protocol";
-import type { OnStep } from "../steps";
-import type { Store } from "../store/open";
-import { type KnownForm, markDisplaced, type OpenTransaction, recordMined } from "../store/tables/transactions";
-import type { ChainReader } from "./chain-reader";
+import type { ChainReader } from "../chain/chain-reader";
+import type { Store } from "../db/open";
+import type { KnownForm, OpenTransaction } from "../db/tables/relayer";
+import type { OnStep } from "../telemetry/failpoints";
+import { markDisplaced, recordMined } from "./transactions";
 
 export interface Receipts {
   /**

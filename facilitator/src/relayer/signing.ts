@@ -1,20 +1,15 @@
 /** Signs and stores: a nonce is reserved, and the bytes that use it are written, in one transaction or not at all. */
 import { sql } from "kysely";
 import type { Address, Hex } from "turnpike/protocol";
-import type { OnStep } from "../steps";
-import { databaseNowMs } from "../store/database-clock";
-import type { Db, Store, Tx } from "../store/open";
-import {
-  type OpenTransaction,
-  type QueuedTransaction,
-  type SignedForm,
-  storeTransactions,
-  type TransactionRow,
-} from "../store/tables/transactions";
+import type { Db, Store, Tx } from "../db/open";
+import { databaseNowMs } from "../db/sql";
+import type { OpenTransaction, SignedForm, TransactionRow } from "../db/tables/relayer";
+import type { OnStep } from "../telemetry/failpoints";
 import type { Fees } from "./fees";
-import type { DigestSigner } from "./keys";
 import { type LeaseKey, reserveNonces } from "./lease";
 import { signRaw } from "./raw-transaction";
+import type { DigestSigner } from "./signer";
+import { type QueuedTransaction, storeTransactions } from "./transactions";
 
 interface Turn {
   readonly of: LeaseKey;

@@ -8,9 +8,12 @@ import { type Hex, idHashOf, keccakText } from "turnpike/protocol";
  * the rest. A limit, not a price: unused gas costs nothing.
  */
 export const SUBSCRIBE_GAS = 1_000_000n;
+
 const CHANGE_GAS = 700_000n;
+
 /** a renewal before the change */
 const RENEW_GAS = 450_000n;
+
 export const PERMIT_GAS = 300_000n;
 
 export interface ActCall {

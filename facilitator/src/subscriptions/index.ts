@@ -14,9 +14,9 @@ import type {
 } from "turnpike/facilitator";
 import { type Address, type Clock, type Hex, idHashOf, TurnpikeError, Unavailable } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
+import type { Store } from "../db/open";
 import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
-import type { Store } from "../store/open";
 import {
   type ActCall,
   actKeyOf,

@@ -3,11 +3,12 @@
  * before can never land. Knows keys, calls and outcomes; nothing of subscriptions.
  */
 import { type Address, type Clock, type Hex, TurnpikeError, Unavailable } from "turnpike/protocol";
+import type { ContractError } from "../chain/contract-errors";
+import type { Store } from "../db/open";
 import type { Indexer } from "../indexer";
-import type { ContractError, Relayer } from "../relayer";
-import type { Store } from "../store/open";
-import { countActsSince, latestAttempt, recordAct } from "../store/tables/signed-acts";
+import type { Relayer } from "../relayer";
 import type { ActCall } from "./acts";
+import { countActsSince, latestAttempt, recordAct } from "./signed-acts";
 
 export interface LandingDeps {
   readonly chainId: number;

@@ -2,7 +2,8 @@
 import { tokenInterface } from "turnpike/chain";
 import type { AccountWire, PermitFields } from "turnpike/facilitator";
 import { type Address, type Clock, type Hex, TurnpikeError } from "turnpike/protocol";
-import { type FacilitatorConfig, findToken, type TokenConfig } from "../config";
+import { type FacilitatorConfig, findToken } from "../config";
+import type { TokenConfig } from "../config/chain";
 import type { Relayer } from "../relayer";
 import { type ActCall, actKeyOf, PERMIT_GAS, splitSignature } from "./acts";
 import type { Lander } from "./landing";

@@ -1,7 +1,7 @@
 /** Which plans this Facilitator spends gas on: strangers make plans for free, so a listed token and a price worth it. Pure. */
 import { type Address, TurnpikeError } from "turnpike/protocol";
 import { type FacilitatorConfig, findToken } from "../config";
-import type { PlansTable } from "../store/tables/plans";
+import type { PlansTable } from "../db/tables/subscriptions";
 
 type Terms = Pick<PlansTable, "token" | "amount" | "pay_to">;
 

@@ -1,11 +1,10 @@
 /** Subscriptions and plans as the database has them, with the status computed for the chain's time. Asks no chain. */
-
 import type { PlanWire, SubscriptionWire } from "turnpike/facilitator";
 import { type Address, checksum, type Hex, type SubscriptionStatus, statusAt } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
-import type { Db } from "../store/open";
-import { type PlansTable, plansOf } from "../store/tables/plans";
-import { type AllowancesTable, allowancesOf, type SubscriptionsTable } from "../store/tables/subscriptions";
+import type { Db } from "../db/open";
+import type { AllowancesTable, PlansTable, SubscriptionsTable } from "../db/tables/subscriptions";
+import { allowancesOf, plansOf } from "./rows";
 
 export interface SubscriptionRecord {
   readonly row: SubscriptionsTable;

@@ -1,12 +1,12 @@
 /** Which addresses a webhook may be sent to: public unicast only. What a name leads to is judged when it is connected to. */
-import type { LookupAddress, LookupOptions } from "node:dns";
-import { lookup as systemLookup } from "node:dns";
+import { type LookupAddress, type LookupOptions, lookup as systemLookup } from "node:dns";
 import { isIP } from "node:net";
 import ipaddr from "ipaddr.js";
 import { InvalidRequest } from "turnpike/protocol";
 
 /** 169.254.169.254 and its like are link-local; Azure's stands among the public ones. */
 const METADATA = new Set(["168.63.129.16"]);
+
 /** Of IPv6 only this block is given out; outside it stand mapped, translated and compatible forms of IPv4. */
 const GLOBAL_UNICAST = ipaddr.IPv6.parseCIDR("2000::/3");
 

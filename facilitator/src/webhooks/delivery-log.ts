@@ -1,5 +1,4 @@
 /** What was delivered to an endpoint, when, and how the receiver answered. Reads only. */
-
 import {
   type attemptSchema,
   type deliveryDetailSchema,
@@ -8,7 +7,7 @@ import {
 } from "turnpike/facilitator";
 import { TurnpikeError } from "turnpike/protocol";
 import type { z } from "zod";
-import type { Db } from "../store/open";
+import type { Db } from "../db/open";
 
 export interface DeliveryPage {
   /** position of the last delivery seen; 0 for the newest */

@@ -4,11 +4,11 @@
  */
 import type { Logger } from "pino";
 import { type Network, TurnpikeError } from "turnpike/protocol";
-import { createFaultLog } from "../fault-log";
-import type { Metrics } from "../metrics";
-import { repeat } from "../relayer";
-import type { Store } from "../store/open";
-import { createWake } from "../store/wake";
+import type { Store } from "../db/open";
+import { repeat } from "../lib/loop";
+import { createWake } from "../lib/notifier";
+import { createFaultLog } from "../telemetry/fault-log";
+import type { Metrics } from "../telemetry/metrics";
 import { bodyOf, headersOf } from "./message";
 import {
   type AttemptFacts,
@@ -23,6 +23,7 @@ import type { Sender, SendResult } from "./send";
 
 /** Told right after each is done; a test kills the process there and looks at what the next one makes of it. */
 export const DELIVERY_STEPS = ["claimed", "sent"] as const;
+
 export type DeliveryStep = (typeof DELIVERY_STEPS)[number];
 
 export interface DeliveryDeps {
@@ -54,10 +55,14 @@ export interface DeliveryWorker {
 
 /** Longer than the longest attempt. */
 const LEASE_MS = 60_000;
+
 /** Deliveries of one endpoint at once; a failing one gets one, and all failing ones together a quarter of the places. */
 const SHARE = 8;
+
 const FAILING_PART = 4;
+
 const DRAIN_MS = 5_000;
+
 /** Its event is being rebuilt: looked at again after so long. */
 const WITHOUT_EVENT_MS = 30_000;
 

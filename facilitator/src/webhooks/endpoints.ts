@@ -11,9 +11,9 @@ import {
   type WebhookEndpoint,
 } from "turnpike/facilitator";
 import { InvalidRequest, type Network, TurnpikeError, toHex } from "turnpike/protocol";
-import type { Store, Tx } from "../store/open";
-import { recordAct } from "../store/tables/audit-log";
-import type { WebhookEndpointsTable } from "../store/tables/webhooks";
+import { recordAct } from "../db/audit";
+import type { Store, Tx } from "../db/open";
+import type { WebhookEndpointsTable } from "../db/tables/webhooks";
 import { checkWebhookUrl } from "./addresses";
 import { testBody } from "./message";
 import { dropPending } from "./outbox";

@@ -1,12 +1,15 @@
 /** Webhooks: the worker of the role, wired to this process's clocks and network. */
-import type { RoleContext, Worker } from "../roles";
+import type { RoleContext } from "../app/start";
+import type { Worker } from "../lib/loop";
 import { createDeliveryWorker } from "./delivery";
 import { forgetFinished } from "./outbox";
 import { createSender } from "./send";
 
 /** Between looks at the outbox without a hint. */
 const POLL_MS = 1_000;
+
 const TIDY_MS = 3_600_000;
+
 const DAY_MS = 86_400_000;
 
 export function startWebhooks({ config, store, wallClock, log, metrics }: RoleContext): Worker {

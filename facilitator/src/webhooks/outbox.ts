@@ -1,10 +1,37 @@
 /** The outbox as the delivery worker sees it: what is due and not leased, and what became of an attempt. */
 import { sql } from "kysely";
-import { idList } from "../store/lists";
-import type { Db, Store, Tx } from "../store/open";
-import { recordAct } from "../store/tables/audit-log";
-import type { WebhookAttemptsTable } from "../store/tables/webhooks";
+import { recordAct } from "../db/audit";
+import type { Db, Store, Tx } from "../db/open";
+import { databaseNowMs, idList } from "../db/sql";
+import type { WebhookAttemptsTable } from "../db/tables/webhooks";
 import type { ToldRow } from "./message";
+
+export interface ToldEvent {
+  readonly id: string;
+  readonly chain_id: number;
+  readonly type: string;
+  readonly provider: string | null;
+}
+
+/**
+ * Puts new events into the outbox of every endpoint of their provider that wants them. Called within the transaction
+ * that writes the events, so that neither exists without the other; an event is never queued twice for an endpoint. Who
+ * wants to be told of reversals is told when one is undone. The lock makes it wait for an endpoint that is being deleted, instead of failing with it.
+ */
+export async function queueDeliveries(tx: Tx, chainId: number, events: readonly ToldEvent[]): Promise<void> {
+  const owned = events.flatMap(({ id, type, provider }) => (provider === null ? [] : [{ id, type, provider }]));
+  if (owned.length === 0) return;
+  await sql`
+    insert into webhook_deliveries (endpoint_id, event_id, chain_id, due_at_ms, created_at_ms)
+    select e.id, told.event ->> 'id', e.chain_id, ${databaseNowMs}, ${databaseNowMs}
+    from jsonb_array_elements(${JSON.stringify(owned)}::jsonb) with ordinality as told (event, place)
+    join webhook_endpoints e on e.chain_id = ${chainId}::bigint and e.provider = told.event ->> 'provider'
+      and e.status = 'enabled' and (e.types is null or jsonb_exists(e.types, told.event ->> 'type')
+        or told.event ->> 'type' = 'payment.restored' and jsonb_exists(e.types, 'payment.reversed'))
+    order by told.place
+    for key share of e
+    on conflict (endpoint_id, event_id) do nothing`.execute(tx);
+}
 
 export interface Claim {
   readonly chainId: number;

@@ -2,8 +2,10 @@
 
 /** Seconds before each attempt, counted from the one before: about 76 hours in all. */
 export const DELAYS_SEC = [0, 5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400] as const;
+
 /** Each wait is up to a tenth shorter or longer, so that a receiver that was down does not get everything at once. */
 const JITTER = 0.1;
+
 /** A receiver may ask for patience, not for silence. */
 const MAX_RETRY_AFTER_SEC = 3_600;
 

@@ -31,6 +31,7 @@ export interface SenderOptions {
 }
 
 const TIMEOUT_MS = 15_000;
+
 /** A receiver's answer is read so far, for the connection's sake, and then cut. */
 const MAX_ANSWER_BYTES = 64 * 1_024;
 

@@ -13,9 +13,23 @@ import {
   systemClock,
   type TurnpikeDeployment,
 } from "../protocol";
-import { orNothingSigned, signalOf } from "./aborted";
-import { type Book, bookOf } from "./book";
-import { type ChainReader, createChainReader } from "./chain-reader";
+import { orNothingSigned, signalOf } from "./core/aborted";
+import { type ChainReader, createChainReader } from "./core/chain-reader";
+import { type AgentContext, Fresh, type KnownToken } from "./core/context";
+import { type AgentEvent, type AgentLimits, DEFAULT_LIMITS, type Effects, type Sleep, sleepFor } from "./core/effects";
+import { createFacilitators, type FacilitatorOption } from "./core/facilitators";
+import { Lifetime } from "./core/lifetime";
+import { type AgentPolicy, type Amount, createPolicy, type SpendIntent } from "./core/policy";
+import type { RequestInput } from "./core/request";
+import { agentFetch } from "./fetch";
+import { type Book, bookOf } from "./ledger/ledger";
+import { type Ledger, memoryLedger } from "./ledger/ledger-store";
+import { type PayInit, pay } from "./payments/pay";
+import type { PaidResponse } from "./payments/receipt";
+import { giveUp, type PaymentView, payments, settleHeld } from "./payments/settle";
+import { type PriceQuote, type QuoteInit, quote } from "./pricing/price-quote";
+import { createRoots } from "./signing/secrets";
+import { type AgentWallet, createSigner, type Signer } from "./signing/wallet";
 import {
   type CancelOptions,
   type ChangePlanOptions,
@@ -26,30 +40,12 @@ import {
   rekey,
   resume,
   setMaxOverage,
-} from "./changes";
-import type { AgentContext, KnownToken } from "./context";
-import { type AgentLimits, DEFAULT_LIMITS, type Effects, type Sleep, sleepFor } from "./effects";
-import type { AgentEvent } from "./events";
-import { createFacilitators, type FacilitatorOption } from "./facilitators";
-import { agentFetch } from "./fetch";
-import { Fresh } from "./fresh";
-import { type Ledger, memoryLedger } from "./ledger";
-import { Lifetime } from "./lifetime";
-import { addOrigins, list } from "./list";
-import type { SubscribeOptions } from "./offer";
-import { type PayInit, pay } from "./pay";
-import { giveUp, type PaymentView, payments, settleHeld } from "./payments";
-import type { TopUp } from "./permits";
-import { type AgentPolicy, type Amount, createPolicy, type SpendIntent } from "./policy";
-import { type PriceQuote, type QuoteInit, quote } from "./price-quote";
-import type { PaidResponse } from "./receipt";
-import { type RecoverOptions, recover } from "./recover";
-import type { RequestInput } from "./request";
-import { createRoots } from "./secrets";
-import { subscribe } from "./subscribe";
-import type { Subscription, SubscriptionRef } from "./subscription";
-import { type TopUpOptions, topUp } from "./top-up";
-import { type AgentWallet, createSigner, type Signer } from "./wallet";
+} from "./subscriptions/changes";
+import type { SubscribeOptions } from "./subscriptions/offers";
+import { type TopUp, type TopUpOptions, topUp } from "./subscriptions/permits";
+import { addOrigins, list, type RecoverOptions, recover } from "./subscriptions/recover";
+import { subscribe } from "./subscriptions/subscribe";
+import type { Subscription, SubscriptionRef } from "./subscriptions/subscription";
 
 /** What an agent is made of. */
 export interface AgentOptions {

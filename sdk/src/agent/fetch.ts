@@ -3,11 +3,8 @@
  * 402 as it came. A subscription's id goes to recorded origins only, whatever a 402 names.
  */
 import { HEADER, type Hex, subscriptionId } from "../protocol";
-import type { AgentContext } from "./context";
-import { Patience } from "./effects";
-import type { SubscriptionEntry } from "./ledger";
-import { finishEarlier, inTurnOfKey, type PayInit, type PayJob, payJob, payQuote, quoteOf } from "./pay";
-import type { Quote } from "./quote";
+import type { AgentContext } from "./core/context";
+import { Patience } from "./core/effects";
 import {
   type Arrival,
   bearsCredential,
@@ -16,8 +13,12 @@ import {
   type RequestInput,
   sendOnce,
   sendWithinOrigin,
-} from "./request";
-import { secretOf } from "./subscription";
+} from "./core/request";
+import type { SubscriptionEntry } from "./ledger/ledger-store";
+import type { PayJob } from "./payments/choose";
+import { finishEarlier, inTurnOfKey, type PayInit, payJob, payQuote, quoteOf } from "./payments/pay";
+import type { Quote } from "./payments/quote";
+import { secretOf } from "./subscriptions/subscription";
 
 const FRESH_RETRY_MS = 300;
 

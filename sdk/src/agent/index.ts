@@ -1,18 +1,19 @@
 /** The client side: an agent that pays for requests and subscribes, within a policy, at most once. */
-
-export type { CancelOptions, ChangePlanOptions, ResumeOptions } from "./changes";
-export type { KnownToken } from "./context";
-export { type Agent, type AgentOptions, createAgent } from "./create-agent";
-export { type AgentLimits, DEFAULT_LIMITS, type Sleep } from "./effects";
-export type { AgentEvent } from "./events";
-export type { FacilitatorOption } from "./facilitators";
-export type { Fraction } from "./fraction";
-export { type Ledger, type LedgerRecord, memoryLedger } from "./ledger";
-export type { SubscribeOptions } from "./offer";
-export type { PayInit } from "./pay";
-export type { PaymentView } from "./payments";
-export type { TopUp } from "./permits";
-export type { AgentPolicy, Amount, AskReason, SpendIntent } from "./policy";
+export type { KnownToken } from "./core/context";
+export type { AgentEvent, AgentLimits, Sleep } from "./core/effects";
+export { DEFAULT_LIMITS } from "./core/effects";
+export type { FacilitatorOption } from "./core/facilitators";
+export type { AgentPolicy, Amount, AskReason, SpendIntent } from "./core/policy";
+export type { RequestInput } from "./core/request";
+export type { Agent, AgentOptions } from "./create-agent";
+export { createAgent } from "./create-agent";
+export type { Ledger, LedgerRecord } from "./ledger/ledger-store";
+export { memoryLedger } from "./ledger/ledger-store";
+export type { PayInit } from "./payments/pay";
+export type { PaidResponse, PaymentReceipt } from "./payments/receipt";
+export { receiptOf } from "./payments/receipt";
+export type { PaymentView } from "./payments/settle";
+export type { Fraction } from "./pricing/advice";
 export type {
   ExpectedUse,
   MeteredPrice,
@@ -21,10 +22,11 @@ export type {
   PriceQuote,
   QuoteInit,
   SubscriptionPrice,
-} from "./price-quote";
-export { type PaidResponse, type PaymentReceipt, receiptOf } from "./receipt";
-export type { RecoverOptions } from "./recover";
-export type { RequestInput } from "./request";
-export type { Subscription, SubscriptionRef } from "./subscription";
-export type { TopUpOptions } from "./top-up";
-export { type AgentWallet, type EthersLikeWallet, type ViemLikeWallet, walletFromKey } from "./wallet";
+} from "./pricing/price-quote";
+export type { AgentWallet, EthersLikeWallet, ViemLikeWallet } from "./signing/wallet";
+export { walletFromKey } from "./signing/wallet";
+export type { CancelOptions, ChangePlanOptions, ResumeOptions } from "./subscriptions/changes";
+export type { SubscribeOptions } from "./subscriptions/offers";
+export type { TopUp, TopUpOptions } from "./subscriptions/permits";
+export type { RecoverOptions } from "./subscriptions/recover";
+export type { Subscription, SubscriptionRef } from "./subscriptions/subscription";

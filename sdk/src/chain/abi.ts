@@ -4,6 +4,7 @@ import { IBatchSettler__factory, ITurnpike__factory } from "./generated";
 
 /** The contract Turnpike, for ethers. */
 export const turnpikeInterface = new Interface(ITurnpike__factory.abi);
+
 /** The contract BatchSettler, for ethers. */
 export const batchSettlerInterface = new Interface(IBatchSettler__factory.abi);
 

@@ -10,7 +10,9 @@ export interface ContractSignature {
 }
 
 const SELECTOR = "0x1626ba7e";
+
 const YES = SELECTOR.padEnd(66, "0");
+
 /** What a wallet may spend on its check. */
 const GAS = "0x61a80";
 

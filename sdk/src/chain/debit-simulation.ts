@@ -7,8 +7,10 @@ import type { Rpc } from "./rpc";
 
 /** The most gas one transaction may have (EIP-7825). */
 export const MAX_TRANSACTION_GAS = 2n ** 24n;
+
 /** @see Frames.ITEM_GAS in contracts/libraries/Frames.sol */
 export const DEBIT_ITEM_GAS = 450_000n;
+
 /** Assumed of a debit when the endpoint cannot measure; no honest token comes near. */
 const UNMEASURED_ITEM_GAS = 150_000n;
 

@@ -69,6 +69,7 @@ export type TurnpikeEvent =
 type Reader<N extends TurnpikeEvent["name"]> = (args: Result) => Omit<Extract<TurnpikeEvent, { name: N }>, "name">;
 
 const idHash = (args: Result) => ({ idHash: args.idHash as Hex });
+
 const paidThrough = (args: Result) => ({ paidThroughSec: Number(args.paidThrough) });
 
 const READERS: { readonly [N in TurnpikeEvent["name"]]: Reader<N> } = {

@@ -55,8 +55,11 @@ interface KnownHead extends Head {
 }
 
 const MAX_POLL_MS = 1_000;
+
 const MIN_POLL_MS = 250;
+
 const MAX_GAP_BLOCKS = 500;
+
 /** A range is asked for with a few blocks already seen: a lagging endpoint answers a range with less, not an error. */
 const OVERLAP_BLOCKS = 2;
 

@@ -61,6 +61,7 @@ interface Receipt {
 }
 
 const FALLBACK_TIP_WEI = 1_000_000n;
+
 /** The gas limit that `prepare` gives a transaction with one debit, rounded up. */
 const ONE_DEBIT_GAS = 1_250_000n;
 
@@ -225,8 +226,12 @@ function isDebitOf(log: TurnpikeLog, item: DebitItem): boolean {
 }
 
 const failureOf = (selector: unknown): ErrorCode => reasonName(String(selector)) ?? "TransferFailed";
+
 const payloadOf = (text: string): Payload => JSON.parse(text) as Payload;
+
 const quantity = (value: number): Hex => `0x${value.toString(16)}`;
+
 const larger = (a: bigint, b: bigint): bigint => (a > b ? a : b);
+
 /** Pools take a replacement only for at least a tenth more. */
 const raise = (fee: bigint | null): bigint => ((fee ?? 0n) * 9n) / 8n + 1n;

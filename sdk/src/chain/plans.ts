@@ -28,6 +28,7 @@ interface PlanOutput {
 }
 
 const PLANS_PER_CALL = 200;
+
 const ZERO_WORD = `0x${"0".repeat(64)}`;
 
 /** @returns the plans that exist, by lower-case id. @throws Unavailable */

@@ -24,8 +24,10 @@ export interface RpcOptions {
 
 /** For how long an endpoint that was silent is asked after the others. */
 const REST_MS = 10_000;
+
 /** However many endpoints are silent, a call ends after so many of their timeouts. */
 const MAX_TIMEOUTS = 2;
+
 const LATE = "late";
 
 /** By this module's timer, or by the one of ethers. */

@@ -117,7 +117,9 @@ interface Waiting {
 }
 
 const IDS_PER_CALL = 200;
+
 const MAX_RECORDS = 100_000;
+
 /** How often a read is repeated because its record changed while it was under way. */
 const MAX_ATTEMPTS = 3;
 

@@ -5,13 +5,16 @@ import { subscriptionSchema } from "./subscriptions";
 
 /** Which door money came through. */
 export const SCHEMES = ["one-time", "signup", "renewal", "resume", "plan-change", "overage"] as const;
+
 /** What a payment was for. */
 export type Scheme = (typeof SCHEMES)[number];
 
 const countSchema = z.number().int();
+
 const timeSchema = z.number().int().nonnegative();
 
 const sumSchema = z.object({ count: countSchema, amount: amountSchema });
+
 const byScheme = z.partialRecord(z.enum(SCHEMES), sumSchema);
 
 export const overviewSchema = z.object({
@@ -56,7 +59,9 @@ export const overviewSchema = z.object({
     })
     .optional(),
 });
+
 export type Overview = z.output<typeof overviewSchema>;
+
 export type OverviewWire = z.input<typeof overviewSchema>;
 
 export const volumeSchema = z.object({
@@ -68,7 +73,9 @@ export const volumeSchema = z.object({
   /** in the order of time; hours and days without payments are left out */
   points: z.array(z.object({ at: timeSchema, scheme: z.enum(SCHEMES), count: countSchema, amount: amountSchema })),
 });
+
 export type Volume = z.output<typeof volumeSchema>;
+
 export type VolumeWire = z.input<typeof volumeSchema>;
 
 export const planFiguresSchema = z.object({
@@ -94,7 +101,9 @@ export const planFiguresSchema = z.object({
     }),
   ),
 });
+
 export type PlanFigures = z.output<typeof planFiguresSchema>;
+
 export type PlanFiguresWire = z.input<typeof planFiguresSchema>;
 
 export const payerFiguresSchema = z.object({
@@ -103,7 +112,9 @@ export const payerFiguresSchema = z.object({
   /** who paid most since the beginning */
   payers: z.array(z.object({ payer: addressSchema, count: countSchema, amount: amountSchema })),
 });
+
 export type PayerFigures = z.output<typeof payerFiguresSchema>;
+
 export type PayerFiguresWire = z.input<typeof payerFiguresSchema>;
 
 export const chargeListSchema = z.object({
@@ -125,7 +136,9 @@ export const chargeListSchema = z.object({
   /** pass as `cursor` for what follows; absent at the end */
   next: z.string().max(128).optional(),
 });
+
 export type ChargeList = z.output<typeof chargeListSchema>;
+
 export type ChargeListWire = z.input<typeof chargeListSchema>;
 
 export const paymentListSchema = z.object({
@@ -147,7 +160,9 @@ export const paymentListSchema = z.object({
   /** pass as `cursor` for what follows; absent at the end */
   next: z.string().max(128).optional(),
 });
+
 export type PaymentList = z.output<typeof paymentListSchema>;
+
 export type PaymentListWire = z.input<typeof paymentListSchema>;
 
 export const subscriberListSchema = z.object({
@@ -156,5 +171,7 @@ export const subscriberListSchema = z.object({
   /** pass as `cursor` for what follows; absent at the end */
   next: z.string().max(128).optional(),
 });
+
 export type SubscriberList = z.output<typeof subscriberListSchema>;
+
 export type SubscriberListWire = z.input<typeof subscriberListSchema>;

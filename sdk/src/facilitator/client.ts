@@ -67,12 +67,14 @@ export interface Refused {
   readonly kind: "refused";
   readonly error: TurnpikeError;
 }
+
 /** The outcome is not known yet: post the very same request again; sign nothing new. */
 export interface Pending {
   readonly kind: "pending";
   readonly id: Hex;
   readonly retryAfterSec: number;
 }
+
 /** What was asked for. */
 export interface Found<T> {
   readonly kind: "found";
@@ -81,21 +83,27 @@ export interface Found<T> {
 
 /** What became of a payment. */
 export type AuthorizeOutcome = { readonly kind: "settled"; readonly proof: PaymentProof } | Pending | Refused;
+
 /** What became of a signup or change. */
 export type ChangeOutcome = { readonly kind: "done"; readonly change: SubscriptionChange } | Pending | Refused;
+
 /** What became of a permit. */
 export type PermitOutcome = { readonly kind: "done"; readonly permit: PermitResult } | Pending | Refused;
+
 /** An answer to a question, or why there is none. */
 export type LookUp<T> = Found<T> | Refused;
 
 /** Whether a report was counted. */
 export type ReportOutcome = { readonly kind: ReportReceipt["status"] } | Refused;
+
 /** What became of each debit. */
 export type DebitsOutcome = { readonly kind: "answered"; readonly results: readonly DebitAnswer[] } | Refused;
+
 /** Which plans the API key's owner may have debited, and by which accounts; or why the key itself is refused. */
 export type DebitRightsOutcome =
   | { readonly kind: "answered"; readonly relayers: readonly Address[]; readonly rights: readonly DebitRight[] }
   | Refused;
+
 /** A new API key, or why there is none. */
 export type KeyOutcome = { readonly kind: "created"; readonly key: NewApiKey } | Refused;
 
@@ -118,6 +126,7 @@ export interface WantedKey {
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
 }
+
 /** Of one page of a list. */
 export interface PageOptions extends CallOptions {
   readonly cursor?: string;

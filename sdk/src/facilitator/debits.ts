@@ -16,7 +16,9 @@ export const debitSchema = z.object({
     .min(0)
     .max(2 ** 40 - 1),
 });
+
 export type DebitRequest = z.output<typeof debitSchema>;
+
 export type DebitRequestWire = z.input<typeof debitSchema>;
 
 export const debitsRequestSchema = z.array(debitSchema).min(1).max(MAX_DEBITS);
@@ -37,7 +39,9 @@ export const debitResultSchema = z.discriminatedUnion("status", [
   }),
   z.object({ status: z.literal("pending"), idHash: hash32Schema, index: z.number().int() }),
 ]);
+
 export type DebitResultWire = z.input<typeof debitResultSchema>;
+
 export type DebitAnswer = z.output<typeof debitResultSchema>;
 
 /** One answer for each item, in the order asked. */
@@ -61,7 +65,9 @@ export const debitRightSchema = z.discriminatedUnion("status", [
     message: z.string().max(512),
   }),
 ]);
+
 export type DebitRightWire = z.input<typeof debitRightSchema>;
+
 export type DebitRight = z.output<typeof debitRightSchema>;
 
 /** One answer for each plan, in the order asked. */

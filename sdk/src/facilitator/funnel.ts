@@ -7,11 +7,14 @@ import { addressSchema, amountSchema } from "../protocol";
  * are on chain. paid: payments that gates accepted. served: paid requests that were answered.
  */
 export const FUNNEL_STEPS = ["asked", "signed", "settled", "paid", "served"] as const;
+
 /** A step of the funnel. */
 export type FunnelStep = (typeof FUNNEL_STEPS)[number];
 
 const countSchema = z.number().int();
+
 const timeSchema = z.number().int().nonnegative();
+
 const sumSchema = z.object({ count: countSchema, amount: amountSchema });
 
 export const funnelSchema = z.object({
@@ -66,5 +69,7 @@ export const funnelSchema = z.object({
     }),
   ),
 });
+
 export type Funnel = z.output<typeof funnelSchema>;
+
 export type FunnelWire = z.input<typeof funnelSchema>;

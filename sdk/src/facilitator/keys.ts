@@ -17,15 +17,18 @@ import {
  * keys: list and revoke the provider's keys, and read what was done with them. reports: tell what the provider's gates count.
  */
 export const API_SCOPES = ["read", "debits", "webhooks", "keys", "reports"] as const;
+
 /** What a key may do. */
 export type ApiScope = (typeof API_SCOPES)[number];
 
 const unixSec = z.number().int().nonnegative();
+
 /** printable, so that a wallet shows what it is */
 const nameSchema = z
   .string()
   .regex(/^[ -~]{1,64}$/, "must be 1 to 64 printable ASCII characters")
   .refine((name) => name === name.trim(), "must not begin or end with a space");
+
 const scopesSchema = z
   .array(z.enum(API_SCOPES))
   .min(1)
@@ -43,7 +46,9 @@ const wantedKey = {
 };
 
 export const challengeRequestSchema = z.object(wantedKey);
+
 export type ChallengeRequest = z.output<typeof challengeRequestSchema>;
+
 export type ChallengeRequestWire = z.input<typeof challengeRequestSchema>;
 
 export const challengeSchema = z.object({
@@ -61,6 +66,7 @@ export const challengeSchema = z.object({
    */
   message: z.string().max(2_048).optional(),
 });
+
 export type KeyChallenge = z.output<typeof challengeSchema>;
 
 export const createKeyRequestSchema = z.object({
@@ -70,7 +76,9 @@ export const createKeyRequestSchema = z.object({
   challenge: z.string().regex(/^[A-Za-z0-9_.-]{16,128}$/, "must be a challenge of POST /keys/challenge"),
   signature: signatureSchema,
 });
+
 export type CreateKeyRequest = z.output<typeof createKeyRequestSchema>;
+
 export type CreateKeyRequestWire = z.input<typeof createKeyRequestSchema>;
 
 export const apiKeySchema = z.object({
@@ -83,10 +91,12 @@ export const apiKeySchema = z.object({
   /** to the minute */
   lastUsedAt: unixSec.optional(),
 });
+
 export type ApiKey = z.output<typeof apiKeySchema>;
 
 /** The only answer that holds the key itself: what is stored is its hash. */
 export const newKeySchema = apiKeySchema.extend({ key: z.string().max(128) });
+
 export type NewApiKey = z.output<typeof newKeySchema>;
 
 /** Of the key that asks. */
@@ -97,6 +107,7 @@ export const currentKeySchema = z.object({
   /** whether it may also read what concerns the whole service */
   isOperator: z.boolean(),
 });
+
 export type CurrentKey = z.output<typeof currentKeySchema>;
 
 export const keyListSchema = z.object({ keys: z.array(apiKeySchema) });

@@ -4,13 +4,16 @@ import { addressSchema, amountSchema } from "../protocol";
 import { overviewSchema } from "./analytics";
 
 const countSchema = z.number().int();
+
 const timeSchema = z.number().int().nonnegative();
 
 export const operatorOverviewSchema = overviewSchema.extend({
   /** that were paid in the range */
   providers: countSchema,
 });
+
 export type OperatorOverview = z.output<typeof operatorOverviewSchema>;
+
 export type OperatorOverviewWire = z.input<typeof operatorOverviewSchema>;
 
 export const providerFiguresSchema = z.object({
@@ -21,7 +24,9 @@ export const providerFiguresSchema = z.object({
   /** highest volume first */
   providers: z.array(z.object({ provider: addressSchema, count: countSchema, amount: amountSchema })),
 });
+
 export type ProviderFigures = z.output<typeof providerFiguresSchema>;
+
 export type ProviderFiguresWire = z.input<typeof providerFiguresSchema>;
 
 const costSchema = z.object({
@@ -52,5 +57,7 @@ export const costsSchema = z.object({
   /** by day */
   points: z.array(costSchema.extend({ at: timeSchema })),
 });
+
 export type ServiceCosts = z.output<typeof costsSchema>;
+
 export type ServiceCostsWire = z.input<typeof costsSchema>;

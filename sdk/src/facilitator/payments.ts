@@ -3,6 +3,7 @@ import * as z from "zod";
 import { hash32Schema, paymentProofSchema, signedPaymentSchema } from "../protocol";
 
 export const authorizeRequestSchema = z.object({ signedPayment: signedPaymentSchema });
+
 export type AuthorizeRequest = z.output<typeof authorizeRequestSchema>;
 
 export const authorizeResponseSchema = z.object({ proof: paymentProofSchema });
@@ -13,6 +14,7 @@ export const pendingSchema = z.object({
   /** paymentId, idHash or the request's own id: what the answer will be about */
   id: hash32Schema,
 });
+
 export type PendingWire = z.input<typeof pendingSchema>;
 
 /** `failed`: can never move money. `reversed`: was settled in a block that the chain gave up. `unknown`: never seen here. */
@@ -23,6 +25,7 @@ export const paymentStatusSchema = z.object({
   status: z.enum(PAYMENT_STATUSES),
   transaction: hash32Schema.optional(),
 });
+
 export type PaymentStatus = z.output<typeof paymentStatusSchema>;
 
 export const verifyProofRequestSchema = z.object({ proof: paymentProofSchema });
@@ -32,4 +35,5 @@ export const verifyProofResponseSchema = z.discriminatedUnion("valid", [
   z.object({ valid: z.literal(true) }),
   z.object({ valid: z.literal(false), reason: z.string().max(128) }),
 ]);
+
 export type ProofVerdict = z.output<typeof verifyProofResponseSchema>;

@@ -23,7 +23,9 @@ export const planSchema = z.object({
   /** the plan its provider points to instead */
   successor: hash32Schema.optional(),
 });
+
 export type Plan = z.output<typeof planSchema>;
+
 export type PlanWire = z.input<typeof planSchema>;
 
 export const planListSchema = z.object({
@@ -31,4 +33,5 @@ export const planListSchema = z.object({
   /** pass as `cursor` for what follows; absent at the end */
   next: z.string().max(128).optional(),
 });
+
 export type PlanList = z.output<typeof planListSchema>;

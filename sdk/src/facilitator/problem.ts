@@ -24,6 +24,7 @@ export const problemSchema = z.object({
   details: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])).optional(),
   requestId: z.string().max(64).optional(),
 });
+
 export type Problem = z.output<typeof problemSchema>;
 
 /** An error as it is told over HTTP, RFC 9457. */

@@ -7,6 +7,7 @@ import { addressSchema, amountSchema } from "../protocol";
 
 /** entries in one report */
 export const MAX_REPORT_ENTRIES = 200;
+
 const HOUR_SEC = 3_600;
 
 /**
@@ -25,6 +26,7 @@ export const REPORT_STEPS = [
   "failed",
   "lost",
 ] as const;
+
 /** What became of a request. */
 export type ReportStep = (typeof REPORT_STEPS)[number];
 
@@ -59,7 +61,9 @@ export const reportEntrySchema = z.object({
   /** all together: asked for, or paid; base units */
   amount: amountSchema.refine((amount) => amount < 1n << 160n, "must be less than 2^160"),
 });
+
 export type ReportEntry = z.output<typeof reportEntrySchema>;
+
 export type ReportEntryWire = z.input<typeof reportEntrySchema>;
 
 export const reportSchema = z.object({
@@ -67,8 +71,11 @@ export const reportSchema = z.object({
   id: z.string().regex(/^[0-9a-f]{32}$/, "must be 32 hex digits"),
   entries: z.array(reportEntrySchema).min(1).max(MAX_REPORT_ENTRIES),
 });
+
 export type Report = z.output<typeof reportSchema>;
+
 export type ReportWire = z.input<typeof reportSchema>;
 
 export const reportReceiptSchema = z.object({ status: z.enum(["counted", "repeated"]) });
+
 export type ReportReceipt = z.output<typeof reportReceiptSchema>;

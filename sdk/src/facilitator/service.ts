@@ -37,7 +37,9 @@ export const supportedSchema = z.object({
     }),
   ),
 });
+
 export type Supported = z.output<typeof supportedSchema>;
+
 export type SupportedWire = z.input<typeof supportedSchema>;
 
 export const eventSchema = z.object({
@@ -57,6 +59,7 @@ export const eventSchema = z.object({
   /** the subject's full state after the event */
   data: z.record(z.string(), z.unknown()),
 });
+
 export type FacilitatorEvent = z.output<typeof eventSchema>;
 
 export const eventListSchema = z.object({
@@ -64,6 +67,7 @@ export const eventListSchema = z.object({
   /** pass as `cursor` for what follows, also when nothing follows yet */
   next: z.string().max(128),
 });
+
 export type EventList = z.output<typeof eventListSchema>;
 
 export const healthSchema = z.object({ status: z.literal("ok") });
@@ -79,6 +83,7 @@ export const readinessSchema = z.object({
     }),
   ),
 });
+
 export type Readiness = z.output<typeof readinessSchema>;
 
 /** The service from inside, for its operators. */
@@ -148,6 +153,7 @@ export const systemSchema = readinessSchema.extend({
     }),
   ),
 });
+
 export type System = z.output<typeof systemSchema>;
 
 /** Of a service that runs as a sandbox: nobody else has a clock to move. */
@@ -163,4 +169,5 @@ export const testClockSchema = z.object({
   /** where the webhooks arrive that the sandbox receives */
   inboxUrl: z.string().max(256).optional(),
 });
+
 export type TestClockState = z.output<typeof testClockSchema>;

@@ -4,6 +4,7 @@ import { addressSchema, amountSchema, hash32Schema } from "../protocol";
 import { subscriptionSchema } from "./subscriptions";
 
 const countSchema = z.number().int();
+
 const timeSchema = z.number().int().nonnegative();
 
 export const renewalFiguresSchema = z.object({
@@ -28,10 +29,13 @@ export const renewalFiguresSchema = z.object({
     }),
   ),
 });
+
 export type RenewalFigures = z.output<typeof renewalFiguresSchema>;
+
 export type RenewalFiguresWire = z.input<typeof renewalFiguresSchema>;
 
 const sumSchema = z.object({ count: countSchema, amount: amountSchema });
+
 const unpaid = {
   /** nobody can collect them any more: the subscription expired, was cancelled or stands still */
   lost: sumSchema,
@@ -50,8 +54,10 @@ export const failedRenewalsSchema = z.object({
   /** why the first attempt of the period failed, most lost first; `NotTried` where there was none before it was too late */
   causes: z.array(z.object({ cause: z.string(), ...unpaid })),
 });
+
 /** Periods of the range that were due and not charged at the first attempt, with their prices, and how each stands now. */
 export type FailedRenewals = z.output<typeof failedRenewalsSchema>;
+
 export type FailedRenewalsWire = z.input<typeof failedRenewalsSchema>;
 
 export const recurringSchema = z.object({
@@ -81,7 +87,9 @@ export const recurringSchema = z.object({
     rate: z.number().nonnegative().optional(),
   }),
 });
+
 export type Recurring = z.output<typeof recurringSchema>;
+
 export type RecurringWire = z.input<typeof recurringSchema>;
 
 export const latencySchema = z.object({
@@ -98,7 +106,9 @@ export const latencySchema = z.object({
   /** each up to `upToMs` and above the one before; the last has no end */
   histogram: z.array(z.object({ upToMs: z.number().optional(), count: countSchema })),
 });
+
 export type Latency = z.output<typeof latencySchema>;
+
 export type LatencyWire = z.input<typeof latencySchema>;
 
 export const allowanceListSchema = z.object({
@@ -125,5 +135,7 @@ export const allowanceListSchema = z.object({
   /** pass as `cursor` for what follows; absent at the end */
   next: z.string().max(128).optional(),
 });
+
 export type AllowanceList = z.output<typeof allowanceListSchema>;
+
 export type AllowanceListWire = z.input<typeof allowanceListSchema>;

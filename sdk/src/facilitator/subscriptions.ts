@@ -3,7 +3,9 @@ import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema, STATUSES, signatureSchema } from "../protocol";
 
 const unixSecSchema = z.number().int().nonnegative();
+
 const networkSchema = z.string().min(1).max(64);
+
 /** of the subscription; every change that the subscriber makes raises it by one */
 const versionSchema = z.number().int().min(0).max(65_535);
 
@@ -19,6 +21,7 @@ export const permitSchema = z.object({
   deadline: amountSchema,
   signature: ecdsaSignatureSchema,
 });
+
 export type PermitFields = z.output<typeof permitSchema>;
 
 /** Signup: the EIP-712 `Subscribe` that the subscriber signed. The secret itself is never sent. */
@@ -35,7 +38,9 @@ export const subscribeRequestSchema = z.object({
   signature: signatureSchema,
   permit: permitSchema.optional(),
 });
+
 export type SubscribeRequest = z.output<typeof subscribeRequestSchema>;
+
 export type SubscribeRequestWire = z.input<typeof subscribeRequestSchema>;
 
 export const subscriptionStatusSchema = z.enum(STATUSES);
@@ -50,7 +55,9 @@ export const changeResponseSchema = z.object({
   /** of a rekey only: the record's new key, which the fields above describe */
   previousIdHash: hash32Schema.optional(),
 });
+
 export type SubscriptionChange = z.output<typeof changeResponseSchema>;
+
 export type SubscriptionChangeWire = z.input<typeof changeResponseSchema>;
 
 const changeBase = {
@@ -70,12 +77,16 @@ export const CHANGE_REQUESTS = {
   plan: z.object({ ...changeBase, newPlanId: hash32Schema, maxOverage: amountSchema, maxCharge: amountSchema }),
   rekey: z.object({ ...changeBase, newSecretHash: hash32Schema }),
 } as const;
+
 /** A change of a subscription, as the path names it. */
 export type ChangeAct = keyof typeof CHANGE_REQUESTS;
+
 /** All of them. */
 export const CHANGE_ACTS = Object.keys(CHANGE_REQUESTS) as readonly ChangeAct[];
+
 /** The body of one kind of change as it is read: amounts are `bigint`. */
 export type ChangeRequest<A extends ChangeAct = ChangeAct> = z.output<(typeof CHANGE_REQUESTS)[A]>;
+
 /** The same on the wire: amounts are decimal strings. */
 export type ChangeRequestWire<A extends ChangeAct = ChangeAct> = z.input<(typeof CHANGE_REQUESTS)[A]>;
 
@@ -104,11 +115,14 @@ export const subscriptionSchema = z.object({
   /** head block's time at which all this was true, unix seconds */
   chainTimeSec: unixSecSchema,
 });
+
 export type Subscription = z.output<typeof subscriptionSchema>;
+
 export type SubscriptionWire = z.input<typeof subscriptionSchema>;
 
 /** A wallet's subscriptions, the newest first; `more`: there are older ones. */
 export const subscriptionListSchema = z.object({ subscriptions: z.array(subscriptionSchema), more: z.boolean() });
+
 export type SubscriptionList = z.output<typeof subscriptionListSchema>;
 
 /** What changing to `newPlanId` would charge now. */
@@ -120,6 +134,7 @@ export const changeQuoteSchema = z.object({
   credit: amountSchema,
   chainTimeSec: unixSecSchema,
 });
+
 export type ChangeQuote = z.output<typeof changeQuoteSchema>;
 
 /** `POST /permits`: the relayer gives the permit to the token. */
@@ -129,7 +144,9 @@ export const permitRequestSchema = z.object({
   owner: addressSchema,
   ...permitSchema.shape,
 });
+
 export type PermitRequest = z.output<typeof permitRequestSchema>;
+
 export type PermitRequestWire = z.input<typeof permitRequestSchema>;
 
 export const permitResponseSchema = z.object({
@@ -140,6 +157,7 @@ export const permitResponseSchema = z.object({
   /** absent when the approval already stood: somebody else had submitted the permit */
   transaction: hash32Schema.optional(),
 });
+
 export type PermitResult = z.output<typeof permitResponseSchema>;
 
 /** `GET /accounts/{address}?token=`: what an agent without an RPC needs before it signs. */
@@ -158,5 +176,7 @@ export const accountSchema = z.object({
   permitNonce: amountSchema.optional(),
   chainTimeSec: unixSecSchema,
 });
+
 export type Account = z.output<typeof accountSchema>;
+
 export type AccountWire = z.input<typeof accountSchema>;

@@ -32,6 +32,7 @@ export interface Answer {
 }
 
 const MAX_RESPONSE_BYTES = 1_048_576;
+
 const DEFAULT_TIMEOUT_MS = 40_000;
 
 export function createTransport(options: TransportOptions): (exchange: Exchange) => Promise<Answer> {

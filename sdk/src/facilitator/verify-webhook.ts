@@ -23,7 +23,9 @@ export interface VerifyWebhookOptions {
 }
 
 const DEFAULT_TOLERANCE_SEC = 300;
+
 const SECRET_PREFIX = "whsec_";
+
 /** Beyond, somebody else is trying: two are enough for a rotation. */
 const MAX_SIGNATURES = 16;
 

@@ -4,12 +4,15 @@ import { addressSchema, hash32Schema } from "../protocol";
 import { WEBHOOK_EVENT_TYPES } from "./webhook-events";
 
 const unixSec = z.number().int().nonnegative();
+
 const typesSchema = z
   .array(z.enum(WEBHOOK_EVENT_TYPES as [string, ...string[]]))
   .min(1)
   .max(WEBHOOK_EVENT_TYPES.length)
   .refine((types) => new Set(types).size === types.length, "must not name a type twice");
+
 const descriptionSchema = z.string().max(256);
+
 const urlSchema = z.string().min(8).max(2_048);
 
 export const createEndpointRequestSchema = z.object({
@@ -19,7 +22,9 @@ export const createEndpointRequestSchema = z.object({
   types: typesSchema.optional(),
   description: descriptionSchema.default(""),
 });
+
 export type CreateEndpointRequest = z.output<typeof createEndpointRequestSchema>;
+
 export type CreateEndpointRequestWire = z.input<typeof createEndpointRequestSchema>;
 
 export const updateEndpointRequestSchema = z
@@ -31,6 +36,7 @@ export const updateEndpointRequestSchema = z
     enabled: z.boolean().optional(),
   })
   .refine((change) => Object.values(change).some((value) => value !== undefined), "must change something");
+
 export type UpdateEndpointRequest = z.output<typeof updateEndpointRequestSchema>;
 
 export const webhookEndpointSchema = z.object({
@@ -45,16 +51,19 @@ export const webhookEndpointSchema = z.object({
   failures: z.number().int().nonnegative(),
   createdAt: unixSec,
 });
+
 export type WebhookEndpoint = z.output<typeof webhookEndpointSchema>;
 
 /** Secrets are told here and nowhere else. */
 export const newEndpointSchema = webhookEndpointSchema.extend({ secret: z.string() });
+
 export const endpointListSchema = z.object({ endpoints: z.array(webhookEndpointSchema) });
 
 export const rotateSecretRequestSchema = z.object({
   /** seconds for which the old secret signs beside the new one; at most 7 days */
   overlapSec: z.number().int().min(0).max(604_800).default(86_400),
 });
+
 export const rotatedSecretSchema = z.object({
   secret: z.string(),
   /** until then deliveries are signed with both, unix seconds */
@@ -74,6 +83,7 @@ export const deliverySchema = z.object({
   nextAttemptAt: unixSec.optional(),
   finishedAt: unixSec.optional(),
 });
+
 export const deliveryListSchema = z.object({ deliveries: z.array(deliverySchema), next: z.string().optional() });
 
 /** What went wrong without an HTTP status. `address`: the name leads to an address that is not public. */
@@ -89,6 +99,7 @@ export const attemptSchema = z.object({
   statusCode: z.number().int().optional(),
   error: z.enum(DELIVERY_ERRORS).optional(),
 });
+
 export const deliveryDetailSchema = deliverySchema.extend({ log: z.array(attemptSchema) });
 
 export const auditEntrySchema = z.object({
@@ -104,6 +115,7 @@ export const auditEntrySchema = z.object({
   requestId: z.string().optional(),
   details: z.record(z.string(), z.unknown()),
 });
+
 export const auditListSchema = z.object({
   provider: addressSchema,
   entries: z.array(auditEntrySchema),

@@ -3,6 +3,7 @@ import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema, STATUSES } from "../protocol";
 
 const unixSec = z.number().int().nonnegative();
+
 const index = z.number().int().nonnegative();
 
 const payment = z.looseObject({
@@ -58,6 +59,7 @@ const subscription = z.looseObject({
 
 /** base units collected by this act */
 const charged = { charged: amountSchema.nullable() };
+
 const debit = subscription.extend({ amount: amountSchema, index });
 
 /** What each type's `data` holds: the object's state after the event, and what only this event knows. */
@@ -105,8 +107,10 @@ export const WEBHOOK_DATA = {
 
 /** The type of an event. */
 export type WebhookEventType = keyof typeof WEBHOOK_DATA;
+
 /** Every type of event that is sent. */
 export const WEBHOOK_EVENT_TYPES = Object.keys(WEBHOOK_DATA) as WebhookEventType[];
+
 /** Sent on request, to see that an endpoint works. No subscription to types leaves it out. */
 export const TEST_EVENT_TYPE = "webhook.test";
 

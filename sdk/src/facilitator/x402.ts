@@ -14,8 +14,11 @@ import {
 } from "../protocol";
 
 const networkSchema = z.string().min(1).max(64);
+
 const textSchema = z.string().max(2_048);
+
 const timeoutSchema = z.number().int().positive().max(86_400);
+
 const extraSchema = z.object({ name: z.string().max(128).optional(), version: z.string().max(32).optional() }).loose();
 
 export const requirementsV1Schema = z.object({
@@ -73,7 +76,9 @@ export const x402RequestSchema = z.union([
     grant: grantRequestSchema.optional(),
   }),
 ]);
+
 export type X402Request = z.output<typeof x402RequestSchema>;
+
 export type X402RequestWire = z.input<typeof x402RequestSchema>;
 
 export const x402VerifyResponseSchema = z.discriminatedUnion("isValid", [
@@ -85,7 +90,9 @@ export const x402VerifyResponseSchema = z.discriminatedUnion("isValid", [
     payer: addressSchema.optional(),
   }),
 ]);
+
 export type X402Verdict = z.output<typeof x402VerifyResponseSchema>;
+
 export type X402VerdictWire = z.input<typeof x402VerifyResponseSchema>;
 
 export const x402SettleResponseSchema = z.discriminatedUnion("success", [
@@ -107,5 +114,7 @@ export const x402SettleResponseSchema = z.discriminatedUnion("success", [
     network: networkSchema,
   }),
 ]);
+
 export type X402Settlement = z.output<typeof x402SettleResponseSchema>;
+
 export type X402SettlementWire = z.input<typeof x402SettleResponseSchema>;

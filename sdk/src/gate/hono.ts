@@ -1,27 +1,9 @@
 /** The gate for Hono: `app.get("/report", paymentGate({ pricing }), handler)`; the handler reads `c.get("payment")`. */
-import type { Context, MiddlewareHandler, Next } from "hono";
-import { answerOf, CORS_HEADERS, PREFLIGHT } from "./answer";
-import type { Decision } from "./decide";
-import { type DefaultGateOptions, gateOf } from "./default-provider";
-import { responseOf, settleResponse } from "./fetch-response";
-import type { Gate } from "./gate";
-import { honoBody } from "./hono-body";
-import type { Payment } from "./payment";
-import { isPreflight } from "./preflight";
-import { type GateRequest, gateRequestOfFetch } from "./request";
-import { openVisit, visits } from "./visit";
-import { whenDecided } from "./when-decided";
+import type { Context } from "hono";
+import { type HonoGate, honoGate, type PaidVariables, preflight } from "./adapters/hono";
+import { type DefaultGateOptions, gateOf } from "./provider/default-provider";
 
-/** What a gated handler finds in its context. */
-export interface PaidVariables {
-  payment: Payment;
-}
-
-/** Hono middleware. */
-export type HonoGate = MiddlewareHandler<{ Variables: PaidVariables }> & {
-  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
-  ready(): Promise<void>;
-};
+export { type HonoGate, honoGate, type PaidVariables, preflight };
 
 /**
  * Middleware before a route; `c.get("payment")` says who paid how.
@@ -29,55 +11,4 @@ export type HonoGate = MiddlewareHandler<{ Variables: PaidVariables }> & {
  */
 export function paymentGate(options: DefaultGateOptions<Context>): HonoGate {
   return honoGate(gateOf(options));
-}
-
-/** Answers the preflights of routes that have one method (`app.get`): `app.use("/report", preflight())` before them. */
-export function preflight(): MiddlewareHandler {
-  return async ({ req }, next) => {
-    const { method } = req;
-    const isAsked = isPreflight(method, req.header("access-control-request-method"), req.header("origin"));
-    return isAsked ? responseOf(PREFLIGHT) : next();
-  };
-}
-
-/** The same for a provider of createProvider. */
-export function honoGate(gate: Gate): HonoGate {
-  const middleware = (c: Context<{ Variables: PaidVariables }>, next: Next) => {
-    const body = honoBody(c as Context);
-    const facts = gateRequestOfFetch(c.req.raw, body);
-    const act = (decision: Decision) => {
-      if (decision.kind !== "allow") return responseOf(answerOf(decision));
-      body.restore();
-      return serve(c, next, facts, decision);
-    };
-    const fail = (error: unknown): never => {
-      // The application's error handler answers; what it makes carries these.
-      if (gate.cors) for (const [name, value] of Object.entries(CORS_HEADERS)) c.header(name, value);
-      throw error;
-    };
-    return whenDecided<Response | Promise<undefined>>({ gate, facts, act, fail }) as Promise<Response | undefined>;
-  };
-
-  async function serve(
-    c: Context<{ Variables: PaidVariables }>,
-    next: Next,
-    facts: GateRequest,
-    decision: Extract<Decision, { kind: "allow" }>,
-  ): Promise<undefined> {
-    const visit = openVisit(facts, decision);
-    // As Hono's own exceptions have one: its default error handler answers with that, and logs nothing.
-    visit.onRefused = (error) =>
-      void Object.assign(error, { getResponse: () => new Response(null, { status: error.status }) });
-    c.set("payment", visit.payment ?? decision.payment);
-    await visits.run(visit, next);
-    const { res: response, error } = c;
-    const settled = await settleResponse({ gate, visit, decision, response, threw: error !== undefined });
-    if (settled !== response) {
-      // Hono merges the headers of a response that replaces another, unless there is none.
-      c.res = undefined;
-      c.res = settled;
-    }
-    return undefined;
-  }
-  return Object.assign(middleware, { ready: () => gate.ready() });
 }

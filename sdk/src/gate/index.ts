@@ -1,21 +1,26 @@
 /** The provider's side: gates, operations, stores. Framework adapters stand behind doors of their own. */
-export { ConfigError } from "../protocol";
+export { ConfigError, parsePaymentProof } from "../protocol";
 export { fileClaims } from "./claims/file";
 export { memoryClaims } from "./claims/memory";
 export * from "./claims/rules";
-export type { Decision } from "./decide";
-export { close, configure, type DefaultGateOptions } from "./default-provider";
-export type { Gate } from "./gate";
-export type { MeterPort } from "./meter-port";
-export type { MeterEvent } from "./metering/events";
+export type { Decision } from "./core/answer";
+export type { Gate } from "./core/gate";
+export type { PinnedSigner, ProviderOptions, VerifyMode } from "./core/options";
+export type { FreePayment, OneTimePayment, Payment, SubscriptionPayment } from "./core/payment";
+export type { PricingEntry } from "./core/pricing";
+export type { GateOptions } from "./core/route";
+export type { Deduction, MeterPort } from "./metering/meter";
+export type { MeterEvent, UnsettledReport, UnsettledSubscription } from "./metering/reports";
 export type { MeterStore } from "./metering/store";
-export type { UnsettledReport, UnsettledSubscription } from "./metering/unsettled";
 export { gated, type NodeGate, type PaidRequest, paymentGate, preflight } from "./node";
-export * from "./operations";
-export type { PinnedSigner, ProviderOptions, VerifyMode } from "./options";
-export type { Deduction, FreePayment, OneTimePayment, Payment, SubscriptionPayment } from "./payment";
-export type { PricingEntry } from "./pricing";
-export { createProvider, type Provider } from "./provider";
+export {
+  buildPaymentRequired,
+  close,
+  configure,
+  context,
+  type DefaultGateOptions,
+  verifyPaymentProof,
+} from "./provider/default-provider";
+export { createProvider, deductAllowance, type Provider } from "./provider/provider";
+export type { AnyRequest } from "./provider/verify";
 export type { ReplayOptions } from "./replay/options";
-export type { GateOptions } from "./route";
-export type { AnyRequest } from "./verify";

@@ -1,43 +1,11 @@
 /** The gate for Next.js route handlers: `export const GET = paymentGate({ pricing })(handler)` in `app/.../route.ts`. */
-import { type DefaultGateOptions, gateOf } from "./default-provider";
-import { type FetchGate, fetchGate } from "./fetch";
-import type { Gate } from "./gate";
+import { lazily, type NextGate, nextGate } from "./adapters/next";
+import { type DefaultGateOptions, gateOf } from "./provider/default-provider";
 
-export type { PaidHandler, PaidRequest } from "./fetch";
-/** Wraps a route handler of Next.js. */
-export type NextGate = FetchGate;
+export type { PaidHandler, PaidRequest } from "./adapters/fetch";
+export { type NextGate, nextGate };
 
 /** Opened with the first request: `next build` loads every route, without the settings and secrets of production. */
 export function paymentGate(options: DefaultGateOptions<Request>): NextGate {
   return nextGate(lazily(() => gateOf(options)));
-}
-
-/** The same for a provider of createProvider. */
-export function nextGate(gate: Gate): NextGate {
-  return fetchGate(gate, isNextAnswer);
-}
-
-/** `redirect()`, `notFound()` and their kin throw; Next.js makes a 3xx or 4xx of it, and that was paid for. */
-function isNextAnswer(thrown: unknown): boolean {
-  const digest = (thrown as { digest?: unknown } | null | undefined)?.digest;
-  return typeof digest === "string" && /^NEXT_(?:REDIRECT|HTTP_ERROR_FALLBACK);/.test(digest);
-}
-
-function lazily(open: () => Gate): Gate {
-  let opened: Gate | undefined;
-  const gate = (): Gate => {
-    opened ??= open();
-    return opened;
-  };
-  return {
-    ready: async () => gate().ready(),
-    decide: async (request) => gate().decide(request),
-    answerOfRefusedCharge: async (visit) => gate().answerOfRefusedCharge(visit),
-    get cors() {
-      return gate().cors;
-    },
-    get bindsBody() {
-      return gate().bindsBody;
-    },
-  };
 }

@@ -1,10 +1,10 @@
 /** The gate for node:http and for every framework with `(req, res, next)` middleware. */
 import type { IncomingMessage } from "node:http";
-import { type DefaultGateOptions, gateOf } from "./default-provider";
-import { type NodeGate, nodeGate } from "./node-gate";
+import { type NodeGate, nodeGate } from "./adapters/node-gate";
+import { type DefaultGateOptions, gateOf } from "./provider/default-provider";
 
-export { gated, type NodeGate, nodeGate, type PaidRequest } from "./node-gate";
-export { preflight } from "./preflight";
+export type { NodeGate, PaidRequest } from "./adapters/node-gate";
+export { gated, nodeGate, preflight } from "./adapters/node-gate";
 
 /** Express-style middleware of the provider that `configure()` or the environment named. */
 export function paymentGate(options: DefaultGateOptions<IncomingMessage>): NodeGate {

@@ -1,12 +1,12 @@
 /** Stores in PostgreSQL, for gates on several machines: `createProvider({ claims: postgresClaims(pool), meterStore: postgresMeter(pool) })`. */
-
-import { sharedClaims } from "./claims/in-cells";
 import type { ClaimStore } from "./claims/rules";
+import { sharedClaims } from "./claims/shared";
 import { sharedMeterStore } from "./metering/shared-store";
 import type { MeterStore } from "./metering/store";
-import { type PostgresClient, postgresCells } from "./shared/postgres-cells";
+import { type PostgresClient, postgresCells } from "./stores/postgres";
 
-export { POSTGRES_SCHEMA, type PostgresClient } from "./shared/postgres-cells";
+export type { PostgresClient } from "./stores/postgres";
+export { POSTGRES_SCHEMA } from "./stores/postgres";
 
 /** Which PostgreSQL, and in which table. */
 export interface PostgresStoreOptions {

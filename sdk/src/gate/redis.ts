@@ -1,12 +1,11 @@
 /** Stores in Redis, for gates on several machines: `createProvider({ claims: redisClaims(redis), meterStore: redisMeter(redis) })`. */
-
-import { sharedClaims } from "./claims/in-cells";
 import type { ClaimStore } from "./claims/rules";
+import { sharedClaims } from "./claims/shared";
 import { sharedMeterStore } from "./metering/shared-store";
 import type { MeterStore } from "./metering/store";
-import { type RedisClient, redisCells } from "./shared/redis-cells";
+import { type RedisClient, redisCells } from "./stores/redis";
 
-export type { RedisClient } from "./shared/redis-cells";
+export type { RedisClient } from "./stores/redis";
 
 /** Which Redis, and under which prefix. */
 export interface RedisStoreOptions {

@@ -1,5 +1,4 @@
 /** Addresses in EIP-55 form; every address on the wire is written so (stock v1 clients compare by case). */
-
 import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils";
 import type { Hex } from "./hex";
 import { keccak256Of } from "./keccak";
@@ -11,6 +10,7 @@ export type Address = Hex;
 export const ZERO_ADDRESS: Address = "0x0000000000000000000000000000000000000000";
 
 const ADDRESS = /^0x[0-9a-fA-F]{40}$/;
+
 const cache = new Map<string, Address>();
 
 /** Any case is taken in, also a wrong checksum: the checksum protects people who type, and machines write here. */

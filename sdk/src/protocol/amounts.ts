@@ -3,8 +3,10 @@ import { ConfigError } from "./errors";
 
 /** The largest overage cap. */
 export const UINT88_MAX = (1n << 88n) - 1n;
+
 /** The largest plan price. */
 export const UINT96_MAX = (1n << 96n) - 1n;
+
 /** The largest token amount. */
 export const UINT256_MAX = (1n << 256n) - 1n;
 

@@ -29,6 +29,7 @@ export interface TypedData {
 }
 
 const typeHashes = new WeakMap<readonly TypedDataField[], Uint8Array>();
+
 const separators = new Map<string, Uint8Array>();
 
 function typeHash(primaryType: string, fields: readonly TypedDataField[]): Uint8Array {

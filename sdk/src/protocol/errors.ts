@@ -336,17 +336,29 @@ const classOf = <C extends ErrorCode>(code: C) =>
 
 // One class per remedy that a caller would act on. Causes and remedies stand in the table above.
 export class InsufficientFunds extends classOf("InsufficientFunds") {}
+
 export class SubscriptionNotActive extends classOf("SubscriptionNotActive") {}
+
 export class AllowanceExhausted extends classOf("AllowanceExhausted") {}
+
 export class InvalidPaymentProof extends classOf("InvalidPaymentProof") {}
+
 export class PlanDeprecated extends classOf("PlanDeprecated") {}
+
 export class PaymentAlreadyUsed extends classOf("PaymentAlreadyUsed") {}
+
 export class InvalidRequest extends classOf("InvalidRequest") {}
+
 export class PaymentPending extends classOf("PaymentPending") {}
+
 export class PolicyRefused extends classOf("PolicyRefused") {}
+
 export class AbortError extends classOf("AbortError") {}
+
 export class Unavailable extends classOf("Unavailable") {}
+
 export class InvalidWebhook extends classOf("InvalidWebhook") {}
+
 export class ConfigError extends classOf("ConfigError") {}
 
 /** The codes that have a class of their own to catch; all others are a {@link TurnpikeError} with their code. */

@@ -15,6 +15,7 @@ export const HEADER = {
 
 /** A longer payment header is refused with 400. */
 export const MAX_CREDENTIAL_BYTES = 8 * 1_024;
+
 /** The most that the version 2 quote in a header may take; entries that do not fit are left out. */
 export const MAX_PAYMENT_REQUIRED_HEADER_BYTES = 3 * 1_024;
 
@@ -31,6 +32,7 @@ export const CORS_ALLOW_HEADERS = [
   HEADER.signIn,
   "Access-Control-Expose-Headers",
 ].join(", ");
+
 /** What a page of another origin may read of a gated response. */
 export const CORS_EXPOSE_HEADERS = [
   HEADER.paymentResponse,

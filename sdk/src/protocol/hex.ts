@@ -4,10 +4,10 @@ import { sha256 as nobleSha256 } from "@noble/hashes/sha2";
 import { bytesToHex, concatBytes, hexToBytes as nobleHexToBytes, utf8ToBytes } from "@noble/hashes/utils";
 import { keccak256Of } from "./keccak";
 
+export { concatBytes, utf8ToBytes };
+
 /** 0x and hex digits. */
 export type Hex = `0x${string}`;
-
-export { concatBytes, utf8ToBytes };
 
 /** Bytes as 0x and lower-case hex. */
 export function toHex(bytes: Uint8Array): Hex {

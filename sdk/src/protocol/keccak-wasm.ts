@@ -17,18 +17,26 @@ interface WebAssemblyLike {
 }
 
 const WORDS = 25;
+
 const ROUNDS_AT = 256;
 
 // Locals: the state, its five column parities, one number, the state turned about, and where the loop stands.
 const A = 0;
+
 const C = 25;
+
 const D = 30;
+
 const B = 31;
+
 const ROUND = 56;
 
 const I32 = 0x7f;
+
 const I64 = 0x7e;
+
 const VOID = 0x40;
+
 const OP = {
   loop: 0x03,
   end: 0x0b,
@@ -50,14 +58,20 @@ const OP = {
 function number(value: number): number[] {
   return value < 0x80 ? [value] : [(value & 0x7f) | 0x80, ...number(value >>> 7)];
 }
+
 /** Signed LEB128 of what is not negative: one bit more, for the sign. */
 function signed(value: number): number[] {
   return value < 0x40 ? [value] : [(value & 0x7f) | 0x80, ...signed(value >>> 7)];
 }
+
 const get = (local: number): number[] => [OP.get, ...number(local)];
+
 const set = (local: number): number[] => [OP.set, ...number(local)];
+
 const rotated = (local: number, by: number): number[] => [...get(local), OP.const64, ...signed(by), OP.rotateLeft];
+
 const at = (word: number): number[] => [3, ...number(word * 8)];
+
 const each = (write: (index: number) => number[], count = WORDS): number[] =>
   Array.from({ length: count }, (_, index) => write(index)).flat();
 

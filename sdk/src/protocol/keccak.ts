@@ -6,7 +6,9 @@ import { permutePortably, ROUNDS } from "./keccak-portable";
 import { type Permutation, permutationInWasm } from "./keccak-wasm";
 
 const RATE_BYTES = 136;
+
 const RATE_WORDS = RATE_BYTES / 4;
+
 const WORDS = 50;
 
 export function portablePermutation(): Permutation {
@@ -52,6 +54,7 @@ export function keccak256On({ state, permute }: Permutation): (bytes: Uint8Array
 }
 
 const isServer = (globalThis as { process?: { versions?: { node?: string } } }).process?.versions?.node !== undefined;
+
 let hash: ((bytes: Uint8Array) => Uint8Array) | undefined;
 
 /** @returns 32 bytes */

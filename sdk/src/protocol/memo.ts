@@ -6,14 +6,20 @@ import type { Address } from "./address";
 import { equalConstantTime, fromBase64Url, hmacSha256, randomBytes, toBase64Url, utf8ToBytes } from "./hex";
 
 const REF_BYTES = 16;
+
 const MAC_BYTES = 16;
+
 const POOL_BYTES = 256 * REF_BYTES;
+
 let pool: Uint8Array = new Uint8Array();
+
 let poolAt = POOL_BYTES;
+
 const SHAPE = /^([A-Za-z0-9_-]{22})\.([A-Za-z0-9_-]{1,16})\.([1-9][0-9]{0,11})\.([A-Za-z0-9_-]{22})$/;
 
 /** How long quoted terms hold, seconds. */
 export const DEFAULT_MEMO_LIFE_SEC = 600;
+
 /** An Idempotency-Key of any other length gets a random ref. */
 export const IDEMPOTENCY_KEY_LENGTH = { min: 16, max: 128 } as const;
 

@@ -46,6 +46,7 @@ const PRESETS: readonly Network[] = [
 ];
 
 const LOCAL = /^local-([1-9][0-9]{0,15})$/;
+
 const CAIP2 = /^eip155:([1-9][0-9]{0,15})$/;
 
 /** @returns undefined for a name that is neither a preset, `local-<chainId>` nor `eip155:<chainId>` */

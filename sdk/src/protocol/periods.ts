@@ -2,6 +2,7 @@
 
 /** In the order of the contract's enum. */
 export const STATUSES = ["NONE", "ACTIVE", "PAST_DUE", "EXPIRED", "PAUSED", "CANCELLED"] as const;
+
 /** One of {@link STATUSES}; only `ACTIVE` is served. */
 export type SubscriptionStatus = (typeof STATUSES)[number];
 

@@ -30,6 +30,7 @@ const PROOF_TYPES: { readonly PaymentProof: readonly TypedDataField[] } = {
 export type UnsignedPaymentProof = Omit<PaymentProof, "signature">;
 
 const MAX_HASHES = 1_000;
+
 const hashes = new Map<string, Hex>();
 
 /** Many proofs are of one resource. */

@@ -37,7 +37,9 @@ export const amountSchema = z
 const timeSchema = amountSchema;
 
 const networkNameSchema = z.string().min(1).max(64);
+
 const memoSchema = z.string().min(1).max(256);
+
 const resourceSchema = z.string().min(1).max(MAX_RESOURCE_BYTES);
 
 export const authorizationSchema = z.object({
@@ -59,7 +61,9 @@ export const signedPaymentSchema = z.object({
   memo: memoSchema,
   resource: resourceSchema,
 });
+
 export type SignedPayment = z.output<typeof signedPaymentSchema>;
+
 export type SignedPaymentWire = z.input<typeof signedPaymentSchema>;
 
 /** The Facilitator's signed evidence of a settled payment. */
@@ -81,8 +85,10 @@ export const paymentProofSchema = z.object({
   facilitator: addressSchema,
   signature: signature65Schema,
 });
+
 /** Amounts are `bigint`; `encodePaymentProof` writes the wire form. */
 export type PaymentProof = z.output<typeof paymentProofSchema>;
+
 export type PaymentProofWire = z.input<typeof paymentProofSchema>;
 
 /** `exact` payload of stock x402 clients; version 1 names scheme and network beside it. */
@@ -110,6 +116,7 @@ export const x402V1PayloadSchema = z.object({
   network: networkNameSchema,
   payload: exactPayloadSchema,
 });
+
 export type X402V1Payload = z.output<typeof x402V1PayloadSchema>;
 
 /** The service extension object of an accept entry. */
@@ -143,7 +150,9 @@ export const acceptEntrySchema = z.object({
     .loose()
     .nullish(),
 });
+
 export type AcceptEntry = z.output<typeof acceptEntrySchema>;
+
 export type AcceptEntryWire = z.input<typeof acceptEntrySchema>;
 
 /** The scheme of an entry that stands for a plan: stock clients parse it, and cannot pay it. */
@@ -166,7 +175,9 @@ export const planTermsSchema = z.object({
   name: z.string().max(256).optional(),
   metered: z.boolean().optional(),
 });
+
 export type PlanTerms = z.output<typeof planTermsSchema>;
+
 export type PlanTermsWire = z.input<typeof planTermsSchema>;
 
 /** A 402 body of this project. */
@@ -179,5 +190,7 @@ export const paymentRequiredSchema = z.object({
   reason: z.string().max(128).optional(),
   message: z.string().max(2_048).optional(),
 });
+
 export type PaymentRequired = z.output<typeof paymentRequiredSchema>;
+
 export type PaymentRequiredWire = z.input<typeof paymentRequiredSchema>;

@@ -36,6 +36,7 @@ export function trustSigners(signers: readonly ProofSigner[]): TrustedSigners {
 
 /** Of an instant that everyone reads the same: with its zone, and not with a day alone. */
 const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/;
+
 const SECONDS = /^\d{1,11}$/;
 
 /** Unix seconds of a time that is written as such or in ISO 8601 with its zone. */

@@ -6,9 +6,12 @@ import { MAX_CREDENTIAL_BYTES } from "./headers";
 import { NodeBuffer } from "./hex";
 
 const MAX_DEPTH = 8;
+
 const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
+
 /** text whose bytes are its characters */
 const PRINTABLE = /^[ -~]*$/;
+
 const FORBIDDEN_KEYS = new Set(["__proto__", "constructor", "prototype"]);
 
 /** A parsed JSON object of unknown contents. */
@@ -66,12 +69,19 @@ export function parseStrictBody(text: string, maxDepth = MAX_DEPTH): JsonObject 
 }
 
 const OPEN_OBJECT = 0x7b;
+
 const CLOSE_OBJECT = 0x7d;
+
 const OPEN_LIST = 0x5b;
+
 const CLOSE_LIST = 0x5d;
+
 const COMMA = 0x2c;
+
 const COLON = 0x3a;
+
 const QUOTE = 0x22;
+
 const BACKSLASH = 0x5c;
 
 /** As it is, or escaped: some stores end a text there. */

@@ -3,6 +3,7 @@ import { type Address, checksum } from "./address";
 import { concatBytes, type Hex, hexToBytes, keccak256, wordOfAddress } from "./hex";
 
 const SUBSCRIPTION_ID = /^0x[0-9a-fA-F]{104}$/;
+
 const HASH_32 = /^0x[0-9a-fA-F]{64}$/;
 
 /** Whether a value is 0x and 64 hex digits. */

@@ -7,6 +7,7 @@ const field = (declaration: string): TypedDataField => {
   const [type, name] = declaration.split(" ") as [TypedDataField["type"], string];
   return { name, type };
 };
+
 const struct = (declaration: string): readonly TypedDataField[] => declaration.split(",").map(field);
 
 const TYPES = {
@@ -68,6 +69,7 @@ interface ActBase {
   readonly version: number;
   readonly deadline: bigint;
 }
+
 /** The fields that each change has besides subscriber, idHash, version and deadline. */
 export interface ActFields {
   readonly Pause: Record<never, never>;

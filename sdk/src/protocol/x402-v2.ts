@@ -3,8 +3,7 @@
  * that a payload carries, and the signed message of `sign-in-with-x` (CAIP-122 with an EIP-4361 message).
  */
 import * as z from "zod";
-import type { Hex } from "./hex";
-import { concatBytes, keccak256, utf8ToBytes } from "./hex";
+import { concatBytes, type Hex, keccak256, utf8ToBytes } from "./hex";
 import { addressSchema, signatureSchema } from "./schemas";
 import type { JsonObject } from "./strict-json";
 
@@ -46,12 +45,14 @@ const line = (max: number) =>
     .string()
     .max(max)
     .regex(/^[^\p{Cc}\u2028\u2029]*$/u);
+
 const visible = (max: number) =>
   z
     .string()
     .min(1)
     .max(max)
     .regex(/^[!-~]+$/);
+
 const time = z
   .string()
   .max(40)
@@ -76,6 +77,7 @@ export const signInSchema = z.object({
   resources: z.array(visible(2_048)).max(16).optional(),
   signature: signatureSchema,
 });
+
 export type SignIn = z.output<typeof signInSchema>;
 
 /** The text that the wallet signs (EIP-4361): every field in its line, absent ones left out. */

@@ -3,11 +3,10 @@
  * Facilitator in memory. `pay` and `subscribe` stand for the agent; nothing is settled and nothing costs anything.
  */
 import { memoryClaims } from "../gate/claims/memory";
-import { installProvider } from "../gate/default-provider";
-import { type Provider, providerIn } from "../gate/provider";
-import type { Room } from "../gate/room";
-import { settingsOf } from "../gate/settings";
-import { fixedTime } from "../gate/time";
+import { fixedTime, type Room } from "../gate/core/context";
+import { settingsOf } from "../gate/core/settings";
+import { installProvider } from "../gate/provider/default-provider";
+import { type Provider, providerIn } from "../gate/provider/provider";
 import {
   addressOfKey,
   ConfigError,
@@ -55,6 +54,7 @@ export interface TestProvider {
 }
 
 const CHAIN_ID = 31_337;
+
 // Keys for tests: anyone can derive them.
 const keyOf = (name: string): Hex => keccakText(`turnpike testing ${name}`);
 

@@ -1,8 +1,8 @@
 /** Plans, subscriptions and allowances in memory, where a gate would ask the chain. The rules are the contract's. */
 import type { Plan } from "../chain/plans";
 import type { StateReader, SubscriptionState } from "../chain/states";
-import type { MeterPort } from "../gate/meter-port";
-import type { Terms } from "../gate/terms";
+import type { Terms } from "../gate/core/terms";
+import type { MeterPort } from "../gate/metering/meter";
 import {
   type Address,
   AllowanceExhausted,

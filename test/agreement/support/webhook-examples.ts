@@ -2,12 +2,13 @@
 import type { TurnpikeEvent } from "turnpike/chain";
 import type { WebhookEventType } from "turnpike/facilitator";
 import { addressOfKey, type Hex, keccakText, networkOfChain } from "turnpike/protocol";
-import { applyBlock } from "../../../facilitator/src/indexer/apply-block";
-import { emptyState } from "../../../facilitator/src/indexer/block-state";
-import type { ChainFact } from "../../../facilitator/src/indexer/facts";
-import { paymentPayload, subscriptionPayload } from "../../../facilitator/src/indexer/payloads";
-import type { EventDraft } from "../../../facilitator/src/store/tables/events";
-import type { PaymentRow } from "../../../facilitator/src/store/tables/payments";
+import type { ChainFact } from "../../../facilitator/src/chain/facts";
+import type { PaymentRow } from "../../../facilitator/src/db/tables/payments";
+import type { EventDraft } from "../../../facilitator/src/events/event";
+import { applyBlock } from "../../../facilitator/src/indexer/block-writer";
+import { paymentPayload } from "../../../facilitator/src/payments/rows";
+import { emptyState } from "../../../facilitator/src/subscriptions/block-rows";
+import { subscriptionPayload } from "../../../facilitator/src/subscriptions/payloads";
 import { bodyOf } from "../../../facilitator/src/webhooks/message";
 
 const CHAIN_ID = 8453;

@@ -1,7 +1,7 @@
 /** Signed payments in their wire form. */
 import type { X402RequestWire } from "turnpike/facilitator";
 import type { Hex, SignedPayment, SignedPaymentWire } from "turnpike/protocol";
-import type { Core } from "../../../facilitator/src/core";
+import type { Core } from "../../../facilitator/src/app/core";
 import type { AuthorizeOutcome, ExactRequest } from "../../../facilitator/src/payments";
 import { type FacilitatorWorld, fund, type Payer, until, walletOf } from "../../support/facilitator";
 

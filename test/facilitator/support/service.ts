@@ -26,7 +26,7 @@ import {
   typedDataDigest,
   UINT256_MAX,
 } from "turnpike/protocol";
-import { startFacilitator } from "../../../facilitator/src/main";
+import { startFacilitator } from "../../../facilitator/src/app/start";
 import { createPlan, deprecatePlan, type NewPlan } from "../../../scripts/plan";
 import type { FundedWallet } from "../../../scripts/sandbox/chain";
 import { BLOCK_MS, type FacilitatorWorld, type Payer, startWorld } from "../../support/facilitator";

@@ -8,9 +8,9 @@ import {
 } from "turnpike/facilitator";
 import { addressSchema } from "turnpike/protocol";
 import { z } from "zod";
-import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
-import { requireOwnNetwork } from "../own-network";
+import { requireOwnNetwork } from "../request";
+import type { Doors } from "../services";
 
 export function accountEndpoints({ subscriptions, authorizeWaitMs, monotonicMs, network }: Doors): Endpoint[] {
   const { permits } = subscriptions;

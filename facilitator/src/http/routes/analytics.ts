@@ -17,25 +17,32 @@ import {
 import { addressSchema, hash32Schema } from "turnpike/protocol";
 import { z } from "zod";
 import { admissionTo } from "../admission";
-import type { Doors } from "../app";
-import { money } from "../csv";
 import { type Endpoint, endpoint } from "../endpoint";
-import { bothForms, CSV_PAGE, csvSchema, figures, isoTime, ok, rangeOf, sheetOfPages } from "../figures";
+import { bothForms, CSV_PAGE, csvSchema, figures, isoTime, money, ok, rangeOf, sheetOfPages } from "../figures";
 import { limitSchema } from "../page";
+import type { Doors } from "../services";
 
 const grain = z.enum(["hour", "day"]).default("day");
+
 const cursor = z.string().max(128).optional();
+
 const paymentFilter = {
   status: z.enum(["pending", "settled", "failed"]).optional(),
   payer: addressSchema.optional(),
 };
+
 const chargeFilter = { payer: addressSchema, token: addressSchema.optional() };
+
 const subscriberFilter = { planId: hash32Schema.optional(), subscriber: addressSchema.optional() };
 
 type VolumePoint = VolumeWire["points"][number];
+
 type Plan = PlanFiguresWire["plans"][number];
+
 type Payment = PaymentListWire["payments"][number];
+
 type Subscriber = SubscriberListWire["subscriptions"][number];
+
 type Charge = ChargeListWire["charges"][number];
 
 const VOLUME_COLUMNS = {
@@ -44,6 +51,7 @@ const VOLUME_COLUMNS = {
   count: ({ count }: VolumePoint) => count,
   amount: money(({ amount }: VolumePoint) => amount),
 };
+
 const PLAN_COLUMNS = {
   planId: ({ planId }: Plan) => planId,
   metadata: ({ metadata }: Plan) => metadata,
@@ -54,6 +62,7 @@ const PLAN_COLUMNS = {
   count: ({ count }: Plan) => count,
   amount: money(({ amount }: Plan) => amount),
 };
+
 const PAYMENT_COLUMNS = {
   id: ({ id }: Payment) => id,
   acceptedAt: ({ acceptedAt }: Payment) => isoTime(acceptedAt),
@@ -65,6 +74,7 @@ const PAYMENT_COLUMNS = {
   transaction: ({ transaction }: Payment) => transaction,
   reason: ({ reason }: Payment) => reason,
 };
+
 const SUBSCRIBER_COLUMNS = {
   idHash: ({ idHash }: Subscriber) => idHash,
   status: ({ status }: Subscriber) => status,
@@ -75,6 +85,7 @@ const SUBSCRIBER_COLUMNS = {
   cap: money(({ allowance }: Subscriber) => allowance.cap),
   spent: money(({ allowance }: Subscriber) => allowance.spent),
 };
+
 const CHARGE_COLUMNS = {
   at: ({ at }: Charge) => isoTime(at),
   scheme: ({ scheme }: Charge) => scheme,

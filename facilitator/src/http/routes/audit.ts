@@ -2,9 +2,9 @@
 import { auditListSchema } from "turnpike/facilitator";
 import { z } from "zod";
 import { admissionTo } from "../admission";
-import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
 import { cursorSchema, limitSchema } from "../page";
+import type { Doors } from "../services";
 
 export function auditEndpoints(doors: Doors): Endpoint[] {
   return [

@@ -1,8 +1,8 @@
 /** What a transaction of this service has cost, as the dashboard shows it. */
 import { hash32Schema, TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
-import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
+import type { Doors } from "../services";
 
 const transactionCostSchema = z.object({
   transaction: hash32Schema,

@@ -6,8 +6,8 @@ import {
   debitsResponseSchema,
 } from "turnpike/facilitator";
 import { admissionTo } from "../admission";
-import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
+import type { Doors } from "../services";
 
 export function debitEndpoints(doors: Doors): Endpoint[] {
   const { providers, authorizeWaitMs, untilDraining, metrics } = doors;

@@ -17,13 +17,24 @@ import {
 import { addressSchema, hash32Schema } from "turnpike/protocol";
 import { z } from "zod";
 import { admissionTo } from "../admission";
-import type { Doors } from "../app";
-import { money, type Sheet } from "../csv";
 import { type Endpoint, endpoint } from "../endpoint";
-import { bothForms, CSV_PAGE, csvSchema, figures, isoTime, ok, rangeOf, sheetOfPages } from "../figures";
+import {
+  bothForms,
+  CSV_PAGE,
+  csvSchema,
+  figures,
+  isoTime,
+  money,
+  ok,
+  rangeOf,
+  type Sheet,
+  sheetOfPages,
+} from "../figures";
 import { limitSchema } from "../page";
+import type { Doors } from "../services";
 
 const resource = z.string().min(1).max(128).optional();
+
 const allowanceFilter = {
   planId: hash32Schema.optional(),
   subscriber: addressSchema.optional(),
@@ -38,6 +49,7 @@ export const CAUSE_COLUMNS = {
   answered: money(({ answered }: FunnelWire["causes"][number]) => answered),
   lost: money(({ lost }: FunnelWire["causes"][number]) => lost),
 };
+
 export const RENEWAL_COLUMNS = {
   day: ({ at }: RenewalFiguresWire["points"][number]) => isoTime(at),
   renewed: ({ renewed }: RenewalFiguresWire["points"][number]) => renewed,
@@ -45,7 +57,9 @@ export const RENEWAL_COLUMNS = {
   pastDue: ({ pastDue }: RenewalFiguresWire["points"][number]) => pastDue,
   expired: ({ expired }: RenewalFiguresWire["points"][number]) => expired,
 };
+
 type FailedCause = FailedRenewalsWire["causes"][number];
+
 const FAILED_COLUMNS = {
   cause: ({ cause }: FailedCause) => cause,
   lostCount: ({ lost }: FailedCause) => lost.count,
@@ -55,6 +69,7 @@ const FAILED_COLUMNS = {
   recoveredCount: ({ recovered }: FailedCause) => recovered.count,
   recovered: money(({ recovered }: FailedCause) => recovered.amount),
 };
+
 export const RECURRING_COLUMNS = {
   day: ({ at }: RecurringWire["points"][number]) => isoTime(at),
   recurring: money(({ recurring }: RecurringWire["points"][number]) => recurring),
@@ -63,17 +78,22 @@ export const RECURRING_COLUMNS = {
   cancelled: ({ cancelled }: RecurringWire["points"][number]) => cancelled,
   expired: ({ expired }: RecurringWire["points"][number]) => expired,
 };
+
 type Payer = PayerFiguresWire["payers"][number];
+
 const PAYER_COLUMNS = {
   payer: ({ payer }: Payer) => payer,
   count: ({ count }: Payer) => count,
   amount: money(({ amount }: Payer) => amount),
 };
+
 const LATENCY_COLUMNS = {
   upToMs: ({ upToMs }: LatencyWire["histogram"][number]) => upToMs,
   count: ({ count }: LatencyWire["histogram"][number]) => count,
 };
+
 type Allowance = AllowanceListWire["allowances"][number];
+
 const ALLOWANCE_COLUMNS = {
   idHash: ({ idHash }: Allowance) => idHash,
   planId: ({ planId }: Allowance) => planId,

@@ -11,10 +11,10 @@ import {
 } from "turnpike/facilitator";
 import { z } from "zod";
 import { admissionTo } from "../admission";
-import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
 import { createRateLimit } from "../rate-limit";
-import { ownOriginOf } from "../site";
+import { ownOriginOf } from "../request";
+import type { Doors } from "../services";
 
 /** For anyone who asks, from one address: a contract wallet's signature costs a question to the chain. */
 const SIGNINGS_PER_MINUTE = 60;

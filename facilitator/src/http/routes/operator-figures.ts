@@ -8,20 +8,22 @@ import {
   recurringSchema,
   renewalFiguresSchema,
   type ServiceCostsWire,
+  systemSchema,
   type VolumeWire,
   volumeSchema,
 } from "turnpike/facilitator";
 import { z } from "zod";
 import { operatorAdmission } from "../admission";
-import type { Doors } from "../app";
-import { money } from "../csv";
 import { type Endpoint, endpoint } from "../endpoint";
-import { bothForms, figures, isoTime, ok, rangeOf } from "../figures";
+import { bothForms, figures, isoTime, money, ok, rangeOf } from "../figures";
 import { limitSchema } from "../page";
+import type { Doors } from "../services";
 import { CAUSE_COLUMNS, RECURRING_COLUMNS, RENEWAL_COLUMNS } from "./figures";
 
 type Provider = ProviderFiguresWire["providers"][number];
+
 type Cost = ServiceCostsWire["points"][number];
+
 type Volume = VolumeWire["points"][number];
 
 export function operatorFigureEndpoints(doors: Doors): Endpoint[] {
@@ -128,6 +130,21 @@ export function operatorFigureEndpoints(doors: Doors): Endpoint[] {
         wei: ({ wei }) => wei,
         centsPerItem: ({ centsPerItem }) => centsPerItem,
       },
+    }),
+  ];
+}
+
+/** What concerns the service as a whole, for the wallets that OPERATORS names. */
+export function operatorEndpoints(doors: Doors): Endpoint[] {
+  return [
+    endpoint({
+      method: "get",
+      path: "/operator/system",
+      tag: "operator",
+      summary: "Chain, lanes with their gas money, queues, and what the last day has cost.",
+      admission: operatorAdmission(doors),
+      answers: { 200: systemSchema },
+      handle: async () => ({ status: 200, body: await doors.system() }),
     }),
   ];
 }

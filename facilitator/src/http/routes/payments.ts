@@ -9,8 +9,8 @@ import {
 } from "turnpike/facilitator";
 import { type Hex, hash32Schema, paymentIdOf, proofToWire, TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
-import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
+import type { Doors } from "../services";
 
 export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, network }: Doors): Endpoint[] {
   return [

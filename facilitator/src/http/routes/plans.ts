@@ -2,9 +2,9 @@
 import { planListSchema, planSchema } from "turnpike/facilitator";
 import { addressSchema, hash32Schema } from "turnpike/protocol";
 import { z } from "zod";
-import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
 import { cursorSchema, limitSchema } from "../page";
+import type { Doors } from "../services";
 
 export function planEndpoints({ subscriptions }: Doors): Endpoint[] {
   return [

@@ -1,8 +1,8 @@
 /** What a provider's gates have counted. */
 import { reportReceiptSchema, reportSchema } from "turnpike/facilitator";
 import { admissionTo } from "../admission";
-import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
+import type { Doors } from "../services";
 
 export function reportEndpoints(doors: Doors): Endpoint[] {
   return [

@@ -2,11 +2,10 @@
 import { testClockSchema } from "turnpike/facilitator";
 import { TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
-import type { Sandbox } from "../../sandbox";
 import { admissionTo } from "../admission";
-import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
-import { isOwnLocalPage, type Site } from "../site";
+import { isOwnLocalPage, type Site } from "../request";
+import type { Doors, Sandbox } from "../services";
 
 const MAX_SECONDS = 366 * 86_400;
 

@@ -1,7 +1,7 @@
 /** The service itself: alive, ready. Metrics, the document and the front page are no JSON endpoints and stand in app.ts. */
 import { healthSchema, readinessSchema } from "turnpike/facilitator";
-import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
+import type { Doors } from "../services";
 
 export function serviceEndpoints({ readiness }: Doors): Endpoint[] {
   return [

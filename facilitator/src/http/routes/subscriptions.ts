@@ -13,11 +13,12 @@ import {
 import { type Hex, hash32Schema, idHashOf } from "turnpike/protocol";
 import { z } from "zod";
 import type { ActOutcome } from "../../subscriptions";
-import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
-import { requireOwnNetwork } from "../own-network";
+import { requireOwnNetwork } from "../request";
+import type { Doors } from "../services";
 
 const RETRY_AFTER = { "retry-after": "1" };
+
 const byIdHash = z.object({ idHash: hash32Schema });
 
 const SUMMARIES: Readonly<Record<ChangeAct, string>> = {

@@ -3,9 +3,9 @@ import { deliveryDetailSchema, deliveryListSchema } from "turnpike/facilitator";
 import { hash32Schema } from "turnpike/protocol";
 import { z } from "zod";
 import { admissionTo } from "../admission";
-import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
 import { cursorSchema, limitSchema } from "../page";
+import type { Doors } from "../services";
 import { endpointIdSchema } from "./webhook-endpoints";
 
 const queuedSchema = z.object({

@@ -10,8 +10,8 @@ import {
 } from "turnpike/facilitator";
 import { z } from "zod";
 import { admissionTo } from "../admission";
-import type { Doors } from "../app";
 import { type Endpoint, endpoint } from "../endpoint";
+import type { Doors } from "../services";
 
 export const endpointIdSchema = z.string().regex(/^we_[0-9a-f]{24}$/, "must be the id of a webhook endpoint");
 

@@ -7,16 +7,10 @@ import {
   x402VerifyResponseSchema,
 } from "turnpike/facilitator";
 import { caip2Of, type Hex, isEip3009 } from "turnpike/protocol";
-import {
-  type ExactFailure,
-  type ExactRequest,
-  purchaseOfServer,
-  type SettleOutcome,
-  type SignedGrant,
-  type X402Reason,
-} from "../../payments";
-import type { Doors } from "../app";
+import type { ExactFailure, ExactRequest, SettleOutcome, X402Reason } from "../../payments/exact";
+import { purchaseOfServer, type SignedGrant } from "../../payments/grants";
 import { type Endpoint, endpoint } from "../endpoint";
+import type { Doors } from "../services";
 
 type OnceOutcome =
   | { readonly kind: "granted"; readonly transaction: Hex; readonly grant?: SignedGrant }
@@ -25,6 +19,7 @@ type OnceOutcome =
 
 /** Below what clients wait for an answer: a 503 tells them more than a broken connection. */
 const MAX_SETTLE_WAIT_MS = 35_000;
+
 /**
  * What is in no transaction yet is waited for longer. Stock servers ask once more only where they are given one, and
  * wait for 90 s themselves.

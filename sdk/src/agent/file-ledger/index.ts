@@ -7,7 +7,7 @@ import { type FileHandle, mkdir, open, readFile, rename } from "node:fs/promises
 import { dirname, resolve } from "node:path";
 import { check, lock } from "proper-lockfile";
 import { ConfigError, TurnpikeError } from "../../protocol";
-import { type Ledger, type LedgerRecord, ledgerRecordSchema } from "../ledger";
+import { type Ledger, type LedgerRecord, ledgerRecordSchema } from "../ledger/ledger-store";
 
 /** How the file's lock and its old records are treated. */
 export interface FileLedgerOptions {
@@ -20,6 +20,7 @@ export interface FileLedgerOptions {
 }
 
 const RETRY_MS = 100;
+
 const DEFAULT_KEEP_SEC = 30 * 24 * 60 * 60;
 
 /** Opens nothing until it is used. One process at a time; a second one gets LedgerLocked. */

@@ -5,9 +5,13 @@ import { applyClaim, type ClaimAct, type ClaimRecord } from "./rules";
 export const ROTATED = "R;";
 
 const ID = "(0x[0-9a-f]{64})";
+
 const OWNER = "([A-Za-z0-9_-]{0,22})";
+
 const INT = "([0-9]{1,16})";
+
 const ACT = new RegExp(`^A ${ID} (claim|renew|use|release|withdraw) ${OWNER} ${INT} ${INT} ${INT};$`);
+
 const RECORD = new RegExp(`^S ${ID} (running|free|used) ${OWNER} ${INT} ${INT} ${INT};$`);
 
 export function lineOfAct(paymentId: Hex, act: ClaimAct): string {

@@ -10,7 +10,9 @@ import type { Hex } from "../../protocol";
 import type { StoredAnswer } from "./rules";
 
 const MINUTE_MS = 60_000;
+
 const MINUTE = /^[0-9]{1,10}$/;
+
 /** 256 slots a minute: with answers of 64 KiB and ten minutes at most about 700 MiB. */
 const SLOT_BYTES = 256 * 1_024;
 

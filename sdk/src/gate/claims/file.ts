@@ -34,11 +34,17 @@ export interface FileClaimsOptions {
 }
 
 const FILE = /^claims-([0-9]{1,9})\.log$/;
+
 const GRANT_KEY_FILE = "grant.key";
+
 const READ_BYTES = 65_536;
+
 const ROTATION_WAIT_MS = 10;
+
 const ROTATION_TRIES = 500;
+
 const MAX_TRIES = 5;
+
 /** Waits for as long as a dead holder's lock stands, and a little. */
 const LOCK = { stale: 5_000, retries: { retries: 60, minTimeout: 50, maxTimeout: 200 } };
 

@@ -3,7 +3,9 @@ import { type Hex, randomRef, Unavailable } from "../../protocol";
 import type { ClaimAct, ClaimOutcome, ClaimStore, StoredAnswer } from "./rules";
 
 export const LEASE_MS = 60_000;
+
 const RENEW_MS = 20_000;
+
 const RETRY_MS = 2_000;
 
 export type Settlement = Extract<ClaimAct["act"], "use" | "release" | "withdraw">;

@@ -8,6 +8,7 @@ import { type ErrorCode, TurnpikeError } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 
 export type LossReason = "cancelled" | "clipped";
+
 export type BlockReason = "InsufficientFunds" | "InsufficientApproval";
 
 /** A debit under way. A `call` is one call's own debit: when it fails its caller is told, and nothing stays owed. */
@@ -78,7 +79,9 @@ export interface Totals {
 
 /** Enough for any view of the chain that is a few debits behind. */
 const LANDED_KEPT = 16;
+
 const BATCHES_KEPT = 8;
+
 /** Above this many, accounts that owe nothing are forgotten. */
 const ACCOUNTS_KEPT = 50_000;
 

@@ -5,7 +5,7 @@
  */
 import { ConfigError, type ErrorCode } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import type { MeterReport } from "./events";
+import type { MeterReport } from "./reports";
 
 /** Why a plan's debits cannot be collected: the setting, the problem and the remedy. */
 export interface CollectionFault {
@@ -51,8 +51,10 @@ interface Entry {
 
 /** What no event tells (a revoked key, an empty account) is seen after this long at the latest. */
 const PROVED_FOR_MS = 30_000;
+
 /** How soon a request may have a loss checked again. */
 const LOST_FOR_MS = 1_000;
+
 /** How often a loss is checked again without any request. */
 const RETRY_MS = 5_000;
 

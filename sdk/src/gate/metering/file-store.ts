@@ -10,8 +10,7 @@ import type { Hex } from "../../protocol/hex";
 import { Books, emptyAccount, hasNews } from "./books";
 import type { Line, SnapshotEntry } from "./entry-line";
 import { Journal } from "./journal";
-import { decideReservation } from "./reservation";
-import type { MeterStore } from "./store";
+import { decideReservation, type MeterStore } from "./store";
 
 export interface FileMeterStoreOptions {
   readonly path: string;

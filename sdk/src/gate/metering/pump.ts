@@ -1,5 +1,5 @@
 /** Keeps one settler turning: never two rounds at once, soon after a change, rarely when idle, slower while it fails. */
-import type { MeterReport } from "./events";
+import type { MeterReport } from "./reports";
 
 export interface PumpOptions {
   readonly round: () => Promise<boolean>;
@@ -9,6 +9,7 @@ export interface PumpOptions {
 }
 
 const FIRST_BACKOFF_MS = 500;
+
 const MAX_BACKOFF_MS = 30_000;
 
 export class Pump {

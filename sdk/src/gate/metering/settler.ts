@@ -6,7 +6,7 @@ import type { DebitItem, DebitResult, DebitSender, MeteredState, MeterStates } f
 import type { ErrorCode } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import { type Account, type Batch, type BatchItem, isBlockReason } from "./books";
-import type { MeterReport } from "./events";
+import type { MeterReport } from "./reports";
 import { freshTiming, isDue, judgeDebit, type MeterLimits, type Now, retryDelayMs, type Timing } from "./schedule";
 import type { MeterStore } from "./store";
 
@@ -39,6 +39,7 @@ interface Draft {
 type Wanted = { readonly account: Readonly<Account>; readonly call?: Call };
 
 const RESUBMIT_MS = 10_000;
+
 const BLOCKED_RETRY_MS = 2_000;
 
 /** Its index, cap or standing changed, it was rekeyed, or the transaction was too large. */
@@ -336,4 +337,5 @@ export class Settler {
 }
 
 const hashOf = ({ idHash }: DebitItem): Hex => idHash;
+
 const isSame = (a: DebitItem, b: DebitItem): boolean => a.idHash === b.idHash && a.index === b.index;

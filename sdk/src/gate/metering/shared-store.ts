@@ -3,14 +3,55 @@
  * cell; one of them at a time, the holder of the lane's lease, seals, sends and resolves debits, and each of its entries
  * swaps the lane's cell too, so that a former holder writes nothing more. The rules are those of every store (books.ts).
  */
-import { randomBytes, toBase64Url } from "../../protocol";
 import { ConfigError, Unavailable } from "../../protocol/errors";
-import type { Hex } from "../../protocol/hex";
-import { type CellChange, type CellStore, guardCells } from "../shared/cells";
-import { type Account, Books, type Entry, emptyAccount, hasNews, unsettledOf } from "./books";
-import { decideReservation } from "./reservation";
-import { accountText, type Lane, laneText, readAccount, readLane } from "./shared-cell";
-import type { MeterStore, Reserved, ReserveRequest } from "./store";
+import { type Hex, randomBytes, toBase64Url } from "../../protocol/hex";
+import { type CellChange, type CellStore, guardCells } from "../stores/atomic-store";
+import { type Account, type Batch, Books, type Entry, emptyAccount, hasNews, type Totals, unsettledOf } from "./books";
+import { fromJson, toJson } from "./entry-line";
+import { decideReservation, type MeterStore, type Reserved, type ReserveRequest } from "./store";
+
+/** How a shared meter's books stand in cells: one per subscription, one for the lane that sends. Amounts as "123n". */
+export interface Lane {
+  /** the process that sends; "" when nobody does */
+  readonly owner: string;
+  /** unix milliseconds, by the store's clock */
+  readonly leaseUntilMs: number;
+  /** counts every change, so that no two texts are the same */
+  readonly turn: number;
+  readonly batches: readonly Batch[];
+  readonly recent: readonly Batch[];
+  readonly successors: readonly (readonly [Hex, Hex])[];
+  readonly totals: Totals;
+  readonly nextBatch: number;
+}
+
+const EMPTY: Lane = {
+  owner: "",
+  leaseUntilMs: 0,
+  turn: 0,
+  batches: [],
+  recent: [],
+  successors: [],
+  totals: { charged: 0n, settled: 0n, lost: 0n },
+  nextBatch: 1,
+};
+
+export const laneText = (lane: Lane): string => JSON.stringify(lane, toJson);
+
+export const readLane = (text: string | undefined): Lane =>
+  text === undefined ? EMPTY : (JSON.parse(text, fromJson) as Lane);
+
+/** @param hurried a gate waits for this subscription's debit; stands first, so that it is seen without reading all */
+export function accountText(account: Account, hurried = false): string {
+  return JSON.stringify(hurried ? { hurried, account } : { account }, toJson);
+}
+
+/** A fresh object each time: the caller may change it. */
+export function readAccount(text: string): Account {
+  const { account } = JSON.parse(text, fromJson) as { account: Account };
+  // JSON leaves out what is undefined.
+  return { ...account, blocked: account.blocked };
+}
 
 export interface SharedMeterOptions {
   /** how long the sender's lease outlives its last sign of life; default 15,000 */
@@ -26,9 +67,12 @@ interface Waiting {
 }
 
 const LANE = "lane";
+
 const MAX_TRIES = 50;
+
 /** Above this many, cells of subscriptions that owe nothing are not remembered. */
 const KEPT = 50_000;
+
 const keyOf = (idHash: Hex): string => `account:${idHash}`;
 
 export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions = {}): MeterStore {

@@ -4,7 +4,60 @@
  */
 import type { AllowanceFacts } from "../../chain/debit-sender";
 import type { Hex } from "../../protocol/hex";
-import type { Account, Batch, Entry, Totals } from "./books";
+import { type Account, type Batch, Books, type Entry, remainingOf, type Totals, unsettledOf } from "./books";
+
+/** A meter's books in memory: for tests, and for nothing that charges real money. */
+export function createMemoryMeterStore(): MeterStore {
+  const books = new Books();
+  return {
+    isShared: false,
+    open: async () => undefined,
+    async reserve(request) {
+      const decision = decideReservation(books.find(request.idHash), request);
+      if (decision.kind === "reserved") {
+        const { idHash, facts } = request;
+        books.apply({ kind: "reserved", idHash, amount: decision.charged, calls: 1, block: facts.blockNumber });
+      }
+      return decision;
+    },
+    async hold(request) {
+      const decision = decideReservation(books.find(request.idHash), request);
+      if (decision.kind === "reserved") books.account(request.idHash).held += decision.charged;
+      return decision;
+    },
+    release(idHash, amount) {
+      books.account(idHash).held -= amount;
+    },
+    async record(entry) {
+      books.apply(entry);
+    },
+    account: (idHash) => books.find(idHash),
+    accounts: () => books.accounts.values(),
+    everyAccount: () => books.accounts.values(),
+    reload: async () => undefined,
+    hurried: () => [],
+    hurry: async () => undefined,
+    setSending: () => undefined,
+    batches: () => [...books.batches.values()],
+    recent: () => books.recent,
+    nextBatch: () => books.nextBatch,
+    totals: () => books.totals,
+    close: async () => undefined,
+  };
+}
+
+/** Costs above what remains are clipped to it and served; only nothing at all is a refusal. */
+export function decideReservation(account: Account | undefined, request: ReserveRequest): Reserved {
+  if (account?.blocked) return { kind: "blocked" };
+  const remaining = remainingOf(account, request.facts);
+  if (request.mayClip === false && request.amount > remaining) return { kind: "short" };
+  if (remaining === 0n) return { kind: "exhausted" };
+  const isClipped = request.amount > remaining;
+  const charged = isClipped ? remaining : request.amount;
+  const unsettled = account === undefined ? 0n : unsettledOf(account);
+  if (unsettled > 0n && unsettled + charged > request.maxUnsettled) return { kind: "saturated" };
+  return { kind: "reserved", charged, remaining: remaining - charged };
+}
 
 export interface ReserveRequest {
   readonly idHash: Hex;

@@ -12,6 +12,7 @@ export interface ReplayOptions {
 export type ReplayLimits = Required<ReplayOptions>;
 
 const DEFAULTS: ReplayLimits = { maxBytes: 64 * 1_024, keepSec: 600 };
+
 /** Claims outlive their answers: a day is what every claim is kept beyond its payment's window. */
 const MOST: ReplayLimits = { maxBytes: 1_024 * 1_024, keepSec: 86_400 };
 

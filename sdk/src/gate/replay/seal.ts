@@ -16,9 +16,13 @@ export interface Purchased {
 }
 
 const CIPHER = "aes-256-gcm";
+
 const KEY_BYTES = 32;
+
 const IV_BYTES = 12;
+
 const TAG_BYTES = 16;
+
 const SEALED = /^1\.([A-Za-z0-9_-]{1,16})\.([A-Za-z0-9+/]+={0,2})$/;
 
 export function seal(plain: Uint8Array, purchased: Purchased, gateKey: MemoKey): string {

@@ -3,8 +3,8 @@
  * nothing: the secret is a part of the first request that no chain shows.
  */
 import { HEADER } from "../../protocol";
-import { isUsableKey } from "../quote";
-import type { GateRequest } from "../request";
+import { isUsableKey } from "../core/quote";
+import type { GateRequest } from "../core/request";
 
 export type ReplaySecret = readonly [kind: "proof" | "identifier" | "key", value: string];
 

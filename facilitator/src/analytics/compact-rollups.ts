@@ -1,0 +1,100 @@
+/**
+ * Puts the sums of a time that is over next to each other, by whom they are of. They were written in the order of time,
+ * everybody's of an hour together: a year of one provider would be read from as many places of the disk as it has days.
+ * Rows are moved, never changed: whoever adds to one of them finds it wherever it is.
+ */
+import { sql } from "kysely";
+import type { Db, Store } from "../db/open";
+import { lockFeed } from "../events/feed";
+import { DAY_SEC, FOUR_WEEKS_SEC, HOUR_SEC, WEEK_SEC } from "../lib/durations";
+import { bucketOf, type Span } from "./rollups";
+
+interface Gathered {
+  readonly table: "rollup_volume" | "rollup_events" | "rollup_provider_plans" | "rollup_funnel" | "rollup_recurring";
+  readonly key: string;
+  /** of its rows; undefined where all are days */
+  readonly grain?: number;
+  /** how much is gathered at once, when it is over */
+  readonly every: Span;
+}
+
+const VOLUME = { table: "rollup_volume", key: "provider, bucket, token, scheme" } as const;
+
+const PLANS = { table: "rollup_provider_plans", key: "provider, bucket, plan_id, scheme" } as const;
+
+const FUNNEL = { table: "rollup_funnel", key: "provider, resource, bucket, token, step, cause, offer" } as const;
+
+const GATHERED: readonly Gathered[] = [
+  { ...VOLUME, grain: HOUR_SEC, every: DAY_SEC },
+  { ...VOLUME, grain: DAY_SEC, every: WEEK_SEC },
+  { table: "rollup_events", key: "provider, bucket, type", grain: DAY_SEC, every: WEEK_SEC },
+  { ...PLANS, grain: DAY_SEC, every: WEEK_SEC },
+  { ...PLANS, grain: WEEK_SEC, every: FOUR_WEEKS_SEC },
+  { ...PLANS, grain: FOUR_WEEKS_SEC, every: FOUR_WEEKS_SEC },
+  { ...FUNNEL, grain: DAY_SEC, every: WEEK_SEC },
+  { ...FUNNEL, grain: WEEK_SEC, every: FOUR_WEEKS_SEC },
+  { ...FUNNEL, grain: FOUR_WEEKS_SEC, every: FOUR_WEEKS_SEC },
+  { table: "rollup_recurring", key: "provider, token, interval_sec, bucket", every: WEEK_SEC },
+];
+
+/** Gates report of the last day: what is older is hardly ever added to. */
+const OPEN_SEC = DAY_SEC;
+
+/** @returns how many rows were moved; a time that was gathered before is left alone */
+export async function gatherSums(store: Store, chainId: number, nowSec: number): Promise<number> {
+  let moved = 0;
+  for (const what of GATHERED) {
+    let of = 0;
+    for (;;) {
+      const done = await gatherNext(store, chainId, { what, untilSec: bucketOf(nowSec, DAY_SEC) - OPEN_SEC });
+      if (done === undefined) break;
+      of += done;
+    }
+    moved += of;
+    // Their old places are free for what comes; an embedded database does not see to that by itself.
+    if (of > 0) await sql`vacuum analyze ${sql.table(what.table)}`.execute(store.db);
+  }
+  return moved;
+}
+
+/** @returns undefined when all that is over is gathered */
+async function gatherNext(
+  store: Store,
+  chainId: number,
+  { what, untilSec }: { readonly what: Gathered; readonly untilSec: number },
+): Promise<number | undefined> {
+  const { table, key, grain, every } = what;
+  const name = `gathered ${table} ${grain ?? DAY_SEC}`;
+  const ofGrain = grain === undefined ? sql`` : sql`and grain = ${grain}`;
+  return store.transaction(async (tx) => {
+    // Sums are written by one at a time: none waits for a row that moves.
+    await lockFeed(tx, chainId);
+    const fromSec = await nextOf(tx);
+    if (fromSec === undefined || fromSec + every > untilSec) return undefined;
+    const { numAffectedRows } = await sql`
+      with taken as (delete from ${sql.table(table)} where chain_id = ${chainId} ${ofGrain}
+        and bucket >= ${fromSec} and bucket < ${fromSec + every} returning *)
+      insert into ${sql.table(table)} select * from taken order by ${sql.raw(key)}`.execute(tx);
+    await tx
+      .insertInto("cursors")
+      .values({ chain_id: chainId, name, position: fromSec + every })
+      .onConflict((conflict) => conflict.columns(["chain_id", "name"]).doUpdateSet({ position: fromSec + every }))
+      .execute();
+    return Number(numAffectedRows ?? 0);
+  });
+
+  async function nextOf(tx: Db): Promise<number | undefined> {
+    const cursor = await tx
+      .selectFrom("cursors")
+      .select("position")
+      .where("chain_id", "=", chainId)
+      .where("name", "=", name)
+      .forUpdate()
+      .executeTakeFirst();
+    if (cursor) return cursor.position;
+    const { rows } = await sql<{ first: number | null }>`select min(bucket) as first from ${sql.table(table)}
+      where chain_id = ${chainId} ${ofGrain}`.execute(tx);
+    const first = rows[0]?.first;
+    return first === null || first === undefined ? undefined : bucketOf(first, every);
+  }
+}

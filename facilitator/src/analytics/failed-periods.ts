@@ -1,0 +1,89 @@
+import { type RawBuilder, sql } from "kysely";
+import type { Tx } from "../db/open";
+import { idList } from "../db/sql";
+import type { FailedPeriodsTable } from "../db/tables/analytics";
+
+/** No attempt was made before nobody could collect it any more. */
+const NOT_TRIED = "NotTried";
+
+const COLUMNS = sql.raw("chain_id, id_hash, paid_through, provider, token, failed_at, cause, price, outcome");
+
+const FAILURES: readonly string[] = ["subscription.renewal_failed", "subscription.expired"];
+
+/** The rows as they should be. @param idHashes only theirs */
+export function failedPeriodsDerived(chainId: number, idHashes?: readonly string[]): RawBuilder<FailedPeriodsTable> {
+  const those = idHashes ? sql`and object_id = any(${idList(idHashes)})` : sql``;
+  return sql`
+    select f.chain_id, f.id_hash, f.paid_through, f.provider, f.token, f.failed_at, f.cause, f.price,
+      case
+        when s.id_hash is null then 'gone'
+        -- Whoever comes back later does not pay for it.
+        when f.is_over then 'lost'
+        when s.paid_through <> f.paid_through then 'recovered'
+        when s.moved_to is not null then 'moved'
+        when s.cancelled or s.paused then 'lost'
+        else 'open'
+      end as outcome
+    from (
+      select distinct on (id_hash, paid_through) *, bool_or(is_end) over (partition by id_hash, paid_through) as is_over
+      from (
+        select chain_id, object_id as id_hash, (payload->>'paidThrough')::bigint as paid_through, provider,
+          payload->>'token' as token, block_time as failed_at, coalesce(left(payload->>'reason', 64), ${NOT_TRIED}) as cause,
+          (payload->>'price')::numeric as price, type = 'subscription.expired' as is_end, seq
+        from events where chain_id = ${chainId}::bigint and not reverted and type in (${sql.join([...FAILURES])})
+          and payload->>'paidThrough' is not null ${those}) told
+      order by id_hash, paid_through, is_end, seq) f
+    left join subscriptions s on s.chain_id = f.chain_id and s.id_hash = f.id_hash
+    where f.provider is not null and f.token is not null and f.price is not null`;
+}
+
+/** Where events were told, taken back or told again: nothing is asked unless one of them is a failure. */
+export async function keepFailures(
+  tx: Tx,
+  chainId: number,
+  events: readonly { readonly type: string; readonly object_id: string }[],
+): Promise<void> {
+  const failed = events.filter(({ type }) => FAILURES.includes(type));
+  await derive(tx, chainId, [...new Set(failed.map((event) => event.object_id))]);
+}
+
+/** Where the rows of these subscriptions were changed: most never failed. */
+export async function keepOutcomes(tx: Tx, chainId: number, idHashes: readonly string[]): Promise<void> {
+  if (idHashes.length === 0) return;
+  const failed = await tx
+    .selectFrom("failed_periods")
+    .select("id_hash")
+    .distinct()
+    .where("chain_id", "=", chainId)
+    .where(sql<boolean>`id_hash = any(${idList(idHashes)})`)
+    .execute();
+  await derive(
+    tx,
+    chainId,
+    failed.map((row) => row.id_hash),
+  );
+}
+
+/** All rows anew, whatever made them wrong. */
+export async function recountFailedPeriods(tx: Tx, chainId: number): Promise<void> {
+  await tx.deleteFrom("failed_periods").where("chain_id", "=", chainId).execute();
+  await sql`insert into failed_periods (${COLUMNS})
+    select ${COLUMNS} from (${failedPeriodsDerived(chainId)}) d order by provider, failed_at`.execute(tx);
+}
+
+/** Writes what differs, and that alone. */
+async function derive(tx: Tx, chainId: number, idHashes: readonly string[]): Promise<void> {
+  if (idHashes.length === 0) return;
+  await sql`
+    with derived as materialized (${failedPeriodsDerived(chainId, idHashes)}),
+    removed as (
+      delete from failed_periods f where f.chain_id = ${chainId}::bigint and f.id_hash = any(${idList(idHashes)})
+        and not exists (select 1 from derived d where d.id_hash = f.id_hash and d.paid_through = f.paid_through))
+    insert into failed_periods as f (${COLUMNS}) select ${COLUMNS} from derived
+    on conflict (chain_id, id_hash, paid_through) do update set provider = excluded.provider, token = excluded.token,
+      failed_at = excluded.failed_at, cause = excluded.cause, price = excluded.price, outcome = excluded.outcome
+    where (f.provider, f.token, f.failed_at, f.cause, f.price, f.outcome) is distinct from
+      (excluded.provider, excluded.token, excluded.failed_at, excluded.cause, excluded.price, excluded.outcome)`.execute(
+    tx,
+  );
+}

@@ -1,0 +1,160 @@
+/**
+ * What an event adds to the sums that charts are drawn from. Pure. The sums are those of all events that stand: taking
+ * a block back subtracts what its events added, so that they can always be recomputed from the events.
+ */
+import type { Scheme } from "turnpike/facilitator";
+import type { EventDraft } from "../events/event";
+import { DAY_SEC, FOUR_WEEKS_SEC, HOUR_SEC, WEEK_SEC } from "../lib/durations";
+
+export const GRAINS = [HOUR_SEC, DAY_SEC] as const;
+
+export type Grain = (typeof GRAINS)[number];
+
+/** Days, weeks, and four of them, counted from the epoch: what is many rows a day is read by these where a range is long. */
+export const SPANS = [DAY_SEC, WEEK_SEC, FOUR_WEEKS_SEC] as const;
+
+export type Span = (typeof SPANS)[number];
+
+export interface SpanRange {
+  readonly grain: Span;
+  readonly fromSec: number;
+  /** exclusive */
+  readonly toSec: number;
+}
+
+/** The fewest spans that make up the days from one to another: the longest in the middle, single days at the ends. */
+export function spansOf(fromSec: number, toSec: number, spans: readonly Span[] = SPANS): SpanRange[] {
+  const grain = spans.at(-1);
+  if (grain === undefined || fromSec >= toSec) return [];
+  const rest = spans.slice(0, -1);
+  const first = fromSec + ((grain - (fromSec % grain)) % grain);
+  const last = toSec - (toSec % grain);
+  if (rest.length === 0) return [{ grain, fromSec, toSec }];
+  if (first >= last) return spansOf(fromSec, toSec, rest);
+  return [...spansOf(fromSec, first, rest), { grain, fromSec: first, toSec: last }, ...spansOf(last, toSec, rest)];
+}
+
+/** The provider under which the sums of all providers stand. */
+export const EVERYONE = "";
+
+interface Sum {
+  count: number;
+  /** base units */
+  amount: bigint;
+}
+
+type Keyed<K> = Readonly<K> & Sum;
+
+export type VolumeSum = Keyed<{ provider: string; grain: Grain; bucket: number; token: string; scheme: Scheme }>;
+
+export type PlanSum = Keyed<{ plan: string; bucket: number; token: string; scheme: Scheme }>;
+
+export type PayerSum = Keyed<{ provider: string; token: string; payer: string }>;
+
+export type EventSum = Keyed<{ provider: string; bucket: number; type: string }>;
+
+export type CauseSum = Keyed<{ provider: string; bucket: number; type: string; cause: string }>;
+
+/** Sorted by key, so that two writers lock rows in the same order. */
+export interface Sums {
+  readonly volume: readonly VolumeSum[];
+  readonly plans: readonly PlanSum[];
+  readonly payers: readonly PayerSum[];
+  readonly events: readonly EventSum[];
+  readonly causes: readonly CauseSum[];
+}
+
+export type CountedEvent = Pick<EventDraft, "type" | "provider" | "payer" | "payload" | "blockTime">;
+
+/** Where an event's money stands in its payload. */
+const MONEY: Readonly<Record<string, { readonly scheme: Scheme; readonly field: "amount" | "charged" }>> = {
+  "payment.settled": { scheme: "one-time", field: "amount" },
+  "subscription.created": { scheme: "signup", field: "charged" },
+  "subscription.renewed": { scheme: "renewal", field: "charged" },
+  "subscription.resumed": { scheme: "resume", field: "charged" },
+  "subscription.plan_changed": { scheme: "plan-change", field: "charged" },
+  "allowance.debited": { scheme: "overage", field: "amount" },
+};
+
+/** Schemes that pay for a period, rather than for use: what recurs is their sum. */
+export const PERIOD_SCHEMES: readonly Scheme[] = ["signup", "renewal", "resume", "plan-change"];
+
+/** Events that say in their payload's `reason` why. */
+export const FAILURES: readonly string[] = ["subscription.renewal_failed", "payment.failed"];
+
+const MAX_CAUSE_LENGTH = 64;
+
+export function sumsOf(events: readonly CountedEvent[], sign: 1 | -1 = 1): Sums {
+  const volume = new Totals<VolumeSum>();
+  const plans = new Totals<PlanSum>();
+  const payers = new Totals<PayerSum>();
+  const counts = new Totals<EventSum>();
+  const causes = new Totals<CauseSum>();
+  for (const event of events) {
+    const { type, provider, payer, blockTime } = event;
+    const owners = provider === undefined ? [EVERYONE] : [EVERYONE, provider];
+    for (const owner of owners)
+      counts.add({ provider: owner, bucket: bucketOf(blockTime, DAY_SEC), type, count: sign, amount: 0n });
+    const cause = causeOf(event);
+    if (cause !== undefined) {
+      for (const owner of owners)
+        causes.add({ provider: owner, bucket: bucketOf(blockTime, DAY_SEC), type, cause, count: sign, amount: 0n });
+    }
+    const moved = moneyOf(event);
+    if (!moved) continue;
+    const { scheme, token, plan } = moved;
+    const sum = { count: sign, amount: moved.amount * BigInt(sign) };
+    for (const owner of owners) {
+      for (const grain of GRAINS)
+        volume.add({ provider: owner, grain, bucket: bucketOf(blockTime, grain), token, scheme, ...sum });
+    }
+    if (plan) plans.add({ plan, bucket: bucketOf(blockTime, DAY_SEC), token, scheme, ...sum });
+    if (payer && provider !== undefined) payers.add({ provider, token, payer, ...sum });
+  }
+  return {
+    volume: volume.sorted(),
+    plans: plans.sorted(),
+    payers: payers.sorted(),
+    events: counts.sorted(),
+    causes: causes.sorted(),
+  };
+}
+
+/** Start of the hour, day or span, unix seconds; days are those of UTC. */
+export function bucketOf(timeSec: number, grain: Grain | Span): number {
+  return timeSec - (timeSec % grain);
+}
+
+function causeOf({ type, payload: { reason } }: CountedEvent): string | undefined {
+  return FAILURES.includes(type) && typeof reason === "string" ? reason.slice(0, MAX_CAUSE_LENGTH) : undefined;
+}
+
+function moneyOf({
+  type,
+  payload,
+}: CountedEvent): { scheme: Scheme; amount: bigint; token: string; plan: string } | undefined {
+  const money = MONEY[type];
+  if (!money) return undefined;
+  const { token, planId } = payload;
+  const amount = payload[money.field];
+  if (typeof amount !== "string" || typeof token !== "string" || amount === "0") return undefined;
+  return { scheme: money.scheme, amount: BigInt(amount), token, plan: typeof planId === "string" ? planId : "" };
+}
+
+class Totals<T extends Sum> {
+  readonly #byKey = new Map<string, T>();
+
+  add(entry: T): void {
+    const { count, amount, ...key } = entry;
+    const name = Object.values(key).join("|");
+    const known = this.#byKey.get(name);
+    if (known) {
+      known.count += count;
+      known.amount += amount;
+    } else this.#byKey.set(name, { ...entry });
+  }
+
+  sorted(): T[] {
+    return [...this.#byKey].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, sum]) => sum);
+  }
+}

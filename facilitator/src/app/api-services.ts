@@ -1,0 +1,123 @@
+import type { Logger } from "pino";
+import type { ApiScope, EventList, SupportedWire } from "turnpike/facilitator";
+import type { Address, TrustedSigners } from "turnpike/protocol";
+import { createAnalytics } from "../analytics";
+import { createCosts } from "../analytics/costs";
+import { createReports } from "../analytics/reports";
+import type { FacilitatorConfig } from "../config";
+import type { Store } from "../db/open";
+import { type EventPage, listEvents, newestEvent } from "../events/list";
+import { createRateLimit } from "../http/rate-limit";
+import type { Doors, Sandbox } from "../http/services";
+import type { Indexer } from "../indexer";
+import { type AuditPage, listActs } from "../providers/audit";
+import { type Caller, createKeys, type Keys, type Origin } from "../providers/keys";
+import type { Relayer } from "../relayer";
+import { createSubscriptions } from "../subscriptions";
+import { createDebits, type Debits } from "../subscriptions/debits";
+import type { Metrics } from "../telemetry/metrics";
+import { type DeliveryPage, findDelivery, listDeliveries } from "../webhooks/delivery-log";
+import { createWebhookEndpoints } from "../webhooks/endpoints";
+import type { Core } from "./core";
+import { readinessOf } from "./readiness";
+import { systemOf } from "./system";
+
+export interface ProvidersDeps {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly relayer: Relayer;
+  readonly indexer: Indexer;
+  readonly monotonicMs: () => number;
+  /** unix milliseconds */
+  readonly nowMs: () => number;
+}
+
+export function createProviders({ config, store, relayer, indexer, monotonicMs, nowMs }: ProvidersDeps) {
+  const { network, chainId } = config;
+  const facilitator = relayer.proofSigner.address;
+  const { operators = [] } = config;
+  const otherFacilitators = relayer.trustedSigners.list.flatMap(({ address, until }) =>
+    address === facilitator || until !== undefined ? [] : [address],
+  );
+  const { chain } = relayer;
+  const keys: Keys = createKeys({ store, network, facilitator, otherFacilitators, chain, operators, nowMs });
+  const endpoints = createWebhookEndpoints({ store, network, allowPrivate: config.allowPrivateWebhooks, nowMs });
+  const debits: Debits = createDebits({ config, store, relayer, indexer, monotonicMs });
+  return {
+    keys,
+    endpoints,
+    debits,
+    admit: (authorization: string | null, scope: ApiScope | "any", origin: Origin): Promise<Caller> =>
+      keys.authenticate(authorization, scope, origin),
+    events: (page: EventPage): Promise<EventList> => listEvents(store.db, chainId, page),
+    newestEvent: (): Promise<number> => newestEvent(store.db, chainId),
+    acts: (provider: Address, page: AuditPage) => listActs(store.db, { chainId, provider }, page),
+    deliveries: {
+      async list(provider: Address, endpointId: string, page: DeliveryPage) {
+        await endpoints.requireOwn(provider, endpointId);
+        return listDeliveries(store.db, endpointId, page);
+      },
+      async find(provider: Address, endpointId: string, eventId: string) {
+        await endpoints.requireOwn(provider, endpointId);
+        return findDelivery(store.db, endpointId, eventId);
+      },
+    },
+  };
+}
+
+interface Wiring {
+  readonly core: Core;
+  readonly metrics: Metrics;
+  readonly log: Logger;
+  readonly drain: Drain;
+  readonly sandbox: Sandbox | undefined;
+}
+
+export function doorsOf({ core, metrics, log, drain, sandbox }: Wiring): Doors {
+  const { config, store, relayer, indexer, payments, wallClock } = core;
+  const { clock } = indexer;
+  const monotonicMs = () => performance.now();
+  const costs = createCosts(store.db, config.chainId, config.nativePrice);
+  return {
+    network: config.network,
+    publicUrl: config.publicUrl,
+    ...(sandbox && { sandbox }),
+    payments,
+    subscriptions: createSubscriptions({ config, store, relayer, indexer, clock, monotonicMs }),
+    providers: createProviders({ config, store, relayer, indexer, monotonicMs, nowMs: wallClock.nowMs }),
+    costs,
+    analytics: createAnalytics({ db: store.db, config, clock }),
+    reports: createReports({ store, config, clock }),
+    happened: (timeoutMs) => store.wake.wait("events", timeoutMs),
+    supported: {
+      turnpike: config.turnpike,
+      batchSettler: config.batchSettler,
+      ...supportedSigners(relayer.trustedSigners),
+      get relayers() {
+        return [...relayer.addresses];
+      },
+      tokens: config.tokens.map(({ address, name, version, decimals }) => ({ address, name, version, decimals })),
+    },
+    readiness: () => readinessOf(core),
+    system: () => systemOf(core, costs),
+    metrics,
+    log,
+    rateLimit: createRateLimit(config.requestsPerMinute, monotonicMs),
+    keyLimit: createRateLimit(config.keyRequestsPerMinute, monotonicMs),
+    authorizeWaitMs: config.authorizeWaitMs,
+    monotonicMs,
+    untilDraining: drain.until,
+  };
+}
+
+export interface Drain {
+  begin(): void;
+  until<T>(work: Promise<T>): Promise<T | "draining">;
+}
+
+function supportedSigners({ list }: TrustedSigners): Pick<SupportedWire, "proofSigners" | "retiredProofSigners"> {
+  return {
+    proofSigners: list.flatMap(({ address, until }) => (until === undefined ? [address] : [])),
+    retiredProofSigners: list.flatMap(({ address, until }) => (until === undefined ? [] : [{ address, until }])),
+  };
+}

@@ -1,0 +1,110 @@
+/** Puts the rooms below HTTP together in the order in which they need each other, and stops them in the reverse. */
+import type { Logger } from "pino";
+import type { FacilitatorConfig } from "../config";
+import { createHealthWatch, type HealthWatch } from "../db/health";
+import { openStore, type Store } from "../db/open";
+import { untilDatabaseAnswers } from "../db/patience";
+import { type SharedClock, startSharedClock } from "../db/shared-clock";
+import { type Indexer, startIndexer } from "../indexer";
+import { noProgress, type Progress, readingBar } from "../lib/progress";
+import { type Payments, startPayments } from "../payments";
+import { type Relayer, startRelayer } from "../relayer";
+import type { OnStep } from "../telemetry/failpoints";
+
+export interface Core {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly relayer: Relayer;
+  readonly indexer: Indexer;
+  readonly payments: Payments;
+  readonly database: Pick<HealthWatch, "health">;
+  /** wall time that all processes on the database agree on */
+  readonly wallClock: Pick<SharedClock, "nowMs">;
+  stop(): Promise<void>;
+}
+
+export interface CoreEffects {
+  readonly log: Logger;
+  /** to the chain's nodes */
+  readonly fetch?: typeof fetch;
+  readonly onStep?: OnStep;
+  /** of the first reading of the chain */
+  readonly progress?: Progress;
+  /** ends a start that is under way */
+  readonly signal?: AbortSignal | undefined;
+  /** receives what the start is doing, in one sentence */
+  readonly onStage?: (stage: string) => void;
+}
+
+const monotonicMs = (): number => performance.now();
+
+/** Where the database is away, or goes away during the start, the start waits for it and begins again. */
+export function startCore(config: FacilitatorConfig, effects: CoreEffects): Promise<Core> {
+  const { log, signal, onStage } = effects;
+  return untilDatabaseAnswers(() => startOnce(config, effects), {
+    ...{ log, signal, monotonicMs },
+    ...(onStage && { onWait: onStage }),
+  });
+}
+
+async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promise<Core> {
+  const { log, fetch, signal, onStep = () => undefined, progress = noProgress, onStage = () => undefined } = effects;
+  const started: { readonly name: string; stop(): Promise<void> }[] = [];
+  const begun = <T extends { stop(): Promise<void> }>(name: string, part: T): T => {
+    started.push({ name, stop: () => part.stop() });
+    return part;
+  };
+  /** Each part is stopped, whatever becomes of the others: one that fails must not leave the rest running. */
+  const stop = async (): Promise<void> => {
+    for (const { name, stop: end } of started.reverse().splice(0)) {
+      await end().catch((error: unknown) => log.warn({ part: name, error }, "a part did not stop cleanly"));
+    }
+  };
+  try {
+    onStage("opening the database");
+    const database = begun("database health", createHealthWatch(monotonicMs));
+    const store = await openStore(config.database, { timeoutMs: config.databaseTimeoutMs, watch: database });
+    // The store is closed last: every other part may write while it stops.
+    started.unshift({ name: "store", stop: () => store.close() });
+    await database.start(store, config.chainId);
+    const wallClock = await startSharedClock({
+      store,
+      monotonicMs,
+      onMiss: () => log.warn("the database's clock cannot be read: the database is unavailable"),
+    });
+    begun("clock", { stop: async () => wallClock.stop() });
+    signal?.throwIfAborted();
+    onStage("checking chain and contracts");
+    const relayer = begun("relayer", await startRelayer({ config, store, log, onStep, ...(fetch && { fetch }) }));
+    signal?.throwIfAborted();
+    onStage("reading the chain");
+    const reading = readingBar(progress, config.startBlock);
+    const indexer = begun(
+      "indexer",
+      await startIndexer({
+        ...{ config, store, chain: relayer.chain, isOurs: relayer.hasSent, log, onStep },
+        onProgress(place) {
+          reading.tell(place);
+          onStage(`reading the chain: block ${place.applied} of ${place.target}`);
+        },
+      }),
+    );
+    await unlessAborted(indexer.catchUp(), signal).finally(reading.end);
+    const payments = begun("payments", startPayments({ config, store, relayer, indexer, log, onStep }));
+    return { config, store, relayer, indexer, payments, database, wallClock, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+/** @throws the signal's reason as soon as it is aborted; the work is left to whoever stops its room */
+function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return work;
+  return new Promise((resolve, reject) => {
+    const abort = (): void => reject(signal.reason);
+    if (signal.aborted) abort();
+    signal.addEventListener("abort", abort, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+  });
+}

@@ -1,0 +1,54 @@
+/** Whether the service can settle now, said part by part. Shows no address of a node and no key but public ones. */
+import type { Readiness } from "turnpike/facilitator";
+import type { IndexerHealth } from "../indexer";
+import type { LaneHealth } from "../relayer/lane";
+import type { Core } from "./core";
+
+/** Whether it can send, and gets mined what it sends. Another process may be the one that holds it. */
+export function isLaneWell({ status, isBalanceLow, isStuck }: LaneHealth): boolean {
+  return (status === "running" || status === "standby") && !isBalanceLow && !isStuck;
+}
+
+function detailOfChain({ head, silentSec, keptTo }: IndexerHealth): string {
+  if (head === undefined) return "no block was read yet";
+  const seen = `head ${head}, read ${silentSec} s ago`;
+  return keptTo === undefined
+    ? seen
+    : `${seen}; it moved back: payments in blocks above ${keptTo} are not confirmed until the chain has grown past them`;
+}
+
+export function readinessOf({ config, database, relayer, indexer, payments }: Core): Readiness {
+  const stored = database.health();
+  const chain = indexer.health();
+  const behind = chain.head === undefined ? undefined : chain.head - chain.applied;
+  const isCurrent = behind !== undefined && chain.lagSec <= config.maxLagSec;
+  const sender = relayer.health();
+  const queue = payments.health();
+  const checks = [
+    { name: "database", ok: stored.ok, detail: stored.detail },
+    {
+      name: "chain",
+      ok: chain.ok,
+      detail: detailOfChain(chain),
+    },
+    {
+      name: "indexer",
+      ok: isCurrent,
+      detail: `applied ${chain.applied}, ${behind === undefined ? "?" : Math.max(0, behind)} blocks behind the head, ${chain.lagSec} s late`,
+    },
+    ...sender.lanes.map((lane) => ({
+      name: `lane ${lane.key}`,
+      ok: isLaneWell(lane),
+      detail: [
+        lane.status,
+        ...(lane.reason ? [lane.reason] : []),
+        ...(lane.isBalanceLow ? ["low on gas money"] : []),
+        `${lane.inFlight} in flight, ${lane.queued} queued, oldest ${lane.oldestPendingSec} s`,
+      ]
+        .join("; ")
+        .slice(0, 256),
+    })),
+    { name: "queue", ok: queue.ok, detail: `${queue.queued} queued, oldest ${queue.oldestQueuedSec} s` },
+  ];
+  return { ready: stored.ok && chain.ok && isCurrent && sender.ok && queue.ok, checks };
+}

@@ -1,0 +1,173 @@
+/** The Facilitator as one process: wires the rooms that its roles need, serves HTTP, stops gracefully. */
+import type { Logger } from "pino";
+import type { SupportedWire } from "turnpike/facilitator";
+import type { Clock, TrustedSigners } from "turnpike/protocol";
+import { centsOf, createCosts } from "../analytics/costs";
+import { startTidying } from "../analytics/retention";
+import type { FacilitatorConfig } from "../config";
+import { ROLES, type Role } from "../config/service";
+import { createApi } from "../http/app";
+import type { FastLane } from "../http/direct-routes";
+import { createProbes } from "../http/probes";
+import { startServer } from "../http/server";
+import type { Sandbox } from "../http/services";
+import { createStarting } from "../http/starting";
+import type { Worker } from "../lib/loop";
+import { noProgress, type Progress } from "../lib/progress";
+import { createRenewals } from "../subscriptions/renewals/runner";
+import { countDue } from "../subscriptions/renewals/work-list";
+import { createLog, secretsOf } from "../telemetry/log";
+import { createMetrics, type Metrics } from "../telemetry/metrics";
+import { startWebhooks } from "../webhooks";
+import { countPending } from "../webhooks/delivery-log";
+import { type Drain, doorsOf } from "./api-services";
+import { type Core, type CoreEffects, startCore } from "./core";
+import { isLaneWell, readinessOf } from "./readiness";
+
+/** What a worker is given. */
+export interface RoleContext extends Pick<Core, "config" | "store" | "relayer" | "indexer" | "wallClock"> {
+  /** chain time */
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+  readonly progress: Progress;
+}
+
+export interface FacilitatorEffects {
+  readonly logger?: Logger;
+  /** to the chain's nodes */
+  readonly fetch?: CoreEffects["fetch"];
+  /** told after each step of a payment: where a test kills the process */
+  readonly onStep?: CoreEffects["onStep"];
+  /** of long work, for who sits at the terminal */
+  readonly progress?: Progress;
+  /** what makes this service a sandbox */
+  readonly sandbox?: Sandbox;
+  /** ends a start that is under way: it stops what it began and throws the signal's reason */
+  readonly signal?: AbortSignal;
+}
+
+export interface RunningFacilitator {
+  readonly url: string;
+  /** Answers who is waiting, closes everything. What is under way on the chain goes on at the next start. */
+  stop(): Promise<void>;
+}
+
+const DRAIN_MS = 5_000;
+
+const IDLE: Worker = { stop: async () => undefined };
+
+/** What runs for each role beside the core, which does the work of relayer and indexer, and HTTP, which is the api. */
+const WORKERS: { readonly [R in Role]?: (context: RoleContext) => Worker } = {
+  renewals: (context) => (context.config.renewals ? createRenewals(context) : IDLE),
+  webhooks: startWebhooks,
+  indexer: startTidying,
+};
+
+/**
+ * Starts everything that the roles need. HTTP answers from the first moment on: alive, and not ready before all is up.
+ * @throws ConfigError, Unavailable when the chain does not answer; whatever had begun is stopped by then
+ */
+export async function startFacilitator(
+  config: FacilitatorConfig,
+  effects: FacilitatorEffects = {},
+): Promise<RunningFacilitator> {
+  const log = effects.logger ?? createLog({ level: config.logLevel, secrets: secretsOf(config) });
+  const { progress = noProgress, signal } = effects;
+  const { roles, network, turnpike, host, port } = config;
+  const metrics = createMetrics();
+  const drain = createDrain();
+  const starting = createStarting(metrics);
+  let fetch: (request: Request, env?: unknown) => Response | Promise<Response> = starting.app.fetch;
+  let fastLane: FastLane | undefined;
+  const server = await startServer({
+    fetch: (request, env) => fetch(request, env),
+    fastLane: (incoming, outgoing) => fastLane?.(incoming, outgoing) ?? false,
+    ...{ host, port },
+  });
+  log.info({ url: server.url, roles }, "the Facilitator starts");
+  let core: Core | undefined;
+  const workers: Worker[] = [];
+  let stopped: Promise<void> | undefined;
+
+  /** Each part is stopped, whatever becomes of the others. */
+  async function stopAll(): Promise<void> {
+    drain.begin();
+    const parts = [server.stop(DRAIN_MS), ...workers.map((worker) => worker.stop())];
+    for (const outcome of await Promise.allSettled(parts))
+      if (outcome.status === "rejected") log.warn({ error: outcome.reason }, "a part did not stop cleanly");
+    await core?.stop();
+    metrics.close();
+    log.info("the Facilitator has stopped");
+  }
+
+  try {
+    core = await startCore(config, {
+      ...{ log, progress, signal, onStage: starting.onStage },
+      ...(effects.fetch && { fetch: effects.fetch }),
+      ...(effects.onStep && { onStep: effects.onStep }),
+    });
+    watch(metrics, core);
+    const context: RoleContext = { ...core, clock: core.indexer.clock, log, metrics, progress };
+    for (const role of ROLES) {
+      if (roles.includes(role)) workers.push(WORKERS[role]?.(context) ?? IDLE);
+    }
+    const running = core;
+    // Without the role api, what watches the process still finds its health and its measures.
+    if (roles.includes("api")) {
+      const api = createApi(doorsOf({ core, metrics, log, drain, sandbox: effects.sandbox }));
+      fetch = api.app.fetch;
+      fastLane = api.fastLane;
+    } else fetch = createProbes({ readiness: () => readinessOf(running), metrics }).fetch;
+    signal?.throwIfAborted();
+    log.info({ url: server.url, roles, network: network.name, turnpike }, "the Facilitator is up");
+    return { url: server.url, stop: () => (stopped ??= stopAll()) };
+  } catch (error) {
+    await stopAll();
+    throw error;
+  }
+}
+
+function watch(metrics: Metrics, { config, store, database, relayer, indexer }: Core): void {
+  const costs = createCosts(store.db, config.chainId, config.nativePrice);
+  metrics.watch({
+    lanes: () =>
+      relayer.health().lanes.map((lane) => ({
+        ...lane,
+        balanceEth: Number(lane.balanceWei ?? 0n) / 1e18,
+        isWell: isLaneWell(lane),
+      })),
+    nodes: () => relayer.nodes.nodes().map((node) => ({ ...node, isWell: node.status === "well" })),
+    isDatabaseWell: () => database.health().ok,
+    indexerLagBlocks: () => Math.max(0, (indexer.health().head ?? 0) - indexer.applied()),
+    indexerLagSec: () => indexer.health().lagSec,
+    costs: async () =>
+      (await costs.ofLastDay()).map(({ purpose, transactions, gas, wei }) => ({
+        purpose,
+        transactions,
+        gas,
+        ...(costs.nativePrice !== undefined && { cents: centsOf(wei, costs.nativePrice) }),
+      })),
+    renewalsDue: () => countDue(store.db, config.chainId, indexer.clock.nowSec()),
+    webhooksPending: () => countPending(store.db, config.chainId),
+  });
+}
+
+/** Each wait is let go as soon as its work is done: a race against one lasting promise would keep them all. */
+function createDrain(): Drain {
+  const waiting = new Set<() => void>();
+  let isDraining = false;
+  return {
+    begin() {
+      isDraining = true;
+      for (const letGo of [...waiting]) letGo();
+    },
+    until: <T>(work: Promise<T>) =>
+      new Promise<T | "draining">((resolve, reject) => {
+        const letGo = (): void => resolve("draining");
+        waiting.add(letGo);
+        work.then(resolve, reject).finally(() => waiting.delete(letGo));
+        if (isDraining) letGo();
+      }),
+  };
+}

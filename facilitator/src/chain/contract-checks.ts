@@ -1,0 +1,107 @@
+/**
+ * Whether the contracts that the settings name are what this release was written for: code by its hash, tokens by the
+ * domain that their signatures are made for. The same findings stop the start and are printed by the doctor.
+ */
+import { AbiCoder, keccak256, TypedDataEncoder } from "ethers";
+import type { Address, Hex } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../config";
+import type { TokenConfig } from "../config/chain";
+import type { ChainReader } from "./chain-reader";
+import known from "./contract-code.json";
+
+export interface Finding {
+  readonly level: "ok" | "warn" | "fail";
+  /** what was looked at */
+  readonly subject: string;
+  readonly detail: string;
+  /** what to do about it; absent with "ok" */
+  readonly remedy?: string;
+}
+
+interface KnownCode {
+  readonly hash: string;
+  /** places in the code that differ from chain to chain: start and length, in bytes */
+  readonly immutables: readonly (readonly number[])[];
+}
+
+const DOMAIN_SEPARATOR = "0x3644e515";
+
+const DECIMALS = "0x313ce567";
+
+/** @throws Unavailable when no node answers */
+export async function checkContracts(chain: ChainReader, config: FacilitatorConfig): Promise<Finding[]> {
+  return Promise.all([
+    checkCode(chain, config, { setting: "TURNPIKE", address: config.turnpike, code: known.turnpike }),
+    checkCode(chain, config, { setting: "BATCH_SETTLER", address: config.batchSettler, code: known.batchSettler }),
+    ...config.tokens.map((token) => checkToken(chain, config, token)),
+  ]);
+}
+
+interface Named {
+  readonly setting: string;
+  readonly address: Address;
+  readonly code: KnownCode;
+}
+
+async function checkCode(chain: ChainReader, config: FacilitatorConfig, named: Named): Promise<Finding> {
+  const { setting, address } = named;
+  const code = await chain.code(address);
+  if (code === "0x") return absent(setting, address, config);
+  if (keccak256(masked(code, named.code)) === named.code.hash) {
+    return { level: "ok", subject: setting, detail: `${address} is this release's contract` };
+  }
+  // On a chain of one's own the contracts may be the ones being written.
+  const level = config.network.name.startsWith("local-") ? "warn" : "fail";
+  return {
+    level,
+    subject: setting,
+    detail: `${address} has other code than this release's contract`,
+    remedy: `set ${setting} to the address in deployments/, or run the release that the contract belongs to`,
+  };
+}
+
+function masked(code: Hex, { immutables }: KnownCode): Hex {
+  let digits = code.slice(2);
+  for (const [start = 0, length = 0] of immutables) {
+    digits = digits.slice(0, start * 2) + "0".repeat(length * 2) + digits.slice((start + length) * 2);
+  }
+  return `0x${digits}`;
+}
+
+async function checkToken(chain: ChainReader, config: FacilitatorConfig, token: TokenConfig): Promise<Finding> {
+  const { address, name, version, decimals } = token;
+  const subject = `TOKENS ${name}`;
+  if ((await chain.code(address)) === "0x") return absent("TOKENS", address, config);
+  const [separator, digits] = await Promise.all([
+    chain.call({ to: address, data: DOMAIN_SEPARATOR }),
+    chain.call({ to: address, data: DECIMALS }),
+  ]);
+  if (separator.kind !== "ok" || separator.data.length !== 66) {
+    const remedy = "see that name and version are those of its EIP-712 domain";
+    return { level: "warn", subject, detail: `${address} does not tell its signing domain`, remedy };
+  }
+  const domain = { name, version, chainId: config.chainId, verifyingContract: address };
+  if (TypedDataEncoder.hashDomain(domain) !== separator.data) {
+    return {
+      level: "fail",
+      subject,
+      detail: `${address} signs for another domain than "${name}" version "${version}": every signature would be refused`,
+      remedy: "set name and version in TOKENS to those of the token's EIP-712 domain",
+    };
+  }
+  if (digits.kind === "ok" && digits.data.length === 66) {
+    const [told] = AbiCoder.defaultAbiCoder().decode(["uint256"], digits.data);
+    if (Number(told) !== decimals) {
+      const detail = `${address} has ${told} decimals, not ${decimals}: amounts would be shown wrong`;
+      return { level: "warn", subject, detail, remedy: "set decimals in TOKENS" };
+    }
+  }
+  return { level: "ok", subject, detail: `${address}, domain "${name}" version "${version}"` };
+}
+
+const absent = (setting: string, address: Address, config: FacilitatorConfig): Finding => ({
+  level: "fail",
+  subject: setting,
+  detail: `${setting} names ${address}, where chain ${config.chainId} has no contract`,
+  remedy: `set ${setting} to where the contract is, or RPC_URLS and CHAIN_ID to the chain where it is`,
+});

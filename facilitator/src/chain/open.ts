@@ -1,0 +1,40 @@
+import type { Logger } from "pino";
+import { ConfigError, Unavailable } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../config";
+import type { RelayerOptions } from "../relayer";
+import { type ChainReader, createChainReader } from "./chain-reader";
+import { checkContracts } from "./contract-checks";
+import { createRpc, type Rpc } from "./rpc";
+
+/**
+ * The chain alone, for whoever only reads.
+ * @throws ConfigError when it is not the configured one or a contract is not the one meant, Unavailable when no node answers
+ */
+export async function openChain(options: Pick<RelayerOptions, "config" | "log" | "fetch">): Promise<ChainReader> {
+  return (await openNodes(options)).chain;
+}
+
+export type Nodes = Pick<Rpc, "nodes" | "lookAtNodes">;
+
+export async function openNodes({
+  config,
+  log,
+  fetch,
+}: Pick<RelayerOptions, "config" | "log" | "fetch">): Promise<{ chain: ChainReader; nodes: Nodes }> {
+  const { rpcUrls: urls, chainId, rpcTimeoutMs: timeoutMs } = config;
+  const rpc = createRpc({ urls, chainId, timeoutMs, log, ...(fetch && { fetch }) });
+  await rpc.checkChain();
+  const chain = createChainReader(rpc);
+  await requireContracts(chain, config, log);
+  return { chain, nodes: rpc };
+}
+
+/** Nothing is sent to, or believed of, contracts that are not the ones meant. */
+async function requireContracts(chain: ChainReader, config: FacilitatorConfig, log: Logger): Promise<void> {
+  const findings = await checkContracts(chain, config).catch((cause: unknown) => {
+    throw new Unavailable("RPC_URLS do not answer", { cause });
+  });
+  const wrong = findings.find(({ level }) => level === "fail");
+  if (wrong) throw new ConfigError(`${wrong.detail}: ${wrong.remedy}`);
+  for (const { level, detail } of findings) if (level === "warn") log.warn(detail);
+}

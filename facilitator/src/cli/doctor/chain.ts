@@ -1,0 +1,108 @@
+/** What the doctor finds out about each node and about the chain it serves. */
+import type { Logger } from "pino";
+import { type ChainReader, createChainReader } from "../../chain/chain-reader";
+import { checkContracts, type Finding } from "../../chain/contract-checks";
+import { createRpc } from "../../chain/rpc";
+import type { FacilitatorConfig } from "../../config";
+
+/** The span that reading far behind asks for at once. @see startIndexer */
+const SPAN_BLOCKS = 500;
+
+const CALLS_TOGETHER = 50;
+
+const SKEW_WARN_SEC = 60;
+
+const SKEW_FAIL_SEC = 900;
+
+export interface ChainDoctor {
+  readonly config: FacilitatorConfig;
+  readonly log: Logger;
+  /** unix milliseconds of this machine */
+  nowMs(): number;
+}
+
+export async function examineChain(options: ChainDoctor): Promise<Finding[]> {
+  const { config } = options;
+  const findings: Finding[] = [];
+  let sound: ChainReader | undefined;
+  for (const [index, url] of config.rpcUrls.entries()) {
+    const node = await examineNode(options, `RPC ${index + 1} (${new URL(url).host})`, url);
+    findings.push(...node.findings);
+    sound ??= node.chain;
+  }
+  if (config.rpcUrls.length === 1 && !config.network.name.startsWith("local-")) {
+    const remedy = "add a second, independent URL to RPC_URLS";
+    findings.push({
+      level: "warn",
+      subject: "RPC_URLS",
+      detail: "there is one node, and none to fall back on",
+      remedy,
+    });
+  }
+  if (sound) findings.push(...(await checkContracts(sound, config)));
+  return findings;
+}
+
+interface Examined {
+  readonly findings: Finding[];
+  /** when it answers and serves the right chain */
+  readonly chain?: ChainReader;
+}
+
+async function examineNode({ config, log, nowMs }: ChainDoctor, subject: string, url: string): Promise<Examined> {
+  const rpc = createRpc({ urls: [url], chainId: config.chainId, timeoutMs: config.rpcTimeoutMs, log });
+  const chain = createChainReader(rpc);
+  try {
+    await rpc.checkChain();
+  } catch (error) {
+    const detail = error instanceof Error ? error.message : "it does not answer";
+    return {
+      findings: [{ level: "fail", subject, detail, remedy: "correct RPC_URLS or CHAIN_ID, or start the node" }],
+    };
+  }
+  const findings: Finding[] = [{ level: "ok", subject, detail: `serves chain ${config.chainId}` }];
+  const head = await chain.head();
+  const skewSec = Math.round(nowMs() / 1_000) - head.timestampSec;
+  findings.push(clockFinding(config, subject, head.number, skewSec));
+  findings.push(await logsFinding(chain, config, subject, head.number));
+  findings.push(await togetherFinding(chain, subject, head.number));
+  return { findings, chain };
+}
+
+function clockFinding(config: FacilitatorConfig, subject: string, head: number, skewSec: number): Finding {
+  const detail = `newest block ${head} is ${Math.abs(skewSec)} s ${skewSec < 0 ? "ahead of" : "behind"} this machine's clock`;
+  const size = Math.abs(skewSec);
+  if (size <= SKEW_WARN_SEC) return { level: "ok", subject, detail };
+  // The clock of a chain of one's own is moved at will.
+  const level = size > SKEW_FAIL_SEC && !config.network.name.startsWith("local-") ? "fail" : "warn";
+  return { level, subject, detail, remedy: "see that the node is synced and that this machine's clock is kept by NTP" };
+}
+
+async function logsFinding(
+  chain: ChainReader,
+  config: FacilitatorConfig,
+  subject: string,
+  head: number,
+): Promise<Finding> {
+  const from = Math.max(0, head - SPAN_BLOCKS + 1);
+  try {
+    await chain.logsBetween(from, head, { addresses: [config.turnpike] });
+    return { level: "ok", subject, detail: `tells the logs of ${head - from + 1} blocks at once` };
+  } catch {
+    // Whatever it says: this is what the doctor wanted to know.
+    const remedy = "reading far behind will take a request for each block: take a node with a wider limit for reindex";
+    return { level: "warn", subject, detail: `does not tell the logs of ${SPAN_BLOCKS} blocks at once`, remedy };
+  }
+}
+
+async function togetherFinding(chain: ChainReader, subject: string, head: number): Promise<Finding> {
+  const numbers = Array.from({ length: CALLS_TOGETHER }, (_, index) => Math.max(0, head - index));
+  try {
+    await Promise.all(numbers.map((number) => chain.block(number)));
+    return { level: "ok", subject, detail: `answers ${CALLS_TOGETHER} questions in one request` };
+  } catch {
+    // As above.
+    const remedy = "take a node that answers JSON-RPC batches: everything waits longer without";
+    return { level: "fail", subject, detail: `does not answer ${CALLS_TOGETHER} questions in one request`, remedy };
+  }
+}

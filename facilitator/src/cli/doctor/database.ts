@@ -1,0 +1,54 @@
+/** What the doctor finds out about the database, without changing it. */
+import { sql } from "kysely";
+import type { Finding } from "../../chain/contract-checks";
+import type { FacilitatorConfig } from "../../config";
+import { pendingMigrations } from "../../db/migrate";
+import { connectStore, type Store } from "../../db/open";
+import { describeOutage } from "../../db/outage";
+import { newestBlock } from "../../indexer/applied-blocks";
+
+const SKEW_SEC = 5;
+
+export interface DatabaseExamined {
+  readonly findings: Finding[];
+  /** to be closed by the caller; absent when it cannot be read */
+  readonly store?: Store;
+}
+
+export async function examineDatabase(config: FacilitatorConfig, nowMs: () => number): Promise<DatabaseExamined> {
+  const subject = config.database.kind === "postgres" ? "DATABASE_URL" : "PGLITE_DIR";
+  let store: Store;
+  try {
+    store = await connectStore(config.database);
+    await sql`select 1`.execute(store.db);
+  } catch (error) {
+    // A driver's message may hold the URL.
+    const isOurs = error instanceof Error && error.name === "ConfigError";
+    const detail = isOurs ? error.message : `it cannot be reached: ${describeOutage(error)}`;
+    const remedy = isOurs ? "stop the Facilitator, or ask its /readyz" : "start it, or correct the URL and its rights";
+    return { findings: [{ level: "fail", subject, detail, remedy }] };
+  }
+  const findings: Finding[] = [];
+  const { rows } = await sql<{ now: string; version: string }>`
+    select (extract(epoch from clock_timestamp()) * 1000)::bigint as now, version() as version`.execute(store.db);
+  findings.push({ level: "ok", subject, detail: (rows[0]?.version ?? "").split(" ").slice(0, 2).join(" ") });
+  const skewSec = Math.round(Math.abs(nowMs() - Number(rows[0]?.now ?? 0)) / 1_000);
+  if (skewSec > SKEW_SEC) {
+    const detail = `its clock and this machine's differ by ${skewSec} s`;
+    findings.push({ level: "warn", subject, detail, remedy: "keep both by NTP: leases are by the database's clock" });
+  }
+  const pending = await pendingMigrations(store.db);
+  if (pending.length > 0) {
+    const detail = `${pending.length} migrations are to be applied: ${pending.join(", ")}`;
+    findings.push({ level: "fail", subject, detail, remedy: "facilitator migrate" });
+    return { findings, store };
+  }
+  findings.push({ level: "ok", subject, detail: "is migrated" });
+  const newest = await newestBlock(store.db, config.chainId);
+  findings.push({
+    level: "ok",
+    subject,
+    detail: newest ? `has read the chain to block ${newest.number}` : "has not read the chain yet",
+  });
+  return { findings, store };
+}

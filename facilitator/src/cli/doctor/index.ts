@@ -1,0 +1,49 @@
+/** `facilitator doctor`: looks at everything the service stands on and says what to do; a status other than 0 when it cannot run. */
+import { isTurnpikeError } from "turnpike/protocol";
+import type { Finding } from "../../chain/contract-checks";
+import { openChain } from "../../chain/open";
+import { type FacilitatorConfig, loadConfig } from "../../config";
+import { createLog, secretsOf } from "../../telemetry/log";
+import { examineChain } from "./chain";
+import { examineDatabase } from "./database";
+import { examineKeys } from "./keys";
+
+/** @returns the process's exit status */
+export async function doctorCommand(env: Readonly<Record<string, string | undefined>>): Promise<number> {
+  let config: FacilitatorConfig;
+  try {
+    config = loadConfig(env);
+  } catch (error) {
+    if (!isTurnpikeError(error)) throw error;
+    tell({ level: "fail", subject: "settings", detail: error.message, remedy: "see docs/configuration.md" });
+    return 1;
+  }
+  tell({ level: "ok", subject: "settings", detail: `roles ${config.roles.join(", ")} on ${config.network.name}` });
+  const log = createLog({ level: "silent", secrets: secretsOf(config) });
+  const nowMs = () => Date.now();
+  const found: Finding[] = [];
+  const collect = (findings: readonly Finding[]): void => {
+    for (const finding of findings) tell(finding);
+    found.push(...findings);
+  };
+  collect(await examineChain({ config, log, nowMs }));
+  const chain = await openChain({ config, log }).catch((error: unknown) => {
+    if (!isTurnpikeError(error)) throw error;
+    const remedy = "mend what is said above, then look again";
+    collect([{ level: "fail", subject: "RELAYER_KEYS", detail: `no balance was looked at: ${error.message}`, remedy }]);
+    return undefined;
+  });
+  const { findings, store } = await examineDatabase(config, nowMs);
+  collect(findings);
+  try {
+    const isMigrated = !findings.some(({ level }) => level === "fail");
+    collect(await examineKeys({ config, chain, store: isMigrated ? store : undefined }));
+  } finally {
+    await store?.close();
+  }
+  return found.some(({ level }) => level === "fail") ? 1 : 0;
+}
+
+function tell({ level, subject, detail, remedy }: Finding): void {
+  process.stdout.write(`${level.padEnd(4)} ${subject}: ${detail}${remedy ? `. Remedy: ${remedy}` : ""}\n`);
+}

@@ -1,0 +1,121 @@
+/** What the doctor finds out about keys: that they can sign, that they can pay, that nobody else reads or uses them. */
+import { statSync } from "node:fs";
+import { type Address, ConfigError } from "turnpike/protocol";
+import type { ChainReader } from "../../chain/chain-reader";
+import type { Finding } from "../../chain/contract-checks";
+import type { FacilitatorConfig } from "../../config";
+import type { KeySource } from "../../config/key-source";
+import type { Store } from "../../db/open";
+import { acceptedSigners } from "../../relayer/accepted-signers";
+import { openSigner } from "../../relayer/keys";
+import type { DigestSigner } from "../../relayer/signer";
+
+const NOBODY_ELSE = 0o077;
+
+const DIGEST = `0x${"5a".repeat(32)}` as const;
+
+export interface KeyDoctor {
+  readonly config: FacilitatorConfig;
+  /** absent when no node answers */
+  readonly chain: ChainReader | undefined;
+  /** absent when the database cannot be read */
+  readonly store: Store | undefined;
+}
+
+export async function examineKeys({ config, chain, store }: KeyDoctor): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  for (const [index, source] of config.relayerKeys.entries()) {
+    const subject = `RELAYER_KEYS ${index + 1}`;
+    findings.push(...fileFindings(subject, source));
+    const signer = await opened(subject, source, config, findings);
+    if (!signer) continue;
+    if (chain) findings.push(...(await laneFindings(subject, signer, { config, chain, store })));
+  }
+  if (config.proofKey) {
+    findings.push(...fileFindings("PROOF_KEY", config.proofKey));
+    const signer = await opened("PROOF_KEY", config.proofKey, config, findings);
+    if (signer) findings.push(...signerFindings(signer.address, config));
+  }
+  return findings;
+}
+
+function signerFindings(current: Address, { proofSigners }: FacilitatorConfig): Finding[] {
+  const subject = "PROOF_SIGNERS";
+  try {
+    return acceptedSigners(current, proofSigners)
+      .list.slice(1)
+      .map(({ address, until }) => {
+        const till = until === undefined ? "for every payment" : `until ${new Date(until * 1_000).toISOString()}`;
+        return { level: "ok", subject, detail: `proofs by ${address} count ${till}` };
+      });
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return [{ level: "fail", subject, detail: error.message, remedy: "see docs/operations/keys.md" }];
+  }
+}
+
+function fileFindings(subject: string, source: KeySource): Finding[] {
+  if (source.kind !== "local") return [];
+  if (source.path === undefined) {
+    const remedy =
+      "fine for a trial; keep it in a file (file:PATH) or a key management service (aws-kms:ID) in earnest";
+    return [{ level: "ok", subject, detail: `is in the environment: ${remedy}` }];
+  }
+  const mode = statSync(source.path).mode & 0o777;
+  if ((mode & NOBODY_ELSE) === 0) return [{ level: "ok", subject, detail: `its file is for its owner alone` }];
+  const detail = `its file can be read by others (mode ${mode.toString(8)})`;
+  return [{ level: "fail", subject, detail, remedy: `chmod 600 ${source.path}` }];
+}
+
+async function opened(
+  subject: string,
+  source: KeySource,
+  config: FacilitatorConfig,
+  findings: Finding[],
+): Promise<DigestSigner | undefined> {
+  try {
+    const signer = await openSigner(source, config);
+    await signer.signDigest(DIGEST);
+    findings.push({ level: "ok", subject, detail: `${signer.address} signs` });
+    return signer;
+  } catch (error) {
+    const detail = error instanceof Error ? error.message : "it cannot sign";
+    const remedy = "see that the key exists, that this machine may use it, and KMS_ENDPOINT and AWS_REGION";
+    findings.push({ level: "fail", subject, detail, remedy });
+    return undefined;
+  }
+}
+
+async function laneFindings(
+  subject: string,
+  { address }: DigestSigner,
+  { config, chain, store }: { config: FacilitatorConfig; chain: ChainReader; store: Store | undefined },
+): Promise<Finding[]> {
+  const [balance, nonce] = await Promise.all([chain.balanceWei(address), chain.nonce(address)]);
+  const eth = (Number(balance) / 1e18).toFixed(6);
+  const isLow = balance < config.minBalanceWei;
+  const findings: Finding[] = [
+    isLow
+      ? {
+          level: "fail",
+          subject,
+          detail: `${address} holds ${eth}, below MIN_BALANCE_WEI`,
+          remedy: "send it native coins",
+        }
+      : { level: "ok", subject, detail: `${address} holds ${eth}` },
+  ];
+  const lane = await store?.db
+    .selectFrom("lanes")
+    .selectAll()
+    .where("chain_id", "=", config.chainId)
+    .where("key", "=", address)
+    .executeTakeFirst();
+  const remedy = "find out who else sent with it; then start once with ADOPT_NONCE=true";
+  if (lane?.status === "stopped") {
+    findings.push({ level: "fail", subject, detail: `its lane has stopped: ${lane.reason}`, remedy });
+  } else if (lane && nonce > lane.next_nonce) {
+    const detail = `the chain has seen ${nonce} transactions of it, this database ${lane.next_nonce}`;
+    findings.push({ level: "fail", subject, detail, remedy });
+  }
+  return findings;
+}

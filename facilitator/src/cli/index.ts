@@ -1,0 +1,131 @@
+/** The commands of the program. Each reads its settings from the environment and ends with a status that scripts can read. */
+import { Command, InvalidArgumentError } from "commander";
+import { isTurnpikeError } from "turnpike/protocol";
+import { type RunningFacilitator, startFacilitator } from "../app/start";
+import { openChain } from "../chain/open";
+import { type FacilitatorConfig, loadConfig } from "../config";
+import { ROLES } from "../config/service";
+import { openStore } from "../db/open";
+import { untilDatabaseAnswers } from "../db/patience";
+import { terminalProgress } from "../lib/progress";
+import { createLog, secretsOf } from "../telemetry/log";
+import { doctorCommand } from "./doctor";
+import { reindex } from "./maintenance/reindex";
+import { reconcileCommand } from "./reconcile";
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** @param argv as the process was given it */
+export async function runCommands(argv: readonly string[], env: Environment = process.env): Promise<void> {
+  const program = new Command("facilitator").description(
+    "Turnpike's Facilitator: submits, confirms, renews and tells. Settings come from the environment: docs/configuration.md.",
+  );
+  program
+    .command("start", { isDefault: true })
+    .description("run the service until it is told to stop")
+    .option(
+      "--roles <roles>",
+      `what this process does, comma-separated: ${ROLES.join(", ")} (default: ROLES, or all)`,
+      rolesOf,
+    )
+    .action(({ roles }: { roles?: string }) => startCommand(loadConfig(roles ? { ...env, ROLES: roles } : env)));
+  program
+    .command("migrate")
+    .description("bring the database to this release's form, and end")
+    .action(async () => {
+      await migrateCommand(loadConfig(env));
+      end(0);
+    });
+  program
+    .command("doctor")
+    .description("look at chain, contracts, database and keys, say what is wrong and what to do; 1 when something is")
+    .action(async () => end(await doctorCommand(env)));
+  program
+    .command("reindex")
+    .description("read the chain into an empty database; no Facilitator may run on it")
+    .option("--wipe", "take out what the chain decides first; accepted payments and providers stay")
+    .action(async ({ wipe }: { wipe?: true }) => {
+      await reindexCommand(loadConfig(env), wipe === true);
+      end(0);
+    });
+  program
+    .command("reconcile")
+    .description(
+      "compare the database with the chain, name every difference; 1 when there is one, 2 when no node answers",
+    )
+    .action(async () => end(await reconcileCommand(loadConfig(env))));
+  try {
+    await program.parseAsync([...argv]);
+  } catch (error) {
+    process.stderr.write(`${told(error)}\n`);
+    end(1);
+  }
+}
+
+/** Connections that are kept open would hold the process. */
+function end(status: number): never {
+  process.exit(status);
+}
+
+function rolesOf(text: string): string {
+  const unknown = text.split(",").find((role) => !(ROLES as readonly string[]).includes(role.trim()));
+  if (unknown !== undefined)
+    throw new InvalidArgumentError(`${unknown || "an empty name"} is none of ${ROLES.join(", ")}`);
+  return text;
+}
+
+function told(error: unknown): string {
+  if (isTurnpikeError(error)) return `${error.code}: ${error.message}`;
+  return error instanceof Error ? (error.stack ?? error.message) : "unknown";
+}
+
+/** A server that is being started, or taken over by its standby, is waited for. */
+const WAIT_MS = 60_000;
+
+/** Migrates the database and ends: for installations where the service may not change tables. */
+export async function migrateCommand(config: FacilitatorConfig): Promise<void> {
+  const log = createLog({ level: config.logLevel, secrets: secretsOf(config) });
+  const store = await untilDatabaseAnswers(() => openStore(config.database), {
+    ...{ log, limitMs: WAIT_MS, monotonicMs: () => performance.now() },
+  });
+  await store.close();
+  const { migrated } = store;
+  const done = migrated.length > 0 ? `applied ${migrated.join(", ")}` : "the database is up to date";
+  process.stdout.write(`${done}\n`);
+}
+
+/** `facilitator reindex`: rebuilds what the chain decides, and ends. */
+export async function reindexCommand(config: FacilitatorConfig, isWiped: boolean): Promise<void> {
+  const log = createLog({ level: config.logLevel, secrets: secretsOf(config) });
+  const chain = await openChain({ config, log });
+  const store = await openStore(config.database);
+  try {
+    const last = await reindex({ config, store, chain, log, progress: terminalProgress(), isWiped });
+    process.stdout.write(`read blocks ${config.startBlock} to ${last}\n`);
+  } finally {
+    await store.close();
+  }
+}
+
+/** A signal ends a start as well as a service that is up: what has begun is stopped, and the status is 0. */
+export async function startCommand(config: FacilitatorConfig): Promise<void> {
+  const stopping = new AbortController();
+  const stopped = new Promise<void>((resolve) => {
+    for (const signal of ["SIGINT", "SIGTERM"] as const) {
+      process.on(signal, () => {
+        if (stopping.signal.aborted) process.exit(130);
+        stopping.abort(new Error("stopped by a signal"));
+        resolve();
+      });
+    }
+  });
+  let facilitator: RunningFacilitator | undefined;
+  try {
+    facilitator = await startFacilitator(config, { progress: terminalProgress(), signal: stopping.signal });
+  } catch (error) {
+    if (error !== stopping.signal.reason) throw error;
+  }
+  await stopped;
+  await facilitator?.stop();
+  process.exit(0);
+}

@@ -1,0 +1,202 @@
+/**
+ * Compares the database with the chain, and tells every difference: the rows against a second reading of all logs, the
+ * subscriptions against the contract's own storage, the payments against the token's logs, the outbox and the sums against
+ * the events. Changes nothing. Where a Facilitator runs on the database, `store` has to be one snapshot of it.
+ */
+import { sql } from "kysely";
+import { tokenInterface, turnpikeInterface } from "turnpike/chain";
+import type { Address, Hex } from "turnpike/protocol";
+import { HOURS_KEPT_DAYS } from "../../analytics/ranges";
+import { findWrongSums } from "../../analytics/recount";
+import { factsOf, KNOWN_TOPICS } from "../../chain/facts";
+import { openStore } from "../../db/open";
+import type { PaymentRow } from "../../db/tables/payments";
+import { countStaged } from "../../events/feed";
+import { newestBlock } from "../../indexer/applied-blocks";
+import { type DumpedRow, differences, dumpChainRows } from "./dump";
+import { type Reindex, readChain } from "./reindex";
+
+/** One sentence that names what is wrong. */
+export type Wrong = string;
+
+const PAGE = 200;
+
+const DAY_SEC = 86_400;
+
+/** @throws Unavailable when no node answers: what was not told by then is not checked */
+export async function* reconcile(job: Omit<Reindex, "untilBlock">): AsyncGenerator<Wrong> {
+  const { store, config, chain } = job;
+  const newest = await newestBlock(store.db, config.chainId);
+  if (!newest) {
+    yield "blocks: the database has read no block of this chain";
+    return;
+  }
+  const onChain = await chain.block(newest.number);
+  if (onChain?.hash !== newest.hash) {
+    yield `blocks: block ${newest.number} is ${newest.hash} here and ${onChain?.hash ?? "absent"} on the chain`;
+    return;
+  }
+  const staged = await countStaged(store.db, config.chainId);
+  if (staged > 0) {
+    yield `events: those of ${staged} blocks are stored and not told yet; a Facilitator that starts tells them first`;
+    return;
+  }
+  yield* againstSecondReading(job, newest.number);
+  yield* againstContract(job, newest.number);
+  yield* againstToken(job, newest.number);
+  yield* againstEvents(job, newest.timestamp);
+}
+
+async function* againstSecondReading(job: Omit<Reindex, "untilBlock">, untilBlock: number): AsyncGenerator<Wrong> {
+  const { config, store } = job;
+  const shadow = await openStore({ kind: "pglite", dir: "memory://", lockMs: 10_000 });
+  try {
+    await readChain({ ...job, store: shadow, untilBlock });
+    const ours = withoutPayments(dumpChainRows(store.db, config.chainId));
+    for await (const { table, key, ours: here, theirs } of differences(
+      ours,
+      dumpChainRows(shadow.db, config.chainId),
+    )) {
+      yield `${table} ${key}: ${here ?? "absent"} here, ${theirs ?? "absent"} by the chain's logs`;
+    }
+  } finally {
+    await shadow.close();
+  }
+}
+
+/** Which payments were asked for stands on no chain: these are compared one by one. */
+async function* withoutPayments(rows: AsyncGenerator<DumpedRow>): AsyncGenerator<DumpedRow> {
+  for await (const row of rows) {
+    if (row.table !== "payments" && !(row.table === "events" && row.text.includes('["type","payment.'))) yield row;
+  }
+}
+
+interface StateOutput {
+  readonly subscription: Record<"subscriber" | "planId", string> &
+    Record<"paidThrough" | "version", bigint> &
+    Record<"paused" | "ending" | "cancelled", boolean>;
+  readonly allowance: Record<"cap" | "spent" | "debits", bigint>;
+}
+
+async function* againstContract({ store, config, chain }: Omit<Reindex, "untilBlock">, block: number) {
+  let after = "";
+  for (;;) {
+    const rows = await store.db
+      .selectFrom("subscriptions as s")
+      .leftJoin("allowances as a", (join) =>
+        join.onRef("a.chain_id", "=", "s.chain_id").onRef("a.id_hash", "=", "s.id_hash"),
+      )
+      .select(["s.id_hash", "s.subscriber", "s.plan_id", "s.paid_through", "s.version", "s.paused", "s.ending"])
+      .select(["s.cancelled", "s.moved_to", "a.cap", "a.spent", "a.cycle", "a.debits"])
+      .where("s.chain_id", "=", config.chainId)
+      .where("s.id_hash", ">", after)
+      .orderBy("s.id_hash")
+      .limit(PAGE)
+      .execute();
+    if (rows.length === 0) return;
+    const data = turnpikeInterface.encodeFunctionData("getStates", [rows.map((row) => row.id_hash)]) as Hex;
+    const answer = await chain.call({ to: config.turnpike, data, block });
+    if (answer.kind !== "ok") {
+      yield `subscriptions: the contract does not tell its states at block ${block}`;
+      return;
+    }
+    const states = turnpikeInterface.decodeFunctionResult("getStates", answer.data)[0] as StateOutput[];
+    for (const [index, row] of rows.entries()) {
+      const { subscription: s, allowance: a } = states[index] as StateOutput;
+      const spent = row.cycle === row.paid_through ? (row.spent ?? "0") : "0";
+      const here = [row.subscriber, row.plan_id, row.paid_through, row.version, row.paused, row.ending, row.cancelled];
+      const there = [s.subscriber, s.planId, Number(s.paidThrough), Number(s.version), s.paused, s.ending, s.cancelled];
+      const ours = [...here, row.cap ?? "0", spent, row.debits ?? 0].join(" ");
+      const theirs = [...there, a.cap, a.spent, a.debits].join(" ");
+      if (ours !== theirs) yield `subscriptions ${row.id_hash}: ${ours} here, ${theirs} in the contract`;
+    }
+    after = rows.at(-1)?.id_hash ?? after;
+  }
+}
+
+async function* againstToken(job: Omit<Reindex, "untilBlock">, block: number): AsyncGenerator<Wrong> {
+  const { store, config } = job;
+  let after = "";
+  for (;;) {
+    const rows = await store.db
+      .selectFrom("payments")
+      .selectAll()
+      .where("chain_id", "=", config.chainId)
+      .where("payment_id", ">", after)
+      .orderBy("payment_id")
+      .limit(PAGE)
+      .execute();
+    if (rows.length === 0) return;
+    for (const row of rows) {
+      const wrong = await wrongPayment(job, row, block);
+      if (wrong) yield wrong;
+    }
+    after = rows.at(-1)?.payment_id ?? after;
+  }
+}
+
+async function wrongPayment(
+  { config, chain }: Omit<Reindex, "untilBlock">,
+  row: PaymentRow,
+  block: number,
+): Promise<Wrong | undefined> {
+  const name = `payments ${row.payment_id}`;
+  if (row.state !== "settled") {
+    const data = tokenInterface.encodeFunctionData("authorizationState", [row.payer, row.nonce]) as Hex;
+    const answer = await chain.call({ to: row.token as Address, data, block });
+    if (answer.kind !== "ok") return `${name}: the token does not tell whether its nonce is used`;
+    const isUsed = !/^0x0*$/.test(answer.data);
+    // A failure that a log has brought about has used its nonce.
+    const isExpected = row.state === "failed" && row.fail_reason !== "expired";
+    return isUsed && !isExpected ? `${name}: ${row.state} here, and its nonce is used on the chain` : undefined;
+  }
+  const unproved = `${name}: settled here by ${row.tx_hash}, and no transfer there proves it`;
+  if ((await chain.block(row.block_number ?? -1))?.hash !== row.block_hash) return unproved;
+  const tokens = config.tokens.map(({ address }) => address);
+  const filter = { addresses: [row.token as Address], topics: [KNOWN_TOPICS] };
+  const logs = await chain.logsOfBlock(row.block_hash as Hex, filter);
+  const facts = factsOf({ chainId: config.chainId, turnpike: config.turnpike, tokens }, logs);
+  const isThere = facts.some(
+    (fact) =>
+      fact.kind === "authorizationUsed" &&
+      fact.paymentId === row.payment_id &&
+      fact.transaction === row.tx_hash &&
+      fact.transfer?.logIndex === row.log_index &&
+      fact.transfer.to === row.pay_to &&
+      fact.transfer.amount === BigInt(row.amount),
+  );
+  return isThere ? undefined : unproved;
+}
+
+async function* againstEvents({ store, config }: Omit<Reindex, "untilBlock">, nowSec: number): AsyncGenerator<Wrong> {
+  const { chainId } = config;
+  const untold = await store.db
+    .selectFrom("payments as p")
+    .leftJoin("events as e", (join) =>
+      join
+        .onRef("e.chain_id", "=", "p.chain_id")
+        .onRef("e.object_id", "=", "p.payment_id")
+        .on("e.type", "=", "payment.settled")
+        .on("e.reverted", "=", false),
+    )
+    .select("p.payment_id")
+    .where("p.chain_id", "=", chainId)
+    .where("p.state", "=", "settled")
+    .where("e.id", "is", null)
+    .execute();
+  for (const { payment_id: id } of untold) yield `events: payment ${id} is settled, and no event tells so`;
+  const { rows: unsent } = await sql<{ endpoint: string; event: string }>`
+    select w.id as endpoint, e.id as event from webhook_endpoints w
+      join events e on e.chain_id = w.chain_id and e.provider = w.provider
+      left join webhook_deliveries d on d.endpoint_id = w.id and d.event_id = e.id
+    where w.chain_id = ${chainId}::bigint and w.status = 'enabled' and d.event_id is null
+      and (w.types is null or jsonb_exists(w.types, e.type))
+      -- What was told before the endpoint was there was never meant for it; the first that it got says since when.
+      and e.seq > (select min(f.seq) from webhook_deliveries g join events f on f.chain_id = e.chain_id and f.id = g.event_id
+        where g.endpoint_id = w.id)`.execute(store.db);
+  for (const { endpoint, event } of unsent) yield `outbox: event ${event} was never queued for endpoint ${endpoint}`;
+  const hoursSince = nowSec - HOURS_KEPT_DAYS * DAY_SEC;
+  for (const { table, key, stored, counted } of await findWrongSums(store.db, chainId, hoursSince)) {
+    yield `${table} ${key}: ${stored ?? "absent"} here, ${counted ?? "absent"} by the events`;
+  }
+}

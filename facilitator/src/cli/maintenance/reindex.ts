@@ -1,0 +1,101 @@
+/** Reads the whole chain into a database that has nothing of it yet. */
+import type { Logger } from "pino";
+import { ConfigError } from "turnpike/protocol";
+import { recountSums } from "../../analytics/event-sums";
+import { recountFailedPeriods } from "../../analytics/failed-periods";
+import type { ChainReader } from "../../chain/chain-reader";
+import type { FacilitatorConfig } from "../../config";
+import { holderOf } from "../../db/leases";
+import type { Store } from "../../db/open";
+import { lockFeed, revertChainEvents } from "../../events/feed";
+import { startIndexer } from "../../indexer";
+import { newestBlock } from "../../indexer/applied-blocks";
+import { type Progress, readingBar } from "../../lib/progress";
+import { UNMINED } from "../../payments/rows";
+
+export interface Reindex {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly chain: ChainReader;
+  readonly log: Logger;
+  readonly progress: Progress;
+  /** where the reading stops; the newest block when absent */
+  readonly untilBlock?: number;
+}
+
+/** @returns the last block that was read. @throws ConfigError when somebody else writes, or there is something already */
+export async function reindex({ isWiped, ...job }: Reindex & { readonly isWiped: boolean }): Promise<number> {
+  const { store, config } = job;
+  const holder = await holderOf(store, config.chainId, "indexer");
+  if (holder) throw new ConfigError(`${holder} reads the chain into this database: stop every Facilitator on it first`);
+  if (isWiped) await wipeChainRows(store, config.chainId);
+  else if (await newestBlock(store.db, config.chainId)) {
+    throw new ConfigError("the database has read the chain already: name an empty one, or reindex --wipe");
+  }
+  return readChain(job);
+}
+
+/** @returns the last block that was read */
+export async function readChain({ config, store, chain, log, progress, untilBlock }: Reindex): Promise<number> {
+  const reading = readingBar(progress, config.startBlock);
+  const indexer = await startIndexer({
+    config: { ...config, roles: ["indexer"] },
+    store,
+    chain,
+    log,
+    onStep: () => undefined,
+    ...(untilBlock !== undefined && { untilBlock }),
+    onProgress: reading.tell,
+  });
+  try {
+    await indexer.catchUp();
+    return indexer.applied();
+  } finally {
+    await indexer.stop();
+    reading.end();
+  }
+}
+
+const TABLES = [
+  "plans",
+  "operators",
+  "subscriptions",
+  "allowances",
+  "debits",
+  "renewal_due",
+  "blocks",
+  "undo",
+  "rollup_standing",
+  "rollup_plan_standing",
+] as const;
+
+/**
+ * Takes everything out of the database that the chain decides, to be read again. What only this database knows stays:
+ * accepted payments, sent transactions, providers, and the numbers and deliveries of events, which are found again under
+ * their ids. Dunning begins afresh; nobody is charged twice for it.
+ */
+export async function wipeChainRows(store: Store, chainId: number): Promise<void> {
+  await store.transaction(async (tx) => {
+    await lockFeed(tx, chainId);
+    await revertChainEvents(tx, chainId);
+    await recountSums(tx, chainId);
+    for (const table of TABLES) await tx.deleteFrom(table).where("chain_id", "=", chainId).execute();
+    // Of events that no log stands behind: they stay, and get their outcome when their subscriptions are read.
+    await recountFailedPeriods(tx, chainId);
+    await tx.deleteFrom("cursors").where("chain_id", "=", chainId).where("name", "=", "indexer").execute();
+    // Parked: nothing is sent for it until the chain has been read; then its log settles it, or its time ends it.
+    await tx
+      .updateTable("payments")
+      .set({
+        ...UNMINED,
+        state: "parked",
+        is_reversed: false,
+        // `settled_at_ms` stays: when it was seen first stands on no chain.
+      })
+      .where("chain_id", "=", chainId)
+      .where((eb) =>
+        eb.or([eb("state", "=", "settled"), eb.and([eb("state", "=", "failed"), eb("log_index", "is not", null)])]),
+      )
+      .execute();
+  });
+}

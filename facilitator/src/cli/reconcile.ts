@@ -1,0 +1,89 @@
+/** `facilitator reconcile`: compares the database with the chain, and says what to do when they differ. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { isTurnpikeError } from "turnpike/protocol";
+import type { ChainReader } from "../chain/chain-reader";
+import { openChain } from "../chain/open";
+import type { FacilitatorConfig } from "../config";
+import { openStore, type Store } from "../db/open";
+import { isDatabaseOutage } from "../db/outage";
+import { countStaged } from "../events/feed";
+import { newestBlock } from "../indexer/applied-blocks";
+import { terminalProgress } from "../lib/progress";
+import { createLog, secretsOf } from "../telemetry/log";
+import { reconcile } from "./maintenance/reconcile";
+
+const AGREE = 0;
+
+const DIFFER = 1;
+
+/** neither is known */
+const UNCHECKED = 2;
+
+const REMEDY =
+  "keep this output and a backup, stop every Facilitator on the database, run `reindex --wipe`, then `reconcile` again; what differs still is a fault to report";
+
+const UNREAD_REMEDY = "start a Facilitator with the role indexer and wait until /readyz is 200, then run it again";
+
+/** @returns the process's exit status */
+export async function reconcileCommand(config: FacilitatorConfig): Promise<number> {
+  const log = createLog({ level: config.logLevel, secrets: secretsOf(config) });
+  try {
+    const chain = await openChain({ config, log });
+    const store = await openStore(config.database);
+    const wrong = await compare({ config, chain, log }, store).finally(() => store.close());
+    if (wrong === undefined) {
+      say(`could not be checked: the database has read no block of this chain. Remedy: ${UNREAD_REMEDY}`);
+      return UNCHECKED;
+    }
+    say(wrong === 0 ? "database and chain agree" : `${wrong} differences. Remedy: ${REMEDY}`);
+    return wrong === 0 ? AGREE : DIFFER;
+  } catch (error) {
+    if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
+    const what = isDatabaseOutage(error) ? "that the database answers" : "that a node of RPC_URLS answers";
+    say(`could not be checked: ${error.message.replace(/\.$/, "")}. Remedy: see ${what}, then run it again`);
+    return UNCHECKED;
+  }
+}
+
+interface Sources {
+  readonly config: FacilitatorConfig;
+  readonly chain: ChainReader;
+  readonly log: ReturnType<typeof createLog>;
+}
+
+/** @returns how many differences there are; undefined where nothing has been read that could differ */
+async function compare(sources: Sources, store: Store): Promise<number | undefined> {
+  if (!(await newestBlock(store.db, sources.config.chainId))) return undefined;
+  return tellDifferences(sources, store);
+}
+
+/** A snapshot can fall between the rows of a block and its events, which a Facilitator that runs tells at once. */
+const SNAPSHOTS = 20;
+
+const NEXT_SNAPSHOT_MS = 250;
+
+async function tellDifferences(sources: Sources, store: Store): Promise<number> {
+  for (let taken = 1; ; taken += 1) {
+    const wrong = await tellOfSnapshot(sources, store, taken === SNAPSHOTS);
+    if (wrong !== undefined) return wrong;
+    await sleep(NEXT_SNAPSHOT_MS);
+  }
+}
+
+/** @returns undefined when it is not the last, and between a block's rows and its events. One snapshot from the first row to the last: a Facilitator that runs meanwhile changes nothing in what is compared. */
+function tellOfSnapshot(sources: Sources, store: Store, isLast: boolean): Promise<number | undefined> {
+  return store.db
+    .transaction()
+    .setIsolationLevel("repeatable read")
+    .execute(async (db) => {
+      if (!isLast && (await countStaged(db, sources.config.chainId)) > 0) return undefined;
+      let wrong = 0;
+      for await (const difference of reconcile({ ...sources, store: { ...store, db }, progress: terminalProgress() })) {
+        say(`difference: ${difference}`);
+        wrong += 1;
+      }
+      return wrong;
+    });
+}
+
+const say = (line: string): void => void process.stdout.write(`${line}\n`);

@@ -1,0 +1,70 @@
+/** The chain, its contracts and the tokens that are settled. */
+import { addressSchema, parseAmount } from "turnpike/protocol";
+import { z } from "zod";
+import { list, optional, setting, url, whole } from "./setting";
+
+const addresses = z.string().transform(list).pipe(z.array(addressSchema).min(1));
+
+export const tokenConfigSchema = z.object({
+  address: addressSchema,
+  /** of the token's EIP-712 domain */
+  name: z.string().min(1),
+  version: z.string().min(1),
+  decimals: z.number().int().min(0).max(36).default(6),
+  /** base units: less is refused, since it would cost more gas than it moves */
+  minAmount: z
+    .string()
+    .refine((text) => parseAmount(text) !== undefined, "must be a decimal string of base units")
+    .transform(BigInt)
+    .default(100n),
+  /** base units: from here on `LARGE_CONFIRMATIONS` are waited for */
+  largeAmount: z
+    .string()
+    .refine((text) => parseAmount(text) !== undefined, "must be a decimal string of base units")
+    .transform(BigInt)
+    .default(1_000_000_000n),
+});
+
+export type TokenConfig = z.output<typeof tokenConfigSchema>;
+
+const tokens = z
+  .string()
+  .transform((text, context) => {
+    try {
+      return JSON.parse(text) as unknown;
+    } catch {
+      context.addIssue({ code: "custom", message: "must be JSON" });
+      return z.NEVER;
+    }
+  })
+  .pipe(z.array(tokenConfigSchema).min(1));
+
+export const CHAIN = {
+  chainId: setting({ env: "CHAIN_ID", about: "Chain that is settled on, by EIP-155 id.", schema: whole(1) }),
+  rpcUrls: setting({
+    env: "RPC_URLS",
+    about: "JSON-RPC URLs of that chain, comma-separated; the first is preferred, the others are asked when it fails.",
+    danger:
+      "A node whose blocks, logs and receipts fit together is believed: take nodes that you trust. Another is asked when one fails; they are not compared.",
+    schema: z.string().transform(list).pipe(z.array(url).min(1)),
+  }),
+  turnpike: setting({ env: "TURNPIKE", about: "Address of the Turnpike contract.", schema: addressSchema }),
+  batchSettler: setting({
+    env: "BATCH_SETTLER",
+    about: "Address of the BatchSettler contract.",
+    schema: addressSchema,
+  }),
+  tokens: setting({
+    env: "TOKENS",
+    about:
+      'Tokens that are settled: JSON [{"address","name","version","decimals","minAmount","largeAmount"}], name and version of the EIP-712 domain, amounts as decimal strings of base units.',
+    danger: "A token that is not a well-behaved EIP-3009 stablecoin can burn the relayer's gas.",
+    schema: tokens,
+  }),
+  payTo: optional({
+    env: "PAY_TO",
+    about: "Payees that are settled for, comma-separated addresses; every payee when absent.",
+    danger: "When absent, strangers can spend the relayer's gas on payments to themselves.",
+    schema: addresses,
+  }),
+} as const;

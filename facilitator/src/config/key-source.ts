@@ -1,0 +1,49 @@
+/**
+ * Where a private key is: in the environment itself, in a file, or in a key management service that never hands it out.
+ * A file is read at the start, so that a key which cannot be read stops the start and not the first payment.
+ */
+import { readFileSync } from "node:fs";
+import type { Hex } from "turnpike/protocol";
+import { z } from "zod";
+import { Secret } from "./setting";
+
+export type KeySource =
+  | { readonly kind: "local"; readonly key: Secret<Hex> /** when it came from a file */; readonly path?: string }
+  | { readonly kind: "aws-kms" /** key id, alias or ARN */; readonly keyId: string };
+
+const PRIVATE_KEY = /^0x[0-9a-fA-F]{64}$/;
+
+const FILE = "file:";
+
+const AWS_KMS = "aws-kms:";
+
+export const keySource = z.string().transform((text, context): KeySource => {
+  if (PRIVATE_KEY.test(text)) return { kind: "local", key: secretOf(text) };
+  if (text.startsWith(FILE)) {
+    const path = text.slice(FILE.length);
+    const found = readKeyFile(path);
+    if (found !== undefined) return { kind: "local", key: secretOf(found), path };
+    context.addIssue({ code: "custom", message: "names a file that holds no private key or cannot be read" });
+    return z.NEVER;
+  }
+  if (text.startsWith(AWS_KMS) && text.length > AWS_KMS.length) {
+    return { kind: "aws-kms", keyId: text.slice(AWS_KMS.length) };
+  }
+  context.addIssue({
+    code: "custom",
+    message: "must be a private key (0x and 64 hex digits), file:PATH or aws-kms:ID",
+  });
+  return z.NEVER;
+});
+
+const secretOf = (text: string): Secret<Hex> => new Secret(text.toLowerCase() as Hex);
+
+function readKeyFile(path: string): string | undefined {
+  try {
+    const text = readFileSync(path, "utf8").trim();
+    return PRIVATE_KEY.test(text) ? text : undefined;
+  } catch {
+    // The caller says so, in one sentence that names the variable.
+    return undefined;
+  }
+}

@@ -1,0 +1,90 @@
+/** Whether the database can be read and written now: from a probe every few seconds, and from what statements meet. */
+import type { DatabaseWatch } from "./guarded-pool";
+import type { Store } from "./open";
+import { describeOutage } from "./outage";
+import { probeDatabase } from "./tables/leases";
+
+export interface DatabaseHealth {
+  readonly ok: boolean;
+  /** what is seen; holds no URL */
+  readonly detail: string;
+}
+
+export interface HealthWatch extends DatabaseWatch {
+  /** Probes until stopped. The first probe has ended when this resolves. */
+  start(store: Store, chainId: number): Promise<void>;
+  health(): DatabaseHealth;
+  stop(): Promise<void>;
+}
+
+/** Of the embedded database, which has one connection for everything. */
+const PROBE_EMBEDDED_MS = 10_000;
+
+const PROBE_MS = 2_000;
+
+/** A probe without an answer for so long is a failure of its own. */
+const SILENT_MS = 10_000;
+
+/** A full disk rejects some writes and accepts small ones: what a real statement met counts for so long. */
+const REFUSED_MS = 10_000;
+
+export function createHealthWatch(monotonicMs: () => number): HealthWatch {
+  let okMs: number | undefined;
+  let askedMs: number | undefined;
+  let failure: string | undefined;
+  let refused: { readonly detail: string; readonly atMs: number } | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let running: Promise<void> | undefined;
+  let probe: (() => Promise<void>) | undefined;
+
+  /** One at a time; a probe that is under way serves whoever asks for one. */
+  function look(): Promise<void> {
+    running ??= once().finally(() => {
+      running = undefined;
+    });
+    return running;
+  }
+
+  async function once(): Promise<void> {
+    if (!probe) return;
+    askedMs = monotonicMs();
+    try {
+      await probe();
+      okMs = monotonicMs();
+      failure = undefined;
+    } catch (error) {
+      failure = describeOutage(error);
+    } finally {
+      askedMs = undefined;
+    }
+  }
+
+  return {
+    failed(error) {
+      const code = (error as { cause?: { code?: unknown } } | undefined)?.cause?.code;
+      const isRefusal = code === "25006" || code === "ENOSPC" || (typeof code === "string" && /^53/.test(code));
+      if (isRefusal) refused = { detail: describeOutage(error), atMs: monotonicMs() };
+      else void look();
+    },
+    async start(store, chainId) {
+      probe = () => probeDatabase(store.db, chainId);
+      await look();
+      timer = setInterval(() => void look(), store.kind === "pglite" ? PROBE_EMBEDDED_MS : PROBE_MS);
+      timer.unref();
+    },
+    health() {
+      const nowMs = monotonicMs();
+      if (refused && nowMs - refused.atMs < REFUSED_MS) return { ok: false, detail: refused.detail };
+      if (failure !== undefined) return { ok: false, detail: failure };
+      if (okMs === undefined) return { ok: false, detail: "it was not read yet" };
+      if (askedMs !== undefined && nowMs - askedMs > SILENT_MS)
+        return { ok: false, detail: `no answer for ${Math.round((nowMs - askedMs) / 1_000)} s` };
+      return { ok: true, detail: `read and written ${Math.round((nowMs - okMs) / 1_000)} s ago` };
+    },
+    async stop() {
+      clearInterval(timer);
+      probe = undefined;
+      await running;
+    },
+  };
+}

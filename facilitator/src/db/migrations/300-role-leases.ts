@@ -1,0 +1,11 @@
+/** Which process does the work of a role that one process is enough for. */
+import type { Migration } from "./migration";
+
+export const roleLeases: Migration = {
+  id: "300-role-leases",
+  statements: [
+    `create table role_leases (
+      chain_id bigint not null, role text not null, owner text not null, until_ms bigint not null,
+      primary key (chain_id, role))`,
+  ],
+};

@@ -1,0 +1,11 @@
+/** How subscriptions begin and end, and payments that failed, by provider and chain time: few of all events, read without the others. */
+import type { Migration } from "./migration";
+
+export const lifecycle: Migration = {
+  id: "420-lifecycle",
+  statements: [
+    `create index events_lifecycle on events (chain_id, provider, block_time) include (type, object_id, payer, seq)
+      where not reverted and type in ('subscription.created', 'subscription.resumed', 'subscription.cancelled',
+        'subscription.expired', 'payment.failed')`,
+  ],
+};

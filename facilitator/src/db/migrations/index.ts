@@ -1,0 +1,43 @@
+/** All migrations in order. Append only: what has run somewhere is never edited. */
+import { initial } from "./001-initial";
+import { signedActs } from "./100-signed-acts";
+import { providers } from "./110-providers";
+import { rollups } from "./200-rollups";
+import { eventsOfAProvider } from "./210-events-of-a-provider";
+import { roleLeases } from "./300-role-leases";
+import { renewalQueue } from "./301-renewal-queue";
+import { analytics } from "./400-analytics";
+import { gateResources } from "./401-gate-resources";
+import { figures } from "./402-figures";
+import { spans } from "./403-spans";
+import { standing } from "./405-standing";
+import { failedPeriods } from "./406-failed-periods";
+import { stagedEvents } from "./408-staged-events";
+import { steadyUpkeep } from "./409-steady-upkeep";
+import { paymentGrants } from "./410-payment-grants";
+import { health } from "./414-health";
+import { lifecycle } from "./420-lifecycle";
+import { failedSpends } from "./430-failed-spends";
+import type { Migration } from "./migration";
+
+export const MIGRATIONS: readonly Migration[] = [
+  initial,
+  signedActs,
+  rollups,
+  roleLeases,
+  renewalQueue,
+  providers,
+  eventsOfAProvider,
+  analytics,
+  gateResources,
+  figures,
+  spans,
+  standing,
+  failedPeriods,
+  stagedEvents,
+  steadyUpkeep,
+  paymentGrants,
+  health,
+  lifecycle,
+  failedSpends,
+];

@@ -1,0 +1,88 @@
+/** All tables as the query builder sees them. Hashes are lower-case hex text, addresses EIP-55 text, amounts decimal text, times unix seconds. */
+import type {
+  FailedPeriodsTable,
+  GateReportsTable,
+  GateResourcesTable,
+  RollupCausesTable,
+  RollupCostsTable,
+  RollupEventsTable,
+  RollupFunnelTable,
+  RollupPayersTable,
+  RollupPlanStandingTable,
+  RollupProviderPlansTable,
+  RollupProviderSpansTable,
+  RollupProvidersTable,
+  RollupRecurringTable,
+  RollupStandingTable,
+  RollupVolumeTable,
+} from "./tables/analytics";
+import type { EventsTable, StagedEventsTable } from "./tables/events";
+import type { BlocksTable, CursorsTable, UndoTable } from "./tables/indexer";
+import type { DatabaseProbesTable, RoleLeasesTable } from "./tables/leases";
+import type { FailedSpendsTable, PaymentGrantsTable, PaymentsTable } from "./tables/payments";
+import type { ApiKeysTable, AuditLogTable, ServiceSecretsTable, SpentChallengesTable } from "./tables/providers";
+import type { LaneReportsTable, LanesTable, TransactionHashesTable, TransactionsTable } from "./tables/relayer";
+import type {
+  AllowancesTable,
+  DebitRequestsTable,
+  DebitsTable,
+  OperatorsTable,
+  PlansTable,
+  RenewalDueTable,
+  SignedActsTable,
+  SubscriptionsTable,
+} from "./tables/subscriptions";
+import type {
+  WebhookAttemptsTable,
+  WebhookDeliveriesTable,
+  WebhookEndpointsTable,
+  WebhookSecretsTable,
+} from "./tables/webhooks";
+
+export interface Tables {
+  blocks: BlocksTable;
+  cursors: CursorsTable;
+  undo: UndoTable;
+  lanes: LanesTable;
+  lane_reports: LaneReportsTable;
+  database_probes: DatabaseProbesTable;
+  transactions: TransactionsTable;
+  transaction_hashes: TransactionHashesTable;
+  payments: PaymentsTable;
+  payment_grants: PaymentGrantsTable;
+  plans: PlansTable;
+  operators: OperatorsTable;
+  subscriptions: SubscriptionsTable;
+  allowances: AllowancesTable;
+  debits: DebitsTable;
+  events: EventsTable;
+  staged_events: StagedEventsTable;
+  renewal_due: RenewalDueTable;
+  role_leases: RoleLeasesTable;
+  signed_acts: SignedActsTable;
+  rollup_volume: RollupVolumeTable;
+  rollup_provider_plans: RollupProviderPlansTable;
+  rollup_payers: RollupPayersTable;
+  rollup_events: RollupEventsTable;
+  rollup_recurring: RollupRecurringTable;
+  rollup_providers: RollupProvidersTable;
+  rollup_provider_spans: RollupProviderSpansTable;
+  rollup_standing: RollupStandingTable;
+  rollup_plan_standing: RollupPlanStandingTable;
+  failed_periods: FailedPeriodsTable;
+  failed_spends: FailedSpendsTable;
+  rollup_causes: RollupCausesTable;
+  rollup_funnel: RollupFunnelTable;
+  rollup_costs: RollupCostsTable;
+  gate_reports: GateReportsTable;
+  gate_resources: GateResourcesTable;
+  service_secrets: ServiceSecretsTable;
+  api_keys: ApiKeysTable;
+  spent_challenges: SpentChallengesTable;
+  webhook_endpoints: WebhookEndpointsTable;
+  webhook_secrets: WebhookSecretsTable;
+  webhook_deliveries: WebhookDeliveriesTable;
+  webhook_attempts: WebhookAttemptsTable;
+  debit_requests: DebitRequestsTable;
+  audit_log: AuditLogTable;
+}

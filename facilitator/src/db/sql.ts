@@ -1,0 +1,20 @@
+/** Lists as one parameter of a statement: a block may tell thousands, and the drivers differ in how they take arrays. */
+import { type RawBuilder, sql } from "kysely";
+
+/** The database's clock, which all processes that share it agree on; for leases and ages, never for chain time. */
+export const databaseNowMs = sql<number>`(extract(epoch from clock_timestamp()) * 1000)::bigint`;
+
+/** Hashes and ids alone: nothing that would need escaping. */
+export const idList = (values: Iterable<string>): RawBuilder<string[]> => sql`${`{${[...values].join(",")}}`}::text[]`;
+
+export const textList = (values: readonly string[]): RawBuilder<string[]> => sql`${quoted(values)}::text[]`;
+
+export const intList = (values: readonly number[]): RawBuilder<number[]> =>
+  sql`${quoted(values.map(String))}::bigint[]`;
+
+export const amountList = (values: readonly bigint[]): RawBuilder<string[]> =>
+  sql`${quoted(values.map(String))}::numeric[]`;
+
+function quoted(values: readonly string[]): string {
+  return `{${values.map((value) => `"${value.replaceAll(/["\\]/g, "\\$&")}"`).join(",")}}`;
+}

@@ -1,0 +1,29 @@
+/** Applied blocks, newest and below: their hashes show a reorganisation. */
+import type { ColumnType } from "kysely";
+
+export interface BlocksTable {
+  chain_id: number;
+  number: number;
+  hash: string;
+  parent_hash: string;
+  timestamp: number;
+}
+/** Where a reader of something has come to, by name. */
+export interface CursorsTable {
+  chain_id: number;
+  name: string;
+  position: number;
+}
+
+/** What each applied block changed, as the rows stood before it: a reorganised block is taken back from here. */
+export type Undone = "payments" | "plans" | "operators" | "subscriptions" | "allowances" | "debits";
+
+export interface UndoTable {
+  chain_id: number;
+  block_number: number;
+  table_name: Undone;
+  /** primary key within the table, columns joined by "/" */
+  row_key: string;
+  /** the row as it was; null when the block created it */
+  before: ColumnType<Record<string, unknown> | null, string | null, never>;
+}

@@ -1,0 +1,95 @@
+/**
+ * What the relayer sends. A row is written `queued` together with what it is for; nonce and signed bytes are stored
+ * before the first broadcast, so that whoever resumes sends the same bytes.
+ */
+import type { Generated, Selectable } from "kysely";
+import type { Db } from "../open";
+import { databaseNowMs } from "../sql";
+
+/** What the process that holds a lane reports of it, for the processes that hold no key. */
+export interface LaneReportsTable {
+  chain_id: number;
+  key: string;
+  /** unix milliseconds by the database's clock */
+  at_ms: number;
+  /** native coin; null before it was read */
+  balance_wei: string | null;
+  is_balance_low: boolean;
+  /** why nothing is sent or mined; null while nothing is in the way */
+  obstacle: string | null;
+  in_flight: number;
+  queued: number;
+  oldest_pending_sec: number;
+}
+
+export async function storeLaneReport(db: Db, report: Omit<LaneReportsTable, "at_ms">): Promise<void> {
+  const { chain_id, key, ...facts } = report;
+  await db
+    .insertInto("lane_reports")
+    .values({ chain_id, key, ...facts, at_ms: databaseNowMs })
+    .onConflict((conflict) => conflict.columns(["chain_id", "key"]).doUpdateSet({ ...facts, at_ms: databaseNowMs }))
+    .execute();
+}
+/** One row per relayer key: who may send with it, until when, and the next nonce. The row is the fence. */
+export interface LanesTable {
+  chain_id: number;
+  /** address of the key */
+  key: string;
+  lease_owner: string;
+  lease_epoch: number;
+  /** unix milliseconds by the database's clock */
+  lease_until_ms: number;
+  next_nonce: number;
+  status: "running" | "stopped";
+  reason: string | null;
+}
+
+export type TransactionStatus = "queued" | "stored" | "mined" | "displaced";
+
+export interface TransactionsTable {
+  /** also the order of sending */
+  seq: Generated<number>;
+  id: string;
+  chain_id: number;
+  purpose: string;
+  idempotency_key: string;
+  to_address: string;
+  data: string;
+  gas_limit: number;
+  status: TransactionStatus;
+  created_at_ms: number;
+  key: string | null;
+  nonce: number | null;
+  /** of the lane's lease under which the bytes were stored */
+  epoch: number | null;
+  stored_at_ms: number | null;
+  hash: string | null;
+  block_number: number | null;
+  block_hash: string | null;
+  success: boolean | null;
+  gas_used: number | null;
+  gas_price_wei: string | null;
+  /** deep enough that a reorganisation is taken to be impossible */
+  is_final: Generated<boolean>;
+}
+
+/** Every signed form of a transaction: a fee bump adds one with the same nonce and calldata. */
+export interface TransactionHashesTable {
+  hash: string;
+  chain_id: number;
+  transaction_id: string;
+  raw: string;
+  max_fee_wei: string;
+  priority_fee_wei: string;
+  signed_at_ms: number;
+}
+
+export type TransactionRow = Selectable<TransactionsTable>;
+
+/** Without its calldata: a lane looks at its open transactions many times a second, and a batch is long. */
+export type OpenTransaction = Pick<TransactionRow, "id" | "purpose" | "nonce" | "stored_at_ms">;
+
+export type SignedForm = Selectable<TransactionHashesTable>;
+
+/** Without its bytes, for the same reason. */
+export type KnownForm = Omit<SignedForm, "raw">;

@@ -1,0 +1,23 @@
+import type { Hex } from "turnpike/protocol";
+import { keccakOfText } from "../chain/keccak";
+
+/** Of a log: the same log in the same block has the same id for ever. */
+export function chainEventId(chainId: number, blockHash: string, logIndex: number, type: string): Hex {
+  return keccakOfText(`${chainId}/${blockHash}/${logIndex}/${type}`);
+}
+
+export interface EventDraft {
+  readonly id: string;
+  readonly chainId: number;
+  readonly type: string;
+  readonly objectId: string;
+  readonly provider?: string | undefined;
+  readonly payer?: string | undefined;
+  /** the object's full state, JSON-safe */
+  readonly payload: Readonly<Record<string, unknown>>;
+  readonly blockTime: number;
+  readonly blockNumber?: number;
+  readonly blockHash?: string;
+  readonly logIndex?: number;
+  readonly transaction?: string | undefined;
+}

@@ -1,0 +1,52 @@
+/** The feed behind GET /events: a provider's own, in the order of commit. */
+import type { EventList, FacilitatorEvent } from "turnpike/facilitator";
+import type { Address, Hex } from "turnpike/protocol";
+import type { Db } from "../db/open";
+
+export interface EventPage {
+  /** whose plan, or whose payee, the events concern */
+  readonly provider: Address;
+  /** cursor of the last event seen */
+  readonly after: number;
+  readonly limit: number;
+  readonly type?: string | undefined;
+  readonly subject?: string | undefined;
+}
+
+export async function listEvents(db: Db, chainId: number, page: EventPage): Promise<EventList> {
+  const { provider, after, limit, type, subject } = page;
+  let query = db
+    .selectFrom("events")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where("provider", "=", provider)
+    .where("seq", ">", after);
+  if (type) query = query.where("type", "=", type);
+  if (subject) query = query.where("object_id", "=", subject);
+  const rows = await query.orderBy("seq").limit(limit).execute();
+  const events = rows.map(
+    (row): FacilitatorEvent => ({
+      id: row.id,
+      type: row.type,
+      occurredAt: row.block_time,
+      subject: row.object_id as Hex,
+      sequence: row.sequence,
+      ...(row.transaction && { transaction: row.transaction as Hex }),
+      reverted: row.reverted,
+      data: row.payload,
+    }),
+  );
+  return { events, next: String(rows.at(-1)?.seq ?? after) };
+}
+
+/** Cursor of the newest event of all: what comes after it is news. */
+export async function newestEvent(db: Db, chainId: number): Promise<number> {
+  const row = await db
+    .selectFrom("events")
+    .select("seq")
+    .where("chain_id", "=", chainId)
+    .orderBy("seq", "desc")
+    .limit(1)
+    .executeTakeFirst();
+  return row?.seq ?? 0;
+}

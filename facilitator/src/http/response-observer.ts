@@ -1,0 +1,47 @@
+/** What every answer has, whichever way it takes: headers, one log line and one measurement. */
+import type { Logger } from "pino";
+import { CORS_EXPOSE_HEADERS, type TurnpikeError } from "turnpike/protocol";
+import { createFaultLog } from "../telemetry/fault-log";
+import type { Metrics } from "../telemetry/metrics";
+
+/** The API is for every origin. */
+export const OPEN_HEADERS = {
+  "access-control-allow-origin": "*",
+  "access-control-expose-headers": `${CORS_EXPOSE_HEADERS}, X-Request-Id`,
+} as const;
+
+interface Watching {
+  readonly log: Logger;
+  readonly metrics: Metrics;
+  readonly monotonicMs: () => number;
+}
+
+export interface Observed {
+  readonly requestId: string;
+  readonly method: string;
+  readonly route: string;
+  readonly status: number;
+  readonly startedMs: number;
+  readonly failure?: TurnpikeError | undefined;
+}
+
+const UNAVAILABLE = 503;
+
+/**
+ * One log line and one measurement for each request. Bodies and headers are never logged. A refusal for now (503) is no
+ * fault of this program: under overload or in an outage there are thousands, so they are counted and logged together.
+ */
+export function createObserver({ log, metrics, monotonicMs }: Watching) {
+  const refusals = createFaultLog({ log, monotonicMs });
+  return ({ requestId, method, route, status, startedMs, failure }: Observed): void => {
+    const durationMs = Math.round(monotonicMs() - startedMs);
+    metrics.requests.inc({ route, method, status });
+    metrics.requestSeconds.observe({ route }, durationMs / 1_000);
+    const line = { requestId, method, route, status, durationMs, ...(failure && { code: failure.code }) };
+    if (status === UNAVAILABLE && failure) {
+      log.debug(line, "request refused for now");
+      refusals.met(`${route} ${failure.code} ${failure.reason}`, failure, "requests are refused for now", line);
+    } else if (status >= 500 && status !== UNAVAILABLE) log.error({ ...line, error: failure }, "request failed");
+    else log.info(line, "request");
+  };
+}

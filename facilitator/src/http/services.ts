@@ -1,0 +1,62 @@
+/** Everything that providers do here, wired: keys, webhook endpoints, debits, what they may read. */
+import type { Logger } from "pino";
+import type { Readiness, SupportedWire, System, TestClockState } from "turnpike/facilitator";
+import type { Network } from "turnpike/protocol";
+import type { Analytics } from "../analytics";
+import type { Costs } from "../analytics/costs";
+import type { Reports } from "../analytics/reports";
+import type { createProviders } from "../app/api-services";
+import type { Payments } from "../payments";
+import type { Subscriptions } from "../subscriptions";
+import type { Metrics } from "../telemetry/metrics";
+import type { RateLimit } from "./rate-limit";
+
+export type { Caller, Origin } from "../providers/keys";
+
+/** Everything that the API acts through. */
+export interface Doors {
+  readonly network: Network;
+  /** origin under which browsers reach this service */
+  readonly publicUrl: string | undefined;
+  /** only where this service runs as one */
+  readonly sandbox?: Sandbox;
+  readonly payments: Payments;
+  readonly subscriptions: Subscriptions;
+  readonly providers: Providers;
+  readonly analytics: Analytics;
+  readonly reports: Reports;
+  readonly costs: Pick<Costs, "of">;
+  /** Waits for news; a hint, and at the latest after the time. */
+  happened(timeoutMs: number): Promise<unknown>;
+  readonly supported: Omit<SupportedWire, "kinds" | "extensions" | "signers" | "network" | "chainId">;
+  readiness(): Readiness;
+  system(): Promise<System>;
+  readonly metrics: Metrics;
+  readonly log: Logger;
+  /** by address */
+  readonly rateLimit: RateLimit;
+  /** by API key */
+  readonly keyLimit: RateLimit;
+  /** how long a request may be held while the chain confirms */
+  readonly authorizeWaitMs: number;
+  readonly monotonicMs: () => number;
+  /** Waits for work that goes on without its caller, unless the service is stopping. */
+  untilDraining<T>(work: Promise<T>): Promise<T | "draining">;
+}
+
+export type Providers = ReturnType<typeof createProviders>;
+
+/**
+ * What a program hands in that embeds this service as a sandbox: a clock that can be moved, and a key for whoever opens
+ * the page. Nothing in the environment makes one, so no deployed service has it.
+ */
+export interface Sandbox {
+  /** an API key of the sandbox's provider, worthless elsewhere */
+  providerKey(): string;
+  clock(): Promise<TestClockState>;
+  /**
+   * Begins to move the clock; what becomes due on the way is done.
+   * @returns false when it is moving already
+   */
+  advance(by: { readonly seconds: number } | { readonly to: "next-renewal" }): Promise<boolean>;
+}

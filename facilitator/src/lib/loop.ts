@@ -1,0 +1,22 @@
+/** Acts again and again until stopped. The pause begins with the act, so that a wake during the act is not lost. */
+export function repeat(act: () => Promise<void>, pause: () => Promise<unknown>): { stop(): Promise<void> } {
+  let running = true;
+  const done = (async () => {
+    while (running) {
+      const paused = pause();
+      await act();
+      await paused;
+    }
+  })();
+  return {
+    stop() {
+      running = false;
+      return done;
+    },
+  };
+}
+
+/** What runs for a role until it is told to stop. */
+export interface Worker {
+  stop(): Promise<void>;
+}

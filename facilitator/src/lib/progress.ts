@@ -1,0 +1,58 @@
+/** How far long work has come, for who sits at the terminal. Everyone else reads the metrics. */
+import { Presets, SingleBar } from "cli-progress";
+
+export interface Progress {
+  /** Work of so many units begins. */
+  begin(what: string, total: number): ProgressBar;
+}
+
+export interface ProgressBar {
+  advance(units: number): void;
+  /** The work has turned out to be more, or less. */
+  setTotal(total: number): void;
+  end(): void;
+}
+
+const SILENT: ProgressBar = { advance: () => undefined, setTotal: () => undefined, end: () => undefined };
+
+export const noProgress: Progress = { begin: () => SILENT };
+
+/** Bars on stderr, where the log is not; nothing unless that is a terminal. */
+export function terminalProgress(stream: NodeJS.WriteStream = process.stderr): Progress {
+  if (!stream.isTTY) return noProgress;
+  return {
+    begin(what, total) {
+      const bar = new SingleBar(
+        {
+          stream,
+          format: `${what} [{bar}] {percentage}% | {value} of {total} | {duration_formatted}, {eta_formatted} left`,
+          hideCursor: true,
+        },
+        Presets.shades_classic,
+      );
+      bar.start(total, 0);
+      return {
+        advance: (units) => bar.increment(units),
+        setTotal: (units) => bar.setTotal(units),
+        end: () => bar.stop(),
+      };
+    },
+  };
+}
+
+/** Blocks of a reading, the last of which moves on while it goes. */
+export function readingBar(progress: Progress, startBlock: number) {
+  let bar: ProgressBar | undefined = progress.begin("blocks", 0);
+  let read = 0;
+  return {
+    tell({ applied, target }: { readonly applied: number; readonly target: number }) {
+      bar?.setTotal(target - startBlock + 1);
+      bar?.advance(applied - startBlock + 1 - read);
+      read = applied - startBlock + 1;
+    },
+    end() {
+      bar?.end();
+      bar = undefined;
+    },
+  };
+}

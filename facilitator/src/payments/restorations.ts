@@ -1,0 +1,70 @@
+/**
+ * Payments whose very block came back after a reorganisation. Their settlement has its old id, which receivers know and pass
+ * over; since they were told of the reversal in between, they are told under an id of its own that it is undone.
+ */
+import { sql } from "kysely";
+import type { Hex } from "turnpike/protocol";
+import { keccakOfText } from "../chain/keccak";
+import type { Tx } from "../db/open";
+import type { EventRow } from "../db/tables/events";
+import type { EventDraft } from "../events/event";
+
+/** @param times how often the payment has come back before: what is reversed again is told again */
+export function reversalEventId(id: string, times: number): Hex {
+  return keccakOfText(times === 0 ? `${id}/reversed` : `${id}/reversed/${times}`);
+}
+
+const RESTORED = "payment.restored";
+
+/** @returns by payment how often it came back; absent when never */
+export async function timesRestored(
+  db: Tx,
+  chainId: number,
+  paymentIds: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  if (paymentIds.length === 0) return new Map();
+  const rows = await db
+    .selectFrom("events")
+    .select(["object_id", sql<number>`count(*)`.as("times")])
+    .where("chain_id", "=", chainId)
+    .where("object_id", "in", [...paymentIds])
+    .where("type", "=", RESTORED)
+    .groupBy("object_id")
+    .execute();
+  return new Map(rows.map((row) => [row.object_id, Number(row.times)]));
+}
+
+/** @param revived events that stand again; only of those whose reversal was the last that was told there is anything to say */
+export async function restorationsOf(db: Tx, revived: readonly EventRow[]): Promise<EventDraft[]> {
+  const settled = revived.filter((row) => row.type === "payment.settled");
+  const chainId = settled[0]?.chain_id;
+  if (chainId === undefined) return [];
+  const ids = settled.map((row) => row.object_id);
+  const newest = await db
+    .selectFrom("events")
+    .distinctOn("object_id")
+    .select(["object_id", "type"])
+    .where("chain_id", "=", chainId)
+    .where("object_id", "in", ids)
+    .orderBy("object_id")
+    .orderBy("sequence", "desc")
+    .execute();
+  const lastTold = new Map(newest.map((row) => [row.object_id, row.type]));
+  const before = await timesRestored(db, chainId, ids);
+  return settled
+    .filter((row) => lastTold.get(row.object_id) === "payment.reversed")
+    .map((row) => ({
+      id: keccakOfText(`${row.id}/restored/${(before.get(row.object_id) ?? 0) + 1}`),
+      chainId,
+      type: RESTORED,
+      objectId: row.object_id,
+      provider: row.provider ?? undefined,
+      payer: row.payer ?? undefined,
+      payload: row.payload,
+      blockTime: row.block_time,
+      // It falls with its block; no log of the chain stands behind it.
+      ...(row.block_number !== null && { blockNumber: row.block_number }),
+      ...(row.block_hash !== null && { blockHash: row.block_hash }),
+      transaction: row.transaction ?? undefined,
+    }));
+}

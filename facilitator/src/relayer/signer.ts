@@ -1,0 +1,26 @@
+import secp256k1 from "secp256k1";
+import { type Address, addressOfKey, type Hex, hexToBytes, toHex } from "turnpike/protocol";
+import type { Secret } from "../config/setting";
+
+export interface DigestSigner {
+  readonly address: Address;
+  /** signs without asking anybody */
+  readonly isHere: boolean;
+  /**
+   * 65 bytes r || s || v, with low s
+   * @throws Unavailable when the key is elsewhere and nobody answers there
+   */
+  signDigest(digest: Hex): Hex | Promise<Hex>;
+}
+
+export function digestSigner(key: Secret<Hex>) {
+  const bytes = hexToBytes(key.reveal());
+  return {
+    address: addressOfKey(key.reveal()),
+    isHere: true,
+    signDigest(digest: Hex): Hex {
+      const { signature, recid } = secp256k1.ecdsaSign(hexToBytes(digest), bytes);
+      return `${toHex(signature)}${(27 + recid).toString(16)}` as Hex;
+    },
+  } satisfies DigestSigner;
+}

@@ -1,0 +1,201 @@
+import { sql } from "kysely";
+import type { Address, Hex } from "turnpike/protocol";
+import { addCosts } from "../analytics/costs";
+import type { Db } from "../db/open";
+import { databaseNowMs } from "../db/sql";
+import type { KnownForm, OpenTransaction, SignedForm, TransactionRow } from "../db/tables/relayer";
+
+/** What was mined in a block that is not the one applied at its height waits for its receipt again. */
+export async function unmineStrays(db: Db, chainId: number): Promise<void> {
+  await sql`
+    update transactions t set status = 'stored', block_number = null, block_hash = null, success = null from blocks b
+    where t.chain_id = ${chainId}::bigint and t.status = 'mined' and not t.is_final
+      and b.chain_id = t.chain_id and b.number = t.block_number and b.hash <> t.block_hash`.execute(db);
+}
+
+export interface QueuedTransaction {
+  readonly id: string;
+  readonly chainId: number;
+  readonly purpose: string;
+  readonly idempotencyKey: string;
+  readonly to: Address;
+  readonly data: Hex;
+  readonly gasLimit: bigint;
+}
+
+/** @returns the id under which this idempotency key stands, which is `entry.id` when it is new */
+export async function enqueueTransaction(db: Db, entry: QueuedTransaction): Promise<string> {
+  const inserted = await db
+    .insertInto("transactions")
+    .values({
+      id: entry.id,
+      chain_id: entry.chainId,
+      purpose: entry.purpose,
+      idempotency_key: entry.idempotencyKey,
+      to_address: entry.to,
+      data: entry.data,
+      gas_limit: Number(entry.gasLimit),
+      status: "queued",
+      created_at_ms: databaseNowMs,
+    })
+    .onConflict((conflict) => conflict.columns(["chain_id", "idempotency_key"]).doNothing())
+    .returning("id")
+    .executeTakeFirst();
+  if (inserted) return inserted.id;
+  const existing = await db
+    .selectFrom("transactions")
+    .select("id")
+    .where("chain_id", "=", entry.chainId)
+    .where("idempotency_key", "=", entry.idempotencyKey)
+    .executeTakeFirstOrThrow();
+  return existing.id;
+}
+
+export interface StoredTransaction extends QueuedTransaction {
+  readonly key: Address;
+  readonly nonce: number;
+  readonly epoch: number;
+  readonly form: Omit<SignedForm, "signed_at_ms" | "transaction_id" | "chain_id">;
+}
+
+/** Those that were never queued: each with its signed form, in one statement. @returns the forms as they stand */
+export async function storeTransactions(db: Db, entries: readonly StoredTransaction[]): Promise<SignedForm[]> {
+  const rows = entries.map(({ form, gasLimit, ...entry }) => ({ ...entry, ...form, gasLimit: Number(gasLimit) }));
+  const stored = await sql<{ hash: string; signed_at_ms: number }>`
+    with told as materialized (
+      select * from json_to_recordset(${JSON.stringify(rows)}::json) as t(id text, "chainId" bigint, purpose text,
+        "idempotencyKey" text, "to" text, data text, "gasLimit" bigint, key text, nonce bigint, epoch bigint, hash text,
+        raw text, max_fee_wei numeric, priority_fee_wei numeric)),
+    rows as (
+      insert into transactions (id, chain_id, purpose, idempotency_key, to_address, data, gas_limit, status, created_at_ms,
+        key, nonce, epoch, stored_at_ms, hash)
+      select id, "chainId", purpose, "idempotencyKey", "to", data, "gasLimit", 'stored', ${databaseNowMs}, key, nonce, epoch,
+        ${databaseNowMs}, hash from told order by nonce)
+    insert into transaction_hashes (hash, chain_id, transaction_id, raw, max_fee_wei, priority_fee_wei, signed_at_ms)
+    select hash, "chainId", id, raw, max_fee_wei, priority_fee_wei, ${databaseNowMs} from told
+    returning hash, signed_at_ms`.execute(db);
+  const signedAtMs = new Map(stored.rows.map((row) => [row.hash, row.signed_at_ms]));
+  return entries.map(({ form, id, chainId }) => ({
+    ...form,
+    chain_id: chainId,
+    transaction_id: id,
+    signed_at_ms: signedAtMs.get(form.hash) ?? 0,
+  }));
+}
+
+export async function findTransaction(db: Db, id: string): Promise<TransactionRow | undefined> {
+  return db.selectFrom("transactions").selectAll().where("id", "=", id).executeTakeFirst();
+}
+
+/** Its bytes are signed and no receipt of any form of it is known, in the order of nonces. */
+export async function storedTransactions(db: Db, chainId: number, key: Address): Promise<OpenTransaction[]> {
+  return db
+    .selectFrom("transactions")
+    .select(["id", "purpose", "nonce", "stored_at_ms"])
+    .where("chain_id", "=", chainId)
+    .where("key", "=", key)
+    .where("is_final", "=", false)
+    .where("status", "=", "stored")
+    .orderBy("nonce")
+    .execute();
+}
+
+export async function rawBytesOf(db: Db, hash: string): Promise<string> {
+  const query = db.selectFrom("transaction_hashes").select("raw").where("hash", "=", hash);
+  return (await query.executeTakeFirstOrThrow()).raw;
+}
+
+/** Every signed form of the given transactions, newest first. */
+export async function signedForms(db: Db, ids: readonly string[]): Promise<KnownForm[]> {
+  if (ids.length === 0) return [];
+  return db
+    .selectFrom("transaction_hashes")
+    .select(["hash", "chain_id", "transaction_id", "max_fee_wei", "priority_fee_wei", "signed_at_ms"])
+    .where("transaction_id", "in", [...ids])
+    .orderBy("signed_at_ms", "desc")
+    .execute();
+}
+
+/** What was mined at these heights in none of the blocks that the chain has there now waits for its receipt again. */
+export async function unmineTransactions(
+  tx: Db,
+  chainId: number,
+  { from, to, hashes }: { readonly from: number; readonly to: number; readonly hashes: readonly string[] },
+): Promise<number> {
+  let update = tx
+    .updateTable("transactions")
+    .set({ status: "stored", block_number: null, block_hash: null, success: null, is_final: false })
+    .where("chain_id", "=", chainId)
+    .where("is_final", "=", false)
+    .where("block_number", ">=", from)
+    .where("block_number", "<=", to);
+  if (hashes.length > 0) update = update.where("block_hash", "not in", [...hashes]);
+  return Number((await update.executeTakeFirst()).numUpdatedRows);
+}
+
+export async function finaliseTransactions(tx: Db, chainId: number, upToBlock: number): Promise<void> {
+  const rows = await tx
+    .updateTable("transactions")
+    .set({ is_final: true })
+    .where("chain_id", "=", chainId)
+    .where("is_final", "=", false)
+    .where("block_number", "<=", upToBlock)
+    .returning("id")
+    .execute();
+  await addCosts(
+    tx,
+    chainId,
+    rows.map(({ id }) => id),
+  );
+}
+
+export interface MinedFacts {
+  readonly hash: string;
+  readonly blockNumber: number;
+  readonly blockHash: string;
+  readonly success: boolean;
+  readonly gasUsed: bigint;
+  readonly gasPriceWei: bigint;
+}
+
+const minedColumns = (facts: MinedFacts) => ({
+  hash: facts.hash,
+  block_number: facts.blockNumber,
+  block_hash: facts.blockHash,
+  success: facts.success,
+  gas_used: Number(facts.gasUsed),
+  gas_price_wei: facts.gasPriceWei.toString(),
+});
+
+export async function recordMined(db: Db, id: string, facts: MinedFacts): Promise<void> {
+  await db
+    .updateTable("transactions")
+    .set({ status: "mined", ...minedColumns(facts) })
+    .where("id", "=", id)
+    .where("status", "=", "stored")
+    .execute();
+}
+
+/** Those of a block that is being written, in its own transaction. @returns the ids of what was not recorded before */
+export async function recordMinedTogether(tx: Db, chainId: number, all: readonly MinedFacts[]): Promise<string[]> {
+  if (all.length === 0) return [];
+  const { rows } = await sql<{ id: string }>`
+    update transactions t set status = 'mined', hash = x.hash, block_number = x.block_number, block_hash = x.block_hash,
+      success = x.success, gas_used = x.gas_used, gas_price_wei = x.gas_price_wei
+    from json_to_recordset(${JSON.stringify(all.map(minedColumns))}::json) as x(hash text, block_number bigint, block_hash text,
+      success boolean, gas_used bigint, gas_price_wei numeric)
+    join transaction_hashes h on h.hash = x.hash and h.chain_id = ${chainId}::bigint
+    where t.id = h.transaction_id and t.status = 'stored'
+    returning t.id`.execute(tx);
+  return rows.map(({ id }) => id);
+}
+
+/** Another transaction has used its nonce. */
+export async function markDisplaced(db: Db, id: string): Promise<void> {
+  await db
+    .updateTable("transactions")
+    .set({ status: "displaced" })
+    .where("id", "=", id)
+    .where("status", "=", "stored")
+    .execute();
+}

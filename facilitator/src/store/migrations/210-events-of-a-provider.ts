@@ -1,7 +1,0 @@
-/** What a provider's feed and its live stream read by. */
-import type { Migration } from ".";
-
-export const eventsOfAProvider: Migration = {
-  id: "210-events-of-a-provider",
-  statements: [`create index events_provider on events (chain_id, provider, seq)`],
-};

@@ -1,0 +1,273 @@
+/**
+ * Debits for providers that made the relayer their plan's operator: judged by rehearsal, written down before they are
+ * sent, settled when the rows of the chain say so. The same subscription and index is the same debit for ever; the
+ * contract takes each index once, whatever happens here.
+ */
+import type { DebitRequest, DebitResultWire, DebitRightWire } from "turnpike/facilitator";
+import {
+  type Address,
+  ERRORS,
+  type ErrorCode,
+  type Hex,
+  InvalidRequest,
+  isErrorCode,
+  keccakText,
+  TurnpikeError,
+  Unavailable,
+} from "turnpike/protocol";
+import { type FacilitatorConfig, findToken } from "../../config";
+import type { Store } from "../../db/open";
+import type { Indexer } from "../../indexer";
+import type { Relayer } from "../../relayer";
+import { policyAgainst } from "../policy";
+import { debitGas, encodeDebits, failuresIn, rehearse } from "./batch";
+import {
+  closeRequests,
+  countBatches,
+  type DebitRecord,
+  debitKeyOf,
+  findDebits,
+  findPlan,
+  missingOperators,
+  type NewRequest,
+  nameTransaction,
+  takePlaces,
+} from "./records";
+
+export interface DebitsDeps {
+  readonly config: Pick<FacilitatorConfig, "chainId" | "turnpike" | "tokens" | "payTo" | "debitBatchesPerHour">;
+  readonly store: Store;
+  readonly relayer: Pick<Relayer, "addresses" | "simulate" | "submit" | "poke" | "waitFor">;
+  readonly indexer: Pick<Indexer, "waitApplied" | "catchUp" | "keptTo">;
+  readonly monotonicMs: () => number;
+}
+
+export interface Debits {
+  /** @returns one result for each item, in order. @throws RateLimited, Unavailable: outcome unknown, ask again */
+  collect(
+    provider: Address,
+    items: readonly DebitRequest[],
+    waiting: { readonly waitMs: number },
+  ): Promise<DebitResultWire[]>;
+  /** Whether debits of each plan would be collected for this provider, whoever the subscriber; in order. */
+  rights(provider: Address, planIds: readonly Hex[]): Promise<DebitRights>;
+}
+
+export interface DebitRights {
+  /** the accounts that debit */
+  readonly relayers: Address[];
+  readonly rights: DebitRightWire[];
+}
+
+type Verdict =
+  | { readonly kind: "settled"; readonly transaction: string }
+  | { readonly kind: "failed"; readonly code: ErrorCode; readonly message?: string }
+  | { readonly kind: "pending" }
+  | { readonly kind: "new"; readonly attempt: number };
+
+interface PlanFault {
+  readonly code: ErrorCode;
+  readonly message: string;
+}
+
+const failed = (code: ErrorCode, message?: string): Verdict => ({ kind: "failed", code, ...(message && { message }) });
+
+const PENDING: Verdict = { kind: "pending" };
+
+export function createDebits({ config, store, relayer, indexer, monotonicMs }: DebitsDeps): Debits {
+  const { chainId, turnpike } = config;
+
+  /** Rehearsed from no address, every debit would fail. @throws Unavailable */
+  function requireRelayer(): void {
+    if (relayer.addresses.length === 0)
+      throw new Unavailable("No relayer of this service is known yet.", { retryAfterSec: 5 });
+  }
+
+  /** What the rows say, before the chain is asked. */
+  async function judge(provider: Address, item: DebitRequest, record: DebitRecord): Promise<Verdict> {
+    const { plan, onChain, sent } = record;
+    if (!plan || plan.provider !== provider) return failed("UnknownSubscription");
+    if (onChain) {
+      if (onChain.blockNumber > indexer.keptTo()) return PENDING;
+      return onChain.amount === item.amount
+        ? { kind: "settled", transaction: onChain.transaction }
+        : failed("StaleDebit", `index ${item.index} was debited with another amount`);
+    }
+    if (sent && sent.closedCode === null) {
+      if (sent.amount === item.amount) return PENDING;
+      return failed("PayloadConflict", `index ${item.index} is under way with another amount`);
+    }
+    const minAmount = findToken(config as FacilitatorConfig, plan.token as Address)?.minAmount ?? 0n;
+    const against = await faultOfPlan(plan);
+    if (against) return failed(against.code, against.message);
+    if (item.amount < minAmount) return failed("PaymentNotAllowed", `a debit is at least ${minAmount} base units`);
+    // Its index comes after one that is not decided: the chain could only refuse it now.
+    return record.isBehind ? PENDING : { kind: "new", attempt: sent ? sent.attempt + 1 : 0 };
+  }
+
+  /** What speaks against every debit of the plan. */
+  async function faultOfPlan(plan: NonNullable<DebitRecord["plan"]>): Promise<PlanFault | undefined> {
+    const { code, message } = policyAgainst(plan, config as FacilitatorConfig) ?? {};
+    if (code && message !== undefined) return { code, message };
+    const missing = await missingOperators(store.db, chainId, plan.id, relayer.addresses);
+    if (missing.length === 0) return undefined;
+    return { code: "NotOperator", message: `make the relayer an operator of the plan: ${missing.join(", ")}` };
+  }
+
+  async function faultOfRight(provider: Address, planId: Hex): Promise<PlanFault | undefined> {
+    const plan = await findPlan(store.db, chainId, planId);
+    if (!plan) return { code: "UnknownPlan", message: `plan ${planId} does not exist on chain ${chainId}` };
+    if (plan.provider !== provider) {
+      return { code: "NotProvider", message: `the API key is of ${provider}, the plan's provider is ${plan.provider}` };
+    }
+    return faultOfPlan(plan);
+  }
+
+  async function rightOf(provider: Address, planId: Hex): Promise<DebitRightWire> {
+    const fault = await faultOfRight(provider, planId);
+    if (!fault) return { status: "allowed", planId };
+    return { status: "refused", planId, code: fault.code, message: fault.message.slice(0, 512) };
+  }
+
+  async function judgeAll(provider: Address, items: readonly DebitRequest[]) {
+    const records = await findDebits(store.db, chainId, items);
+    const verdicts = new Map<string, Verdict>();
+    for (const [place, item] of items.entries()) {
+      const record = records[place] as DebitRecord;
+      verdicts.set(debitKeyOf(item), await judge(provider, item, record));
+    }
+    return { records, verdicts };
+  }
+
+  /** Rehearses what is new and sends what would succeed. @returns what it found out about the others */
+  async function begin(provider: Address, items: readonly NewRequest[]): Promise<Map<string, Verdict>> {
+    const found = new Map<string, Verdict>();
+    requireRelayer();
+    const reasons = await rehearse(items, { relayer, turnpike });
+    const willing = items.filter((item) => reasons.get(debitKeyOf(item)) === undefined);
+    const stale = items.filter((item) => reasons.get(debitKeyOf(item)) === "StaleDebit");
+    for (const item of items) {
+      const reason = reasons.get(debitKeyOf(item));
+      if (reason !== undefined) found.set(debitKeyOf(item), failed(reason));
+    }
+    if (willing.length > 0) {
+      await send(provider, willing);
+      for (const item of willing) found.set(debitKeyOf(item), PENDING);
+    }
+    if (stale.length > 0) for (const [key, verdict] of await lookAgain(provider, stale)) found.set(key, verdict);
+    return found;
+  }
+
+  /** The chain is ahead of the rows: perhaps it is this very debit that took the index. Never told as failed unseen. */
+  async function lookAgain(provider: Address, items: readonly NewRequest[]): Promise<Map<string, Verdict>> {
+    await indexer.catchUp();
+    const { records, verdicts } = await judgeAll(provider, items);
+    return new Map(
+      items.map((item, place): [string, Verdict] => {
+        const verdict = verdicts.get(debitKeyOf(item)) ?? PENDING;
+        if (verdict.kind !== "new") return [debitKeyOf(item), verdict];
+        // At its turn by the rows, and not by the newest block: something not yet confirmed took it.
+        return [debitKeyOf(item), records[place]?.debits === item.index ? PENDING : failed("StaleDebit")];
+      }),
+    );
+  }
+
+  async function send(provider: Address, items: readonly NewRequest[]): Promise<void> {
+    const recent = await countBatches(store.db, chainId, provider);
+    if (recent >= config.debitBatchesPerHour) {
+      throw new TurnpikeError("RateLimited", `${recent} batches of debits were sent within the hour`, {
+        retryAfterSec: 60,
+      });
+    }
+    await store.transaction(async (tx) => {
+      const taken = await takePlaces(tx, { chainId, provider }, items);
+      if (taken.length === 0) return;
+      const data = encodeDebits(taken);
+      const key = taken.map((item) => `${debitKeyOf(item)}/${item.attempt}/${item.amount}`).join();
+      const request = { purpose: "debit", idempotencyKey: `debit:${keccakText(key)}`, to: turnpike, data };
+      const transactionId = await relayer.submit({ ...request, gasLimit: debitGas(data, taken.length) }, tx);
+      await nameTransaction(tx, chainId, taken, transactionId);
+    });
+    relayer.poke();
+  }
+
+  /** Waits for one transaction, and closes what it did not debit. */
+  async function follow(transactionId: string, untilMs: number): Promise<void> {
+    const leftMs = () => Math.max(0, untilMs - monotonicMs());
+    const outcome = await relayer.waitFor(transactionId, leftMs());
+    if (outcome.kind === "pending") return;
+    const own = await store.db
+      .selectFrom("debit_requests")
+      .select(["id_hash", "debit_index"])
+      .where("chain_id", "=", chainId)
+      .where("transaction_id", "=", transactionId)
+      .where("closed_code", "is", null)
+      .execute();
+    const all = (code: string) => new Map(own.map((row) => [`${row.id_hash}/${row.debit_index}`, code]));
+    if (outcome.kind !== "mined") return closeRequests(store.db, chainId, transactionId, all("displaced"));
+    // Deep enough to be believed, and its rows are there.
+    if (!(await indexer.waitApplied(outcome.blockNumber, leftMs()))) return;
+    const failures = outcome.success ? failuresIn(outcome.logs, turnpike) : all("InsufficientGas");
+    await closeRequests(store.db, chainId, transactionId, failures);
+  }
+
+  /** After the waiting: what is settled, what the chain refused, what is still under way. */
+  function conclude(item: DebitRequest, record: DebitRecord | undefined): Verdict {
+    const { onChain, sent } = record ?? {};
+    // The chain has lost its block, or moved back for a moment.
+    if (onChain && onChain.blockNumber > indexer.keptTo()) return PENDING;
+    if (onChain?.amount === item.amount) return { kind: "settled", transaction: onChain.transaction };
+    const code = sent?.closedCode;
+    // Displaced: nothing was decided about the debit itself, and the next request sends it anew.
+    return code && isErrorCode(code) ? failed(code) : PENDING;
+  }
+
+  return {
+    async collect(provider, items, { waitMs }) {
+      if (new Set(items.map(debitKeyOf)).size !== items.length) {
+        throw new InvalidRequest("body: the same idHash and index stands there twice");
+      }
+      const untilMs = monotonicMs() + waitMs;
+      const { records, verdicts } = await judgeAll(provider, items);
+      const fresh = items.flatMap((item): NewRequest[] => {
+        const verdict = verdicts.get(debitKeyOf(item));
+        return verdict?.kind === "new" ? [{ ...item, attempt: verdict.attempt }] : [];
+      });
+      if (fresh.length > 0) for (const [key, verdict] of await begin(provider, fresh)) verdicts.set(key, verdict);
+
+      const waited = items.filter((item) => verdicts.get(debitKeyOf(item))?.kind === "pending");
+      if (waited.length > 0) {
+        const under = fresh.length > 0 ? await findDebits(store.db, chainId, waited) : records;
+        const open = under.flatMap(({ sent }) => (sent && sent.closedCode === null ? [sent.transactionId] : []));
+        await Promise.all([...new Set(open)].map((id) => follow(id, untilMs)));
+        const after = await findDebits(store.db, chainId, waited);
+        for (const [place, item] of waited.entries()) verdicts.set(debitKeyOf(item), conclude(item, after[place]));
+      }
+      return items.map((item) => toWire(item, verdicts.get(debitKeyOf(item)) ?? PENDING));
+    },
+
+    async rights(provider, planIds) {
+      requireRelayer();
+      const relayers = [...relayer.addresses];
+      const judge = () => Promise.all(planIds.map((planId) => rightOf(provider, planId)));
+      const rights = await judge();
+      if (rights.every(({ status }) => status === "allowed")) return { relayers, rights };
+      // The plan or its operator may stand in a block that is not applied yet.
+      await indexer.catchUp();
+      return { relayers, rights: await judge() };
+    },
+  };
+}
+
+function toWire({ idHash, index }: DebitRequest, verdict: Verdict): DebitResultWire {
+  switch (verdict.kind) {
+    case "settled":
+      return { status: "settled", idHash, index, transaction: verdict.transaction };
+    case "failed": {
+      const { code } = verdict;
+      return { status: "failed", idHash, index, code, message: (verdict.message ?? ERRORS[code].cause).slice(0, 512) };
+    }
+    default:
+      return { status: "pending", idHash, index };
+  }
+}

@@ -1,0 +1,67 @@
+/** What an event says of its object: the full state after the event, in the wire's words. Pure. */
+import { STATUSES, type SubscriptionStatus, statusAt } from "turnpike/protocol";
+import type { AllowanceRow, PlanRow, SubscriptionRow } from "./rows";
+
+export function planPayload(plan: PlanRow): Record<string, unknown> {
+  return {
+    planId: plan.plan_id,
+    provider: plan.provider,
+    token: plan.token,
+    amount: plan.amount,
+    interval: plan.interval_sec,
+    grace: plan.grace_sec,
+    payTo: plan.pay_to,
+    metadata: plan.metadata,
+    deprecated: plan.deprecated,
+    successor: plan.successor,
+  };
+}
+
+export function statusOf(subscription: SubscriptionRow, plan: PlanRow | undefined, atSec: number): SubscriptionStatus {
+  if (!plan) return STATUSES[0];
+  return statusAt(
+    {
+      known: true,
+      cancelled: subscription.cancelled,
+      ending: subscription.ending,
+      paused: subscription.paused,
+      paidThroughSec: subscription.paid_through,
+      intervalSec: plan.interval_sec,
+      graceSec: plan.grace_sec,
+    },
+    atSec,
+  );
+}
+
+export function subscriptionPayload(
+  subscription: SubscriptionRow,
+  plan: PlanRow | undefined,
+  allowance: AllowanceRow | undefined,
+  atSec: number,
+): Record<string, unknown> {
+  return {
+    idHash: subscription.id_hash,
+    subscriber: subscription.subscriber,
+    planId: subscription.plan_id,
+    provider: plan?.provider ?? null,
+    token: plan?.token ?? null,
+    price: plan?.amount ?? null,
+    status: statusOf(subscription, plan, atSec),
+    paidThrough: subscription.paid_through,
+    version: subscription.version,
+    ending: subscription.ending,
+    allowance: allowance ? allowancePayload(allowance, subscription.paid_through) : null,
+  };
+}
+
+export function allowancePayload(allowance: AllowanceRow, paidThroughSec: number): Record<string, unknown> {
+  const spent = spentIn(allowance, paidThroughSec);
+  const cap = BigInt(allowance.cap);
+  const remaining = spent < cap ? cap - spent : 0n;
+  return { cap: allowance.cap, spent: spent.toString(), remaining: remaining.toString(), debits: allowance.debits };
+}
+
+/** Spent counts for its own cycle only. */
+export function spentIn(allowance: AllowanceRow, paidThroughSec: number): bigint {
+  return allowance.cycle === paidThroughSec ? BigInt(allowance.spent) : 0n;
+}

@@ -1,0 +1,176 @@
+/**
+ * Warns of renewals that will fail: once per horizon before the period ends, what all renewals of a payer within it need is
+ * set against what the payer has and has approved. One process does it; a second one would tell the same events.
+ */
+import { sql } from "kysely";
+import type { Address } from "turnpike/protocol";
+import type { RoleContext } from "../../app/start";
+import { createRoleLease } from "../../db/leases";
+import type { Db } from "../../db/open";
+import { idList } from "../../db/sql";
+import { policyAgainst } from "../policy";
+import { type ClockEvent, tellClockEvents } from "./time-events";
+import type { DuePlan } from "./work-list";
+
+export interface RiskWatch {
+  /** Checks what has come within a horizon since the last look. @throws Unavailable when the chain cannot be asked */
+  look(): Promise<void>;
+}
+
+const DAY_SEC = 86_400;
+
+/** How long before the end of the period it is looked whether the next one can be paid. */
+export const HORIZONS_SEC = [3 * DAY_SEC, DAY_SEC] as const;
+
+/** of the chain's time; warnings are for days */
+const EVERY_SEC = 30;
+
+const PAGE = 500;
+
+const LEASE_MS = 60_000;
+
+interface Coming extends DuePlan {
+  readonly id_hash: string;
+  readonly due_at: number;
+  readonly paid_through: number;
+  readonly subscriber: string;
+}
+
+interface Need {
+  readonly subscriber: string;
+  readonly token: string;
+  readonly required: string;
+  readonly renewals: number;
+}
+
+const nameOf = (horizonSec: number): string => `at-risk/${horizonSec}`;
+
+/** Until when, by the chain's time, every warning that was due is told; undefined before the first look. */
+export async function warnedUntilSec(db: Db, chainId: number): Promise<number | undefined> {
+  const rows = await db
+    .selectFrom("cursors")
+    .select(["name", "position"])
+    .where("chain_id", "=", chainId)
+    .where("name", "in", HORIZONS_SEC.map(nameOf))
+    .execute();
+  const positions = new Map(rows.map(({ name, position }) => [name, position]));
+  const ends = HORIZONS_SEC.map((horizonSec) => (positions.get(nameOf(horizonSec)) ?? Number.NaN) - horizonSec);
+  const first = Math.min(...ends);
+  return Number.isNaN(first) ? undefined : first;
+}
+
+export function createRiskWatch({ config, store, relayer, clock, log }: RoleContext): RiskWatch {
+  const { chainId, turnpike } = config;
+  const lease = createRoleLease({ store, chainId, role: "at-risk", lifeMs: LEASE_MS });
+  let nextSec = 0;
+
+  /** @returns the end of what was checked already; at first, that of what is due now */
+  async function placeOf(horizonSec: number, nowSec: number): Promise<number> {
+    const row = await store.db
+      .selectFrom("cursors")
+      .select("position")
+      .where("chain_id", "=", chainId)
+      .where("name", "=", nameOf(horizonSec))
+      .executeTakeFirst();
+    return row?.position ?? nowSec;
+  }
+
+  async function pageAfter(place: Pick<Coming, "due_at" | "id_hash">, untilSec: number, horizonSec: number) {
+    const { rows } = await sql<Coming>`
+      select d.id_hash, d.due_at, d.paid_through, s.subscriber, p.plan_id, p.token, p.amount, p.pay_to, p.interval_sec,
+        p.grace_sec, p.provider
+      from renewal_due d join subscriptions s on s.chain_id = d.chain_id and s.id_hash = d.id_hash
+        join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
+      where d.chain_id = ${chainId}::bigint and not d.is_ready and d.attempts = 0
+        and (d.due_at, d.id_hash) > (${place.due_at}::bigint, ${place.id_hash}::text) and d.due_at <= ${untilSec}::bigint
+        and p.interval_sec > ${horizonSec}::bigint
+      order by d.due_at, d.id_hash limit ${PAGE}::int`.execute(store.db);
+    return rows;
+  }
+
+  /** Of each payer and token: everything that falls due by then, also what the payer already owes nothing for. */
+  async function needsOf(payers: readonly string[], untilSec: number): Promise<Need[]> {
+    const { rows } = await sql<Need>`
+      select s.subscriber, p.token, sum(p.amount)::text as required, count(*)::int as renewals
+      from subscriptions s join renewal_due d on d.chain_id = s.chain_id and d.id_hash = s.id_hash
+        join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
+      where s.chain_id = ${chainId}::bigint and s.subscriber = any(${idList(payers)})
+        and d.paid_through <= ${untilSec}::bigint
+      group by s.subscriber, p.token`.execute(store.db);
+    return rows;
+  }
+
+  async function check(page: readonly Coming[], untilSec: number, horizonSec: number): Promise<ClockEvent[]> {
+    const served = page.filter((row) => !policyAgainst(row, config));
+    if (served.length === 0) return [];
+    const needs = await needsOf([...new Set(served.map((row) => row.subscriber))], untilSec);
+    const means = await relayer.accounts.means(
+      needs.map(({ subscriber, token }) => ({
+        token: token as Address,
+        payer: subscriber as Address,
+        spender: turnpike,
+      })),
+    );
+    const warnings = new Map<string, Record<string, unknown>>();
+    for (const [index, { subscriber, token, required, renewals }] of needs.entries()) {
+      const { balance, approval } = means[index] ?? { balance: 0n, approval: 0n };
+      const needed = BigInt(required);
+      const missingFunds = needed > balance ? needed - balance : 0n;
+      const missingApproval = needed > approval ? needed - approval : 0n;
+      if (missingFunds === 0n && missingApproval === 0n) continue;
+      warnings.set(`${subscriber}/${token}`, {
+        horizonSec,
+        renewals,
+        required,
+        balance: balance.toString(),
+        approval: approval.toString(),
+        missingFunds: missingFunds.toString(),
+        missingApproval: missingApproval.toString(),
+      });
+    }
+    return served.flatMap((row): ClockEvent[] => {
+      const warning = warnings.get(`${row.subscriber}/${row.token}`);
+      if (!warning) return [];
+      const more = { dueAt: row.paid_through, ...warning };
+      const type = "subscription.renewal_at_risk";
+      return [{ idHash: row.id_hash, paidThroughSec: row.paid_through, type, mark: horizonSec, more }];
+    });
+  }
+
+  async function lookAt(horizonSec: number, nowSec: number): Promise<void> {
+    const untilSec = nowSec + horizonSec;
+    // What is due already tells itself.
+    let place = { due_at: Math.max(await placeOf(horizonSec, nowSec), nowSec) + 1, id_hash: "" };
+    for (;;) {
+      const page = await pageAfter(place, untilSec, horizonSec);
+      const told = await check(page, untilSec, horizonSec);
+      const last = page.at(-1);
+      const isDone = page.length < PAGE || !last;
+      if (last) place = { due_at: last.due_at, id_hash: last.id_hash };
+      // The same second may go on in the next page.
+      const position = isDone ? untilSec : place.due_at - 1;
+      await store.transaction(async (tx) => {
+        await tellClockEvents(tx, chainId, told, nowSec);
+        await tx
+          .insertInto("cursors")
+          .values({ chain_id: chainId, name: nameOf(horizonSec), position })
+          .onConflict((conflict) => conflict.columns(["chain_id", "name"]).doUpdateSet({ position }))
+          .execute();
+      });
+      if (told.length > 0) {
+        store.wake.notify("events");
+        log.info({ horizonSec, warned: told.length }, "renewals are at risk");
+      }
+      if (isDone) return;
+    }
+  }
+
+  return {
+    async look() {
+      const nowSec = clock.nowSec();
+      if (nowSec < nextSec || !(await lease.hold())) return;
+      for (const horizonSec of HORIZONS_SEC) await lookAt(horizonSec, nowSec);
+      nextSec = nowSec + EVERY_SEC;
+    },
+  };
+}

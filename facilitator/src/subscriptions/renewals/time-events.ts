@@ -1,0 +1,50 @@
+/** The events that the mere passing of time makes: no log of the chain stands behind them, so their id is made of what they say. */
+import { keccakText } from "turnpike/protocol";
+import type { Tx } from "../../db/open";
+import type { EventDraft } from "../../events/event";
+import { appendEvents, lockFeed } from "../../events/feed";
+import { subscriptionPayload } from "../payloads";
+import { recordsOf } from "../records";
+import { subscriptionsOf } from "../rows";
+
+export interface ClockEvent {
+  readonly idHash: string;
+  /** the period that it is about: nothing is told once the subscription is in another */
+  readonly paidThroughSec: number;
+  readonly type: string;
+  /** tells it apart from others of the same type and period, e.g. the number of the attempt */
+  readonly mark?: number | string;
+  /** beside the subscription's own state */
+  readonly more?: Readonly<Record<string, unknown>>;
+}
+
+/** @returns how many were new */
+export async function tellClockEvents(
+  tx: Tx,
+  chainId: number,
+  told: readonly ClockEvent[],
+  nowSec: number,
+): Promise<number> {
+  if (told.length === 0) return 0;
+  await lockFeed(tx, chainId);
+  const rows = await subscriptionsOf(tx, chainId, new Set(told.map((event) => event.idHash)));
+  const recordOf = new Map((await recordsOf(tx, chainId, rows)).map((record) => [record.row.id_hash, record]));
+  const drafts = told.flatMap(({ idHash, paidThroughSec, type, mark, more }): EventDraft[] => {
+    const record = recordOf.get(idHash);
+    if (record?.row.paid_through !== paidThroughSec) return [];
+    const { row, plan, allowance } = record;
+    return [
+      {
+        id: keccakText([chainId, idHash, type, paidThroughSec, ...(mark === undefined ? [] : [mark])].join("/")),
+        chainId,
+        type,
+        objectId: idHash,
+        provider: plan.provider,
+        payer: row.subscriber,
+        payload: { ...subscriptionPayload(row, plan, allowance, nowSec), ...more },
+        blockTime: nowSec,
+      },
+    ];
+  });
+  return appendEvents(tx, drafts);
+}

@@ -1,0 +1,220 @@
+/**
+ * The work list of the renewals. A row waits for its time (or for the end of somebody's lease); when that has come it is
+ * made ready, which writes down whose it is and when its grace ends; then it is claimed, which leases it by making it wait
+ * again. Both steps go through an index of exactly the rows that they want, so that neither the number of subscriptions
+ * nor the number of those already claimed matters. A row that the indexer rewrote is left alone.
+ */
+import { sql } from "kysely";
+import type { Db } from "../../db/open";
+import type { PlansTable, RenewalDueTable } from "../../db/tables/subscriptions";
+import { createTurns } from "./turns";
+
+export type DuePlan = Pick<
+  PlansTable,
+  "plan_id" | "token" | "amount" | "pay_to" | "interval_sec" | "grace_sec" | "provider"
+>;
+
+export interface ClaimedRow
+  extends Pick<RenewalDueTable, "chain_id" | "id_hash" | "paid_through" | "attempts">,
+    DuePlan {
+  subscriber: string;
+}
+
+type Key = Pick<RenewalDueTable, "chain_id" | "id_hash" | "paid_through">;
+
+export interface Postponement {
+  readonly dueAtSec: number;
+  readonly attempts: number;
+}
+
+export interface WorkList {
+  /** Takes what is due and not leased to another: each provider in turn, of each the least grace left first. */
+  claim(nowSec: number): Promise<ClaimedRow[]>;
+  /** When the next row has waited long enough, or the next lease ends, as far as is known here; Infinity for never. */
+  nextDueSec(): Promise<number>;
+  /** Ends leases. Only while a row is about the same period: a renewal seen meanwhile began it afresh. */
+  postpone(rows: readonly (Key & Postponement)[], tx?: Db): Promise<void>;
+  /** Nothing can be collected any more without the subscriber, whose act would bring the row back. */
+  letGo(rows: readonly Key[], tx?: Db): Promise<void>;
+  /** Keeps what this owner has claimed and not ended. */
+  extend(nowSec: number): Promise<void>;
+}
+
+export interface WorkListOptions {
+  readonly db: Db;
+  readonly chainId: number;
+  readonly owner: string;
+  /** rows of one claim, at most */
+  readonly limit: number;
+  readonly leaseSec: number;
+  readonly monotonicMs: () => number;
+}
+
+/** Made ready at once. Far more than a claim takes, so that the order holds among all that is due. */
+const READY_AT_ONCE = 5_000;
+
+/** Providers among whom one claim is shared. */
+const PROVIDERS_AT_ONCE = 8;
+
+/**
+ * What stands before the place that a look has come to is passed over, since an old snapshot may keep its dead entries in
+ * the index for hours. Others may have put something there meanwhile: from time to time the look begins at the beginning.
+ */
+export const LOOK_FROM_START_MS = 20_000;
+
+export function createWorkList(options: WorkListOptions): WorkList {
+  const { db, chainId, owner, limit, leaseSec, monotonicMs } = options;
+  const turns = createTurns();
+  let waitingFrom = 0;
+  let fromStartAtMs = Number.NEGATIVE_INFINITY;
+
+  async function beginAgain(): Promise<void> {
+    fromStartAtMs = monotonicMs() + LOOK_FROM_START_MS;
+    waitingFrom = 0;
+    turns.clear();
+    // Made ready by a process that is gone, perhaps. One index entry per provider, not per row.
+    const { rows } = await sql<{ provider: string }>`
+      with recursive ready as (
+        (select provider from renewal_due where chain_id = ${chainId}::bigint and is_ready order by provider limit 1)
+        union all
+        select (select d.provider from renewal_due d where d.chain_id = ${chainId}::bigint and d.is_ready
+          and d.provider > ready.provider order by d.provider limit 1)
+        from ready where ready.provider is not null)
+      select provider from ready where provider is not null`.execute(db);
+    for (const { provider } of rows) turns.add(provider, 0);
+  }
+
+  /** @returns how many were made ready */
+  async function makeReady(nowSec: number): Promise<number> {
+    const { rows } = await sql<{ provider: string; grace_ends_at: number; due_at: number }>`
+      with due as (
+        select chain_id, id_hash from renewal_due
+        where chain_id = ${chainId}::bigint and not is_ready
+          and due_at >= ${waitingFrom}::bigint and due_at <= ${nowSec}::bigint
+        order by due_at, id_hash limit ${READY_AT_ONCE}::int for update skip locked)
+      update renewal_due d set is_ready = true, lease_owner = null, lease_until = 0, provider = p.provider,
+        grace_ends_at = d.paid_through + p.grace_sec
+      from due join subscriptions s on s.chain_id = due.chain_id and s.id_hash = due.id_hash
+        join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
+      where d.chain_id = due.chain_id and d.id_hash = due.id_hash
+      returning d.provider, d.grace_ends_at, d.due_at`.execute(db);
+    for (const row of rows) {
+      turns.add(row.provider, row.grace_ends_at);
+      waitingFrom = Math.max(waitingFrom, row.due_at);
+    }
+    return rows.length;
+  }
+
+  async function take(nowSec: number): Promise<ClaimedRow[]> {
+    const ring = turns.next(PROVIDERS_AT_ONCE);
+    if (ring.length === 0) return [];
+    const until = nowSec + leaseSec;
+    const { rows } = await sql<ClaimedRow & { grace_ends_at: number }>`
+      with ring as (select * from unnest(${ring.map((turn) => turn.provider)}::text[], ${ring.map((turn) => turn.fromSec)}::bigint[])
+        as r(provider, from_sec)),
+      offered as (
+        select due.id_hash, due.grace_ends_at, row_number() over (partition by ring.provider
+          order by due.grace_ends_at, due.id_hash) as place
+        from ring cross join lateral (
+          select id_hash, grace_ends_at from renewal_due
+          where chain_id = ${chainId}::bigint and is_ready and provider = ring.provider
+            and grace_ends_at >= ring.from_sec
+          order by grace_ends_at, id_hash limit ${limit}::int for update skip locked) due),
+      taken as (select id_hash from offered order by place, grace_ends_at, id_hash limit ${limit}::int)
+      update renewal_due d set is_ready = false, due_at = ${until}::bigint, lease_owner = ${owner}::text,
+        lease_until = ${until}::bigint
+      from taken join subscriptions s on s.chain_id = ${chainId}::bigint and s.id_hash = taken.id_hash
+        join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
+      where d.chain_id = ${chainId}::bigint and d.id_hash = taken.id_hash
+      returning d.chain_id, d.id_hash, d.paid_through, d.attempts, d.grace_ends_at, s.subscriber, p.plan_id, p.token,
+        p.amount, p.pay_to, p.interval_sec, p.grace_sec, p.provider`.execute(db);
+    turns.took(ring, rows, limit);
+    return [...rows].sort((a, b) => a.grace_ends_at - b.grace_ends_at || (a.id_hash < b.id_hash ? -1 : 1));
+  }
+
+  return {
+    async claim(nowSec) {
+      if (monotonicMs() >= fromStartAtMs) await beginAgain();
+      await makeReady(nowSec);
+      // A provider whose rows another process has just taken gives way to the next ones.
+      for (;;) {
+        const rows = await take(nowSec);
+        if (rows.length > 0 || turns.isEmpty()) return rows;
+      }
+    },
+
+    async nextDueSec() {
+      const { rows } = await sql<{ due_at: number }>`
+        select due_at from renewal_due where chain_id = ${chainId}::bigint and not is_ready
+          and due_at >= ${waitingFrom}::bigint
+        order by due_at, id_hash limit 1`.execute(db);
+      return rows[0]?.due_at ?? Number.POSITIVE_INFINITY;
+    },
+
+    async postpone(rows, tx = db) {
+      if (rows.length === 0) return;
+      await sql`
+        update renewal_due d set due_at = x.due_at, attempts = x.attempts, lease_owner = null, lease_until = 0,
+          is_ready = false
+        from unnest(${rows.map((row) => row.id_hash)}::text[], ${rows.map((row) => row.paid_through)}::bigint[],
+          ${rows.map((row) => row.dueAtSec)}::bigint[], ${rows.map((row) => row.attempts)}::int[])
+          as x(id_hash, paid_through, due_at, attempts)
+        where d.chain_id = ${chainId}::bigint and d.id_hash = x.id_hash and d.paid_through = x.paid_through`.execute(
+        tx,
+      );
+      // A moment before what this process has looked at already.
+      waitingFrom = Math.min(waitingFrom, ...rows.map((row) => row.dueAtSec));
+    },
+
+    async letGo(rows, tx = db) {
+      if (rows.length === 0) return;
+      await sql`
+        delete from renewal_due d
+        using unnest(${rows.map((row) => row.id_hash)}::text[], ${rows.map((row) => row.paid_through)}::bigint[])
+          as x(id_hash, paid_through)
+        where d.chain_id = ${chainId}::bigint and d.id_hash = x.id_hash and d.paid_through = x.paid_through`.execute(
+        tx,
+      );
+    },
+
+    async extend(nowSec) {
+      await db
+        .updateTable("renewal_due")
+        .set({ due_at: nowSec + leaseSec, lease_until: nowSec + leaseSec })
+        .where("chain_id", "=", chainId)
+        .where("lease_owner", "=", owner)
+        .where("is_ready", "=", false)
+        .execute();
+    },
+  };
+}
+
+export async function countDue(db: Db, chainId: number, nowSec: number): Promise<number> {
+  const { rows } = await sql<{ count: number }>`
+    select (select count(*) from renewal_due where chain_id = ${chainId}::bigint and is_ready)
+      + (select count(*) from renewal_due where chain_id = ${chainId}::bigint and not is_ready
+        and due_at <= ${nowSec}::bigint) as count`.execute(db);
+  return Number(rows[0]?.count ?? 0);
+}
+
+/** What is neither due nor done. */
+export interface Ahead {
+  /** claimed by a runner: a transaction waits for the chain, or its outcome is about to be written down */
+  readonly underWay: number;
+  /** when the next one falls due or is tried again; absent where nothing waits */
+  readonly nextDueSec?: number;
+}
+
+/** @param leaseSec no claim lasts longer */
+export async function lookAhead(db: Db, chainId: number, nowSec: number, leaseSec: number): Promise<Ahead> {
+  const { rows } = await sql<{ under_way: string; next_due: number | null }>`
+    select
+      (select count(*) from renewal_due where chain_id = ${chainId}::bigint and not is_ready
+        and due_at > ${nowSec}::bigint and due_at <= ${nowSec + leaseSec}::bigint and lease_owner is not null) as under_way,
+      (select due_at from renewal_due where chain_id = ${chainId}::bigint and not is_ready
+        and due_at > ${nowSec}::bigint and lease_owner is null order by due_at, id_hash limit 1) as next_due`.execute(
+    db,
+  );
+  const { under_way: underWay = 0, next_due: nextDueSec = null } = rows[0] ?? {};
+  return { underWay: Number(underWay), ...(nextDueSec !== null && { nextDueSec }) };
+}

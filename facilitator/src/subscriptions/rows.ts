@@ -1,0 +1,51 @@
+import { type Selectable, sql } from "kysely";
+import type { Db } from "../db/open";
+import { idList } from "../db/sql";
+import type {
+  AllowancesTable,
+  DebitsTable,
+  OperatorsTable,
+  PlansTable,
+  SubscriptionsTable,
+} from "../db/tables/subscriptions";
+
+export type PlanRow = Selectable<PlansTable>;
+
+export type OperatorRow = Selectable<OperatorsTable>;
+
+export type SubscriptionRow = Selectable<SubscriptionsTable>;
+
+export type AllowanceRow = Selectable<AllowancesTable>;
+
+export type DebitRow = Selectable<DebitsTable>;
+
+export const operatorKey = (planId: string, operator: string): string => `${planId}/${operator}`;
+
+export const debitKey = (idHash: string, index: number): string => `${idHash}/${index}`;
+
+export function plansOf(db: Db, chainId: number, planIds: Iterable<string>): Promise<PlansTable[]> {
+  return db
+    .selectFrom("plans")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where(sql<boolean>`plan_id = any(${idList(planIds)})`)
+    .execute();
+}
+
+export function subscriptionsOf(db: Db, chainId: number, idHashes: Iterable<string>): Promise<SubscriptionsTable[]> {
+  return db
+    .selectFrom("subscriptions")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where(sql<boolean>`id_hash = any(${idList(idHashes)})`)
+    .execute();
+}
+
+export function allowancesOf(db: Db, chainId: number, idHashes: Iterable<string>): Promise<AllowancesTable[]> {
+  return db
+    .selectFrom("allowances")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where(sql<boolean>`id_hash = any(${idList(idHashes)})`)
+    .execute();
+}

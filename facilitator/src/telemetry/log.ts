@@ -1,0 +1,69 @@
+/**
+ * The service's log: JSON lines from which secrets are cut out, whoever wrote them there. Signatures, subscription ids,
+ * raw transactions and calldata go by their length, keys and connection URLs by their value.
+ */
+import type { Logger } from "pino";
+import pino from "pino";
+import type { FacilitatorConfig } from "../config";
+
+/** A subscription id has 104 digits; hashes and addresses, which may be shown, have 64 and 40. */
+const LONG_HEX = /0x[0-9a-fA-F]{104,}/g;
+
+/** API keys and webhook secrets, by how they begin; a key's id in front may be shown. */
+const TOKENS = /(tpk_[0-9a-z]{1,32}_)[A-Za-z0-9_-]{8,}|whsec_[A-Za-z0-9+/=_-]{8,}/g;
+
+const REDACTED = "[redacted]";
+
+export interface LogOptions {
+  readonly level: FacilitatorConfig["logLevel"];
+  /** exact values that may never be printed */
+  readonly secrets: readonly string[];
+  /** where lines go; stdout when absent */
+  readonly write?: (line: string) => void;
+}
+
+export function createLog({ level, secrets, write = (line) => void process.stdout.write(line) }: LogOptions): Logger {
+  const forms = secrets.flatMap((secret) => [secret, secret.toLowerCase(), secret.replace(/^0x/, "").toLowerCase()]);
+  const unique = [...new Set(forms)].filter((form) => form.length >= 8);
+  return pino(
+    {
+      level,
+      base: undefined,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
+      redact: { paths: ["signature", "*.signature", "*.*.signature", "secret", "*.secret"], censor: REDACTED },
+      serializers: { error: describeError, err: describeError },
+    },
+    { write: (line: string) => write(scrub(line, unique)) },
+  );
+}
+
+export function secretsOf(config: FacilitatorConfig): string[] {
+  const { relayerKeys, proofKey, database, rpcUrls } = config;
+  const keys = [...relayerKeys, ...(proofKey ? [proofKey] : [])].flatMap((source) =>
+    source.kind === "local" ? [source.key.reveal()] : [],
+  );
+  // Providers put API keys into the path of RPC URLs; what is on loopback has none.
+  const urls = rpcUrls.filter((url) => new URL(url).pathname.length > 1);
+  return [...keys, ...urls, ...(database.kind === "postgres" ? [database.url.reveal()] : [])];
+}
+
+function scrub(line: string, secrets: readonly string[]): string {
+  let clean = line.replace(LONG_HEX, REDACTED).replace(TOKENS, (_, id = "") => `${id}${REDACTED}`);
+  for (const secret of secrets) clean = clean.replaceAll(secret, REDACTED);
+  return clean;
+}
+
+/** An error with its causes; a foreign error's own properties are left out, since nobody knows what they hold. */
+function describeError(error: unknown, depth = 0): unknown {
+  if (!(error instanceof Error)) return typeof error;
+  const { name, message, stack, cause } = error;
+  const code = (error as { code?: unknown }).code;
+  return {
+    name,
+    message,
+    ...(typeof code === "string" && { code }),
+    ...(cause !== undefined && depth < 4 && { cause: describeError(cause, depth + 1) }),
+    ...(depth === 0 && { stack }),
+  };
+}

@@ -1,0 +1,167 @@
+/**
+ * What an agent with an RPC of its own reads from the chain rather than believe a Facilitator. Plain JSON-RPC over
+ * fetch, so that an agent in a browser carries no chain library.
+ */
+import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
+import {
+  type Address,
+  concatBytes,
+  type Hex,
+  hexToBytes,
+  keccakText,
+  STATUSES,
+  toHex,
+  Unavailable,
+  wordOfAddress,
+  wordOfUint,
+} from "../../protocol";
+import type { Effects } from "./effects";
+
+export interface ChainReader {
+  /** the newest head's timestamp, unix seconds */
+  timeSec(): Promise<number>;
+  balance(token: Address, owner: Address): Promise<bigint>;
+  approval(token: Address, owner: Address, spender: Address): Promise<bigint>;
+  permitNonce(token: Address, owner: Address): Promise<bigint>;
+  /** whether an EIP-3009 nonce is spent or cancelled */
+  isNonceUsed(token: Address, payer: Address, nonce: Hex): Promise<boolean>;
+  /** Reads one block: its timestamp, unix seconds, and whether an EIP-3009 nonce is spent or cancelled at its end. */
+  nonceAtHead(token: Address, payer: Address, nonce: Hex): Promise<NonceAtHead>;
+  /** of the token's EIP-712 domain, as its own DOMAIN_SEPARATOR says */
+  domainSeparator(token: Address): Promise<Hex>;
+  version(turnpike: Address, idHash: Hex): Promise<number>;
+  /** whether a subscription was ever made under this id */
+  isSubscribed(turnpike: Address, idHash: Hex): Promise<boolean>;
+  /** Returns a subscription and its allowance; undefined when none was ever made under this id. */
+  subscription(turnpike: Address, idHash: Hex): Promise<SubscriptionOnChain | undefined>;
+}
+
+/** An EIP-3009 nonce as of one block. */
+export interface NonceAtHead {
+  /** the block's timestamp, unix seconds */
+  readonly timeSec: number;
+  readonly isUsed: boolean;
+}
+
+/** What the contract says of one subscription: the part of a Facilitator's answer that needs no index. */
+export type SubscriptionOnChain = Pick<
+  SubscriptionState,
+  "planId" | "status" | "paidThrough" | "version" | "ending" | "allowance"
+>;
+
+const selectorOf = (signature: string): Uint8Array => hexToBytes(keccakText(signature)).slice(0, 4);
+
+const SELECTORS = {
+  balanceOf: selectorOf("balanceOf(address)"),
+  allowance: selectorOf("allowance(address,address)"),
+  nonces: selectorOf("nonces(address)"),
+  authorizationState: selectorOf("authorizationState(address,bytes32)"),
+  domainSeparator: selectorOf("DOMAIN_SEPARATOR()"),
+  getSubscription: selectorOf("getSubscription(bytes32)"),
+  getStates: selectorOf("getStates(bytes32[])"),
+};
+
+/** Where these stand in what `getSubscription` returns, as 32-byte words. */
+const SUBSCRIBER_WORD = 1;
+
+const VERSION_WORD = 4;
+
+/** Where the fields stand in what `getStates` returns for one id: behind the list's offset and length. */
+const STATE_WORDS = {
+  ...{ subscriber: 3, planId: 4, paidThrough: 5, version: 6, ending: 8, status: 10 },
+  ...{ cap: 11, spent: 12, remaining: 13, debits: 15 },
+};
+
+export function createChainReader(url: string, chainId: number, effects: Effects): ChainReader {
+  let nextId = 1;
+  let isChecked = false;
+
+  async function send(method: string, params: readonly unknown[]): Promise<unknown> {
+    try {
+      const response = await effects.fetch(url, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ jsonrpc: "2.0", id: nextId++, method, params }),
+        redirect: "error",
+        signal: AbortSignal.any([effects.closing, AbortSignal.timeout(effects.limits.facilitatorTimeoutMs)]),
+      });
+      const answer = (await response.json()) as { result?: unknown };
+      if (answer.result !== undefined && answer.result !== null) return answer.result;
+    } catch (cause) {
+      throw new Unavailable("The agent's RPC cannot be reached.", { cause });
+    }
+    throw new Unavailable(`The agent's RPC did not answer ${method}.`);
+  }
+
+  async function checked(method: string, params: readonly unknown[]): Promise<unknown> {
+    if (!isChecked) {
+      const told = Number(await send("eth_chainId", []));
+      if (told !== chainId) throw new Unavailable(`The agent's RPC is of chain ${told}, not ${chainId}.`);
+      isChecked = true;
+    }
+    return send(method, params);
+  }
+
+  const call = (to: Address, selector: Uint8Array, ...words: Uint8Array[]): Promise<Uint8Array> =>
+    callAt("latest", to, selector, ...words);
+  async function callAt(block: string, to: Address, selector: Uint8Array, ...words: Uint8Array[]): Promise<Uint8Array> {
+    const result = await checked("eth_call", [{ to, data: toHex(concatBytes(selector, ...words)) }, block]);
+    if (typeof result !== "string" || !/^0x(?:[0-9a-fA-F]{64})+$/.test(result)) {
+      throw new Unavailable("The agent's RPC gave no usable answer to a call.");
+    }
+    return hexToBytes(result as Hex);
+  }
+  const wordAt = (bytes: Uint8Array, index: number): bigint => {
+    const word = bytes.slice(index * 32, index * 32 + 32);
+    if (word.length < 32) throw new Unavailable("The agent's RPC gave no usable answer to a call.");
+    return BigInt(toHex(word));
+  };
+
+  async function head(): Promise<{ readonly number: unknown; readonly timeSec: number }> {
+    const block = (await checked("eth_getBlockByNumber", ["latest", false])) as Record<"number" | "timestamp", unknown>;
+    const timeSec = Number(block.timestamp);
+    if (!Number.isSafeInteger(timeSec)) throw new Unavailable("The agent's RPC gave a block without a time.");
+    return { number: block.number, timeSec };
+  }
+
+  return {
+    timeSec: async () => (await head()).timeSec,
+    balance: async (token, owner) => wordAt(await call(token, SELECTORS.balanceOf, wordOfAddress(owner)), 0),
+    approval: async (token, owner, spender) =>
+      wordAt(await call(token, SELECTORS.allowance, wordOfAddress(owner), wordOfAddress(spender)), 0),
+    permitNonce: async (token, owner) => wordAt(await call(token, SELECTORS.nonces, wordOfAddress(owner)), 0),
+    isNonceUsed: async (token, payer, nonce) =>
+      wordAt(await call(token, SELECTORS.authorizationState, wordOfAddress(payer), hexToBytes(nonce)), 0) !== 0n,
+    async nonceAtHead(token, payer, nonce) {
+      const { number, timeSec } = await head();
+      if (typeof number !== "string" || !/^0x[0-9a-fA-F]{1,16}$/.test(number)) {
+        throw new Unavailable("The agent's RPC gave a block without a number.");
+      }
+      // Two reads of "latest" may come from different blocks: a transfer between them would be missed.
+      const words = [wordOfAddress(payer), hexToBytes(nonce)];
+      const state = await callAt(number, token, SELECTORS.authorizationState, ...words);
+      return { timeSec, isUsed: wordAt(state, 0) !== 0n };
+    },
+    domainSeparator: async (token) => toHex((await call(token, SELECTORS.domainSeparator)).slice(0, 32)),
+    version: async (turnpike, idHash) =>
+      Number(wordAt(await call(turnpike, SELECTORS.getSubscription, hexToBytes(idHash)), VERSION_WORD)),
+    isSubscribed: async (turnpike, idHash) =>
+      wordAt(await call(turnpike, SELECTORS.getSubscription, hexToBytes(idHash)), SUBSCRIBER_WORD) !== 0n,
+    async subscription(turnpike, idHash) {
+      const bytes = await call(turnpike, SELECTORS.getStates, wordOfUint(32n), wordOfUint(1n), hexToBytes(idHash));
+      const field = (name: keyof typeof STATE_WORDS) => wordAt(bytes, STATE_WORDS[name]);
+      if (field("subscriber") === 0n) return undefined;
+      const status = STATUSES[Number(field("status"))];
+      if (!status) throw new Unavailable("The agent's RPC returned an unknown subscription status.");
+      const [cap, spent, remaining] = [field("cap"), field("spent"), field("remaining")];
+      return {
+        planId: toHex(bytes.slice(STATE_WORDS.planId * 32, STATE_WORDS.planId * 32 + 32)),
+        status,
+        paidThrough: Number(field("paidThrough")),
+        version: Number(field("version")),
+        ending: field("ending") !== 0n,
+        allowance: { cap, spent, remaining, debits: Number(field("debits")) },
+      };
+    },
+  };
+}

@@ -1,0 +1,67 @@
+/** What the agent's acts share, wired once by `createAgent`. */
+import type { Address, Clock, Hex, Network, TurnpikeDeployment } from "../../protocol";
+import type { Book } from "../ledger/ledger";
+import type { Roots } from "../signing/secrets";
+import type { Signer } from "../signing/wallet";
+import type { ChainReader } from "./chain-reader";
+import type { Effects } from "./effects";
+import type { Facilitators } from "./facilitators";
+import type { Policy } from "./policy";
+
+/** A token whose signing domain needs nobody's word. */
+export interface KnownToken {
+  readonly chainId: number;
+  readonly address: Address;
+  /** of the token's EIP-712 domain */
+  readonly name: string;
+  readonly version: string;
+}
+
+export interface AgentContext {
+  readonly effects: Effects;
+  readonly policy: Policy;
+  readonly signer: Signer;
+  readonly roots: Roots;
+  readonly facilitators: Facilitators;
+  readonly networks: readonly Network[];
+  readonly tokens: readonly KnownToken[];
+  /** the contract that permits name as spender; undefined for chains the agent was not told of */
+  deploymentOf(chainId: number): TurnpikeDeployment | undefined;
+  /** the agent's own RPC of a chain, where it has one */
+  chainOf(chainId: number): ChainReader | undefined;
+  /** chain time where the caller fixed it; otherwise it is asked for */
+  readonly chainClock: Clock | undefined;
+  readonly fresh: Fresh;
+  book(): Promise<Book>;
+  closeBook(): Promise<void>;
+}
+
+/** `status`: it has just become active. `terms`: its cap or plan has just changed. */
+type Change = "status" | "terms";
+
+/**
+ * Subscriptions that have just changed: for a while a refusal of them may be the gate's old knowledge, and is retried
+ * rather than paid around. Knows no gate.
+ */
+export class Fresh {
+  readonly #marks = new Map<Hex, { readonly untilMs: number; readonly change: Change }>();
+  readonly #freshMs: number;
+
+  constructor(freshMs: number) {
+    this.#freshMs = freshMs;
+  }
+
+  mark(idHash: Hex, change: Change): void {
+    this.#marks.set(idHash, { untilMs: performance.now() + this.#freshMs, change });
+  }
+
+  /** It was served: the gate knows that it is active. Of a new cap that proves nothing. */
+  granted(idHash: Hex): void {
+    if (this.#marks.get(idHash)?.change === "status") this.#marks.delete(idHash);
+  }
+
+  /** Whether a refusal of any of these may be out of date. */
+  has(entries: readonly { readonly id: Hex }[]): boolean {
+    return entries.some(({ id }) => (this.#marks.get(id)?.untilMs ?? 0) > performance.now());
+  }
+}

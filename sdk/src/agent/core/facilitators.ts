@@ -1,0 +1,196 @@
+/** The Facilitators this agent may use: those of its configuration, and no other, whoever names one. */
+import {
+  type ChangeOutcome,
+  createFacilitatorClient,
+  type FacilitatorClient,
+  type PermitOutcome,
+  type Refused,
+} from "../../facilitator/client";
+import type { Account } from "../../facilitator/subscriptions";
+import {
+  type Address,
+  ConfigError,
+  checksum,
+  type Hex,
+  isAddress,
+  isTurnpikeError,
+  type Network,
+  networkOfChain,
+  PaymentPending,
+  systemClock,
+} from "../../protocol";
+import { backoffMs, type Effects, Patience } from "./effects";
+import { isPrivateChannel } from "./request";
+
+/** A Facilitator that may get signatures: its base URL, alone or with the signers whose proofs count. */
+export type FacilitatorOption =
+  | string
+  | {
+      readonly url: string;
+      /** pins whose proofs count; default: the signers that the Facilitator announces at `GET /supported` */
+      readonly signers?: readonly string[];
+    };
+
+export interface Facilitators {
+  /** The configured Facilitator at `url`; the first one where none is named. Undefined for a stranger's. */
+  find(url: string | undefined): Facilitator | undefined;
+  /** Returns every configured Facilitator, `first` before the others. */
+  inOrder(first: Facilitator | undefined): Facilitator[];
+}
+
+export interface Facilitator {
+  /** as configured, without a trailing slash */
+  readonly url: string;
+  readonly client: FacilitatorClient;
+  /** whether the agent's options name its signers */
+  readonly pinned: boolean;
+  /** Returns whose proofs count; undefined when the Facilitator does not say. Asks once, or `again`. */
+  proofSigners(options?: { readonly again?: boolean }): Promise<readonly Address[] | undefined>;
+  /** @throws Unavailable, or the Facilitator's refusal */
+  account(address: Address, token: Address, signal?: AbortSignal): Promise<Account>;
+}
+
+/** @throws ConfigError for what is no http(s) address, and for plain http to another machine */
+export function createFacilitators(
+  options: readonly FacilitatorOption[],
+  effects: Effects,
+  allowHttp: boolean,
+): Facilitators {
+  if (!Array.isArray(options)) throw new ConfigError("facilitators must be a list of base URLs");
+  const known = new Map<string, Facilitator>();
+  for (const option of options as readonly FacilitatorOption[]) {
+    const { url: text, signers } = typeof option === "string" ? { url: option, signers: undefined } : option;
+    const url = normalize(text);
+    if (url === undefined) throw new ConfigError(`facilitators holds "${text}", which is no http(s) address`);
+    if (!allowHttp && !isPrivateChannel(url)) {
+      throw new ConfigError(`facilitators holds "${text}": use https, or set policy.allowHttp`);
+    }
+    known.set(url, createFacilitator(url, effects, signers && pinnedSigners(url, signers)));
+  }
+  return {
+    inOrder: (first) => [...(first ? [first] : []), ...[...known.values()].filter((each) => each !== first)],
+    find: (url) => {
+      if (url === undefined) return known.values().next().value;
+      const normalized = normalize(url);
+      return normalized === undefined ? undefined : known.get(normalized);
+    },
+  };
+}
+
+function pinnedSigners(url: string, signers: readonly string[]): readonly Address[] {
+  if (!Array.isArray(signers) || signers.length === 0) {
+    throw new ConfigError(`facilitators: signers of ${url} must be a list of addresses; leave it out to pin none`);
+  }
+  return (signers as readonly string[]).map((signer) => {
+    if (!isAddress(signer)) throw new ConfigError(`facilitators: signers of ${url} holds "${signer}", no address`);
+    return checksum(signer);
+  });
+}
+
+/** A payment never waits longer than this for the list of signers. */
+const SIGNERS_TIMEOUT_MS = 5_000;
+
+function createFacilitator(url: string, effects: Effects, pinned: readonly Address[] | undefined): Facilitator {
+  const timeoutMs = effects.limits.facilitatorTimeoutMs;
+  // Bodies are read here, so that an exchange ends with the agent as a whole.
+  const exchange: typeof effects.fetch = (input, init) =>
+    effects.fetch(input, {
+      ...init,
+      signal: AbortSignal.any([effects.closing, ...(init.signal ? [init.signal] : [])]),
+    });
+  const client = createFacilitatorClient({ url, fetch: exchange, timeoutMs });
+  async function announced(): Promise<readonly Address[] | undefined> {
+    try {
+      const { proofSigners } = await client.supported({ signal: AbortSignal.timeout(SIGNERS_TIMEOUT_MS) });
+      return proofSigners;
+    } catch {
+      // Whatever went wrong, there is no list; a payment does not fail for that.
+      return undefined;
+    }
+  }
+  let signers = pinned && Promise.resolve<readonly Address[] | undefined>(pinned);
+  return {
+    url,
+    client,
+    pinned: pinned !== undefined,
+    async proofSigners({ again = false } = {}) {
+      if (!pinned && (again || !signers)) signers = announced();
+      const asked = signers;
+      const found = await asked;
+      // Without an answer the next payment asks again.
+      if (found === undefined && signers === asked) signers = undefined;
+      return found;
+    },
+    async account(address, token, signal) {
+      const found = await client.account({ address, token }, { signal });
+      if (found.kind === "refused") throw found.error;
+      return found.value;
+    },
+  };
+}
+
+function normalize(text: string): string | undefined {
+  if (typeof text !== "string" || !URL.canParse(text)) return undefined;
+  const url = new URL(text);
+  if ((url.protocol !== "http:" && url.protocol !== "https:") || url.username || url.search || url.hash)
+    return undefined;
+  return `${url.origin}${url.pathname.replace(/\/+$/, "")}`;
+}
+
+const MAX_SKEW_SEC = 15 * 60;
+
+/**
+ * The chain's time as a Facilitator tells it. On a public network it stands near the wall clock, so a teller that is
+ * far off is not believed: it could otherwise make the agent sign windows that stay open long after they are needed.
+ * A local chain's clock may have been moved on purpose.
+ */
+export function believedTimeSec(toldSec: number, chainId: number, networks: readonly Network[]): number {
+  const isLocal = networkOfChain(chainId, networks).name.startsWith("local-");
+  const wallSec = systemClock.nowSec();
+  return isLocal || Math.abs(toldSec - wallSec) <= MAX_SKEW_SEC ? toldSec : wallSec;
+}
+
+const MAX_TURNS = 60;
+
+type Outcome = ChangeOutcome | PermitOutcome;
+
+/** Posts one signed change until its outcome is known or patience ends. Signs nothing. */
+export type Known<O extends Outcome> = Exclude<O, { kind: "pending" }>;
+
+/**
+ * @returns what it led to, or the refusal; `wasUnsure` tells whether an earlier post may have been taken on
+ * @throws PaymentPending when the outcome stays unknown: call again, which posts the same
+ */
+export async function submit<O extends Outcome>(
+  effects: Effects,
+  job: {
+    readonly idHash: Hex | undefined;
+    readonly post: () => Promise<O>;
+    /** the outcome is awaited from now on; called once */
+    readonly onPending?: () => void;
+  },
+): Promise<{ readonly outcome: Known<O>; readonly wasUnsure: boolean }> {
+  const patience = new Patience({ budgetMs: effects.limits.settleMs, turns: MAX_TURNS, effects });
+  let wasUnsure = false;
+  for (let turn = 0; ; turn++) {
+    let waitMs = backoffMs(turn);
+    let cause: unknown;
+    try {
+      const outcome = await job.post();
+      if (outcome.kind !== "pending") return { outcome: outcome as Known<O>, wasUnsure };
+      waitMs = Math.max(100, Math.min(outcome.retryAfterSec * 1_000, 5_000));
+    } catch (error) {
+      if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
+      cause = error;
+    }
+    if (!wasUnsure) job.onPending?.();
+    wasUnsure = true;
+    if (await patience.wait(waitMs)) continue;
+    throw new PaymentPending("The outcome of the change is not known yet. Repeat the call: it presents the same one.", {
+      ...(cause === undefined ? {} : { cause }),
+      ...(job.idHash === undefined ? {} : { details: { idHash: job.idHash } }),
+    });
+  }
+}
+
+export const isRefused = (outcome: { readonly kind: string }): outcome is Refused => outcome.kind === "refused";

@@ -1,0 +1,173 @@
+/**
+ * What the agent may spend, judged before anything is signed, from structured facts alone: no text that a server wrote
+ * reaches these rules or the callback. Limits are final; the callback decides only where no rule was given.
+ */
+import {
+  type Address,
+  ConfigError,
+  checksum,
+  findNetwork,
+  isAddress,
+  type Network,
+  networkOfChain,
+  PolicyRefused,
+  sameAddress,
+  toAmount,
+} from "../../protocol";
+import type { BudgetLimits } from "../ledger/ledger";
+
+/** Base units of a token with 6 decimals. */
+export type Amount = bigint | number | string;
+
+/** What an agent may spend; amounts in base units. There is no agent without limits. */
+export interface AgentPolicy {
+  /** the most that one payment may cost */
+  readonly perPayment: Amount;
+  /** the most that may be spent in any 24 hours, over all hosts, tokens and calls together */
+  readonly perDay: Amount;
+  /** the most that one payee may receive in any 24 hours */
+  readonly perPayee?: Amount;
+  /** the most that a subscription may cost per period, its overage cap included; default: `perDay` */
+  readonly perSubscription?: Amount;
+  /** names, as in a 402; when given, no other network is paid on */
+  readonly networks?: readonly string[];
+  /** when given, no other token is paid with; otherwise the well-known token of each network */
+  readonly tokens?: readonly string[];
+  /** when given, nobody else is paid */
+  readonly payees?: readonly string[];
+  /** ask before paying more than this at once */
+  readonly askAbove?: Amount;
+  /** ask before paying somebody for the first time */
+  readonly askNewPayees?: boolean;
+  /** Whether to go on, where the policy says to ask. Without it the answer is no. */
+  readonly ask?: (intent: SpendIntent) => boolean | Promise<boolean>;
+  /** the longest time an authorization may stay usable, seconds; default 600 */
+  readonly maxWindowSec?: number;
+  /** also pay and subscribe over plain http to other machines; default false */
+  readonly allowHttp?: boolean;
+}
+
+/** What the agent is about to sign, in facts alone: no text that a server wrote. */
+export interface SpendIntent {
+  readonly kind: "payment" | "subscription";
+  readonly amount: bigint;
+  readonly network: string;
+  readonly token: Address;
+  readonly payTo: Address;
+  /** origin and path of what is bought; absent for subscriptions */
+  readonly resource?: string;
+  readonly reasons: readonly AskReason[];
+}
+
+/** Why the policy asks. */
+export type AskReason = "amount" | "new_payee";
+
+export interface SpendFacts {
+  readonly kind: SpendIntent["kind"];
+  readonly amount: bigint;
+  readonly chainId: number;
+  readonly token: Address;
+  readonly payTo: Address;
+  readonly resource?: string;
+}
+
+export type Verdict =
+  | { readonly kind: "allow" }
+  | { readonly kind: "ask"; readonly reasons: readonly AskReason[] }
+  | { readonly kind: "refuse"; readonly error: PolicyRefused };
+
+export interface Policy {
+  readonly limits: BudgetLimits;
+  readonly maxWindowSec: number;
+  readonly allowHttp: boolean;
+  judge(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Verdict;
+  /** @throws PolicyRefused when the verdict is no, or when it is to ask and the answer is no */
+  require(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Promise<void>;
+}
+
+export const DEFAULT_MAX_WINDOW_SEC = 600;
+
+/** @throws ConfigError that names the setting */
+export function createPolicy(settings: AgentPolicy, networks: readonly Network[] = []): Policy {
+  if (settings?.perPayment === undefined || settings.perDay === undefined) {
+    throw new ConfigError("policy.perPayment and policy.perDay are required: an agent without limits does not pay");
+  }
+  const perPayment = toAmount(settings.perPayment, "policy.perPayment");
+  const perDay = toAmount(settings.perDay, "policy.perDay");
+  const optional = (value: Amount | undefined, name: string) =>
+    value === undefined ? undefined : toAmount(value, name);
+  const perPayee = optional(settings.perPayee, "policy.perPayee");
+  const perSubscription = optional(settings.perSubscription, "policy.perSubscription") ?? perDay;
+  const askAbove = optional(settings.askAbove, "policy.askAbove");
+  const maxWindowSec = settings.maxWindowSec ?? DEFAULT_MAX_WINDOW_SEC;
+  if (!Number.isSafeInteger(maxWindowSec) || maxWindowSec < 30) {
+    throw new ConfigError("policy.maxWindowSec must be a whole number of seconds, at least 30");
+  }
+  const chainIds = settings.networks?.map((name) => {
+    const network = findNetwork(name, networks);
+    if (!network) throw new ConfigError(`policy.networks holds "${name}", which is no known network`);
+    return network.chainId;
+  });
+  const tokens = settings.tokens?.map((token) => requireAddress(token, "policy.tokens"));
+  const payees = settings.payees?.map((payee) => requireAddress(payee, "policy.payees"));
+
+  function tokenRemedy({ name, token }: Network): string {
+    if (tokens)
+      return `policy.tokens lists ${tokens.length === 0 ? "none" : tokens.join(", ")}. Add it there to allow it.`;
+    const known = token ? `the default there is ${token.address}` : `${name} has no default token`;
+    return `policy.tokens is not set, and ${known}. Name it in policy.tokens to allow it.`;
+  }
+
+  function judge(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Verdict {
+    const { amount, chainId, token, payTo } = facts;
+    const network = networkOfChain(chainId, networks);
+    if (amount <= 0n) return refuse("amount", "The amount is zero.");
+    if (chainIds && !chainIds.includes(chainId)) return refuse("network", `${network.name} is not in policy.networks.`);
+    const allowedTokens = tokens ?? (network.token ? [network.token.address] : []);
+    if (!allowedTokens.some((allowed) => sameAddress(allowed, token))) {
+      return refuse("token", `${token} is not an allowed token on ${network.name}: ${tokenRemedy(network)}`);
+    }
+    if (network.token && sameAddress(network.token.address, token) && network.token.decimals !== 6) {
+      return refuse("decimals", "The budget is counted in units of 6-decimal tokens.");
+    }
+    if (payees && !payees.some((payee) => sameAddress(payee, payTo))) {
+      return refuse("payee", `${payTo} is not in policy.payees.`);
+    }
+    const limit = facts.kind === "payment" ? perPayment : perSubscription;
+    if (amount > limit) {
+      const name = facts.kind === "payment" ? "perPayment" : "perSubscription";
+      return refuse("limit", `${amount} is above policy.${name}, which is ${limit}.`);
+    }
+    const reasons: AskReason[] = [];
+    if (askAbove !== undefined && amount > askAbove) reasons.push("amount");
+    if (settings.askNewPayees && !known.hasPaid(payTo)) reasons.push("new_payee");
+    return reasons.length > 0 ? { kind: "ask", reasons } : { kind: "allow" };
+  }
+
+  return {
+    limits: { perDay, perPayee },
+    maxWindowSec,
+    allowHttp: settings.allowHttp ?? false,
+    judge,
+    async require(facts, known) {
+      const verdict = judge(facts, known);
+      if (verdict.kind === "refuse") throw verdict.error;
+      if (verdict.kind === "allow") return;
+      const { chainId, ...shown } = facts;
+      const intent = { ...shown, network: networkOfChain(chainId, networks).name, reasons: verdict.reasons };
+      if ((await settings.ask?.(intent)) !== true) {
+        throw new PolicyRefused("The policy asks first, and the answer was no.", { reason: "not_approved" });
+      }
+    },
+  };
+}
+
+const refuse = (reason: string, message: string): Verdict => ({
+  kind: "refuse",
+  error: new PolicyRefused(message, { reason }),
+});
+
+function requireAddress(value: string, field: string): Address {
+  if (!isAddress(value)) throw new ConfigError(`${field} holds "${value}", which is no address`);
+  return checksum(value);
+}

@@ -1,0 +1,205 @@
+/**
+ * One request that may have to be sent several times: its body buffered, its credentials kept within one origin.
+ * Knows no payment rule.
+ */
+import { HEADER, InvalidRequest, resourceOfUrl, sha256, toHex, Unavailable } from "../../protocol";
+import type { Effects } from "./effects";
+
+export interface RequestTemplate {
+  readonly url: string;
+  readonly method: string;
+  readonly headers: Headers;
+  readonly body: Uint8Array<ArrayBuffer> | undefined;
+  readonly signal: AbortSignal | undefined;
+  readonly redirect: RequestRedirect;
+  /** what a browser's fetch needs and Node ignores */
+  readonly ambient: Pick<RequestInit, "credentials" | "cache" | "mode" | "referrerPolicy">;
+}
+
+/** As `fetch` takes it; the URL has to be absolute. */
+export type RequestInput = string | URL | Request;
+
+const MAX_HOPS = 5;
+
+const CREDENTIAL_HEADERS = [HEADER.payment, HEADER.paymentSignatureV2, HEADER.subscription];
+
+/** @throws InvalidRequest when the URL is relative, or not http(s) */
+export async function templateOf(input: RequestInput, init: RequestInit = {}): Promise<RequestTemplate> {
+  const raw = typeof input === "string" || input instanceof URL ? String(input) : input.url;
+  const url = resourceOfUrl(raw);
+  if (url === undefined || !/^https?:\/\//.test(url)) {
+    throw new InvalidRequest("The URL must be absolute, http or https, and at most 2,048 bytes long.");
+  }
+  const streaming = init.body instanceof ReadableStream ? { duplex: "half" } : {};
+  const request = new Request(input, { ...init, ...streaming });
+  const body = request.body ? new Uint8Array(await request.arrayBuffer()) : undefined;
+  const signal = init.signal ?? (input instanceof Request ? input.signal : undefined) ?? undefined;
+  const { credentials, cache, mode, referrerPolicy } = request;
+  return {
+    url,
+    method: request.method,
+    headers: new Headers(request.headers),
+    body,
+    signal,
+    redirect: request.redirect,
+    ambient:
+      mode === "navigate" ? { credentials, cache, referrerPolicy } : { credentials, cache, mode, referrerPolicy },
+  };
+}
+
+export function bearsCredential(template: RequestTemplate): boolean {
+  return CREDENTIAL_HEADERS.some((name) => template.headers.has(name));
+}
+
+export function bodyHashOf(template: RequestTemplate): string | undefined {
+  return template.body && template.body.length > 0 ? toHex(sha256(template.body)) : undefined;
+}
+
+/** Sends once. `redirect` is the caller's own unless a credential is borne. Time runs until the response begins. */
+export async function sendOnce(
+  effects: Effects,
+  template: RequestTemplate,
+  options: { readonly headers?: Readonly<Record<string, string>>; readonly redirect?: RequestRedirect } = {},
+): Promise<Response> {
+  const headers = new Headers(template.headers);
+  for (const [name, value] of Object.entries(options.headers ?? {})) headers.set(name, value);
+  const timeout = new AbortController();
+  const { requestTimeoutMs } = effects.limits;
+  const timer = setTimeout(() => {
+    timeout.abort(
+      new Unavailable(`The server did not answer within ${requestTimeoutMs} ms (limits.requestTimeoutMs).`),
+    );
+  }, requestTimeoutMs);
+  try {
+    return await effects.fetch(template.url, {
+      ...template.ambient,
+      method: template.method,
+      headers,
+      redirect: options.redirect ?? template.redirect,
+      signal: template.signal ? AbortSignal.any([template.signal, timeout.signal]) : timeout.signal,
+      ...(template.body ? { body: template.body } : {}),
+    });
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Where a redirect leads, or undefined when `response` is none or does not say. */
+export function redirectTarget(response: Response, from: string): URL | undefined {
+  if (response.status < 300 || response.status > 399) return undefined;
+  const location = response.headers.get("location");
+  return location !== null && URL.canParse(location, from) ? new URL(location, from) : undefined;
+}
+
+export function isRedirect(response: Response): boolean {
+  return response.type === "opaqueredirect" || [301, 302, 303, 307, 308].includes(response.status);
+}
+
+/** The request that fetch would send next. */
+function redirected(template: RequestTemplate, status: number, target: URL): RequestTemplate {
+  const becomesGet =
+    (status === 303 && template.method !== "HEAD") ||
+    ((status === 301 || status === 302) && template.method === "POST");
+  if (!becomesGet) return { ...template, url: resourceOfUrl(target) ?? target.href };
+  const headers = new Headers(template.headers);
+  for (const name of ["content-type", "content-length", "content-encoding", "content-language"]) headers.delete(name);
+  return { ...template, url: resourceOfUrl(target) ?? target.href, method: "GET", headers, body: undefined };
+}
+
+export interface Arrival {
+  readonly response: Response;
+  /** the request that the response answers: another URL after redirects within the origin */
+  readonly template: RequestTemplate;
+}
+
+/**
+ * Sends, and follows redirects by hand as long as they stay within the origin. One that leaves it is handed back as it
+ * came: nothing that the request bore goes there.
+ */
+export async function sendWithinOrigin(
+  effects: Effects,
+  template: RequestTemplate,
+  headers: Readonly<Record<string, string>>,
+): Promise<Arrival> {
+  let current = template;
+  for (let hop = 0; ; hop++) {
+    const response = await sendOnce(effects, current, { headers, redirect: "manual" });
+    const target =
+      template.redirect === "follow" && isRedirect(response) ? redirectTarget(response, current.url) : undefined;
+    if (!target || target.origin !== new URL(current.url).origin || hop >= MAX_HOPS) {
+      return { response, template: current };
+    }
+    await response.body?.cancel();
+    current = redirected(current, response.status, target);
+  }
+}
+
+/**
+ * What follows a paid answer that redirects: only within the origin, and without what paid for it. A redirect that
+ * leaves the origin is the caller's to follow.
+ */
+export async function followWithoutCredential(
+  effects: Effects,
+  template: RequestTemplate,
+  response: Response,
+): Promise<Response> {
+  const target = template.redirect === "follow" ? redirectTarget(response, template.url) : undefined;
+  if (!target || target.origin !== new URL(template.url).origin) return response;
+  await response.body?.cancel();
+  return (await sendWithinOrigin(effects, redirected(template, response.status, target), {})).response;
+}
+
+const LOOPBACK = /^(localhost|.+\.localhost|127(\.\d{1,3}){3}|\[::1\])$/;
+
+/** Whether what is sent there can be read or changed on the way by nobody: https, or this machine. */
+export function isPrivateChannel(url: string): boolean {
+  const { protocol, hostname } = new URL(url);
+  return protocol === "https:" || LOOPBACK.test(hostname);
+}
+
+/** Origin and path: what may be shown or compared of a URL whose query is the caller's own matter. */
+export function placeOf(url: string): string {
+  const { origin, pathname } = new URL(url);
+  return `${origin}${pathname}`;
+}
+
+/** Reads a quote's body. @returns undefined when it is too long, takes too long, or breaks off */
+export async function readBounded(effects: Effects, response: Response): Promise<string | undefined> {
+  if (!response.body) return "";
+  const { limits, closing, onClose } = effects;
+  const reader = response.body.getReader();
+  let isGivenUp = closing.aborted;
+  const giveUp = () => {
+    isGivenUp = true;
+    // How the server takes it does not matter any more.
+    reader.cancel().catch(() => undefined);
+  };
+  const timer = setTimeout(giveUp, limits.quoteTimeoutMs);
+  const forget = onClose(giveUp);
+  const decoder = new TextDecoder();
+  let text = "";
+  let bytes = 0;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done || isGivenUp) return isGivenUp ? undefined : text + decoder.decode();
+      bytes += value.byteLength;
+      if (bytes > limits.maxQuoteBytes) giveUp();
+      else text += decoder.decode(value, { stream: true });
+    }
+  } catch {
+    // A body that breaks off says nothing that could be relied on.
+    return undefined;
+  } finally {
+    clearTimeout(timer);
+    forget();
+  }
+}
+
+/** Seconds or an HTTP date, bounded to 30 s. */
+export function retryAfterMs(response: Response, nowMs: number, fallbackMs: number): number {
+  const value = response.headers.get("retry-after");
+  if (value === null) return fallbackMs;
+  const ms = /^[0-9]{1,6}$/.test(value) ? Number(value) * 1_000 : Date.parse(value) - nowMs;
+  return Number.isFinite(ms) ? Math.min(Math.max(ms, 0), 30_000) : fallbackMs;
+}

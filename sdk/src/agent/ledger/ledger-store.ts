@@ -1,0 +1,138 @@
+/**
+ * What the agent must not forget, as one record per thing; the last record of an id counts. A ledger stores records
+ * durably and in order, and knows no rule about them. Records hold secrets: signatures, proofs, random secrets.
+ */
+import * as z from "zod";
+import { subscribeRequestSchema } from "../../facilitator/subscriptions";
+import { addressSchema, hash32Schema, paymentProofSchema, signedPaymentSchema } from "../../protocol";
+
+const decimal = z.string().regex(/^(0|[1-9][0-9]{0,77})$/);
+
+const hex = z.custom<`0x${string}`>((value) => typeof value === "string" && /^0x[0-9a-fA-F]*$/.test(value));
+
+const wireOf = <S extends z.ZodType>(schema: S) => z.custom<z.input<S>>((value) => schema.safeParse(value).success);
+
+/**
+ * `reserved`: counted against the budget, not signed. `signed`: an authorization exists; its outcome is unknown.
+ * `settled`: paid, and not known to be served. `served`: done. `released`: can never move money.
+ */
+export const PAYMENT_STATES = ["reserved", "signed", "settled", "served", "released"] as const;
+
+export const paymentEntrySchema = z.object({
+  type: z.literal("payment"),
+  id: hash32Schema,
+  dialect: z.enum(["turnpike", "x402-v1", "x402-v2"]),
+  state: z.enum(PAYMENT_STATES),
+  /** when the budget was reserved, unix seconds of the policy's clock */
+  atSec: z.number().int(),
+  network: z.string(),
+  chainId: z.number().int(),
+  token: addressSchema,
+  payer: addressSchema,
+  payTo: addressSchema,
+  amount: decimal,
+  method: z.string(),
+  resource: z.string(),
+  /** SHA-256 of the request's body, where it has one */
+  bodyHash: z.string().optional(),
+  /** the Idempotency-Key as sent */
+  key: z.string().optional(),
+  facilitator: z.string().optional(),
+  /** chain time after which the authorization is worthless */
+  validBeforeSec: z.number().int(),
+  signedPayment: wireOf(signedPaymentSchema).optional(),
+  /** A damaged one is left out: the authorization fetches it again. */
+  proof: wireOf(paymentProofSchema).optional().catch(undefined),
+  /** a Facilitator has returned a proof, sound or not: only the chain can say that no money has moved */
+  proofSeen: z.boolean().optional(),
+  /** of a standard x402 payment: the header that pays */
+  header: z.object({ name: z.string(), value: z.string() }).optional(),
+  transaction: hex.optional(),
+});
+
+export type PaymentEntry = z.output<typeof paymentEntrySchema>;
+
+/** A charge that a signed change of a subscription may cause, counted against the budget. */
+export const spendEntrySchema = z.object({
+  type: z.literal("spend"),
+  id: z.string(),
+  state: z.enum(["held", "released"]),
+  atSec: z.number().int(),
+  payTo: addressSchema,
+  amount: decimal,
+});
+
+export type SpendEntry = z.output<typeof spendEntrySchema>;
+
+export const subscriptionEntrySchema = z.object({
+  type: z.literal("subscription"),
+  /** idHash */
+  id: hash32Schema,
+  /** `signup`: signed and perhaps on its way. `live`: on chain. `ended`: cancelled, rekeyed away, or never created. */
+  state: z.enum(["signup", "live", "ended"]),
+  subscriber: addressSchema,
+  chainId: z.number().int(),
+  network: z.string(),
+  turnpike: addressSchema,
+  facilitator: z.string(),
+  planId: hash32Schema,
+  provider: addressSchema,
+  token: addressSchema,
+  payTo: addressSchema,
+  amount: decimal,
+  intervalSec: z.number().int(),
+  graceSec: z.number().int(),
+  /** cap of metered overage */
+  cap: decimal,
+  /** how many periods the token approval should cover */
+  periods: z.number().int(),
+  origins: z.array(z.string()),
+  /** where the secret comes from: derived as number `n` under `planId`, or random and kept here */
+  secret: z.discriminatedUnion("from", [
+    z.object({ from: z.literal("root"), planId: hash32Schema, n: z.number().int() }),
+    z.object({ from: z.literal("ledger"), value: hash32Schema }),
+  ]),
+  /** where a rekeyed record went */
+  rekeyedTo: hash32Schema.optional(),
+  /** the signup as posted, until its outcome is known */
+  signup: wireOf(subscribeRequestSchema).optional(),
+});
+
+export type SubscriptionEntry = z.output<typeof subscriptionEntrySchema>;
+
+/** A random root secret, for wallets whose signatures differ from one time to the next. */
+export const rootEntrySchema = z.object({ type: z.literal("root"), id: z.string(), value: hash32Schema });
+
+export type RootEntry = z.output<typeof rootEntrySchema>;
+
+export const ledgerRecordSchema = z.discriminatedUnion("type", [
+  paymentEntrySchema,
+  spendEntrySchema,
+  subscriptionEntrySchema,
+  rootEntrySchema,
+]);
+
+/** One record: a payment, a charge, a subscription or a root secret. */
+export type LedgerRecord = z.output<typeof ledgerRecordSchema>;
+
+/** Where an agent keeps what it must not forget. Its records hold secrets. */
+export interface Ledger {
+  /** Every record, oldest first. Called once, before any append. */
+  load(): Promise<readonly LedgerRecord[]>;
+  /** Resolves once the record would survive a crash. Rejects when that is not certain: nothing may then be sent. */
+  append(record: LedgerRecord): Promise<void>;
+  /** Lets go of the store. */
+  close(): Promise<void>;
+}
+
+/** Forgets everything with the process: for tests, browsers, and agents whose every purchase has an idempotency key. */
+export function memoryLedger(): Ledger {
+  const records: LedgerRecord[] = [];
+  return {
+    load: async () => [...records],
+    append: async (record) => {
+      records.push(record);
+    },
+    close: async () => {},
+  };
+}

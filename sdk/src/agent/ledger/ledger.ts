@@ -1,0 +1,196 @@
+/**
+ * The ledger as the agent reads it: one atomic budget over everything that spends from it, and what is in work now.
+ * Agents that were given the same ledger share one book. Knows no network and no wallet.
+ */
+import { type Address, type Hex, PolicyRefused, paymentProofSchema, sameAddress } from "../../protocol";
+import type { Ledger, LedgerRecord, PaymentEntry, RootEntry, SpendEntry, SubscriptionEntry } from "./ledger-store";
+
+const DAY_SEC = 24 * 60 * 60;
+
+/** Amounts in base units, over a rolling day. */
+export interface BudgetLimits {
+  readonly perDay: bigint;
+  readonly perPayee: bigint | undefined;
+}
+
+export interface Purchase {
+  readonly payer: Address;
+  readonly method: string;
+  readonly resource: string;
+  readonly bodyHash: string | undefined;
+  readonly key: string | undefined;
+}
+
+export class Book {
+  readonly #ledger: Ledger;
+  readonly #payments = new Map<Hex, PaymentEntry>();
+  readonly #spends = new Map<string, SpendEntry>();
+  readonly #subscriptions = new Map<Hex, SubscriptionEntry>();
+  readonly #roots = new Map<string, RootEntry>();
+  readonly #inWork = new Set<string>();
+  readonly #queues = new Map<string, Promise<unknown>>();
+  #users = 0;
+
+  private constructor(ledger: Ledger) {
+    this.#ledger = ledger;
+  }
+
+  static async open(ledger: Ledger): Promise<Book> {
+    const book = new Book(ledger);
+    for (const record of await ledger.load()) book.#set(withoutDamagedProof(record));
+    // What was reserved and never written as signed was never sent: the process ended between the two.
+    for (const entry of [...book.#payments.values()]) {
+      if (entry.state === "reserved") await book.put({ ...entry, state: "released" });
+    }
+    return book;
+  }
+
+  /** Counts at once, in the same turn of the event loop, so that parallel calls never share the last of a budget. */
+  async reserve(entry: PaymentEntry | SpendEntry, limits: BudgetLimits): Promise<void> {
+    const amount = BigInt(entry.amount);
+    const spent = this.spentSince(entry.atSec - DAY_SEC);
+    if (spent + amount > limits.perDay) throw overBudget("per_day", spent, amount, limits.perDay);
+    if (limits.perPayee !== undefined) {
+      const toPayee = this.spentSince(entry.atSec - DAY_SEC, entry.payTo);
+      if (toPayee + amount > limits.perPayee) throw overBudget("per_payee", toPayee, amount, limits.perPayee);
+    }
+    await this.put(entry);
+  }
+
+  spentSince(sinceSec: number, payee?: Address): bigint {
+    let sum = 0n;
+    for (const entry of [...this.#payments.values(), ...this.#spends.values()]) {
+      if (entry.state === "released" || entry.atSec <= sinceSec) continue;
+      if (payee !== undefined && !sameAddress(entry.payTo, payee)) continue;
+      sum += BigInt(entry.amount);
+    }
+    return sum;
+  }
+
+  hasPaid(payee: Address): boolean {
+    return [...this.#payments.values(), ...this.#spends.values()].some(
+      (entry) => entry.state !== "released" && sameAddress(entry.payTo, payee),
+    );
+  }
+
+  async put(record: LedgerRecord): Promise<void> {
+    this.#set(record);
+    await this.#ledger.append(record);
+  }
+
+  payment(id: Hex): PaymentEntry | undefined {
+    return this.#payments.get(id);
+  }
+
+  payments(): readonly PaymentEntry[] {
+    return [...this.#payments.values()];
+  }
+
+  /**
+   * Takes an earlier payment for exactly this purchase that money may have moved for, and that no other call has in
+   * work. A purchase with a key is found for ever; one without only until it is known to be served.
+   */
+  takeUnfinished(purchase: Purchase): PaymentEntry | undefined {
+    for (const entry of this.#payments.values()) {
+      const isOpen = entry.state === "signed" || entry.state === "settled";
+      const isKept = entry.state === "served" && (entry.proof ?? entry.header ?? entry.signedPayment) !== undefined;
+      if (!isOpen && !(isKept && purchase.key !== undefined)) continue;
+      if (!isSamePurchase(entry, purchase) || !this.take(entry.id)) continue;
+      return entry;
+    }
+    return undefined;
+  }
+
+  /** @returns false when another call has it in work */
+  take(id: string): boolean {
+    if (this.#inWork.has(id)) return false;
+    this.#inWork.add(id);
+    return true;
+  }
+
+  leave(id: string): void {
+    this.#inWork.delete(id);
+  }
+
+  subscription(idHash: Hex): SubscriptionEntry | undefined {
+    return this.#subscriptions.get(idHash);
+  }
+
+  subscriptions(): readonly SubscriptionEntry[] {
+    return [...this.#subscriptions.values()];
+  }
+
+  root(id: string): RootEntry | undefined {
+    return this.#roots.get(id);
+  }
+
+  /** Runs `work` after everything queued under `key` before it has ended. */
+  async inTurn<T>(key: string, work: () => Promise<T>): Promise<T> {
+    const before = this.#queues.get(key) ?? Promise.resolve();
+    const mine = before.then(work, work);
+    this.#queues.set(
+      key,
+      mine.catch(() => undefined),
+    );
+    return mine;
+  }
+
+  /** Another agent uses this book. */
+  join(): this {
+    this.#users++;
+    return this;
+  }
+
+  /** Lets go of the ledger with the last agent that uses it. */
+  async close(): Promise<void> {
+    if (--this.#users > 0) return;
+    books.delete(this.#ledger);
+    await this.#ledger.close();
+  }
+
+  #set(record: LedgerRecord): void {
+    if (record.type === "payment") this.#payments.set(record.id, record);
+    else if (record.type === "spend") this.#spends.set(record.id, record);
+    else if (record.type === "subscription") this.#subscriptions.set(record.id, record);
+    else this.#roots.set(record.id, record);
+  }
+}
+
+const books = new WeakMap<Ledger, Promise<Book>>();
+
+/** The one book of a ledger, however many agents share it. Each of them closes it once. */
+export async function bookOf(ledger: Ledger): Promise<Book> {
+  const opening = books.get(ledger) ?? Book.open(ledger);
+  books.set(ledger, opening);
+  try {
+    return (await opening).join();
+  } catch (error) {
+    books.delete(ledger);
+    throw error;
+  }
+}
+
+/** A ledger of the application's own may return what no schema has checked; the authorization fetches the proof again. */
+function withoutDamagedProof(record: LedgerRecord): LedgerRecord {
+  if (record.type !== "payment" || record.proof === undefined) return record;
+  if (paymentProofSchema.safeParse(record.proof).success) return record;
+  const { proof: _damaged, ...kept } = record;
+  return kept;
+}
+
+function isSamePurchase(entry: PaymentEntry, purchase: Purchase): boolean {
+  return (
+    sameAddress(entry.payer, purchase.payer) &&
+    entry.method === purchase.method &&
+    entry.resource === purchase.resource &&
+    entry.key === purchase.key &&
+    (purchase.key !== undefined || entry.bodyHash === purchase.bodyHash)
+  );
+}
+
+function overBudget(reason: string, spent: bigint, amount: bigint, limit: bigint): PolicyRefused {
+  return new PolicyRefused(`The budget is spent: ${spent} of ${limit} are taken, and this would add ${amount}.`, {
+    reason,
+    details: { spent: spent.toString(), amount: amount.toString(), limit: limit.toString() },
+  });
+}

@@ -1,0 +1,88 @@
+/** Chooses what to pay among the options of a quote: the cheapest that the policy, the call and the Facilitators allow. */
+import { type Address, PolicyRefused } from "../../protocol";
+import type { AgentContext } from "../core/context";
+import type { Facilitator } from "../core/facilitators";
+import type { SpendFacts, Verdict } from "../core/policy";
+import { placeOf, type RequestTemplate } from "../core/request";
+import type { Book } from "../ledger/ledger";
+import type { NativeOption, PaymentOption, Quote, StandardOption } from "./quote";
+
+export type ChosenOption =
+  | { readonly kind: "native"; readonly option: NativeOption; readonly facilitator: Facilitator }
+  | { readonly kind: "standard"; readonly option: StandardOption };
+
+/** @throws PolicyRefused with the reason of the cheapest option that was refused */
+export async function chooseOption(context: AgentContext, job: PayJob, quote: Quote): Promise<ChosenOption> {
+  const { policy } = context;
+  const hasPaid = (payee: Address) => job.book.hasPaid(payee);
+  const toAsk: { chosen: ChosenOption; facts: SpendFacts }[] = [];
+  let refused: PolicyRefused | undefined;
+  for (const option of quote.options) {
+    const facts: SpendFacts = {
+      kind: "payment",
+      amount: option.amount,
+      chainId: option.chainId,
+      token: option.token,
+      payTo: option.payTo,
+      resource: placeOf(option.resource),
+    };
+    const found = admit(context, job, option);
+    const verdict: Verdict =
+      "error" in found ? { kind: "refuse", error: found.error } : policy.judge(facts, { hasPaid });
+    if (verdict.kind === "refuse") refused ??= verdict.error;
+    else if (!("error" in found)) {
+      if (verdict.kind === "allow") return found;
+      toAsk.push({ chosen: found, facts });
+    }
+  }
+  const [first] = toAsk;
+  if (first) {
+    await policy.require(first.facts, { hasPaid });
+    return first.chosen;
+  }
+  if (refused) throw refused;
+  const offersPlans = quote.offers.length > 0 || quote.plans.length > 0;
+  if (quote.options.length === 0 && offersPlans && quote.refusals.length === 0) {
+    throw new PolicyRefused("Only subscriptions are offered here; subscribe to one.", { reason: "subscription_only" });
+  }
+  const reason = quote.refusals[0] ?? "no_option";
+  throw new PolicyRefused(`No offered option can be paid (${quote.refusals.join(", ") || "none is offered"}).`, {
+    reason,
+  });
+}
+
+/** What the call itself and the configuration say, before the policy is asked. */
+function admit(context: AgentContext, job: PayJob, option: PaymentOption): ChosenOption | { error: PolicyRefused } {
+  if (job.maxAmount !== undefined && option.amount > job.maxAmount) {
+    return no("max_amount", `The price is ${option.amount}, above this call's maxAmount of ${job.maxAmount}.`);
+  }
+  const quoted = firstQuoteOf(job, option);
+  if (quoted !== undefined && option.amount > quoted) {
+    return no("price_raised", `The price is ${option.amount}, above the ${quoted} that was quoted first.`);
+  }
+  if (option.dialect !== "turnpike") return { kind: "standard", option };
+  const facilitator = context.facilitators.find(option.facilitator);
+  if (!facilitator) return no("facilitator", "The Facilitator that the provider names is not one of this agent's.");
+  return { kind: "native", option, facilitator };
+}
+
+/** The price at which this very purchase, by its key, was first attempted. */
+function firstQuoteOf({ book, key, template }: PayJob, option: PaymentOption): bigint | undefined {
+  if (key === undefined) return undefined;
+  const earlier = book
+    .payments()
+    .find((entry) => entry.key === key && entry.resource === template.url && entry.chainId === option.chainId);
+  return earlier && BigInt(earlier.amount);
+}
+
+const no = (reason: string, message: string) => ({ error: new PolicyRefused(message, { reason }) });
+
+/** A request that may be paid for. */
+export interface PayJob {
+  readonly book: Book;
+  readonly template: RequestTemplate;
+  /** what every attempt bears besides the caller's own headers */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly key: string | undefined;
+  readonly maxAmount: bigint | undefined;
+}

@@ -1,0 +1,260 @@
+/**
+ * Presents one payment to the provider until it is served: the same header every time, never another signature. Judges
+ * what each answer says about the payment. Knows neither quotes nor budgets.
+ */
+import {
+  ERRORS,
+  encodeJsonHeader,
+  HEADER,
+  type Hex,
+  InvalidPaymentProof,
+  PaymentAlreadyUsed,
+  PROOF_LIFE_SEC,
+  parsePaymentProof,
+  parseStrictJson,
+  TurnpikeError,
+  Unavailable,
+} from "../../protocol";
+import type { AgentContext } from "../core/context";
+import { backoffMs, type Effects, Patience } from "../core/effects";
+import {
+  followWithoutCredential,
+  isRedirect,
+  type RequestTemplate,
+  readBounded,
+  retryAfterMs,
+  sendOnce,
+} from "../core/request";
+import type { Book } from "../ledger/ledger";
+import type { PaymentEntry } from "../ledger/ledger-store";
+import { type PaidResponse, receiptFor, withReceipt } from "./receipt";
+import { emit } from "./settle";
+import { settlementOf } from "./standard";
+
+export interface PresentJob {
+  readonly book: Book;
+  readonly entry: PaymentEntry;
+  readonly template: RequestTemplate;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly resumed: boolean;
+  /** the authorization's window is over: a rejection is not retried, since nothing can settle any more */
+  readonly isLate: boolean;
+}
+
+export type Presented =
+  | { readonly kind: "answered"; readonly response: PaidResponse }
+  /** the provider keeps asking for another try later, and says nothing of the payment */
+  | { readonly kind: "postponed"; readonly response: PaidResponse }
+  /** the chain gave up the block that held the payment: the same authorization has to settle again */
+  | { readonly kind: "reversed" }
+  | Rejected;
+
+/** The provider does not accept the payment as it was presented. */
+export interface Rejected {
+  readonly kind: "rejected";
+  readonly error: string | undefined;
+  readonly reason: string | undefined;
+}
+
+/** The payment has bought its response: no other proof of it buys another. */
+const ALREADY_USED = "already_used";
+
+/** The payment has bought another request: it buys nothing here. */
+const ALREADY_GRANTED = "payment_already_granted";
+
+/** Reasons that are final for the payment, whatever proves it. */
+export const isSpent = (reason: string | undefined): boolean => reason === ALREADY_USED || reason === ALREADY_GRANTED;
+
+/** Reasons that blame the proof itself: the same one again would be rejected again. */
+const OF_PROOF: ReadonlySet<string> = new Set([
+  "facilitator",
+  "signature",
+  "signer_retired",
+  "malformed",
+  "expired",
+  "memo_expired",
+]);
+
+type Reading =
+  /** the provider answered, and the payment is spent on this answer */
+  | { readonly kind: "served" }
+  /** the provider answered, and the payment is still good for another attempt */
+  | { readonly kind: "unserved" }
+  | Rejected
+  | { readonly kind: "in_flight" }
+  | { readonly kind: "later" };
+
+const TRY_LATER: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
+
+/**
+ * @throws ProofInFlight when the payment stays in use elsewhere; Unavailable when no answer arrives. The payment stays in
+ * the ledger, and the next call presents it again.
+ */
+export async function present(context: AgentContext, job: PresentJob): Promise<Presented> {
+  const { effects } = context;
+  const { template, entry } = job;
+  const { limits } = effects;
+  const headers = { ...job.headers, ...paymentHeader(entry) };
+  const { signal } = template;
+  const tries = new Patience({ budgetMs: limits.settleMs, turns: limits.presentations - 1, effects, signal });
+  const inFlight = new Patience({ budgetMs: limits.inFlightMs, turns: 30, effects, signal });
+  emit(context, "payment.presented", job);
+  for (let turn = 0; ; turn++) {
+    let response: Response;
+    try {
+      response = await sendOnce(effects, template, { headers, redirect: "manual" });
+    } catch (cause) {
+      signal?.throwIfAborted();
+      if (await tries.wait(backoffMs(turn))) continue;
+      throw new Unavailable(
+        "The payment was made, but the provider does not answer; the next call presents it again.",
+        {
+          cause,
+          details: factsOf(entry),
+        },
+      );
+    }
+    const reading = await readAnswer(effects, response, entry);
+    switch (reading.kind) {
+      case "served":
+        return answered(await deliver(context, job, response));
+      case "unserved":
+        return answered(withReceipt(response, receiptFor(entry, job.resumed)));
+      case "in_flight": {
+        const waitMs = retryAfterMs(response, Date.now(), 1_000);
+        await response.body?.cancel();
+        if (await inFlight.wait(Math.max(waitMs, 100))) continue;
+        throw new TurnpikeError("ProofInFlight", undefined, { details: factsOf(entry) });
+      }
+      case "later":
+        if (await tries.wait(retryAfterMs(response, Date.now(), backoffMs(turn)))) {
+          await response.body?.cancel();
+          continue;
+        }
+        return { kind: "postponed", response: withReceipt(response, receiptFor(entry, job.resumed)) };
+      case "rejected":
+        if (reading.reason === "reversed" && entry.signedPayment) return { kind: "reversed" };
+        if (job.isLate || isSpent(reading.reason)) return reading;
+        if (entry.proof && OF_PROOF.has(reading.reason ?? "")) return reading;
+        if (await tries.wait(backoffMs(turn + 1))) continue;
+        return reading;
+    }
+  }
+}
+
+const answered = (response: PaidResponse): Presented => ({ kind: "answered", response });
+
+/** The header that pays, the same bytes every time. */
+function paymentHeader(entry: PaymentEntry): Record<string, string> {
+  if (entry.header) return { [entry.header.name]: entry.header.value };
+  const value = encodeJsonHeader(entry.proof);
+  parsePaymentProof(value);
+  return { [HEADER.payment]: value };
+}
+
+async function readAnswer(effects: Effects, response: Response, entry: PaymentEntry): Promise<Reading> {
+  const { status } = response;
+  if (status === 402) {
+    const { error, reason } = codesOf(await readBounded(effects, response));
+    return { kind: "rejected", error, reason };
+  }
+  if (status === 409) {
+    // A handler may say 409 for reasons of its own; the gate names the code.
+    const { error } = codesOf(await readBounded(effects, response.clone()));
+    return { kind: error === "ProofInFlight" ? "in_flight" : "served" };
+  }
+  if (TRY_LATER.has(status)) return { kind: "later" };
+  if (status >= 500 || status === 400) return { kind: "unserved" };
+  // Stock servers settle only behind an answer below 400.
+  if (entry.dialect !== "turnpike" && status >= 400) return { kind: "unserved" };
+  return { kind: "served" };
+}
+
+function codesOf(text: string | undefined): {
+  readonly error: string | undefined;
+  readonly reason: string | undefined;
+} {
+  const body = text === undefined ? undefined : parseStrictJson(text);
+  const code = (value: unknown) => (typeof value === "string" && /^[\w.-]{1,64}$/.test(value) ? value : undefined);
+  return { error: code(body?.error), reason: code(body?.reason) };
+}
+
+async function deliver(context: AgentContext, job: PresentJob, response: Response): Promise<PaidResponse> {
+  const { book, template, resumed } = job;
+  const transaction = settlementOf(response) ?? job.entry.transaction;
+  const entry: PaymentEntry = transaction === undefined ? job.entry : { ...job.entry, transaction };
+  await book.put(servedEntry(entry));
+  emit(context, "payment.served", { entry, resumed });
+  const final = isRedirect(response) ? await followWithoutCredential(context.effects, template, response) : response;
+  return withReceipt(final, receiptFor(entry, resumed));
+}
+
+/** What is served needs no evidence any more, unless the caller's key may ask for it again. */
+function servedEntry(entry: PaymentEntry): PaymentEntry {
+  const { proof, header, signedPayment, ...kept } = entry;
+  if (entry.key === undefined)
+    return { ...kept, ...(proof ? { transaction: proof.transaction as Hex } : {}), state: "served" };
+  return {
+    ...kept,
+    ...(proof ? { proof } : {}),
+    ...(header ? { header } : {}),
+    ...(signedPayment ? { signedPayment } : {}),
+    state: "served",
+  };
+}
+
+/** The error for a payment that the provider rejects, with every configured Facilitator asked for another proof. */
+export async function rejection(
+  context: AgentContext,
+  { book, entry, resumed }: Pick<PresentJob, "book" | "entry" | "resumed">,
+  { error, reason }: Rejected,
+): Promise<InvalidPaymentProof | PaymentAlreadyUsed> {
+  const end = endOf(context, entry, reason);
+  if (reason !== undefined && end !== undefined) {
+    await book.put(servedEntry(entry));
+    if (reason === ALREADY_USED) return alreadyUsed(entry);
+    return new InvalidPaymentProof(`The provider says that this payment ${end}; nothing more was paid.`, {
+      reason,
+      details: factsOf(entry),
+    });
+  }
+  emit(context, "payment.held", { entry, resumed });
+  if (reason === ALREADY_GRANTED) {
+    // Kept, since a call that signed again would pay twice on the word of the provider alone.
+    return new InvalidPaymentProof(
+      "The provider says that this payment has bought another request: look for the answer where it was presented first. Nothing more was paid. The next call signs no other payment; agent.giveUp(paymentId) ends this one.",
+      { reason, details: factsOf(entry) },
+    );
+  }
+  const said = error ? ` (${error}${reason ? `: ${reason}` : ""})` : "";
+  const signer = entry.proof ? ` accepts proofs of ${entry.proof.facilitator}` : " accepts this form of payment";
+  return new InvalidPaymentProof(
+    `The provider keeps rejecting a payment that was made${said}. Check that it${signer}, and the Facilitator's status. The next call presents the same payment again; agent.giveUp(paymentId) ends it.`,
+    { ...(reason ? { reason } : {}), details: factsOf(entry) },
+  );
+}
+
+/** Its content went to an earlier attempt: a call that signed again would pay twice for it. */
+function alreadyUsed(entry: PaymentEntry): PaymentAlreadyUsed {
+  const again =
+    entry.key === undefined
+      ? "Another call for the same URL is a new purchase"
+      : "Another call with the same idempotencyKey never pays";
+  return new PaymentAlreadyUsed(
+    `The provider says that this payment has bought its request, and holds no answer to replay; nothing more was paid. ${again}. ${ERRORS.PaymentAlreadyUsed.remedy}`,
+    { reason: ALREADY_USED, details: factsOf(entry) },
+  );
+}
+
+/** Why this payment can never be served, as far as the agent's own records allow it. */
+function endOf({ effects }: AgentContext, entry: PaymentEntry, reason: string | undefined): string | undefined {
+  if (reason === ALREADY_USED) return "was already served for";
+  // A proof lives for days after its payment: earlier, the Facilitator or the provider is wrong about it.
+  const isOld = effects.clock.nowSec() >= entry.atSec + PROOF_LIFE_SEC;
+  return reason === "expired" && isOld ? "was presented too late: its proof has expired" : undefined;
+}
+
+function factsOf(entry: PaymentEntry): Readonly<Record<string, string>> {
+  const transaction = (entry.proof?.transaction ?? entry.transaction) as Hex | undefined;
+  return { paymentId: entry.id, amount: entry.amount, payTo: entry.payTo, ...(transaction ? { transaction } : {}) };
+}

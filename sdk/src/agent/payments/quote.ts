@@ -1,0 +1,181 @@
+/**
+ * Reads a 402: which of its entries could be paid, and what each would buy. Entries that lie, contradict themselves or
+ * cannot be understood are left out, each with the reason. Knows no budget and no key.
+ */
+import {
+  type AcceptEntry,
+  type Address,
+  acceptEntrySchema,
+  findNetwork,
+  type Hex,
+  isEip3009,
+  isPlanEntry,
+  type Network,
+  type PlanTerms,
+  parseMemo,
+  parseStrictJson,
+  planTermsSchema,
+  sameAddress,
+} from "../../protocol";
+import { placeOf } from "../core/request";
+
+interface OptionBase {
+  readonly network: string;
+  readonly chainId: number;
+  readonly token: Address;
+  readonly amount: bigint;
+  readonly payTo: Address;
+  readonly resource: string;
+  /** of the token's EIP-712 domain, as the server says; worthless signatures are all that a lie could get */
+  readonly tokenDomain: { readonly name: string; readonly version: string } | undefined;
+}
+
+export interface NativeOption extends OptionBase {
+  readonly dialect: "turnpike";
+  readonly memo: string;
+  readonly ref: string;
+  readonly memoExpiresAtSec: number;
+  /** base URL that the server names */
+  readonly facilitator: string | undefined;
+}
+
+export interface StandardOption extends OptionBase {
+  readonly dialect: "x402-v1" | "x402-v2";
+  readonly maxTimeoutSec: number;
+  /** of version 2: the entry as it came, which the payload has to echo */
+  readonly accepted?: Readonly<Record<string, unknown>>;
+}
+
+export type PaymentOption = NativeOption | StandardOption;
+
+export interface PlanOffer {
+  readonly planId: Hex;
+  readonly facilitator: string | undefined;
+}
+
+export interface Quote {
+  /** one-time options, cheapest first, ties broken the same way every time */
+  readonly options: readonly PaymentOption[];
+  readonly offers: readonly PlanOffer[];
+  readonly plans: readonly PlanTerms[];
+  /** why entries were left out */
+  readonly refusals: readonly string[];
+  /** stable code of a refused credential, e.g. "InvalidPaymentProof" */
+  readonly error: string | undefined;
+  readonly reason: string | undefined;
+}
+
+const MAX_ENTRIES = 64;
+
+/** @returns undefined when `text` is no payment-required body of a known version */
+export function readQuote(text: string, requested: string, networks: readonly Network[]): Quote | undefined {
+  const body = parseStrictJson(text);
+  if (!body || !Array.isArray(body.accepts) || body.accepts.length > MAX_ENTRIES) return undefined;
+  if (body.version !== "1" && !(body.version === undefined && body.x402Version === 1)) return undefined;
+
+  const plans = readPlans(body.plans);
+  const options: PaymentOption[] = [];
+  const offers: PlanOffer[] = [];
+  const refusals: string[] = [];
+  for (const raw of body.accepts) {
+    const parsed = acceptEntrySchema.safeParse(raw);
+    if (!parsed.success) {
+      refusals.push("malformed");
+      continue;
+    }
+    const entry = parsed.data;
+    if (entry.hoodlayer?.planId) {
+      offers.push({ planId: entry.hoodlayer.planId, facilitator: entry.hoodlayer.facilitator });
+    }
+    if (standsForPlan(entry, plans)) continue;
+    const option = optionOf(entry, requested, networks);
+    if (typeof option === "string") refusals.push(option);
+    else options.push(option);
+  }
+  return {
+    options: options.sort(compareOptions),
+    offers,
+    plans,
+    refusals,
+    error: shortText(body.error),
+    reason: shortText(body.reason),
+  };
+}
+
+const shortText = (value: unknown): string | undefined =>
+  typeof value === "string" && /^[\w.-]{1,64}$/.test(value) ? value : undefined;
+
+/** The terms in a list of plans; those that cannot be understood are left out. */
+export function readPlans(list: unknown): PlanTerms[] {
+  return (Array.isArray(list) ? list.slice(0, MAX_ENTRIES) : []).flatMap((raw) => {
+    const plan = planTermsSchema.safeParse(raw);
+    return plan.success ? [plan.data] : [];
+  });
+}
+
+/**
+ * Whether an entry stands for a plan: such an entry is subscribed through, never paid by a plain transfer. An `exact`
+ * entry may name the plan that stands beside it; it is a price of its own only when `plans` shows that the plan's price
+ * is another one.
+ */
+function standsForPlan(entry: AcceptEntry, plans: readonly PlanTerms[]): boolean {
+  if (isPlanEntry(entry)) return true;
+  const { planId, subscriptionScheme } = entry.hoodlayer ?? {};
+  if (planId === undefined) return subscriptionScheme === true;
+  if (subscriptionScheme === false) return false;
+  const terms = plans.find((plan) => plan.planId === planId);
+  return terms === undefined || terms.amount === (entry.amount ?? entry.maxAmountRequired);
+}
+
+/** @returns the option, or why it is none */
+function optionOf(entry: AcceptEntry, requested: string, networks: readonly Network[]): PaymentOption | string {
+  if (entry.scheme !== "exact") return "scheme";
+  const network = findNetwork(entry.network, networks);
+  if (!network) return "network";
+  const token = entry.token ?? entry.asset;
+  const amount = entry.amount ?? entry.maxAmountRequired;
+  if (token === undefined || amount === undefined) return "malformed";
+  if (entry.token && entry.asset && !sameAddress(entry.token, entry.asset)) return "token";
+  if (entry.amount !== undefined && entry.maxAmountRequired !== undefined && entry.amount !== entry.maxAmountRequired) {
+    return "amount";
+  }
+  const decimals = entry.extra?.decimals;
+  if (decimals !== undefined && decimals !== 6) return "decimals";
+  if (!isEip3009(entry.extra)) return "transfer_method";
+  const { name, version } = entry.extra ?? {};
+  const base = {
+    network: entry.network,
+    chainId: network.chainId,
+    token,
+    amount,
+    payTo: entry.payTo,
+    resource: requested,
+    tokenDomain: name !== undefined && version !== undefined ? { name, version } : undefined,
+  };
+  if (entry.memo !== undefined) {
+    if (entry.resource !== undefined && entry.resource !== requested) return "resource";
+    const memo = parseMemo(entry.memo);
+    if (!memo) return "memo";
+    const facilitator = entry.hoodlayer?.facilitator;
+    return {
+      ...base,
+      dialect: "turnpike",
+      memo: entry.memo,
+      ref: memo.ref,
+      memoExpiresAtSec: memo.expiresAtSec,
+      facilitator,
+    };
+  }
+  // Stock servers leave the query out; their signature does not cover the resource anyway.
+  if (entry.resource !== requested && entry.resource !== placeOf(requested)) return "resource";
+  return { ...base, dialect: "x402-v1", maxTimeoutSec: entry.maxTimeoutSeconds ?? 60 };
+}
+
+/** Total order: the same purchase chooses the same option again, also when the agent has forgotten everything. */
+export function compareOptions(a: PaymentOption, b: PaymentOption): number {
+  if (a.amount !== b.amount) return a.amount < b.amount ? -1 : 1;
+  if (a.dialect !== b.dialect) return a.dialect === "turnpike" ? -1 : 1;
+  if (a.chainId !== b.chainId) return a.chainId - b.chainId;
+  const byToken = a.token.toLowerCase().localeCompare(b.token.toLowerCase(), "en");
+  return byToken !== 0 ? byToken : a.payTo.toLowerCase().localeCompare(b.payTo.toLowerCase(), "en");
+}

@@ -1,0 +1,58 @@
+/** What a response was paid with. Kept beside the Response, which stays what fetch made it. */
+import { type Address, findNetwork, type Hex, networkOfChain } from "../../protocol";
+import type { PaymentEntry } from "../ledger/ledger-store";
+
+/** What was paid for a response. */
+export interface PaymentReceipt {
+  readonly paymentId: Hex;
+  readonly network: string;
+  readonly chainId: number;
+  readonly token: Address;
+  readonly payer: Address;
+  readonly payTo: Address;
+  /** base units */
+  readonly amount: bigint;
+  readonly resource: string;
+  readonly dialect: PaymentEntry["dialect"];
+  /** of the transfer, where it is known */
+  readonly transaction: Hex | undefined;
+  /** block time, unix seconds */
+  readonly settledAtSec: number | undefined;
+  /** base URL of the Facilitator that settled it */
+  readonly facilitator: string | undefined;
+  /** whether an earlier call had signed this payment */
+  readonly resumed: boolean;
+}
+
+/** `receipt` is undefined when nothing was paid for this response. */
+export type PaidResponse = Response & { readonly receipt: PaymentReceipt | undefined };
+
+const receipts = new WeakMap<Response, PaymentReceipt>();
+
+/** The receipt of a response of `agent.pay` or `agent.fetch`; undefined when nothing was paid for it. */
+export function receiptOf(response: Response): PaymentReceipt | undefined {
+  return receipts.get(response);
+}
+
+export function withReceipt(response: Response, receipt: PaymentReceipt | undefined): PaidResponse {
+  if (receipt) receipts.set(response, receipt);
+  return Object.defineProperty(response, "receipt", { value: receipt, configurable: true }) as PaidResponse;
+}
+
+export function receiptFor(entry: PaymentEntry, resumed: boolean): PaymentReceipt {
+  return {
+    paymentId: entry.id,
+    network: (findNetwork(entry.network) ?? networkOfChain(entry.chainId)).name,
+    chainId: entry.chainId,
+    token: entry.token,
+    payer: entry.payer,
+    payTo: entry.payTo,
+    amount: BigInt(entry.amount),
+    resource: entry.resource,
+    dialect: entry.dialect,
+    transaction: entry.proof ? (entry.proof.transaction as Hex) : (entry.transaction as Hex | undefined),
+    settledAtSec: entry.proof?.settledAt,
+    facilitator: entry.facilitator,
+    resumed,
+  };
+}

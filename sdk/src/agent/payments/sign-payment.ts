@@ -1,0 +1,174 @@
+/**
+ * Turns a chosen option into one signed authorization in the ledger: budget first, then the signature, then the ledger,
+ * and only then anything leaves this process.
+ */
+import {
+  type Address,
+  concatBytes,
+  type Hex,
+  hmacSha256,
+  InsufficientFunds,
+  keccak256,
+  PolicyRefused,
+  paymentIdOf,
+  paymentNonce,
+  randomBytes,
+  sameAddress,
+  type TokenDomain,
+  toHex,
+  transferTypedData,
+  utf8ToBytes,
+} from "../../protocol";
+import type { AgentContext } from "../core/context";
+import { believedTimeSec } from "../core/facilitators";
+import { bodyHashOf } from "../core/request";
+import type { PaymentEntry } from "../ledger/ledger-store";
+import type { ChosenOption, PayJob } from "./choose";
+import type { PaymentOption } from "./quote";
+import { emit } from "./settle";
+import { payloadHeader } from "./standard";
+import { tokenDomain } from "./token-domain";
+
+/** Less than this is not worth starting: the Facilitator keeps a margin of its own. */
+const MIN_WINDOW_SEC = 15;
+
+/**
+ * @returns the signed entry, taken in work: the caller leaves it
+ * @throws PolicyRefused, InsufficientFunds or Unavailable; nothing was signed
+ */
+export async function signPayment(context: AgentContext, job: PayJob, chosen: ChosenOption): Promise<PaymentEntry> {
+  const { book, template, key } = job;
+  const { option } = chosen;
+  const payer = await context.signer.address();
+  const facts = await factsBefore(context, payer, chosen, template.signal);
+  if (facts.balance !== undefined && facts.balance < option.amount) {
+    throw new InsufficientFunds(undefined, {
+      details: { token: option.token, required: option.amount.toString(), available: facts.balance.toString() },
+    });
+  }
+  const validBeforeSec = windowEnd(context, option, facts.nowSec);
+  const nonce = option.dialect === "turnpike" ? paymentNonce(option.ref, option.resource) : standardNonce(job, option);
+  const id = paymentIdOf({ chainId: option.chainId, token: option.token, payer, nonce });
+  const earlier = book.payment(id);
+  if ((earlier && earlier.state !== "released") || !book.take(id)) {
+    throw new PolicyRefused("The provider quoted a reference that was used before.", { reason: "memo_reused" });
+  }
+  const bodyHash = bodyHashOf(template);
+  const reserved: PaymentEntry = {
+    type: "payment",
+    id,
+    dialect: option.dialect,
+    state: "reserved",
+    atSec: context.effects.clock.nowSec(),
+    network: option.network,
+    chainId: option.chainId,
+    token: option.token,
+    payer,
+    payTo: option.payTo,
+    amount: option.amount.toString(),
+    method: template.method,
+    resource: template.url,
+    validBeforeSec,
+    ...(bodyHash === undefined ? {} : { bodyHash }),
+    ...(key === undefined ? {} : { key }),
+    ...(chosen.kind === "native" ? { facilitator: chosen.facilitator.url } : {}),
+  };
+  try {
+    template.signal?.throwIfAborted();
+    await book.reserve(reserved, context.policy.limits);
+    emit(context, "payment.signing", { entry: reserved, resumed: false });
+    const signed = await sign(context, chosen, reserved, { nonce, domain: facts.domain });
+    // Aborted while the wallet was asked: the signature is dropped here, unsent.
+    template.signal?.throwIfAborted();
+    await book.put(signed);
+    emit(context, "payment.signed", { entry: signed, resumed: false });
+    return signed;
+  } catch (error) {
+    // Nothing has left this process: whatever was signed is forgotten with this frame.
+    if (book.payment(id)?.state === "reserved") await book.put({ ...reserved, state: "released" });
+    book.leave(id);
+    throw error;
+  }
+}
+
+async function sign(
+  context: AgentContext,
+  { option }: ChosenOption,
+  reserved: PaymentEntry,
+  { nonce, domain }: { readonly nonce: Hex; readonly domain: TokenDomain },
+): Promise<PaymentEntry> {
+  const validBefore = BigInt(reserved.validBeforeSec);
+  const transfer = { from: reserved.payer, to: option.payTo, value: option.amount, validAfter: 0n, validBefore, nonce };
+  const signature = await context.signer.sign(transferTypedData(domain, transfer));
+  const authorization = {
+    from: reserved.payer,
+    to: option.payTo,
+    value: reserved.amount,
+    validAfter: "0",
+    validBefore: String(reserved.validBeforeSec),
+    nonce,
+  };
+  if (option.dialect !== "turnpike") {
+    return { ...reserved, state: "signed", header: payloadHeader(option, { signature, authorization }) };
+  }
+  const { network, memo, resource, token } = option;
+  return {
+    ...reserved,
+    state: "signed",
+    signedPayment: { scheme: "exact", network, token, authorization, signature, memo, resource },
+  };
+}
+
+/** No longer than needed: the quote's own end, and never beyond the policy's window. */
+function windowEnd(context: AgentContext, option: PaymentOption, nowSec: number): number {
+  const { maxWindowSec } = context.policy;
+  const wanted = option.dialect === "turnpike" ? option.memoExpiresAtSec : nowSec + option.maxTimeoutSec;
+  const end = Math.min(wanted, nowSec + maxWindowSec);
+  if (end - nowSec < MIN_WINDOW_SEC) {
+    throw new PolicyRefused("The quote has ended, or ends too soon to settle.", { reason: "window" });
+  }
+  return end;
+}
+
+/** Standard payments have no memo; with a key the nonce is still the purchase's own, so that the token refuses a second. */
+function standardNonce({ key, template }: PayJob, option: PaymentOption): Hex {
+  if (key === undefined) return toHex(randomBytes(32));
+  const purchase = JSON.stringify(["x402", template.method, template.url, option.payTo.toLowerCase()]);
+  return keccak256(concatBytes(hmacSha256(utf8ToBytes(key), utf8ToBytes(purchase))));
+}
+
+interface FactsBefore {
+  readonly nowSec: number;
+  /** undefined where nobody could be asked */
+  readonly balance: bigint | undefined;
+  readonly domain: TokenDomain;
+}
+
+/** Chain time, balance and the token's signing domain: from the agent's own RPC before anybody else. */
+async function factsBefore(
+  context: AgentContext,
+  payer: Address,
+  chosen: ChosenOption,
+  signal: AbortSignal | undefined,
+): Promise<FactsBefore> {
+  const { chainClock, networks, effects } = context;
+  const { chainId, token, tokenDomain: told } = chosen.option;
+  const chain = context.chainOf(chainId);
+  if (chain) {
+    const [timeSec, balance] = await Promise.all([chain.timeSec(), chain.balance(token, payer)]);
+    const domain = await tokenDomain(context, { chainId, token, told });
+    return { nowSec: chainClock?.nowSec() ?? timeSec, balance, domain };
+  }
+  if (chosen.kind === "standard") {
+    const nowSec = chainClock?.nowSec() ?? effects.clock.nowSec();
+    return { nowSec, balance: undefined, domain: await tokenDomain(context, { chainId, token, told }) };
+  }
+  const account = await chosen.facilitator.account(payer, token, signal);
+  if (account.chainId !== chainId || !sameAddress(account.token, token)) {
+    throw new PolicyRefused("The Facilitator settles this token on another chain.", { reason: "network" });
+  }
+  const ofToken = { name: account.tokenName, version: account.tokenVersion };
+  const domain = await tokenDomain(context, { chainId, token, told: ofToken });
+  const nowSec = chainClock?.nowSec() ?? believedTimeSec(account.chainTimeSec, chainId, networks);
+  return { nowSec, balance: account.balance, domain };
+}

@@ -1,0 +1,121 @@
+/**
+ * Standard x402 servers, versions 1 and 2 of the protocol: their quotes, the payload that pays them, and what they say
+ * about the settlement. Knows no budget and no key.
+ */
+import {
+  acceptEntrySchema,
+  decodeJsonHeader,
+  EXTENSION,
+  encodeJsonHeader,
+  findNetwork,
+  HEADER,
+  type Hex,
+  isEip3009,
+  isPlanEntry,
+  MAX_CREDENTIAL_BYTES,
+  type Network,
+} from "../../protocol";
+import { placeOf } from "../core/request";
+import { compareOptions, type Quote, readPlans, type StandardOption } from "./quote";
+
+export interface ExactPayload {
+  readonly signature: Hex;
+  readonly authorization: Readonly<Record<"from" | "to" | "value" | "validAfter" | "validBefore" | "nonce", string>>;
+}
+
+/** The header that pays a standard server: one payload, whole. */
+export function payloadHeader(option: StandardOption, payload: ExactPayload): { name: string; value: string } {
+  if (option.dialect === "x402-v1") {
+    const body = { x402Version: 1, scheme: "exact", network: option.network, payload };
+    return { name: HEADER.payment, value: encodeJsonHeader(body) };
+  }
+  const { accepted, resource } = option;
+  const body = { x402Version: 2, resource: { url: resource }, accepted, payload };
+  return { name: HEADER.paymentSignatureV2, value: encodeJsonHeader(body) };
+}
+
+/** Reads the nonce from the header that pays, in both versions; undefined when the header is damaged. */
+export function nonceInHeader(value: string): Hex | undefined {
+  const nonce = memberOf(memberOf(memberOf(decodeJsonHeader(value), "payload"), "authorization"), "nonce");
+  return typeof nonce === "string" && /^0x[0-9a-fA-F]{64}$/.test(nonce) ? (nonce as Hex) : undefined;
+}
+
+/** The quote of a version 2 server, which stands in a header. */
+export function readQuoteHeader(
+  response: Response,
+  requested: string,
+  networks: readonly Network[],
+): Quote | undefined {
+  const value = response.headers.get(HEADER.paymentRequiredV2);
+  const body = value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES);
+  if (body?.x402Version !== 2 || !Array.isArray(body.accepts) || body.accepts.length > 64) return undefined;
+  const named = (body.resource as { url?: unknown } | undefined)?.url;
+  const refusals: string[] = [];
+  const { plans, offers } = plansIn(body.extensions);
+  const options = body.accepts.flatMap((raw: unknown) => {
+    const entry = acceptEntrySchema.safeParse(raw);
+    if (entry.success && isPlanEntry(entry.data)) return [];
+    const option =
+      named === undefined || isSameResource(named, requested) ? optionOf(raw, requested, networks) : "resource";
+    if (typeof option !== "string") return [option];
+    refusals.push(option);
+    return [];
+  });
+  return {
+    options: options.sort(compareOptions),
+    offers,
+    plans,
+    refusals,
+    error: undefined,
+    reason: undefined,
+  };
+}
+
+/** The plans of this project's gates, in the extension object that they send where no body arrives, as after `HEAD`. */
+function plansIn(extensions: unknown): Pick<Quote, "plans" | "offers"> {
+  const extension = memberOf(extensions, EXTENSION.service);
+  const info = memberOf(extension, "info");
+  const plans = readPlans(memberOf(info, "plans"));
+  const told = memberOf(info, "facilitator");
+  const facilitator = typeof told === "string" && told !== "" ? told : undefined;
+  return { plans, offers: plans.map(({ planId }) => ({ planId, facilitator })) };
+}
+
+function memberOf(value: unknown, key: string): unknown {
+  const isObject = typeof value === "object" && value !== null && Object.hasOwn(value, key);
+  return isObject ? (value as Record<string, unknown>)[key] : undefined;
+}
+
+const isSameResource = (named: unknown, requested: string): boolean =>
+  named === requested || named === placeOf(requested);
+
+function optionOf(raw: unknown, requested: string, networks: readonly Network[]): StandardOption | string {
+  const parsed = acceptEntrySchema.safeParse(raw);
+  if (!parsed.success) return "malformed";
+  const { scheme, network: name, asset, amount, payTo, extra, maxTimeoutSeconds } = parsed.data;
+  if (scheme !== "exact") return "scheme";
+  const network = findNetwork(name, networks);
+  if (!network || !name.startsWith("eip155:")) return "network";
+  if (asset === undefined || amount === undefined) return "malformed";
+  if (extra?.decimals !== undefined && extra.decimals !== 6) return "decimals";
+  if (!isEip3009(extra)) return "transfer_method";
+  return {
+    dialect: "x402-v2",
+    network: name,
+    chainId: network.chainId,
+    token: asset,
+    amount,
+    payTo,
+    resource: requested,
+    tokenDomain: extra?.name && extra.version ? { name: extra.name, version: extra.version } : undefined,
+    maxTimeoutSec: maxTimeoutSeconds ?? 60,
+    accepted: raw as Readonly<Record<string, unknown>>,
+  };
+}
+
+/** The transaction that a standard server reports, where it does. */
+export function settlementOf(response: Response): Hex | undefined {
+  const value = response.headers.get(HEADER.paymentResponse) ?? response.headers.get(HEADER.paymentResponseV2);
+  const transaction = value === null ? undefined : decodeJsonHeader(value)?.transaction;
+  return typeof transaction === "string" && /^0x[0-9a-fA-F]{64}$/.test(transaction) ? (transaction as Hex) : undefined;
+}

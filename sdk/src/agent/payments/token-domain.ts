@@ -1,0 +1,43 @@
+/** Under which EIP-712 domain a token takes signatures: what the agent was configured with counts before what it is told. */
+import {
+  type Address,
+  domainSeparator,
+  networkOfChain,
+  PolicyRefused,
+  sameAddress,
+  type TokenDomain,
+  toHex,
+} from "../../protocol";
+import type { AgentContext } from "../core/context";
+
+export interface ToldDomain {
+  readonly name: string;
+  readonly version: string;
+}
+
+/**
+ * Checked against the token's own DOMAIN_SEPARATOR where the agent has an RPC.
+ * @throws PolicyRefused when it is not known, or the token says otherwise
+ */
+export async function tokenDomain(
+  context: AgentContext,
+  {
+    chainId,
+    token,
+    told,
+  }: { readonly chainId: number; readonly token: Address; readonly told: ToldDomain | undefined },
+): Promise<TokenDomain> {
+  const configured = context.tokens.find((known) => known.chainId === chainId && sameAddress(known.address, token));
+  const preset = networkOfChain(chainId, context.networks).token;
+  const known = configured ?? (preset && sameAddress(preset.address, token) ? preset : undefined) ?? told;
+  if (!known) throw new PolicyRefused("The token's signing domain is not known.", { reason: "token_domain" });
+  const { name, version } = known;
+  const separator = await context.chainOf(chainId)?.domainSeparator(token);
+  if (separator !== undefined && separator !== separatorOf({ chainId, token, name, version })) {
+    throw new PolicyRefused("The token's signing domain is not what was told.", { reason: "token_domain" });
+  }
+  return { chainId, token, name, version };
+}
+
+const separatorOf = ({ name, version, chainId, token }: TokenDomain): string =>
+  toHex(domainSeparator({ name, version, chainId, verifyingContract: token }));

@@ -1,0 +1,212 @@
+/** The changes of a subscription that a caller can ask for: what each one signs, may cost, and leads to. */
+import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
+import {
+  type Hex,
+  InvalidRequest,
+  isHash32,
+  PlanDeprecated,
+  quoteChange,
+  secretHashOf,
+  TurnpikeError,
+  toAmount,
+} from "../../protocol";
+import type { AgentContext } from "../core/context";
+import type { Amount } from "../core/policy";
+import type { Book } from "../ledger/ledger";
+import type { SubscriptionEntry } from "../ledger/ledger-store";
+import { derivedSecret, randomSecret } from "../signing/secrets";
+import { change } from "./change";
+import { searchDerived } from "./recover";
+import {
+  entryOf,
+  idHashOfSecret,
+  readState,
+  requireFacilitator,
+  type Subscription,
+  type SubscriptionRef,
+  termsOf,
+  verifiedPlan,
+  viewOf,
+} from "./subscription";
+
+/** How far ahead a charge is quoted: the credit for unused time shrinks while the change is on its way. */
+const QUOTE_AHEAD_SEC = 120;
+
+export function pause(context: AgentContext, ref: SubscriptionRef): Promise<Subscription> {
+  return change(context, ref, async ({ entry }) => ({
+    act: "Pause",
+    path: "pause",
+    fields: {},
+    after: entry,
+    isDone: (state) => state.status === "PAUSED",
+  }));
+}
+
+export interface ResumeOptions {
+  /** the most that resuming may charge, base units; default: nothing while the paid period runs, else the plan's price */
+  readonly maxCharge?: Amount;
+}
+
+export function resume(
+  context: AgentContext,
+  ref: SubscriptionRef,
+  options: ResumeOptions = {},
+): Promise<Subscription> {
+  return change(context, ref, async ({ entry, state, nowSec }) => {
+    const isPaid = state.status === "PAUSED" && nowSec + QUOTE_AHEAD_SEC < state.paidThrough;
+    const maxCharge =
+      options.maxCharge === undefined ? (isPaid ? 0n : BigInt(entry.amount)) : toAmount(options.maxCharge, "maxCharge");
+    return {
+      act: "Resume",
+      path: "resume",
+      fields: { maxCharge },
+      maxCharge,
+      ...(maxCharge > 0n ? { planned: entry } : {}),
+      after: { ...entry, state: "live" },
+      isDone: (now) => now.status === "ACTIVE",
+      fresh: "status",
+    };
+  });
+}
+
+export interface CancelOptions {
+  /** serve out what is paid; default false: at once */
+  readonly atPeriodEnd?: boolean;
+}
+
+export function cancel(
+  context: AgentContext,
+  ref: SubscriptionRef,
+  options: CancelOptions = {},
+): Promise<Subscription> {
+  const atPeriodEnd = options.atPeriodEnd ?? false;
+  return change(context, ref, async ({ entry }) => ({
+    act: "Cancel",
+    path: "cancel",
+    fields: { atPeriodEnd },
+    after: atPeriodEnd ? entry : { ...entry, state: "ended" },
+    isDone: (state) => state.status === "CANCELLED" || (atPeriodEnd && state.ending),
+  }));
+}
+
+/** Raises or lowers the cap of metered overage; a raise comes with the token approval it needs. */
+export function setMaxOverage(context: AgentContext, ref: SubscriptionRef, cap: Amount): Promise<Subscription> {
+  const wanted = toAmount(cap, "cap");
+  return change(context, ref, async ({ book, entry, state }) => {
+    const isRaise = wanted > state.allowance.cap;
+    const { amount, chainId, token, payTo } = entry;
+    if (isRaise) {
+      const facts = { kind: "subscription" as const, amount: BigInt(amount) + wanted, chainId, token, payTo };
+      await context.policy.require(facts, book);
+    }
+    const after = { ...entry, cap: wanted.toString() };
+    return {
+      act: "SetMaxOverage",
+      path: "max-overage",
+      fields: { cap: wanted },
+      ...(isRaise ? { planned: after } : {}),
+      after,
+      isDone: (now) => now.allowance.cap === wanted,
+      fresh: "terms",
+    };
+  });
+}
+
+export interface ChangePlanOptions {
+  readonly planId: Hex;
+  /** cap under the new plan, base units; default: the cap as it is */
+  readonly maxOverage?: Amount;
+  /** the most that the change may charge now; default: what it is quoted at */
+  readonly maxCharge?: Amount;
+}
+
+export function changePlan(
+  context: AgentContext,
+  ref: SubscriptionRef,
+  options: ChangePlanOptions,
+): Promise<Subscription> {
+  if (!isHash32(options?.planId)) throw new InvalidRequest("planId must be 0x and 64 hex digits.");
+  return change(context, ref, async ({ book, entry, state, nowSec }) => {
+    const facilitator = requireFacilitator(context, entry.facilitator);
+    const plan = await verifiedPlan(context, facilitator, options.planId);
+    const { provider, token, payTo, chainId, amount } = plan;
+    if (provider !== entry.provider || token !== entry.token || payTo !== entry.payTo || chainId !== entry.chainId) {
+      throw new TurnpikeError("PlanMismatch");
+    }
+    if (plan.deprecated) throw new PlanDeprecated(undefined, { details: { planId: plan.planId } });
+    const cap = options.maxOverage === undefined ? state.allowance.cap : toAmount(options.maxOverage, "maxOverage");
+    await context.policy.require({ kind: "subscription", amount: amount + cap, chainId, token, payTo }, book);
+    const maxCharge =
+      options.maxCharge === undefined ? quoted(entry, state, amount, nowSec) : toAmount(options.maxCharge, "maxCharge");
+    const after: SubscriptionEntry = { ...entry, ...termsOf(plan), cap: cap.toString() };
+    return {
+      act: "ChangePlan",
+      path: "plan",
+      fields: { newPlanId: plan.planId, maxOverage: cap, maxCharge },
+      maxCharge,
+      planned: after,
+      after,
+      isDone: (now) => now.planId === plan.planId,
+      fresh: "terms",
+    };
+  });
+}
+
+/** By the contract's own rule, at the latest moment at which the change should land. */
+function quoted(entry: SubscriptionEntry, state: SubscriptionState, newPrice: bigint, nowSec: number): bigint {
+  const record = {
+    known: true,
+    cancelled: false,
+    ending: state.ending,
+    paused: false,
+    paidThroughSec: state.paidThrough,
+    intervalSec: entry.intervalSec,
+    graceSec: entry.graceSec,
+  };
+  const atSec = Math.min(nowSec + QUOTE_AHEAD_SEC, state.paidThrough);
+  const { charge } = quoteChange(record, BigInt(entry.amount), newPrice, atSec);
+  if (charge === undefined) throw new TurnpikeError("CreditExceedsPrice");
+  return charge;
+}
+
+/** Moves the subscription to a fresh secret: the old id is worth nothing from then on. */
+export async function rekey(context: AgentContext, ref: SubscriptionRef): Promise<Subscription> {
+  const book = await context.book();
+  const old = entryOf(book, ref);
+  const facilitator = requireFacilitator(context, old.facilitator);
+  const { secret, kept } = await freshSecret(context, book, old);
+  const next: SubscriptionEntry = { ...old, id: idHashOfSecret(old.subscriber, secret), secret: kept, state: "signup" };
+  // The new secret is kept before the chain can know of it.
+  await book.put(next);
+  const done = await change(context, old.id, async ({ entry }) => ({
+    act: "Rekey",
+    path: "rekey",
+    fields: { newSecretHash: secretHashOf(secret) },
+    after: { ...entry, state: "ended", rekeyedTo: next.id },
+    isDone: (state) => state.status === "CANCELLED",
+  }));
+  const state = await readState(facilitator.client, next.id);
+  if (!state) return done;
+  const live: SubscriptionEntry = { ...next, state: "live" };
+  await book.put(live);
+  context.fresh.mark(live.id, "status");
+  return viewOf(context, live, state);
+}
+
+async function freshSecret(
+  context: AgentContext,
+  book: Book,
+  entry: SubscriptionEntry,
+): Promise<{ secret: Hex; kept: SubscriptionEntry["secret"] }> {
+  const { planId, subscriber } = entry;
+  const root = await context.roots.ofSubscriptions(entry);
+  if (!root) {
+    const secret = randomSecret();
+    return { secret, kept: { from: "ledger", value: secret } };
+  }
+  // Numbered under the plan that the first secret came from, where recovery looks for it.
+  const under = entry.secret.from === "root" ? entry.secret.planId : planId;
+  const facilitator = requireFacilitator(context, entry.facilitator);
+  const { nextN } = await searchDerived(book, facilitator, { root, planId: under, subscriber });
+  return { secret: derivedSecret(root, under, nextN), kept: { from: "root", planId: under, n: nextN } };
+}

@@ -1,0 +1,175 @@
+/** Finds the subscriptions of a wallet again, from its signatures and the chain alone. */
+import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
+import { type Address, type Hex, sameAddress } from "../../protocol";
+import type { AgentContext } from "../core/context";
+import type { Facilitator } from "../core/facilitators";
+import type { Book } from "../ledger/ledger";
+import type { SubscriptionEntry } from "../ledger/ledger-store";
+import { derivedSecret } from "../signing/secrets";
+import { DEFAULT_PERIODS } from "./permits";
+import {
+  entryOf,
+  idHashOfSecret,
+  readState,
+  requireFacilitator,
+  type Subscription,
+  type SubscriptionRef,
+  stateOnChain,
+  termsOf,
+  type VerifiedPlan,
+  verifiedPlan,
+  viewOf,
+} from "./subscription";
+
+/** Everything the ledger holds that has not ended, as the chain has it now. With an RPC it needs no Facilitator. */
+export async function list(context: AgentContext): Promise<Subscription[]> {
+  const book = await context.book();
+  const views: Subscription[] = [];
+  for (const entry of book.subscriptions()) {
+    if (entry.state === "ended") continue;
+    const state = await stateOnChain(context, entry);
+    if (!state) continue;
+    const { signup: _done, ...kept } = entry;
+    const now: SubscriptionEntry = {
+      ...kept,
+      state: state.status === "CANCELLED" ? "ended" : "live",
+      cap: state.allowance.cap.toString(),
+    };
+    if (now.state !== entry.state || now.cap !== entry.cap) await book.put(now);
+    views.push(await viewOf(context, now, state));
+  }
+  return views;
+}
+
+export async function addOrigins(
+  context: AgentContext,
+  ref: SubscriptionRef,
+  origins: readonly string[],
+): Promise<readonly string[]> {
+  const book = await context.book();
+  const entry = entryOf(book, ref);
+  const merged = { ...entry, origins: [...new Set([...entry.origins, ...originsOf(origins)])] };
+  await book.put(merged);
+  return merged.origins;
+}
+
+/** Which subscriptions to look for. */
+export interface RecoverOptions {
+  /** the plan that was signed up for; a later plan change does not matter */
+  readonly planId: Hex;
+  /** where `agent.fetch` may use what is found; none: nowhere, until the caller names them */
+  readonly origins?: readonly string[];
+  readonly facilitator?: string;
+}
+
+/** Recovery ends after this many numbers in a row that the chain never saw. Tombstones count as seen. */
+const UNKNOWN_IN_A_ROW = 5;
+
+const MAX_NUMBER = 10_000;
+
+export interface DerivedSearch {
+  readonly found: readonly { readonly n: number; readonly idHash: Hex; readonly state: SubscriptionState }[];
+  /** the lowest number after everything that was ever used */
+  readonly nextN: number;
+}
+
+export async function searchDerived(
+  book: Book,
+  facilitator: Facilitator,
+  { root, planId, subscriber }: { readonly root: Hex; readonly planId: Hex; readonly subscriber: Address },
+): Promise<DerivedSearch> {
+  const inLedger = new Set(
+    book
+      .subscriptions()
+      .filter((entry) => sameAddress(entry.subscriber, subscriber) && entry.secret.from === "root")
+      .map((entry) => entry.id),
+  );
+  const found: { n: number; idHash: Hex; state: SubscriptionState }[] = [];
+  let lastSeen = -1;
+  for (let from = 0; from <= lastSeen + UNKNOWN_IN_A_ROW && from < MAX_NUMBER; ) {
+    const upTo = lastSeen + UNKNOWN_IN_A_ROW;
+    const numbers = Array.from({ length: upTo - from + 1 }, (_, index) => from + index);
+    const states = await Promise.all(
+      numbers.map(async (n) => {
+        const idHash = idHashOfSecret(subscriber, derivedSecret(root, planId, n));
+        return { n, idHash, state: await readState(facilitator.client, idHash) };
+      }),
+    );
+    for (const { n, idHash, state } of states) {
+      if (state) found.push({ n, idHash, state });
+      if (state || inLedger.has(idHash)) lastSeen = n;
+    }
+    from = upTo + 1;
+  }
+  return { found, nextN: lastSeen + 1 };
+}
+
+/** The plan under which the record now stands: another one after a plan change. */
+async function planOf(
+  context: AgentContext,
+  facilitator: Facilitator,
+  asked: VerifiedPlan,
+  state: SubscriptionState,
+): Promise<VerifiedPlan> {
+  return state.planId === asked.planId ? asked : verifiedPlan(context, facilitator, state.planId);
+}
+
+/** Enters what was found into the ledger, as far as it lives. Entries that are known keep their origins. */
+export async function adopt(
+  context: AgentContext,
+  book: Book,
+  facilitator: Facilitator,
+  { asked, search, origins }: { asked: VerifiedPlan; search: DerivedSearch; origins: readonly string[] },
+): Promise<readonly { readonly entry: SubscriptionEntry; readonly state: SubscriptionState }[]> {
+  const subscriber = await context.signer.address();
+  const adopted: { entry: SubscriptionEntry; state: SubscriptionState }[] = [];
+  for (const { n, idHash, state } of search.found) {
+    if (state.status === "CANCELLED" || !sameAddress(state.subscriber, subscriber)) continue;
+    const known = book.subscription(idHash);
+    const plan = await planOf(context, facilitator, asked, state);
+    const { signup: _done, ...kept } = known ?? {
+      type: "subscription" as const,
+      id: idHash,
+      subscriber,
+      facilitator: facilitator.url,
+      periods: DEFAULT_PERIODS,
+      secret: { from: "root" as const, planId: asked.planId, n },
+      origins: [],
+    };
+    const entry: SubscriptionEntry = {
+      ...kept,
+      ...termsOf(plan),
+      chainId: plan.chainId,
+      network: plan.network,
+      turnpike: plan.deployment.turnpike,
+      state: "live",
+      cap: state.allowance.cap.toString(),
+      origins: [...new Set([...kept.origins, ...origins])],
+    };
+    await book.put(entry);
+    adopted.push({ entry, state });
+  }
+  return adopted;
+}
+
+/**
+ * Finds this wallet's live subscriptions that were made under a plan. For wallets whose signatures differ from one time
+ * to the next there is nothing to find.
+ */
+export async function recover(context: AgentContext, options: RecoverOptions): Promise<Subscription[]> {
+  const book = await context.book();
+  const facilitator = requireFacilitator(context, options.facilitator);
+  const asked = await verifiedPlan(context, facilitator, options.planId);
+  const root = await context.roots.ofSubscriptions(asked.deployment);
+  if (!root) return [];
+  const subscriber = await context.signer.address();
+  const search = await searchDerived(book, facilitator, { root, planId: asked.planId, subscriber });
+  const origins = originsOf(options.origins);
+  const adopted = await adopt(context, book, facilitator, { asked, search, origins });
+  return Promise.all(adopted.map(({ entry, state }) => viewOf(context, entry, state, { existing: true })));
+}
+
+/** Whatever URL the caller names, its origin is what counts. */
+export function originsOf(origins: readonly string[] | undefined): readonly string[] {
+  return [...new Set((origins ?? []).map((origin) => new URL(origin).origin))];
+}

@@ -1,0 +1,293 @@
+/**
+ * Signup: terms proven by the plan's id, budget reserved, one Subscribe and at most one permit signed, both in the ledger
+ * before they leave. A signup whose outcome is unknown is posted again, never signed again.
+ */
+import type { SubscribeRequestWire, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
+import {
+  type Hex,
+  InsufficientFunds,
+  isTurnpikeError,
+  PaymentPending,
+  PlanDeprecated,
+  sameAddress,
+  secretHashOf,
+  subscribeTypedData,
+  TurnpikeError,
+  toAmount,
+  Unavailable,
+} from "../../protocol";
+import type { AgentContext } from "../core/context";
+import { type Facilitator, isRefused, submit } from "../core/facilitators";
+import type { Book } from "../ledger/ledger";
+import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
+import { derivedSecret, randomSecret } from "../signing/secrets";
+import { setMaxOverage } from "./changes";
+import { offerOf, type SubscribeOptions } from "./offers";
+import { type ApprovalFacts, DEFAULT_PERIODS, requirePeriods, withApproval } from "./permits";
+import { adopt, originsOf, searchDerived } from "./recover";
+import { idHashOfSecret, readState, type Subscription, termsOf, type VerifiedPlan, viewOf } from "./subscription";
+
+/** Errors that a fresh permit resolves: somebody used the nonce meanwhile, or its deadline passed. */
+const PERMIT_TROUBLE: ReadonlySet<string> = new Set(["InsufficientApproval", "PermitTooLow"]);
+
+/** How many fresh permits one call signs when others keep using the nonce. */
+const MAX_PERMITS = 3;
+
+interface SignupJob {
+  readonly book: Book;
+  readonly facilitator: Facilitator;
+  readonly plan: VerifiedPlan;
+  readonly cap: bigint;
+  readonly origins: readonly string[];
+  readonly periods: number;
+}
+
+/**
+ * Subscribes, or returns the live subscription this agent already has on the plan.
+ * @throws PlanDeprecated, PolicyRefused, InsufficientFunds; PaymentPending when the outcome is unknown
+ */
+export async function subscribe(context: AgentContext, options: SubscribeOptions): Promise<Subscription> {
+  const book = await context.book();
+  const cap = toAmount(options.maxOverage ?? 0n, "maxOverage");
+  const periods = requirePeriods(options.periods ?? DEFAULT_PERIODS);
+  const offer = await offerOf(context, options);
+  const { facilitator, plan } = offer;
+  const origins = [...new Set([...originsOf(options.origins), ...offer.origins])];
+  const subscriber = await context.signer.address();
+  const job: SignupJob = { book, facilitator, plan, cap, origins, periods };
+  return book.inTurn(`subscribe:${plan.planId}:${subscriber}`, async () => {
+    const unfinished = await finishSignup(context, job);
+    if (unfinished) return raisedTo(context, cap, unfinished);
+    const { existing, secret } = await placeFor(context, job);
+    if (existing && !options.another) return raisedTo(context, cap, existing);
+    return signUpAnyhow(context, job, secret);
+  });
+}
+
+/**
+ * Another process of the same wallet may use the permit's nonce first: then this very signup, still unused, is posted
+ * again with a fresh permit.
+ */
+async function signUpAnyhow(context: AgentContext, job: SignupJob, secret: Place): Promise<Subscription> {
+  for (let turn = 0; ; turn++) {
+    try {
+      const made = turn === 0 ? await signUp(context, job, secret) : await finishSignup(context, job);
+      if (made) return made;
+      throw new TurnpikeError("InsufficientApproval");
+    } catch (error) {
+      const isTrouble = isTurnpikeError(error) && PERMIT_TROUBLE.has(error.code);
+      if (!isTrouble || turn >= MAX_PERMITS) throw error;
+    }
+  }
+}
+
+/** An existing subscription gets the larger cap that was asked for. */
+async function raisedTo(context: AgentContext, cap: bigint, subscription: Subscription): Promise<Subscription> {
+  if (cap <= subscription.maxOverage) return subscription;
+  return Object.assign(await setMaxOverage(context, subscription, cap), { existing: true });
+}
+
+type Place = { readonly value: Hex; readonly kept: SubscriptionEntry["secret"] };
+
+/** A live subscription on the plan, if there is one, and the secret that a new one would have. */
+async function placeFor(
+  context: AgentContext,
+  { book, facilitator, plan, origins }: SignupJob,
+): Promise<{ existing: Subscription | undefined; secret: Place }> {
+  const subscriber = await context.signer.address();
+  const root = await context.roots.ofSubscriptions(plan.deployment);
+  let secret: Place;
+  if (root) {
+    const search = await searchDerived(book, facilitator, { root, planId: plan.planId, subscriber });
+    const nearest = search.found.filter(({ state }) => state.status === "ACTIVE" && state.planId === plan.planId);
+    await adopt(context, book, facilitator, { asked: plan, search: { ...search, found: nearest }, origins });
+    secret = {
+      value: derivedSecret(root, plan.planId, search.nextN),
+      kept: { from: "root", planId: plan.planId, n: search.nextN },
+    };
+  } else {
+    const value = randomSecret();
+    secret = { value, kept: { from: "ledger", value } };
+  }
+  for (const entry of book.subscriptions()) {
+    if (entry.state !== "live" || entry.planId !== plan.planId || !sameAddress(entry.subscriber, subscriber)) continue;
+    const state = await readState(facilitator.client, entry.id);
+    if (state?.status !== "ACTIVE") continue;
+    const merged = { ...entry, origins: [...new Set([...entry.origins, ...origins])] };
+    await book.put(merged);
+    return { existing: await viewOf(context, merged, state, { existing: true }), secret };
+  }
+  return { existing: undefined, secret };
+}
+
+async function signUp(context: AgentContext, job: SignupJob, secret: Place): Promise<Subscription> {
+  const { book, facilitator, plan, cap, origins, periods } = job;
+  const subscriber = await context.signer.address();
+  if (plan.deprecated) {
+    const details: Record<string, string> = { planId: plan.planId };
+    if (plan.successor) details.successor = plan.successor;
+    throw new PlanDeprecated(undefined, { details });
+  }
+  const facts = { kind: "subscription" as const, amount: plan.amount + cap, chainId: plan.chainId, token: plan.token };
+  await context.policy.require({ ...facts, payTo: plan.payTo }, book);
+  const entry: SubscriptionEntry = {
+    type: "subscription",
+    id: idHashOfSecret(subscriber, secret.value),
+    state: "signup",
+    subscriber,
+    chainId: plan.chainId,
+    network: plan.network,
+    turnpike: plan.deployment.turnpike,
+    facilitator: facilitator.url,
+    ...termsOf(plan),
+    cap: cap.toString(),
+    periods,
+    origins: [...origins],
+    secret: secret.kept,
+  };
+  const { deployment, token } = plan;
+  const need = { book, facilitator, deployment, token, planned: entry, when: "whole" as const };
+  return withApproval(context, need, async (approval) => {
+    if (approval.account.balance < plan.amount) {
+      throw new InsufficientFunds(undefined, {
+        details: { token, required: plan.amount.toString(), available: approval.account.balance.toString() },
+      });
+    }
+    const spend = spendOf(context, entry);
+    await book.reserve(spend, context.policy.limits);
+    let signing: SubscriptionEntry;
+    emitOf(context, entry, "subscription.signing");
+    try {
+      signing = { ...entry, signup: await signSubscribe(context, entry, secret.value, approval) };
+    } catch (error) {
+      await book.put({ ...spend, state: "released" });
+      throw error;
+    }
+    await book.put(signing);
+    return postSignup(context, job, signing);
+  });
+}
+
+const spendOf = (context: AgentContext, { id, payTo, amount }: SubscriptionEntry): SpendEntry => ({
+  type: "spend",
+  id: `signup:${id}`,
+  state: "held",
+  atSec: context.effects.clock.nowSec(),
+  payTo,
+  amount,
+});
+
+async function signSubscribe(
+  context: AgentContext,
+  entry: SubscriptionEntry,
+  secret: Hex,
+  { nowSec, permit }: ApprovalFacts,
+): Promise<SubscribeRequestWire> {
+  const { subscriber, planId, cap } = entry;
+  const secretHash = secretHashOf(secret);
+  const deadline = BigInt(nowSec + context.policy.maxWindowSec);
+  const message = { subscriber, planId, secretHash, maxOverage: BigInt(cap), deadline };
+  const signature = await context.signer.sign(subscribeTypedData(entry, message));
+  return {
+    network: entry.network,
+    subscriber,
+    planId,
+    secretHash,
+    maxOverage: cap,
+    deadline: deadline.toString(),
+    signature,
+    ...(permit ? { permit } : {}),
+  };
+}
+
+/** Posts a signup that stands in the ledger, and settles what became of it. */
+async function postSignup(context: AgentContext, job: SignupJob, entry: SubscriptionEntry): Promise<Subscription> {
+  const { book, facilitator } = job;
+  const { signup } = entry;
+  if (!signup) throw new PaymentPending(undefined, { details: { idHash: entry.id } });
+  emitOf(context, entry, "subscription.submitted");
+  const { outcome } = await submit(context.effects, {
+    idHash: entry.id,
+    post: () => facilitator.client.subscribe(signup),
+    onPending: () => emitOf(context, entry, "subscription.pending"),
+  });
+  const state = await readState(facilitator.client, entry.id);
+  if (state) return created(context, book, entry, state);
+  if (!isRefused(outcome)) {
+    throw new PaymentPending("The signup was taken on, and is not readable yet. Repeat the call.", {
+      details: { idHash: entry.id },
+    });
+  }
+  const { code } = outcome.error;
+  context.effects.emit({ type: "subscription.failed", act: "subscribe", ...namesOf(entry), code });
+  // Whatever is said of it, the signature is good until its deadline: the next call posts the same one.
+  throw outcome.error;
+}
+
+const namesOf = ({ id, planId }: SubscriptionEntry) => ({ idHash: id, planId });
+
+function emitOf(
+  context: AgentContext,
+  entry: SubscriptionEntry,
+  type: "subscription.signing" | "subscription.submitted" | "subscription.pending",
+): void {
+  context.effects.emit({ type, act: "subscribe", ...namesOf(entry) });
+}
+
+async function created(
+  context: AgentContext,
+  book: Book,
+  { signup: _done, ...entry }: SubscriptionEntry,
+  state: SubscriptionState,
+): Promise<Subscription> {
+  const live: SubscriptionEntry = { ...entry, state: "live", cap: state.allowance.cap.toString() };
+  await book.put(live);
+  context.fresh.mark(live.id, "status");
+  context.effects.emit({ type: "subscription.created", idHash: live.id, planId: live.planId });
+  return viewOf(context, live, state);
+}
+
+/**
+ * The deadline has passed: nothing more can come of it. That nothing has is for the agent's own RPC to say; on a
+ * Facilitator's word the charge stays in the budget.
+ */
+async function giveUp(
+  context: AgentContext,
+  book: Book,
+  { signup: _void, ...entry }: SubscriptionEntry,
+): Promise<undefined> {
+  const isCreated = await context.chainOf(entry.chainId)?.isSubscribed(entry.turnpike, entry.id);
+  if (isCreated) throw new Unavailable("The subscription stands on chain, and its Facilitator does not show it yet.");
+  await book.put({ ...entry, state: "ended" });
+  if (isCreated === false) await book.put({ ...spendOf(context, entry), state: "released" });
+  return undefined;
+}
+
+/** A signup of an earlier call on this plan: found on chain, posted again, or proven worthless. */
+async function finishSignup(context: AgentContext, job: SignupJob): Promise<Subscription | undefined> {
+  const { book, facilitator, plan } = job;
+  const subscriber = await context.signer.address();
+  for (const known of book.subscriptions()) {
+    if (known.state !== "signup" || known.planId !== plan.planId || !sameAddress(known.subscriber, subscriber))
+      continue;
+    const entry = { ...known, origins: [...new Set([...known.origins, ...job.origins])] };
+    const state = await readState(facilitator.client, entry.id);
+    if (state) return created(context, book, entry, state);
+    const { deployment, token } = plan;
+    const need = { book, facilitator, deployment, token, planned: entry, when: "whole" as const };
+    const finished = await withApproval(context, need, async ({ nowSec, permit }) => {
+      if (!entry.signup) return undefined;
+      if (BigInt(nowSec) > BigInt(entry.signup.deadline)) return giveUp(context, book, entry);
+      try {
+        return await postSignup(context, job, entry);
+      } catch (error) {
+        if (!permit || !PERMIT_TROUBLE.has((error as TurnpikeError).code)) throw error;
+        const renewed = { ...entry, signup: { ...entry.signup, permit } };
+        await book.put(renewed);
+        return postSignup(context, job, renewed);
+      }
+    });
+    if (finished) return finished;
+  }
+  return undefined;
+}

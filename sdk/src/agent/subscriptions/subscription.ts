@@ -1,0 +1,205 @@
+/** One subscription as the agent shows it, and where its parts come from: the ledger, the wallet, the chain. */
+import type { FacilitatorClient } from "../../facilitator/client";
+import type { Plan } from "../../facilitator/plans";
+import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
+import {
+  type Address,
+  ConfigError,
+  type Hex,
+  idHashOf,
+  isHash32,
+  isTurnpikeError,
+  networkOfChain,
+  PolicyRefused,
+  parseSubscriptionId,
+  planIdOf,
+  type SubscriptionStatus,
+  sameAddress,
+  secretHashOf,
+  subscriptionId,
+  type TurnpikeDeployment,
+  TurnpikeError,
+} from "../../protocol";
+import type { SubscriptionOnChain } from "../core/chain-reader";
+import type { AgentContext } from "../core/context";
+import type { Facilitator } from "../core/facilitators";
+import type { Book } from "../ledger/ledger";
+import type { SubscriptionEntry } from "../ledger/ledger-store";
+import { derivedSecret } from "../signing/secrets";
+
+/** One subscription as the chain has it; amounts in base units, times in unix seconds. */
+export interface Subscription {
+  /** The credential itself, sent as `X-Service-Sub`. Whoever has it is served: keep it out of logs. */
+  readonly id: Hex;
+  /** its public name */
+  readonly idHash: Hex;
+  readonly planId: Hex;
+  readonly network: string;
+  readonly chainId: number;
+  readonly turnpike: Address;
+  readonly subscriber: Address;
+  readonly provider: Address;
+  readonly token: Address;
+  readonly payTo: Address;
+  /** price of one period, base units */
+  readonly amount: bigint;
+  readonly intervalSec: number;
+  readonly graceSec: number;
+  /** cap of metered overage per cycle, base units; 0: none */
+  readonly maxOverage: bigint;
+  /** what may still be debited in this cycle */
+  readonly remaining: bigint;
+  readonly status: SubscriptionStatus;
+  /** unix seconds, exclusive */
+  readonly paidThroughSec: number;
+  readonly version: number;
+  /** cancelled at the period's end */
+  readonly ending: boolean;
+  /** the only origins that `agent.fetch` sends the id to */
+  readonly origins: readonly string[];
+  /** `derived`: found again from the wallet alone. `random`: lost with the ledger, since the wallet's signatures differ. */
+  readonly secrets: "derived" | "random";
+  /** whether `subscribe` found it rather than made it */
+  readonly existing: boolean;
+}
+
+/** A subscription, its id, or its idHash. */
+export type SubscriptionRef = Hex | { readonly idHash: Hex };
+
+/** @throws TurnpikeError UnknownSubscription when the ledger does not hold it */
+export function entryOf(book: Book, ref: SubscriptionRef): SubscriptionEntry {
+  const text = typeof ref === "string" ? ref : ref?.idHash;
+  const idHash = isHash32(text) ? (text.toLowerCase() as Hex) : parseSubscriptionId(text)?.idHash;
+  let entry = idHash && book.subscription(idHash);
+  // A reference from before a rekey leads to where the record went.
+  while (entry?.rekeyedTo) entry = book.subscription(entry.rekeyedTo);
+  if (entry) return entry;
+  throw new TurnpikeError("UnknownSubscription", "This agent's ledger holds no such subscription; recover it first.");
+}
+
+export async function secretOf(context: AgentContext, entry: SubscriptionEntry): Promise<Hex> {
+  if (entry.secret.from === "ledger") return entry.secret.value;
+  const root = await context.roots.ofSubscriptions(entry);
+  if (root) return derivedSecret(root, entry.secret.planId, entry.secret.n);
+  throw new PolicyRefused("The wallet no longer makes the signature that this subscription's secret comes from.", {
+    reason: "wallet",
+  });
+}
+
+export function idHashOfSecret(subscriber: Address, secret: Hex): Hex {
+  return idHashOf(subscriber, secretHashOf(secret));
+}
+
+export async function viewOf(
+  context: AgentContext,
+  entry: SubscriptionEntry,
+  state: SubscriptionOnChain,
+  { existing = false } = {},
+): Promise<Subscription> {
+  const view: Subscription = {
+    id: subscriptionId(entry.subscriber, await secretOf(context, entry)),
+    idHash: entry.id,
+    planId: entry.planId,
+    network: networkOfChain(entry.chainId, context.networks).name,
+    chainId: entry.chainId,
+    turnpike: entry.turnpike,
+    subscriber: entry.subscriber,
+    provider: entry.provider,
+    token: entry.token,
+    payTo: entry.payTo,
+    amount: BigInt(entry.amount),
+    intervalSec: entry.intervalSec,
+    graceSec: entry.graceSec,
+    maxOverage: state.allowance.cap,
+    remaining: state.allowance.remaining,
+    status: state.status,
+    paidThroughSec: state.paidThrough,
+    version: state.version,
+    ending: state.ending,
+    origins: entry.origins,
+    secrets: entry.secret.from === "root" ? "derived" : "random",
+    existing,
+  };
+  // What is printed in passing shows no credential; `id` itself stays readable.
+  return Object.defineProperty(view, Symbol.for("nodejs.util.inspect.custom"), {
+    value: () => ({ ...view, id: "[secret]" }),
+  });
+}
+
+/** @returns undefined when the chain knows no such subscription */
+export async function readState(client: FacilitatorClient, idHash: Hex): Promise<SubscriptionState | undefined> {
+  const found = await client.subscription(idHash);
+  if (found.kind === "found") return found.value.status === "NONE" ? undefined : found.value;
+  if (found.error.code === "UnknownSubscription") return undefined;
+  throw found.error;
+}
+
+/**
+ * Returns one of the ledger's subscriptions as the chain has it: by the agent's own RPC where it has one, which needs no
+ * Facilitator; else, or when the RPC cannot be reached, by the Facilitator.
+ * @returns undefined when the chain knows no such subscription, or nobody can be asked
+ */
+export async function stateOnChain(
+  context: AgentContext,
+  { id, chainId, turnpike, facilitator: url }: SubscriptionEntry,
+): Promise<SubscriptionOnChain | undefined> {
+  const facilitator = context.facilitators.find(url);
+  try {
+    const chain = context.chainOf(chainId);
+    if (chain) return await chain.subscription(turnpike, id);
+  } catch (error) {
+    if (!facilitator || !isTurnpikeError(error) || error.code !== "Unavailable") throw error;
+  }
+  return facilitator && readState(facilitator.client, id);
+}
+
+/** @throws PolicyRefused for a Facilitator that is not of this agent's configuration */
+export function requireFacilitator(context: AgentContext, url: string | undefined): Facilitator {
+  const facilitator = context.facilitators.find(url);
+  if (facilitator) return facilitator;
+  throw new PolicyRefused("The Facilitator is not one of this agent's.", { reason: "facilitator" });
+}
+
+export interface VerifiedPlan extends Plan {
+  readonly deployment: TurnpikeDeployment;
+}
+
+/**
+ * A plan's terms, proven by the plan's id, on a deployment that the agent knows by itself.
+ * @throws PolicyRefused when terms or contract are not what they should be; UnknownPlan
+ */
+export async function verifiedPlan(
+  context: AgentContext,
+  facilitator: Facilitator,
+  planId: Hex,
+): Promise<VerifiedPlan> {
+  const found = await facilitator.client.plan(planId);
+  if (found.kind === "refused") throw found.error;
+  const plan = found.value;
+  const { provider, token, amount, interval, grace, payTo, salt, metadata, chainId } = plan;
+  const proven = planIdOf({ provider, token, amount, intervalSec: interval, graceSec: grace, payTo, salt, metadata });
+  if (proven !== planId.toLowerCase()) {
+    throw new PolicyRefused("The plan's terms do not belong to its id.", { reason: "plan_terms" });
+  }
+  const deployment = context.deploymentOf(chainId);
+  if (!deployment) {
+    throw new ConfigError(`no deployment is known on chain ${chainId}: name it in the agent's deployments`);
+  }
+  if (!sameAddress(deployment.turnpike, plan.turnpike)) {
+    throw new PolicyRefused("The Facilitator works with another contract than this agent.", { reason: "turnpike" });
+  }
+  return { ...plan, deployment };
+}
+
+/** The terms of a plan as an entry carries them. */
+export function termsOf(plan: VerifiedPlan) {
+  return {
+    planId: plan.planId,
+    provider: plan.provider,
+    token: plan.token,
+    payTo: plan.payTo,
+    amount: plan.amount.toString(),
+    intervalSec: plan.interval,
+    graceSec: plan.grace,
+  } as const;
+}

@@ -1,0 +1,56 @@
+import type { Application, NextFunction, Request, RequestHandler, Response } from "express";
+import { TurnpikeError } from "../../protocol";
+import { bodyDropped } from "../core/body-fault";
+import type { Gate } from "../core/gate";
+import type { Payment } from "../core/payment";
+import { NODE_REMEDY } from "../core/request";
+import { parserThatDropsBytes } from "./express-parsers";
+import { nodeGate } from "./node-gate";
+
+declare global {
+  namespace Express {
+    interface Request {
+      /** set by paymentGate on every request that it lets through */
+      payment?: Payment;
+    }
+  }
+}
+
+/** Express middleware. */
+export type ExpressGate = RequestHandler & {
+  /**
+   * Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked.
+   * @param app after its routes are mounted: a gate with `bind: "body"` behind a parser that keeps no bytes rejects too
+   */
+  ready(app?: Application): Promise<void>;
+};
+
+/** The same for a provider of createProvider. */
+export function expressGate(gate: Gate): ExpressGate {
+  const middleware = nodeGate(gate, (visit, request) => {
+    visit.onRefused = (error) => answerInstead((request as Request).app, error);
+  });
+  const handler = (request: Request, response: Response, next: NextFunction) => middleware(request, response, next);
+  const ready = async (app?: Application): Promise<void> => {
+    const parser = app && gate.bindsBody ? await parserThatDropsBytes(app, handler) : undefined;
+    if (parser !== undefined) throw bodyDropped(NODE_REMEDY, parser);
+    await gate.ready();
+  };
+  return Object.assign(handler, { ready });
+}
+
+const refusals = new WeakSet<object>();
+
+const listening = new WeakSet<Application>();
+
+/** An expected refusal ends here, as the 402 that stands behind it, not in Express's log with a stack. */
+function answerInstead(app: Application, refusal: TurnpikeError): void {
+  refusals.add(refusal);
+  if (listening.has(app)) return;
+  listening.add(app);
+  // Added when it is first needed, and so behind the application's own error handlers: what they answer stands.
+  app.use((error: unknown, _request: Request, response: Response, next: NextFunction) => {
+    if (!(error instanceof TurnpikeError) || !refusals.has(error) || response.headersSent) return next(error);
+    response.status(error.status).end();
+  });
+}

@@ -1,0 +1,93 @@
+import { Readable } from "node:stream";
+import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction, RequestPayload } from "fastify";
+import { answerOf, CORS_HEADERS, type Decision, isPreflight, PREFLIGHT } from "../core/answer";
+import { type Gate, whenDecided } from "../core/gate";
+import type { Payment } from "../core/payment";
+import { gateRequestOfNode } from "../core/request";
+import { openVisit, visits } from "../core/request-scope";
+import { forgo, isOver, watchPaid } from "./node-response";
+
+declare module "fastify" {
+  interface FastifyRequest {
+    /** set by paymentGate on every request that it lets through */
+    payment?: Payment;
+  }
+}
+
+type PayloadDone = (error?: Error | null, payload?: RequestPayload) => void;
+
+const REMEDY =
+  "use the gate as preParsing (or onRequest) instead of preHandler, or keep the bytes as request.rawBody (fastify-raw-body)";
+
+/**
+ * For `onRequest`, `preParsing`, `preValidation` or `preHandler`, of one route or of all. With `bind: "body"` use
+ * `preParsing`: after it Fastify has parsed the body and dropped its bytes.
+ */
+export interface FastifyGate {
+  (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction): void;
+  /** as `preParsing` */
+  (request: FastifyRequest, reply: FastifyReply, payload: RequestPayload, done: PayloadDone): void;
+  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
+  ready(): Promise<void>;
+}
+
+/** Answers the preflights of routes that have one method: `app.addHook("onRequest", preflight())` where they are. */
+export function preflight(): (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction) => void {
+  return ({ method, headers }, reply, done) => {
+    if (!isPreflight(method, headers["access-control-request-method"], headers.origin)) return done();
+    void reply.code(PREFLIGHT.status).headers(withoutOwnCors(reply, PREFLIGHT.headers)).send();
+  };
+}
+
+/** The same for a provider of createProvider. */
+export function fastifyGate(gate: Gate): FastifyGate {
+  const hook = (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    payloadOrDone: RequestPayload | HookHandlerDoneFunction,
+    payloadDone?: PayloadDone,
+  ): void => {
+    const parsed = request as { body?: unknown; rawBody?: Uint8Array | string };
+    const payload = typeof payloadOrDone === "function" ? undefined : (payloadOrDone as Readable & RequestPayload);
+    const done = (payloadDone ?? payloadOrDone) as PayloadDone;
+    const known = { raw: request, target: request.originalUrl, parsed, payload, remedy: REMEDY };
+    const facts = gateRequestOfNode(request.raw, known);
+    const pass = (): void => done(null, payload && facts.drained && refilled(payload, facts.drained));
+    const act = (decision: Decision): void => {
+      if (isOver(request.raw, reply.raw)) {
+        forgo(decision);
+        return;
+      }
+      if (decision.kind !== "allow") {
+        const { status, headers, body } = answerOf(decision);
+        void reply
+          .code(status)
+          .headers(withoutOwnCors(reply, headers))
+          .send(typeof body === "string" ? body : Buffer.from(body));
+        return;
+      }
+      const visit = openVisit(facts, decision);
+      request.payment = visit.payment ?? decision.payment;
+      if (decision.payment.kind !== "free") watchPaid({ gate, response: reply.raw, visit, headers: decision.headers });
+      visits.run(visit, pass);
+    };
+    const fail = (error: unknown): void => {
+      if (gate.cors && !reply.raw.headersSent) void reply.headers(withoutOwnCors(reply, CORS_HEADERS));
+      done(error as Error);
+    };
+    whenDecided({ gate, facts, act, fail });
+  };
+  return Object.assign(hook as FastifyGate, { ready: () => gate.ready() });
+}
+
+/** What an earlier hook made of the body, once more. Fastify compares the length on the wire with the header. */
+function refilled({ receivedEncodedLength }: RequestPayload, bytes: Uint8Array): RequestPayload {
+  const stream = Readable.from([bytes], { objectMode: false });
+  return receivedEncodedLength === undefined ? stream : Object.assign(stream, { receivedEncodedLength });
+}
+
+/** The application's own CORS headers stay as they are. */
+function withoutOwnCors(reply: FastifyReply, headers: Readonly<Record<string, string>>): Record<string, string> {
+  const isOwn = (name: string) => name.startsWith("Access-Control-") && reply.hasHeader(name);
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !isOwn(name)));
+}

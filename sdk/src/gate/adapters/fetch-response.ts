@@ -1,0 +1,64 @@
+/** A fetch-style handler's response, settled and marked before its first byte leaves. */
+import { type Answer, CORS_HEADERS, type Decision, errorAnswer, privateCacheControl, varyWith } from "../core/answer";
+import type { Gate } from "../core/gate";
+import { isRefusedCharge, settleVisit, type Visit } from "../core/request-scope";
+import type { KeptAnswer } from "../replay/kept-answer";
+import { recordResponse } from "../replay/record-fetch";
+
+const WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
+
+export function responseOf({ status, headers, body }: Answer): Response {
+  return new Response(WITHOUT_BODY.has(status) ? null : (body as BodyInit), { status, headers });
+}
+
+export interface Served {
+  readonly gate: Gate;
+  readonly visit: Visit;
+  readonly decision: Extract<Decision, { kind: "allow" }>;
+  readonly response: Response;
+  /** the handler threw; the framework made `response` of it */
+  readonly threw: boolean;
+}
+
+/** @returns what to send: the handler's response with the paid headers, or the refusal of its charge */
+export async function settleResponse({ gate, visit, decision, response, threw }: Served): Promise<Response> {
+  if (decision.payment.kind === "free") return response;
+  if (isRefusedCharge(visit, threw ? 500 : response.status)) {
+    const answer = await gate.answerOfRefusedCharge(visit);
+    await settleVisit(visit, answer.status >= 500 ? "release" : "use");
+    return responseOf(answer);
+  }
+  const { keeper } = visit;
+  try {
+    const how = threw || response.status >= 500 ? "release" : "use";
+    if (how === "use" && keeper) {
+      const { maxBytes } = keeper;
+      const settle = async (answer: KeptAnswer | undefined) => settleVisit(visit, "use", answer);
+      return await recordResponse(withPaidHeaders(response, decision.headers, gate.cors), { maxBytes, settle });
+    }
+    const settling = settleVisit(visit, how);
+    if (settling) await settling;
+  } catch (error) {
+    return responseOf(errorAnswer(error));
+  }
+  return withPaidHeaders(response, decision.headers, gate.cors);
+}
+
+function withPaidHeaders(response: Response, extra: Readonly<Record<string, string>>, cors: boolean): Response {
+  try {
+    setPaidHeaders(response.headers, extra, cors);
+    return response;
+  } catch {
+    // Headers that came over the network cannot be written to: a response of one's own can.
+    const headers = new Headers(response.headers);
+    setPaidHeaders(headers, extra, cors);
+    return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
+  }
+}
+
+function setPaidHeaders(headers: Headers, extra: Readonly<Record<string, string>>, cors: boolean): void {
+  headers.set("Cache-Control", privateCacheControl(headers.get("Cache-Control") ?? undefined));
+  headers.set("Vary", varyWith(headers.get("Vary") ?? undefined));
+  for (const [name, value] of Object.entries(extra)) headers.set(name, value);
+  if (cors) for (const [name, value] of Object.entries(CORS_HEADERS)) if (!headers.has(name)) headers.set(name, value);
+}

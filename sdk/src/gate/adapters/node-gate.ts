@@ -1,0 +1,104 @@
+/** A gate as `(req, res, next)` middleware, of whichever provider. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import {
+  type Answer,
+  answerOf,
+  CORS_HEADERS,
+  type Decision,
+  errorAnswer,
+  isPreflight,
+  PREFLIGHT,
+} from "../core/answer";
+import { type Gate, whenDecided } from "../core/gate";
+import type { Payment } from "../core/payment";
+import { gateRequestOfNode } from "../core/request";
+import { openVisit, type Visit, visits } from "../core/request-scope";
+import { forgo, isOver, setAbsent, watchPaid } from "./node-response";
+
+/** A request that a gate let through. */
+export type PaidRequest = IncomingMessage & { payment?: Payment };
+
+/** Middleware `(req, res, next)` for node:http and what is built on it. */
+export interface NodeGate {
+  (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void): void | Promise<void>;
+  /** @see Gate.ready */
+  ready(): Promise<void>;
+}
+
+/**
+ * Lets a request through to `next` once it is paid; answers it otherwise.
+ * @param onVisit told of each request that is let through, before its handler runs
+ */
+export function nodeGate(gate: Gate, onVisit?: (visit: Visit, request: IncomingMessage) => void): NodeGate {
+  const middleware = (request: PaidRequest, response: ServerResponse, next: (error?: unknown) => void) => {
+    const facts = gateRequestOfNode(request);
+    const act = (decision: Decision): void => {
+      if (isOver(request, response)) {
+        forgo(decision);
+        return;
+      }
+      if (decision.kind !== "allow") {
+        send(response, answerOf(decision));
+        return;
+      }
+      const visit = openVisit(facts, decision);
+      onVisit?.(visit, request);
+      request.payment = visit.payment ?? decision.payment;
+      if (decision.payment.kind !== "free") watchPaid({ gate, response, visit, headers: decision.headers });
+      visits.run(visit, next);
+    };
+    const fail = (error: unknown): void => {
+      if (gate.cors && !response.headersSent) setAbsent(response, CORS_HEADERS);
+      next(error);
+    };
+    return whenDecided({ gate, facts, act, fail });
+  };
+  return Object.assign(middleware, { ready: () => gate.ready() });
+}
+
+export function send(response: ServerResponse, { status, headers, body }: Answer): void {
+  if (body.length > 0 && response.getHeaderNames().length === 0) {
+    // All at once: setting each header costs more than the rest of a 402.
+    response.writeHead(status, { ...headers, "Content-Length": Buffer.byteLength(body) }).end(body);
+    return;
+  }
+  response.statusCode = status;
+  setAbsent(response, headers);
+  response.end(body);
+}
+
+const isThenable = (value: unknown): value is PromiseLike<unknown> =>
+  typeof (value as { then?: unknown } | null | undefined)?.then === "function";
+
+/** For node:http: a request listener whose handler sees only paid requests. A handler that throws answers 500. */
+export function gated(
+  gate: NodeGate,
+  handler: (request: PaidRequest, response: ServerResponse) => unknown,
+): (request: IncomingMessage, response: ServerResponse) => void {
+  return (request, response) => {
+    const fail = (error: unknown): void => {
+      if (response.headersSent) response.destroy();
+      else send(response, errorAnswer(error));
+    };
+    void gate(request, response, (error) => {
+      if (error !== undefined) return fail(error);
+      try {
+        const handled = handler(request, response);
+        if (isThenable(handled)) Promise.resolve(handled).catch(fail);
+      } catch (thrown) {
+        fail(thrown);
+      }
+    });
+  };
+}
+
+/** Middleware `(req, res, next)` that answers preflights as a gate does, for nothing, and lets all else through. */
+export function preflight(): (request: IncomingMessage, response: ServerResponse, next: () => void) => void {
+  return (request, response, next) => {
+    const { origin, "access-control-request-method": asked } = request.headers;
+    if (!isPreflight(request.method, asked, origin)) return next();
+    response.statusCode = PREFLIGHT.status;
+    setAbsent(response, PREFLIGHT.headers);
+    response.end();
+  };
+}

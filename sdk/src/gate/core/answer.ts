@@ -1,0 +1,151 @@
+/** What a decision that runs no handler says over HTTP, and the headers that paid responses carry. */
+import {
+  CORS_ALLOW_HEADERS,
+  CORS_EXPOSE_HEADERS,
+  ERRORS,
+  HEADER,
+  isTurnpikeError,
+  type TurnpikeError,
+  VARY,
+} from "../../protocol";
+import type { HeldClaim } from "../claims/held-claim";
+import type { AnswerKeeper } from "../replay/keeper";
+import type { KeptAnswer } from "../replay/kept-answer";
+import type { Payment } from "./payment";
+import type { Quote } from "./quote";
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string | Uint8Array;
+}
+
+const JSON_TYPE = "application/json; charset=utf-8";
+
+const DEFAULT_RETRY_SEC = 2;
+
+export const PRIVATE = "private, no-store";
+
+export const CORS_HEADERS: Readonly<Record<string, string>> = {
+  "Access-Control-Allow-Origin": "*",
+  "Access-Control-Expose-Headers": CORS_EXPOSE_HEADERS,
+};
+
+/** The same for every gate: which headers and methods a page of another origin may send. */
+export const PREFLIGHT: Answer = {
+  status: 204,
+  headers: {
+    ...CORS_HEADERS,
+    "Access-Control-Allow-Headers": CORS_ALLOW_HEADERS,
+    "Access-Control-Allow-Methods": "GET, HEAD, POST, PUT, PATCH, DELETE",
+    "Access-Control-Max-Age": "600",
+    Vary: "Origin, Access-Control-Request-Headers",
+  },
+  body: "",
+};
+
+export function answerOf(decision: Exclude<Decision, { kind: "allow" }>): Answer {
+  switch (decision.kind) {
+    case "preflight":
+      return PREFLIGHT;
+    case "replay": {
+      const { answer, cors } = decision;
+      return { status: answer.status, headers: replayedHeaders(answer, cors), body: answer.body };
+    }
+    case "pay": {
+      const { text: body, headerV2 } = decision.quote;
+      const headers = headerV2 === undefined ? PAY_HEADERS : { ...PAY_HEADERS, [HEADER.paymentRequiredV2]: headerV2 };
+      return { status: 402, headers, body };
+    }
+    case "refuse":
+      return errorAnswer(decision.error);
+    case "unavailable":
+      return errorAnswer(decision.cause);
+  }
+}
+
+/** The same answer once more, marked as a replay. */
+function replayedHeaders({ headers }: KeptAnswer, cors: boolean): Record<string, string> {
+  const named = Object.fromEntries(Object.entries(headers).map(([name, value]) => [titleCase(name), value]));
+  return {
+    ...(cors ? CORS_HEADERS : {}),
+    ...named,
+    "Cache-Control": privateCacheControl(headers["cache-control"]),
+    Vary: varyWith(headers.vary),
+    [HEADER.replayed]: "true",
+  };
+}
+
+const titleCase = (name: string): string => name.replace(/(^|-)[a-z]/g, (start) => start.toUpperCase());
+
+const BASE_HEADERS = { "Content-Type": JSON_TYPE, "Cache-Control": "no-store", Vary: VARY };
+
+const PAY_HEADERS: Readonly<Record<string, string>> = { ...BASE_HEADERS, ...CORS_HEADERS };
+
+/** Whatever went wrong, as JSON. A fault that is not ours is told as Internal, without its words. */
+export function errorAnswer(error: unknown): Answer {
+  const known: Pick<TurnpikeError, "code" | "message" | "retryable" | "status" | "retryAfterSec" | "reason"> =
+    isTurnpikeError(error)
+      ? error
+      : {
+          code: "Internal",
+          message: ERRORS.Internal.cause,
+          status: 500,
+          retryable: false,
+          retryAfterSec: undefined,
+          reason: undefined,
+        };
+  const { code, message, status, retryable, reason } = known;
+  const waits = status === 503 || status === 409;
+  const retryAfterSec = known.retryAfterSec ?? (waits ? DEFAULT_RETRY_SEC : undefined);
+  return {
+    status,
+    headers: {
+      ...PAY_HEADERS,
+      ...(retryAfterSec === undefined ? {} : { "Retry-After": String(retryAfterSec) }),
+    },
+    body: JSON.stringify({ version: "1", error: code, ...(reason ? { reason } : {}), message, retryable }),
+  };
+}
+
+/** A handler's `public` would let a shared cache serve what one client paid for. */
+export function privateCacheControl(current: string | undefined): string {
+  return current !== undefined && /(?:^|,)\s*private\s*(?:,|$)/i.test(current) ? current : PRIVATE;
+}
+
+/** The handler's Vary, and ours. */
+export function varyWith(current: string | undefined): string {
+  if (current === undefined || current === "") return VARY;
+  if (current.trim() === "*") return current;
+  const present = new Set(current.split(",").map((name) => name.trim().toLowerCase()));
+  const missing = VARY.split(", ").filter((name) => !present.has(name.toLowerCase()));
+  return missing.length === 0 ? current : `${current}, ${missing.join(", ")}`;
+}
+
+/** What becomes of a request: served, asked for payment, refused, or not judged because of an outage. */
+export type Decision =
+  | {
+      readonly kind: "allow";
+      readonly payment: Payment;
+      readonly claim: HeldClaim | undefined;
+      /** seals the answer for clients that lose it, where that is done */
+      readonly keeper?: AnswerKeeper | undefined;
+      readonly headers: Readonly<Record<string, string>>;
+      /** told once how it ended */
+      readonly onEnd?: (how: "use" | "release") => void;
+    }
+  /** the answer that this payment has bought before; no handler runs */
+  | { readonly kind: "replay"; readonly answer: KeptAnswer; readonly cors: boolean }
+  /** 402 */
+  | { readonly kind: "pay"; readonly quote: Quote }
+  /** 400, 403 or 409: no price would help */
+  | { readonly kind: "refuse"; readonly error: TurnpikeError }
+  /** 503, never 402 */
+  | { readonly kind: "unavailable"; readonly cause: TurnpikeError }
+  /** a CORS preflight: free, and not the handler's matter */
+  | { readonly kind: "preflight" };
+
+/** Whether a browser asks leave: any other OPTIONS is the application's own matter. */
+export function isPreflight(method: string | undefined, askedMethod: unknown, origin: unknown): boolean {
+  return method === "OPTIONS" && askedMethod !== undefined && askedMethod !== null && Boolean(origin);
+}

@@ -1,0 +1,44 @@
+/** Why a body cannot be bound to a quote, and what to do. None of these asks for money. */
+import { ConfigError, InvalidRequest, isTurnpikeError, TurnpikeError } from "../../protocol";
+
+/** `reason` of a ConfigError that the gate answers by itself, in every framework alike. */
+const DROPPED = "body_dropped";
+
+const UNBOUND = "body_unbound";
+
+/** Another middleware reads the body first. @param remedy what to change in this framework */
+export const bodyDropped = (remedy: string, reader = "another middleware"): ConfigError =>
+  new ConfigError(`bind: "body" needs the body's bytes, and ${reader} reads them before the gate: ${remedy}`, {
+    reason: DROPPED,
+  });
+
+/** A callback read the body on a route that binds none: its payment would buy any other body too. */
+export const bodyUnbound = (callback: string): ConfigError =>
+  new ConfigError(
+    `${callback} reads the request's body: set bind: "body", so that the quote and the handler get it too`,
+    {
+      reason: UNBOUND,
+    },
+  );
+
+export const bodyTooLarge = (maxBytes: number): TurnpikeError =>
+  new TurnpikeError("PayloadTooLarge", `body: must be at most ${maxBytes} bytes (maxBodyBytes)`, {
+    details: { maxBytes },
+  });
+
+export const bodyCutOff = (cause?: unknown): InvalidRequest =>
+  new InvalidRequest("body: the connection closed before the body ended", cause === undefined ? {} : { cause });
+
+/** Whether an error is about the mounting of the gate: the provider has to change the application. */
+export function isBodyFault(error: unknown): error is ConfigError {
+  return isTurnpikeError(error) && (error.reason === DROPPED || error.reason === UNBOUND);
+}
+
+const warned = new WeakSet<object>();
+
+/** Warns the operator once for each route; clients get the same words with every request. */
+export function warnOfBodyFault(route: object, fault: ConfigError): void {
+  if (warned.has(route)) return;
+  warned.add(route);
+  process.emitWarning(fault);
+}

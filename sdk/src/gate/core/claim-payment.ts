@@ -1,0 +1,184 @@
+/** A payment that was judged sound: claimed for one request, then confirmed, or given back. */
+import { caip2Of, encodeJsonHeader, HEADER, TurnpikeError } from "../../protocol";
+import { type HeldClaim, holdClaim } from "../claims/held-claim";
+import { type AnswerKeeper, findServed, keeperOf } from "../replay/keeper";
+import type { KeptAnswer } from "../replay/kept-answer";
+import type { Purchased } from "../replay/seal";
+import type { ReplaySecret } from "../replay/secret";
+import { askCallback } from "./ask-callback";
+import type { Room } from "./context";
+import type { OneTimePayment, Payment } from "./payment";
+import type { Refusal } from "./quote";
+import type { GateRequest } from "./request";
+import type { Route } from "./route";
+import type { Settings } from "./settings";
+
+export interface PaymentGrant {
+  readonly kind: "grants";
+  readonly payment: OneTimePayment;
+  readonly claim: HeldClaim;
+  /** seals the answer for the claim store; undefined where none is kept */
+  readonly keeper: AnswerKeeper | undefined;
+  /** what is told with the response */
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+export type PaymentVerdict =
+  | PaymentGrant
+  /** it has bought its request before, and this is the answer */
+  | { readonly kind: "replay"; readonly answer: KeptAnswer; readonly cors: boolean }
+  | { readonly kind: "refused"; readonly refusal: Refusal }
+  /** neither paid nor unpaid: in use elsewhere (409), or not for this payer (403) */
+  | { readonly kind: "barred"; readonly error: TurnpikeError }
+  | { readonly kind: "unavailable"; readonly cause: TurnpikeError };
+
+export interface PaymentCase {
+  readonly room: Room;
+  readonly route: Route;
+  readonly request: GateRequest;
+  readonly resource: string;
+  /** hex SHA-256, where the route binds bodies */
+  readonly bodyHash: string | undefined;
+}
+
+export type Confirmation =
+  | { readonly kind: "settled"; readonly transaction?: OneTimePayment["transaction"] }
+  | { readonly kind: "faulty"; readonly reason: string };
+
+export interface Candidate {
+  readonly payment: OneTimePayment;
+  /** what replays of the answer need; undefined: there are none */
+  readonly secret: ReplaySecret | undefined;
+  readonly keepUntilSec: number;
+  readonly nowSec: number;
+  /** whether the money is there. @throws Unavailable when nobody can tell */
+  readonly confirm: () => Promise<Confirmation>;
+}
+
+/** The claim comes before the question: of many equal requests one asks, and a used proof asks nobody. */
+export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Promise<PaymentVerdict> {
+  const { room, route, request } = at;
+  const { payment, keepUntilSec, nowSec, confirm } = candidate;
+  if (route.authorize && !(await isAuthorized(route, payment, request))) {
+    return { kind: "barred", error: new TurnpikeError("AccessRefused") };
+  }
+  const { paymentId } = payment;
+  const attempt = await holdClaim({ store: room.claims, paymentId, keepUntilSec, nowSec, nowMs: Date.now });
+  if (attempt.kind === "used") {
+    const mayHaveAnswer = purchasedBy(at, candidate) !== undefined;
+    return (mayHaveAnswer && (await verdictOfUsed(at, candidate))) || ALREADY_USED;
+  }
+  if (attempt.kind === "running") {
+    const { retryAfterSec } = attempt;
+    return { kind: "barred", error: new TurnpikeError("ProofInFlight", undefined, { retryAfterSec }) };
+  }
+  const { claim } = attempt;
+  try {
+    const confirmed = await confirm();
+    if (confirmed.kind === "faulty") {
+      await claim.settle("withdraw");
+      return invalid(confirmed.reason, messageOf(confirmed.reason));
+    }
+    const paid = confirmed.transaction === undefined ? payment : { ...payment, transaction: confirmed.transaction };
+    const headers = receiptHeaders(paid, room.settings);
+    return { kind: "grants", payment: paid, claim, keeper: keeperFor(at, candidate), headers };
+  } catch (error) {
+    await claim.settle("withdraw");
+    throw error;
+  }
+}
+
+type Purchase = Pick<Candidate, "payment" | "secret">;
+
+/**
+ * Judges a payment that comes too late to buy anything, and may have bought its request before.
+ * @returns undefined when it is not known to be used
+ */
+export async function verdictOfLate(at: PaymentCase, purchase: Purchase): Promise<PaymentVerdict | undefined> {
+  const { route, request } = at;
+  const verdict = await verdictOfUsed(at, purchase);
+  if (verdict?.kind !== "replay" || !route.authorize) return verdict;
+  if (await isAuthorized(route, purchase.payment, request)) return verdict;
+  return { kind: "barred", error: new TurnpikeError("AccessRefused") };
+}
+
+/**
+ * Finds the answer to a payment that has bought its request: the same one again where it was kept and the request holds
+ * its secret. Runs no handler and asks nobody.
+ */
+async function verdictOfUsed(at: PaymentCase, candidate: Purchase): Promise<PaymentVerdict | undefined> {
+  const { room, route } = at;
+  const { paymentId } = candidate.payment;
+  const purchased = purchasedBy(at, candidate);
+  const gateKeys = room.settings.memoKeys;
+  const served = await findServed({ store: room.claims, paymentId, purchased, gateKeys, nowMs: Date.now() });
+  if (served?.kind !== "answer") return served && ALREADY_USED;
+  return { kind: "replay", answer: served.answer, cors: route.cors };
+}
+
+const ALREADY_USED: PaymentVerdict = {
+  kind: "refused",
+  refusal: {
+    code: "PaymentAlreadyUsed",
+    reason: "already_used",
+    message:
+      "This payment has bought its request, and its answer is not at hand: do not pay again for the same purchase. Repeat the request as it was, with its Idempotency-Key or payment-identifier, or ask the provider.",
+  },
+};
+
+function keeperFor(at: PaymentCase, candidate: Candidate): AnswerKeeper | undefined {
+  const { settings, claims } = at.room;
+  const purchased = purchasedBy(at, candidate);
+  if (!purchased || !settings.replay || !claims.served) return undefined;
+  return keeperOf({ purchased, limits: settings.replay, gateKey: settings.memoKeys[0], nowMs: Date.now });
+}
+
+function purchasedBy(at: PaymentCase, { payment, secret }: Purchase): Purchased | undefined {
+  const { room, route, request, resource, bodyHash } = at;
+  if (!secret || !route.replays || !room.settings.replay) return undefined;
+  return { secret, paymentId: payment.paymentId, method: request.method, resource, bodyHash };
+}
+
+export async function isAuthorized(route: Route, payment: Payment, request: GateRequest): Promise<boolean> {
+  const answer = await askCallback({
+    route,
+    request,
+    callback: "`authorize`",
+    undecided: "Whether this payer may be served could not be decided.",
+    ask: (raw) => route.authorize?.(payment, raw),
+  });
+  return answer !== false;
+}
+
+/** Each version's clients read their own header, with the network named as they know it. */
+function receiptHeaders({ transaction, payer }: OneTimePayment, settings: Settings): Record<string, string> {
+  const receiptOn = (network: string) => encodeJsonHeader({ success: true, transaction, network, payer });
+  return {
+    [HEADER.paymentResponse]: receiptOn(settings.networkText),
+    [HEADER.paymentResponseV2]: receiptOn(caip2Of(settings.network.chainId)),
+  };
+}
+
+export function invalid(reason: string, message: string): PaymentVerdict {
+  return { kind: "refused", refusal: { code: "InvalidPaymentProof", reason, message } };
+}
+
+const MESSAGES: Readonly<Record<string, string>> = {
+  network: "The proof is of another network.",
+  resource: "The proof was made for another resource: URL, query included, must be the one that was quoted.",
+  expired: "The proof has expired.",
+  memo: "The proof's memo was not issued for this method, resource, price, token and payee.",
+  memo_expired: "The payment settled after its quote had expired.",
+  facilitator: "The proof was signed by a Facilitator that this provider does not trust.",
+  signer_retired: "The proof's signer is retired: post the same authorization to the Facilitator for a fresh proof.",
+  signature: "The proof's signature is not its Facilitator's.",
+  not_settled: "The chain does not show this payment: repeat the request with the same proof before paying again.",
+  payment_already_granted:
+    "This payment has bought another request: look for its answer where it was presented first, before paying again.",
+  authorization_used:
+    "This authorization was used before it was presented here: look for its answer where it was presented first.",
+  reversed: "The chain gave up the block that held this payment; post the same authorization again.",
+};
+
+export const messageOf = (reason: string): string =>
+  MESSAGES[reason] ?? "The payment was not accepted. Check whether it has moved money before you pay a fresh quote.";

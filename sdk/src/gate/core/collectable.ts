@@ -1,0 +1,61 @@
+/** What has to be proved before anything metered is served: that the debits of its plans can be collected. */
+import { ConfigError, type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
+import type { Room } from "./context";
+import type { Offer } from "./quote";
+import type { Route } from "./route";
+
+const RETRY_AFTER_SEC = 5;
+
+/** @throws ConfigError that names the setting, the problem and the remedy; Unavailable when nobody can tell */
+export async function proveCollectable({ meter }: Pick<Room, "meter">, planIds: readonly Hex[]): Promise<void> {
+  if (planIds.length === 0) return;
+  if (meter) return meter.prove(planIds);
+  throw new ConfigError(
+    `operatorKey (TURNPIKE_OPERATOR_KEY) and apiKey (TURNPIKE_API_KEY) are not set, but a metered route offers plan ${planIds[0]}: set one that may debit it`,
+  );
+}
+
+/**
+ * The same for one request.
+ * @throws Unavailable alone: which setting is wrong is told to the provider, never to a client
+ */
+export async function requireCollectable(room: Pick<Room, "meter">, planId: Hex): Promise<void> {
+  if (room.meter?.canCollect(planId)) return;
+  try {
+    await proveCollectable(room, [planId]);
+  } catch (cause) {
+    if (!isTurnpikeError(cause) || cause.code !== "ConfigError") throw cause;
+    const message = "Metered usage of this plan cannot be charged at present.";
+    throw new Unavailable(message, { reason: "cannot_collect", retryAfterSec: RETRY_AFTER_SEC, cause });
+  }
+}
+
+/** Whether it is known, without asking anybody, that every plan of a metered route can be debited. */
+export function isCollectable({ meter }: Pick<Room, "meter">, { metered, planIds }: Route): boolean {
+  return !metered || planIds.every((planId) => meter?.canCollect(planId) === true);
+}
+
+/**
+ * Leaves out the plans that a metered route could not debit now: nobody must subscribe to what answers 503.
+ * @returns the outage where nothing else is offered
+ */
+export async function collectableOffers(
+  room: Pick<Room, "meter">,
+  route: Route,
+  offers: readonly Offer[],
+): Promise<{ readonly offers: readonly Offer[]; readonly outage?: TurnpikeError }> {
+  if (isCollectable(room, route)) return { offers };
+  const outages = new Map<Hex, TurnpikeError>();
+  const check = async (planId: Hex): Promise<void> => {
+    try {
+      await requireCollectable(room, planId);
+    } catch (error) {
+      if (!isTurnpikeError(error)) throw error;
+      outages.set(planId, error);
+    }
+  };
+  await Promise.all(route.planIds.map(check));
+  const open = offers.filter((offer) => offer.kind !== "subscription" || !outages.has(offer.plan.planId));
+  const [outage] = outages.values();
+  return open.length === 0 && outage ? { offers: open, outage } : { offers: open };
+}

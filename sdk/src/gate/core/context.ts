@@ -1,0 +1,213 @@
+/** What one provider's gates share: settings, terms, clock, claims, the doors to the chain and to the Facilitator. */
+import { type ChainClock, createChainClock } from "../../chain/clock";
+import { type HeadWatcher, watchHeads } from "../../chain/heads";
+import { connectRpc, type Rpc } from "../../chain/rpc";
+import { createStateReader, type StateReader } from "../../chain/states";
+import type { Subscription } from "../../facilitator/subscriptions";
+import { type Address, type Clock, ConfigError, systemClock, type TurnpikeError, Unavailable } from "../../protocol";
+import { fileClaims } from "../claims/file";
+import { memoryClaims } from "../claims/memory";
+import type { ClaimStore } from "../claims/rules";
+import type { MeterPort } from "../metering/meter";
+import { reportsOf } from "../reporting/funnel-metrics";
+import type { Decision } from "./answer";
+import { createGateFacilitator, type GateFacilitator } from "./gate-facilitator";
+import type { ProviderOptions } from "./options";
+import type { GateRequest } from "./request";
+import { type Settings, settingsOf } from "./settings";
+import { createTerms, type Terms } from "./terms";
+
+export interface GateReports {
+  /** @returns what the end of a request that was let through is told to, if it is counted */
+  decided(decision: Decision, request: GateRequest): ((how: "use" | "release") => void) | undefined;
+  /** A charge was refused while the handler ran: the client is told 402 instead of its answer. */
+  refusedCharge(decision: Decision | undefined, request: GateRequest, error: TurnpikeError | undefined): void;
+  /** The gate itself failed. */
+  failed(error: unknown, request: GateRequest): void;
+  flush(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface Room {
+  readonly settings: Settings;
+  readonly terms: Terms;
+  readonly time: GateTime;
+  readonly rpc: Rpc | undefined;
+  readonly states: StateReader | undefined;
+  readonly facilitator: Pick<GateFacilitator, "verifyProof" | "x402Settle" | "payment" | "signsGrants">;
+  /** A wallet's subscriptions, the newest first, as an index tells them. @throws Unavailable */
+  ownedBy(wallet: Address): Promise<readonly OwnedSubscription[]>;
+  readonly claims: ClaimStore;
+  readonly meter: MeterPort | undefined;
+  /** counts what becomes of requests, where that is configured */
+  readonly reports: GateReports | undefined;
+  /** Resolves once the meter's books are open. @throws Unavailable */
+  meterStarted(): Promise<void>;
+  isMeterOpen(): boolean;
+  close(): Promise<void>;
+}
+
+export type OwnedSubscription = Pick<Subscription, "idHash" | "planId" | "status">;
+
+export interface RoomParts {
+  /** makes the meter where a key to debit with is configured */
+  readonly meterOf: (
+    options: ProviderOptions,
+    settings: Settings,
+    clock: Clock,
+    rpc: Rpc | undefined,
+  ) => MeterPort | undefined;
+}
+
+const LOCAL = /^local-/;
+
+/** A chain that brings no block for so long is not being read right. */
+const MAX_SILENCE_MS = 120_000;
+
+/** @throws ConfigError naming the setting */
+export function openRoom(options: ProviderOptions, parts: RoomParts): Room {
+  const settings = settingsOf(options, process.env.NODE_ENV === "production");
+  const { chainId, name } = settings.network;
+  const rpc =
+    options.rpc ?? (settings.rpcUrls.length > 0 ? connectRpc({ urls: settings.rpcUrls, chainId }) : undefined);
+  const terms = createTerms(settings, rpc);
+  const followed = rpc && follow(rpc, settings, terms, options, LOCAL.test(name));
+  const time = options.clock ? fixedTime(options.clock) : (followed?.time ?? fixedTime(systemClock));
+  let claims: ClaimStore | undefined;
+  let starting: Promise<void> | undefined;
+  let isMeterOpen = false;
+  const facilitator = lazily(() => facilitatorOf(settings, options));
+  const meter = options.meter ?? parts.meterOf(options, settings, time, rpc);
+  if (meter) {
+    followed?.heads.listen({
+      onAdvance: (_head, touched) => meter.onBlocks(touched),
+      onReset: () => meter.onBlocks(undefined),
+    });
+  }
+  const reports = reportsOf(options, settings, time);
+  return {
+    settings,
+    terms,
+    time,
+    rpc,
+    states: followed?.states,
+    facilitator,
+    async ownedBy(wallet) {
+      const listed = await facilitator.subscriptionsOf(wallet);
+      if (listed.kind === "found") return listed.value.subscriptions;
+      throw new Unavailable("The Facilitator did not list the account's subscriptions.", { cause: listed.error });
+    },
+    get claims() {
+      claims ??= claimsOf(options);
+      return claims;
+    },
+    meter,
+    reports,
+    async meterStarted() {
+      if (isMeterOpen) return;
+      starting ??= meter?.start();
+      try {
+        await starting;
+        isMeterOpen = meter !== undefined;
+      } catch (error) {
+        starting = undefined;
+        throw error;
+      }
+    },
+    isMeterOpen: () => isMeterOpen,
+    async close() {
+      await reports?.close();
+      followed?.states?.close();
+      followed?.heads.close();
+      if (isMeterOpen || !options.meter) await meter?.stop();
+      if (typeof options.claims !== "object") await claims?.close();
+      if (!options.rpc) rpc?.close();
+    },
+  };
+}
+
+interface Followed {
+  readonly heads: HeadWatcher;
+  readonly time: GateTime;
+  readonly states: StateReader | undefined;
+}
+
+function follow(rpc: Rpc, settings: Settings, terms: Terms, options: ProviderOptions, isLocal: boolean): Followed {
+  const clock = createChainClock();
+  const turnpike = settings.deployment?.turnpike;
+  const heads = watchHeads({
+    rpc,
+    clock,
+    turnpike,
+    ...(options.pollMs === undefined ? {} : { pollMs: options.pollMs }),
+    ...(isLocal ? {} : { maxSilenceMs: MAX_SILENCE_MS }),
+  });
+  heads.listen(terms);
+  const states = turnpike && createStateReader({ rpc, turnpike, heads });
+  return { heads, time: chainTime(clock, heads), states };
+}
+
+function facilitatorOf({ facilitator, facilitatorWaitMs }: Settings, { fetch }: ProviderOptions): GateFacilitator {
+  if (!facilitator) throw new ConfigError("facilitator is not set (TURNPIKE_FACILITATOR_URL)");
+  return createGateFacilitator({ url: facilitator.url, waitMs: facilitatorWaitMs, fetch });
+}
+
+function lazily(make: () => GateFacilitator): GateFacilitator {
+  let client: GateFacilitator | undefined;
+  const get = (): GateFacilitator => {
+    client ??= make();
+    return client;
+  };
+  return {
+    verifyProof: (...args) => get().verifyProof(...args),
+    x402Settle: (...args) => get().x402Settle(...args),
+    signsGrants: () => get().signsGrants(),
+    payment: (...args) => get().payment(...args),
+    subscriptionsOf: (...args) => get().subscriptionsOf(...args),
+  };
+}
+
+function claimsOf({ claims = ".turnpike" }: ProviderOptions): ClaimStore {
+  if (typeof claims === "object") {
+    if (typeof claims.grantKey === "function") return claims;
+    throw new ConfigError("claims is a store without grantKey(): add it, as ClaimStore of turnpike/gate describes it");
+  }
+  return claims === "memory" ? memoryClaims() : fileClaims({ folder: claims });
+}
+
+/** The time that quotes and proofs are judged by: the chain's where it can be asked, the machine's where it never could. */
+export interface GateTime extends Clock {
+  /** Sees to it that `nowSec` is as true as it can be, and waits little for it. */
+  refresh(): Promise<void> | undefined;
+}
+
+const MAX_WAIT_MS = 1_000;
+
+export function fixedTime(clock: Clock): GateTime {
+  return { nowSec: () => clock.nowSec(), refresh: () => undefined };
+}
+
+export function chainTime(clock: ChainClock, heads: HeadWatcher): GateTime {
+  return {
+    nowSec: () => (clock.head ? clock.nowSec() : systemClock.nowSec()),
+    refresh() {
+      if (heads.fresh()) return undefined;
+      // In an outage the last known head and the time since go on serving: quotes need a time, even when all is down.
+      return bounded(
+        heads.current().then(
+          () => undefined,
+          () => undefined,
+        ),
+      );
+    },
+  };
+}
+
+async function bounded(work: Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, MAX_WAIT_MS);
+  });
+  await Promise.race([work, late]);
+  clearTimeout(timer);
+}

@@ -1,0 +1,275 @@
+/**
+ * The gate's one decision. The order, stated once: judge, claim, run the handler, settle the claim; this module does
+ * the first two. Adapters translate the outcome, and whoever runs the handler settles the claim.
+ */
+import {
+  concatBytes,
+  isTurnpikeError,
+  type JsonObject,
+  type PaymentProof,
+  readPaymentProof,
+  sha256,
+  TurnpikeError,
+  toHex,
+  utf8ToBytes,
+} from "../../protocol";
+import { secretOfProof } from "../replay/secret";
+import type { Decision } from "./answer";
+import { askCallback } from "./ask-callback";
+import { isBodyFault, warnOfBodyFault } from "./body-fault";
+import { bookkeepingOutage, isBookkeepingKnown } from "./bookkeeping";
+import {
+  claimAndConfirm,
+  invalid,
+  isAuthorized,
+  messageOf,
+  type PaymentCase,
+  type PaymentVerdict,
+} from "./claim-payment";
+import { collectableOffers, isCollectable } from "./collectable";
+import type { Room } from "./context";
+import { type Credentials, type PaymentCredential, readCredentials } from "./credentials";
+import { faultOfSettlement, judgeProof } from "./judge-proof";
+import { judgeStandard } from "./judge-standard";
+import { grantAtOnce, judgeSubscription } from "./judge-subscription";
+import { deductsNothing, FREE, type OneTimePayment, type Payment } from "./payment";
+import type { QuoteRequest, Refusal } from "./quote";
+import { type GateRequest, resourceOfRequest } from "./request";
+import type { Route } from "./route";
+import { judgeSignIn } from "./sign-in";
+import type { SubscriptionVerdict } from "./subscriber-payment";
+
+const UNPAID: Refusal = {
+  code: "PaymentRequired",
+  message: "Pay one of `accepts` or subscribe to a plan, then repeat this request with the proof or subscription id.",
+};
+
+const NO_HEADERS = {};
+
+const ASKS_LEAVE: Decision = { kind: "preflight" };
+
+/**
+ * At once where all that it rests on is at hand (most subscribers' requests, and those that bear nothing): a promise
+ * costs more than such a decision.
+ * @throws (or rejects with) ConfigError or Internal (500) for a faulty setting, price function or callback; the request
+ * is never free
+ */
+export function decide(room: Room, route: Route, request: GateRequest): Decision | Promise<Decision> {
+  if (request.method === "OPTIONS") return ASKS_LEAVE;
+  return route.bindsBody ? decideBound(room, route, request) : decideUnbound(room, route, request);
+}
+
+/** The body comes first: every callback, and the handler, then read it as if nobody had. */
+async function decideBound(room: Room, route: Route, request: GateRequest): Promise<Decision> {
+  try {
+    await request.body(route.maxBodyBytes);
+  } catch (error) {
+    return refusalOfRequest(route, error);
+  }
+  return decideUnbound(room, route, request);
+}
+
+function decideUnbound(room: Room, route: Route, request: GateRequest): Decision | Promise<Decision> {
+  if (route.free) return decideFree(room, route, request);
+  try {
+    const credentials = readCredentials(request);
+    return decideAtOnce(room, route, request, credentials) ?? decideInTime(room, route, request, credentials);
+  } catch (error) {
+    return refusalOfRequest(route, error);
+  }
+}
+
+async function decideFree(room: Room, route: Route, request: GateRequest): Promise<Decision> {
+  try {
+    if (await isFree(route, request)) return allow(FREE);
+    return await decidePaid(room, route, request, readCredentials(request));
+  } catch (error) {
+    return refusalOfRequest(route, error);
+  }
+}
+
+async function decideInTime(
+  room: Room,
+  route: Route,
+  request: GateRequest,
+  credentials: Credentials,
+): Promise<Decision> {
+  try {
+    return await decidePaid(room, route, request, credentials);
+  } catch (error) {
+    return refusalOfRequest(route, error);
+  }
+}
+
+/** @throws what is not the request's fault, but for a body that cannot be bound: its answer says what to change */
+function refusalOfRequest(route: Route, error: unknown): Decision {
+  if (isBodyFault(error)) warnOfBodyFault(route, error);
+  else if (!isTurnpikeError(error) || !REFUSED.has(error.status)) throw error;
+  return { kind: "refuse", error };
+}
+
+const REFUSED: ReadonlySet<number> = new Set([400, 413]);
+
+/** @returns undefined where something has to be asked, computed or written */
+function decideAtOnce(
+  room: Room,
+  route: Route,
+  request: GateRequest,
+  { subscription, signIn, payment }: Credentials,
+): Decision | undefined {
+  if (subscription !== undefined) {
+    const granted = route.authorize ? undefined : grantAtOnce(room, route, subscription);
+    return granted && allow(granted);
+  }
+  if (signIn !== undefined || payment || route.bindsBody || room.time.refresh()) return undefined;
+  if (!isQuotableAtOnce(room, route)) return undefined;
+  const offers = route.offersAtOnce();
+  return offers && quoteOf(room, route, request, { offers, refusal: UNPAID, isRecurrent: true });
+}
+
+function isQuotableAtOnce(room: Room, route: Route): boolean {
+  try {
+    return isCollectable(room, route) && isBookkeepingKnown(room, route);
+  } catch {
+    // The long way finds the same, and says so.
+    return false;
+  }
+}
+
+async function decidePaid(room: Room, route: Route, request: GateRequest, credentials: Credentials): Promise<Decision> {
+  let refusal = UNPAID;
+  let outage: TurnpikeError | undefined;
+
+  const { subscription, signIn } = credentials;
+  if (subscription !== undefined || (signIn !== undefined && route.planIds.length > 0)) {
+    const verdict = await judgeSubscriber(room, route, request, credentials);
+    if (verdict.kind === "grants") {
+      const { payment } = verdict;
+      if (!route.authorize || (await isAuthorized(route, payment, request))) return allow(payment);
+      return { kind: "refuse", error: new TurnpikeError("AccessRefused") };
+    }
+    if (verdict.kind === "refused") refusal = verdict.refusal;
+    else outage = verdict.cause;
+  }
+
+  const refreshing = room.time.refresh();
+  if (refreshing) await refreshing;
+  const resource = resourceOfRequest(request, room.settings);
+
+  if (credentials.payment) {
+    const bodyHash = route.bindsBody ? await hashOfBody(route, request) : undefined;
+    const verdict = await judgePayment(credentials.payment, { room, route, request, resource, bodyHash });
+    if (verdict.kind === "grants") return { ...verdict, kind: "allow" };
+    if (verdict.kind === "replay") return verdict;
+    if (verdict.kind === "barred") return { kind: "refuse", error: verdict.error };
+    if (verdict.kind === "refused") refusal = verdict.refusal;
+    else outage = verdict.cause;
+  }
+  outage ??= await bookkeepingOutage(room, route);
+  return outage ? { kind: "unavailable", cause: outage } : quoteFor(room, route, request, refusal);
+}
+
+/** By the secret id, and where that does not grant by the wallet's signature. */
+async function judgeSubscriber(
+  room: Room,
+  route: Route,
+  request: GateRequest,
+  { subscription, signIn }: Credentials,
+): Promise<SubscriptionVerdict> {
+  const byId = subscription === undefined ? undefined : await judgeSubscription(room, route, subscription);
+  if (byId?.kind === "grants" || signIn === undefined) return byId as SubscriptionVerdict;
+  await room.time.refresh();
+  const place = { method: request.method, resource: resourceOfRequest(request, room.settings) };
+  const bySignIn = await judgeSignIn(room, route, place, signIn);
+  return bySignIn.kind === "grants" || byId?.kind !== "unavailable" ? bySignIn : byId;
+}
+
+/** Returns the 402 of this request with a reason, or the 503 of a route whose plans cannot be debited. */
+export async function quoteFor(room: Room, route: Route, request: GateRequest, refusal: Refusal): Promise<Decision> {
+  const { offers, outage } = await collectableOffers(room, route, await route.offers(request));
+  if (outage) return { kind: "unavailable", cause: outage };
+  const bodyHash = route.bindsBody ? await hashOfBody(route, request) : undefined;
+  return quoteOf(room, route, request, { offers, refusal, bodyHash });
+}
+
+function quoteOf(
+  { settings, time }: Room,
+  route: Route,
+  request: GateRequest,
+  asked: Pick<QuoteRequest, "offers" | "refusal" | "bodyHash" | "isRecurrent">,
+): Decision {
+  const resource = resourceOfRequest(request, settings);
+  const { presentation, quotes } = route;
+  return {
+    kind: "pay",
+    quote: quotes.quote({ settings, request, resource, presentation, nowSec: time.nowSec(), ...asked }),
+  };
+}
+
+/** Of the bytes and of what says how they are read: the same bytes under another type may be another request. */
+async function hashOfBody(route: Route, request: GateRequest): Promise<string> {
+  const bytes = await request.body(route.maxBodyBytes);
+  const readAs = utf8ToBytes(`${request.header("content-type") ?? ""}\n${request.header("content-encoding") ?? ""}\n`);
+  return toHex(sha256(concatBytes(readAs, bytes)));
+}
+
+const allow = (payment: Payment): Decision => ({ kind: "allow", payment, claim: undefined, headers: NO_HEADERS });
+
+async function isFree(route: Route, request: GateRequest): Promise<boolean> {
+  const answer = await askCallback({
+    route,
+    request,
+    callback: "`free`",
+    undecided: "Whether this request is free could not be decided.",
+    ask: (raw) => route.free?.(raw),
+  });
+  return answer === true;
+}
+
+const DAY_SEC = 86_400;
+
+/** From a payment header to a grant that is held: a proof of this project's Facilitator, or a standard payload. */
+export async function judgePayment(credential: PaymentCredential, at: PaymentCase): Promise<PaymentVerdict> {
+  try {
+    switch (credential.kind) {
+      case "malformed":
+        return invalid("malformed", `${credential.header} holds no payment: base64 of a JSON proof or payload.`);
+      case "proof":
+        return await judgeNative(credential.payload, at);
+      case "x402-v1":
+      case "x402-v2":
+        return await judgeStandard(credential, at);
+    }
+  } catch (error) {
+    if (!isTurnpikeError(error)) throw error;
+    if (error.status === 503) return { kind: "unavailable", cause: error };
+    if (error.status === 409) return { kind: "barred", error };
+    if (error.code === "InvalidPaymentProof") return invalid(error.reason ?? "malformed", error.message);
+    throw error;
+  }
+}
+
+async function judgeNative(payload: JsonObject, at: PaymentCase): Promise<PaymentVerdict> {
+  const { room, request, resource, bodyHash } = at;
+  const proof = readPaymentProof(payload);
+  const nowSec = room.time.nowSec();
+  const verdict = judgeProof(proof, { settings: room.settings, method: request.method, resource, bodyHash, nowSec });
+  if (verdict.kind === "faulty") return invalid(verdict.reason, messageOf(verdict.reason));
+  const { paymentId, nonce } = verdict;
+  return claimAndConfirm(at, {
+    payment: paymentOf(proof, paymentId),
+    secret: secretOfProof(proof.memo),
+    keepUntilSec: proof.expiresAt + DAY_SEC,
+    nowSec,
+    confirm: async () => {
+      const fault = await faultOfSettlement(room, proof, nonce);
+      return fault === undefined ? { kind: "settled" } : { kind: "faulty", reason: fault };
+    },
+  });
+}
+
+function paymentOf(proof: PaymentProof, paymentId: OneTimePayment["paymentId"]): OneTimePayment {
+  const { payer, payTo, amount, token, network, transaction } = proof;
+  const facts = { payer, payTo, amount, token, network, paymentId, transaction };
+  return { kind: "one-time", dialect: "turnpike", ...facts, deduct: deductsNothing };
+}

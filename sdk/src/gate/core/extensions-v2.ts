@@ -1,0 +1,126 @@
+/** What the header for clients of x402 version 2 tells beside the prices: its `extensions`, the weightiest first. */
+import type { Plan } from "../../chain/plans";
+import { ConfigError, caip2Of, EXTENSION, HEADER } from "../../protocol";
+import type { Settings } from "./settings";
+import { type SignInPlace, signInChallenge } from "./sign-in-challenge";
+
+/** How to call a resource, for catalogues that list it. Shown to everybody. */
+export interface Discovery {
+  /** e.g. { symbol: "ABC" }; of GET, HEAD and DELETE */
+  readonly queryParams?: Readonly<Record<string, unknown>>;
+  /** an example of the body; of the other methods */
+  readonly body?: Readonly<Record<string, unknown>>;
+  /** default "json" */
+  readonly bodyType?: "json" | "form-data" | "text";
+  /** an example of what comes back */
+  readonly output?: { readonly type?: string; readonly example?: unknown };
+}
+
+export interface ExtensionFacts {
+  readonly settings: Settings;
+  readonly place: SignInPlace;
+  readonly plans: readonly Plan[];
+  readonly metered: boolean;
+  readonly sellsSingly: boolean;
+  readonly discovery: Discovery | undefined;
+  readonly nowSec: number;
+}
+
+type Extension = readonly [key: string, value: object];
+
+const SCHEMA = "https://json-schema.org/draft/2020-12/schema";
+
+/** In the order in which they are given up when the header grows too large. */
+export function extensionsOf(facts: ExtensionFacts): Extension[] {
+  const { settings, place, plans, metered, sellsSingly, discovery, nowSec } = facts;
+  const extensions: Extension[] = [];
+  if (sellsSingly) extensions.push(PAYMENT_IDENTIFIER);
+  if (plans.length > 0) {
+    const supportedChains = [{ chainId: caip2Of(settings.network.chainId), type: "eip191" }];
+    extensions.push([
+      EXTENSION.signIn,
+      { info: signInChallenge(settings, place, nowSec), supportedChains, schema: SIGN_IN_SCHEMA },
+    ]);
+    extensions.push([EXTENSION.service, { info: serviceInfo(settings, plans, metered), schema: SERVICE_SCHEMA }]);
+  }
+  if (discovery) extensions.push([EXTENSION.discovery, discoveryOf(place.method, discovery)]);
+  return extensions;
+}
+
+const PAYMENT_IDENTIFIER: Extension = [
+  EXTENSION.paymentIdentifier,
+  {
+    info: { required: false },
+    schema: {
+      $schema: SCHEMA,
+      type: "object",
+      properties: {
+        required: { type: "boolean" },
+        id: { type: "string", minLength: 16, maxLength: 128, pattern: "^[a-zA-Z0-9_-]+$" },
+      },
+      required: ["required"],
+    },
+  },
+];
+
+const SIGN_IN_SCHEMA = {
+  $schema: SCHEMA,
+  type: "object",
+  required: ["domain", "address", "uri", "version", "chainId", "type", "nonce", "issuedAt", "signature"],
+};
+
+/** The plans as the body's `plans` has them; clients subscribe through the Facilitator and send the id in this header. */
+function serviceInfo(settings: Settings, plans: readonly Plan[], metered: boolean) {
+  return {
+    subscriptionScheme: true,
+    facilitator: settings.facilitator?.url ?? "",
+    header: HEADER.subscription,
+    ...(settings.deployment ? { turnpike: settings.deployment.turnpike } : {}),
+    plans: plans.map(({ planId, amount, intervalSec, token, payTo }) => ({
+      planId,
+      amount: amount.toString(),
+      interval: intervalSec,
+      network: caip2Of(settings.network.chainId),
+      token,
+      payTo,
+      metered,
+    })),
+  };
+}
+
+const SERVICE_SCHEMA = { $schema: SCHEMA, type: "object", required: ["facilitator", "plans"] };
+
+const QUERY_METHODS = new Set(["GET", "HEAD", "DELETE"]);
+
+function discoveryOf(method: string, { queryParams, body, bodyType = "json", output }: Discovery): object {
+  const isQuery = QUERY_METHODS.has(method);
+  const input = isQuery
+    ? { type: "http", method, ...(queryParams ? { queryParams } : {}) }
+    : { type: "http", method, bodyType, body: body ?? {}, ...(queryParams ? { queryParams } : {}) };
+  const required = isQuery ? ["type", "method"] : ["type", "method", "bodyType", "body"];
+  return {
+    info: { input, ...(output ? { output } : {}) },
+    schema: {
+      $schema: SCHEMA,
+      type: "object",
+      properties: { input: { type: "object", required } },
+      required: ["input"],
+    },
+  };
+}
+
+/** What clients echo in their payload may not nest deeper than a payload may. */
+const MAX_DISCOVERY_DEPTH = 4;
+
+/** @throws ConfigError */
+export function checkDiscovery(discovery: Discovery | undefined): Discovery | undefined {
+  if (discovery !== undefined && depthOf(discovery) > MAX_DISCOVERY_DEPTH) {
+    throw new ConfigError(`discovery nests deeper than ${MAX_DISCOVERY_DEPTH} levels: clients could not echo it`);
+  }
+  return discovery;
+}
+
+function depthOf(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  return 1 + Math.max(0, ...Object.values(value).map(depthOf));
+}

@@ -1,0 +1,88 @@
+/** One gate: a route in a room, with its decision. Adapters call `decide` and translate. */
+import { TurnpikeError } from "../../protocol";
+import type { Answer, Decision } from "./answer";
+import { requireBookkeeping } from "./bookkeeping";
+import { proveCollectable } from "./collectable";
+import type { GateReports, Room } from "./context";
+import { decide } from "./decide";
+import type { GateRequest } from "./request";
+import { answerOfRefusedCharge, type Visit } from "./request-scope";
+import { createRoute, type GateOptions } from "./route";
+
+/** One route's gate: what every adapter translates. */
+export interface Gate {
+  /**
+   * Rejects with ConfigError when a plan or the contract is not on the chain, a metered route's debits could not be
+   * collected, or payments cannot be recorded; with Unavailable when the chain or a shared store cannot be asked.
+   */
+  ready(): Promise<void>;
+  /** Judges a request and claims what it pays with. */
+  decide(request: GateRequest): Decision | Promise<Decision>;
+  /** The 402 of a charge that the handler could not make. */
+  answerOfRefusedCharge(visit: Visit): Promise<Answer>;
+  /** whether granted responses get CORS headers */
+  readonly cors: boolean;
+  /** whether quotes are tied to bodies */
+  readonly bindsBody: boolean;
+}
+
+/** @throws ConfigError for pricing that could never be charged as written */
+export function createGate<Req>(room: Room, options: GateOptions<Req>): Gate {
+  const route = createRoute(room, options);
+  const { reports } = room;
+  async function prove(): Promise<void> {
+    await route.ready();
+    if (route.metered) await proveCollectable(room, route.planIds);
+  }
+  void prove().catch((error: unknown) => {
+    // Told at start-up, and again by every request (500, or 503 while the chain cannot be asked).
+    if (error instanceof TurnpikeError && error.code === "ConfigError") process.emitWarning(error);
+  });
+  return {
+    async ready() {
+      await prove();
+      await requireBookkeeping(room, route);
+    },
+    decide: reports
+      ? counted(reports, (request) => decide(room, route, request))
+      : (request) => decide(room, route, request),
+    answerOfRefusedCharge: (visit) => answerOfRefusedCharge(room, route, visit),
+    cors: route.cors,
+    bindsBody: route.bindsBody,
+  };
+}
+
+/** The same decision, counted; whoever runs the handler tells how it ended. */
+function counted(reports: GateReports, judge: Gate["decide"]): Gate["decide"] {
+  return async (request) => {
+    let decision: Decision;
+    try {
+      decision = await judge(request);
+    } catch (error) {
+      reports.failed(error, request);
+      throw error;
+    }
+    const onEnd = reports.decided(decision, request);
+    return onEnd && decision.kind === "allow" ? { ...decision, onEnd } : decision;
+  };
+}
+
+/** What a gate decides at once is acted on at once; what it has to wait for, when it is there. */
+export interface WhenDecided<T> {
+  readonly gate: Gate;
+  readonly facts: GateRequest;
+  /** its own throws are the caller's */
+  readonly act: (decision: Decision) => T;
+  /** the gate could not decide: a setting or a callback of the provider is at fault */
+  readonly fail: (error: unknown) => T;
+}
+
+export function whenDecided<T>({ gate, facts, act, fail }: WhenDecided<T>): T | Promise<Awaited<T>> {
+  let decided: Decision | Promise<Decision>;
+  try {
+    decided = gate.decide(facts);
+  } catch (error) {
+    return fail(error);
+  }
+  return "then" in decided ? (decided.then(act, fail) as Promise<Awaited<T>>) : act(decided);
+}

@@ -1,0 +1,117 @@
+/** Whether a payment proof is worth this request: the gate's own checks first, then the word that it still stands. */
+import { findSettlement } from "../../chain/settlement";
+import {
+  ConfigError,
+  findNetwork,
+  type Hex,
+  isMemoGenuine,
+  isProofSignedBy,
+  type ParsedMemo,
+  type PaymentProof,
+  PROOF_LIFE_SEC,
+  parseMemo,
+  paymentIdOf,
+  paymentNonce,
+  proofToWire,
+  Unavailable,
+} from "../../protocol";
+import type { Room } from "./context";
+import { recoverSigner } from "./recover-signer";
+import type { Settings } from "./settings";
+
+/** Why a proof is not worth the request that bears it; told as `reason` of InvalidPaymentProof. */
+export type ProofFault =
+  | "network"
+  | "resource"
+  | "expired"
+  | "memo"
+  | "memo_expired"
+  | "facilitator"
+  | "signer_retired"
+  | "signature"
+  | "reversed"
+  | "not_settled"
+  | (string & {});
+
+export type ProofVerdict =
+  | { readonly kind: "sound"; readonly paymentId: Hex; readonly nonce: Hex }
+  | { readonly kind: "faulty"; readonly reason: ProofFault };
+
+export interface ProofContext {
+  readonly settings: Settings;
+  readonly method: string;
+  readonly resource: string;
+  /** hex SHA-256, where the route binds bodies */
+  readonly bodyHash?: string | undefined;
+  /** unix seconds, chain time */
+  readonly nowSec: number;
+}
+
+const faulty = (reason: ProofFault): ProofVerdict => ({ kind: "faulty", reason });
+
+/** What can be told from the proof alone, cheap checks first. Quoted terms hold: today's price is not asked. */
+export function judgeProof(proof: PaymentProof, context: ProofContext): ProofVerdict {
+  const { settings, resource, nowSec } = context;
+  const { chainId } = settings.network;
+  if (findNetwork(proof.network, settings.extraNetworks)?.chainId !== chainId) return faulty("network");
+  if (proof.resource !== resource) return faulty("resource");
+  if (nowSec >= proof.expiresAt) return faulty("expired");
+  const memo = parseMemo(proof.memo);
+  if (!memo || !isQuoted(memo, proof, context)) return faulty("memo");
+  if (proof.settledAt > memo.expiresAtSec) return faulty("memo_expired");
+  const signer = settings.facilitator?.signers.find(proof.facilitator);
+  if (!signer) return faulty("facilitator");
+  if (signer.until !== undefined && !isQuotedBefore(signer.until, proof, memo, settings))
+    return faulty("signer_retired");
+  if (!isProofSignedBy(proof, chainId, proof.facilitator, recoverSigner)) return faulty("signature");
+  const nonce = paymentNonce(memo.ref, resource);
+  return { kind: "sound", nonce, paymentId: paymentIdOf({ chainId, token: proof.token, payer: proof.payer, nonce }) };
+}
+
+/**
+ * Whether a retired signer may have signed this in its time. The times in the proof are its own words; when the quote was
+ * issued is this gate's own knowledge, by the memo. So a retired key proves nothing that is quoted after its end, in no
+ * mode.
+ */
+function isQuotedBefore(until: number, proof: PaymentProof, memo: ParsedMemo, { quoteLifeSec }: Settings): boolean {
+  const isInTime = proof.settledAt < until && memo.expiresAtSec - quoteLifeSec < until;
+  return isInTime && proof.expiresAt <= proof.settledAt + PROOF_LIFE_SEC;
+}
+
+function isQuoted(memo: ParsedMemo, proof: PaymentProof, { settings, method, bodyHash }: ProofContext): boolean {
+  const { resource, amount, token, payTo } = proof;
+  const bound = bodyHash === undefined ? {} : { bodyHash };
+  const facts = { method, resource, amount, token, payTo, network: settings.network.name, ...bound };
+  return isMemoGenuine(memo, facts, settings.memoKeys);
+}
+
+/**
+ * Whether the payment behind a sound proof still stands, by the mode that was configured.
+ * @returns undefined when it does. @throws Unavailable when nobody can tell
+ */
+export async function faultOfSettlement(room: Room, proof: PaymentProof, nonce: Hex): Promise<ProofFault | undefined> {
+  switch (room.settings.verify) {
+    case "signature":
+      return undefined;
+    case "facilitator": {
+      const verdict = await room.facilitator.verifyProof(proofToWire(proof));
+      if (verdict.valid) return undefined;
+      // Neither paid nor unpaid: its block is being replaced, and the payment is on its way into another one.
+      if (verdict.reason === "pending") throw unconfirmed();
+      return verdict.reason;
+    }
+    case "onchain": {
+      if (!room.rpc) throw new ConfigError('rpcUrl is not set (TURNPIKE_RPC_URL): verify "onchain" reads the chain');
+      const { token, payer, payTo, amount, transaction } = proof;
+      const { confirmations, facilitator } = room.settings;
+      const before = facilitator?.signers.find(proof.facilitator)?.until;
+      const paid = { token, payer, payTo, amount, nonce, transaction, confirmations, before };
+      const found = await findSettlement(room.rpc, paid);
+      if (found === "shallow") throw unconfirmed();
+      if (found === "late") return "signer_retired";
+      return found === "settled" ? undefined : "not_settled";
+    }
+  }
+}
+
+const unconfirmed = (): Unavailable => new Unavailable("The payment is not confirmed yet.", { retryAfterSec: 2 });

@@ -1,0 +1,264 @@
+/** Standard x402 payloads, version 1 and 2: the gate checks what was signed, and the Facilitator settles it. */
+import { hasCode } from "../../chain/rpc";
+import { payloadV2Schema, type X402RequestWire } from "../../facilitator/x402";
+import {
+  type Address,
+  caip2Of,
+  checksum,
+  findNetwork,
+  type Hex,
+  InvalidPaymentProof,
+  isEip3009,
+  isMemoGenuine,
+  type JsonObject,
+  keccakText,
+  parseMemo,
+  paymentIdentifierOf,
+  paymentIdOf,
+  SIGNATURE_65,
+  TurnpikeError,
+  transferTypedData,
+  typedDataDigest,
+  Unavailable,
+  x402V1PayloadSchema,
+} from "../../protocol";
+import { holdClaim } from "../claims/held-claim";
+import type { ClaimStore } from "../claims/rules";
+import { secretOfPayload } from "../replay/secret";
+import { claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict, verdictOfLate } from "./claim-payment";
+import type { Room } from "./context";
+import type { PaymentCredential } from "./credentials";
+import { deductsNothing, type OneTimePayment } from "./payment";
+import { MAX_TIMEOUT_SEC, soldSingly } from "./quote";
+import { recoverSigner } from "./recover-signer";
+import { settleStandard } from "./settle-standard";
+import type { TokenTerms } from "./terms";
+
+interface Authorization {
+  readonly from: Address;
+  readonly to: Address;
+  readonly value: bigint;
+  readonly validAfter: bigint;
+  readonly validBefore: bigint;
+  readonly nonce: Hex;
+}
+
+interface Purchase {
+  /** the client's own idempotency key, which names this payment and no other */
+  readonly identifier?: string;
+  /** its quote holds no more */
+  readonly isLate?: boolean;
+  readonly authorization: Authorization;
+  readonly signature: Hex;
+  readonly token: TokenTerms;
+  readonly settlement: X402RequestWire;
+}
+
+const DAY_SEC = 86_400;
+
+/** What clocks may differ by. */
+const SLACK_SEC = 60;
+
+/** Too late to be settled in time. */
+const MARGIN_SEC = 6;
+
+export async function judgeStandard(
+  credential: Extract<PaymentCredential, { kind: "x402-v1" | "x402-v2" }>,
+  at: PaymentCase,
+): Promise<PaymentVerdict> {
+  const { payload } = credential;
+  const found = credential.kind === "x402-v1" ? await purchaseOfV1(payload, at) : purchaseOfV2(payload, at);
+  if (typeof found === "string") return invalid(found, MESSAGES[found]);
+  const { authorization, token, settlement, identifier } = found;
+  const { settings, time } = at.room;
+  const { chainId } = settings.network;
+  const nowSec = time.nowSec();
+  const { from, to, value, nonce, validBefore } = authorization;
+  const paymentId = paymentIdOf({ chainId, token: token.address, payer: from, nonce });
+  const payment: OneTimePayment = {
+    kind: "one-time",
+    dialect: "x402",
+    payer: from,
+    payTo: to,
+    amount: value,
+    token: token.address,
+    network: settings.network.name,
+    paymentId,
+    transaction: "0x",
+    deduct: deductsNothing,
+  };
+  const secret = secretOfPayload(identifier, at.request);
+  const late = found.isLate ? "memo_expired" : faultOfWindow(authorization, nowSec);
+  // Too late to pay with, but perhaps it has paid: then a fresh quote would be paid on top.
+  const used = late && (await verdictOfLate(at, { payment, secret }));
+  if (used) return used;
+  const fault = await faultOfSignature(found, at.room);
+  if (fault) return invalid(fault, MESSAGES[fault]);
+  if (late && !(await isUnderWay(at.room, paymentId))) return invalid(late, MESSAGES[late]);
+  const keepUntilSec = Number(validBefore) + DAY_SEC;
+  return claimAndConfirm(at, {
+    payment,
+    secret,
+    keepUntilSec,
+    nowSec,
+    async confirm() {
+      const { claims: store } = at.room;
+      if (identifier) await bindIdentifier({ store, id: identifier, payer: from, paymentId, keepUntilSec, nowSec });
+      return settleStandard(at, { payment, nonce, settlement, secret });
+    },
+  });
+}
+
+type Fault =
+  | "payment_identifier"
+  | "network"
+  | "transfer_method"
+  | "resource"
+  | "terms"
+  | "memo"
+  | "memo_expired"
+  | "window"
+  | "signature";
+
+const MESSAGES: Readonly<Record<Fault, string>> = {
+  payment_identifier: "A payment-identifier has 16 to 128 letters, digits, hyphens or underscores.",
+  network: "The x402 payload is of another network.",
+  transfer_method: "The x402 payload names another transfer method than eip3009, the only one that is settled here.",
+  resource:
+    "The x402 payload names another resource.url than the one requested; leave it out, or repeat the quoted one.",
+  terms: "The x402 payload pays none of the current options: amount and payee must be exactly as quoted.",
+  memo: "The x402 payload must repeat a quoted option with its extra.memo, made for this method and resource.",
+  memo_expired: "The quote has expired. Pay a fresh one unless this payment has moved money.",
+  window: `The authorization must be valid now and end within ${MAX_TIMEOUT_SEC} s.`,
+  signature: "The authorization's signature is not its payer's.",
+};
+
+const malformed = (path: readonly PropertyKey[] = []): InvalidPaymentProof =>
+  new InvalidPaymentProof(`The x402 payload is malformed: field ${path.join(".") || "payload"} is missing or wrong`, {
+    reason: "malformed",
+  });
+
+/** Version 1 echoes nothing: it must pay one of the options exactly as they stand now. */
+async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Purchase | Fault> {
+  const parsed = x402V1PayloadSchema.safeParse(payload);
+  if (!parsed.success) throw malformed(parsed.error.issues[0]?.path);
+  const { settings } = at.room;
+  if (findNetwork(parsed.data.network, settings.extraNetworks)?.chainId !== settings.network.chainId) return "network";
+  const { authorization, signature } = parsed.data.payload;
+  const offers = soldSingly(await at.route.offers(at.request), at.route.presentation);
+  const offer = offers.find(({ payTo, amount }) => payTo === authorization.to && amount === authorization.value);
+  if (!offer) return "terms";
+  const { token, payTo, amount } = offer;
+  const paymentPayload = payload as unknown as Extract<
+    X402RequestWire,
+    { paymentRequirements: { maxAmountRequired: string } }
+  >["paymentPayload"];
+  const paymentRequirements = {
+    scheme: "exact" as const,
+    network: parsed.data.network,
+    maxAmountRequired: amount.toString(),
+    resource: at.resource,
+    description: at.route.presentation.description,
+    mimeType: at.route.presentation.mimeType,
+    payTo,
+    maxTimeoutSeconds: MAX_TIMEOUT_SEC,
+    asset: token.address,
+    extra: { name: token.name, version: token.version },
+  };
+  return { authorization, signature, token, settlement: { paymentPayload, paymentRequirements } };
+}
+
+/** Version 2 echoes the option: its memo proves that it was quoted, so quoted terms hold until they expire. */
+function purchaseOfV2(payload: JsonObject, at: PaymentCase): Purchase | Fault {
+  const parsed = payloadV2Schema.safeParse(payload);
+  if (!parsed.success) throw malformed(parsed.error.issues[0]?.path);
+  const { settings, terms, time } = at.room;
+  const { accepted } = parsed.data;
+  const { authorization, signature } = parsed.data.payload;
+  if (accepted.network !== caip2Of(settings.network.chainId)) return "network";
+  if (!isEip3009(accepted.extra)) return "transfer_method";
+  if (parsed.data.resource !== undefined && parsed.data.resource.url !== at.resource) return "resource";
+  if (authorization.to !== accepted.payTo || authorization.value !== accepted.amount) return "terms";
+  const memo = parseMemo(accepted.extra?.memo);
+  const { amount, payTo } = accepted;
+  const bound = at.bodyHash === undefined ? {} : { bodyHash: at.bodyHash };
+  const facts = { method: at.request.method, resource: at.resource, amount, token: accepted.asset, payTo, ...bound };
+  if (!memo || !isMemoGenuine(memo, { ...facts, network: settings.network.name }, settings.memoKeys)) return "memo";
+  const token = terms.token(checksum(accepted.asset));
+  if (!token) throw new Unavailable("The token's terms could not be read from the chain yet.", { retryAfterSec: 2 });
+  const settlement = { paymentPayload: payload, paymentRequirements: payload.accepted } as unknown as X402RequestWire;
+  const identifier = paymentIdentifierOf(payload);
+  if (identifier.kind === "malformed") return "payment_identifier";
+  const named = identifier.kind === "given" ? { identifier: identifier.id } : {};
+  return { authorization, signature, token, settlement, isLate: time.nowSec() >= memo.expiresAtSec, ...named };
+}
+
+/**
+ * Whether the Facilitator took the payment while it was in time. Only then it is asked to settle it now: of a payment that
+ * it does not know it would move money for a quote that is over.
+ */
+async function isUnderWay({ facilitator }: Room, paymentId: Hex): Promise<boolean> {
+  const found = await facilitator.payment(paymentId);
+  if (found.kind === "refused") throw new Unavailable(found.error.message, { cause: found.error, retryAfterSec: 2 });
+  return found.value.status !== "unknown" && found.value.status !== "failed";
+}
+
+function faultOfWindow({ validAfter, validBefore }: Authorization, nowSec: number): Fault | undefined {
+  const now = BigInt(nowSec);
+  const isOpen = validAfter < now + BigInt(SLACK_SEC) && validBefore > now + BigInt(MARGIN_SEC);
+  return isOpen && validBefore <= now + BigInt(MAX_TIMEOUT_SEC + SLACK_SEC) ? undefined : "window";
+}
+
+/**
+ * A contract wallet's signature is for the chain to judge: the Facilitator asks it. Such a wallet may well sign with
+ * its owner's key, so a key that is not the payer's is a fault only where the payer is known to have no code.
+ */
+async function faultOfSignature(
+  { authorization, signature, token: { address: token, name, version } }: Purchase,
+  { settings, rpc }: Room,
+): Promise<Fault | undefined> {
+  if (!SIGNATURE_65.test(signature)) return undefined;
+  const { chainId } = settings.network;
+  const digest = typedDataDigest(transferTypedData({ chainId, token, name, version }, authorization));
+  if (recoverSigner(digest, signature) === authorization.from) return undefined;
+  return rpc && !(await hasCode(rpc, authorization.from)) ? "signature" : undefined;
+}
+
+/**
+ * `payment-identifier` of x402 version 2: one id of one payer names one payment, for as long as that is remembered. A
+ * second payment under the same id is refused before any money moves. The id also opens the answer that is kept for it.
+ */
+export interface Binding {
+  readonly store: ClaimStore;
+  readonly id: string;
+  readonly payer: Address;
+  readonly paymentId: OneTimePayment["paymentId"];
+  readonly keepUntilSec: number;
+  readonly nowSec: number;
+}
+
+/**
+ * Two records that never become free: "this payment has this id", and "this id is taken".
+ * @throws PayloadConflict when another payment has the id, ProofInFlight while another one is taking it
+ */
+export async function bindIdentifier({ store, id, payer, paymentId, keepUntilSec, nowSec }: Binding): Promise<void> {
+  const named = keccakText(JSON.stringify(["payment-identifier", payer, id]));
+  const bound = keccakText(JSON.stringify(["payment-identifier", payer, id, paymentId]));
+  const claim = (key: OneTimePayment["paymentId"]) =>
+    holdClaim({ store, paymentId: key, keepUntilSec, nowSec, nowMs: Date.now });
+  const mine = await claim(bound);
+  if (mine.kind === "used") return;
+  if (mine.kind === "running") throw inFlight(mine.retryAfterSec);
+  const taken = await claim(named);
+  if (taken.kind === "held") {
+    // In this order: a process that dies between them leaves an id that serves nobody, never one that serves two.
+    await taken.claim.settle("use");
+    await mine.claim.settle("use");
+    return;
+  }
+  await mine.claim.settle("withdraw");
+  if (taken.kind === "running") throw inFlight(taken.retryAfterSec);
+  throw new TurnpikeError("PayloadConflict", "This payment-identifier was used for another payment.");
+}
+
+const inFlight = (retryAfterSec: number) => new TurnpikeError("ProofInFlight", undefined, { retryAfterSec });

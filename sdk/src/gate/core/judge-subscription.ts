@@ -1,0 +1,169 @@
+/** Whether an `X-Service-Sub` grants this request. Asks the chain only where no record is held. */
+import type { AllowanceFacts } from "../../chain/debit-sender";
+import type { Plan } from "../../chain/plans";
+import type { SubscriptionState } from "../../chain/states";
+import {
+  ConfigError,
+  formatAmount,
+  type Hex,
+  isTurnpikeError,
+  type ParsedSubscriptionId,
+  parseSubscriptionId,
+  statusAt,
+  Unavailable,
+} from "../../protocol";
+import type { MeterPort } from "../metering/meter";
+import { requireCollectable } from "./collectable";
+import type { Room } from "./context";
+import type { Refusal } from "./quote";
+import { factsOf, type MeteredRoute, SubscriberPayment, type SubscriptionVerdict } from "./subscriber-payment";
+import { requireLoaded } from "./terms";
+
+const ROOM_WAIT_MS = 10_000;
+
+const ROOM_POLL_MS = 50;
+
+export async function judgeSubscription(room: Room, route: MeteredRoute, id: string): Promise<SubscriptionVerdict> {
+  const parsed = parseRemembered(id);
+  if (!parsed) return inactive("malformed", "X-Service-Sub is no subscription id: 0x and 104 hex digits.");
+  if (route.planIds.length === 0) return inactive("not_offered", "This resource is not part of any subscription.");
+  return judgeIdHash(room, route, parsed.idHash);
+}
+
+/** The same for whoever is known to own the subscription by other means. */
+export async function judgeIdHash(room: Room, route: MeteredRoute, idHash: Hex): Promise<SubscriptionVerdict> {
+  try {
+    if (!room.states)
+      throw new ConfigError("rpcUrl is not set (TURNPIKE_RPC_URL): subscriptions are read from the chain");
+    const state = room.states.peek(idHash) ?? (await room.states.read(idHash));
+    const verdict = await judgeState(room, route, state);
+    if (verdict.kind !== "refused") return verdict;
+    // A refusal that rests on a record a block old would turn away who has just signed up, resumed or raised the cap.
+    const newest = await room.states.recheck(idHash);
+    return newest === state ? verdict : await judgeState(room, route, newest);
+  } catch (error) {
+    if (isTurnpikeError(error) && error.status === 503) return { kind: "unavailable", cause: error };
+    throw error;
+  }
+}
+
+/**
+ * The grant, where all that it rests on is at hand: most requests, and none of them waits.
+ * @returns undefined: `judgeSubscription` has to look closer, and says why not
+ */
+export function grantAtOnce(room: Room, route: MeteredRoute, id: string): SubscriberPayment | undefined {
+  const idHash = parsedIds.get(id)?.idHash;
+  const state = idHash && room.states?.peek(idHash);
+  return state && grantFrom(room, route, state);
+}
+
+function grantFrom(room: Room, route: MeteredRoute, state: SubscriptionState): SubscriberPayment | undefined {
+  if (!state.known || !route.planIds.includes(state.planId)) return undefined;
+  const plan = room.terms.plan(state.planId);
+  if (!plan || statusOf(state, plan, room) !== "ACTIVE") return undefined;
+  if (route.metered && !isMeterOpenTo(room, state)) return undefined;
+  return new SubscriberPayment(room, route, state, plan);
+}
+
+const statusOf = (state: SubscriptionState, { intervalSec, graceSec }: Plan, { time }: Room) => {
+  const { known, cancelled, paused, ending, paidThroughSec } = state;
+  return statusAt({ known, cancelled, paused, ending, paidThroughSec, intervalSec, graceSec }, time.nowSec());
+};
+
+function isMeterOpenTo(room: Room, state: SubscriptionState): boolean {
+  const { meter } = room;
+  const { idHash, planId } = state;
+  if (!meter?.canCollect(planId) || !room.isMeterOpen()) return false;
+  if (meter.isBlocked(idHash) || meter.isSaturated(idHash)) return false;
+  return meter.remaining(idHash, factsOf(state)) > 0n;
+}
+
+async function judgeState(room: Room, route: MeteredRoute, state: SubscriptionState): Promise<SubscriptionVerdict> {
+  if (!state.known)
+    return inactive("unknown", "This subscription is not known on this chain; subscribe to a plan in `plans`.");
+  if (!route.planIds.includes(state.planId)) {
+    return inactive("other_plan", "This subscription is to a plan that does not cover this resource; see `plans`.");
+  }
+  let plan = room.terms.plan(state.planId);
+  if (!plan) {
+    await room.terms.load([state.planId], false);
+    plan = requireLoaded(room.terms.plan(state.planId), "The plan's terms");
+  }
+  const status = statusOf(state, plan, room);
+  if (status !== "ACTIVE") return inactive(status.toLowerCase(), REMEDIES[status]);
+  const facts = factsOf(state);
+  if (route.metered) {
+    await requireCollectable(room, state.planId);
+    await room.meterStarted();
+    const refused = await refusalOfMeter(room, state, plan, facts);
+    if (refused) return refused;
+  }
+  return { kind: "grants", payment: new SubscriberPayment(room, route, state, plan) };
+}
+
+const REMEDIES = {
+  NONE: "Subscribe to a plan in `plans`.",
+  PAST_DUE: "The last renewal could not be collected: fund the wallet or renew the token approval, then renew.",
+  EXPIRED: "The subscription has lapsed: resume it, or subscribe anew.",
+  PAUSED: "The subscription is paused: resume it.",
+  CANCELLED: "The subscription was cancelled: subscribe anew.",
+} as const;
+
+async function refusalOfMeter(
+  { meter }: Room,
+  { idHash }: SubscriptionState,
+  plan: Plan,
+  facts: AllowanceFacts,
+): Promise<SubscriptionVerdict | undefined> {
+  if (!meter) return undefined;
+  if (meter.isBlocked(idHash)) {
+    meter.retryBlocked(idHash);
+    const message = "An overage debit failed: add funds to the wallet or renew the token approval, then retry.";
+    return { kind: "refused", refusal: { code: "InsufficientFunds", message } };
+  }
+  if (meter.remaining(idHash, facts) <= 0n) return { kind: "refused", refusal: exhausted(plan, facts) };
+  if (meter.isSaturated(idHash) && !(await hasRoomSoon(meter, idHash))) {
+    const cause = new Unavailable("Earlier usage of this subscription is still being settled.", { retryAfterSec: 5 });
+    return { kind: "unavailable", cause };
+  }
+  return undefined;
+}
+
+/** A quick caller waits for its own debits rather than be turned away: they are final within a few blocks. */
+async function hasRoomSoon(meter: MeterPort, idHash: Hex): Promise<boolean> {
+  // What keeps a flush from ending shows in isSaturated, which is asked below.
+  meter.flush().catch(() => undefined);
+  for (let waitedMs = 0; waitedMs < ROOM_WAIT_MS; waitedMs += ROOM_POLL_MS) {
+    if (!meter.isSaturated(idHash)) return true;
+    await new Promise((resolve) => setTimeout(resolve, ROOM_POLL_MS));
+  }
+  return !meter.isSaturated(idHash);
+}
+
+export function exhausted(plan: Plan, { cap, paidThroughSec }: AllowanceFacts): Refusal {
+  const resets = new Date(paidThroughSec * 1_000).toISOString();
+  const message =
+    cap === 0n
+      ? "This subscription has no allowance for overage: raise its cap (maxOverage) above 0."
+      : `The overage cap of ${formatAmount(cap)} is spent: raise it (each further unit costs what it is used for), wait for the renewal (period ends ${resets}), or move to a larger plan in \`plans\`. This plan costs ${formatAmount(plan.amount)} per ${plan.intervalSec} s.`;
+  return { code: "AllowanceExhausted", message };
+}
+
+function inactive(reason: string, message: string): SubscriptionVerdict {
+  return { kind: "refused", refusal: { code: "SubscriptionNotActive", reason, message } };
+}
+
+// Two hashes per look-up are most of what a subscriber's request costs; the same few ids come all day.
+const MAX_PARSED = 10_000;
+
+const parsedIds = new Map<string, ParsedSubscriptionId>();
+
+function parseRemembered(id: string): ParsedSubscriptionId | undefined {
+  const known = parsedIds.get(id);
+  if (known) return known;
+  const parsed = parseSubscriptionId(id);
+  if (!parsed) return undefined;
+  if (parsedIds.size >= MAX_PARSED) parsedIds.clear();
+  parsedIds.set(id, parsed);
+  return parsed;
+}

@@ -1,0 +1,177 @@
+/** What a provider configures, in code or by environment. Every setting is written here once, with its default. */
+import type { Rpc } from "../../chain/rpc";
+import type { FetchLike } from "../../facilitator/transport";
+import { type Clock, ConfigError, type Hex, type Network } from "../../protocol";
+import type { ClaimStore } from "../claims/rules";
+import type { MeterPort } from "../metering/meter";
+import type { MeterEvent } from "../metering/reports";
+import type { MeterStore } from "../metering/store";
+import type { ReplayOptions } from "../replay/options";
+
+/** How a proof is judged: by the Facilitator, on chain, or by its signature alone. */
+export type VerifyMode =
+  /** the gate's own checks, then the Facilitator's word that the payment still stands (it may have been reversed) */
+  | "facilitator"
+  /** the gate's own checks, then the token's logs */
+  | "onchain"
+  /** the gate's own checks alone: fastest; a payment that a reorganisation undid is served all the same */
+  | "signature";
+
+/** A signer whose proofs count, in code. */
+export interface PinnedSigner {
+  readonly address: string;
+  /** unix seconds or ISO 8601: it counts for payments that settled before; absent: for all */
+  readonly until?: number | string;
+}
+
+/** A provider's settings; the free functions read the same from the environment. */
+export interface ProviderOptions {
+  /** TURNPIKE_NETWORK: base-mainnet, base-sepolia, local-31337, eip155:<id> ... */
+  readonly network?: string;
+  /** further networks by name */
+  readonly networks?: readonly Network[];
+  /** TURNPIKE_RPC_URL (comma separated): endpoints of the chain; needed for subscriptions and verify "onchain" */
+  readonly rpcUrl?: string | readonly string[];
+  /** TURNPIKE_ADDRESS: the Turnpike contract, where the network has no known deployment */
+  readonly turnpike?: string;
+  /** TURNPIKE_TOKEN, TURNPIKE_TOKEN_NAME, TURNPIKE_TOKEN_VERSION: of one-time prices; default: the network's own */
+  readonly token?: string | { readonly address: string; readonly name?: string; readonly version?: string };
+  /** TURNPIKE_PAY_TO: who receives one-time payments; plans name their own */
+  readonly payTo?: string;
+  /**
+   * TURNPIKE_FACILITATOR_URL, TURNPIKE_FACILITATOR_SIGNERS (comma separated): whose proofs and grants count. `0x...@TIME`
+   * (unix seconds or ISO 8601) is a retired signer: it counts for payments that settled before.
+   */
+  readonly facilitator?: {
+    readonly url: string;
+    readonly signers?: readonly (string | PinnedSigner)[];
+    /**
+     * TURNPIKE_TRUST_UNSIGNED=1: for a Facilitator of another make, which signs no grants. Its word that a standard payment
+     * settled is believed, unless `verify: "onchain"` shows the transfer as well
+     */
+    readonly trustUnsigned?: boolean;
+  };
+  /**
+   * milliseconds without an answer after which a request is 503: of the Facilitator's judgement of a proof or an
+   * account, and of its health while a settlement is under way; default 5,000
+   */
+  readonly facilitatorWaitMs?: number;
+  /** TURNPIKE_PUBLIC_URL: this provider's address as clients write it; required in production */
+  readonly publicUrl?: string;
+  /** TURNPIKE_TRUST_PROXY=1: without publicUrl, believe X-Forwarded-Proto and -Host. Only behind a proxy that sets them */
+  readonly trustProxy?: boolean;
+  /** TURNPIKE_SECRET (comma separated): at least 32 characters; the first issues quotes, all verify them */
+  readonly secret?: string | readonly string[];
+  /** TURNPIKE_CLAIMS: folder of the claim file (default .turnpike), "memory" for tests, or a store */
+  readonly claims?: string | ClaimStore;
+  /**
+   * TURNPIKE_REPLAY_BYTES, TURNPIKE_REPLAY_SEC (0: none): which answers to one-time payments are kept in the claim
+   * store, encrypted, and replayed to a client that lost them; false keeps none
+   */
+  readonly replay?: ReplayOptions | false;
+  /** TURNPIKE_VERIFY; default "facilitator" */
+  readonly verify?: VerifyMode;
+  /** TURNPIKE_NETWORK_NAMES: "x402-v1" writes `base` for stock clients that refuse names they do not know */
+  readonly networkNames?: "turnpike" | "x402-v1";
+  /** TURNPIKE_PLANS (comma separated): plans that configure() loads for buildPaymentRequired */
+  readonly plans?: readonly string[];
+  /** TURNPIKE_OPERATOR_KEY: of an operator of the plans, who debits on chain and pays the gas */
+  readonly operatorKey?: Hex;
+  /** TURNPIKE_API_KEY: of the Facilitator, which debits instead (it must be operator of the plans) */
+  readonly apiKey?: string;
+  /** TURNPIKE_METER: folder of the metering journal; default .turnpike */
+  readonly meterFolder?: string;
+  /** where several gates of one provider keep what is owed: redisMeter(client) or postgresMeter(pool); default a file */
+  readonly meterStore?: MeterStore;
+  /** "each" debits on chain for every call; default "merged" */
+  readonly settle?: "merged" | "each";
+  /** base units that one subscription may owe before its debits are final: the most a cancellation costs; 1,000,000 */
+  readonly maxUnsettled?: bigint | number;
+  /** told of debits, blocked subscriptions and losses: for logs and alerts; must not throw */
+  readonly onMeterEvent?: (event: MeterEvent) => void;
+  /** blocks that `verify: "onchain"` waits for; default 1 */
+  readonly confirmations?: number;
+  /** how long `verify: "onchain"` waits for its own node to show a standard payment's transfer, milliseconds; 20,000 */
+  readonly settleWaitMs?: number;
+  /** seconds for which a quote holds; default 600 */
+  readonly quoteLifeSec?: number;
+  /** how often the chain's head is asked for, milliseconds; default once a block, from 250 to 1,000 */
+  readonly pollMs?: number;
+
+  /** TURNPIKE_REPORTS_KEY (`reports.apiKey`): tell the Facilitator how many were asked to pay, refused and why, served */
+  readonly reports?: ReportsOptions;
+
+  // Effects, for tests and other platforms.
+  readonly clock?: Clock;
+  readonly rpc?: Rpc;
+  readonly meter?: MeterPort;
+  readonly fetch?: FetchLike;
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** The options that the environment names; what code says wins over it. */
+export function optionsFromEnvironment(env: Environment): ProviderOptions {
+  const text = (name: string): string | undefined => env[name]?.trim() || undefined;
+  const list = (name: string): string[] | undefined =>
+    text(name)
+      ?.split(",")
+      .map((part) => part.trim())
+      .filter((part) => part !== "");
+  const oneOf = <T extends string>(name: string, allowed: readonly T[]): T | undefined => {
+    const value = text(name);
+    if (value === undefined || (allowed as readonly string[]).includes(value)) return value as T | undefined;
+    throw new ConfigError(`${name} is "${value}": use ${allowed.join(" or ")}`);
+  };
+  const token = text("TURNPIKE_TOKEN");
+  const url = text("TURNPIKE_FACILITATOR_URL");
+  const reportsKey = text("TURNPIKE_REPORTS_KEY");
+  const replayBytes = text("TURNPIKE_REPLAY_BYTES");
+  const replaySec = text("TURNPIKE_REPLAY_SEC");
+  const replay = withoutUndefined({
+    maxBytes: replayBytes && Number(replayBytes),
+    keepSec: replaySec && Number(replaySec),
+  });
+  return withoutUndefined({
+    network: text("TURNPIKE_NETWORK"),
+    rpcUrl: list("TURNPIKE_RPC_URL"),
+    turnpike: text("TURNPIKE_ADDRESS"),
+    token:
+      token &&
+      withoutUndefined({ address: token, name: text("TURNPIKE_TOKEN_NAME"), version: text("TURNPIKE_TOKEN_VERSION") }),
+    payTo: text("TURNPIKE_PAY_TO"),
+    facilitator:
+      url &&
+      withoutUndefined({
+        url,
+        signers: list("TURNPIKE_FACILITATOR_SIGNERS"),
+        trustUnsigned: oneOf("TURNPIKE_TRUST_UNSIGNED", ["0", "1"]) === "1" ? true : undefined,
+      }),
+    publicUrl: text("TURNPIKE_PUBLIC_URL"),
+    trustProxy: oneOf("TURNPIKE_TRUST_PROXY", ["0", "1"]) === "1" ? true : undefined,
+    secret: list("TURNPIKE_SECRET"),
+    claims: text("TURNPIKE_CLAIMS"),
+    replay: replaySec === "0" ? false : Object.keys(replay).length > 0 ? replay : undefined,
+    verify: oneOf("TURNPIKE_VERIFY", ["facilitator", "onchain", "signature"]),
+    networkNames: oneOf("TURNPIKE_NETWORK_NAMES", ["turnpike", "x402-v1"]),
+    plans: list("TURNPIKE_PLANS"),
+    operatorKey: text("TURNPIKE_OPERATOR_KEY") as Hex | undefined,
+    apiKey: text("TURNPIKE_API_KEY"),
+    meterFolder: text("TURNPIKE_METER"),
+    reports: reportsKey && { apiKey: reportsKey },
+  }) as ProviderOptions;
+}
+
+function withoutUndefined(object: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined && value !== ""));
+}
+
+/** Where and how a gate tells what becomes of its requests. */
+export interface ReportsOptions {
+  /** of the Facilitator, with the scope `reports` */
+  readonly apiKey: string;
+  /** milliseconds between two reports; default 15,000 */
+  readonly everyMs?: number;
+  /** count every n-th request, as n; default 1, all of them */
+  readonly sampleEvery?: number;
+}

@@ -1,0 +1,57 @@
+/** What a granted request carries: who paid, how, and the door to the allowance. */
+import type { Plan } from "../../chain/plans";
+import type { Address, Hex } from "../../protocol";
+import type { Deduction } from "../metering/meter";
+
+interface Deducts {
+  /**
+   * Charges overage to the allowance; one-time and free requests are charged 0.
+   * @param amount base units: a bigint, a safe integer or a decimal string
+   * @throws AllowanceExhausted when nothing remains; InsufficientFunds when an earlier debit failed; Unavailable
+   */
+  deduct(amount: bigint | number | string): Promise<Deduction>;
+}
+
+/** Paid by one transfer. */
+export interface OneTimePayment extends Deducts {
+  readonly kind: "one-time";
+  readonly payer: Address;
+  readonly payTo: Address;
+  /** base units */
+  readonly amount: bigint;
+  readonly token: Address;
+  readonly network: string;
+  readonly paymentId: Hex;
+  readonly transaction: Hex;
+  /** a proof of this project's Facilitator, or a standard x402 payload */
+  readonly dialect: "turnpike" | "x402";
+}
+
+/** Paid by a subscription. */
+export interface SubscriptionPayment extends Deducts {
+  readonly kind: "subscription";
+  readonly subscriber: Address;
+  /** the public name of the subscription; its secret id is not kept */
+  readonly idHash: Hex;
+  readonly planId: Hex;
+  readonly plan: Plan;
+  readonly status: "ACTIVE";
+  /** unix seconds, exclusive */
+  readonly paidThroughSec: number;
+  /** base units; what remains may shrink while this request runs */
+  readonly allowance: { readonly cap: bigint; readonly remaining: bigint };
+}
+
+/** Served for nothing. */
+export interface FreePayment extends Deducts {
+  readonly kind: "free";
+}
+
+/** Who paid how for the request at hand. */
+export type Payment = OneTimePayment | SubscriptionPayment | FreePayment;
+
+const nothing: Deduction = { charged: 0n, remaining: 0n, clipped: false };
+
+export const deductsNothing = async (): Promise<Deduction> => nothing;
+
+export const FREE: FreePayment = { kind: "free", deduct: deductsNothing };

@@ -1,0 +1,269 @@
+/** What a request costs, in the wire's words: the 402 body and the header that clients of x402 version 2 read. */
+import type { Plan } from "../../chain/plans";
+import {
+  type AcceptEntryWire,
+  type Address,
+  caip2Of,
+  type ErrorCode,
+  encodeJsonHeader,
+  HEADER,
+  IDEMPOTENCY_KEY_LENGTH,
+  issueMemo,
+  MAX_PAYMENT_REQUIRED_HEADER_BYTES,
+  type PaymentRequiredWire,
+  type PlanTermsWire,
+  type QuotedFacts,
+  randomRef,
+  refOfIdempotencyKey,
+  SUBSCRIPTION_SCHEME,
+} from "../../protocol";
+import { type Discovery, extensionsOf } from "./extensions-v2";
+import type { GateRequest } from "./request";
+import type { Settings } from "./settings";
+import type { TokenTerms } from "./terms";
+
+export type Offer =
+  | { readonly kind: "one-time"; readonly amount: bigint; readonly payTo: Address; readonly token: TokenTerms }
+  | {
+      readonly kind: "subscription";
+      readonly amount: bigint;
+      readonly payTo: Address;
+      readonly token: TokenTerms;
+      readonly plan: Plan;
+    };
+
+/** What the provider says of the route; shown to clients. */
+export interface Presentation {
+  readonly description: string;
+  readonly mimeType: string;
+  readonly metered: boolean;
+  /** whether clients of x402 version 2 get their header */
+  readonly x402v2: boolean;
+  readonly discovery?: Discovery | undefined;
+  /** whether anyone may buy a single request at a plan's price where nothing else is offered */
+  readonly sellSingleAtPlanPrice: boolean;
+}
+
+export interface Refusal {
+  readonly code: ErrorCode;
+  readonly reason?: string;
+  readonly message: string;
+}
+
+export interface Quote {
+  readonly body: PaymentRequiredWire;
+  /** the body as it is sent */
+  readonly text: string;
+  /** what each of `accepts` stands for */
+  readonly sold: readonly Offer[];
+  /** value of PAYMENT-REQUIRED; undefined when there is nothing that such a client could buy */
+  readonly headerV2: string | undefined;
+}
+
+export interface QuoteRequest {
+  readonly settings: Settings;
+  readonly request: Pick<GateRequest, "method" | "header">;
+  readonly resource: string;
+  /** hex SHA-256, where the route binds bodies */
+  readonly bodyHash?: string | undefined;
+  readonly offers: readonly Offer[];
+  /** asked for again and again: offers and refusal are the same objects each time */
+  readonly isRecurrent?: boolean;
+  readonly presentation: Presentation;
+  readonly nowSec: number;
+  readonly refusal: Refusal;
+}
+
+/** Seconds that a stock client's authorization may live. Less than a quote's life, so that it ends before the quote. */
+export const MAX_TIMEOUT_SEC = 300;
+
+const byPrice = (a: { readonly amount: bigint }, b: { readonly amount: bigint }): number =>
+  a.amount < b.amount ? -1 : a.amount > b.amount ? 1 : 0;
+
+export function buildQuote(input: QuoteRequest): Quote {
+  const { settings, presentation, refusal } = input;
+  const ref = refOf(input);
+  const expiresAtSec = input.nowSec + settings.quoteLifeSec;
+  const memoFor = (offer: Offer): string => issueMemo(settings.memoKeys[0], factsOf(input, offer), ref, expiresAtSec);
+
+  const plans = input.offers.filter((offer) => offer.kind === "subscription").sort(byPrice);
+  const singly = soldSingly(input.offers, presentation);
+  const sellsSingly = singly.length > 0;
+  // Stock clients of version 1 refuse a body with any scheme but `exact`: plans have entries only where they are alone.
+  const entries = (sellsSingly ? singly : plans).map((offer) => ({ offer, memo: memoFor(offer) }));
+  const [firstPlan] = plans;
+  const accepts = entries.map(({ offer, memo }) => entryOf(input, offer, { memo, sellsSingly, firstPlan }));
+
+  const idempotencyKey = keyIn(input);
+  const ignored =
+    idempotencyKey !== undefined && !isUsableKey(idempotencyKey)
+      ? ` The Idempotency-Key was ignored: it must have ${IDEMPOTENCY_KEY_LENGTH.min} to ${IDEMPOTENCY_KEY_LENGTH.max} characters.`
+      : "";
+  const body: PaymentRequiredWire = {
+    version: "1",
+    x402Version: 1,
+    error: refusal.code,
+    ...(refusal.reason === undefined ? {} : { reason: refusal.reason }),
+    message: `${refusal.message}${ignored}`,
+    accepts,
+    ...(plans.length > 0 ? { plans: plans.map(({ plan }) => planTermsOf(settings, plan, presentation)) } : {}),
+  };
+  const offered = plans.map(({ plan }) => plan);
+  return {
+    body,
+    text: JSON.stringify(body),
+    sold: entries.map(({ offer }) => offer),
+    headerV2: presentation.x402v2 ? headerV2Of(input, { entries, sellsSingly, plans: offered }) : undefined,
+  };
+}
+
+/**
+ * What one transfer buys one request for, the cheapest first: stock clients take the first entry that they can pay. A
+ * plan's price is among them only where the route asks for it.
+ */
+export function soldSingly(
+  offers: readonly Offer[],
+  { sellSingleAtPlanPrice }: Pick<Presentation, "sellSingleAtPlanPrice">,
+): readonly Offer[] {
+  const oneTime = offers.filter(({ kind }) => kind === "one-time").sort(byPrice);
+  return oneTime.length === 0 && sellSingleAtPlanPrice ? [...offers].sort(byPrice) : oneTime;
+}
+
+const IDEMPOTENCY_KEY = HEADER.idempotencyKey.toLowerCase();
+
+const keyIn = ({ request }: QuoteRequest): string | undefined => request.header(IDEMPOTENCY_KEY);
+
+/** The same purchase, named by the same key, has the same ref; without a key each quote is a purchase of its own. */
+export function refOf(input: QuoteRequest): string {
+  const { settings, request, resource } = input;
+  const key = keyIn(input);
+  if (key === undefined || !isUsableKey(key)) return randomRef();
+  return refOfIdempotencyKey(settings.memoKeys[0], request.method, resource, key);
+}
+
+/** What a memo answers for. */
+export function factsOf(
+  { settings, request, resource, bodyHash }: QuoteRequest,
+  { amount, token, payTo }: Offer,
+): QuotedFacts {
+  const facts = { method: request.method, resource, amount, token: token.address, payTo };
+  return { ...facts, network: settings.network.name, ...(bodyHash === undefined ? {} : { bodyHash }) };
+}
+
+/** As headers carry it without a second reading: visible ASCII. */
+export function isUsableKey(key: string): boolean {
+  const { min, max } = IDEMPOTENCY_KEY_LENGTH;
+  return key.length >= min && key.length <= max && /^[\x21-\x7e]+$/.test(key);
+}
+
+interface EntryFacts {
+  readonly memo: string;
+  /** whether one transfer buys one request; false: the entry can only be subscribed to */
+  readonly sellsSingly: boolean;
+  readonly firstPlan: Extract<Offer, { kind: "subscription" }> | undefined;
+}
+
+function entryOf(
+  { settings, resource, presentation }: QuoteRequest,
+  offer: Offer,
+  { memo, sellsSingly, firstPlan }: EntryFacts,
+): AcceptEntryWire {
+  const { token, payTo } = offer;
+  const amount = offer.amount.toString();
+  const facilitator = settings.facilitator?.url ?? "";
+  const isPlan = offer.kind === "subscription";
+  // At the plan's own price an entry names no plan: agents would take it for the plan itself.
+  const named = isPlan ? offer : firstPlan?.amount === offer.amount ? undefined : firstPlan;
+  return {
+    scheme: sellsSingly ? "exact" : SUBSCRIPTION_SCHEME,
+    network: settings.networkText,
+    token: token.address,
+    amount,
+    payTo,
+    memo,
+    hoodlayer: named ? { facilitator, planId: named.plan.planId, subscriptionScheme: true } : { facilitator },
+    maxAmountRequired: amount,
+    asset: token.address,
+    resource,
+    description: presentation.description,
+    mimeType: presentation.mimeType,
+    maxTimeoutSeconds: MAX_TIMEOUT_SEC,
+    // Without the token's domain nothing can be signed.
+    extra: {
+      ...(sellsSingly ? { name: token.name, version: token.version } : {}),
+      ...(isPlan ? { kind: "subscription" } : {}),
+    },
+  };
+}
+
+function planTermsOf(settings: Settings, plan: Plan, presentation: Presentation): PlanTermsWire {
+  return {
+    planId: plan.planId,
+    amount: plan.amount.toString(),
+    interval: plan.intervalSec,
+    grace: plan.graceSec,
+    token: plan.token,
+    network: settings.networkText,
+    payTo: plan.payTo,
+    metered: presentation.metered,
+  };
+}
+
+/**
+ * As many entries as fit, the first (cheapest) ones kept; then as many extensions. Where only plans are offered the
+ * extensions come first, since subscribers sign in through them: the entries only make the header one that stock clients
+ * parse and cannot pay.
+ */
+function headerV2Of(
+  { settings, request, resource, presentation, refusal, nowSec }: QuoteRequest,
+  {
+    entries,
+    sellsSingly,
+    plans,
+  }: {
+    readonly entries: readonly { readonly offer: Offer; readonly memo: string }[];
+    readonly sellsSingly: boolean;
+    readonly plans: readonly Plan[];
+  },
+): string | undefined {
+  const { description, mimeType, metered, discovery } = presentation;
+  const place = { method: request.method, resource };
+  const extensions = extensionsOf({ settings, place, plans, metered, sellsSingly, discovery, nowSec });
+  const accepts = entries.map(({ offer: { amount, token, payTo }, memo }) => ({
+    scheme: sellsSingly ? "exact" : SUBSCRIPTION_SCHEME,
+    network: caip2Of(settings.network.chainId),
+    amount: amount.toString(),
+    asset: token.address,
+    payTo,
+    maxTimeoutSeconds: MAX_TIMEOUT_SEC,
+    extra: sellsSingly ? { name: token.name, version: token.version, memo } : {},
+  }));
+  for (const [count, kept] of sizes({ accepts: accepts.length, extensions: extensions.length, sellsSingly })) {
+    const header = encodeJsonHeader({
+      x402Version: 2,
+      error: refusal.code,
+      resource: { url: resource, description, mimeType },
+      accepts: accepts.slice(0, count),
+      ...(kept > 0 ? { extensions: Object.fromEntries(extensions.slice(0, kept)) } : {}),
+    });
+    if (header.length <= MAX_PAYMENT_REQUIRED_HEADER_BYTES) return header;
+  }
+  return undefined;
+}
+
+/** How many entries and extensions to try, the most first. Stock clients need one entry; plans alone, one extension. */
+function* sizes({
+  accepts,
+  extensions,
+  sellsSingly,
+}: {
+  readonly accepts: number;
+  readonly extensions: number;
+  readonly sellsSingly: boolean;
+}): Generator<readonly [count: number, kept: number]> {
+  if (sellsSingly) {
+    for (let count = accepts; count > 0; count--) for (let kept = extensions; kept >= 0; kept--) yield [count, kept];
+    return;
+  }
+  for (let kept = extensions; kept > 0; kept--) for (let count = accepts; count > 0; count--) yield [count, kept];
+}

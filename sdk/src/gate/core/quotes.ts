@@ -1,0 +1,114 @@
+/**
+ * The quotes of one route. Those of one method and resource differ in nothing but memos and challenge, so their text is
+ * kept and these are filled in: a 402 is what anybody can ask for as often as they like.
+ */
+import { EXTENSION, encodeHeaderText, HEADER, memoIssuer, type PaymentRequiredWire } from "../../protocol";
+import { buildQuote, factsOf, isUsableKey, type Quote, type QuoteRequest, refOf } from "./quote";
+import { signInChallenge } from "./sign-in-challenge";
+
+export interface Quotes {
+  quote(input: QuoteRequest): Quote;
+}
+
+/** Of one route; whoever asks for ever new resources makes it begin anew. */
+const MAX_TEMPLATES = 200;
+
+export function createQuotes(): Quotes {
+  const templates = new Map<string, Template>();
+  return {
+    quote(input) {
+      if (!isRegular(input)) return buildQuote(input);
+      const key = `${input.request.method} ${input.resource}`;
+      const known = templates.get(key);
+      if (known && known.offers === input.offers && known.refusal === input.refusal) return filled(known, input);
+      const quote = buildQuote(input);
+      const template = templateOf(quote, input);
+      if (templates.size >= MAX_TEMPLATES) templates.clear();
+      if (template) templates.set(key, template);
+      return quote;
+    },
+  };
+}
+
+function isRegular({ bodyHash, request, isRecurrent }: QuoteRequest): boolean {
+  if (!isRecurrent || bodyHash !== undefined) return false;
+  const key = request.header(IDEMPOTENCY_KEY);
+  return key === undefined || isUsableKey(key);
+}
+
+const IDEMPOTENCY_KEY = HEADER.idempotencyKey.toLowerCase();
+
+/** A text around values that change. */
+interface Cut {
+  readonly parts: readonly string[];
+  /** which value stands after each part but the last */
+  readonly order: readonly number[];
+}
+
+interface Template {
+  readonly offers: QuoteRequest["offers"];
+  readonly refusal: QuoteRequest["refusal"];
+  readonly sold: Quote["sold"];
+  readonly memos: readonly ((ref: string, expiresAtSec: number) => string)[];
+  readonly body: Cut;
+  readonly header: Cut | undefined;
+  readonly hasChallenge: boolean;
+}
+
+function templateOf(quote: Quote, input: QuoteRequest): Template | undefined {
+  const { offers, refusal, settings } = input;
+  const headerText = quote.headerV2 && Buffer.from(quote.headerV2, "base64").toString("utf8");
+  const challenge = headerText && challengeIn(headerText);
+  const entries = quote.body.accepts.map(({ memo = "" }) => memo);
+  const body = cut(quote.text, entries);
+  const header =
+    headerText === undefined ? undefined : cut(headerText, [...entries, ...(challenge ? [challenge] : [])]);
+  if (!body || body.order.length !== entries.length || (headerText !== undefined && !header)) return undefined;
+  const memos = quote.sold.map((offer) => memoIssuer(settings.memoKeys[0], factsOf(input, offer)));
+  return { offers, refusal, sold: quote.sold, memos, body, header, hasChallenge: Boolean(challenge) };
+}
+
+function challengeIn(headerText: string): string | undefined {
+  const { extensions } = JSON.parse(headerText) as { extensions?: Record<string, { info: object } | undefined> };
+  const info = extensions?.[EXTENSION.signIn]?.info;
+  return info && JSON.stringify(info);
+}
+
+/** @returns undefined when a value stands there twice: then the text is no template */
+function cut(text: string, values: readonly string[]): Cut | undefined {
+  const found = values.map((value, index) => ({ index, value, at: text.indexOf(value) })).filter(({ at }) => at >= 0);
+  if (found.some(({ value, at }) => text.includes(value, at + 1))) return undefined;
+  found.sort((a, b) => a.at - b.at);
+  const parts: string[] = [];
+  let from = 0;
+  for (const { value, at } of found) {
+    parts.push(text.slice(from, at));
+    from = at + value.length;
+  }
+  return { parts: [...parts, text.slice(from)], order: found.map(({ index }) => index) };
+}
+
+function fill({ parts, order }: Cut, values: readonly string[]): string {
+  let text = parts[0] ?? "";
+  for (let i = 0; i < order.length; i++) text += (values[order[i] ?? 0] ?? "") + (parts[i + 1] ?? "");
+  return text;
+}
+
+function filled(template: Template, input: QuoteRequest): Quote {
+  const { settings, request, resource, nowSec } = input;
+  const ref = refOf(input);
+  const expiresAtSec = nowSec + settings.quoteLifeSec;
+  const values = template.memos.map((issue) => issue(ref, expiresAtSec));
+  const text = fill(template.body, values);
+  if (template.hasChallenge) {
+    values.push(JSON.stringify(signInChallenge(settings, { method: request.method, resource }, nowSec)));
+  }
+  return {
+    text,
+    sold: template.sold,
+    headerV2: template.header && encodeHeaderText(fill(template.header, values)),
+    get body() {
+      return JSON.parse(text) as PaymentRequiredWire;
+    },
+  };
+}

@@ -1,0 +1,280 @@
+/** A request as the gate sees it, whatever framework it came through, and the `resource` that it asks for. */
+import type { IncomingMessage } from "node:http";
+import type { Readable } from "node:stream";
+import { ConfigError, InvalidRequest, resourceOf, utf8ToBytes } from "../../protocol";
+import { bodyDropped, bodyTooLarge } from "./body-fault";
+import * as fetchBody from "./fetch-body";
+import { bodyMembers, bytesReadOf, drain, isUnread, readAhead, rememberRead, unreadView, viewOf } from "./node-body";
+
+export interface GateRequest {
+  /** upper case */
+  readonly method: string;
+  /** the request target as it came, before any mounting took a prefix off */
+  readonly target: string;
+  /** the Host header, with port */
+  readonly host: string | undefined;
+  readonly secure: boolean;
+  /** of the socket's other end; undefined where the platform does not tell */
+  readonly remoteAddress: string | undefined;
+  /** repeated headers joined by ", ", as HTTP reads them; `name` in lower case */
+  header(name: string): string | undefined;
+  /**
+   * Reads the body's bytes as they came; the handler and the callbacks can still read it.
+   * @throws ConfigError where they are gone, PayloadTooLarge, InvalidRequest when the client leaves
+   */
+  body(maxBytes: number): Promise<Uint8Array>;
+  /** the framework's own request, for the provider's callbacks; once `body` has read, with an unread body each time */
+  readonly raw: unknown;
+  /** whether something has read the body since it came */
+  readonly isBodyRead: boolean;
+  /** whether something has read it and kept nothing for the handler */
+  readonly isBodyLost: boolean;
+}
+
+/** How a framework's request gives its body. */
+export interface BodyOfRequest {
+  /** @see GateRequest.body */
+  read(maxBytes: number): Promise<Uint8Array>;
+  /** @see GateRequest.raw */
+  raw(): unknown;
+  isRead(): boolean;
+  isLost(): boolean;
+}
+
+export type NodeRequest = IncomingMessage & {
+  readonly originalUrl?: string;
+  /** where a body parser keeps the bytes: `express.json({ verify: keepBody })` */
+  readonly rawBody?: Uint8Array | string;
+  readonly body?: unknown;
+};
+
+/** What a framework knows better than Node's message. */
+export interface KnownBetter {
+  /** the framework's own request */
+  readonly raw?: unknown;
+  /** as it came, where a router rewrites `url` */
+  readonly target?: string;
+  /** where the framework keeps the parsed body */
+  readonly parsed?: Pick<NodeRequest, "rawBody" | "body">;
+  /** what a hook before the gate has put in the place of the message's stream */
+  readonly payload?: Readable | undefined;
+  /** what to change where the body was read before the gate */
+  readonly remedy?: string;
+}
+
+export const NODE_REMEDY =
+  "mount the gate before the body parser, or keep the bytes as request.rawBody with express.json({ verify: keepBody }) (turnpike/gate/express); under Next.js pages set api.bodyParser to false";
+
+export function gateRequestOfNode(message: NodeRequest, known: KnownBetter = {}): NodeGateRequest {
+  return new NodeGateRequest(message, known);
+}
+
+/** Reads what is asked for, when it is: most requests are judged by their method and one header. */
+export class NodeGateRequest implements GateRequest {
+  readonly method: string;
+  readonly target: string;
+  /** the body of `known.payload`, which cannot be put back: whoever comes next needs a stream of it */
+  drained: Uint8Array | undefined;
+  private bytes: Uint8Array | undefined;
+
+  constructor(
+    private readonly message: NodeRequest,
+    private readonly known: KnownBetter,
+  ) {
+    this.method = (message.method ?? "GET").toUpperCase();
+    this.target = known.target ?? message.originalUrl ?? message.url ?? "/";
+  }
+
+  get raw(): unknown {
+    const { message, known, bytes } = this;
+    if (bytes === undefined) return known.raw ?? message;
+    const view = unreadView(message, bytes);
+    if (known.raw === undefined) return view;
+    const framework = known.raw as object;
+    return viewOf(framework, Object.defineProperty(bodyMembers(message, bytes, framework), "raw", { value: view }));
+  }
+
+  get isBodyRead(): boolean {
+    return this.message.readableDidRead;
+  }
+
+  get isBodyLost(): boolean {
+    const { rawBody, body } = this.known.parsed ?? this.message;
+    return this.isBodyRead && rawBody === undefined && body === undefined;
+  }
+
+  get host(): string | undefined {
+    return this.message.headers.host;
+  }
+
+  get secure(): boolean {
+    return "encrypted" in this.message.socket;
+  }
+
+  get remoteAddress(): string | undefined {
+    return this.message.socket.remoteAddress;
+  }
+
+  header(name: string): string | undefined {
+    const value = this.message.headers[name];
+    return Array.isArray(value) ? value.join(", ") : value;
+  }
+
+  async body(maxBytes: number): Promise<Uint8Array> {
+    const { message, known } = this;
+    const kept = bytesReadOf(message) === undefined ? keptBytes(known.parsed ?? message) : undefined;
+    this.bytes = kept ? undefined : await this.unreadBytes(maxBytes);
+    const bytes = kept ?? this.bytes ?? NO_BYTES;
+    if (bytes.byteLength > maxBytes) throw bodyTooLarge(maxBytes);
+    return bytes;
+  }
+
+  private async unreadBytes(maxBytes: number): Promise<Uint8Array> {
+    const { message, known } = this;
+    const read = bytesReadOf(message);
+    if (read) return read;
+    if (!hasBody(message)) return NO_BYTES;
+    const { payload = message, remedy = NODE_REMEDY } = known;
+    if (!isUnread(payload)) throw bodyDropped(remedy);
+    if (payload === message) return readAhead(message, maxBytes);
+    this.drained = await drain(payload, maxBytes);
+    rememberRead(message, this.drained);
+    return this.drained;
+  }
+}
+
+const NO_BYTES = new Uint8Array();
+
+const FETCH_REMEDY = "wrap the handler with the gate before anything that reads the request";
+
+export function gateRequestOfFetch(request: Request, body: BodyOfRequest = bodyOfFetch(request)): GateRequest {
+  return new FetchGateRequest(request, body);
+}
+
+function bodyOfFetch(request: Request): BodyOfRequest {
+  let bytes: Uint8Array | undefined;
+  return {
+    async read(maxBytes) {
+      bytes = await fetchBody.readAhead(request, maxBytes, FETCH_REMEDY);
+      return bytes;
+    },
+    raw: () => (bytes ? fetchBody.unreadRequest(request, bytes) : request),
+    isRead: () => request.bodyUsed,
+    isLost: () => request.bodyUsed,
+  };
+}
+
+class FetchGateRequest implements GateRequest {
+  readonly method: string;
+  readonly target: string;
+  readonly secure: boolean;
+  readonly remoteAddress = undefined;
+  private readonly hostInUrl: string;
+
+  constructor(
+    private readonly request: Request,
+    private readonly bodyOf: BodyOfRequest,
+  ) {
+    // Some servers hand out the target as it came, others serialised: what is judged is what the router saw.
+    const [, protocol = "", host = "", target = ""] = /^([a-z]+):\/\/([^/?#]*)(.*)$/is.exec(request.url) ?? [];
+    this.method = request.method.toUpperCase();
+    this.target = target.startsWith("/") ? target : `/${target}`;
+    this.secure = protocol.toLowerCase() === "https";
+    this.hostInUrl = host;
+  }
+
+  get host(): string {
+    return this.request.headers.get("host") ?? this.hostInUrl;
+  }
+
+  header(name: string): string | undefined {
+    return this.request.headers.get(name) ?? undefined;
+  }
+
+  get raw(): unknown {
+    return this.bodyOf.raw();
+  }
+
+  get isBodyRead(): boolean {
+    return this.bodyOf.isRead();
+  }
+
+  get isBodyLost(): boolean {
+    return this.bodyOf.isLost();
+  }
+
+  body(maxBytes: number): Promise<Uint8Array> {
+    return this.bodyOf.read(maxBytes);
+  }
+}
+
+/** Whether bytes follow the head. HTTP/2 has no header that must say so, but its stream knows. */
+function hasBody(message: NodeRequest & { readonly stream?: { readonly endAfterHeaders?: boolean } }): boolean {
+  if (message.httpVersionMajor >= 2) return message.stream?.endAfterHeaders !== true;
+  const { "transfer-encoding": coding, "content-length": length } = message.headers;
+  return coding !== undefined || (length !== undefined && length !== "0");
+}
+
+/** What a parser has left of the body's bytes. */
+function keptBytes({ rawBody, body }: Pick<NodeRequest, "rawBody" | "body">): Uint8Array | undefined {
+  const bytes = rawBody ?? (typeof body === "string" || body instanceof Uint8Array ? body : undefined);
+  return typeof bytes === "string" ? utf8ToBytes(bytes) : bytes;
+}
+
+export interface Origin {
+  /** the provider's public base address */
+  readonly publicUrl: string | undefined;
+  /** believe X-Forwarded-Proto and X-Forwarded-Host */
+  readonly trustProxy: boolean;
+}
+
+/** What no target holds, and what serialising strips or drops. */
+const NOT_IN_A_TARGET = /[\0-\x20#\x7f]/;
+
+/**
+ * What this request asks for, as one string.
+ * @throws InvalidRequest for a target with two readings; ConfigError when the public address is not known
+ */
+export function resourceOfRequest(request: GateRequest, origin: Origin): string {
+  const { target } = request;
+  const resource = NOT_IN_A_TARGET.test(target) ? undefined : resourceOf(publicUrlOf(request, origin), target);
+  // A router sees the path as it came. Where serialising changes it (dot segments, a raw quotation mark), one resource
+  // would name two paths, and the cheaper one's payment would buy the other.
+  if (resource !== undefined && pathOf(resource).endsWith(pathOf(target))) return resource;
+  throw new InvalidRequest(
+    "The request target is too long, or its path is not as URLs are written: dot segments, a backslash, a fragment, or characters to be percent-encoded.",
+  );
+}
+
+const pathOf = (target: string): string => target.split("?", 1)[0] ?? "";
+
+/** A host as URLs have it, and nothing that could become a path, a query or credentials. */
+const HOST = /^(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?$/i;
+
+function publicUrlOf(request: GateRequest, { publicUrl, trustProxy }: Origin): string {
+  if (publicUrl !== undefined) return publicUrl;
+  if (trustProxy) {
+    const host = firstOf(request.header("x-forwarded-host")) ?? request.host;
+    const protocol = firstOf(request.header("x-forwarded-proto")) ?? (request.secure ? "https" : "http");
+    if (host && HOST.test(host) && /^https?$/i.test(protocol) && URL.canParse(`${protocol}://${host}`)) {
+      return `${protocol}://${host}`;
+    }
+    throw new InvalidRequest(
+      "X-Forwarded-Host (or Host) is no host name, or X-Forwarded-Proto neither http nor https.",
+    );
+  }
+  if (request.host && isLoopback(request.host) && isLocalSocket(request.remoteAddress)) {
+    return `${request.secure ? "https" : "http"}://${request.host}`;
+  }
+  throw new ConfigError("publicUrl is not set: a gate that is not on loopback must know its own public address");
+}
+
+const firstOf = (header: string | undefined): string | undefined => header?.split(",", 1)[0]?.trim() || undefined;
+
+export function isLoopback(host: string): boolean {
+  return /^(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{1,5})?$/i.test(host);
+}
+
+function isLocalSocket(address: string | undefined): boolean {
+  return address === undefined || address === "::1" || /^(?:::ffff:)?127\./.test(address);
+}

@@ -1,0 +1,182 @@
+/** One gated route: its options checked, its terms loaded, its offers for a request. */
+import { ConfigError, type Hex, isTurnpikeError } from "../../protocol";
+import { bodyUnbound } from "./body-fault";
+import type { Room } from "./context";
+import { checkDiscovery, type Discovery } from "./extensions-v2";
+import type { Payment } from "./payment";
+import { type Price, type PricingEntry, pricingOf } from "./pricing";
+import type { Offer, Presentation } from "./quote";
+import { createQuotes, type Quotes } from "./quotes";
+import type { GateRequest } from "./request";
+import type { MeteredRoute } from "./subscriber-payment";
+
+/** What one route offers, and how it is treated. */
+export interface GateOptions<Req = unknown> {
+  readonly pricing: readonly PricingEntry<Req>[];
+  /** requests that cost nothing; a throw is a 500, never free */
+  readonly free?: (request: Req) => boolean | Promise<boolean>;
+  /** refuse before the handler when a subscription's allowance is spent; set by the first deductAllowance otherwise */
+  readonly metered?: boolean;
+  /** asked before a payment is used up; false is a 403 and leaves the payment unused */
+  readonly authorize?: (payment: Payment, request: Req) => boolean | Promise<boolean>;
+  /** tie each quote to the body that it was asked for with: needed where the price depends on the body */
+  readonly bind?: "body";
+  /** false keeps no answer of this route for a client that lost it */
+  readonly replay?: boolean;
+  /** the most that `bind: "body"` reads of a body; a longer one is 413; default 1,048,576 */
+  readonly maxBodyBytes?: number;
+  /** shown to clients with the price; default "" */
+  readonly description?: string;
+  /** default "application/json" */
+  readonly mimeType?: string;
+  /** let anyone buy one request at the plan's price where only plans are offered; default false */
+  readonly sellSingleAtPlanPrice?: boolean;
+  /** how to call the resource, for catalogues of x402 version 2 (the extension `bazaar`) */
+  readonly discovery?: Discovery;
+  /** send PAYMENT-REQUIRED for clients of x402 version 2; default true */
+  readonly x402v2?: boolean;
+  /** set CORS headers where the application has set none; default true */
+  readonly cors?: boolean;
+}
+
+export interface Route extends MeteredRoute {
+  readonly planIds: readonly Hex[];
+  readonly presentation: Presentation;
+  readonly cors: boolean;
+  readonly bindsBody: boolean;
+  /** whether answers are kept for clients that lose them */
+  readonly replays: boolean;
+  /** of a body that is bound */
+  readonly maxBodyBytes: number;
+  /** whether it asks for payments of one request, each of which has to be claimed */
+  readonly sellsSingles: boolean;
+  readonly free: ((raw: unknown) => boolean | Promise<boolean>) | undefined;
+  readonly authorize: ((payment: Payment, raw: unknown) => boolean | Promise<boolean>) | undefined;
+  /** Loads what quotes are made from. @throws ConfigError, Unavailable */
+  ready(): Promise<void>;
+  /** The same, where nothing has to be asked or computed for it: the same list for as long as the terms are the same. */
+  offersAtOnce(): readonly Offer[] | undefined;
+  readonly quotes: Quotes;
+  /** Every option as it costs now; without those whose terms cannot be read. @throws ConfigError */
+  offers(request: GateRequest): Promise<Offer[]>;
+}
+
+const RETRY_AFTER_MS = 2_000;
+
+const MAX_BODY_BYTES = 1_048_576;
+
+/** @throws ConfigError: a setting that is misspelt or without effect would leave bodies unbound */
+function bindingOf({ bind, maxBodyBytes }: GateOptions<never>): Pick<Route, "bindsBody" | "maxBodyBytes"> {
+  if (bind !== undefined && bind !== "body")
+    throw new ConfigError(`bind is "${String(bind)}": "body" is all it can be`);
+  if (bind === undefined && maxBodyBytes !== undefined) {
+    throw new ConfigError('maxBodyBytes is set without bind: "body": a gate that binds no bodies reads none');
+  }
+  const bytes = maxBodyBytes ?? MAX_BODY_BYTES;
+  if (Number.isSafeInteger(bytes) && bytes >= 1) return { bindsBody: bind === "body", maxBodyBytes: bytes };
+  throw new ConfigError(`maxBodyBytes is ${bytes}: use a whole number of at least 1`);
+}
+
+/** @throws ConfigError for pricing that could never be charged as written */
+export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
+  const { settings, terms } = room;
+  const { prices, planIds } = pricingOf(options.pricing, settings);
+  let loading: Promise<void> | undefined;
+  let loaded = false;
+  let retryAtMs = 0;
+
+  function ready(): Promise<void> {
+    loading ??= terms.load(planIds, prices.length > 0).then(
+      () => {
+        loaded = true;
+      },
+      (error: unknown) => {
+        loading = undefined;
+        retryAtMs = performance.now() + RETRY_AFTER_MS;
+        throw error;
+      },
+    );
+    return loading;
+  }
+
+  async function tryToLoad(): Promise<void> {
+    if (loaded || performance.now() < retryAtMs) return;
+    try {
+      await ready();
+    } catch (error) {
+      // An outage leaves options out of this answer; a wrong setting is told.
+      if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
+    }
+  }
+
+  async function singles(request: GateRequest): Promise<Offer[]> {
+    const offers: Offer[] = [];
+    for (const price of prices)
+      offers.push(...singleAt(price.kind === "fixed" ? price.amount : await asked(price, request)));
+    return offers;
+  }
+
+  async function asked(price: Extract<Price, { kind: "computed" }>, request: GateRequest): Promise<bigint> {
+    const wasRead = request.isBodyRead;
+    const amount = await price.of(request.raw);
+    if (options.bind === undefined && !wasRead && request.isBodyRead) throw bodyUnbound("the price");
+    return amount;
+  }
+
+  function singleAt(amount: bigint): Offer[] {
+    const token = settings.token && terms.token(settings.token.address);
+    const { payTo } = settings;
+    return token && payTo ? [{ kind: "one-time", amount, payTo, token }] : [];
+  }
+
+  function subscription(planId: Hex): Offer[] {
+    const plan = terms.plan(planId);
+    const token = plan && terms.token(plan.token);
+    // A deprecated plan goes on serving its subscribers, but takes no new ones.
+    if (!plan || !token || plan.deprecated) return [];
+    return [{ kind: "subscription", amount: plan.amount, payTo: plan.payTo, token, plan }];
+  }
+
+  const isFixed = prices.every(({ kind }) => kind === "fixed");
+  let held:
+    | { readonly token: unknown; readonly plans: readonly unknown[]; readonly offers: readonly Offer[] }
+    | undefined;
+
+  function offersAtOnce(): readonly Offer[] | undefined {
+    if (!loaded || !isFixed) return undefined;
+    const token = settings.token && terms.token(settings.token.address);
+    if (held?.token === token && held?.plans.every((plan, i) => plan === terms.plan(planIds[i] as Hex))) {
+      return held.offers;
+    }
+    const fixed = prices.flatMap((price) => (price.kind === "fixed" ? singleAt(price.amount) : []));
+    const offers = [...fixed, ...planIds.flatMap(subscription)];
+    held = { token, plans: planIds.map((planId) => terms.plan(planId)), offers };
+    return offers;
+  }
+
+  return {
+    offersAtOnce,
+    quotes: createQuotes(),
+    planIds,
+    metered: options.metered ?? false,
+    cors: options.cors ?? true,
+    replays: options.replay ?? true,
+    ...bindingOf(options as GateOptions<never>),
+    sellsSingles: prices.length > 0 || options.sellSingleAtPlanPrice === true,
+    free: options.free as Route["free"],
+    authorize: options.authorize as Route["authorize"],
+    presentation: {
+      description: options.description ?? "",
+      mimeType: options.mimeType ?? "application/json",
+      metered: options.metered ?? false,
+      discovery: checkDiscovery(options.discovery),
+      x402v2: options.x402v2 ?? true,
+      sellSingleAtPlanPrice: options.sellSingleAtPlanPrice ?? false,
+    },
+    ready,
+    async offers(request) {
+      if (!loaded) await tryToLoad();
+      return [...(await singles(request)), ...planIds.flatMap(subscription)];
+    },
+  };
+}

@@ -1,0 +1,161 @@
+/** Options made whole: every one checked once, at start-up, with an error that says what to correct. */
+import { type Deployment, findDeployment, requireDeployment } from "../../chain/deployments";
+import {
+  type Address,
+  ConfigError,
+  checksum,
+  DEFAULT_MEMO_LIFE_SEC,
+  isAddress,
+  type MemoKey,
+  type Network,
+  networkOfChain,
+  type ProofSigner,
+  parseProofSigner,
+  randomBytes,
+  requireNetwork,
+  sha256,
+  type TrustedSigners,
+  toBase64Url,
+  toHex,
+  trustSigners,
+  utf8ToBytes,
+} from "../../protocol";
+import { type ReplayLimits, replayLimitsOf } from "../replay/options";
+import type { PinnedSigner, ProviderOptions, VerifyMode } from "./options";
+
+export interface Settings {
+  readonly network: Network;
+  /** the network's name as it is written in quotes */
+  readonly networkText: string;
+  readonly extraNetworks: readonly Network[];
+  readonly rpcUrls: readonly string[];
+  readonly deployment: Deployment | undefined;
+  /** of one-time prices; its EIP-712 name and version may be left to the chain */
+  readonly token: { readonly address: Address; readonly name?: string; readonly version?: string } | undefined;
+  readonly payTo: Address | undefined;
+  readonly facilitator:
+    | { readonly url: string; readonly signers: TrustedSigners; readonly trustUnsigned: boolean }
+    | undefined;
+  readonly facilitatorWaitMs: number;
+  readonly publicUrl: string | undefined;
+  readonly trustProxy: boolean;
+  /** the first one issues */
+  readonly memoKeys: readonly [MemoKey, ...MemoKey[]];
+  readonly verify: VerifyMode;
+  readonly confirmations: number;
+  readonly settleWaitMs: number;
+  readonly quoteLifeSec: number;
+  /** undefined: no answer is kept */
+  readonly replay: ReplayLimits | undefined;
+}
+
+const MIN_SECRET_LENGTH = 32;
+
+const FACILITATOR_WAIT_MS = 5_000;
+
+/** @throws ConfigError naming the setting */
+export function settingsOf(options: ProviderOptions, isProduction: boolean): Settings {
+  if (!options.network)
+    throw new ConfigError("network is not set (TURNPIKE_NETWORK): e.g. base-mainnet or local-31337");
+  const extraNetworks = options.networks ?? [];
+  const named = requireNetwork(options.network, extraNetworks);
+  const network = networkOfChain(named.chainId, extraNetworks);
+  const { chainId } = network;
+  const deployment =
+    options.turnpike === undefined
+      ? findDeployment(chainId)
+      : requireDeployment({ chainId, turnpike: options.turnpike });
+  return {
+    network,
+    networkText: options.networkNames === "x402-v1" ? (network.x402v1 ?? network.name) : network.name,
+    extraNetworks,
+    rpcUrls: typeof options.rpcUrl === "string" ? [options.rpcUrl] : (options.rpcUrl ?? []),
+    deployment,
+    token: tokenOf(options, network),
+    payTo: options.payTo === undefined ? undefined : address(options.payTo, "payTo"),
+    facilitator: facilitatorOf(options),
+    facilitatorWaitMs: whole(options.facilitatorWaitMs ?? FACILITATOR_WAIT_MS, "facilitatorWaitMs", 1),
+    publicUrl: publicUrlOf(options, isProduction),
+    trustProxy: options.trustProxy ?? false,
+    memoKeys: memoKeysOf(options, isProduction),
+    verify: options.verify ?? "facilitator",
+    confirmations: whole(options.confirmations ?? 1, "confirmations", 1),
+    settleWaitMs: whole(options.settleWaitMs ?? 20_000, "settleWaitMs", 0),
+    quoteLifeSec: whole(options.quoteLifeSec ?? DEFAULT_MEMO_LIFE_SEC, "quoteLifeSec", 30),
+    replay: replayLimitsOf(options.replay),
+  };
+}
+
+function tokenOf({ token }: ProviderOptions, network: Network): Settings["token"] {
+  if (token === undefined) return network.token;
+  if (typeof token !== "string") return { ...token, address: address(token.address, "token.address") };
+  const given = address(token, "token");
+  return network.token?.address === given ? network.token : { address: given };
+}
+
+function facilitatorOf({ facilitator }: ProviderOptions): Settings["facilitator"] {
+  if (facilitator === undefined) return undefined;
+  const url = httpUrl(facilitator.url, "facilitator.url");
+  const signers = (facilitator.signers ?? []).map(signerOf);
+  const named = new Set(signers.map((signer) => signer.address));
+  if (named.size < signers.length) throw new ConfigError("facilitator.signers names an address twice");
+  if (signers.length > 0 && signers.every(({ until }) => until !== undefined)) {
+    throw new ConfigError("facilitator.signers are all retired: pin the Facilitator's current signer too");
+  }
+  return { url, signers: trustSigners(signers), trustUnsigned: facilitator.trustUnsigned ?? false };
+}
+
+function signerOf(given: string | PinnedSigner): ProofSigner {
+  const text = typeof given === "string" ? given : [given.address, given.until].filter(isGiven).join("@");
+  const signer = parseProofSigner(text);
+  if (signer) return signer;
+  throw new ConfigError(
+    `facilitator.signers has "${text}": use an address (0x and 40 hex digits), or an address with @ and the end of its validity (unix seconds, or ISO 8601 with its zone)`,
+  );
+}
+
+const isGiven = (part: string | number | undefined): part is string | number => part !== undefined;
+
+function publicUrlOf({ publicUrl, trustProxy }: ProviderOptions, isProduction: boolean): string | undefined {
+  if (publicUrl !== undefined) return httpUrl(publicUrl, "publicUrl");
+  if (isProduction && !trustProxy) {
+    throw new ConfigError("publicUrl is not set (TURNPIKE_PUBLIC_URL): in production a gate must know its own address");
+  }
+  return undefined;
+}
+
+function memoKeysOf({ secret }: ProviderOptions, isProduction: boolean): Settings["memoKeys"] {
+  const secrets = typeof secret === "string" ? [secret] : (secret ?? []);
+  const keys = secrets.map((text): MemoKey => {
+    if (text.length < MIN_SECRET_LENGTH) {
+      throw new ConfigError(
+        `secret has fewer than ${MIN_SECRET_LENGTH} characters: make one with openssl rand -hex 32`,
+      );
+    }
+    const bytes = utf8ToBytes(text);
+    return { id: toBase64Url(sha256(bytes)).slice(0, 8), secret: bytes };
+  });
+  const [first, ...rest] = keys;
+  if (first) return [first, ...rest];
+  if (isProduction) throw new ConfigError("secret is not set (TURNPIKE_SECRET): make one with openssl rand -hex 32");
+  process.emitWarning("TURNPIKE_SECRET is not set: quotes made by this process are worth nothing to another one.");
+  return [{ id: toHex(randomBytes(4)).slice(2), secret: randomBytes(32) }];
+}
+
+export function address(value: string, field: string): Address {
+  if (!isAddress(value)) throw new ConfigError(`${field} is "${value}": an address is 0x and 40 hex digits`);
+  return checksum(value);
+}
+
+function httpUrl(value: string, field: string): string {
+  const url = URL.canParse(value) ? new URL(value) : undefined;
+  if (!url || !/^https?:$/.test(url.protocol) || url.search || url.hash || url.username) {
+    throw new ConfigError(`${field} must be an http(s) address without credentials, query or fragment`);
+  }
+  return `${url.origin}${url.pathname.replace(/\/+$/, "")}`;
+}
+
+function whole(value: number, field: string, min: number): number {
+  if (Number.isSafeInteger(value) && value >= min) return value;
+  throw new ConfigError(`${field} is ${value}: use a whole number of at least ${min}`);
+}

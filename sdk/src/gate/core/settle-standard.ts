@@ -1,0 +1,145 @@
+/**
+ * Has a standard payload settled for one purchase, and decides by what may be served: the grant that a pinned signer made
+ * for this very purchase, and with `verify: "onchain"` the transfer itself. A transfer alone buys nothing: authorizations
+ * are public in calldata, so whoever presents one may be a stranger, here or at another gate.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { tokenInterface } from "../../chain/abi";
+import { findSettlement } from "../../chain/settlement";
+import type { X402RequestWire } from "../../facilitator/x402";
+import {
+  type Address,
+  ConfigError,
+  type Hex,
+  hexToBytes,
+  hmacSha256,
+  isGrantSigned,
+  isHash32,
+  keccakText,
+  toHex,
+  Unavailable,
+  utf8ToBytes,
+} from "../../protocol";
+import type { ReplaySecret } from "../replay/secret";
+import type { Confirmation, PaymentCase } from "./claim-payment";
+import type { Room } from "./context";
+import type { OneTimePayment } from "./payment";
+import { recoverSigner } from "./recover-signer";
+
+export interface StandardPurchase {
+  readonly payment: OneTimePayment;
+  readonly nonce: Hex;
+  readonly settlement: X402RequestWire;
+  /** of the first request: without it nobody is granted this payment, who has it from calldata */
+  readonly secret: ReplaySecret | undefined;
+}
+
+const ON_CHAIN_RETRY_MS = 400;
+
+const RETRY_SEC = 2;
+
+/** @throws Unavailable when nobody can tell: asking again with the same payload never pays twice */
+export async function settleStandard(at: PaymentCase, purchase: StandardPurchase): Promise<Confirmation> {
+  const { room, resource } = at;
+  const { payment, nonce, settlement, secret } = purchase;
+  if (room.settings.facilitator?.trustUnsigned) {
+    if (await isSpent(room, payment, nonce)) return { kind: "faulty", reason: "authorization_used" };
+  } else await requireGrants(room);
+  const grantId = await grantIdOf(at, payment.paymentId, secret);
+  const outcome = await room.facilitator.x402Settle({ ...settlement, grant: { id: grantId, resource } });
+  if (!outcome.success) {
+    if (outcome.errorReason === "settlement_pending") {
+      throw new Unavailable("The payment is not settled yet: send the same payload again.", {
+        retryAfterSec: RETRY_SEC,
+      });
+    }
+    return { kind: "faulty", reason: outcome.errorReason };
+  }
+  const { transaction, grant } = outcome;
+  if (!isHash32(transaction)) {
+    throw new Unavailable("The Facilitator named no transaction for a settled payment.", { retryAfterSec: RETRY_SEC });
+  }
+  const { settings } = room;
+  if (!isGranted(at, payment, { transaction, grantId, grant })) {
+    throw new Unavailable(
+      "The Facilitator's answer is not signed for this purchase by a signer of `facilitator.signers`: nothing is served by it.",
+      { retryAfterSec: 10 },
+    );
+  }
+  if (settings.verify === "onchain") await untilOnChain(room, payment, nonce, transaction);
+  return { kind: "settled", transaction };
+}
+
+interface Granted {
+  readonly transaction: Hex;
+  readonly grantId: Hex;
+  /** as the Facilitator answered */
+  readonly grant: { readonly facilitator: Address; readonly signature: Hex } | undefined;
+}
+
+/** Whether a pinned signer granted this payment to this very purchase; or nothing is signed, and nothing has to be. */
+function isGranted(
+  { room: { settings, time }, resource }: PaymentCase,
+  { token, payTo, amount, paymentId }: OneTimePayment,
+  { transaction, grantId, grant }: Granted,
+): boolean {
+  const { facilitator } = settings;
+  if (!grant || !facilitator) return facilitator?.trustUnsigned === true;
+  // Signed just now: a signer that has retired since signs no more.
+  if (!facilitator.signers.isTrustedSigner(grant.facilitator, time.nowSec())) return false;
+  const { chainId } = settings.network;
+  const facts = { chainId, token, paymentId, payTo, amount, transaction, grantId, resourceHash: keccakText(resource) };
+  return isGrantSigned({ ...facts, facilitator: grant.facilitator }, grant.signature, recoverSigner);
+}
+
+/**
+ * Where nobody signs grants, an authorization that was used before it came here has bought something elsewhere: it may
+ * have been read from calldata. Asked only where this gate has a node of its own.
+ */
+async function isSpent({ rpc }: Room, { token, payer }: OneTimePayment, nonce: Hex): Promise<boolean> {
+  if (!rpc) return false;
+  const data = tokenInterface.encodeFunctionData("authorizationState", [payer, nonce]);
+  return BigInt(await rpc.send<string>("eth_call", [{ to: token, data }, "latest"])) !== 0n;
+}
+
+/**
+ * The same for the same purchase, whichever process of this store asks, and before as after a crash. Another store never
+ * has the key, so a gate that shares everything but its claims cannot be granted this gate's payment.
+ */
+async function grantIdOf(
+  { room, request, resource, bodyHash }: PaymentCase,
+  paymentId: Hex,
+  secret: ReplaySecret | undefined,
+): Promise<Hex> {
+  const purchase = JSON.stringify(["grant", paymentId, request.method, resource, bodyHash ?? null, secret ?? null]);
+  return toHex(hmacSha256(hexToBytes(await room.claims.grantKey()), utf8ToBytes(purchase)));
+}
+
+/** @throws Unavailable where the Facilitator signs no grants: the payer would pay, and could not be served */
+async function requireGrants({ facilitator, settings }: Room): Promise<void> {
+  if (await facilitator.signsGrants()) return;
+  throw new Unavailable(
+    `The Facilitator at ${settings.facilitator?.url} signs no payment grants: standard x402 payloads need one that does.`,
+    { retryAfterSec: 60 },
+  );
+}
+
+/** The gate's own node may be behind the Facilitator's: it is asked until it shows the transfer, for a while. */
+async function untilOnChain(room: Room, payment: OneTimePayment, nonce: Hex, transaction: Hex): Promise<void> {
+  if (!room.rpc) throw new ConfigError('rpcUrl is not set (TURNPIKE_RPC_URL): verify "onchain" reads the chain');
+  const { token, payer, payTo, amount } = payment;
+  const { confirmations, settleWaitMs } = room.settings;
+  const untilMs = performance.now() + settleWaitMs;
+  for (;;) {
+    const found = await findSettlement(room.rpc, { token, payer, payTo, amount, nonce, transaction, confirmations });
+    if (found === "settled") return;
+    if (performance.now() >= untilMs) {
+      const what =
+        found === "shallow" ? `is not ${confirmations} blocks deep yet` : "is not on the chain that is read here";
+      throw new Unavailable(`The payment's transfer ${what}: send the same payload again.`, {
+        retryAfterSec: RETRY_SEC,
+      });
+    }
+    await sleep(ON_CHAIN_RETRY_MS);
+  }
+}

@@ -1,0 +1,177 @@
+/**
+ * `sign-in-with-x`: a subscriber may prove who it is by its wallet's signature instead of `subscription.id`. The gate
+ * issues a challenge for one method and resource and keeps no record of it; a challenge that was granted is used up.
+ */
+import { isContractSignature } from "../../chain/contract-signature";
+import { hasCode } from "../../chain/rpc";
+import {
+  type Address,
+  caip2Of,
+  decodeJsonHeader,
+  equalConstantTime,
+  type Hex,
+  isTurnpikeError,
+  keccakText,
+  personalDigest,
+  SIGNATURE_65,
+  type SignIn,
+  signInMessage,
+  signInSchema,
+} from "../../protocol";
+import { holdClaim } from "../claims/held-claim";
+import type { Room } from "./context";
+import { judgeIdHash } from "./judge-subscription";
+import { recoverSigner } from "./recover-signer";
+import type { Settings } from "./settings";
+import { MAC_BYTES, macOf, SALT_BYTES, SIGN_IN_LIFE_SEC, type SignInPlace } from "./sign-in-challenge";
+import type { MeteredRoute, SubscriptionVerdict } from "./subscriber-payment";
+
+/** Of one wallet, the newest first. */
+const MAX_JUDGED = 10;
+
+const MAX_WALLETS = 10_000;
+
+/** Which subscriptions wallets were last seen with; each is judged by the chain again every time. */
+const known = new WeakMap<Room, Map<Address, readonly Hex[]>>();
+
+/**
+ * Whether a `SIGN-IN-WITH-X` grants this request. Which subscriptions a wallet has is asked of the Facilitator's index;
+ * that each of them is that wallet's, covers the route and is ACTIVE is read from the chain, so the index can hide a
+ * subscription but grant none.
+ */
+export async function judgeSignIn(
+  room: Room,
+  route: MeteredRoute,
+  place: SignInPlace,
+  header: string,
+): Promise<SubscriptionVerdict> {
+  try {
+    const signIn = await readSignIn(room, place, header);
+    if (typeof signIn === "string") return signInRefusal(signIn);
+    const verdict = await judgeWallet(room, route, signIn.address);
+    if (verdict.kind !== "grants") return verdict;
+    return (await useUp(room, signIn)) ? verdict : signInRefusal("replayed");
+  } catch (error) {
+    if (isTurnpikeError(error) && error.status === 503) return { kind: "unavailable", cause: error };
+    throw error;
+  }
+}
+
+async function judgeWallet(room: Room, route: MeteredRoute, wallet: Address): Promise<SubscriptionVerdict> {
+  const remembered = walletsOf(room).get(wallet) ?? [];
+  const first = await judgeEach(room, route, wallet, remembered);
+  if (first?.kind === "grants") return first;
+  const owned = await room.ownedBy(wallet);
+  const found = owned
+    .filter(({ planId }) => route.planIds.includes(planId))
+    .sort((a, b) => Number(b.status === "ACTIVE") - Number(a.status === "ACTIVE"))
+    .map(({ idHash }) => idHash);
+  remember(walletsOf(room), wallet, found);
+  return (await judgeEach(room, route, wallet, found)) ?? first ?? NONE;
+}
+
+const NONE: SubscriptionVerdict = {
+  kind: "refused",
+  refusal: {
+    code: "SubscriptionNotActive",
+    reason: "sign_in_no_subscription",
+    message: "This account has no subscription to a plan that covers this resource; see `plans`.",
+  },
+};
+
+/** @returns the first that grants, else the last answer; undefined when there is nothing to judge */
+async function judgeEach(
+  room: Room,
+  route: MeteredRoute,
+  wallet: Address,
+  idHashes: readonly Hex[],
+): Promise<SubscriptionVerdict | undefined> {
+  let last: SubscriptionVerdict | undefined;
+  for (const idHash of idHashes.slice(0, MAX_JUDGED)) {
+    const verdict = await judgeIdHash(room, route, idHash);
+    const isForeign = verdict.kind === "grants" && verdict.payment.subscriber !== wallet;
+    if (verdict.kind === "grants" && !isForeign) return verdict;
+    if (!isForeign) last = verdict;
+  }
+  return last;
+}
+
+function walletsOf(room: Room): Map<Address, readonly Hex[]> {
+  const wallets = known.get(room) ?? new Map();
+  known.set(room, wallets);
+  return wallets;
+}
+
+function remember(wallets: Map<Address, readonly Hex[]>, wallet: Address, idHashes: readonly Hex[]): void {
+  if (wallets.size >= MAX_WALLETS) wallets.clear();
+  wallets.set(wallet, idHashes);
+}
+
+/** What clocks may differ by. */
+const SLACK_SEC = 60;
+
+export type SignInFault = "malformed" | "chain" | "domain" | "uri" | "nonce" | "expired" | "signature" | "replayed";
+
+const MESSAGES: Readonly<Record<SignInFault, string>> = {
+  malformed: "SIGN-IN-WITH-X holds no sign-in: base64 of a JSON object with the fields of the extension.",
+  chain: "The sign-in is for another chain than the subscriptions.",
+  domain: "The sign-in is for another domain.",
+  uri: "The sign-in is for another resource; answer the challenge of this request's own 402.",
+  nonce: "The sign-in answers no challenge of this provider for this method and resource.",
+  expired: "The challenge is too old, or not valid yet; answer the fresh one.",
+  signature: "The sign-in is not signed by the account that it names.",
+  replayed: "This sign-in was used; each challenge grants one request.",
+};
+
+export function signInRefusal(fault: SignInFault): SubscriptionVerdict {
+  const refusal = { code: "SubscriptionNotActive", reason: `sign_in_${fault}`, message: MESSAGES[fault] } as const;
+  return { kind: "refused", refusal };
+}
+
+/** @returns who signed in, or what is wrong. @throws Unavailable when a contract wallet would have to be asked */
+export async function readSignIn(room: Room, place: SignInPlace, header: string): Promise<SignIn | SignInFault> {
+  const parsed = signInSchema.safeParse(decodeJsonHeader(header));
+  if (!parsed.success) return "malformed";
+  const signIn = parsed.data;
+  const { settings, time } = room;
+  if (signIn.chainId !== caip2Of(settings.network.chainId)) return "chain";
+  if (signIn.domain !== new URL(place.resource).host) return "domain";
+  if (signIn.uri !== place.resource) return "uri";
+  if (!isOurs(signIn, place, settings)) return "nonce";
+  if (!isTimely(signIn, time.nowSec())) return "expired";
+  return (await isSignedByAccount(room, signIn)) ? signIn : "signature";
+}
+
+function isOurs({ nonce, issuedAt }: SignIn, place: SignInPlace, { memoKeys }: Settings): boolean {
+  if (!/^[0-9a-f]+$/.test(nonce) || nonce.length !== 2 * (SALT_BYTES + MAC_BYTES)) return false;
+  const bytes = Uint8Array.from(Buffer.from(nonce, "hex"));
+  const salt = bytes.subarray(0, SALT_BYTES);
+  return memoKeys.some((key) => equalConstantTime(bytes.subarray(SALT_BYTES), macOf(key, place, issuedAt, salt)));
+}
+
+function isTimely({ issuedAt, expirationTime, notBefore }: SignIn, nowSec: number): boolean {
+  const at = (text: string) => Date.parse(text) / 1_000;
+  const age = nowSec - at(issuedAt);
+  if (age < -SLACK_SEC || age > SIGN_IN_LIFE_SEC) return false;
+  if (expirationTime !== undefined && at(expirationTime) <= nowSec) return false;
+  return notBefore === undefined || at(notBefore) <= nowSec + SLACK_SEC;
+}
+
+async function isSignedByAccount({ rpc }: Room, signIn: SignIn): Promise<boolean> {
+  const { address, signature } = signIn;
+  const digest = personalDigest(signInMessage(signIn));
+  if (SIGNATURE_65.test(signature) && recoverSigner(digest, signature) === address) return true;
+  if (!rpc || !(await hasCode(rpc, address))) return false;
+  return isContractSignature(rpc, { wallet: address, digest, signature });
+}
+
+/** One challenge grants one request, also across processes that share a claim store. */
+export async function useUp({ claims, time }: Room, { nonce, issuedAt }: SignIn): Promise<boolean> {
+  const key: Hex = keccakText(JSON.stringify(["sign-in", nonce]));
+  const keepUntilSec = Math.ceil(Date.parse(issuedAt) / 1_000) + SIGN_IN_LIFE_SEC + 2 * SLACK_SEC;
+  const nowSec = time.nowSec();
+  const attempt = await holdClaim({ store: claims, paymentId: key, keepUntilSec, nowSec, nowMs: Date.now });
+  if (attempt.kind !== "held") return false;
+  await attempt.claim.settle("use");
+  return true;
+}

@@ -1,0 +1,168 @@
+/** Which meter a provider's options ask for: debits by its operator's own key, or through the Facilitator. */
+import { join } from "node:path";
+import type { DebitItem, DebitOutcome, DebitResult, DebitSender } from "../../chain/debit-sender";
+import { createOperator } from "../../chain/operator";
+import type { Rpc } from "../../chain/rpc";
+import { createFacilitatorClient } from "../../facilitator/client";
+import type { DebitRequestWire } from "../../facilitator/debits";
+import type { FetchLike } from "../../facilitator/transport";
+import {
+  type Clock,
+  ConfigError,
+  type ErrorCode,
+  type Hex,
+  isErrorCode,
+  randomBytes,
+  toAmount,
+  toHex,
+  Unavailable,
+} from "../../protocol";
+import type { ProviderOptions } from "../core/options";
+import type { Settings } from "../core/settings";
+import { Collection, type CollectionCheck } from "../metering/collection";
+import { facilitatorRight } from "../metering/facilitator-right";
+import { createFileMeterStore } from "../metering/file-store";
+import { createMeter, type MeterPort } from "../metering/meter";
+import { operatorRight } from "../metering/operator-right";
+
+const PRIVATE_KEY = /^0x[0-9a-fA-F]{64}$/;
+
+/** A refusal by these says that no debit of the plan, or none by this key, would be collected. */
+const CONTRADICTS_RIGHT: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  ...(["NotOperator", "NotProvider", "UnknownSubscription", "PaymentNotAllowed"] as const),
+  ...(["InvalidApiKey", "ScopeMissing", "AccessRefused"] as const),
+]);
+
+/** The Facilitator is asked at start-up, and by requests that wait for its answer. */
+const RIGHT_TIMEOUT_MS = 10_000;
+
+/** @returns undefined when no key to debit with is configured. @throws ConfigError */
+export function meterOf(
+  options: ProviderOptions,
+  { deployment, network, facilitator, confirmations }: Settings,
+  clock: Clock,
+  rpc: Rpc | undefined,
+): MeterPort | undefined {
+  const { operatorKey, apiKey, meterFolder = ".turnpike", settle = "merged", maxUnsettled, onMeterEvent } = options;
+  if (operatorKey === undefined && apiKey === undefined) return undefined;
+  if (!rpc || !deployment) throw new ConfigError("metering needs rpcUrl (TURNPIKE_RPC_URL) and turnpike");
+  if (operatorKey !== undefined && !PRIVATE_KEY.test(operatorKey)) {
+    throw new ConfigError("operatorKey (TURNPIKE_OPERATOR_KEY) is no private key: 0x and 64 hex digits");
+  }
+  const { turnpike, chainId } = deployment;
+  // Where the Facilitator sends, the operator is asked for states only, and its key holds nothing.
+  const signer: Hex = operatorKey ?? toHex(randomBytes(32));
+  const operator = createOperator({ rpc, turnpike, chainId, signer, confirmations });
+  const onRefused = (reason: ErrorCode): void => {
+    if (CONTRADICTS_RIGHT.has(reason)) collection.doubt();
+  };
+  const { sender, right } =
+    operatorKey === undefined
+      ? viaFacilitator(rpc)
+      : { sender: operator.sender, right: operatorRight({ rpc, turnpike, operator }) };
+  const path = join(meterFolder, `meter-${network.chainId}-${turnpike.slice(2, 10).toLowerCase()}.log`);
+  const store = options.meterStore ?? createFileMeterStore({ path });
+  if (store.isShared && settle === "each") {
+    throw new ConfigError('settle: "each" is for one process: gates that share a meterStore merge their debits');
+  }
+  const report = onMeterEvent ?? (() => undefined);
+  const meter = createMeter({
+    ...{ store, sender, states: operator.states, clock, settle, report, onRefused },
+    ...(maxUnsettled === undefined ? {} : { limits: { maxUnsettled: toAmount(maxUnsettled, "maxUnsettled") } }),
+  });
+  const collection = new Collection({
+    ...{ right, report, monotonicMs: () => performance.now() },
+    warn: (message) => process.emitWarning(message, { code: "TurnpikeCannotCollect" }),
+    onChange: (isAnyCollectable) => meter.setCollecting(isAnyCollectable),
+  });
+  return {
+    ...meter,
+    prove: (planIds) => collection.prove(planIds),
+    proveAny: (planIds) => collection.proveAny(planIds),
+    canCollect: (planId) => collection.isProved(planId),
+    onBlocks: (topics) => collection.onBlocks(topics),
+    async stop() {
+      collection.close();
+      await meter.stop();
+    },
+  };
+
+  function viaFacilitator(chain: Rpc): { readonly sender: DebitSender; readonly right: CollectionCheck } {
+    if (!facilitator || apiKey === undefined)
+      throw new ConfigError("apiKey needs facilitator (TURNPIKE_FACILITATOR_URL)");
+    const { url } = facilitator;
+    const shared = { url, apiKey, ...(options.fetch ? { fetch: options.fetch as typeof fetch } : {}) };
+    const client = createFacilitatorClient({ ...shared, timeoutMs: RIGHT_TIMEOUT_MS });
+    return {
+      sender: createFacilitatorSender({ ...shared, onRefused }),
+      right: facilitatorRight({ rpc: chain, turnpike, client, url }),
+    };
+  }
+}
+
+/**
+ * Debits through a Facilitator's `POST /debits`, for providers that made its relayer their plan's operator. The
+ * Facilitator is idempotent by idHash and index; the trust this needs is that it tells the truth about them.
+ */
+export interface FacilitatorSenderOptions {
+  readonly url: string;
+  /** the provider's; goes into one header and nowhere else */
+  readonly apiKey: string;
+  readonly fetch?: FetchLike;
+  /** default 30,000 */
+  readonly timeoutMs?: number;
+  /** told when the Facilitator refuses the API key itself */
+  readonly onRefused?: (reason: ErrorCode) => void;
+}
+
+const TIMEOUT_MS = 30_000;
+
+export function createFacilitatorSender({
+  timeoutMs = TIMEOUT_MS,
+  onRefused,
+  ...options
+}: FacilitatorSenderOptions): DebitSender {
+  const client = createFacilitatorClient({ ...options, timeoutMs });
+
+  /** @throws Unavailable whenever the outcome is not known; a key that is refused decides nothing about the debits */
+  async function post(payload: string) {
+    const outcome = await client.debits(JSON.parse(payload) as DebitRequestWire[]);
+    if (outcome.kind === "answered") return outcome.results;
+    onRefused?.(outcome.error.code);
+    throw new Unavailable(`The Facilitator did not take the debits: ${outcome.error.message}`, {
+      cause: outcome.error,
+      retryAfterSec: 5,
+    });
+  }
+
+  async function outcome(items: readonly DebitItem[], payloads: readonly string[]): Promise<DebitOutcome> {
+    const payload = payloads[0];
+    if (payload === undefined) return { kind: "final", results: items.map(() => ({ kind: "void" })) };
+    const results: DebitResult[] = [];
+    for (const answer of await post(payload)) {
+      if (answer.status === "pending") return { kind: "pending" };
+      if (answer.status === "settled") results.push({ kind: "settled" });
+      else results.push({ kind: "failed", reason: isErrorCode(answer.code) ? answer.code : "Internal" });
+    }
+    return results.length === items.length ? { kind: "final", results } : { kind: "pending" };
+  }
+
+  return {
+    // The Facilitator simulates before it sends; an item that would fail comes back failed, at no cost.
+    prepare: async (items) => ({ items, refused: [], payload: items.length === 0 ? undefined : encode(items) }),
+    async submit(payloads) {
+      if (payloads[0] !== undefined) await post(payloads[0]);
+    },
+    outcome,
+    replace: async () => undefined,
+  };
+}
+
+function encode(items: readonly DebitItem[]): string {
+  const debits: DebitRequestWire[] = items.map(({ idHash, amount, index }) => ({
+    idHash,
+    amount: amount.toString(),
+    index,
+  }));
+  return JSON.stringify(debits);
+}

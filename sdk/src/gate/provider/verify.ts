@@ -1,0 +1,168 @@
+/** Verification and quotes for providers that write their own handlers instead of mounting a gate. */
+import { AsyncLocalStorage } from "node:async_hooks";
+import { subscribe } from "node:diagnostics_channel";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import {
+  ConfigError,
+  type Hex,
+  isHash32,
+  type PaymentProof,
+  type PaymentRequiredWire,
+  TurnpikeError,
+} from "../../protocol";
+import { watchResponse } from "../adapters/node-response";
+import { type HeldClaim, holdClaim } from "../claims/held-claim";
+import type { Room } from "../core/context";
+import { faultOfSettlement, judgeProof } from "../core/judge-proof";
+import { buildQuote } from "../core/quote";
+import { type GateRequest, gateRequestOfFetch, gateRequestOfNode, resourceOfRequest } from "../core/request";
+import { openVisit, visits } from "../core/request-scope";
+
+interface Ambient {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  /** as it came: a router may rewrite `request.url` later */
+  readonly target: string;
+}
+
+const ambient = new AsyncLocalStorage<Ambient>();
+
+let isFollowing = false;
+
+/**
+ * The request that is being handled, where no gate stands in front: followed from Node's own HTTP server, so that
+ * `verifyPaymentProof(proof)` knows what it is asked for in a plain handler.
+ */
+export function followRequests(): void {
+  if (isFollowing) return;
+  isFollowing = true;
+  subscribe("http.server.request.start", (message) => {
+    const { request, response } = message as { request: IncomingMessage; response: ServerResponse };
+    ambient.enterWith({ request, response, target: request.url ?? "/" });
+  });
+}
+
+export function ambientRequest(): { readonly request: GateRequest; readonly response: ServerResponse } | undefined {
+  const store = ambient.getStore();
+  if (!store) return undefined;
+  return { request: gateRequestOfNode(store.request, { target: store.target }), response: store.response };
+}
+
+/** A request of Node (Express included), of fetch, or a Hono context. */
+export type AnyRequest = IncomingMessage | Request | { readonly req: { readonly raw: Request } };
+
+interface Asked {
+  readonly request: GateRequest;
+  readonly response: ServerResponse | undefined;
+}
+
+const DAY_SEC = 86_400;
+
+const verdicts = new WeakMap<PaymentProof, Promise<boolean>>();
+
+/** Remembered per proof object: asked twice, the proof is claimed once. */
+export function verifyProof(room: Room, proof: PaymentProof, given: AnyRequest | undefined): Promise<boolean> {
+  const known = verdicts.get(proof);
+  if (known) return known;
+  const verdict = verifyOnce(room, proof, given);
+  verdicts.set(proof, verdict);
+  verdict.catch(() => verdicts.delete(proof));
+  return verdict;
+}
+
+async function verifyOnce(room: Room, proof: PaymentProof, given: AnyRequest | undefined): Promise<boolean> {
+  const { request, response } = askedOf(given, "verifyPaymentProof");
+  await room.time.refresh();
+  const nowSec = room.time.nowSec();
+  const resource = resourceOfRequest(request, room.settings);
+  const verdict = judgeProof(proof, { settings: room.settings, method: request.method, resource, nowSec });
+  if (verdict.kind === "faulty") return false;
+  const { paymentId, nonce } = verdict;
+  const visit = visits.getStore();
+  if (visit?.claims.some((claim) => claim.paymentId === paymentId)) return true;
+  const keepUntilSec = proof.expiresAt + DAY_SEC;
+  const attempt = await holdClaim({ store: room.claims, paymentId, keepUntilSec, nowSec, nowMs: Date.now });
+  if (attempt.kind === "used") return false;
+  if (attempt.kind === "running") {
+    throw new TurnpikeError("ProofInFlight", undefined, { retryAfterSec: attempt.retryAfterSec });
+  }
+  try {
+    if ((await faultOfSettlement(room, proof, nonce)) !== undefined) {
+      await attempt.claim.settle("withdraw");
+      return false;
+    }
+  } catch (error) {
+    await attempt.claim.settle("withdraw");
+    throw error;
+  }
+  await settleWithResponse(attempt.claim, request, response);
+  return true;
+}
+
+/** With the response when it is known; else the payment is used up now. */
+async function settleWithResponse(claim: HeldClaim, request: GateRequest, response: ServerResponse | undefined) {
+  const visit = visits.getStore();
+  if (visit) {
+    visit.claims.push(claim);
+    visit.onClaim?.();
+    visit.onClaim = undefined;
+  } else if (response && !response.headersSent) {
+    const own = openVisit(request);
+    own.claims.push(claim);
+    watchResponse({ response, visit: own });
+  } else await claim.settle("use");
+}
+
+/** @throws ConfigError when the plan was not loaded, or there is no request to quote for */
+export function buildPlanQuote(room: Room, planId: string, given: AnyRequest | undefined): PaymentRequiredWire {
+  const id = isHash32(planId) ? (planId.toLowerCase() as Hex) : undefined;
+  const plan = id && room.terms.plan(id);
+  const token = plan && room.terms.token(plan.token);
+  if (!plan || !token) {
+    throw new ConfigError(
+      `plan ${planId} is not loaded: name it in configure({ plans }) or in a gate's pricing, and await it`,
+    );
+  }
+  const { request } = askedOf(given, "buildPaymentRequired");
+  return buildQuote({
+    settings: room.settings,
+    request,
+    resource: resourceOfRequest(request, room.settings),
+    offers: [{ kind: "subscription", amount: plan.amount, payTo: plan.payTo, token, plan }],
+    presentation: {
+      description: "",
+      mimeType: "application/json",
+      metered: false,
+      x402v2: false,
+      sellSingleAtPlanPrice: false,
+    },
+    nowSec: room.time.nowSec(),
+    refusal: {
+      code: "PaymentRequired",
+      message: "Subscribe to the plan, then repeat this request with the subscription id in X-Service-Sub.",
+    },
+  }).body;
+}
+
+function askedOf(given: AnyRequest | undefined, operation: string): Asked {
+  if (given !== undefined) return askedIn(given);
+  const visit = visits.getStore();
+  if (visit) return { request: visit.request, response: undefined };
+  const followed = ambientRequest();
+  if (followed) return followed;
+  throw new ConfigError(
+    `${operation} does not know its request: pass { request }, or call configure() before the server starts`,
+  );
+}
+
+function askedIn(given: AnyRequest): Asked {
+  if ("req" in given && "raw" in given.req) return { request: gateRequestOfFetch(given.req.raw), response: undefined };
+  if (isFetchRequest(given)) return { request: gateRequestOfFetch(given), response: undefined };
+  const node = given as IncomingMessage & { res?: ServerResponse };
+  // Express names the response on its request.
+  return { request: gateRequestOfNode(node), response: node.res };
+}
+
+function isFetchRequest(given: AnyRequest): given is Request {
+  return "headers" in given && typeof (given.headers as { get?: unknown }).get === "function";
+}

@@ -1,0 +1,122 @@
+/** What a gate's decisions are counted as: who was asked to pay, refused and why, paid, served. Reads decisions, changes none. */
+import { createFacilitatorClient } from "../../facilitator/client";
+import { ConfigError, isPlanEntry, isTurnpikeError } from "../../protocol";
+import type { Decision } from "../core/answer";
+import type { GateReports } from "../core/context";
+import type { ProviderOptions } from "../core/options";
+import type { GateRequest } from "../core/request";
+import type { Settings } from "../core/settings";
+import { createReporter, type Observation, type Reporter, sendTo } from "./reporter";
+
+const EVERY_MS = 15_000;
+
+/** @returns undefined where no key for it is configured. @throws ConfigError */
+export function reportsOf(
+  { reports, fetch }: ProviderOptions,
+  settings: Settings,
+  clock: { nowSec(): number },
+): GateReports | undefined {
+  if (!reports) return undefined;
+  if (!settings.facilitator) throw new ConfigError("reports need a facilitator (TURNPIKE_FACILITATOR_URL)");
+  const { apiKey, everyMs = EVERY_MS, sampleEvery = 1 } = reports;
+  if (!/^tpk_[0-9a-f]{16}_[A-Za-z0-9_-]{43}$/.test(apiKey))
+    throw new ConfigError("reports.apiKey is no API key of a Facilitator (TURNPIKE_REPORTS_KEY)");
+  for (const [field, value, min] of [
+    ["everyMs", everyMs, 100],
+    ["sampleEvery", sampleEvery, 1],
+  ] as const) {
+    if (!Number.isSafeInteger(value) || value < min)
+      throw new ConfigError(`reports.${field} is ${value}: use a whole number of at least ${min}`);
+  }
+  const client = createFacilitatorClient({ url: settings.facilitator.url, apiKey, ...(fetch ? { fetch } : {}) });
+  return countRequests(createReporter({ send: sendTo(client), nowSec: () => clock.nowSec(), everyMs, sampleEvery }));
+}
+
+export function countRequests(reporter: Reporter): GateReports {
+  return {
+    decided(decision, request) {
+      // A replay sells nothing and was counted with the request that it repeats.
+      if (decision.kind === "preflight" || decision.kind === "replay" || !reporter.samples()) return undefined;
+      const resource = resourceTemplateOf(request);
+      if (decision.kind !== "allow") {
+        for (const observation of refusalsOf(decision)) reporter.count({ ...observation, resource });
+        return undefined;
+      }
+      const { payment } = decision;
+      if (payment.kind === "free") return undefined;
+      const offer = payment.kind === "subscription" ? "subscription" : "one-time";
+      const paid = payment.kind === "subscription" ? {} : { token: payment.token, amount: payment.amount };
+      reporter.count({ step: offer === "subscription" ? "subscribed" : "paid", resource, offer, ...paid });
+      return (how) => reporter.count({ step: how === "use" ? "served" : "failed", resource, offer, ...paid });
+    },
+    refusedCharge(decision, request, error) {
+      if (!reporter.samples()) return;
+      const resource = resourceTemplateOf(request);
+      if (decision?.kind === "pay") {
+        for (const observation of refusalsOf(decision)) reporter.count({ ...observation, resource });
+      } else reporter.count({ step: "turned_away", resource, cause: causeOf(error) });
+    },
+    failed: (error, request) => {
+      if (reporter.samples())
+        reporter.count({ step: "turned_away", resource: resourceTemplateOf(request), cause: causeOf(error) });
+    },
+    flush: () => reporter.flush(),
+    close: () => reporter.close(),
+  };
+}
+
+function refusalsOf(
+  decision: Exclude<Decision, { kind: "allow" | "preflight" | "replay" }>,
+): Omit<Observation, "resource">[] {
+  if (decision.kind !== "pay") {
+    return [{ step: "turned_away", cause: causeOf(decision.kind === "refuse" ? decision.error : decision.cause) }];
+  }
+  const { accepts, error, reason } = decision.quote.body;
+  const first = accepts[0];
+  const isSubscription = first !== undefined && isPlanEntry(first);
+  return [
+    {
+      step: error === "PaymentRequired" ? "asked" : "refused",
+      cause: causeText(error, reason),
+      offer: isSubscription ? "subscription" : "one-time",
+      ...(first?.token && first.amount && { token: first.token, amount: BigInt(first.amount) }),
+    },
+  ];
+}
+
+const causeOf = (error: unknown): string =>
+  isTurnpikeError(error) ? causeText(error.code, error.reason) : causeText("Internal");
+
+/** Words of a table, and of a Facilitator: anything else of its is left out. */
+function causeText(code: string | undefined, reason?: string): string {
+  if (code === undefined) return "Internal";
+  return reason !== undefined && /^[A-Za-z0-9_]{1,40}$/.test(reason) ? `${code}/${reason}` : code;
+}
+
+const MAX_LENGTH = 128;
+
+/** What in a path is somebody's, rather than the route's. */
+const ID_SEGMENT = /^(?:\d+|0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|(?=.*\d)[\w~.=%-]{16,}|.{33,})$/i;
+
+/** The route's own pattern where the framework tells it; otherwise the path, with `:id` for what looks like one. */
+export function resourceTemplateOf({ raw, target }: GateRequest): string {
+  const told = patternOf(raw as Framework);
+  const path = told ?? (target.split(/[?#]/, 1)[0] ?? "/").split("/").map(segmentOf).join("/");
+  const plain = path.startsWith("/") ? path : `/${path}`;
+  return plain.length <= MAX_LENGTH && /^[!"$-;=@-~]*$/.test(plain) ? plain : "*";
+}
+
+const segmentOf = (segment: string): string => (ID_SEGMENT.test(segment) ? ":id" : segment);
+
+interface Framework {
+  readonly baseUrl?: unknown;
+  readonly route?: { readonly path?: unknown };
+  readonly routeOptions?: { readonly url?: unknown };
+}
+
+/** Express and Fastify; only a pattern of text says more than the path. */
+function patternOf({ baseUrl, route, routeOptions }: Framework): string | undefined {
+  if (typeof routeOptions?.url === "string") return routeOptions.url;
+  if (typeof route?.path === "string") return `${typeof baseUrl === "string" ? baseUrl : ""}${route.path}`;
+  return undefined;
+}

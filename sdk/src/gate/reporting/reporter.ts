@@ -1,0 +1,214 @@
+/**
+ * Counts what becomes of requests, and tells the Facilitator now and then. No request waits for it: what is counted stays
+ * in memory of a fixed size, and what cannot be told in time is counted as lost. Knows no payer and no single request.
+ */
+import type { FacilitatorClient } from "../../facilitator/client";
+import { MAX_REPORT_ENTRIES, OTHER_RESOURCES, type ReportEntryWire, type ReportStep } from "../../facilitator/reports";
+import { isTurnpikeError, randomBytes, type TurnpikeError, toHex } from "../../protocol";
+
+/** What to count, of one request. */
+export interface Observation {
+  readonly step: ReportStep;
+  /** path template, without a query */
+  readonly resource: string;
+  readonly cause?: string;
+  readonly offer?: "one-time" | "subscription";
+  readonly token?: string;
+  /** base units */
+  readonly amount?: bigint;
+}
+
+export interface Reporter {
+  /** Whether the next request is to be counted: every `sampleEvery`-th is, and stands for all of them. */
+  samples(): boolean;
+  /** Returns at once and never throws. */
+  count(observation: Observation): void;
+  /** Tells what was counted so far, once. */
+  flush(): Promise<void>;
+  /** Tells the rest, and waits no longer than `closeMs` for it. */
+  close(): Promise<void>;
+}
+
+export interface ReporterOptions {
+  readonly send: (id: string, entries: readonly ReportEntryWire[], signal: AbortSignal) => Promise<void>;
+  /** chain time */
+  readonly nowSec: () => number;
+  readonly everyMs: number;
+  readonly sampleEvery: number;
+  readonly timeoutMs?: number;
+  readonly closeMs?: number;
+}
+
+/** Sums that are kept apart: beyond, routes are counted together, and beyond that nothing is. */
+export const MAX_SUMS = 1_000;
+
+const MAX_FOLDED_SUMS = 1_200;
+
+const HOUR_SEC = 3_600;
+
+const TIMEOUT_MS = 5_000;
+
+const CLOSE_MS = 2_000;
+
+/** The Facilitator takes no hours that are older than a day. */
+const MAX_AGE_SEC = 20 * HOUR_SEC;
+
+const MAX_BACKOFF = 16;
+
+interface Sum {
+  readonly entry: Omit<ReportEntryWire, "count" | "amount">;
+  count: number;
+  amount: bigint;
+}
+
+interface Batch {
+  readonly id: string;
+  readonly entries: readonly ReportEntryWire[];
+  /** sent before, with an unknown outcome */
+  mayHaveArrived: boolean;
+}
+
+export function createReporter(options: ReporterOptions): Reporter {
+  const { send, nowSec, everyMs, sampleEvery, timeoutMs = TIMEOUT_MS, closeMs = CLOSE_MS } = options;
+  const sums = new Map<string, Sum>();
+  let lost = 0;
+  let seen = 0;
+  /** What may have arrived: told again under the same id, before anything else. */
+  let untold: Batch | undefined;
+  let telling: Promise<boolean> | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let failures = 0;
+  let isClosed = false;
+  const stop = new AbortController();
+
+  function hourNow(): number {
+    const now = nowSec();
+    return now - (now % HOUR_SEC);
+  }
+
+  function wakeLater(): void {
+    if (timer || isClosed) return;
+    timer = setTimeout(
+      () => {
+        timer = undefined;
+        void flush().finally(() => {
+          if (untold || sums.size > 0 || lost > 0) wakeLater();
+        });
+      },
+      everyMs * Math.min(2 ** failures, MAX_BACKOFF),
+    );
+    timer.unref?.();
+  }
+
+  function count({ step, resource, cause, offer, token, amount = 0n }: Observation): void {
+    const what = { step, ...(cause && { cause }), ...(offer && { offer }), ...(token && { token }) };
+    add({ hour: hourNow(), resource, ...what }, sampleEvery, amount * BigInt(sampleEvery));
+    wakeLater();
+  }
+
+  function add(entry: Sum["entry"], times: number, amount: bigint): void {
+    const { hour, resource, step, cause, offer, token } = entry;
+    const key = [hour, step, cause, offer, token].join("|");
+    const sum = sumAt(`${resource}|${key}`, MAX_SUMS, resource) ?? sumAt(`*|${key}`, MAX_FOLDED_SUMS, OTHER_RESOURCES);
+    if (sum) {
+      sum.count += times;
+      sum.amount += amount;
+    } else lost += times;
+
+    function sumAt(name: string, room: number, counted: string): Sum | undefined {
+      const known = sums.get(name);
+      if (known) return known;
+      if (sums.size >= room) return undefined;
+      const made = { entry: { ...entry, resource: counted }, count: 0, amount: 0n };
+      sums.set(name, made);
+      return made;
+    }
+  }
+
+  /** What was never sent, or refused for its time alone, was not counted: it can be told under another hour. */
+  function putBack({ entries }: Batch): void {
+    for (const { count: times, amount, ...entry } of entries) {
+      if (entry.step === "lost") lost += times;
+      else add(entry, times, BigInt(amount));
+    }
+  }
+
+  function nextBatch(): Batch | undefined {
+    const entries: ReportEntryWire[] = [];
+    if (lost > 0) {
+      const what = { hour: hourNow(), resource: OTHER_RESOURCES, step: "lost" as const };
+      entries.push({ ...what, count: lost, amount: "0" });
+      lost = 0;
+    }
+    // What could not be sent in its day, or was counted before the chain's time was moved, is told in the oldest hour taken.
+    const oldestHour = hourNow() - MAX_AGE_SEC;
+    for (const [key, { entry, count: times, amount }] of sums) {
+      if (entries.length >= MAX_REPORT_ENTRIES) break;
+      const hour = Math.max(entry.hour, oldestHour);
+      entries.push({ ...entry, hour, count: times, amount: amount.toString() });
+      sums.delete(key);
+    }
+    if (entries.length === 0) return undefined;
+    return { id: toHex(randomBytes(16)).slice(2), entries, mayHaveArrived: false };
+  }
+
+  /** @returns whether there may be more to tell now */
+  async function tellOne(): Promise<boolean> {
+    untold ??= nextBatch();
+    if (!untold) return false;
+    const batch = untold;
+    try {
+      await send(batch.id, batch.entries, AbortSignal.any([stop.signal, AbortSignal.timeout(timeoutMs)]));
+      failures = 0;
+    } catch (error) {
+      failures += 1;
+      const isRefused = isTurnpikeError(error) && !error.retryable;
+      if (isRefused && !batch.mayHaveArrived && isOfHour(error)) {
+        untold = undefined;
+        putBack(batch);
+        return false;
+      }
+      batch.mayHaveArrived ||= !isRefused;
+      const isOld = batch.entries.some(({ hour }) => hour < hourNow() - MAX_AGE_SEC);
+      // What was refused is refused again.
+      if (!isOld && !isRefused) return false;
+      lost += batch.entries.reduce((total, entry) => total + entry.count, 0);
+    }
+    untold = undefined;
+    return failures === 0;
+  }
+
+  async function flush(): Promise<void> {
+    do {
+      telling ??= tellOne().finally(() => {
+        telling = undefined;
+      });
+    } while (await telling);
+  }
+
+  return {
+    samples: () => seen++ % sampleEvery === 0,
+    count,
+    flush,
+    async close() {
+      if (isClosed) return;
+      isClosed = true;
+      clearTimeout(timer);
+      const tooLate = setTimeout(() => stop.abort(), closeMs);
+      await flush();
+      clearTimeout(tooLate);
+    },
+  };
+}
+
+/** Refused for when it happened: the Facilitator's clock has gone on, and this gate has not heard of it yet. */
+const isOfHour = ({ details }: TurnpikeError): boolean =>
+  typeof details.field === "string" && /^entries\.\d+\.hour$/.test(details.field);
+
+/** Tells a Facilitator. @throws what it refused the report for, or Unavailable */
+export function sendTo(client: Pick<FacilitatorClient, "report">): ReporterOptions["send"] {
+  return async (id, entries, signal) => {
+    const outcome = await client.report({ id, entries: [...entries] }, { signal });
+    if (outcome.kind === "refused") throw outcome.error;
+  };
+}

@@ -1,0 +1,99 @@
+import { expect } from "chai";
+import { Client } from "pg";
+import pino from "pino";
+import { startFacilitator } from "../../../facilitator/src/app/start";
+import type { Progress } from "../../../facilitator/src/lib/progress";
+import { type FacilitatorWorld, startWorld } from "../../support/facilitator";
+import { startPostgres, type TestPostgres } from "../../support/postgres";
+import { buildProgram } from "../support/processes";
+
+const BLOCKS = 2_000;
+
+describe("Facilitator: stopping and answering in time", function () {
+  this.timeout(180_000);
+  let postgres: TestPostgres;
+  let world: FacilitatorWorld;
+
+  before(async () => {
+    postgres = await startPostgres();
+    world = await startWorld({ postgres });
+  });
+  after(async () => {
+    await world?.stop();
+    await postgres?.stop();
+  });
+
+  async function numberIn(url: string, statement: string): Promise<number> {
+    const client = new Client({ connectionString: url });
+    await client.connect();
+    const { rows } = await client.query<{ value: string }>(statement);
+    await client.end();
+    return Number(rows[0]?.value);
+  }
+
+  it("HD6 /authorize answers in AUTHORIZE_WAIT_MS also while its payment waits to be stored, and settles it once", async () => {
+    const DATABASE_URL = await postgres.database();
+    const core = await world.core({ DATABASE_URL });
+    const payer = await world.payer();
+    const signed = await world.signPayment({ payer });
+    const blocker = new Client({ connectionString: DATABASE_URL });
+    await blocker.connect();
+    await blocker.query("begin");
+    await blocker.query("lock table payments in access exclusive mode");
+    const outcome = await core.payments.authorize(signed, { waitMs: 1_000 });
+    await blocker.query("rollback");
+    await blocker.end();
+    expect(outcome.kind, outcome.kind === "refused" ? outcome.error.message : "unknown is pending").to.equal("pending");
+    expect((await core.payments.authorize(signed, { waitMs: 30_000 })).kind).to.equal("settled");
+    const transfers = (await world.transfers()).filter(({ from }) => from === payer.address);
+    expect(transfers).to.have.length(1);
+    await core.stop();
+  });
+
+  it("HD6 reconcile on a database that has read nothing finds no difference: it says what to do, with status 2", async () => {
+    const program = buildProgram();
+    try {
+      const env = world.env({ DATABASE_URL: await postgres.database() });
+      expect((await program.run(["migrate"], env)).status).to.equal(0);
+      const { status, stdout } = await program.run(["reconcile"], env);
+      expect(stdout).to.match(/^could not be checked: the database has read no block of this chain\. Remedy: start /m);
+      expect(stdout).not.to.contain("difference");
+      expect(status).to.equal(2);
+    } finally {
+      program.remove();
+    }
+  });
+
+  it("HD6 a signal in the first reading of the chain ends it at the next block, and stops what had begun", async () => {
+    await world.chain.provider.send("hardhat_mine", [`0x${BLOCKS.toString(16)}`]);
+    const DATABASE_URL = await postgres.database();
+    const stopping = new AbortController();
+    // Stops as soon as the bar moves for the first time.
+    const progress: Progress = {
+      begin: () => ({ advance: () => stopping.abort(), setTotal: () => undefined, end: () => undefined }),
+    };
+    // A node that does not tell the logs of many blocks: they are read one by one.
+    const oneByOne: typeof fetch = async (input, init) => {
+      const body = String(init?.body ?? "");
+      if (!body.includes("eth_getLogs") || !/"fromBlock"/.test(body)) return fetch(input, init);
+      const { id } = JSON.parse(body) as { id: number };
+      return Response.json({ jsonrpc: "2.0", id, error: { code: -32_602, message: "too many blocks" } });
+    };
+    const lines: string[] = [];
+    const logger = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
+    const config = world.config({ DATABASE_URL, PORT: "0" });
+    const started = startFacilitator(config, { logger, progress, fetch: oneByOne, signal: stopping.signal });
+    const reason = await started.then(
+      () => "started",
+      (error: unknown) => error,
+    );
+    expect(reason).to.equal(stopping.signal.reason);
+    expect(await numberIn(DATABASE_URL, "select count(*) as value from blocks")).to.be.lessThan(BLOCKS / 2);
+    expect(await numberIn(DATABASE_URL, "select count(*) as value from role_leases"), "its lease is released").to.equal(
+      0,
+    );
+    const open = "select count(*) as value from pg_stat_activity where datname = current_database()";
+    expect(await numberIn(DATABASE_URL, open), "no connection but this one").to.equal(1);
+    expect(lines.join("")).to.contain("the Facilitator has stopped").and.not.contain("is up");
+  });
+});

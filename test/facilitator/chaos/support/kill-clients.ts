@@ -1,0 +1,118 @@
+/**
+ * Clients that do as agents are told: they post the same request again until they hold an outcome, whoever dies meanwhile.
+ * What they were told is kept, so that it can be compared with the chain and with every other answer.
+ */
+import { createFacilitatorClient, type X402RequestWire } from "turnpike/facilitator";
+import { type Hex, proofToWire, type SignedPayment } from "turnpike/protocol";
+import { type FacilitatorWorld, until } from "../../../support/facilitator";
+import { authorizationToWire, paymentToWire } from "../../support/payments";
+
+const VALID_FOR_SEC = 36_000;
+
+export interface Told {
+  readonly paymentId: Hex;
+  readonly payer: string;
+  /** every different outcome that was told; of a sound service one */
+  readonly outcomes: Set<string>;
+}
+
+export interface Clients {
+  /** A payment through one of the two doors, from here on until its outcome is known. */
+  pay(door: "authorize" | "settle"): Promise<Told>;
+  readonly told: readonly Told[];
+  /** Waits until few enough ask: hundreds that are never answered would be a load that no machine bears. */
+  fewAsking(): Promise<void>;
+}
+
+const AGAIN_MS = 100;
+const FEW = 24;
+
+/** @param urls of the processes that may live now; a client asks any of them */
+export function createClients(
+  world: FacilitatorWorld,
+  urls: () => readonly string[],
+  pick: (below: number) => number,
+): Clients {
+  const told: Told[] = [];
+  let asking = 0;
+
+  /** @returns undefined while the outcome is unknown */
+  async function authorize(url: string, signed: SignedPayment): Promise<string | undefined> {
+    const outcome = await createFacilitatorClient({ url, timeoutMs: 8_000 }).authorize(paymentToWire(signed));
+    if (outcome.kind === "settled") return JSON.stringify(proofToWire(outcome.proof));
+    if (outcome.kind === "pending" || outcome.error.retryable) return undefined;
+    return `${outcome.kind}: ${outcome.error.code} ${outcome.error.reason ?? ""}`;
+  }
+
+  async function settle(url: string, request: X402RequestWire): Promise<string | undefined> {
+    const response = await fetch(`${url}/settle`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(request),
+      signal: AbortSignal.timeout(8_000),
+    });
+    if (response.status !== 200) return undefined;
+    const answer = (await response.json()) as { errorReason?: string };
+    return answer.errorReason === "settlement_pending" ? undefined : JSON.stringify(answer);
+  }
+
+  return {
+    told,
+    async fewAsking() {
+      await until(async () => asking <= FEW, "most payments have an outcome", 240_000);
+    },
+    async pay(door) {
+      const payer = await world.payer();
+      // Hundreds of kills last longer than a usual window.
+      const fields = { payer, validForSec: VALID_FOR_SEC };
+      const signed = door === "authorize" ? await world.signPayment(fields) : await world.signExact(fields);
+      const one: Told = { paymentId: world.idOf(signed), payer: payer.address, outcomes: new Set() };
+      told.push(one);
+      asking += 1;
+      const ask = (url: string): Promise<string | undefined> =>
+        "memo" in signed ? authorize(url, signed) : settle(url, exactToWire(signed));
+      // Told once is not enough: the same question gets the same answer.
+      for (let answers = 0; answers < 2; ) {
+        const all = urls();
+        const url = all[pick(all.length)];
+        const outcome = url === undefined ? undefined : await ask(url).catch(() => undefined);
+        if (outcome === undefined) await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+        else {
+          one.outcomes.add(outcome);
+          answers += 1;
+        }
+      }
+      asking -= 1;
+      return one;
+    },
+  };
+}
+
+type Exact = Awaited<ReturnType<FacilitatorWorld["signExact"]>>;
+
+/** As a gate asks: by the same grant again and again. */
+function exactToWire(request: Exact): X402RequestWire {
+  const { network, token: asset, payTo, resource, signature, purchase } = request;
+  return {
+    grant: { id: purchase.grantId, resource },
+    x402Version: 1,
+    paymentPayload: {
+      x402Version: 1,
+      scheme: "exact",
+      network,
+      payload: { signature, authorization: authorizationToWire(request.authorization) },
+    },
+    paymentRequirements: {
+      scheme: "exact",
+      network,
+      maxAmountRequired: String(request.amount),
+      resource,
+      description: "",
+      mimeType: "application/json",
+      payTo,
+      maxTimeoutSeconds: 20,
+      asset,
+      extra: { name: "Test USD", version: "1" },
+    },
+  } as X402RequestWire;
+}

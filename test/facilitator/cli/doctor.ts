@@ -1,0 +1,156 @@
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { expect } from "chai";
+import { addressOfKey, type Hex } from "turnpike/protocol";
+import { startChain, testKey } from "../../support/chain";
+import { deployAll } from "../../support/deployment";
+import { type FacilitatorWorld, startWorld } from "../../support/facilitator";
+import { buildProgram, type Program } from "../support/processes";
+
+describe("Facilitator: doctor and the checks at the start", function () {
+  this.timeout(120_000);
+  let world: FacilitatorWorld;
+  let program: Program;
+  let home: string;
+
+  before(async () => {
+    world = await startWorld();
+    program = buildProgram();
+    home = mkdtempSync(path.join(tmpdir(), "turnpike-doctor-"));
+    await program.run(["migrate"], world.env());
+  });
+  after(async () => {
+    program?.remove();
+    await world?.stop();
+    rmSync(home, { recursive: true, force: true });
+  });
+
+  function keyFile(name: string, mode: number): string {
+    const file = path.join(home, name);
+    writeFileSync(file, `${world.env().RELAYER_KEYS}\n`);
+    chmodSync(file, mode);
+    return `file:${file}`;
+  }
+
+  it("finds nothing to object to where all is well, and tells no secret", async () => {
+    const env = world.env({ RELAYER_KEYS: keyFile("good", 0o600) });
+    const { status, stdout, stderr } = await program.run(["doctor"], env);
+    expect(stdout + stderr).not.to.contain("fail");
+    expect(status, stdout).to.equal(0);
+    for (const said of [
+      /^ok {3}settings: roles api/m,
+      /^ok {3}RPC 1 .*serves chain 31337/m,
+      /newest block \d+ is \d+ s/,
+      /^ok {3}RPC 1 .*tells the logs of/m,
+      /^ok {3}TURNPIKE: .*this release's contract/m,
+      /^ok {3}BATCH_SETTLER: /m,
+      /^ok {3}TOKENS Test.*domain/m,
+      /^ok {3}(PGLITE_DIR|DATABASE_URL): is migrated/m,
+      /^ok {3}RELAYER_KEYS 1: its file is for its owner alone/m,
+      /^ok {3}RELAYER_KEYS 1: 0x[0-9a-fA-F]{40} holds 1000/m,
+      /^ok {3}PROOF_KEY: 0x[0-9a-fA-F]{40} signs/m,
+    ]) {
+      expect(stdout).to.match(said);
+    }
+    const key = world.env().RELAYER_KEYS ?? "";
+    expect(stdout).not.to.contain(key.slice(2)).and.not.to.contain(String(world.env().PROOF_KEY).slice(2));
+  });
+
+  it("HD3 shows the further proof signers, and fails where the key in use is retired", async () => {
+    const relayer = { RELAYER_KEYS: keyFile("signers", 0o600) };
+    const current = addressOfKey(testKey("proof signer") as Hex);
+    const former = addressOfKey(testKey("former proof signer") as Hex);
+    const shown = await program.run(["doctor"], world.env({ ...relayer, PROOF_SIGNERS: `${former}@1790000000` }));
+    expect(shown.status, shown.stdout).to.equal(0);
+    expect(shown.stdout).to.include(`ok   PROOF_SIGNERS: proofs by ${former} count until 2026-09-21T14:13:20.000Z`);
+    const wrong = await program.run(["doctor"], world.env({ ...relayer, PROOF_SIGNERS: `${current}@1790000000` }));
+    expect(wrong.status).not.to.equal(0);
+    expect(wrong.stdout).to.match(/^fail PROOF_SIGNERS: .*retires the address of PROOF_KEY.*Remedy: /m);
+  });
+
+  it("says what is wrong, with the remedy, and ends with a status that is not 0", async () => {
+    const poor = testKey("a key without money");
+    const cases: [Record<string, string>, RegExp][] = [
+      [{ RPC_URLS: "http://127.0.0.1:1" }, /^fail RPC 1 .*do not answer.*Remedy: /m],
+      [{ CHAIN_ID: "31338" }, /^fail RPC 1 .*another chain than CHAIN_ID 31338/m],
+      [{ TURNPIKE: world.payee }, /^fail TURNPIKE: .*has no contract.*Remedy: /m],
+      [{ TOKENS: tokens({ version: "9" }) }, /^fail TOKENS .*signs for another domain.*Remedy: set name and version/m],
+      [{ RELAYER_KEYS: poor }, /^fail RELAYER_KEYS 1: .*below MIN_BALANCE_WEI.*Remedy: send it native coins/m],
+      [
+        { RELAYER_KEYS: keyFile("open", 0o644) },
+        /^fail RELAYER_KEYS 1: .*read by others \(mode 644\).*Remedy: chmod 600/m,
+      ],
+      [
+        { DATABASE_URL: "postgres://nobody:hunter2@127.0.0.1:1/none" },
+        /^fail DATABASE_URL: it cannot be reached.*Remedy: /m,
+      ],
+      [{ POLL_MS: "soon" }, /^fail settings: POLL_MS must be a whole number/m],
+    ];
+    const outcomes = await Promise.all(cases.map(([change]) => program.run(["doctor"], world.env(change))));
+    for (const [index, { status, stdout, stderr }] of outcomes.entries()) {
+      const said = stdout + stderr;
+      expect(said).to.match(cases[index]?.[1] as RegExp);
+      expect(status, said).to.equal(1);
+      expect(said).not.to.contain("hunter2");
+    }
+  });
+
+  it("B9 warns of a node that does not tell many blocks' logs, and falls back on the node that serves the chain", async () => {
+    const narrow = await narrowNode(world.chain.rpcUrl);
+    const { port } = narrow.address() as AddressInfo;
+    const env = world.env({ RPC_URLS: `http://127.0.0.1:${port},${world.chain.rpcUrl}` });
+    const { status, stdout } = await program.run(["doctor"], env);
+    narrow.close();
+    expect(stdout).to.match(/^warn RPC 1 .*does not tell the logs of 500 blocks at once.*Remedy: /m);
+    expect(stdout).to.match(/^ok {3}RPC 2 .*tells the logs of/m);
+    expect(status).to.equal(0);
+  });
+
+  it("B9 on a public chain other code than this release's stops the start; the domain of a token does everywhere", async () => {
+    const wrong = await world.core({ TOKENS: tokens({ version: "9" }) }).catch((error: Error) => error.message);
+    expect(wrong).to.match(/signs for another domain than "Test USD" version "9"/);
+    const chain = await startChain({ chainId: 84_532 });
+    try {
+      const contracts = await deployAll(chain);
+      const env = world.env({
+        CHAIN_ID: "84532",
+        RPC_URLS: chain.rpcUrl,
+        START_BLOCK: "0",
+        TURNPIKE: contracts.turnpike,
+        // A contract, but not the one.
+        BATCH_SETTLER: contracts.token,
+        TOKENS: JSON.stringify([
+          { address: contracts.token, name: contracts.tokenName, version: contracts.tokenVersion },
+        ]),
+      });
+      const { status, stderr } = await program.run(["start"], env);
+      expect(stderr).to.match(/^ConfigError: .*has other code than this release's contract/);
+      expect(status).to.equal(1);
+    } finally {
+      await chain.stop();
+    }
+  });
+
+  function tokens(change: Record<string, string>): string {
+    const { token: address, tokenName: name, tokenVersion: version } = world.contracts;
+    return JSON.stringify([{ address, name, version, ...change }]);
+  }
+});
+
+/** A node before the node that refuses logs of more than one block, as public ones refuse those of many. */
+async function narrowNode(target: string): Promise<Server> {
+  const server = createServer(async (request, response) => {
+    let body = "";
+    for await (const chunk of request) body += chunk;
+    const isWide = body.includes("eth_getLogs") && body.includes("fromBlock");
+    const answer = isWide
+      ? JSON.stringify({ jsonrpc: "2.0", id: 0, error: { code: -32_000, message: "too many blocks" } })
+      : await (await fetch(target, { method: "POST", headers: { "content-type": "application/json" }, body })).text();
+    response.writeHead(200, { "content-type": "application/json" }).end(answer);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return server;
+}

@@ -1,0 +1,166 @@
+import { cpSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { expect } from "chai";
+import pino from "pino";
+import { createFacilitatorClient } from "turnpike/facilitator";
+import type { Hex } from "turnpike/protocol";
+import { openChain } from "../../../facilitator/src/chain/open";
+import { reconcile } from "../../../facilitator/src/cli/maintenance/reconcile";
+import { reindex } from "../../../facilitator/src/cli/maintenance/reindex";
+import { openStore, type Store } from "../../../facilitator/src/db/open";
+import type { EventRow } from "../../../facilitator/src/db/tables/events";
+import { appendEvents } from "../../../facilitator/src/events/feed";
+import { newestBlock } from "../../../facilitator/src/indexer/applied-blocks";
+import { createBlockWriter } from "../../../facilitator/src/indexer/block-writer";
+import { noProgress } from "../../../facilitator/src/lib/progress";
+import { testKey } from "../../support/chain";
+import { emptyDatabase, type FacilitatorWorld, fund, startWorld, until, walletOf } from "../../support/facilitator";
+import { prepareVictims, type Victims } from "../chaos/support/kill-victim";
+import { paymentToWire } from "../support/payments";
+
+/** In one block: enough for its events to be told in a transaction of their own. */
+const PAYMENTS = 301;
+const AMOUNT = 1_000n;
+
+describe("events of a block that tells very many", function () {
+  this.timeout(300_000);
+  let world: FacilitatorWorld;
+  let victims: Victims;
+  let home: string;
+  let settings: Record<string, string>;
+  let ids: readonly Hex[];
+  const open: Store[] = [];
+
+  /** A service that is killed when it has applied a block of many payments, and before it has told of it. */
+  before(async () => {
+    [world, victims] = await Promise.all([startWorld(), prepareVictims()]);
+    home = mkdtempSync(path.join(tmpdir(), "turnpike-staged-"));
+    const key = testKey("relayer of staged events") as Hex;
+    await fund(world.chain, walletOf(world.chain, key).address as Hex);
+    settings = { RELAYER_KEYS: key, DATABASE_URL: "", PGLITE_LOCK_MS: "2000", RENEWALS: "false" };
+    const dir = path.join(home, "killed");
+    cpSync(await emptyDatabase(), dir, { recursive: true });
+
+    const payer = await world.payer(AMOUNT * BigInt(PAYMENTS));
+    const signed = await Promise.all(
+      Array.from({ length: PAYMENTS }, () => world.signPayment({ payer, amount: AMOUNT, validForSec: 3_000 })),
+    );
+    ids = signed.map((one) => world.idOf(one));
+    const victim = await victims.startSurely({ ...world.env({ ...settings, PGLITE_DIR: dir }), KILL_AFTER: "applied" });
+    const client = createFacilitatorClient({ url: victim.url });
+    await world.chain.provider.send("evm_setIntervalMining", [0]);
+    for (const one of signed) void client.authorize(paymentToWire(one)).catch(() => undefined);
+    const left = (): Promise<bigint> =>
+      world.token.getFunction("balanceOf").staticCall(payer.address, { blockTag: "pending" });
+    await until(async () => (await left()) === 0n, "all are under way");
+    await world.chain.provider.send("evm_mine", []);
+    expect(await victim.gone).to.equal("SIGKILL");
+  });
+  afterEach(async () => {
+    for (const store of open.splice(0)) await store.close();
+  });
+  after(async () => {
+    await victims?.stop();
+    await world?.stop();
+    rmSync(home, { recursive: true, force: true });
+  });
+
+  let copies = 0;
+  /** What it has left behind, for one test. */
+  function copyOfDatabase(): Record<string, string> {
+    const dir = path.join(home, String(copies++));
+    cpSync(path.join(home, "killed"), dir, { recursive: true });
+    return { ...settings, PGLITE_DIR: dir };
+  }
+
+  async function openCopy(): Promise<{ store: Store; env: Record<string, string> }> {
+    const env = copyOfDatabase();
+    const store = await openStore(world.config(env).database);
+    open.push(store);
+    return { store, env };
+  }
+
+  const toldOf = ({ db }: Store): Promise<EventRow[]> => db.selectFrom("events").selectAll().orderBy("seq").execute();
+  const writerOn = (store: Store) =>
+    createBlockWriter({ store, chainId: world.chain.chainId, undoDepth: 128, startBlock: 0 });
+
+  async function differences(store: Store, env: Record<string, string>): Promise<string[]> {
+    const wrong: string[] = [];
+    const log = pino({ level: "silent" });
+    const config = world.config(env);
+    const chain = await openChain({ config, log });
+    for await (const one of reconcile({ config, store, chain, log, progress: noProgress })) wrong.push(one);
+    return wrong;
+  }
+
+  it("keep nobody waiting: their payments are settled before they are told", async () => {
+    const { store } = await openCopy();
+    const settled = await store.db.selectFrom("payments").select("state").execute();
+    expect(settled.filter(({ state }) => state === "settled")).to.have.length(PAYMENTS);
+    expect(await toldOf(store)).to.deep.equal([]);
+  });
+
+  it("S6 are told once each, with their sums, when the process that stored them has died", async () => {
+    const env = copyOfDatabase();
+    const core = await world.core(env);
+    // The chain stands still: what wakes the next process is not another block.
+    await until(async () => (await toldOf(core.store)).length > 0, "they are told");
+    const told = await toldOf(core.store);
+    expect(told.map(({ type, sequence, reverted }) => `${type} ${sequence} ${reverted}`)).to.deep.equal(
+      ids.map(() => "payment.settled 1 false"),
+    );
+    expect(new Set(told.map(({ object_id }) => object_id))).to.deep.equal(new Set(ids));
+    expect(await differences(core.store, env)).to.deep.equal([]);
+    await core.stop();
+  });
+
+  it("come before whatever is told next", async () => {
+    const { store } = await openCopy();
+    const [id = "0x"] = ids;
+    const next = {
+      id: "next",
+      chainId: world.chain.chainId,
+      type: "payment.late",
+      objectId: id,
+      payload: {},
+      blockTime: 1,
+    };
+    await store.transaction((tx) => appendEvents(tx, [next]));
+    await writerOn(store).tellStaged();
+    const told = await toldOf(store);
+    expect(told).to.have.length(PAYMENTS + 1);
+    expect(told.at(-1)).to.include({ id: "next", sequence: 2 });
+  });
+
+  it("B8 are told and taken back when their block is gone before anybody has told them", async () => {
+    const { store } = await openCopy();
+    const newest = await newestBlock(store.db, world.chain.chainId);
+    expect(await writerOn(store).takeBack(newest?.hash ?? "")).to.include({ kind: "taken" });
+    const told = await toldOf(store);
+    const count = (type: string, reverted: boolean): number =>
+      told.filter((event) => event.type === type && event.reverted === reverted).length;
+    expect([count("payment.settled", true), count("payment.reversed", false)]).to.deep.equal([PAYMENTS, PAYMENTS]);
+    expect(told).to.have.length(2 * PAYMENTS);
+  });
+
+  it("S8 are found again by whoever reads the chain anew, with the same ids", async () => {
+    const { store, env } = await openCopy();
+    const log = pino({ level: "silent" });
+    const config = world.config(env);
+    const chain = await openChain({ config, log });
+    await store.db.deleteFrom("role_leases").execute();
+    await reindex({ config, store, chain, log, progress: noProgress, isWiped: true });
+    const told = await toldOf(store);
+    expect(told.filter(({ type }) => type === "payment.settled")).to.have.length(PAYMENTS);
+    expect(told.filter(({ reverted }) => reverted)).to.deep.equal([]);
+    expect(await differences(store, env)).to.deep.equal([]);
+  });
+
+  it("are missed by a comparison with the chain as long as they are not told", async () => {
+    const { store, env } = await openCopy();
+    expect((await differences(store, env)).join()).to.match(/stored and not told yet/);
+    await writerOn(store).tellStaged();
+    expect(await differences(store, env)).to.deep.equal([]);
+  });
+});

@@ -1,0 +1,53 @@
+import { serve } from "@hono/node-server";
+import { expect } from "chai";
+import { Hono } from "hono";
+import { TurnpikeError } from "turnpike/protocol";
+import { liveEvents } from "../../../facilitator/src/http/live";
+import type { RequestScope } from "../../../facilitator/src/http/request";
+import type { Doors } from "../../../facilitator/src/http/services";
+import { until } from "../../support/facilitator";
+
+const STREAMS = 20;
+
+describe("Facilitator: live events", () => {
+  it("do not count a stream that never began: a key may try again for ever", async () => {
+    let isDown = true;
+    let open = 0;
+    const doors = {
+      providers: {
+        admit: async () => ({ provider: "0x1", keyId: "k" }),
+        async newestEvent() {
+          if (isDown) throw new TurnpikeError("Unavailable");
+          return 0;
+        },
+        events: async () => {
+          open += 1;
+          return { events: [], next: "0" };
+        },
+      },
+      keyLimit: { take: () => undefined },
+      happened: () => new Promise(() => undefined),
+      untilDraining: <T>(work: Promise<T>) => work,
+    } as unknown as Doors;
+    const app = new Hono<RequestScope>();
+    app.get("/events/live", liveEvents(doors));
+    const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
+    await until(async () => server.listening, "the server listens");
+    const { port } = server.address() as { port: number };
+    const stop = new AbortController();
+    const ask = () => fetch(`http://127.0.0.1:${port}/events/live`, { signal: stop.signal });
+    try {
+      for (let time = 0; time < 2 * STREAMS; time++) expect((await ask()).status).to.equal(503);
+      isDown = false;
+      for (let time = 0; time < STREAMS; time++) expect((await ask()).status).to.equal(200);
+      await until(async () => open === STREAMS, "all streams are open");
+      expect((await ask()).status).to.equal(429);
+    } finally {
+      stop.abort();
+      await new Promise((resolve) => {
+        server.close(resolve);
+        if ("closeAllConnections" in server) server.closeAllConnections();
+      });
+    }
+  });
+});

@@ -1,0 +1,220 @@
+import { expect } from "chai";
+import { id, keccak256 } from "ethers";
+import { turnpikeInterface } from "turnpike/chain";
+import { type Address, type Hex, idHashOf, STATUSES, secretHashOf, statusAt } from "turnpike/protocol";
+import type { Core } from "../../../facilitator/src/app/core";
+import type { FundedWallet } from "../../../scripts/sandbox/chain";
+import { type FacilitatorWorld, startWorld } from "../../support/facilitator";
+
+const SEED = 20_261_121;
+const ACTS = 160;
+const HOUR = 3_600;
+
+/** A small deterministic generator, so that a failing history can be run again. */
+function generator(seed: number): (below: number) => number {
+  let state = seed >>> 0;
+  return (below) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+}
+
+describe("the indexer's records and the contract's", function () {
+  this.timeout(120_000);
+  let world: FacilitatorWorld;
+  let core: Core;
+
+  before(async () => {
+    // Each act is a block of its own.
+    world = await startWorld({ blockMs: undefined });
+    core = await world.core();
+  });
+  after(() => world.stop());
+
+  it("L22 S8 agree after a random history, and are the same when read again from the first block", async () => {
+    const idHashes = await liveThroughAHistory();
+    await core.indexer.catchUp();
+    const told = await chainStates(idHashes);
+    const { db } = core.store;
+    let compared = 0;
+    for (const [index, idHash] of idHashes.entries()) {
+      const chain = told[index];
+      const row = await db.selectFrom("subscriptions").selectAll().where("id_hash", "=", idHash).executeTakeFirst();
+      if (!chain || chain.subscription.subscriber === `0x${"0".repeat(40)}`) {
+        expect(row).to.equal(undefined);
+        continue;
+      }
+      const plan = await db
+        .selectFrom("plans")
+        .selectAll()
+        .where("plan_id", "=", chain.subscription.planId)
+        .executeTakeFirstOrThrow();
+      const allowance = await db.selectFrom("allowances").selectAll().where("id_hash", "=", idHash).executeTakeFirst();
+      const { subscription: s, allowance: a } = chain;
+      expect(row, idHash).to.include({
+        subscriber: s.subscriber,
+        plan_id: s.planId,
+        paid_through: Number(s.paidThrough),
+        version: Number(s.version),
+        paused: s.paused,
+        ending: s.ending,
+        cancelled: s.cancelled,
+      });
+      const spent = allowance && allowance.cycle === Number(s.paidThrough) ? BigInt(allowance.spent) : 0n;
+      expect({ cap: BigInt(allowance?.cap ?? 0), spent, debits: BigInt(allowance?.debits ?? 0) }).to.deep.equal({
+        cap: a.cap,
+        spent: a.spent,
+        debits: a.debits,
+      });
+      const status = statusAt(
+        {
+          known: true,
+          cancelled: s.cancelled,
+          ending: s.ending,
+          paused: s.paused,
+          paidThroughSec: Number(s.paidThrough),
+          intervalSec: plan.interval_sec,
+          graceSec: plan.grace_sec,
+        },
+        await world.nowSec(),
+      );
+      expect(status).to.equal(STATUSES[Number(s.status)]);
+      const due = await db.selectFrom("renewal_due").selectAll().where("id_hash", "=", idHash).executeTakeFirst();
+      const willFallDue = !s.paused && !s.ending && !s.cancelled;
+      expect(due?.paid_through, "due").to.equal(willFallDue ? Number(s.paidThrough) : undefined);
+      compared += 1;
+    }
+    expect(compared).to.be.greaterThan(10);
+
+    // Far enough behind that the second reading takes many blocks at once.
+    await world.chain.provider.send("hardhat_mine", ["0x200"]);
+    await core.indexer.catchUp();
+    const before = await everything(core);
+    await core.stop();
+    await world.loseDatabase();
+    core = await world.core({ ADOPT_NONCE: "true" });
+    expect(await everything(core)).to.deep.equal(before);
+  });
+
+  async function liveThroughAHistory(): Promise<Hex[]> {
+    const pick = generator(SEED);
+    const provider = await world.chain.wallet("provider");
+    const subscribers = await Promise.all(["ann", "bob"].map((name) => world.chain.wallet(name)));
+    for (const subscriber of subscribers) {
+      await world.contracts.mint(subscriber.address, 10n ** 12n);
+      await (
+        await (world.token.connect(subscriber) as typeof world.token).getFunction("approve")(
+          world.contracts.turnpike,
+          10n ** 12n,
+        )
+      ).wait();
+    }
+    const plans: Hex[] = [];
+    for (const [index, amount] of [1_000n, 5_000n, 20_000n].entries()) {
+      const terms = {
+        token: world.contracts.token,
+        amount,
+        interval: HOUR * (index + 1),
+        grace: index * 600,
+        payTo: world.payee,
+      };
+      plans.push((await act(provider, "createPlan", [terms, id(`salt ${index}`), "{}"])) as Hex);
+    }
+    const live: { idHash: Hex; owner: FundedWallet }[] = [];
+    const all: Hex[] = [];
+    const debits = new Map<Hex, number>();
+    let secrets = 0;
+    for (let step = 0; step < ACTS; step++) {
+      const one = live[pick(live.length)];
+      const cap = BigInt(pick(3) * 500);
+      switch (one ? pick(12) : 0) {
+        case 0: {
+          const owner = subscribers[pick(2)] as FundedWallet;
+          const secretHash = secretHashOf(keccak256(id(`secret ${secrets++}`)) as Hex);
+          const idHash = idHashOf(owner.address as Address, secretHash);
+          if (await act(owner, "subscribe", [plans[pick(2)], secretHash, cap])) live.push({ idHash, owner });
+          all.push(idHash);
+          break;
+        }
+        case 1:
+          await act(one?.owner as FundedWallet, "pause", [one?.idHash]);
+          break;
+        case 2:
+          await act(one?.owner as FundedWallet, "resume", [one?.idHash, 10n ** 9n]);
+          break;
+        case 3:
+          await act(pick(2) ? provider : (one?.owner as FundedWallet), "cancel", [one?.idHash, pick(3) > 0]);
+          break;
+        case 4:
+          await act(one?.owner as FundedWallet, "setMaxOverage", [one?.idHash, cap]);
+          break;
+        case 5:
+          await act(one?.owner as FundedWallet, "changePlan", [one?.idHash, plans[pick(3)], cap, 10n ** 9n]);
+          break;
+        case 6: {
+          const secretHash = secretHashOf(keccak256(id(`secret ${secrets++}`)) as Hex);
+          const owner = one?.owner as FundedWallet;
+          const idHash = idHashOf(owner.address as Address, secretHash);
+          if (await act(owner, "rekey", [one?.idHash, secretHash])) {
+            live.push({ idHash, owner });
+            debits.set(idHash, debits.get(one?.idHash as Hex) ?? 0);
+          }
+          all.push(idHash);
+          break;
+        }
+        case 7:
+        case 8: {
+          const idHash = one?.idHash as Hex;
+          const index = debits.get(idHash) ?? 0;
+          if (await act(provider, "debit", [idHash, BigInt(1 + pick(600)), index])) debits.set(idHash, index + 1);
+          break;
+        }
+        case 9:
+          await act(provider, "renewBatch", [live.map(({ idHash }) => idHash)], 8_000_000n);
+          break;
+        default:
+          await world.chain.advance(pick(2) ? pick(HOUR) : 300);
+      }
+    }
+    await act(provider, "deprecatePlan", [plans[0], plans[1]]);
+    return all;
+  }
+
+  /** @returns undefined when the contract refuses it, which is a fair part of a random history */
+  async function act(
+    wallet: FundedWallet,
+    method: string,
+    args: unknown[],
+    gasLimit = 1_000_000n,
+  ): Promise<string | undefined> {
+    const call = { to: world.contracts.turnpike, data: turnpikeInterface.encodeFunctionData(method, args) };
+    const answer = await wallet.call(call).catch(() => undefined);
+    if (answer === undefined) return undefined;
+    const receipt = await (await wallet.sendTransaction({ ...call, gasLimit })).wait().catch(() => null);
+    return receipt?.status === 1 ? answer : undefined;
+  }
+
+  interface ChainState {
+    readonly subscription: Record<"subscriber" | "planId", string> &
+      Record<"paidThrough" | "version" | "status", bigint> &
+      Record<"paused" | "ending" | "cancelled", boolean>;
+    readonly allowance: Record<"cap" | "spent" | "debits", bigint>;
+  }
+  async function chainStates(idHashes: Hex[]): Promise<ChainState[]> {
+    const data = turnpikeInterface.encodeFunctionData("getStates", [idHashes]);
+    const answer = await world.chain.provider.call({ to: world.contracts.turnpike, data });
+    return turnpikeInterface.decodeFunctionResult("getStates", answer)[0] as ChainState[];
+  }
+
+  async function everything({ store: { db } }: Core) {
+    return {
+      plans: await db.selectFrom("plans").selectAll().orderBy("plan_id").execute(),
+      operators: await db.selectFrom("operators").selectAll().orderBy("plan_id").execute(),
+      subscriptions: await db.selectFrom("subscriptions").selectAll().orderBy("id_hash").execute(),
+      allowances: await db.selectFrom("allowances").selectAll().orderBy("id_hash").execute(),
+      debits: await db.selectFrom("debits").selectAll().orderBy("id_hash").orderBy("debit_index").execute(),
+      due: await db.selectFrom("renewal_due").selectAll().orderBy("id_hash").execute(),
+      events: await db.selectFrom("events").selectAll().orderBy("seq").execute(),
+    };
+  }
+});

@@ -1,0 +1,61 @@
+/** Far from the head, blocks that tell nothing are written together: whoever has little of a processor catches up. */
+import { expect } from "chai";
+import { sql } from "kysely";
+import type { Core } from "../../../facilitator/src/app/core";
+import { type FacilitatorWorld, startWorld, until } from "../../support/facilitator";
+
+const QUIET = 40;
+
+describe("blocks that tell nothing", function () {
+  this.timeout(120_000);
+  let world: FacilitatorWorld;
+  before(async () => {
+    world = await startWorld({});
+  });
+  after(() => world?.stop());
+
+  // One by one: blocks that the node mines at a stroke do not stand on each other.
+  const mine = async (count: number) => {
+    for (let mined = 0; mined < count; mined++) await world.chain.provider.send("evm_mine", []);
+  };
+  const headOf = async () => (await world.chain.provider.getBlock("latest")) as { number: number; hash: string };
+  const applied = async (core: Core) => {
+    const { number } = await headOf();
+    await until(async () => core.indexer.applied() === number, "it has read to the head");
+  };
+  async function blocksOf(core: Core): Promise<{ number: number; hash: string; parent_hash: string }[]> {
+    return core.store.db.selectFrom("blocks").select(["number", "hash", "parent_hash"]).orderBy("number").execute();
+  }
+
+  it("S4 are kept one by one and written together; what stands between them is found, and a reorganisation takes them back", async () => {
+    const first = await world.core();
+    const signed = await world.signPayment();
+    const paid = await first.payments.authorize(signed);
+    if (paid.kind !== "settled") expect.fail(`it is ${paid.kind}`);
+    const snapshot = await world.chain.provider.send("evm_snapshot", []);
+    await first.stop();
+
+    await mine(QUIET);
+    const payer = await world.payer();
+    await mine(QUIET);
+    const second = await world.core();
+    await applied(second);
+    const blocks = await blocksOf(second);
+    const { hash, number } = await headOf();
+    expect(blocks.at(-1)).to.include({ hash, number });
+    for (const [place, block] of blocks.entries())
+      if (place > 0) expect(block.parent_hash, "each on the one before it").to.equal(blocks[place - 1]?.hash);
+    const written = await sql<{ together: number }>`select count(distinct xmin::text)::int as together from blocks
+      where number > ${paid.proof.blockNumber}`.execute(second.store.db);
+    expect(written.rows[0]?.together, "transactions of the database").to.be.lessThan(QUIET);
+    expect((await second.payments.authorize(await world.signPayment({ payer }))).kind).to.equal("settled");
+
+    await world.chain.provider.send("evm_revert", [snapshot]);
+    await world.chain.provider.send("hardhat_setNextBlockBaseFeePerGas", ["0x77359401"]);
+    await mine(QUIET * 2 + 10);
+    await applied(second);
+    const other = await headOf();
+    expect((await blocksOf(second)).at(-1)).to.include({ hash: other.hash, number: other.number });
+    expect((await second.payments.verifyProof(paid.proof)).kind, "what was paid before").to.equal("valid");
+  });
+});

@@ -1,0 +1,130 @@
+import { cpSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { expect } from "chai";
+import { createFacilitatorClient } from "turnpike/facilitator";
+import type { Hex } from "turnpike/protocol";
+import { STEPS } from "../../../facilitator/src/telemetry/failpoints";
+import { testKey } from "../../support/chain";
+import {
+  BLOCK_MS,
+  emptyDatabase,
+  type FacilitatorWorld,
+  fund,
+  startWorld,
+  until,
+  walletOf,
+} from "../../support/facilitator";
+import { prepareVictims, type Victims } from "../chaos/support/kill-victim";
+import { paymentToWire } from "../support/payments";
+
+/** The client holds its answer; nothing of the service is left to do. */
+const ANSWERED = "answered";
+
+describe("payments of a process that is killed", function () {
+  this.timeout(600_000);
+  let world: FacilitatorWorld;
+  let victims: Victims;
+  let home: string;
+
+  before(async () => {
+    [world, victims] = await Promise.all([startWorld(), prepareVictims()]);
+    home = mkdtempSync(path.join(tmpdir(), "turnpike-crash-"));
+  });
+  after(async () => {
+    await victims?.stop();
+    await world?.stop();
+    rmSync(home, { recursive: true, force: true });
+  });
+
+  /** A database and a key of its own. */
+  async function settingsOf(name: string) {
+    const dir = path.join(home, name);
+    cpSync(await emptyDatabase(), dir, { recursive: true });
+    const key = testKey(`crash relayer ${name}`) as Hex;
+    await fund(world.chain, walletOf(world.chain, key).address as Hex);
+    const quiet = { PGLITE_LOCK_MS: "2000", RENEWALS: "false" };
+    return { PGLITE_DIR: dir, DATABASE_URL: "", RELAYER_KEYS: key, ...quiet };
+  }
+
+  for (const step of [...STEPS, ANSWERED]) {
+    it(`B6 S1 killed after "${step}": one transfer, one event, and the service goes on`, async () => {
+      const settings = await settingsOf(step);
+      const signed = await world.signPayment();
+      const victim = await victims.start({ ...world.env(settings), KILL_AFTER: step });
+      if (!victim) expect.fail("it did not start");
+      const answer = createFacilitatorClient({ url: victim.url })
+        .authorize(paymentToWire(signed))
+        .catch(() => undefined);
+      if (step === ANSWERED) {
+        expect((await answer)?.kind).to.equal("settled");
+        await victim.kill();
+      }
+      expect(await victim.gone).to.equal("SIGKILL");
+
+      const core = await world.core(settings);
+      const id = world.idOf(signed);
+      if (step !== "received") {
+        // Accepted is accepted: it completes without anybody asking again.
+        await until(async () => (await core.payments.status(id)).status === "settled", "the payment has completed");
+      }
+      const outcome = await core.payments.authorize(signed);
+      if (outcome.kind !== "settled") expect.fail(`it is ${outcome.kind}`);
+      const mine = (await world.transfers()).filter(({ from }) => from === signed.authorization.from);
+      expect(mine.map(({ transaction }) => transaction)).to.deep.equal([outcome.proof.transaction]);
+      expect(core.relayer.health(), "what was sent is known, and the lane goes on").to.include({ ok: true });
+      // What webhooks are made of is written with the settlement, or not at all.
+      const events = await core.store.db
+        .selectFrom("events")
+        .select("id")
+        .where("object_id", "=", id)
+        .where("type", "=", "payment.settled")
+        .execute();
+      expect(events).to.have.length(1);
+      await core.stop();
+    });
+  }
+
+  // With one under way, the lane signs the next together with the rows of its payments.
+  for (const step of ["signed", "composed", "stored", "broadcast"] as const) {
+    it(`B6 S1 killed after "${step}" of several that are signed as they are bound: one transfer each`, async () => {
+      const settings = await settingsOf(`${step} together`);
+      const mining = (ms: number) => world.chain.provider.send("evm_setIntervalMining", [ms]);
+      const payers = await Promise.all(Array.from({ length: 4 }, () => world.payer()));
+      const signed = await Promise.all(payers.map((payer) => world.signPayment({ payer })));
+      const [first, ...rest] = signed as [(typeof signed)[0], ...typeof signed];
+      const victim = await victims.start({ ...world.env(settings), KILL_AFTER: `${step} 2` });
+      if (!victim) expect.fail("it did not start");
+      const client = createFacilitatorClient({ url: victim.url });
+      const ask = (one: (typeof signed)[0]) => client.authorize(paymentToWire(one)).catch(() => undefined);
+      await mining(0);
+      try {
+        void ask(first);
+        await until(async () => (await pending()) > 0, "the first is under way");
+        for (const one of rest) void ask(one);
+        expect(await victim.gone).to.equal("SIGKILL");
+      } finally {
+        await mining(BLOCK_MS);
+      }
+
+      const core = await world.core(settings);
+      // What was bound completes by itself; what was not is asked for again, as its client does.
+      const outcomes = await Promise.all(signed.map((one) => core.payments.authorize(one)));
+      expect(outcomes.map(({ kind }) => kind)).to.deep.equal(signed.map(() => "settled"));
+      const transfers = await world.transfers();
+      for (const { address } of payers) {
+        expect(transfers.filter(({ from }) => from === address)).to.have.length(1);
+      }
+      const sent = await core.store.db.selectFrom("transactions").select("nonce").orderBy("nonce").execute();
+      expect(sent.map(({ nonce }) => nonce)).to.deep.equal(sent.map((_, index) => index));
+      expect(core.relayer.health(), "the lane goes on").to.include({ ok: true });
+      await core.stop();
+    });
+  }
+
+  /** transactions that the node holds and no block does */
+  async function pending(): Promise<number> {
+    const block = (await world.chain.provider.send("eth_getBlockByNumber", ["pending", false])) as { transactions: [] };
+    return block.transactions.length;
+  }
+});

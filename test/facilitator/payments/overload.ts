@@ -1,0 +1,116 @@
+import { expect } from "chai";
+import type { SignedPayment } from "turnpike/protocol";
+import { until } from "../../support/facilitator";
+import { startChaosRpc } from "../chaos/support/rpc";
+import { paymentToWire } from "../support/payments";
+import { type Service, type ServiceWorld, startServiceWorld } from "../support/service";
+
+const MAX_INTAKE = 3;
+
+/** A node that holds every question about payers until it is let go. */
+async function startHoldingNode(target: string) {
+  let release: (() => void) | undefined;
+  let held = new Promise<void>(() => undefined);
+  let holds = 0;
+  const node = await startChaosRpc(target);
+  return {
+    url: node.url,
+    stop: node.stop,
+    holds: () => holds,
+    hold() {
+      holds = 0;
+      held = new Promise((resolve) => {
+        release = resolve;
+      });
+      const tell = async (_: unknown, honest: unknown) => {
+        holds += 1;
+        await held;
+        return honest;
+      };
+      node.set({ name: "held", strikes: ({ method }) => method === "eth_call", act: { kind: "lie", tell } });
+    },
+    letGo() {
+      node.set();
+      release?.();
+    },
+  };
+}
+
+describe("Facilitator: overload", function () {
+  this.timeout(120_000);
+  let world: ServiceWorld;
+  let node: Awaited<ReturnType<typeof startHoldingNode>>;
+
+  before(async () => {
+    world = await startServiceWorld();
+    node = await startHoldingNode(world.chain.rpcUrl);
+  });
+  afterEach(() => node.letGo());
+  after(async () => {
+    await world?.stop();
+    await node?.stop();
+  });
+
+  const start = (more: Record<string, string>): Promise<Service> =>
+    world.service({
+      RPC_URLS: node.url,
+      RENEWALS: "false",
+      MAX_INTAKE: String(MAX_INTAKE),
+      RPC_TIMEOUT_MS: "60000",
+      ...more,
+    });
+
+  const post = (service: Service, signed: SignedPayment): Promise<Response> =>
+    fetch(`${service.url}/authorize`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ signedPayment: paymentToWire(signed) }),
+    });
+
+  async function expectBusy(response: Response): Promise<void> {
+    expect(response.status).to.equal(503);
+    expect(Number(response.headers.get("retry-after"))).to.be.greaterThan(0);
+    expect(await response.json()).to.include({ code: "Unavailable" });
+  }
+
+  it("B14 answers 503 and a time to come again once too many wait to be judged, and takes all in afterwards", async () => {
+    const service = await start({});
+    const refusedCount = 3;
+    const payments = await Promise.all(Array.from({ length: MAX_INTAKE + refusedCount }, () => world.signPayment()));
+    node.hold();
+    const told: { signed: SignedPayment; response: Response }[] = [];
+    const all = payments.map(async (signed) => told.push({ signed, response: await post(service, signed) }));
+    // The others wait for the node, which is held: whoever is answered was refused.
+    await until(async () => told.length >= refusedCount, "those beyond the bound are answered");
+    const refused = told.slice();
+    expect(refused).to.have.length(refusedCount);
+    for (const { response } of refused) await expectBusy(response);
+    node.letGo();
+    await Promise.all(all);
+    for (const { response } of told.slice(refusedCount)) expect(response.status).to.equal(200);
+    // Nothing of the refused ones was kept: they are judged afresh, and paid once.
+    for (const { signed } of refused) expect((await post(service, signed)).status).to.equal(200);
+    const paid = (await world.transfers()).map(({ from }) => from).sort();
+    expect(paid).to.deep.equal(payments.map(({ authorization }) => authorization.from).sort());
+    await service.stop();
+  });
+
+  it("B14 answers 503 once one waits too long, however few they are", async () => {
+    const service = await start({ MAX_INTAKE: "1000", MAX_QUEUE_AGE_MS: "200" });
+    node.hold();
+    const told: Response[] = [];
+    const all: Promise<unknown>[] = [];
+    const refused = await until(async () => {
+      all.push(post(service, await world.signPayment()).then((response) => told.push(response)));
+      return told[0];
+    }, "the door is closed");
+    await expectBusy(refused);
+    const before = told.length;
+    node.letGo();
+    await Promise.all(all);
+    expect(told.slice(before).map(({ status }) => status)).to.include(200);
+    const signed = await world.signPayment();
+    await until(async () => (await post(service, signed)).status === 200, "the door is open again");
+    await service.stop();
+  });
+});

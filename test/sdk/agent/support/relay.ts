@@ -1,0 +1,281 @@
+/**
+ * A Facilitator of one screen over the real contracts on Hardhat's chain: it relays what was signed and nothing more, so
+ * that the contracts judge every signature the agent makes.
+ */
+import { ethers, network } from "hardhat";
+import {
+  CHANGE_REQUESTS,
+  type ChangeAct,
+  type ChangeRequest,
+  type PermitFields,
+  permitRequestSchema,
+  subscribeRequestSchema,
+} from "turnpike/facilitator";
+import { type Address, checksum, type Hex, isErrorCode, planIdOf, STATUSES } from "turnpike/protocol";
+import type { TestToken, Turnpike } from "../../../../sdk/src/chain/generated";
+import { type Answer, closeAll, type Seen, type StandIn, serve } from "./servers";
+import { addressOf, CHAIN_ID, NETWORK } from "./world";
+
+export const PRICE = 10_000_000n;
+export const INTERVAL_SEC = 30 * 86_400;
+
+export interface Relay extends StandIn {
+  readonly turnpike: Turnpike;
+  readonly token: TestToken;
+  readonly addresses: { readonly turnpike: Address; readonly token: Address };
+  /** what happens to the next posts instead of relaying: lost before or after the chain took it, or not known yet */
+  readonly steps: ("drop" | "relay_then_drop" | "pending" | { relayThenRefuse: string } | { refuse: string })[];
+  /** says that it knows no subscription */
+  hidesSubscriptions?: boolean;
+  /** lies told about plans */
+  lieAboutPlan?: (plan: Record<string, unknown>) => Record<string, unknown>;
+  lieAboutAccount?: (account: Record<string, unknown>) => Record<string, unknown>;
+  createPlan(overrides?: { amount?: bigint; payTo?: Address }): Promise<Hex>;
+  deprecate(planId: Hex, successor: Hex): Promise<void>;
+  fund(owner: Address, amount?: bigint): Promise<void>;
+  approval(owner: Address): Promise<bigint>;
+  nowSec(): Promise<number>;
+  /** Lets the next posts wait for each other until this many have come. */
+  holdUntil(count: number): void;
+}
+
+interface Sent {
+  readonly hash: string;
+  wait(): Promise<unknown>;
+}
+
+const problem = (status: number, code: string): Answer => ({
+  status,
+  json: { type: `urn:turnpike:error:${code}`, title: code, status, code, message: code, retryable: false },
+});
+
+/** Call it in a `describe`: each test gets a relay of its own, with one plan and a payer who has money. */
+export function relayBeforeEach(use: (fresh: { readonly relay: Relay; readonly planId: Hex }) => void): void {
+  beforeEach(async () => {
+    const relay = await startRelay();
+    const planId = await relay.createPlan();
+    await relay.fund(addressOf("payer"));
+    use({ relay, planId });
+  });
+  afterEach(closeAll);
+}
+
+export async function startRelay(): Promise<Relay> {
+  const [relayer, provider] = await ethers.getSigners();
+  if (!relayer || !provider) throw new Error("Hardhat has accounts");
+  const turnpike = (await ethers.deployContract("Turnpike")) as unknown as Turnpike;
+  const token = (await ethers.deployContract("TestToken", ["Test USD", "tUSD", "1", 6])) as unknown as TestToken;
+  const addresses = { turnpike: checksum(await turnpike.getAddress()), token: checksum(await token.getAddress()) };
+  const plans = new Map<string, { salt: Hex; metadata: string; provider: Address }>();
+  const steps: Relay["steps"] = [];
+  let salts = 0;
+
+  const nowSec = async () => Number((await ethers.provider.getBlock("latest"))?.timestamp);
+
+  async function sent(send: () => Promise<Sent>): Promise<Hex | Answer> {
+    try {
+      const transaction = await send();
+      await transaction.wait();
+      return transaction.hash as Hex;
+    } catch (error) {
+      const data = (error as { data?: unknown }).data;
+      const name = typeof data === "string" ? turnpike.interface.parseError(data)?.name : undefined;
+      const told = name ?? /custom error '(\w+)\(/.exec(String(error))?.[1];
+      return problem(422, isErrorCode(told) ? told : "TransferFailed");
+    }
+  }
+
+  async function subscription(idHash: Hex): Promise<Record<string, unknown> | undefined> {
+    const [state] = await turnpike.getStates([idHash]);
+    if (!state || state.subscription.subscriber === ethers.ZeroAddress) return undefined;
+    const { subscription: s, allowance: a } = state;
+    return {
+      idHash,
+      network: NETWORK,
+      chainId: CHAIN_ID,
+      subscriber: s.subscriber,
+      planId: s.planId,
+      status: STATUSES[Number(s.status)],
+      paidThrough: Number(s.paidThrough),
+      version: Number(s.version),
+      ending: s.ending,
+      allowance: {
+        cap: a.cap.toString(),
+        spent: a.spent.toString(),
+        remaining: a.remaining.toString(),
+        debits: Number(a.debits),
+      },
+      chainTimeSec: await nowSec(),
+    };
+  }
+
+  const permitOf = (permit: PermitFields | undefined) => {
+    if (!permit) return { value: 0n, deadline: 0n, v: 0, r: ethers.ZeroHash, s: ethers.ZeroHash };
+    const { v, r, s } = ethers.Signature.from(permit.signature);
+    return { value: permit.value, deadline: permit.deadline, v, r, s };
+  };
+
+  async function change(idHash: Hex, act: ChangeAct, body: unknown): Promise<Answer> {
+    const { version, deadline, signature, permit } = CHANGE_REQUESTS[act].parse(body);
+    const auth = { version, deadline, signature };
+    const fields = <A extends ChangeAct>(name: A) => CHANGE_REQUESTS[name].parse(body) as ChangeRequest<A>;
+    const calls: Record<ChangeAct, () => Promise<Sent>> = {
+      pause: () => turnpike.pauseBySig(idHash, auth),
+      resume: () => turnpike.resumeBySig(idHash, fields("resume").maxCharge, auth),
+      cancel: () => turnpike.cancelBySig(idHash, fields("cancel").atPeriodEnd, auth),
+      "max-overage": () => turnpike.setMaxOverageBySig(idHash, fields("max-overage").cap, auth),
+      plan: () => {
+        const { newPlanId, maxOverage, maxCharge } = fields("plan");
+        return turnpike.changePlanBySig(idHash, newPlanId, maxOverage, maxCharge, auth);
+      },
+      rekey: () => turnpike.rekeyBySig(idHash, fields("rekey").newSecretHash, auth),
+    };
+    if (permit) {
+      const { value, deadline: until, v, r, s } = permitOf(permit);
+      const owner = (await subscription(idHash))?.subscriber as string;
+      await token.permit(owner, addresses.turnpike, value, until, v, r, s);
+    }
+    const transaction = await sent(calls[act]);
+    return typeof transaction === "string" ? done(200, idHash, transaction) : transaction;
+  }
+
+  async function signUp(body: unknown): Promise<Answer> {
+    const wanted = subscribeRequestSchema.parse(body);
+    const { subscriber, planId, secretHash, maxOverage, deadline, signature, permit } = wanted;
+    const idHash = (await turnpike.idHashOf(subscriber, secretHash)) as Hex;
+    if (await subscription(idHash)) return done(200, idHash, ethers.ZeroHash);
+    const transaction = await sent(() =>
+      turnpike.subscribeBySig(subscriber, planId, secretHash, maxOverage, deadline, signature, permitOf(permit)),
+    );
+    return typeof transaction === "string" ? done(201, idHash, transaction) : transaction;
+  }
+
+  async function done(status: number, idHash: Hex, transaction: string): Promise<Answer> {
+    const state = await subscription(idHash);
+    const { paidThrough, version } = state ?? {};
+    return { status, json: { idHash, status: state?.status, transaction, paidThrough, version } };
+  }
+
+  let held: { readonly count: number; readonly release: (() => void)[] } | undefined;
+  async function gathered(): Promise<void> {
+    if (!held) return;
+    const { count, release } = held;
+    const turn = new Promise<void>((resolve) => release.push(resolve));
+    if (release.length === count) {
+      held = undefined;
+      for (const go of release) go();
+    }
+    await turn;
+  }
+
+  async function posted(request: Seen, path: string[]): Promise<Answer> {
+    const body: unknown = JSON.parse(request.body);
+    await gathered();
+    const step = steps.shift();
+    if (step === "drop") return { status: 0, drop: true };
+    if (step === "pending") {
+      return { status: 202, json: { status: "pending", id: ethers.ZeroHash }, headers: { "retry-after": "1" } };
+    }
+    if (typeof step === "object" && "refuse" in step) return problem(422, step.refuse);
+    const answer = await relayed(path, body);
+    if (typeof step === "object") return problem(422, step.relayThenRefuse);
+    return step === "relay_then_drop" ? { status: 0, drop: true } : answer;
+  }
+
+  async function relayed([room, idHash, act]: string[], body: unknown): Promise<Answer> {
+    if (room === "authorize") return problem(404, "NotFound");
+    if (room !== "permits") return act ? change(idHash as Hex, act as ChangeAct, body) : signUp(body);
+    const { owner, ...permit } = permitRequestSchema.parse(body);
+    const { value, deadline, v, r, s } = permitOf(permit);
+    const transaction = await sent(() => token.permit(owner, addresses.turnpike, value, deadline, v, r, s));
+    if (typeof transaction !== "string") return transaction;
+    const approval = (await token.allowance(owner, addresses.turnpike)).toString();
+    return { status: 200, json: { token: addresses.token, owner, approval, transaction } };
+  }
+
+  async function asked(path: string[]): Promise<Answer> {
+    const [room, id = ""] = path;
+    if (room === "accounts") {
+      const account = {
+        address: id,
+        network: NETWORK,
+        chainId: CHAIN_ID,
+        token: addresses.token,
+        tokenName: "Test USD",
+        tokenVersion: "1",
+        balance: (await token.balanceOf(id)).toString(),
+        approval: (await token.allowance(id, addresses.turnpike)).toString(),
+        permitNonce: (await token.nonces(id)).toString(),
+        chainTimeSec: await nowSec(),
+      };
+      return { status: 200, json: relay.lieAboutAccount?.(account) ?? account };
+    }
+    if (room === "subscriptions") {
+      const state = relay.hidesSubscriptions ? undefined : await subscription(id as Hex);
+      return state ? { status: 200, json: state } : problem(404, "UnknownSubscription");
+    }
+    const kept = plans.get(id);
+    if (room !== "plans" || !kept) return problem(404, "UnknownPlan");
+    const { terms, deprecated, successor } = await turnpike.getPlan(id);
+    const plan = {
+      planId: id,
+      network: NETWORK,
+      chainId: CHAIN_ID,
+      turnpike: addresses.turnpike,
+      ...kept,
+      token: terms.token,
+      amount: terms.amount.toString(),
+      interval: Number(terms.interval),
+      grace: Number(terms.grace),
+      payTo: terms.payTo,
+      deprecated,
+      ...(successor === ethers.ZeroHash ? {} : { successor }),
+    };
+    return { status: 200, json: relay.lieAboutPlan?.(plan) ?? plan };
+  }
+
+  const server = await serve((request) => {
+    const path = new URL(request.url, "http://x").pathname.split("/").slice(1);
+    return request.method === "POST" ? posted(request, path) : asked(path);
+  });
+
+  const relay: Relay = Object.assign(server, {
+    turnpike,
+    token,
+    addresses,
+    steps,
+    nowSec,
+    holdUntil(count: number) {
+      held = { count, release: [] };
+    },
+    async createPlan({ amount = PRICE, payTo = addressOf("treasury") } = {}) {
+      const salt = ethers.id(`salt ${++salts}`) as Hex;
+      const terms = { token: addresses.token, amount, interval: INTERVAL_SEC, grace: 3_600, payTo };
+      await turnpike.connect(provider).createPlan(terms, salt, "{}");
+      const owner = checksum(provider.address);
+      const planId = planIdOf({
+        ...terms,
+        provider: owner,
+        intervalSec: INTERVAL_SEC,
+        graceSec: 3_600,
+        salt,
+        metadata: "{}",
+      });
+      plans.set(planId, { salt, metadata: "{}", provider: owner });
+      return planId;
+    },
+    async deprecate(planId: Hex, successor: Hex) {
+      await turnpike.connect(provider).deprecatePlan(planId, successor);
+    },
+    async fund(owner: Address, amount = 1_000n * PRICE) {
+      await token.mint(owner, amount);
+    },
+    approval: (owner: Address) => token.allowance(owner, addresses.turnpike),
+  });
+  return relay;
+}
+
+export async function advance(seconds: number): Promise<void> {
+  await network.provider.send("evm_increaseTime", [seconds]);
+  await network.provider.send("evm_mine", []);
+}

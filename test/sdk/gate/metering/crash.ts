@@ -1,0 +1,172 @@
+import { copyFileSync, existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { expect } from "chai";
+import type { DebitSender } from "turnpike/chain";
+import type { Hex } from "turnpike/protocol";
+import { createFileMeterStore } from "../../../../sdk/src/gate/metering/file-store";
+import { createMeter, type Meter } from "../../../../sdk/src/gate/metering/meter";
+import type { MeterStore } from "../../../../sdk/src/gate/metering/store";
+import { MeteredChain } from "../../../support/metered-chain";
+
+/** Lets `lifeSteps` effects happen; the next one, and all after it, find the process dead: they never return. */
+class Fuse {
+  steps = 0;
+  readonly names: string[] = [];
+  constructor(
+    private readonly lifeSteps: number,
+    private readonly onDeath: () => void,
+  ) {}
+
+  async step(name: string): Promise<void> {
+    this.steps++;
+    this.names.push(name);
+    if (this.steps === this.lifeSteps + 1) this.onDeath();
+    if (this.steps > this.lifeSteps) await new Promise(() => undefined);
+  }
+
+  around<A extends unknown[], R>(name: string, act: (...args: A) => Promise<R>): (...args: A) => Promise<R> {
+    return async (...args) => {
+      await this.step(`before ${name}`);
+      const result = await act(...args);
+      await this.step(`after ${name}`);
+      return result;
+    };
+  }
+}
+
+function fusedStore(store: MeterStore, fuse: Fuse): MeterStore {
+  return {
+    ...store,
+    reserve: fuse.around("reserve", store.reserve),
+    record: (entry) => fuse.around(`record ${entry.kind}`, store.record)(entry),
+  };
+}
+
+function fusedSender(sender: DebitSender, fuse: Fuse): DebitSender {
+  return {
+    prepare: fuse.around("prepare", sender.prepare),
+    submit: fuse.around("submit", sender.submit),
+    outcome: fuse.around("outcome", sender.outcome),
+    replace: sender.replace,
+  };
+}
+
+const COST = 10n;
+const MOVED: Hex = `0x${"77".repeat(32)}`;
+
+describe("Metering under crashes", () => {
+  let folder: string;
+  beforeEach(() => {
+    folder = mkdtempSync(path.join(tmpdir(), "turnpike-meter-"));
+  });
+
+  const opened: MeterStore[] = [];
+  afterEach(async () => {
+    for (const store of opened.splice(0)) await store.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  function meterAt(file: string, chain: MeteredChain, fuse?: Fuse): Meter {
+    const store = createFileMeterStore({ path: file, compactAtBytes: 600 });
+    if (fuse !== undefined) opened.push(store);
+    return createMeter({
+      store: fuse ? fusedStore(store, fuse) : store,
+      sender: fuse ? fusedSender(chain.sender, fuse) : chain.sender,
+      states: chain.states,
+      clock: { nowSec: () => 1_000 },
+      limits: { settleAgeMs: 3_600_000, settleAmount: 10n ** 30n, pollMs: 1 },
+    });
+  }
+
+  /** Calls on three subscriptions, one of them rekeyed and one without funds at first. */
+  async function live(chain: MeteredChain, meter: Meter, told: { charged: bigint; asked: bigint }): Promise<void> {
+    const [rich, poor, moving] = [chain.subscribe(1), chain.subscribe(2, { funds: 15n }), chain.subscribe(3)];
+    const call = async (idHash: Hex) => {
+      told.asked += COST;
+      told.charged += (await meter.reserve(idHash, COST, chain.facts(idHash))).charged;
+    };
+    await Promise.all([rich, rich, poor, poor, moving].map(call));
+    await meter.flush();
+    await call(rich);
+    chain.rekey(moving, MOVED);
+    await call(moving);
+    chain.of(poor).funds = 1_000n;
+    await meter.flush();
+    await call(MOVED);
+    await meter.flush();
+  }
+
+  it("loses nothing and debits nothing twice, whatever the step at which the process is killed", async function () {
+    this.timeout(120_000);
+    const names: string[] = [];
+    let total = Number.POSITIVE_INFINITY;
+    for (let life = 0; life <= total; life++) {
+      const chain = new MeteredChain();
+      const [file, left] = [path.join(folder, `run-${life}`), path.join(folder, `left-${life}`)];
+      let die: () => void = () => undefined;
+      const died = new Promise<"died">((resolve) => {
+        die = () => resolve("died");
+      });
+      // What the disk holds at that moment is all that the next process gets.
+      const fuse = new Fuse(life, () => {
+        if (existsSync(file)) copyFileSync(file, left);
+        die();
+      });
+      const told = { charged: 0n, asked: 0n };
+      const doomed = meterAt(file, chain, fuse);
+      await doomed.start();
+      const end = await Promise.race([live(chain, doomed, told).then(() => "lived" as const), died]);
+      if (end === "lived") {
+        total = life;
+        names.push(...fuse.names);
+        copyFileSync(file, left);
+      }
+
+      if (chain.subscriptions.has(MOVED) === false) chain.rekey(`0x${"3".padStart(64, "0")}`, MOVED);
+      for (const subscription of chain.subscriptions.values()) subscription.funds = 10n ** 6n;
+      const heir = meterAt(left, chain);
+      await heir.start();
+      await heir.flush();
+      const { unsettled, charged, settled, lost } = heir.unsettled();
+      const at = `killed at step ${life + 1}, ${fuse.names[life] ?? "the end"}`;
+      expect([unsettled, lost], at).to.deep.equal([0n, 0n]);
+      expect(settled, at).to.equal(chain.sumDebited());
+      expect(charged, at).to.equal(settled);
+      expect(charged >= told.charged, `${at}: told ${told.charged}, debited ${charged}`).to.equal(true);
+      expect(charged <= told.asked, `${at}: asked ${told.asked}, debited ${charged}`).to.equal(true);
+      await heir.stop();
+    }
+    for (const step of ["sealed", "resolved", "rekeyed", "blocked"]) {
+      expect(names.join()).to.include(`after record ${step}`);
+    }
+  });
+
+  it("A28 sends the same bytes again after a crash between record and broadcast", async () => {
+    const chain = new MeteredChain();
+    const file = path.join(folder, "journal");
+    const idHash = chain.subscribe(1);
+    const { submit } = chain.sender;
+    const broadcast = new Promise<void>((resolve) => {
+      chain.sender.submit = () => {
+        resolve();
+        return new Promise(() => undefined);
+      };
+    });
+    const doomed = meterAt(file, chain, new Fuse(Number.POSITIVE_INFINITY, () => undefined));
+    await doomed.start();
+    await doomed.reserve(idHash, COST, chain.facts(idHash));
+    void doomed.flush().catch(() => undefined);
+    // What is sent was on disk before.
+    await broadcast;
+    copyFileSync(file, `${file}-left`);
+    chain.sender.submit = submit;
+
+    const heir = meterAt(`${file}-left`, chain);
+    await heir.start();
+    await heir.flush();
+    expect(chain.submitted).to.deep.equal(chain.prepared.slice(0, 1));
+    expect(chain.sumDebited()).to.equal(COST);
+    await heir.stop();
+  });
+});

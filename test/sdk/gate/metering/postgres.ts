@@ -1,0 +1,23 @@
+import { Pool } from "pg";
+import { postgresCells } from "../../../../sdk/src/gate/stores/postgres";
+import { startPostgres, type TestPostgres } from "../../../support/postgres";
+import { testSharedMeter } from "../support/shared-meter";
+
+describe("meters that share PostgreSQL", function () {
+  this.timeout(120_000);
+  let postgres: TestPostgres;
+  let pool: Pool;
+
+  before(async () => {
+    postgres = await startPostgres();
+    pool = new Pool({ connectionString: await postgres.database(), max: 8 });
+    // Connections that end with their server.
+    pool.on("error", () => undefined);
+  });
+  after(async () => {
+    await pool.end();
+    await postgres.stop();
+  });
+
+  testSharedMeter((space) => postgresCells(pool, { space }));
+});

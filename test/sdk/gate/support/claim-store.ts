@@ -1,0 +1,139 @@
+/** What every claim store does, whoever keeps it: run over memory, file, PostgreSQL and Redis. */
+import { expect } from "chai";
+import type { ClaimStore } from "turnpike/gate";
+import { type Hex, keccakText } from "turnpike/protocol";
+import { sharedClaims } from "../../../../sdk/src/gate/claims/shared";
+import type { CellStore } from "../../../../sdk/src/gate/stores/atomic-store";
+
+export const LEASE_MS = 60_000;
+export const NOW_MS = 1_800_000_000_000;
+export const NOW_SEC = 1_800_000_000;
+
+export const idOf = (name: string | number): Hex => keccakText(`payment ${name}`);
+let owners = 0;
+export const attempt = (store: ClaimStore, id: Hex, nowMs = NOW_MS, owner = `owner${owners++}`) =>
+  store
+    .claim(id, { act: "claim", owner, nowMs, leaseMs: LEASE_MS, keepUntilSec: NOW_SEC + 1_000 }, NOW_SEC)
+    .then((outcome) => ({ ...outcome, owner }));
+
+/** A shared store goes by its own clock: here by what each act says. */
+export function timedByActs(cells: CellStore): ClaimStore {
+  let nowMs = NOW_MS;
+  const store = sharedClaims({ ...cells, nowMs: async () => nowMs }, { clockAgeMs: -1 });
+  return {
+    ...store,
+    claim(id, act, nowSec) {
+      nowMs = act.nowMs;
+      return store.claim(id, act, nowSec);
+    },
+    apply(id, act, answer) {
+      if (act.act === "renew") nowMs = act.nowMs;
+      return store.apply(id, act, answer);
+    },
+  };
+}
+
+/** @param make a fresh, empty store */
+export function testClaimStore(make: () => ClaimStore): void {
+  it("are held by one request at a time, and used once", async () => {
+    const store = make();
+    const outcomes = await Promise.all(Array.from({ length: 10 }, () => attempt(store, idOf("a"))));
+    const held = outcomes.filter(({ kind }) => kind === "acquired");
+    expect(held).to.have.length(1);
+    expect(outcomes.filter(({ kind }) => kind === "running")).to.have.length(9);
+    await store.apply(idOf("a"), { act: "use", owner: held[0]?.owner ?? "" });
+    expect((await attempt(store, idOf("a"))).kind).to.equal("used");
+    expect((await attempt(store, idOf("b"))).kind).to.equal("acquired");
+  });
+
+  it("HA1 have one grant key, the same at every question", async () => {
+    const store = make();
+    const keys = await Promise.all(Array.from({ length: 10 }, () => store.grantKey()));
+    expect(new Set(keys).size).to.equal(1);
+    expect(keys[0]).to.match(/^0x[0-9a-f]{64}$/);
+  });
+
+  it("C14 are released three times and no more", async () => {
+    const store = make();
+    for (let i = 0; i < 3; i++) {
+      const { kind, owner } = await attempt(store, idOf("a"));
+      expect(kind).to.equal("acquired");
+      await store.apply(idOf("a"), { act: "release", owner });
+    }
+    const last = await attempt(store, idOf("a"));
+    expect(last.kind).to.equal("acquired");
+    await store.apply(idOf("a"), { act: "release", owner: last.owner });
+    expect((await attempt(store, idOf("a"))).kind).to.equal("used");
+  });
+
+  it("lapse with their lease, which counts as a release, and are kept by renewing it", async () => {
+    const store = make();
+    const first = await attempt(store, idOf("a"));
+    expect((await attempt(store, idOf("a"), NOW_MS + LEASE_MS - 1)).kind).to.equal("running");
+    await store.apply(idOf("a"), { act: "renew", owner: first.owner, nowMs: NOW_MS + 30_000, leaseMs: LEASE_MS });
+    expect((await attempt(store, idOf("a"), NOW_MS + LEASE_MS)).kind).to.equal("running");
+    let nowMs = NOW_MS + 30_000 + LEASE_MS;
+    for (let i = 0; i < 3; i++) {
+      expect((await attempt(store, idOf("a"), nowMs)).kind).to.equal("acquired");
+      nowMs += LEASE_MS;
+    }
+    expect((await attempt(store, idOf("a"), nowMs)).kind).to.equal("used");
+  });
+
+  it("are not settled by an owner whose lease another has taken over", async () => {
+    const store = make();
+    const first = await attempt(store, idOf("a"));
+    const second = await attempt(store, idOf("a"), NOW_MS + LEASE_MS);
+    expect(second.kind).to.equal("acquired");
+    await store.apply(idOf("a"), { act: "release", owner: first.owner });
+    expect((await attempt(store, idOf("a"), NOW_MS + LEASE_MS + 1)).kind).to.equal("running");
+    expect(await store.apply(idOf("a"), { act: "use", owner: first.owner }), "not to be served").to.equal(false);
+    expect(await store.apply(idOf("a"), { act: "use", owner: second.owner })).to.equal(true);
+    expect(await store.apply(idOf("a"), { act: "use", owner: second.owner }), "told twice").to.equal(true);
+  });
+
+  it("are withdrawn without counting", async () => {
+    const store = make();
+    for (let i = 0; i < 10; i++) {
+      const { kind, owner } = await attempt(store, idOf("a"));
+      expect(kind).to.equal("acquired");
+      await store.apply(idOf("a"), { act: "withdraw", owner });
+    }
+  });
+
+  const stored = (text: string) => ({ text, nowMs: NOW_MS, keepSec: 600 });
+  const answerTo = async (store: ClaimStore, id: Hex) => store.served?.(id, NOW_MS);
+
+  it("HA6 keep an answer with the claim that it uses, for any gate of the store", async () => {
+    const store = make();
+    const { owner } = await attempt(store, idOf("a"));
+    expect(await answerTo(store, idOf("a")), "running").to.equal(undefined);
+    await store.apply(idOf("a"), { act: "use", owner }, stored("1.k.sealed"));
+    expect(await answerTo(store, idOf("a"))).to.deep.equal({ answer: "1.k.sealed" });
+    const other = await attempt(store, idOf("b"));
+    await store.apply(idOf("b"), { act: "use", owner: other.owner });
+    expect(await answerTo(store, idOf("b"))).to.deep.equal({ answer: undefined });
+    expect(await answerTo(store, idOf("c"))).to.equal(undefined);
+  });
+
+  it("HA6 keep no answer of an owner that has lost its hold, nor of a released claim", async () => {
+    const store = make();
+    const first = await attempt(store, idOf("a"));
+    const second = await attempt(store, idOf("a"), NOW_MS + LEASE_MS);
+    expect(await store.apply(idOf("a"), { act: "use", owner: first.owner }, stored("1.k.first"))).to.equal(false);
+    expect(await answerTo(store, idOf("a"))).to.equal(undefined);
+    await store.apply(idOf("a"), { act: "release", owner: second.owner }, stored("1.k.released"));
+    expect(await answerTo(store, idOf("a"))).to.equal(undefined);
+    const third = await attempt(store, idOf("a"), NOW_MS + LEASE_MS);
+    await store.apply(idOf("a"), { act: "use", owner: third.owner }, stored("1.k.third"));
+    expect(await answerTo(store, idOf("a"))).to.deep.equal({ answer: "1.k.third" });
+  });
+
+  it("HA6 keep answers of 64 KiB whole", async () => {
+    const store = make();
+    const text = `1.k.${"A".repeat(90_000)}`;
+    const { owner } = await attempt(store, idOf("a"));
+    await store.apply(idOf("a"), { act: "use", owner }, stored(text));
+    expect(await answerTo(store, idOf("a"))).to.deep.equal({ answer: text });
+  });
+}

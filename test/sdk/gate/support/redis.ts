@@ -1,0 +1,33 @@
+/** A Redis of the test's own, on a socket in a folder that goes with it. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { Redis } from "ioredis";
+import { until } from "../../../support/subscriptions";
+
+export interface TestRedis {
+  readonly socket: string;
+  readonly client: Redis;
+  stop(): Promise<void>;
+}
+
+export async function startRedis(): Promise<TestRedis> {
+  const folder = mkdtempSync(path.join(tmpdir(), "turnpike-redis-"));
+  const socket = path.join(folder, "socket");
+  const settings = ["--port", "0", "--unixsocket", socket, "--dir", folder, "--save", "", "--appendonly", "no"];
+  const server = spawn("redis-server", settings, { stdio: "ignore" });
+  await until(() => existsSync(socket));
+  const client = new Redis(socket);
+  return {
+    socket,
+    client,
+    async stop() {
+      client.disconnect();
+      server.kill("SIGTERM");
+      await once(server, "exit");
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}

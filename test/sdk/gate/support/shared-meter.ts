@@ -1,0 +1,159 @@
+/** What every shared meter store does: run over PostgreSQL and Redis, several meters beside each other on each. */
+import { expect } from "chai";
+import type { Hex } from "turnpike/protocol";
+import { createMeter, type Meter } from "../../../../sdk/src/gate/metering/meter";
+import type { MeterEvent } from "../../../../sdk/src/gate/metering/reports";
+import { sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
+import type { CellStore } from "../../../../sdk/src/gate/stores/atomic-store";
+import { MeteredChain } from "../../../support/metered-chain";
+import { until } from "../../../support/subscriptions";
+
+const CAP = 1_000n;
+
+/** @param make cells of one new, empty space; called once per gate, the same space each time until `next` */
+export function testSharedMeter(make: (space: string) => CellStore): void {
+  let spaces = 0;
+  let space = "";
+  let chain: MeteredChain;
+  let meters: Meter[];
+  let events: MeterEvent[];
+
+  beforeEach(() => {
+    space = `meter ${spaces++} `;
+    chain = new MeteredChain();
+    meters = [];
+    events = [];
+  });
+  afterEach(async () => {
+    for (const meter of meters) await meter.stop();
+  });
+
+  async function gate(cells: CellStore = make(space), limits = {}): Promise<Meter> {
+    const meter = createMeter({
+      store: sharedMeterStore(cells, { leaseMs: 600, refreshMs: 40 }),
+      sender: chain.sender,
+      states: chain.states,
+      clock: { nowSec: () => 1_000 },
+      limits: { settleAmount: 10n ** 9n, settleAgeMs: 60_000, pollMs: 20, ...limits },
+      report: (event) => void events.push(event),
+    });
+    meters.push(meter);
+    await meter.start();
+    return meter;
+  }
+
+  it("C13 never let several gates together charge above the cap, and debit exactly what was charged", async () => {
+    const idHash: Hex = chain.subscribe(1, { cap: CAP });
+    const gates = await Promise.all([gate(), gate(), gate()]);
+    const facts = chain.facts(idHash);
+    const calls = Array.from({ length: 150 }, (_, i) => gates[i % 3]?.reserve(idHash, 10n, facts));
+    const outcomes = await Promise.allSettled(calls);
+    const charged = outcomes.flatMap((outcome) =>
+      outcome.status === "fulfilled" ? [outcome.value?.charged ?? 0n] : [],
+    );
+    expect(charged).to.have.length(100);
+    for (const outcome of outcomes) {
+      if (outcome.status === "rejected") expect(outcome.reason.code).to.equal("AllowanceExhausted");
+    }
+    await gates[2]?.flush();
+    expect(chain.sumDebited()).to.equal(CAP);
+    for (const one of gates) {
+      await until(() => one.unsettled().unsettled === 0n);
+      expect(one.unsettled()).to.include({ charged: CAP, settled: CAP, lost: 0n });
+    }
+  });
+
+  it("show what is unsettled at every gate, whichever charged it", async () => {
+    const idHash = chain.subscribe(1, { cap: CAP });
+    const [one, other] = [await gate(), await gate()];
+    await other.reserve(idHash, 30n, chain.facts(idHash));
+    await until(() => one.unsettled().unsettled === 30n);
+    expect(other.unsettled().subscriptions[0]).to.include({ idHash, pending: 30n });
+    expect(one.remaining(idHash, chain.facts(idHash))).to.equal(CAP - 30n);
+  });
+
+  it("A28 hand the lane on when its holder dies: nothing is lost, nothing debited twice", async () => {
+    const ids = Array.from({ length: 4 }, (_, i): Hex => chain.subscribe(i + 1, { cap: 10n ** 9n }));
+    let told = 0n;
+    for (let life = 0; life < 3; life++) {
+      // Dies in the middle of whatever it does: from one moment on its store answers nothing.
+      let isDead = false;
+      const cells = make(space);
+      const mortal = gateCells(cells, () => isDead);
+      const dying = await gate(mortal, { settleAmount: 50n, settleAgeMs: 10 });
+      for (let i = 0; i < 40; i++) {
+        const idHash = ids[i % ids.length] as Hex;
+        told += (await dying.reserve(idHash, 7n, chain.facts(idHash))).charged;
+      }
+      isDead = true;
+      meters.splice(meters.indexOf(dying), 1);
+    }
+    const last = await gate();
+    await until(
+      async () =>
+        await last.flush().then(
+          () => true,
+          () => false,
+        ),
+      60_000,
+    );
+    expect(chain.sumDebited()).to.equal(told);
+    expect(last.unsettled()).to.include({ settled: told, unsettled: 0n, lost: 0n });
+  }).timeout(120_000);
+
+  it("HA4 leave the debits to a gate that may send them when the sender no longer may", async () => {
+    const idHash = chain.subscribe(1, { cap: CAP });
+    const sender = await gate();
+    await sender.reserve(idHash, 30n, chain.facts(idHash));
+    const other = await gate();
+    sender.setCollecting(false);
+    await other.reserve(idHash, 20n, chain.facts(idHash));
+    await until(
+      async () =>
+        await other.flush().then(
+          () => true,
+          () => false,
+        ),
+    );
+    expect(chain.sumDebited()).to.equal(50n);
+    other.setCollecting(false);
+    sender.setCollecting(true);
+    await sender.reserve(idHash, 10n, chain.facts(idHash));
+    await sender.flush();
+    expect(chain.sumDebited()).to.equal(60n);
+  }).timeout(120_000);
+
+  it("keep to what may be unsettled, across gates", async () => {
+    const idHash = chain.subscribe(1, { cap: 10n ** 9n });
+    const limits = { maxUnsettled: 100n, waitMs: 30_000 };
+    const gates = await Promise.all([gate(undefined, limits), gate(undefined, limits)]);
+    let most = 0n;
+    const watch = setInterval(() => {
+      for (const one of gates) {
+        const { unsettled } = one.unsettled();
+        if (unsettled > most) most = unsettled;
+      }
+    }, 5);
+    const calls = Array.from({ length: 40 }, (_, i) => gates[i % 2]?.reserve(idHash, 10n, chain.facts(idHash)));
+    await Promise.all(calls);
+    clearInterval(watch);
+    expect(most <= 100n, `${most}`).to.equal(true);
+    await gates[0]?.flush();
+    expect(chain.sumDebited()).to.equal(400n);
+  }).timeout(120_000);
+}
+
+function gateCells(cells: CellStore, isDead: () => boolean): CellStore {
+  const alive = async <T>(ask: () => Promise<T>): Promise<T> => {
+    if (isDead()) return new Promise<T>(() => undefined);
+    const answer = await ask();
+    return isDead() ? new Promise<T>(() => undefined) : answer;
+  };
+  return {
+    open: () => cells.open(),
+    nowMs: () => alive(() => cells.nowMs()),
+    read: (keys) => alive(() => cells.read(keys)),
+    swap: (changes) => alive(() => cells.swap(changes)),
+    listed: () => alive(() => cells.listed()),
+  };
+}
