@@ -67,7 +67,7 @@ export function applyTurnpike(input: BlockInput, state: BlockState, fact: Turnpi
         grace_sec: event.terms.graceSec,
         pay_to: event.terms.payTo,
         salt: event.salt,
-        metadata: event.metadata,
+        metadata: storableText(event.metadata),
         deprecated: false,
         successor: null,
         block_number: block.number,
@@ -237,3 +237,13 @@ function priceOf(state: BlockState, idHash: string): string | null {
   const subscription = state.subscriptions.get(idHash);
   return (subscription && state.plans.get(subscription.plan_id)?.amount) ?? null;
 }
+
+/** A plan's metadata is anyone's text of any length: longer ones are cut. */
+const MAX_METADATA = 16_384;
+
+/** Returns what the database stores: it takes no NUL and no half of a surrogate pair. */
+const storableText = (text: string): string =>
+  text
+    .slice(0, MAX_METADATA)
+    .replaceAll("\0", "\ufffd")
+    .replace(/[\ud800-\udbff]$/, "");

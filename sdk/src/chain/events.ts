@@ -1,5 +1,5 @@
 /** Turnpike's logs as typed facts. Amounts are base units, times unix seconds. */
-import type { Result } from "ethers";
+import { AbiCoder, getBytes, type Result } from "ethers";
 import { type Address, checksum, type Hex } from "../protocol";
 import { turnpikeInterface } from "./abi";
 
@@ -30,6 +30,7 @@ export type TurnpikeEvent =
         readonly payTo: Address;
       };
       readonly salt: Hex;
+      /** anyone's bytes: what is no UTF-8 is replaced by U+FFFD, and NUL and control characters may be in it */
       readonly metadata: string;
     }
   | { readonly name: "PlanClosed"; readonly planId: Hex; readonly successor: Hex }
@@ -66,14 +67,17 @@ export type TurnpikeEvent =
       readonly reason: Hex;
     };
 
-type Reader<N extends TurnpikeEvent["name"]> = (args: Result) => Omit<Extract<TurnpikeEvent, { name: N }>, "name">;
+type Reader<N extends TurnpikeEvent["name"]> = (
+  args: Result,
+  data: string,
+) => Omit<Extract<TurnpikeEvent, { name: N }>, "name">;
 
 const idHash = (args: Result) => ({ idHash: args.idHash as Hex });
 
 const paidThrough = (args: Result) => ({ paidThroughSec: Number(args.paidThrough) });
 
 const READERS: { readonly [N in TurnpikeEvent["name"]]: Reader<N> } = {
-  PlanCreated: (args) => ({
+  PlanCreated: (args, data) => ({
     planId: args.planId as Hex,
     provider: checksum(args.provider),
     index: Number(args.index),
@@ -85,7 +89,7 @@ const READERS: { readonly [N in TurnpikeEvent["name"]]: Reader<N> } = {
       payTo: checksum(args.terms.payTo),
     },
     salt: args.salt as Hex,
-    metadata: args.metadata as string,
+    metadata: metadataOf(data),
   }),
   PlanClosed: (args) => ({ planId: args.planId as Hex, successor: args.successor as Hex }),
   OperatorSet: (args) => ({
@@ -123,10 +127,22 @@ const READERS: { readonly [N in TurnpikeEvent["name"]]: Reader<N> } = {
   }),
 };
 
+/** Its `string` read as the bytes that it is: ethers throws on what is no UTF-8, and anyone may emit that. */
+const PLAN_CREATED_DATA =
+  turnpikeInterface
+    .getEvent("PlanCreated")
+    ?.inputs.filter(({ indexed }) => !indexed)
+    .map((input) => (input.type === "string" ? "bytes" : input)) ?? [];
+
+function metadataOf(data: string): string {
+  const bytes = AbiCoder.defaultAbiCoder().decode(PLAN_CREATED_DATA, data).at(-1);
+  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(getBytes(bytes));
+}
+
 /** @returns undefined for a log that is none of Turnpike's events; whether its address is Turnpike's is the caller's */
 export function decodeTurnpikeLog(log: Pick<RawLog, "topics" | "data">): TurnpikeEvent | undefined {
   const parsed = turnpikeInterface.parseLog({ topics: [...log.topics], data: log.data });
   if (!parsed || !Object.hasOwn(READERS, parsed.name)) return undefined;
   const name = parsed.name as TurnpikeEvent["name"];
-  return { name, ...READERS[name](parsed.args) } as TurnpikeEvent;
+  return { name, ...READERS[name](parsed.args, log.data) } as TurnpikeEvent;
 }

@@ -1,5 +1,5 @@
 import { expect } from "chai";
-import { AbiCoder, id } from "ethers";
+import { AbiCoder, concat, getBytes, hexlify, id, toUtf8Bytes } from "ethers";
 import { turnpikeInterface } from "turnpike/chain";
 import { type Address, type Hex, paymentIdOf } from "turnpike/protocol";
 import type { Core } from "../../../facilitator/src/app/core";
@@ -207,4 +207,46 @@ describe("indexer", function () {
     expect(receipt?.status).to.equal(1);
     return answer === "0x" ? "0x" : (AbiCoder.defaultAbiCoder().decode(["bytes32"], answer)[0] as Hex);
   }
+
+  it("HD7 reads plans with any metadata that the contract takes, and goes on", async () => {
+    const owner = await world.chain.wallet("owner of odd plans");
+    const create = turnpikeInterface.getFunction("createPlan");
+    const [terms] = create?.inputs ?? [];
+    if (!create || !terms) expect.fail("the contract has no createPlan");
+    const values = [await world.token.getAddress(), 1n, 86_400, 0, owner.address];
+    const odd = [
+      toUtf8Bytes("x\0y"),
+      getBytes("0xfffe"),
+      getBytes("0xeda080"),
+      toUtf8Bytes(JSON.stringify({ name: "\u0000\ud800" })),
+      toUtf8Bytes(`${"a".repeat(16_383)}\u{1f600}`),
+      toUtf8Bytes("b".repeat(60_000)),
+    ];
+    for (const metadata of odd) {
+      const args = AbiCoder.defaultAbiCoder().encode(
+        [terms, "bytes32", "bytes"],
+        [values, id(hexlify(metadata)), metadata],
+      );
+      const data = concat([create.selector, args]);
+      await (await owner.sendTransaction({ to: world.contracts.turnpike, data })).wait();
+    }
+    expect((await core.payments.authorize(await world.signPayment())).kind).to.equal("settled");
+    const plans = await core.store.db
+      .selectFrom("plans")
+      .select("metadata")
+      .where("provider", "=", owner.address as Address)
+      .orderBy("plan_index")
+      .execute();
+    const shown = (text: string) => (text.length > 99 ? `${text.length} of ${text.slice(-1)}` : JSON.stringify(text));
+    expect(plans.map(({ metadata }) => shown(metadata))).to.deep.equal(
+      [
+        "x\ufffdy",
+        "\ufffd\ufffd",
+        "\ufffd\ufffd\ufffd",
+        JSON.stringify({ name: "\u0000\ud800" }),
+        "a".repeat(16_383),
+        "b".repeat(16_384),
+      ].map(shown),
+    );
+  });
 });
