@@ -89,7 +89,8 @@ describe("Facilitator: what readiness judges", function () {
     // HD6: a refusal for now is no fault of the program: no stack, and not one line for each.
     expect(lines.filter((line) => line.includes('"level":50') || line.includes('"level":"error"'))).to.deep.equal([]);
     const refusals = lines.filter((line) => line.includes("requests are refused for now"));
-    expect(refusals).to.have.length(1);
+    // One at once, then one in ten seconds: a busy machine takes longer than that for twenty requests.
+    expect(refusals.length).to.be.within(1, 5);
     expect(lines.join("")).not.to.contain('"stack"');
     await execute(DATABASE_URL, "drop trigger no_room on payments");
     const settled = await authorize(url);

@@ -118,6 +118,7 @@ describe("Facilitator: doctor and the checks at the start", function () {
       const env = world.env({
         CHAIN_ID: "84532",
         RPC_URLS: chain.rpcUrl,
+        PORT: "0",
         START_BLOCK: "0",
         TURNPIKE: contracts.turnpike,
         // A contract, but not the one.

@@ -4,7 +4,7 @@ import path from "node:path";
 import { expect } from "chai";
 import pino from "pino";
 import { createFacilitatorClient } from "turnpike/facilitator";
-import type { Hex } from "turnpike/protocol";
+import type { Hex, SignedPayment } from "turnpike/protocol";
 import { openChain } from "../../../facilitator/src/chain/open";
 import { reconcile } from "../../../facilitator/src/cli/maintenance/reconcile";
 import { reindex } from "../../../facilitator/src/cli/maintenance/reindex";
@@ -50,10 +50,16 @@ describe("events of a block that tells very many", function () {
     const victim = await victims.startSurely({ ...world.env({ ...settings, PGLITE_DIR: dir }), KILL_AFTER: "applied" });
     const client = createFacilitatorClient({ url: victim.url });
     await world.chain.provider.send("evm_setIntervalMining", [0]);
-    for (const one of signed) void client.authorize(paymentToWire(one)).catch(() => undefined);
+    let isUnderWay = false;
+    /** Again where the service is busy: each of them has to be in the block. */
+    const post = async (one: SignedPayment): Promise<void> => {
+      while (!isUnderWay) await client.authorize(paymentToWire(one)).catch(() => undefined);
+    };
+    for (const one of signed) void post(one);
     const left = (): Promise<bigint> =>
       world.token.getFunction("balanceOf").staticCall(payer.address, { blockTag: "pending" });
     await until(async () => (await left()) === 0n, "all are under way");
+    isUnderWay = true;
     await world.chain.provider.send("evm_mine", []);
     expect(await victim.gone).to.equal("SIGKILL");
   });

@@ -4,12 +4,12 @@
  */
 import { mkdir } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
-import { lock } from "proper-lockfile";
-import { ConfigError, TurnpikeError, Unavailable } from "../../protocol/errors";
+import { ConfigError, type TurnpikeError } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import { Books, emptyAccount, hasNews } from "./books";
 import type { Line, SnapshotEntry } from "./entry-line";
 import { Journal } from "./journal";
+import { JournalLock } from "./journal-lock";
 import { decideReservation, type MeterStore } from "./store";
 
 export interface FileMeterStoreOptions {
@@ -18,7 +18,10 @@ export interface FileMeterStoreOptions {
   readonly lockStaleMs?: number;
   /** the file's size at which it is replaced by a snapshot; default 32 MiB */
   readonly compactAtBytes?: number;
-  /** told once when the disk or the lock is lost; from then on everything is refused until a restart; default: a warning */
+  /**
+   * Called once for each failure; default: a warning. After a failure of the disk everything is refused until a restart;
+   * after the loss of the lock until it is held again.
+   */
   readonly onFailure?: (error: TurnpikeError) => void;
 }
 
@@ -33,23 +36,30 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
   const path = resolve(options.path);
   let books = new Books();
   let journal: Journal | undefined;
-  let unlock: (() => Promise<void>) | undefined;
-  let lost: TurnpikeError | undefined;
-  let pulse: NodeJS.Timeout | undefined;
-  let aliveAtMs = 0;
-
-  function loseLock(cause: unknown): void {
-    lost ??= new Unavailable("The meter's file lock was lost: another process may write its journal.", { cause });
-    onFailure(lost);
-  }
+  let lock: JournalLock | undefined;
 
   function opened(): Journal {
-    // After a standstill this long (a stopped container) the lock may be someone else's before its loss is noticed.
-    if (!lost && pulse !== undefined && performance.now() - aliveAtMs > lockStaleMs * 0.75) loseLock("standstill");
-    if (lost) throw lost;
+    lock?.requireHeld();
     if (!journal) throw new ConfigError("The meter's store is not open: call start() first, and nothing after stop().");
     journal.requireHealthy();
     return journal;
+  }
+
+  /** Another process may write the file now: what waits to be written is refused. */
+  async function leave(reason: TurnpikeError): Promise<void> {
+    const left = journal;
+    journal = undefined;
+    await left?.abandon(reason);
+  }
+
+  async function readBooks(): Promise<void> {
+    const before = books;
+    const read = new Books();
+    const snapshot = () => snapshotOf(books);
+    journal = await Journal.open({ path, snapshot, compactAtBytes, onFailure }, (line) => apply(read, line));
+    // Calls of this process that wait for debits of their own are in no file.
+    for (const { idHash, held } of before.accounts.values()) if (held > 0n) read.account(idHash).held = held;
+    books = read;
   }
 
   return {
@@ -59,22 +69,15 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
       await mkdir(dirname(path), { recursive: true, mode: 0o700 }).catch((cause: unknown) => {
         throw new ConfigError(`meterFolder: ${dirname(path)} cannot be written; name another folder`, { cause });
       });
-      lost = undefined;
-      unlock = await takeLock(path, lockStaleMs, loseLock);
-      aliveAtMs = performance.now();
-      pulse = setInterval(() => {
-        if (performance.now() - aliveAtMs <= lockStaleMs * 0.75) aliveAtMs = performance.now();
-      }, lockStaleMs / 10);
-      pulse.unref();
-      books = new Books();
+      const taken = new JournalLock({ path, staleMs: lockStaleMs, onDoubt: onFailure, leave, rejoin: readBooks });
+      await taken.take();
       try {
-        const snapshot = () => snapshotOf(books);
-        journal = await Journal.open({ path, snapshot, compactAtBytes, onFailure }, (line) => read(books, line));
+        await readBooks();
       } catch (error) {
-        clearInterval(pulse);
-        await unlock();
+        await taken.release();
         throw error;
       }
+      lock = taken;
     },
     requireHealthy: () => void opened(),
     async reserve(request) {
@@ -116,32 +119,11 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     async close() {
       const open = journal;
       journal = undefined;
-      clearInterval(pulse);
-      pulse = undefined;
       await open?.close();
-      if (!lost) await unlock?.();
+      await lock?.release();
+      lock = undefined;
     },
   };
-}
-
-async function takeLock(path: string, staleMs: number, onLost: (cause: unknown) => void) {
-  // A process that was killed leaves its lock behind; it is taken over once it is stale, so wait a little longer.
-  const retries = { retries: Math.ceil((staleMs * 1.5) / 250), factor: 1, minTimeout: 250, maxTimeout: 250 };
-  try {
-    return await lock(path, {
-      realpath: false,
-      stale: staleMs,
-      update: staleMs / 4,
-      retries,
-      onCompromised: onLost,
-    });
-  } catch (cause) {
-    throw new TurnpikeError(
-      "LedgerLocked",
-      `Another process holds the meter's journal ${path}. Give each process a folder of its own (meterFolder, TURNPIKE_METER), or all of them one meterStore.`,
-      { cause },
-    );
-  }
 }
 
 function snapshotOf(books: Books): SnapshotEntry {
@@ -156,7 +138,7 @@ function snapshotOf(books: Books): SnapshotEntry {
   };
 }
 
-function read(books: Books, line: Line): void {
+function apply(books: Books, line: Line): void {
   if (line.kind !== "snapshot") {
     books.apply(line);
     return;

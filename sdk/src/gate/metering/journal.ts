@@ -167,6 +167,14 @@ export class Journal {
     await this.file.close();
   }
 
+  /** Closes the file without writing what waits: its entries are refused with `reason`. */
+  async abandon(reason: TurnpikeError): Promise<void> {
+    this.failure ??= reason;
+    this.group?.reject(reason);
+    this.group = undefined;
+    await this.close();
+  }
+
   private openGroup(): Group {
     this.requireHealthy();
     if (this.group === undefined) {

@@ -3,6 +3,7 @@ import { open } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
+import type { TurnpikeError } from "turnpike/protocol";
 import { createFileMeterStore, type FileMeterStoreOptions } from "../../../../sdk/src/gate/metering/file-store";
 import type { MeterStore } from "../../../../sdk/src/gate/metering/store";
 import { idHashOf } from "../../../support/metered-chain";
@@ -144,6 +145,43 @@ describe("The meter's journal", () => {
     const second = createFileMeterStore({ path: file, lockStaleMs: 2_000 });
     expect((await second.open().catch((error) => error)).code).to.equal("LedgerLocked");
   }).timeout(120_000);
+
+  const servedAgain = async (store: MeterStore): Promise<void> => {
+    for (;;) {
+      const answer = await reserve(store, 1n).catch((error) => error);
+      if (answer.kind === "reserved") return;
+      expect(answer.code).to.equal("Unavailable");
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  };
+
+  it("HD8 refuses for a moment after a standstill, then goes on: the lock was nobody else's", async () => {
+    const failures: TurnpikeError[] = [];
+    const store = await opened({ onFailure: (error) => failures.push(error) });
+    await reserve(store, 10n);
+    const untilMs = performance.now() + 1_800;
+    while (performance.now() < untilMs);
+    expect((await reserve(store, 5n).catch((error) => error)).code).to.equal("Unavailable");
+    await servedAgain(store);
+    expect(store.account(idHashOf(1))?.pending).to.equal(11n);
+    expect(failures.map(({ code }) => code)).to.deep.equal(["Unavailable"]);
+    await closed();
+    expect((await opened()).account(idHashOf(1))?.pending, "and on disk").to.equal(11n);
+  }).timeout(60_000);
+
+  it("HD8 takes a lost lock again, and reads what another process wrote meanwhile", async () => {
+    const failures: TurnpikeError[] = [];
+    const store = await opened({ onFailure: (error) => failures.push(error) });
+    await reserve(store, 10n);
+    rmSync(`${file}.lock`, { recursive: true });
+    appendFileSync(file, readFileSync(file));
+    while (failures.length === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+    expect((await reserve(store, 5n).catch((error) => error)).code).to.equal("Unavailable");
+    await servedAgain(store);
+    expect(store.account(idHashOf(1))?.pending).to.equal(21n);
+    await closed();
+    expect((await opened()).account(idHashOf(1))?.pending, "and on disk").to.equal(21n);
+  }).timeout(60_000);
 
   it("fails closed when the disk fails: refused calls are not found by the next start", async () => {
     const failures: unknown[] = [];
