@@ -72,14 +72,29 @@ describe("the hostile battery against servers", () => {
     try {
       const own: ReplayResult[] = [];
       for await (const each of tryLies(await listen(server))) own.push(each);
-      expect(own.map(({ kind }) => kind)).to.deep.equal(["safe", "safe", "safe"]);
+      expect(own.map(({ kind }) => kind)).to.deep.equal(Array(6).fill("safe"));
       expect(
         liar.seen.some(({ url }) => url === "/settle"),
         "it was asked",
       ).to.equal(true);
       const seen: ReplayResult[] = [];
       for await (const each of tryLies(await listen(gullible))) seen.push(each);
-      expect(seen.map(({ kind }) => kind)).to.deep.equal(["unsafe"]);
+      expect(seen.map(({ kind }) => kind)).to.deep.equal(["unsafe", "unsafe"]);
+      const trusting = testProvider({} as SmallFacilitator, {
+        facilitator: { ...facilitator, trustUnsigned: true },
+        clock: { nowSec: () => Math.floor(Date.now() / 1_000) },
+      });
+      const open = createServer(
+        gated(trusting.paymentGate({ pricing: ONE_TIME }), (_request, response) => response.end("content")),
+      );
+      const believed: ReplayResult[] = [];
+      for await (const each of tryLies(await listen(open))) believed.push(each);
+      expect(
+        believed.map(({ kind }) => kind),
+        "a lie without any grant",
+      ).to.include("unsafe");
+      await closeServer(open);
+      await trusting.close();
     } finally {
       await closeServer(server);
       await closeServer(gullible);

@@ -199,11 +199,15 @@ function result(id: string, status: number): ReplayResult {
 /** A Facilitator that says yes to everything and moves nothing. */
 export async function startLiar(port = 0): Promise<HostileServer & { stop(): Promise<void> }> {
   const servers = new Servers();
-  const server = await servers.start((request) => ({ status: 200, json: lieOf(request) }), port);
+  let settlements = 0;
+  const server = await servers.start((request) => {
+    const grant = request.url.startsWith("/settle") && settlements++ % 2 === 0 ? forgedGrant() : {};
+    return { status: 200, json: lieOf(request, grant) };
+  }, port);
   return { ...server, stop: () => servers.close() };
 }
 
-function lieOf({ url, body }: Seen): unknown {
+function lieOf({ url, body }: Seen, grant: object): unknown {
   const asked = JSON.parse(body || "{}") as {
     paymentPayload?: { payload?: Payload };
     paymentRequirements?: { network?: string };
@@ -211,8 +215,7 @@ function lieOf({ url, body }: Seen): unknown {
   const payer = asked.paymentPayload?.payload?.authorization.from;
   const network = asked.paymentRequirements?.network ?? "";
   if (url.startsWith("/verify")) return { isValid: true, payer };
-  if (url.startsWith("/settle"))
-    return { success: true, payer, transaction: keccakText(body), network, ...forgedGrant() };
+  if (url.startsWith("/settle")) return { success: true, payer, transaction: keccakText(body), network, ...grant };
   if (url.startsWith("/proofs/verify")) return { valid: true };
   const kinds = [84_532, 8_453, 31_337].flatMap((chainId) => {
     const names = [caip2Of(chainId), findNetwork(caip2Of(chainId))?.x402v1 ?? `local-${chainId}`];
@@ -242,6 +245,8 @@ export async function* tryLies(url: string): AsyncGenerator<ReplayResult> {
   const payload = await sign(await termsOf(url), key);
   for (const { form, headers } of await formsOf(payload, url)) {
     if (/made-up/.test(form)) continue;
-    yield result(`HA2 a Facilitator's lie, ${form}`, await present(url, headers));
+    // The liar forges a grant for one of two, and leaves it out of the other.
+    for (const time of ["first", "second"])
+      yield result(`HA2 a Facilitator's lie, ${form}, presented the ${time} time`, await present(url, headers));
   }
 }

@@ -1,11 +1,8 @@
 import type { Application, NextFunction, Request, RequestHandler, Response } from "express";
 import { TurnpikeError } from "../../protocol";
-import { bodyDropped } from "../core/body-fault";
 import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
-import { NODE_REMEDY } from "../core/request";
-import { parserThatDropsBytes } from "./express-parsers";
-import { nodeGate } from "./node-gate";
+import { nodeGate, readyIn } from "./node-gate";
 
 declare global {
   namespace Express {
@@ -31,12 +28,7 @@ export function expressGate(gate: Gate): ExpressGate {
     visit.onRefused = (error) => answerInstead((request as Request).app, error);
   });
   const handler = (request: Request, response: Response, next: NextFunction) => middleware(request, response, next);
-  const ready = async (app?: Application): Promise<void> => {
-    const parser = app && gate.bindsBody ? await parserThatDropsBytes(app, handler) : undefined;
-    if (parser !== undefined) throw bodyDropped(NODE_REMEDY, parser);
-    await gate.ready();
-  };
-  return Object.assign(handler, { ready });
+  return Object.assign(handler, { ready: (app?: Application) => readyIn(app, gate, handler) });
 }
 
 const refusals = new WeakSet<object>();

@@ -9,10 +9,12 @@ import {
   isPreflight,
   PREFLIGHT,
 } from "../core/answer";
+import { bodyDropped } from "../core/body-fault";
 import { type Gate, whenDecided } from "../core/gate";
 import type { Payment } from "../core/payment";
-import { gateRequestOfNode } from "../core/request";
+import { gateRequestOfNode, NODE_REMEDY } from "../core/request";
 import { openVisit, type Visit, visits } from "../core/request-scope";
+import { parserThatDropsBytes } from "./express-parsers";
 import { forgo, isOver, setAbsent, watchPaid } from "./node-response";
 
 /** A request that a gate let through. */
@@ -21,8 +23,12 @@ export type PaidRequest = IncomingMessage & { payment?: Payment };
 /** Middleware `(req, res, next)` for node:http and what is built on it. */
 export interface NodeGate {
   (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void): void | Promise<void>;
-  /** @see Gate.ready */
-  ready(): Promise<void>;
+  /**
+   * Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked.
+   * @param app an Express application, after its routes are mounted: a gate with `bind: "body"` behind a parser that
+   * keeps no bytes rejects too
+   */
+  ready(app?: object): Promise<void>;
 }
 
 /**
@@ -53,7 +59,14 @@ export function nodeGate(gate: Gate, onVisit?: (visit: Visit, request: IncomingM
     };
     return whenDecided({ gate, facts, act, fail });
   };
-  return Object.assign(middleware, { ready: () => gate.ready() });
+  return Object.assign(middleware, { ready: (app?: object) => readyIn(app, gate, middleware) });
+}
+
+/** Waits for the gate, and looks for parsers before its middleware that drop bodies which it has to bind. */
+export async function readyIn(app: object | undefined, gate: Gate, middleware: unknown): Promise<void> {
+  const parser = app && gate.bindsBody ? await parserThatDropsBytes(app, middleware) : undefined;
+  if (parser !== undefined) throw bodyDropped(NODE_REMEDY, parser);
+  await gate.ready();
 }
 
 export function send(response: ServerResponse, { status, headers, body }: Answer): void {

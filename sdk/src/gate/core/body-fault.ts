@@ -26,6 +26,10 @@ export const bodyTooLarge = (maxBytes: number): TurnpikeError =>
     details: { maxBytes },
   });
 
+/** The price reads JSON and forms as UTF-8; a parser that follows another charset would read another body. */
+export const charsetUnsupported = (charset: string): TurnpikeError =>
+  new TurnpikeError("UnsupportedMediaType", `content-type: charset ${charset} is not supported here; send utf-8`);
+
 export const bodyCutOff = (cause?: unknown): InvalidRequest =>
   new InvalidRequest("body: the connection closed before the body ended", cause === undefined ? {} : { cause });
 

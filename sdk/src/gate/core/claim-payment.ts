@@ -174,7 +174,7 @@ const MESSAGES: Readonly<Record<string, string>> = {
   signature: "The proof's signature is not its Facilitator's.",
   not_settled: "The chain does not show this payment: repeat the request with the same proof before paying again.",
   payment_already_granted:
-    "This payment has bought another request: look for its answer where it was presented first, before paying again.",
+    "This payment belongs to another request, or came first with another Idempotency-Key or payment-identifier: repeat the request exactly as it was sent first, before paying again.",
   authorization_used:
     "This authorization was used before it was presented here: look for its answer where it was presented first.",
   reversed: "The chain gave up the block that held this payment; post the same authorization again.",

@@ -16,7 +16,7 @@ import {
 import { secretOfProof } from "../replay/secret";
 import type { Decision } from "./answer";
 import { askCallback } from "./ask-callback";
-import { isBodyFault, warnOfBodyFault } from "./body-fault";
+import { charsetUnsupported, isBodyFault, warnOfBodyFault } from "./body-fault";
 import { bookkeepingOutage, isBookkeepingKnown } from "./bookkeeping";
 import {
   claimAndConfirm,
@@ -62,6 +62,7 @@ export function decide(room: Room, route: Route, request: GateRequest): Decision
 /** The body comes first: every callback, and the handler, then read it as if nobody had. */
 async function decideBound(room: Room, route: Route, request: GateRequest): Promise<Decision> {
   try {
+    requireUtf8(request.header("content-type") ?? "");
     await request.body(route.maxBodyBytes);
   } catch (error) {
     return refusalOfRequest(route, error);
@@ -108,7 +109,14 @@ function refusalOfRequest(route: Route, error: unknown): Decision {
   return { kind: "refuse", error };
 }
 
-const REFUSED: ReadonlySet<number> = new Set([400, 413]);
+const REFUSED: ReadonlySet<number> = new Set([400, 413, 415]);
+
+/** @throws UnsupportedMediaType where any charset is named but UTF-8 */
+function requireUtf8(contentType: string): void {
+  for (const [, charset = ""] of contentType.matchAll(/charset\s*=\s*("[^"]*"?|[^\s;,]*)/gi)) {
+    if (!/^"?utf-?8"?$/i.test(charset)) throw charsetUnsupported(charset.slice(0, 40));
+  }
+}
 
 /** @returns undefined where something has to be asked, computed or written */
 function decideAtOnce(

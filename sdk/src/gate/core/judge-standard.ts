@@ -104,7 +104,7 @@ export async function judgeStandard(
     async confirm() {
       const { claims: store } = at.room;
       if (identifier) await bindIdentifier({ store, id: identifier, payer: from, paymentId, keepUntilSec, nowSec });
-      return settleStandard(at, { payment, nonce, settlement, secret });
+      return settleStandard(at, { payment, nonce, settlement, secret, keepUntilSec, nowSec });
     },
   });
 }

@@ -5,6 +5,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { tokenInterface } from "../../chain/abi";
+import type { Rpc } from "../../chain/rpc";
 import { findSettlement } from "../../chain/settlement";
 import type { X402RequestWire } from "../../facilitator/x402";
 import {
@@ -16,10 +17,12 @@ import {
   isGrantSigned,
   isHash32,
   keccakText,
+  TurnpikeError,
   toHex,
   Unavailable,
   utf8ToBytes,
 } from "../../protocol";
+import { holdClaim } from "../claims/held-claim";
 import type { ReplaySecret } from "../replay/secret";
 import type { Confirmation, PaymentCase } from "./claim-payment";
 import type { Room } from "./context";
@@ -32,6 +35,9 @@ export interface StandardPurchase {
   readonly settlement: X402RequestWire;
   /** of the first request: without it nobody is granted this payment, who has it from calldata */
   readonly secret: ReplaySecret | undefined;
+  /** of the claims that concern it, unix seconds */
+  readonly keepUntilSec: number;
+  readonly nowSec: number;
 }
 
 const ON_CHAIN_RETRY_MS = 400;
@@ -42,11 +48,17 @@ const RETRY_SEC = 2;
 export async function settleStandard(at: PaymentCase, purchase: StandardPurchase): Promise<Confirmation> {
   const { room, resource } = at;
   const { payment, nonce, settlement, secret } = purchase;
+  let grantId = await grantIdOf(at, payment.paymentId, secret);
   if (room.settings.facilitator?.trustUnsigned) {
-    if (await isSpent(room, payment, nonce)) return { kind: "faulty", reason: "authorization_used" };
+    if (await isSpentElsewhere(at, purchase, grantId)) return { kind: "faulty", reason: "authorization_used" };
   } else await requireGrants(room);
-  const grantId = await grantIdOf(at, payment.paymentId, secret);
-  const outcome = await room.facilitator.x402Settle({ ...settlement, grant: { id: grantId, resource } });
+  const ask = () => room.facilitator.x402Settle({ ...settlement, grant: { id: grantId, resource } });
+  let outcome = await ask();
+  if (!outcome.success && outcome.errorReason === "payment_already_granted" && secret !== undefined) {
+    // Perhaps to this very purchase, presented first without its key: such a payment is anybody's who presents it.
+    grantId = await grantIdOf(at, payment.paymentId, undefined);
+    outcome = await ask();
+  }
   if (!outcome.success) {
     if (outcome.errorReason === "settlement_pending") {
       throw new Unavailable("The payment is not settled yet: send the same payload again.", {
@@ -94,10 +106,36 @@ function isGranted(
 
 /**
  * Where nobody signs grants, an authorization that was used before it came here has bought something elsewhere: it may
- * have been read from calldata. Asked only where this gate has a node of its own.
+ * have been read from calldata. Asked only where this gate has a node of its own, and once for a purchase: that it was
+ * unused is recorded before the Facilitator is asked, so that a retry is not refused for what this gate has settled.
  */
-async function isSpent({ rpc }: Room, { token, payer }: OneTimePayment, nonce: Hex): Promise<boolean> {
-  if (!rpc) return false;
+async function isSpentElsewhere(
+  { room }: PaymentCase,
+  { payment, nonce, keepUntilSec, nowSec }: StandardPurchase,
+  grantId: Hex,
+): Promise<boolean> {
+  if (!room.rpc) return false;
+  const record = keccakText(JSON.stringify(["found unused", grantId]));
+  const attempt = await holdClaim({
+    store: room.claims,
+    paymentId: record,
+    keepUntilSec,
+    nowSec,
+    nowMs: Date.now,
+  });
+  if (attempt.kind === "used") return false;
+  if (attempt.kind === "running") {
+    throw new TurnpikeError("ProofInFlight", undefined, { retryAfterSec: attempt.retryAfterSec });
+  }
+  const isSpent = await isUsed(room.rpc, payment, nonce).catch(async (error: unknown) => {
+    await attempt.claim.settle("withdraw");
+    throw error;
+  });
+  await attempt.claim.settle(isSpent ? "withdraw" : "use");
+  return isSpent;
+}
+
+async function isUsed(rpc: Rpc, { token, payer }: OneTimePayment, nonce: Hex): Promise<boolean> {
   const data = tokenInterface.encodeFunctionData("authorizationState", [payer, nonce]);
   return BigInt(await rpc.send<string>("eth_call", [{ to: token, data }, "latest"])) !== 0n;
 }

@@ -93,6 +93,19 @@ for (const [name, { start, reads }] of Object.entries(ARRANGEMENTS)) {
       }
     });
 
+    it("HB4 refuses a body in another charset than UTF-8, which the handler's parser would read as another body", async () => {
+      const url = await begin();
+      for (const charset of ["utf-7", '"utf-16"', "latin1", "utf-8; charset=utf-7"]) {
+        const answer = await send(url, post('{"size":1}', { "Content-Type": `application/json; charset=${charset}` }));
+        // A parser before the gate follows the charset, and finds no JSON.
+        expect(answer.status, `${charset} ${answer.text}`).to.be.oneOf(/after/.test(name) ? [400, 415] : [415]);
+      }
+      for (const charset of ["utf-8", "UTF-8", '"utf-8"']) {
+        const answer = await send(url, post('{"size":1}', { "Content-Type": `application/json; charset=${charset}` }));
+        expect(answer.status, `${charset} ${answer.text}`).to.equal(402);
+      }
+    });
+
     it("HB4 two gates in a row both read the body, and the handler after them", async () => {
       const subscribers = { pricing: [{ type: "one-time", amount: 5n }], free: () => false };
       const url = await begin(subscribers as never, 2);

@@ -158,13 +158,19 @@ describe("bodies that a gate cannot bind, and those that it does not", () => {
         mount: (app: express.Application, gate: express.RequestHandler) => void,
         options = BOUND,
       ) => {
-        const app = make();
-        const middleware = expressGate(provider.gate(options));
-        mount(app, middleware);
-        return middleware.ready(app).then(
-          () => "ready",
-          (error: Error) => error,
-        );
+        const answers: (Error | "ready")[] = [];
+        for (const middleware of [expressGate(provider.gate(options)), provider.paymentGate(options as never)]) {
+          const app = make();
+          mount(app, middleware as express.RequestHandler);
+          const answer = middleware.ready(app).then(
+            () => "ready" as const,
+            (error: Error) => error,
+          );
+          answers.push(await answer);
+        }
+        const [first, second] = answers;
+        expect(String(second), "of createProvider").to.equal(String(first));
+        return first;
       };
       const parsers = { json: make.json(), urlencoded: make.urlencoded({ extended: true }) };
       const keep = (request: IncomingMessage, _response: unknown, bytes: Buffer) =>

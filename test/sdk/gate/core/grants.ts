@@ -214,6 +214,25 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect(again).to.equal(first);
     });
 
+    it("HA1 serves a payment that came first without its key, once it comes with one", async () => {
+      await serve();
+      const bare = await v1();
+      const pending = { success: false, errorReason: "settlement_pending", transaction: "", network: "x" };
+      facilitator.settlements.push(pending);
+      expect((await send(url, { headers: bare })).status).to.equal(503);
+      const [held] = grantIds();
+      const honest = facilitator.settle;
+      facilitator.settle = (asked) =>
+        asked.grant?.id === held ? honest(asked) : { ...pending, errorReason: "payment_already_granted" };
+      const keyed = await send(url, { headers: { ...bare, "Idempotency-Key": "a-key-that-comes-later" } });
+      expect(keyed.status, keyed.text).to.equal(200);
+      facilitator.settle = () => ({ ...pending, errorReason: "payment_already_granted" });
+      const other = await send(url, { headers: { ...(await v1()), "Idempotency-Key": "another-key-of-this-test" } });
+      expect([other.status, other.json.reason]).to.deep.equal([402, "payment_already_granted"]);
+      expect(other.json.message).to.contain("Idempotency-Key");
+      facilitator.settle = honest;
+    });
+
     it("HA8 a settlement that is still pending is 503, and the same payload serves afterwards", async () => {
       await serve();
       const pending = {
@@ -361,6 +380,17 @@ describe("standard payments verified on chain", function () {
     };
     const headers = await payload();
     expect((await send(url, { headers })).status).to.equal(200);
+    // A lost answer: this very gate had it settled, and found it unused before.
+    const retried = await payload();
+    let lost: Hex | undefined;
+    facilitator.settle = async (asked) => {
+      lost = await transfer(asked);
+      return { success: false, errorReason: "settlement_pending", transaction: lost, network: "local-31337" };
+    };
+    expect((await send(url, { headers: retried })).status).to.equal(503);
+    facilitator.settle = async (asked) => unsigned(asked, lost as Hex);
+    expect((await send(url, { headers: retried })).status, "the retry").to.equal(200);
+    facilitator.settle = async (asked) => unsigned(asked, moved as Hex);
     // Another gate, or this one after it lost its claims: the transfer is there, and has bought something.
     await server.stop();
     await provider.close();
