@@ -13,6 +13,12 @@ const SUITES = {
   redis: "npm run test:redis",
 };
 
+/** Folders whose tests take minutes each, and the command that runs them; `npx hardhat test` runs them too. */
+const SLOW = {
+  [join("test", "package")]: "npm run test:package",
+  [join("test", "facilitator", "chaos")]: "npm run test:faults",
+};
+
 /** Folders that hold no tests. */
 const NOT_TESTS = ["support", "node_modules"];
 
@@ -26,9 +32,15 @@ function testFiles(folder) {
   });
 }
 
+/** Returns the test files that `npm test` runs. */
+function quickTestFiles() {
+  const isSlow = (file) => Object.keys(SLOW).some((folder) => file.startsWith(join(folder, "/")));
+  return testFiles("test").filter((file) => !isSlow(file));
+}
+
 /** Returns the sentence that says how to run the suites that are left out. */
 function leftOut() {
   return `Suites that install more than npm ci run by their own commands: ${Object.values(SUITES).join(", ")}.`;
 }
 
-module.exports = { SUITES, leftOut, testFiles };
+module.exports = { SLOW, SUITES, leftOut, quickTestFiles, testFiles };

@@ -11,7 +11,7 @@ const { spawn } = require("node:child_process");
 const { mkdtempSync, readFileSync, rmSync, writeFileSync } = require("node:fs");
 const { tmpdir } = require("node:os");
 const { join } = require("node:path");
-const { leftOut, testFiles } = require("./test-files.cjs");
+const { leftOut, quickTestFiles, SLOW } = require("./test-files.cjs");
 
 const HARDHAT = require.resolve("hardhat/internal/cli/cli.js");
 
@@ -85,7 +85,8 @@ async function main(args) {
   const compiled = await run([HARDHAT, "compile", "--quiet"], { shown: true });
   if (compiled !== 0) return compiled;
   console.log(leftOut());
-  const files = testFiles("test");
+  console.log(`Tests that take minutes each run by their own commands: ${Object.values(SLOW).join(", ")}.`);
+  const files = quickTestFiles();
   const isService = (file) => file.startsWith(join("test", "facilitator"));
   const halves = await Promise.all([
     runFiles(
