@@ -1,6 +1,7 @@
 /** The only room with ethers: what the chain says, as typed facts. */
 export * from "./abi";
 export * from "./clock";
+export * from "./contracts";
 export type * from "./debit-sender";
 export * from "./deployments";
 export * from "./errors";

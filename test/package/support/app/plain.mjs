@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { paymentGate } from "turnpike";
 import { createAgent, memoryLedger, walletFromKey } from "turnpike/agent";
+import { BatchSettler__factory, Turnpike__factory } from "turnpike/chain";
 import { formatAmount, PolicyRefused } from "turnpike/protocol";
 import { createTestProvider } from "turnpike/testing";
 
@@ -27,6 +28,8 @@ const agent = createAgent({
 const quote = await agent.quote(url);
 assert.equal(quote.options[0].amount, 500_000n);
 await assert.rejects(agent.pay(url), (error) => error instanceof PolicyRefused);
+assert.equal(Turnpike__factory.createInterface().getFunction("debit").inputs.length, 3);
+assert.equal(BatchSettler__factory.createInterface().getFunction("settle").inputs.length, 2);
 await agent.close();
 server.close();
 console.log(`esm ${formatAmount(quote.options[0].amount)}`);

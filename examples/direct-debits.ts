@@ -1,0 +1,35 @@
+/**
+ * A gate without the SDK's gate: asks the contract whether a subscription is served, and debits its allowance with the
+ * operator's own key. Runs against any chain that ethers reaches.
+ */
+import type { Signer } from "ethers";
+import { decodeRevert, Turnpike__factory } from "turnpike/chain";
+
+const ACTIVE = 1n;
+
+export interface DirectDebits {
+  /** Returns whether the subscription is ACTIVE in the newest block. */
+  isServed(idHash: string): Promise<boolean>;
+  /**
+   * Debits base units of the plan's token, once.
+   * @throws TurnpikeError with the contract's own reason, such as AllowanceExhausted: nothing moved then
+   */
+  debit(idHash: string, amount: bigint): Promise<{ readonly transaction: string }>;
+}
+
+export function directDebits(turnpikeAddress: string, operator: Signer): DirectDebits {
+  const turnpike = Turnpike__factory.connect(turnpikeAddress, operator);
+  return {
+    isServed: async (idHash) => (await turnpike.statusOf(idHash)) === ACTIVE,
+    async debit(idHash, amount) {
+      // The index makes a debit unique: sent twice, the second reverts with StaleDebit.
+      const { debits } = await turnpike.getAllowance(idHash);
+      const sent = await turnpike.debit(idHash, amount, debits).catch((error: unknown) => {
+        throw decodeRevert(error) ?? error;
+      });
+      const receipt = await sent.wait();
+      if (receipt?.status !== 1) throw new Error(`the debit ${sent.hash} was reverted`);
+      return { transaction: sent.hash };
+    },
+  };
+}
