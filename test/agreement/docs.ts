@@ -13,8 +13,8 @@ function pages(folder: string): string[] {
 }
 
 describe("agreement > docs", () => {
-  it("docs/errors.md lists exactly the errors of the table, with their status, cause and remedy", () => {
-    const listed = readFileSync("docs/errors.md", "utf8")
+  it("docs/reference/errors.md lists exactly the errors of the table, with their status, cause and remedy", () => {
+    const listed = readFileSync("docs/reference/errors.md", "utf8")
       .split("\n")
       .filter((line) => line.startsWith("| `"));
     const expected = Object.entries(ERRORS).map(
@@ -25,8 +25,8 @@ describe("agreement > docs", () => {
   });
 
   it("pages name only errors that exist", () => {
-    for (const page of pages("docs/operations")) {
-      for (const [, paragraph] of readFileSync(page, "utf8").matchAll(/\*\*Errors\*\*:([\s\S]*?)(?:\n\n|$)/g)) {
+    for (const page of [...pages("docs/reference/operations"), ...pages("docs/guides")]) {
+      for (const [, paragraph] of readFileSync(page, "utf8").matchAll(/\*\*Errors\*\*([\s\S]*?)(?:\n\n|$)/g)) {
         for (const [, name] of (paragraph ?? "").matchAll(/`([A-Z][A-Za-z]+)(?:\([^`]*\))?`/g)) {
           expect(Object.keys(ERRORS), `${page}: ${name}`).to.include(name);
         }
