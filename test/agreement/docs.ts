@@ -41,4 +41,17 @@ describe("agreement > docs", () => {
       }
     }
   });
+
+  it("the index leads to every page, and llms.txt to every page for users", () => {
+    const linksOf = (page: string): string[] =>
+      [...readFileSync(page, "utf8").matchAll(/\]\(([^)#\s]+\.md)/g)].map(([, target]) =>
+        join(dirname(page), target ?? ""),
+      );
+    const indexes = ["docs/README.md", "docs/reference/operations/README.md"];
+    const indexed = new Set([...indexes.flatMap(linksOf), ...indexes]);
+    expect(pages("docs").filter((page) => !page.startsWith("docs/api/") && !indexed.has(page))).to.deep.equal([]);
+    const users = ["quickstart", "guides", "concepts"].flatMap((folder) => pages(join("docs", folder)));
+    const mapped = new Set(linksOf("llms.txt"));
+    expect(users.filter((page) => !mapped.has(page))).to.deep.equal([]);
+  });
 });
