@@ -113,7 +113,7 @@ describe("end to end > the code of the README and the quickstarts", function () 
       const text = readFileSync(`docs/quickstart/${page}.md`, "utf8");
       return /```js\n([\s\S]*?)```/.exec(text.slice(text.indexOf(sentence)))?.[1] ?? "";
     };
-    const env = { SANDBOX: await writeState(world, folder) };
+    const env = { SANDBOX: await writeState(world, folder), TURNPIKE_CLAIMS: "memory" };
     const port = await freePort();
     const seller = start("seller", codeOf("seller", "Save this as `seller.mjs`").replaceAll("3000", String(port)), {
       env,
