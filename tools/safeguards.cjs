@@ -1,6 +1,6 @@
 /**
  * Takes each safeguard of settlement away, in a copy, and sees a named test fail; with all of them in place the same tests
- * pass. `node tools/safeguards.cjs [words]` tries those whose name holds one of the words. docs/settlement-safety.md tells why
+ * pass. `node tools/safeguards.cjs [words]` tries those whose name holds one of the words. docs/engineering/settlement-safety.md tells why
  * each is there.
  */
 const { spawn } = require("node:child_process");

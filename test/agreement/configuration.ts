@@ -11,7 +11,7 @@ interface Row {
   readonly danger?: string;
 }
 
-const page = readFileSync("docs/configuration.md", "utf8");
+const page = readFileSync("docs/reference/settings.md", "utf8");
 const section = (title: string): string => page.split(/^## /m).find((text) => text.startsWith(title)) ?? "";
 const variablesOf = (text: string): string[] => [
   ...new Set(

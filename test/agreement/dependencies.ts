@@ -22,10 +22,10 @@ function declaredIn(file: string): Record<string, string> {
 }
 
 describe("agreement > dependencies", () => {
-  const sections = readFileSync("docs/dependencies.md", "utf8").split("\n## ").slice(1);
+  const sections = readFileSync("docs/engineering/dependencies.md", "utf8").split("\n## ").slice(1);
 
   for (const [heading, file] of Object.entries(PACKAGES)) {
-    it(`docs/dependencies.md says why each dependency of ${file} is there, and of no other`, () => {
+    it(`docs/engineering/dependencies.md says why each dependency of ${file} is there, and of no other`, () => {
       const section = sections.find((text) => text.startsWith(`${heading}:`) || text.startsWith(`${heading},`)) ?? "";
       const explained = [...section.matchAll(/^\| `([^`]+)` \| \S/gm)].map((match) => match[1]);
       expect(explained.sort()).to.deep.equal(Object.keys(declaredIn(file)).sort());

@@ -13,8 +13,8 @@ function pages(folder: string): string[] {
 }
 
 describe("agreement > docs", () => {
-  it("docs/errors.md lists exactly the errors of the table, with their status, cause and remedy", () => {
-    const listed = readFileSync("docs/errors.md", "utf8")
+  it("docs/reference/errors.md lists exactly the errors of the table, with their status, cause and remedy", () => {
+    const listed = readFileSync("docs/reference/errors.md", "utf8")
       .split("\n")
       .filter((line) => line.startsWith("| `"));
     const expected = Object.entries(ERRORS).map(
@@ -25,8 +25,8 @@ describe("agreement > docs", () => {
   });
 
   it("pages name only errors that exist", () => {
-    for (const page of pages("docs/operations")) {
-      for (const [, paragraph] of readFileSync(page, "utf8").matchAll(/\*\*Errors\*\*:([\s\S]*?)(?:\n\n|$)/g)) {
+    for (const page of [...pages("docs/reference/operations"), ...pages("docs/guides")]) {
+      for (const [, paragraph] of readFileSync(page, "utf8").matchAll(/\*\*Errors\*\*([\s\S]*?)(?:\n\n|$)/g)) {
         for (const [, name] of (paragraph ?? "").matchAll(/`([A-Z][A-Za-z]+)(?:\([^`]*\))?`/g)) {
           expect(Object.keys(ERRORS), `${page}: ${name}`).to.include(name);
         }
@@ -40,5 +40,18 @@ describe("agreement > docs", () => {
         expect(existsSync(join(dirname(page), target ?? "")), `${page} -> ${target}`).to.equal(true);
       }
     }
+  });
+
+  it("the index leads to every page, and llms.txt to every page for users", () => {
+    const linksOf = (page: string): string[] =>
+      [...readFileSync(page, "utf8").matchAll(/\]\(([^)#\s]+\.md)/g)].map(([, target]) =>
+        join(dirname(page), target ?? ""),
+      );
+    const indexes = ["docs/README.md", "docs/reference/operations/README.md"];
+    const indexed = new Set([...indexes.flatMap(linksOf), ...indexes]);
+    expect(pages("docs").filter((page) => !page.startsWith("docs/api/") && !indexed.has(page))).to.deep.equal([]);
+    const users = ["quickstart", "guides", "concepts"].flatMap((folder) => pages(join("docs", folder)));
+    const mapped = new Set(linksOf("llms.txt"));
+    expect(users.filter((page) => !mapped.has(page))).to.deep.equal([]);
   });
 });

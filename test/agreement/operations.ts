@@ -6,16 +6,14 @@ import { createMetrics } from "../../facilitator/src/telemetry/metrics";
 const read = (file: string): string => readFileSync(file, "utf8");
 
 describe("agreement > operations", () => {
-  it("docs/operations/metrics.md lists every metric with its labels, and no other", () => {
+  it("docs/operators/metrics.md lists every metric with its labels, and no other", () => {
     const source = read("facilitator/src/telemetry/metrics.ts");
     const measured = [...source.matchAll(/"(turnpike_[a-z_]+[a-z])"/g)].map(([, name]) => name ?? "");
-    const listed = [...read("docs/operations/metrics.md").matchAll(/^\| `(turnpike_\w+)` \|/gm)].map(
-      ([, name]) => name,
-    );
+    const listed = [...read("docs/operators/metrics.md").matchAll(/^\| `(turnpike_\w+)` \|/gm)].map(([, name]) => name);
     expect(listed.sort()).to.deep.equal(measured.sort());
   });
 
-  it("HD6 docs/operations/metrics.md says of every metric what its own help says", async () => {
+  it("HD6 docs/operators/metrics.md says of every metric what its own help says", async () => {
     const metrics = createMetrics();
     metrics.watch({
       lanes: () => [],
@@ -29,7 +27,7 @@ describe("agreement > operations", () => {
     });
     const helps = [...(await metrics.text()).matchAll(/^# HELP (turnpike_\w+) (.+)$/gm)];
     metrics.close();
-    const page = read("docs/operations/metrics.md");
+    const page = read("docs/operators/metrics.md");
     const rows = [...page.matchAll(/^\| `(turnpike_\w+)` \|[^|]*\| ([^|]+) \|/gm)];
     expect(rows.length).to.be.greaterThan(0);
     const told = new Map(helps.map(([, name, help]) => [name, help]));
@@ -68,7 +66,7 @@ describe("agreement > operations", () => {
 
   it("the image runs the commands that there are, in the roles that there are", () => {
     const commands = [...read("facilitator/src/cli/index.ts").matchAll(/\.command\("(\w+)"/g)].map(([, name]) => name);
-    const page = read("docs/operations/run.md");
+    const page = read("docs/operators/run.md");
     for (const name of commands) expect(page, `${name} is told`).to.match(new RegExp(`^\\| \`${name}\\b`, "m"));
     const roles = [...read("compose.yaml").matchAll(/^\s+ROLES: ([a-z,]+)$/gm)].flatMap(
       ([, list]) => list?.split(",") ?? [],

@@ -17,7 +17,7 @@ const rowsOf = (heading: string): string[][] => {
 };
 
 describe("agreement > README", () => {
-  it("tells the errors with the cause and the remedy of the table", () => {
+  it("lists the errors with the cause and the remedy of the table", () => {
     const rows = rowsOf("When something goes wrong");
     expect(rows).to.have.length(5);
     for (const [code = "", cause, remedy] of rows) {
@@ -29,7 +29,7 @@ describe("agreement > README", () => {
 
   it("names only npm scripts that exist", () => {
     const named = [...readme.matchAll(/npm (?:run )?(start|test|[a-z]+(?::[a-z]+)?)\b/g)].map(([, name]) => name ?? "");
-    const own = new Set(named.filter((name) => !["ci", "run"].includes(name)));
+    const own = new Set(named.filter((name) => !["ci", "run", "install"].includes(name)));
     expect([...own].filter((name) => !(name in scripts))).to.deep.equal([]);
     expect([...own]).to.include.members(["start", "test"]);
   });

@@ -15,8 +15,8 @@ interface Safeguard extends Patch {
 const { SAFEGUARDS }: { SAFEGUARDS: readonly Safeguard[] } = require("../../tools/safeguards.cjs");
 
 describe("agreement > safeguards", () => {
-  it("docs/settlement-safety.md lists exactly those that are taken away in turn", () => {
-    const listed = readFileSync("docs/settlement-safety.md", "utf8")
+  it("docs/engineering/settlement-safety.md lists exactly those that are taken away in turn", () => {
+    const listed = readFileSync("docs/engineering/settlement-safety.md", "utf8")
       .split("\n## ")[0]
       ?.split("\n")
       .filter((line) => line.startsWith("| ") && line.includes("`"))

@@ -11,9 +11,9 @@ const testFiles = (folder: string): string[] =>
     return /\.(?:ts|mjs)$/.test(entry.name) ? [path] : [];
   });
 
-describe("agreement > docs/threats.md", () => {
+describe("agreement > docs/engineering/threats.md", () => {
   it("lists exactly the attacks that tests name", () => {
-    const page = readFileSync("docs/threats.md", "utf8");
+    const page = readFileSync("docs/engineering/threats.md", "utf8");
     const listed = [...page.matchAll(/^\| (H[ABD]\d) \|/gm)].map(([, id]) => id ?? "");
     const named = testFiles("test").flatMap((path) => readFileSync(path, "utf8").match(ID) ?? []);
     expect(listed).to.deep.equal([...new Set(named)].sort());

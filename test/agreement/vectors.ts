@@ -12,7 +12,7 @@ import {
 } from "ethers";
 import { vectorsText } from "./support/vectors";
 
-const FILE = "docs/vectors/x402.json";
+const FILE = "docs/reference/vectors/x402.json";
 
 interface Signed {
   readonly typedData: { domain: object; types: Record<string, { name: string; type: string }[]>; message: object };
@@ -21,7 +21,7 @@ interface Signed {
 }
 
 // What outsiders write clients from, compared with this code and, field by field, with another implementation.
-describe("agreement > docs/vectors", () => {
+describe("agreement > docs/reference/vectors", () => {
   before(() => {
     if (process.env.TURNPIKE_WRITE_VECTORS !== "1") return;
     mkdirSync(path.dirname(FILE), { recursive: true });
@@ -89,9 +89,9 @@ describe("agreement > docs/vectors", () => {
     expect(verifyMessage(signIn.message, signIn.payload.signature)).to.equal(subscription.key.address);
   });
 
-  it("is what docs/x402.md quotes", () => {
+  it("is what docs/reference/wire.md quotes", () => {
     const { nonce, paymentId, proof, subscription } = read();
-    const page = readFileSync("docs/x402.md", "utf8");
+    const page = readFileSync("docs/reference/wire.md", "utf8");
     for (const value of [nonce.nonce, paymentId.paymentId, proof.digest, subscription.idHash, subscription.id]) {
       expect(page).to.contain(value);
     }

@@ -5,8 +5,9 @@ import { verifyWebhook, WEBHOOK_DATA, WEBHOOK_EVENT_TYPES, type WebhookEventType
 import { DELAYS_SEC } from "../../facilitator/src/webhooks/schedule";
 import { webhookExamples } from "./support/webhook-examples";
 
-const PAGE = "docs/webhooks.md";
-/** Shown whole; of the others the page tells what they add. */
+const PAGE = "docs/reference/webhooks.md";
+const GUIDE = "docs/guides/webhooks.md";
+/** Shown whole; of the others the page lists what they add. */
 const SHOWN: readonly WebhookEventType[] = [
   "payment.settled",
   "plan.created",
@@ -45,7 +46,7 @@ describe("agreement > webhooks", () => {
     expect([...examples.keys()].sort()).to.deep.equal([...WEBHOOK_EVENT_TYPES].sort());
   });
 
-  it("docs/webhooks.md shows payloads as the service makes them", () => {
+  it("docs/reference/webhooks.md shows payloads as the service makes them", () => {
     const page = readFileSync(PAGE, "utf8");
     const shown = SHOWN.map((type) => JSON.stringify(JSON.parse(examples.get(type) ?? "{}"), null, 2));
     const blocks = /```json\n([\s\S]*?)\n```/g;
@@ -56,7 +57,7 @@ describe("agreement > webhooks", () => {
     expect([...page.matchAll(blocks)].map(([, block]) => block)).to.deep.equal(shown);
   });
 
-  it("docs/webhooks.md lists every event with the fields that it alone has", () => {
+  it("docs/reference/webhooks.md lists every event with the fields that it alone has", () => {
     const page = readFileSync(PAGE, "utf8");
     const listed = page.split("\n").filter((line) => /^\| `[a-z]+\.[a-z_]+` \|/.test(line));
     const rows = listed.map((line) => line.split("|").map((cell) => cell.trim()));
@@ -69,8 +70,8 @@ describe("agreement > webhooks", () => {
     }
   });
 
-  it("docs/webhooks.md tells the schedule as the service keeps it", () => {
-    const text = readFileSync(PAGE, "utf8").replaceAll(/\s+/g, " ");
+  it("docs/guides/webhooks.md lists the schedule that the service uses", () => {
+    const text = readFileSync(GUIDE, "utf8").replaceAll(/\s+/g, " ");
     expect(text).to.include(`Attempts: ${DELAYS_SEC.map(words).join(", ")}`);
   });
 });

@@ -3,12 +3,13 @@ import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { expect } from "chai";
+import { writeState } from "../../scripts/sandbox/state";
 import { freePort, testKey } from "../support/chain";
 import { startSandbox, until, type World } from "../support/sandbox";
 
 const ROOT = path.resolve(__dirname, "../..");
 
-describe("end to end > the README's code", function () {
+describe("end to end > the code of the README and the quickstarts", function () {
   this.timeout(180_000);
   let world: World;
   let folder: string;
@@ -35,11 +36,24 @@ describe("end to end > the README's code", function () {
       expect(code, `the README has ${from}`).to.contain(from);
       code = code.replaceAll(from, to);
     }
+    return start(heading.slice(0, 3), code, { tail, env });
+  }
+
+  interface StartOptions {
+    readonly tail?: string;
+    readonly env?: NodeJS.ProcessEnv;
+    readonly args?: readonly string[];
+  }
+
+  function start(name: string, code: string, { tail = "", env = {}, args = [] }: StartOptions) {
     const [imports, body] = [/^import .*$/gm, /^(?!import ).*$/gm].map((lines) => (code.match(lines) ?? []).join("\n"));
-    const file = path.join(folder, `${heading.slice(0, 3)}.ts`);
+    const file = path.join(folder, `${name}.ts`);
     writeFileSync(file, `${imports}\n(async () => {\n${body}\n${tail}\n})();\n`);
     const registers = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"];
-    const child = spawn(process.execPath, [...registers, file], { cwd: ROOT, env: { ...process.env, ...env } });
+    const child = spawn(process.execPath, [...registers, file, ...args], {
+      cwd: ROOT,
+      env: { ...process.env, ...env },
+    });
     children.push(child);
     let output = "";
     for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk) => (output += chunk));
@@ -92,5 +106,35 @@ describe("end to end > the README's code", function () {
     expect(code, agent.output() + provider.output()).to.equal(0);
     expect(agent.output()).to.contain('[200,{"price":7},"ACTIVE",200]');
     expect(await contracts.balanceOf(address)).to.equal(1_000_000_000n - 500_000n - 10_000_000n);
+  });
+
+  it("sells and buys as the quickstarts say", async () => {
+    const codeOf = (page: string, sentence: string): string => {
+      const text = readFileSync(`docs/quickstart/${page}.md`, "utf8");
+      return /```js\n([\s\S]*?)```/.exec(text.slice(text.indexOf(sentence)))?.[1] ?? "";
+    };
+    const env = { SANDBOX: await writeState(world, folder), TURNPIKE_CLAIMS: "memory" };
+    const port = await freePort();
+    const seller = start("seller", codeOf("seller", "Save this as `seller.mjs`").replaceAll("3000", String(port)), {
+      env,
+    });
+    const url = `http://localhost:${port}/quote`;
+    await until("the quickstart's seller", async () => seller.output().includes(url), 60_000);
+    expect((await fetch(url)).status).to.equal(402);
+
+    const end = "await agent.close();";
+    const subscribe = codeOf("buyer", "Add these lines before");
+    const buyer = codeOf("buyer", "Save this as `buyer.mjs`").replace(end, `${subscribe}\n${end}`);
+    const ledger = path.join(folder, "ledger");
+    expect(buyer).to.contain('fileLedger("ledger")');
+    const code = buyer.replace('"ledger"', JSON.stringify(ledger));
+    const agent = start("buyer", code, { env, args: [url] });
+    const [status] = await once(agent.child, "exit");
+    expect(status, agent.output() + seller.output()).to.equal(0);
+    expect(agent.output())
+      .to.match(/^200 \{"price":7\}$/m)
+      .and.match(/^200 \{"title":"Daily report"/m);
+    const { testKeys } = JSON.parse(readFileSync(env.SANDBOX, "utf8"));
+    expect(await world.contracts.balanceOf(testKeys[2].address)).to.equal(1_000_000_000n + 500_000n);
   });
 });

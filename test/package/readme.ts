@@ -50,6 +50,13 @@ describe("the package's README", function () {
     expect(await project.run("testing.mjs")).to.equal("200 paid\n");
   });
 
+  it("tests an application in CI as docs/guides/testing-in-ci.md says", async () => {
+    const guide = readFileSync("docs/guides/testing-in-ci.md", "utf8");
+    await writeFile(join(project.folder, "app.mjs"), codeUnder("The application", guide));
+    await writeFile(join(project.folder, "gate.test.mjs"), codeUnder("The test", guide));
+    expect(await project.run("--test", "gate.test.mjs")).to.match(/^# pass 5$/m);
+  });
+
   it("asks what a URL costs as it says", async () => {
     const { provider } = createTestProvider();
     void createProvider;

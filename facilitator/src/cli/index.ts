@@ -18,7 +18,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 /** @param argv as the process was given it */
 export async function runCommands(argv: readonly string[], env: Environment = process.env): Promise<void> {
   const program = new Command("facilitator").description(
-    "Turnpike's Facilitator: submits, confirms, renews and tells. Settings come from the environment: docs/configuration.md.",
+    "Turnpike's Facilitator: submits, confirms, renews and tells. Settings come from the environment: docs/reference/settings.md.",
   );
   program
     .command("start", { isDefault: true })

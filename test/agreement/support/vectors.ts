@@ -104,7 +104,7 @@ export function vectors(): object {
   };
 
   return {
-    about: "Generated; see docs/x402.md. Amounts are decimal strings of base units, times unix seconds.",
+    about: "Generated; see docs/reference/wire.md. Amounts are decimal strings of base units, times unix seconds.",
     chainId: CHAIN_ID,
     network: NETWORK,
     keys: { payer, facilitator },

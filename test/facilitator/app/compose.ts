@@ -89,7 +89,7 @@ describe("Facilitator: compose.yaml's own processes", function () {
       expect((await api.client.verifyProof(proofToWire(outcome.proof))).valid).to.equal(true);
     expect(await world.transfers()).to.have.length(1);
 
-    // docs/operations/run.md: docker compose run --rm relayer doctor
+    // docs/operators/run.md: docker compose run --rm relayer doctor
     const doctor = await program.run(["doctor"], composition.service("relayer").env);
     expect(doctor.status, doctor.stdout).to.equal(0);
 

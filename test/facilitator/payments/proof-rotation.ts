@@ -1,4 +1,4 @@
-/** The proof key is replaced as docs/operations/keys.md says, by two processes on one database, while payments go on. */
+/** The proof key is replaced as docs/operators/keys.md says, by two processes on one database, while payments go on. */
 import { expect } from "chai";
 import { addressOfKey, type Hex, type PaymentProof, type SignedPayment, signProof } from "turnpike/protocol";
 import type { Core } from "../../../facilitator/src/app/core";

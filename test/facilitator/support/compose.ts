@@ -26,7 +26,7 @@ export interface Composition {
 }
 
 export interface CompositionOptions {
-  /** lines of settings.env.example that an operator fills in, as docs/operations/run.md says */
+  /** lines of settings.env.example that an operator fills in, as docs/operators/run.md says */
   readonly filledIn: Readonly<Record<string, string>>;
   /** what the same page appends to the file */
   readonly appended: Readonly<Record<string, string>>;

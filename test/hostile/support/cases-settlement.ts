@@ -49,7 +49,7 @@ export const SETTLEMENT: readonly HostileCase[] = [
   },
   {
     id: "D2-outcome-unknown",
-    does: "Whoever settles takes the payment, never answers for it again, and no status can be read.",
+    does: "The settling party takes the payment, never answers for it again, and no status can be read.",
     safeResult: "held: one payment, however often the caller asks again",
     async run(play) {
       play.stage.facilitatorSteadily = "settle_then_drop";
@@ -114,7 +114,7 @@ export const SETTLEMENT: readonly HostileCase[] = [
   },
   {
     id: "D3-abort",
-    does: "Whoever settles takes the payment and hangs; the caller aborts, and buys elsewhere with a budget for one.",
+    does: "The settling party takes the payment and hangs; the caller aborts, and buys elsewhere with a budget for one.",
     safeResult: "the budget stays taken: one payment over both",
     async run(play) {
       const caller = new AbortController();

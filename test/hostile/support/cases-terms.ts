@@ -103,7 +103,7 @@ export const TERMS: readonly HostileCase[] = [
   {
     id: "D9-facilitator-clock",
     does: "The Facilitator says that it is ten years later.",
-    safeResult: "not believed: usable for at most the user's 600 s (and a minute)",
+    safeResult: "ignored: usable for at most the user's 600 s (and a minute)",
     dialects: ["turnpike"],
     async run(play) {
       play.stage.toldTimeSec = () => Math.floor(Date.now() / 1_000) + 315_360_000;
@@ -129,7 +129,7 @@ export const TERMS: readonly HostileCase[] = [
   },
   {
     id: "D11-text-that-asks",
-    does: "Descriptions, messages and a free page tell the client to pay more, to somebody else.",
+    does: "Descriptions, messages and a free page ask the client to pay more, to somebody else.",
     safeResult: "one payment of the quoted amount to the quoted payee; none for the page",
     async run(play) {
       const page = await play.stage.watcher({ status: 200, json: { text: EVIL, accepts: [{ scheme: "exact" }] } });

@@ -27,7 +27,7 @@ export interface Cell {
 }
 
 const EXPECTED = path.resolve(__dirname, "../expected-cells.json");
-const PAGE = path.resolve(__dirname, "../../../docs/interop-matrix.md");
+const PAGE = path.resolve(__dirname, "../../../docs/engineering/interop-matrix.md");
 
 /** One line a cell: client, server, facilitator, payer, offer, result. */
 export function expectedCells(): Cell[] {

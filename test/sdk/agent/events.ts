@@ -94,10 +94,12 @@ describe("events of the agent", () => {
     for (const secret of secrets) expect(text).not.to.include(secret);
   });
 
-  it("are listed in docs/agent.md, each and no other", () => {
+  it("are listed in docs/guides/agent.md, each and no other", () => {
     const typesIn = (text: string) =>
       [...new Set(text.match(/\b(payment|subscription|approval)\.[a-z_]+(?=["`])/g) ?? [])].sort();
-    const [source, page] = ["sdk/src/agent/core/effects.ts", "docs/agent.md"].map((file) => readFileSync(file, "utf8"));
+    const [source, page] = ["sdk/src/agent/core/effects.ts", "docs/guides/agent.md"].map((file) =>
+      readFileSync(file, "utf8"),
+    );
     expect(typesIn(source ?? "").length).to.be.greaterThan(20);
     expect(typesIn(page ?? "")).to.deep.equal(typesIn(source ?? ""));
   });

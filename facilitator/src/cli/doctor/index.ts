@@ -15,7 +15,7 @@ export async function doctorCommand(env: Readonly<Record<string, string | undefi
     config = loadConfig(env);
   } catch (error) {
     if (!isTurnpikeError(error)) throw error;
-    tell({ level: "fail", subject: "settings", detail: error.message, remedy: "see docs/configuration.md" });
+    tell({ level: "fail", subject: "settings", detail: error.message, remedy: "see docs/reference/settings.md" });
     return 1;
   }
   tell({ level: "ok", subject: "settings", detail: `roles ${config.roles.join(", ")} on ${config.network.name}` });

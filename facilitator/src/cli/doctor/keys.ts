@@ -50,7 +50,7 @@ function signerFindings(current: Address, { proofSigners }: FacilitatorConfig): 
       });
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    return [{ level: "fail", subject, detail: error.message, remedy: "see docs/operations/keys.md" }];
+    return [{ level: "fail", subject, detail: error.message, remedy: "see docs/operators/keys.md" }];
   }
 }
 
