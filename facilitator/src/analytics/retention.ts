@@ -2,13 +2,23 @@
  * Once a day of the chain: forgets the hours that are kept no longer, and which reports were counted, and puts the sums of
  * what is over together. Days stay for ever.
  */
-import type { RoleContext } from "../app/start";
-import type { Db } from "../db/open";
+import type { Logger } from "pino";
+import type { Clock } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../config";
+import type { Db, Store } from "../db/open";
 import { DAY_SEC, HOUR_SEC } from "../lib/durations";
 import type { Worker } from "../lib/loop";
 import { gatherSums } from "./compact-rollups";
 import { hoursKeptSince } from "./ranges";
 import { bucketOf } from "./rollups";
+
+export interface RetentionContext {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  /** chain time */
+  readonly clock: Clock;
+  readonly log: Logger;
+}
 
 /** Reports are taken for a day; one that is sent again after this is too old to be taken. */
 const REPORTS_KEPT_SEC = 3 * DAY_SEC;
@@ -41,7 +51,7 @@ export async function forgetOld(db: Db, chainId: number, nowSec: number): Promis
 }
 
 /** Several processes may do it at once: what is gone is gone. */
-export function startTidying({ store, config, clock, log }: RoleContext): Worker {
+export function startTidying({ store, config, clock, log }: RetentionContext): Worker {
   let doneOn: number | undefined;
   let running: Promise<void> = Promise.resolve();
   const timer = setInterval(() => {

@@ -5,7 +5,7 @@ import type { Clock, TrustedSigners } from "turnpike/protocol";
 import { centsOf, createCosts } from "../analytics/costs";
 import { startTidying } from "../analytics/retention";
 import type { FacilitatorConfig } from "../config";
-import { ROLES, type Role } from "../config/service";
+import { ROLES, type Role } from "../config/roles";
 import { createApi } from "../http/app";
 import type { FastLane } from "../http/direct-routes";
 import { createProbes } from "../http/probes";
@@ -25,7 +25,7 @@ import { type Core, type CoreEffects, startCore } from "./core";
 import { isLaneWell, readinessOf } from "./readiness";
 
 /** What a worker is given. */
-export interface RoleContext extends Pick<Core, "config" | "store" | "relayer" | "indexer" | "wallClock"> {
+interface RoleContext extends Core {
   /** chain time */
   readonly clock: Clock;
   readonly log: Logger;

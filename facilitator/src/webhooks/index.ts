@@ -1,9 +1,21 @@
 /** Webhooks: the worker of the role, wired to this process's clocks and network. */
-import type { RoleContext } from "../app/start";
+import type { Logger } from "pino";
+import type { FacilitatorConfig } from "../config";
+import type { Store } from "../db/open";
+import type { SharedClock } from "../db/shared-clock";
 import type { Worker } from "../lib/loop";
+import type { Metrics } from "../telemetry/metrics";
 import { createDeliveryWorker } from "./delivery";
 import { forgetFinished } from "./outbox";
 import { createSender } from "./send";
+
+export interface WebhooksContext {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly wallClock: Pick<SharedClock, "nowMs">;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+}
 
 /** Between looks at the outbox without a hint. */
 const POLL_MS = 1_000;
@@ -12,7 +24,7 @@ const TIDY_MS = 3_600_000;
 
 const DAY_MS = 86_400_000;
 
-export function startWebhooks({ config, store, wallClock, log, metrics }: RoleContext): Worker {
+export function startWebhooks({ config, store, wallClock, log, metrics }: WebhooksContext): Worker {
   const worker = createDeliveryWorker({
     store,
     network: config.network,

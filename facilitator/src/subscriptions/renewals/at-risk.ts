@@ -3,11 +3,13 @@
  * set against what the payer has and has approved. One process does it; a second one would tell the same events.
  */
 import { sql } from "kysely";
-import type { Address } from "turnpike/protocol";
-import type { RoleContext } from "../../app/start";
+import type { Logger } from "pino";
+import type { Address, Clock } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../../config";
 import { createRoleLease } from "../../db/leases";
-import type { Db } from "../../db/open";
+import type { Db, Store } from "../../db/open";
 import { idList } from "../../db/sql";
+import type { Relayer } from "../../relayer";
 import { policyAgainst } from "../policy";
 import { type ClockEvent, tellClockEvents } from "./time-events";
 import type { DuePlan } from "./work-list";
@@ -15,6 +17,15 @@ import type { DuePlan } from "./work-list";
 export interface RiskWatch {
   /** Checks what has come within a horizon since the last look. @throws Unavailable when the chain cannot be asked */
   look(): Promise<void>;
+}
+
+export interface RiskContext {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly relayer: Pick<Relayer, "accounts">;
+  /** chain time */
+  readonly clock: Clock;
+  readonly log: Logger;
 }
 
 const DAY_SEC = 86_400;
@@ -59,7 +70,7 @@ export async function warnedUntilSec(db: Db, chainId: number): Promise<number | 
   return Number.isNaN(first) ? undefined : first;
 }
 
-export function createRiskWatch({ config, store, relayer, clock, log }: RoleContext): RiskWatch {
+export function createRiskWatch({ config, store, relayer, clock, log }: RiskContext): RiskWatch {
   const { chainId, turnpike } = config;
   const lease = createRoleLease({ store, chainId, role: "at-risk", lifeMs: LEASE_MS });
   let nextSec = 0;

@@ -5,12 +5,14 @@
  */
 import { randomUUID } from "node:crypto";
 import type { Hex } from "turnpike/protocol";
-import type { RoleContext } from "../../app/start";
+import type { Indexer } from "../../indexer";
 import { repeat, type Worker } from "../../lib/loop";
-import type { ProgressBar } from "../../lib/progress";
+import type { Progress, ProgressBar } from "../../lib/progress";
+import type { Relayer } from "../../relayer";
 import { createFaultLog } from "../../telemetry/fault-log";
+import type { Metrics } from "../../telemetry/metrics";
 import { policyAgainst } from "../policy";
-import { createRiskWatch } from "./at-risk";
+import { createRiskWatch, type RiskContext } from "./at-risk";
 import { type BatchItem, collect, type ItemOutcome } from "./batch";
 import { type DueTerms, nextLookSec, stageAt } from "./due";
 import { type ClockEvent, tellClockEvents } from "./time-events";
@@ -19,6 +21,13 @@ import { type ClaimedRow, countDue, createWorkList, LOOK_FROM_START_MS, type Pos
 export interface Renewals extends Worker {
   /** Works on everything that is due now. @returns how many rows that were */
   tick(): Promise<number>;
+}
+
+export interface RenewalsContext extends RiskContext {
+  readonly relayer: Relayer;
+  readonly indexer: Indexer;
+  readonly metrics: Metrics;
+  readonly progress: Progress;
 }
 
 export interface RenewalsOptions {
@@ -48,7 +57,7 @@ interface Decision {
   readonly tell: readonly ClockEvent[];
 }
 
-export function createRenewals(context: RoleContext, options: RenewalsOptions = {}): Renewals {
+export function createRenewals(context: RenewalsContext, options: RenewalsOptions = {}): Renewals {
   const { config, store, relayer, indexer, clock, log, metrics, progress } = context;
   const { chainId, turnpike } = config;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
