@@ -137,7 +137,7 @@ const SAFEGUARDS = [
   {
     name: "staged events come first",
     file: "facilitator/src/events/feed.ts",
-    keep: "  for (const drafts of await takeStaged(tx, chainId)) await append(tx, chainId, drafts);\n",
+    keep: "    for (const drafts of await takeStaged(tx, chainId)) await this.#append(tx, drafts);\n",
     instead: "",
     test: "test/facilitator/events/staged-events.ts",
     title: "come before whatever is told next",

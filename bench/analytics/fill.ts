@@ -7,6 +7,7 @@ import { gatherSums } from "../../facilitator/src/analytics/compact-rollups";
 import { hoursKeptSince } from "../../facilitator/src/analytics/ranges";
 import { forgetOld } from "../../facilitator/src/analytics/retention";
 import { bucketOf, SPANS } from "../../facilitator/src/analytics/rollups";
+import { createEventFeed } from "../../facilitator/src/app/projections";
 import { standing as STANDING } from "../../facilitator/src/db/migrations/405-standing";
 import type { Db, Store } from "../../facilitator/src/db/open";
 import { FOUR_WEEKS_SEC, HOUR_SEC } from "../../facilitator/src/lib/durations";
@@ -139,7 +140,7 @@ export async function tidy(store: Store): Promise<void> {
       .values({ chain_id: CHAIN_ID, name: `gathered ${name}`, position })
       .execute();
   }
-  await gatherSums(store, CHAIN_ID, END_SEC - 60);
+  await gatherSums({ store, feed: createEventFeed(CHAIN_ID), chainId: CHAIN_ID }, END_SEC - 60);
 }
 
 /** Payments, debits and events of a span, in the order of time. */

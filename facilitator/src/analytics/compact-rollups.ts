@@ -5,7 +5,7 @@
  */
 import { sql } from "kysely";
 import type { Db, Store } from "../db/open";
-import { lockFeed } from "../events/feed";
+import type { EventFeed } from "../events/feed";
 import { DAY_SEC, FOUR_WEEKS_SEC, HOUR_SEC, WEEK_SEC } from "../lib/durations";
 import { bucketOf, type Span } from "./rollups";
 
@@ -16,6 +16,13 @@ interface Gathered {
   readonly grain?: number;
   /** how much is gathered at once, when it is over */
   readonly every: Span;
+}
+
+/** Where the rollups of a chain are, and what guards their rows. */
+interface Rollups {
+  readonly store: Store;
+  readonly feed: EventFeed;
+  readonly chainId: number;
 }
 
 const VOLUME = { table: "rollup_volume", key: "provider, bucket, token, scheme" } as const;
@@ -41,12 +48,13 @@ const GATHERED: readonly Gathered[] = [
 const OPEN_SEC = DAY_SEC;
 
 /** @returns how many rows were moved; a time that was gathered before is left alone */
-export async function gatherSums(store: Store, chainId: number, nowSec: number): Promise<number> {
+export async function gatherSums(rollups: Rollups, nowSec: number): Promise<number> {
+  const { store } = rollups;
   let moved = 0;
   for (const what of GATHERED) {
     let of = 0;
     for (;;) {
-      const done = await gatherNext(store, chainId, { what, untilSec: bucketOf(nowSec, DAY_SEC) - OPEN_SEC });
+      const done = await gatherNext(rollups, { what, untilSec: bucketOf(nowSec, DAY_SEC) - OPEN_SEC });
       if (done === undefined) break;
       of += done;
     }
@@ -59,8 +67,7 @@ export async function gatherSums(store: Store, chainId: number, nowSec: number):
 
 /** @returns undefined when all that is over is gathered */
 async function gatherNext(
-  store: Store,
-  chainId: number,
+  { store, feed, chainId }: Rollups,
   { what, untilSec }: { readonly what: Gathered; readonly untilSec: number },
 ): Promise<number | undefined> {
   const { table, key, grain, every } = what;
@@ -68,7 +75,7 @@ async function gatherNext(
   const ofGrain = grain === undefined ? sql`` : sql`and grain = ${grain}`;
   return store.transaction(async (tx) => {
     // Sums are written by one at a time: none waits for a row that moves.
-    await lockFeed(tx, chainId);
+    await feed.lock(tx);
     const fromSec = await nextOf(tx);
     if (fromSec === undefined || fromSec + every > untilSec) return undefined;
     const { numAffectedRows } = await sql`

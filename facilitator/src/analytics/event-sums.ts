@@ -2,6 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { Db, Tx } from "../db/open";
 import { amountList, intList, textList } from "../db/sql";
 import type { EventRow } from "../db/tables/events";
+import type { CountedRow, EventProjection } from "../events/projection";
 import { DAY_SEC, FOUR_WEEKS_SEC } from "../lib/durations";
 import { type CountedEvent, EVERYONE, PERIOD_SCHEMES, SPANS, type Sums, sumsOf } from "./rollups";
 
@@ -27,9 +28,9 @@ export async function recountSums(db: Tx, chainId: number): Promise<void> {
   }
 }
 
-export const COUNTED = ["type", "provider", "payer", "payload", "block_time"] as const;
+const COUNTED = ["type", "provider", "payer", "payload", "block_time"] as const;
 
-export function countedOf({
+function countedOf({
   block_time: blockTime,
   provider,
   payer,
@@ -55,7 +56,20 @@ const PROVIDERS_BY = [
   ["rollup_provider_spans", FOUR_WEEKS_SEC],
 ] as const;
 
-export async function addSums(db: Db, chainId: number, sums: Sums): Promise<void> {
+const addEvents = (tx: Tx, chainId: number, events: readonly CountedRow[], sign: 1 | -1 = 1): Promise<void> =>
+  addSums(tx, chainId, sumsOf(events.map(countedOf), sign));
+
+/** Adds published events to the sums, and takes reverted ones out. */
+export const eventSums: EventProjection = {
+  appended: addEvents,
+  reverted: (tx, chainId, events) => addEvents(tx, chainId, events, -1),
+  async revived(tx, chainId, events) {
+    await addEvents(tx, chainId, events);
+    return [];
+  },
+};
+
+async function addSums(db: Db, chainId: number, sums: Sums): Promise<void> {
   const additions = additionsOf(chainId, sums);
   if (additions.length === 0) return;
   // In one go: whoever waits for a block waits for each question that is asked on the way.

@@ -2,6 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { Tx } from "../db/open";
 import { idList } from "../db/sql";
 import type { FailedPeriodsTable } from "../db/tables/analytics";
+import type { CountedRow, EventProjection } from "../events/projection";
 
 /** No attempt was made before nobody could collect it any more. */
 const NOT_TRIED = "NotTried";
@@ -37,12 +38,17 @@ export function failedPeriodsDerived(chainId: number, idHashes?: readonly string
     where f.provider is not null and f.token is not null and f.price is not null`;
 }
 
-/** Where events were told, taken back or told again: nothing is asked unless one of them is a failure. */
-export async function keepFailures(
-  tx: Tx,
-  chainId: number,
-  events: readonly { readonly type: string; readonly object_id: string }[],
-): Promise<void> {
+/** Derives the periods of failures that are published, reverted or valid again. Other events need no statement. */
+export const failedPeriods: EventProjection = {
+  appended: deriveOf,
+  reverted: deriveOf,
+  async revived(tx, chainId, events) {
+    await deriveOf(tx, chainId, events);
+    return [];
+  },
+};
+
+async function deriveOf(tx: Tx, chainId: number, events: readonly CountedRow[]): Promise<void> {
   const failed = events.filter(({ type }) => FAILURES.includes(type));
   await derive(tx, chainId, [...new Set(failed.map((event) => event.object_id))]);
 }

@@ -6,6 +6,7 @@ import type { Logger } from "pino";
 import type { Clock } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Db, Store } from "../db/open";
+import type { EventFeed } from "../events/feed";
 import { DAY_SEC, HOUR_SEC } from "../lib/durations";
 import type { Worker } from "../lib/loop";
 import { gatherSums } from "./compact-rollups";
@@ -15,6 +16,7 @@ import { bucketOf } from "./rollups";
 export interface RetentionContext {
   readonly config: FacilitatorConfig;
   readonly store: Store;
+  readonly feed: EventFeed;
   /** chain time */
   readonly clock: Clock;
   readonly log: Logger;
@@ -51,7 +53,7 @@ export async function forgetOld(db: Db, chainId: number, nowSec: number): Promis
 }
 
 /** Several processes may do it at once: what is gone is gone. */
-export function startTidying({ store, config, clock, log }: RetentionContext): Worker {
+export function startTidying({ store, feed, config, clock, log }: RetentionContext): Worker {
   let doneOn: number | undefined;
   let running: Promise<void> = Promise.resolve();
   const timer = setInterval(() => {
@@ -66,7 +68,7 @@ export function startTidying({ store, config, clock, log }: RetentionContext): W
       const today = bucketOf(nowSec, DAY_SEC);
       if (doneOn === today) return;
       const gone = await forgetOld(store.db, config.chainId, nowSec);
-      const moved = await gatherSums(store, config.chainId, nowSec);
+      const moved = await gatherSums({ store, feed, chainId: config.chainId }, nowSec);
       doneOn = today;
       if (moved > 0) log.info({ moved }, "sums of days that are over are put together");
       if (gone > 0) log.info({ gone }, "old hours of the figures are forgotten");

@@ -5,15 +5,18 @@ import { createHealthWatch, type HealthWatch } from "../db/health";
 import { openStore, type Store } from "../db/open";
 import { untilDatabaseAnswers } from "../db/patience";
 import { type SharedClock, startSharedClock } from "../db/shared-clock";
+import type { EventFeed } from "../events/feed";
 import { type Indexer, startIndexer } from "../indexer";
 import { noProgress, type Progress, readingBar } from "../lib/progress";
 import { type Payments, startPayments } from "../payments";
 import { type Relayer, startRelayer } from "../relayer";
 import type { OnStep } from "../telemetry/failpoints";
+import { createEventFeed } from "./projections";
 
 export interface Core {
   readonly config: FacilitatorConfig;
   readonly store: Store;
+  readonly feed: EventFeed;
   readonly relayer: Relayer;
   readonly indexer: Indexer;
   readonly payments: Payments;
@@ -78,11 +81,12 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     const relayer = begun("relayer", await startRelayer({ config, store, log, onStep, ...(fetch && { fetch }) }));
     signal?.throwIfAborted();
     onStage("reading the chain");
+    const feed = createEventFeed(config.chainId);
     const reading = readingBar(progress, config.startBlock);
     const indexer = begun(
       "indexer",
       await startIndexer({
-        ...{ config, store, chain: relayer.chain, isOurs: relayer.hasSent, log, onStep },
+        ...{ config, store, feed, chain: relayer.chain, isOurs: relayer.hasSent, log, onStep },
         onProgress(place) {
           reading.tell(place);
           onStage(`reading the chain: block ${place.applied} of ${place.target}`);
@@ -90,8 +94,8 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
       }),
     );
     await unlessAborted(indexer.catchUp(), signal).finally(reading.end);
-    const payments = begun("payments", startPayments({ config, store, relayer, indexer, log, onStep }));
-    return { config, store, relayer, indexer, payments, database, wallClock, stop };
+    const payments = begun("payments", startPayments({ config, store, feed, relayer, indexer, log, onStep }));
+    return { config, store, feed, relayer, indexer, payments, database, wallClock, stop };
   } catch (error) {
     await stop();
     throw error;

@@ -1,7 +1,31 @@
-/** What the rules of a block are given, and how its events are named. Pure. */
+/** What a feature implements to follow the chain and the feed. Features know these interfaces; neither knows a feature. */
 import type { Hex } from "turnpike/protocol";
 import type { ChainBlock } from "../chain/chain-reader";
 import type { ChainFact } from "../chain/facts";
+import type { Tx } from "../db/open";
+import type { EventRow } from "../db/tables/events";
+import type { EventDraft } from "./event";
+
+/** The columns of an event that are known wherever it is published or reverted. */
+export type CountedRow = Pick<EventRow, "type" | "object_id" | "provider" | "payer" | "payload" | "block_time">;
+
+/** An event that has just been published. */
+export interface PublishedRow extends CountedRow {
+  readonly id: string;
+}
+
+/** Rows that follow the events. Each method runs in the transaction that changes the events, under the feed's lock. */
+export interface EventProjection {
+  /** Events were published, in this order. */
+  appended?(tx: Tx, chainId: number, events: readonly PublishedRow[]): Promise<void>;
+  /** Events are void: their block was reverted. */
+  reverted?(tx: Tx, chainId: number, events: readonly CountedRow[]): Promise<void>;
+  /**
+   * Reverted events are valid again: their very block is back on the chain.
+   * @returns events to publish because of it
+   */
+  revived?(tx: Tx, chainId: number, events: readonly EventRow[]): Promise<readonly EventDraft[]>;
+}
 
 export interface BlockInput {
   readonly chainId: number;

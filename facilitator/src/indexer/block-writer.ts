@@ -3,7 +3,7 @@ import type { ChainBlock, ChainReceipt } from "../chain/chain-reader";
 import type { Store, Tx } from "../db/open";
 import type { PaymentRow } from "../db/tables/payments";
 import type { EventDraft } from "../events/event";
-import { appendEvents, lockFeed, stageEvents } from "../events/feed";
+import type { EventFeed } from "../events/feed";
 import type { BlockInput } from "../events/projection";
 import { applyUsed, failPayment } from "../payments/projection";
 import { finaliseTransactions, recordMinedTogether, unmineTransactions } from "../relayer/transactions";
@@ -82,6 +82,7 @@ export interface BlockWriter {
 
 export interface BlockWriterOptions {
   readonly store: Store;
+  readonly feed: EventFeed;
   readonly chainId: number;
   /** blocks below the highest ever written that can be taken back */
   readonly undoDepth: number;
@@ -102,18 +103,18 @@ const isOn = (below: BlockRow, block: ChainBlock): boolean =>
   below.number === block.number - 1 && below.hash === block.parentHash;
 
 export function createBlockWriter(options: BlockWriterOptions): BlockWriter {
-  const { store, chainId, undoDepth, startBlock, stageFrom = STAGE_FROM } = options;
+  const { store, feed, chainId, undoDepth, startBlock, stageFrom = STAGE_FROM } = options;
 
   /** Others wait here, and then find the block written. @returns the highest block ever written */
   async function lockCursor(tx: Tx): Promise<number> {
-    const position = await lockFeed(tx, chainId);
+    const position = await feed.lock(tx);
     if (position !== undefined) return position;
     await tx
       .insertInto("cursors")
       .values({ chain_id: chainId, name: "indexer", position: startBlock - 1 })
       .onConflict((conflict) => conflict.columns(["chain_id", "name"]).doNothing())
       .execute();
-    return (await lockFeed(tx, chainId)) ?? startBlock - 1;
+    return (await feed.lock(tx)) ?? startBlock - 1;
   }
 
   async function tidy(tx: Tx, number: number, blocks = 1): Promise<void> {
@@ -163,8 +164,8 @@ export function createBlockWriter(options: BlockWriterOptions): BlockWriter {
         foresee?.(payments);
         await saveState(tx, chainId, block.number, state);
         const isStaged = events.length >= stageFrom;
-        if (isStaged) await stageEvents(tx, chainId, events);
-        else await appendEvents(tx, events);
+        if (isStaged) await feed.stage(tx, events);
+        else await feed.append(tx, events);
         const mined = await recordMinedTogether(tx, chainId, receipts);
         const unmined = await unmineOthers(tx, [block]);
         await insertBlocks(tx, [block]);
@@ -175,7 +176,7 @@ export function createBlockWriter(options: BlockWriterOptions): BlockWriter {
 
     tellStaged: () =>
       store.transaction(async (tx) => {
-        await lockFeed(tx, chainId);
+        await feed.lock(tx);
       }),
 
     writeQuiet: (blocks) =>
@@ -200,7 +201,7 @@ export function createBlockWriter(options: BlockWriterOptions): BlockWriter {
         if (newest?.hash !== hash) return { kind: "other" };
         // Below this the rows' former state is forgotten: a wrong guess would be worse than standing still.
         if (newest.number <= highest - undoDepth) return { kind: "too-deep" };
-        return { kind: "taken", ...(await takeBack(tx, chainId, newest)) };
+        return { kind: "taken", ...(await takeBack(tx, { chainId, feed }, newest)) };
       }),
   };
 }

@@ -12,6 +12,7 @@ import type { FacilitatorConfig } from "../config";
 import { createRoleLease } from "../db/leases";
 import type { Store } from "../db/open";
 import type { PaymentRow } from "../db/tables/payments";
+import type { EventFeed } from "../events/feed";
 import { repeat } from "../lib/loop";
 import { createWake } from "../lib/notifier";
 import { findExpired } from "../payments/expired";
@@ -73,6 +74,7 @@ export interface Indexer {
 export interface IndexerOptions {
   readonly config: FacilitatorConfig;
   readonly store: Store;
+  readonly feed: EventFeed;
   readonly chain: ChainReader;
   /** Whether a transaction is one of this service's: its receipt is asked for without looking whom it concerns. */
   readonly isOurs?: (transaction: Hex) => boolean;
@@ -113,7 +115,7 @@ const FOLLOW_MS = 5_000;
 const tipOf = ({ number, hash, timestampSec }: ChainBlock): BlockRow => ({ number, hash, timestamp: timestampSec });
 
 export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
-  const { config, store, chain, log, onStep, isOurs = () => false } = options;
+  const { config, store, feed, chain, log, onStep, isOurs = () => false } = options;
   const { chainId } = config;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
   const clock = createChainClock({ monotonicMs });
@@ -126,7 +128,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const followed = createWake();
   const lease = createRoleLease({ store, chainId, role: "indexer", lifeMs: LEASE_MS, monotonicMs });
   const linkedHead = createLinkedHead(chain, config.confirmations);
-  const writer = createBlockWriter({ store, chainId, undoDepth, startBlock: config.startBlock });
+  const writer = createBlockWriter({ store, feed, chainId, undoDepth, startBlock: config.startBlock });
   const faults = createFaultLog({ log, monotonicMs });
   let news = new Map<string, PaymentRow>();
   let writes = 0;

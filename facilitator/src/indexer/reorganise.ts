@@ -2,7 +2,7 @@
 import { sql } from "kysely";
 import type { Tx } from "../db/open";
 import { chainEventId, type EventDraft } from "../events/event";
-import { appendEvents, revertEvents } from "../events/feed";
+import type { EventFeed } from "../events/feed";
 import { reversalEventId, timesRestored } from "../payments/restorations";
 import { paymentPayload, UNMINED } from "../payments/rows";
 import { unmineTransactions } from "../relayer/transactions";
@@ -14,11 +14,11 @@ export interface TakenBack {
 
 export async function takeBack(
   tx: Tx,
-  chainId: number,
+  { chainId, feed }: { readonly chainId: number; readonly feed: EventFeed },
   block: { readonly number: number; readonly hash: string; readonly timestamp: number },
 ): Promise<TakenBack> {
   // While the plans that it counts by still stand.
-  await revertEvents(tx, chainId, block);
+  await feed.revertBlock(tx, block);
   await undoBlock(tx, chainId, block.number);
   const reversed = await tx
     .selectFrom("payments")
@@ -72,7 +72,7 @@ export async function takeBack(
       transaction: payment.tx_hash ?? undefined,
     });
   }
-  await appendEvents(tx, events);
+  await feed.append(tx, events);
   await unmineTransactions(tx, chainId, { from: block.number, to: block.number, hashes: [] });
   await tx.deleteFrom("blocks").where("chain_id", "=", chainId).where("number", "=", block.number).execute();
   return { paymentIds: reversed.map((payment) => payment.payment_id) };

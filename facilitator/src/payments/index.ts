@@ -17,6 +17,7 @@ import { fastPaymentId, fastPaymentNonce } from "../chain/digests";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import { isOutcomeUnknown } from "../db/outage";
+import type { EventFeed } from "../events/feed";
 import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
 import type { OnStep } from "../telemetry/failpoints";
@@ -115,6 +116,7 @@ export interface Payments {
 export interface PaymentsOptions {
   readonly config: FacilitatorConfig;
   readonly store: Store;
+  readonly feed: EventFeed;
   readonly relayer: Relayer;
   readonly indexer: Indexer;
   readonly log: Logger;
@@ -133,7 +135,7 @@ function misfitOf({ authorization }: Claim, { payTo, amount }: ExactRequest): Tu
 }
 
 export function startPayments(options: PaymentsOptions): Payments {
-  const { config, store, relayer, indexer, log, onStep } = options;
+  const { config, store, feed, relayer, indexer, log, onStep } = options;
   const { chainId } = config;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
   const context: JudgeContext = { config, relayer, clock: indexer.clock, applied: () => indexer.applied() };
@@ -141,6 +143,7 @@ export function startPayments(options: PaymentsOptions): Payments {
     onStep,
     config,
     store,
+    feed,
     relayer,
     clock: indexer.clock,
     applied: () => indexer.applied(),

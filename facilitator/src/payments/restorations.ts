@@ -8,6 +8,7 @@ import { keccakOfText } from "../chain/keccak";
 import type { Tx } from "../db/open";
 import type { EventRow } from "../db/tables/events";
 import type { EventDraft } from "../events/event";
+import type { EventProjection } from "../events/projection";
 
 /** @param times how often the payment has come back before: what is reversed again is told again */
 export function reversalEventId(id: string, times: number): Hex {
@@ -34,11 +35,12 @@ export async function timesRestored(
   return new Map(rows.map((row) => [row.object_id, Number(row.times)]));
 }
 
-/** @param revived events that stand again; only of those whose reversal was the last that was told there is anything to say */
-export async function restorationsOf(db: Tx, revived: readonly EventRow[]): Promise<EventDraft[]> {
+/** Announces each settlement that is valid again, if its reversal was the last event of its payment. */
+export const restorations: EventProjection = { revived: restorationsOf };
+
+async function restorationsOf(db: Tx, chainId: number, revived: readonly EventRow[]): Promise<EventDraft[]> {
   const settled = revived.filter((row) => row.type === "payment.settled");
-  const chainId = settled[0]?.chain_id;
-  if (chainId === undefined) return [];
+  if (settled.length === 0) return [];
   const ids = settled.map((row) => row.object_id);
   const newest = await db
     .selectFrom("events")

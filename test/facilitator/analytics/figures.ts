@@ -4,11 +4,12 @@ import { createAnalytics } from "../../../facilitator/src/analytics";
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import { createReports } from "../../../facilitator/src/analytics/reports";
 import { forgetOld } from "../../../facilitator/src/analytics/retention";
+import { createEventFeed } from "../../../facilitator/src/app/projections";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
-import { appendEvents } from "../../../facilitator/src/events/feed";
 import { enqueueTransaction, finaliseTransactions, recordMined } from "../../../facilitator/src/relayer/transactions";
 
 const CHAIN_ID = 31_337;
+const feed = createEventFeed(CHAIN_ID);
 const DAY_SEC = 86_400;
 const TOKEN = "0x00000000000000000000000000000000000000C0" as Address;
 const PROVIDER = "0x0000000000000000000000000000000000000001" as Address;
@@ -52,7 +53,7 @@ describe("figures", () => {
     let events = 0;
     const happen = (type: string, daysAgo: number, more: object = {}, place: object = {}) =>
       store.transaction((tx) =>
-        appendEvents(tx, [
+        feed.append(tx, [
           {
             ...{
               id: `event ${events++}`,
@@ -142,7 +143,7 @@ describe("figures", () => {
     it("rank providers by what they were paid", async () => {
       await happen("payment.settled", 0, { amount: "100000" }, {});
       await store.transaction((tx) =>
-        appendEvents(tx, [
+        feed.append(tx, [
           {
             ...{
               id: "other",

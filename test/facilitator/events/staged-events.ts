@@ -5,12 +5,12 @@ import { expect } from "chai";
 import pino from "pino";
 import { createFacilitatorClient } from "turnpike/facilitator";
 import type { Hex } from "turnpike/protocol";
+import { createEventFeed } from "../../../facilitator/src/app/projections";
 import { openChain } from "../../../facilitator/src/chain/open";
 import { reconcile } from "../../../facilitator/src/cli/maintenance/reconcile";
 import { reindex } from "../../../facilitator/src/cli/maintenance/reindex";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
 import type { EventRow } from "../../../facilitator/src/db/tables/events";
-import { appendEvents } from "../../../facilitator/src/events/feed";
 import { newestBlock } from "../../../facilitator/src/indexer/applied-blocks";
 import { createBlockWriter } from "../../../facilitator/src/indexer/block-writer";
 import { noProgress } from "../../../facilitator/src/lib/progress";
@@ -82,8 +82,9 @@ describe("events of a block that tells very many", function () {
   }
 
   const toldOf = ({ db }: Store): Promise<EventRow[]> => db.selectFrom("events").selectAll().orderBy("seq").execute();
+  const feedOf = () => createEventFeed(world.chain.chainId);
   const writerOn = (store: Store) =>
-    createBlockWriter({ store, chainId: world.chain.chainId, undoDepth: 128, startBlock: 0 });
+    createBlockWriter({ store, feed: feedOf(), chainId: world.chain.chainId, undoDepth: 128, startBlock: 0 });
 
   async function differences(store: Store, env: Record<string, string>): Promise<string[]> {
     const wrong: string[] = [];
@@ -126,7 +127,7 @@ describe("events of a block that tells very many", function () {
       payload: {},
       blockTime: 1,
     };
-    await store.transaction((tx) => appendEvents(tx, [next]));
+    await store.transaction((tx) => feedOf().append(tx, [next]));
     await writerOn(store).tellStaged();
     const told = await toldOf(store);
     expect(told).to.have.length(PAYMENTS + 1);

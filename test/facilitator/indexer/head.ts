@@ -102,7 +102,7 @@ describe("a node that invents its newest block", function () {
       baseFeeWei: 0n,
       transactions: [],
     };
-    const writer = createBlockWriter({ store: core.store, chainId, undoDepth: 128, startBlock: 0 });
+    const writer = createBlockWriter({ store: core.store, feed: core.feed, chainId, undoDepth: 128, startBlock: 0 });
     expect(await writer.write({ chainId, block, facts: [], expired: [] }, "next")).to.equal(undefined);
     expect((await newestBlock(core.store.db, chainId))?.hash).to.equal(newest.hash);
     const next = { ...block, parentHash: newest.hash as Hex };

@@ -52,7 +52,7 @@ describe("Facilitator: a block that is reorganised away and comes back", functio
     for (const _ of [1, 2]) {
       // As a node tells it that is on another branch for a while: the block is taken back, then it is there again.
       await core.indexer.stop();
-      const writer = createBlockWriter({ store: core.store, chainId, undoDepth: 128, startBlock: 0 });
+      const writer = createBlockWriter({ store: core.store, feed: core.feed, chainId, undoDepth: 128, startBlock: 0 });
       for (;;) {
         const newest = await newestBlock(core.store.db, chainId);
         if (!newest || newest.number < blockNumber) break;
@@ -112,7 +112,7 @@ describe("Facilitator: a block that is reorganised away and comes back", functio
     await world.chain.provider.send("evm_setIntervalMining", [0]);
     // This process reads nothing more, as one whose node is away; another one follows the chain.
     await core.indexer.stop();
-    const writer = createBlockWriter({ store: core.store, chainId, undoDepth: 128, startBlock: 0 });
+    const writer = createBlockWriter({ store: core.store, feed: core.feed, chainId, undoDepth: 128, startBlock: 0 });
     for (;;) {
       const newest = await newestBlock(core.store.db, chainId);
       if (!newest || newest.number < settled.proof.blockNumber) break;

@@ -2,12 +2,12 @@
 import { keccakText } from "turnpike/protocol";
 import type { Tx } from "../../db/open";
 import type { EventDraft } from "../../events/event";
-import { appendEvents, lockFeed } from "../../events/feed";
+import type { EventFeed } from "../../events/feed";
 import { subscriptionPayload } from "../payloads";
 import { recordsOf } from "../records";
 import { subscriptionsOf } from "../rows";
 
-export interface ClockEvent {
+export interface TimeEvent {
   readonly idHash: string;
   /** the period that it is about: nothing is told once the subscription is in another */
   readonly paidThroughSec: number;
@@ -19,14 +19,14 @@ export interface ClockEvent {
 }
 
 /** @returns how many were new */
-export async function tellClockEvents(
+export async function emitTimeEvents(
   tx: Tx,
-  chainId: number,
-  told: readonly ClockEvent[],
+  { chainId, feed }: { readonly chainId: number; readonly feed: EventFeed },
+  told: readonly TimeEvent[],
   nowSec: number,
 ): Promise<number> {
   if (told.length === 0) return 0;
-  await lockFeed(tx, chainId);
+  await feed.lock(tx);
   const rows = await subscriptionsOf(tx, chainId, new Set(told.map((event) => event.idHash)));
   const recordOf = new Map((await recordsOf(tx, chainId, rows)).map((record) => [record.row.id_hash, record]));
   const drafts = told.flatMap(({ idHash, paidThroughSec, type, mark, more }): EventDraft[] => {
@@ -46,5 +46,5 @@ export async function tellClockEvents(
       },
     ];
   });
-  return appendEvents(tx, drafts);
+  return feed.append(tx, drafts);
 }
