@@ -74,7 +74,7 @@ const SAFEGUARDS = [
   {
     name: "evidence: logs and receipts agree",
     file: "facilitator/src/indexer/index.ts",
-    keep: "crossCheck({ store, chain, chainId, isOurs }, { block, logs, facts, receipts: early })",
+    keep: "crossCheck(checking, { block, logs, facts, receipts: early })",
     instead: "Promise.resolve([])",
     test: "test/facilitator/chaos/rpc.ts",
     title: "each lie alone",

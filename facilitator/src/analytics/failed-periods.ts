@@ -2,7 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { Tx } from "../db/open";
 import { idList } from "../db/sql";
 import type { FailedPeriodsTable } from "../db/tables/analytics";
-import type { CountedRow, EventProjection } from "../events/projection";
+import type { CountedRow, EventProjection, RecordProjection } from "../events/projection";
 
 /** No attempt was made before nobody could collect it any more. */
 const NOT_TRIED = "NotTried";
@@ -38,13 +38,20 @@ export function failedPeriodsDerived(chainId: number, idHashes?: readonly string
     where f.provider is not null and f.token is not null and f.price is not null`;
 }
 
-/** Derives the periods of failures that are published, reverted or valid again. Other events need no statement. */
-export const failedPeriods: EventProjection = {
+/**
+ * Derives the periods of failures that are published, reverted or valid again, and the outcomes of failed periods whose
+ * subscriptions change. Other events need no statement.
+ */
+export const failedPeriods: EventProjection & RecordProjection = {
   appended: deriveOf,
   reverted: deriveOf,
   async revived(tx, chainId, events) {
     await deriveOf(tx, chainId, events);
     return [];
+  },
+  async around(tx, chainId, idHashes, change) {
+    await change();
+    await updateOutcomes(tx, chainId, idHashes);
   },
 };
 
@@ -53,8 +60,8 @@ async function deriveOf(tx: Tx, chainId: number, events: readonly CountedRow[]):
   await derive(tx, chainId, [...new Set(failed.map((event) => event.object_id))]);
 }
 
-/** Where the rows of these subscriptions were changed: most never failed. */
-export async function keepOutcomes(tx: Tx, chainId: number, idHashes: readonly string[]): Promise<void> {
+/** Derives only what has failed before: most subscriptions never do. */
+async function updateOutcomes(tx: Tx, chainId: number, idHashes: readonly string[]): Promise<void> {
   if (idHashes.length === 0) return;
   const failed = await tx
     .selectFrom("failed_periods")

@@ -11,7 +11,7 @@ import { noProgress, type Progress, readingBar } from "../lib/progress";
 import { type Payments, startPayments } from "../payments";
 import { type Relayer, startRelayer } from "../relayer";
 import type { OnStep } from "../telemetry/failpoints";
-import { createEventFeed } from "./projections";
+import { createEventFeed, createProjections } from "./projections";
 
 export interface Core {
   readonly config: FacilitatorConfig;
@@ -82,11 +82,12 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     signal?.throwIfAborted();
     onStage("reading the chain");
     const feed = createEventFeed(config.chainId);
+    const projections = createProjections({ store, chainId: config.chainId, log, onStep });
     const reading = readingBar(progress, config.startBlock);
     const indexer = begun(
       "indexer",
       await startIndexer({
-        ...{ config, store, feed, chain: relayer.chain, isOurs: relayer.hasSent, log, onStep },
+        ...{ config, store, feed, projections, chain: relayer.chain, isOurs: relayer.hasSent, log, onStep },
         onProgress(place) {
           reading.tell(place);
           onStage(`reading the chain: block ${place.applied} of ${place.target}`);
@@ -94,7 +95,10 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
       }),
     );
     await unlessAborted(indexer.catchUp(), signal).finally(reading.end);
-    const payments = begun("payments", startPayments({ config, store, feed, relayer, indexer, log, onStep }));
+    const payments = begun(
+      "payments",
+      startPayments({ config, store, feed, projection: projections.payments, relayer, indexer, log, onStep }),
+    );
     return { config, store, feed, relayer, indexer, payments, database, wallClock, stop };
   } catch (error) {
     await stop();

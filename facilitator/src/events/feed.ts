@@ -1,6 +1,5 @@
 import { sql } from "kysely";
 import type { Db, Tx } from "../db/open";
-import type { EventRow } from "../db/tables/events";
 import type { EventDraft } from "./event";
 import type { EventProjection } from "./projection";
 

@@ -1,6 +1,6 @@
 /** What a feature implements to follow the chain and the feed. Features know these interfaces; neither knows a feature. */
 import type { Hex } from "turnpike/protocol";
-import type { ChainBlock } from "../chain/chain-reader";
+import type { ChainBlock, ChainReader } from "../chain/chain-reader";
 import type { ChainFact } from "../chain/facts";
 import type { Tx } from "../db/open";
 import type { EventRow } from "../db/tables/events";
@@ -27,12 +27,67 @@ export interface EventProjection {
   revived?(tx: Tx, chainId: number, events: readonly EventRow[]): Promise<readonly EventDraft[]>;
 }
 
+/** Rows that follow subscriptions. */
+export interface RecordProjection {
+  /** Runs `change`, which changes these subscriptions or their plans, and updates the rows that follow them. */
+  around(tx: Tx, chainId: number, idHashes: readonly string[], change: () => Promise<void>): Promise<void>;
+}
+
+/** Rows that follow the service's own transactions. */
+export interface TransactionProjection {
+  /** Transactions can no longer be reorganised away. Each is named once. */
+  finalised(tx: Tx, chainId: number, ids: readonly string[]): Promise<void>;
+}
+
 export interface BlockInput {
   readonly chainId: number;
   readonly block: ChainBlock;
   readonly facts: readonly ChainFact[];
-  /** payments whose window ended before a final block and whose nonce is unused: the chain was asked */
+  /** what `findExpired` returned for a final block */
   readonly expired: readonly Hex[];
+}
+
+/** What a block does to a feature's rows. Pure: changes rows in memory and appends their events, in order. */
+export interface BlockRules {
+  apply(fact: ChainFact, events: EventDraft[]): void;
+  expire?(id: Hex, events: EventDraft[]): void;
+}
+
+/** The rows of one block, from `load` to the commit. */
+export interface BlockChange extends BlockRules {
+  save(tx: Tx): Promise<void>;
+  /** The transaction is committed: wakes whoever waits for these rows. */
+  committed?(): void;
+}
+
+export interface BlockReversal {
+  readonly events: readonly EventDraft[];
+  /** The transaction is committed. */
+  committed?(): void;
+}
+
+/**
+ * Rows that follow the chain's blocks. The indexer loads, applies and saves a block for all projections in turn, in one
+ * transaction under the feed's lock, and reverts it in the opposite order.
+ */
+export interface BlockProjection {
+  /** Returns the facts that concern stored rows. The logs of others need no second source. */
+  concerning(facts: readonly ChainFact[]): Promise<readonly ChainFact[]>;
+  /** Returns whether a row waits for a log: then no block may be passed over. */
+  isWaiting?(): Promise<boolean>;
+  /** Returns the ids of what had to be in a block up to this final one, and is in none. */
+  findExpired?(chain: ChainReader, finalBlock: number): Promise<readonly Hex[]>;
+  load(tx: Tx, input: BlockInput): Promise<BlockChange>;
+  /** Restores the rows as they were before the newest block. */
+  revert(tx: Tx, block: RevertedBlock): Promise<BlockReversal>;
+  /** The newest block is not, or no longer, the one that was committed here last. */
+  tipMoved?(): void;
+}
+
+export interface RevertedBlock {
+  readonly number: number;
+  readonly hash: string;
+  readonly timestamp: number;
 }
 
 /** Where an event stands, by its block. */

@@ -1,6 +1,5 @@
 import { sql } from "kysely";
 import type { Address, Hex } from "turnpike/protocol";
-import { addCosts } from "../analytics/costs";
 import type { Db } from "../db/open";
 import { databaseNowMs } from "../db/sql";
 import type { KnownForm, OpenTransaction, SignedForm, TransactionRow } from "../db/tables/relayer";
@@ -133,7 +132,8 @@ export async function unmineTransactions(
   return Number((await update.executeTakeFirst()).numUpdatedRows);
 }
 
-export async function finaliseTransactions(tx: Db, chainId: number, upToBlock: number): Promise<void> {
+/** Marks what was mined up to a final block. @returns the ids of what was not marked before */
+export async function finaliseTransactions(tx: Db, chainId: number, upToBlock: number): Promise<string[]> {
   const rows = await tx
     .updateTable("transactions")
     .set({ is_final: true })
@@ -142,11 +142,7 @@ export async function finaliseTransactions(tx: Db, chainId: number, upToBlock: n
     .where("block_number", "<=", upToBlock)
     .returning("id")
     .execute();
-  await addCosts(
-    tx,
-    chainId,
-    rows.map(({ id }) => id),
-  );
+  return rows.map(({ id }) => id);
 }
 
 export interface MinedFacts {

@@ -7,14 +7,13 @@ import { sql } from "kysely";
 import { EVENT_SUMS } from "../../../facilitator/src/analytics/event-sums";
 import { recountFailedPeriods } from "../../../facilitator/src/analytics/failed-periods";
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
-import { createEventFeed } from "../../../facilitator/src/app/projections";
+import { createEventFeed, RECORD_PROJECTIONS } from "../../../facilitator/src/app/projections";
 import { MIGRATIONS } from "../../../facilitator/src/db/migrations";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
 import type { FailedPeriodsTable } from "../../../facilitator/src/db/tables/analytics";
 import type { EventRow } from "../../../facilitator/src/db/tables/events";
 import type { EventDraft } from "../../../facilitator/src/events/event";
-import { undoBlock } from "../../../facilitator/src/indexer/undo";
-import { emptyState, saveState } from "../../../facilitator/src/subscriptions/block-rows";
+import { emptyState, revertState, saveState } from "../../../facilitator/src/subscriptions/block-rows";
 import { type SubscriptionRow, subscriptionsOf } from "../../../facilitator/src/subscriptions/rows";
 import { emptyDatabase } from "../../support/facilitator";
 
@@ -149,14 +148,14 @@ describe("Facilitator: periods that were not charged at once", function () {
             ...{ block_number: number, created_at: START_SEC, transaction: "0x", ...now },
           });
       }
-      await saveState(tx, CHAIN_ID, number, state);
+      await saveState(tx, { chainId: CHAIN_ID, blockNumber: number }, state, RECORD_PROJECTIONS);
       await feed.append(tx, told);
     });
   /** As a reorganisation takes it back. */
   const takeBack = (number: number) =>
     store.transaction(async (tx) => {
       await feed.revertBlock(tx, { number, hash: `block ${number}` });
-      await undoBlock(tx, CHAIN_ID, number);
+      await revertState(tx, { chainId: CHAIN_ID, blockNumber: number }, RECORD_PROJECTIONS);
     });
 
   const rows = (): Promise<FailedPeriodsTable[]> =>

@@ -1,6 +1,7 @@
 import { expect } from "chai";
 import type { Address } from "turnpike/protocol";
 import { createAnalytics } from "../../../facilitator/src/analytics";
+import { transactionCosts } from "../../../facilitator/src/analytics/costs";
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import { createReports } from "../../../facilitator/src/analytics/reports";
 import { forgetOld } from "../../../facilitator/src/analytics/retention";
@@ -10,6 +11,12 @@ import { enqueueTransaction, finaliseTransactions, recordMined } from "../../../
 
 const CHAIN_ID = 31_337;
 const feed = createEventFeed(CHAIN_ID);
+/** As the indexer does it with each block. */
+const finalise = (store: Store, upToBlock: number) =>
+  store.transaction(async (tx) =>
+    transactionCosts.finalised(tx, CHAIN_ID, await finaliseTransactions(tx, CHAIN_ID, upToBlock)),
+  );
+
 const DAY_SEC = 86_400;
 const TOKEN = "0x00000000000000000000000000000000000000C0" as Address;
 const PROVIDER = "0x0000000000000000000000000000000000000001" as Address;
@@ -118,7 +125,7 @@ describe("figures", () => {
       }
       for (let payment = 0; payment < 3; payment++)
         await happen("payment.settled", 0, { amount: "5" }, { blockNumber: 50, blockHash: "0xb", transaction: "0xa1" });
-      for (const block of [49, 50, 50, 51]) await store.transaction((tx) => finaliseTransactions(tx, CHAIN_ID, block));
+      for (const block of [49, 50, 50, 51]) await finalise(store, block);
       const costs = await analytics().costs(QUERY);
       // 2 transactions of 60,000 gas at 1 gwei: 0.00012 coins of 3,000 tokens, 36 cents, for 3 payments.
       expect(costs.purposes).to.deep.equal([

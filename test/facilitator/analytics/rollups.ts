@@ -5,6 +5,7 @@ import { expect } from "chai";
 import fc from "fast-check";
 import type { Address } from "turnpike/protocol";
 import { gatherSums } from "../../../facilitator/src/analytics/compact-rollups";
+import { transactionCosts } from "../../../facilitator/src/analytics/costs";
 import { EVENT_SUMS } from "../../../facilitator/src/analytics/event-sums";
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import { createReports } from "../../../facilitator/src/analytics/reports";
@@ -18,6 +19,12 @@ import { emptyDatabase } from "../../support/facilitator";
 
 const CHAIN_ID = 31_337;
 const feed = createEventFeed(CHAIN_ID);
+/** As the indexer does it with each block. */
+const finalise = (store: Store, upToBlock: number) =>
+  store.transaction(async (tx) =>
+    transactionCosts.finalised(tx, CHAIN_ID, await finaliseTransactions(tx, CHAIN_ID, upToBlock)),
+  );
+
 const TOKEN = "0x00000000000000000000000000000000000000c0";
 const PROVIDER = "0x00000000000000000000000000000000000000a1";
 const START_SEC = 1_800_000_000;
@@ -192,7 +199,7 @@ describe("rollups", function () {
           await store.transaction((tx) => feed.append(tx, draftsOf(happenings, place)));
           if (takenBack) await store.transaction((tx) => feed.revertBlock(tx, { ...place, hash: place.block }));
           else await mine(place, gas);
-          await store.transaction((tx) => finaliseTransactions(tx, CHAIN_ID, index));
+          await finalise(store, index);
           for (const [number, { provider, ...entry }] of reports.entries()) {
             const id = `${index}${number}`.padStart(32, "0");
             const told = { ...entry, hour: bucketOf(atSec, HOUR_SEC), token: TOKEN as Address };
@@ -206,7 +213,7 @@ describe("rollups", function () {
           }
           if (isTidied) await gatherSums({ store, feed, chainId: CHAIN_ID }, atSec);
         }
-        await store.transaction((tx) => finaliseTransactions(tx, CHAIN_ID, history.length));
+        await finalise(store, history.length);
         expect(await findWrongSums(store.db, CHAIN_ID, 0)).to.deep.equal([]);
         for (const table of ["rollup_costs", "rollup_funnel"] as const) {
           const isThere = (await store.db.selectFrom(table).selectAll().limit(1).execute()).length > 0;

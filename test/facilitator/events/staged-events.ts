@@ -12,11 +12,11 @@ import { reindex } from "../../../facilitator/src/cli/maintenance/reindex";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
 import type { EventRow } from "../../../facilitator/src/db/tables/events";
 import { newestBlock } from "../../../facilitator/src/indexer/applied-blocks";
-import { createBlockWriter } from "../../../facilitator/src/indexer/block-writer";
 import { noProgress } from "../../../facilitator/src/lib/progress";
 import { testKey } from "../../support/chain";
 import { emptyDatabase, type FacilitatorWorld, fund, startWorld, until, walletOf } from "../../support/facilitator";
 import { prepareVictims, type Victims } from "../chaos/support/kill-victim";
+import { blockWriterOf } from "../support/block-writer";
 import { paymentToWire } from "../support/payments";
 
 /** In one block: enough for its events to be told in a transaction of their own. */
@@ -82,9 +82,7 @@ describe("events of a block that tells very many", function () {
   }
 
   const toldOf = ({ db }: Store): Promise<EventRow[]> => db.selectFrom("events").selectAll().orderBy("seq").execute();
-  const feedOf = () => createEventFeed(world.chain.chainId);
-  const writerOn = (store: Store) =>
-    createBlockWriter({ store, feed: feedOf(), chainId: world.chain.chainId, undoDepth: 128, startBlock: 0 });
+  const writerOn = (store: Store) => blockWriterOf(store, world.chain.chainId);
 
   async function differences(store: Store, env: Record<string, string>): Promise<string[]> {
     const wrong: string[] = [];
@@ -127,7 +125,7 @@ describe("events of a block that tells very many", function () {
       payload: {},
       blockTime: 1,
     };
-    await store.transaction((tx) => feedOf().append(tx, [next]));
+    await store.transaction((tx) => createEventFeed(world.chain.chainId).append(tx, [next]));
     await writerOn(store).tellStaged();
     const told = await toldOf(store);
     expect(told).to.have.length(PAYMENTS + 1);

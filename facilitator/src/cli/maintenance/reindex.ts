@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { ConfigError } from "turnpike/protocol";
 import { recountSums } from "../../analytics/event-sums";
 import { recountFailedPeriods } from "../../analytics/failed-periods";
-import { createEventFeed } from "../../app/projections";
+import { createEventFeed, createProjections } from "../../app/projections";
 import type { ChainReader } from "../../chain/chain-reader";
 import type { FacilitatorConfig } from "../../config";
 import { holderOf } from "../../db/leases";
@@ -38,13 +38,15 @@ export async function reindex({ isWiped, ...job }: Reindex & { readonly isWiped:
 /** @returns the last block that was read */
 export async function readChain({ config, store, chain, log, progress, untilBlock }: Reindex): Promise<number> {
   const reading = readingBar(progress, config.startBlock);
+  const onStep = (): void => undefined;
   const indexer = await startIndexer({
     config: { ...config, roles: ["indexer"] },
     store,
     feed: createEventFeed(config.chainId),
+    projections: createProjections({ store, chainId: config.chainId, log, onStep }),
     chain,
     log,
-    onStep: () => undefined,
+    onStep,
     ...(untilBlock !== undefined && { untilBlock }),
     onProgress: reading.tell,
   });
