@@ -4,14 +4,6 @@ import type { Db } from "../db/open";
 import { databaseNowMs } from "../db/sql";
 import type { KnownForm, OpenTransaction, SignedForm, TransactionRow } from "../db/tables/relayer";
 
-/** What was mined in a block that is not the one applied at its height waits for its receipt again. */
-export async function unmineStrays(db: Db, chainId: number): Promise<void> {
-  await sql`
-    update transactions t set status = 'stored', block_number = null, block_hash = null, success = null from blocks b
-    where t.chain_id = ${chainId}::bigint and t.status = 'mined' and not t.is_final
-      and b.chain_id = t.chain_id and b.number = t.block_number and b.hash <> t.block_hash`.execute(db);
-}
-
 export interface QueuedTransaction {
   readonly id: string;
   readonly chainId: number;

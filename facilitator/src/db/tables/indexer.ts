@@ -8,13 +8,6 @@ export interface BlocksTable {
   parent_hash: string;
   timestamp: number;
 }
-/** Where a reader of something has come to, by name. */
-export interface CursorsTable {
-  chain_id: number;
-  name: string;
-  position: number;
-}
-
 /** What each applied block changed, as the rows were before it: a reorganised block is reverted from here. */
 export interface UndoTable {
   chain_id: number;
