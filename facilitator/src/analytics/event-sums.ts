@@ -8,7 +8,7 @@ import { type CountedEvent, EVERYONE, PERIOD_SCHEMES, SPANS, type Sums, sumsOf }
 
 const RECOUNT_PAGE = 5_000;
 
-/** The sums of the events that stand, counted anew: whatever made them wrong. */
+/** Counts the sums of all valid events again. */
 export async function recountSums(db: Tx, chainId: number): Promise<void> {
   for (const table of EVENT_SUMS) await db.deleteFrom(table).where("chain_id", "=", chainId).execute();
   for (let after = 0; ; ) {
@@ -39,7 +39,7 @@ function countedOf({
   return { ...row, blockTime, provider: provider ?? undefined, payer: payer ?? undefined };
 }
 
-/** All that `addSums` writes: what can be counted anew from the events. */
+/** The tables that `addSums` writes. They can be counted again from the events. */
 export const EVENT_SUMS = [
   "rollup_volume",
   "rollup_provider_plans",
@@ -72,7 +72,7 @@ export const eventSums: EventProjection = {
 async function addSums(db: Db, chainId: number, sums: Sums): Promise<void> {
   const additions = additionsOf(chainId, sums);
   if (additions.length === 0) return;
-  // In one go: whoever waits for a block waits for each question that is asked on the way.
+  // In one statement: a request that waits for a block waits for each round trip.
   const parts = additions.map((addition, place) => sql`${sql.ref(`sum_${place}`)} as (${addition})`);
   await sql`with ${sql.join(parts)} select 1`.execute(db);
 }

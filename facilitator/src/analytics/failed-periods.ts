@@ -18,7 +18,7 @@ export function failedPeriodsDerived(chainId: number, idHashes?: readonly string
     select f.chain_id, f.id_hash, f.paid_through, f.provider, f.token, f.failed_at, f.cause, f.price,
       case
         when s.id_hash is null then 'gone'
-        -- Whoever comes back later does not pay for it.
+        -- A subscriber who comes back later does not pay for it.
         when f.is_over then 'lost'
         when s.paid_through <> f.paid_through then 'recovered'
         when s.moved_to is not null then 'moved'
@@ -77,14 +77,14 @@ async function updateOutcomes(tx: Tx, chainId: number, idHashes: readonly string
   );
 }
 
-/** All rows anew, whatever made them wrong. */
+/** Derives all rows again. */
 export async function recountFailedPeriods(tx: Tx, chainId: number): Promise<void> {
   await tx.deleteFrom("failed_periods").where("chain_id", "=", chainId).execute();
   await sql`insert into failed_periods (${COLUMNS})
     select ${COLUMNS} from (${failedPeriodsDerived(chainId)}) d order by provider, failed_at`.execute(tx);
 }
 
-/** Writes what differs, and that alone. */
+/** Writes only the rows that differ. */
 async function derive(tx: Tx, chainId: number, idHashes: readonly string[]): Promise<void> {
   if (idHashes.length === 0) return;
   await sql`

@@ -1,4 +1,4 @@
-/** Puts the rooms below HTTP together in the order in which they need each other, and stops them in the reverse. */
+/** Starts the parts below HTTP in the order in which they need each other, and stops them in the reverse order. */
 import type { Logger } from "pino";
 import type { FacilitatorConfig } from "../config";
 import { createHealthWatch, type HealthWatch } from "../db/health";
@@ -106,7 +106,7 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
   }
 }
 
-/** @throws the signal's reason as soon as it is aborted; the work is left to whoever stops its room */
+/** @throws the signal's reason as soon as it is aborted; the work goes on until its part is stopped */
 function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return work;
   return new Promise((resolve, reject) => {

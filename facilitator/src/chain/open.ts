@@ -13,7 +13,7 @@ export interface ChainOptions {
 }
 
 /**
- * The chain alone, for whoever only reads.
+ * Opens the chain for a process that only reads.
  * @throws ConfigError when it is not the configured one or a contract is not the one meant, Unavailable when no node answers
  */
 export async function openChain(options: ChainOptions): Promise<ChainReader> {

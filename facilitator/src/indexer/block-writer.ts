@@ -1,4 +1,4 @@
-/** Writes a block, or takes the newest one back: rows, events, undo and cursor in one transaction, one writer at a time. */
+/** Writes a block, or reverts the newest one: rows, events, undo and cursor in one transaction, one writer at a time. */
 import type { ChainBlock, ChainReceipt } from "../chain/chain-reader";
 import type { Store, Tx } from "../db/open";
 import type { EventDraft } from "../events/event";
@@ -36,34 +36,34 @@ export type WriteMode = "next" | "span";
 export interface Written {
   readonly changes: readonly BlockChange[];
   readonly events: number;
-  /** its events are stored, and wait for `tellStaged` */
+  /** its events are stored, and wait for `publishStaged` */
   readonly isStaged: boolean;
   /** ids of transactions that were sent here and are mined in this block */
   readonly mined: readonly string[];
-  /** how many were held to be mined in another block of this height */
+  /** how many transactions were recorded as mined in another block of this height */
   readonly unmined: number;
 }
 
 export interface BlockWriter {
-  /** @returns undefined when it does not stand on the newest: another process has written, or the chain was reorganised */
+  /** @returns undefined when the newest block is not its parent: another process has written, or the chain was reorganised */
   write(
     input: BlockInput,
     mode: WriteMode,
     /** of transactions in it, as far as they were read */
     receipts?: readonly ChainReceipt[],
   ): Promise<Written | undefined>;
-  /** Tells what `write` has staged. Whoever locks the feed before does the same; twice is none too many. */
-  tellStaged(): Promise<void>;
+  /** Publishes the events that `write` has staged, unless another writer of the feed has done so. */
+  publishStaged(): Promise<void>;
   /**
-   * Blocks that tell nothing of interest, each on the one before it, right above the newest: all in one transaction.
-   * @returns undefined when the newest is not the one that they stand on
+   * Writes blocks without facts in one transaction. Each is the parent of the next.
+   * @returns undefined when the newest block is not the parent of the first
    */
-  writeQuiet(blocks: readonly ChainBlock[]): Promise<Pick<Written, "unmined"> | undefined>;
-  /** Takes the newest block back if it has this hash. */
-  takeBack(
+  writeEmptyBlocks(blocks: readonly ChainBlock[]): Promise<Pick<Written, "unmined"> | undefined>;
+  /** Reverts the newest block if it has this hash. */
+  revertNewest(
     hash: string,
   ): Promise<
-    | { readonly kind: "taken"; readonly reversals: readonly BlockReversal[] }
+    | { readonly kind: "reverted"; readonly reversals: readonly BlockReversal[] }
     | { readonly kind: "other" }
     | { readonly kind: "too-deep" }
   >;
@@ -74,20 +74,20 @@ export interface BlockWriterOptions {
   readonly feed: EventFeed;
   readonly projections: ChainProjections;
   readonly chainId: number;
-  /** blocks below the highest ever written that can be taken back */
+  /** blocks below the highest ever written that can be reverted */
   readonly undoDepth: number;
   readonly startBlock: number;
-  /** a block that tells so many events, or more, stages them */
+  /** a block with so many events, or more, stages them */
   readonly stageFrom?: number;
 }
 
-/** Fewer are told in some ten milliseconds; a transaction more for each block would cost a fast chain as much. */
+/** Publishing fewer takes some ten milliseconds; a further transaction for each block would cost a fast chain as much. */
 const STAGE_FROM = 300;
 
 /** blocks whose headers are kept, for people who look */
 const KEEP_BLOCKS = 10_000;
 
-const TIDY_EVERY = 1_000;
+const PRUNE_EVERY = 1_000;
 
 const isOn = (below: BlockRow, block: ChainBlock): boolean =>
   below.number === block.number - 1 && below.hash === block.parentHash;
@@ -95,7 +95,7 @@ const isOn = (below: BlockRow, block: ChainBlock): boolean =>
 export function createBlockWriter(options: BlockWriterOptions): BlockWriter {
   const { store, feed, projections, chainId, undoDepth, startBlock, stageFrom = STAGE_FROM } = options;
 
-  /** Others wait here, and then find the block written. @returns the highest block ever written */
+  /** Other writers wait here, and then find the block written. @returns the highest block ever written */
   async function lockCursor(tx: Tx): Promise<number> {
     const position = await feed.lock(tx);
     if (position !== undefined) return position;
@@ -107,12 +107,12 @@ export function createBlockWriter(options: BlockWriterOptions): BlockWriter {
     return (await feed.lock(tx)) ?? startBlock - 1;
   }
 
-  async function tidy(tx: Tx, number: number, blocks = 1): Promise<void> {
+  async function finalise(tx: Tx, number: number, blocks = 1): Promise<void> {
     const final = number - undoDepth;
     const ids = await finaliseTransactions(tx, chainId, final);
     for (const projection of projections.transactions) await projection.finalised(tx, chainId, ids);
     await forgetUndo(tx, chainId, final);
-    if (number % TIDY_EVERY >= blocks) return;
+    if (number % PRUNE_EVERY >= blocks) return;
     await tx
       .deleteFrom("blocks")
       .where("chain_id", "=", chainId)
@@ -159,17 +159,17 @@ export function createBlockWriter(options: BlockWriterOptions): BlockWriter {
         const mined = await recordMinedTogether(tx, chainId, receipts);
         const unmined = await unmineOthers(tx, [block]);
         await insertBlocks(tx, [block]);
-        await tidy(tx, block.number);
+        await finalise(tx, block.number);
         await moveCursor(tx, Math.max(highest, block.number));
         return { changes, events: events.length, isStaged, mined, unmined };
       }),
 
-    tellStaged: () =>
+    publishStaged: () =>
       store.transaction(async (tx) => {
         await feed.lock(tx);
       }),
 
-    writeQuiet: (blocks) =>
+    writeEmptyBlocks: (blocks) =>
       store.transaction(async (tx) => {
         const [first] = blocks;
         const last = blocks.at(-1);
@@ -179,20 +179,20 @@ export function createBlockWriter(options: BlockWriterOptions): BlockWriter {
         if (newest && !isOn(newest, first)) return undefined;
         const unmined = await unmineOthers(tx, blocks);
         await insertBlocks(tx, blocks);
-        await tidy(tx, last.number, blocks.length);
+        await finalise(tx, last.number, blocks.length);
         await moveCursor(tx, Math.max(highest, last.number));
         return { unmined };
       }),
 
-    takeBack: (hash) =>
+    revertNewest: (hash) =>
       store.transaction(async (tx) => {
         const highest = await lockCursor(tx);
         const newest = await newestBlock(tx, chainId);
         if (newest?.hash !== hash) return { kind: "other" };
-        // Below this the rows' former state is forgotten: a wrong guess would be worse than standing still.
+        // Below this the former rows are deleted: a wrong guess would be worse than a stop.
         if (newest.number <= highest - undoDepth) return { kind: "too-deep" };
         const reversals = await revertBlock(tx, { chainId, feed, projections: projections.blocks }, newest);
-        return { kind: "taken", reversals };
+        return { kind: "reverted", reversals };
       }),
   };
 }

@@ -1,6 +1,6 @@
 /**
- * Logs are believed when the receipts of their transactions tell the same: a node that is wrong, or lies, about one of the
- * two proves nothing. Only what matters here is asked for: live payments, and what Turnpike itself emits.
+ * Compares logs with the receipts of their transactions: a node that is wrong, or lies, about one of the two proves
+ * nothing. Reads only receipts that concern stored rows.
  */
 import type { Hex } from "turnpike/protocol";
 import type { ChainReader, ChainReceipt } from "../chain/chain-reader";

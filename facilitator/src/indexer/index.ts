@@ -248,7 +248,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   /** One transaction for all: whoever is behind, with little of a processor, is not to stay behind. */
   async function applyQuiet(blocks: readonly ChainBlock[]): Promise<boolean> {
-    const written = await writer.writeQuiet(blocks);
+    const written = await writer.writeEmptyBlocks(blocks);
     if (!written) return false;
     const last = blocks.at(-1);
     if (last) tip = tipOf(last);
@@ -364,8 +364,8 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   /** @param expected hash of the block to take back: another process may have done so already */
   async function stepBack(expected: string): Promise<void> {
     tipMoved();
-    const taken = await writer.takeBack(expected);
-    if (taken.kind === "too-deep") {
+    const outcome = await writer.revertNewest(expected);
+    if (outcome.kind === "too-deep") {
       isTooDeep = true;
       throw new TurnpikeError(
         "Internal",
@@ -373,10 +373,10 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       );
     }
     await readTip();
-    if (taken.kind === "other") return;
-    const events = taken.reversals.reduce((sum, reversal) => sum + reversal.events.length, 0);
+    if (outcome.kind === "other") return;
+    const events = outcome.reversals.reduce((sum, reversal) => sum + reversal.events.length, 0);
     log.warn({ hash: expected, events }, "a block was reorganised away");
-    for (const reversal of taken.reversals) reversal.committed?.();
+    for (const reversal of outcome.reversals) reversal.committed?.();
     for (const key of ["events", "lane", "block"]) store.wake.notify(key);
   }
 
@@ -404,7 +404,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   async function tellStaged(): Promise<void> {
     if (!isUntold) return;
-    await writer.tellStaged();
+    await writer.publishStaged();
     isUntold = false;
     store.wake.notify("events");
   }

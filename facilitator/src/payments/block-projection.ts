@@ -49,7 +49,7 @@ export class PaymentProjection implements BlockProjection {
 
   /**
    * Sets the listener that gets the payments of a block just before they are written, to prepare what their callers will
-   * need. The write may still fail, so that nobody may be told of them.
+   * need. The write may still fail: the listener must not publish them.
    */
   onBeforeSave(listener: (payments: readonly PaymentRow[]) => void): void {
     this.#beforeSave = listener;

@@ -1,4 +1,4 @@
-/** The rows of payments as this room changes them: binding, queueing, parking, adopting. Each change names the state it leaves. */
+/** Changes rows of payments: binds, queues, parks, adopts. Each change names the state that it leaves. */
 import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
 import type { Db, Store, Tx } from "../db/open";
@@ -153,7 +153,7 @@ export async function adoptEvidence(
   evidence: Extract<Evidence, { kind: "transfer" }>,
 ): Promise<void> {
   await store.transaction(async (tx) => {
-    // As whoever writes blocks does it: the feed first, rows afterwards; and no block comes or goes meanwhile.
+    // In the order of the block writer: the feed first, then rows. No block is written or reverted meanwhile.
     await feed.lock(tx);
     // Reorganised away meanwhile: nothing to adopt. No row at all: older than the headers that are kept.
     const block = await tx

@@ -1,6 +1,6 @@
 /**
- * Payments whose very block came back after a reorganisation. Their settlement has its old id, which receivers know and pass
- * over; since they were told of the reversal in between, they are told under an id of its own that it is undone.
+ * Announces payments whose very block came back after a reorganisation. Their settlement keeps its id, which receivers
+ * have seen and skip. They have also seen the reversal, so an event with an id of its own takes it back.
  */
 import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
@@ -10,14 +10,14 @@ import type { EventRow } from "../db/tables/events";
 import type { EventDraft } from "../events/event";
 import type { EventProjection } from "../events/projection";
 
-/** @param times how often the payment has come back before: what is reversed again is told again */
+/** @param times how often the payment has come back before: each reversal has an id of its own */
 export function reversalEventId(id: string, times: number): Hex {
   return keccakOfText(times === 0 ? `${id}/reversed` : `${id}/reversed/${times}`);
 }
 
 const RESTORED = "payment.restored";
 
-/** @returns by payment how often it came back; absent when never */
+/** Returns by payment how often it came back; a payment that never did is absent. */
 export async function timesRestored(
   db: Tx,
   chainId: number,
@@ -64,7 +64,7 @@ async function restorationsOf(db: Tx, chainId: number, revived: readonly EventRo
       payer: row.payer ?? undefined,
       payload: row.payload,
       blockTime: row.block_time,
-      // It falls with its block; no log of the chain stands behind it.
+      // It is reverted with its block; no log of the chain belongs to it.
       ...(row.block_number !== null && { blockNumber: row.block_number }),
       ...(row.block_hash !== null && { blockHash: row.block_hash }),
       transaction: row.transaction ?? undefined,

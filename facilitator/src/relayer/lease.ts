@@ -25,7 +25,7 @@ export interface AcquireOptions {
   readonly lifeMs: number;
   /** first nonce of a key that this database has never used */
   readonly firstNonce: number;
-  /** take it whoever holds it: where one process at most has the database open */
+  /** take it from its holder: where one process at most has the database open */
   readonly steal: boolean;
 }
 

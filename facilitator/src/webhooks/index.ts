@@ -1,4 +1,4 @@
-/** Webhooks: the worker of the role, wired to this process's clocks and network. */
+/** Starts the worker that delivers webhooks, with this process's clocks and network. */
 import type { Logger } from "pino";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
@@ -17,10 +17,10 @@ export interface WebhooksContext {
   readonly metrics: Metrics;
 }
 
-/** Between looks at the outbox without a hint. */
+/** Between queries of the outbox without a hint. */
 const POLL_MS = 1_000;
 
-const TIDY_MS = 3_600_000;
+const PRUNE_EVERY_MS = 3_600_000;
 
 const DAY_MS = 86_400_000;
 
@@ -37,16 +37,16 @@ export function startWebhooks({ config, store, wallClock, log, metrics }: Webhoo
     monotonicMs: () => performance.now(),
     random: Math.random,
   });
-  const tidy = setInterval(() => {
+  const pruning = setInterval(() => {
     const beforeMs = wallClock.nowMs() - config.webhookLogDays * DAY_MS;
     forgetFinished(store.db, config.chainId, beforeMs).catch((error: unknown) => {
-      log.warn({ error }, "old deliveries could not be forgotten");
+      log.warn({ error }, "old deliveries could not be deleted; trying again in an hour");
     });
-  }, TIDY_MS);
-  tidy.unref();
+  }, PRUNE_EVERY_MS);
+  pruning.unref();
   return {
     stop() {
-      clearInterval(tidy);
+      clearInterval(pruning);
       return worker.stop();
     },
   };

@@ -4,7 +4,7 @@ import { createAnalytics } from "../../../facilitator/src/analytics";
 import { transactionCosts } from "../../../facilitator/src/analytics/costs";
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import { createReports } from "../../../facilitator/src/analytics/reports";
-import { forgetOld } from "../../../facilitator/src/analytics/retention";
+import { deleteOld } from "../../../facilitator/src/analytics/retention";
 import { createEventFeed } from "../../../facilitator/src/app/projections";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
 import { enqueueTransaction, finaliseTransactions, recordMined } from "../../../facilitator/src/relayer/transactions";
@@ -296,8 +296,8 @@ describe("figures", () => {
       await happen("payment.settled", 0, { amount: "3" }, { blockTime: edgeSec });
       await happen("payment.settled", 0, { amount: "4" }, { blockTime: edgeSec - 1 });
       const before = await analytics().volume(PROVIDER, { ...QUERY, days: 400, grain: "day" });
-      expect(await forgetOld(db, CHAIN_ID, NOW_SEC)).to.be.greaterThan(0);
-      expect(await forgetOld(db, CHAIN_ID, NOW_SEC)).to.equal(0);
+      expect(await deleteOld(db, CHAIN_ID, NOW_SEC)).to.be.greaterThan(0);
+      expect(await deleteOld(db, CHAIN_ID, NOW_SEC)).to.equal(0);
       const hours = await db
         .selectFrom("rollup_volume")
         .select("bucket")

@@ -4,7 +4,7 @@ import path from "node:path";
 import { expect } from "chai";
 import fc from "fast-check";
 import type { Address } from "turnpike/protocol";
-import { gatherSums } from "../../../facilitator/src/analytics/compact-rollups";
+import { compactRollups } from "../../../facilitator/src/analytics/compact-rollups";
 import { transactionCosts } from "../../../facilitator/src/analytics/costs";
 import { EVENT_SUMS } from "../../../facilitator/src/analytics/event-sums";
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
@@ -211,7 +211,7 @@ describe("rollups", function () {
               },
             );
           }
-          if (isTidied) await gatherSums({ store, feed, chainId: CHAIN_ID }, atSec);
+          if (isTidied) await compactRollups({ store, feed, chainId: CHAIN_ID }, atSec);
         }
         await finalise(store, history.length);
         expect(await findWrongSums(store.db, CHAIN_ID, 0)).to.deep.equal([]);

@@ -126,7 +126,7 @@ describe("events of a block that tells very many", function () {
       blockTime: 1,
     };
     await store.transaction((tx) => createEventFeed(world.chain.chainId).append(tx, [next]));
-    await writerOn(store).tellStaged();
+    await writerOn(store).publishStaged();
     const told = await toldOf(store);
     expect(told).to.have.length(PAYMENTS + 1);
     expect(told.at(-1)).to.include({ id: "next", sequence: 2 });
@@ -135,7 +135,7 @@ describe("events of a block that tells very many", function () {
   it("B8 are told and taken back when their block is gone before anybody has told them", async () => {
     const { store } = await openCopy();
     const newest = await newestBlock(store.db, world.chain.chainId);
-    expect(await writerOn(store).takeBack(newest?.hash ?? "")).to.include({ kind: "taken" });
+    expect(await writerOn(store).revertNewest(newest?.hash ?? "")).to.include({ kind: "reverted" });
     const told = await toldOf(store);
     const count = (type: string, reverted: boolean): number =>
       told.filter((event) => event.type === type && event.reverted === reverted).length;
@@ -159,7 +159,7 @@ describe("events of a block that tells very many", function () {
   it("are missed by a comparison with the chain as long as they are not told", async () => {
     const { store, env } = await openCopy();
     expect((await differences(store, env)).join()).to.match(/stored and not told yet/);
-    await writerOn(store).tellStaged();
+    await writerOn(store).publishStaged();
     expect(await differences(store, env)).to.deep.equal([]);
   });
 });

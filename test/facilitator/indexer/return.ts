@@ -56,7 +56,7 @@ describe("Facilitator: a block that is reorganised away and comes back", functio
       for (;;) {
         const newest = await newestBlock(core.store.db, chainId);
         if (!newest || newest.number < blockNumber) break;
-        expect((await writer.takeBack(newest.hash)).kind).to.equal("taken");
+        expect((await writer.revertNewest(newest.hash)).kind).to.equal("reverted");
       }
       expect((await core.payments.status(paymentId)).status).to.equal("reversed");
       await core.stop();
@@ -116,7 +116,7 @@ describe("Facilitator: a block that is reorganised away and comes back", functio
     for (;;) {
       const newest = await newestBlock(core.store.db, chainId);
       if (!newest || newest.number < settled.proof.blockNumber) break;
-      expect((await writer.takeBack(newest.hash)).kind).to.equal("taken");
+      expect((await writer.revertNewest(newest.hash)).kind).to.equal("reverted");
     }
     expect((await core.payments.status(world.idOf(signed))).status).to.equal("reversed");
     expect((await core.payments.authorize(signed, { waitMs: 0 })).kind).to.equal("pending");
