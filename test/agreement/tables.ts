@@ -41,7 +41,7 @@ function ownersOfTables(): ReadonlyMap<string, string> {
 describe("agreement > tables", () => {
   const owners = ownersOfTables();
   const named = new RegExp(
-    `(?:\\b(?:from|join|into|update)\\s+|(?:selectFrom|insertInto|updateTable|deleteFrom|[jJ]oin)\\(\\s*")(${[...owners.keys()].join("|")})\\b`,
+    `(?:\\b(?:from|join|into|update|analyze)\\s+|(?:selectFrom|insertInto|updateTable|deleteFrom|[jJ]oin)\\(\\s*")(${[...owners.keys()].join("|")})\\b`,
     "g",
   );
 

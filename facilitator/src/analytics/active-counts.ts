@@ -1,8 +1,8 @@
 import { sql } from "kysely";
 import type { Db, Tx } from "../db/open";
 import { idList } from "../db/sql";
-import type { RecordProjection } from "../events/projection";
 import { DAY_SEC, FOUR_WEEKS_SEC } from "../lib/durations";
+import type { RecordProjection } from "../subscriptions/rows";
 import { bucketOf, EVERYONE } from "./rollups";
 
 interface Ends {

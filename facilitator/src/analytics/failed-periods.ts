@@ -2,7 +2,8 @@ import { type RawBuilder, sql } from "kysely";
 import type { Tx } from "../db/open";
 import { idList } from "../db/sql";
 import type { FailedPeriodsTable } from "../db/tables/analytics";
-import type { CountedRow, EventProjection, RecordProjection } from "../events/projection";
+import type { CountedRow, EventProjection } from "../events/projection";
+import type { RecordProjection } from "../subscriptions/rows";
 
 /** No attempt was made before nobody could collect it any more. */
 const NOT_TRIED = "NotTried";

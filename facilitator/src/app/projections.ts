@@ -4,11 +4,11 @@ import { transactionCosts } from "../analytics/costs";
 import { eventSums } from "../analytics/event-sums";
 import { failedPeriods } from "../analytics/failed-periods";
 import { EventFeed } from "../events/feed";
-import type { RecordProjection } from "../events/projection";
 import type { ChainProjections } from "../indexer/block-writer";
 import { PaymentProjection, type PaymentProjectionOptions } from "../payments/block-projection";
 import { restorations } from "../payments/restorations";
 import { SubscriptionProjection } from "../subscriptions/block-projection";
+import type { RecordProjection } from "../subscriptions/rows";
 import { outbox } from "../webhooks/outbox";
 
 export const createEventFeed = (chainId: number): EventFeed =>

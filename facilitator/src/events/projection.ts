@@ -1,4 +1,4 @@
-/** What a feature implements to follow the chain and the feed. Features know these interfaces; neither knows a feature. */
+/** What features implement to follow the feed and the chain, which know none of them. */
 import type { Hex } from "turnpike/protocol";
 import type { ChainBlock, ChainReader } from "../chain/chain-reader";
 import type { ChainFact } from "../chain/facts";
@@ -25,12 +25,6 @@ export interface EventProjection {
    * @returns events to publish because of it
    */
   revived?(tx: Tx, chainId: number, events: readonly EventRow[]): Promise<readonly EventDraft[]>;
-}
-
-/** Rows that follow subscriptions. */
-export interface RecordProjection {
-  /** Runs `change`, which changes these subscriptions or their plans, and updates the rows that follow them. */
-  around(tx: Tx, chainId: number, idHashes: readonly string[], change: () => Promise<void>): Promise<void>;
 }
 
 /** Rows that follow the service's own transactions. */

@@ -7,7 +7,7 @@ import type { ChainReader, ChainReceipt } from "../chain/chain-reader";
 import { requireSameLogs, type Told } from "../chain/same-logs";
 import type { BlockProjection } from "../events/projection";
 
-/** One batch carries hundreds of payments; so many receipts are read at once. */
+/** Receipts that are read at once: a block may have hundreds. */
 const AT_ONCE = 64;
 
 export interface CrossCheckOptions {

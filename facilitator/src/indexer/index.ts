@@ -77,7 +77,7 @@ const READ_AHEAD = 16;
 /** Blocks that can be taken back, whatever is held to be final. */
 const MIN_UNDO_DEPTH = 128;
 
-/** Blocks asked for at once where nothing can be reorganised and no payment waits. */
+/** Blocks that are read at once where nothing can be reorganised and no row waits for a log. */
 const SPAN = 500;
 
 const PROGRESS_EVERY = 1_000;
@@ -150,7 +150,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   function keptChanged(to: number): void {
     if (to === Number.POSITIVE_INFINITY) log.info({ applied: applied() }, "the chain has every applied block");
     else log.warn({ applied: applied(), keptTo: to }, "the chain's head moved back: later payments are not confirmed");
-    // Whoever waits for a settled payment looks again.
+    // Requests that wait for a confirmation read again.
     store.wake.notify("block");
     followed.notify("applied");
   }

@@ -1,16 +1,10 @@
 /** Follows the chain with the rows of plans, subscriptions, allowances and debits. */
 import type { ChainFact } from "../chain/facts";
 import type { Tx } from "../db/open";
-import type {
-  BlockChange,
-  BlockInput,
-  BlockProjection,
-  BlockReversal,
-  RecordProjection,
-  RevertedBlock,
-} from "../events/projection";
+import type { BlockChange, BlockInput, BlockProjection, BlockReversal, RevertedBlock } from "../events/projection";
 import { loadState, revertState, saveState } from "./block-rows";
 import { turnpikeRules } from "./projection";
+import type { RecordProjection } from "./rows";
 
 export class SubscriptionProjection implements BlockProjection {
   readonly #chainId: number;

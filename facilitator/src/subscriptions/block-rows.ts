@@ -3,7 +3,7 @@ import { sql } from "kysely";
 import type { ChainFact } from "../chain/facts";
 import type { Tx } from "../db/open";
 import { idList } from "../db/sql";
-import { type RecordProjection, RowSet } from "../events/projection";
+import { RowSet } from "../events/projection";
 import { type BlockPlace, changeRows, deleteUndo, replaceRows, undoOf } from "../indexer/undo";
 import {
   type AllowanceRow,
@@ -13,6 +13,7 @@ import {
   operatorKey,
   type PlanRow,
   plansOf,
+  type RecordProjection,
   type SubscriptionRow,
   subscriptionsOf,
 } from "./rows";
