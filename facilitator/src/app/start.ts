@@ -1,7 +1,6 @@
 /** Runs the Facilitator as one process: starts the parts that its roles need, serves HTTP, stops gracefully. */
 import type { Logger } from "pino";
-import type { SupportedWire } from "turnpike/facilitator";
-import type { Clock, TrustedSigners } from "turnpike/protocol";
+import type { Clock } from "turnpike/protocol";
 import { centsOf, createCosts } from "../analytics/costs";
 import { startRetention } from "../analytics/retention";
 import type { FacilitatorConfig } from "../config";
