@@ -74,7 +74,7 @@ const SAFEGUARDS = [
   {
     name: "evidence: logs and receipts agree",
     file: "facilitator/src/indexer/index.ts",
-    keep: "crossCheck({ store, chain, chainId, isOurs }, { block, logs, facts, receipts: early })",
+    keep: "crossCheck(checking, { block, logs, facts, receipts: early })",
     instead: "Promise.resolve([])",
     test: "test/facilitator/chaos/rpc.ts",
     title: "each lie alone",
@@ -137,7 +137,7 @@ const SAFEGUARDS = [
   {
     name: "staged events come first",
     file: "facilitator/src/events/feed.ts",
-    keep: "  for (const drafts of await takeStaged(tx, chainId)) await append(tx, chainId, drafts);\n",
+    keep: "    for (const drafts of await takeStaged(tx, chainId)) await this.#append(tx, drafts);\n",
     instead: "",
     test: "test/facilitator/events/staged-events.ts",
     title: "come before whatever is told next",

@@ -3,10 +3,11 @@
  * the order of time as a live service writes them, then the sums of what stands.
  */
 import { sql } from "kysely";
-import { gatherSums } from "../../facilitator/src/analytics/compact-rollups";
+import { compactRollups } from "../../facilitator/src/analytics/compact-rollups";
 import { hoursKeptSince } from "../../facilitator/src/analytics/ranges";
-import { forgetOld } from "../../facilitator/src/analytics/retention";
+import { deleteOld } from "../../facilitator/src/analytics/retention";
 import { bucketOf, SPANS } from "../../facilitator/src/analytics/rollups";
+import { createEventFeed } from "../../facilitator/src/app/projections";
 import { standing as STANDING } from "../../facilitator/src/db/migrations/405-standing";
 import type { Db, Store } from "../../facilitator/src/db/open";
 import { FOUR_WEEKS_SEC, HOUR_SEC } from "../../facilitator/src/lib/durations";
@@ -131,7 +132,7 @@ export async function tidy(store: Store): Promise<void> {
     .values({ chain_id: CHAIN_ID, name: "indexer", position: 1 })
     .onConflict((conflict) => conflict.doNothing())
     .execute();
-  await forgetOld(store.db, CHAIN_ID, END_SEC - 60);
+  await deleteOld(store.db, CHAIN_ID, END_SEC - 60);
   for (const [name, every] of GATHERED_EVERY) {
     const position = bucketOf(bucketOf(END_SEC - 60, DAY_SEC) - DAY_SEC, every);
     await store.db
@@ -139,7 +140,7 @@ export async function tidy(store: Store): Promise<void> {
       .values({ chain_id: CHAIN_ID, name: `gathered ${name}`, position })
       .execute();
   }
-  await gatherSums(store, CHAIN_ID, END_SEC - 60);
+  await compactRollups({ store, feed: createEventFeed(CHAIN_ID), chainId: CHAIN_ID }, END_SEC - 60);
 }
 
 /** Payments, debits and events of a span, in the order of time. */

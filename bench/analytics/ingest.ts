@@ -1,6 +1,8 @@
 /** How fast blocks of payments are taken in by the writer of the service: rows settled, events told, sums kept, one transaction each. */
 import { sql } from "kysely";
+import pino from "pino";
 import { type Address, type Hex, keccakText } from "turnpike/protocol";
+import { createEventFeed, createProjections } from "../../facilitator/src/app/projections";
 import type { ChainFact } from "../../facilitator/src/chain/facts";
 import type { Store } from "../../facilitator/src/db/open";
 import { createBlockWriter } from "../../facilitator/src/indexer/block-writer";
@@ -17,7 +19,10 @@ const payeeOf = (payment: number) => addressOf(1 + Math.floor(PROVIDERS ** ((pay
 
 export async function ingest(store: Store): Promise<{ events: number; seconds: number }> {
   await accept(store);
-  const writer = createBlockWriter({ store, chainId: CHAIN_ID, undoDepth: 64, startBlock: 1 });
+  const log = pino({ level: "silent" });
+  const projections = createProjections({ store, chainId: CHAIN_ID, log, onStep: () => undefined });
+  const feed = createEventFeed(CHAIN_ID);
+  const writer = createBlockWriter({ store, feed, projections, chainId: CHAIN_ID, undoDepth: 64, startBlock: 1 });
   let events = 0;
   let parentHash = keccakText("parent");
   const startedMs = performance.now();

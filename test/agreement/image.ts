@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { expect } from "chai";
 import { SETTINGS } from "../../facilitator/src/config";
-import { ROLES } from "../../facilitator/src/config/service";
+import { ROLES } from "../../facilitator/src/config/roles";
 import { readPlainYaml } from "./support/plain-yaml";
 
 const read = (file: string): string => readFileSync(file, "utf8");

@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import type { Db, Tx } from "../db/open";
 import { idList } from "../db/sql";
 import { DAY_SEC, FOUR_WEEKS_SEC } from "../lib/durations";
+import type { RecordProjection } from "../subscriptions/rows";
 import { bucketOf, EVERYONE } from "./rollups";
 
 interface Ends {
@@ -16,8 +17,10 @@ interface Ends {
 
 const SPAN_DAYS = FOUR_WEEKS_SEC / DAY_SEC;
 
-/** Where the rows of these subscriptions are changed. @param change all that it does to them and to their plans */
-export async function keepStanding(
+/** Counts the active subscriptions of each plan and provider by the day on which they end. */
+export const activeCounts: RecordProjection = { around: updateActiveCounts };
+
+async function updateActiveCounts(
   tx: Tx,
   chainId: number,
   idHashes: readonly string[],

@@ -1,21 +1,27 @@
 /**
- * Puts the sums of a time that is over next to each other, by whom they are of. They were written in the order of time,
- * everybody's of an hour together: a year of one provider would be read from as many places of the disk as it has days.
- * Rows are moved, never changed: whoever adds to one of them finds it wherever it is.
+ * Compacts the rollups of finished time: groups their rows by owner. They were written in the order of time, so that a
+ * year of one provider would be read from as many pages as it has days. Rows are moved, never changed.
  */
 import { sql } from "kysely";
 import type { Db, Store } from "../db/open";
-import { lockFeed } from "../events/feed";
+import type { EventFeed } from "../events/feed";
 import { DAY_SEC, FOUR_WEEKS_SEC, HOUR_SEC, WEEK_SEC } from "../lib/durations";
 import { bucketOf, type Span } from "./rollups";
 
-interface Gathered {
+interface Compaction {
   readonly table: "rollup_volume" | "rollup_events" | "rollup_provider_plans" | "rollup_funnel" | "rollup_recurring";
   readonly key: string;
   /** of its rows; undefined where all are days */
   readonly grain?: number;
-  /** how much is gathered at once, when it is over */
+  /** the span that is compacted at once, after its end */
   readonly every: Span;
+}
+
+/** Where the rollups of a chain are, and what guards their rows. */
+interface Rollups {
+  readonly store: Store;
+  readonly feed: EventFeed;
+  readonly chainId: number;
 }
 
 const VOLUME = { table: "rollup_volume", key: "provider, bucket, token, scheme" } as const;
@@ -24,7 +30,7 @@ const PLANS = { table: "rollup_provider_plans", key: "provider, bucket, plan_id,
 
 const FUNNEL = { table: "rollup_funnel", key: "provider, resource, bucket, token, step, cause, offer" } as const;
 
-const GATHERED: readonly Gathered[] = [
+const COMPACTIONS: readonly Compaction[] = [
   { ...VOLUME, grain: HOUR_SEC, every: DAY_SEC },
   { ...VOLUME, grain: DAY_SEC, every: WEEK_SEC },
   { table: "rollup_events", key: "provider, bucket, type", grain: DAY_SEC, every: WEEK_SEC },
@@ -37,38 +43,38 @@ const GATHERED: readonly Gathered[] = [
   { table: "rollup_recurring", key: "provider, token, interval_sec, bucket", every: WEEK_SEC },
 ];
 
-/** Gates report of the last day: what is older is hardly ever added to. */
+/** Gates report the last day. Older rows hardly ever change. */
 const OPEN_SEC = DAY_SEC;
 
-/** @returns how many rows were moved; a time that was gathered before is left alone */
-export async function gatherSums(store: Store, chainId: number, nowSec: number): Promise<number> {
+/** Compacts every finished span that is not compacted yet. @returns the number of rows moved */
+export async function compactRollups(rollups: Rollups, nowSec: number): Promise<number> {
+  const { store } = rollups;
   let moved = 0;
-  for (const what of GATHERED) {
+  for (const what of COMPACTIONS) {
     let of = 0;
     for (;;) {
-      const done = await gatherNext(store, chainId, { what, untilSec: bucketOf(nowSec, DAY_SEC) - OPEN_SEC });
+      const done = await compactNext(rollups, { what, untilSec: bucketOf(nowSec, DAY_SEC) - OPEN_SEC });
       if (done === undefined) break;
       of += done;
     }
     moved += of;
-    // Their old places are free for what comes; an embedded database does not see to that by itself.
+    // Frees the old pages: the embedded database has no autovacuum.
     if (of > 0) await sql`vacuum analyze ${sql.table(what.table)}`.execute(store.db);
   }
   return moved;
 }
 
-/** @returns undefined when all that is over is gathered */
-async function gatherNext(
-  store: Store,
-  chainId: number,
-  { what, untilSec }: { readonly what: Gathered; readonly untilSec: number },
+/** @returns undefined when every finished span is compacted */
+async function compactNext(
+  { store, feed, chainId }: Rollups,
+  { what, untilSec }: { readonly what: Compaction; readonly untilSec: number },
 ): Promise<number | undefined> {
   const { table, key, grain, every } = what;
   const name = `gathered ${table} ${grain ?? DAY_SEC}`;
   const ofGrain = grain === undefined ? sql`` : sql`and grain = ${grain}`;
   return store.transaction(async (tx) => {
-    // Sums are written by one at a time: none waits for a row that moves.
-    await lockFeed(tx, chainId);
+    // One writer at a time: no writer waits for a row that moves.
+    await feed.lock(tx);
     const fromSec = await nextOf(tx);
     if (fromSec === undefined || fromSec + every > untilSec) return undefined;
     const { numAffectedRows } = await sql`

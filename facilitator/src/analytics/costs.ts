@@ -3,6 +3,7 @@ import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
 import type { Db } from "../db/open";
 import { databaseNowMs, idList } from "../db/sql";
+import type { TransactionProjection } from "../events/projection";
 
 export interface TransactionCost {
   readonly transaction: Hex;
@@ -93,8 +94,10 @@ const ITEMS = sql.raw(
   `('payment.settled', 'subscription.created', 'subscription.renewed', 'subscription.resumed', 'subscription.plan_changed', 'allowance.debited')`,
 );
 
-/** @param ids of transactions that have just become final, each told once */
-export async function addCosts(db: Db, chainId: number, ids: readonly string[]): Promise<void> {
+/** Adds the costs of final transactions to the sums. */
+export const transactionCosts: TransactionProjection = { finalised: addCosts };
+
+async function addCosts(db: Db, chainId: number, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
   await sql`insert into rollup_costs as r (chain_id, bucket, purpose, transactions, failed, items, gas, wei)
     select t.chain_id, coalesce(i.at, b.timestamp, t.stored_at_ms / 1000) / 86400 * 86400, t.purpose, count(*),

@@ -2,12 +2,13 @@ import { type RawBuilder, sql } from "kysely";
 import type { Db, Tx } from "../db/open";
 import { amountList, intList, textList } from "../db/sql";
 import type { EventRow } from "../db/tables/events";
+import type { CountedRow, EventProjection } from "../events/projection";
 import { DAY_SEC, FOUR_WEEKS_SEC } from "../lib/durations";
 import { type CountedEvent, EVERYONE, PERIOD_SCHEMES, SPANS, type Sums, sumsOf } from "./rollups";
 
 const RECOUNT_PAGE = 5_000;
 
-/** The sums of the events that stand, counted anew: whatever made them wrong. */
+/** Counts the sums of all valid events again. */
 export async function recountSums(db: Tx, chainId: number): Promise<void> {
   for (const table of EVENT_SUMS) await db.deleteFrom(table).where("chain_id", "=", chainId).execute();
   for (let after = 0; ; ) {
@@ -27,9 +28,9 @@ export async function recountSums(db: Tx, chainId: number): Promise<void> {
   }
 }
 
-export const COUNTED = ["type", "provider", "payer", "payload", "block_time"] as const;
+const COUNTED = ["type", "provider", "payer", "payload", "block_time"] as const;
 
-export function countedOf({
+function countedOf({
   block_time: blockTime,
   provider,
   payer,
@@ -38,7 +39,7 @@ export function countedOf({
   return { ...row, blockTime, provider: provider ?? undefined, payer: payer ?? undefined };
 }
 
-/** All that `addSums` writes: what can be counted anew from the events. */
+/** The tables that `addSums` writes. They can be counted again from the events. */
 export const EVENT_SUMS = [
   "rollup_volume",
   "rollup_provider_plans",
@@ -55,10 +56,23 @@ const PROVIDERS_BY = [
   ["rollup_provider_spans", FOUR_WEEKS_SEC],
 ] as const;
 
-export async function addSums(db: Db, chainId: number, sums: Sums): Promise<void> {
+const addEvents = (tx: Tx, chainId: number, events: readonly CountedRow[], sign: 1 | -1 = 1): Promise<void> =>
+  addSums(tx, chainId, sumsOf(events.map(countedOf), sign));
+
+/** Adds published events to the sums, and takes reverted ones out. */
+export const eventSums: EventProjection = {
+  appended: addEvents,
+  reverted: (tx, chainId, events) => addEvents(tx, chainId, events, -1),
+  async revived(tx, chainId, events) {
+    await addEvents(tx, chainId, events);
+    return [];
+  },
+};
+
+async function addSums(db: Db, chainId: number, sums: Sums): Promise<void> {
   const additions = additionsOf(chainId, sums);
   if (additions.length === 0) return;
-  // In one go: whoever waits for a block waits for each question that is asked on the way.
+  // In one statement: a request that waits for a block waits for each round trip.
   const parts = additions.map((addition, place) => sql`${sql.ref(`sum_${place}`)} as (${addition})`);
   await sql`with ${sql.join(parts)} select 1`.execute(db);
 }

@@ -2,6 +2,8 @@ import { type RawBuilder, sql } from "kysely";
 import type { Tx } from "../db/open";
 import { idList } from "../db/sql";
 import type { FailedPeriodsTable } from "../db/tables/analytics";
+import type { CountedRow, EventProjection } from "../events/projection";
+import type { RecordProjection } from "../subscriptions/rows";
 
 /** No attempt was made before nobody could collect it any more. */
 const NOT_TRIED = "NotTried";
@@ -17,7 +19,7 @@ export function failedPeriodsDerived(chainId: number, idHashes?: readonly string
     select f.chain_id, f.id_hash, f.paid_through, f.provider, f.token, f.failed_at, f.cause, f.price,
       case
         when s.id_hash is null then 'gone'
-        -- Whoever comes back later does not pay for it.
+        -- A subscriber who comes back later does not pay for it.
         when f.is_over then 'lost'
         when s.paid_through <> f.paid_through then 'recovered'
         when s.moved_to is not null then 'moved'
@@ -37,18 +39,30 @@ export function failedPeriodsDerived(chainId: number, idHashes?: readonly string
     where f.provider is not null and f.token is not null and f.price is not null`;
 }
 
-/** Where events were told, taken back or told again: nothing is asked unless one of them is a failure. */
-export async function keepFailures(
-  tx: Tx,
-  chainId: number,
-  events: readonly { readonly type: string; readonly object_id: string }[],
-): Promise<void> {
+/**
+ * Derives the periods of failures that are published, reverted or valid again, and the outcomes of failed periods whose
+ * subscriptions change. Other events need no statement.
+ */
+export const failedPeriods: EventProjection & RecordProjection = {
+  appended: deriveOf,
+  reverted: deriveOf,
+  async revived(tx, chainId, events) {
+    await deriveOf(tx, chainId, events);
+    return [];
+  },
+  async around(tx, chainId, idHashes, change) {
+    await change();
+    await updateOutcomes(tx, chainId, idHashes);
+  },
+};
+
+async function deriveOf(tx: Tx, chainId: number, events: readonly CountedRow[]): Promise<void> {
   const failed = events.filter(({ type }) => FAILURES.includes(type));
   await derive(tx, chainId, [...new Set(failed.map((event) => event.object_id))]);
 }
 
-/** Where the rows of these subscriptions were changed: most never failed. */
-export async function keepOutcomes(tx: Tx, chainId: number, idHashes: readonly string[]): Promise<void> {
+/** Derives only what has failed before: most subscriptions never do. */
+async function updateOutcomes(tx: Tx, chainId: number, idHashes: readonly string[]): Promise<void> {
   if (idHashes.length === 0) return;
   const failed = await tx
     .selectFrom("failed_periods")
@@ -64,14 +78,14 @@ export async function keepOutcomes(tx: Tx, chainId: number, idHashes: readonly s
   );
 }
 
-/** All rows anew, whatever made them wrong. */
+/** Derives all rows again. */
 export async function recountFailedPeriods(tx: Tx, chainId: number): Promise<void> {
   await tx.deleteFrom("failed_periods").where("chain_id", "=", chainId).execute();
   await sql`insert into failed_periods (${COLUMNS})
     select ${COLUMNS} from (${failedPeriodsDerived(chainId)}) d order by provider, failed_at`.execute(tx);
 }
 
-/** Writes what differs, and that alone. */
+/** Writes only the rows that differ. */
 async function derive(tx: Tx, chainId: number, idHashes: readonly string[]): Promise<void> {
   if (idHashes.length === 0) return;
   await sql`

@@ -43,8 +43,6 @@ import { createServiceFigures, type ServiceFigures, settlementCostIn } from "./s
 import { standing } from "./standing";
 import { createSubscriptionFigures, type SubscriptionFigures } from "./subscription-figures";
 
-export { HOURS_KEPT_DAYS } from "./ranges";
-
 export interface ListQuery {
   readonly cursor?: string | undefined;
   readonly limit: number;

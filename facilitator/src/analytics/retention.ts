@@ -1,24 +1,36 @@
 /**
- * Once a day of the chain: forgets the hours that are kept no longer, and which reports were counted, and puts the sums of
- * what is over together. Days stay for ever.
+ * Once a day of the chain: deletes hourly rollups and ids of reports that are too old, and compacts the rollups of
+ * finished days. Daily rollups are kept for ever.
  */
-import type { RoleContext } from "../app/start";
-import type { Db } from "../db/open";
+import type { Logger } from "pino";
+import type { Clock } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../config";
+import type { Db, Store } from "../db/open";
+import type { EventFeed } from "../events/feed";
 import { DAY_SEC, HOUR_SEC } from "../lib/durations";
 import type { Worker } from "../lib/loop";
-import { gatherSums } from "./compact-rollups";
+import { compactRollups } from "./compact-rollups";
 import { hoursKeptSince } from "./ranges";
 import { bucketOf } from "./rollups";
 
-/** Reports are taken for a day; one that is sent again after this is too old to be taken. */
+export interface RetentionContext {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly feed: EventFeed;
+  /** chain time */
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Reports are accepted for a day. One that is sent again after this is too old to be accepted. */
 const REPORTS_KEPT_SEC = 3 * DAY_SEC;
 
 const LOOK_EVERY_MS = 60_000;
 
-/** @returns how many rows are gone */
-export async function forgetOld(db: Db, chainId: number, nowSec: number): Promise<number> {
+/** Deletes hourly rollups and ids of reports that are no longer kept. @returns the number of rows deleted */
+export async function deleteOld(db: Db, chainId: number, nowSec: number): Promise<number> {
   let gone = 0;
-  // Releases before this one kept hours of the other two as well.
+  // Earlier releases kept hours of the other two as well.
   for (const [table, sinceSec] of [
     ["rollup_volume", hoursKeptSince(nowSec)],
     ["rollup_events", nowSec],
@@ -40,8 +52,8 @@ export async function forgetOld(db: Db, chainId: number, nowSec: number): Promis
   return gone + Number(numDeletedRows);
 }
 
-/** Several processes may do it at once: what is gone is gone. */
-export function startTidying({ store, config, clock, log }: RoleContext): Worker {
+/** Several processes may run it at once. */
+export function startRetention({ store, feed, config, clock, log }: RetentionContext): Worker {
   let doneOn: number | undefined;
   let running: Promise<void> = Promise.resolve();
   const timer = setInterval(() => {
@@ -55,14 +67,14 @@ export function startTidying({ store, config, clock, log }: RoleContext): Worker
       const nowSec = clock.nowSec();
       const today = bucketOf(nowSec, DAY_SEC);
       if (doneOn === today) return;
-      const gone = await forgetOld(store.db, config.chainId, nowSec);
-      const moved = await gatherSums(store, config.chainId, nowSec);
+      const gone = await deleteOld(store.db, config.chainId, nowSec);
+      const moved = await compactRollups({ store, feed, chainId: config.chainId }, nowSec);
       doneOn = today;
-      if (moved > 0) log.info({ moved }, "sums of days that are over are put together");
-      if (gone > 0) log.info({ gone }, "old hours of the figures are forgotten");
+      if (moved > 0) log.info({ moved }, "compacted the rollups of finished days");
+      if (gone > 0) log.info({ gone }, "deleted old hourly rollups");
     } catch (error) {
-      // Nothing waits for it: it is tried again.
-      log.warn({ error }, "old figures could not be forgotten");
+      // Nothing waits for it; the timer retries.
+      log.warn({ error }, "old rollups could not be deleted; trying again in a minute");
     }
   }
 

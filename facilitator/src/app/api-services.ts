@@ -1,22 +1,22 @@
 import type { Logger } from "pino";
-import type { ApiScope, EventList, SupportedWire } from "turnpike/facilitator";
-import type { Address, TrustedSigners } from "turnpike/protocol";
+import type { SupportedWire } from "turnpike/facilitator";
+import type { TrustedSigners } from "turnpike/protocol";
 import { createAnalytics } from "../analytics";
 import { createCosts } from "../analytics/costs";
 import { createReports } from "../analytics/reports";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
-import { type EventPage, listEvents, newestEvent } from "../events/list";
+import { listEvents, newestEvent } from "../events/list";
 import { createRateLimit } from "../http/rate-limit";
-import type { Doors, Sandbox } from "../http/services";
+import type { Doors, Providers, Sandbox } from "../http/services";
 import type { Indexer } from "../indexer";
-import { type AuditPage, listActs } from "../providers/audit";
-import { type Caller, createKeys, type Keys, type Origin } from "../providers/keys";
+import { listActs } from "../providers/audit";
+import { createKeys } from "../providers/keys";
 import type { Relayer } from "../relayer";
 import { createSubscriptions } from "../subscriptions";
-import { createDebits, type Debits } from "../subscriptions/debits";
+import { createDebits } from "../subscriptions/debits";
 import type { Metrics } from "../telemetry/metrics";
-import { type DeliveryPage, findDelivery, listDeliveries } from "../webhooks/delivery-log";
+import { findDelivery, listDeliveries } from "../webhooks/delivery-log";
 import { createWebhookEndpoints } from "../webhooks/endpoints";
 import type { Core } from "./core";
 import { readinessOf } from "./readiness";
@@ -32,7 +32,7 @@ export interface ProvidersDeps {
   readonly nowMs: () => number;
 }
 
-export function createProviders({ config, store, relayer, indexer, monotonicMs, nowMs }: ProvidersDeps) {
+export function createProviders({ config, store, relayer, indexer, monotonicMs, nowMs }: ProvidersDeps): Providers {
   const { network, chainId } = config;
   const facilitator = relayer.proofSigner.address;
   const { operators = [] } = config;
@@ -40,24 +40,23 @@ export function createProviders({ config, store, relayer, indexer, monotonicMs, 
     address === facilitator || until !== undefined ? [] : [address],
   );
   const { chain } = relayer;
-  const keys: Keys = createKeys({ store, network, facilitator, otherFacilitators, chain, operators, nowMs });
+  const keys = createKeys({ store, network, facilitator, otherFacilitators, chain, operators, nowMs });
   const endpoints = createWebhookEndpoints({ store, network, allowPrivate: config.allowPrivateWebhooks, nowMs });
-  const debits: Debits = createDebits({ config, store, relayer, indexer, monotonicMs });
+  const debits = createDebits({ config, store, relayer, indexer, monotonicMs });
   return {
     keys,
     endpoints,
     debits,
-    admit: (authorization: string | null, scope: ApiScope | "any", origin: Origin): Promise<Caller> =>
-      keys.authenticate(authorization, scope, origin),
-    events: (page: EventPage): Promise<EventList> => listEvents(store.db, chainId, page),
-    newestEvent: (): Promise<number> => newestEvent(store.db, chainId),
-    acts: (provider: Address, page: AuditPage) => listActs(store.db, { chainId, provider }, page),
+    admit: (authorization, scope, origin) => keys.authenticate(authorization, scope, origin),
+    events: (page) => listEvents(store.db, chainId, page),
+    newestEvent: () => newestEvent(store.db, chainId),
+    acts: (provider, page) => listActs(store.db, { chainId, provider }, page),
     deliveries: {
-      async list(provider: Address, endpointId: string, page: DeliveryPage) {
+      async list(provider, endpointId, page) {
         await endpoints.requireOwn(provider, endpointId);
         return listDeliveries(store.db, endpointId, page);
       },
-      async find(provider: Address, endpointId: string, eventId: string) {
+      async find(provider, endpointId, eventId) {
         await endpoints.requireOwn(provider, endpointId);
         return findDelivery(store.db, endpointId, eventId);
       },

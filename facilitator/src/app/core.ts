@@ -1,19 +1,22 @@
-/** Puts the rooms below HTTP together in the order in which they need each other, and stops them in the reverse. */
+/** Starts the parts below HTTP in the order in which they need each other, and stops them in the reverse order. */
 import type { Logger } from "pino";
 import type { FacilitatorConfig } from "../config";
 import { createHealthWatch, type HealthWatch } from "../db/health";
 import { openStore, type Store } from "../db/open";
 import { untilDatabaseAnswers } from "../db/patience";
 import { type SharedClock, startSharedClock } from "../db/shared-clock";
+import type { EventFeed } from "../events/feed";
 import { type Indexer, startIndexer } from "../indexer";
 import { noProgress, type Progress, readingBar } from "../lib/progress";
 import { type Payments, startPayments } from "../payments";
 import { type Relayer, startRelayer } from "../relayer";
 import type { OnStep } from "../telemetry/failpoints";
+import { createEventFeed, createProjections } from "./projections";
 
 export interface Core {
   readonly config: FacilitatorConfig;
   readonly store: Store;
+  readonly feed: EventFeed;
   readonly relayer: Relayer;
   readonly indexer: Indexer;
   readonly payments: Payments;
@@ -78,11 +81,13 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     const relayer = begun("relayer", await startRelayer({ config, store, log, onStep, ...(fetch && { fetch }) }));
     signal?.throwIfAborted();
     onStage("reading the chain");
+    const feed = createEventFeed(config.chainId);
+    const projections = createProjections({ store, chainId: config.chainId, log, onStep });
     const reading = readingBar(progress, config.startBlock);
     const indexer = begun(
       "indexer",
       await startIndexer({
-        ...{ config, store, chain: relayer.chain, isOurs: relayer.hasSent, log, onStep },
+        ...{ config, store, feed, projections, chain: relayer.chain, isOurs: relayer.hasSent, log, onStep },
         onProgress(place) {
           reading.tell(place);
           onStage(`reading the chain: block ${place.applied} of ${place.target}`);
@@ -90,15 +95,18 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
       }),
     );
     await unlessAborted(indexer.catchUp(), signal).finally(reading.end);
-    const payments = begun("payments", startPayments({ config, store, relayer, indexer, log, onStep }));
-    return { config, store, relayer, indexer, payments, database, wallClock, stop };
+    const payments = begun(
+      "payments",
+      startPayments({ config, store, feed, projection: projections.payments, relayer, indexer, log, onStep }),
+    );
+    return { config, store, feed, relayer, indexer, payments, database, wallClock, stop };
   } catch (error) {
     await stop();
     throw error;
   }
 }
 
-/** @throws the signal's reason as soon as it is aborted; the work is left to whoever stops its room */
+/** @throws the signal's reason as soon as it is aborted; the work goes on until its part is stopped */
 function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return work;
   return new Promise((resolve, reject) => {

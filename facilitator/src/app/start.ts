@@ -1,11 +1,10 @@
-/** The Facilitator as one process: wires the rooms that its roles need, serves HTTP, stops gracefully. */
+/** Runs the Facilitator as one process: starts the parts that its roles need, serves HTTP, stops gracefully. */
 import type { Logger } from "pino";
-import type { SupportedWire } from "turnpike/facilitator";
-import type { Clock, TrustedSigners } from "turnpike/protocol";
+import type { Clock } from "turnpike/protocol";
 import { centsOf, createCosts } from "../analytics/costs";
-import { startTidying } from "../analytics/retention";
+import { startRetention } from "../analytics/retention";
 import type { FacilitatorConfig } from "../config";
-import { ROLES, type Role } from "../config/service";
+import { ROLES, type Role } from "../config/roles";
 import { createApi } from "../http/app";
 import type { FastLane } from "../http/direct-routes";
 import { createProbes } from "../http/probes";
@@ -25,7 +24,7 @@ import { type Core, type CoreEffects, startCore } from "./core";
 import { isLaneWell, readinessOf } from "./readiness";
 
 /** What a worker is given. */
-export interface RoleContext extends Pick<Core, "config" | "store" | "relayer" | "indexer" | "wallClock"> {
+interface RoleContext extends Core {
   /** chain time */
   readonly clock: Clock;
   readonly log: Logger;
@@ -61,7 +60,7 @@ const IDLE: Worker = { stop: async () => undefined };
 const WORKERS: { readonly [R in Role]?: (context: RoleContext) => Worker } = {
   renewals: (context) => (context.config.renewals ? createRenewals(context) : IDLE),
   webhooks: startWebhooks,
-  indexer: startTidying,
+  indexer: startRetention,
 };
 
 /**
@@ -153,21 +152,21 @@ function watch(metrics: Metrics, { config, store, database, relayer, indexer }: 
   });
 }
 
-/** Each wait is let go as soon as its work is done: a race against one lasting promise would keep them all. */
+/** Releases each wait as soon as its work is done: a race against one lasting promise would keep them all. */
 function createDrain(): Drain {
   const waiting = new Set<() => void>();
   let isDraining = false;
   return {
     begin() {
       isDraining = true;
-      for (const letGo of [...waiting]) letGo();
+      for (const release of [...waiting]) release();
     },
     until: <T>(work: Promise<T>) =>
       new Promise<T | "draining">((resolve, reject) => {
-        const letGo = (): void => resolve("draining");
-        waiting.add(letGo);
-        work.then(resolve, reject).finally(() => waiting.delete(letGo));
-        if (isDraining) letGo();
+        const release = (): void => resolve("draining");
+        waiting.add(release);
+        work.then(resolve, reject).finally(() => waiting.delete(release));
+        if (isDraining) release();
       }),
   };
 }

@@ -1,26 +1,28 @@
 import type { Logger } from "pino";
 import { ConfigError, Unavailable } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
-import type { RelayerOptions } from "../relayer";
 import { type ChainReader, createChainReader } from "./chain-reader";
 import { checkContracts } from "./contract-checks";
 import { createRpc, type Rpc } from "./rpc";
 
+export interface ChainOptions {
+  readonly config: FacilitatorConfig;
+  readonly log: Logger;
+  /** to the chain's nodes */
+  readonly fetch?: typeof fetch;
+}
+
 /**
- * The chain alone, for whoever only reads.
+ * Opens the chain for a process that only reads.
  * @throws ConfigError when it is not the configured one or a contract is not the one meant, Unavailable when no node answers
  */
-export async function openChain(options: Pick<RelayerOptions, "config" | "log" | "fetch">): Promise<ChainReader> {
+export async function openChain(options: ChainOptions): Promise<ChainReader> {
   return (await openNodes(options)).chain;
 }
 
 export type Nodes = Pick<Rpc, "nodes" | "lookAtNodes">;
 
-export async function openNodes({
-  config,
-  log,
-  fetch,
-}: Pick<RelayerOptions, "config" | "log" | "fetch">): Promise<{ chain: ChainReader; nodes: Nodes }> {
+export async function openNodes({ config, log, fetch }: ChainOptions): Promise<{ chain: ChainReader; nodes: Nodes }> {
   const { rpcUrls: urls, chainId, rpcTimeoutMs: timeoutMs } = config;
   const rpc = createRpc({ urls, chainId, timeoutMs, log, ...(fetch && { fetch }) });
   await rpc.checkChain();

@@ -4,7 +4,7 @@ import { isTurnpikeError } from "turnpike/protocol";
 import { type RunningFacilitator, startFacilitator } from "../app/start";
 import { openChain } from "../chain/open";
 import { type FacilitatorConfig, loadConfig } from "../config";
-import { ROLES } from "../config/service";
+import { ROLES } from "../config/roles";
 import { openStore } from "../db/open";
 import { untilDatabaseAnswers } from "../db/patience";
 import { terminalProgress } from "../lib/progress";

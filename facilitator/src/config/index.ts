@@ -12,7 +12,8 @@ import { KEYS } from "./keys";
 import { PAYMENTS } from "./payments";
 import { PROVIDERS } from "./providers";
 import { RELAYING } from "./relaying";
-import { type Role, SERVICE } from "./service";
+import type { Role } from "./roles";
+import { SERVICE } from "./service";
 import type { Secret, Setting } from "./setting";
 
 export type { TokenConfig } from "./chain";

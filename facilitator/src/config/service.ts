@@ -1,14 +1,7 @@
 /** The process itself: what it does, where it listens, what it tells. */
 import { z } from "zod";
+import { ROLES } from "./roles";
 import { flag, list, optional, setting, whole } from "./setting";
-
-/**
- * api: answers HTTP. relayer: holds the keys, composes and sends transactions. renewals: collects what falls due.
- * indexer: reads the chain into rows. webhooks: delivers events.
- */
-export const ROLES = ["api", "relayer", "renewals", "indexer", "webhooks"] as const;
-
-export type Role = (typeof ROLES)[number];
 
 export const SERVICE = {
   roles: setting({

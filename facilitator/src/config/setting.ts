@@ -2,7 +2,7 @@
 import { inspect } from "node:util";
 import { parseAmount } from "turnpike/protocol";
 import { z } from "zod";
-import type { Role } from "./service";
+import type { Role } from "./roles";
 
 /** A value that prints as `[redacted]` wherever it ends up. */
 export class Secret<T extends string = string> {

@@ -1,8 +1,8 @@
 /** Whether the database can be read and written now: from a probe every few seconds, and from what statements meet. */
 import type { DatabaseWatch } from "./guarded-pool";
-import type { Store } from "./open";
+import type { Db, Store } from "./open";
 import { describeOutage } from "./outage";
-import { probeDatabase } from "./tables/leases";
+import { databaseNowMs } from "./sql";
 
 export interface DatabaseHealth {
   readonly ok: boolean;
@@ -87,4 +87,14 @@ export function createHealthWatch(monotonicMs: () => number): HealthWatch {
       await running;
     },
   };
+}
+
+/** Writes the row and reads it back. @throws Unavailable during an outage */
+async function probeDatabase(db: Db, chainId: number): Promise<void> {
+  await db
+    .insertInto("database_probes")
+    .values({ chain_id: chainId, at_ms: databaseNowMs })
+    .onConflict((conflict) => conflict.column("chain_id").doUpdateSet({ at_ms: databaseNowMs }))
+    .returning("at_ms")
+    .executeTakeFirstOrThrow();
 }

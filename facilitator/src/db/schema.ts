@@ -16,11 +16,13 @@ import type {
   RollupStandingTable,
   RollupVolumeTable,
 } from "./tables/analytics";
+import type { AuditLogTable } from "./tables/audit";
+import type { CursorsTable } from "./tables/cursors";
 import type { EventsTable, StagedEventsTable } from "./tables/events";
-import type { BlocksTable, CursorsTable, UndoTable } from "./tables/indexer";
+import type { BlocksTable, UndoTable } from "./tables/indexer";
 import type { DatabaseProbesTable, RoleLeasesTable } from "./tables/leases";
 import type { FailedSpendsTable, PaymentGrantsTable, PaymentsTable } from "./tables/payments";
-import type { ApiKeysTable, AuditLogTable, ServiceSecretsTable, SpentChallengesTable } from "./tables/providers";
+import type { ApiKeysTable, ServiceSecretsTable, SpentChallengesTable } from "./tables/providers";
 import type { LaneReportsTable, LanesTable, TransactionHashesTable, TransactionsTable } from "./tables/relayer";
 import type {
   AllowancesTable,

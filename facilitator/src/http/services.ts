@@ -1,14 +1,19 @@
 /** Everything that providers do here, wired: keys, webhook endpoints, debits, what they may read. */
 import type { Logger } from "pino";
-import type { Readiness, SupportedWire, System, TestClockState } from "turnpike/facilitator";
-import type { Network } from "turnpike/protocol";
+import type { ApiScope, EventList, Readiness, SupportedWire, System, TestClockState } from "turnpike/facilitator";
+import type { Address, Network } from "turnpike/protocol";
 import type { Analytics } from "../analytics";
 import type { Costs } from "../analytics/costs";
 import type { Reports } from "../analytics/reports";
-import type { createProviders } from "../app/api-services";
+import type { EventPage } from "../events/list";
 import type { Payments } from "../payments";
+import type { AuditPage, listActs } from "../providers/audit";
+import type { Caller, Keys, Origin } from "../providers/keys";
 import type { Subscriptions } from "../subscriptions";
+import type { Debits } from "../subscriptions/debits";
 import type { Metrics } from "../telemetry/metrics";
+import type { DeliveryPage, findDelivery, listDeliveries } from "../webhooks/delivery-log";
+import type { createWebhookEndpoints } from "../webhooks/endpoints";
 import type { RateLimit } from "./rate-limit";
 
 export type { Caller, Origin } from "../providers/keys";
@@ -44,7 +49,21 @@ export interface Doors {
   untilDraining<T>(work: Promise<T>): Promise<T | "draining">;
 }
 
-export type Providers = ReturnType<typeof createProviders>;
+/** What a provider manages and reads. */
+export interface Providers {
+  readonly keys: Keys;
+  readonly endpoints: ReturnType<typeof createWebhookEndpoints>;
+  readonly debits: Debits;
+  /** @returns who asks. @throws TurnpikeError when the key is not valid or lacks the scope */
+  admit(authorization: string | null, scope: ApiScope | "any", origin: Origin): Promise<Caller>;
+  events(page: EventPage): Promise<EventList>;
+  newestEvent(): Promise<number>;
+  acts(provider: Address, page: AuditPage): ReturnType<typeof listActs>;
+  readonly deliveries: {
+    list(provider: Address, endpointId: string, page: DeliveryPage): ReturnType<typeof listDeliveries>;
+    find(provider: Address, endpointId: string, eventId: string): ReturnType<typeof findDelivery>;
+  };
+}
 
 /**
  * What a program hands in that embeds this service as a sandbox: a clock that can be moved, and a key for whoever opens

@@ -1,3 +1,4 @@
+import { sql } from "kysely";
 import type { Db } from "../db/open";
 
 export interface BlockRow {
@@ -23,4 +24,12 @@ export async function blockAt(db: Db, chainId: number, number: number): Promise<
     .where("chain_id", "=", chainId)
     .where("number", "=", number)
     .executeTakeFirst();
+}
+
+/** Makes transactions wait for their receipt again that were mined in another block than the applied one of that height. */
+export async function unmineStrays(db: Db, chainId: number): Promise<void> {
+  await sql`
+    update transactions t set status = 'stored', block_number = null, block_hash = null, success = null from blocks b
+    where t.chain_id = ${chainId}::bigint and t.status = 'mined' and not t.is_final
+      and b.chain_id = t.chain_id and b.number = t.block_number and b.hash <> t.block_hash`.execute(db);
 }

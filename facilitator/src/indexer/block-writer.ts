@@ -1,80 +1,69 @@
-/** Writes a block, or takes the newest one back: rows, events, undo and cursor in one transaction, one writer at a time. */
+/** Writes a block, or reverts the newest one: rows, events, undo and cursor in one transaction, one writer at a time. */
 import type { ChainBlock, ChainReceipt } from "../chain/chain-reader";
 import type { Store, Tx } from "../db/open";
-import type { PaymentRow } from "../db/tables/payments";
 import type { EventDraft } from "../events/event";
-import { appendEvents, lockFeed, stageEvents } from "../events/feed";
-import type { BlockInput } from "../events/projection";
-import { applyUsed, failPayment } from "../payments/projection";
+import type { EventFeed } from "../events/feed";
+import type {
+  BlockChange,
+  BlockInput,
+  BlockProjection,
+  BlockReversal,
+  BlockRules,
+  TransactionProjection,
+} from "../events/projection";
 import { finaliseTransactions, recordMinedTogether, unmineTransactions } from "../relayer/transactions";
-import { type BlockState, loadState, saveState } from "../subscriptions/block-rows";
-import { applyTurnpike } from "../subscriptions/projection";
 import { type BlockRow, newestBlock } from "./applied-blocks";
-import { takeBack } from "./reorganise";
+import { revertBlock } from "./reorganise";
 import { forgetUndo } from "./undo";
 
-/** Changes `state`. @returns the events, in order */
-export function applyBlock(input: BlockInput, state: BlockState): EventDraft[] {
+/** What follows the chain, in the order in which blocks are applied to it. */
+export interface ChainProjections {
+  readonly blocks: readonly BlockProjection[];
+  readonly transactions: readonly TransactionProjection[];
+}
+
+/** Applies a block's facts in their order. @returns the events, in order */
+export function applyBlock({ facts, expired }: BlockInput, all: readonly BlockRules[]): EventDraft[] {
   const events: EventDraft[] = [];
-  for (const fact of input.facts) {
-    switch (fact.kind) {
-      case "authorizationUsed":
-        applyUsed(input, state, fact, events);
-        break;
-      case "authorizationCanceled":
-        failPayment(
-          input,
-          state,
-          fact.paymentId,
-          { reason: "cancelled", logIndex: fact.logIndex, transaction: fact.transaction },
-          events,
-        );
-        break;
-      case "turnpike":
-        applyTurnpike(input, state, fact, events);
-        break;
-    }
-  }
-  for (const paymentId of input.expired) failPayment(input, state, paymentId, { reason: "expired" }, events);
+  for (const fact of facts) for (const rules of all) rules.apply(fact, events);
+  for (const id of expired) for (const rules of all) rules.expire?.(id, events);
   return events;
 }
 
 /** next: right above the newest. span: above it, with nothing of interest between. */
 export type WriteMode = "next" | "span";
 
-export interface WriteExtras {
-  /** of transactions in it, as far as they were read */
-  readonly receipts?: readonly ChainReceipt[];
-  /** Told of the payments that it changes as soon as these are known, before anything is written. */
-  readonly foresee?: ((payments: readonly PaymentRow[]) => void) | undefined;
-}
-
 export interface Written {
-  readonly payments: readonly PaymentRow[];
+  readonly changes: readonly BlockChange[];
   readonly events: number;
-  /** its events are stored, and wait for `tellStaged` */
+  /** its events are stored, and wait for `publishStaged` */
   readonly isStaged: boolean;
   /** ids of transactions that were sent here and are mined in this block */
   readonly mined: readonly string[];
-  /** how many were held to be mined in another block of this height */
+  /** how many transactions were recorded as mined in another block of this height */
   readonly unmined: number;
 }
 
 export interface BlockWriter {
-  /** @returns undefined when it does not stand on the newest: another process has written, or the chain was reorganised */
-  write(input: BlockInput, mode: WriteMode, extras?: WriteExtras): Promise<Written | undefined>;
-  /** Tells what `write` has staged. Whoever locks the feed before does the same; twice is none too many. */
-  tellStaged(): Promise<void>;
+  /** @returns undefined when the newest block is not its parent: another process has written, or the chain was reorganised */
+  write(
+    input: BlockInput,
+    mode: WriteMode,
+    /** of transactions in it, as far as they were read */
+    receipts?: readonly ChainReceipt[],
+  ): Promise<Written | undefined>;
+  /** Publishes the events that `write` has staged, unless another writer of the feed has done so. */
+  publishStaged(): Promise<void>;
   /**
-   * Blocks that tell nothing of interest, each on the one before it, right above the newest: all in one transaction.
-   * @returns undefined when the newest is not the one that they stand on
+   * Writes blocks without facts in one transaction. Each is the parent of the next.
+   * @returns undefined when the newest block is not the parent of the first
    */
-  writeQuiet(blocks: readonly ChainBlock[]): Promise<Pick<Written, "unmined"> | undefined>;
-  /** Takes the newest block back if it has this hash. */
-  takeBack(
+  writeEmptyBlocks(blocks: readonly ChainBlock[]): Promise<Pick<Written, "unmined"> | undefined>;
+  /** Reverts the newest block if it has this hash. */
+  revertNewest(
     hash: string,
   ): Promise<
-    | { readonly kind: "taken"; readonly paymentIds: readonly string[] }
+    | { readonly kind: "reverted"; readonly reversals: readonly BlockReversal[] }
     | { readonly kind: "other" }
     | { readonly kind: "too-deep" }
   >;
@@ -82,45 +71,48 @@ export interface BlockWriter {
 
 export interface BlockWriterOptions {
   readonly store: Store;
+  readonly feed: EventFeed;
+  readonly projections: ChainProjections;
   readonly chainId: number;
-  /** blocks below the highest ever written that can be taken back */
+  /** blocks below the highest ever written that can be reverted */
   readonly undoDepth: number;
   readonly startBlock: number;
-  /** a block that tells so many events, or more, stages them */
+  /** a block with so many events, or more, stages them */
   readonly stageFrom?: number;
 }
 
-/** Fewer are told in some ten milliseconds; a transaction more for each block would cost a fast chain as much. */
+/** Publishing fewer takes some ten milliseconds; a further transaction for each block would cost a fast chain as much. */
 const STAGE_FROM = 300;
 
 /** blocks whose headers are kept, for people who look */
 const KEEP_BLOCKS = 10_000;
 
-const TIDY_EVERY = 1_000;
+const PRUNE_EVERY = 1_000;
 
 const isOn = (below: BlockRow, block: ChainBlock): boolean =>
   below.number === block.number - 1 && below.hash === block.parentHash;
 
 export function createBlockWriter(options: BlockWriterOptions): BlockWriter {
-  const { store, chainId, undoDepth, startBlock, stageFrom = STAGE_FROM } = options;
+  const { store, feed, projections, chainId, undoDepth, startBlock, stageFrom = STAGE_FROM } = options;
 
-  /** Others wait here, and then find the block written. @returns the highest block ever written */
+  /** Other writers wait here, and then find the block written. @returns the highest block ever written */
   async function lockCursor(tx: Tx): Promise<number> {
-    const position = await lockFeed(tx, chainId);
+    const position = await feed.lock(tx);
     if (position !== undefined) return position;
     await tx
       .insertInto("cursors")
       .values({ chain_id: chainId, name: "indexer", position: startBlock - 1 })
       .onConflict((conflict) => conflict.columns(["chain_id", "name"]).doNothing())
       .execute();
-    return (await lockFeed(tx, chainId)) ?? startBlock - 1;
+    return (await feed.lock(tx)) ?? startBlock - 1;
   }
 
-  async function tidy(tx: Tx, number: number, blocks = 1): Promise<void> {
+  async function finalise(tx: Tx, number: number, blocks = 1): Promise<void> {
     const final = number - undoDepth;
-    await finaliseTransactions(tx, chainId, final);
+    const ids = await finaliseTransactions(tx, chainId, final);
+    for (const projection of projections.transactions) await projection.finalised(tx, chainId, ids);
     await forgetUndo(tx, chainId, final);
-    if (number % TIDY_EVERY >= blocks) return;
+    if (number % PRUNE_EVERY >= blocks) return;
     await tx
       .deleteFrom("blocks")
       .where("chain_id", "=", chainId)
@@ -150,35 +142,34 @@ export function createBlockWriter(options: BlockWriterOptions): BlockWriter {
     tx.updateTable("cursors").set({ position }).where("chain_id", "=", chainId).where("name", "=", "indexer").execute();
 
   return {
-    write: (input, mode, { receipts = [], foresee } = {}) =>
+    write: (input, mode, receipts = []) =>
       store.transaction(async (tx) => {
-        const { block, facts, expired } = input;
+        const { block } = input;
         const highest = await lockCursor(tx);
         const newest = await newestBlock(tx, chainId);
         const fits = !newest || (mode === "next" ? isOn(newest, block) : newest.number < block.number);
         if (!fits) return undefined;
-        const state = await loadState(tx, chainId, facts, expired);
-        const events = applyBlock(input, state);
-        const payments = state.payments.changes().flatMap(({ after }) => (after ? [after] : []));
-        foresee?.(payments);
-        await saveState(tx, chainId, block.number, state);
+        const changes: BlockChange[] = [];
+        for (const projection of projections.blocks) changes.push(await projection.load(tx, input));
+        const events = applyBlock(input, changes);
+        for (const change of changes) await change.save(tx);
         const isStaged = events.length >= stageFrom;
-        if (isStaged) await stageEvents(tx, chainId, events);
-        else await appendEvents(tx, events);
+        if (isStaged) await feed.stage(tx, events);
+        else await feed.append(tx, events);
         const mined = await recordMinedTogether(tx, chainId, receipts);
         const unmined = await unmineOthers(tx, [block]);
         await insertBlocks(tx, [block]);
-        await tidy(tx, block.number);
+        await finalise(tx, block.number);
         await moveCursor(tx, Math.max(highest, block.number));
-        return { payments, events: events.length, isStaged, mined, unmined };
+        return { changes, events: events.length, isStaged, mined, unmined };
       }),
 
-    tellStaged: () =>
+    publishStaged: () =>
       store.transaction(async (tx) => {
-        await lockFeed(tx, chainId);
+        await feed.lock(tx);
       }),
 
-    writeQuiet: (blocks) =>
+    writeEmptyBlocks: (blocks) =>
       store.transaction(async (tx) => {
         const [first] = blocks;
         const last = blocks.at(-1);
@@ -188,19 +179,20 @@ export function createBlockWriter(options: BlockWriterOptions): BlockWriter {
         if (newest && !isOn(newest, first)) return undefined;
         const unmined = await unmineOthers(tx, blocks);
         await insertBlocks(tx, blocks);
-        await tidy(tx, last.number, blocks.length);
+        await finalise(tx, last.number, blocks.length);
         await moveCursor(tx, Math.max(highest, last.number));
         return { unmined };
       }),
 
-    takeBack: (hash) =>
+    revertNewest: (hash) =>
       store.transaction(async (tx) => {
         const highest = await lockCursor(tx);
         const newest = await newestBlock(tx, chainId);
         if (newest?.hash !== hash) return { kind: "other" };
-        // Below this the rows' former state is forgotten: a wrong guess would be worse than standing still.
+        // Below this the former rows are deleted: a wrong guess would be worse than a stop.
         if (newest.number <= highest - undoDepth) return { kind: "too-deep" };
-        return { kind: "taken", ...(await takeBack(tx, chainId, newest)) };
+        const reversals = await revertBlock(tx, { chainId, feed, projections: projections.blocks }, newest);
+        return { kind: "reverted", reversals };
       }),
   };
 }

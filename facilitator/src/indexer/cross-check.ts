@@ -1,20 +1,18 @@
 /**
- * Logs are believed when the receipts of their transactions tell the same: a node that is wrong, or lies, about one of the
- * two proves nothing. Only what matters here is asked for: live payments, and what Turnpike itself emits.
+ * Compares logs with the receipts of their transactions: a node that is wrong, or lies, about one of the two proves
+ * nothing. Reads only receipts that concern stored rows.
  */
 import type { Hex } from "turnpike/protocol";
 import type { ChainReader, ChainReceipt } from "../chain/chain-reader";
 import { requireSameLogs, type Told } from "../chain/same-logs";
-import type { Store } from "../db/open";
-import { factsThatMatter } from "../payments/block-rows";
+import type { BlockProjection } from "../events/projection";
 
-/** One batch carries hundreds of payments; so many receipts are read at once. */
+/** Receipts that are read at once: a block may have hundreds. */
 const AT_ONCE = 64;
 
 export interface CrossCheckOptions {
-  readonly store: Store;
   readonly chain: ChainReader;
-  readonly chainId: number;
+  readonly projections: readonly BlockProjection[];
   /** what need not be looked for among the rows first */
   readonly isOurs: (transaction: Hex) => boolean;
 }
@@ -24,16 +22,16 @@ export interface CrossCheckOptions {
  * @throws Unavailable when they disagree, or a receipt is not there (yet)
  */
 export async function crossCheck(
-  { store, chain, chainId, isOurs }: CrossCheckOptions,
+  { chain, projections, isOurs }: CrossCheckOptions,
   told: Told,
 ): Promise<ChainReceipt[]> {
   const ours = new Set(told.facts.map((fact) => fact.transaction).filter(isOurs));
   const others = told.facts.filter((fact) => !ours.has(fact.transaction));
   const [receipts, matter] = await Promise.all([
     Promise.all([...ours].map((hash) => requireSameLogs(chain, hash, told))),
-    factsThatMatter(store, chainId, others),
+    Promise.all(projections.map((projection) => projection.concerning(others))),
   ]);
-  const hashes = [...new Set(matter.map((fact) => fact.transaction))];
+  const hashes = [...new Set(matter.flat().map((fact) => fact.transaction))];
   for (let start = 0; start < hashes.length; start += AT_ONCE) {
     const some = hashes.slice(start, start + AT_ONCE);
     receipts.push(...(await Promise.all(some.map((hash) => requireSameLogs(chain, hash, told)))));

@@ -2,7 +2,6 @@
  * Reads the chain, block after block, into rows: one transaction per block, so that rows, events and cursor never
  * disagree. Follows the head at `confirmations` depth; a block whose parent is not the one applied is taken back first.
  */
-import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Logger } from "pino";
 import { type ChainClock, createChainClock } from "turnpike/chain";
 import { type Hex, isTurnpikeError, TurnpikeError, Unavailable } from "turnpike/protocol";
@@ -11,14 +10,13 @@ import { factsOf, KNOWN_TOPICS, TURNPIKE_TOPICS } from "../chain/facts";
 import type { FacilitatorConfig } from "../config";
 import { createRoleLease } from "../db/leases";
 import type { Store } from "../db/open";
-import type { PaymentRow } from "../db/tables/payments";
+import type { EventFeed } from "../events/feed";
 import { repeat } from "../lib/loop";
 import { createWake } from "../lib/notifier";
-import { findExpired } from "../payments/expired";
 import type { OnStep } from "../telemetry/failpoints";
 import { createFaultLog } from "../telemetry/fault-log";
 import { type BlockRow, blockAt, newestBlock } from "./applied-blocks";
-import { createBlockWriter, type WriteMode, type Written } from "./block-writer";
+import { type ChainProjections, createBlockWriter, type WriteMode, type Written } from "./block-writer";
 import { crossCheck } from "./cross-check";
 import { createKeptBlocks } from "./kept-blocks";
 import { createLag } from "./lag";
@@ -49,19 +47,6 @@ export interface Indexer {
   keptTo(): number;
   /** Milliseconds until the node is likely to have its next block; below 0 when that is overdue. */
   untilNextBlockMs(): number;
-  /** How many blocks of payments this process has written. Counts up. */
-  writes(): number;
-  /**
-   * A payment that the last applied block has settled, if this process wrote that block since: a caller that waited for it
-   * asks nobody. Another process may have taken an earlier block back.
-   * @param since what `writes` was when the caller last looked at the payment's row
-   */
-  justSettled(paymentId: string, since: number): PaymentRow | undefined;
-  /**
-   * To prepare what will be wanted: told of the payments that a block changes while it is being written here. It may
-   * still come to nothing, so that nobody may be told of it.
-   */
-  foresee(listener: (payments: readonly PaymentRow[]) => void): void;
   /** Reads to the head as it is now. @throws Unavailable */
   catchUp(): Promise<void>;
   /** @returns whether the block is applied and the chain still has it, at the latest when the time is up */
@@ -73,6 +58,8 @@ export interface Indexer {
 export interface IndexerOptions {
   readonly config: FacilitatorConfig;
   readonly store: Store;
+  readonly feed: EventFeed;
+  readonly projections: ChainProjections;
   readonly chain: ChainReader;
   /** Whether a transaction is one of this service's: its receipt is asked for without looking whom it concerns. */
   readonly isOurs?: (transaction: Hex) => boolean;
@@ -87,12 +74,10 @@ export interface IndexerOptions {
 
 const READ_AHEAD = 16;
 
-const WOKEN_AT_ONCE = 100;
-
 /** Blocks that can be taken back, whatever is held to be final. */
 const MIN_UNDO_DEPTH = 128;
 
-/** Blocks asked for at once where nothing can be reorganised and no payment waits. */
+/** Blocks that are read at once where nothing can be reorganised and no row waits for a log. */
 const SPAN = 500;
 
 const PROGRESS_EVERY = 1_000;
@@ -113,24 +98,22 @@ const FOLLOW_MS = 5_000;
 const tipOf = ({ number, hash, timestampSec }: ChainBlock): BlockRow => ({ number, hash, timestamp: timestampSec });
 
 export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
-  const { config, store, chain, log, onStep, isOurs = () => false } = options;
+  const { config, store, feed, projections, chain, log, onStep, isOurs = () => false } = options;
   const { chainId } = config;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
   const clock = createChainClock({ monotonicMs });
   const sources = { chainId, turnpike: config.turnpike, tokens: config.tokens.map((token) => token.address) };
   const filter = { addresses: [config.turnpike, ...sources.tokens], topics: [KNOWN_TOPICS] };
   const reading = { chain, filter, sources, isOurs };
+  const checking = { chain, projections: projections.blocks, isOurs };
   const undoDepth = Math.max(config.finalityDepth, MIN_UNDO_DEPTH);
   const reads = config.roles.includes("indexer");
   /** in this process alone: the others see for themselves */
   const followed = createWake();
   const lease = createRoleLease({ store, chainId, role: "indexer", lifeMs: LEASE_MS, monotonicMs });
   const linkedHead = createLinkedHead(chain, config.confirmations);
-  const writer = createBlockWriter({ store, chainId, undoDepth, startBlock: config.startBlock });
+  const writer = createBlockWriter({ store, feed, projections, chainId, undoDepth, startBlock: config.startBlock });
   const faults = createFaultLog({ log, monotonicMs });
-  let news = new Map<string, PaymentRow>();
-  let writes = 0;
-  let foresee: ((payments: readonly PaymentRow[]) => void) | undefined;
   /** a block's events may be stored and not told: by this process, or by one that has died */
   let isUntold = true;
   let isTooDeep = false;
@@ -153,6 +136,11 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const applied = (): number => tip?.number ?? config.startBlock - 1;
   const untilNextBlockMs = (): number => newHeadMs + config.blockTimeMs - monotonicMs();
 
+  /** The newest block is no longer the one that this process has written last. */
+  function tipMoved(): void {
+    for (const projection of projections.blocks) projection.tipMoved?.();
+  }
+
   async function readTip(): Promise<BlockRow | undefined> {
     const newest = await newestBlock(store.db, chainId);
     tip = newest;
@@ -162,7 +150,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   function keptChanged(to: number): void {
     if (to === Number.POSITIVE_INFINITY) log.info({ applied: applied() }, "the chain has every applied block");
     else log.warn({ applied: applied(), keptTo: to }, "the chain's head moved back: later payments are not confirmed");
-    // Whoever waits for a settled payment looks again.
+    // Requests that wait for a confirmation read again.
     store.wake.notify("block");
     followed.notify("applied");
   }
@@ -184,7 +172,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   async function follow(): Promise<void> {
     isUntold = true;
     await look();
-    news = new Map();
+    tipMoved();
     const before = applied();
     await readTip();
     if (applied() !== before) followed.notify("applied");
@@ -260,11 +248,11 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   /** One transaction for all: whoever is behind, with little of a processor, is not to stay behind. */
   async function applyQuiet(blocks: readonly ChainBlock[]): Promise<boolean> {
-    const written = await writer.writeQuiet(blocks);
+    const written = await writer.writeEmptyBlocks(blocks);
     if (!written) return false;
     const last = blocks.at(-1);
     if (last) tip = tipOf(last);
-    news = new Map();
+    tipMoved();
     if (written.unmined > 0) store.wake.notify("lane");
     store.wake.notify("block");
     return true;
@@ -274,7 +262,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   async function isOvertaken(): Promise<boolean> {
     const before = applied();
     await readTip();
-    news = new Map();
+    tipMoved();
     store.wake.notify("block");
     return applied() > before;
   }
@@ -297,17 +285,11 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     clock.observe({ number: newest.number, timestampSec: newest.timestampSec });
   }
 
-  /** Far behind, Turnpike's logs alone matter: payments that nobody waits for are found again when somebody asks. */
+  /** Far behind, Turnpike's logs alone are read, unless a row waits for another: what nobody waits for is found when asked for. */
   async function canReadSpan(target: number): Promise<boolean> {
     if (!isSpanAllowed || target - applied() <= undoDepth * 2) return false;
-    const live = await store.db
-      .selectFrom("payments")
-      .select("payment_id")
-      .where("chain_id", "=", chainId)
-      .where("state", "in", ["queued", "sent", "parked"])
-      .limit(1)
-      .executeTakeFirst();
-    return live === undefined;
+    const waiting = await Promise.all(projections.blocks.map((projection) => projection.isWaiting?.() ?? false));
+    return !waiting.includes(true);
   }
 
   /** @returns whether the reading can go on */
@@ -381,9 +363,9 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   /** @param expected hash of the block to take back: another process may have done so already */
   async function stepBack(expected: string): Promise<void> {
-    news = new Map();
-    const taken = await writer.takeBack(expected);
-    if (taken.kind === "too-deep") {
+    tipMoved();
+    const outcome = await writer.revertNewest(expected);
+    if (outcome.kind === "too-deep") {
       isTooDeep = true;
       throw new TurnpikeError(
         "Internal",
@@ -391,53 +373,52 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       );
     }
     await readTip();
-    if (taken.kind === "other") return;
-    log.warn({ hash: expected, payments: taken.paymentIds.length }, "a block was reorganised away");
-    for (const id of taken.paymentIds) store.wake.notify(`payment:${id}`);
-    for (const key of ["events", "payments", "lane", "block"]) store.wake.notify(key);
+    if (outcome.kind === "other") return;
+    const events = outcome.reversals.reduce((sum, reversal) => sum + reversal.events.length, 0);
+    log.warn({ hash: expected, events }, "a block was reorganised away");
+    for (const reversal of outcome.reversals) reversal.committed?.();
+    for (const key of ["events", "lane", "block"]) store.wake.notify(key);
   }
 
   async function apply({ block, logs, facts, receipts: early }: ReadBlock, mode: WriteMode): Promise<void> {
     const [expired, receipts] = await Promise.all([
-      findExpired({ store, chain, log, chainId }, block.number - config.finalityDepth),
-      mode === "next" ? crossCheck({ store, chain, chainId, isOurs }, { block, logs, facts, receipts: early }) : [],
+      findExpired(block.number - config.finalityDepth),
+      mode === "next" ? crossCheck(checking, { block, logs, facts, receipts: early }) : [],
     ]);
-    const written = await writer.write({ chainId, block, facts, expired }, mode, { receipts, foresee });
-    if (written) tip = tipOf(block);
-    else await readTip();
-    news = new Map(written?.payments.map((row) => [row.payment_id, row]));
-    writes += 1;
-    if (written) tell(block, written);
+    const written = await writer.write({ chainId, block, facts, expired }, mode, receipts);
+    if (written) {
+      tip = tipOf(block);
+      tell(block, written);
+    } else {
+      await readTip();
+      tipMoved();
+    }
     store.wake.notify("block");
     isUntold ||= written?.isStaged ?? false;
   }
 
+  async function findExpired(finalBlock: number): Promise<Hex[]> {
+    const ids = await Promise.all(projections.blocks.map((one) => one.findExpired?.(chain, finalBlock) ?? []));
+    return ids.flat();
+  }
+
   async function tellStaged(): Promise<void> {
     if (!isUntold) return;
-    await writer.tellStaged();
+    await writer.publishStaged();
     isUntold = false;
     store.wake.notify("events");
   }
 
-  function tell({ number }: ChainBlock, { payments, events, isStaged, mined, unmined }: Written): void {
+  function tell({ number }: ChainBlock, { changes, events, isStaged, mined, unmined }: Written): void {
     if (mined.length > 0) {
-      log.info({ block: number, transactions: mined.length, payments: payments.length }, "settlements mined");
+      log.info({ block: number, transactions: mined.length, events }, "transactions mined");
       onStep("mined");
     }
-    if (payments.length > 0) onStep("applied");
-    void wakePayers(payments);
+    for (const change of changes) change.committed?.();
     for (const id of mined) store.wake.notify(`tx:${id}`);
     if (events > 0 && !isStaged) store.wake.notify("events");
     // Those of ours that are mined leave their slots to others.
     if (mined.length + unmined > 0) store.wake.notify("lane");
-  }
-
-  /** Some at a time: a thousand proofs in one turn would keep the next transactions from being sent. */
-  async function wakePayers(payments: readonly PaymentRow[]): Promise<void> {
-    for (let start = 0; start < payments.length; start += WOKEN_AT_ONCE) {
-      if (start > 0) await nextTurn();
-      for (const { payment_id: id } of payments.slice(start, start + WOKEN_AT_ONCE)) store.wake.notify(`payment:${id}`);
-    }
   }
 
   function runOnce(act = round): Promise<void> {
@@ -477,14 +458,6 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     applied,
     keptTo: () => kept.to(),
     untilNextBlockMs,
-    writes: () => writes,
-    justSettled(paymentId, since) {
-      const row = writes > since ? news.get(paymentId) : undefined;
-      return row?.state === "settled" ? row : undefined;
-    },
-    foresee(listener) {
-      foresee = listener;
-    },
     async catchUp() {
       // The round that runs may have looked at the head before what the caller waits for.
       await running?.catch(() => undefined);

@@ -1,73 +1,75 @@
-/** Between the database and a block's state: loads the rows that facts speak of, writes what changed, and takes it back. */
-import { sql } from "kysely";
-import { keepStanding } from "../analytics/active-counts";
-import { keepOutcomes } from "../analytics/failed-periods";
+/** Stores rows as they were before a block, and puts them back when the block is reverted. */
+import { type Selectable, sql } from "kysely";
 import type { Tx } from "../db/open";
 import { idList } from "../db/sql";
-import type { Undone } from "../db/tables/indexer";
-import { saveDue } from "../subscriptions/block-rows";
-import type { SubscriptionRow } from "../subscriptions/rows";
+import type { UndoTable } from "../db/tables/indexer";
 
-/** Key columns of each table that a reorganisation restores row by row. */
-const KEYS = {
-  plans: ["plan_id"],
-  operators: ["plan_id", "operator"],
-  subscriptions: ["id_hash"],
-  allowances: ["id_hash"],
-  debits: ["id_hash", "debit_index"],
-} as const satisfies Record<Exclude<Undone, "payments">, readonly string[]>;
+/** A table whose rows are restored one by one. */
+export interface RestoredTable {
+  readonly table: string;
+  /** its key columns; a row's key is their text, joined by "/" */
+  readonly key: readonly string[];
+}
 
-type Restored = keyof typeof KEYS;
+export interface BlockPlace {
+  readonly chainId: number;
+  readonly blockNumber: number;
+}
 
-export const RESTORED = Object.keys(KEYS) as Restored[];
+/** Writes the rows that a block changed, and what they were before. */
+export async function changeRows(
+  tx: Tx,
+  { chainId, blockNumber }: BlockPlace,
+  restored: RestoredTable,
+  changes: readonly { readonly key: string; readonly before: object | undefined; readonly after: object | undefined }[],
+): Promise<void> {
+  await tx
+    .insertInto("undo")
+    .values(
+      changes.map(({ key, before }) => ({
+        chain_id: chainId,
+        block_number: blockNumber,
+        table_name: restored.table,
+        row_key: key,
+        before: before ? JSON.stringify(before) : null,
+      })),
+    )
+    .execute();
+  const rows = changes.map(({ key, after }) => ({ key, row: after }));
+  await replaceRows(tx, chainId, restored, rows);
+}
 
+/** Replaces rows by key; a key without a row is deleted. */
 export async function replaceRows(
   tx: Tx,
   chainId: number,
-  table: Restored,
+  { table, key: columns }: RestoredTable,
   changes: readonly { readonly key: string; readonly row: object | undefined }[],
 ): Promise<void> {
-  const columns = KEYS[table].map((column) => sql`${sql.ref(column)}::text`);
+  const keyTexts = columns.map((column) => sql`${sql.ref(column)}::text`);
   await sql`delete from ${sql.table(table)} where chain_id = ${chainId}::bigint
-    and concat_ws('/', ${sql.join(columns)}) = any(${idList(changes.map(({ key }) => key))})`.execute(tx);
+    and concat_ws('/', ${sql.join(keyTexts)}) = any(${idList(changes.map(({ key }) => key))})`.execute(tx);
   const rows = changes.flatMap(({ row }) => (row ? [row] : []));
   if (rows.length === 0) return;
   await sql`insert into ${sql.table(table)}
     select * from jsonb_populate_recordset(null::${sql.table(table)}, ${JSON.stringify(rows)}::jsonb)`.execute(tx);
 }
 
-/** Puts back the rows as they stood before this block. Newer blocks must have been taken back already. */
-export async function undoBlock(tx: Tx, chainId: number, blockNumber: number): Promise<void> {
-  const entries = await tx
+/** Returns what a block changed. */
+export function undoOf(tx: Tx, { chainId, blockNumber }: BlockPlace): Promise<Selectable<UndoTable>[]> {
+  return tx
     .selectFrom("undo")
     .selectAll()
     .where("chain_id", "=", chainId)
     .where("block_number", "=", blockNumber)
     .execute();
-  const subscriptions = entries
-    .filter(({ table_name: table }) => table === "subscriptions")
-    .map((entry) => entry.row_key);
-  await keepStanding(tx, chainId, subscriptions, async () => {
-    for (const table of RESTORED) {
-      const changes = entries
-        .filter((entry) => entry.table_name === table)
-        .map((entry) => ({ key: entry.row_key, row: entry.before ?? undefined }));
-      if (changes.length === 0) continue;
-      await replaceRows(tx, chainId, table, changes);
-      if (table === "subscriptions") {
-        await saveDue(
-          tx,
-          chainId,
-          changes.map(({ key, row }) => ({ key, after: row as SubscriptionRow | undefined })),
-        );
-      }
-    }
-  });
-  await keepOutcomes(tx, chainId, subscriptions);
+}
+
+export async function deleteUndo(tx: Tx, { chainId, blockNumber }: BlockPlace): Promise<void> {
   await tx.deleteFrom("undo").where("chain_id", "=", chainId).where("block_number", "=", blockNumber).execute();
 }
 
-/** What can no longer be reorganised away needs no way back. */
+/** Deletes what final blocks changed: they are never reverted. */
 export async function forgetUndo(tx: Tx, chainId: number, upToBlock: number): Promise<void> {
   await tx.deleteFrom("undo").where("chain_id", "=", chainId).where("block_number", "<=", upToBlock).execute();
 }

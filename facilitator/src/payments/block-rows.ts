@@ -1,9 +1,33 @@
+/** The rows of payments that blocks change: loaded, saved, and pending again when a block is reverted. */
 import { sql } from "kysely";
 import type { ChainFact } from "../chain/facts";
-import type { Store, Tx } from "../db/open";
+import type { Db, Tx } from "../db/open";
 import { databaseNowMs, idList } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
-import type { BlockState } from "../subscriptions/block-rows";
+import { chainEventId, type EventDraft } from "../events/event";
+import { type BlockInput, type RevertedBlock, RowSet } from "../events/projection";
+import { reversalEventId, timesRestored } from "./restorations";
+import { paymentPayload, UNMINED } from "./rows";
+
+/** Loads and locks the payments that a block names. */
+export async function loadPayments(
+  tx: Tx,
+  { chainId, facts, expired }: Pick<BlockInput, "chainId" | "facts" | "expired">,
+): Promise<RowSet<PaymentRow>> {
+  const payments = new RowSet<PaymentRow>();
+  const ids = new Set<string>(expired);
+  for (const fact of facts) if (fact.kind !== "turnpike") ids.add(fact.paymentId);
+  if (ids.size === 0) return payments;
+  const rows = await tx
+    .selectFrom("payments")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where(sql<boolean>`payment_id = any(${idList(ids)})`)
+    .forUpdate()
+    .execute();
+  for (const row of rows) payments.load(row.payment_id, row);
+  return payments;
+}
 
 function factsOfPayment(row: PaymentRow) {
   const { payment_id, state, fail_code, fail_reason, is_reversed } = row;
@@ -22,9 +46,9 @@ function factsOfPayment(row: PaymentRow) {
   };
 }
 
-/** The facts alone: what other rooms write into the row meanwhile stays. */
-export async function savePayments(tx: Tx, chainId: number, state: BlockState): Promise<void> {
-  const facts = state.payments.changes().flatMap(({ after }) => (after ? [factsOfPayment(after)] : []));
+/** Writes what the chain decides; other columns may be written meanwhile. */
+export async function savePayments(tx: Tx, chainId: number, payments: readonly PaymentRow[]): Promise<void> {
+  const facts = payments.map(factsOfPayment);
   if (facts.length === 0) return;
   await sql`
     update payments p set state = x.state, fail_code = x.fail_code, fail_reason = x.fail_reason,
@@ -37,20 +61,89 @@ export async function savePayments(tx: Tx, chainId: number, state: BlockState): 
     where p.chain_id = ${chainId}::bigint and p.payment_id = x.payment_id`.execute(tx);
 }
 
-export async function factsThatMatter(
-  store: Store,
-  chainId: number,
-  facts: readonly ChainFact[],
-): Promise<ChainFact[]> {
-  const ofTurnpike = facts.filter((fact) => fact.kind === "turnpike");
+/** Returns the facts whose payments are stored. */
+export async function factsOfPayments(db: Db, chainId: number, facts: readonly ChainFact[]): Promise<ChainFact[]> {
   const ofPayments = facts.flatMap((fact) => (fact.kind === "turnpike" ? [] : [fact]));
-  if (ofPayments.length === 0) return ofTurnpike;
-  const rows = await store.db
+  if (ofPayments.length === 0) return [];
+  const rows = await db
     .selectFrom("payments")
     .select("payment_id")
     .where("chain_id", "=", chainId)
     .where(sql<boolean>`payment_id = any(${idList(ofPayments.map((fact) => fact.paymentId))})`)
     .execute();
   const known = new Set<string>(rows.map((row) => row.payment_id));
-  return [...ofTurnpike, ...ofPayments.filter((fact) => known.has(fact.paymentId))];
+  return ofPayments.filter((fact) => known.has(fact.paymentId));
+}
+
+/** Returns whether a payment is neither settled nor failed. */
+export async function hasLivePayment(db: Db, chainId: number): Promise<boolean> {
+  const live = await db
+    .selectFrom("payments")
+    .select("payment_id")
+    .where("chain_id", "=", chainId)
+    .where("state", "in", ["queued", "sent", "parked"])
+    .limit(1)
+    .executeTakeFirst();
+  return live !== undefined;
+}
+
+/** Makes the payments of a reverted block pending again. @returns them, and the events that say so */
+export async function revertPayments(
+  tx: Tx,
+  chainId: number,
+  block: RevertedBlock,
+): Promise<{ readonly ids: readonly string[]; readonly events: readonly EventDraft[] }> {
+  const reversed = await tx
+    .selectFrom("payments")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where("block_hash", "=", block.hash)
+    .forUpdate()
+    .execute();
+  const restored = await timesRestored(
+    tx,
+    chainId,
+    reversed.map((payment) => payment.payment_id),
+  );
+  await tx
+    .updateTable("payments")
+    .set({
+      ...UNMINED,
+      settled_at_ms: null,
+      // The relayer sends our own transaction again, with the same bytes. After a stranger's, we send the payment.
+      state: sql<"queued" | "sent">`case when transaction_id is null then 'queued' else 'sent' end`,
+      is_reversed: sql<boolean>`state = 'settled'`,
+    })
+    .where("chain_id", "=", chainId)
+    .where("block_hash", "=", block.hash)
+    .execute();
+  // Accepted at a block that is gone: on the other branch one of the same height may hold its transaction.
+  await tx
+    .updateTable("payments")
+    .set({ accepted_block: block.number - 1 })
+    .where("chain_id", "=", chainId)
+    .where("state", "in", ["queued", "sent", "parked"])
+    .where("accepted_block", ">=", block.number)
+    .execute();
+  const events: EventDraft[] = [];
+  for (const payment of reversed) {
+    if (payment.state !== "settled") continue;
+    const settledId = chainEventId(chainId, block.hash, payment.log_index ?? 0, "payment.settled");
+    events.push({
+      id: reversalEventId(settledId, restored.get(payment.payment_id) ?? 0),
+      chainId,
+      type: "payment.reversed",
+      objectId: payment.payment_id,
+      provider: payment.pay_to,
+      payer: payment.payer,
+      payload: {
+        ...paymentPayload({ ...payment, ...UNMINED }),
+        status: "reversed",
+        reversedTransaction: payment.tx_hash,
+      },
+      blockTime: block.timestamp,
+      transaction: payment.tx_hash ?? undefined,
+    });
+  }
+  return { ids: reversed.map((payment) => payment.payment_id), events };
 }

@@ -17,9 +17,11 @@ import { fastPaymentId, fastPaymentNonce } from "../chain/digests";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import { isOutcomeUnknown } from "../db/outage";
+import type { EventFeed } from "../events/feed";
 import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
 import type { OnStep } from "../telemetry/failpoints";
+import type { PaymentProjection } from "./block-projection";
 import { type Claim, claimOf, claimOfSignedPayment, refusal } from "./claim";
 import { createEarlyProofs } from "./early-proofs";
 import { findEvidence } from "./evidence";
@@ -39,7 +41,7 @@ import { isProofOf, settledFacts } from "./proofs";
 import { alreadyGranted, conflictWith, createPursuit, type Fate, failureOf } from "./pursue";
 import { startSender } from "./sender";
 
-export type { ExactFailure, ExactRequest, ExactVerdict, Settled, SettleOutcome, X402Reason } from "./exact";
+export type { ExactFailure, ExactRequest, ExactVerdict, Settled, SettleOutcome } from "./exact";
 export type { SignedGrant } from "./grants";
 export { purchaseOfServer } from "./grants";
 
@@ -115,6 +117,8 @@ export interface Payments {
 export interface PaymentsOptions {
   readonly config: FacilitatorConfig;
   readonly store: Store;
+  readonly feed: EventFeed;
+  readonly projection: PaymentProjection;
   readonly relayer: Relayer;
   readonly indexer: Indexer;
   readonly log: Logger;
@@ -133,7 +137,7 @@ function misfitOf({ authorization }: Claim, { payTo, amount }: ExactRequest): Tu
 }
 
 export function startPayments(options: PaymentsOptions): Payments {
-  const { config, store, relayer, indexer, log, onStep } = options;
+  const { config, store, feed, projection, relayer, indexer, log, onStep } = options;
   const { chainId } = config;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
   const context: JudgeContext = { config, relayer, clock: indexer.clock, applied: () => indexer.applied() };
@@ -141,6 +145,7 @@ export function startPayments(options: PaymentsOptions): Payments {
     onStep,
     config,
     store,
+    feed,
     relayer,
     clock: indexer.clock,
     applied: () => indexer.applied(),
@@ -154,6 +159,7 @@ export function startPayments(options: PaymentsOptions): Payments {
     store,
     relayer,
     indexer,
+    projection,
     sender,
     intake: createIntake({ store, chainId, log, boarding: sender.boarding }),
     context,
@@ -163,7 +169,7 @@ export function startPayments(options: PaymentsOptions): Payments {
 
   const grants = createGrants(store, chainId);
   const earlyProofs = createEarlyProofs({ chainId, signer: () => relayer.proofSigner });
-  indexer.foresee((rows) => void earlyProofs.prepare(rows));
+  projection.onBeforeSave((rows) => void earlyProofs.prepare(rows));
 
   const refusedOf = (error: unknown): Fate => {
     if (isTurnpikeError(error)) return { kind: "refused", error };

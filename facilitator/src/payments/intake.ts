@@ -33,8 +33,11 @@ export interface IntakeOptions {
   readonly boarding: Boarding;
 }
 
+/** What every payment adds rows to. */
+const FILLED = ["payments", "events", "transactions", "transaction_hashes"] as const;
+
 export function createIntake({ store, chainId, log, boarding }: IntakeOptions): Intake {
-  const statistics = createStatistics({ store, log });
+  const statistics = createStatistics({ store, log, tables: FILLED });
   const recent = new Set<string>();
   const remember = (paymentId: string): void => {
     recent.add(paymentId);

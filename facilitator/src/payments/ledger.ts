@@ -1,11 +1,11 @@
-/** The rows of payments as this room changes them: binding, queueing, parking, adopting. Each change names the state it leaves. */
+/** Changes rows of payments: binds, queues, parks, adopts. Each change names the state that it leaves. */
 import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
 import type { Db, Store, Tx } from "../db/open";
 import { databaseNowMs } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
 import { chainEventId, type EventDraft } from "../events/event";
-import { appendEvents, lockFeed } from "../events/feed";
+import type { EventFeed } from "../events/feed";
 import type { Acceptance, Binding } from "./claim";
 import type { Evidence, Place } from "./evidence";
 import { SERVER_HOLD_MS } from "./grants";
@@ -140,15 +140,21 @@ export async function parkUnmoved(db: Db, chainId: number, applied: number): Pro
   return rows;
 }
 
+/** Where a change of a payment and its event are written together. */
+interface Ledger {
+  readonly store: Store;
+  readonly feed: EventFeed;
+}
+
 /** Evidence that the indexer did not write, because the row was not there yet when its block was applied. */
 export async function adoptEvidence(
-  store: Store,
+  { store, feed }: Ledger,
   row: PaymentRow,
   evidence: Extract<Evidence, { kind: "transfer" }>,
 ): Promise<void> {
   await store.transaction(async (tx) => {
-    // As whoever writes blocks does it: the feed first, rows afterwards; and no block comes or goes meanwhile.
-    await lockFeed(tx, row.chain_id);
+    // In the order of the block writer: the feed first, then rows. No block is written or reverted meanwhile.
+    await feed.lock(tx);
     // Reorganised away meanwhile: nothing to adopt. No row at all: older than the headers that are kept.
     const block = await tx
       .selectFrom("blocks")
@@ -176,14 +182,14 @@ export async function adoptEvidence(
       .where("state", "!=", "settled")
       .executeTakeFirst();
     if (result.numUpdatedRows === 0n) return;
-    await appendEvents(tx, [eventOf({ ...row, ...settled }, "payment.settled", evidence)]);
+    await feed.append(tx, [eventOf({ ...row, ...settled }, "payment.settled", evidence)]);
   });
   store.wake.notify(`payment:${row.payment_id}`);
   store.wake.notify("events");
 }
 
 /** Its nonce was used, but not for this payment. */
-export async function failSpent(store: Store, row: PaymentRow, reason: string, place: Place): Promise<void> {
+export async function failSpent({ store, feed }: Ledger, row: PaymentRow, reason: string, place: Place): Promise<void> {
   const failed = {
     state: "failed" as const,
     is_reversed: false,
@@ -196,7 +202,7 @@ export async function failSpent(store: Store, row: PaymentRow, reason: string, p
     log_index: place.logIndex,
   };
   await store.transaction(async (tx) => {
-    await lockFeed(tx, row.chain_id);
+    await feed.lock(tx);
     const result = await tx
       .updateTable("payments")
       .set(failed)
@@ -204,7 +210,7 @@ export async function failSpent(store: Store, row: PaymentRow, reason: string, p
       .where("payment_id", "=", row.payment_id)
       .where("state", "in", ["queued", "parked"])
       .executeTakeFirst();
-    if (result.numUpdatedRows > 0n) await appendEvents(tx, [eventOf({ ...row, ...failed }, "payment.failed", place)]);
+    if (result.numUpdatedRows > 0n) await feed.append(tx, [eventOf({ ...row, ...failed }, "payment.failed", place)]);
   });
   store.wake.notify(`payment:${row.payment_id}`);
   store.wake.notify("events");

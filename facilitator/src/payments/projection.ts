@@ -3,12 +3,27 @@ import { type Hex, keccakText } from "turnpike/protocol";
 import type { AuthorizationUsed } from "../chain/facts";
 import type { PaymentRow } from "../db/tables/payments";
 import { chainEventId, type EventDraft } from "../events/event";
-import { type BlockInput, whereOf } from "../events/projection";
-import type { BlockState } from "../subscriptions/block-rows";
+import { type BlockInput, type BlockRules, type RowSet, whereOf } from "../events/projection";
 import { paymentPayload } from "./rows";
 
-export function applyUsed(input: BlockInput, state: BlockState, fact: AuthorizationUsed, events: EventDraft[]): void {
-  const payment = state.payments.get(fact.paymentId);
+export const paymentRules = (input: BlockInput, payments: RowSet<PaymentRow>): BlockRules => ({
+  apply(fact, events) {
+    if (fact.kind === "authorizationUsed") applyUsed(input, payments, fact, events);
+    else if (fact.kind === "authorizationCanceled") {
+      const { paymentId, logIndex, transaction } = fact;
+      failPayment(input, payments, paymentId, { reason: "cancelled", logIndex, transaction }, events);
+    }
+  },
+  expire: (paymentId, events) => failPayment(input, payments, paymentId, { reason: "expired" }, events),
+});
+
+function applyUsed(
+  input: BlockInput,
+  payments: RowSet<PaymentRow>,
+  fact: AuthorizationUsed,
+  events: EventDraft[],
+): void {
+  const payment = payments.get(fact.paymentId);
   if (!payment || payment.state === "settled") return;
   const { transfer } = fact;
   // A Paxos-style token says nothing moved by emitting no transfer: then nothing is proved, and nothing is final either.
@@ -16,7 +31,7 @@ export function applyUsed(input: BlockInput, state: BlockState, fact: Authorizat
   if (transfer.to !== payment.pay_to || transfer.amount !== BigInt(payment.amount)) {
     failPayment(
       input,
-      state,
+      payments,
       fact.paymentId,
       { reason: "nonce_spent_elsewhere", logIndex: fact.logIndex, transaction: fact.transaction },
       events,
@@ -26,7 +41,7 @@ export function applyUsed(input: BlockInput, state: BlockState, fact: Authorizat
   if (payment.door === "settle" && input.block.number <= payment.accepted_block) {
     failPayment(
       input,
-      state,
+      payments,
       fact.paymentId,
       { reason: "settled_before_acceptance", logIndex: fact.logIndex, transaction: fact.transaction },
       events,
@@ -45,7 +60,7 @@ export function applyUsed(input: BlockInput, state: BlockState, fact: Authorizat
     block_time: input.block.timestampSec,
     log_index: transfer.logIndex,
   };
-  state.payments.put(fact.paymentId, settled);
+  payments.put(fact.paymentId, settled);
   events.push(paymentEvent(input, settled, "payment.settled", transfer.logIndex, fact.transaction));
 }
 
@@ -55,14 +70,14 @@ interface Failure {
   readonly transaction?: Hex;
 }
 
-export function failPayment(
+function failPayment(
   input: BlockInput,
-  state: BlockState,
+  payments: RowSet<PaymentRow>,
   paymentId: Hex,
   failure: Failure,
   events: EventDraft[],
 ): void {
-  const payment = state.payments.get(paymentId);
+  const payment = payments.get(paymentId);
   if (!payment || payment.state === "settled" || payment.state === "failed") return;
   const failed: PaymentRow = {
     ...payment,
@@ -76,7 +91,7 @@ export function failPayment(
     tx_hash: failure.transaction ?? null,
     log_index: failure.logIndex ?? null,
   };
-  state.payments.put(paymentId, failed);
+  payments.put(paymentId, failed);
   events.push(paymentEvent(input, failed, "payment.failed", failure.logIndex, failure.transaction));
 }
 

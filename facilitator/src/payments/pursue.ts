@@ -10,6 +10,7 @@ import type { PaymentRow } from "../db/tables/payments";
 import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
 import type { OnStep } from "../telemetry/failpoints";
+import type { PaymentProjection } from "./block-projection";
 import { type Acceptance, type Claim, refusal } from "./claim";
 import { createDoorway } from "./doorway";
 import { findEvidence } from "./evidence";
@@ -35,6 +36,7 @@ export interface PursuitOptions {
   readonly store: Store;
   readonly relayer: Relayer;
   readonly indexer: Indexer;
+  readonly projection: Pick<PaymentProjection, "writes" | "settledInLastBlock">;
   readonly sender: Sender;
   readonly intake: Intake;
   readonly context: JudgeContext;
@@ -66,7 +68,7 @@ interface Known {
   /** such a commit was not answered: the row may be there or not */
   isUnanswered: boolean;
   rejudged: number;
-  /** what the indexer had written when the row was last looked at */
+  /** `writes` of the projection when the row was last read */
   lookedAt: number;
 }
 
@@ -90,7 +92,7 @@ const BEHIND_RETRY_SEC = 2;
 const OUTAGE_LOOK_MS = 500;
 
 export function createPursuit(options: PursuitOptions): Pursuit {
-  const { config, store, relayer, indexer, sender, intake, context, onStep, monotonicMs } = options;
+  const { config, store, relayer, indexer, projection, sender, intake, context, onStep, monotonicMs } = options;
   const { chainId } = config;
 
   const find = intake.find;
@@ -228,7 +230,7 @@ export function createPursuit(options: PursuitOptions): Pursuit {
 
   async function look(claim: Claim, known: Known): Promise<PaymentRow | undefined> {
     const row = await find(claim.paymentId);
-    known.lookedAt = indexer.writes();
+    known.lookedAt = projection.writes();
     return row;
   }
 
@@ -239,12 +241,12 @@ export function createPursuit(options: PursuitOptions): Pursuit {
       // Nearly every payment is asked for once: what nobody has asked for lately is judged first, and then looked for.
       const isNew = intake.isNew(claim.paymentId);
       // What was settled before this request looked, another process may have taken back: then the row alone counts.
-      const settled = indexer.justSettled(claim.paymentId, known.lookedAt);
+      const settled = projection.settledInLastBlock(claim.paymentId, known.lookedAt);
       let row = settled ?? (isNew ? undefined : await look(claim, known));
       if (!row) {
         // That this process cannot judge it now is no answer where another one has taken it in.
         const fate = await accept(claim, false).catch((error: unknown) => ({ kind: "thrown" as const, error }));
-        known.lookedAt = indexer.writes();
+        known.lookedAt = projection.writes();
         if (fate === "bound" || fate === "look" || fate === "unanswered") {
           known.isProven = true;
           known.isBound = true;

@@ -1,6 +1,6 @@
 /**
- * Payments whose very block came back after a reorganisation. Their settlement has its old id, which receivers know and pass
- * over; since they were told of the reversal in between, they are told under an id of its own that it is undone.
+ * Announces payments whose very block came back after a reorganisation. Their settlement keeps its id, which receivers
+ * have seen and skip. They have also seen the reversal, so an event with an id of its own takes it back.
  */
 import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
@@ -8,15 +8,16 @@ import { keccakOfText } from "../chain/keccak";
 import type { Tx } from "../db/open";
 import type { EventRow } from "../db/tables/events";
 import type { EventDraft } from "../events/event";
+import type { EventProjection } from "../events/projection";
 
-/** @param times how often the payment has come back before: what is reversed again is told again */
+/** @param times how often the payment has come back before: each reversal has an id of its own */
 export function reversalEventId(id: string, times: number): Hex {
   return keccakOfText(times === 0 ? `${id}/reversed` : `${id}/reversed/${times}`);
 }
 
 const RESTORED = "payment.restored";
 
-/** @returns by payment how often it came back; absent when never */
+/** Returns by payment how often it came back; a payment that never did is absent. */
 export async function timesRestored(
   db: Tx,
   chainId: number,
@@ -34,11 +35,12 @@ export async function timesRestored(
   return new Map(rows.map((row) => [row.object_id, Number(row.times)]));
 }
 
-/** @param revived events that stand again; only of those whose reversal was the last that was told there is anything to say */
-export async function restorationsOf(db: Tx, revived: readonly EventRow[]): Promise<EventDraft[]> {
+/** Announces each settlement that is valid again, if its reversal was the last event of its payment. */
+export const restorations: EventProjection = { revived: restorationsOf };
+
+async function restorationsOf(db: Tx, chainId: number, revived: readonly EventRow[]): Promise<EventDraft[]> {
   const settled = revived.filter((row) => row.type === "payment.settled");
-  const chainId = settled[0]?.chain_id;
-  if (chainId === undefined) return [];
+  if (settled.length === 0) return [];
   const ids = settled.map((row) => row.object_id);
   const newest = await db
     .selectFrom("events")
@@ -62,7 +64,7 @@ export async function restorationsOf(db: Tx, revived: readonly EventRow[]): Prom
       payer: row.payer ?? undefined,
       payload: row.payload,
       blockTime: row.block_time,
-      // It falls with its block; no log of the chain stands behind it.
+      // It is reverted with its block; no log of the chain belongs to it.
       ...(row.block_number !== null && { blockNumber: row.block_number }),
       ...(row.block_hash !== null && { blockHash: row.block_hash }),
       transaction: row.transaction ?? undefined,

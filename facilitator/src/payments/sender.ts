@@ -10,9 +10,10 @@ import type { FacilitatorConfig } from "../config";
 import type { Db, Store, Tx } from "../db/open";
 import { databaseNowMs } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
+import type { EventFeed } from "../events/feed";
+import { unmineStrays } from "../indexer/applied-blocks";
 import { repeat } from "../lib/loop";
 import type { Relayer } from "../relayer";
-import { unmineStrays } from "../relayer/transactions";
 import type { OnStep } from "../telemetry/failpoints";
 import { createFaultLog } from "../telemetry/fault-log";
 import { itemsPerBatch, planTransactions, QUEUED_COLUMNS, settleRequest } from "./batch";
@@ -25,6 +26,7 @@ import { adoptEvidence, failSpent, parkUnmoved, requeuePayment } from "./ledger"
 export interface SenderOptions {
   readonly config: FacilitatorConfig;
   readonly store: Store;
+  readonly feed: EventFeed;
   readonly relayer: Relayer;
   readonly clock: Clock;
   readonly applied: () => number;
@@ -60,7 +62,7 @@ const MAX_COMPOSED = 8;
 const ROOM_LOOK_MS = 50;
 
 export function startSender(options: SenderOptions): Sender {
-  const { config, store, relayer, clock, log, monotonicMs } = options;
+  const { config, store, feed, relayer, clock, log, monotonicMs } = options;
   const failedSpends = createFailedSpendLimiter({
     db: store.db,
     chainId: config.chainId,
@@ -237,12 +239,12 @@ export function startSender(options: SenderOptions): Sender {
     const evidence = await findEvidence({ config, relayer }, query, options.applied());
     // Used, but not in a block that is applied yet: the indexer will see it.
     if (evidence.kind === "none") return false;
-    if (evidence.kind === "cancelled") await failSpent(store, row, "cancelled", evidence);
+    if (evidence.kind === "cancelled") await failSpent({ store, feed }, row, "cancelled", evidence);
     else if (evidence.to !== row.pay_to || evidence.amount !== BigInt(row.amount))
-      await failSpent(store, row, "nonce_spent_elsewhere", evidence);
+      await failSpent({ store, feed }, row, "nonce_spent_elsewhere", evidence);
     else if (row.door === "settle" && evidence.blockNumber <= row.accepted_block)
-      await failSpent(store, row, "settled_before_acceptance", evidence);
-    else await adoptEvidence(store, row, evidence);
+      await failSpent({ store, feed }, row, "settled_before_acceptance", evidence);
+    else await adoptEvidence({ store, feed }, row, evidence);
     return true;
   }
 

@@ -22,9 +22,9 @@ import { watchLanes } from "./lane-watch";
 import type { DigestSigner } from "./signer";
 import { enqueueTransaction, findTransaction } from "./transactions";
 
-export type { CallRequest, ChainBlock, ChainLog, ChainReader, ChainReceipt, LogFilter } from "../chain/chain-reader";
+export type { CallRequest, ChainLog, ChainReader } from "../chain/chain-reader";
 export type { ContractError } from "../chain/contract-errors";
-export { intrinsicGas, MAX_TRANSACTION_GAS } from "../chain/gas";
+export { intrinsicGas } from "../chain/gas";
 export type { LaneHealth } from "./lane";
 export type { DigestSigner } from "./signer";
 

@@ -4,8 +4,9 @@
  */
 import { sql } from "kysely";
 import type { Address } from "turnpike/protocol";
-import type { Store, Tx } from "../db/open";
+import type { Db, Store, Tx } from "../db/open";
 import { databaseNowMs } from "../db/sql";
+import type { LaneReportsTable } from "../db/tables/relayer";
 
 export interface Lease {
   readonly epoch: number;
@@ -24,7 +25,7 @@ export interface AcquireOptions {
   readonly lifeMs: number;
   /** first nonce of a key that this database has never used */
   readonly firstNonce: number;
-  /** take it whoever holds it: where one process at most has the database open */
+  /** take it from its holder: where one process at most has the database open */
   readonly steal: boolean;
 }
 
@@ -116,5 +117,15 @@ export async function resetLane(store: Store, of: LeaseKey, nextNonce: number): 
     .set({ status: "running", reason: null, next_nonce: nextNonce })
     .where("chain_id", "=", of.chainId)
     .where("key", "=", of.key)
+    .execute();
+}
+
+/** Stores what the holder of a lane reports of it, for the processes that hold no key. */
+export async function storeLaneReport(db: Db, report: Omit<LaneReportsTable, "at_ms">): Promise<void> {
+  const { chain_id, key, ...facts } = report;
+  await db
+    .insertInto("lane_reports")
+    .values({ chain_id, key, ...facts, at_ms: databaseNowMs })
+    .onConflict((conflict) => conflict.columns(["chain_id", "key"]).doUpdateSet({ ...facts, at_ms: databaseNowMs }))
     .execute();
 }

@@ -1,17 +1,8 @@
 import { sql } from "kysely";
 import type { Address, Hex } from "turnpike/protocol";
-import { addCosts } from "../analytics/costs";
 import type { Db } from "../db/open";
 import { databaseNowMs } from "../db/sql";
 import type { KnownForm, OpenTransaction, SignedForm, TransactionRow } from "../db/tables/relayer";
-
-/** What was mined in a block that is not the one applied at its height waits for its receipt again. */
-export async function unmineStrays(db: Db, chainId: number): Promise<void> {
-  await sql`
-    update transactions t set status = 'stored', block_number = null, block_hash = null, success = null from blocks b
-    where t.chain_id = ${chainId}::bigint and t.status = 'mined' and not t.is_final
-      and b.chain_id = t.chain_id and b.number = t.block_number and b.hash <> t.block_hash`.execute(db);
-}
 
 export interface QueuedTransaction {
   readonly id: string;
@@ -133,7 +124,8 @@ export async function unmineTransactions(
   return Number((await update.executeTakeFirst()).numUpdatedRows);
 }
 
-export async function finaliseTransactions(tx: Db, chainId: number, upToBlock: number): Promise<void> {
+/** Marks what was mined up to a final block. @returns the ids of what was not marked before */
+export async function finaliseTransactions(tx: Db, chainId: number, upToBlock: number): Promise<string[]> {
   const rows = await tx
     .updateTable("transactions")
     .set({ is_final: true })
@@ -142,11 +134,7 @@ export async function finaliseTransactions(tx: Db, chainId: number, upToBlock: n
     .where("block_number", "<=", upToBlock)
     .returning("id")
     .execute();
-  await addCosts(
-    tx,
-    chainId,
-    rows.map(({ id }) => id),
-  );
+  return rows.map(({ id }) => id);
 }
 
 export interface MinedFacts {

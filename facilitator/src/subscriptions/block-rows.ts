@@ -1,15 +1,10 @@
-/** The rows that one block's facts speak of, held in memory while the rules change them, with what they were before. */
+/** The rows that one block's facts name, held in memory while the rules change them, with what they were before. */
 import { sql } from "kysely";
-import type { Hex } from "turnpike/protocol";
-import { keepStanding } from "../analytics/active-counts";
-import { keepOutcomes } from "../analytics/failed-periods";
 import type { ChainFact } from "../chain/facts";
 import type { Tx } from "../db/open";
 import { idList } from "../db/sql";
-import type { PaymentRow } from "../db/tables/payments";
 import { RowSet } from "../events/projection";
-import { RESTORED, replaceRows } from "../indexer/undo";
-import { savePayments } from "../payments/block-rows";
+import { type BlockPlace, changeRows, deleteUndo, replaceRows, undoOf } from "../indexer/undo";
 import {
   type AllowanceRow,
   allowancesOf,
@@ -18,12 +13,12 @@ import {
   operatorKey,
   type PlanRow,
   plansOf,
+  type RecordProjection,
   type SubscriptionRow,
   subscriptionsOf,
 } from "./rows";
 
-export interface BlockState {
-  readonly payments: RowSet<PaymentRow>;
+export interface SubscriptionState {
   readonly plans: RowSet<PlanRow>;
   readonly operators: RowSet<OperatorRow>;
   readonly subscriptions: RowSet<SubscriptionRow>;
@@ -31,9 +26,8 @@ export interface BlockState {
   readonly debits: RowSet<DebitRow>;
 }
 
-export function emptyState(): BlockState {
+export function emptyState(): SubscriptionState {
   return {
-    payments: new RowSet(),
     plans: new RowSet(),
     operators: new RowSet(),
     subscriptions: new RowSet(),
@@ -42,34 +36,25 @@ export function emptyState(): BlockState {
   };
 }
 
-export async function loadState(
-  tx: Tx,
-  chainId: number,
-  facts: readonly ChainFact[],
-  expired: readonly Hex[],
-): Promise<BlockState> {
+/** In the order in which rows are written and restored. */
+const RESTORED = [
+  { table: "plans", key: ["plan_id"] },
+  { table: "operators", key: ["plan_id", "operator"] },
+  { table: "subscriptions", key: ["id_hash"] },
+  { table: "allowances", key: ["id_hash"] },
+  { table: "debits", key: ["id_hash", "debit_index"] },
+] as const satisfies readonly { readonly table: keyof SubscriptionState; readonly key: readonly string[] }[];
+
+export async function loadState(tx: Tx, chainId: number, facts: readonly ChainFact[]): Promise<SubscriptionState> {
   const state = emptyState();
-  const paymentIds = new Set<string>(expired);
   const planIds = new Set<string>();
   const idHashes = new Set<string>();
   for (const fact of facts) {
-    if (fact.kind !== "turnpike") paymentIds.add(fact.paymentId);
-    else {
-      if ("planId" in fact.event) planIds.add(fact.event.planId);
-      if ("newPlanId" in fact.event) planIds.add(fact.event.newPlanId);
-      if ("idHash" in fact.event) idHashes.add(fact.event.idHash);
-      if ("newIdHash" in fact.event) idHashes.add(fact.event.newIdHash);
-    }
-  }
-  if (paymentIds.size > 0) {
-    const rows = await tx
-      .selectFrom("payments")
-      .selectAll()
-      .where("chain_id", "=", chainId)
-      .where(sql<boolean>`payment_id = any(${idList(paymentIds)})`)
-      .forUpdate()
-      .execute();
-    for (const row of rows) state.payments.load(row.payment_id, row);
+    if (fact.kind !== "turnpike") continue;
+    if ("planId" in fact.event) planIds.add(fact.event.planId);
+    if ("newPlanId" in fact.event) planIds.add(fact.event.newPlanId);
+    if ("idHash" in fact.event) idHashes.add(fact.event.idHash);
+    if ("newIdHash" in fact.event) idHashes.add(fact.event.newIdHash);
   }
   if (idHashes.size > 0) {
     for (const row of await subscriptionsOf(tx, chainId, idHashes)) {
@@ -91,39 +76,57 @@ export async function loadState(
   return state;
 }
 
-export async function saveState(tx: Tx, chainId: number, blockNumber: number, state: BlockState): Promise<void> {
-  await savePayments(tx, chainId, state);
+/** Writes what a block changed. @param records follow the subscriptions; the first is nearest to the change */
+export async function saveState(
+  tx: Tx,
+  place: BlockPlace,
+  state: SubscriptionState,
+  records: readonly RecordProjection[],
+): Promise<void> {
   const subscriptions = state.subscriptions.changes().map(({ key }) => key);
-  await keepStanding(tx, chainId, subscriptions, async () => {
-    for (const table of RESTORED) {
-      const changes = (state[table] as RowSet<object>).changes();
-      if (changes.length === 0) continue;
-      await tx
-        .insertInto("undo")
-        .values(
-          changes.map(({ key, before }) => ({
-            chain_id: chainId,
-            block_number: blockNumber,
-            table_name: table,
-            row_key: key,
-            before: before ? JSON.stringify(before) : null,
-          })),
-        )
-        .execute();
-      await replaceRows(
-        tx,
-        chainId,
-        table,
-        changes.map(({ key, after }) => ({ key, row: after })),
-      );
+  await within(records, tx, place.chainId, subscriptions, async () => {
+    for (const restored of RESTORED) {
+      const changes = (state[restored.table] as RowSet<object>).changes();
+      if (changes.length > 0) await changeRows(tx, place, restored, changes);
     }
   });
-  await keepOutcomes(tx, chainId, subscriptions);
-  await saveDue(tx, chainId, state.subscriptions.changes());
+  await saveDue(tx, place.chainId, state.subscriptions.changes());
 }
 
-/** A row stands in the work list as long as its subscription will fall due; a new period starts its attempts afresh. */
-export async function saveDue(
+/** Restores the rows as they were before a block. Newer blocks must have been reverted already. */
+export async function revertState(tx: Tx, place: BlockPlace, records: readonly RecordProjection[]): Promise<void> {
+  const { chainId } = place;
+  const entries = await undoOf(tx, place);
+  const subscriptions = entries.flatMap((entry) => (entry.table_name === "subscriptions" ? [entry.row_key] : []));
+  await within(records, tx, chainId, subscriptions, async () => {
+    for (const restored of RESTORED) {
+      const changes = entries
+        .filter((entry) => entry.table_name === restored.table)
+        .map((entry) => ({ key: entry.row_key, row: entry.before ?? undefined }));
+      if (changes.length === 0) continue;
+      await replaceRows(tx, chainId, restored, changes);
+      if (restored.table !== "subscriptions") continue;
+      const due = changes.map(({ key, row }) => ({ key, after: row as SubscriptionRow | undefined }));
+      await saveDue(tx, chainId, due);
+    }
+  });
+  await deleteUndo(tx, place);
+}
+
+/** Runs a change of these subscriptions within every projection, one around the other. */
+function within(
+  records: readonly RecordProjection[],
+  tx: Tx,
+  chainId: number,
+  idHashes: readonly string[],
+  change: () => Promise<void>,
+): Promise<void> {
+  const all = records.reduce((inner, record) => () => record.around(tx, chainId, idHashes, inner), change);
+  return all();
+}
+
+/** Keeps a row in the work list while its subscription will fall due. A new period starts its attempts afresh. */
+async function saveDue(
   tx: Tx,
   chainId: number,
   changes: readonly { readonly key: string; readonly after: SubscriptionRow | undefined }[],

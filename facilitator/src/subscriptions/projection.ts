@@ -2,8 +2,8 @@
 import type { Hex } from "turnpike/protocol";
 import type { TurnpikeFact } from "../chain/facts";
 import { chainEventId, type EventDraft } from "../events/event";
-import { type BlockInput, whereOf } from "../events/projection";
-import type { BlockState } from "./block-rows";
+import { type BlockInput, type BlockRules, whereOf } from "../events/projection";
+import type { SubscriptionState } from "./block-rows";
 import { planPayload, spentIn, subscriptionPayload } from "./payloads";
 import { type AllowanceRow, debitKey, operatorKey, type SubscriptionRow } from "./rows";
 
@@ -12,7 +12,13 @@ const THRESHOLD_PERCENT = 80n;
 
 const LAST_VERSION = 65_535;
 
-export function applyTurnpike(input: BlockInput, state: BlockState, fact: TurnpikeFact, events: EventDraft[]): void {
+export const turnpikeRules = (input: BlockInput, state: SubscriptionState): BlockRules => ({
+  apply(fact, events) {
+    if (fact.kind === "turnpike") applyTurnpike(input, state, fact, events);
+  },
+});
+
+function applyTurnpike(input: BlockInput, state: SubscriptionState, fact: TurnpikeFact, events: EventDraft[]): void {
   const { event } = fact;
   const { chainId, block } = input;
 
@@ -175,7 +181,7 @@ export function applyTurnpike(input: BlockInput, state: BlockState, fact: Turnpi
 
 function applyDebit(
   input: BlockInput,
-  state: BlockState,
+  state: SubscriptionState,
   fact: TurnpikeFact,
   event: Extract<TurnpikeFact["event"], { name: "Debited" }>,
   tell: (type: string, idHash: Hex, more?: Record<string, unknown>) => void,
@@ -211,7 +217,12 @@ function applyDebit(
 }
 
 /** A given `cycle` starts it anew with nothing spent; without one, what was spent stays spent. */
-function setAllowance(state: BlockState, chainId: number, idHash: Hex, change: { cap: bigint; cycle?: number }): void {
+function setAllowance(
+  state: SubscriptionState,
+  chainId: number,
+  idHash: Hex,
+  change: { cap: bigint; cycle?: number },
+): void {
   const known = state.allowances.get(idHash);
   if (!known && change.cap === 0n) return;
   const old = known ?? { chain_id: chainId, id_hash: idHash, cap: "0", spent: "0", cycle: 0, debits: 0 };
@@ -229,11 +240,11 @@ function wasMade(allowance: AllowanceRow | undefined): boolean {
 }
 
 /** The provider ends a subscription without voiding the subscriber's signatures: the version stays. */
-function isProvidersAct(state: BlockState, row: SubscriptionRow, by: string): boolean {
+function isProvidersAct(state: SubscriptionState, row: SubscriptionRow, by: string): boolean {
   return by !== row.subscriber && by === state.plans.get(row.plan_id)?.provider;
 }
 
-function priceOf(state: BlockState, idHash: string): string | null {
+function priceOf(state: SubscriptionState, idHash: string): string | null {
   const subscription = state.subscriptions.get(idHash);
   return (subscription && state.plans.get(subscription.plan_id)?.amount) ?? null;
 }

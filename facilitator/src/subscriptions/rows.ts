@@ -1,5 +1,5 @@
 import { type Selectable, sql } from "kysely";
-import type { Db } from "../db/open";
+import type { Db, Tx } from "../db/open";
 import { idList } from "../db/sql";
 import type {
   AllowancesTable,
@@ -18,6 +18,12 @@ export type SubscriptionRow = Selectable<SubscriptionsTable>;
 export type AllowanceRow = Selectable<AllowancesTable>;
 
 export type DebitRow = Selectable<DebitsTable>;
+
+/** Rows that follow subscriptions. */
+export interface RecordProjection {
+  /** Runs `change`, which changes these subscriptions or their plans, and updates the rows that follow them. */
+  around(tx: Tx, chainId: number, idHashes: readonly string[], change: () => Promise<void>): Promise<void>;
+}
 
 export const operatorKey = (planId: string, operator: string): string => `${planId}/${operator}`;
 

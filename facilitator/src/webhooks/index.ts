@@ -1,18 +1,30 @@
-/** Webhooks: the worker of the role, wired to this process's clocks and network. */
-import type { RoleContext } from "../app/start";
+/** Starts the worker that delivers webhooks, with this process's clocks and network. */
+import type { Logger } from "pino";
+import type { FacilitatorConfig } from "../config";
+import type { Store } from "../db/open";
+import type { SharedClock } from "../db/shared-clock";
 import type { Worker } from "../lib/loop";
+import type { Metrics } from "../telemetry/metrics";
 import { createDeliveryWorker } from "./delivery";
 import { forgetFinished } from "./outbox";
 import { createSender } from "./send";
 
-/** Between looks at the outbox without a hint. */
+export interface WebhooksContext {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly wallClock: Pick<SharedClock, "nowMs">;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+}
+
+/** Between queries of the outbox without a hint. */
 const POLL_MS = 1_000;
 
-const TIDY_MS = 3_600_000;
+const PRUNE_EVERY_MS = 3_600_000;
 
 const DAY_MS = 86_400_000;
 
-export function startWebhooks({ config, store, wallClock, log, metrics }: RoleContext): Worker {
+export function startWebhooks({ config, store, wallClock, log, metrics }: WebhooksContext): Worker {
   const worker = createDeliveryWorker({
     store,
     network: config.network,
@@ -25,16 +37,16 @@ export function startWebhooks({ config, store, wallClock, log, metrics }: RoleCo
     monotonicMs: () => performance.now(),
     random: Math.random,
   });
-  const tidy = setInterval(() => {
+  const pruning = setInterval(() => {
     const beforeMs = wallClock.nowMs() - config.webhookLogDays * DAY_MS;
     forgetFinished(store.db, config.chainId, beforeMs).catch((error: unknown) => {
-      log.warn({ error }, "old deliveries could not be forgotten");
+      log.warn({ error }, "old deliveries could not be deleted; trying again in an hour");
     });
-  }, TIDY_MS);
-  tidy.unref();
+  }, PRUNE_EVERY_MS);
+  pruning.unref();
   return {
     stop() {
-      clearInterval(tidy);
+      clearInterval(pruning);
       return worker.stop();
     },
   };

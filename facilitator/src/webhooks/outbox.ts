@@ -4,21 +4,17 @@ import { recordAct } from "../db/audit";
 import type { Db, Store, Tx } from "../db/open";
 import { databaseNowMs, idList } from "../db/sql";
 import type { WebhookAttemptsTable } from "../db/tables/webhooks";
+import type { EventProjection, PublishedRow } from "../events/projection";
 import type { ToldRow } from "./message";
 
-export interface ToldEvent {
-  readonly id: string;
-  readonly chain_id: number;
-  readonly type: string;
-  readonly provider: string | null;
-}
-
 /**
- * Puts new events into the outbox of every endpoint of their provider that wants them. Called within the transaction
- * that writes the events, so that neither exists without the other; an event is never queued twice for an endpoint. Who
- * wants to be told of reversals is told when one is undone. The lock makes it wait for an endpoint that is being deleted, instead of failing with it.
+ * Queues published events for every enabled endpoint of their provider that accepts their type. An event is queued once
+ * for an endpoint. An endpoint that accepts reversals also gets the event that undoes one. `for key share` waits for an
+ * endpoint that is being deleted, instead of failing with it.
  */
-export async function queueDeliveries(tx: Tx, chainId: number, events: readonly ToldEvent[]): Promise<void> {
+export const outbox: EventProjection = { appended: queueDeliveries };
+
+async function queueDeliveries(tx: Tx, chainId: number, events: readonly PublishedRow[]): Promise<void> {
   const owned = events.flatMap(({ id, type, provider }) => (provider === null ? [] : [{ id, type, provider }]));
   if (owned.length === 0) return;
   await sql`

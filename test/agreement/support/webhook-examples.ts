@@ -5,10 +5,13 @@ import { addressOfKey, type Hex, keccakText, networkOfChain } from "turnpike/pro
 import type { ChainFact } from "../../../facilitator/src/chain/facts";
 import type { PaymentRow } from "../../../facilitator/src/db/tables/payments";
 import type { EventDraft } from "../../../facilitator/src/events/event";
+import { RowSet } from "../../../facilitator/src/events/projection";
 import { applyBlock } from "../../../facilitator/src/indexer/block-writer";
+import { paymentRules } from "../../../facilitator/src/payments/projection";
 import { paymentPayload } from "../../../facilitator/src/payments/rows";
 import { emptyState } from "../../../facilitator/src/subscriptions/block-rows";
 import { subscriptionPayload } from "../../../facilitator/src/subscriptions/payloads";
+import { turnpikeRules } from "../../../facilitator/src/subscriptions/projection";
 import { bodyOf } from "../../../facilitator/src/webhooks/message";
 
 const CHAIN_ID = 8453;
@@ -70,7 +73,8 @@ const payment = (name: string): PaymentRow => ({
 /** @returns bodies by type: of several the first */
 export function webhookExamples(): ReadonlyMap<WebhookEventType, string> {
   const state = emptyState();
-  for (const name of ["payment", "late payment"]) state.payments.load(hash(name), payment(name));
+  const payments = new RowSet<PaymentRow>();
+  for (const name of ["payment", "late payment"]) payments.load(hash(name), payment(name));
   const drafts: EventDraft[] = [];
   let blockNumber = 40_000_000;
   const apply = (facts: readonly ChainFact[], expired: readonly Hex[] = []): void => {
@@ -79,7 +83,8 @@ export function webhookExamples(): ReadonlyMap<WebhookEventType, string> {
       ...{ number: blockNumber, hash: hash(`block ${blockNumber}`), parentHash: hash(`block ${blockNumber - 1}`) },
       ...{ timestampSec: START_SEC + (blockNumber - 40_000_001) * 60, baseFeeWei: 0n, transactions: [] },
     };
-    drafts.push(...applyBlock({ chainId: CHAIN_ID, block, facts, expired }, state));
+    const input = { chainId: CHAIN_ID, block, facts, expired };
+    drafts.push(...applyBlock(input, [paymentRules(input, payments), turnpikeRules(input, state)]));
   };
   const at = (name: string) => ({ transaction: hash(name), logIndex: 7 });
   for (const [place, event] of HISTORY.entries()) apply([{ kind: "turnpike", event, ...at(`transaction ${place}`) }]);
@@ -87,7 +92,7 @@ export function webhookExamples(): ReadonlyMap<WebhookEventType, string> {
   apply([{ kind: "authorizationUsed", paymentId: hash("payment"), token, transfer, ...at("settlement") }]);
   apply([], [hash("late payment")]);
 
-  const settled = state.payments.get(hash("payment")) as PaymentRow;
+  const settled = payments.get(hash("payment")) as PaymentRow;
   const reversed = { ...settled, state: "sent" as const, tx_hash: null, block_number: null, block_time: null };
   const more = { status: "reversed", reversedTransaction: settled.tx_hash };
   const reversal = { objectId: hash("payment"), payload: { ...paymentPayload(reversed), ...more } };

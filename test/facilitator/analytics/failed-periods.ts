@@ -7,18 +7,18 @@ import { sql } from "kysely";
 import { EVENT_SUMS } from "../../../facilitator/src/analytics/event-sums";
 import { recountFailedPeriods } from "../../../facilitator/src/analytics/failed-periods";
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
+import { createEventFeed, RECORD_PROJECTIONS } from "../../../facilitator/src/app/projections";
 import { MIGRATIONS } from "../../../facilitator/src/db/migrations";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
 import type { FailedPeriodsTable } from "../../../facilitator/src/db/tables/analytics";
 import type { EventRow } from "../../../facilitator/src/db/tables/events";
 import type { EventDraft } from "../../../facilitator/src/events/event";
-import { appendEvents, revertEvents } from "../../../facilitator/src/events/feed";
-import { undoBlock } from "../../../facilitator/src/indexer/undo";
-import { emptyState, saveState } from "../../../facilitator/src/subscriptions/block-rows";
+import { emptyState, revertState, saveState } from "../../../facilitator/src/subscriptions/block-rows";
 import { type SubscriptionRow, subscriptionsOf } from "../../../facilitator/src/subscriptions/rows";
 import { emptyDatabase } from "../../support/facilitator";
 
 const CHAIN_ID = 31_337;
+const feed = createEventFeed(CHAIN_ID);
 const TOKENS = ["0x00000000000000000000000000000000000000c0", "0x00000000000000000000000000000000000000e0"];
 const START_SEC = 1_800_000_000;
 const SUBSCRIPTIONS = ["sub0", "sub1", "sub2", "sub3"];
@@ -132,7 +132,7 @@ describe("Facilitator: periods that were not charged at once", function () {
         logIndex: index,
       }),
     }));
-  const tell = (drafts: readonly EventDraft[]) => store.transaction((tx) => appendEvents(tx, drafts));
+  const tell = (drafts: readonly EventDraft[]) => store.transaction((tx) => feed.append(tx, drafts));
 
   /** As the indexer writes a block. */
   const write = (number: number, changes: readonly (readonly [string, Standing | undefined])[], told: EventDraft[]) =>
@@ -148,14 +148,14 @@ describe("Facilitator: periods that were not charged at once", function () {
             ...{ block_number: number, created_at: START_SEC, transaction: "0x", ...now },
           });
       }
-      await saveState(tx, CHAIN_ID, number, state);
-      await appendEvents(tx, told);
+      await saveState(tx, { chainId: CHAIN_ID, blockNumber: number }, state, RECORD_PROJECTIONS);
+      await feed.append(tx, told);
     });
   /** As a reorganisation takes it back. */
   const takeBack = (number: number) =>
     store.transaction(async (tx) => {
-      await revertEvents(tx, CHAIN_ID, { number, hash: `block ${number}` });
-      await undoBlock(tx, CHAIN_ID, number);
+      await feed.revertBlock(tx, { number, hash: `block ${number}` });
+      await revertState(tx, { chainId: CHAIN_ID, blockNumber: number }, RECORD_PROJECTIONS);
     });
 
   const rows = (): Promise<FailedPeriodsTable[]> =>

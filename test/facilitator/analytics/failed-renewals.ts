@@ -1,10 +1,11 @@
 import { expect } from "chai";
 import type { Address } from "turnpike/protocol";
 import { createAnalytics } from "../../../facilitator/src/analytics";
+import { createEventFeed } from "../../../facilitator/src/app/projections";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
-import { appendEvents, revertEvents } from "../../../facilitator/src/events/feed";
 
 const CHAIN_ID = 31_337;
+const feed = createEventFeed(CHAIN_ID);
 const BLOCK = 1;
 const DAY_SEC = 86_400;
 const MONTH_SEC = 30 * DAY_SEC;
@@ -55,7 +56,7 @@ describe("Facilitator: what renewals failed to collect", function () {
       .execute();
   const tell = (name: string, type: string, more: object = {}, { at = DUE, provider = PROVIDER } = {}) =>
     store.transaction((tx) =>
-      appendEvents(tx, [
+      feed.append(tx, [
         {
           ...{ id: `event ${told++}`, chainId: CHAIN_ID, type: `subscription.${type}`, objectId: name, provider },
           ...{ payer: OTHER, blockTime: at, blockNumber: BLOCK, blockHash: `block of ${name}` },
@@ -126,7 +127,7 @@ describe("Facilitator: what renewals failed to collect", function () {
     await fails("euro", "InsufficientFunds", 1, { token: EURO });
     await tell("another's", "expired", {}, { provider: OTHER });
     await fails("undone", "InsufficientFunds", 1);
-    await store.transaction((tx) => revertEvents(tx, CHAIN_ID, { number: BLOCK, hash: "block of undone" }));
+    await store.transaction((tx) => feed.revertBlock(tx, { number: BLOCK, hash: "block of undone" }));
     expect(await failed()).to.deep.include({ lost: NONE, open: NONE, recovered: NONE, causes: [] });
     expect((await failed(PROVIDER, { token: EURO })).open.count).to.equal(1);
     expect((await failed(OTHER)).lost.count).to.equal(1);

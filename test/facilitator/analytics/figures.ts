@@ -1,14 +1,22 @@
 import { expect } from "chai";
 import type { Address } from "turnpike/protocol";
 import { createAnalytics } from "../../../facilitator/src/analytics";
+import { transactionCosts } from "../../../facilitator/src/analytics/costs";
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import { createReports } from "../../../facilitator/src/analytics/reports";
-import { forgetOld } from "../../../facilitator/src/analytics/retention";
+import { deleteOld } from "../../../facilitator/src/analytics/retention";
+import { createEventFeed } from "../../../facilitator/src/app/projections";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
-import { appendEvents } from "../../../facilitator/src/events/feed";
 import { enqueueTransaction, finaliseTransactions, recordMined } from "../../../facilitator/src/relayer/transactions";
 
 const CHAIN_ID = 31_337;
+const feed = createEventFeed(CHAIN_ID);
+/** As the indexer does it with each block. */
+const finalise = (store: Store, upToBlock: number) =>
+  store.transaction(async (tx) =>
+    transactionCosts.finalised(tx, CHAIN_ID, await finaliseTransactions(tx, CHAIN_ID, upToBlock)),
+  );
+
 const DAY_SEC = 86_400;
 const TOKEN = "0x00000000000000000000000000000000000000C0" as Address;
 const PROVIDER = "0x0000000000000000000000000000000000000001" as Address;
@@ -52,7 +60,7 @@ describe("figures", () => {
     let events = 0;
     const happen = (type: string, daysAgo: number, more: object = {}, place: object = {}) =>
       store.transaction((tx) =>
-        appendEvents(tx, [
+        feed.append(tx, [
           {
             ...{
               id: `event ${events++}`,
@@ -117,7 +125,7 @@ describe("figures", () => {
       }
       for (let payment = 0; payment < 3; payment++)
         await happen("payment.settled", 0, { amount: "5" }, { blockNumber: 50, blockHash: "0xb", transaction: "0xa1" });
-      for (const block of [49, 50, 50, 51]) await store.transaction((tx) => finaliseTransactions(tx, CHAIN_ID, block));
+      for (const block of [49, 50, 50, 51]) await finalise(store, block);
       const costs = await analytics().costs(QUERY);
       // 2 transactions of 60,000 gas at 1 gwei: 0.00012 coins of 3,000 tokens, 36 cents, for 3 payments.
       expect(costs.purposes).to.deep.equal([
@@ -142,7 +150,7 @@ describe("figures", () => {
     it("rank providers by what they were paid", async () => {
       await happen("payment.settled", 0, { amount: "100000" }, {});
       await store.transaction((tx) =>
-        appendEvents(tx, [
+        feed.append(tx, [
           {
             ...{
               id: "other",
@@ -288,8 +296,8 @@ describe("figures", () => {
       await happen("payment.settled", 0, { amount: "3" }, { blockTime: edgeSec });
       await happen("payment.settled", 0, { amount: "4" }, { blockTime: edgeSec - 1 });
       const before = await analytics().volume(PROVIDER, { ...QUERY, days: 400, grain: "day" });
-      expect(await forgetOld(db, CHAIN_ID, NOW_SEC)).to.be.greaterThan(0);
-      expect(await forgetOld(db, CHAIN_ID, NOW_SEC)).to.equal(0);
+      expect(await deleteOld(db, CHAIN_ID, NOW_SEC)).to.be.greaterThan(0);
+      expect(await deleteOld(db, CHAIN_ID, NOW_SEC)).to.equal(0);
       const hours = await db
         .selectFrom("rollup_volume")
         .select("bucket")

@@ -4,19 +4,27 @@ import path from "node:path";
 import { expect } from "chai";
 import fc from "fast-check";
 import type { Address } from "turnpike/protocol";
-import { gatherSums } from "../../../facilitator/src/analytics/compact-rollups";
+import { compactRollups } from "../../../facilitator/src/analytics/compact-rollups";
+import { transactionCosts } from "../../../facilitator/src/analytics/costs";
 import { EVENT_SUMS } from "../../../facilitator/src/analytics/event-sums";
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import { createReports } from "../../../facilitator/src/analytics/reports";
 import { bucketOf, sumsOf } from "../../../facilitator/src/analytics/rollups";
+import { createEventFeed } from "../../../facilitator/src/app/projections";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
 import type { EventDraft } from "../../../facilitator/src/events/event";
-import { appendEvents, revertEvents } from "../../../facilitator/src/events/feed";
 import { DAY_SEC, HOUR_SEC } from "../../../facilitator/src/lib/durations";
 import { enqueueTransaction, finaliseTransactions, recordMined } from "../../../facilitator/src/relayer/transactions";
 import { emptyDatabase } from "../../support/facilitator";
 
 const CHAIN_ID = 31_337;
+const feed = createEventFeed(CHAIN_ID);
+/** As the indexer does it with each block. */
+const finalise = (store: Store, upToBlock: number) =>
+  store.transaction(async (tx) =>
+    transactionCosts.finalised(tx, CHAIN_ID, await finaliseTransactions(tx, CHAIN_ID, upToBlock)),
+  );
+
 const TOKEN = "0x00000000000000000000000000000000000000c0";
 const PROVIDER = "0x00000000000000000000000000000000000000a1";
 const START_SEC = 1_800_000_000;
@@ -188,10 +196,10 @@ describe("rollups", function () {
         for (const [index, { laterSec, happenings, takenBack, isTidied, reports, ...gas }] of history.entries()) {
           atSec += laterSec;
           const place = { block: `block ${index}`, atSec, number: index + 1, transaction: `0x${index}` };
-          await store.transaction((tx) => appendEvents(tx, draftsOf(happenings, place)));
-          if (takenBack) await store.transaction((tx) => revertEvents(tx, CHAIN_ID, { ...place, hash: place.block }));
+          await store.transaction((tx) => feed.append(tx, draftsOf(happenings, place)));
+          if (takenBack) await store.transaction((tx) => feed.revertBlock(tx, { ...place, hash: place.block }));
           else await mine(place, gas);
-          await store.transaction((tx) => finaliseTransactions(tx, CHAIN_ID, index));
+          await finalise(store, index);
           for (const [number, { provider, ...entry }] of reports.entries()) {
             const id = `${index}${number}`.padStart(32, "0");
             const told = { ...entry, hour: bucketOf(atSec, HOUR_SEC), token: TOKEN as Address };
@@ -203,9 +211,9 @@ describe("rollups", function () {
               },
             );
           }
-          if (isTidied) await gatherSums(store, CHAIN_ID, atSec);
+          if (isTidied) await compactRollups({ store, feed, chainId: CHAIN_ID }, atSec);
         }
-        await store.transaction((tx) => finaliseTransactions(tx, CHAIN_ID, history.length));
+        await finalise(store, history.length);
         expect(await findWrongSums(store.db, CHAIN_ID, 0)).to.deep.equal([]);
         for (const table of ["rollup_costs", "rollup_funnel"] as const) {
           const isThere = (await store.db.selectFrom(table).selectAll().limit(1).execute()).length > 0;
@@ -226,18 +234,18 @@ describe("rollups", function () {
       number: 1,
       atSec: START_SEC,
     });
-    for (let time = 0; time < 2; time++) await store.transaction((tx) => appendEvents(tx, drafts));
+    for (let time = 0; time < 2; time++) await store.transaction((tx) => feed.append(tx, drafts));
     const sum = () => store.db.selectFrom("rollup_payers").select(["count", "amount"]).executeTakeFirst();
     expect(await sum()).to.deep.equal({ count: 1, amount: "5" });
     for (let time = 0; time < 2; time++)
-      await store.transaction((tx) => revertEvents(tx, CHAIN_ID, { number: 1, hash: "b" }));
+      await store.transaction((tx) => feed.revertBlock(tx, { number: 1, hash: "b" }));
     expect(await sum()).to.deep.equal({ count: 0, amount: "0" });
   });
 
   it("are found to be wrong when they are: too much, too little, missing", async () => {
     await clear();
     const happenings = [1, 2, 3].map((payer) => ({ type: "subscription.renewed", provider: 1, payer, amount: 7n }));
-    await store.transaction((tx) => appendEvents(tx, draftsOf(happenings, { block: "b", atSec: START_SEC })));
+    await store.transaction((tx) => feed.append(tx, draftsOf(happenings, { block: "b", atSec: START_SEC })));
     const { db } = store;
     await db.updateTable("rollup_payers").set({ amount: "8" }).where("payer", "like", "%1").execute();
     await db

@@ -5,10 +5,10 @@ import { expect } from "chai";
 import fc from "fast-check";
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import { activeByPlan, standing } from "../../../facilitator/src/analytics/standing";
+import { RECORD_PROJECTIONS } from "../../../facilitator/src/app/projections";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
-import { undoBlock } from "../../../facilitator/src/indexer/undo";
 import { DAY_SEC, HOUR_SEC } from "../../../facilitator/src/lib/durations";
-import { emptyState, saveState } from "../../../facilitator/src/subscriptions/block-rows";
+import { emptyState, revertState, saveState } from "../../../facilitator/src/subscriptions/block-rows";
 import {
   type PlanRow,
   plansOf,
@@ -145,7 +145,7 @@ describe("subscriptions that are active, in sums", () => {
           ...{ paused: now.paused, ending: now.ending, cancelled: now.cancelled },
         });
       }
-      await saveState(tx, CHAIN_ID, number, state);
+      await saveState(tx, { chainId: CHAIN_ID, blockNumber: number }, state, RECORD_PROJECTIONS);
     });
   }
 
@@ -192,7 +192,8 @@ describe("subscriptions that are active, in sums", () => {
         await clear();
         for (const [index, { changes, takenBack }] of history.entries()) {
           await write(index, changes);
-          if (takenBack) await store.transaction((tx) => undoBlock(tx, CHAIN_ID, index));
+          const place = { chainId: CHAIN_ID, blockNumber: index };
+          if (takenBack) await store.transaction((tx) => revertState(tx, place, RECORD_PROJECTIONS));
         }
         expect(await findWrongSums(store.db, CHAIN_ID, 0)).to.deep.equal([]);
         const [row] = await store.db.selectFrom("subscriptions").selectAll().limit(1).execute();

@@ -4,11 +4,11 @@ import pino from "pino";
 import { turnpikeInterface } from "turnpike/chain";
 import type { Hex, PaymentProof, SignedPayment } from "turnpike/protocol";
 import type { Core } from "../../../facilitator/src/app/core";
+import { createEventFeed } from "../../../facilitator/src/app/projections";
 import { dumpText } from "../../../facilitator/src/cli/maintenance/dump";
 import { reconcile } from "../../../facilitator/src/cli/maintenance/reconcile";
 import { reindex } from "../../../facilitator/src/cli/maintenance/reindex";
 import type { Store } from "../../../facilitator/src/db/open";
-import { appendEvents } from "../../../facilitator/src/events/feed";
 import { noProgress } from "../../../facilitator/src/lib/progress";
 import type { FundedWallet } from "../../../scripts/sandbox/chain";
 import { type FacilitatorWorld, type Payer, startWorld, until } from "../../support/facilitator";
@@ -129,7 +129,7 @@ describe("Facilitator: rebuilt from the chain", function () {
     const row = await store.db.selectFrom("subscriptions").selectAll().executeTakeFirstOrThrow();
     const payload = { token: world.contracts.token, price: "1000", paidThrough: row.paid_through, attempt: 1 };
     await store.transaction((tx) =>
-      appendEvents(tx, [
+      createEventFeed(chainId).append(tx, [
         {
           ...{ id: "failure", chainId, type: "subscription.renewal_failed", objectId: row.id_hash },
           ...{ provider: world.payee, payer: row.subscriber, payload, blockTime: row.paid_through },

@@ -4,11 +4,11 @@ import path from "node:path";
 import { inspect } from "node:util";
 import { expect } from "chai";
 import { sql } from "kysely";
+import { createEventFeed } from "../../../facilitator/src/app/projections";
 import { loadConfig, SETTINGS } from "../../../facilitator/src/config";
 import { Secret } from "../../../facilitator/src/config/setting";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
 import type { EventDraft } from "../../../facilitator/src/events/event";
-import { appendEvents } from "../../../facilitator/src/events/feed";
 import { createWake } from "../../../facilitator/src/lib/notifier";
 import { emptyDatabase } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
@@ -161,7 +161,8 @@ describe("store", function () {
       payload: { a: 1 },
       blockTime: 1,
     });
-    const append = (...drafts: EventDraft[]) => store.transaction((tx) => appendEvents(tx, drafts));
+    const feed = createEventFeed(1);
+    const append = (...drafts: EventDraft[]) => store.transaction((tx) => feed.append(tx, drafts));
     expect(await append(draft("0x1"), draft("0x2"))).to.equal(2);
     expect(await append(draft("0x2"), draft("0x3"))).to.equal(1);
     const rows = await store.db

@@ -5,18 +5,18 @@ import { expect } from "chai";
 import pino from "pino";
 import { createFacilitatorClient } from "turnpike/facilitator";
 import type { Hex, SignedPayment } from "turnpike/protocol";
+import { createEventFeed } from "../../../facilitator/src/app/projections";
 import { openChain } from "../../../facilitator/src/chain/open";
 import { reconcile } from "../../../facilitator/src/cli/maintenance/reconcile";
 import { reindex } from "../../../facilitator/src/cli/maintenance/reindex";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
 import type { EventRow } from "../../../facilitator/src/db/tables/events";
-import { appendEvents } from "../../../facilitator/src/events/feed";
 import { newestBlock } from "../../../facilitator/src/indexer/applied-blocks";
-import { createBlockWriter } from "../../../facilitator/src/indexer/block-writer";
 import { noProgress } from "../../../facilitator/src/lib/progress";
 import { testKey } from "../../support/chain";
 import { emptyDatabase, type FacilitatorWorld, fund, startWorld, until, walletOf } from "../../support/facilitator";
 import { prepareVictims, type Victims } from "../chaos/support/kill-victim";
+import { blockWriterOf } from "../support/block-writer";
 import { paymentToWire } from "../support/payments";
 
 /** In one block: enough for its events to be told in a transaction of their own. */
@@ -88,8 +88,7 @@ describe("events of a block that tells very many", function () {
   }
 
   const toldOf = ({ db }: Store): Promise<EventRow[]> => db.selectFrom("events").selectAll().orderBy("seq").execute();
-  const writerOn = (store: Store) =>
-    createBlockWriter({ store, chainId: world.chain.chainId, undoDepth: 128, startBlock: 0 });
+  const writerOn = (store: Store) => blockWriterOf(store, world.chain.chainId);
 
   async function differences(store: Store, env: Record<string, string>): Promise<string[]> {
     const wrong: string[] = [];
@@ -132,8 +131,8 @@ describe("events of a block that tells very many", function () {
       payload: {},
       blockTime: 1,
     };
-    await store.transaction((tx) => appendEvents(tx, [next]));
-    await writerOn(store).tellStaged();
+    await store.transaction((tx) => createEventFeed(world.chain.chainId).append(tx, [next]));
+    await writerOn(store).publishStaged();
     const told = await toldOf(store);
     expect(told).to.have.length(PAYMENTS + 1);
     expect(told.at(-1)).to.include({ id: "next", sequence: 2 });
@@ -142,7 +141,7 @@ describe("events of a block that tells very many", function () {
   it("B8 are told and taken back when their block is gone before anybody has told them", async () => {
     const { store } = await openCopy();
     const newest = await newestBlock(store.db, world.chain.chainId);
-    expect(await writerOn(store).takeBack(newest?.hash ?? "")).to.include({ kind: "taken" });
+    expect(await writerOn(store).revertNewest(newest?.hash ?? "")).to.include({ kind: "reverted" });
     const told = await toldOf(store);
     const count = (type: string, reverted: boolean): number =>
       told.filter((event) => event.type === type && event.reverted === reverted).length;
@@ -166,7 +165,7 @@ describe("events of a block that tells very many", function () {
   it("are missed by a comparison with the chain as long as they are not told", async () => {
     const { store, env } = await openCopy();
     expect((await differences(store, env)).join()).to.match(/stored and not told yet/);
-    await writerOn(store).tellStaged();
+    await writerOn(store).publishStaged();
     expect(await differences(store, env)).to.deep.equal([]);
   });
 });

@@ -2,10 +2,10 @@ import { expect } from "chai";
 import type { Hex } from "turnpike/protocol";
 import type { Core } from "../../../facilitator/src/app/core";
 import { newestBlock } from "../../../facilitator/src/indexer/applied-blocks";
-import { createBlockWriter } from "../../../facilitator/src/indexer/block-writer";
 import { type FacilitatorWorld, startWorld, until } from "../../support/facilitator";
 import { GROUPS } from "../chaos/support/faults";
 import { type ChaosRpc, startChaosRpc } from "../chaos/support/rpc";
+import { blockWriterOf } from "../support/block-writer";
 
 const AHEAD_BLOCKS = 1_000;
 const DAY_SEC = 86_400;
@@ -102,7 +102,7 @@ describe("a node that invents its newest block", function () {
       baseFeeWei: 0n,
       transactions: [],
     };
-    const writer = createBlockWriter({ store: core.store, chainId, undoDepth: 128, startBlock: 0 });
+    const writer = blockWriterOf(core.store, chainId);
     expect(await writer.write({ chainId, block, facts: [], expired: [] }, "next")).to.equal(undefined);
     expect((await newestBlock(core.store.db, chainId))?.hash).to.equal(newest.hash);
     const next = { ...block, parentHash: newest.hash as Hex };

@@ -4,9 +4,9 @@ import type { Core } from "../../../facilitator/src/app/core";
 import { dumpText } from "../../../facilitator/src/cli/maintenance/dump";
 import { reconcile } from "../../../facilitator/src/cli/maintenance/reconcile";
 import { newestBlock } from "../../../facilitator/src/indexer/applied-blocks";
-import { createBlockWriter } from "../../../facilitator/src/indexer/block-writer";
 import { noProgress } from "../../../facilitator/src/lib/progress";
 import { type FacilitatorWorld, startWorld } from "../../support/facilitator";
+import { blockWriterOf } from "../support/block-writer";
 
 describe("Facilitator: a block that is reorganised away and comes back", function () {
   this.timeout(120_000);
@@ -52,11 +52,11 @@ describe("Facilitator: a block that is reorganised away and comes back", functio
     for (const _ of [1, 2]) {
       // As a node tells it that is on another branch for a while: the block is taken back, then it is there again.
       await core.indexer.stop();
-      const writer = createBlockWriter({ store: core.store, chainId, undoDepth: 128, startBlock: 0 });
+      const writer = blockWriterOf(core.store, chainId);
       for (;;) {
         const newest = await newestBlock(core.store.db, chainId);
         if (!newest || newest.number < blockNumber) break;
-        expect((await writer.takeBack(newest.hash)).kind).to.equal("taken");
+        expect((await writer.revertNewest(newest.hash)).kind).to.equal("reverted");
       }
       expect((await core.payments.status(paymentId)).status).to.equal("reversed");
       await core.stop();
@@ -112,11 +112,11 @@ describe("Facilitator: a block that is reorganised away and comes back", functio
     await world.chain.provider.send("evm_setIntervalMining", [0]);
     // This process reads nothing more, as one whose node is away; another one follows the chain.
     await core.indexer.stop();
-    const writer = createBlockWriter({ store: core.store, chainId, undoDepth: 128, startBlock: 0 });
+    const writer = blockWriterOf(core.store, chainId);
     for (;;) {
       const newest = await newestBlock(core.store.db, chainId);
       if (!newest || newest.number < settled.proof.blockNumber) break;
-      expect((await writer.takeBack(newest.hash)).kind).to.equal("taken");
+      expect((await writer.revertNewest(newest.hash)).kind).to.equal("reverted");
     }
     expect((await core.payments.status(world.idOf(signed))).status).to.equal("reversed");
     expect((await core.payments.authorize(signed, { waitMs: 0 })).kind).to.equal("pending");

@@ -1,5 +1,4 @@
 import { expect } from "chai";
-import type { SignedPayment } from "turnpike/protocol";
 import type { Core } from "../../../facilitator/src/app/core";
 import { type FacilitatorWorld, startWorld, until } from "../../support/facilitator";
 import { authorizeAndDrain } from "../support/payments";

@@ -2,12 +2,11 @@ import { expect } from "chai";
 import { Webhook } from "standardwebhooks";
 import { verifyWebhook } from "turnpike/facilitator";
 import { addressOfKey, keccakText } from "turnpike/protocol";
-import { appendEvents } from "../../../facilitator/src/events/feed";
 import { DELAYS_SEC } from "../../../facilitator/src/webhooks/schedule";
 import { createSender, type Sender } from "../../../facilitator/src/webhooks/send";
 import { until } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
-import { actorOf, CHAIN_ID, type Outbox, openOutbox, PROVIDER, planPayload } from "./support/outbox";
+import { actorOf, CHAIN_ID, feed, type Outbox, openOutbox, PROVIDER, planPayload } from "./support/outbox";
 import { type Receiver, startReceiver } from "./support/receiver";
 
 describe("Facilitator: webhook delivery", function () {
@@ -56,14 +55,14 @@ describe("Facilitator: webhook delivery", function () {
     const draft = { id: keccakText("lost"), chainId: CHAIN_ID, type: "plan.created", objectId: keccakText("o") };
     const event = { ...draft, provider: PROVIDER, payload: planPayload(PROVIDER), blockTime: 1 };
     const failure = outbox.store.transaction(async (tx) => {
-      await appendEvents(tx, [event]);
+      await feed.append(tx, [event]);
       throw new Error("the block does not commit");
     });
     expect(await failure.catch((error: Error) => error.message)).to.equal("the block does not commit");
     expect(await outbox.deliveries(id)).to.deep.equal([]);
-    await outbox.store.transaction((tx) => appendEvents(tx, [event]));
+    await outbox.store.transaction((tx) => feed.append(tx, [event]));
     // A replayed block tells nothing twice.
-    await outbox.store.transaction((tx) => appendEvents(tx, [event]));
+    await outbox.store.transaction((tx) => feed.append(tx, [event]));
     expect(await outbox.deliveries(id)).to.have.length(1);
   });
 

@@ -3,11 +3,11 @@ import type { Logger } from "pino";
 import { ConfigError } from "turnpike/protocol";
 import { recountSums } from "../../analytics/event-sums";
 import { recountFailedPeriods } from "../../analytics/failed-periods";
+import { createEventFeed, createProjections } from "../../app/projections";
 import type { ChainReader } from "../../chain/chain-reader";
 import type { FacilitatorConfig } from "../../config";
 import { holderOf } from "../../db/leases";
 import type { Store } from "../../db/open";
-import { lockFeed, revertChainEvents } from "../../events/feed";
 import { startIndexer } from "../../indexer";
 import { newestBlock } from "../../indexer/applied-blocks";
 import { type Progress, readingBar } from "../../lib/progress";
@@ -38,12 +38,15 @@ export async function reindex({ isWiped, ...job }: Reindex & { readonly isWiped:
 /** @returns the last block that was read */
 export async function readChain({ config, store, chain, log, progress, untilBlock }: Reindex): Promise<number> {
   const reading = readingBar(progress, config.startBlock);
+  const onStep = (): void => undefined;
   const indexer = await startIndexer({
     config: { ...config, roles: ["indexer"] },
     store,
+    feed: createEventFeed(config.chainId),
+    projections: createProjections({ store, chainId: config.chainId, log, onStep }),
     chain,
     log,
-    onStep: () => undefined,
+    onStep,
     ...(untilBlock !== undefined && { untilBlock }),
     onProgress: reading.tell,
   });
@@ -75,9 +78,10 @@ const TABLES = [
  * their ids. Dunning begins afresh; nobody is charged twice for it.
  */
 export async function wipeChainRows(store: Store, chainId: number): Promise<void> {
+  const feed = createEventFeed(chainId);
   await store.transaction(async (tx) => {
-    await lockFeed(tx, chainId);
-    await revertChainEvents(tx, chainId);
+    await feed.lock(tx);
+    await feed.revertLogs(tx);
     await recountSums(tx, chainId);
     for (const table of TABLES) await tx.deleteFrom(table).where("chain_id", "=", chainId).execute();
     // Of events that no log stands behind: they stay, and get their outcome when their subscriptions are read.

@@ -30,7 +30,7 @@ export type EventRow = Selectable<EventsTable>;
 
 /**
  * What a block tells, stored with its rows and not told yet: a thousand events and their sums take as long as all else of
- * a block, and nobody who waits for a payment waits for them. See `lockFeed`: nothing is told before them.
+ * a block, and nobody who waits for a payment waits for them. See `EventFeed.lock`: nothing is published before them.
  */
 export interface StagedEventsTable {
   chain_id: number;

@@ -8,20 +8,11 @@ export interface BlocksTable {
   parent_hash: string;
   timestamp: number;
 }
-/** Where a reader of something has come to, by name. */
-export interface CursorsTable {
-  chain_id: number;
-  name: string;
-  position: number;
-}
-
-/** What each applied block changed, as the rows stood before it: a reorganised block is taken back from here. */
-export type Undone = "payments" | "plans" | "operators" | "subscriptions" | "allowances" | "debits";
-
+/** What each applied block changed, as the rows were before it: a reorganised block is reverted from here. */
 export interface UndoTable {
   chain_id: number;
   block_number: number;
-  table_name: Undone;
+  table_name: string;
   /** primary key within the table, columns joined by "/" */
   row_key: string;
   /** the row as it was; null when the block created it */

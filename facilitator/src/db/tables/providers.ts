@@ -1,6 +1,3 @@
-/** Administrative acts: who did what, when, from where. Written in the transaction of the act; holds no secret. */
-import type { ColumnType, Generated } from "kysely";
-
 /** API keys by their hash, the challenges that were spent on them, and secrets of the service itself. */
 export interface ApiKeysTable {
   id: string;
@@ -28,19 +25,4 @@ export interface SpentChallengesTable {
 export interface ServiceSecretsTable {
   name: string;
   value: string;
-}
-
-export interface AuditLogTable {
-  seq: Generated<number>;
-  chain_id: number;
-  at_ms: number;
-  provider: string;
-  /** id of an API key, `wallet`, `service` or `operator` */
-  actor: string;
-  act: string;
-  object_id: string;
-  /** of the client; empty for the service itself */
-  address: string;
-  request_id: string | null;
-  details: ColumnType<Record<string, unknown>, string, never>;
 }

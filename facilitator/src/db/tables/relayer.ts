@@ -3,8 +3,6 @@
  * before the first broadcast, so that whoever resumes sends the same bytes.
  */
 import type { Generated, Selectable } from "kysely";
-import type { Db } from "../open";
-import { databaseNowMs } from "../sql";
 
 /** What the process that holds a lane reports of it, for the processes that hold no key. */
 export interface LaneReportsTable {
@@ -22,14 +20,6 @@ export interface LaneReportsTable {
   oldest_pending_sec: number;
 }
 
-export async function storeLaneReport(db: Db, report: Omit<LaneReportsTable, "at_ms">): Promise<void> {
-  const { chain_id, key, ...facts } = report;
-  await db
-    .insertInto("lane_reports")
-    .values({ chain_id, key, ...facts, at_ms: databaseNowMs })
-    .onConflict((conflict) => conflict.columns(["chain_id", "key"]).doUpdateSet({ ...facts, at_ms: databaseNowMs }))
-    .execute();
-}
 /** One row per relayer key: who may send with it, until when, and the next nonce. The row is the fence. */
 export interface LanesTable {
   chain_id: number;

@@ -3,18 +3,31 @@
  * set against what the payer has and has approved. One process does it; a second one would tell the same events.
  */
 import { sql } from "kysely";
-import type { Address } from "turnpike/protocol";
-import type { RoleContext } from "../../app/start";
+import type { Logger } from "pino";
+import type { Address, Clock } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../../config";
 import { createRoleLease } from "../../db/leases";
-import type { Db } from "../../db/open";
+import type { Db, Store } from "../../db/open";
 import { idList } from "../../db/sql";
+import type { EventFeed } from "../../events/feed";
+import type { Relayer } from "../../relayer";
 import { policyAgainst } from "../policy";
-import { type ClockEvent, tellClockEvents } from "./time-events";
+import { emitTimeEvents, type TimeEvent } from "./time-events";
 import type { DuePlan } from "./work-list";
 
 export interface RiskWatch {
   /** Checks what has come within a horizon since the last look. @throws Unavailable when the chain cannot be asked */
   look(): Promise<void>;
+}
+
+export interface RiskContext {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly feed: EventFeed;
+  readonly relayer: Pick<Relayer, "accounts">;
+  /** chain time */
+  readonly clock: Clock;
+  readonly log: Logger;
 }
 
 const DAY_SEC = 86_400;
@@ -59,7 +72,7 @@ export async function warnedUntilSec(db: Db, chainId: number): Promise<number | 
   return Number.isNaN(first) ? undefined : first;
 }
 
-export function createRiskWatch({ config, store, relayer, clock, log }: RoleContext): RiskWatch {
+export function createRiskWatch({ config, store, feed, relayer, clock, log }: RiskContext): RiskWatch {
   const { chainId, turnpike } = config;
   const lease = createRoleLease({ store, chainId, role: "at-risk", lifeMs: LEASE_MS });
   let nextSec = 0;
@@ -100,7 +113,7 @@ export function createRiskWatch({ config, store, relayer, clock, log }: RoleCont
     return rows;
   }
 
-  async function check(page: readonly Coming[], untilSec: number, horizonSec: number): Promise<ClockEvent[]> {
+  async function check(page: readonly Coming[], untilSec: number, horizonSec: number): Promise<TimeEvent[]> {
     const served = page.filter((row) => !policyAgainst(row, config));
     if (served.length === 0) return [];
     const needs = await needsOf([...new Set(served.map((row) => row.subscriber))], untilSec);
@@ -128,7 +141,7 @@ export function createRiskWatch({ config, store, relayer, clock, log }: RoleCont
         missingApproval: missingApproval.toString(),
       });
     }
-    return served.flatMap((row): ClockEvent[] => {
+    return served.flatMap((row): TimeEvent[] => {
       const warning = warnings.get(`${row.subscriber}/${row.token}`);
       if (!warning) return [];
       const more = { dueAt: row.paid_through, ...warning };
@@ -150,7 +163,7 @@ export function createRiskWatch({ config, store, relayer, clock, log }: RoleCont
       // The same second may go on in the next page.
       const position = isDone ? untilSec : place.due_at - 1;
       await store.transaction(async (tx) => {
-        await tellClockEvents(tx, chainId, told, nowSec);
+        await emitTimeEvents(tx, { chainId, feed }, told, nowSec);
         await tx
           .insertInto("cursors")
           .values({ chain_id: chainId, name: nameOf(horizonSec), position })

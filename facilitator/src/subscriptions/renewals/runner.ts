@@ -5,20 +5,29 @@
  */
 import { randomUUID } from "node:crypto";
 import type { Hex } from "turnpike/protocol";
-import type { RoleContext } from "../../app/start";
+import type { Indexer } from "../../indexer";
 import { repeat, type Worker } from "../../lib/loop";
-import type { ProgressBar } from "../../lib/progress";
+import type { Progress, ProgressBar } from "../../lib/progress";
+import type { Relayer } from "../../relayer";
 import { createFaultLog } from "../../telemetry/fault-log";
+import type { Metrics } from "../../telemetry/metrics";
 import { policyAgainst } from "../policy";
-import { createRiskWatch } from "./at-risk";
+import { createRiskWatch, type RiskContext } from "./at-risk";
 import { type BatchItem, collect, type ItemOutcome } from "./batch";
 import { type DueTerms, nextLookSec, stageAt } from "./due";
-import { type ClockEvent, tellClockEvents } from "./time-events";
+import { emitTimeEvents, type TimeEvent } from "./time-events";
 import { type ClaimedRow, countDue, createWorkList, LOOK_FROM_START_MS, type Postponement } from "./work-list";
 
 export interface Renewals extends Worker {
   /** Works on everything that is due now. @returns how many rows that were */
   tick(): Promise<number>;
+}
+
+export interface RenewalsContext extends RiskContext {
+  readonly relayer: Relayer;
+  readonly indexer: Indexer;
+  readonly metrics: Metrics;
+  readonly progress: Progress;
 }
 
 export interface RenewalsOptions {
@@ -45,11 +54,11 @@ const IN_FLIGHT = 4;
 interface Decision {
   readonly postpone?: Postponement;
   readonly letGo?: true;
-  readonly tell: readonly ClockEvent[];
+  readonly tell: readonly TimeEvent[];
 }
 
-export function createRenewals(context: RoleContext, options: RenewalsOptions = {}): Renewals {
-  const { config, store, relayer, indexer, clock, log, metrics, progress } = context;
+export function createRenewals(context: RenewalsContext, options: RenewalsOptions = {}): Renewals {
+  const { config, store, feed, relayer, indexer, clock, log, metrics, progress } = context;
   const { chainId, turnpike } = config;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
   const owner = randomUUID();
@@ -161,7 +170,7 @@ export function createRenewals(context: RoleContext, options: RenewalsOptions = 
     const gone = decided.flatMap(([row, { letGo }]) => (letGo ? [row] : []));
     if (told.length + postponed.length + gone.length === 0) return;
     await store.transaction(async (tx) => {
-      await tellClockEvents(tx, chainId, told, nowSec);
+      await emitTimeEvents(tx, { chainId, feed }, told, nowSec);
       await work.postpone(postponed, tx);
       await work.letGo(gone, tx);
     });
@@ -216,7 +225,7 @@ const itemOf = (row: ClaimedRow): BatchItem => ({
   attempts: row.attempts,
 });
 
-const eventOf = (row: ClaimedRow, type: string, what: Pick<ClockEvent, "mark" | "more"> = {}): ClockEvent => ({
+const eventOf = (row: ClaimedRow, type: string, what: Pick<TimeEvent, "mark" | "more"> = {}): TimeEvent => ({
   idHash: row.id_hash,
   paidThroughSec: row.paid_through,
   type,

@@ -1,35 +1,35 @@
-/** The events that the mere passing of time makes: no log of the chain stands behind them, so their id is made of what they say. */
+/** Events that passing time causes. No log of the chain belongs to them, so their id is a hash of their contents. */
 import { keccakText } from "turnpike/protocol";
 import type { Tx } from "../../db/open";
 import type { EventDraft } from "../../events/event";
-import { appendEvents, lockFeed } from "../../events/feed";
+import type { EventFeed } from "../../events/feed";
 import { subscriptionPayload } from "../payloads";
 import { recordsOf } from "../records";
 import { subscriptionsOf } from "../rows";
 
-export interface ClockEvent {
+export interface TimeEvent {
   readonly idHash: string;
-  /** the period that it is about: nothing is told once the subscription is in another */
+  /** its period: nothing is published once the subscription is in another */
   readonly paidThroughSec: number;
   readonly type: string;
-  /** tells it apart from others of the same type and period, e.g. the number of the attempt */
+  /** distinguishes it from others of the same type and period, e.g. the number of the attempt */
   readonly mark?: number | string;
   /** beside the subscription's own state */
   readonly more?: Readonly<Record<string, unknown>>;
 }
 
 /** @returns how many were new */
-export async function tellClockEvents(
+export async function emitTimeEvents(
   tx: Tx,
-  chainId: number,
-  told: readonly ClockEvent[],
+  { chainId, feed }: { readonly chainId: number; readonly feed: EventFeed },
+  events: readonly TimeEvent[],
   nowSec: number,
 ): Promise<number> {
-  if (told.length === 0) return 0;
-  await lockFeed(tx, chainId);
-  const rows = await subscriptionsOf(tx, chainId, new Set(told.map((event) => event.idHash)));
+  if (events.length === 0) return 0;
+  await feed.lock(tx);
+  const rows = await subscriptionsOf(tx, chainId, new Set(events.map((event) => event.idHash)));
   const recordOf = new Map((await recordsOf(tx, chainId, rows)).map((record) => [record.row.id_hash, record]));
-  const drafts = told.flatMap(({ idHash, paidThroughSec, type, mark, more }): EventDraft[] => {
+  const drafts = events.flatMap(({ idHash, paidThroughSec, type, mark, more }): EventDraft[] => {
     const record = recordOf.get(idHash);
     if (record?.row.paid_through !== paidThroughSec) return [];
     const { row, plan, allowance } = record;
@@ -46,5 +46,5 @@ export async function tellClockEvents(
       },
     ];
   });
-  return appendEvents(tx, drafts);
+  return feed.append(tx, drafts);
 }

@@ -2,16 +2,17 @@
 import { randomBytes } from "node:crypto";
 import pino from "pino";
 import { type Address, addressOfKey, type Hex, keccakText, networkOfChain, toHex } from "turnpike/protocol";
+import { createEventFeed } from "../../../../facilitator/src/app/projections";
 import { Secret } from "../../../../facilitator/src/config/setting";
 import { openStore, type Store } from "../../../../facilitator/src/db/open";
 import type { EventDraft } from "../../../../facilitator/src/events/event";
-import { appendEvents } from "../../../../facilitator/src/events/feed";
 import { createMetrics } from "../../../../facilitator/src/telemetry/metrics";
 import { createDeliveryWorker, type DeliveryWorker } from "../../../../facilitator/src/webhooks/delivery";
 import { createWebhookEndpoints } from "../../../../facilitator/src/webhooks/endpoints";
 import { createSender, type Sender } from "../../../../facilitator/src/webhooks/send";
 
 export const CHAIN_ID = 31_337;
+export const feed = createEventFeed(CHAIN_ID);
 export const NETWORK = networkOfChain(CHAIN_ID);
 export const PROVIDER = addressOfKey(keccakText("provider of webhooks"));
 
@@ -61,7 +62,7 @@ export async function openOutbox(url: string): Promise<Outbox> {
         const objectId = String(payload.planId) as Hex;
         return { id, chainId: CHAIN_ID, type: "plan.created", objectId, provider, payload, blockTime: 1_000, ...event };
       });
-      await store.transaction((tx) => appendEvents(tx, drafts));
+      await store.transaction((tx) => feed.append(tx, drafts));
       return drafts.map(({ id }) => id);
     },
     async endpoint(endpointUrl, { types, provider = PROVIDER } = {}) {

@@ -1,0 +1,114 @@
+/** Follows the chain with the rows of payments, and keeps those of the last block for the requests that wait for them. */
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { Logger } from "pino";
+import type { Hex } from "turnpike/protocol";
+import type { ChainReader } from "../chain/chain-reader";
+import type { ChainFact } from "../chain/facts";
+import type { Store, Tx } from "../db/open";
+import type { PaymentRow } from "../db/tables/payments";
+import type { BlockChange, BlockInput, BlockProjection, BlockReversal, RevertedBlock } from "../events/projection";
+import type { OnStep } from "../telemetry/failpoints";
+import { factsOfPayments, hasLivePayment, loadPayments, revertPayments, savePayments } from "./block-rows";
+import { findExpired } from "./expired";
+import { paymentRules } from "./projection";
+
+export interface PaymentProjectionOptions {
+  readonly store: Store;
+  readonly chainId: number;
+  readonly log: Logger;
+  readonly onStep: OnStep;
+}
+
+/** A thousand proofs in one turn would keep the next transactions from being sent. */
+const WOKEN_AT_ONCE = 100;
+
+export class PaymentProjection implements BlockProjection {
+  readonly #options: PaymentProjectionOptions;
+  #lastBlockPayments: ReadonlyMap<string, PaymentRow> = new Map();
+  #writes = 0;
+  #beforeSave: (payments: readonly PaymentRow[]) => void = () => undefined;
+
+  constructor(options: PaymentProjectionOptions) {
+    this.#options = options;
+  }
+
+  /** Returns how many blocks this process has written. Counts up. */
+  writes(): number {
+    return this.#writes;
+  }
+
+  /**
+   * Returns a payment that the last applied block settled, if this process wrote that block since: a caller that waited
+   * for it needs no query. Another process may have reverted an earlier block.
+   * @param since what `writes` was when the caller last read the payment's row
+   */
+  settledInLastBlock(paymentId: string, since: number): PaymentRow | undefined {
+    const row = this.#writes > since ? this.#lastBlockPayments.get(paymentId) : undefined;
+    return row?.state === "settled" ? row : undefined;
+  }
+
+  /**
+   * Sets the listener that gets the payments of a block just before they are written, to prepare what their callers will
+   * need. The write may still fail: the listener must not publish them.
+   */
+  onBeforeSave(listener: (payments: readonly PaymentRow[]) => void): void {
+    this.#beforeSave = listener;
+  }
+
+  concerning(facts: readonly ChainFact[]): Promise<readonly ChainFact[]> {
+    const { store, chainId } = this.#options;
+    return factsOfPayments(store.db, chainId, facts);
+  }
+
+  isWaiting(): Promise<boolean> {
+    const { store, chainId } = this.#options;
+    return hasLivePayment(store.db, chainId);
+  }
+
+  findExpired(chain: ChainReader, finalBlock: number): Promise<readonly Hex[]> {
+    return findExpired({ ...this.#options, chain }, finalBlock);
+  }
+
+  async load(tx: Tx, input: BlockInput): Promise<BlockChange> {
+    const rows = await loadPayments(tx, input);
+    let changed: readonly PaymentRow[] = [];
+    return {
+      ...paymentRules(input, rows),
+      save: async (same) => {
+        changed = rows.changes().flatMap(({ after }) => (after ? [after] : []));
+        this.#beforeSave(changed);
+        await savePayments(same, this.#options.chainId, changed);
+      },
+      committed: () => this.#committed(changed),
+    };
+  }
+
+  #committed(payments: readonly PaymentRow[]): void {
+    this.#lastBlockPayments = new Map(payments.map((row) => [row.payment_id, row]));
+    this.#writes += 1;
+    if (payments.length > 0) this.#options.onStep("applied");
+    void this.#wake(payments);
+  }
+
+  async #wake(payments: readonly PaymentRow[]): Promise<void> {
+    const { wake } = this.#options.store;
+    for (let start = 0; start < payments.length; start += WOKEN_AT_ONCE) {
+      if (start > 0) await nextTurn();
+      for (const { payment_id: id } of payments.slice(start, start + WOKEN_AT_ONCE)) wake.notify(`payment:${id}`);
+    }
+  }
+
+  async revert(tx: Tx, block: RevertedBlock): Promise<BlockReversal> {
+    const { store, chainId } = this.#options;
+    const { ids, events } = await revertPayments(tx, chainId, block);
+    const committed = (): void => {
+      for (const id of ids) store.wake.notify(`payment:${id}`);
+      store.wake.notify("payments");
+    };
+    return { events, committed };
+  }
+
+  tipMoved(): void {
+    this.#lastBlockPayments = new Map();
+  }
+}
