@@ -1,5 +1,6 @@
 /** What the agent does to the outside, handed in: fetch, time, waiting, events; and how long it is patient. */
 import type { Address, Clock, Hex } from "../../protocol";
+import type { PaymentEntry } from "../ledger/ledger-store";
 
 export type FetchFunction = (input: string, init: RequestInit) => Promise<Response>;
 
@@ -174,4 +175,14 @@ export type AgentEvent =
     };
 
 /** The types of events that tell of one payment. */
-export type PaymentEventType = Extract<AgentEvent, OfPayment>["type"];
+type PaymentEventType = Extract<AgentEvent, OfPayment>["type"];
+
+/** Emits one event of a payment, from its ledger entry. */
+export function emitPayment(
+  effects: Effects,
+  type: PaymentEventType,
+  { entry, resumed }: { readonly entry: PaymentEntry; readonly resumed: boolean },
+): void {
+  const { id, amount, payTo } = entry;
+  effects.emit({ type, paymentId: id, amount: BigInt(amount), payTo, resumed });
+}

@@ -4,11 +4,11 @@
  */
 import { PaymentPending } from "../../protocol";
 import type { AgentContext } from "../core/context";
+import { emitPayment } from "../core/effects";
 import type { Book } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { type Outcome, outcomeOf } from "./outcome";
 import { isSpent, type Presented } from "./present";
-import { emit } from "./settle";
 
 /** Returns whether a standard payment's window is over by the agent's clock. A native one is settled by its Facilitator. */
 export const isOver = ({ effects }: AgentContext, { dialect, validBeforeSec }: PaymentEntry): boolean =>
@@ -37,7 +37,7 @@ export async function isReplaceable(context: AgentContext, unserved: Unserved): 
   const isHeld = isLate && outcome === "unknown";
   if (presented.kind === "postponed" && (isHeld || outcome === "unused")) await presented.response.body?.cancel();
   if (!isHeld) return outcome === "unused";
-  emit(context, "payment.held", { entry, resumed: true });
+  emitPayment(context.effects, "payment.held", { entry, resumed: true });
   throw held(entry, context.chainOf(entry.chainId) !== undefined);
 }
 
@@ -47,7 +47,7 @@ export async function releaseUnused(context: AgentContext, book: Book, entry: Pa
   if (outcome !== "unused") return outcome;
   const { header: _worthless, ...ended } = entry;
   await book.put({ ...ended, state: "released" });
-  emit(context, "payment.released", { entry, resumed: true });
+  emitPayment(context.effects, "payment.released", { entry, resumed: true });
   return outcome;
 }
 

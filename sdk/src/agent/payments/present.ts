@@ -16,7 +16,7 @@ import {
   Unavailable,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import { backoffMs, type Effects, Patience } from "../core/effects";
+import { backoffMs, type Effects, emitPayment, Patience } from "../core/effects";
 import {
   followWithoutCredential,
   isRedirect,
@@ -28,7 +28,6 @@ import {
 import type { Book } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { type PaidResponse, receiptFor, withReceipt } from "./receipt";
-import { emit } from "./settle";
 import { settlementOf } from "./standard";
 
 export interface PresentJob {
@@ -98,7 +97,7 @@ export async function present(context: AgentContext, job: PresentJob): Promise<P
   const { signal } = template;
   const tries = new Patience({ budgetMs: limits.settleMs, turns: limits.presentations - 1, effects, signal });
   const inFlight = new Patience({ budgetMs: limits.inFlightMs, turns: 30, effects, signal });
-  emit(context, "payment.presented", job);
+  emitPayment(context.effects, "payment.presented", job);
   for (let turn = 0; ; turn++) {
     let response: Response;
     try {
@@ -184,7 +183,7 @@ async function deliver(context: AgentContext, job: PresentJob, response: Respons
   const transaction = settlementOf(response) ?? job.entry.transaction;
   const entry: PaymentEntry = transaction === undefined ? job.entry : { ...job.entry, transaction };
   await book.put(servedEntry(entry));
-  emit(context, "payment.served", { entry, resumed });
+  emitPayment(context.effects, "payment.served", { entry, resumed });
   const final = isRedirect(response) ? await followWithoutCredential(context.effects, template, response) : response;
   return withReceipt(final, receiptFor(entry, resumed));
 }
@@ -218,7 +217,7 @@ export async function rejection(
       details: factsOf(entry),
     });
   }
-  emit(context, "payment.held", { entry, resumed });
+  emitPayment(context.effects, "payment.held", { entry, resumed });
   if (reason === ALREADY_GRANTED) {
     // Kept, since a call that signed again would pay twice on the word of the provider alone.
     return new InvalidPaymentProof(

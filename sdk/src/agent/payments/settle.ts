@@ -3,87 +3,15 @@
  * patience ends and the ledger holds it. Signs nothing.
  */
 import type { FacilitatorClient } from "../../facilitator/client";
-import { type Hex, isTurnpikeError, PaymentPending, type PaymentProof, TurnpikeError } from "../../protocol";
+import { type Hex, PaymentPending, type PaymentProof, type TurnpikeError } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import { backoffMs, Patience, type PaymentEventType } from "../core/effects";
+import { backoffMs, emitPayment, Patience } from "../core/effects";
 import { believedTimeSec, type Facilitator } from "../core/facilitators";
 import type { Book } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { faultOfStoredProof } from "./check-proof";
 import { askForProof, firstSoundProof, withProof } from "./fetch-proof";
-import { releaseUnused } from "./late";
 import { isOutage, outcomeOf } from "./outcome";
-import { type PaymentReceipt, receiptFor } from "./receipt";
-
-/** One payment that the ledger knows, without its secrets. */
-export interface PaymentView extends PaymentReceipt {
-  readonly state: PaymentEntry["state"];
-  /** when its budget was reserved, unix seconds */
-  readonly atSec: number;
-}
-
-const viewOf = (entry: PaymentEntry): PaymentView => ({
-  ...receiptFor(entry, false),
-  state: entry.state,
-  atSec: entry.atSec,
-});
-
-/** Oldest first. */
-export async function payments(context: AgentContext): Promise<PaymentView[]> {
-  return (await context.book()).payments().map(viewOf);
-}
-
-/**
- * Asks once for the outcome of every payment that is not known to have settled, as after a restart. What has settled is
- * presented by the next call for the same request; what can never move money gives its budget back.
- */
-export async function settleHeld(context: AgentContext): Promise<PaymentView[]> {
-  const book = await context.book();
-  const isOpen = (entry: PaymentEntry) => entry.state === "signed" || (entry.state === "settled" && !isProven(entry));
-  const isProven = (entry: PaymentEntry) =>
-    entry.proof !== undefined && faultOfStoredProof(context, entry, entry.proof) === undefined;
-  const held = book.payments().filter((entry) => isOpen(entry) && (entry.signedPayment ?? entry.header));
-  const views: PaymentView[] = [];
-  for (const { id } of held) {
-    if (!book.take(id)) continue;
-    try {
-      const entry = book.payment(id);
-      if (entry && isOpen(entry)) await askOutcome(context, book, entry);
-    } catch (error) {
-      // Still unknown, or refused: it stays held, which is what its view says.
-      if (!isTurnpikeError(error)) throw error;
-    } finally {
-      book.leave(id);
-    }
-    const now = book.payment(id);
-    if (now) views.push(viewOf(now));
-  }
-  return views;
-}
-
-/** A standard payment has no Facilitator of the agent's: only its own RPC can say anything. */
-const askOutcome = (context: AgentContext, book: Book, entry: PaymentEntry): Promise<unknown> =>
-  entry.dialect === "turnpike"
-    ? settle(context, { book, entry, resumed: true, signal: undefined })
-    : releaseUnused(context, book, entry);
-
-/**
- * Stops presenting a payment that the provider will not serve. Its amount stays counted against the budget: the money
- * may have moved.
- */
-export async function giveUp(context: AgentContext, paymentId: Hex): Promise<void> {
-  const book = await context.book();
-  const entry = book.payment(paymentId);
-  if (!entry) throw new TurnpikeError("NotFound", "This agent's ledger holds no such payment.");
-  if (entry.state !== "signed" && entry.state !== "settled") return;
-  if (!book.take(paymentId)) throw new TurnpikeError("PaymentPending", "Another call has this payment in work.");
-  try {
-    const { signedPayment: _a, header: _b, proof, ...kept } = entry;
-    await book.put({ ...kept, ...(proof ? { transaction: proof.transaction as Hex } : {}), state: "served" });
-  } finally {
-    book.leave(paymentId);
-  }
-}
 
 export type Settlement =
   | { readonly kind: "settled"; readonly entry: PaymentEntry }
@@ -115,7 +43,7 @@ export async function settle(context: AgentContext, job: SettleJob): Promise<Set
     throw held(entry, "the Facilitator it was signed for is not configured any more");
   }
   const patience = new Patience({ budgetMs: effects.limits.settleMs, turns: MAX_TURNS, effects, signal });
-  emit(context, "payment.submitted", job);
+  emitPayment(context.effects, "payment.submitted", job);
   for (let turn = 0; ; turn++) {
     const step = named
       ? await askNamed(context, pursuit, { facilitator: named, isFirst: turn === 0 })
@@ -124,7 +52,7 @@ export async function settle(context: AgentContext, job: SettleJob): Promise<Set
     if (await patience.wait(step.waitMs ?? backoffMs(turn))) continue;
     const vouched = named && !step.othersAsked ? await askOthers(context, pursuit) : undefined;
     if (vouched) return vouched;
-    emit(context, "payment.held", job);
+    emitPayment(context.effects, "payment.held", job);
     throw held(entry, step.why, step.cause);
   }
 }
@@ -174,7 +102,7 @@ async function askNamed(
     case "proof":
       return keepProof(context, pursuit, answer.proof);
     case "pending":
-      if (isFirst) emit(context, "payment.pending", job);
+      if (isFirst) emitPayment(context.effects, "payment.pending", job);
       return { kind: "wait", waitMs: clamp(answer.retryAfterSec, 100, 5_000), why: SAYS_NOTHING };
     case "unavailable": {
       const { error } = answer;
@@ -222,7 +150,7 @@ async function mayHaveMoved(context: AgentContext, { entry }: Pursuit): Promise<
 async function keepProof(context: AgentContext, { job, entry }: Pursuit, proof: PaymentProof): Promise<Settlement> {
   const settled = withProof(entry, proof);
   await job.book.put(settled);
-  emit(context, "payment.settled", job);
+  emitPayment(context.effects, "payment.settled", job);
   return { kind: "settled", entry: settled };
 }
 
@@ -254,12 +182,12 @@ async function judgeRefusal(
     : await isOverByWord(context, entry, client).catch(notKnown);
   if (isOver) {
     await job.book.put({ ...ended, state: chain ? "released" : "served" });
-    emit(context, chain ? "payment.released" : "payment.held", job);
+    emitPayment(context.effects, chain ? "payment.released" : "payment.held", job);
     return { kind: "dead", error };
   }
   const vouched = await askOthers(context, pursuit);
   if (vouched) return vouched;
-  emit(context, "payment.held", job);
+  emitPayment(context.effects, "payment.held", job);
   throw error;
 }
 
@@ -279,13 +207,4 @@ async function isOverByWord(context: AgentContext, entry: PaymentEntry, client: 
   const account = await facilitators.find(entry.facilitator)?.account(entry.payer, entry.token);
   if (!account) return false;
   return believedTimeSec(account.chainTimeSec, entry.chainId, networks) > entry.validBeforeSec;
-}
-
-export function emit(
-  context: AgentContext,
-  type: PaymentEventType,
-  { entry, resumed }: { readonly entry: PaymentEntry; readonly resumed: boolean },
-): void {
-  const { id, amount, payTo } = entry;
-  context.effects.emit({ type, paymentId: id, amount: BigInt(amount), payTo, resumed });
 }

@@ -20,12 +20,12 @@ import {
   utf8ToBytes,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
+import { emitPayment } from "../core/effects";
 import { believedTimeSec } from "../core/facilitators";
 import { bodyHashOf } from "../core/request";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import type { ChosenOption, PayJob } from "./choose";
 import type { PaymentOption } from "./quote";
-import { emit } from "./settle";
 import { payloadHeader } from "./standard";
 import { tokenDomain } from "./token-domain";
 
@@ -76,12 +76,12 @@ export async function signPayment(context: AgentContext, job: PayJob, chosen: Ch
   try {
     template.signal?.throwIfAborted();
     await book.reserve(reserved, context.policy.limits);
-    emit(context, "payment.signing", { entry: reserved, resumed: false });
+    emitPayment(context.effects, "payment.signing", { entry: reserved, resumed: false });
     const signed = await sign(context, chosen, reserved, { nonce, domain: facts.domain });
     // Aborted while the wallet was asked: the signature is dropped here, unsent.
     template.signal?.throwIfAborted();
     await book.put(signed);
-    emit(context, "payment.signed", { entry: signed, resumed: false });
+    emitPayment(context.effects, "payment.signed", { entry: signed, resumed: false });
     return signed;
   } catch (error) {
     // Nothing has left this process: whatever was signed is forgotten with this frame.

@@ -1,8 +1,8 @@
 /** What has to be proved before anything metered is served: that the debits of its plans can be collected. */
 import { ConfigError, type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
 import type { Room } from "./context";
+import type { MeteredRoute } from "./payment";
 import type { Offer } from "./quote";
-import type { Route } from "./route";
 
 const RETRY_AFTER_SEC = 5;
 
@@ -31,7 +31,7 @@ export async function requireCollectable(room: Pick<Room, "meter">, planId: Hex)
 }
 
 /** Whether it is known, without asking anybody, that every plan of a metered route can be debited. */
-export function isCollectable({ meter }: Pick<Room, "meter">, { metered, planIds }: Route): boolean {
+export function isCollectable({ meter }: Pick<Room, "meter">, { metered, planIds }: MeteredRoute): boolean {
   return !metered || planIds.every((planId) => meter?.canCollect(planId) === true);
 }
 
@@ -41,7 +41,7 @@ export function isCollectable({ meter }: Pick<Room, "meter">, { metered, planIds
  */
 export async function collectableOffers(
   room: Pick<Room, "meter">,
-  route: Route,
+  route: MeteredRoute,
   offers: readonly Offer[],
 ): Promise<{ readonly offers: readonly Offer[]; readonly outage?: TurnpikeError }> {
   if (isCollectable(room, route)) return { offers };

@@ -9,7 +9,6 @@ import { fileClaims } from "../claims/file";
 import { memoryClaims } from "../claims/memory";
 import type { ClaimStore } from "../claims/rules";
 import type { MeterPort } from "../metering/meter";
-import { reportsOf } from "../reporting/funnel-metrics";
 import type { Decision } from "./answer";
 import { createGateFacilitator, type GateFacilitator } from "./gate-facilitator";
 import type { ProviderOptions } from "./options";
@@ -57,6 +56,8 @@ export interface RoomParts {
     clock: Clock,
     rpc: Rpc | undefined,
   ) => MeterPort | undefined;
+  /** Creates the counter of decisions; undefined where no key for it is configured. @throws ConfigError */
+  readonly reportsOf: (options: ProviderOptions, settings: Settings, clock: Clock) => GateReports | undefined;
 }
 
 const LOCAL = /^local-/;
@@ -84,7 +85,7 @@ export function openRoom(options: ProviderOptions, parts: RoomParts): Room {
       onReset: () => meter.onBlocks(undefined),
     });
   }
-  const reports = reportsOf(options, settings, time);
+  const reports = parts.reportsOf(options, settings, time);
   return {
     settings,
     terms,

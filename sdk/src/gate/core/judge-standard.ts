@@ -29,7 +29,7 @@ import { claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict, verdic
 import type { Room } from "./context";
 import type { PaymentCredential } from "./credentials";
 import { deductsNothing, type OneTimePayment } from "./payment";
-import { MAX_TIMEOUT_SEC, soldSingly } from "./quote";
+import { MAX_TIMEOUT_SEC, soldSingly, usableKeyOf } from "./quote";
 import { recoverSigner } from "./recover-signer";
 import { settleStandard } from "./settle-standard";
 import type { TokenTerms } from "./terms";
@@ -87,7 +87,7 @@ export async function judgeStandard(
     transaction: "0x",
     deduct: deductsNothing,
   };
-  const secret = secretOfPayload(identifier, at.request);
+  const secret = secretOfPayload(identifier, usableKeyOf(at.request));
   const late = found.isLate ? "memo_expired" : faultOfWindow(authorization, nowSec);
   // Too late to pay with, but perhaps it has paid: then a fresh quote would be paid on top.
   const used = late && (await verdictOfLate(at, { payment, secret }));

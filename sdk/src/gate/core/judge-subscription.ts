@@ -15,8 +15,9 @@ import {
 import type { MeterPort } from "../metering/meter";
 import { requireCollectable } from "./collectable";
 import type { Room } from "./context";
+import type { MeteredRoute } from "./payment";
 import type { Refusal } from "./quote";
-import { factsOf, type MeteredRoute, SubscriberPayment, type SubscriptionVerdict } from "./subscriber-payment";
+import { factsOf, SubscriberPayment, type SubscriptionVerdict } from "./subscriber-payment";
 import { requireLoaded } from "./terms";
 
 const ROOM_WAIT_MS = 10_000;

@@ -50,6 +50,13 @@ export interface FreePayment extends Deducts {
 /** Who paid how for the request at hand. */
 export type Payment = OneTimePayment | SubscriptionPayment | FreePayment;
 
+/** The part of a route that decides which subscriptions it charges. */
+export interface MeteredRoute {
+  readonly planIds: readonly Hex[];
+  /** by option, or since `deductAllowance` was once called on it */
+  metered: boolean;
+}
+
 const nothing: Deduction = { charged: 0n, remaining: 0n, clipped: false };
 
 export const deductsNothing = async (): Promise<Deduction> => nothing;

@@ -133,11 +133,17 @@ const IDEMPOTENCY_KEY = HEADER.idempotencyKey.toLowerCase();
 
 const keyIn = ({ request }: QuoteRequest): string | undefined => request.header(IDEMPOTENCY_KEY);
 
+/** Returns the request's Idempotency-Key; undefined when it has none, or one that cannot be used. */
+export function usableKeyOf(request: Pick<GateRequest, "header">): string | undefined {
+  const key = request.header(IDEMPOTENCY_KEY);
+  return key !== undefined && isUsableKey(key) ? key : undefined;
+}
+
 /** The same purchase, named by the same key, has the same ref; without a key each quote is a purchase of its own. */
 export function refOf(input: QuoteRequest): string {
   const { settings, request, resource } = input;
-  const key = keyIn(input);
-  if (key === undefined || !isUsableKey(key)) return randomRef();
+  const key = usableKeyOf(request);
+  if (key === undefined) return randomRef();
   return refOfIdempotencyKey(settings.memoKeys[0], request.method, resource, key);
 }
 

@@ -3,12 +3,11 @@ import { ConfigError, type Hex, isTurnpikeError } from "../../protocol";
 import { bodyUnbound } from "./body-fault";
 import type { Room } from "./context";
 import { checkDiscovery, type Discovery } from "./extensions-v2";
-import type { Payment } from "./payment";
+import type { MeteredRoute, Payment } from "./payment";
 import { type Price, type PricingEntry, pricingOf } from "./pricing";
 import type { Offer, Presentation } from "./quote";
 import { createQuotes, type Quotes } from "./quotes";
 import type { GateRequest } from "./request";
-import type { MeteredRoute } from "./subscriber-payment";
 
 /** What one route offers, and how it is treated. */
 export interface GateOptions<Req = unknown> {

@@ -21,10 +21,11 @@ import {
 import { holdClaim } from "../claims/held-claim";
 import type { Room } from "./context";
 import { judgeIdHash } from "./judge-subscription";
+import type { MeteredRoute } from "./payment";
 import { recoverSigner } from "./recover-signer";
 import type { Settings } from "./settings";
 import { MAC_BYTES, macOf, SALT_BYTES, SIGN_IN_LIFE_SEC, type SignInPlace } from "./sign-in-challenge";
-import type { MeteredRoute, SubscriptionVerdict } from "./subscriber-payment";
+import type { SubscriptionVerdict } from "./subscriber-payment";
 
 /** Of one wallet, the newest first. */
 const MAX_JUDGED = 10;

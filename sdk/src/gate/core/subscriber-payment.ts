@@ -13,19 +13,13 @@ import {
 import type { Deduction } from "../metering/meter";
 import { requireCollectable } from "./collectable";
 import type { Room } from "./context";
-import type { SubscriptionPayment } from "./payment";
+import type { MeteredRoute, SubscriptionPayment } from "./payment";
 import type { Refusal } from "./quote";
 
 export type SubscriptionVerdict =
   | { readonly kind: "grants"; readonly payment: SubscriberPayment }
   | { readonly kind: "refused"; readonly refusal: Refusal }
   | { readonly kind: "unavailable"; readonly cause: TurnpikeError };
-
-export interface MeteredRoute {
-  readonly planIds: readonly Hex[];
-  /** by option, or since `deductAllowance` was once called on it */
-  metered: boolean;
-}
 
 // A class, since one is made for every request: literals with closures and getters in them cost several times as much.
 export class SubscriberPayment implements SubscriptionPayment {

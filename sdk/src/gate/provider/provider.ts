@@ -19,6 +19,7 @@ import { openVisit, visits } from "../core/request-scope";
 import type { GateOptions } from "../core/route";
 import type { Deduction } from "../metering/meter";
 import type { UnsettledReport } from "../metering/reports";
+import { reportsOf } from "../reporting/funnel-metrics";
 import { meterOf } from "./create-meter";
 import { type AnyRequest, buildPlanQuote, verifyProof } from "./verify";
 
@@ -58,7 +59,7 @@ const NOTHING_OWED: UnsettledReport = { unsettled: 0n, charged: 0n, settled: 0n,
 
 /** @throws ConfigError naming the setting */
 export function createProvider(options: ProviderOptions): Provider {
-  return providerIn(openRoom(options, { meterOf }), options.plans);
+  return providerIn(openRoom(options, { meterOf, reportsOf }), options.plans);
 }
 
 /** The operations in a room that is furnished already. */
