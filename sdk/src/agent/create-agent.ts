@@ -15,14 +15,14 @@ import {
 } from "../protocol";
 import { orNothingSigned, signalOf } from "./core/aborted";
 import { type ChainReader, createChainReader } from "./core/chain-reader";
-import { type AgentContext, Fresh, type KnownToken } from "./core/context";
+import { type AgentContext, type KnownToken, RecentChanges } from "./core/context";
 import { type AgentEvent, type AgentLimits, DEFAULT_LIMITS, type Effects, type Sleep, sleepFor } from "./core/effects";
 import { createFacilitators, type FacilitatorOption } from "./core/facilitators";
 import { Lifetime } from "./core/lifetime";
 import { type AgentPolicy, type Amount, createPolicy, type SpendIntent } from "./core/policy";
 import type { RequestInput } from "./core/request";
 import { agentFetch } from "./fetch";
-import { type Book, bookOf } from "./ledger/ledger";
+import { type AgentLedger, openLedger } from "./ledger/ledger";
 import { type Ledger, memoryLedger } from "./ledger/ledger-store";
 import { giveUp, type PaymentView, payments, settleHeld } from "./payments/held";
 import { type PayInit, pay } from "./payments/pay";
@@ -183,14 +183,14 @@ export function createAgent(options: AgentOptions): Agent {
 
 async function closeAll(context: AgentContext, lifetime: Lifetime): Promise<void> {
   await lifetime.close();
-  await context.closeBook();
+  await context.closeLedger();
 }
 
 function createContext(options: AgentOptions, lifetime: Lifetime): AgentContext {
   const networks = options.networks ?? [];
   const { ask } = options.policy ?? {};
-  const patientAsk = ask && { ask: async (intent: SpendIntent) => lifetime.orClosed(Promise.resolve(ask(intent))) };
-  const policy = createPolicy({ ...options.policy, ...patientAsk }, networks);
+  const cancellableAsk = ask && { ask: async (intent: SpendIntent) => lifetime.orClosed(Promise.resolve(ask(intent))) };
+  const policy = createPolicy({ ...options.policy, ...cancellableAsk }, networks);
   const { fetch: ownFetch = fetch, onEvent } = options;
   const effects: Effects = {
     // fetch insists on its own `this` in browsers.
@@ -207,8 +207,8 @@ function createContext(options: AgentOptions, lifetime: Lifetime): AgentContext 
   const signer: Signer = { ...wallet, sign: (data) => lifetime.orClosed(wallet.sign(data)) };
   const deployments = (options.deployments ?? []).map(checkDeployment);
   const chains = chainReaders(options, deployments, effects);
-  const ledger = options.ledger ?? memoryLedger();
-  let book: Promise<Book> | undefined;
+  const store = options.ledger ?? memoryLedger();
+  let ledger: Promise<AgentLedger> | undefined;
   return {
     effects,
     policy,
@@ -220,16 +220,16 @@ function createContext(options: AgentOptions, lifetime: Lifetime): AgentContext 
     deploymentOf: (chainId) => deployments.find((known) => known.chainId === chainId) ?? findDeployment(chainId),
     chainOf: (chainId) => chains.get(chainId),
     chainClock: options.clock,
-    fresh: new Fresh(effects.limits.freshMs),
-    book: () => {
-      book ??= bookOf(ledger).catch((error: unknown) => {
-        book = undefined;
+    fresh: new RecentChanges(effects.limits.freshMs),
+    ledger: () => {
+      ledger ??= openLedger(store).catch((error: unknown) => {
+        ledger = undefined;
         throw error;
       });
-      return book;
+      return ledger;
     },
     // A ledger that was never used was never opened.
-    closeBook: async () => (await book)?.close(),
+    closeLedger: async () => (await ledger)?.close(),
   };
 }
 

@@ -4,7 +4,7 @@
  */
 import { HEADER, type Hex, subscriptionId } from "../protocol";
 import type { AgentContext } from "./core/context";
-import { Patience } from "./core/effects";
+import { RetryBudget } from "./core/effects";
 import {
   type Arrival,
   bearsCredential,
@@ -16,8 +16,8 @@ import {
 } from "./core/request";
 import type { SubscriptionEntry } from "./ledger/ledger-store";
 import type { PayJob } from "./payments/choose";
-import { finishEarlier, inTurnOfKey, type PayInit, payJob, payQuote, quoteOf } from "./payments/pay";
-import type { Quote } from "./payments/quote";
+import { finishEarlier, type PayInit, payJob, payQuote, quoteOf, serializeByKey } from "./payments/pay";
+import type { ParsedQuote } from "./payments/quote";
 import { secretOf } from "./subscriptions/subscription";
 
 const FRESH_RETRY_MS = 300;
@@ -28,7 +28,7 @@ export async function agentFetch(context: AgentContext, input: RequestInput, ini
   const { template } = job;
   // The caller's own credential is the caller's own matter, but it does not leave the origin either.
   if (bearsCredential(template)) return (await sendWithinOrigin(context.effects, template, job.headers)).response;
-  return inTurnOfKey(job, async () => {
+  return serializeByKey(job, async () => {
     const mine = usableAt(context, job);
     if (mine.length > 0) return withSubscription(context, job, mine);
     const earlier = await finishEarlier(context, job);
@@ -38,10 +38,10 @@ export async function agentFetch(context: AgentContext, input: RequestInput, ini
 }
 
 /** Live subscriptions recorded for this very origin, newest first. */
-function usableAt(context: AgentContext, { book, template }: PayJob): SubscriptionEntry[] {
+function usableAt(context: AgentContext, { ledger, template }: PayJob): SubscriptionEntry[] {
   const { origin } = new URL(template.url);
   if (!context.policy.allowHttp && !isPrivateChannel(template.url)) return [];
-  return book
+  return ledger
     .subscriptions()
     .filter((entry) => entry.state === "live" && entry.origins.includes(origin))
     .reverse();
@@ -64,12 +64,12 @@ async function payIfAsked(context: AgentContext, job: PayJob, arrival: Arrival):
   if (isElsewhere || isUnclear) return response;
   const quote = await quoteOf(context, { response: response.clone(), template });
   if (!quote) return response;
-  hintAtSubscription(context, job, quote);
+  emitUnusedSubscriptions(context, job, quote);
   return payInstead(context, { ...job, template }, quote, response);
 }
 
 /** The paid response, or the 402 as it came where the policy does not pay. */
-async function payInstead(context: AgentContext, job: PayJob, quote: Quote, asked: Response): Promise<Response> {
+async function payInstead(context: AgentContext, job: PayJob, quote: ParsedQuote, asked: Response): Promise<Response> {
   const outcome = await payQuote(context, job, quote);
   if (outcome.kind === "refused") return asked;
   await asked.body?.cancel();
@@ -77,23 +77,23 @@ async function payInstead(context: AgentContext, job: PayJob, quote: Quote, aske
 }
 
 /** Tells the developer why a plan that is subscribed to was not used. */
-function hintAtSubscription(context: AgentContext, { book, template }: PayJob, quote: Quote): void {
+function emitUnusedSubscriptions(context: AgentContext, { ledger, template }: PayJob, quote: ParsedQuote): void {
   const { origin } = new URL(template.url);
   const offered = offeredPlans(quote);
-  for (const { id: idHash, planId, state, origins } of book.subscriptions()) {
+  for (const { id: idHash, planId, state, origins } of ledger.subscriptions()) {
     if (state !== "live" || !offered.has(planId) || origins.includes(origin)) continue;
     context.effects.emit({ type: "subscription.origin_unknown", idHash, planId, origin });
   }
 }
 
-const offeredPlans = (quote: Quote): ReadonlySet<Hex> =>
+const offeredPlans = (quote: ParsedQuote): ReadonlySet<Hex> =>
   new Set([...quote.offers.map(({ planId }) => planId), ...quote.plans.map(({ planId }) => planId)]);
 
 async function withSubscription(context: AgentContext, job: PayJob, mine: SubscriptionEntry[]): Promise<Response> {
   const { effects, fresh } = context;
   const { freshMs } = effects.limits;
   const { signal } = job.template;
-  const patience = new Patience({
+  const retries = new RetryBudget({
     budgetMs: freshMs,
     turns: Math.ceil(freshMs / FRESH_RETRY_MS),
     effects,
@@ -103,7 +103,7 @@ async function withSubscription(context: AgentContext, job: PayJob, mine: Subscr
   for (;;) {
     const { response, template, quote, entry } = await tryEach(context, job, mine);
     if (response.status !== 402) {
-      fresh.granted(entry.id);
+      fresh.confirmed(entry.id);
       return response;
     }
     // Asked in every turn: a call beside this one may have been served meanwhile. Never paid around in the same call.
@@ -111,7 +111,7 @@ async function withSubscription(context: AgentContext, job: PayJob, mine: Subscr
     isFresh ||= isStale;
     // A route that does not offer the plan has refused nothing: it never took subscriptions to it.
     const isRefusal = !quote || offeredPlans(quote).has(entry.planId);
-    if (isRefusal && isStale && (await patience.wait(FRESH_RETRY_MS))) {
+    if (isRefusal && isStale && (await retries.wait(FRESH_RETRY_MS))) {
       await response.body?.cancel();
       continue;
     }
@@ -125,7 +125,7 @@ async function withSubscription(context: AgentContext, job: PayJob, mine: Subscr
 const STAYS_REFUSED: ReadonlySet<string> = new Set(["AllowanceExhausted", "InsufficientFunds"]);
 
 interface Tried extends Arrival {
-  readonly quote: Quote | undefined;
+  readonly quote: ParsedQuote | undefined;
   readonly entry: SubscriptionEntry;
 }
 

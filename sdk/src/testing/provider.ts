@@ -3,10 +3,10 @@
  * Facilitator in memory. `pay` and `subscribe` stand for the agent; nothing is settled and nothing costs anything.
  */
 import { memoryClaims } from "../gate/claims/memory";
-import { fixedTime, type Room } from "../gate/core/context";
+import { fixedTime, type GateContext } from "../gate/core/context";
 import { settingsOf } from "../gate/core/settings";
 import { installProvider } from "../gate/provider/default-provider";
-import { type Provider, providerIn } from "../gate/provider/provider";
+import { type Provider, providerFrom } from "../gate/provider/provider";
 import {
   addressOfKey,
   ConfigError,
@@ -77,7 +77,7 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
     },
     false,
   );
-  const provider = providerIn(roomOf(books, settings, clock));
+  const provider = providerFrom(roomOf(books, settings, clock));
 
   return {
     provider,
@@ -113,7 +113,7 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
   };
 }
 
-function roomOf(books: Books, settings: Room["settings"], clock: ManualClock): Room {
+function roomOf(books: Books, settings: GateContext["settings"], clock: ManualClock): GateContext {
   const mayAnswer = (): void => {
     if (books.isDown) throw new Unavailable("The test's Facilitator is down.", { retryAfterSec: 1 });
   };

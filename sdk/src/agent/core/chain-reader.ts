@@ -95,8 +95,8 @@ export function createChainReader(url: string, chainId: number, effects: Effects
 
   async function checked(method: string, params: readonly unknown[]): Promise<unknown> {
     if (!isChecked) {
-      const told = Number(await send("eth_chainId", []));
-      if (told !== chainId) throw new Unavailable(`The agent's RPC is of chain ${told}, not ${chainId}.`);
+      const reported = Number(await send("eth_chainId", []));
+      if (reported !== chainId) throw new Unavailable(`The agent's RPC is of chain ${reported}, not ${chainId}.`);
       isChecked = true;
     }
     return send(method, params);

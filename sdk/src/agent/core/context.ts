@@ -1,6 +1,6 @@
 /** What the agent's acts share, wired once by `createAgent`. */
 import type { Address, Clock, Hex, Network, TurnpikeDeployment } from "../../protocol";
-import type { Book } from "../ledger/ledger";
+import type { AgentLedger } from "../ledger/ledger";
 import type { Roots } from "../signing/secrets";
 import type { Signer } from "../signing/wallet";
 import type { ChainReader } from "./chain-reader";
@@ -31,9 +31,9 @@ export interface AgentContext {
   chainOf(chainId: number): ChainReader | undefined;
   /** chain time where the caller fixed it; otherwise it is asked for */
   readonly chainClock: Clock | undefined;
-  readonly fresh: Fresh;
-  book(): Promise<Book>;
-  closeBook(): Promise<void>;
+  readonly fresh: RecentChanges;
+  ledger(): Promise<AgentLedger>;
+  closeLedger(): Promise<void>;
 }
 
 /** `status`: it has just become active. `terms`: its cap or plan has just changed. */
@@ -43,7 +43,7 @@ type Change = "status" | "terms";
  * Subscriptions that have just changed: for a while a refusal of them may be the gate's old knowledge, and is retried
  * rather than paid around. Knows no gate.
  */
-export class Fresh {
+export class RecentChanges {
   readonly #marks = new Map<Hex, { readonly untilMs: number; readonly change: Change }>();
   readonly #freshMs: number;
 
@@ -56,7 +56,7 @@ export class Fresh {
   }
 
   /** It was served: the gate knows that it is active. Of a new cap that proves nothing. */
-  granted(idHash: Hex): void {
+  confirmed(idHash: Hex): void {
     if (this.#marks.get(idHash)?.change === "status") this.#marks.delete(idHash);
   }
 

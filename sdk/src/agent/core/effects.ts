@@ -68,7 +68,7 @@ export const sleepFor: Sleep = (ms, signal) =>
   });
 
 /** Bounds a loop by time waited and by turns taken, whichever ends first. */
-export class Patience {
+export class RetryBudget {
   readonly #startedMs = performance.now();
   readonly #effects: Pick<Effects, "sleep" | "closing">;
   readonly #signal: AbortSignal | undefined;

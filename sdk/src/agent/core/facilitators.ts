@@ -19,7 +19,7 @@ import {
   PaymentPending,
   systemClock,
 } from "../../protocol";
-import { backoffMs, type Effects, Patience } from "./effects";
+import { backoffMs, type Effects, RetryBudget } from "./effects";
 import { isPrivateChannel } from "./request";
 
 /** A Facilitator that may get signatures: its base URL, alone or with the signers whose proofs count. */
@@ -144,10 +144,10 @@ const MAX_SKEW_SEC = 15 * 60;
  * far off is not believed: it could otherwise make the agent sign windows that stay open long after they are needed.
  * A local chain's clock may have been moved on purpose.
  */
-export function believedTimeSec(toldSec: number, chainId: number, networks: readonly Network[]): number {
+export function plausibleTimeSec(reportedSec: number, chainId: number, networks: readonly Network[]): number {
   const isLocal = networkOfChain(chainId, networks).name.startsWith("local-");
   const wallSec = systemClock.nowSec();
-  return isLocal || Math.abs(toldSec - wallSec) <= MAX_SKEW_SEC ? toldSec : wallSec;
+  return isLocal || Math.abs(reportedSec - wallSec) <= MAX_SKEW_SEC ? reportedSec : wallSec;
 }
 
 const MAX_TURNS = 60;
@@ -170,7 +170,7 @@ export async function submit<O extends Outcome>(
     readonly onPending?: () => void;
   },
 ): Promise<{ readonly outcome: Known<O>; readonly wasUnsure: boolean }> {
-  const patience = new Patience({ budgetMs: effects.limits.settleMs, turns: MAX_TURNS, effects });
+  const retries = new RetryBudget({ budgetMs: effects.limits.settleMs, turns: MAX_TURNS, effects });
   let wasUnsure = false;
   for (let turn = 0; ; turn++) {
     let waitMs = backoffMs(turn);
@@ -185,7 +185,7 @@ export async function submit<O extends Outcome>(
     }
     if (!wasUnsure) job.onPending?.();
     wasUnsure = true;
-    if (await patience.wait(waitMs)) continue;
+    if (await retries.wait(waitMs)) continue;
     throw new PaymentPending("The outcome of the change is not known yet. Repeat the call: it presents the same one.", {
       ...(cause === undefined ? {} : { cause }),
       ...(job.idHash === undefined ? {} : { details: { idHash: job.idHash } }),

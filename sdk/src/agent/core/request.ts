@@ -158,7 +158,7 @@ export function isPrivateChannel(url: string): boolean {
 }
 
 /** Origin and path: what may be shown or compared of a URL whose query is the caller's own matter. */
-export function placeOf(url: string): string {
+export function originAndPath(url: string): string {
   const { origin, pathname } = new URL(url);
   return `${origin}${pathname}`;
 }

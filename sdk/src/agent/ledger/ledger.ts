@@ -21,8 +21,8 @@ export interface Purchase {
   readonly key: string | undefined;
 }
 
-export class Book {
-  readonly #ledger: Ledger;
+export class AgentLedger {
+  readonly #store: Ledger;
   readonly #payments = new Map<Hex, PaymentEntry>();
   readonly #spends = new Map<string, SpendEntry>();
   readonly #subscriptions = new Map<Hex, SubscriptionEntry>();
@@ -31,18 +31,18 @@ export class Book {
   readonly #queues = new Map<string, Promise<unknown>>();
   #users = 0;
 
-  private constructor(ledger: Ledger) {
-    this.#ledger = ledger;
+  private constructor(store: Ledger) {
+    this.#store = store;
   }
 
-  static async open(ledger: Ledger): Promise<Book> {
-    const book = new Book(ledger);
-    for (const record of await ledger.load()) book.#set(withoutDamagedProof(record));
+  static async open(store: Ledger): Promise<AgentLedger> {
+    const ledger = new AgentLedger(store);
+    for (const record of await store.load()) ledger.#set(withoutDamagedProof(record));
     // What was reserved and never written as signed was never sent: the process ended between the two.
-    for (const entry of [...book.#payments.values()]) {
-      if (entry.state === "reserved") await book.put({ ...entry, state: "released" });
+    for (const entry of [...ledger.#payments.values()]) {
+      if (entry.state === "reserved") await ledger.put({ ...entry, state: "released" });
     }
-    return book;
+    return ledger;
   }
 
   /** Counts at once, in the same turn of the event loop, so that parallel calls never share the last of a budget. */
@@ -75,7 +75,7 @@ export class Book {
 
   async put(record: LedgerRecord): Promise<void> {
     this.#set(record);
-    await this.#ledger.append(record);
+    await this.#store.append(record);
   }
 
   payment(id: Hex): PaymentEntry | undefined {
@@ -90,25 +90,25 @@ export class Book {
    * Takes an earlier payment for exactly this purchase that money may have moved for, and that no other call has in
    * work. A purchase with a key is found for ever; one without only until it is known to be served.
    */
-  takeUnfinished(purchase: Purchase): PaymentEntry | undefined {
+  lockUnfinished(purchase: Purchase): PaymentEntry | undefined {
     for (const entry of this.#payments.values()) {
       const isOpen = entry.state === "signed" || entry.state === "settled";
       const isKept = entry.state === "served" && (entry.proof ?? entry.header ?? entry.signedPayment) !== undefined;
       if (!isOpen && !(isKept && purchase.key !== undefined)) continue;
-      if (!isSamePurchase(entry, purchase) || !this.take(entry.id)) continue;
+      if (!isSamePurchase(entry, purchase) || !this.lock(entry.id)) continue;
       return entry;
     }
     return undefined;
   }
 
   /** @returns false when another call has it in work */
-  take(id: string): boolean {
+  lock(id: string): boolean {
     if (this.#inWork.has(id)) return false;
     this.#inWork.add(id);
     return true;
   }
 
-  leave(id: string): void {
+  unlock(id: string): void {
     this.#inWork.delete(id);
   }
 
@@ -125,7 +125,7 @@ export class Book {
   }
 
   /** Runs `work` after everything queued under `key` before it has ended. */
-  async inTurn<T>(key: string, work: () => Promise<T>): Promise<T> {
+  async serialize<T>(key: string, work: () => Promise<T>): Promise<T> {
     const before = this.#queues.get(key) ?? Promise.resolve();
     const mine = before.then(work, work);
     this.#queues.set(
@@ -144,8 +144,8 @@ export class Book {
   /** Lets go of the ledger with the last agent that uses it. */
   async close(): Promise<void> {
     if (--this.#users > 0) return;
-    books.delete(this.#ledger);
-    await this.#ledger.close();
+    openLedgers.delete(this.#store);
+    await this.#store.close();
   }
 
   #set(record: LedgerRecord): void {
@@ -156,16 +156,16 @@ export class Book {
   }
 }
 
-const books = new WeakMap<Ledger, Promise<Book>>();
+const openLedgers = new WeakMap<Ledger, Promise<AgentLedger>>();
 
 /** The one book of a ledger, however many agents share it. Each of them closes it once. */
-export async function bookOf(ledger: Ledger): Promise<Book> {
-  const opening = books.get(ledger) ?? Book.open(ledger);
-  books.set(ledger, opening);
+export async function openLedger(store: Ledger): Promise<AgentLedger> {
+  const opening = openLedgers.get(store) ?? AgentLedger.open(store);
+  openLedgers.set(store, opening);
   try {
     return (await opening).join();
   } catch (error) {
-    books.delete(ledger);
+    openLedgers.delete(store);
     throw error;
   }
 }

@@ -1,7 +1,7 @@
 /** Lists the ledger's payments, asks for the outcome of those that are open, and gives one up. */
 import { type Hex, isTurnpikeError, TurnpikeError } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import type { Book } from "../ledger/ledger";
+import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { faultOfStoredProof } from "./check-proof";
 import { releaseUnused } from "./late";
@@ -23,7 +23,7 @@ const viewOf = (entry: PaymentEntry): PaymentView => ({
 
 /** Oldest first. */
 export async function payments(context: AgentContext): Promise<PaymentView[]> {
-  return (await context.book()).payments().map(viewOf);
+  return (await context.ledger()).payments().map(viewOf);
 }
 
 /**
@@ -31,49 +31,49 @@ export async function payments(context: AgentContext): Promise<PaymentView[]> {
  * presented by the next call for the same request; what can never move money gives its budget back.
  */
 export async function settleHeld(context: AgentContext): Promise<PaymentView[]> {
-  const book = await context.book();
+  const ledger = await context.ledger();
   const isOpen = (entry: PaymentEntry) => entry.state === "signed" || (entry.state === "settled" && !isProven(entry));
   const isProven = (entry: PaymentEntry) =>
     entry.proof !== undefined && faultOfStoredProof(context, entry, entry.proof) === undefined;
-  const held = book.payments().filter((entry) => isOpen(entry) && (entry.signedPayment ?? entry.header));
+  const held = ledger.payments().filter((entry) => isOpen(entry) && (entry.signedPayment ?? entry.header));
   const views: PaymentView[] = [];
   for (const { id } of held) {
-    if (!book.take(id)) continue;
+    if (!ledger.lock(id)) continue;
     try {
-      const entry = book.payment(id);
-      if (entry && isOpen(entry)) await askOutcome(context, book, entry);
+      const entry = ledger.payment(id);
+      if (entry && isOpen(entry)) await askOutcome(context, ledger, entry);
     } catch (error) {
       // Still unknown, or refused: it stays held, which is what its view says.
       if (!isTurnpikeError(error)) throw error;
     } finally {
-      book.leave(id);
+      ledger.unlock(id);
     }
-    const now = book.payment(id);
+    const now = ledger.payment(id);
     if (now) views.push(viewOf(now));
   }
   return views;
 }
 
 /** A standard payment has no Facilitator of the agent's: only its own RPC can say anything. */
-const askOutcome = (context: AgentContext, book: Book, entry: PaymentEntry): Promise<unknown> =>
+const askOutcome = (context: AgentContext, ledger: AgentLedger, entry: PaymentEntry): Promise<unknown> =>
   entry.dialect === "turnpike"
-    ? settle(context, { book, entry, resumed: true, signal: undefined })
-    : releaseUnused(context, book, entry);
+    ? settle(context, { ledger, entry, resumed: true, signal: undefined })
+    : releaseUnused(context, ledger, entry);
 
 /**
  * Stops presenting a payment that the provider will not serve. Its amount stays counted against the budget: the money
  * may have moved.
  */
 export async function giveUp(context: AgentContext, paymentId: Hex): Promise<void> {
-  const book = await context.book();
-  const entry = book.payment(paymentId);
+  const ledger = await context.ledger();
+  const entry = ledger.payment(paymentId);
   if (!entry) throw new TurnpikeError("NotFound", "This agent's ledger holds no such payment.");
   if (entry.state !== "signed" && entry.state !== "settled") return;
-  if (!book.take(paymentId)) throw new TurnpikeError("PaymentPending", "Another call has this payment in work.");
+  if (!ledger.lock(paymentId)) throw new TurnpikeError("PaymentPending", "Another call has this payment in work.");
   try {
     const { signedPayment: _a, header: _b, proof, ...kept } = entry;
-    await book.put({ ...kept, ...(proof ? { transaction: proof.transaction as Hex } : {}), state: "served" });
+    await ledger.put({ ...kept, ...(proof ? { transaction: proof.transaction as Hex } : {}), state: "served" });
   } finally {
-    book.leave(paymentId);
+    ledger.unlock(paymentId);
   }
 }

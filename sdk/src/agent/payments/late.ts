@@ -5,9 +5,9 @@
 import { PaymentPending } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import { emitPayment } from "../core/effects";
-import type { Book } from "../ledger/ledger";
+import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
-import { type Outcome, outcomeOf } from "./outcome";
+import { type AuthorizationOutcome, outcomeOf } from "./outcome";
 import { isSpent, type Presented } from "./present";
 
 /** Returns whether a standard payment's window is over by the agent's clock. A native one is settled by its Facilitator. */
@@ -15,7 +15,7 @@ export const isOver = ({ effects }: AgentContext, { dialect, validBeforeSec }: P
   dialect !== "turnpike" && effects.clock.nowSec() > validBeforeSec;
 
 export interface Unserved {
-  readonly book: Book;
+  readonly ledger: AgentLedger;
   /** as an earlier call has left it */
   readonly entry: PaymentEntry;
   readonly presented: Exclude<Presented, { readonly kind: "answered" }>;
@@ -29,11 +29,11 @@ export interface Unserved {
  * @throws PaymentPending when its window is over and nobody can say how it ended
  */
 export async function isReplaceable(context: AgentContext, unserved: Unserved): Promise<boolean> {
-  const { book, entry, presented, isLate } = unserved;
+  const { ledger, entry, presented, isLate } = unserved;
   // A payment that was served once has ended its purchase.
   if (entry.dialect === "turnpike" || entry.state !== "signed") return false;
   if (presented.kind === "rejected" && isSpent(presented.reason)) return false;
-  const outcome = await releaseUnused(context, book, entry);
+  const outcome = await releaseUnused(context, ledger, entry);
   const isHeld = isLate && outcome === "unknown";
   if (presented.kind === "postponed" && (isHeld || outcome === "unused")) await presented.response.body?.cancel();
   if (!isHeld) return outcome === "unused";
@@ -42,11 +42,15 @@ export async function isReplaceable(context: AgentContext, unserved: Unserved): 
 }
 
 /** Gives back the budget of a standard payment that the agent's own RPC proves unused. */
-export async function releaseUnused(context: AgentContext, book: Book, entry: PaymentEntry): Promise<Outcome> {
+export async function releaseUnused(
+  context: AgentContext,
+  ledger: AgentLedger,
+  entry: PaymentEntry,
+): Promise<AuthorizationOutcome> {
   const outcome = await outcomeOf(context, entry);
   if (outcome !== "unused") return outcome;
   const { header: _worthless, ...ended } = entry;
-  await book.put({ ...ended, state: "released" });
+  await ledger.put({ ...ended, state: "released" });
   emitPayment(context.effects, "payment.released", { entry, resumed: true });
   return outcome;
 }

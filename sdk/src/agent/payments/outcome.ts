@@ -8,9 +8,9 @@ import { nonceInHeader } from "./standard";
  * `unused`: the window is over and the token has not seen the nonce, both as of one block; nothing can move any more.
  * `used`: the nonce is spent or cancelled. `unknown`: there is no RPC, it does not answer, or the window is still open.
  */
-export type Outcome = "unused" | "used" | "unknown";
+export type AuthorizationOutcome = "unused" | "used" | "unknown";
 
-export async function outcomeOf(context: AgentContext, entry: PaymentEntry): Promise<Outcome> {
+export async function outcomeOf(context: AgentContext, entry: PaymentEntry): Promise<AuthorizationOutcome> {
   const chain = context.chainOf(entry.chainId);
   const nonce = nonceOf(entry);
   if (!chain || nonce === undefined) return "unknown";

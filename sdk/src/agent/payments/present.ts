@@ -16,7 +16,7 @@ import {
   Unavailable,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import { backoffMs, type Effects, emitPayment, Patience } from "../core/effects";
+import { backoffMs, type Effects, emitPayment, RetryBudget } from "../core/effects";
 import {
   followWithoutCredential,
   isRedirect,
@@ -25,13 +25,13 @@ import {
   retryAfterMs,
   sendOnce,
 } from "../core/request";
-import type { Book } from "../ledger/ledger";
+import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { type PaidResponse, receiptFor, withReceipt } from "./receipt";
 import { settlementOf } from "./standard";
 
 export interface PresentJob {
-  readonly book: Book;
+  readonly ledger: AgentLedger;
   readonly entry: PaymentEntry;
   readonly template: RequestTemplate;
   readonly headers: Readonly<Record<string, string>>;
@@ -95,8 +95,8 @@ export async function present(context: AgentContext, job: PresentJob): Promise<P
   const { limits } = effects;
   const headers = { ...job.headers, ...paymentHeader(entry) };
   const { signal } = template;
-  const tries = new Patience({ budgetMs: limits.settleMs, turns: limits.presentations - 1, effects, signal });
-  const inFlight = new Patience({ budgetMs: limits.inFlightMs, turns: 30, effects, signal });
+  const tries = new RetryBudget({ budgetMs: limits.settleMs, turns: limits.presentations - 1, effects, signal });
+  const inFlight = new RetryBudget({ budgetMs: limits.inFlightMs, turns: 30, effects, signal });
   emitPayment(context.effects, "payment.presented", job);
   for (let turn = 0; ; turn++) {
     let response: Response;
@@ -179,10 +179,10 @@ function codesOf(text: string | undefined): {
 }
 
 async function deliver(context: AgentContext, job: PresentJob, response: Response): Promise<PaidResponse> {
-  const { book, template, resumed } = job;
+  const { ledger, template, resumed } = job;
   const transaction = settlementOf(response) ?? job.entry.transaction;
   const entry: PaymentEntry = transaction === undefined ? job.entry : { ...job.entry, transaction };
-  await book.put(servedEntry(entry));
+  await ledger.put(servedEntry(entry));
   emitPayment(context.effects, "payment.served", { entry, resumed });
   const final = isRedirect(response) ? await followWithoutCredential(context.effects, template, response) : response;
   return withReceipt(final, receiptFor(entry, resumed));
@@ -205,12 +205,12 @@ function servedEntry(entry: PaymentEntry): PaymentEntry {
 /** The error for a payment that the provider rejects, with every configured Facilitator asked for another proof. */
 export async function rejection(
   context: AgentContext,
-  { book, entry, resumed }: Pick<PresentJob, "book" | "entry" | "resumed">,
+  { ledger, entry, resumed }: Pick<PresentJob, "ledger" | "entry" | "resumed">,
   { error, reason }: Rejected,
 ): Promise<InvalidPaymentProof | PaymentAlreadyUsed> {
   const end = endOf(context, entry, reason);
   if (reason !== undefined && end !== undefined) {
-    await book.put(servedEntry(entry));
+    await ledger.put(servedEntry(entry));
     if (reason === ALREADY_USED) return alreadyUsed(entry);
     return new InvalidPaymentProof(`The provider says that this payment ${end}; nothing more was paid.`, {
       reason,

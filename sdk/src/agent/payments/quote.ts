@@ -17,7 +17,7 @@ import {
   planTermsSchema,
   sameAddress,
 } from "../../protocol";
-import { placeOf } from "../core/request";
+import { originAndPath } from "../core/request";
 
 interface OptionBase {
   readonly network: string;
@@ -53,7 +53,7 @@ export interface PlanOffer {
   readonly facilitator: string | undefined;
 }
 
-export interface Quote {
+export interface ParsedQuote {
   /** one-time options, cheapest first, ties broken the same way every time */
   readonly options: readonly PaymentOption[];
   readonly offers: readonly PlanOffer[];
@@ -68,7 +68,7 @@ export interface Quote {
 const MAX_ENTRIES = 64;
 
 /** @returns undefined when `text` is no payment-required body of a known version */
-export function readQuote(text: string, requested: string, networks: readonly Network[]): Quote | undefined {
+export function readQuote(text: string, requested: string, networks: readonly Network[]): ParsedQuote | undefined {
   const body = parseStrictJson(text);
   if (!body || !Array.isArray(body.accepts) || body.accepts.length > MAX_ENTRIES) return undefined;
   if (body.version !== "1" && !(body.version === undefined && body.x402Version === 1)) return undefined;
@@ -87,7 +87,7 @@ export function readQuote(text: string, requested: string, networks: readonly Ne
     if (entry.hoodlayer?.planId) {
       offers.push({ planId: entry.hoodlayer.planId, facilitator: entry.hoodlayer.facilitator });
     }
-    if (standsForPlan(entry, plans)) continue;
+    if (isForPlan(entry, plans)) continue;
     const option = optionOf(entry, requested, networks);
     if (typeof option === "string") refusals.push(option);
     else options.push(option);
@@ -118,7 +118,7 @@ export function readPlans(list: unknown): PlanTerms[] {
  * entry may name the plan that stands beside it; it is a price of its own only when `plans` shows that the plan's price
  * is another one.
  */
-function standsForPlan(entry: AcceptEntry, plans: readonly PlanTerms[]): boolean {
+function isForPlan(entry: AcceptEntry, plans: readonly PlanTerms[]): boolean {
   if (isPlanEntry(entry)) return true;
   const { planId, subscriptionScheme } = entry.hoodlayer ?? {};
   if (planId === undefined) return subscriptionScheme === true;
@@ -167,7 +167,7 @@ function optionOf(entry: AcceptEntry, requested: string, networks: readonly Netw
     };
   }
   // Stock servers leave the query out; their signature does not cover the resource anyway.
-  if (entry.resource !== requested && entry.resource !== placeOf(requested)) return "resource";
+  if (entry.resource !== requested && entry.resource !== originAndPath(requested)) return "resource";
   return { ...base, dialect: "x402-v1", maxTimeoutSec: entry.maxTimeoutSeconds ?? 60 };
 }
 

@@ -5,15 +5,15 @@
 import type { FacilitatorClient } from "../../facilitator/client";
 import { type Hex, PaymentPending, type PaymentProof, type TurnpikeError } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import { backoffMs, emitPayment, Patience } from "../core/effects";
-import { believedTimeSec, type Facilitator } from "../core/facilitators";
-import type { Book } from "../ledger/ledger";
+import { backoffMs, emitPayment, RetryBudget } from "../core/effects";
+import { type Facilitator, plausibleTimeSec } from "../core/facilitators";
+import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { faultOfStoredProof } from "./check-proof";
 import { askForProof, firstSoundProof, withProof } from "./fetch-proof";
 import { isOutage, outcomeOf } from "./outcome";
 
-export type Settlement =
+export type SettleResult =
   | { readonly kind: "settled"; readonly entry: PaymentEntry }
   /** it can never move money, or nothing more than its budget still counts */
   | { readonly kind: "dead"; readonly error: TurnpikeError };
@@ -21,7 +21,7 @@ export type Settlement =
 const MAX_TURNS = 60;
 
 export interface SettleJob {
-  readonly book: Book;
+  readonly ledger: AgentLedger;
   readonly entry: PaymentEntry;
   readonly resumed: boolean;
   readonly signal: AbortSignal | undefined;
@@ -31,26 +31,31 @@ export interface SettleJob {
  * @throws PaymentPending when the outcome stays unknown; the Facilitator's refusal when it took nothing on. In both
  * cases the authorization and its budget stay in the ledger: money may still move until its window ends.
  */
-export async function settle(context: AgentContext, job: SettleJob): Promise<Settlement> {
-  const { book, signal } = job;
-  const entry = await withoutUnsoundProof(context, book, job.entry);
+export async function settle(context: AgentContext, job: SettleJob): Promise<SettleResult> {
+  const { ledger, signal } = job;
+  const entry = await withoutUnsoundProof(context, ledger, job.entry);
   if (entry.proof) return { kind: "settled", entry };
   if (!entry.signedPayment) throw held(entry, "the ledger holds its authorization no more");
   const { effects, facilitators } = context;
   const named = facilitators.find(entry.facilitator);
-  const pursuit: Pursuit = { job, named, others: facilitators.inOrder(named).filter((each) => each !== named), entry };
-  if (!named && !(await mayHaveMoved(context, pursuit))) {
+  const attempt: SettleAttempt = {
+    job,
+    named,
+    others: facilitators.inOrder(named).filter((each) => each !== named),
+    entry,
+  };
+  if (!named && !(await mayHaveMoved(context, attempt))) {
     throw held(entry, "the Facilitator it was signed for is not configured any more");
   }
-  const patience = new Patience({ budgetMs: effects.limits.settleMs, turns: MAX_TURNS, effects, signal });
+  const retries = new RetryBudget({ budgetMs: effects.limits.settleMs, turns: MAX_TURNS, effects, signal });
   emitPayment(context.effects, "payment.submitted", job);
   for (let turn = 0; ; turn++) {
     const step = named
-      ? await askNamed(context, pursuit, { facilitator: named, isFirst: turn === 0 })
-      : ((await askOthers(context, pursuit)) ?? NOBODY);
+      ? await askNamed(context, attempt, { facilitator: named, isFirst: turn === 0 })
+      : ((await askOthers(context, attempt)) ?? NO_ANSWER);
     if (step.kind !== "wait") return step;
-    if (await patience.wait(step.waitMs ?? backoffMs(turn))) continue;
-    const vouched = named && !step.othersAsked ? await askOthers(context, pursuit) : undefined;
+    if (await retries.wait(step.waitMs ?? backoffMs(turn))) continue;
+    const vouched = named && !step.othersAsked ? await askOthers(context, attempt) : undefined;
     if (vouched) return vouched;
     emitPayment(context.effects, "payment.held", job);
     throw held(entry, step.why, step.cause);
@@ -58,7 +63,7 @@ export async function settle(context: AgentContext, job: SettleJob): Promise<Set
 }
 
 /** One payment while its outcome is sought: from the Facilitator it was signed for, and where that fails from others. */
-interface Pursuit {
+interface SettleAttempt {
   readonly job: SettleJob;
   readonly named: Facilitator | undefined;
   readonly others: readonly Facilitator[];
@@ -76,54 +81,58 @@ interface Wait {
   readonly othersAsked?: boolean;
 }
 
-const NOBODY: Wait = {
+const NO_ANSWER: Wait = {
   kind: "wait",
   why: "the Facilitator it was signed for is not configured any more, and no other one returns its proof",
 };
 
 /** A stored proof that is not sound goes: it was accepted unchecked, or the ledger was damaged. */
-async function withoutUnsoundProof(context: AgentContext, book: Book, entry: PaymentEntry): Promise<PaymentEntry> {
+async function withoutUnsoundProof(
+  context: AgentContext,
+  ledger: AgentLedger,
+  entry: PaymentEntry,
+): Promise<PaymentEntry> {
   if (entry.proof && faultOfStoredProof(context, entry, entry.proof) === undefined) return entry;
   if (!entry.proof && entry.state === "signed") return entry;
   const { proof: _unsound, ...kept } = entry;
   const open: PaymentEntry = { ...kept, state: "signed", proofSeen: true };
-  await book.put(open);
+  await ledger.put(open);
   return open;
 }
 
 async function askNamed(
   context: AgentContext,
-  pursuit: Pursuit,
+  attempt: SettleAttempt,
   { facilitator, isFirst }: { readonly facilitator: Facilitator; readonly isFirst: boolean },
-): Promise<Settlement | Wait> {
-  const { job } = pursuit;
-  const answer = await askForProof(context, facilitator, { entry: pursuit.entry, signal: job.signal });
+): Promise<SettleResult | Wait> {
+  const { job } = attempt;
+  const answer = await askForProof(context, facilitator, { entry: attempt.entry, signal: job.signal });
   switch (answer.kind) {
     case "proof":
-      return keepProof(context, pursuit, answer.proof);
+      return keepProof(context, attempt, answer.proof);
     case "pending":
       if (isFirst) emitPayment(context.effects, "payment.pending", job);
-      return { kind: "wait", waitMs: clamp(answer.retryAfterSec, 100, 5_000), why: SAYS_NOTHING };
+      return { kind: "wait", waitMs: clamp(answer.retryAfterSec, 100, 5_000), why: OUTCOME_UNKNOWN };
     case "unavailable": {
       const { error } = answer;
       const waitMs = error.retryAfterSec === undefined ? {} : { waitMs: clamp(error.retryAfterSec, 0, 10_000) };
-      return { kind: "wait", ...waitMs, why: SAYS_NOTHING, cause: error };
+      return { kind: "wait", ...waitMs, why: OUTCOME_UNKNOWN, cause: error };
     }
     case "unsound": {
-      const isNew = !pursuit.entry.proofSeen;
+      const isNew = !attempt.entry.proofSeen;
       if (isNew) {
-        pursuit.entry = { ...pursuit.entry, proofSeen: true };
-        await job.book.put(pursuit.entry);
+        attempt.entry = { ...attempt.entry, proofSeen: true };
+        await job.ledger.put(attempt.entry);
       }
       const why = `the Facilitator ${facilitator.url} returned a proof ${answer.fault}`;
-      return ((isNew || isFirst) && (await askOthers(context, pursuit))) || { kind: "wait", why };
+      return ((isNew || isFirst) && (await askOthers(context, attempt))) || { kind: "wait", why };
     }
     case "refused":
-      return judgeRefusal(context, pursuit, facilitator.client, answer.error);
+      return judgeRefusal(context, attempt, facilitator.client, answer.error);
   }
 }
 
-const SAYS_NOTHING = "the Facilitator does not say how it ended";
+const OUTCOME_UNKNOWN = "the Facilitator does not say how it ended";
 
 const clamp = (seconds: number, minMs: number, maxMs: number): number =>
   Math.min(Math.max(seconds * 1_000, minMs), maxMs);
@@ -132,24 +141,28 @@ const clamp = (seconds: number, minMs: number, maxMs: number): number =>
  * The proof from another configured Facilitator, which finds the transfer on chain. Asked only for what may have moved:
  * otherwise it would settle a payment that the provider expects from the Facilitator of its own.
  */
-async function askOthers(context: AgentContext, pursuit: Pursuit): Promise<Settlement | undefined> {
-  const { job, others, entry } = pursuit;
-  if (others.length === 0 || !(await mayHaveMoved(context, pursuit))) return undefined;
+async function askOthers(context: AgentContext, attempt: SettleAttempt): Promise<SettleResult | undefined> {
+  const { job, others, entry } = attempt;
+  if (others.length === 0 || !(await mayHaveMoved(context, attempt))) return undefined;
   const proof = await firstSoundProof(context, others, { entry, signal: job.signal });
-  return proof && keepProof(context, pursuit, proof);
+  return proof && keepProof(context, attempt, proof);
 }
 
 /** Whether a Facilitator has said so, or the agent's own RPC says so. */
-async function mayHaveMoved(context: AgentContext, { entry }: Pursuit): Promise<boolean> {
+async function mayHaveMoved(context: AgentContext, { entry }: SettleAttempt): Promise<boolean> {
   const nonce = entry.signedPayment?.authorization.nonce as Hex;
   if (entry.proofSeen) return true;
   const isUsed = context.chainOf(entry.chainId)?.isNonceUsed(entry.token, entry.payer, nonce);
   return (await isUsed?.catch(notKnown)) ?? false;
 }
 
-async function keepProof(context: AgentContext, { job, entry }: Pursuit, proof: PaymentProof): Promise<Settlement> {
+async function keepProof(
+  context: AgentContext,
+  { job, entry }: SettleAttempt,
+  proof: PaymentProof,
+): Promise<SettleResult> {
   const settled = withProof(entry, proof);
-  await job.book.put(settled);
+  await job.ledger.put(settled);
   emitPayment(context.effects, "payment.settled", job);
   return { kind: "settled", entry: settled };
 }
@@ -170,22 +183,22 @@ function held(entry: PaymentEntry, why: string, cause?: unknown): PaymentPending
  */
 async function judgeRefusal(
   context: AgentContext,
-  pursuit: Pursuit,
+  attempt: SettleAttempt,
   client: FacilitatorClient,
   error: TurnpikeError,
-): Promise<Settlement> {
-  const { job, entry } = pursuit;
+): Promise<SettleResult> {
+  const { job, entry } = attempt;
   const { signedPayment: _worthless, ...ended } = entry;
   const chain = context.chainOf(entry.chainId);
   const isOver = chain
     ? (await outcomeOf(context, entry)) === "unused"
-    : await isOverByWord(context, entry, client).catch(notKnown);
+    : await isOverByReport(context, entry, client).catch(notKnown);
   if (isOver) {
-    await job.book.put({ ...ended, state: chain ? "released" : "served" });
+    await job.ledger.put({ ...ended, state: chain ? "released" : "served" });
     emitPayment(context.effects, chain ? "payment.released" : "payment.held", job);
     return { kind: "dead", error };
   }
-  const vouched = await askOthers(context, pursuit);
+  const vouched = await askOthers(context, attempt);
   if (vouched) return vouched;
   emitPayment(context.effects, "payment.held", job);
   throw error;
@@ -197,7 +210,7 @@ function notKnown(error: unknown): false {
 }
 
 /** The window is over by a clock that is believed, and the Facilitator does not say that it still works on it, or paid. */
-async function isOverByWord(context: AgentContext, entry: PaymentEntry, client: FacilitatorClient): Promise<boolean> {
+async function isOverByReport(context: AgentContext, entry: PaymentEntry, client: FacilitatorClient): Promise<boolean> {
   const { chainClock, facilitators, networks } = context;
   // Whoever has returned a proof has said that it paid; taking it back is no evidence.
   if (entry.proofSeen) return false;
@@ -206,5 +219,5 @@ async function isOverByWord(context: AgentContext, entry: PaymentEntry, client: 
   if (chainClock) return chainClock.nowSec() > entry.validBeforeSec;
   const account = await facilitators.find(entry.facilitator)?.account(entry.payer, entry.token);
   if (!account) return false;
-  return believedTimeSec(account.chainTimeSec, entry.chainId, networks) > entry.validBeforeSec;
+  return plausibleTimeSec(account.chainTimeSec, entry.chainId, networks) > entry.validBeforeSec;
 }

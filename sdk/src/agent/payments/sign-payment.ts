@@ -21,7 +21,7 @@ import {
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import { emitPayment } from "../core/effects";
-import { believedTimeSec } from "../core/facilitators";
+import { plausibleTimeSec } from "../core/facilitators";
 import { bodyHashOf } from "../core/request";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import type { ChosenOption, PayJob } from "./choose";
@@ -37,7 +37,7 @@ const MIN_WINDOW_SEC = 15;
  * @throws PolicyRefused, InsufficientFunds or Unavailable; nothing was signed
  */
 export async function signPayment(context: AgentContext, job: PayJob, chosen: ChosenOption): Promise<PaymentEntry> {
-  const { book, template, key } = job;
+  const { ledger, template, key } = job;
   const { option } = chosen;
   const payer = await context.signer.address();
   const facts = await factsBefore(context, payer, chosen, template.signal);
@@ -49,8 +49,8 @@ export async function signPayment(context: AgentContext, job: PayJob, chosen: Ch
   const validBeforeSec = windowEnd(context, option, facts.nowSec);
   const nonce = option.dialect === "turnpike" ? paymentNonce(option.ref, option.resource) : standardNonce(job, option);
   const id = paymentIdOf({ chainId: option.chainId, token: option.token, payer, nonce });
-  const earlier = book.payment(id);
-  if ((earlier && earlier.state !== "released") || !book.take(id)) {
+  const earlier = ledger.payment(id);
+  if ((earlier && earlier.state !== "released") || !ledger.lock(id)) {
     throw new PolicyRefused("The provider quoted a reference that was used before.", { reason: "memo_reused" });
   }
   const bodyHash = bodyHashOf(template);
@@ -75,18 +75,18 @@ export async function signPayment(context: AgentContext, job: PayJob, chosen: Ch
   };
   try {
     template.signal?.throwIfAborted();
-    await book.reserve(reserved, context.policy.limits);
+    await ledger.reserve(reserved, context.policy.limits);
     emitPayment(context.effects, "payment.signing", { entry: reserved, resumed: false });
     const signed = await sign(context, chosen, reserved, { nonce, domain: facts.domain });
     // Aborted while the wallet was asked: the signature is dropped here, unsent.
     template.signal?.throwIfAborted();
-    await book.put(signed);
+    await ledger.put(signed);
     emitPayment(context.effects, "payment.signed", { entry: signed, resumed: false });
     return signed;
   } catch (error) {
     // Nothing has left this process: whatever was signed is forgotten with this frame.
-    if (book.payment(id)?.state === "reserved") await book.put({ ...reserved, state: "released" });
-    book.leave(id);
+    if (ledger.payment(id)?.state === "reserved") await ledger.put({ ...reserved, state: "released" });
+    ledger.unlock(id);
     throw error;
   }
 }
@@ -152,23 +152,23 @@ async function factsBefore(
   signal: AbortSignal | undefined,
 ): Promise<FactsBefore> {
   const { chainClock, networks, effects } = context;
-  const { chainId, token, tokenDomain: told } = chosen.option;
+  const { chainId, token, tokenDomain: reported } = chosen.option;
   const chain = context.chainOf(chainId);
   if (chain) {
     const [timeSec, balance] = await Promise.all([chain.timeSec(), chain.balance(token, payer)]);
-    const domain = await tokenDomain(context, { chainId, token, told });
+    const domain = await tokenDomain(context, { chainId, token, reported });
     return { nowSec: chainClock?.nowSec() ?? timeSec, balance, domain };
   }
   if (chosen.kind === "standard") {
     const nowSec = chainClock?.nowSec() ?? effects.clock.nowSec();
-    return { nowSec, balance: undefined, domain: await tokenDomain(context, { chainId, token, told }) };
+    return { nowSec, balance: undefined, domain: await tokenDomain(context, { chainId, token, reported }) };
   }
   const account = await chosen.facilitator.account(payer, token, signal);
   if (account.chainId !== chainId || !sameAddress(account.token, token)) {
     throw new PolicyRefused("The Facilitator settles this token on another chain.", { reason: "network" });
   }
   const ofToken = { name: account.tokenName, version: account.tokenVersion };
-  const domain = await tokenDomain(context, { chainId, token, told: ofToken });
-  const nowSec = chainClock?.nowSec() ?? believedTimeSec(account.chainTimeSec, chainId, networks);
+  const domain = await tokenDomain(context, { chainId, token, reported: ofToken });
+  const nowSec = chainClock?.nowSec() ?? plausibleTimeSec(account.chainTimeSec, chainId, networks);
   return { nowSec, balance: account.balance, domain };
 }

@@ -15,8 +15,8 @@ import {
   MAX_CREDENTIAL_BYTES,
   type Network,
 } from "../../protocol";
-import { placeOf } from "../core/request";
-import { compareOptions, type Quote, readPlans, type StandardOption } from "./quote";
+import { originAndPath } from "../core/request";
+import { compareOptions, type ParsedQuote, readPlans, type StandardOption } from "./quote";
 
 export interface ExactPayload {
   readonly signature: Hex;
@@ -45,7 +45,7 @@ export function readQuoteHeader(
   response: Response,
   requested: string,
   networks: readonly Network[],
-): Quote | undefined {
+): ParsedQuote | undefined {
   const value = response.headers.get(HEADER.paymentRequiredV2);
   const body = value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES);
   if (body?.x402Version !== 2 || !Array.isArray(body.accepts) || body.accepts.length > 64) return undefined;
@@ -72,12 +72,12 @@ export function readQuoteHeader(
 }
 
 /** The plans of this project's gates, in the extension object that they send where no body arrives, as after `HEAD`. */
-function plansIn(extensions: unknown): Pick<Quote, "plans" | "offers"> {
+function plansIn(extensions: unknown): Pick<ParsedQuote, "plans" | "offers"> {
   const extension = memberOf(extensions, EXTENSION.service);
   const info = memberOf(extension, "info");
   const plans = readPlans(memberOf(info, "plans"));
-  const told = memberOf(info, "facilitator");
-  const facilitator = typeof told === "string" && told !== "" ? told : undefined;
+  const reported = memberOf(info, "facilitator");
+  const facilitator = typeof reported === "string" && reported !== "" ? reported : undefined;
   return { plans, offers: plans.map(({ planId }) => ({ planId, facilitator })) };
 }
 
@@ -87,7 +87,7 @@ function memberOf(value: unknown, key: string): unknown {
 }
 
 const isSameResource = (named: unknown, requested: string): boolean =>
-  named === requested || named === placeOf(requested);
+  named === requested || named === originAndPath(requested);
 
 function optionOf(raw: unknown, requested: string, networks: readonly Network[]): StandardOption | string {
   const parsed = acceptEntrySchema.safeParse(raw);

@@ -10,7 +10,7 @@ import {
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
 
-export interface ToldDomain {
+export interface ReportedDomain {
   readonly name: string;
   readonly version: string;
 }
@@ -24,12 +24,12 @@ export async function tokenDomain(
   {
     chainId,
     token,
-    told,
-  }: { readonly chainId: number; readonly token: Address; readonly told: ToldDomain | undefined },
+    reported,
+  }: { readonly chainId: number; readonly token: Address; readonly reported: ReportedDomain | undefined },
 ): Promise<TokenDomain> {
   const configured = context.tokens.find((known) => known.chainId === chainId && sameAddress(known.address, token));
   const preset = networkOfChain(chainId, context.networks).token;
-  const known = configured ?? (preset && sameAddress(preset.address, token) ? preset : undefined) ?? told;
+  const known = configured ?? (preset && sameAddress(preset.address, token) ? preset : undefined) ?? reported;
   if (!known) throw new PolicyRefused("The token's signing domain is not known.", { reason: "token_domain" });
   const { name, version } = known;
   const separator = await context.chainOf(chainId)?.domainSeparator(token);

@@ -8,12 +8,12 @@ import type { Amount, SpendFacts } from "../core/policy";
 import {
   bearsCredential,
   isPrivateChannel,
-  placeOf,
+  originAndPath,
   type RequestInput,
   sendWithinOrigin,
   templateOf,
 } from "../core/request";
-import type { Book } from "../ledger/ledger";
+import type { AgentLedger } from "../ledger/ledger";
 import { quoteOf } from "../payments/pay";
 import type { PaymentOption } from "../payments/quote";
 import { offeredPlansOf, type PlanPrice } from "../subscriptions/offers";
@@ -136,7 +136,7 @@ export async function quote(context: AgentContext, input: RequestInput, init: Qu
   const template = await templateOf(input, requestInit);
   if (bearsCredential(template)) throw new InvalidRequest("A quote is asked for without a payment or subscription.");
   const arrival = await sendWithinOrigin(context.effects, template, {});
-  const book = await context.book();
+  const ledger = await context.ledger();
   const { status } = arrival.response;
   const asked = status === 402 ? await quoteOf(context, arrival) : undefined;
   if (status !== 402) await arrival.response.body?.cancel();
@@ -145,9 +145,9 @@ export async function quote(context: AgentContext, input: RequestInput, init: Qu
   const periodSec = wanted?.periodSec ?? sharedInterval(plans) ?? MONTH_SEC;
   const use = wanted
     ? { source: "expected" as const, callsPerPeriod: wanted.callsPerPeriod, costPerCall: wanted.costPerCall }
-    : observedUse(context, { book, url, method, periodSec });
+    : observedUse(context, { ledger, url, method, periodSec });
 
-  const priced = priceAll({ context, book, oneTime: asked?.options ?? [], plans, periodSec, use, url });
+  const priced = priceAll({ context, ledger, oneTime: asked?.options ?? [], plans, periodSec, use, url });
   const comparable = priced.filter(({ option, line }) => line !== undefined && option.verdict !== "refuse");
   const lines = comparable.map(({ line }) => line as CostLine);
   const at = (index: number) => comparable[index]?.option as PriceOption;
@@ -173,7 +173,7 @@ interface Priced {
 
 interface ToPrice {
   readonly context: AgentContext;
-  readonly book: Book;
+  readonly ledger: AgentLedger;
   readonly oneTime: readonly PaymentOption[];
   readonly plans: readonly PlanPrice[];
   readonly periodSec: number;
@@ -235,9 +235,9 @@ function overageOf(plan: PlanPrice, periodSec: number, use: PriceQuote["use"]): 
   return ceil(fraction(callsPerPeriod * BigInt(plan.intervalSec), BigInt(periodSec))) * costPerCall;
 }
 
-function verdictOf({ context, book }: ToPrice, facts: SpendFacts | undefined, reason: string | undefined) {
+function verdictOf({ context, ledger }: ToPrice, facts: SpendFacts | undefined, reason: string | undefined) {
   if (reason !== undefined || !facts) return { verdict: "refuse" as const, reason: reason ?? "network" };
-  const judged = context.policy.judge(facts, book);
+  const judged = context.policy.judge(facts, ledger);
   return { verdict: judged.kind, reason: judged.kind === "refuse" ? judged.error.reason : undefined };
 }
 
@@ -256,10 +256,10 @@ function sharedInterval(plans: readonly PlanPrice[]): number | undefined {
 
 function observedUse(
   context: AgentContext,
-  { book, url, method, periodSec }: Pick<ToPrice, "book" | "url" | "periodSec"> & { readonly method: string },
+  { ledger, url, method, periodSec }: Pick<ToPrice, "ledger" | "url" | "periodSec"> & { readonly method: string },
 ): PriceQuote["use"] {
   const sinceSec = context.effects.clock.nowSec() - periodSec;
-  const calls = observedCalls(book, { url, method, sinceSec });
+  const calls = observedCalls(ledger, { url, method, sinceSec });
   return calls === 0n
     ? { source: "unknown", callsPerPeriod: undefined, costPerCall: undefined }
     : { source: "observed", callsPerPeriod: calls, costPerCall: undefined };
@@ -282,13 +282,13 @@ function readExpected({ callsPerPeriod, periodSec, costPerCall }: ExpectedUse) {
 
 /** How often this agent has paid for a URL, from its ledger. Calls that a subscription served leave no record. */
 export function observedCalls(
-  book: Book,
+  ledger: AgentLedger,
   { url, method, sinceSec }: { readonly url: string; readonly method: string; readonly sinceSec: number },
 ): bigint {
-  const wanted = placeOf(url);
-  const paid = book
+  const wanted = originAndPath(url);
+  const paid = ledger
     .payments()
     .filter((entry) => entry.state !== "released" && entry.state !== "reserved" && entry.atSec > sinceSec)
-    .filter((entry) => entry.method === method && placeOf(entry.resource) === wanted);
+    .filter((entry) => entry.method === method && originAndPath(entry.resource) === wanted);
   return BigInt(paid.length);
 }

@@ -15,7 +15,7 @@ import type { Facilitator } from "../core/facilitators";
 import type { Amount } from "../core/policy";
 import { isPrivateChannel, sendWithinOrigin, templateOf } from "../core/request";
 import { quoteOf } from "../payments/pay";
-import type { Quote } from "../payments/quote";
+import type { ParsedQuote } from "../payments/quote";
 import { requireFacilitator, type VerifiedPlan, verifiedPlan } from "./subscription";
 
 /** What to subscribe to, and on what terms; amounts in base units. */
@@ -99,18 +99,18 @@ export interface PlanPrice {
 }
 
 /** Cheapest first. A plan that is named without terms, and that no Facilitator knows, is left out. */
-export async function offeredPlansOf(context: AgentContext, quote: Quote): Promise<readonly PlanPrice[]> {
-  const book = await context.book();
-  const told = new Map<Hex, PlanTerms | undefined>(quote.offers.map(({ planId }) => [planId, undefined]));
-  for (const terms of quote.plans) told.set(terms.planId, terms);
+export async function offeredPlansOf(context: AgentContext, quote: ParsedQuote): Promise<readonly PlanPrice[]> {
+  const ledger = await context.ledger();
+  const reported = new Map<Hex, PlanTerms | undefined>(quote.offers.map(({ planId }) => [planId, undefined]));
+  for (const terms of quote.plans) reported.set(terms.planId, terms);
   const live = new Set(
-    book.subscriptions().flatMap(({ state, planId }) => (state === "live" ? [planId.toLowerCase()] : [])),
+    ledger.subscriptions().flatMap(({ state, planId }) => (state === "live" ? [planId.toLowerCase()] : [])),
   );
   const plans = await Promise.all(
-    [...told].map(async ([planId, terms]): Promise<PlanPrice[]> => {
+    [...reported].map(async ([planId, terms]): Promise<PlanPrice[]> => {
       const named = quote.offers.find((offer) => offer.planId === planId)?.facilitator;
       const proof = await provenTerms(context, planId, named);
-      const known = proof.plan ? shownOf(proof.plan) : terms && toldOf(context, terms);
+      const known = proof.plan ? shownOf(proof.plan) : terms && reportedOf(context, terms);
       if (!known) return [];
       const lies = proof.plan && terms && !isSame(proof.plan, terms);
       const reason = lies ? "plan_terms" : proof.plan?.deprecated ? "deprecated" : proof.reason;
@@ -146,11 +146,13 @@ const shownOf = ({ network, chainId, token, payTo, amount, interval }: VerifiedP
   intervalSec: interval,
 });
 
-function toldOf(context: AgentContext, { network = "", token, payTo, amount, interval }: PlanTerms) {
+function reportedOf(context: AgentContext, { network = "", token, payTo, amount, interval }: PlanTerms) {
   const chainId = findNetwork(network, context.networks)?.chainId;
   return { network, chainId, token, payTo, amount, intervalSec: interval };
 }
 
-function isSame(plan: VerifiedPlan, told: PlanTerms): boolean {
-  return plan.amount === told.amount && plan.interval === told.interval && sameAddress(plan.token, told.token);
+function isSame(plan: VerifiedPlan, reported: PlanTerms): boolean {
+  return (
+    plan.amount === reported.amount && plan.interval === reported.interval && sameAddress(plan.token, reported.token)
+  );
 }

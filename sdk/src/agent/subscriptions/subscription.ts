@@ -23,7 +23,7 @@ import {
 import type { SubscriptionOnChain } from "../core/chain-reader";
 import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
-import type { Book } from "../ledger/ledger";
+import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret } from "../signing/secrets";
 
@@ -67,12 +67,12 @@ export interface Subscription {
 export type SubscriptionRef = Hex | { readonly idHash: Hex };
 
 /** @throws TurnpikeError UnknownSubscription when the ledger does not hold it */
-export function entryOf(book: Book, ref: SubscriptionRef): SubscriptionEntry {
+export function entryOf(ledger: AgentLedger, ref: SubscriptionRef): SubscriptionEntry {
   const text = typeof ref === "string" ? ref : ref?.idHash;
   const idHash = isHash32(text) ? (text.toLowerCase() as Hex) : parseSubscriptionId(text)?.idHash;
-  let entry = idHash && book.subscription(idHash);
+  let entry = idHash && ledger.subscription(idHash);
   // A reference from before a rekey leads to where the record went.
-  while (entry?.rekeyedTo) entry = book.subscription(entry.rekeyedTo);
+  while (entry?.rekeyedTo) entry = ledger.subscription(entry.rekeyedTo);
   if (entry) return entry;
   throw new TurnpikeError("UnknownSubscription", "This agent's ledger holds no such subscription; recover it first.");
 }

@@ -27,8 +27,8 @@ export type ExpressGate = RequestHandler & {
 
 /** The same for a provider of createProvider. */
 export function expressGate(gate: Gate): ExpressGate {
-  const middleware = nodeGate(gate, (visit, request) => {
-    visit.onRefused = (error) => answerInstead((request as Request).app, error);
+  const middleware = nodeGate(gate, (scope, request) => {
+    scope.onRefused = (error) => suppressLog((request as Request).app, error);
   });
   const handler = (request: Request, response: Response, next: NextFunction) => middleware(request, response, next);
   const ready = async (app?: Application): Promise<void> => {
@@ -44,7 +44,7 @@ const refusals = new WeakSet<object>();
 const listening = new WeakSet<Application>();
 
 /** An expected refusal ends here, as the 402 that stands behind it, not in Express's log with a stack. */
-function answerInstead(app: Application, refusal: TurnpikeError): void {
+function suppressLog(app: Application, refusal: TurnpikeError): void {
   refusals.add(refusal);
   if (listening.has(app)) return;
   listening.add(app);

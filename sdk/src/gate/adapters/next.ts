@@ -24,7 +24,7 @@ export function lazily(open: () => Gate): Gate {
   return {
     ready: async () => gate().ready(),
     decide: async (request) => gate().decide(request),
-    answerOfRefusedCharge: async (visit) => gate().answerOfRefusedCharge(visit),
+    answerOfRefusedCharge: async (scope) => gate().answerOfRefusedCharge(scope),
     get cors() {
       return gate().cors;
     },

@@ -6,14 +6,14 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Answer, CORS_HEADERS, type Decision, errorAnswer, privateCacheControl, varyWith } from "../core/answer";
 import type { Gate } from "../core/gate";
-import { isRefusedCharge, settleVisit, type Visit } from "../core/request-scope";
+import { isRefusedCharge, type RequestScope, settleScope } from "../core/request-scope";
 import { hasClientLeft, type NodeRecording, recordNode } from "../replay/record-node";
 import { STREAM_MS } from "../replay/recorder";
 
 export interface PaidResponse {
   readonly gate: Pick<Gate, "cors" | "answerOfRefusedCharge">;
   readonly response: ServerResponse;
-  readonly visit: Visit;
+  readonly scope: RequestScope;
   /** receipts */
   readonly headers: Readonly<Record<string, string>>;
 }
@@ -24,7 +24,7 @@ export function isOver(request: IncomingMessage, response: ServerResponse): bool
 }
 
 /** What was decided too late is not carried out: no handler ran, and the payment is as good as before. */
-export function forgo(decision: Decision): void {
+export function withdraw(decision: Decision): void {
   if (decision.kind !== "allow") return;
   decision.onEnd?.("release");
   // Where it cannot be written, the lease runs out by itself.
@@ -32,16 +32,16 @@ export function forgo(decision: Decision): void {
 }
 
 /** A paid response: kept out of shared caches whatever the handler says, and watched. */
-export function watchPaid({ gate, response, visit, headers }: PaidResponse): void {
+export function watchPaid({ gate, response, scope, headers }: PaidResponse): void {
   setAbsent(response, headers);
   const writeHead = response.writeHead.bind(response) as (...args: unknown[]) => ServerResponse;
   const writePrivately = (...args: unknown[]) => writePrivateHead(response, gate.cors, writeHead, args);
-  watch({ response, visit, onRefusedCharge: () => gate.answerOfRefusedCharge(visit) }, writePrivately);
+  watch({ response, scope, onRefusedCharge: () => gate.answerOfRefusedCharge(scope) }, writePrivately);
 }
 
 export interface WatchOptions {
   readonly response: ServerResponse;
-  readonly visit: Visit;
+  readonly scope: RequestScope;
   /** the answer instead of a failed one, when a charge was refused */
   readonly onRefusedCharge?: () => Promise<Answer>;
 }
@@ -52,7 +52,7 @@ export function watchResponse(options: WatchOptions): void {
 }
 
 function watch(
-  { response, visit, onRefusedCharge }: WatchOptions,
+  { response, scope, onRefusedCharge }: WatchOptions,
   writeHead: (...args: unknown[]) => ServerResponse,
 ): void {
   const write = response.write.bind(response) as (...args: unknown[]) => boolean;
@@ -64,13 +64,13 @@ function watch(
   let hasBegun = false;
 
   /** what of the answer is kept; undefined where nothing is, or nothing any more */
-  let recording = visit.keeper && recordNode(response, visit.keeper.maxBytes);
+  let recording = scope.keeper && recordNode(response, scope.keeper.maxBytes);
   let streamTimer: NodeJS.Timeout | undefined;
 
   const settle = (how: "use" | "release", kept?: NodeRecording): Promise<unknown> | undefined => {
     clearTimeout(streamTimer);
     recording = undefined;
-    settling ??= settleVisit(visit, how, kept?.answer());
+    settling ??= settleScope(scope, how, kept?.answer());
     return settling;
   };
   const record = (args: unknown[]) => (settling ? "void" : (recording?.take(args) ?? "void"));
@@ -82,7 +82,7 @@ function watch(
 
   response.writeHead = ((...args: unknown[]) => {
     recording?.head(args);
-    const isHeld = onRefusedCharge && !replaced && !hasBegun && isRefusedCharge(visit, args[0] as number);
+    const isHeld = onRefusedCharge && !replaced && !hasBegun && isRefusedCharge(scope, args[0] as number);
     if (!isHeld) return writeHead(...args);
     heldHead = args;
     response.statusCode = args[0] as number;
@@ -110,7 +110,7 @@ function watch(
 
   response.end = ((...args: unknown[]) => {
     if (replaced) return response;
-    if (onRefusedCharge && !response.headersSent && isRefusedCharge(visit, response.statusCode)) {
+    if (onRefusedCharge && !response.headersSent && isRefusedCharge(scope, response.statusCode)) {
       replaced = true;
       void replaceWith(onRefusedCharge);
       return response;
@@ -137,8 +137,8 @@ function watch(
       if (recording && !settling && hasClientLeft(response)) boundRecording();
       else void settle("use")?.catch(() => undefined);
     });
-  if (visit.claims.length > 0 || visit.onEnd) settleWhenCut();
-  else visit.onClaim = settleWhenCut;
+  if (scope.claims.length > 0 || scope.onEnd) settleWhenCut();
+  else scope.onClaim = settleWhenCut;
 
   async function replaceWith(make: () => Promise<Answer>): Promise<void> {
     try {

@@ -23,13 +23,13 @@ export interface FileAnswers {
 
 export function fileAnswers(claimsFolder: string): FileAnswers {
   const folder = join(claimsFolder, "answers");
-  let tidiedMinute = 0;
+  let cleanedMinute = 0;
 
   /** Removes what has ended, at most once a minute. */
   function removeEnded(nowMs: number): void {
     const minute = Math.floor(nowMs / MINUTE_MS);
-    if (minute <= tidiedMinute) return;
-    tidiedMinute = minute;
+    if (minute <= cleanedMinute) return;
+    cleanedMinute = minute;
     for (const name of minutesIn(folder)) {
       if (name < minute) rmSync(join(folder, String(name)), { recursive: true, force: true });
     }

@@ -121,11 +121,11 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
       else if (written < text.length || tries > MAX_TRIES)
         throw new Unavailable("The claim file cannot be written: is the disk full?");
     }
-    if (offset - openedAtBytes > rotateBytes) rotateAside();
+    if (offset - openedAtBytes > rotateBytes) rotateInBackground();
   }
 
   /** Beside the requests; what fails (a lock that another holds) is tried again at the next line. */
-  function rotateAside(): void {
+  function rotateInBackground(): void {
     rotation ??= rotate()
       .catch(() => undefined)
       .finally(() => {

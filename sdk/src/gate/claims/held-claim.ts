@@ -8,7 +8,7 @@ const RENEW_MS = 20_000;
 
 const RETRY_MS = 2_000;
 
-export type Settlement = Extract<ClaimAct["act"], "use" | "release" | "withdraw">;
+export type ClaimEnd = Extract<ClaimAct["act"], "use" | "release" | "withdraw">;
 
 export interface HeldClaim {
   readonly paymentId: Hex;
@@ -17,7 +17,7 @@ export interface HeldClaim {
    * @param answer of "use": kept with the claim, for replays
    * @throws Unavailable when it could not be written, or the hold was lost: then nothing may be served
    */
-  settle(act: Settlement, answer?: StoredAnswer): Promise<void>;
+  settle(act: ClaimEnd, answer?: StoredAnswer): Promise<void>;
 }
 
 export type ClaimAttempt =
@@ -55,7 +55,7 @@ export async function holdClaim(request: ClaimRequest): Promise<ClaimAttempt> {
   };
   renewIn(RENEW_MS);
 
-  async function settle(how: Settlement, answer?: StoredAnswer): Promise<void> {
+  async function settle(how: ClaimEnd, answer?: StoredAnswer): Promise<void> {
     clearTimeout(renewal);
     const wasHeld = await store.apply(paymentId, { act: how, owner }, answer);
     // Another request has it since, and serves it: this one must not as well.

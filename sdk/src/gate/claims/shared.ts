@@ -1,6 +1,6 @@
 /** Claims in a store that gates on several machines share. The rules are the ones of every store; the time is the store's. */
 import { type Hex, isHash32, randomBytes, toHex, Unavailable } from "../../protocol";
-import { type CellChange, type CellStore, guardCells } from "../stores/atomic-store";
+import { type AtomicStore, type CellChange, guardCells } from "../stores/atomic-store";
 import { lineOfRecord, recordOfLine } from "./claim-line";
 import {
   applyClaim,
@@ -38,7 +38,7 @@ const answerCell = (paymentId: Hex, { text, keepSec }: StoredAnswer): CellChange
   keepSec,
 });
 
-export function sharedClaims(store: CellStore, { clockAgeMs }: SharedClaimsOptions = {}): ClaimStore {
+export function sharedClaims(store: AtomicStore, { clockAgeMs }: SharedClaimsOptions = {}): ClaimStore {
   const cells = guardCells(store, { what: "The claim store", ...(clockAgeMs === undefined ? {} : { clockAgeMs }) });
   /** what this process wrote last of the claims that it holds: their next change needs no reading */
   const own = new Map<Hex, string>();
@@ -61,7 +61,7 @@ export function sharedClaims(store: CellStore, { clockAgeMs }: SharedClaimsOptio
       const next = changed ?? (record && { ...record, state: "free" as const, owner: "" });
       if (next === undefined || next === record) return remember(paymentId, act, current, record);
       const text = lineOfRecord(paymentId, next);
-      const made = await cells.swap([
+      const made = await cells.compareAndSwap([
         { key: paymentId, expected: current, next: text, ...(keepSec ? { keepSec } : {}) },
         // Not again after a failure: an answer of a claim that the store has forgotten may still be there.
         ...(answer && tries === 0 ? [answerCell(paymentId, answer)] : []),
@@ -81,7 +81,7 @@ export function sharedClaims(store: CellStore, { clockAgeMs }: SharedClaimsOptio
   /** Whoever is first makes it, for all. */
   async function readGrantKey(): Promise<Hex> {
     const made = toHex(randomBytes(32));
-    await cells.swap([{ key: GRANT_KEY, expected: undefined, next: made }]);
+    await cells.compareAndSwap([{ key: GRANT_KEY, expected: undefined, next: made }]);
     const [stored] = await cells.read([GRANT_KEY]);
     if (stored !== undefined && isHash32(stored)) return stored;
     throw new Unavailable("The claim store's grant key cannot be read.", { retryAfterSec: 1 });
@@ -110,7 +110,7 @@ export function sharedClaims(store: CellStore, { clockAgeMs }: SharedClaimsOptio
       const [current] = await cells.read([READY]);
       // Another gate may have written meanwhile: that the store takes writes is what is wanted.
       const next = String(await cells.nowMs());
-      await cells.swap([{ key: READY, expected: current, next, keepSec: MARGIN_SEC }]);
+      await cells.compareAndSwap([{ key: READY, expected: current, next, keepSec: MARGIN_SEC }]);
     },
     async close() {},
   };

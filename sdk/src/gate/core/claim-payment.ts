@@ -6,7 +6,7 @@ import type { KeptAnswer } from "../replay/kept-answer";
 import type { Purchased } from "../replay/seal";
 import type { ReplaySecret } from "../replay/secret";
 import { askCallback } from "./ask-callback";
-import type { Room } from "./context";
+import type { GateContext } from "./context";
 import type { OneTimePayment, Payment } from "./payment";
 import type { Refusal } from "./quote";
 import type { GateRequest } from "./request";
@@ -33,7 +33,7 @@ export type PaymentVerdict =
   | { readonly kind: "unavailable"; readonly cause: TurnpikeError };
 
 export interface PaymentCase {
-  readonly room: Room;
+  readonly context: GateContext;
   readonly route: Route;
   readonly request: GateRequest;
   readonly resource: string;
@@ -57,13 +57,13 @@ export interface Candidate {
 
 /** The claim comes before the question: of many equal requests one asks, and a used proof asks nobody. */
 export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Promise<PaymentVerdict> {
-  const { room, route, request } = at;
+  const { context, route, request } = at;
   const { payment, keepUntilSec, nowSec, confirm } = candidate;
   if (route.authorize && !(await isAuthorized(route, payment, request))) {
     return { kind: "barred", error: new TurnpikeError("AccessRefused") };
   }
   const { paymentId } = payment;
-  const attempt = await holdClaim({ store: room.claims, paymentId, keepUntilSec, nowSec, nowMs: Date.now });
+  const attempt = await holdClaim({ store: context.claims, paymentId, keepUntilSec, nowSec, nowMs: Date.now });
   if (attempt.kind === "used") {
     const mayHaveAnswer = purchasedBy(at, candidate) !== undefined;
     return (mayHaveAnswer && (await verdictOfUsed(at, candidate))) || ALREADY_USED;
@@ -80,7 +80,7 @@ export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Pr
       return invalid(confirmed.reason, messageOf(confirmed.reason));
     }
     const paid = confirmed.transaction === undefined ? payment : { ...payment, transaction: confirmed.transaction };
-    const headers = receiptHeaders(paid, room.settings);
+    const headers = receiptHeaders(paid, context.settings);
     return { kind: "grants", payment: paid, claim, keeper: keeperFor(at, candidate), headers };
   } catch (error) {
     await claim.settle("withdraw");
@@ -107,11 +107,11 @@ export async function verdictOfLate(at: PaymentCase, purchase: Purchase): Promis
  * its secret. Runs no handler and asks nobody.
  */
 async function verdictOfUsed(at: PaymentCase, candidate: Purchase): Promise<PaymentVerdict | undefined> {
-  const { room, route } = at;
+  const { context, route } = at;
   const { paymentId } = candidate.payment;
   const purchased = purchasedBy(at, candidate);
-  const gateKeys = room.settings.memoKeys;
-  const served = await findServed({ store: room.claims, paymentId, purchased, gateKeys, nowMs: Date.now() });
+  const gateKeys = context.settings.memoKeys;
+  const served = await findServed({ store: context.claims, paymentId, purchased, gateKeys, nowMs: Date.now() });
   if (served?.kind !== "answer") return served && ALREADY_USED;
   return { kind: "replay", answer: served.answer, cors: route.cors };
 }
@@ -127,15 +127,15 @@ const ALREADY_USED: PaymentVerdict = {
 };
 
 function keeperFor(at: PaymentCase, candidate: Candidate): AnswerKeeper | undefined {
-  const { settings, claims } = at.room;
+  const { settings, claims } = at.context;
   const purchased = purchasedBy(at, candidate);
   if (!purchased || !settings.replay || !claims.served) return undefined;
   return keeperOf({ purchased, limits: settings.replay, gateKey: settings.memoKeys[0], nowMs: Date.now });
 }
 
 function purchasedBy(at: PaymentCase, { payment, secret }: Purchase): Purchased | undefined {
-  const { room, route, request, resource, bodyHash } = at;
-  if (!secret || !route.replays || !room.settings.replay) return undefined;
+  const { context, route, request, resource, bodyHash } = at;
+  if (!secret || !route.replays || !context.settings.replay) return undefined;
   return { secret, paymentId: payment.paymentId, method: request.method, resource, bodyHash };
 }
 

@@ -27,7 +27,7 @@ export interface GateReports {
   close(): Promise<void>;
 }
 
-export interface Room {
+export interface GateContext {
   readonly settings: Settings;
   readonly terms: Terms;
   readonly time: GateTime;
@@ -48,7 +48,7 @@ export interface Room {
 
 export type OwnedSubscription = Pick<Subscription, "idHash" | "planId" | "status">;
 
-export interface RoomParts {
+export interface GateContextParts {
   /** makes the meter where a key to debit with is configured */
   readonly meterOf: (
     options: ProviderOptions,
@@ -66,7 +66,7 @@ const LOCAL = /^local-/;
 const MAX_SILENCE_MS = 120_000;
 
 /** @throws ConfigError naming the setting */
-export function openRoom(options: ProviderOptions, parts: RoomParts): Room {
+export function createGateContext(options: ProviderOptions, parts: GateContextParts): GateContext {
   const settings = settingsOf(options, process.env.NODE_ENV === "production");
   const { chainId, name } = settings.network;
   const rpc =

@@ -15,7 +15,7 @@ export interface Credentials {
   readonly payment: PaymentCredential | undefined;
 }
 
-const PAYMENT = HEADER.payment.toLowerCase();
+const PAYMENT_V1 = HEADER.payment.toLowerCase();
 
 const PAYMENT_V2 = HEADER.paymentSignatureV2.toLowerCase();
 
@@ -28,7 +28,7 @@ const NONE: Credentials = { subscription: undefined, payment: undefined };
 /** @throws AmbiguousCredentials (400) for a repeated, joined or oversized header, or two payments at once */
 export function readCredentials(request: GateRequest): Credentials {
   const subscription = single(request, SUBSCRIPTION);
-  const v1 = single(request, PAYMENT);
+  const v1 = single(request, PAYMENT_V1);
   const v2 = single(request, PAYMENT_V2);
   const signIn = single(request, SIGN_IN);
   if (subscription === undefined && v1 === undefined && v2 === undefined && signIn === undefined) return NONE;

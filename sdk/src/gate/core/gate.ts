@@ -3,10 +3,10 @@ import { TurnpikeError } from "../../protocol";
 import type { Answer, Decision } from "./answer";
 import { requireBookkeeping } from "./bookkeeping";
 import { proveCollectable } from "./collectable";
-import type { GateReports, Room } from "./context";
+import type { GateContext, GateReports } from "./context";
 import { decide } from "./decide";
 import type { GateRequest } from "./request";
-import { answerOfRefusedCharge, type Visit } from "./request-scope";
+import { answerOfRefusedCharge, type RequestScope } from "./request-scope";
 import { createRoute, type GateOptions } from "./route";
 
 /** One route's gate: what every adapter translates. */
@@ -19,7 +19,7 @@ export interface Gate {
   /** Judges a request and claims what it pays with. */
   decide(request: GateRequest): Decision | Promise<Decision>;
   /** The 402 of a charge that the handler could not make. */
-  answerOfRefusedCharge(visit: Visit): Promise<Answer>;
+  answerOfRefusedCharge(scope: RequestScope): Promise<Answer>;
   /** whether granted responses get CORS headers */
   readonly cors: boolean;
   /** whether quotes are tied to bodies */
@@ -27,12 +27,12 @@ export interface Gate {
 }
 
 /** @throws ConfigError for pricing that could never be charged as written */
-export function createGate<Req>(room: Room, options: GateOptions<Req>): Gate {
-  const route = createRoute(room, options);
-  const { reports } = room;
+export function createGate<Req>(context: GateContext, options: GateOptions<Req>): Gate {
+  const route = createRoute(context, options);
+  const { reports } = context;
   async function prove(): Promise<void> {
     await route.ready();
-    if (route.metered) await proveCollectable(room, route.planIds);
+    if (route.metered) await proveCollectable(context, route.planIds);
   }
   void prove().catch((error: unknown) => {
     // Told at start-up, and again by every request (500, or 503 while the chain cannot be asked).
@@ -41,12 +41,12 @@ export function createGate<Req>(room: Room, options: GateOptions<Req>): Gate {
   return {
     async ready() {
       await prove();
-      await requireBookkeeping(room, route);
+      await requireBookkeeping(context, route);
     },
     decide: reports
-      ? counted(reports, (request) => decide(room, route, request))
-      : (request) => decide(room, route, request),
-    answerOfRefusedCharge: (visit) => answerOfRefusedCharge(room, route, visit),
+      ? counted(reports, (request) => decide(context, route, request))
+      : (request) => decide(context, route, request),
+    answerOfRefusedCharge: (scope) => answerOfRefusedCharge(context, route, scope),
     cors: route.cors,
     bindsBody: route.bindsBody,
   };
@@ -68,7 +68,7 @@ function counted(reports: GateReports, judge: Gate["decide"]): Gate["decide"] {
 }
 
 /** What a gate decides at once is acted on at once; what it has to wait for, when it is there. */
-export interface WhenDecided<T> {
+export interface DecisionHandlers<T> {
   readonly gate: Gate;
   readonly facts: GateRequest;
   /** its own throws are the caller's */
@@ -77,7 +77,7 @@ export interface WhenDecided<T> {
   readonly fail: (error: unknown) => T;
 }
 
-export function whenDecided<T>({ gate, facts, act, fail }: WhenDecided<T>): T | Promise<Awaited<T>> {
+export function applyDecision<T>({ gate, facts, act, fail }: DecisionHandlers<T>): T | Promise<Awaited<T>> {
   let decided: Decision | Promise<Decision>;
   try {
     decided = gate.decide(facts);

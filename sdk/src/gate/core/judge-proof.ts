@@ -15,7 +15,7 @@ import {
   proofToWire,
   Unavailable,
 } from "../../protocol";
-import type { Room } from "./context";
+import type { GateContext } from "./context";
 import { recoverSigner } from "./recover-signer";
 import type { Settings } from "./settings";
 
@@ -89,24 +89,28 @@ function isQuoted(memo: ParsedMemo, proof: PaymentProof, { settings, method, bod
  * Whether the payment behind a sound proof still stands, by the mode that was configured.
  * @returns undefined when it does. @throws Unavailable when nobody can tell
  */
-export async function faultOfSettlement(room: Room, proof: PaymentProof, nonce: Hex): Promise<ProofFault | undefined> {
-  switch (room.settings.verify) {
+export async function faultOfSettlement(
+  context: GateContext,
+  proof: PaymentProof,
+  nonce: Hex,
+): Promise<ProofFault | undefined> {
+  switch (context.settings.verify) {
     case "signature":
       return undefined;
     case "facilitator": {
-      const verdict = await room.facilitator.verifyProof(proofToWire(proof));
+      const verdict = await context.facilitator.verifyProof(proofToWire(proof));
       if (verdict.valid) return undefined;
       // Neither paid nor unpaid: its block is being replaced, and the payment is on its way into another one.
       if (verdict.reason === "pending") throw unconfirmed();
       return verdict.reason;
     }
     case "onchain": {
-      if (!room.rpc) throw new ConfigError('rpcUrl is not set (TURNPIKE_RPC_URL): verify "onchain" reads the chain');
+      if (!context.rpc) throw new ConfigError('rpcUrl is not set (TURNPIKE_RPC_URL): verify "onchain" reads the chain');
       const { token, payer, payTo, amount, transaction } = proof;
-      const { confirmations, facilitator } = room.settings;
+      const { confirmations, facilitator } = context.settings;
       const before = facilitator?.signers.find(proof.facilitator)?.until;
       const paid = { token, payer, payTo, amount, nonce, transaction, confirmations, before };
-      const found = await findSettlement(room.rpc, paid);
+      const found = await findSettlement(context.rpc, paid);
       if (found === "shallow") throw unconfirmed();
       if (found === "late") return "signer_retired";
       return found === "settled" ? undefined : "not_settled";

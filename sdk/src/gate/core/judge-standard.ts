@@ -26,7 +26,7 @@ import { holdClaim } from "../claims/held-claim";
 import type { ClaimStore } from "../claims/rules";
 import { secretOfPayload } from "../replay/secret";
 import { claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict, verdictOfLate } from "./claim-payment";
-import type { Room } from "./context";
+import type { GateContext } from "./context";
 import type { PaymentCredential } from "./credentials";
 import { deductsNothing, type OneTimePayment } from "./payment";
 import { MAX_TIMEOUT_SEC, soldSingly, usableKeyOf } from "./quote";
@@ -70,7 +70,7 @@ export async function judgeStandard(
   const found = credential.kind === "x402-v1" ? await purchaseOfV1(payload, at) : purchaseOfV2(payload, at);
   if (typeof found === "string") return invalid(found, MESSAGES[found]);
   const { authorization, token, settlement, identifier } = found;
-  const { settings, time } = at.room;
+  const { settings, time } = at.context;
   const { chainId } = settings.network;
   const nowSec = time.nowSec();
   const { from, to, value, nonce, validBefore } = authorization;
@@ -92,9 +92,9 @@ export async function judgeStandard(
   // Too late to pay with, but perhaps it has paid: then a fresh quote would be paid on top.
   const used = late && (await verdictOfLate(at, { payment, secret }));
   if (used) return used;
-  const fault = await faultOfSignature(found, at.room);
+  const fault = await faultOfSignature(found, at.context);
   if (fault) return invalid(fault, MESSAGES[fault]);
-  if (late && !(await isUnderWay(at.room, paymentId))) return invalid(late, MESSAGES[late]);
+  if (late && !(await isUnderWay(at.context, paymentId))) return invalid(late, MESSAGES[late]);
   const keepUntilSec = Number(validBefore) + DAY_SEC;
   return claimAndConfirm(at, {
     payment,
@@ -102,7 +102,7 @@ export async function judgeStandard(
     keepUntilSec,
     nowSec,
     async confirm() {
-      const { claims: store } = at.room;
+      const { claims: store } = at.context;
       if (identifier) await bindIdentifier({ store, id: identifier, payer: from, paymentId, keepUntilSec, nowSec });
       return settleStandard(at, { payment, nonce, settlement, secret });
     },
@@ -142,7 +142,7 @@ const malformed = (path: readonly PropertyKey[] = []): InvalidPaymentProof =>
 async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Purchase | Fault> {
   const parsed = x402V1PayloadSchema.safeParse(payload);
   if (!parsed.success) throw malformed(parsed.error.issues[0]?.path);
-  const { settings } = at.room;
+  const { settings } = at.context;
   if (findNetwork(parsed.data.network, settings.extraNetworks)?.chainId !== settings.network.chainId) return "network";
   const { authorization, signature } = parsed.data.payload;
   const offers = soldSingly(await at.route.offers(at.request), at.route.presentation);
@@ -172,7 +172,7 @@ async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Purch
 function purchaseOfV2(payload: JsonObject, at: PaymentCase): Purchase | Fault {
   const parsed = payloadV2Schema.safeParse(payload);
   if (!parsed.success) throw malformed(parsed.error.issues[0]?.path);
-  const { settings, terms, time } = at.room;
+  const { settings, terms, time } = at.context;
   const { accepted } = parsed.data;
   const { authorization, signature } = parsed.data.payload;
   if (accepted.network !== caip2Of(settings.network.chainId)) return "network";
@@ -197,7 +197,7 @@ function purchaseOfV2(payload: JsonObject, at: PaymentCase): Purchase | Fault {
  * Whether the Facilitator took the payment while it was in time. Only then it is asked to settle it now: of a payment that
  * it does not know it would move money for a quote that is over.
  */
-async function isUnderWay({ facilitator }: Room, paymentId: Hex): Promise<boolean> {
+async function isUnderWay({ facilitator }: GateContext, paymentId: Hex): Promise<boolean> {
   const found = await facilitator.payment(paymentId);
   if (found.kind === "refused") throw new Unavailable(found.error.message, { cause: found.error, retryAfterSec: 2 });
   return found.value.status !== "unknown" && found.value.status !== "failed";
@@ -215,7 +215,7 @@ function faultOfWindow({ validAfter, validBefore }: Authorization, nowSec: numbe
  */
 async function faultOfSignature(
   { authorization, signature, token: { address: token, name, version } }: Purchase,
-  { settings, rpc }: Room,
+  { settings, rpc }: GateContext,
 ): Promise<Fault | undefined> {
   if (!SIGNATURE_65.test(signature)) return undefined;
   const { chainId } = settings.network;

@@ -1,7 +1,7 @@
 /** One gated route: its options checked, its terms loaded, its offers for a request. */
 import { ConfigError, type Hex, isTurnpikeError } from "../../protocol";
 import { bodyUnbound } from "./body-fault";
-import type { Room } from "./context";
+import type { GateContext } from "./context";
 import { checkDiscovery, type Discovery } from "./extensions-v2";
 import type { MeteredRoute, Payment } from "./payment";
 import { type Price, type PricingEntry, pricingOf } from "./pricing";
@@ -54,7 +54,7 @@ export interface Route extends MeteredRoute {
   /** Loads what quotes are made from. @throws ConfigError, Unavailable */
   ready(): Promise<void>;
   /** The same, where nothing has to be asked or computed for it: the same list for as long as the terms are the same. */
-  offersAtOnce(): readonly Offer[] | undefined;
+  cachedOffers(): readonly Offer[] | undefined;
   readonly quotes: Quotes;
   /** Every option as it costs now; without those whose terms cannot be read. @throws ConfigError */
   offers(request: GateRequest): Promise<Offer[]>;
@@ -77,8 +77,8 @@ function bindingOf({ bind, maxBodyBytes }: GateOptions<never>): Pick<Route, "bin
 }
 
 /** @throws ConfigError for pricing that could never be charged as written */
-export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
-  const { settings, terms } = room;
+export function createRoute<Req>(context: GateContext, options: GateOptions<Req>): Route {
+  const { settings, terms } = context;
   const { prices, planIds } = pricingOf(options.pricing, settings);
   let loading: Promise<void> | undefined;
   let loaded = false;
@@ -141,7 +141,7 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
     | { readonly token: unknown; readonly plans: readonly unknown[]; readonly offers: readonly Offer[] }
     | undefined;
 
-  function offersAtOnce(): readonly Offer[] | undefined {
+  function cachedOffers(): readonly Offer[] | undefined {
     if (!loaded || !isFixed) return undefined;
     const token = settings.token && terms.token(settings.token.address);
     if (held?.token === token && held?.plans.every((plan, i) => plan === terms.plan(planIds[i] as Hex))) {
@@ -154,7 +154,7 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
   }
 
   return {
-    offersAtOnce,
+    cachedOffers,
     quotes: createQuotes(),
     planIds,
     metered: options.metered ?? false,

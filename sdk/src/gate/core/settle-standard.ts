@@ -22,7 +22,7 @@ import {
 } from "../../protocol";
 import type { ReplaySecret } from "../replay/secret";
 import type { Confirmation, PaymentCase } from "./claim-payment";
-import type { Room } from "./context";
+import type { GateContext } from "./context";
 import type { OneTimePayment } from "./payment";
 import { recoverSigner } from "./recover-signer";
 
@@ -40,13 +40,13 @@ const RETRY_SEC = 2;
 
 /** @throws Unavailable when nobody can tell: asking again with the same payload never pays twice */
 export async function settleStandard(at: PaymentCase, purchase: StandardPurchase): Promise<Confirmation> {
-  const { room, resource } = at;
+  const { context, resource } = at;
   const { payment, nonce, settlement, secret } = purchase;
-  if (room.settings.facilitator?.trustUnsigned) {
-    if (await isSpent(room, payment, nonce)) return { kind: "faulty", reason: "authorization_used" };
-  } else await requireGrants(room);
+  if (context.settings.facilitator?.trustUnsigned) {
+    if (await isSpent(context, payment, nonce)) return { kind: "faulty", reason: "authorization_used" };
+  } else await requireGrants(context);
   const grantId = await grantIdOf(at, payment.paymentId, secret);
-  const outcome = await room.facilitator.x402Settle({ ...settlement, grant: { id: grantId, resource } });
+  const outcome = await context.facilitator.x402Settle({ ...settlement, grant: { id: grantId, resource } });
   if (!outcome.success) {
     if (outcome.errorReason === "settlement_pending") {
       throw new Unavailable("The payment is not settled yet: send the same payload again.", {
@@ -59,14 +59,14 @@ export async function settleStandard(at: PaymentCase, purchase: StandardPurchase
   if (!isHash32(transaction)) {
     throw new Unavailable("The Facilitator named no transaction for a settled payment.", { retryAfterSec: RETRY_SEC });
   }
-  const { settings } = room;
+  const { settings } = context;
   if (!isGranted(at, payment, { transaction, grantId, grant })) {
     throw new Unavailable(
       "The Facilitator's answer is not signed for this purchase by a signer of `facilitator.signers`: nothing is served by it.",
       { retryAfterSec: 10 },
     );
   }
-  if (settings.verify === "onchain") await untilOnChain(room, payment, nonce, transaction);
+  if (settings.verify === "onchain") await untilOnChain(context, payment, nonce, transaction);
   return { kind: "settled", transaction };
 }
 
@@ -79,7 +79,7 @@ interface Granted {
 
 /** Whether a pinned signer granted this payment to this very purchase; or nothing is signed, and nothing has to be. */
 function isGranted(
-  { room: { settings, time }, resource }: PaymentCase,
+  { context: { settings, time }, resource }: PaymentCase,
   { token, payTo, amount, paymentId }: OneTimePayment,
   { transaction, grantId, grant }: Granted,
 ): boolean {
@@ -96,7 +96,7 @@ function isGranted(
  * Where nobody signs grants, an authorization that was used before it came here has bought something elsewhere: it may
  * have been read from calldata. Asked only where this gate has a node of its own.
  */
-async function isSpent({ rpc }: Room, { token, payer }: OneTimePayment, nonce: Hex): Promise<boolean> {
+async function isSpent({ rpc }: GateContext, { token, payer }: OneTimePayment, nonce: Hex): Promise<boolean> {
   if (!rpc) return false;
   const data = tokenInterface.encodeFunctionData("authorizationState", [payer, nonce]);
   return BigInt(await rpc.send<string>("eth_call", [{ to: token, data }, "latest"])) !== 0n;
@@ -107,16 +107,16 @@ async function isSpent({ rpc }: Room, { token, payer }: OneTimePayment, nonce: H
  * has the key, so a gate that shares everything but its claims cannot be granted this gate's payment.
  */
 async function grantIdOf(
-  { room, request, resource, bodyHash }: PaymentCase,
+  { context, request, resource, bodyHash }: PaymentCase,
   paymentId: Hex,
   secret: ReplaySecret | undefined,
 ): Promise<Hex> {
   const purchase = JSON.stringify(["grant", paymentId, request.method, resource, bodyHash ?? null, secret ?? null]);
-  return toHex(hmacSha256(hexToBytes(await room.claims.grantKey()), utf8ToBytes(purchase)));
+  return toHex(hmacSha256(hexToBytes(await context.claims.grantKey()), utf8ToBytes(purchase)));
 }
 
 /** @throws Unavailable where the Facilitator signs no grants: the payer would pay, and could not be served */
-async function requireGrants({ facilitator, settings }: Room): Promise<void> {
+async function requireGrants({ facilitator, settings }: GateContext): Promise<void> {
   if (await facilitator.signsGrants()) return;
   throw new Unavailable(
     `The Facilitator at ${settings.facilitator?.url} signs no payment grants: standard x402 payloads need one that does.`,
@@ -125,13 +125,18 @@ async function requireGrants({ facilitator, settings }: Room): Promise<void> {
 }
 
 /** The gate's own node may be behind the Facilitator's: it is asked until it shows the transfer, for a while. */
-async function untilOnChain(room: Room, payment: OneTimePayment, nonce: Hex, transaction: Hex): Promise<void> {
-  if (!room.rpc) throw new ConfigError('rpcUrl is not set (TURNPIKE_RPC_URL): verify "onchain" reads the chain');
+async function untilOnChain(
+  context: GateContext,
+  payment: OneTimePayment,
+  nonce: Hex,
+  transaction: Hex,
+): Promise<void> {
+  if (!context.rpc) throw new ConfigError('rpcUrl is not set (TURNPIKE_RPC_URL): verify "onchain" reads the chain');
   const { token, payer, payTo, amount } = payment;
-  const { confirmations, settleWaitMs } = room.settings;
+  const { confirmations, settleWaitMs } = context.settings;
   const untilMs = performance.now() + settleWaitMs;
   for (;;) {
-    const found = await findSettlement(room.rpc, { token, payer, payTo, amount, nonce, transaction, confirmations });
+    const found = await findSettlement(context.rpc, { token, payer, payTo, amount, nonce, transaction, confirmations });
     if (found === "settled") return;
     if (performance.now() >= untilMs) {
       const what =

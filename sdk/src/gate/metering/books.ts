@@ -222,7 +222,7 @@ export class Books {
   }
 
   private trim(): void {
-    for (const account of this.accounts.values()) if (!hasNews(account)) this.accounts.delete(account.idHash);
+    for (const account of this.accounts.values()) if (!hasBalance(account)) this.accounts.delete(account.idHash);
     this.trimAt = Math.max(ACCOUNTS_KEPT, 2 * this.accounts.size);
   }
 
@@ -283,7 +283,7 @@ export function unsettledOf(account: Account): bigint {
 }
 
 /** Whether forgetting this account would lose more than what the chain tells anyway. */
-export function hasNews(account: Account): boolean {
+export function hasBalance(account: Account): boolean {
   return unsettledOf(account) > 0n || account.blocked !== undefined || account.lost > 0n;
 }
 

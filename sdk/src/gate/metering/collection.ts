@@ -32,7 +32,7 @@ export interface CollectionOptions {
   readonly warn: (message: string) => void;
   readonly monotonicMs: () => number;
   /** Told when a plan became collectable again, or ceased to be: whether any of them is. */
-  readonly onChange?: (isAnyCollectable: boolean) => void;
+  readonly onChange?: (canCollectAny: boolean) => void;
 }
 
 /** `doubtful` is served no more than `lost`, until the check has answered. */

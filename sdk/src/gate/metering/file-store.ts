@@ -7,7 +7,7 @@ import { dirname, resolve } from "node:path";
 import { lock } from "proper-lockfile";
 import { ConfigError, TurnpikeError, Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import { Books, emptyAccount, hasNews } from "./books";
+import { Books, emptyAccount, hasBalance } from "./books";
 import type { Line, SnapshotEntry } from "./entry-line";
 import { Journal } from "./journal";
 import { decideReservation, type MeterStore } from "./store";
@@ -106,8 +106,8 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     accounts: () => books.accounts.values(),
     everyAccount: () => books.accounts.values(),
     reload: async () => undefined,
-    hurried: () => [],
-    hurry: async () => undefined,
+    urgent: () => [],
+    requestSettlement: async () => undefined,
     setSending: () => undefined,
     batches: () => [...books.batches.values()],
     recent: () => books.recent,
@@ -147,7 +147,7 @@ async function takeLock(path: string, staleMs: number, onLost: (cause: unknown) 
 function snapshotOf(books: Books): SnapshotEntry {
   return {
     kind: "snapshot",
-    accounts: [...books.accounts.values()].filter(hasNews).map((account) => ({ ...account, held: 0n })),
+    accounts: [...books.accounts.values()].filter(hasBalance).map((account) => ({ ...account, held: 0n })),
     batches: [...books.batches.values()],
     recent: books.recent,
     successors: [...books.successors],

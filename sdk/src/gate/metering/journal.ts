@@ -114,7 +114,7 @@ export class Journal {
   }
 
   /** Reads what is there, tells each entry, and cuts off what a crash left half written. */
-  static async open(options: JournalOptions, tell: (line: Line) => void): Promise<Journal> {
+  static async open(options: JournalOptions, onLine: (line: Line) => void): Promise<Journal> {
     const file = await open(options.path, "a+", 0o600);
     try {
       await repair(file, options.path);
@@ -125,7 +125,7 @@ export class Journal {
         await file.datasync();
       }
       if (bytes.length === 0) await syncFolder(options.path);
-      for (const line of lines) tell(line);
+      for (const line of lines) onLine(line);
       return new Journal(options, file, wholeBytes);
     } catch (error) {
       await file.close();
@@ -243,11 +243,11 @@ export class Journal {
     this.refuseAll(failure, isSafe ? failure : new ConfigError(remedy, { cause }));
   }
 
-  private refuseAll(failure: TurnpikeError, told = failure): void {
+  private refuseAll(failure: TurnpikeError, reported = failure): void {
     this.failure = failure;
     this.group?.reject(failure);
     this.group = undefined;
-    this.options.onFailure(told);
+    this.options.onFailure(reported);
   }
 }
 

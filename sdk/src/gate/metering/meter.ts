@@ -15,7 +15,7 @@ import {
 } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import { remainingOf, unsettledOf } from "./books";
-import { Pump } from "./pump";
+import { Loop } from "./loop";
 import { type MeterReport, type UnsettledReport, unsettledReport } from "./reports";
 import { limitsOf, type MeterLimits } from "./schedule";
 import { type Call, Settler } from "./settler";
@@ -143,7 +143,7 @@ export function createMeter(options: MeterOptions): Meter {
   const limits = limitsOf(options.limits);
   const now = () => ({ ms: monotonicMs(), sec: chainTime(clock) });
   const settler = new Settler({ store, sender, states, limits, now, report, onRefused });
-  const pump = new Pump({ round: () => settler.round(), restMs, report });
+  const loop = new Loop({ round: () => settler.round(), restMs, report });
   let isStopping = false;
 
   function restMs(): number | undefined {
@@ -155,7 +155,7 @@ export function createMeter(options: MeterOptions): Meter {
   }
 
   /** Asks the store until there is room under maxUnsettled, the debits that make it being hurried meanwhile. */
-  async function untilRoom(first: Asked, ask: (request: ReserveRequest) => Promise<Reserved>) {
+  async function untilCapacity(first: Asked, ask: (request: ReserveRequest) => Promise<Reserved>) {
     const untilMs = monotonicMs() + limits.waitMs;
     let request = first;
     for (;;) {
@@ -171,29 +171,29 @@ export function createMeter(options: MeterOptions): Meter {
         throw new InsufficientFunds("A debit of this subscription could not be collected.");
       const leftMs = untilMs - monotonicMs();
       if (leftMs <= 0 || isStopping) throw saturated();
-      hurry(request.idHash);
-      await atMost(leftMs, pump.nextRound());
+      requestSettlement(request.idHash);
+      await atMost(leftMs, loop.nextRound());
       request = { ...request, mayClip: request.newest === undefined };
     }
   }
 
-  function hurry(idHash: Hex): void {
+  function requestSettlement(idHash: Hex): void {
     const account = store.account(idHash);
     if (account !== undefined && account.pending > 0n && settler.timing(account.idHash).attempts === 0) {
       settler.forced.add(account.idHash);
     }
-    if (store.batches().length === 0) pump.wake();
+    if (store.batches().length === 0) loop.wake();
   }
 
   async function chargeMerged(request: Asked): Promise<Charge> {
-    const { charged, remaining } = await untilRoom(request, (asked) => store.reserve(asked));
+    const { charged, remaining } = await untilCapacity(request, (asked) => store.reserve(asked));
     const account = store.account(request.idHash);
     if (account !== undefined) {
       const timing = settler.timing(account.idHash);
       if (account.pending <= charged) timing.sinceMs = monotonicMs();
       timing.cycleEndSec = Math.max(timing.cycleEndSec, request.facts.paidThroughSec);
       const isFull = account.pending >= limits.settleAmount || account.calls >= limits.settleCalls;
-      pump.wake(isFull && store.batches().length === 0 && timing.attempts === 0 ? 0 : TICK_MS);
+      loop.wake(isFull && store.batches().length === 0 && timing.attempts === 0 ? 0 : TICK_MS);
     }
     return { charged, remaining, clipped: charged < request.amount };
   }
@@ -201,7 +201,7 @@ export function createMeter(options: MeterOptions): Meter {
   async function chargeEach(request: Asked): Promise<Charge> {
     const untilMs = monotonicMs() + limits.waitMs;
     for (;;) {
-      const { charged, remaining, block } = await untilRoom(request, (asked) => store.hold(asked));
+      const { charged, remaining, block } = await untilCapacity(request, (asked) => store.hold(asked));
       const result = await debitCall({ idHash: request.idHash, amount: charged, block }, untilMs - monotonicMs());
       if (result.kind === "settled") return { charged, remaining, clipped: charged < request.amount };
       if (result.kind === "failed" && !isOwnFault(result.reason)) throw refusalOf(result.reason);
@@ -216,7 +216,7 @@ export function createMeter(options: MeterOptions): Meter {
     });
     const call: Call = { ...held, sealed: false, settle: settleCall };
     settler.calls.add(call);
-    pump.wake();
+    loop.wake();
     const result = await atMost(waitMs, Promise.race([settled, stopped]));
     if (result !== undefined && result !== "stopped") return result;
     if (call.sealed) {
@@ -237,21 +237,21 @@ export function createMeter(options: MeterOptions): Meter {
       if (isStopping || monotonicMs() > untilMs) throw saturated();
       for (const { idHash } of owing) {
         settler.forced.add(idHash);
-        await store.hurry(idHash);
+        await store.requestSettlement(idHash);
       }
-      await atMost(TICK_MS, pump.nextRound());
+      await atMost(TICK_MS, loop.nextRound());
     }
   }
 
-  let tellStopped: () => void = () => undefined;
+  let resolveStopped: () => void = () => undefined;
   const stopped = new Promise<"stopped">((resolve) => {
-    tellStopped = () => resolve("stopped");
+    resolveStopped = () => resolve("stopped");
   });
 
   return {
     async start() {
       await store.open();
-      pump.start();
+      loop.start();
     },
     requireHealthy: () => store.requireHealthy?.(),
     async reserve(idHash, amount, facts, newest) {
@@ -265,7 +265,7 @@ export function createMeter(options: MeterOptions): Meter {
     isBlocked: (idHash) => store.account(idHash)?.blocked !== undefined,
     retryBlocked(idHash) {
       settler.retryBlocked(idHash);
-      pump.wake(TICK_MS);
+      loop.wake(TICK_MS);
     },
     isSaturated(idHash) {
       const account = store.account(idHash);
@@ -279,10 +279,10 @@ export function createMeter(options: MeterOptions): Meter {
       try {
         while (!settler.isIdle) {
           if (isStopping) throw new Unavailable("The meter was stopped before everything was settled.");
-          const ended = pump.nextRound();
-          pump.wake(store.batches().length > 0 ? limits.pollMs : 0);
+          const ended = loop.nextRound();
+          loop.wake(store.batches().length > 0 ? limits.pollMs : 0);
           await ended;
-          if (pump.failures >= FLUSH_FAILURES) throw pump.lastError;
+          if (loop.failures >= FLUSH_FAILURES) throw loop.lastError;
         }
       } finally {
         clearInterval(stayAlive);
@@ -293,12 +293,12 @@ export function createMeter(options: MeterOptions): Meter {
       store.setSending(canCollect);
       if (!canCollect) return;
       settler.retrySoon();
-      pump.retryNow();
+      loop.retryNow();
     },
     async stop() {
       isStopping = true;
-      tellStopped();
-      await pump.stop();
+      resolveStopped();
+      await loop.stop();
       await store.close();
     },
   };

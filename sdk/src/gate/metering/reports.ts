@@ -1,7 +1,7 @@
 /** What the provider would lose if every subscription were cancelled now, and what it has lost: figures for views. */
 import type { ErrorCode } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import { type BlockReason, hasNews, type LossReason, unsettledOf } from "./books";
+import { type BlockReason, hasBalance, type LossReason, unsettledOf } from "./books";
 import type { MeterStore } from "./store";
 
 /** One thing that happened to a subscription's debits, or to the meter itself; amounts in token base units. */
@@ -47,7 +47,7 @@ export function unsettledReport(store: MeterStore): UnsettledReport {
   const subscriptions: UnsettledSubscription[] = [];
   let unsettled = 0n;
   for (const account of store.everyAccount()) {
-    if (!hasNews(account)) continue;
+    if (!hasBalance(account)) continue;
     const owed = unsettledOf(account);
     unsettled += owed;
     const { idHash, blocked, lost } = account;

@@ -97,7 +97,7 @@ export function retryDelayMs(attempts: number): number {
 }
 
 export type Judgement =
-  | { readonly kind: "debit"; readonly index: number; readonly room: bigint }
+  | { readonly kind: "debit"; readonly index: number; readonly available: bigint }
   /** not now: a view older than the books, or a subscription that may become active again */
   | { readonly kind: "later" }
   /** this record will never pay again; it may have been rekeyed */
@@ -113,5 +113,5 @@ export function judgeDebit(account: Readonly<Account>, state: MeteredState): Jud
   }
   if (state.status === "CANCELLED") return { kind: "ended" };
   if (state.status !== "ACTIVE") return { kind: "later" };
-  return { kind: "debit", index: state.debits, room: state.cap > state.spent ? state.cap - state.spent : 0n };
+  return { kind: "debit", index: state.debits, available: state.cap > state.spent ? state.cap - state.spent : 0n };
 }

@@ -43,7 +43,7 @@ const RESUBMIT_MS = 10_000;
 const BLOCKED_RETRY_MS = 2_000;
 
 /** Its index, cap or standing changed, it was rekeyed, or the transaction was too large. */
-const JUDGED_ANEW: ReadonlySet<ErrorCode> = new Set([
+const REJUDGED: ReadonlySet<ErrorCode> = new Set([
   "StaleDebit",
   "AllowanceExhausted",
   "SubscriptionNotActive",
@@ -162,7 +162,7 @@ export class Settler {
   private async restore(idHash: Hex, result: Exclude<DebitResult, { kind: "settled" }>): Promise<void> {
     const account = this.options.store.account(idHash);
     if (account === undefined) return;
-    if (result.kind === "void" || JUDGED_ANEW.has(result.reason)) this.forced.add(account.idHash);
+    if (result.kind === "void" || REJUDGED.has(result.reason)) this.forced.add(account.idHash);
     else await this.postpone(idHash, result.reason);
   }
 
@@ -217,7 +217,7 @@ export class Settler {
       if (account !== undefined && wanted.length < this.maxItems) wanted.push({ account, call });
     }
     const at = now();
-    for (const idHash of store.hurried()) this.forced.add(idHash);
+    for (const idHash of store.urgent()) this.forced.add(idHash);
     for (const account of store.accounts()) {
       if (wanted.length >= this.maxItems) break;
       const isForced = this.forced.has(account.idHash);
@@ -244,15 +244,15 @@ export class Settler {
       else if (judged.kind === "later") await this.setAside({ account, call, state });
       if (judged.kind !== "debit") continue;
       const before = used.get(idHash) ?? { amount: 0n, count: 0 };
-      const room = judged.room - before.amount;
+      const available = judged.available - before.amount;
       const owed = call?.amount ?? account.pending;
-      const isShort = owed > room;
+      const isShort = owed > available;
       // An endpoint behind the block that the charge was judged by may not know of a cap that was raised since.
       if (isShort && state.blockNumber < (call?.block ?? account.seenBlock)) {
         if (call === undefined) await this.postpone(idHash, "Unavailable");
         continue;
       }
-      const amount = isShort ? room : owed;
+      const amount = isShort ? available : owed;
       if (call === undefined && isShort) await this.writeOff(idHash, owed - amount, "clipped");
       if (call !== undefined && isShort) {
         this.fail(call, "AllowanceExhausted");

@@ -35,8 +35,8 @@ export function createMemoryMeterStore(): MeterStore {
     accounts: () => books.accounts.values(),
     everyAccount: () => books.accounts.values(),
     reload: async () => undefined,
-    hurried: () => [],
-    hurry: async () => undefined,
+    urgent: () => [],
+    requestSettlement: async () => undefined,
     setSending: () => undefined,
     batches: () => [...books.batches.values()],
     recent: () => books.recent,
@@ -102,11 +102,11 @@ export interface MeterStore {
   /** Every account that this process knows of, whoever sends its debits: for views. */
   everyAccount(): Iterable<Readonly<Account>>;
   /** Accounts whose debit another gate waits for, to be sent by this one. */
-  hurried(): Iterable<Hex>;
+  urgent(): Iterable<Hex>;
   /** Reads what other gates have changed; nothing to do where the books are this process's alone. */
   reload(): Promise<void>;
   /** Asks whoever sends to debit this subscription now; where that is this process, nothing needs to be asked. */
-  hurry(idHash: Hex): Promise<void>;
+  requestSettlement(idHash: Hex): Promise<void>;
   /** Whether this process may send the debits of a store that others share; where it may not, it hands that on. */
   setSending(maySend: boolean): void;
   /** Sealed and unresolved, under this process's leases. */

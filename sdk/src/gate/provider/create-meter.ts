@@ -73,7 +73,7 @@ export function meterOf(
   const collection = new Collection({
     ...{ right, report, monotonicMs: () => performance.now() },
     warn: (message) => process.emitWarning(message, { code: "TurnpikeCannotCollect" }),
-    onChange: (isAnyCollectable) => meter.setCollecting(isAnyCollectable),
+    onChange: (canCollectAny) => meter.setCollecting(canCollectAny),
   });
   return {
     ...meter,

@@ -100,8 +100,8 @@ const ID_SEGMENT = /^(?:\d+|0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|(?=.*\d)[\w~.=
 
 /** The route's own pattern where the framework tells it; otherwise the path, with `:id` for what looks like one. */
 export function resourceTemplateOf({ raw, target }: GateRequest): string {
-  const told = patternOf(raw as Framework);
-  const path = told ?? (target.split(/[?#]/, 1)[0] ?? "/").split("/").map(segmentOf).join("/");
+  const pattern = patternOf(raw as Framework);
+  const path = pattern ?? (target.split(/[?#]/, 1)[0] ?? "/").split("/").map(segmentOf).join("/");
   const plain = path.startsWith("/") ? path : `/${path}`;
   return plain.length <= MAX_LENGTH && /^[!"$-;=@-~]*$/.test(plain) ? plain : "*";
 }

@@ -74,8 +74,8 @@ export function createReporter(options: ReporterOptions): Reporter {
   let lost = 0;
   let seen = 0;
   /** What may have arrived: told again under the same id, before anything else. */
-  let untold: Batch | undefined;
-  let telling: Promise<boolean> | undefined;
+  let unsent: Batch | undefined;
+  let sending: Promise<boolean> | undefined;
   let timer: NodeJS.Timeout | undefined;
   let failures = 0;
   let isClosed = false;
@@ -92,7 +92,7 @@ export function createReporter(options: ReporterOptions): Reporter {
       () => {
         timer = undefined;
         void flush().finally(() => {
-          if (untold || sums.size > 0 || lost > 0) wakeLater();
+          if (unsent || sums.size > 0 || lost > 0) wakeLater();
         });
       },
       everyMs * Math.min(2 ** failures, MAX_BACKOFF),
@@ -115,10 +115,10 @@ export function createReporter(options: ReporterOptions): Reporter {
       sum.amount += amount;
     } else lost += times;
 
-    function sumAt(name: string, room: number, counted: string): Sum | undefined {
+    function sumAt(name: string, capacity: number, counted: string): Sum | undefined {
       const known = sums.get(name);
       if (known) return known;
-      if (sums.size >= room) return undefined;
+      if (sums.size >= capacity) return undefined;
       const made = { entry: { ...entry, resource: counted }, count: 0, amount: 0n };
       sums.set(name, made);
       return made;
@@ -126,7 +126,7 @@ export function createReporter(options: ReporterOptions): Reporter {
   }
 
   /** What was never sent, or refused for its time alone, was not counted: it can be told under another hour. */
-  function putBack({ entries }: Batch): void {
+  function restore({ entries }: Batch): void {
     for (const { count: times, amount, ...entry } of entries) {
       if (entry.step === "lost") lost += times;
       else add(entry, times, BigInt(amount));
@@ -153,10 +153,10 @@ export function createReporter(options: ReporterOptions): Reporter {
   }
 
   /** @returns whether there may be more to tell now */
-  async function tellOne(): Promise<boolean> {
-    untold ??= nextBatch();
-    if (!untold) return false;
-    const batch = untold;
+  async function sendOne(): Promise<boolean> {
+    unsent ??= nextBatch();
+    if (!unsent) return false;
+    const batch = unsent;
     try {
       await send(batch.id, batch.entries, AbortSignal.any([stop.signal, AbortSignal.timeout(timeoutMs)]));
       failures = 0;
@@ -164,8 +164,8 @@ export function createReporter(options: ReporterOptions): Reporter {
       failures += 1;
       const isRefused = isTurnpikeError(error) && !error.retryable;
       if (isRefused && !batch.mayHaveArrived && isOfHour(error)) {
-        untold = undefined;
-        putBack(batch);
+        unsent = undefined;
+        restore(batch);
         return false;
       }
       batch.mayHaveArrived ||= !isRefused;
@@ -174,16 +174,16 @@ export function createReporter(options: ReporterOptions): Reporter {
       if (!isOld && !isRefused) return false;
       lost += batch.entries.reduce((total, entry) => total + entry.count, 0);
     }
-    untold = undefined;
+    unsent = undefined;
     return failures === 0;
   }
 
   async function flush(): Promise<void> {
     do {
-      telling ??= tellOne().finally(() => {
-        telling = undefined;
+      sending ??= sendOne().finally(() => {
+        sending = undefined;
       });
-    } while (await telling);
+    } while (await sending);
   }
 
   return {

@@ -16,14 +16,14 @@ export interface CellChange {
   readonly keepSec?: number;
 }
 
-export interface CellStore {
+export interface AtomicStore {
   /** Makes what is needed in the store; safe to repeat, and beside others. */
   open(): Promise<void>;
   /** the store's own clock: the one that all gates can agree on */
   nowMs(): Promise<number>;
   read(keys: readonly string[]): Promise<(string | undefined)[]>;
   /** All changes, or none. @returns whether they were made */
-  swap(changes: readonly CellChange[]): Promise<boolean>;
+  compareAndSwap(changes: readonly CellChange[]): Promise<boolean>;
   listed(): Promise<{ readonly key: string; readonly text: string }[]>;
 }
 
@@ -32,14 +32,14 @@ const TIMEOUT_MS = 5_000;
 const CLOCK_AGE_MS = 60_000;
 
 /** Opened with the first use, every answer bounded in time, every fault told as an outage. */
-export interface SharedCells extends Omit<CellStore, "open" | "nowMs"> {
+export interface SharedCells extends Omit<AtomicStore, "open" | "nowMs"> {
   /** unix milliseconds by the store's clock, asked for once a minute */
   nowMs(): Promise<number>;
 }
 
 /** @throws Unavailable from every method when the store cannot answer */
 export function guardCells(
-  cells: CellStore,
+  cells: AtomicStore,
   { what, clockAgeMs = CLOCK_AGE_MS }: { readonly what: string; readonly clockAgeMs?: number },
 ): SharedCells {
   let opening: Promise<void> | undefined;
@@ -65,7 +65,7 @@ export function guardCells(
       return Math.floor(clock.storeMs + performance.now() - clock.atMs);
     },
     read: (keys) => guarded(() => cells.read(keys)),
-    swap: (changes) => guarded(() => cells.swap(changes)),
+    compareAndSwap: (changes) => guarded(() => cells.compareAndSwap(changes)),
     listed: () => guarded(() => cells.listed()),
   };
 }

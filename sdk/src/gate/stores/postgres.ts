@@ -1,5 +1,5 @@
 /** Cells in PostgreSQL: one table and one function, so that a change of several rows is one act. Knows no client library. */
-import type { CellStore } from "./atomic-store";
+import type { AtomicStore } from "./atomic-store";
 
 /** A pool or client of `pg`, or anything that answers like one. */
 export interface PostgresClient {
@@ -62,7 +62,7 @@ const PURGE_EVERY = 10_000;
 
 const PURGE_EVERY_BYTES = 16 * 1_024 * 1_024;
 
-export function postgresCells(client: PostgresClient, { space }: PostgresCellsOptions): CellStore {
+export function postgresCells(client: PostgresClient, { space }: PostgresCellsOptions): AtomicStore {
   let changesMade = 0;
   let bytesMade = 0;
 
@@ -93,7 +93,7 @@ export function postgresCells(client: PostgresClient, { space }: PostgresCellsOp
       const texts = new Map(rows.map(({ key, value }) => [key, String(value)]));
       return keys.map((key) => texts.get(key));
     },
-    async swap(changes) {
+    async compareAndSwap(changes) {
       for (const { next } of changes) bytesMade += next.length;
       if (++changesMade % PURGE_EVERY === 0 || bytesMade > PURGE_EVERY_BYTES) {
         bytesMade = 0;

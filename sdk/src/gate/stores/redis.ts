@@ -1,5 +1,5 @@
 /** Cells in Redis: one script, so that a change of several keys is one act. Knows no client library, only its shape. */
-import type { CellStore } from "./atomic-store";
+import type { AtomicStore } from "./atomic-store";
 
 /** A client of `ioredis` (`call`) or of `redis` (`sendCommand`), connected by whoever made it. */
 export type RedisClient =
@@ -39,7 +39,7 @@ for i = 1, count do
 end
 return 1`;
 
-export function redisCells(client: RedisClient, { prefix, lists }: RedisCellsOptions): CellStore {
+export function redisCells(client: RedisClient, { prefix, lists }: RedisCellsOptions): AtomicStore {
   const send = (command: string, ...args: string[]): Promise<unknown> =>
     "call" in client ? client.call(command, ...args) : client.sendCommand([command, ...args]);
   const listKey = `${prefix}listed`;
@@ -76,7 +76,7 @@ export function redisCells(client: RedisClient, { prefix, lists }: RedisCellsOpt
       return Number(sec) * 1_000 + Math.floor(Number(micros) / 1_000);
     },
     read: (keys) => read(keys.map(nameOf)),
-    async swap(changes) {
+    async compareAndSwap(changes) {
       const keys = changes.map(({ key }) => nameOf(key));
       if (lists) keys.push(listKey);
       const args = changes.flatMap(({ expected, next, keepSec, listed }) => [

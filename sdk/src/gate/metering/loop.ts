@@ -1,7 +1,7 @@
 /** Keeps one settler turning: never two rounds at once, soon after a change, rarely when idle, slower while it fails. */
 import type { MeterReport } from "./reports";
 
-export interface PumpOptions {
+export interface LoopOptions {
   readonly round: () => Promise<boolean>;
   /** how long until the next round is worth it; undefined: nothing to do until `wake` */
   readonly restMs: () => number | undefined;
@@ -12,19 +12,19 @@ const FIRST_BACKOFF_MS = 500;
 
 const MAX_BACKOFF_MS = 30_000;
 
-export class Pump {
+export class Loop {
   private timer: NodeJS.Timeout | undefined;
   private dueAtMs = Number.POSITIVE_INFINITY;
   /** while rounds fail, nothing wakes the pump earlier */
   private notBeforeMs = 0;
-  private turning: Promise<void> | undefined;
+  private running: Promise<void> | undefined;
   private isStopped = true;
   private readonly watchers = new Set<() => void>();
   /** rounds that failed in a row */
   failures = 0;
   lastError: unknown;
 
-  constructor(private readonly options: PumpOptions) {}
+  constructor(private readonly options: LoopOptions) {}
 
   start(): void {
     this.isStopped = false;
@@ -38,7 +38,7 @@ export class Pump {
     const dueAtMs = Math.max(nowMs + inMs, this.notBeforeMs);
     if (dueAtMs >= this.dueAtMs) return;
     this.dueAtMs = dueAtMs;
-    if (this.turning === undefined) this.arm();
+    if (this.running === undefined) this.arm();
   }
 
   /** What made rounds fail is over: the next one does not wait for its turn. */
@@ -55,27 +55,27 @@ export class Pump {
   async stop(): Promise<void> {
     this.isStopped = true;
     clearTimeout(this.timer);
-    await this.turning;
-    this.tellWatchers();
+    await this.running;
+    this.notifyWatchers();
   }
 
   private arm(): void {
     clearTimeout(this.timer);
     if (this.isStopped || this.dueAtMs === Number.POSITIVE_INFINITY) return;
-    this.timer = setTimeout(() => this.turn(), Math.max(0, this.dueAtMs - performance.now()));
+    this.timer = setTimeout(() => this.run(), Math.max(0, this.dueAtMs - performance.now()));
     this.timer.unref();
   }
 
-  private turn(): void {
+  private run(): void {
     this.dueAtMs = Number.POSITIVE_INFINITY;
-    this.turning = this.runRound().then((restMs) => {
-      this.turning = undefined;
+    this.running = this.runRound().then((restMs) => {
+      this.running = undefined;
       if (this.failures > 0) {
         this.notBeforeMs = performance.now() + backoffMs(this.failures);
         this.dueAtMs = this.notBeforeMs;
       } else if (restMs !== undefined) this.wake(restMs);
       this.arm();
-      this.tellWatchers();
+      this.notifyWatchers();
     });
   }
 
@@ -94,7 +94,7 @@ export class Pump {
     }
   }
 
-  private tellWatchers(): void {
+  private notifyWatchers(): void {
     const watchers = [...this.watchers];
     this.watchers.clear();
     for (const tell of watchers) tell();
