@@ -10,7 +10,7 @@ export { POSTGRES_SCHEMA } from "./stores/postgres";
 
 /** Which PostgreSQL, and in which table. */
 export interface PostgresStoreOptions {
-  /** tells several providers in one database apart; default "claims", "meter" */
+  /** separates several providers in one database; default "claims", "meter" */
   readonly space?: string;
 }
 

@@ -197,7 +197,7 @@ export const ERRORS = {
     "contract",
     422,
     "The new plan has another provider, token or payee, or is the same plan.",
-    "Choose another plan of the same provider, token and payee, or subscribe anew.",
+    "Choose another plan of the same provider, token and payee, or subscribe again.",
   ),
   CreditExceedsPrice: entry(
     "contract",
@@ -216,7 +216,7 @@ export const ERRORS = {
     "contract",
     422,
     "The subscription ends with its period; its plan cannot change.",
-    "Subscribe anew when it has ended.",
+    "Subscribe again when it has ended.",
   ),
   NothingToResume: entry(
     "contract",

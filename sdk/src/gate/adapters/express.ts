@@ -1,3 +1,4 @@
+/** Adapts a gate to Express middleware. */
 import type { Application, NextFunction, Request, RequestHandler, Response } from "express";
 import { TurnpikeError } from "../../protocol";
 import { bodyDropped } from "../core/body-fault";
@@ -25,7 +26,7 @@ export type ExpressGate = RequestHandler & {
   ready(app?: Application): Promise<void>;
 };
 
-/** The same for a provider of createProvider. */
+/** Creates the middleware from a provider's gate. */
 export function expressGate(gate: Gate): ExpressGate {
   const middleware = nodeGate(gate, (scope, request) => {
     scope.onRefused = (error) => suppressLog((request as Request).app, error);
@@ -43,12 +44,12 @@ const refusals = new WeakSet<object>();
 
 const listening = new WeakSet<Application>();
 
-/** An expected refusal ends here, as the 402 that stands behind it, not in Express's log with a stack. */
+/** Ends an expected refusal with its status, so that Express does not log it with a stack. */
 function suppressLog(app: Application, refusal: TurnpikeError): void {
   refusals.add(refusal);
   if (listening.has(app)) return;
   listening.add(app);
-  // Added when it is first needed, and so behind the application's own error handlers: what they answer stands.
+  // Added when first needed, and so after the application's own error handlers, which take precedence.
   app.use((error: unknown, _request: Request, response: Response, next: NextFunction) => {
     if (!(error instanceof TurnpikeError) || !refusals.has(error) || response.headersSent) return next(error);
     response.status(error.status).end();

@@ -1,3 +1,4 @@
+/** Adapts a gate to a Fastify hook. */
 import { Readable } from "node:stream";
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction, RequestPayload } from "fastify";
 import { answerOf, CORS_HEADERS, type Decision, isPreflight, PREFLIGHT } from "../core/answer";
@@ -39,7 +40,7 @@ export function preflight(): (request: FastifyRequest, reply: FastifyReply, done
   };
 }
 
-/** The same for a provider of createProvider. */
+/** Creates the hook from a provider's gate. */
 export function fastifyGate(gate: Gate): FastifyGate {
   const hook = (
     request: FastifyRequest,
@@ -80,7 +81,7 @@ export function fastifyGate(gate: Gate): FastifyGate {
   return Object.assign(hook as FastifyGate, { ready: () => gate.ready() });
 }
 
-/** What an earlier hook made of the body, once more. Fastify compares the length on the wire with the header. */
+/** Returns a new stream of the body that an earlier hook produced. Fastify compares the length on the wire with the header. */
 function refilled({ receivedEncodedLength }: RequestPayload, bytes: Uint8Array): RequestPayload {
   const stream = Readable.from([bytes], { objectMode: false });
   return receivedEncodedLength === undefined ? stream : Object.assign(stream, { receivedEncodedLength });

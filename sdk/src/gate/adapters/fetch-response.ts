@@ -1,4 +1,4 @@
-/** A fetch-style handler's response, settled and marked before its first byte leaves. */
+/** Settles a fetch-style handler's response and adds the paid headers before its first byte leaves. */
 import { type Answer, CORS_HEADERS, type Decision, errorAnswer, privateCacheControl, varyWith } from "../core/answer";
 import type { Gate } from "../core/gate";
 import { isRefusedCharge, type RequestScope, settleScope } from "../core/request-scope";
@@ -49,7 +49,7 @@ function withPaidHeaders(response: Response, extra: Readonly<Record<string, stri
     setPaidHeaders(response.headers, extra, cors);
     return response;
   } catch {
-    // Headers that came over the network cannot be written to: a response of one's own can.
+    // Headers that came over the network are immutable: copy the response.
     const headers = new Headers(response.headers);
     setPaidHeaders(headers, extra, cors);
     return new Response(response.body, { status: response.status, statusText: response.statusText, headers });

@@ -1,3 +1,4 @@
+/** Adapts a gate to fetch-style handlers. */
 import { answerOf, errorAnswer } from "../core/answer";
 import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
@@ -28,8 +29,8 @@ export interface FetchGate {
 }
 
 /**
- * The same for a provider of createProvider.
- * @param isAnswer whether what a handler threw is how its platform says a response of less than 500
+ * Creates the wrapper from a provider's gate.
+ * @param isAnswer whether a thrown value is how the platform expresses a response below 500
  */
 export function fetchGate(gate: Gate, isAnswer: (thrown: unknown) => boolean = () => false): FetchGate {
   const wrap = <Rest extends unknown[], Req extends Request = Request>(handler: PaidHandler<Req, Rest>) => {

@@ -1,3 +1,4 @@
+/** Adapts a gate to Hono middleware. */
 import type { Context, MiddlewareHandler, Next } from "hono";
 import { answerOf, CORS_HEADERS, type Decision, isPreflight, PREFLIGHT } from "../core/answer";
 import { applyDecision, type Gate } from "../core/gate";
@@ -27,7 +28,7 @@ export function preflight(): MiddlewareHandler {
   };
 }
 
-/** The same for a provider of createProvider. */
+/** Creates the middleware from a provider's gate. */
 export function honoGate(gate: Gate): HonoGate {
   const middleware = (c: Context<{ Variables: PaidVariables }>, next: Next) => {
     const body = honoBody(c as Context);
@@ -52,7 +53,7 @@ export function honoGate(gate: Gate): HonoGate {
     decision: Extract<Decision, { kind: "allow" }>,
   ): Promise<undefined> {
     const scope = openRequestScope(facts, decision);
-    // As Hono's own exceptions have one: its default error handler answers with that, and logs nothing.
+    // Like Hono's own exceptions: its default error handler answers with getResponse(), and logs nothing.
     scope.onRefused = (error) =>
       void Object.assign(error, { getResponse: () => new Response(null, { status: error.status }) });
     c.set("payment", scope.payment ?? decision.payment);

@@ -1,4 +1,4 @@
-/** A gate as `(req, res, next)` middleware, of whichever provider. */
+/** Adapts a gate to `(req, res, next)` middleware. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import {
   type Answer,
@@ -15,7 +15,7 @@ import { gateRequestOfNode } from "../core/request";
 import { openRequestScope, type RequestScope, requestScopes } from "../core/request-scope";
 import { isOver, setAbsent, watchPaid, withdraw } from "./node-response";
 
-/** A request that a gate let through. */
+/** A request that a gate has allowed. */
 export type PaidRequest = IncomingMessage & { payment?: Payment };
 
 /** Middleware `(req, res, next)` for node:http and what is built on it. */
@@ -27,7 +27,7 @@ export interface NodeGate {
 
 /**
  * Lets a request through to `next` once it is paid; answers it otherwise.
- * @param onVisit told of each request that is let through, before its handler runs
+ * @param onAllow called with each allowed request, before its handler runs
  */
 export function nodeGate(gate: Gate, onAllow?: (scope: RequestScope, request: IncomingMessage) => void): NodeGate {
   const middleware = (request: PaidRequest, response: ServerResponse, next: (error?: unknown) => void) => {

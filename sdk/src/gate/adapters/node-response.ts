@@ -1,7 +1,7 @@
 /**
- * A Node response while a paid handler writes it. Before the first body byte the outcome is decided (a status of 500 or
- * more releases the payment, all else uses it up), and the last byte waits until that is written down, together with
- * the answer where it is kept for a client that loses it.
+ * Watches a Node response while a paid handler writes it. The status decides the outcome before the first body byte: 500 or
+ * more releases the payment, any other uses it up. The last byte waits until that is recorded, together with the answer
+ * where it is kept for a client that loses it.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Answer, CORS_HEADERS, type Decision, errorAnswer, privateCacheControl, varyWith } from "../core/answer";
@@ -18,16 +18,16 @@ export interface PaidResponse {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** Whether nobody waits for this answer any more: the client has left, or the application has answered by itself. */
+/** Returns whether the request is over: the client has left, or the application has answered. */
 export function isOver(request: IncomingMessage, response: ServerResponse): boolean {
   return response.headersSent || response.writableEnded || response.destroyed || request.socket.destroyed;
 }
 
-/** What was decided too late is not carried out: no handler ran, and the payment is as good as before. */
+/** Withdraws a decision that came too late: no handler ran, and the payment stays unused. */
 export function withdraw(decision: Decision): void {
   if (decision.kind !== "allow") return;
   decision.onEnd?.("release");
-  // Where it cannot be written, the lease runs out by itself.
+  // Where it cannot be written, the lease expires.
   decision.claim?.settle("withdraw").catch(() => undefined);
 }
 
@@ -59,7 +59,7 @@ function watch(
   const end = response.end.bind(response) as (...args: unknown[]) => ServerResponse;
   let settling: Promise<unknown> | undefined;
   let replaced = false;
-  /** the head of what may yet be replaced */
+  /** the head of a response that may still be replaced */
   let heldHead: unknown[] | undefined;
   let hasBegun = false;
 
@@ -74,7 +74,7 @@ function watch(
     return settling;
   };
   const record = (args: unknown[]) => (settling ? "void" : (recording?.take(args) ?? "void"));
-  /** What takes longer is a stream, or ended without a word: it is used up, and not kept. */
+  /** A response that takes longer is a stream, or broke off: its payment is used up, and the answer is not kept. */
   const boundRecording = (): void => {
     streamTimer ??= setTimeout(() => void settle("use")?.catch(() => response.destroy()), STREAM_MS).unref();
   };
@@ -103,7 +103,7 @@ function watch(
       return true;
     }
     if (recorded === "open") boundRecording();
-    // The rejection is met at the end, or ends the response here.
+    // The rejection is handled at the end, or ends the response here.
     else settleByStatus()?.catch(() => response.destroy());
     return write(...args);
   }) as typeof response.write;
@@ -213,7 +213,7 @@ const CORS_NAMES = new Map(Object.keys(CORS_HEADERS).map((name) => [name.toLower
 /** of the names that are looked for: most of a handler's need no second look */
 const LENGTHS = new Set(["cache-control", "vary", ...CORS_NAMES.keys()].map((name) => name.length));
 
-/** Headers given to writeHead stand above those set before. */
+/** Sets the headers given to writeHead, which take precedence over earlier ones. */
 function applyHeaders(response: ServerResponse, headers: unknown): void {
   if (Array.isArray(headers)) {
     const pairs = Array.isArray(headers[0])

@@ -1,6 +1,6 @@
 /**
- * Whether a gate can write down what it will have to write down when it is paid: claims, and a meter's journal. A gate
- * that cannot must not ask for money, since it could not serve whoever paid.
+ * Checks that a gate can record what a payment requires: claims, and a meter's journal. A gate that cannot must not ask
+ * for money, since it could not serve the payer.
  */
 import { Unavailable } from "../../protocol";
 import type { GateContext } from "./context";
@@ -13,12 +13,12 @@ interface Check {
   isWarned: boolean;
 }
 
-/** A check is good for so long: under load one request in that time pays for it. */
+/** How long a check stays valid: under load one request in that time performs it. */
 const GOOD_FOR_MS = 2_000;
 
 const RETRY_AFTER_SEC = 5;
 
-/** Of all gates of one provider together. */
+/** By provider: its gates share one check. */
 const checks = new WeakMap<GateContext, Check>();
 
 function checkOf(context: GateContext): Check {
@@ -48,7 +48,7 @@ async function requireClaims(context: GateContext): Promise<void> {
   await check.running;
 }
 
-/** Whether nothing has to be asked before a price is quoted. @throws Unavailable once a meter's journal is lost */
+/** Returns whether a price may be quoted without a new check. @throws Unavailable once a meter's journal is lost */
 export function isBookkeepingKnown(context: GateContext, route: Route): boolean {
   if (route.metered && context.meter) {
     if (!context.isMeterOpen()) return false;

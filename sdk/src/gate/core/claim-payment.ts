@@ -1,4 +1,4 @@
-/** A payment that was judged sound: claimed for one request, then confirmed, or given back. */
+/** Claims a payment that was judged sound for one request, then confirms it, or withdraws the claim. */
 import { caip2Of, encodeJsonHeader, HEADER, TurnpikeError } from "../../protocol";
 import { type HeldClaim, holdClaim } from "../claims/held-claim";
 import { type AnswerKeeper, findServed, keeperOf } from "../replay/keeper";
@@ -19,13 +19,13 @@ export interface PaymentGrant {
   readonly claim: HeldClaim;
   /** seals the answer for the claim store; undefined where none is kept */
   readonly keeper: AnswerKeeper | undefined;
-  /** what is told with the response */
+  /** added to the response */
   readonly headers: Readonly<Record<string, string>>;
 }
 
 export type PaymentVerdict =
   | PaymentGrant
-  /** it has bought its request before, and this is the answer */
+  /** the payment has bought its request before; its kept answer */
   | { readonly kind: "replay"; readonly answer: KeptAnswer; readonly cors: boolean }
   | { readonly kind: "refused"; readonly refusal: Refusal }
   /** neither paid nor unpaid: in use elsewhere (409), or not for this payer (403) */
@@ -47,15 +47,15 @@ export type Confirmation =
 
 export interface Candidate {
   readonly payment: OneTimePayment;
-  /** what replays of the answer need; undefined: there are none */
+  /** needed to replay the answer; undefined: the answer is not replayed */
   readonly secret: ReplaySecret | undefined;
   readonly keepUntilSec: number;
   readonly nowSec: number;
-  /** whether the money is there. @throws Unavailable when nobody can tell */
+  /** Checks that the payment has settled. @throws Unavailable when the outcome is unknown */
   readonly confirm: () => Promise<Confirmation>;
 }
 
-/** The claim comes before the question: of many equal requests one asks, and a used proof asks nobody. */
+/** Claims first, then confirms: of many equal requests one confirms, and a used proof needs no confirmation. */
 export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Promise<PaymentVerdict> {
   const { context, route, request } = at;
   const { payment, keepUntilSec, nowSec, confirm } = candidate;
@@ -91,7 +91,7 @@ export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Pr
 type Purchase = Pick<Candidate, "payment" | "secret">;
 
 /**
- * Judges a payment that comes too late to buy anything, and may have bought its request before.
+ * Judges a payment whose window is over, and which may have bought its request before.
  * @returns undefined when it is not known to be used
  */
 export async function verdictOfLate(at: PaymentCase, purchase: Purchase): Promise<PaymentVerdict | undefined> {
@@ -104,7 +104,7 @@ export async function verdictOfLate(at: PaymentCase, purchase: Purchase): Promis
 
 /**
  * Finds the answer to a payment that has bought its request: the same one again where it was kept and the request holds
- * its secret. Runs no handler and asks nobody.
+ * its secret. Runs no handler and sends nothing.
  */
 async function verdictOfUsed(at: PaymentCase, candidate: Purchase): Promise<PaymentVerdict | undefined> {
   const { context, route } = at;

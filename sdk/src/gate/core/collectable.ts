@@ -1,4 +1,4 @@
-/** What has to be proved before anything metered is served: that the debits of its plans can be collected. */
+/** Proves, before anything metered is served, that the debits of its plans can be collected. */
 import { ConfigError, type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
 import type { GateContext } from "./context";
 import type { MeteredRoute } from "./payment";
@@ -6,7 +6,7 @@ import type { Offer } from "./quote";
 
 const RETRY_AFTER_SEC = 5;
 
-/** @throws ConfigError that names the setting, the problem and the remedy; Unavailable when nobody can tell */
+/** @throws ConfigError that names the setting, the problem and the remedy; Unavailable when the answer is unknown */
 export async function proveCollectable({ meter }: Pick<GateContext, "meter">, planIds: readonly Hex[]): Promise<void> {
   if (planIds.length === 0) return;
   if (meter) return meter.prove(planIds);
@@ -16,8 +16,8 @@ export async function proveCollectable({ meter }: Pick<GateContext, "meter">, pl
 }
 
 /**
- * The same for one request.
- * @throws Unavailable alone: which setting is wrong is told to the provider, never to a client
+ * Proves it for one request.
+ * @throws Unavailable only: which setting is wrong is reported to the provider, never to a client
  */
 export async function requireCollectable(context: Pick<GateContext, "meter">, planId: Hex): Promise<void> {
   if (context.meter?.canCollect(planId)) return;
@@ -30,13 +30,13 @@ export async function requireCollectable(context: Pick<GateContext, "meter">, pl
   }
 }
 
-/** Whether it is known, without asking anybody, that every plan of a metered route can be debited. */
+/** Returns whether every plan of a metered route is known, without a call, to be collectable. */
 export function isCollectable({ meter }: Pick<GateContext, "meter">, { metered, planIds }: MeteredRoute): boolean {
   return !metered || planIds.every((planId) => meter?.canCollect(planId) === true);
 }
 
 /**
- * Leaves out the plans that a metered route could not debit now: nobody must subscribe to what answers 503.
+ * Leaves out the plans that a metered route could not debit now: a subscriber would only get 503.
  * @returns the outage where nothing else is offered
  */
 export async function collectableOffers(

@@ -1,4 +1,4 @@
-/** Which credentials a request bears. Refuses what has two readings; judges nothing. */
+/** Reads a request's credentials. Refuses ambiguous ones; judges none. */
 import { decodeJsonHeader, HEADER, type JsonObject, MAX_CREDENTIAL_BYTES, TurnpikeError } from "../../protocol";
 import type { GateRequest } from "./request";
 
@@ -48,7 +48,7 @@ export function readCredentials(request: GateRequest): Credentials {
 function single(request: GateRequest, name: string): string | undefined {
   const value = request.header(name);
   if (value === undefined) return undefined;
-  // No credential holds a comma: one that is there joins two headers.
+  // No credential contains a comma: one that is there joins two headers.
   if (value.includes(",")) throw ambiguous(`${name} was sent more than once`);
   if (value.length > MAX_CREDENTIAL_BYTES) throw ambiguous(`${name} is larger than ${MAX_CREDENTIAL_BYTES} bytes`);
   return value;

@@ -1,6 +1,6 @@
 /**
- * The gate's one decision. The order, stated once: judge, claim, run the handler, settle the claim; this module does
- * the first two. Adapters translate the outcome, and whoever runs the handler settles the claim.
+ * Makes the gate's decision on a request. The order: judge, claim, run the handler, settle the claim. This module does the
+ * first two; adapters translate the decision, run the handler and settle the claim.
  */
 import {
   concatBytes,
@@ -49,8 +49,8 @@ const NO_HEADERS = {};
 const PREFLIGHT_DECISION: Decision = { kind: "preflight" };
 
 /**
- * At once where all that it rests on is at hand (most subscribers' requests, and those that bear nothing): a promise
- * costs more than such a decision.
+ * Decides synchronously where everything needed is in memory (most subscribers' requests, and those without credentials): a
+ * promise costs more than such a decision.
  * @throws (or rejects with) ConfigError or Internal (500) for a faulty setting, price function or callback; the request
  * is never free
  */
@@ -59,7 +59,7 @@ export function decide(context: GateContext, route: Route, request: GateRequest)
   return route.bindsBody ? decideBound(context, route, request) : decideUnbound(context, route, request);
 }
 
-/** The body comes first: every callback, and the handler, then read it as if nobody had. */
+/** Reads the body first: callbacks and the handler can still read it afterwards. */
 async function decideBound(context: GateContext, route: Route, request: GateRequest): Promise<Decision> {
   try {
     await request.body(route.maxBodyBytes);
@@ -101,7 +101,7 @@ async function decideAsync(
   }
 }
 
-/** @throws what is not the request's fault, but for a body that cannot be bound: its answer says what to change */
+/** @throws errors that are not the request's fault, except a body that cannot be bound: that answer says what to change */
 function refusalOfRequest(route: Route, error: unknown): Decision {
   if (isBodyFault(error)) warnOfBodyFault(route, error);
   else if (!isTurnpikeError(error) || !REFUSED.has(error.status)) throw error;
@@ -110,7 +110,7 @@ function refusalOfRequest(route: Route, error: unknown): Decision {
 
 const REFUSED: ReadonlySet<number> = new Set([400, 413]);
 
-/** @returns undefined where something has to be asked, computed or written */
+/** @returns undefined where the decision needs a call, a computation or a write */
 function decideSync(
   context: GateContext,
   route: Route,
@@ -131,7 +131,7 @@ function isQuotableSync(context: GateContext, route: Route): boolean {
   try {
     return isCollectable(context, route) && isBookkeepingKnown(context, route);
   } catch {
-    // The long way finds the same, and says so.
+    // The asynchronous path finds the same error, and reports it.
     return false;
   }
 }
@@ -174,7 +174,7 @@ async function decidePaid(
   return outage ? { kind: "unavailable", cause: outage } : quoteFor(context, route, request, refusal);
 }
 
-/** By the secret id, and where that does not grant by the wallet's signature. */
+/** Judges the secret id, and where that does not grant, the wallet's signature. */
 async function judgeSubscriber(
   context: GateContext,
   route: Route,
@@ -216,7 +216,7 @@ function quoteOf(
   };
 }
 
-/** Of the bytes and of what says how they are read: the same bytes under another type may be another request. */
+/** Hashes the body with its content type and encoding: the same bytes under another type may be another request. */
 async function hashOfBody(route: Route, request: GateRequest): Promise<string> {
   const bytes = await request.body(route.maxBodyBytes);
   const readAs = utf8ToBytes(`${request.header("content-type") ?? ""}\n${request.header("content-encoding") ?? ""}\n`);
@@ -238,7 +238,7 @@ async function isFree(route: Route, request: GateRequest): Promise<boolean> {
 
 const DAY_SEC = 86_400;
 
-/** From a payment header to a grant that is held: a proof of this project's Facilitator, or a standard payload. */
+/** Judges a payment header and claims its payment: a proof of this project's Facilitator, or a standard payload. */
 export async function judgePayment(credential: PaymentCredential, at: PaymentCase): Promise<PaymentVerdict> {
   try {
     switch (credential.kind) {

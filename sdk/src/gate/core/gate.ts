@@ -1,4 +1,4 @@
-/** One gate: a route in a room, with its decision. Adapters call `decide` and translate. */
+/** Creates one route's gate in a provider's context. Adapters call `decide` and translate. */
 import { TurnpikeError } from "../../protocol";
 import type { Answer, Decision } from "./answer";
 import { requireBookkeeping } from "./bookkeeping";
@@ -35,7 +35,7 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
     if (route.metered) await proveCollectable(context, route.planIds);
   }
   void prove().catch((error: unknown) => {
-    // Told at start-up, and again by every request (500, or 503 while the chain cannot be asked).
+    // Reported at start-up, and again by every request (500, or 503 while the chain cannot be read).
     if (error instanceof TurnpikeError && error.code === "ConfigError") process.emitWarning(error);
   });
   return {
@@ -52,7 +52,7 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
   };
 }
 
-/** The same decision, counted; whoever runs the handler tells how it ended. */
+/** Counts each decision; the adapter calls `onEnd` when the handler has ended. */
 function counted(reports: GateReports, judge: Gate["decide"]): Gate["decide"] {
   return async (request) => {
     let decision: Decision;
@@ -67,11 +67,11 @@ function counted(reports: GateReports, judge: Gate["decide"]): Gate["decide"] {
   };
 }
 
-/** What a gate decides at once is acted on at once; what it has to wait for, when it is there. */
+/** What to do with a gate's decision: synchronously where the gate decides so, otherwise once it has decided. */
 export interface DecisionHandlers<T> {
   readonly gate: Gate;
   readonly facts: GateRequest;
-  /** its own throws are the caller's */
+  /** what it throws reaches the caller */
   readonly act: (decision: Decision) => T;
   /** the gate could not decide: a setting or a callback of the provider is at fault */
   readonly fail: (error: unknown) => T;

@@ -1,4 +1,4 @@
-/** Whether a payment proof is worth this request: the gate's own checks first, then the word that it still stands. */
+/** Judges whether a payment proof pays for this request: the gate's own checks first, then whether the payment is still settled. */
 import { findSettlement } from "../../chain/settlement";
 import {
   ConfigError,
@@ -19,7 +19,7 @@ import type { GateContext } from "./context";
 import { recoverSigner } from "./recover-signer";
 import type { Settings } from "./settings";
 
-/** Why a proof is not worth the request that bears it; told as `reason` of InvalidPaymentProof. */
+/** Why a proof does not pay for its request; sent as `reason` of InvalidPaymentProof. */
 export type ProofFault =
   | "network"
   | "resource"
@@ -49,7 +49,7 @@ export interface ProofContext {
 
 const faulty = (reason: ProofFault): ProofVerdict => ({ kind: "faulty", reason });
 
-/** What can be told from the proof alone, cheap checks first. Quoted terms hold: today's price is not asked. */
+/** Checks what the proof alone shows, cheap checks first. Quoted terms hold: the current price is not considered. */
 export function judgeProof(proof: PaymentProof, context: ProofContext): ProofVerdict {
   const { settings, resource, nowSec } = context;
   const { chainId } = settings.network;
@@ -69,9 +69,9 @@ export function judgeProof(proof: PaymentProof, context: ProofContext): ProofVer
 }
 
 /**
- * Whether a retired signer may have signed this in its time. The times in the proof are its own words; when the quote was
- * issued is this gate's own knowledge, by the memo. So a retired key proves nothing that is quoted after its end, in no
- * mode.
+ * Returns whether a retired signer may have signed this before it retired. The proof's times are only its signer's claims;
+ * the memo tells this gate when it issued the quote. So in every mode a retired key proves nothing that was quoted after
+ * its end.
  */
 function isQuotedBefore(until: number, proof: PaymentProof, memo: ParsedMemo, { quoteLifeSec }: Settings): boolean {
   const isInTime = proof.settledAt < until && memo.expiresAtSec - quoteLifeSec < until;
@@ -86,8 +86,8 @@ function isQuoted(memo: ParsedMemo, proof: PaymentProof, { settings, method, bod
 }
 
 /**
- * Whether the payment behind a sound proof still stands, by the mode that was configured.
- * @returns undefined when it does. @throws Unavailable when nobody can tell
+ * Checks, in the configured mode, that the payment behind a sound proof is still settled.
+ * @returns undefined when it is. @throws Unavailable when the answer is unknown
  */
 export async function faultOfSettlement(
   context: GateContext,

@@ -1,4 +1,4 @@
-/** Whether an `X-Service-Sub` grants this request. Asks the chain only where no record is held. */
+/** Judges whether an `X-Service-Sub` grants this request. Reads the chain only where no record is cached. */
 import type { AllowanceFacts } from "../../chain/debit-sender";
 import type { Plan } from "../../chain/plans";
 import type { SubscriptionState } from "../../chain/states";
@@ -35,7 +35,7 @@ export async function judgeSubscription(
   return judgeIdHash(context, route, parsed.idHash);
 }
 
-/** The same for whoever is known to own the subscription by other means. */
+/** Judges a subscription by its idHash, for an owner who is proven by other means. */
 export async function judgeIdHash(
   context: GateContext,
   route: MeteredRoute,
@@ -47,7 +47,7 @@ export async function judgeIdHash(
     const state = context.states.peek(idHash) ?? (await context.states.read(idHash));
     const verdict = await judgeState(context, route, state);
     if (verdict.kind !== "refused") return verdict;
-    // A refusal that rests on a record a block old would turn away who has just signed up, resumed or raised the cap.
+    // A record that is one block old would refuse a subscriber who has just signed up, resumed or raised the cap.
     const newest = await context.states.recheck(idHash);
     return newest === state ? verdict : await judgeState(context, route, newest);
   } catch (error) {
@@ -57,8 +57,8 @@ export async function judgeIdHash(
 }
 
 /**
- * The grant, where all that it rests on is at hand: most requests, and none of them waits.
- * @returns undefined: `judgeSubscription` has to look closer, and says why not
+ * Grants from cached records alone, as for most requests, without waiting.
+ * @returns undefined where `judgeSubscription` must decide, and gives the reason for a refusal
  */
 export function grantFromCache(context: GateContext, route: MeteredRoute, id: string): SubscriberPayment | undefined {
   const idHash = parsedIds.get(id)?.idHash;
@@ -117,9 +117,9 @@ async function judgeState(
 const REMEDIES = {
   NONE: "Subscribe to a plan in `plans`.",
   PAST_DUE: "The last renewal could not be collected: fund the wallet or renew the token approval, then renew.",
-  EXPIRED: "The subscription has lapsed: resume it, or subscribe anew.",
+  EXPIRED: "The subscription has lapsed: resume it, or subscribe again.",
   PAUSED: "The subscription is paused: resume it.",
-  CANCELLED: "The subscription was cancelled: subscribe anew.",
+  CANCELLED: "The subscription was cancelled: subscribe again.",
 } as const;
 
 async function refusalOfMeter(
@@ -142,9 +142,9 @@ async function refusalOfMeter(
   return undefined;
 }
 
-/** A quick caller waits for its own debits rather than be turned away: they are final within a few blocks. */
+/** Waits for a fast caller's own debits rather than refuse it: they are final within a few blocks. */
 async function hasCapacitySoon(meter: MeterPort, idHash: Hex): Promise<boolean> {
-  // What keeps a flush from ending shows in isSaturated, which is asked below.
+  // A flush that does not end shows in isSaturated, which is checked below.
   meter.flush().catch(() => undefined);
   for (let waitedMs = 0; waitedMs < CAPACITY_WAIT_MS; waitedMs += CAPACITY_POLL_MS) {
     if (!meter.isSaturated(idHash)) return true;
@@ -166,7 +166,7 @@ function inactive(reason: string, message: string): SubscriptionVerdict {
   return { kind: "refused", refusal: { code: "SubscriptionNotActive", reason, message } };
 }
 
-// Two hashes per look-up are most of what a subscriber's request costs; the same few ids come all day.
+// Two hashes per look-up are most of a subscriber's request's cost, and the same few ids recur.
 const MAX_PARSED = 10_000;
 
 const parsedIds = new Map<string, ParsedSubscriptionId>();

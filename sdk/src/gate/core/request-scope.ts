@@ -1,4 +1,4 @@
-/** One request while its handler runs: what it was granted, what must be settled when it ends. */
+/** Tracks one request while its handler runs: its grant, and what must be settled when it ends. */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { type ErrorCode, isTurnpikeError, type TurnpikeError } from "../../protocol";
 import type { HeldClaim } from "../claims/held-claim";
@@ -21,13 +21,13 @@ export interface RequestScope {
   readonly claims: HeldClaim[];
   /** seals the answer for clients that lose it, where that is done */
   readonly keeper: AnswerKeeper | undefined;
-  /** Why the handler could not charge; if it then fails, this is what the client is told. */
+  /** why the handler could not charge; if it then fails, the client gets this error */
   refused: TurnpikeError | undefined;
-  /** Told of that error before the handler sees it: a framework may have to be kept from logging it. */
+  /** called with that error before the handler gets it: an adapter may have to keep its framework from logging it */
   onRefused: ((error: TurnpikeError) => void) | undefined;
-  /** Told when a claim is held that was not at the beginning. */
+  /** called when a claim is added after the beginning */
   onClaim: (() => void) | undefined;
-  /** Told once whether the request was served; for counting. */
+  /** called once with whether the request was served; for counting */
   onEnd: ((how: "use" | "release") => void) | undefined;
 }
 
@@ -55,7 +55,7 @@ function noteRefusal(scope: RequestScope, error: unknown): void {
   scope.onRefused?.(error);
 }
 
-/** What the payer or the outage stands behind, rather than the handler. */
+/** Errors that the payer or an outage causes, rather than the handler. */
 const CHARGING: ReadonlySet<ErrorCode> = new Set([
   "AllowanceExhausted",
   "InsufficientFunds",
@@ -83,14 +83,14 @@ export function settleScope(
 }
 
 /**
- * Whether a failed response stands for a charge that was refused, and is to be told as that.
+ * Returns whether a failed response is due to a refused charge, and is to be replaced by that refusal.
  * @param status what the framework made of the error: its own status, or 500
  */
 export function isRefusedCharge(scope: RequestScope, status: number): boolean {
   return scope.refused !== undefined && (status === scope.refused.status || status === 500);
 }
 
-/** The 402 (or 503) of a charge that the handler could not make. */
+/** Returns the 402 (or 503) of a charge that the handler could not make. */
 export async function answerOfRefusedCharge(context: GateContext, route: Route, scope: RequestScope): Promise<Answer> {
   const error = scope.refused;
   const isCounted = scope.onEnd !== undefined;

@@ -1,4 +1,4 @@
-/** One gated route: its options checked, its terms loaded, its offers for a request. */
+/** Creates a gated route: checks its options, loads its terms, and makes its offers for a request. */
 import { ConfigError, type Hex, isTurnpikeError } from "../../protocol";
 import { bodyUnbound } from "./body-fault";
 import type { GateContext } from "./context";
@@ -47,16 +47,16 @@ export interface Route extends MeteredRoute {
   readonly replays: boolean;
   /** of a body that is bound */
   readonly maxBodyBytes: number;
-  /** whether it asks for payments of one request, each of which has to be claimed */
+  /** whether it sells single requests, whose payments must be claimed */
   readonly sellsSingles: boolean;
   readonly free: ((raw: unknown) => boolean | Promise<boolean>) | undefined;
   readonly authorize: ((payment: Payment, raw: unknown) => boolean | Promise<boolean>) | undefined;
   /** Loads what quotes are made from. @throws ConfigError, Unavailable */
   ready(): Promise<void>;
-  /** The same, where nothing has to be asked or computed for it: the same list for as long as the terms are the same. */
+  /** Returns the offers where they need no call and no computation: the same list while the terms are the same. */
   cachedOffers(): readonly Offer[] | undefined;
   readonly quotes: Quotes;
-  /** Every option as it costs now; without those whose terms cannot be read. @throws ConfigError */
+  /** Returns every option at its current price, without those whose terms cannot be read. @throws ConfigError */
   offers(request: GateRequest): Promise<Offer[]>;
 }
 
@@ -103,7 +103,7 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
     try {
       await ready();
     } catch (error) {
-      // An outage leaves options out of this answer; a wrong setting is told.
+      // An outage leaves options out of this answer; a wrong setting is reported.
       if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
     }
   }
@@ -131,7 +131,7 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
   function subscription(planId: Hex): Offer[] {
     const plan = terms.plan(planId);
     const token = plan && terms.token(plan.token);
-    // A deprecated plan goes on serving its subscribers, but takes no new ones.
+    // A deprecated plan still serves its subscribers, but accepts no new ones.
     if (!plan || !token || plan.deprecated) return [];
     return [{ kind: "subscription", amount: plan.amount, payTo: plan.payTo, token, plan }];
   }

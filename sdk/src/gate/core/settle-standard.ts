@@ -1,7 +1,7 @@
 /**
- * Has a standard payload settled for one purchase, and decides by what may be served: the grant that a pinned signer made
- * for this very purchase, and with `verify: "onchain"` the transfer itself. A transfer alone buys nothing: authorizations
- * are public in calldata, so whoever presents one may be a stranger, here or at another gate.
+ * Has a standard payload settled for one purchase, and checks what must hold before it is served: a pinned signer's grant of
+ * this payment to this purchase, and with `verify: "onchain"` the transfer itself. A transfer alone buys nothing:
+ * authorizations are public in calldata, so anyone can present one, here or at another gate.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { tokenInterface } from "../../chain/abi";
@@ -30,7 +30,7 @@ export interface StandardPurchase {
   readonly payment: OneTimePayment;
   readonly nonce: Hex;
   readonly settlement: X402RequestWire;
-  /** of the first request: without it nobody is granted this payment, who has it from calldata */
+  /** of the first request: a client that copied the payment from calldata does not know it, and gets no grant */
   readonly secret: ReplaySecret | undefined;
 }
 
@@ -38,7 +38,7 @@ const ON_CHAIN_RETRY_MS = 400;
 
 const RETRY_SEC = 2;
 
-/** @throws Unavailable when nobody can tell: asking again with the same payload never pays twice */
+/** @throws Unavailable when the outcome is unknown: the same payload sent again never pays twice */
 export async function settleStandard(at: PaymentCase, purchase: StandardPurchase): Promise<Confirmation> {
   const { context, resource } = at;
   const { payment, nonce, settlement, secret } = purchase;
@@ -77,7 +77,7 @@ interface Granted {
   readonly grant: { readonly facilitator: Address; readonly signature: Hex } | undefined;
 }
 
-/** Whether a pinned signer granted this payment to this very purchase; or nothing is signed, and nothing has to be. */
+/** Returns whether a pinned signer granted this payment to this purchase, or no signature is required. */
 function isGranted(
   { context: { settings, time }, resource }: PaymentCase,
   { token, payTo, amount, paymentId }: OneTimePayment,
@@ -85,7 +85,7 @@ function isGranted(
 ): boolean {
   const { facilitator } = settings;
   if (!grant || !facilitator) return facilitator?.trustUnsigned === true;
-  // Signed just now: a signer that has retired since signs no more.
+  // A grant is signed now: a retired signer signs none.
   if (!facilitator.signers.isTrustedSigner(grant.facilitator, time.nowSec())) return false;
   const { chainId } = settings.network;
   const facts = { chainId, token, paymentId, payTo, amount, transaction, grantId, resourceHash: keccakText(resource) };
@@ -93,8 +93,8 @@ function isGranted(
 }
 
 /**
- * Where nobody signs grants, an authorization that was used before it came here has bought something elsewhere: it may
- * have been read from calldata. Asked only where this gate has a node of its own.
+ * Returns whether an authorization was used before it was presented here. Without grants it may have been copied from
+ * calldata, and has bought something elsewhere. Checked only where this gate has a node of its own.
  */
 async function isSpent({ rpc }: GateContext, { token, payer }: OneTimePayment, nonce: Hex): Promise<boolean> {
   if (!rpc) return false;
@@ -103,8 +103,8 @@ async function isSpent({ rpc }: GateContext, { token, payer }: OneTimePayment, n
 }
 
 /**
- * The same for the same purchase, whichever process of this store asks, and before as after a crash. Another store never
- * has the key, so a gate that shares everything but its claims cannot be granted this gate's payment.
+ * Derives a purchase's grant id: the same in every process of this store, and after a crash. Another store never has the
+ * key, so a gate that shares everything but its claims cannot be granted this gate's payment.
  */
 async function grantIdOf(
   { context, request, resource, bodyHash }: PaymentCase,
@@ -124,7 +124,7 @@ async function requireGrants({ facilitator, settings }: GateContext): Promise<vo
   );
 }
 
-/** The gate's own node may be behind the Facilitator's: it is asked until it shows the transfer, for a while. */
+/** Waits until the gate's own node shows the transfer, for a bounded time: it may be behind the Facilitator's. */
 async function untilOnChain(
   context: GateContext,
   payment: OneTimePayment,

@@ -1,6 +1,6 @@
 /**
- * `sign-in-with-x`: a subscriber may prove who it is by its wallet's signature instead of `subscription.id`. The gate
- * issues a challenge for one method and resource and keeps no record of it; a challenge that was granted is used up.
+ * Judges `sign-in-with-x`: a subscriber may identify itself by its wallet's signature instead of `subscription.id`. The
+ * gate issues a challenge for one method and resource and keeps no record of it; a granted challenge is used up.
  */
 import { isContractSignature } from "../../chain/contract-signature";
 import { hasCode } from "../../chain/rpc";
@@ -27,18 +27,18 @@ import type { Settings } from "./settings";
 import { MAC_BYTES, macOf, SALT_BYTES, SIGN_IN_LIFE_SEC, type SignInPlace } from "./sign-in-challenge";
 import type { SubscriptionVerdict } from "./subscriber-payment";
 
-/** Of one wallet, the newest first. */
+/** How many of a wallet's subscriptions are judged, newest first. */
 const MAX_JUDGED = 10;
 
 const MAX_WALLETS = 10_000;
 
-/** Which subscriptions wallets were last seen with; each is judged by the chain again every time. */
+/** The subscriptions that wallets last had; each is judged by the chain again every time. */
 const known = new WeakMap<GateContext, Map<Address, readonly Hex[]>>();
 
 /**
- * Whether a `SIGN-IN-WITH-X` grants this request. Which subscriptions a wallet has is asked of the Facilitator's index;
- * that each of them is that wallet's, covers the route and is ACTIVE is read from the chain, so the index can hide a
- * subscription but grant none.
+ * Judges whether a `SIGN-IN-WITH-X` grants this request. The Facilitator's index lists a wallet's subscriptions; that each is
+ * that wallet's, covers the route and is ACTIVE is read from the chain. So the index can hide a subscription but grant
+ * none.
  */
 export async function judgeSignIn(
   context: GateContext,
@@ -108,7 +108,7 @@ function remember(wallets: Map<Address, readonly Hex[]>, wallet: Address, idHash
   wallets.set(wallet, idHashes);
 }
 
-/** What clocks may differ by. */
+/** How much clocks may differ. */
 const SLACK_SEC = 60;
 
 export type SignInFault = "malformed" | "chain" | "domain" | "uri" | "nonce" | "expired" | "signature" | "replayed";
@@ -129,7 +129,7 @@ export function signInRefusal(fault: SignInFault): SubscriptionVerdict {
   return { kind: "refused", refusal };
 }
 
-/** @returns who signed in, or what is wrong. @throws Unavailable when a contract wallet would have to be asked */
+/** @returns the sign-in, or what is wrong. @throws Unavailable when a contract wallet cannot be asked */
 export async function readSignIn(
   context: GateContext,
   place: SignInPlace,
@@ -170,7 +170,7 @@ async function isSignedByAccount({ rpc }: GateContext, signIn: SignIn): Promise<
   return isContractSignature(rpc, { wallet: address, digest, signature });
 }
 
-/** One challenge grants one request, also across processes that share a claim store. */
+/** Uses a challenge up: it grants one request, also across processes that share a claim store. */
 export async function useUp({ claims, time }: GateContext, { nonce, issuedAt }: SignIn): Promise<boolean> {
   const key: Hex = keccakText(JSON.stringify(["sign-in", nonce]));
   const keepUntilSec = Math.ceil(Date.parse(issuedAt) / 1_000) + SIGN_IN_LIFE_SEC + 2 * SLACK_SEC;

@@ -1,4 +1,4 @@
-/** What a subscriber's request carries: who pays by which plan, and the door to the allowance. Made for one request. */
+/** The payment of one subscriber's request: who pays by which plan, and access to the allowance. */
 import type { AllowanceFacts } from "../../chain/debit-sender";
 import type { Plan } from "../../chain/plans";
 import type { SubscriptionState } from "../../chain/states";
@@ -30,7 +30,7 @@ export class SubscriberPayment implements SubscriptionPayment {
   readonly planId: Hex;
   readonly paidThroughSec: number;
   readonly allowance: Allowance;
-  /** of its own, so that it can be handed on without its payment */
+  /** a bound function, so that it can be passed on without its payment */
   readonly deduct: SubscriptionPayment["deduct"];
   readonly #observer: ChargeObserver = { onFailure: undefined };
 
@@ -49,7 +49,7 @@ export class SubscriberPayment implements SubscriptionPayment {
     this.deduct = (amount) => charge({ context, route, state, observer }, amount);
   }
 
-  /** Told of charges that fail, before whoever asked for them. */
+  /** Sets a callback for charges that fail; it runs before the handler gets the error. */
   watch(onFailure: (error: unknown) => void): void {
     this.#observer.onFailure = onFailure;
   }
@@ -100,7 +100,7 @@ async function charge(
     }
     await requireCollectable(context, state.planId);
     if (!context.isMeterOpen()) await context.meterStarted();
-    // What the record says now: a renewal or another cap may have come since this request was judged.
+    // The current record: a renewal or another cap may have come since this request was judged.
     const facts = factsOf(await recordOf(context, state));
     return await context.meter.reserve(state.idHash, units, facts, () => newestFacts(context, state));
   } catch (error) {
@@ -112,7 +112,7 @@ async function charge(
 async function recordOf({ states }: GateContext, judged: SubscriptionState): Promise<SubscriptionState> {
   const held = states?.peek(judged.idHash);
   if (held || !states) return held ?? judged;
-  // A block has touched it. In an outage the call that was let through is charged by what it was let through with.
+  // A block has touched it. In an outage the call is charged by the record that it was granted with.
   return states.read(judged.idHash).catch(() => judged);
 }
 

@@ -1,4 +1,4 @@
-/** A provider: one configuration, and every operation on it. */
+/** Creates a provider: one configuration, and every operation on it. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import {
   ConfigError,
@@ -33,14 +33,14 @@ export interface Provider {
   parsePaymentProof(headerValue: string): PaymentProof;
   /**
    * Whether the proof pays for this request; true claims it, so that it buys one request.
-   * @throws Unavailable when nobody can tell, ProofInFlight while another request uses it; never false for these
+   * @throws Unavailable when the outcome is unknown, ProofInFlight while another request uses it; never false for these
    */
   verifyPaymentProof(proof: PaymentProof, options?: { readonly request?: AnyRequest }): Promise<boolean>;
   /** A 402 body for a plan. @throws ConfigError when the plan was not loaded */
   buildPaymentRequired(options: { readonly plan: string; readonly request?: AnyRequest }): PaymentRequiredWire;
   /** Charges overage to the current request's subscription. @see Payment.deduct */
   deductAllowance(amount: Amount): Promise<Deduction>;
-  /** Middleware that makes the request known to the operations above where no gate does. */
+  /** Middleware that gives the operations above their request where no gate does. */
   context(): (request: IncomingMessage, response: ServerResponse, next: () => void) => void;
   /**
    * Rejects with what is wrong: a plan, the contract, the chain, or a key that could never collect what metered routes
@@ -51,7 +51,7 @@ export interface Provider {
   flush(): Promise<void>;
   /** What metered subscriptions owe and is not final on chain yet, and what was lost. @throws Unavailable */
   unsettled(): Promise<UnsettledReport>;
-  /** Debits what is owed and lets go of everything. */
+  /** Debits what is owed and releases every resource. */
   close(): Promise<void>;
 }
 
@@ -62,7 +62,7 @@ export function createProvider(options: ProviderOptions): Provider {
   return providerFrom(createGateContext(options, { meterOf, reportsOf }), options.plans);
 }
 
-/** The operations in a room that is furnished already. */
+/** Creates the operations over an existing context. */
 export function providerFrom(context: GateContext, planIds: readonly string[] = []): Provider {
   const gates: Gate[] = [];
   const plans = planIds.map((plan): Hex => {
@@ -112,7 +112,7 @@ export function providerFrom(context: GateContext, planIds: readonly string[] = 
   };
 }
 
-/** Needs no provider: the request that is being handled knows its own. */
+/** Charges the current request's subscription. Needs no provider: the request scope has it. */
 export async function deductAllowance(amount: Amount): Promise<Deduction> {
   const payment = requestScopes.getStore()?.payment;
   if (payment) return payment.deduct(amount);

@@ -1,4 +1,4 @@
-/** Verification and quotes for providers that write their own handlers instead of mounting a gate. */
+/** Verifies proofs and builds quotes for providers that write their own handlers instead of mounting a gate. */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { subscribe } from "node:diagnostics_channel";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -30,8 +30,8 @@ const ambient = new AsyncLocalStorage<Ambient>();
 let isFollowing = false;
 
 /**
- * The request that is being handled, where no gate stands in front: followed from Node's own HTTP server, so that
- * `verifyPaymentProof(proof)` knows what it is asked for in a plain handler.
+ * Follows requests from Node's own HTTP server, so that `verifyPaymentProof(proof)` knows its request in a plain handler
+ * without a gate.
  */
 export function followRequests(): void {
   if (isFollowing) return;
@@ -60,7 +60,7 @@ const DAY_SEC = 86_400;
 
 const verdicts = new WeakMap<PaymentProof, Promise<boolean>>();
 
-/** Remembered per proof object: asked twice, the proof is claimed once. */
+/** Verifies and claims a proof, once per proof object: a second call returns the first verdict. */
 export function verifyProof(
   context: GateContext,
   proof: PaymentProof,
@@ -103,7 +103,7 @@ async function verifyOnce(context: GateContext, proof: PaymentProof, given: AnyR
   return true;
 }
 
-/** With the response when it is known; else the payment is used up now. */
+/** Settles a claim with its response where that is known; otherwise uses the payment up now. */
 async function settleWithResponse(claim: HeldClaim, request: GateRequest, response: ServerResponse | undefined) {
   const scope = requestScopes.getStore();
   if (scope) {

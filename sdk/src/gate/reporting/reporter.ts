@@ -1,6 +1,6 @@
 /**
- * Counts what becomes of requests, and tells the Facilitator now and then. No request waits for it: what is counted stays
- * in memory of a fixed size, and what cannot be told in time is counted as lost. Knows no payer and no single request.
+ * Counts the outcomes of requests and reports the sums to the Facilitator at intervals. No request waits for a report.
+ * Memory is bounded; what cannot be reported in time is counted as lost. Knows no payer and no single request.
  */
 import type { FacilitatorClient } from "../../facilitator/client";
 import { MAX_REPORT_ENTRIES, OTHER_RESOURCES, type ReportEntryWire, type ReportStep } from "../../facilitator/reports";
@@ -19,13 +19,13 @@ export interface Observation {
 }
 
 export interface Reporter {
-  /** Whether the next request is to be counted: every `sampleEvery`-th is, and stands for all of them. */
+  /** Returns whether to count the next request: every `sampleEvery`-th is counted, with that weight. */
   samples(): boolean;
   /** Returns at once and never throws. */
   count(observation: Observation): void;
-  /** Tells what was counted so far, once. */
+  /** Sends what was counted so far, once. */
   flush(): Promise<void>;
-  /** Tells the rest, and waits no longer than `closeMs` for it. */
+  /** Sends the rest, and waits at most `closeMs` for it. */
   close(): Promise<void>;
 }
 
@@ -73,7 +73,7 @@ export function createReporter(options: ReporterOptions): Reporter {
   const sums = new Map<string, Sum>();
   let lost = 0;
   let seen = 0;
-  /** What may have arrived: told again under the same id, before anything else. */
+  /** a batch that may have arrived: sent again under the same id, before any other */
   let unsent: Batch | undefined;
   let sending: Promise<boolean> | undefined;
   let timer: NodeJS.Timeout | undefined;
@@ -125,7 +125,7 @@ export function createReporter(options: ReporterOptions): Reporter {
     }
   }
 
-  /** What was never sent, or refused for its time alone, was not counted: it can be told under another hour. */
+  /** Counts a batch again that the Facilitator has not counted: it was never sent, or refused for its hour alone. */
   function restore({ entries }: Batch): void {
     for (const { count: times, amount, ...entry } of entries) {
       if (entry.step === "lost") lost += times;
@@ -140,7 +140,7 @@ export function createReporter(options: ReporterOptions): Reporter {
       entries.push({ ...what, count: lost, amount: "0" });
       lost = 0;
     }
-    // What could not be sent in its day, or was counted before the chain's time was moved, is told in the oldest hour taken.
+    // Counts that are older than the Facilitator accepts are reported under the oldest hour that it does.
     const oldestHour = hourNow() - MAX_AGE_SEC;
     for (const [key, { entry, count: times, amount }] of sums) {
       if (entries.length >= MAX_REPORT_ENTRIES) break;
@@ -152,7 +152,7 @@ export function createReporter(options: ReporterOptions): Reporter {
     return { id: toHex(randomBytes(16)).slice(2), entries, mayHaveArrived: false };
   }
 
-  /** @returns whether there may be more to tell now */
+  /** @returns whether there may be more to send now */
   async function sendOne(): Promise<boolean> {
     unsent ??= nextBatch();
     if (!unsent) return false;
@@ -201,11 +201,11 @@ export function createReporter(options: ReporterOptions): Reporter {
   };
 }
 
-/** Refused for when it happened: the Facilitator's clock has gone on, and this gate has not heard of it yet. */
+/** Returns whether a report was refused for its hour: the Facilitator's clock is ahead of this gate's. */
 const isOfHour = ({ details }: TurnpikeError): boolean =>
   typeof details.field === "string" && /^entries\.\d+\.hour$/.test(details.field);
 
-/** Tells a Facilitator. @throws what it refused the report for, or Unavailable */
+/** Sends reports to a Facilitator. @throws the Facilitator's refusal, or Unavailable */
 export function sendTo(client: Pick<FacilitatorClient, "report">): ReporterOptions["send"] {
   return async (id, entries, signal) => {
     const outcome = await client.report({ id, entries: [...entries] }, { signal });
