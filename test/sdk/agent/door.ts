@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { expect } from "chai";
 
-const SOURCE = resolve(__dirname, "../../sdk/src");
+const SOURCE = resolve(__dirname, "../../../sdk/src");
 const IMPORT = /(?:^|\n)(?:import|export)(?! type)[^;]*?from "([^"]+)"/g;
 
 /** Every module that loading `file` loads, and every package. */

@@ -127,7 +127,7 @@ describe("claims", () => {
 
   it("C1 are granted once among processes that share the folder, also when one is killed", async function () {
     this.timeout(120_000);
-    const script = path.join(__dirname, "../support/claim-process.ts");
+    const script = path.join(__dirname, "../../../support/claim-process.ts");
     const workers = Array.from({ length: 3 }, (_, i) => {
       const args = [
         "-r",

@@ -234,7 +234,7 @@ describe("Metering on a chain", function () {
   });
 
   it("A14 counts with the gas that the contract gives each item", () => {
-    const source = readFileSync(path.resolve(__dirname, "../../contracts/libraries/Frames.sol"), "utf8");
+    const source = readFileSync(path.resolve(__dirname, "../../../../contracts/libraries/Frames.sol"), "utf8");
     const [, gas] = /ITEM_GAS = ([\d_]+);/.exec(source) ?? [];
     expect(DEBIT_ITEM_GAS).to.equal(BigInt((gas ?? "").replaceAll("_", "")));
   });

@@ -13,7 +13,7 @@ import { startPostgres, type TestPostgres } from "../../../support/postgres";
 import { type Subscribed, type SubscriptionWorld, startSubscriptionWorld, until } from "../../../support/subscriptions";
 import type { MeteredGateAssignment } from "../support/metered-gate-process";
 
-const SCRIPT = path.join(__dirname, "support/metered-gate-process.ts");
+const SCRIPT = path.join(__dirname, "../support/metered-gate-process.ts");
 const KILLS = 3;
 const CALLS_PER_LIFE = 50;
 const WORKERS = 6;

@@ -8,7 +8,7 @@ import type { Hex } from "turnpike/protocol";
 import { type Chain, startChain } from "../../../support/chain";
 import { type MeteredWorld, startMeteredWorld } from "../../../support/metered-world";
 
-const ROOT = path.resolve(__dirname, "../..");
+const ROOT = path.resolve(__dirname, "../../../..");
 const SCRIPT = path.join(ROOT, "test/support/metered-process.ts");
 const LIVES = 4;
 const SMALL_CAP = 2_000n;

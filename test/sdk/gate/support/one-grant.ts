@@ -28,7 +28,7 @@ export interface GateAssignment {
   readonly nowSec: number;
 }
 
-const ROOT = path.join(__dirname, "../../..");
+const ROOT = path.join(__dirname, "../../../..");
 const LOADERS = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"];
 const USES = 200;
 
