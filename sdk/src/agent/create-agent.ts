@@ -1,4 +1,4 @@
-/** Wires an agent from its options. The only place where defaults stand. */
+/** Creates an agent from its options. */
 import { findDeployment } from "../chain/deployments";
 import {
   type Address,
@@ -52,24 +52,27 @@ export interface AgentOptions {
   /** an ethers signer, a viem account, or `walletFromKey("0x...")` */
   readonly wallet: AgentWallet;
   readonly policy: AgentPolicy;
-  /** the only Facilitators that ever get a signature: base URLs, with or without pinned signers; the first is used where none is named */
+  /**
+   * the only Facilitators that ever get a signature: base URLs, with or without pinned signers; the first is used where
+   * none is named
+   */
   readonly facilitators: readonly FacilitatorOption[];
   /** default: in memory, forgotten with the process */
   readonly ledger?: Ledger;
-  /** where Turnpike stands: needed for subscriptions, since signatures and permits name the contract */
+  /** Turnpike's addresses: needed for subscriptions, since signatures and permits name the contract */
   readonly deployments?: readonly TurnpikeDeployment[];
   /** networks that are in no preset */
   readonly networks?: readonly Network[];
   /** tokens whose signing domain is known for sure */
   readonly tokens?: readonly KnownToken[];
-  /** the agent's own JSON-RPC, believed before any Facilitator: by chain id, or one URL with a single deployment */
+  /** the agent's own JSON-RPC, trusted before any Facilitator: by chain id, or one URL with a single deployment */
   readonly rpc?: string | Readonly<Record<number, string>>;
   /** what every request goes through; default: the platform's */
   readonly fetch?: typeof fetch;
   /** chain time, where it need not be asked for */
   readonly clock?: Clock;
   readonly sleep?: Sleep;
-  /** Told of progress, in a turn of its own: what it throws is never a payment's matter. */
+  /** Called with progress, in a microtask of its own: what it throws never affects a payment. */
   readonly onEvent?: (event: AgentEvent) => void;
   readonly limits?: Partial<AgentLimits>;
 }
@@ -79,7 +82,7 @@ export interface Agent {
   /** The wallet's address, checksummed. */
   address(): Promise<Address>;
   /**
-   * Requests `input` and pays for it where that is asked and the policy allows it, at most once.
+   * Requests `input` and pays for it if the provider asks and the policy allows it, at most once.
    * @returns the provider's response, with its receipt when it was paid for
    * @throws PolicyRefused when nothing that is offered may be paid; nothing was signed
    * @throws PaymentPending when a payment's outcome is unknown; the next call presents the same one
@@ -93,18 +96,18 @@ export interface Agent {
    * @throws as `fetch` does, and what `pay` throws once a payment was made
    */
   fetch(input: RequestInput, init?: PayInit): Promise<Response>;
-  /** What a URL costs, every offered way, and which is cheapest for how much use. Signs and pays nothing. */
+  /** Returns what a URL costs by every offered way, and which is cheapest for how much use. Signs and pays nothing. */
   quote(input: RequestInput, init?: QuoteInit): Promise<PriceQuote>;
   /**
-   * Subscribes to a plan, within the policy, and pays its first period. Returns the live subscription on that plan where
-   * the wallet has one already.
+   * Subscribes to a plan, within the policy, and pays its first period. Returns the live subscription on that plan
+   * where the wallet has one already.
    * @throws PolicyRefused, PlanDeprecated or InsufficientFunds
    * @throws PaymentPending when the outcome is unknown; the next call presents the same signup
    */
   subscribe(options: SubscribeOptions): Promise<Subscription>;
   /**
-   * Finds this wallet's live subscriptions that were made under a plan, from the wallet's signatures and the chain alone,
-   * and records them in the ledger. A wallet whose signatures differ from one time to the next finds none.
+   * Finds this wallet's live subscriptions that were made under a plan, from the wallet's signatures and the chain
+   * alone, and records them in the ledger. A wallet whose signatures differ from one time to the next finds none.
    */
   recover(options: RecoverOptions): Promise<Subscription[]>;
   /**
@@ -119,7 +122,7 @@ export interface Agent {
    * @throws TurnpikeError UnknownSubscription; PaymentPending when the outcome is unknown
    */
   pause(ref: SubscriptionRef): Promise<Subscription>;
-  /** Goes on after a pause; after the paid period it costs the next one, at most `maxCharge`. */
+  /** Ends a pause; after the paid period this charges the next one, at most `maxCharge`. */
   resume(ref: SubscriptionRef, options?: ResumeOptions): Promise<Subscription>;
   /** Ends it: at once, or at the end of what is paid. */
   cancel(ref: SubscriptionRef, options?: CancelOptions): Promise<Subscription>;
@@ -130,18 +133,18 @@ export interface Agent {
    * @throws TurnpikeError PlanMismatch
    */
   changePlan(ref: SubscriptionRef, options: ChangePlanOptions): Promise<Subscription>;
-  /** Moves to a fresh id: the old one is worth nothing from then on. */
+  /** Moves to a new id; the old one is invalid from then on. */
   rekey(ref: SubscriptionRef): Promise<Subscription>;
   /** Raises token approvals that have become low. */
   topUp(options?: TopUpOptions): Promise<TopUp[]>;
-  /** What the ledger holds, oldest first. */
+  /** Lists the ledger's payments, oldest first. */
   payments(): Promise<PaymentView[]>;
   /** Asks for the outcome of payments that are not known to have settled, as after a restart. */
   settleHeld(): Promise<PaymentView[]>;
   /** Stops presenting a payment that the provider will not serve; its amount stays in the budget. */
   giveUp(paymentId: Hex): Promise<void>;
   /**
-   * Ends every call that waits, and lets go of the ledger. A payment whose outcome is unknown by then stays in it: the
+   * Ends every call that waits, and releases the ledger. A payment whose outcome is unknown by then stays in it: the
    * next agent with this ledger presents the same one. A call that had signed nothing rejects with AbortError.
    */
   close(): Promise<void>;
@@ -193,14 +196,14 @@ function createContext(options: AgentOptions, lifetime: Lifetime): AgentContext 
   const policy = createPolicy({ ...options.policy, ...cancellableAsk }, networks);
   const { fetch: ownFetch = fetch, onEvent } = options;
   const effects: Effects = {
-    // fetch insists on its own `this` in browsers.
+    // In browsers fetch requires its own `this`.
     fetch: lifetime.fetch((input, init) => ownFetch(input, init)),
     sleep: lifetime.sleep(options.sleep ?? sleepFor),
     clock: options.clock ?? systemClock,
     limits: { ...DEFAULT_LIMITS, ...options.limits },
     closing: lifetime.closing,
     onClose: (listener) => lifetime.onClose(listener),
-    // In a turn of its own: what an observer throws is the observer's, never a payment's.
+    // In a microtask of its own: what an observer throws never affects a payment.
     emit: (event) => onEvent && queueMicrotask(() => onEvent(event)),
   };
   const wallet = createSigner(options.wallet);

@@ -1,6 +1,7 @@
 /**
- * The drop-in fetch: a subscription where one is recorded for the origin, a payment where policy allows, otherwise the
- * 402 as it came. A subscription's id goes to recorded origins only, whatever a 402 names.
+ * Implements the drop-in fetch: uses a subscription where one is recorded for the origin, pays where the policy allows
+ * it, and otherwise returns the 402 as it came. A subscription's id goes to recorded origins only, whatever a 402
+ * names.
  */
 import { HEADER, type Hex, subscriptionId } from "../protocol";
 import type { AgentContext } from "./core/context";
@@ -22,11 +23,14 @@ import { secretOf } from "./subscriptions/subscription";
 
 const FRESH_RETRY_MS = 300;
 
-/** @throws as fetch does; PaymentPending, PaymentAlreadyUsed and InvalidPaymentProof when a payment that was made is not served */
+/**
+ * @throws as fetch does; PaymentPending, PaymentAlreadyUsed and InvalidPaymentProof when a payment that was made is not
+ * served
+ */
 export async function agentFetch(context: AgentContext, input: RequestInput, init: PayInit = {}): Promise<Response> {
   const job = await payJob(context, input, init);
   const { template } = job;
-  // The caller's own credential is the caller's own matter, but it does not leave the origin either.
+  // The caller's own credential is used as it is, but does not leave the origin either.
   if (bearsCredential(template)) return (await sendWithinOrigin(context.effects, template, job.headers)).response;
   return serializeByKey(job, async () => {
     const mine = usableAt(context, job);
@@ -37,7 +41,7 @@ export async function agentFetch(context: AgentContext, input: RequestInput, ini
   });
 }
 
-/** Live subscriptions recorded for this very origin, newest first. */
+/** Returns the live subscriptions recorded for this origin, newest first. */
 function usableAt(context: AgentContext, { ledger, template }: PayJob): SubscriptionEntry[] {
   const { origin } = new URL(template.url);
   if (!context.policy.allowHttp && !isPrivateChannel(template.url)) return [];
@@ -47,7 +51,10 @@ function usableAt(context: AgentContext, { ledger, template }: PayJob): Subscrip
     .reverse();
 }
 
-/** Without a credential of ours fetch follows redirects as ever; with an idempotency key it stays within the origin. */
+/**
+ * Sends the request without a credential of the agent: fetch follows redirects as usual; with an idempotency key only
+ * within the origin.
+ */
 async function firstAnswer(context: AgentContext, job: PayJob): Promise<Arrival> {
   const { template } = job;
   if (job.key !== undefined) return sendWithinOrigin(context.effects, template, job.headers);
@@ -76,7 +83,7 @@ async function payInstead(context: AgentContext, job: PayJob, quote: ParsedQuote
   return outcome.response;
 }
 
-/** Tells the developer why a plan that is subscribed to was not used. */
+/** Emits an event for each subscribed plan that was not used since this origin is not recorded for it. */
 function emitUnusedSubscriptions(context: AgentContext, { ledger, template }: PayJob, quote: ParsedQuote): void {
   const { origin } = new URL(template.url);
   const offered = offeredPlans(quote);
@@ -106,7 +113,7 @@ async function withSubscription(context: AgentContext, job: PayJob, mine: Subscr
       fresh.confirmed(entry.id);
       return response;
     }
-    // Asked in every turn: a call beside this one may have been served meanwhile. Never paid around in the same call.
+    // Checked on every try: a parallel call may have been served meanwhile. Never paid around in the same call.
     const isStale = fresh.has(mine);
     isFresh ||= isStale;
     // A route that does not offer the plan has refused nothing: it never took subscriptions to it.
@@ -116,7 +123,7 @@ async function withSubscription(context: AgentContext, job: PayJob, mine: Subscr
       continue;
     }
     if (isRefusal) effects.emit({ type: "subscription.refused", idHash: entry.id, planId: entry.planId });
-    // A cap is there to be reached, and an empty wallet pays nothing: only a subscription that is over gives way.
+    // A reached cap or an empty wallet stays a refusal: only a subscription that has ended is replaced by a payment.
     if (!quote || (isRefusal && (isFresh || STAYS_REFUSED.has(quote.error ?? "")))) return response;
     return payInstead(context, { ...job, template }, quote, response);
   }
@@ -129,7 +136,7 @@ interface Tried extends Arrival {
   readonly entry: SubscriptionEntry;
 }
 
-/** The newest first; then, if the route offers another plan that is subscribed to, that one. */
+/** Tries the newest subscription; then, if the route offers another plan that is subscribed to, that one. */
 async function tryEach(context: AgentContext, job: PayJob, mine: readonly SubscriptionEntry[]): Promise<Tried> {
   const left = [...mine];
   let entry = left.shift() as SubscriptionEntry;

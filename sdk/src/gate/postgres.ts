@@ -1,4 +1,7 @@
-/** Stores in PostgreSQL, for gates on several machines: `createProvider({ claims: postgresClaims(pool), meterStore: postgresMeter(pool) })`. */
+/**
+ * Stores in PostgreSQL, for gates on several machines: `createProvider({ claims: postgresClaims(pool), meterStore:
+ * postgresMeter(pool) })`.
+ */
 import type { ClaimStore } from "./claims/rules";
 import { sharedClaims } from "./claims/shared";
 import { sharedMeterStore } from "./metering/shared-store";

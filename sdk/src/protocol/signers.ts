@@ -1,4 +1,4 @@
-/** Whose signature counts on a statement about a payment, and for payments that settled before when. */
+/** Decides whose signature counts on a statement about a payment, and for payments that settled before what time. */
 import { type Address, checksum, isAddress } from "./address";
 
 /** A signer of payment proofs. */
@@ -15,7 +15,8 @@ export interface TrustedSigners {
   find(address: Address): ProofSigner | undefined;
   /**
    * Whether its statement about a payment counts.
-   * @param settledAtSec block time of the payment as the judge's own chain or database has it, never as the statement says
+   * @param settledAtSec block time of the payment as the judge's own chain or database has it, never as the statement
+   * says
    */
   isTrustedSigner(address: Address, settledAtSec: number): boolean;
 }

@@ -37,7 +37,7 @@ export function idHashOf(subscriber: Address, secretHash: Hex): Hex {
   return keccak256(concatBytes(wordOfAddress(subscriber), hexToBytes(secretHash)));
 }
 
-/** What stands for the secret on chain. */
+/** Returns the hash that represents the secret on chain. */
 export function secretHashOf(secret: Hex): Hex {
   return keccak256(hexToBytes(secret));
 }

@@ -1,6 +1,6 @@
 /**
- * The ledger as the agent reads it: one atomic budget over everything that spends from it, and what is in work now.
- * Agents that were given the same ledger share one book. Knows no network and no wallet.
+ * Keeps the agent's view of its ledger: one atomic budget over everything that spends from it, and locks on what is in
+ * progress. Agents with the same ledger store share one view. Knows no network and no wallet.
  */
 import { type Address, type Hex, PolicyRefused, paymentProofSchema, sameAddress } from "../../protocol";
 import type { Ledger, LedgerRecord, PaymentEntry, RootEntry, SpendEntry, SubscriptionEntry } from "./ledger-store";
@@ -38,14 +38,16 @@ export class AgentLedger {
   static async open(store: Ledger): Promise<AgentLedger> {
     const ledger = new AgentLedger(store);
     for (const record of await store.load()) ledger.#set(withoutDamagedProof(record));
-    // What was reserved and never written as signed was never sent: the process ended between the two.
+    // What was reserved and never recorded as signed was never sent: the process ended between the two.
     for (const entry of [...ledger.#payments.values()]) {
       if (entry.state === "reserved") await ledger.put({ ...entry, state: "released" });
     }
     return ledger;
   }
 
-  /** Counts at once, in the same turn of the event loop, so that parallel calls never share the last of a budget. */
+  /**
+   * Reserves from the budget in the same turn of the event loop, so that parallel calls never spend the same amount.
+   */
   async reserve(entry: PaymentEntry | SpendEntry, limits: BudgetLimits): Promise<void> {
     const amount = BigInt(entry.amount);
     const spent = this.spentSince(entry.atSec - DAY_SEC);
@@ -87,8 +89,8 @@ export class AgentLedger {
   }
 
   /**
-   * Takes an earlier payment for exactly this purchase that money may have moved for, and that no other call has in
-   * work. A purchase with a key is found for ever; one without only until it is known to be served.
+   * Locks an earlier payment for exactly this purchase that may have moved money, and that no other call has locked. A
+   * purchase with a key is found forever; one without only until it is known to be served.
    */
   lockUnfinished(purchase: Purchase): PaymentEntry | undefined {
     for (const entry of this.#payments.values()) {
@@ -101,7 +103,7 @@ export class AgentLedger {
     return undefined;
   }
 
-  /** @returns false when another call has it in work */
+  /** @returns false when another call has locked it */
   lock(id: string): boolean {
     if (this.#inWork.has(id)) return false;
     this.#inWork.add(id);
@@ -135,13 +137,13 @@ export class AgentLedger {
     return mine;
   }
 
-  /** Another agent uses this book. */
+  /** Counts another agent that uses this view. */
   join(): this {
     this.#users++;
     return this;
   }
 
-  /** Lets go of the ledger with the last agent that uses it. */
+  /** Closes the store with the last agent that uses it. */
   async close(): Promise<void> {
     if (--this.#users > 0) return;
     openLedgers.delete(this.#store);
@@ -158,7 +160,7 @@ export class AgentLedger {
 
 const openLedgers = new WeakMap<Ledger, Promise<AgentLedger>>();
 
-/** The one book of a ledger, however many agents share it. Each of them closes it once. */
+/** Opens the one view of a ledger store, however many agents share it. Each of them closes it once. */
 export async function openLedger(store: Ledger): Promise<AgentLedger> {
   const opening = openLedgers.get(store) ?? AgentLedger.open(store);
   openLedgers.set(store, opening);
@@ -170,7 +172,10 @@ export async function openLedger(store: Ledger): Promise<AgentLedger> {
   }
 }
 
-/** A ledger of the application's own may return what no schema has checked; the authorization fetches the proof again. */
+/**
+ * Drops a proof that is no proof: a custom store may return unchecked records; the authorization fetches the proof
+ * again.
+ */
 function withoutDamagedProof(record: LedgerRecord): LedgerRecord {
   if (record.type !== "payment" || record.proof === undefined) return record;
   if (paymentProofSchema.safeParse(record.proof).success) return record;

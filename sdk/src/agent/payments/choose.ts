@@ -1,4 +1,6 @@
-/** Chooses what to pay among the options of a quote: the cheapest that the policy, the call and the Facilitators allow. */
+/**
+ * Chooses what to pay among the options of a quote: the cheapest that the policy, the call and the Facilitators allow.
+ */
 import { type Address, PolicyRefused } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
@@ -51,7 +53,7 @@ export async function chooseOption(context: AgentContext, job: PayJob, quote: Pa
   });
 }
 
-/** What the call itself and the configuration say, before the policy is asked. */
+/** Checks an option against the call and the configuration, before the policy. */
 function admit(context: AgentContext, job: PayJob, option: PaymentOption): ChosenOption | { error: PolicyRefused } {
   if (job.maxAmount !== undefined && option.amount > job.maxAmount) {
     return no("max_amount", `The price is ${option.amount}, above this call's maxAmount of ${job.maxAmount}.`);
@@ -66,7 +68,7 @@ function admit(context: AgentContext, job: PayJob, option: PaymentOption): Chose
   return { kind: "native", option, facilitator };
 }
 
-/** The price at which this very purchase, by its key, was first attempted. */
+/** Returns the price at which this purchase, by its key, was first attempted. */
 function firstQuoteOf({ ledger, key, template }: PayJob, option: PaymentOption): bigint | undefined {
   if (key === undefined) return undefined;
   const earlier = ledger

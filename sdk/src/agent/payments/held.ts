@@ -69,7 +69,8 @@ export async function giveUp(context: AgentContext, paymentId: Hex): Promise<voi
   const entry = ledger.payment(paymentId);
   if (!entry) throw new TurnpikeError("NotFound", "This agent's ledger holds no such payment.");
   if (entry.state !== "signed" && entry.state !== "settled") return;
-  if (!ledger.lock(paymentId)) throw new TurnpikeError("PaymentPending", "Another call has this payment in work.");
+  if (!ledger.lock(paymentId))
+    throw new TurnpikeError("PaymentPending", "Another call is using this payment; repeat this when it has ended.");
   try {
     const { signedPayment: _a, header: _b, proof, ...kept } = entry;
     await ledger.put({ ...kept, ...(proof ? { transaction: proof.transaction as Hex } : {}), state: "served" });

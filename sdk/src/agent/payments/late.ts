@@ -1,6 +1,6 @@
 /**
- * What becomes of a standard payment that its provider does not serve: released where the chain proves that it moved
- * nothing, held where nobody can say. Signs and sends nothing.
+ * Decides about a standard payment that its provider does not serve: released where the chain proves that it moved
+ * nothing, held where the outcome is unknown. Signs and sends nothing.
  */
 import { PaymentPending } from "../../protocol";
 import type { AgentContext } from "../core/context";
@@ -10,7 +10,9 @@ import type { PaymentEntry } from "../ledger/ledger-store";
 import { type AuthorizationOutcome, outcomeOf } from "./outcome";
 import { isSpent, type Presented } from "./present";
 
-/** Returns whether a standard payment's window is over by the agent's clock. A native one is settled by its Facilitator. */
+/**
+ * Returns whether a standard payment's window is over by the agent's clock. A native one is settled by its Facilitator.
+ */
 export const isOver = ({ effects }: AgentContext, { dialect, validBeforeSec }: PaymentEntry): boolean =>
   dialect !== "turnpike" && effects.clock.nowSec() > validBeforeSec;
 
@@ -23,10 +25,10 @@ export interface Unserved {
 }
 
 /**
- * Releases a standard payment of an earlier call when the agent's own RPC proves that it is unused. The provider's refusal
- * is no evidence: the payment may have settled behind an earlier answer.
+ * Releases a standard payment of an earlier call when the agent's own RPC proves that it is unused. The provider's
+ * refusal is no evidence: the payment may have settled behind an earlier answer.
  * @returns whether another may be signed
- * @throws PaymentPending when its window is over and nobody can say how it ended
+ * @throws PaymentPending when its window is over and its outcome is unknown
  */
 export async function isReplaceable(context: AgentContext, unserved: Unserved): Promise<boolean> {
   const { ledger, entry, presented, isLate } = unserved;
@@ -41,7 +43,7 @@ export async function isReplaceable(context: AgentContext, unserved: Unserved): 
   throw held(entry, context.chainOf(entry.chainId) !== undefined);
 }
 
-/** Gives back the budget of a standard payment that the agent's own RPC proves unused. */
+/** Releases the budget of a standard payment that the agent's own RPC proves unused. */
 export async function releaseUnused(
   context: AgentContext,
   ledger: AgentLedger,

@@ -1,6 +1,6 @@
 /**
- * One purchase: ask, choose, reserve, sign once, settle, present. Whatever was signed before is finished first; a call
- * that has signed or presented never signs again.
+ * Makes one purchase: request, choose, reserve, sign once, settle, present. A payment that was signed before is
+ * finished first; a call that has signed or presented never signs again.
  */
 import {
   HEADER,
@@ -50,7 +50,7 @@ export interface PayInit extends RequestInit {
 }
 
 /**
- * Requests `input` and pays for it where that is asked and allowed.
+ * Requests `input` and pays for it where the provider asks and the policy allows it.
  * @returns the provider's response, with its receipt when it was paid for
  * @throws PolicyRefused when nothing that is offered may be paid; nothing was signed
  * @throws PaymentPending when a payment's outcome is unknown; the next call presents the same one
@@ -64,7 +64,7 @@ export async function pay(context: AgentContext, input: RequestInput, init: PayI
   return serializeByKey(job, () => runPurchase(context, job));
 }
 
-/** Purchases of one key queue up, so that the second finds what the first has paid. */
+/** Runs purchases of one key one after the other, so that the second finds what the first has paid. */
 export function serializeByKey<T>(job: PayJob, work: () => Promise<T>): Promise<T> {
   return job.key === undefined ? work() : job.ledger.serialize(`purchase:${job.key}:${job.template.url}`, work);
 }
@@ -114,7 +114,7 @@ async function runPurchase(context: AgentContext, job: PayJob): Promise<PaidResp
   return outcome.response;
 }
 
-/** A payment of an earlier call for exactly this purchase is presented before anything else is asked. */
+/** Presents an earlier call's payment for exactly this purchase, before anything else is requested. */
 export async function finishEarlier(context: AgentContext, job: PayJob): Promise<PaidResponse | undefined> {
   const { ledger, template, key } = job;
   const purchase: Purchase = {
@@ -134,7 +134,8 @@ export async function finishEarlier(context: AgentContext, job: PayJob): Promise
 }
 
 /**
- * @returns undefined when the payment turned out to be worthless, so that a fresh one may be made
+ * Settles a payment and presents it.
+ * @returns undefined when the payment turned out to be void, so that a new one may be made
  * @throws AbortError that says what the payment's state is
  */
 function finish(
@@ -193,7 +194,7 @@ async function settledEntry(
   entry: PaymentEntry,
   resumed: boolean,
 ): Promise<PaymentEntry | undefined> {
-  // The provider settles it, and a gate also redeems after the window what has settled within it.
+  // The provider settles it, and a gate also accepts after the window what has settled within it.
   if (entry.dialect !== "turnpike") return entry;
   const settlement = await settle(context, { ledger, entry, resumed, signal: template.signal });
   if (settlement.kind === "settled") return settlement.entry;
@@ -201,7 +202,7 @@ async function settledEntry(
   throw settlement.error;
 }
 
-/** What a 402 offers, from its body or, for version 2 of x402, its header. Consumes the body. */
+/** Reads what a 402 offers, from its body or, for version 2 of x402, its header. Consumes the body. */
 export async function quoteOf(
   context: AgentContext,
   { response, template }: Arrival,
@@ -228,7 +229,7 @@ export async function payQuote(context: AgentContext, job: PayJob, quote: Parsed
   return outcome;
 }
 
-/** Nothing was signed, or nothing was taken on. */
+/** Emits that nothing was paid, and why. */
 function emitRefusal(context: AgentContext, url: string, { code, reason }: TurnpikeError): void {
   context.effects.emit({ type: "payment.refused", resource: originAndPath(url), code, reason });
 }
@@ -239,7 +240,7 @@ async function payOnce(context: AgentContext, job: PayJob, quote: ParsedQuote): 
     const message = "The agent pays only over https (this machine aside); policy.allowHttp allows more.";
     return { kind: "refused", error: new PolicyRefused(message, { reason: "insecure_origin" }) };
   }
-  // After a redirect within the origin the purchase has another URL, under which an earlier payment may stand.
+  // After a redirect within the origin the purchase has another URL, under which an earlier payment may exist.
   const earlier = await finishEarlier(context, job);
   if (earlier) return { kind: "paid", response: earlier };
 
@@ -257,7 +258,12 @@ async function payOnce(context: AgentContext, job: PayJob, quote: ParsedQuote): 
     const response = await finish(context, job, entry, false);
     return response
       ? { kind: "paid", response }
-      : { kind: "refused", error: new PolicyRefused("The payment turned out to be worthless.", { reason: "dead" }) };
+      : {
+          kind: "refused",
+          error: new PolicyRefused("The payment can move no money any more; repeat the call to pay again.", {
+            reason: "dead",
+          }),
+        };
   } finally {
     ledger.unlock(entry.id);
   }

@@ -1,6 +1,6 @@
 /**
- * Reads a 402: which of its entries could be paid, and what each would buy. Entries that lie, contradict themselves or
- * cannot be understood are left out, each with the reason. Knows no budget and no key.
+ * Parses a 402: which of its entries could be paid, and what each would buy. Entries that are false, contradictory or
+ * malformed are left out, each with the reason. Knows no budget and no key.
  */
 import {
   type AcceptEntry,
@@ -26,7 +26,7 @@ interface OptionBase {
   readonly amount: bigint;
   readonly payTo: Address;
   readonly resource: string;
-  /** of the token's EIP-712 domain, as the server says; worthless signatures are all that a lie could get */
+  /** of the token's EIP-712 domain, as the server says; a false one only yields invalid signatures */
   readonly tokenDomain: { readonly name: string; readonly version: string } | undefined;
 }
 
@@ -105,7 +105,7 @@ export function readQuote(text: string, requested: string, networks: readonly Ne
 const shortText = (value: unknown): string | undefined =>
   typeof value === "string" && /^[\w.-]{1,64}$/.test(value) ? value : undefined;
 
-/** The terms in a list of plans; those that cannot be understood are left out. */
+/** Parses a list of plans; malformed ones are left out. */
 export function readPlans(list: unknown): PlanTerms[] {
   return (Array.isArray(list) ? list.slice(0, MAX_ENTRIES) : []).flatMap((raw) => {
     const plan = planTermsSchema.safeParse(raw);
@@ -114,9 +114,8 @@ export function readPlans(list: unknown): PlanTerms[] {
 }
 
 /**
- * Whether an entry stands for a plan: such an entry is subscribed through, never paid by a plain transfer. An `exact`
- * entry may name the plan that stands beside it; it is a price of its own only when `plans` shows that the plan's price
- * is another one.
+ * Returns whether an entry is a plan's: it can only be subscribed to, never paid by a plain transfer. An `exact` entry
+ * may name a plan; it is a price of its own only when `plans` shows that the plan's price differs.
  */
 function isForPlan(entry: AcceptEntry, plans: readonly PlanTerms[]): boolean {
   if (isPlanEntry(entry)) return true;
@@ -171,7 +170,9 @@ function optionOf(entry: AcceptEntry, requested: string, networks: readonly Netw
   return { ...base, dialect: "x402-v1", maxTimeoutSec: entry.maxTimeoutSeconds ?? 60 };
 }
 
-/** Total order: the same purchase chooses the same option again, also when the agent has forgotten everything. */
+/**
+ * Orders options totally: the same purchase chooses the same option again, also after the agent has lost its ledger.
+ */
 export function compareOptions(a: PaymentOption, b: PaymentOption): number {
   if (a.amount !== b.amount) return a.amount < b.amount ? -1 : 1;
   if (a.dialect !== b.dialect) return a.dialect === "turnpike" ? -1 : 1;

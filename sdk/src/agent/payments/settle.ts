@@ -1,6 +1,6 @@
 /**
- * Has one signed authorization settled by its Facilitator: posts the very same request until the outcome is known, or
- * patience ends and the ledger holds it. Signs nothing.
+ * Has one signed authorization settled by its Facilitator: posts the same request until the outcome is known, or the
+ * retry budget ends and the ledger keeps it. Signs nothing.
  */
 import type { FacilitatorClient } from "../../facilitator/client";
 import { type Hex, PaymentPending, type PaymentProof, type TurnpikeError } from "../../protocol";
@@ -28,14 +28,15 @@ export interface SettleJob {
 }
 
 /**
- * @throws PaymentPending when the outcome stays unknown; the Facilitator's refusal when it took nothing on. In both
+ * Settles one signed payment.
+ * @throws PaymentPending when the outcome stays unknown; the Facilitator's refusal when it accepted nothing. In both
  * cases the authorization and its budget stay in the ledger: money may still move until its window ends.
  */
 export async function settle(context: AgentContext, job: SettleJob): Promise<SettleResult> {
   const { ledger, signal } = job;
   const entry = await withoutUnsoundProof(context, ledger, job.entry);
   if (entry.proof) return { kind: "settled", entry };
-  if (!entry.signedPayment) throw held(entry, "the ledger holds its authorization no more");
+  if (!entry.signedPayment) throw held(entry, "the ledger no longer holds its authorization");
   const { effects, facilitators } = context;
   const named = facilitators.find(entry.facilitator);
   const attempt: SettleAttempt = {
@@ -45,7 +46,7 @@ export async function settle(context: AgentContext, job: SettleJob): Promise<Set
     entry,
   };
   if (!named && !(await mayHaveMoved(context, attempt))) {
-    throw held(entry, "the Facilitator it was signed for is not configured any more");
+    throw held(entry, "the Facilitator it was signed for is no longer configured");
   }
   const retries = new RetryBudget({ budgetMs: effects.limits.settleMs, turns: MAX_TURNS, effects, signal });
   emitPayment(context.effects, "payment.submitted", job);
@@ -62,7 +63,9 @@ export async function settle(context: AgentContext, job: SettleJob): Promise<Set
   }
 }
 
-/** One payment while its outcome is sought: from the Facilitator it was signed for, and where that fails from others. */
+/**
+ * One payment whose outcome is being determined: by the Facilitator it was signed for, and where that fails by others.
+ */
 interface SettleAttempt {
   readonly job: SettleJob;
   readonly named: Facilitator | undefined;
@@ -83,10 +86,10 @@ interface Wait {
 
 const NO_ANSWER: Wait = {
   kind: "wait",
-  why: "the Facilitator it was signed for is not configured any more, and no other one returns its proof",
+  why: "the Facilitator it was signed for is no longer configured, and no other one returns its proof",
 };
 
-/** A stored proof that is not sound goes: it was accepted unchecked, or the ledger was damaged. */
+/** Drops a stored proof that is not sound: it was accepted unchecked, or the ledger was damaged. */
 async function withoutUnsoundProof(
   context: AgentContext,
   ledger: AgentLedger,
@@ -138,8 +141,8 @@ const clamp = (seconds: number, minMs: number, maxMs: number): number =>
   Math.min(Math.max(seconds * 1_000, minMs), maxMs);
 
 /**
- * The proof from another configured Facilitator, which finds the transfer on chain. Asked only for what may have moved:
- * otherwise it would settle a payment that the provider expects from the Facilitator of its own.
+ * Gets the proof from another configured Facilitator, which finds the transfer on chain. Only for what may have moved:
+ * otherwise it would settle a payment that the provider expects from its own Facilitator.
  */
 async function askOthers(context: AgentContext, attempt: SettleAttempt): Promise<SettleResult | undefined> {
   const { job, others, entry } = attempt;
@@ -148,7 +151,7 @@ async function askOthers(context: AgentContext, attempt: SettleAttempt): Promise
   return proof && keepProof(context, attempt, proof);
 }
 
-/** Whether a Facilitator has said so, or the agent's own RPC says so. */
+/** Returns whether money may have moved, by a Facilitator's answer or the agent's own RPC. */
 async function mayHaveMoved(context: AgentContext, { entry }: SettleAttempt): Promise<boolean> {
   const nonce = entry.signedPayment?.authorization.nonce as Hex;
   if (entry.proofSeen) return true;
@@ -178,8 +181,8 @@ function held(entry: PaymentEntry, why: string, cause?: unknown): PaymentPending
 }
 
 /**
- * A refusal ends the purchase only when the authorization can move nothing any more. Its budget is free again when the
- * agent's own RPC says that nothing was moved; a Facilitator's word is not enough for that, since it may have moved it.
+ * Handles a refusal. It ends the purchase only when the authorization can move nothing any more. The budget is released
+ * when the agent's own RPC shows that nothing moved; a Facilitator's answer does not suffice, since it may be false.
  */
 async function judgeRefusal(
   context: AgentContext,
@@ -209,10 +212,13 @@ function notKnown(error: unknown): false {
   throw error;
 }
 
-/** The window is over by a clock that is believed, and the Facilitator does not say that it still works on it, or paid. */
+/**
+ * Returns whether the window is over by a plausible clock, and the Facilitator reports the payment neither pending nor
+ * settled.
+ */
 async function isOverByReport(context: AgentContext, entry: PaymentEntry, client: FacilitatorClient): Promise<boolean> {
   const { chainClock, facilitators, networks } = context;
-  // Whoever has returned a proof has said that it paid; taking it back is no evidence.
+  // A Facilitator that has returned a proof has reported a settlement; a later denial is no evidence.
   if (entry.proofSeen) return false;
   const status = await client.payment(entry.id);
   if (status.kind !== "found" || status.value.status === "settled" || status.value.status === "pending") return false;

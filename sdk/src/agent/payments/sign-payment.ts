@@ -1,6 +1,6 @@
 /**
- * Turns a chosen option into one signed authorization in the ledger: budget first, then the signature, then the ledger,
- * and only then anything leaves this process.
+ * Turns a chosen option into one signed authorization in the ledger: first the budget, then the signature, then the
+ * ledger; only after that does anything leave this process.
  */
 import {
   type Address,
@@ -33,7 +33,8 @@ import { tokenDomain } from "./token-domain";
 const MIN_WINDOW_SEC = 15;
 
 /**
- * @returns the signed entry, taken in work: the caller leaves it
+ * Signs one payment.
+ * @returns the signed entry, locked: the caller unlocks it
  * @throws PolicyRefused, InsufficientFunds or Unavailable; nothing was signed
  */
 export async function signPayment(context: AgentContext, job: PayJob, chosen: ChosenOption): Promise<PaymentEntry> {
@@ -84,7 +85,7 @@ export async function signPayment(context: AgentContext, job: PayJob, chosen: Ch
     emitPayment(context.effects, "payment.signed", { entry: signed, resumed: false });
     return signed;
   } catch (error) {
-    // Nothing has left this process: whatever was signed is forgotten with this frame.
+    // Nothing has left this process: what was signed is dropped with this frame.
     if (ledger.payment(id)?.state === "reserved") await ledger.put({ ...reserved, state: "released" });
     ledger.unlock(id);
     throw error;
@@ -119,7 +120,7 @@ async function sign(
   };
 }
 
-/** No longer than needed: the quote's own end, and never beyond the policy's window. */
+/** Returns the end of the authorization: the quote's own end, and never beyond the policy's window. */
 function windowEnd(context: AgentContext, option: PaymentOption, nowSec: number): number {
   const { maxWindowSec } = context.policy;
   const wanted = option.dialect === "turnpike" ? option.memoExpiresAtSec : nowSec + option.maxTimeoutSec;
@@ -130,7 +131,10 @@ function windowEnd(context: AgentContext, option: PaymentOption, nowSec: number)
   return end;
 }
 
-/** Standard payments have no memo; with a key the nonce is still the purchase's own, so that the token refuses a second. */
+/**
+ * Returns a standard payment's nonce. There is no memo; with a key the nonce is derived from the purchase, so that the
+ * token refuses a second payment.
+ */
 function standardNonce({ key, template }: PayJob, option: PaymentOption): Hex {
   if (key === undefined) return toHex(randomBytes(32));
   const purchase = JSON.stringify(["x402", template.method, template.url, option.payTo.toLowerCase()]);
@@ -139,12 +143,12 @@ function standardNonce({ key, template }: PayJob, option: PaymentOption): Hex {
 
 interface FactsBefore {
   readonly nowSec: number;
-  /** undefined where nobody could be asked */
+  /** undefined where there is no source for it */
   readonly balance: bigint | undefined;
   readonly domain: TokenDomain;
 }
 
-/** Chain time, balance and the token's signing domain: from the agent's own RPC before anybody else. */
+/** Reads chain time, balance and the token's signing domain, preferably from the agent's own RPC. */
 async function factsBefore(
   context: AgentContext,
   payer: Address,

@@ -1,6 +1,6 @@
 /**
- * Standard x402 servers, versions 1 and 2 of the protocol: their quotes, the payload that pays them, and what they say
- * about the settlement. Knows no budget and no key.
+ * Speaks to standard x402 servers, versions 1 and 2: reads their quotes, builds the payload that pays them, and reads
+ * what they report about the settlement. Knows no budget and no key.
  */
 import {
   acceptEntrySchema,
@@ -23,7 +23,7 @@ export interface ExactPayload {
   readonly authorization: Readonly<Record<"from" | "to" | "value" | "validAfter" | "validBefore" | "nonce", string>>;
 }
 
-/** The header that pays a standard server: one payload, whole. */
+/** Builds the header that pays a standard server. */
 export function payloadHeader(option: StandardOption, payload: ExactPayload): { name: string; value: string } {
   if (option.dialect === "x402-v1") {
     const body = { x402Version: 1, scheme: "exact", network: option.network, payload };
@@ -40,7 +40,7 @@ export function nonceInHeader(value: string): Hex | undefined {
   return typeof nonce === "string" && /^0x[0-9a-fA-F]{64}$/.test(nonce) ? (nonce as Hex) : undefined;
 }
 
-/** The quote of a version 2 server, which stands in a header. */
+/** Reads the quote of a version 2 server from its header. */
 export function readQuoteHeader(
   response: Response,
   requested: string,

@@ -1,4 +1,7 @@
-/** Under which EIP-712 domain a token takes signatures: what the agent was configured with counts before what it is told. */
+/**
+ * Determines the EIP-712 domain under which a token accepts signatures: the agent's configuration counts before what a
+ * peer reports.
+ */
 import {
   type Address,
   domainSeparator,
@@ -16,7 +19,7 @@ export interface ReportedDomain {
 }
 
 /**
- * Checked against the token's own DOMAIN_SEPARATOR where the agent has an RPC.
+ * Returns a token's domain, checked against the token's own DOMAIN_SEPARATOR where the agent has an RPC.
  * @throws PolicyRefused when it is not known, or the token says otherwise
  */
 export async function tokenDomain(
@@ -34,7 +37,9 @@ export async function tokenDomain(
   const { name, version } = known;
   const separator = await context.chainOf(chainId)?.domainSeparator(token);
   if (separator !== undefined && separator !== separatorOf({ chainId, token, name, version })) {
-    throw new PolicyRefused("The token's signing domain is not what was told.", { reason: "token_domain" });
+    throw new PolicyRefused("The token's signing domain differs from the one that was reported.", {
+      reason: "token_domain",
+    });
   }
   return { chainId, token, name, version };
 }

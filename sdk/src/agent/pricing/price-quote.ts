@@ -1,6 +1,6 @@
 /**
- * `agent.quote`: what a URL costs, every offered way, and which is cheapest for how much use. Asks without paying: it
- * signs nothing, reserves nothing, and sends no credential. Amounts are base units; shares of them are exact fractions.
+ * Implements `agent.quote`: what a URL costs by every offered way, and which is cheapest for how much use. It signs
+ * nothing, reserves nothing, and sends no credential. Amounts are base units; shares of them are exact fractions.
  */
 import { type Address, type Hex, InvalidRequest, toAmount } from "../../protocol";
 import type { AgentContext } from "../core/context";
@@ -38,7 +38,10 @@ export interface ExpectedUse {
   readonly callsPerPeriod: bigint | number;
   /** length of that period, seconds. Default: the interval of the offered plans where they share one, else 30 days */
   readonly periodSec?: number;
-  /** what one call debits on a metered plan, base units. Only the provider knows: without it metered plans are listed, not compared */
+  /**
+   * what one call debits on a metered plan, base units. Only the provider knows: without it metered plans are listed,
+   * not compared
+   */
   readonly costPerCall?: Amount;
 }
 
@@ -75,11 +78,13 @@ interface PlanPriceBase extends PriceBase {
   readonly planId: Hex;
   readonly name: string | undefined;
   readonly intervalSec: number;
-  /** whether the terms were proven by the plan's id, rather than told by the 402 alone */
+  /** whether the terms were proven by the plan's id, rather than stated by the 402 alone */
   readonly verified: boolean;
   /** whether the ledger holds a live subscription on it */
   readonly subscribed: boolean;
-  /** calls per period at which it costs as much as the cheapest one-time option, exactly; undefined when it never does */
+  /**
+   * calls per period at which it costs as much as the cheapest one-time option, exactly; undefined when it never does
+   */
   readonly breakEven: Fraction | undefined;
   /** the smallest whole number of calls per period at which it is cheaper than that */
   readonly cheaperFromCalls: bigint | undefined;
@@ -93,7 +98,9 @@ export interface SubscriptionPrice extends PlanPriceBase {
 /** One price for every interval, and overage for every call, up to a cap. */
 export interface MeteredPrice extends PlanPriceBase {
   readonly kind: "metered";
-  /** the `maxOverage` to subscribe with, so that the cap covers the use of one interval; undefined without `costPerCall` */
+  /**
+   * the `maxOverage` to subscribe with, so that the cap covers the use of one interval; undefined without `costPerCall`
+   */
   readonly maxOverage: bigint | undefined;
 }
 
@@ -117,7 +124,7 @@ export interface PriceQuote {
   };
   /** one-time options first, then plans, each cheapest first */
   readonly options: readonly PriceOption[];
-  /** at the use that is counted with, among those that are not refused; of equals the one that binds less */
+  /** at the use that is counted with, among those that are not refused; on a tie the one with the smaller commitment */
   readonly cheapest: PriceOption | undefined;
   /** the same for every number of calls per period: from `fromCalls` on, until the next */
   readonly ranges: readonly { readonly fromCalls: bigint; readonly option: PriceOption }[];
@@ -126,7 +133,7 @@ export interface PriceQuote {
 }
 
 /**
- * Asks what `input` costs. Tokens are taken at par: all of them are stablecoins with 6 decimals. The cost of a plan is
+ * Returns what `input` costs. Tokens count at par: all of them are stablecoins with 6 decimals. The cost of a plan is
  * its price x period / interval, as steady use has it: a plan is charged for whole intervals.
  * @throws InvalidRequest for a request that bears a credential, or use that is no whole number
  */
@@ -280,7 +287,7 @@ function readExpected({ callsPerPeriod, periodSec, costPerCall }: ExpectedUse) {
   };
 }
 
-/** How often this agent has paid for a URL, from its ledger. Calls that a subscription served leave no record. */
+/** Counts this agent's payments for a URL, from its ledger. Calls that a subscription served leave no record. */
 export function observedCalls(
   ledger: AgentLedger,
   { url, method, sinceSec }: { readonly url: string; readonly method: string; readonly sinceSec: number },

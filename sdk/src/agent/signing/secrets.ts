@@ -1,6 +1,6 @@
 /**
- * Secrets without storage: everything is derived from signatures that the wallet makes for nobody but itself. A wallet
- * whose signatures differ from one time to the next (or a contract wallet) gets random secrets, kept in the ledger.
+ * Derives secrets, without storage, from signatures that the wallet makes only for this purpose. A wallet whose
+ * signatures differ from one time to the next (or a contract wallet) gets random secrets, kept in the ledger.
  */
 import {
   concatBytes,
@@ -25,7 +25,7 @@ export type DerivedRoot = Hex | undefined;
 
 export interface Roots {
   ofSubscriptions(deployment: TurnpikeDeployment): Promise<DerivedRoot>;
-  /** The Idempotency-Key that stands for the caller's own key: not guessable, not shared between agents. */
+  /** Derives the Idempotency-Key that is sent for the caller's own key: not guessable, not shared between agents. */
   purchaseKey(callerKey: string, ledger: AgentLedger): Promise<string>;
 }
 

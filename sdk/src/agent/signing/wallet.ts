@@ -102,7 +102,9 @@ const mutable = (types: TypedData["types"]): Record<string, { name: string; type
 
 const CURVE_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
 
-/** Low s and v of 27 or 28, whatever the wallet writes; signatures of other lengths (contract wallets) stay as they are. */
+/**
+ * Low s and v of 27 or 28, whatever the wallet writes; signatures of other lengths (contract wallets) stay as they are.
+ */
 export function normalizeSignature(signature: string): Hex {
   if (!/^0x(?:[0-9a-fA-F]{2})+$/.test(signature)) {
     throw new PolicyRefused("The wallet's answer is no signature.", { reason: "wallet" });

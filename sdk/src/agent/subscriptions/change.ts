@@ -1,6 +1,6 @@
 /**
- * How one change of a subscription is made: read, signed over the version it was read at, posted until its outcome is
- * known, read back. A version that turns out stale is read again once. Knows no particular change.
+ * Makes one change of a subscription: reads it, signs over the version that it read, posts until the outcome is known,
+ * and reads back. A stale version is read again once. Knows no particular change.
  */
 import type { ChangeAct, ChangeRequestWire, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import { type ActFields, actTypedData, type SignedAct, TurnpikeError } from "../../protocol";
@@ -31,12 +31,12 @@ export interface PlannedChange<S extends SignedAct> {
   readonly fields: ActFields[S];
   /** the most that this may charge now; counted against the budget */
   readonly maxCharge?: bigint;
-  /** the entry as it will stand, where it needs more token approval than now */
+  /** the changed entry, where it needs more token approval than now */
   readonly planned?: SubscriptionEntry;
-  /** what the ledger keeps once it is done */
+  /** the ledger's entry once the change is made */
   readonly after: SubscriptionEntry;
   readonly isDone: (state: SubscriptionState) => boolean;
-  /** what a gate may not have seen at once, and refuse for */
+  /** what a gate may not see at once, and therefore refuse */
   readonly fresh?: "status" | "terms";
 }
 

@@ -1,4 +1,4 @@
-/** The changes of a subscription that a caller can ask for: what each one signs, may cost, and leads to. */
+/** Defines the changes of a subscription: what each one signs, may cost, and results in. */
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import {
   type Hex,
@@ -43,7 +43,9 @@ export function pause(context: AgentContext, ref: SubscriptionRef): Promise<Subs
 }
 
 export interface ResumeOptions {
-  /** the most that resuming may charge, base units; default: nothing while the paid period runs, else the plan's price */
+  /**
+   * the most that resuming may charge, base units; default: nothing while the paid period runs, else the plan's price
+   */
   readonly maxCharge?: Amount;
 }
 
@@ -152,7 +154,7 @@ export function changePlan(
   });
 }
 
-/** By the contract's own rule, at the latest moment at which the change should land. */
+/** Quotes a plan change by the contract's own rule, at the latest time at which it should be on chain. */
 function quoted(entry: SubscriptionEntry, state: SubscriptionState, newPrice: bigint, nowSec: number): bigint {
   const record = {
     known: true,
@@ -169,7 +171,7 @@ function quoted(entry: SubscriptionEntry, state: SubscriptionState, newPrice: bi
   return charge;
 }
 
-/** Moves the subscription to a fresh secret: the old id is worth nothing from then on. */
+/** Moves the subscription to a new secret: the old id is invalid from then on. */
 export async function rekey(context: AgentContext, ref: SubscriptionRef): Promise<Subscription> {
   const ledger = await context.ledger();
   const old = entryOf(ledger, ref);

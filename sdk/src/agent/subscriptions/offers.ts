@@ -1,4 +1,4 @@
-/** Which plan to subscribe to, and through whom: named by the caller, or taken from what a URL's 402 offers. */
+/** Selects the plan to subscribe to, and its Facilitator: named by the caller, or taken from a URL's 402. */
 import {
   type Address,
   findNetwork,
@@ -21,7 +21,10 @@ import { requireFacilitator, type VerifiedPlan, verifiedPlan } from "./subscript
 /** What to subscribe to, and on what terms; amounts in base units. */
 export interface SubscribeOptions {
   readonly planId?: Hex;
-  /** Take the plan from what this URL's 402 offers (the cheapest, or `planId` if it is among them), and record its origin. */
+  /**
+   * Take the plan from what this URL's 402 offers (the cheapest, or `planId` if it is among them), and record its
+   * origin.
+   */
   readonly url?: string | URL;
   /** cap of metered overage per cycle, base units; default 0: none */
   readonly maxOverage?: Amount;
@@ -80,7 +83,7 @@ export async function offerOf(context: AgentContext, { planId, url, facilitator 
   return { ...cheapest, origins: [new URL(arrival.template.url).origin] };
 }
 
-/** The plans that a 402 offers, with their terms proven where one of the agent's Facilitators can be asked. */
+/** A plan that a 402 offers, with its terms proven where one of the agent's Facilitators can be asked. */
 export interface PlanPrice {
   readonly planId: Hex;
   readonly name: string | undefined;
@@ -98,7 +101,7 @@ export interface PlanPrice {
   readonly reason: string | undefined;
 }
 
-/** Cheapest first. A plan that is named without terms, and that no Facilitator knows, is left out. */
+/** Lists the offered plans, cheapest first. A plan without terms that no Facilitator knows is left out. */
 export async function offeredPlansOf(context: AgentContext, quote: ParsedQuote): Promise<readonly PlanPrice[]> {
   const ledger = await context.ledger();
   const reported = new Map<Hex, PlanTerms | undefined>(quote.offers.map(({ planId }) => [planId, undefined]));
@@ -124,7 +127,10 @@ export async function offeredPlansOf(context: AgentContext, quote: ParsedQuote):
     .sort((a, b) => (a.amount !== b.amount ? (a.amount < b.amount ? -1 : 1) : a.planId < b.planId ? -1 : 1));
 }
 
-/** An outage leaves the terms unproven and says nothing against them; a lie or a stranger's contract does. */
+/**
+ * Proves a plan's terms. An outage leaves them unproven, without a reason; false terms or another contract are a
+ * reason.
+ */
 async function provenTerms(
   context: AgentContext,
   planId: Hex,

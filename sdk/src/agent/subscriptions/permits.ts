@@ -1,7 +1,7 @@
 /**
- * Token approvals for Turnpike, by EIP-2612. A permit *sets* the approval, so each one is the sum over everything the
- * wallet is subscribed to on that token, for a bounded number of periods; and those of one wallet wait for each other.
- * The spender is the agent's own deployment, whatever anybody else says.
+ * Signs token approvals for Turnpike, by EIP-2612. A permit *sets* the approval, so each covers all of the wallet's
+ * subscriptions on that token, for a bounded number of periods; permits of one wallet are signed one after the other.
+ * The spender is the agent's own deployment, whatever a peer says.
  */
 import type { Account, PermitRequestWire } from "../../facilitator/subscriptions";
 import {
@@ -36,7 +36,7 @@ export interface ApprovalNeed {
   readonly facilitator: Facilitator;
   readonly deployment: TurnpikeDeployment;
   readonly token: Address;
-  /** as it will stand: a new subscription, or a changed one in place of what the ledger holds */
+  /** a new subscription, or a changed one in place of the ledger's */
   readonly planned?: Pick<SubscriptionEntry, "id" | "amount" | "cap" | "periods">;
   /** `whole`: for all periods. `low`: only when it covers less than two; then it is raised to all periods. */
   readonly when: "whole" | "low";
@@ -115,7 +115,7 @@ interface Share {
   readonly periods: number;
 }
 
-/** What each subscription of this wallet on this token may take per period; those that have ended are left out. */
+/** Returns what each live subscription of this wallet on this token may charge per period. */
 async function sharesOf(context: AgentContext, need: ApprovalNeed, owner: Address): Promise<readonly Share[]> {
   const { ledger, token, deployment, planned } = need;
   const others = ledger.subscriptions().filter(
@@ -143,7 +143,7 @@ export function requirePeriods(periods: number): number {
   });
 }
 
-/** The entry as the chain has it now. One that cannot be read stays as it is: it may well be live. */
+/** Updates an entry from the chain. One that cannot be read stays as it is: it may be live. */
 export async function refreshed(
   context: AgentContext,
   ledger: AgentLedger,
@@ -165,13 +165,13 @@ export async function refreshed(
   }
 }
 
-/** A token approval as it stands after {@link TopUpOptions}; base units. */
+/** A token approval after `topUp`; base units. */
 export interface TopUp {
   readonly token: Address;
   readonly chainId: number;
-  /** what Turnpike may take in all, base units */
+  /** what Turnpike may collect in all, base units */
   readonly approval: bigint;
-  /** of the permit's transaction; undefined when nothing was needed, or somebody had submitted it already */
+  /** of the permit's transaction; undefined when nothing was needed, or the permit was already submitted */
   readonly transaction: Hex | undefined;
 }
 

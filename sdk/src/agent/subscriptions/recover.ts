@@ -1,4 +1,4 @@
-/** Finds the subscriptions of a wallet again, from its signatures and the chain alone. */
+/** Recovers a wallet's subscriptions from its signatures and the chain alone, and lists those of the ledger. */
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import { type Address, type Hex, sameAddress } from "../../protocol";
 import type { AgentContext } from "../core/context";
@@ -21,7 +21,10 @@ import {
   viewOf,
 } from "./subscription";
 
-/** Everything the ledger holds that has not ended, as the chain has it now. With an RPC it needs no Facilitator. */
+/**
+ * Lists the ledger's subscriptions that have not ended, by the chain's current state. With an RPC it needs no
+ * Facilitator.
+ */
 export async function list(context: AgentContext): Promise<Subscription[]> {
   const ledger = await context.ledger();
   const views: Subscription[] = [];
@@ -104,7 +107,7 @@ export async function searchDerived(
   return { found, nextN: lastSeen + 1 };
 }
 
-/** The plan under which the record now stands: another one after a plan change. */
+/** Returns the plan that the record has now: another one after a plan change. */
 async function planOf(
   context: AgentContext,
   facilitator: Facilitator,
@@ -114,7 +117,7 @@ async function planOf(
   return state.planId === asked.planId ? asked : verifiedPlan(context, facilitator, state.planId);
 }
 
-/** Enters what was found into the ledger, as far as it lives. Entries that are known keep their origins. */
+/** Records the live subscriptions that were found in the ledger. Known entries keep their origins. */
 export async function adopt(
   context: AgentContext,
   ledger: AgentLedger,
@@ -169,7 +172,7 @@ export async function recover(context: AgentContext, options: RecoverOptions): P
   return Promise.all(adopted.map(({ entry, state }) => viewOf(context, entry, state, { existing: true })));
 }
 
-/** Whatever URL the caller names, its origin is what counts. */
+/** Returns the origins of the caller's URLs. */
 export function originsOf(origins: readonly string[] | undefined): readonly string[] {
   return [...new Set((origins ?? []).map((origin) => new URL(origin).origin))];
 }

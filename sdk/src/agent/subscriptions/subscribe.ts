@@ -1,6 +1,6 @@
 /**
- * Signup: terms proven by the plan's id, budget reserved, one Subscribe and at most one permit signed, both in the ledger
- * before they leave. A signup whose outcome is unknown is posted again, never signed again.
+ * Signs up for a plan: proves the terms by the plan's id, reserves the budget, signs one Subscribe and at most one
+ * permit, and records both before they leave. A signup whose outcome is unknown is posted again, never signed again.
  */
 import type { SubscribeRequestWire, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import {
@@ -27,7 +27,7 @@ import { type ApprovalFacts, DEFAULT_PERIODS, requirePeriods, withApproval } fro
 import { adopt, originsOf, searchDerived } from "./recover";
 import { idHashOfSecret, readState, type Subscription, termsOf, type VerifiedPlan, viewOf } from "./subscription";
 
-/** Errors that a fresh permit resolves: somebody used the nonce meanwhile, or its deadline passed. */
+/** Errors that a new permit resolves: its nonce was used meanwhile, or its deadline has passed. */
 const PERMIT_TROUBLE: ReadonlySet<string> = new Set(["InsufficientApproval", "PermitTooLow"]);
 
 /** How many fresh permits one call signs when others keep using the nonce. */
@@ -65,8 +65,8 @@ export async function subscribe(context: AgentContext, options: SubscribeOptions
 }
 
 /**
- * Another process of the same wallet may use the permit's nonce first: then this very signup, still unused, is posted
- * again with a fresh permit.
+ * Signs up, with a new permit if needed: another process of the same wallet may use the permit's nonce first. The
+ * unused signup itself is then posted again.
  */
 async function signUpWithRetries(context: AgentContext, job: SignupJob, secret: SignupSecret): Promise<Subscription> {
   for (let turn = 0; ; turn++) {
@@ -81,7 +81,7 @@ async function signUpWithRetries(context: AgentContext, job: SignupJob, secret: 
   }
 }
 
-/** An existing subscription gets the larger cap that was asked for. */
+/** Raises an existing subscription's cap to the larger one that was requested. */
 async function raisedTo(context: AgentContext, cap: bigint, subscription: Subscription): Promise<Subscription> {
   if (cap <= subscription.maxOverage) return subscription;
   return Object.assign(await setMaxOverage(context, subscription, cap), { existing: true });
@@ -89,7 +89,7 @@ async function raisedTo(context: AgentContext, cap: bigint, subscription: Subscr
 
 type SignupSecret = { readonly value: Hex; readonly kept: SubscriptionEntry["secret"] };
 
-/** A live subscription on the plan, if there is one, and the secret that a new one would have. */
+/** Finds a live subscription on the plan, and the secret that a new one would have. */
 async function secretFor(
   context: AgentContext,
   { ledger, facilitator, plan, origins }: SignupJob,
@@ -200,7 +200,7 @@ async function signSubscribe(
   };
 }
 
-/** Posts a signup that stands in the ledger, and settles what became of it. */
+/** Posts a signup of the ledger, and records its outcome. */
 async function postSignup(context: AgentContext, job: SignupJob, entry: SubscriptionEntry): Promise<Subscription> {
   const { ledger, facilitator } = job;
   const { signup } = entry;
@@ -214,13 +214,13 @@ async function postSignup(context: AgentContext, job: SignupJob, entry: Subscrip
   const state = await readState(facilitator.client, entry.id);
   if (state) return created(context, ledger, entry, state);
   if (!isRefused(outcome)) {
-    throw new PaymentPending("The signup was taken on, and is not readable yet. Repeat the call.", {
+    throw new PaymentPending("The signup was accepted, and is not readable yet. Repeat the call.", {
       details: { idHash: entry.id },
     });
   }
   const { code } = outcome.error;
   context.effects.emit({ type: "subscription.failed", act: "subscribe", ...namesOf(entry), code });
-  // Whatever is said of it, the signature is good until its deadline: the next call posts the same one.
+  // Despite the refusal the signature is valid until its deadline: the next call posts the same one.
   throw outcome.error;
 }
 
@@ -248,8 +248,8 @@ async function created(
 }
 
 /**
- * The deadline has passed: nothing more can come of it. That nothing has is for the agent's own RPC to say; on a
- * Facilitator's word the charge stays in the budget.
+ * Ends a signup whose deadline has passed. Only the agent's own RPC can prove that it was never used; without that the
+ * charge stays in the budget.
  */
 async function giveUp(
   context: AgentContext,
@@ -257,13 +257,13 @@ async function giveUp(
   { signup: _void, ...entry }: SubscriptionEntry,
 ): Promise<undefined> {
   const isCreated = await context.chainOf(entry.chainId)?.isSubscribed(entry.turnpike, entry.id);
-  if (isCreated) throw new Unavailable("The subscription stands on chain, and its Facilitator does not show it yet.");
+  if (isCreated) throw new Unavailable("The subscription is on chain, and its Facilitator does not show it yet.");
   await ledger.put({ ...entry, state: "ended" });
   if (isCreated === false) await ledger.put({ ...spendOf(context, entry), state: "released" });
   return undefined;
 }
 
-/** A signup of an earlier call on this plan: found on chain, posted again, or proven worthless. */
+/** Finishes an earlier call's signup on this plan: found on chain, posted again, or ended. */
 async function finishSignup(context: AgentContext, job: SignupJob): Promise<Subscription | undefined> {
   const { ledger, facilitator, plan } = job;
   const subscriber = await context.signer.address();

@@ -28,7 +28,9 @@ export interface FastifyGate {
   (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction): void;
   /** as `preParsing` */
   (request: FastifyRequest, reply: FastifyReply, payload: RequestPayload, done: PayloadDone): void;
-  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
+  /**
+   * Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked.
+   */
   ready(): Promise<void>;
 }
 
@@ -81,7 +83,10 @@ export function fastifyGate(gate: Gate): FastifyGate {
   return Object.assign(hook as FastifyGate, { ready: () => gate.ready() });
 }
 
-/** Returns a new stream of the body that an earlier hook produced. Fastify compares the length on the wire with the header. */
+/**
+ * Returns a new stream of the body that an earlier hook produced. Fastify compares the length on the wire with the
+ * header.
+ */
 function refilled({ receivedEncodedLength }: RequestPayload, bytes: Uint8Array): RequestPayload {
   const stream = Readable.from([bytes], { objectMode: false });
   return receivedEncodedLength === undefined ? stream : Object.assign(stream, { receivedEncodedLength });

@@ -24,7 +24,9 @@ export interface FetchGate {
   <Rest extends unknown[], Req extends Request = Request>(
     handler: PaidHandler<Req, Rest>,
   ): (request: Req, ...rest: Rest) => Promise<Response>;
-  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
+  /**
+   * Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked.
+   */
   ready(): Promise<void>;
 }
 

@@ -15,7 +15,9 @@ export interface PaidVariables {
 
 /** Hono middleware. */
 export type HonoGate = MiddlewareHandler<{ Variables: PaidVariables }> & {
-  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
+  /**
+   * Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked.
+   */
   ready(): Promise<void>;
 };
 

@@ -10,7 +10,9 @@ export function nextGate(gate: Gate): NextGate {
   return fetchGate(gate, isNextAnswer);
 }
 
-/** Returns whether `redirect()`, `notFound()` or the like threw: Next.js answers 3xx or 4xx, which the payment covers. */
+/**
+ * Returns whether `redirect()`, `notFound()` or the like threw: Next.js answers 3xx or 4xx, which the payment covers.
+ */
 function isNextAnswer(thrown: unknown): boolean {
   const digest = (thrown as { digest?: unknown } | null | undefined)?.digest;
   return typeof digest === "string" && /^NEXT_(?:REDIRECT|HTTP_ERROR_FALLBACK);/.test(digest);

@@ -1,7 +1,7 @@
 /**
- * Watches a Node response while a paid handler writes it. The status decides the outcome before the first body byte: 500 or
- * more releases the payment, any other uses it up. The last byte waits until that is recorded, together with the answer
- * where it is kept for a client that loses it.
+ * Watches a Node response while a paid handler writes it. The status decides the outcome before the first body byte:
+ * 500 or more releases the payment, any other uses it up. The last byte waits until that is recorded, together with the
+ * answer where it is kept for a client that loses it.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Answer, CORS_HEADERS, type Decision, errorAnswer, privateCacheControl, varyWith } from "../core/answer";

@@ -1,4 +1,7 @@
-/** Encodes and replays the claim file's lines. Each begins with a line break and ends with `;`, so that a torn one is detected and skipped. */
+/**
+ * Encodes and replays the claim file's lines. Each begins with a line break and ends with `;`, so that a torn one is
+ * detected and skipped.
+ */
 import type { Hex } from "../../protocol";
 import { applyClaim, type ClaimAct, type ClaimRecord } from "./rules";
 

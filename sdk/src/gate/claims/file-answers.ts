@@ -1,7 +1,7 @@
 /**
  * Keeps answers in files beside the claims, `answers/<minute>/<slot>.log`. Each minute of expiry has a folder, which is
- * deleted as a whole; slots are by payment, so that a search reads little. An answer is written before the line that uses
- * its claim, under the claim's owner: one without the other is ignored. A full slot keeps no more.
+ * deleted as a whole; slots are by payment, so that a search reads little. An answer is written before the line that
+ * uses its claim, under the claim's owner: one without the other is ignored. A full slot keeps no more.
  */
 import { closeSync, fstatSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";

@@ -1,8 +1,8 @@
 /**
- * Keeps claims in one append-only file that any number of processes on this machine share: **the file's order decides**.
- * A process appends a line, reads the file up to it, and sees whether an earlier line holds the claim. A single append is
- * atomic on a local file system (not on NFS). A file that has grown is rotated: its live records are written to the next
- * one under a lock. Survives the death of any process, not a loss of power within the last moments.
+ * Keeps claims in one append-only file that any number of processes on this machine share: **the file's order
+ * decides**. A process appends a line, reads the file up to it, and sees whether an earlier line holds the claim. A
+ * single append is atomic on a local file system (not on NFS). A file that has grown is rotated: its live records are
+ * written to the next one under a lock. Survives the death of any process, not a loss of power within the last moments.
  */
 import {
   closeSync,
@@ -124,7 +124,9 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
     if (offset - openedAtBytes > rotateBytes) rotateInBackground();
   }
 
-  /** Rotates without making a request wait; a failure (a lock that another process holds) is retried at the next line. */
+  /**
+   * Rotates without making a request wait; a failure (a lock that another process holds) is retried at the next line.
+   */
   function rotateInBackground(): void {
     rotation ??= rotate()
       .catch(() => undefined)

@@ -1,6 +1,6 @@
 /**
- * Defines the states of a claim: `running` under a lease while one request uses the payment, then `used`; or `free` again
- * when its handler failed, at most three times. Pure, so that every store applies the same rules.
+ * Defines the states of a claim: `running` under a lease while one request uses the payment, then `used`; or `free`
+ * again when its handler failed, at most three times. Pure, so that every store applies the same rules.
  */
 import type { Hex } from "../../protocol";
 
@@ -120,13 +120,13 @@ export interface ClaimStore {
    */
   served?(paymentId: Hex, nowMs: number): Promise<{ readonly answer: string | undefined } | undefined>;
   /**
-   * Returns the store's own secret (0x and 64 hex digits): made at random on first use, kept as long as the store, and the
-   * same for every gate that shares it. Facilitators grant payments to ids that are derived from it.
+   * Returns the store's own secret (0x and 64 hex digits): made at random on first use, kept as long as the store, and
+   * the same for every gate that shares it. Facilitators grant payments to ids that are derived from it.
    */
   grantKey(): Promise<Hex>;
   /**
-   * Rejects when a claim could not be written now: a gate quotes no price meanwhile. Optional: without it the gate finds
-   * out from the first payment.
+   * Rejects when a claim could not be written now: a gate quotes no price meanwhile. Optional: without it the gate
+   * finds out from the first payment.
    */
   ready?(): Promise<void>;
   /** Releases the store's resources. */

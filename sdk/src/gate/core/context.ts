@@ -1,4 +1,6 @@
-/** Creates what one provider's gates share: settings, terms, clock, claims, and access to the chain and the Facilitator. */
+/**
+ * Creates what one provider's gates share: settings, terms, clock, claims, and access to the chain and the Facilitator.
+ */
 import { type ChainClock, createChainClock } from "../../chain/clock";
 import { type HeadWatcher, watchHeads } from "../../chain/heads";
 import { connectRpc, type Rpc } from "../../chain/rpc";

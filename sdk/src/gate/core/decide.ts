@@ -1,6 +1,6 @@
 /**
- * Makes the gate's decision on a request. The order: judge, claim, run the handler, settle the claim. This module does the
- * first two; adapters translate the decision, run the handler and settle the claim.
+ * Makes the gate's decision on a request. The order: judge, claim, run the handler, settle the claim. This module does
+ * the first two; adapters translate the decision, run the handler and settle the claim.
  */
 import {
   concatBytes,
@@ -49,8 +49,8 @@ const NO_HEADERS = {};
 const PREFLIGHT_DECISION: Decision = { kind: "preflight" };
 
 /**
- * Decides synchronously where everything needed is in memory (most subscribers' requests, and those without credentials): a
- * promise costs more than such a decision.
+ * Decides synchronously where everything needed is in memory (most subscribers' requests, and those without
+ * credentials): a promise costs more than such a decision.
  * @throws (or rejects with) ConfigError or Internal (500) for a faulty setting, price function or callback; the request
  * is never free
  */
@@ -101,7 +101,9 @@ async function decideAsync(
   }
 }
 
-/** @throws errors that are not the request's fault, except a body that cannot be bound: that answer says what to change */
+/**
+ * @throws errors that are not the request's fault, except a body that cannot be bound: that answer says what to change
+ */
 function refusalOfRequest(route: Route, error: unknown): Decision {
   if (isBodyFault(error)) warnOfBodyFault(route, error);
   else if (!isTurnpikeError(error) || !REFUSED.has(error.status)) throw error;

@@ -69,7 +69,9 @@ const SIGN_IN_SCHEMA = {
   required: ["domain", "address", "uri", "version", "chainId", "type", "nonce", "issuedAt", "signature"],
 };
 
-/** Lists the plans as the body's `plans` does; clients subscribe through the Facilitator and send the id in this header. */
+/**
+ * Lists the plans as the body's `plans` does; clients subscribe through the Facilitator and send the id in this header.
+ */
 function serviceInfo(settings: Settings, plans: readonly Plan[], metered: boolean) {
   return {
     subscriptionScheme: true,

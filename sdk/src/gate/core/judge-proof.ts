@@ -1,4 +1,7 @@
-/** Judges whether a payment proof pays for this request: the gate's own checks first, then whether the payment is still settled. */
+/**
+ * Judges whether a payment proof pays for this request: the gate's own checks first, then whether the payment is still
+ * settled.
+ */
 import { findSettlement } from "../../chain/settlement";
 import {
   ConfigError,
@@ -69,9 +72,9 @@ export function judgeProof(proof: PaymentProof, context: ProofContext): ProofVer
 }
 
 /**
- * Returns whether a retired signer may have signed this before it retired. The proof's times are only its signer's claims;
- * the memo tells this gate when it issued the quote. So in every mode a retired key proves nothing that was quoted after
- * its end.
+ * Returns whether a retired signer may have signed this before it retired. The proof's times are only its signer's
+ * claims; the memo tells this gate when it issued the quote. So in every mode a retired key proves nothing that was
+ * quoted after its end.
  */
 function isQuotedBefore(until: number, proof: PaymentProof, memo: ParsedMemo, { quoteLifeSec }: Settings): boolean {
   const isInTime = proof.settledAt < until && memo.expiresAtSec - quoteLifeSec < until;

@@ -168,7 +168,9 @@ async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Purch
   return { authorization, signature, token, settlement: { paymentPayload, paymentRequirements } };
 }
 
-/** Reads a version 2 payload. It echoes the option, whose memo proves the quote: quoted terms hold until they expire. */
+/**
+ * Reads a version 2 payload. It echoes the option, whose memo proves the quote: quoted terms hold until they expire.
+ */
 function purchaseOfV2(payload: JsonObject, at: PaymentCase): Purchase | Fault {
   const parsed = payloadV2Schema.safeParse(payload);
   if (!parsed.success) throw malformed(parsed.error.issues[0]?.path);
@@ -194,8 +196,8 @@ function purchaseOfV2(payload: JsonObject, at: PaymentCase): Purchase | Fault {
 }
 
 /**
- * Returns whether the Facilitator accepted the payment in time. Only then may it settle it now: for an unknown payment it
- * would move money for an expired quote.
+ * Returns whether the Facilitator accepted the payment in time. Only then may it settle it now: for an unknown payment
+ * it would move money for an expired quote.
  */
 async function isUnderWay({ facilitator }: GateContext, paymentId: Hex): Promise<boolean> {
   const found = await facilitator.payment(paymentId);
@@ -210,8 +212,9 @@ function faultOfWindow({ validAfter, validBefore }: Authorization, nowSec: numbe
 }
 
 /**
- * Checks the signature of an ordinary account. Only the chain can judge a contract wallet's, and the Facilitator asks it.
- * Such a wallet may sign with its owner's key, so another key is a fault only where the payer is known to have no code.
+ * Checks the signature of an ordinary account. Only the chain can judge a contract wallet's, and the Facilitator asks
+ * it. Such a wallet may sign with its owner's key, so another key is a fault only where the payer is known to have no
+ * code.
  */
 async function faultOfSignature(
   { authorization, signature, token: { address: token, name, version } }: Purchase,

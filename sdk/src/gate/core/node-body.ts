@@ -88,7 +88,9 @@ export async function drain(stream: Readable, maxBytes: number): Promise<Uint8Ar
   return Buffer.concat(chunks, size);
 }
 
-/** Returns a view of a request with some members replaced; every other member is read from and written to the request. */
+/**
+ * Returns a view of a request with some members replaced; every other member is read from and written to the request.
+ */
 export function viewOf<T extends object>(target: T, own: object): T {
   return new Proxy(target, {
     get: (_target, key, receiver) => Reflect.get(key in own ? own : target, key, key in own ? own : receiver),

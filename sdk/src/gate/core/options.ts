@@ -39,15 +39,15 @@ export interface ProviderOptions {
   /** TURNPIKE_PAY_TO: who receives one-time payments; plans name their own */
   readonly payTo?: string;
   /**
-   * TURNPIKE_FACILITATOR_URL, TURNPIKE_FACILITATOR_SIGNERS (comma separated): whose proofs and grants count. `0x...@TIME`
-   * (unix seconds or ISO 8601) is a retired signer: it counts for payments that settled before.
+   * TURNPIKE_FACILITATOR_URL, TURNPIKE_FACILITATOR_SIGNERS (comma separated): whose proofs and grants count.
+   * `0x...@TIME` (unix seconds or ISO 8601) is a retired signer: it counts for payments that settled before.
    */
   readonly facilitator?: {
     readonly url: string;
     readonly signers?: readonly (string | PinnedSigner)[];
     /**
-     * TURNPIKE_TRUST_UNSIGNED=1: for another project's Facilitator, which signs no grants. The gate trusts its statement that
-     * a standard payment settled; with `verify: "onchain"` the transfer must also be on chain
+     * TURNPIKE_TRUST_UNSIGNED=1: for another project's Facilitator, which signs no grants. The gate trusts its
+     * statement that a standard payment settled; with `verify: "onchain"` the transfer must also be on chain
      */
     readonly trustUnsigned?: boolean;
   };
@@ -58,7 +58,9 @@ export interface ProviderOptions {
   readonly facilitatorWaitMs?: number;
   /** TURNPIKE_PUBLIC_URL: this provider's address as clients write it; required in production */
   readonly publicUrl?: string;
-  /** TURNPIKE_TRUST_PROXY=1: without publicUrl, trust X-Forwarded-Proto and -Host. Only behind a proxy that sets them */
+  /**
+   * TURNPIKE_TRUST_PROXY=1: without publicUrl, trust X-Forwarded-Proto and -Host. Only behind a proxy that sets them
+   */
   readonly trustProxy?: boolean;
   /** TURNPIKE_SECRET (comma separated): at least 32 characters; the first issues quotes, all verify them */
   readonly secret?: string | readonly string[];
@@ -81,7 +83,9 @@ export interface ProviderOptions {
   readonly apiKey?: string;
   /** TURNPIKE_METER: folder of the metering journal; default .turnpike */
   readonly meterFolder?: string;
-  /** where several gates of one provider keep what is owed: redisMeter(client) or postgresMeter(pool); default a file */
+  /**
+   * where several gates of one provider keep what is owed: redisMeter(client) or postgresMeter(pool); default a file
+   */
   readonly meterStore?: MeterStore;
   /** "each" debits on chain for every call; default "merged" */
   readonly settle?: "merged" | "each";
@@ -98,7 +102,10 @@ export interface ProviderOptions {
   /** how often the chain's head is asked for, milliseconds; default once a block, from 250 to 1,000 */
   readonly pollMs?: number;
 
-  /** TURNPIKE_REPORTS_KEY (`reports.apiKey`): report to the Facilitator how many requests were asked to pay, refused (and why) and served */
+  /**
+   * TURNPIKE_REPORTS_KEY (`reports.apiKey`): report to the Facilitator how many requests were asked to pay, refused
+   * (and why) and served
+   */
   readonly reports?: ReportsOptions;
 
   // Effects, for tests and other platforms.

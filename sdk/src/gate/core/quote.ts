@@ -118,8 +118,8 @@ export function buildQuote(input: QuoteRequest): Quote {
 }
 
 /**
- * Returns the offers that buy one request by one transfer, cheapest first: stock clients take the first entry that they can
- * pay. A plan's price is among them only where the route's options say so.
+ * Returns the offers that buy one request by one transfer, cheapest first: stock clients take the first entry that they
+ * can pay. A plan's price is among them only where the route's options say so.
  */
 export function soldSingly(
   offers: readonly Offer[],
@@ -216,8 +216,8 @@ function planTermsOf(settings: Settings, plan: Plan, presentation: Presentation)
 }
 
 /**
- * Encodes as many entries as fit, cheapest first, then as many extensions. Where only plans are offered the extensions come
- * first, since subscribers sign in through them: the entries only let stock clients parse the header.
+ * Encodes as many entries as fit, cheapest first, then as many extensions. Where only plans are offered the extensions
+ * come first, since subscribers sign in through them: the entries only let stock clients parse the header.
  */
 function headerV2Of(
   { settings, request, resource, presentation, refusal, nowSec }: QuoteRequest,
@@ -256,7 +256,10 @@ function headerV2Of(
   return undefined;
 }
 
-/** Yields how many entries and extensions to try, the most first. Stock clients need one entry; plans alone, one extension. */
+/**
+ * Yields how many entries and extensions to try, the most first. Stock clients need one entry; plans alone, one
+ * extension.
+ */
 function* sizes({
   accepts,
   extensions,

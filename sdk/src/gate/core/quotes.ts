@@ -1,6 +1,7 @@
 /**
- * Builds the quotes of one route from templates. Quotes of one method and resource differ only in memos and challenge, so
- * their text is kept and these are filled in: any client can request a 402 as often as it likes, so it must be cheap.
+ * Builds the quotes of one route from templates. Quotes of one method and resource differ only in memos and challenge,
+ * so their text is kept and these are filled in: any client can request a 402 as often as it likes, so it must be
+ * cheap.
  */
 import { EXTENSION, encodeHeaderText, HEADER, memoIssuer, type PaymentRequiredWire } from "../../protocol";
 import { buildQuote, factsOf, isUsableKey, type Quote, type QuoteRequest, refOf } from "./quote";

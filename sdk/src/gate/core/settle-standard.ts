@@ -1,7 +1,7 @@
 /**
- * Has a standard payload settled for one purchase, and checks what must hold before it is served: a pinned signer's grant of
- * this payment to this purchase, and with `verify: "onchain"` the transfer itself. A transfer alone buys nothing:
- * authorizations are public in calldata, so anyone can present one, here or at another gate.
+ * Has a standard payload settled for one purchase, and checks what must hold before it is served: a pinned signer's
+ * grant of this payment to this purchase, and with `verify: "onchain"` the transfer itself. A transfer alone buys
+ * nothing: authorizations are public in calldata, so anyone can present one, here or at another gate.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { tokenInterface } from "../../chain/abi";
@@ -103,8 +103,8 @@ async function isSpent({ rpc }: GateContext, { token, payer }: OneTimePayment, n
 }
 
 /**
- * Derives a purchase's grant id: the same in every process of this store, and after a crash. Another store never has the
- * key, so a gate that shares everything but its claims cannot be granted this gate's payment.
+ * Derives a purchase's grant id: the same in every process of this store, and after a crash. Another store never has
+ * the key, so a gate that shares everything but its claims cannot be granted this gate's payment.
  */
 async function grantIdOf(
   { context, request, resource, bodyHash }: PaymentCase,

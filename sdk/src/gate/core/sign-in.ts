@@ -36,9 +36,9 @@ const MAX_WALLETS = 10_000;
 const known = new WeakMap<GateContext, Map<Address, readonly Hex[]>>();
 
 /**
- * Judges whether a `SIGN-IN-WITH-X` grants this request. The Facilitator's index lists a wallet's subscriptions; that each is
- * that wallet's, covers the route and is ACTIVE is read from the chain. So the index can hide a subscription but grant
- * none.
+ * Judges whether a `SIGN-IN-WITH-X` grants this request. The Facilitator's index lists a wallet's subscriptions; that
+ * each is that wallet's, covers the route and is ACTIVE is read from the chain. So the index can hide a subscription
+ * but grant none.
  */
 export async function judgeSignIn(
   context: GateContext,

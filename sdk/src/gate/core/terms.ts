@@ -1,4 +1,6 @@
-/** Caches the terms that quotes are made from: plans and tokens, read from the chain once and kept current by its logs. */
+/**
+ * Caches the terms that quotes are made from: plans and tokens, read from the chain once and kept current by its logs.
+ */
 import type { HeadListener } from "../../chain/heads";
 import { loadPlans, type Plan } from "../../chain/plans";
 import { checkChainId, hasCode, type Rpc } from "../../chain/rpc";

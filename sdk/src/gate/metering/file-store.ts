@@ -1,6 +1,6 @@
 /**
- * A meter's books in one locked file: for one process on one machine. Every change is durable before it is told.
- * Decides nothing itself (reservation.ts) and sends nothing.
+ * Keeps a meter's books in one locked file, for one process on one machine. Every change is durable before the call
+ * resolves. Sends nothing.
  */
 import { mkdir } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
@@ -10,7 +10,7 @@ import type { Hex } from "../../protocol/hex";
 import { Books, emptyAccount, hasBalance } from "./books";
 import type { Line, SnapshotEntry } from "./entry-line";
 import { Journal } from "./journal";
-import { decideReservation, type MeterStore } from "./store";
+import { decideReservation, localBooks, type MeterStore } from "./store";
 
 export interface FileMeterStoreOptions {
   readonly path: string;
@@ -18,7 +18,10 @@ export interface FileMeterStoreOptions {
   readonly lockStaleMs?: number;
   /** the file's size at which it is replaced by a snapshot; default 32 MiB */
   readonly compactAtBytes?: number;
-  /** told once when the disk or the lock is lost; from then on everything is refused until a restart; default: a warning */
+  /**
+   * called once when the disk or the lock is lost, after which every call is refused until a restart; default: a
+   * warning
+   */
   readonly onFailure?: (error: TurnpikeError) => void;
 }
 
@@ -44,7 +47,7 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
   }
 
   function opened(): Journal {
-    // After a standstill this long (a stopped container) the lock may be someone else's before its loss is noticed.
+    // After a standstill this long (a stopped container) another process may hold the lock before the loss is noticed.
     if (!lost && pulse !== undefined && performance.now() - aliveAtMs > lockStaleMs * 0.75) loseLock("standstill");
     if (lost) throw lost;
     if (!journal) throw new ConfigError("The meter's store is not open: call start() first, and nothing after stop().");
@@ -52,8 +55,9 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     return journal;
   }
 
+  const local = localBooks(() => books);
   return {
-    isShared: false,
+    ...local,
     async open() {
       if (journal) throw new ConfigError("The meter's store is open already.");
       await mkdir(dirname(path), { recursive: true, mode: 0o700 }).catch((cause: unknown) => {
@@ -83,36 +87,20 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
       if (decision.kind !== "reserved") return decision;
       const { idHash, facts } = request;
       const { charged: amount } = decision;
-      // Applied in the turn it was decided in, so that a parallel call sees it; told when it is on disk.
+      // Applied in the turn in which it was decided, so that a parallel call sees it; resolved when it is on disk.
       books.apply({ kind: "reserved", idHash, amount, calls: 1, block: facts.blockNumber });
       await open.reserved(idHash, amount, facts.blockNumber);
       return decision;
     },
     async hold(request) {
       opened();
-      const decision = decideReservation(books.find(request.idHash), request);
-      if (decision.kind === "reserved") books.account(request.idHash).held += decision.charged;
-      return decision;
-    },
-    release(idHash, amount) {
-      books.account(idHash).held -= amount;
+      return local.hold(request);
     },
     async record(entry) {
       const open = opened();
       books.apply(entry);
       await open.append(entry);
     },
-    account: (idHash) => books.find(idHash),
-    accounts: () => books.accounts.values(),
-    everyAccount: () => books.accounts.values(),
-    reload: async () => undefined,
-    urgent: () => [],
-    requestSettlement: async () => undefined,
-    setSending: () => undefined,
-    batches: () => [...books.batches.values()],
-    recent: () => books.recent,
-    nextBatch: () => books.nextBatch,
-    totals: () => books.totals,
     async close() {
       const open = journal;
       journal = undefined;

@@ -1,4 +1,6 @@
-/** Keeps one settler turning: never two rounds at once, soon after a change, rarely when idle, slower while it fails. */
+/**
+ * Runs a settler's rounds: never two at once, soon after a change, rarely when idle, with a backoff while they fail.
+ */
 import type { MeterReport } from "./reports";
 
 export interface LoopOptions {
@@ -15,7 +17,7 @@ const MAX_BACKOFF_MS = 30_000;
 export class Loop {
   private timer: NodeJS.Timeout | undefined;
   private dueAtMs = Number.POSITIVE_INFINITY;
-  /** while rounds fail, nothing wakes the pump earlier */
+  /** while rounds fail, nothing wakes the loop earlier */
   private notBeforeMs = 0;
   private running: Promise<void> | undefined;
   private isStopped = true;
@@ -31,7 +33,7 @@ export class Loop {
     this.wake();
   }
 
-  /** A round in so many milliseconds, unless one is due earlier; right after the one that is turning, if one is. */
+  /** Schedules a round in `inMs` milliseconds, unless one is due earlier; a running round ends first. */
   wake(inMs = 0): void {
     if (this.isStopped) return;
     const nowMs = performance.now();
@@ -41,7 +43,7 @@ export class Loop {
     if (this.running === undefined) this.arm();
   }
 
-  /** What made rounds fail is over: the next one does not wait for its turn. */
+  /** Ends the backoff: the cause of the failures is gone. */
   retryNow(): void {
     this.notBeforeMs = 0;
     this.wake();
@@ -97,7 +99,7 @@ export class Loop {
   private notifyWatchers(): void {
     const watchers = [...this.watchers];
     this.watchers.clear();
-    for (const tell of watchers) tell();
+    for (const notify of watchers) notify();
   }
 }
 

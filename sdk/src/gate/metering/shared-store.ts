@@ -1,7 +1,8 @@
 /**
- * A meter's books in a store that several gates share. Every gate reserves, by compare-and-swap on the subscription's own
- * cell; one of them at a time, the holder of the lane's lease, seals, sends and resolves debits, and each of its entries
- * swaps the lane's cell too, so that a former holder writes nothing more. The rules are those of every store (books.ts).
+ * Keeps a meter's books in a store that several gates share. Every gate reserves, by compare-and-swap on the
+ * subscription's own cell. One gate at a time, the holder of the sender's lease, seals, sends and resolves debits. Each
+ * of its entries also swaps the sender's cell, so that a former holder can write nothing more. The rules are in
+ * books.ts.
  */
 import { ConfigError, Unavailable } from "../../protocol/errors";
 import { type Hex, randomBytes, toBase64Url } from "../../protocol/hex";
@@ -19,9 +20,9 @@ import {
 import { fromJson, toJson } from "./entry-line";
 import { decideReservation, type MeterStore, type Reserved, type ReserveRequest } from "./store";
 
-/** How a shared meter's books stand in cells: one per subscription, one for the lane that sends. Amounts as "123n". */
+/** The sender's cell; each subscription has one of its own. Amounts as "123n". */
 export interface SenderState {
-  /** the process that sends; "" when nobody does */
+  /** the process that sends; "" when none does */
   readonly owner: string;
   /** unix milliseconds, by the store's clock */
   readonly leaseUntilMs: number;
@@ -91,7 +92,7 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
   const { leaseMs = 15_000, refreshMs = 500 } = options;
   const shared = guardCells(cells, { what: "The meter's store" });
   const self = toBase64Url(randomBytes(12));
-  /** as they were last read or written, by this process; what stands in the store decides */
+  /** the texts that this process last read or wrote; the store decides */
   const texts = new Map<string, string | undefined>();
   let sender: SenderState = readSender(undefined);
   let books = new Books();
@@ -100,7 +101,7 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
   let refreshing: Promise<void> | undefined;
   let isOpen = false;
   let maySend = true;
-  /** one entry at a time: each stands on the one before */
+  /** one entry at a time: each builds on the one before */
   let recording: Promise<unknown> = Promise.resolve();
 
   const isSender = (): boolean => sender.owner === self;
@@ -128,7 +129,7 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
 
   // ---------------------------------------------------------------- reserve
 
-  /** Calls of one subscription that come while a swap is under way share the next one. */
+  /** Reserves for the calls of one subscription: those that arrive during a swap share the next one. */
   async function drain(idHash: Hex, queue: Waiting[]): Promise<void> {
     await new Promise<void>((resolve) => setImmediate(resolve));
     while (queue.length > 0) {
@@ -204,7 +205,7 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
     }
   }
 
-  /** Applied to the cells as they stand, again whenever another gate was quicker. */
+  /** Applies an entry to the current cells, and retries whenever another gate was quicker. */
   async function record(entry: Exclude<Entry, { kind: "reserved" }>): Promise<void> {
     if (!isSender()) throw lost();
     const keys = [...new Set(idHashesOf(entry).flatMap((idHash) => [keyOf(idHash), keyOf(books.current(idHash))]))];
@@ -214,7 +215,7 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
       for (const [key, text] of before) if (key !== SENDER_KEY && text !== undefined) keep(draft, readAccount(text));
       for (const batch of sender.batches) draft.batches.set(batch.id, batch);
       draft.recent.push(...sender.recent);
-      // An account that was reserved under its old name, by a gate that had not heard, is moved once more.
+      // An account that a gate with an old view reserved under the old idHash is moved again.
       const isMove = entry.kind === "rekeyed";
       for (const [from, to] of sender.successors) if (!isMove || from !== entry.idHash) draft.successors.set(from, to);
       Object.assign(draft.totals, sender.totals);
@@ -237,7 +238,7 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
     for (const key of keys) {
       const idHash = key.slice("account:".length) as Hex;
       const expected = before.get(key);
-      // Rekeyed: nothing is left under the old name.
+      // Rekeyed: nothing is left under the old idHash.
       const account = draft.accounts.get(idHash) ?? (expected === undefined ? undefined : emptyAccount(idHash));
       if (account) changes.push({ key, expected, next: accountText(account), listed: hasBalance(account) });
     }
@@ -262,7 +263,7 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
 
   // ---------------------------------------------------------------- lease and view
 
-  /** Reads what others changed, and keeps or takes the lane. */
+  /** Reads what other gates changed, and renews or acquires the sender's lease. */
   async function refresh(): Promise<void> {
     const known = [...books.accounts.values()].filter(hasBalance).map(({ idHash }) => keyOf(idHash));
     const found = new Map((await shared.listed()).map(({ key, text }) => [key, text]));
@@ -308,8 +309,8 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
 
   function schedule(): void {
     timer = setTimeout(() => {
-      // Behind an entry that is being recorded: both change the lane. What fails here is asked again in a moment, and
-      // nothing rests on it meanwhile: each reservation and each entry is decided by the store itself, or refused.
+      // After an entry that is being recorded: both change the sender's cell. A failure is retried soon and harmless
+      // meanwhile: the store itself decides each reservation and each entry, or refuses it.
       refreshing = serialize(refresh)
         .catch(() => undefined)
         .finally(() => {
@@ -321,7 +322,7 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
 
   function serialize<T>(work: () => Promise<T>): Promise<T> {
     const done = recording.then(work, work);
-    // Whoever asked is told; who comes next only waits.
+    // The caller gets the error; the next one only waits.
     recording = done.catch(() => undefined);
     return done;
   }

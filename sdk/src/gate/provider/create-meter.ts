@@ -1,4 +1,6 @@
-/** Creates the meter that a provider's options ask for: debits by its operator's own key, or through the Facilitator. */
+/**
+ * Creates the meter that a provider's options ask for: debits by its operator's own key, or through the Facilitator.
+ */
 import { join } from "node:path";
 import type { DebitItem, DebitOutcome, DebitResult, DebitSender } from "../../chain/debit-sender";
 import { createOperator } from "../../chain/operator";

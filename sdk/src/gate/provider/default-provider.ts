@@ -1,4 +1,6 @@
-/** Holds the one provider behind the free functions: configured by `configure()`, or by the environment on first use. */
+/**
+ * Holds the one provider behind the free functions: configured by `configure()`, or by the environment on first use.
+ */
 import { ConfigError, type PaymentProof, type PaymentRequiredWire } from "../../protocol";
 import type { Gate } from "../core/gate";
 import { optionsFromEnvironment, type ProviderOptions } from "../core/options";

@@ -30,8 +30,8 @@ const ambient = new AsyncLocalStorage<Ambient>();
 let isFollowing = false;
 
 /**
- * Follows requests from Node's own HTTP server, so that `verifyPaymentProof(proof)` knows its request in a plain handler
- * without a gate.
+ * Follows requests from Node's own HTTP server, so that `verifyPaymentProof(proof)` knows its request in a plain
+ * handler without a gate.
  */
 export function followRequests(): void {
   if (isFollowing) return;

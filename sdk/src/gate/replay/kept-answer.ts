@@ -10,7 +10,10 @@ export interface KeptAnswer {
 
 const MAX_HEADER_BYTES = 16 * 1_024;
 
-/** Headers that are not repeated: a session belongs to one client, a connection to one response, and senders set the rest themselves. */
+/**
+ * Headers that are not repeated: a session belongs to one client, a connection to one response, and senders set the
+ * rest themselves.
+ */
 const UNSAFE: ReadonlySet<string> = new Set([
   "set-cookie",
   "set-cookie2",

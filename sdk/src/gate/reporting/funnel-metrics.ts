@@ -98,7 +98,10 @@ const MAX_LENGTH = 128;
 /** Matches a path segment that looks like an id rather than a part of the route. */
 const ID_SEGMENT = /^(?:\d+|0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|(?=.*\d)[\w~.=%-]{16,}|.{33,})$/i;
 
-/** Returns the framework's route pattern where it has one; otherwise the path, with `:id` for each segment that looks like an id. */
+/**
+ * Returns the framework's route pattern where it has one; otherwise the path, with `:id` for each segment that looks
+ * like an id.
+ */
 export function resourceTemplateOf({ raw, target }: GateRequest): string {
   const pattern = patternOf(raw as Framework);
   const path = pattern ?? (target.split(/[?#]/, 1)[0] ?? "/").split("/").map(segmentOf).join("/");

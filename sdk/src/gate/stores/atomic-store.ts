@@ -1,6 +1,6 @@
 /**
- * The store that claims and meters of several gates share: small texts under keys, changed by atomic compare-and-swap of
- * one or more keys. What the texts mean is the callers' business.
+ * The store that claims and meters of several gates share: small texts under keys, changed by atomic compare-and-swap
+ * of one or more keys. What the texts mean is the callers' business.
  */
 import { isTurnpikeError, Unavailable } from "../../protocol";
 
