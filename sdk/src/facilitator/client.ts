@@ -93,7 +93,7 @@ export type PermitOutcome = { readonly kind: "done"; readonly permit: PermitResu
 /** An answer to a question, or why there is none. */
 export type LookUp<T> = Found<T> | Refused;
 
-/** Whether a report was counted. */
+/** Returns whether a report was counted. */
 export type ReportOutcome = { readonly kind: ReportReceipt["status"] } | Refused;
 
 /** What became of each debit. */
@@ -280,7 +280,7 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
     },
 
     /**
-     * Whether debits of these plans would be collected for the API key's owner; needs the scope `debits`. Moves
+     * Returns whether debits of these plans would be collected for the API key's owner; needs the scope `debits`. Moves
      * nothing.
      */
     async debitRights(planIds: readonly Hex[], { signal }: CallOptions = {}): Promise<DebitRightsOutcome> {

@@ -1,4 +1,4 @@
-/** Wire body of `GET /analytics/funnel`: from the first 402 to the answer, and what was lost on the way. */
+/** Wire body of `GET /analytics/funnel`: from the first 402 to the answer, and what was lost at each step. */
 import * as z from "zod";
 import { addressSchema, amountSchema } from "../protocol";
 

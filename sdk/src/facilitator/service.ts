@@ -1,4 +1,4 @@
-/** Wire bodies about the Facilitator itself: what it supports, how it is, what happened. */
+/** Wire bodies about the Facilitator itself: what it supports, its health, its events. */
 import * as z from "zod";
 import { addressSchema, hash32Schema } from "../protocol";
 

@@ -114,7 +114,7 @@ export const WEBHOOK_EVENT_TYPES = Object.keys(WEBHOOK_DATA) as WebhookEventType
 /** Sent on request, to see that an endpoint works. No subscription to types leaves it out. */
 export const TEST_EVENT_TYPE = "webhook.test";
 
-/** Whether a type is one of {@link WEBHOOK_EVENT_TYPES}. */
+/** Returns whether a type is one of {@link WEBHOOK_EVENT_TYPES}. */
 export function isWebhookEventType(type: string): type is WebhookEventType {
   return Object.hasOwn(WEBHOOK_DATA, type);
 }

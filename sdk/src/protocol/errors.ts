@@ -283,7 +283,7 @@ export const ERRORS = {
 /** A stable code of {@link ERRORS}. */
 export type ErrorCode = keyof typeof ERRORS;
 
-/** Whether a value is one of the codes. */
+/** Returns whether a value is one of the codes. */
 export function isErrorCode(value: unknown): value is ErrorCode {
   return typeof value === "string" && Object.hasOwn(ERRORS, value);
 }

@@ -71,7 +71,7 @@ export function signProof(proof: UnsignedPaymentProof, chainId: number, privateK
   return { ...proof, signature: signDigest(proofDigest(proof, chainId), privateKey) };
 }
 
-/** Whether the proof's `facilitator` signed it. Says nothing about whether that facilitator is trusted. */
+/** Returns whether the proof's `facilitator` signed it. Says nothing about whether that facilitator is trusted. */
 export function isProofSignedBy(
   proof: PaymentProof,
   chainId: number,

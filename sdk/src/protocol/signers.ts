@@ -14,7 +14,7 @@ export interface TrustedSigners {
   /** @returns undefined for an address that is not accepted at all */
   find(address: Address): ProofSigner | undefined;
   /**
-   * Whether its statement about a payment counts.
+   * Returns whether its statement about a payment counts.
    * @param settledAtSec block time of the payment as the judge's own chain or database has it, never as the statement
    * says
    */

@@ -39,7 +39,7 @@ export interface AgentPolicy {
   readonly askAbove?: Amount;
   /** ask before paying a payee for the first time */
   readonly askNewPayees?: boolean;
-  /** Whether to go on, where the policy says to ask. Without it the answer is no. */
+  /** Returns whether to go on, where the policy says to ask. Without it the answer is no. */
   readonly ask?: (intent: SpendIntent) => boolean | Promise<boolean>;
   /** the longest time an authorization may stay usable, seconds; default 600 */
   readonly maxWindowSec?: number;

@@ -51,7 +51,7 @@ export async function releaseUnused(
 ): Promise<AuthorizationOutcome> {
   const outcome = await outcomeOf(context, entry);
   if (outcome !== "unused") return outcome;
-  const { header: _worthless, ...ended } = entry;
+  const { header: _void, ...ended } = entry;
   await ledger.put({ ...ended, state: "released" });
   emitPayment(context.effects, "payment.released", { entry, resumed: true });
   return outcome;

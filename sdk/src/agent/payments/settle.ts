@@ -191,7 +191,7 @@ async function judgeRefusal(
   error: TurnpikeError,
 ): Promise<SettleResult> {
   const { job, entry } = attempt;
-  const { signedPayment: _worthless, ...ended } = entry;
+  const { signedPayment: _void, ...ended } = entry;
   const chain = context.chainOf(entry.chainId);
   const isOver = chain
     ? (await outcomeOf(context, entry)) === "unused"

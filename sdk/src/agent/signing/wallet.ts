@@ -1,4 +1,6 @@
-/** The agent's account: signs typed data and nothing else. Takes ethers signers, viem accounts and bare keys. */
+/**
+ * Wraps the agent's account: signs typed data and nothing else. Accepts ethers signers, viem accounts and bare keys.
+ */
 import {
   type Address,
   addressOfKey,
@@ -43,7 +45,7 @@ export interface Signer {
   address(): Promise<Address>;
   /** @throws PolicyRefused (reason "wallet") when the wallet does not sign */
   sign(data: TypedData): Promise<Hex>;
-  /** Whether `signature` is an ECDSA signature of this account over `data`; false for contract wallets. */
+  /** Returns whether `signature` is an ECDSA signature of this account over `data`; false for contract wallets. */
   isOwnKey(data: TypedData, signature: Hex): Promise<boolean>;
 }
 

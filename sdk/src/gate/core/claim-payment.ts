@@ -122,7 +122,7 @@ const ALREADY_USED: PaymentVerdict = {
     code: "PaymentAlreadyUsed",
     reason: "already_used",
     message:
-      "This payment has bought its request, and its answer is not at hand: do not pay again for the same purchase. Repeat the request as it was, with its Idempotency-Key or payment-identifier, or ask the provider.",
+      "This payment has bought its request, and its answer is not available: do not pay again for the same purchase. Repeat the request as it was, with its Idempotency-Key or payment-identifier, or ask the provider.",
   },
 };
 

@@ -1,4 +1,4 @@
-/** The payment of one subscriber's request: who pays by which plan, and access to the allowance. */
+/** Builds the payment of one subscriber's request: who pays by which plan, and access to the allowance. */
 import type { AllowanceFacts } from "../../chain/debit-sender";
 import type { Plan } from "../../chain/plans";
 import type { SubscriptionState } from "../../chain/states";

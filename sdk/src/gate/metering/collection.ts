@@ -21,7 +21,7 @@ export interface CollectionCheck {
   check(planIds: readonly Hex[]): Promise<readonly (CollectionFault | undefined)[]>;
   /** Returns why the key is refused for every plan, if it is. @throws Unavailable when the answer is unknown */
   checkKey(): Promise<CollectionFault | undefined>;
-  /** Whether a block with these indexed topics may have changed the answer for the plan. */
+  /** Returns whether a block with these indexed topics may have changed the answer for the plan. */
   isTouched(planId: Hex, topics: ReadonlySet<string>): boolean;
 }
 

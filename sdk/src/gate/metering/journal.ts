@@ -1,7 +1,7 @@
 /**
- * An append-only file whose lines are durable before `append` resolves: entries that arrive during a write share the
- * next write and fsync (group commit). Compacts itself into one snapshot. Of the entries' meaning it knows only that
- * reservations of one subscription in one group add up.
+ * Writes an append-only file whose lines are durable before `append` resolves: entries that arrive during a write share
+ * the next write and fsync (group commit). Compacts itself into one snapshot. Of the entries' meaning it knows only
+ * that reservations of one subscription in one group add up.
  */
 import { type FileHandle, open, readFile, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";

@@ -90,7 +90,7 @@ export type Reserved =
 
 /** The books of one meter, and what may be done to them; amounts in token base units. */
 export interface MeterStore {
-  /** Whether other processes reserve in these books, and one of them may send instead of this one. */
+  /** Returns whether other processes reserve in these books, and one of them may send instead of this one. */
   readonly isShared: boolean;
   /** Takes the lock, or joins the shared store, and reads the books. @throws ConfigError, LedgerLocked */
   open(): Promise<void>;

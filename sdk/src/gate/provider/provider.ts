@@ -32,7 +32,7 @@ export interface Provider {
   /** @throws InvalidPaymentProof for anything that is not a well-formed proof */
   parsePaymentProof(headerValue: string): PaymentProof;
   /**
-   * Whether the proof pays for this request; true claims it, so that it buys one request.
+   * Returns whether the proof pays for this request; true claims it, so that it buys one request.
    * @throws Unavailable when the outcome is unknown, ProofInFlight while another request uses it; never false for these
    */
   verifyPaymentProof(proof: PaymentProof, options?: { readonly request?: AnyRequest }): Promise<boolean>;
