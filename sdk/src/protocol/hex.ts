@@ -1,5 +1,6 @@
 /**
- * Bytes and words: hex strings, keccak256 and the flat ABI encoding that hashes on this wire use. Knows no domain rule.
+ * Encodes bytes and words: hex strings, keccak256 and the flat ABI encoding that hashes on this wire use. Knows no
+ * domain rule.
  */
 import { hmac } from "@noble/hashes/hmac";
 import { sha256 as nobleSha256 } from "@noble/hashes/sha2";

@@ -1,5 +1,5 @@
 /**
- * Every typed message that a subscriber or payer signs, in one place: Turnpike's, EIP-3009's, EIP-2612's, the root's.
+ * Defines every typed message that a subscriber or payer signs: Turnpike's, EIP-3009's, EIP-2612's, the root's.
  */
 import type { Address } from "./address";
 import type { TypedData, TypedDataDomain, TypedDataField, TypedDataValue } from "./eip712";

@@ -1,4 +1,4 @@
-/** What every claim store does, whoever keeps it: run over memory, file, PostgreSQL and Redis. */
+/** Tests what every claim store does: run over memory, file, PostgreSQL and Redis. */
 import { expect } from "chai";
 import type { ClaimStore } from "turnpike/gate";
 import { type Hex, keccakText } from "turnpike/protocol";
