@@ -223,7 +223,7 @@ function createContext(options: AgentOptions, lifetime: Lifetime): AgentContext 
     deploymentOf: (chainId) => deployments.find((known) => known.chainId === chainId) ?? findDeployment(chainId),
     chainOf: (chainId) => chains.get(chainId),
     chainClock: options.clock,
-    fresh: new RecentChanges(effects.limits.freshMs),
+    recentChanges: new RecentChanges(effects.limits.freshMs),
     ledger: () => {
       ledger ??= openLedger(store).catch((error: unknown) => {
         ledger = undefined;

@@ -97,7 +97,7 @@ const offeredPlans = (quote: ParsedQuote): ReadonlySet<Hex> =>
   new Set([...quote.offers.map(({ planId }) => planId), ...quote.plans.map(({ planId }) => planId)]);
 
 async function withSubscription(context: AgentContext, job: PayJob, mine: SubscriptionEntry[]): Promise<Response> {
-  const { effects, fresh } = context;
+  const { effects, recentChanges } = context;
   const { freshMs } = effects.limits;
   const { signal } = job.template;
   const retries = new RetryBudget({
@@ -110,11 +110,11 @@ async function withSubscription(context: AgentContext, job: PayJob, mine: Subscr
   for (;;) {
     const { response, template, quote, entry } = await tryEach(context, job, mine);
     if (response.status !== 402) {
-      fresh.confirmed(entry.id);
+      recentChanges.confirmed(entry.id);
       return response;
     }
     // Checked on every try: a parallel call may have been served meanwhile. Never paid around in the same call.
-    const isStale = fresh.has(mine);
+    const isStale = recentChanges.has(mine);
     isFresh ||= isStale;
     // A route that does not offer the plan has refused nothing: it never took subscriptions to it.
     const isRefusal = !quote || offeredPlans(quote).has(entry.planId);

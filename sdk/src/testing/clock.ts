@@ -8,7 +8,10 @@ export interface ManualClock extends Clock {
   set(sec: number): void;
 }
 
-/** @param startSec unix seconds; default a fixed time, so that tests are the same every day */
+/**
+ * Creates a clock that only the test moves.
+ * @param startSec unix seconds; default a fixed time, so that tests are the same every day
+ */
 export function manualClock(startSec = 1_800_000_000): ManualClock {
   let sec = startSec;
   return {

@@ -31,7 +31,7 @@ export interface AgentContext {
   chainOf(chainId: number): ChainReader | undefined;
   /** chain time where the caller provides it; otherwise it is read */
   readonly chainClock: Clock | undefined;
-  readonly fresh: RecentChanges;
+  readonly recentChanges: RecentChanges;
   ledger(): Promise<AgentLedger>;
   closeLedger(): Promise<void>;
 }

@@ -37,7 +37,7 @@ export interface PlannedChange<S extends SignedAct> {
   readonly after: SubscriptionEntry;
   readonly isDone: (state: SubscriptionState) => boolean;
   /** what a gate may not see at once, and therefore refuse */
-  readonly fresh?: "status" | "terms";
+  readonly recentChange?: "status" | "terms";
 }
 
 export async function change<S extends SignedAct>(
@@ -150,7 +150,7 @@ async function conclude<S extends SignedAct>(
   state: SubscriptionState,
 ): Promise<Subscription> {
   await ledger.put(plan.after);
-  if (plan.fresh) context.fresh.mark(plan.after.id, plan.fresh);
+  if (plan.recentChange) context.recentChanges.mark(plan.after.id, plan.recentChange);
   const { id: idHash, planId } = plan.after;
   context.effects.emit({ type: "subscription.changed", idHash, planId, act: plan.path });
   return viewOf(context, plan.after, state);

@@ -42,6 +42,7 @@ export function pause(context: AgentContext, ref: SubscriptionRef): Promise<Subs
   }));
 }
 
+/** What resuming may charge. */
 export interface ResumeOptions {
   /**
    * the most that resuming may charge, base units; default: nothing while the paid period runs, else the plan's price
@@ -66,11 +67,12 @@ export function resume(
       ...(maxCharge > 0n ? { planned: entry } : {}),
       after: { ...entry, state: "live" },
       isDone: (now) => now.status === "ACTIVE",
-      fresh: "status",
+      recentChange: "status",
     };
   });
 }
 
+/** When a cancellation takes effect. */
 export interface CancelOptions {
   /** serve out what is paid; default false: at once */
   readonly atPeriodEnd?: boolean;
@@ -109,11 +111,12 @@ export function setMaxOverage(context: AgentContext, ref: SubscriptionRef, cap: 
       ...(isRaise ? { planned: after } : {}),
       after,
       isDone: (now) => now.allowance.cap === wanted,
-      fresh: "terms",
+      recentChange: "terms",
     };
   });
 }
 
+/** The new plan, and what the change may charge. */
 export interface ChangePlanOptions {
   readonly planId: Hex;
   /** cap under the new plan, base units; default: the cap as it is */
@@ -149,7 +152,7 @@ export function changePlan(
       planned: after,
       after,
       isDone: (now) => now.planId === plan.planId,
-      fresh: "terms",
+      recentChange: "terms",
     };
   });
 }
@@ -191,7 +194,7 @@ export async function rekey(context: AgentContext, ref: SubscriptionRef): Promis
   if (!state) return done;
   const live: SubscriptionEntry = { ...next, state: "live" };
   await ledger.put(live);
-  context.fresh.mark(live.id, "status");
+  context.recentChanges.mark(live.id, "status");
   return viewOf(context, live, state);
 }
 

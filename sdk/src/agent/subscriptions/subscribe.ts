@@ -242,7 +242,7 @@ async function created(
 ): Promise<Subscription> {
   const live: SubscriptionEntry = { ...entry, state: "live", cap: state.allowance.cap.toString() };
   await ledger.put(live);
-  context.fresh.mark(live.id, "status");
+  context.recentChanges.mark(live.id, "status");
   context.effects.emit({ type: "subscription.created", idHash: live.id, planId: live.planId });
   return viewOf(context, live, state);
 }
