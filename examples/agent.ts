@@ -8,7 +8,7 @@ export interface ExampleAgentOptions {
   readonly chainId: number;
   readonly turnpike: `0x${string}`;
   readonly token: `0x${string}`;
-  /** a node of its own: what it says of time and nonces is believed before the Facilitator */
+  /** a node of its own: its time and nonces are trusted before the Facilitator's */
   readonly rpc?: string;
   /** what every HTTP call goes through; the global fetch unless given */
   readonly fetch?: typeof fetch;

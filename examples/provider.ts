@@ -18,7 +18,7 @@ export interface RunningServer {
 }
 
 export interface RunningProvider extends RunningServer {
-  /** Tells and debits now what would be told and debited a little later. */
+  /** Sends reports and debits now instead of when they are due. */
   flush(): Promise<void>;
 }
 

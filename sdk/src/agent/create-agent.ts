@@ -1,4 +1,4 @@
-/** Wires an agent from its options. The only place where defaults stand. */
+/** Creates an agent from its options. */
 import { findDeployment } from "../chain/deployments";
 import {
   type Address,
@@ -15,18 +15,18 @@ import {
 } from "../protocol";
 import { orNothingSigned, signalOf } from "./core/aborted";
 import { type ChainReader, createChainReader } from "./core/chain-reader";
-import { type AgentContext, Fresh, type KnownToken } from "./core/context";
+import { type AgentContext, type KnownToken, RecentChanges } from "./core/context";
 import { type AgentEvent, type AgentLimits, DEFAULT_LIMITS, type Effects, type Sleep, sleepFor } from "./core/effects";
 import { createFacilitators, type FacilitatorOption } from "./core/facilitators";
 import { Lifetime } from "./core/lifetime";
 import { type AgentPolicy, type Amount, createPolicy, type SpendIntent } from "./core/policy";
 import type { RequestInput } from "./core/request";
 import { agentFetch } from "./fetch";
-import { type Book, bookOf } from "./ledger/ledger";
+import { type AgentLedger, openLedger } from "./ledger/ledger";
 import { type Ledger, memoryLedger } from "./ledger/ledger-store";
+import { giveUp, type PaymentView, payments, settleHeld } from "./payments/held";
 import { type PayInit, pay } from "./payments/pay";
 import type { PaidResponse } from "./payments/receipt";
-import { giveUp, type PaymentView, payments, settleHeld } from "./payments/settle";
 import { type PriceQuote, type QuoteInit, quote } from "./pricing/price-quote";
 import { createRoots } from "./signing/secrets";
 import { type AgentWallet, createSigner, type Signer } from "./signing/wallet";
@@ -52,24 +52,27 @@ export interface AgentOptions {
   /** an ethers signer, a viem account, or `walletFromKey("0x...")` */
   readonly wallet: AgentWallet;
   readonly policy: AgentPolicy;
-  /** the only Facilitators that ever get a signature: base URLs, with or without pinned signers; the first is used where none is named */
+  /**
+   * the only Facilitators that ever get a signature: base URLs, with or without pinned signers; the first is used where
+   * none is named
+   */
   readonly facilitators: readonly FacilitatorOption[];
   /** default: in memory, forgotten with the process */
   readonly ledger?: Ledger;
-  /** where Turnpike stands: needed for subscriptions, since signatures and permits name the contract */
+  /** Turnpike's addresses: needed for subscriptions, since signatures and permits name the contract */
   readonly deployments?: readonly TurnpikeDeployment[];
   /** networks that are in no preset */
   readonly networks?: readonly Network[];
   /** tokens whose signing domain is known for sure */
   readonly tokens?: readonly KnownToken[];
-  /** the agent's own JSON-RPC, believed before any Facilitator: by chain id, or one URL with a single deployment */
+  /** the agent's own JSON-RPC, trusted before any Facilitator: by chain id, or one URL with a single deployment */
   readonly rpc?: string | Readonly<Record<number, string>>;
   /** what every request goes through; default: the platform's */
   readonly fetch?: typeof fetch;
   /** chain time, where it need not be asked for */
   readonly clock?: Clock;
   readonly sleep?: Sleep;
-  /** Told of progress, in a turn of its own: what it throws is never a payment's matter. */
+  /** Called with progress, in a microtask of its own: what it throws never affects a payment. */
   readonly onEvent?: (event: AgentEvent) => void;
   readonly limits?: Partial<AgentLimits>;
 }
@@ -79,7 +82,7 @@ export interface Agent {
   /** The wallet's address, checksummed. */
   address(): Promise<Address>;
   /**
-   * Requests `input` and pays for it where that is asked and the policy allows it, at most once.
+   * Requests `input` and pays for it if the provider asks and the policy allows it, at most once.
    * @returns the provider's response, with its receipt when it was paid for
    * @throws PolicyRefused when nothing that is offered may be paid; nothing was signed
    * @throws PaymentPending when a payment's outcome is unknown; the next call presents the same one
@@ -93,18 +96,18 @@ export interface Agent {
    * @throws as `fetch` does, and what `pay` throws once a payment was made
    */
   fetch(input: RequestInput, init?: PayInit): Promise<Response>;
-  /** What a URL costs, every offered way, and which is cheapest for how much use. Signs and pays nothing. */
+  /** Returns what a URL costs by every offered way, and which is cheapest for how much use. Signs and pays nothing. */
   quote(input: RequestInput, init?: QuoteInit): Promise<PriceQuote>;
   /**
-   * Subscribes to a plan, within the policy, and pays its first period. Returns the live subscription on that plan where
-   * the wallet has one already.
+   * Subscribes to a plan, within the policy, and pays its first period. Returns the live subscription on that plan
+   * where the wallet has one already.
    * @throws PolicyRefused, PlanDeprecated or InsufficientFunds
    * @throws PaymentPending when the outcome is unknown; the next call presents the same signup
    */
   subscribe(options: SubscribeOptions): Promise<Subscription>;
   /**
-   * Finds this wallet's live subscriptions that were made under a plan, from the wallet's signatures and the chain alone,
-   * and records them in the ledger. A wallet whose signatures differ from one time to the next finds none.
+   * Finds this wallet's live subscriptions that were made under a plan, from the wallet's signatures and the chain
+   * alone, and records them in the ledger. A wallet whose signatures differ from one time to the next finds none.
    */
   recover(options: RecoverOptions): Promise<Subscription[]>;
   /**
@@ -119,7 +122,7 @@ export interface Agent {
    * @throws TurnpikeError UnknownSubscription; PaymentPending when the outcome is unknown
    */
   pause(ref: SubscriptionRef): Promise<Subscription>;
-  /** Goes on after a pause; after the paid period it costs the next one, at most `maxCharge`. */
+  /** Ends a pause; after the paid period this charges the next one, at most `maxCharge`. */
   resume(ref: SubscriptionRef, options?: ResumeOptions): Promise<Subscription>;
   /** Ends it: at once, or at the end of what is paid. */
   cancel(ref: SubscriptionRef, options?: CancelOptions): Promise<Subscription>;
@@ -130,18 +133,18 @@ export interface Agent {
    * @throws TurnpikeError PlanMismatch
    */
   changePlan(ref: SubscriptionRef, options: ChangePlanOptions): Promise<Subscription>;
-  /** Moves to a fresh id: the old one is worth nothing from then on. */
+  /** Moves to a new id; the old one is invalid from then on. */
   rekey(ref: SubscriptionRef): Promise<Subscription>;
   /** Raises token approvals that have become low. */
   topUp(options?: TopUpOptions): Promise<TopUp[]>;
-  /** What the ledger holds, oldest first. */
+  /** Lists the ledger's payments, oldest first. */
   payments(): Promise<PaymentView[]>;
   /** Asks for the outcome of payments that are not known to have settled, as after a restart. */
   settleHeld(): Promise<PaymentView[]>;
   /** Stops presenting a payment that the provider will not serve; its amount stays in the budget. */
   giveUp(paymentId: Hex): Promise<void>;
   /**
-   * Ends every call that waits, and lets go of the ledger. A payment whose outcome is unknown by then stays in it: the
+   * Ends every call that waits, and releases the ledger. A payment whose outcome is unknown by then stays in it: the
    * next agent with this ledger presents the same one. A call that had signed nothing rejects with AbortError.
    */
   close(): Promise<void>;
@@ -183,32 +186,32 @@ export function createAgent(options: AgentOptions): Agent {
 
 async function closeAll(context: AgentContext, lifetime: Lifetime): Promise<void> {
   await lifetime.close();
-  await context.closeBook();
+  await context.closeLedger();
 }
 
 function createContext(options: AgentOptions, lifetime: Lifetime): AgentContext {
   const networks = options.networks ?? [];
   const { ask } = options.policy ?? {};
-  const patientAsk = ask && { ask: async (intent: SpendIntent) => lifetime.orClosed(Promise.resolve(ask(intent))) };
-  const policy = createPolicy({ ...options.policy, ...patientAsk }, networks);
+  const cancellableAsk = ask && { ask: async (intent: SpendIntent) => lifetime.orClosed(Promise.resolve(ask(intent))) };
+  const policy = createPolicy({ ...options.policy, ...cancellableAsk }, networks);
   const { fetch: ownFetch = fetch, onEvent } = options;
   const effects: Effects = {
-    // fetch insists on its own `this` in browsers.
+    // In browsers fetch requires its own `this`.
     fetch: lifetime.fetch((input, init) => ownFetch(input, init)),
     sleep: lifetime.sleep(options.sleep ?? sleepFor),
     clock: options.clock ?? systemClock,
     limits: { ...DEFAULT_LIMITS, ...options.limits },
     closing: lifetime.closing,
     onClose: (listener) => lifetime.onClose(listener),
-    // In a turn of its own: what an observer throws is the observer's, never a payment's.
+    // In a microtask of its own: what an observer throws never affects a payment.
     emit: (event) => onEvent && queueMicrotask(() => onEvent(event)),
   };
   const wallet = createSigner(options.wallet);
   const signer: Signer = { ...wallet, sign: (data) => lifetime.orClosed(wallet.sign(data)) };
   const deployments = (options.deployments ?? []).map(checkDeployment);
   const chains = chainReaders(options, deployments, effects);
-  const ledger = options.ledger ?? memoryLedger();
-  let book: Promise<Book> | undefined;
+  const store = options.ledger ?? memoryLedger();
+  let ledger: Promise<AgentLedger> | undefined;
   return {
     effects,
     policy,
@@ -220,16 +223,16 @@ function createContext(options: AgentOptions, lifetime: Lifetime): AgentContext 
     deploymentOf: (chainId) => deployments.find((known) => known.chainId === chainId) ?? findDeployment(chainId),
     chainOf: (chainId) => chains.get(chainId),
     chainClock: options.clock,
-    fresh: new Fresh(effects.limits.freshMs),
-    book: () => {
-      book ??= bookOf(ledger).catch((error: unknown) => {
-        book = undefined;
+    recentChanges: new RecentChanges(effects.limits.freshMs),
+    ledger: () => {
+      ledger ??= openLedger(store).catch((error: unknown) => {
+        ledger = undefined;
         throw error;
       });
-      return book;
+      return ledger;
     },
     // A ledger that was never used was never opened.
-    closeBook: async () => (await book)?.close(),
+    closeLedger: async () => (await ledger)?.close(),
   };
 }
 

@@ -1,10 +1,11 @@
 /**
- * The drop-in fetch: a subscription where one is recorded for the origin, a payment where policy allows, otherwise the
- * 402 as it came. A subscription's id goes to recorded origins only, whatever a 402 names.
+ * Implements the drop-in fetch: uses a subscription where one is recorded for the origin, pays where the policy allows
+ * it, and otherwise returns the 402 as it came. A subscription's id goes to recorded origins only, whatever a 402
+ * names.
  */
 import { HEADER, type Hex, subscriptionId } from "../protocol";
 import type { AgentContext } from "./core/context";
-import { Patience } from "./core/effects";
+import { RetryBudget } from "./core/effects";
 import {
   type Arrival,
   bearsCredential,
@@ -16,19 +17,22 @@ import {
 } from "./core/request";
 import type { SubscriptionEntry } from "./ledger/ledger-store";
 import type { PayJob } from "./payments/choose";
-import { finishEarlier, inTurnOfKey, type PayInit, payJob, payQuote, quoteOf } from "./payments/pay";
-import type { Quote } from "./payments/quote";
+import { finishEarlier, type PayInit, payJob, payQuote, quoteOf, serializeByKey } from "./payments/pay";
+import type { ParsedQuote } from "./payments/quote";
 import { secretOf } from "./subscriptions/subscription";
 
 const FRESH_RETRY_MS = 300;
 
-/** @throws as fetch does; PaymentPending, PaymentAlreadyUsed and InvalidPaymentProof when a payment that was made is not served */
+/**
+ * @throws as fetch does; PaymentPending, PaymentAlreadyUsed and InvalidPaymentProof when a payment that was made is not
+ * served
+ */
 export async function agentFetch(context: AgentContext, input: RequestInput, init: PayInit = {}): Promise<Response> {
   const job = await payJob(context, input, init);
   const { template } = job;
-  // The caller's own credential is the caller's own matter, but it does not leave the origin either.
+  // The caller's own credential is used as it is, but does not leave the origin either.
   if (bearsCredential(template)) return (await sendWithinOrigin(context.effects, template, job.headers)).response;
-  return inTurnOfKey(job, async () => {
+  return serializeByKey(job, async () => {
     const mine = usableAt(context, job);
     if (mine.length > 0) return withSubscription(context, job, mine);
     const earlier = await finishEarlier(context, job);
@@ -37,17 +41,20 @@ export async function agentFetch(context: AgentContext, input: RequestInput, ini
   });
 }
 
-/** Live subscriptions recorded for this very origin, newest first. */
-function usableAt(context: AgentContext, { book, template }: PayJob): SubscriptionEntry[] {
+/** Returns the live subscriptions recorded for this origin, newest first. */
+function usableAt(context: AgentContext, { ledger, template }: PayJob): SubscriptionEntry[] {
   const { origin } = new URL(template.url);
   if (!context.policy.allowHttp && !isPrivateChannel(template.url)) return [];
-  return book
+  return ledger
     .subscriptions()
     .filter((entry) => entry.state === "live" && entry.origins.includes(origin))
     .reverse();
 }
 
-/** Without a credential of ours fetch follows redirects as ever; with an idempotency key it stays within the origin. */
+/**
+ * Sends the request without a credential of the agent: fetch follows redirects as usual; with an idempotency key only
+ * within the origin.
+ */
 async function firstAnswer(context: AgentContext, job: PayJob): Promise<Arrival> {
   const { template } = job;
   if (job.key !== undefined) return sendWithinOrigin(context.effects, template, job.headers);
@@ -64,36 +71,36 @@ async function payIfAsked(context: AgentContext, job: PayJob, arrival: Arrival):
   if (isElsewhere || isUnclear) return response;
   const quote = await quoteOf(context, { response: response.clone(), template });
   if (!quote) return response;
-  hintAtSubscription(context, job, quote);
+  emitUnusedSubscriptions(context, job, quote);
   return payInstead(context, { ...job, template }, quote, response);
 }
 
 /** The paid response, or the 402 as it came where the policy does not pay. */
-async function payInstead(context: AgentContext, job: PayJob, quote: Quote, asked: Response): Promise<Response> {
+async function payInstead(context: AgentContext, job: PayJob, quote: ParsedQuote, asked: Response): Promise<Response> {
   const outcome = await payQuote(context, job, quote);
   if (outcome.kind === "refused") return asked;
   await asked.body?.cancel();
   return outcome.response;
 }
 
-/** Tells the developer why a plan that is subscribed to was not used. */
-function hintAtSubscription(context: AgentContext, { book, template }: PayJob, quote: Quote): void {
+/** Emits an event for each subscribed plan that was not used since this origin is not recorded for it. */
+function emitUnusedSubscriptions(context: AgentContext, { ledger, template }: PayJob, quote: ParsedQuote): void {
   const { origin } = new URL(template.url);
   const offered = offeredPlans(quote);
-  for (const { id: idHash, planId, state, origins } of book.subscriptions()) {
+  for (const { id: idHash, planId, state, origins } of ledger.subscriptions()) {
     if (state !== "live" || !offered.has(planId) || origins.includes(origin)) continue;
     context.effects.emit({ type: "subscription.origin_unknown", idHash, planId, origin });
   }
 }
 
-const offeredPlans = (quote: Quote): ReadonlySet<Hex> =>
+const offeredPlans = (quote: ParsedQuote): ReadonlySet<Hex> =>
   new Set([...quote.offers.map(({ planId }) => planId), ...quote.plans.map(({ planId }) => planId)]);
 
 async function withSubscription(context: AgentContext, job: PayJob, mine: SubscriptionEntry[]): Promise<Response> {
-  const { effects, fresh } = context;
+  const { effects, recentChanges } = context;
   const { freshMs } = effects.limits;
   const { signal } = job.template;
-  const patience = new Patience({
+  const retries = new RetryBudget({
     budgetMs: freshMs,
     turns: Math.ceil(freshMs / FRESH_RETRY_MS),
     effects,
@@ -103,20 +110,20 @@ async function withSubscription(context: AgentContext, job: PayJob, mine: Subscr
   for (;;) {
     const { response, template, quote, entry } = await tryEach(context, job, mine);
     if (response.status !== 402) {
-      fresh.granted(entry.id);
+      recentChanges.confirmed(entry.id);
       return response;
     }
-    // Asked in every turn: a call beside this one may have been served meanwhile. Never paid around in the same call.
-    const isStale = fresh.has(mine);
+    // Checked on every try: a parallel call may have been served meanwhile. Never paid around in the same call.
+    const isStale = recentChanges.has(mine);
     isFresh ||= isStale;
     // A route that does not offer the plan has refused nothing: it never took subscriptions to it.
     const isRefusal = !quote || offeredPlans(quote).has(entry.planId);
-    if (isRefusal && isStale && (await patience.wait(FRESH_RETRY_MS))) {
+    if (isRefusal && isStale && (await retries.wait(FRESH_RETRY_MS))) {
       await response.body?.cancel();
       continue;
     }
     if (isRefusal) effects.emit({ type: "subscription.refused", idHash: entry.id, planId: entry.planId });
-    // A cap is there to be reached, and an empty wallet pays nothing: only a subscription that is over gives way.
+    // A reached cap or an empty wallet stays a refusal: only a subscription that has ended is replaced by a payment.
     if (!quote || (isRefusal && (isFresh || STAYS_REFUSED.has(quote.error ?? "")))) return response;
     return payInstead(context, { ...job, template }, quote, response);
   }
@@ -125,11 +132,11 @@ async function withSubscription(context: AgentContext, job: PayJob, mine: Subscr
 const STAYS_REFUSED: ReadonlySet<string> = new Set(["AllowanceExhausted", "InsufficientFunds"]);
 
 interface Tried extends Arrival {
-  readonly quote: Quote | undefined;
+  readonly quote: ParsedQuote | undefined;
   readonly entry: SubscriptionEntry;
 }
 
-/** The newest first; then, if the route offers another plan that is subscribed to, that one. */
+/** Tries the newest subscription; then, if the route offers another plan that is subscribed to, that one. */
 async function tryEach(context: AgentContext, job: PayJob, mine: readonly SubscriptionEntry[]): Promise<Tried> {
   const left = [...mine];
   let entry = left.shift() as SubscriptionEntry;

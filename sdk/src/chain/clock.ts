@@ -1,4 +1,6 @@
-/** Chain time: the newest head's timestamp plus the monotonic time since it was seen. Knows nothing of endpoints. */
+/**
+ * Keeps chain time: the newest head's timestamp plus the monotonic time since it was seen. Knows nothing of endpoints.
+ */
 import { type Clock, Unavailable } from "../protocol";
 
 /** The newest block that is known. */
@@ -10,7 +12,7 @@ export interface Head {
 export interface ChainClock extends Clock {
   /** Takes in a head; an older one than the newest known is left aside. */
   observe(head: Head): void;
-  /** Forgets everything: after a chain was replaced or rolled back. */
+  /** Resets the clock, after a chain was replaced or rolled back. */
   reset(): void;
   readonly head: Head | undefined;
 }

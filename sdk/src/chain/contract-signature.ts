@@ -1,4 +1,4 @@
-/** ERC-1271: whether a contract wallet stands by a signature. Whatever else it does, wants or answers is a no. */
+/** Checks a contract wallet's signature by ERC-1271. Any other behaviour or answer counts as invalid. */
 import { AbiCoder, concat } from "ethers";
 import { type Address, type Hex, isTurnpikeError } from "../protocol";
 import { NO_ANSWER, type Rpc } from "./rpc";

@@ -1,6 +1,7 @@
 /**
- * What stands between a meter and the chain: the facts it clips by, and the two ways out (an operator's own
- * transactions, or a Facilitator). Types only; `operator.ts` and the gate's Facilitator sender fulfil them.
+ * Defines the interface between a meter and the chain: the facts that it clips by, and the sender of its debits (an
+ * operator's own transactions, or a Facilitator). Types only; `operator.ts` and the gate's Facilitator sender implement
+ * them.
  */
 import type { ErrorCode } from "../protocol/errors";
 import type { Hex } from "../protocol/hex";
@@ -23,7 +24,7 @@ export interface MeteredState extends AllowanceFacts {
   readonly status: SubscriptionStatus;
 }
 
-/** Uncached reads for whoever sends debits. All reject with Unavailable on an outage. */
+/** Uncached reads for the sender of debits. All reject with Unavailable on an outage. */
 export interface MeterStates {
   /** one state for each idHash, in order, all at one block */
   read(idHashes: readonly Hex[]): Promise<readonly MeteredState[]>;
@@ -54,7 +55,7 @@ export type DebitResult =
   | { readonly kind: "failed"; readonly reason: ErrorCode }
   | { readonly kind: "void" };
 
-/** What became of debits, as the chain tells it. */
+/** The outcome of debits on chain. */
 export type DebitOutcome =
   | { readonly kind: "pending" }
   | {
@@ -65,14 +66,17 @@ export type DebitOutcome =
       readonly blockNumber?: number;
     };
 
-/** One lane: at most one prepared payload may be unresolved at a time. Each method may be repeated safely. */
+/** Sends debits: at most one prepared payload may be unresolved at a time. Each method may be repeated safely. */
 export interface DebitSender {
-  /** Judges items against the chain's present state and makes the payload; sends nothing. */
+  /** Judges items against the chain's current state and builds the payload; sends nothing. */
   prepare(items: readonly DebitItem[]): Promise<PreparedDebits>;
   /** Sends, or sends again, recorded payloads (the first and its replacements). */
   submit(payloads: readonly string[]): Promise<void>;
-  /** What became of them; `pending` whenever that is not certain. */
+  /** Returns the outcome; `pending` whenever that is not certain. */
   outcome(items: readonly DebitItem[], payloads: readonly string[]): Promise<DebitOutcome>;
-  /** A dearer payload for the same debits, to be recorded before it is submitted; undefined when it cannot help. */
+  /**
+   * Builds a payload with a higher fee for the same debits, to be recorded before it is submitted; undefined when it
+   * cannot help.
+   */
   replace(payloads: readonly string[]): Promise<string | undefined>;
 }

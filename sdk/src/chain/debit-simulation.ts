@@ -1,4 +1,4 @@
-/** What a batch of debits would do now: each item's outcome and the gas of it all, by one eth_call. Sends nothing. */
+/** Simulates a batch of debits by one eth_call: each item's outcome and the total gas. Sends nothing. */
 import { type Address, type ErrorCode, type Hex, hexToBytes, isTurnpikeError, Unavailable } from "../protocol";
 import { turnpikeInterface } from "./abi";
 import type { DebitItem } from "./debit-sender";
@@ -43,7 +43,7 @@ export async function simulateDebits(request: DebitSimulationRequest): Promise<D
 }
 
 /**
- * Gas limits by eth_estimateGas are not to be trusted for batches, and eth_call tells no gas. So for this one call the
+ * Gas limits by eth_estimateGas are unreliable for batches, and eth_call returns no gas. So for this one call the
  * operator's account is given code that makes the batch call and returns what it used.
  */
 async function measure({
@@ -113,7 +113,7 @@ export function debitGasLimit(data: Hex, gasUsed: bigint): bigint {
   return limit < MAX_TRANSACTION_GAS ? limit : MAX_TRANSACTION_GAS;
 }
 
-/** The dearer of the two prices of calldata (EIP-7623), so that either rule is covered. */
+/** The higher of the two prices of calldata (EIP-7623), so that either rule is covered. */
 function intrinsicGas(data: Hex): bigint {
   let tokens = 0;
   for (const byte of hexToBytes(data)) tokens += byte === 0 ? 1 : 4;

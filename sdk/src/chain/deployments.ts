@@ -1,4 +1,6 @@
-/** Where Turnpike stands on each chain. Known deployments are generated; any other is named by its addresses. */
+/**
+ * Finds Turnpike's deployment on each chain. Known deployments are generated; any other is configured by its addresses.
+ */
 import { type Address, ConfigError, checksum, type Hex, isAddress, networkOfChain } from "../protocol";
 import deployed from "./deployed.json";
 
@@ -24,7 +26,7 @@ const known: readonly Deployment[] = (deployed as readonly DeployedEntry[]).map(
   ...(entry.batchSettler ? { batchSettler: checksum(entry.batchSettler) } : {}),
 }));
 
-/** Where this package knows Turnpike to stand on a chain; undefined where it does not. */
+/** Returns the deployment that this package knows on a chain; undefined where it knows none. */
 export function findDeployment(chainId: number): Deployment | undefined {
   return known.find((deployment) => deployment.chainId === chainId);
 }

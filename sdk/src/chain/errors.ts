@@ -1,4 +1,4 @@
-/** From a revert to a typed error: the contracts' errors reach callers under their own names, with their arguments. */
+/** Decodes a revert into a typed error, under the contract error's own name and with its arguments. */
 import type { ErrorFragment, Result } from "ethers";
 import { type ErrorCode, type Hex, isErrorCode, STATUSES, TurnpikeError } from "../protocol";
 import { batchSettlerInterface, turnpikeInterface } from "./abi";
@@ -26,7 +26,10 @@ export function decodeRevert(revert: unknown): TurnpikeError | undefined {
   return undefined;
 }
 
-/** The name behind four selector bytes, as `renewBatch` and `debitBatch` return them; undefined for 0 and strangers. */
+/**
+ * The name behind four selector bytes, as `renewBatch` and `debitBatch` return them; undefined for 0 and unknown
+ * selectors.
+ */
 export function reasonName(selector: string): ErrorCode | undefined {
   for (const iface of INTERFACES) {
     const name = iface.getError(selector.slice(0, 10))?.name;
@@ -48,7 +51,7 @@ function decodeArgs(decode: () => Result): Result | undefined {
   try {
     return decode();
   } catch {
-    // Data that only begins like one of our errors: a stranger's.
+    // Data that only begins like one of our errors: from another contract.
     return undefined;
   }
 }

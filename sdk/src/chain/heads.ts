@@ -1,27 +1,28 @@
 /**
- * Follows the chain's head for everyone in this process: feeds the chain clock, and tells which of Turnpike's records
- * new blocks touched (one eth_getLogs per advance). Polls only while somebody asks. Knows nothing of what is cached.
+ * Follows the chain's head for the whole process: feeds the chain clock, and notifies listeners of the records of
+ * Turnpike that new blocks touched (one eth_getLogs per advance). Polls only while the head is needed. Knows nothing of
+ * caches.
  */
 import { type Address, type Hex, Unavailable } from "../protocol";
 import type { ChainClock, Head } from "./clock";
 import type { RawLog } from "./events";
 import type { Rpc } from "./rpc";
 
-/** Who wants to know of blocks. */
+/** A listener for blocks. */
 export interface HeadListener {
   /** New blocks. `touched`: every indexed topic (idHash, planId ...) of Turnpike's logs in them. */
   onAdvance(head: Head, touched: ReadonlySet<string>): void;
-  /** History was rewritten, or too much was missed: whatever was read before is worth nothing. */
+  /** History was rewritten, or too much was missed: whatever was read before is invalid. */
   onReset(): void;
 }
 
 /** The head of one chain, shared by all who follow it. */
 export interface HeadWatcher {
-  /** The head, when it was confirmed recently enough; never asks the chain. */
+  /** Returns the head when it was confirmed recently enough; never calls the chain. */
   fresh(): Head | undefined;
-  /** The head, asked for now where needed. @throws Unavailable */
+  /** Returns the head, read now where needed. @throws Unavailable */
   current(): Promise<Head>;
-  /** The head as it is now, whatever is known; those who wait share one question. @throws Unavailable */
+  /** Reads the head now; concurrent callers share one call. @throws Unavailable */
   newest(): Promise<Head>;
   /** @returns how to stop listening */
   listen(listener: HeadListener): () => void;
@@ -29,7 +30,7 @@ export interface HeadWatcher {
   close(): void;
 }
 
-/** What a watcher follows, and how patient it is. */
+/** What a watcher follows, and its limits. */
 export interface HeadWatcherOptions {
   readonly rpc: Rpc;
   readonly clock: ChainClock;
@@ -37,7 +38,7 @@ export interface HeadWatcherOptions {
   readonly turnpike: Address | undefined;
   /** how often the head is asked for; default once a block, from 250 to 1,000 */
   readonly pollMs?: number;
-  /** how closely questions for the newest head may follow each other; those between share one; default 250 */
+  /** the shortest time between reads of the newest head; callers in between share one; default 250 */
   readonly askMs?: number;
   /** how old the last confirmation of the head may be before nothing cached counts; default 5 polls, at least 5,000 */
   readonly maxAgeMs?: number;
@@ -66,7 +67,7 @@ const OVERLAP_BLOCKS = 2;
 /** How often to ask for the head of a chain that brings a block every `blockMs`. */
 export const pollPaceMs = (blockMs: number): number => Math.min(MAX_POLL_MS, Math.max(MIN_POLL_MS, blockMs));
 
-/** Follows a chain's head over one RPC, and tells listeners which subscriptions each block touched. */
+/** Follows a chain's head over one RPC, and notifies listeners of the records that each block touched. */
 export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
   const { rpc, clock, turnpike, pollMs = MAX_POLL_MS, maxSilenceMs = Number.POSITIVE_INFINITY } = options;
   const { stopAfterIdleMs = 60_000, monotonicMs = () => performance.now() } = options;
@@ -117,7 +118,7 @@ export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
     return upcoming;
   }
 
-  /** Many who are refused at once, or all day, do not make this process ask all day. */
+  /** Bounds how often refusals make this process read the head. */
   async function spaced(): Promise<void> {
     // A poll that is under way may have its answer from before this question.
     await polling?.catch(ignoreUntilAsked);
@@ -151,11 +152,11 @@ export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
   async function pollOnce(): Promise<void> {
     // An answer is as old as its question.
     const nowMs = monotonicMs();
-    await takeIn(nowMs);
+    await applyHead(nowMs);
     polledAtMs = nowMs;
   }
 
-  async function takeIn(nowMs: number): Promise<void> {
+  async function applyHead(nowMs: number): Promise<void> {
     const next = await readBlock(rpc, "latest");
     if (!known) return adopt(next, nowMs);
     if (next.number < known.number) {
@@ -221,7 +222,9 @@ export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
   };
 }
 
-/** A failed poll leaves the last confirmation to age; whoever needs the head then asks and is told. */
+/**
+ * Ignores a failed poll: the last confirmation ages, and a caller that needs the head then reads it and gets the error.
+ */
 function ignoreUntilAsked(): void {}
 
 interface BlockAnswer {

@@ -1,4 +1,4 @@
-/** The only room with ethers: what the chain says, as typed facts. */
+/** Reads the chain as typed facts. The only part of the SDK that imports ethers. */
 export * from "./abi";
 export * from "./clock";
 export * from "./contracts";

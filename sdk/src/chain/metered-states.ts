@@ -1,4 +1,7 @@
-/** Uncached reads for whoever sends debits: allowances at one block, and where a rekey moved a record. No key, no sending. */
+/**
+ * Reads, uncached, what the sender of debits needs: allowances at one block, and where a rekey moved a record. Sends
+ * nothing.
+ */
 import { type Address, type Hex, STATUSES } from "../protocol";
 import { turnpikeInterface } from "./abi";
 import type { MeteredState, MeterStates } from "./debit-sender";
@@ -34,7 +37,10 @@ export function createMeterStates(options: MeterStatesOptions): MeterStates {
   };
 }
 
-/** One state for each idHash, in order, all at `block`. @throws Unavailable, also when the endpoint has no such block */
+/**
+ * One state for each idHash, in order, all at `block`.
+ * @throws Unavailable, also when the endpoint has no such block
+ */
 export async function readMetered(
   { rpc, turnpike }: MeterStatesOptions,
   idHashes: readonly Hex[],

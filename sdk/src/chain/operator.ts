@@ -1,7 +1,7 @@
 /**
- * Debits by a plan operator's own transactions: one at a time per key, so that nonce and order are plain. What was
- * prepared is the signed bytes; what became of them is said only when the chain leaves no doubt. Merges and schedules
- * nothing: that is the meter's.
+ * Sends debits by a plan operator's own transactions: one at a time per key, so that nonce and order are certain. What
+ * is prepared is the signed bytes; an outcome is final only when the chain leaves no doubt. The meter merges and
+ * schedules.
  */
 import { Transaction, type TransactionLike, Wallet } from "ethers";
 import { type Address, type ErrorCode, type Hex, Unavailable } from "../protocol";
@@ -12,7 +12,7 @@ import { reasonName } from "./errors";
 import { createMeterStates, findLogs, readMetered, type TurnpikeLog } from "./metered-states";
 import type { Rpc } from "./rpc";
 
-/** An ethers Wallet is one; so is a key that lives in a vault. */
+/** Signs transactions: an ethers Wallet, or a key in a vault. */
 export interface TransactionSigner {
   readonly address: string;
   /** @returns the raw transaction */
@@ -37,7 +37,7 @@ export interface Operator {
   readonly address: Address;
   readonly sender: DebitSender;
   readonly states: MeterStates;
-  /** What the account holds, and what it must hold for one debit at the present fees; wei. @throws Unavailable */
+  /** Returns the account's balance, and what it needs for one debit at the current fees; wei. @throws Unavailable */
   gasFunds(): Promise<GasFunds>;
 }
 
@@ -143,8 +143,9 @@ export function createOperator(options: OperatorOptions): Operator {
   }
 
   /**
-   * No receipt in hand. While the nonce is unused these bytes can still land. Once it is used, by a stranger to this
-   * journal or seen by an endpoint that lags, the contract's own index and log decide, all read at one block.
+   * No receipt in hand. While the nonce is unused these bytes can still land. Once it is used, by a transaction that is
+   * not in this journal or as seen by an endpoint that lags, the contract's own index and log decide, all read at one
+   * block.
    */
   async function withoutReceipt(search: {
     readonly items: readonly DebitItem[];
@@ -174,7 +175,7 @@ export function createOperator(options: OperatorOptions): Operator {
   }
 
   function resultsOf(receipt: Receipt, items: readonly DebitItem[]): DebitResult[] {
-    // The batch isolates its items: as a whole it fails only for want of gas.
+    // The batch isolates its items: as a whole it fails only for lack of gas.
     if (Number(receipt.status) === 0) return items.map(() => ({ kind: "failed", reason: "InsufficientGas" }));
     const logs = receipt.logs.filter((log) => log.address.toLowerCase() === turnpike.toLowerCase());
     return items.map((item) => {

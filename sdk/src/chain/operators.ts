@@ -1,4 +1,4 @@
-/** Which accounts a plan's provider lets debit, as the contract says now. Reads only. */
+/** Reads which accounts a plan's provider allows to debit. Sends nothing. */
 import type { Address, Hex } from "../protocol";
 import { turnpikeInterface } from "./abi";
 import type { MeterStatesOptions } from "./metered-states";
@@ -20,5 +20,5 @@ export async function missingOperators(
   return accounts.filter((_, i) => !allowed[i]);
 }
 
-/** The topic under which an account stands in a log's indexed parameters. */
+/** Returns an account's topic in a log's indexed parameters. */
 export const topicOfAccount = (account: Address): string => `0x${account.slice(2).toLowerCase().padStart(64, "0")}`;

@@ -1,4 +1,4 @@
-/** Plans as the chain has them. Terms never change; whether a plan is deprecated can. */
+/** Reads plans from the chain. Terms never change; whether a plan is deprecated can. */
 import { type Address, checksum, type Hex } from "../protocol";
 import { turnpikeInterface } from "./abi";
 import { callView, type Rpc } from "./rpc";

@@ -1,4 +1,7 @@
-/** One way to ask a chain: a list of endpoints with failover. An outage is `Unavailable`, a revert the contract's error. */
+/**
+ * Calls a chain's JSON-RPC through a list of endpoints with failover. An outage is `Unavailable`, a revert the
+ * contract's error.
+ */
 import { FetchRequest, type Interface, JsonRpcProvider, Network, WebSocketProvider } from "ethers";
 import { ConfigError, type Hex, TurnpikeError, Unavailable } from "../protocol";
 import { decodeRevert } from "./errors";
@@ -9,11 +12,11 @@ export interface Rpc {
   send<T>(method: string, params: readonly unknown[]): Promise<T>;
   /** Calls `wake` when an endpoint pushes a new block; only endpoints with a socket do. @returns how to stop */
   onBlock(wake: () => void): () => void;
-  /** Lets go of every connection. */
+  /** Closes every connection. */
   close(): void;
 }
 
-/** Where the chain is asked, and how long an answer may take. */
+/** The endpoints of the chain, and how long an answer may take. */
 export interface RpcOptions {
   /** http(s):// or ws(s)://, tried in this order */
   readonly urls: string | readonly string[];
@@ -22,10 +25,10 @@ export interface RpcOptions {
   readonly timeoutMs?: number;
 }
 
-/** For how long an endpoint that was silent is asked after the others. */
+/** For how long an endpoint that did not answer is tried after the others. */
 const REST_MS = 10_000;
 
-/** However many endpoints are silent, a call ends after so many of their timeouts. */
+/** A call ends after this many timeouts, however many endpoints there are. */
 const MAX_TIMEOUTS = 2;
 
 const LATE = "late";
@@ -119,7 +122,7 @@ function endpointOf(url: string, chainId: number, timeoutMs: number): Endpoint {
 
 const RECONNECT_MS = 1_000;
 
-/** A socket that drops is opened anew, by the next question or soon for those who wait for blocks. */
+/** Reopens a dropped socket, at the next call, or soon when there are block listeners. */
 function socketEndpoint(url: string, network: Network): Endpoint {
   const wakes = new Set<() => void>();
   let provider: WebSocketProvider | undefined;
@@ -144,7 +147,7 @@ function socketEndpoint(url: string, network: Network): Endpoint {
     if (closed || wakes.size === 0) return;
     timer = setTimeout(() => {
       opened();
-      // Blocks may have come while nobody listened.
+      // Blocks may have come without a connection.
       for (const wake of wakes) wake();
     }, RECONNECT_MS);
     timer.unref();
@@ -216,7 +219,7 @@ export async function callView(rpc: Rpc, { to, iface, method, args, blockTag = "
 }
 
 /**
- * Whether a contract stands at an address.
+ * Returns whether an address has code.
  * @throws Unavailable
  */
 export async function hasCode(rpc: Rpc, address: Hex): Promise<boolean> {

@@ -1,4 +1,7 @@
-/** Evidence of a one-time payment on chain: the token's `Transfer` right after the matching `AuthorizationUsed`. */
+/**
+ * Finds the evidence of a one-time payment on chain: the token's `Transfer` right after the matching
+ * `AuthorizationUsed`.
+ */
 import { type Address, type Hex, sameAddress, Unavailable } from "../protocol";
 import { tokenInterface } from "./abi";
 import type { RawLog } from "./events";
@@ -27,8 +30,8 @@ interface Receipt {
 }
 
 /**
- * @returns "absent" when the transaction is not there (yet, or any more) or paid something else; "late" when its block is
- * not before the time asked for; "shallow" when it is there, but not deep enough yet. @throws Unavailable
+ * @returns "absent" when the transaction is not there (yet, or any more) or paid something else; "late" when its block
+ * is not before the time asked for; "shallow" when it is there, but not deep enough yet. @throws Unavailable
  */
 export async function findSettlement(
   rpc: Rpc,

@@ -1,7 +1,7 @@
 /**
- * Subscription records without a call per request: read once (waiting reads share one `getStates`), then kept until a
- * new block's log touches them, history is rewritten or they reach a hard age. When the chain cannot be asked, nothing
- * is answered (Unavailable). Judges nothing: the status is a function of record and clock, elsewhere.
+ * Caches subscription records, so that a request needs no call: read once (concurrent reads share one `getStates`),
+ * then kept until a new block's log touches them, history is rewritten or they reach a maximum age. When the chain
+ * cannot be read, every answer is Unavailable. Judges nothing: the status is a function of record and clock, elsewhere.
  */
 import { type Address, checksum, type Hex, Unavailable, ZERO_ADDRESS } from "../protocol";
 import { turnpikeInterface } from "./abi";
@@ -80,15 +80,15 @@ function stateOf(idHash: Hex, { subscription, allowance }: StateOutput, blockNum
   };
 }
 
-/** What a gate knows of subscriptions. */
+/** A gate's reader of subscriptions. */
 export interface StateReader {
-  /** The record as it is known and still holds; never asks the chain. */
+  /** Returns the cached record while it is valid; never calls the chain. */
   peek(idHash: Hex): SubscriptionState | undefined;
   /** @throws Unavailable when the chain cannot be asked, or too many unknown ids are being tried */
   read(idHash: Hex): Promise<SubscriptionState>;
   /**
-   * The record as of the newest block: before a refusal, since the signup may stand in it. Those who ask at once share
-   * one question, and only a record that a block has touched is read again.
+   * Returns the record as of the newest block, before a refusal: that block may have the signup. Concurrent callers
+   * share one call, and only a record that a block has touched is read again.
    * @throws Unavailable
    */
   recheck(idHash: Hex): Promise<SubscriptionState>;
@@ -130,7 +130,7 @@ export function createStateReader(options: StateReaderOptions): StateReader {
   const records = new Map<Hex, { readonly state: SubscriptionState; readonly readAtMs: number }>();
   /** unknown ids, remembered for one block */
   const unknown = new Map<Hex, SubscriptionState>();
-  /** ids that were once seen to exist: never held up by those who try unknown ones */
+  /** ids that have existed: never delayed by the limit on unknown ids */
   const seen = new Set<Hex>();
   const waiting = new Map<Hex, Waiting>();
   let inFlight: Set<Hex> | undefined;

@@ -1,4 +1,4 @@
-/** What a token says of itself, as far as signatures and people need it. */
+/** Reads a token's name, decimals and signing domain. */
 import type { Result } from "ethers";
 import { type Address, checksum, isTurnpikeError } from "../protocol";
 import { tokenInterface } from "./abi";

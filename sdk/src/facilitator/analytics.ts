@@ -1,9 +1,11 @@
-/** Wire bodies of a provider's figures: what the dashboard draws and lists. Amounts are base units, times unix seconds. */
+/**
+ * Wire bodies of a provider's figures: what the dashboard draws and lists. Amounts are base units, times unix seconds.
+ */
 import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema } from "../protocol";
 import { subscriptionSchema } from "./subscriptions";
 
-/** Which door money came through. */
+/** The channel of a payment. */
 export const SCHEMES = ["one-time", "signup", "renewal", "resume", "plan-change", "overage"] as const;
 
 /** What a payment was for. */
@@ -49,7 +51,9 @@ export const overviewSchema = z.object({
     failedAttempts: countSchema,
   }),
   payments: z.object({ settled: countSchema, failed: countSchema, reversed: countSchema }),
-  /** what a one-time payment has cost this service on average in the range, by final transactions; absent without any */
+  /**
+   * what a one-time payment has cost this service on average in the range, by final transactions; absent without any
+   */
   settlementCost: z
     .object({
       gasPerPayment: z.number().int().nonnegative(),

@@ -93,7 +93,7 @@ export type PermitOutcome = { readonly kind: "done"; readonly permit: PermitResu
 /** An answer to a question, or why there is none. */
 export type LookUp<T> = Found<T> | Refused;
 
-/** Whether a report was counted. */
+/** Returns whether a report was counted. */
 export type ReportOutcome = { readonly kind: ReportReceipt["status"] } | Refused;
 
 /** What became of each debit. */
@@ -172,7 +172,7 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
       return lookUp(paymentStatusSchema, { method: "GET", path: `/payments/${id}`, ...call });
     },
 
-    /** Whether the Facilitator still stands by a proof; `valid: false` when its payment was reversed. */
+    /** Verifies a proof; `valid: false` when its payment was reversed. */
     async verifyProof(proof: PaymentProofWire, call: CallOptions = {}): Promise<ProofVerdict> {
       const answer = await exchange({ method: "POST", path: "/proofs/verify", body: { proof }, ...call });
       if (answer.status === 200) return read(verifyProofResponseSchema, answer);
@@ -219,7 +219,7 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
       return answer.status === 202 ? pending(answer) : refusal(answer);
     },
 
-    /** A plan's terms; recompute the planId from them before they are believed. */
+    /** Returns a plan's terms; recompute the planId from them before you trust them. */
     async plan(planId: Hex, call: CallOptions = {}): Promise<LookUp<Plan>> {
       return lookUp(planSchema, { method: "GET", path: `/plans/${planId}`, ...call });
     },
@@ -262,8 +262,8 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
     },
 
     /**
-     * Debits allowances of the provider's subscribers; needs an API key with the scope `debits`. Safe to repeat: an idHash
-     * and index is debited once.
+     * Debits allowances of the provider's subscribers; needs an API key with the scope `debits`. Safe to repeat: an
+     * idHash and index is debited once.
      */
     async debits(items: readonly DebitRequestWire[], { signal }: CallOptions = {}): Promise<DebitsOutcome> {
       const answer = await exchange({ method: "POST", path: "/debits", body: items, signal });
@@ -279,7 +279,10 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
       return { kind: "answered", results };
     },
 
-    /** Whether debits of these plans would be collected for the API key's owner; needs the scope `debits`. Moves nothing. */
+    /**
+     * Returns whether debits of these plans would be collected for the API key's owner; needs the scope `debits`. Moves
+     * nothing.
+     */
     async debitRights(planIds: readonly Hex[], { signal }: CallOptions = {}): Promise<DebitRightsOutcome> {
       const answer = await exchange({ method: "POST", path: "/debits/rights", body: { planIds }, signal });
       if (answer.status !== 200) return refusal(answer);

@@ -24,8 +24,8 @@ export type DebitRequestWire = z.input<typeof debitSchema>;
 export const debitsRequestSchema = z.array(debitSchema).min(1).max(MAX_DEBITS);
 
 /**
- * `settled`: collected, in `transaction`. `failed`: this debit did not happen and is not under way; the same index may be
- * asked for again. `pending`: under way or not known; ask for the very same again.
+ * `settled`: collected, in `transaction`. `failed`: this debit did not happen and is not under way; the same index may
+ * be asked for again. `pending`: under way or unknown; send the same again.
  */
 export const debitResultSchema = z.discriminatedUnion("status", [
   z.object({ status: z.literal("settled"), idHash: hash32Schema, index: z.number().int(), transaction: hash32Schema }),
@@ -55,7 +55,7 @@ export const debitRightsRequestSchema = z.object({
   planIds: z.array(hash32Schema).max(MAX_DEBIT_RIGHTS),
 });
 
-/** `refused`: every debit of the plan would fail for this caller, whoever the subscriber; `code` is of the error table. */
+/** `refused`: every debit of the plan would fail for this caller, for any subscriber; `code` is of the error table. */
 export const debitRightSchema = z.discriminatedUnion("status", [
   z.object({ status: z.literal("allowed"), planId: hash32Schema }),
   z.object({

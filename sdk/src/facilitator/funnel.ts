@@ -1,10 +1,10 @@
-/** Wire body of `GET /analytics/funnel`: from the first 402 to the answer, and what was lost on the way. */
+/** Wire body of `GET /analytics/funnel`: from the first 402 to the answer, and what was lost at each step. */
 import * as z from "zod";
 import { addressSchema, amountSchema } from "../protocol";
 
 /**
- * asked: 402s with a price, as gates tell. signed: one-time payments that this Facilitator accepted. settled: those that
- * are on chain. paid: payments that gates accepted. served: paid requests that were answered.
+ * asked: 402s with a price, as gates report. signed: one-time payments that this Facilitator accepted. settled: those
+ * that are on chain. paid: payments that gates accepted. served: paid requests that were answered.
  */
 export const FUNNEL_STEPS = ["asked", "signed", "settled", "paid", "served"] as const;
 
@@ -41,7 +41,7 @@ export const funnelSchema = z.object({
   ),
   /** 400, 403, 409 and 5xx, where no price would have helped, and payments that were presented again */
   turnedAway: z.array(z.object({ cause: z.string(), count: countSchema })),
-  /** paid requests whose handler failed: the payment was given back */
+  /** paid requests whose handler failed: the payment was released */
   failed: countSchema,
   /** served requests that a subscription paid for: none of them is among `served` */
   bySubscription: z.object({ count: countSchema }),
@@ -51,7 +51,7 @@ export const funnelSchema = z.object({
   answeredBy: z.object({ "one-time": amountSchema, subscription: amountSchema }),
   /** asked for and not paid: the sum over the causes, and over the resources */
   lost: amountSchema,
-  /** observations that gates could not keep until they were told */
+  /** observations that gates could not keep until they were reported */
   lostReports: countSchema,
   /** at most 201, those that asked for most first; empty for all providers together */
   resources: z.array(

@@ -14,7 +14,8 @@ import {
 
 /**
  * read: the provider's events, records and figures. debits: charge allowances. webhooks: endpoints and deliveries.
- * keys: list and revoke the provider's keys, and read what was done with them. reports: tell what the provider's gates count.
+ * keys: list and revoke the provider's keys, and read what was done with them. reports: send the counts of the
+ * provider's gates.
  */
 export const API_SCOPES = ["read", "debits", "webhooks", "keys", "reports"] as const;
 
@@ -61,8 +62,8 @@ export const challengeSchema = z.object({
   facilitator: addressSchema,
   chainId: z.number().int().positive(),
   /**
-   * the same as a text by EIP-4361 (Sign-In with Ethereum), signed by EIP-191 instead of the typed data; absent where the
-   * service does not know its own public address
+   * the same as a text by EIP-4361 (Sign-In with Ethereum), signed by EIP-191 instead of the typed data; absent where
+   * the service does not know its own public address
    */
   message: z.string().max(2_048).optional(),
 });
@@ -71,7 +72,7 @@ export type KeyChallenge = z.output<typeof challengeSchema>;
 
 export const createKeyRequestSchema = z.object({
   ...wantedKey,
-  /** as the challenge told it */
+  /** as in the challenge */
   expiresAt: unixSec,
   challenge: z.string().regex(/^[A-Za-z0-9_.-]{16,128}$/, "must be a challenge of POST /keys/challenge"),
   signature: signatureSchema,
@@ -137,7 +138,7 @@ const FIELDS = [
   { name: "challenge", type: "string" },
 ] as const;
 
-/** What the provider's wallet signs. Its domain and type are no one else's: the signature is good for nothing else. */
+/** What the provider's wallet signs. Its domain and type are unique: the signature is valid for nothing else. */
 export function apiKeyTypedData({
   provider,
   facilitator,

@@ -1,4 +1,6 @@
-/** Wire bodies of what only the operator of a Facilitator sees: all providers together, and what the service has cost. */
+/**
+ * Wire bodies of what only the operator of a Facilitator sees: all providers together, and what the service has cost.
+ */
 import * as z from "zod";
 import { addressSchema, amountSchema } from "../protocol";
 import { overviewSchema } from "./analytics";

@@ -17,7 +17,10 @@ export const pendingSchema = z.object({
 
 export type PendingWire = z.input<typeof pendingSchema>;
 
-/** `failed`: can never move money. `reversed`: was settled in a block that the chain gave up. `unknown`: never seen here. */
+/**
+ * `failed`: can never move money. `reversed`: was settled in a block that the chain gave up. `unknown`: never seen
+ * here.
+ */
 export const PAYMENT_STATUSES = ["pending", "settled", "failed", "reversed", "unknown"] as const;
 
 export const paymentStatusSchema = z.object({

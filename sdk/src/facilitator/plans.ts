@@ -1,4 +1,7 @@
-/** Wire bodies of plans: every term that goes into the planId, so that a reader recomputes it and takes nothing on faith. */
+/**
+ * Wire bodies of plans: every term that goes into the planId, so that a reader can recompute it instead of trusting the
+ * answer.
+ */
 import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema } from "../protocol";
 

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { ERRORS, type ErrorCode, isErrorCode, TurnpikeError } from "../protocol";
 
-/** Of a body that tells an error. */
+/** The content type of an error body. */
 export const PROBLEM_CONTENT_TYPE = "application/problem+json";
 
 export const problemSchema = z.object({
@@ -27,7 +27,7 @@ export const problemSchema = z.object({
 
 export type Problem = z.output<typeof problemSchema>;
 
-/** An error as it is told over HTTP, RFC 9457. */
+/** An error over HTTP, by RFC 9457. */
 export function problemOf(error: TurnpikeError, requestId?: string): Problem {
   return {
     type: `urn:turnpike:error:${error.code}`,

@@ -1,6 +1,6 @@
 /**
- * What a gate tells of its requests, in sums: `POST /reports`. No payer, no query, no single request: how many, by route
- * and hour, were asked to pay, refused and why, paid, served.
+ * Wire body of `POST /reports`, a gate's counts of its requests by route and hour: how many were asked to pay, refused
+ * (and why), paid and served. No payer, no query, no single request.
  */
 import * as z from "zod";
 import { addressSchema, amountSchema } from "../protocol";
@@ -12,9 +12,9 @@ const HOUR_SEC = 3_600;
 
 /**
  * asked: a 402 to a request without a credential. refused: a 402 to one whose credential was not accepted, `cause` says
- * why. turned_away: 400, 403, 409 or 5xx, where no price would help. paid: a one-time payment was accepted. subscribed: a
- * subscription paid. served: the handler answered. failed: it did not, and the payment was given back. lost: what the gate
- * could not keep until it was told.
+ * why. turned_away: 400, 403, 409 or 5xx, where no price would help. paid: a one-time payment was accepted. subscribed:
+ * a subscription paid. served: the handler answered. failed: it did not, and the payment was released. lost: what the
+ * gate could not keep until it was reported.
  */
 export const REPORT_STEPS = [
   "asked",
@@ -27,10 +27,10 @@ export const REPORT_STEPS = [
   "lost",
 ] as const;
 
-/** What became of a request. */
+/** The outcome of a request. */
 export type ReportStep = (typeof REPORT_STEPS)[number];
 
-/** Stands for all routes beyond those that a gate, or the Facilitator, keeps apart. */
+/** All routes beyond those that a gate, or the Facilitator, counts separately. */
 export const OTHER_RESOURCES = "*";
 
 export const reportEntrySchema = z.object({
@@ -67,7 +67,7 @@ export type ReportEntry = z.output<typeof reportEntrySchema>;
 export type ReportEntryWire = z.input<typeof reportEntrySchema>;
 
 export const reportSchema = z.object({
-  /** of the gate's making: the same report, sent again, counts once */
+  /** created by the gate: the same report, sent again, counts once */
   id: z.string().regex(/^[0-9a-f]{32}$/, "must be 32 hex digits"),
   entries: z.array(reportEntrySchema).min(1).max(MAX_REPORT_ENTRIES),
 });

@@ -1,4 +1,4 @@
-/** Wire bodies about the Facilitator itself: what it supports, how it is, what happened. */
+/** Wire bodies about the Facilitator itself: what it supports, its health, its events. */
 import * as z from "zod";
 import { addressSchema, hash32Schema } from "../protocol";
 
@@ -89,11 +89,11 @@ export type Readiness = z.output<typeof readinessSchema>;
 /** The service from inside, for its operators. */
 export const systemSchema = readinessSchema.extend({
   chain: z.object({
-    /** newest block that a node told of; absent before the first */
+    /** newest block that a node reported; absent before the first */
     head: z.number().int().optional(),
     /** seconds since a node last answered */
     silentSec: z.number().int(),
-    /** newest block whose events stand in the database */
+    /** newest block whose events are in the database */
     applied: z.number().int(),
     /** blocks that the reader keeps behind the head on purpose */
     confirmations: z.number().int(),
@@ -105,7 +105,7 @@ export const systemSchema = readinessSchema.extend({
     z.object({
       /** in RPC_URLS, from 1 */
       position: z.number().int().positive(),
-      /** and port; the rest of the URL may be a key and is never told */
+      /** and port; the rest of the URL may be a key and is never shown */
       host: z.string().max(256),
       status: z.enum(["unknown", "well", "failing", "wrong_chain"]),
       /** newest block when it was last asked for it */
@@ -138,7 +138,10 @@ export const systemSchema = readinessSchema.extend({
   renewalsUnderWay: z.number().int(),
   /** when the next one falls due or is tried again, unix seconds; absent where nothing waits */
   nextRenewalAt: z.number().int().optional(),
-  /** whoever cannot pay what comes is warned of it up to here, unix seconds of the chain; absent before the first look */
+  /**
+   * the time up to which subscribers with insufficient funds have been warned, unix seconds of the chain; absent before
+   * the first check
+   */
   warnedUntil: z.number().int().optional(),
   webhooksPending: z.number().int(),
   /** of the last 24 hours by the clock of this machine */
@@ -156,11 +159,11 @@ export const systemSchema = readinessSchema.extend({
 
 export type System = z.output<typeof systemSchema>;
 
-/** Of a service that runs as a sandbox: nobody else has a clock to move. */
+/** Only of a service that runs as a sandbox, whose clock can be moved. */
 export const testClockSchema = z.object({
   /** of the chain, unix seconds */
   now: z.number().int(),
-  /** where it is running to; absent while it stands */
+  /** the time that it is advancing to; absent while it is still */
   target: z.number().int().optional(),
   /** absent where nothing renews */
   nextRenewalAt: z.number().int().optional(),

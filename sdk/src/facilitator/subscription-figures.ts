@@ -1,4 +1,7 @@
-/** Wire bodies of what subscriptions bring and how that went: recurring revenue, renewals, allowances; and how long settling takes. */
+/**
+ * Wire bodies of what subscriptions bring and how that went: recurring revenue, renewals, allowances; and how long
+ * settling takes.
+ */
 import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema } from "../protocol";
 import { subscriptionSchema } from "./subscriptions";
@@ -37,7 +40,7 @@ export type RenewalFiguresWire = z.input<typeof renewalFiguresSchema>;
 const sumSchema = z.object({ count: countSchema, amount: amountSchema });
 
 const unpaid = {
-  /** nobody can collect them any more: the subscription expired, was cancelled or stands still */
+  /** no longer collectable: the subscription expired, was cancelled or is paused */
   lost: sumSchema,
   /** still tried */
   open: sumSchema,
@@ -51,11 +54,13 @@ export const failedRenewalsSchema = z.object({
   from: timeSchema,
   to: timeSchema,
   ...unpaid,
-  /** why the first attempt of the period failed, most lost first; `NotTried` where there was none before it was too late */
+  /**
+   * why the first attempt of the period failed, most lost first; `NotTried` where there was none before it was too late
+   */
   causes: z.array(z.object({ cause: z.string(), ...unpaid })),
 });
 
-/** Periods of the range that were due and not charged at the first attempt, with their prices, and how each stands now. */
+/** Periods of the range that were due and not charged at the first attempt, with their prices and current state. */
 export type FailedRenewals = z.output<typeof failedRenewalsSchema>;
 
 export type FailedRenewalsWire = z.input<typeof failedRenewalsSchema>;
@@ -69,7 +74,9 @@ export const recurringSchema = z.object({
   points: z.array(
     z.object({
       at: timeSchema,
-      /** what was charged for the periods that ran on this day, brought to 30 days; rounded down per length of period */
+      /**
+       * what was charged for the periods that ran on this day, brought to 30 days; rounded down per length of period
+       */
       recurring: amountSchema,
       /** periods that ran on this day */
       subscriptions: countSchema,

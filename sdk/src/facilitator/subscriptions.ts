@@ -1,4 +1,6 @@
-/** Wire bodies of subscriptions: a signed signup, signed changes, permits, the record and the charge of a plan change. */
+/**
+ * Wire bodies of subscriptions: a signed signup, signed changes, permits, the record and the charge of a plan change.
+ */
 import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema, STATUSES, signatureSchema } from "../protocol";
 
@@ -152,9 +154,9 @@ export type PermitRequestWire = z.input<typeof permitRequestSchema>;
 export const permitResponseSchema = z.object({
   token: addressSchema,
   owner: addressSchema,
-  /** the approval of Turnpike as it stands now */
+  /** the current approval of Turnpike */
   approval: amountSchema,
-  /** absent when the approval already stood: somebody else had submitted the permit */
+  /** absent when the permit had been submitted before */
   transaction: hash32Schema.optional(),
 });
 

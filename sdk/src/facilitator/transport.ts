@@ -1,6 +1,6 @@
 /**
- * One HTTP exchange with a Facilitator: bounded in time and size, never redirected, JSON only. Knows no endpoint.
- * Whatever is no proper answer is `Unavailable`: the outcome is unknown, and the caller may ask again.
+ * Makes one HTTP exchange with a Facilitator: bounded in time and size, never redirected, JSON only. Knows no endpoint.
+ * Any malformed answer is `Unavailable`: the outcome is unknown, and the caller may retry.
  */
 import { ConfigError, TurnpikeError, Unavailable } from "../protocol";
 import { errorOfProblem, problemSchema } from "./problem";
@@ -105,16 +105,16 @@ async function boundedText(response: Response): Promise<string | undefined> {
   }
 }
 
-/** The error that a status of 400 or more tells; a 5xx is always `Unavailable`, with what was told as its cause. */
+/** Returns the error of a status of 400 or more; a 5xx is always `Unavailable`, with the body's error as its cause. */
 export function errorOf(answer: Answer): TurnpikeError {
   const problem = problemSchema.safeParse(answer.json);
-  const told = problem.success ? errorOfProblem(problem.data) : undefined;
+  const reported = problem.success ? errorOfProblem(problem.data) : undefined;
   const message = problem.success ? problem.data.message : `The Facilitator answered HTTP ${answer.status}.`;
-  const retryAfterSec = told?.retryAfterSec ?? answer.retryAfterSec;
-  if (answer.status >= 500 || (told === undefined && answer.status !== 404)) {
-    return new Unavailable(message, { ...(told ? { cause: told } : {}), ...optionalRetry(retryAfterSec) });
+  const retryAfterSec = reported?.retryAfterSec ?? answer.retryAfterSec;
+  if (answer.status >= 500 || (reported === undefined && answer.status !== 404)) {
+    return new Unavailable(message, { ...(reported ? { cause: reported } : {}), ...optionalRetry(retryAfterSec) });
   }
-  return told ?? new TurnpikeError("NotFound", message);
+  return reported ?? new TurnpikeError("NotFound", message);
 }
 
 const optionalRetry = (retryAfterSec: number | undefined) => (retryAfterSec === undefined ? {} : { retryAfterSec });

@@ -1,6 +1,6 @@
 /**
- * Whether a webhook is this Facilitator's, by Standard Webhooks: `HMAC-SHA256(secret, id.timestamp.body)`. Works on the
- * bytes as they came in; whoever parses and prints the body again changes them.
+ * Verifies a webhook by Standard Webhooks: `HMAC-SHA256(secret, id.timestamp.body)`. Works on the bytes as received;
+ * parsing and serialising the body again changes them.
  */
 import { ConfigError, equalConstantTime, hmacSha256, InvalidWebhook, utf8ToBytes } from "../protocol";
 import {
@@ -26,12 +26,12 @@ const DEFAULT_TOLERANCE_SEC = 300;
 
 const SECRET_PREFIX = "whsec_";
 
-/** Beyond, somebody else is trying: two are enough for a rotation. */
+/** More than this is an attack: two are enough for a rotation. */
 const MAX_SIGNATURES = 16;
 
 /**
- * The event, when one of the secrets signed it and it is fresh. A replay within the tolerance is the same event with the
- * same `id`: act on an id once.
+ * The event, when one of the secrets signed it and it is fresh. A replay within the tolerance is the same event with
+ * the same `id`: act on an id once.
  * @param body exactly as received: text or bytes
  * @param secrets `whsec_...` of the endpoint; both while it is being rotated
  * @throws InvalidWebhook with `reason` headers, timestamp, signature or body; ConfigError for a malformed secret

@@ -54,7 +54,7 @@ export const webhookEndpointSchema = z.object({
 
 export type WebhookEndpoint = z.output<typeof webhookEndpointSchema>;
 
-/** Secrets are told here and nowhere else. */
+/** The only answers that contain secrets. */
 export const newEndpointSchema = webhookEndpointSchema.extend({ secret: z.string() });
 
 export const endpointListSchema = z.object({ endpoints: z.array(webhookEndpointSchema) });

@@ -1,4 +1,4 @@
-/** Every event that a webhook or the feed can tell, typed: the envelope, and for each type its object's full state. */
+/** Every event of webhooks and the feed, typed: the envelope, and for each type its object's full state. */
 import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema, STATUSES } from "../protocol";
 
@@ -8,7 +8,7 @@ const index = z.number().int().nonnegative();
 
 const payment = z.looseObject({
   paymentId: hash32Schema,
-  /** through which door it came: the project's own, or the standard one */
+  /** its channel: the project's own, or the standard one */
   door: z.enum(["authorize", "settle"]),
   token: addressSchema,
   payer: addressSchema,
@@ -75,7 +75,7 @@ export const WEBHOOK_DATA = {
   "subscription.renewal_at_risk": subscription.extend({
     /** of this renewal, unix seconds */
     dueAt: unixSec,
-    /** how long before it is told, seconds */
+    /** how long before it the event is sent, seconds */
     horizonSec: z.number().int().positive(),
     /** renewals of this subscriber, with this token, that fall due within the horizon, and what they need together */
     renewals: z.number().int().positive(),
@@ -114,7 +114,7 @@ export const WEBHOOK_EVENT_TYPES = Object.keys(WEBHOOK_DATA) as WebhookEventType
 /** Sent on request, to see that an endpoint works. No subscription to types leaves it out. */
 export const TEST_EVENT_TYPE = "webhook.test";
 
-/** Whether a type is one of {@link WEBHOOK_EVENT_TYPES}. */
+/** Returns whether a type is one of {@link WEBHOOK_EVENT_TYPES}. */
 export function isWebhookEventType(type: string): type is WebhookEventType {
   return Object.hasOwn(WEBHOOK_DATA, type);
 }
@@ -157,7 +157,7 @@ interface Envelope<T extends string, D> {
 }
 
 /**
- * What arrives, by `type`; amounts are bigint. `webhook.test` says that the endpoint works; `unknown` stands for a type
+ * What arrives, by `type`; amounts are bigint. `webhook.test` says that the endpoint works; `unknown` is any type
  * that this version does not know, whose name is `name`.
  */
 export type WebhookEvent =

@@ -1,4 +1,7 @@
-/** The gate for Express 4 and 5: `app.get("/report", paymentGate({ pricing }), handler)`; the handler reads `req.payment`. */
+/**
+ * The gate for Express 4 and 5: `app.get("/report", paymentGate({ pricing }), handler)`; the handler reads
+ * `req.payment`.
+ */
 import type { Request } from "express";
 import { type ExpressGate, expressGate } from "./adapters/express";
 import { type DefaultGateOptions, gateOf } from "./provider/default-provider";

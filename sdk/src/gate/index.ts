@@ -1,4 +1,4 @@
-/** The provider's side: gates, operations, stores. Framework adapters stand behind doors of their own. */
+/** The provider's side: gates, operations, stores. Framework adapters have entry points of their own. */
 export { ConfigError, parsePaymentProof } from "../protocol";
 export { fileClaims } from "./claims/file";
 export { memoryClaims } from "./claims/memory";

@@ -1,4 +1,6 @@
-/** The gate for Next.js route handlers: `export const GET = paymentGate({ pricing })(handler)` in `app/.../route.ts`. */
+/**
+ * The gate for Next.js route handlers: `export const GET = paymentGate({ pricing })(handler)` in `app/.../route.ts`.
+ */
 import { lazily, type NextGate, nextGate } from "./adapters/next";
 import { type DefaultGateOptions, gateOf } from "./provider/default-provider";
 

@@ -1,4 +1,7 @@
-/** Stores in PostgreSQL, for gates on several machines: `createProvider({ claims: postgresClaims(pool), meterStore: postgresMeter(pool) })`. */
+/**
+ * Stores in PostgreSQL, for gates on several machines: `createProvider({ claims: postgresClaims(pool), meterStore:
+ * postgresMeter(pool) })`.
+ */
 import type { ClaimStore } from "./claims/rules";
 import { sharedClaims } from "./claims/shared";
 import { sharedMeterStore } from "./metering/shared-store";
@@ -10,7 +13,7 @@ export { POSTGRES_SCHEMA } from "./stores/postgres";
 
 /** Which PostgreSQL, and in which table. */
 export interface PostgresStoreOptions {
-  /** tells several providers in one database apart; default "claims", "meter" */
+  /** separates several providers in one database; default "claims", "meter" */
   readonly space?: string;
 }
 

@@ -1,4 +1,7 @@
-/** Stores in Redis, for gates on several machines: `createProvider({ claims: redisClaims(redis), meterStore: redisMeter(redis) })`. */
+/**
+ * Stores in Redis, for gates on several machines: `createProvider({ claims: redisClaims(redis), meterStore:
+ * redisMeter(redis) })`.
+ */
 import type { ClaimStore } from "./claims/rules";
 import { sharedClaims } from "./claims/shared";
 import { sharedMeterStore } from "./metering/shared-store";

@@ -1,4 +1,7 @@
-/** Addresses in EIP-55 form; every address on the wire is written so (stock v1 clients compare by case). */
+/**
+ * Checks addresses and writes them in EIP-55 form; every address on the wire is written so (stock v1 clients compare by
+ * case).
+ */
 import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils";
 import type { Hex } from "./hex";
 import { keccak256Of } from "./keccak";
@@ -6,7 +9,7 @@ import { keccak256Of } from "./keccak";
 /** 20 bytes as 0x and 40 hex digits; EIP-55 checksummed wherever this package makes one. */
 export type Address = Hex;
 
-/** The address of nobody. */
+/** The zero address. */
 export const ZERO_ADDRESS: Address = "0x0000000000000000000000000000000000000000";
 
 const ADDRESS = /^0x[0-9a-fA-F]{40}$/;
@@ -31,7 +34,7 @@ export function checksum(address: string): Address {
   return out as Address;
 }
 
-/** Whether two addresses are one, whatever their case. */
+/** Returns whether two addresses are one, whatever their case. */
 export function sameAddress(a: string, b: string): boolean {
   return a.toLowerCase() === b.toLowerCase();
 }

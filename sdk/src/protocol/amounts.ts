@@ -1,4 +1,7 @@
-/** Token amounts: `bigint` base units inside, decimal integer strings on the wire, whole units only in views. */
+/**
+ * Parses and formats token amounts: `bigint` base units inside, decimal integer strings on the wire, whole units only
+ * in views.
+ */
 import { ConfigError } from "./errors";
 
 /** The largest overage cap. */

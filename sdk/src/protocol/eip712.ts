@@ -1,4 +1,6 @@
-/** EIP-712 for the flat structs this project signs: digest, recovery and signing by hand, since it stands on hot paths. */
+/**
+ * Implements EIP-712 for the flat structs that this project signs: digest, recovery and signing, written for hot paths.
+ */
 import { secp256k1 } from "@noble/curves/secp256k1";
 import { type Address, checksum } from "./address";
 import { concatBytes, type Hex, hexToBytes, keccak256, keccakText, wordOfAddress, wordOfUint } from "./hex";
@@ -88,11 +90,11 @@ export function typedDataDigest(data: TypedData): Hex {
   return keccak256(concatBytes(Uint8Array.of(0x19, 0x01), domainSeparator(data.domain), hexToBytes(keccak256(struct))));
 }
 
-/** The only shape of an ECDSA signature that is taken: r, s, v in 65 bytes of hex. */
+/** The only accepted form of an ECDSA signature: r, s, v in 65 bytes of hex. */
 export const SIGNATURE_65 = /^0x[0-9a-fA-F]{130}$/;
 
 /**
- * Who made a 65-byte r || s || v signature over `digest`.
+ * Recovers the signer of a 65-byte r || s || v signature over `digest`.
  * @returns undefined when it is malformed, has a high s or a v other than 27/28, or recovers nothing
  */
 export function recoverSigner(digest: Hex, signature: string): Address | undefined {

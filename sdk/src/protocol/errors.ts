@@ -1,12 +1,12 @@
 /**
- * Every error this project can tell, in one table: its code, HTTP status, cause, remedy and whether a retry can help.
- * The contracts' errors stand here under their Solidity names, so that a revert reaches a caller over HTTP by name.
+ * Defines every error of this project in one table: its code, HTTP status, cause, remedy and whether a retry can help.
+ * The contracts' errors are listed under their Solidity names, so that a revert reaches a caller over HTTP by name.
  */
 
 interface ErrorEntry {
-  /** the status with which a gate or the Facilitator tells it */
+  /** the HTTP status with which a gate or the Facilitator answers */
   readonly status: number;
-  /** whether the same request can succeed later without anybody changing anything */
+  /** whether the same request can succeed later without any change */
   readonly retryable: boolean;
   /** thrown by contracts/, or by TypeScript alone */
   readonly origin: "contract" | "sdk" | "both";
@@ -22,7 +22,7 @@ const entry = (
   retryable = false,
 ): ErrorEntry => ({ origin, status, cause, remedy, retryable });
 
-/** Every error by its code: HTTP status, cause, remedy, whether a retry can help, and who tells it. */
+/** Every error by its code: HTTP status, cause, remedy, whether a retry can help, and its origin. */
 export const ERRORS = {
   // The five that every user meets.
   InsufficientFunds: entry(
@@ -197,7 +197,7 @@ export const ERRORS = {
     "contract",
     422,
     "The new plan has another provider, token or payee, or is the same plan.",
-    "Choose another plan of the same provider, token and payee, or subscribe anew.",
+    "Choose another plan of the same provider, token and payee, or subscribe again.",
   ),
   CreditExceedsPrice: entry(
     "contract",
@@ -216,7 +216,7 @@ export const ERRORS = {
     "contract",
     422,
     "The subscription ends with its period; its plan cannot change.",
-    "Subscribe anew when it has ended.",
+    "Subscribe again when it has ended.",
   ),
   NothingToResume: entry(
     "contract",
@@ -283,7 +283,7 @@ export const ERRORS = {
 /** A stable code of {@link ERRORS}. */
 export type ErrorCode = keyof typeof ERRORS;
 
-/** Whether a value is one of the codes. */
+/** Returns whether a value is one of the codes. */
 export function isErrorCode(value: unknown): value is ErrorCode {
   return typeof value === "string" && Object.hasOwn(ERRORS, value);
 }
@@ -298,7 +298,9 @@ export interface TurnpikeErrorOptions {
   readonly details?: Readonly<Record<string, string | number | boolean>>;
 }
 
-/** Base of every error that is thrown on purpose. `code` is stable; compare it rather than the class across packages. */
+/**
+ * Base of every error that is thrown on purpose. `code` is stable; compare it rather than the class across packages.
+ */
 export class TurnpikeError extends Error {
   readonly code: ErrorCode;
   readonly status: number;
@@ -334,7 +336,7 @@ const classOf = <C extends ErrorCode>(code: C) =>
     }
   };
 
-// One class per remedy that a caller would act on. Causes and remedies stand in the table above.
+// One class per remedy that a caller would act on. Causes and remedies are in the table above.
 export class InsufficientFunds extends classOf("InsufficientFunds") {}
 
 export class SubscriptionNotActive extends classOf("SubscriptionNotActive") {}

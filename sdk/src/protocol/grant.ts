@@ -1,5 +1,5 @@
 /**
- * The grant of a settled x402 payment: the Facilitator's signed statement that this payment was handed to one purchase.
+ * Signs and verifies grants: the Facilitator's signed statement that a settled x402 payment belongs to one purchase.
  * Authorizations are public in calldata, so a transfer alone does not say who bought what.
  */
 import type { Address } from "./address";
@@ -52,7 +52,7 @@ export function signGrant(grant: PaymentGrant, privateKey: Hex): Hex {
   return signDigest(grantDigest(grant), privateKey);
 }
 
-/** Returns whether the grant's `facilitator` signed it. Whether that Facilitator is trusted is the gate's matter. */
+/** Returns whether the grant's `facilitator` signed it. The gate decides whether it trusts that Facilitator. */
 export function isGrantSigned(
   grant: PaymentGrant,
   signature: Hex,

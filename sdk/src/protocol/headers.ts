@@ -1,4 +1,4 @@
-/** The names of all headers on this wire, and what CORS has to say of them. */
+/** Names every header of this wire, with its limits and CORS lists. */
 export const HEADER = {
   payment: "X-PAYMENT",
   paymentResponse: "X-PAYMENT-RESPONSE",

@@ -1,4 +1,7 @@
-/** Bytes and words: hex strings, keccak256 and the flat ABI encoding that hashes on this wire use. Knows no domain rule. */
+/**
+ * Encodes bytes and words: hex strings, keccak256 and the flat ABI encoding that hashes on this wire use. Knows no
+ * domain rule.
+ */
 import { hmac } from "@noble/hashes/hmac";
 import { sha256 as nobleSha256 } from "@noble/hashes/sha2";
 import { bytesToHex, concatBytes, hexToBytes as nobleHexToBytes, utf8ToBytes } from "@noble/hashes/utils";
@@ -29,7 +32,7 @@ export function keccakText(text: string): Hex {
   return keccak256(utf8ToBytes(text));
 }
 
-// Node's own hashing where there is one: quotes and memos stand on the hot path, and it is four times as fast.
+// Node's own hashing where there is one: quotes and memos are on the hot path, and it is four times as fast.
 const node = (globalThis as { process?: { getBuiltinModule?(id: string): unknown } }).process?.getBuiltinModule?.(
   "node:crypto",
 ) as typeof import("node:crypto") | undefined;
@@ -71,7 +74,7 @@ export function abiEncodeStrings(...texts: string[]): Uint8Array {
   return concatBytes(...heads, ...tails);
 }
 
-/** Compares without leaking where the first difference stands. */
+/** Compares in constant time: does not leak the position of the first difference. */
 export function equalConstantTime(a: Uint8Array, b: Uint8Array): boolean {
   if (a.length !== b.length) return false;
   let difference = 0;

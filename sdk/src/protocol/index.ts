@@ -1,4 +1,4 @@
-/** The pure half of the wire: what everyone must agree on. Imports nothing else of this project. */
+/** The pure part of the wire protocol, shared by gate, agent and Facilitator. Imports nothing else of this project. */
 export * from "./address";
 export * from "./amounts";
 export * from "./clock";

@@ -1,4 +1,6 @@
-/** The permutation of Keccak in plain JavaScript, unrolled: three times as fast as the portable library's loop. */
+/**
+ * Implements Keccak's permutation in plain JavaScript, unrolled: three times as fast as the portable library's loop.
+ */
 
 /** Round constants, low and high words in turns. */
 export const ROUNDS = Uint32Array.of(

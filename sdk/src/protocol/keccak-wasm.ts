@@ -20,7 +20,7 @@ const WORDS = 25;
 
 const ROUNDS_AT = 256;
 
-// Locals: the state, its five column parities, one number, the state turned about, and where the loop stands.
+// Locals: the state, its five column parities, one number, the state turned about, and the loop's position.
 const A = 0;
 
 const C = 25;

@@ -1,6 +1,6 @@
 /**
- * Keccak-256: it stands under every id and signature of this project. On servers its permutation is WebAssembly; in
- * browsers, whose content security policies have a say in that, it is JavaScript. Both are compared by the tests.
+ * Computes Keccak-256, which every id and signature of this project uses. Its permutation is WebAssembly on servers and
+ * JavaScript in browsers, whose content security policies may forbid WebAssembly. The tests compare both.
  */
 import { permutePortably, ROUNDS } from "./keccak-portable";
 import { type Permutation, permutationInWasm } from "./keccak-wasm";
@@ -27,7 +27,10 @@ export function fastPermutation(): Permutation | undefined {
   return fast?.state.every((word, index) => word === portable.state[index]) ? fast : undefined;
 }
 
-/** The sponge over one permutation, whose state it begins anew each time. @returns what hashes to 32 bytes */
+/**
+ * Builds the sponge over one permutation, whose state it resets for each input.
+ * @returns a function that hashes to 32 bytes
+ */
 export function keccak256On({ state, permute }: Permutation): (bytes: Uint8Array) => Uint8Array {
   return (bytes) => {
     state.fill(0);

@@ -1,6 +1,6 @@
 /**
- * The memo: the gate's reference that ties a payment to a request, `<ref>.<keyId>.<expiry>.<mac>`, kept by nobody.
- * The MAC covers everything that was quoted, so quoted terms can be honoured without a record of the quote.
+ * Issues and verifies memos: the gate's reference that ties a payment to a request, `<ref>.<keyId>.<expiry>.<mac>`. The
+ * MAC covers everything that was quoted, so the gate honours quoted terms without storing the quote.
  */
 import type { Address } from "./address";
 import { equalConstantTime, fromBase64Url, hmacSha256, randomBytes, toBase64Url, utf8ToBytes } from "./hex";
@@ -42,7 +42,7 @@ export interface QuotedFacts {
   readonly bodyHash?: string;
 }
 
-/** The parts of a memo; whether it is genuine is another question. */
+/** The parts of a memo, not yet verified. */
 export interface ParsedMemo {
   readonly ref: string;
   readonly keyId: string;
@@ -73,12 +73,12 @@ export function refOfIdempotencyKey(key: MemoKey, method: string, resource: stri
   return toBase64Url(hmacSha256(key.secret, message).slice(0, REF_BYTES));
 }
 
-/** A memo for quoted facts, valid until `expiresAtSec`; nothing has to be kept about it. */
+/** Issues a memo for quoted facts, valid until `expiresAtSec`; it need not be stored. */
 export function issueMemo(key: MemoKey, facts: QuotedFacts, ref: string, expiresAtSec: number): string {
   return memoIssuer(key, facts)(ref, expiresAtSec);
 }
 
-/** The same for many memos of the same facts: what does not change between them is written out once. */
+/** Issues many memos of the same facts: the part that does not change is encoded once. */
 export function memoIssuer(key: MemoKey, facts: QuotedFacts): (ref: string, expiresAtSec: number) => string {
   const [before, after] = messageParts(key, facts);
   return (ref, expiresAtSec) => {
@@ -96,7 +96,7 @@ export function parseMemo(memo: unknown): ParsedMemo | undefined {
   return mac && fromBase64Url(ref) ? { ref, keyId, expiresAtSec: Number(expiry), mac } : undefined;
 }
 
-/** Whether one of `keys` issued this memo for exactly these facts. Says nothing about its expiry. */
+/** Returns whether one of `keys` issued this memo for exactly these facts. Says nothing about its expiry. */
 export function isMemoGenuine(memo: ParsedMemo, facts: QuotedFacts, keys: readonly MemoKey[]): boolean {
   const key = keys.find((candidate) => candidate.id === memo.keyId);
   return key !== undefined && equalConstantTime(memo.mac, macOf(key, facts, memo.ref, memo.expiresAtSec));

@@ -1,4 +1,6 @@
-/** Settlement chains by name. Presets live in this one table; any other EVM chain is `local-<chainId>` or configured. */
+/**
+ * Settlement chains by name. Presets live in this one table; any other EVM chain is `local-<chainId>` or configured.
+ */
 import type { Address } from "./address";
 import { ConfigError } from "./errors";
 

@@ -1,4 +1,7 @@
-/** The identity of a one-time payment: the nonce that binds it to what it buys, and the id that keys everything. */
+/**
+ * Computes a one-time payment's identity: the nonce that binds it to what it buys, and the id that keys every record of
+ * it.
+ */
 import type { Address } from "./address";
 import { abiEncodeStrings, concatBytes, type Hex, hexToBytes, keccak256, wordOfAddress, wordOfUint } from "./hex";
 

@@ -1,4 +1,4 @@
-/** The status table of a subscription, and what it lets happen, as pure functions of a record and a time. */
+/** Computes a subscription's status, and what it allows, as pure functions of a record and a time. */
 
 /** In the order of the contract's enum. */
 export const STATUSES = ["NONE", "ACTIVE", "PAST_DUE", "EXPIRED", "PAUSED", "CANCELLED"] as const;
@@ -28,7 +28,7 @@ export function statusAt(record: SubscriptionRecord, nowSec: number): Subscripti
   return "EXPIRED";
 }
 
-/** Whether anyone may collect the next period now. */
+/** Returns whether anyone may collect the next period now. */
 export function isCollectable(record: SubscriptionRecord, nowSec: number): boolean {
   const status = statusAt(record, nowSec);
   return (status === "ACTIVE" || status === "PAST_DUE") && nowSec >= record.paidThroughSec && !record.ending;

@@ -1,4 +1,7 @@
-/** A plan's id is the hash of its terms: whoever has the terms can check them against the id, whoever told them. */
+/**
+ * Computes a plan's id, the hash of its terms: anyone with the terms can check them against the id, whatever their
+ * source.
+ */
 import type { Address } from "./address";
 import { concatBytes, type Hex, hexToBytes, keccak256, keccakText, wordOfAddress, wordOfUint } from "./hex";
 

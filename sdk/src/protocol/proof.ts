@@ -1,4 +1,4 @@
-/** The payment proof: its signed form, its header form, and who signed it. Whether it is worth anything is the gate's matter. */
+/** Signs, encodes and parses payment proofs, and recovers their signers. The gate decides whether a proof pays. */
 import { type Address, checksum, sameAddress } from "./address";
 import { recoverSigner, signDigest, type TypedDataField, typedDataDigest } from "./eip712";
 import { InvalidPaymentProof } from "./errors";
@@ -71,7 +71,7 @@ export function signProof(proof: UnsignedPaymentProof, chainId: number, privateK
   return { ...proof, signature: signDigest(proofDigest(proof, chainId), privateKey) };
 }
 
-/** Whether the proof's `facilitator` signed it. Says nothing about whether that facilitator is trusted. */
+/** Returns whether the proof's `facilitator` signed it. Says nothing about whether that facilitator is trusted. */
 export function isProofSignedBy(
   proof: PaymentProof,
   chainId: number,

@@ -1,4 +1,6 @@
-/** The `resource`: what a payment buys, as one string that gate, agent and Facilitator compare byte by byte. */
+/**
+ * Serialises the `resource`, what a payment buys, as one string that gate, agent and Facilitator compare byte by byte.
+ */
 import { utf8ToBytes } from "./hex";
 
 /** The longest URL that can be paid for. */

@@ -1,4 +1,7 @@
-/** The wire's bodies, each described once as a schema; the types are derived. Unknown keys are ignored, as peers send them. */
+/**
+ * Defines the wire's bodies, each once as a schema; the types are derived. Unknown keys are ignored, since peers may
+ * send them.
+ */
 import * as z from "zod";
 import { type Address, checksum, isAddress } from "./address";
 import { parseAmount } from "./amounts";
@@ -155,15 +158,15 @@ export type AcceptEntry = z.output<typeof acceptEntrySchema>;
 
 export type AcceptEntryWire = z.input<typeof acceptEntrySchema>;
 
-/** The scheme of an entry that stands for a plan: stock clients parse it, and cannot pay it. */
+/** The scheme of a plan's entry: stock clients parse it, and cannot pay it. */
 export const SUBSCRIPTION_SCHEME = "subscription";
 
-/** Whether an entry of this project's gates stands for a plan, rather than for one request. */
+/** Returns whether an entry of this project's gates is a plan's, rather than the price of one request. */
 export function isPlanEntry({ scheme, extra }: Pick<AcceptEntryWire, "scheme" | "extra">): boolean {
   return scheme === SUBSCRIPTION_SCHEME || extra?.kind === "subscription";
 }
 
-/** Terms of a plan as a 402 tells them; `interval` and `grace` in seconds. */
+/** Terms of a plan in a 402; `interval` and `grace` in seconds. */
 export const planTermsSchema = z.object({
   planId: hash32Schema,
   amount: amountSchema,

@@ -1,4 +1,4 @@
-/** Whose signature counts on a statement about a payment, and for payments that settled before when. */
+/** Decides whose signature counts on a statement about a payment, and for payments that settled before what time. */
 import { type Address, checksum, isAddress } from "./address";
 
 /** A signer of payment proofs. */
@@ -14,8 +14,9 @@ export interface TrustedSigners {
   /** @returns undefined for an address that is not accepted at all */
   find(address: Address): ProofSigner | undefined;
   /**
-   * Whether its statement about a payment counts.
-   * @param settledAtSec block time of the payment as the judge's own chain or database has it, never as the statement says
+   * Returns whether its statement about a payment counts.
+   * @param settledAtSec block time of the payment as the judge's own chain or database has it, never as the statement
+   * says
    */
   isTrustedSigner(address: Address, settledAtSec: number): boolean;
 }

@@ -1,6 +1,6 @@
 /**
- * Credentials arrive as base64 of JSON from anyone. Only one reading is let through: canonical base64 (standard or
- * URL alphabet), strict UTF-8, one JSON object without duplicate keys, `__proto__` or deep nesting.
+ * Decodes credentials: base64 of JSON from untrusted clients. Accepts only unambiguous input: canonical base64
+ * (standard or URL alphabet), strict UTF-8, one JSON object without duplicate keys, `__proto__` or deep nesting.
  */
 import { MAX_CREDENTIAL_BYTES } from "./headers";
 import { NodeBuffer } from "./hex";
@@ -31,7 +31,7 @@ export function decodeJsonHeader(value: string, maxBytes = MAX_CREDENTIAL_BYTES)
     const bytes = Uint8Array.from(binary, (char) => char.charCodeAt(0));
     return parseStrictJson(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes));
   } catch {
-    // Not UTF-8, or not JSON: the caller tells one and the same refusal, never a parser's message.
+    // Not UTF-8, or not JSON: the caller gives the same refusal for both, never a parser's message.
     return undefined;
   }
 }
@@ -41,7 +41,7 @@ export function encodeJsonHeader(value: unknown): string {
   return encodeHeaderText(JSON.stringify(value));
 }
 
-/** The same of what is JSON already. */
+/** Encodes text that is JSON already. */
 export function encodeHeaderText(text: string): string {
   if (NodeBuffer) return NodeBuffer.from(text, "utf8").toString("base64");
   if (PRINTABLE.test(text)) return btoa(text);
@@ -56,14 +56,14 @@ export function parseStrictJson(text: string, maxDepth = MAX_DEPTH): JsonObject 
   return Array.isArray(parsed) ? undefined : parsed;
 }
 
-/** The same for what may also be a list. */
+/** Parses text that may also be a list. */
 export function parseStrictBody(text: string, maxDepth = MAX_DEPTH): JsonObject | unknown[] | undefined {
   if (!isUnambiguous(text, maxDepth)) return undefined;
   try {
     const parsed: unknown = JSON.parse(text);
     return typeof parsed === "object" && parsed !== null ? (parsed as JsonObject | unknown[]) : undefined;
   } catch {
-    // Not JSON: the caller tells one and the same refusal, never a parser's message.
+    // Not JSON: the caller gives one refusal, never a parser's message.
     return undefined;
   }
 }

@@ -1,4 +1,7 @@
-/** `subscription.id`: subscriber (20 bytes) || secret (32 bytes). The id is a credential; only its hash is public. */
+/**
+ * Builds and parses `subscription.id`: subscriber (20 bytes) || secret (32 bytes). The id is a credential; only its
+ * hash is public.
+ */
 import { type Address, checksum } from "./address";
 import { concatBytes, type Hex, hexToBytes, keccak256, wordOfAddress } from "./hex";
 
@@ -6,7 +9,7 @@ const SUBSCRIPTION_ID = /^0x[0-9a-fA-F]{104}$/;
 
 const HASH_32 = /^0x[0-9a-fA-F]{64}$/;
 
-/** Whether a value is 0x and 64 hex digits. */
+/** Returns whether a value is 0x and 64 hex digits. */
 export function isHash32(value: unknown): value is Hex {
   return typeof value === "string" && HASH_32.test(value);
 }
@@ -37,7 +40,7 @@ export function idHashOf(subscriber: Address, secretHash: Hex): Hex {
   return keccak256(concatBytes(wordOfAddress(subscriber), hexToBytes(secretHash)));
 }
 
-/** What stands for the secret on chain. */
+/** Returns the hash that represents the secret on chain. */
 export function secretHashOf(secret: Hex): Hex {
   return keccak256(hexToBytes(secret));
 }

@@ -1,4 +1,6 @@
-/** Every typed message that a subscriber or payer signs, in one place: Turnpike's, EIP-3009's, EIP-2612's, the root's. */
+/**
+ * Defines every typed message that a subscriber or payer signs: Turnpike's, EIP-3009's, EIP-2612's, the root's.
+ */
 import type { Address } from "./address";
 import type { TypedData, TypedDataDomain, TypedDataField, TypedDataValue } from "./eip712";
 import type { Hex } from "./hex";
@@ -36,7 +38,7 @@ const typed = (
   message: Record<string, TypedDataValue>,
 ): TypedData => ({ domain, primaryType, types: { [primaryType]: TYPES[primaryType] }, message });
 
-/** Where Turnpike stands: every signature to it is bound to this. */
+/** Turnpike's chain and address: every signature for it is bound to them. */
 export interface TurnpikeDeployment {
   readonly chainId: number;
   readonly turnpike: Address;

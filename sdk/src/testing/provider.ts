@@ -1,12 +1,12 @@
 /**
- * A provider for tests of an application that Turnpike gates: the real gate and the real wire, with a chain and a
- * Facilitator in memory. `pay` and `subscribe` stand for the agent; nothing is settled and nothing costs anything.
+ * Creates a provider for tests of an application that Turnpike gates: the real gate and the real wire, with a chain and
+ * a Facilitator in memory. `pay` and `subscribe` replace the agent; nothing is settled and nothing costs anything.
  */
 import { memoryClaims } from "../gate/claims/memory";
-import { fixedTime, type Room } from "../gate/core/context";
+import { fixedTime, type GateContext } from "../gate/core/context";
 import { settingsOf } from "../gate/core/settings";
 import { installProvider } from "../gate/provider/default-provider";
-import { type Provider, providerIn } from "../gate/provider/provider";
+import { type Provider, providerFrom } from "../gate/provider/provider";
 import {
   addressOfKey,
   ConfigError,
@@ -32,7 +32,7 @@ export interface TestProviderOptions {
   readonly publicUrl?: string;
 }
 
-/** The provider, and the hands of an agent before it. */
+/** The provider, and helpers that act as its clients. */
 export interface TestProvider {
   /** give it to `paymentGate({ provider, ... })`, or `install()` it behind the free functions */
   readonly provider: Provider;
@@ -43,7 +43,7 @@ export interface TestProvider {
   pay(required: PaymentRequiredWire, who?: { readonly payer?: string }): Record<string, string>;
   /** Headers of a fresh subscription. */
   subscribe(subscription: TestSubscription): { readonly id: string; readonly headers: Record<string, string> };
-  /** Makes a plan known. */
+  /** Adds a plan. */
   addPlan(plan: TestPlan): { readonly planId: Hex };
   /** Pauses, cancels, lapses or charges a subscription. */
   change(id: string, change: TestChange): void;
@@ -77,7 +77,7 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
     },
     false,
   );
-  const provider = providerIn(roomOf(books, settings, clock));
+  const provider = providerFrom(contextOf(books, settings, clock));
 
   return {
     provider,
@@ -113,7 +113,7 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
   };
 }
 
-function roomOf(books: Books, settings: Room["settings"], clock: ManualClock): Room {
+function contextOf(books: Books, settings: GateContext["settings"], clock: ManualClock): GateContext {
   const mayAnswer = (): void => {
     if (books.isDown) throw new Unavailable("The test's Facilitator is down.", { retryAfterSec: 1 });
   };

@@ -1,4 +1,6 @@
-/** Plans, subscriptions and allowances in memory, where a gate would ask the chain. The rules are the contract's. */
+/**
+ * Keeps plans, subscriptions and allowances in memory, where a gate would read the chain. The rules are the contract's.
+ */
 import type { Plan } from "../chain/plans";
 import type { StateReader, SubscriptionState } from "../chain/states";
 import type { Terms } from "../gate/core/terms";
@@ -126,7 +128,7 @@ export function openBooks({ clock, token, payTo, payer }: BooksParts): Books {
     terms: {
       plan: (planId) => plans.get(planId),
       token: () => token,
-      // A plan that a route names is there: what a test gates is not what it has to set up.
+      // A plan that a route names exists: a test need not add it.
       async load(planIds) {
         for (const planId of planIds) if (!plans.has(planId)) addPlan({ planId });
       },

@@ -230,7 +230,7 @@ describe("the agent pays at most once", () => {
     expect(market.facilitator.seen.filter(({ url }) => url === "/authorize")).to.have.length(2);
   });
 
-  it("asks for what is held, and gives up only when it is told to", async () => {
+  it("asks for the outcome of held payments, and gives one up only on request", async () => {
     market.facilitator.steps.push(...Array.from({ length: 40 }, () => "settle_then_drop" as const));
     const subject = agentFor(market.facilitator.url, { limits: impatient });
     await rejection(subject.agent.pay(market.provider.url));

@@ -282,7 +282,7 @@ describe("HA7 an agent that gets a bad proof", () => {
     "a field that is missing": ({ payer: _gone, ...proof }: Wire) => proof as Wire,
     "no proof at all": () => "gone" as unknown as Wire,
   })) {
-    it(`HA7 a ledger whose stored proof is damaged (${name}): fetched anew, in memory and in a file`, async () => {
+    it(`HA7 a ledger whose stored proof is damaged (${name}): fetched again, in memory and in a file`, async () => {
       const folder = await mkdtemp(join(tmpdir(), "turnpike-proof-"));
       const file = join(folder, "agent.jsonl");
       try {

@@ -15,7 +15,7 @@ describe("agent.close", () => {
   afterEach(closeAll);
 
   const endless = (kind: "pending" | "settle_then_drop") => Array.from({ length: 400 }, () => kind);
-  /** Waiting that ends only when it is told to. */
+  /** A wait that ends only on request. */
   const forEver = (_ms: number, signal?: AbortSignal) =>
     new Promise<void>((_resolve, reject) => {
       signal?.addEventListener("abort", () => reject(signal.reason), { once: true });

@@ -29,7 +29,7 @@ function exists(path: string): boolean {
   }
 }
 
-describe("the agent's door", () => {
+describe("the agent's imports", () => {
   const modules = [...reachable(join(SOURCE, "agent/index.ts")).keys()];
 
   it("loads nothing that a browser lacks, and no chain library", () => {
@@ -41,9 +41,9 @@ describe("the agent's door", () => {
   });
 
   it("never reaches the gate", () => {
-    const rooms = new Set(
+    const folders = new Set(
       modules.filter((name) => name.startsWith("/")).map((name) => relative(SOURCE, name).split("/")[0]),
     );
-    expect([...rooms].sort()).to.deep.equal(["agent", "chain", "facilitator", "protocol"]);
+    expect([...folders].sort()).to.deep.equal(["agent", "chain", "facilitator", "protocol"]);
   });
 });

@@ -172,7 +172,7 @@ describe("the file ledger", () => {
         url: provider.url,
       };
       const runner = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"];
-      // The quote names the real Facilitator; the child is told that its address is the proxy's.
+      // The quote names the real Facilitator; the child uses the proxy's address for it.
       if (isFacilitator) rename = proxy.url;
       child = spawn(process.execPath, [...runner, join(__dirname, "support/paying-child.ts"), JSON.stringify(job)], {
         stdio: "ignore",

@@ -124,7 +124,7 @@ describe("following the chain's head", () => {
     expect(clock.nowSec()).to.equal(5_030);
   });
 
-  it("reads a record once, whoever asks and however often", async () => {
+  it("reads a record once, however many callers ask and how often", async () => {
     const asked = await Promise.all([states.read(idHash(1)), states.read(idHash(1)), states.read(idHash(2))]);
     expect(asked[0]).to.equal(asked[1]);
     expect(asked[0]).to.deep.include({ known: true, paidThroughSec: 9_000, blockNumber: 100 });
@@ -245,7 +245,7 @@ describe("following the chain's head", () => {
     expect((await states.recheck(idHash(1))).subscriber.toLowerCase()).to.equal(chain.subscriber);
   });
 
-  it("HA5 lets questions for the newest head follow each other no closer than it is told", async () => {
+  it("HA5 reads the newest head no more often than configured", async () => {
     const spaced = watchHeads({ rpc: chain, clock, turnpike: TURNPIKE, pollMs: 3_600_000, askMs: 30 });
     const startedMs = performance.now();
     const before = chain.count("eth_getBlockByNumber");

@@ -1,6 +1,6 @@
 /**
- * What an aborted call leaves behind, as an error that says it: whether anything was signed, whether money may still
- * move, and what to do. `name` is `AbortError`, as fetch has it, and `cause` is the signal's own reason.
+ * Creates the errors of aborted calls: whether anything was signed, whether money may still move, and what to do.
+ * `name` is `AbortError`, as with fetch, and `cause` is the signal's own reason.
  */
 import { AbortError, type Hex, isTurnpikeError } from "../../protocol";
 import type { PaymentEntry } from "../ledger/ledger-store";
@@ -11,7 +11,7 @@ export function signalOf(input: RequestInput, init: RequestInit | undefined): Ab
   return init?.signal ?? (input instanceof Request ? input.signal : undefined);
 }
 
-/** Whether `error` comes of the caller's abort. An exchange that is cut off looks like an outage. */
+/** Returns whether `error` is due to the caller's abort. An exchange that is cut off looks like an outage. */
 function isAbort(error: unknown, signal: AbortSignal | undefined): boolean {
   return signal?.aborted === true && (!isTurnpikeError(error) || error.code === "Unavailable");
 }
@@ -33,7 +33,7 @@ interface Signed {
   readonly now: () => PaymentEntry;
 }
 
-/** The same for the part of a call that begins once a payment is signed. */
+/** Runs the part of a call that follows a signature; its abort becomes an error with the payment's state. */
 export async function orHeld<T>({ signal, closing, now }: Signed, work: () => Promise<T>): Promise<T> {
   try {
     return await work();

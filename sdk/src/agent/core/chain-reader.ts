@@ -1,6 +1,6 @@
 /**
- * What an agent with an RPC of its own reads from the chain rather than believe a Facilitator. Plain JSON-RPC over
- * fetch, so that an agent in a browser carries no chain library.
+ * Reads the chain through the agent's own RPC, so that it need not trust a Facilitator. Plain JSON-RPC over fetch, so
+ * that an agent in a browser carries no chain library.
  */
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import {
@@ -61,12 +61,12 @@ const SELECTORS = {
   getStates: selectorOf("getStates(bytes32[])"),
 };
 
-/** Where these stand in what `getSubscription` returns, as 32-byte words. */
+/** Positions in the result of `getSubscription`, in 32-byte words. */
 const SUBSCRIBER_WORD = 1;
 
 const VERSION_WORD = 4;
 
-/** Where the fields stand in what `getStates` returns for one id: behind the list's offset and length. */
+/** Positions in the result of `getStates` for one id: after the list's offset and length. */
 const STATE_WORDS = {
   ...{ subscriber: 3, planId: 4, paidThrough: 5, version: 6, ending: 8, status: 10 },
   ...{ cap: 11, spent: 12, remaining: 13, debits: 15 },
@@ -95,8 +95,8 @@ export function createChainReader(url: string, chainId: number, effects: Effects
 
   async function checked(method: string, params: readonly unknown[]): Promise<unknown> {
     if (!isChecked) {
-      const told = Number(await send("eth_chainId", []));
-      if (told !== chainId) throw new Unavailable(`The agent's RPC is of chain ${told}, not ${chainId}.`);
+      const reported = Number(await send("eth_chainId", []));
+      if (reported !== chainId) throw new Unavailable(`The agent's RPC is of chain ${reported}, not ${chainId}.`);
       isChecked = true;
     }
     return send(method, params);

@@ -1,6 +1,6 @@
-/** What the agent's acts share, wired once by `createAgent`. */
+/** Defines what the agent's operations share, created once by `createAgent`. */
 import type { Address, Clock, Hex, Network, TurnpikeDeployment } from "../../protocol";
-import type { Book } from "../ledger/ledger";
+import type { AgentLedger } from "../ledger/ledger";
 import type { Roots } from "../signing/secrets";
 import type { Signer } from "../signing/wallet";
 import type { ChainReader } from "./chain-reader";
@@ -8,7 +8,7 @@ import type { Effects } from "./effects";
 import type { Facilitators } from "./facilitators";
 import type { Policy } from "./policy";
 
-/** A token whose signing domain needs nobody's word. */
+/** A token whose signing domain is configured. */
 export interface KnownToken {
   readonly chainId: number;
   readonly address: Address;
@@ -25,25 +25,25 @@ export interface AgentContext {
   readonly facilitators: Facilitators;
   readonly networks: readonly Network[];
   readonly tokens: readonly KnownToken[];
-  /** the contract that permits name as spender; undefined for chains the agent was not told of */
+  /** the contract that permits name as spender; undefined for chains that are not configured */
   deploymentOf(chainId: number): TurnpikeDeployment | undefined;
   /** the agent's own RPC of a chain, where it has one */
   chainOf(chainId: number): ChainReader | undefined;
-  /** chain time where the caller fixed it; otherwise it is asked for */
+  /** chain time where the caller provides it; otherwise it is read */
   readonly chainClock: Clock | undefined;
-  readonly fresh: Fresh;
-  book(): Promise<Book>;
-  closeBook(): Promise<void>;
+  readonly recentChanges: RecentChanges;
+  ledger(): Promise<AgentLedger>;
+  closeLedger(): Promise<void>;
 }
 
 /** `status`: it has just become active. `terms`: its cap or plan has just changed. */
 type Change = "status" | "terms";
 
 /**
- * Subscriptions that have just changed: for a while a refusal of them may be the gate's old knowledge, and is retried
- * rather than paid around. Knows no gate.
+ * Tracks subscriptions that have just changed: for a while a gate may refuse them by an old record, and the request is
+ * retried rather than paid for. Knows no gate.
  */
-export class Fresh {
+export class RecentChanges {
   readonly #marks = new Map<Hex, { readonly untilMs: number; readonly change: Change }>();
   readonly #freshMs: number;
 
@@ -55,12 +55,12 @@ export class Fresh {
     this.#marks.set(idHash, { untilMs: performance.now() + this.#freshMs, change });
   }
 
-  /** It was served: the gate knows that it is active. Of a new cap that proves nothing. */
-  granted(idHash: Hex): void {
+  /** Ends tracking of a status change: the gate has served the subscription. It proves nothing about a new cap. */
+  confirmed(idHash: Hex): void {
     if (this.#marks.get(idHash)?.change === "status") this.#marks.delete(idHash);
   }
 
-  /** Whether a refusal of any of these may be out of date. */
+  /** Returns whether a refusal of any of these may be out of date. */
   has(entries: readonly { readonly id: Hex }[]): boolean {
     return entries.some(({ id }) => (this.#marks.get(id)?.untilMs ?? 0) > performance.now());
   }

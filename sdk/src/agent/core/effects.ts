@@ -1,12 +1,13 @@
-/** What the agent does to the outside, handed in: fetch, time, waiting, events; and how long it is patient. */
+/** Defines the agent's injected effects (fetch, time, waiting, events) and the limits of its retries. */
 import type { Address, Clock, Hex } from "../../protocol";
+import type { PaymentEntry } from "../ledger/ledger-store";
 
 export type FetchFunction = (input: string, init: RequestInit) => Promise<Response>;
 
 /** Waits `ms`; rejects with the signal's reason when it aborts first. */
 export type Sleep = (ms: number, signal?: AbortSignal) => Promise<void>;
 
-/** How patient an agent is, milliseconds unless the name says otherwise. */
+/** The limits of waiting and retrying, milliseconds unless the name says otherwise. */
 export interface AgentLimits {
   /** until a provider's response begins */
   readonly requestTimeoutMs: number;
@@ -44,7 +45,7 @@ export interface Effects {
   /** of the policy's rolling day; the chain's time is read elsewhere */
   readonly clock: Clock;
   readonly limits: AgentLimits;
-  /** aborts when the agent is closed: what waits gives up, and what was signed stays in the ledger */
+  /** aborts when the agent is closed: waiting calls end, and what was signed stays in the ledger */
   readonly closing: AbortSignal;
   /** @returns how to stop listening */
   onClose(listener: () => void): () => void;
@@ -66,8 +67,8 @@ export const sleepFor: Sleep = (ms, signal) =>
     signal?.addEventListener("abort", onAbort, { once: true });
   });
 
-/** Bounds a loop by time waited and by turns taken, whichever ends first. */
-export class Patience {
+/** Bounds a retry loop by time and by number of tries, whichever ends first. */
+export class RetryBudget {
   readonly #startedMs = performance.now();
   readonly #effects: Pick<Effects, "sleep" | "closing">;
   readonly #signal: AbortSignal | undefined;
@@ -86,7 +87,7 @@ export class Patience {
     this.#signal = options.signal;
   }
 
-  /** @returns false, at once, when there is no patience left or the agent is closed */
+  /** @returns false, at once, when the budget is spent or the agent is closed */
   async wait(ms: number): Promise<boolean> {
     const { sleep, closing } = this.#effects;
     if (closing.aborted) return false;
@@ -154,7 +155,7 @@ export type AgentEvent =
       readonly type: "subscription.signing" | "subscription.submitted" | "subscription.pending";
       readonly act: Act;
     } & OfSubscription)
-  /** It stands on chain, first period paid. */
+  /** It is on chain, first period paid. */
   | ({ readonly type: "subscription.created" } & OfSubscription)
   | ({ readonly type: "subscription.changed"; readonly act: Act } & OfSubscription)
   /** A signup or change was not made, and why. */
@@ -165,7 +166,7 @@ export type AgentEvent =
   | ({ readonly type: "subscription.origin_unknown"; readonly origin: string } & OfSubscription)
   /** `signing`: the wallet is asked for a permit. `raised`: it has signed one over `value`, in all. */
   | { readonly type: "approval.signing" | "approval.raised"; readonly token: Address; readonly value: bigint }
-  /** A permit of `topUp` stands on chain. */
+  /** A permit of `topUp` is on chain. */
   | {
       readonly type: "approval.topped_up";
       readonly token: Address;
@@ -173,5 +174,15 @@ export type AgentEvent =
       readonly transaction: Hex | undefined;
     };
 
-/** The types of events that tell of one payment. */
-export type PaymentEventType = Extract<AgentEvent, OfPayment>["type"];
+/** The types of events about one payment. */
+type PaymentEventType = Extract<AgentEvent, OfPayment>["type"];
+
+/** Emits one event of a payment, from its ledger entry. */
+export function emitPayment(
+  effects: Effects,
+  type: PaymentEventType,
+  { entry, resumed }: { readonly entry: PaymentEntry; readonly resumed: boolean },
+): void {
+  const { id, amount, payTo } = entry;
+  effects.emit({ type, paymentId: id, amount: BigInt(amount), payTo, resumed });
+}

@@ -1,4 +1,4 @@
-/** The Facilitators this agent may use: those of its configuration, and no other, whoever names one. */
+/** Manages the Facilitators that this agent may use: only those of its configuration, whatever a provider names. */
 import {
   type ChangeOutcome,
   createFacilitatorClient,
@@ -19,7 +19,7 @@ import {
   PaymentPending,
   systemClock,
 } from "../../protocol";
-import { backoffMs, type Effects, Patience } from "./effects";
+import { backoffMs, type Effects, RetryBudget } from "./effects";
 import { isPrivateChannel } from "./request";
 
 /** A Facilitator that may get signatures: its base URL, alone or with the signers whose proofs count. */
@@ -32,7 +32,7 @@ export type FacilitatorOption =
     };
 
 export interface Facilitators {
-  /** The configured Facilitator at `url`; the first one where none is named. Undefined for a stranger's. */
+  /** The configured Facilitator at `url`; the first one where none is named. Undefined for any other. */
   find(url: string | undefined): Facilitator | undefined;
   /** Returns every configured Facilitator, `first` before the others. */
   inOrder(first: Facilitator | undefined): Facilitator[];
@@ -44,7 +44,7 @@ export interface Facilitator {
   readonly client: FacilitatorClient;
   /** whether the agent's options name its signers */
   readonly pinned: boolean;
-  /** Returns whose proofs count; undefined when the Facilitator does not say. Asks once, or `again`. */
+  /** Returns the signers whose proofs count; undefined when the Facilitator announces none. Asks once, or `again`. */
   proofSigners(options?: { readonly again?: boolean }): Promise<readonly Address[] | undefined>;
   /** @throws Unavailable, or the Facilitator's refusal */
   account(address: Address, token: Address, signal?: AbortSignal): Promise<Account>;
@@ -140,25 +140,25 @@ function normalize(text: string): string | undefined {
 const MAX_SKEW_SEC = 15 * 60;
 
 /**
- * The chain's time as a Facilitator tells it. On a public network it stands near the wall clock, so a teller that is
- * far off is not believed: it could otherwise make the agent sign windows that stay open long after they are needed.
- * A local chain's clock may have been moved on purpose.
+ * Returns the chain's time that a Facilitator reports, or the wall clock's where the two differ too much. A false time
+ * could make the agent sign windows that stay open long after they are needed. A local chain's clock may have been
+ * moved on purpose.
  */
-export function believedTimeSec(toldSec: number, chainId: number, networks: readonly Network[]): number {
+export function plausibleTimeSec(reportedSec: number, chainId: number, networks: readonly Network[]): number {
   const isLocal = networkOfChain(chainId, networks).name.startsWith("local-");
   const wallSec = systemClock.nowSec();
-  return isLocal || Math.abs(toldSec - wallSec) <= MAX_SKEW_SEC ? toldSec : wallSec;
+  return isLocal || Math.abs(reportedSec - wallSec) <= MAX_SKEW_SEC ? reportedSec : wallSec;
 }
 
 const MAX_TURNS = 60;
 
 type Outcome = ChangeOutcome | PermitOutcome;
 
-/** Posts one signed change until its outcome is known or patience ends. Signs nothing. */
 export type Known<O extends Outcome> = Exclude<O, { kind: "pending" }>;
 
 /**
- * @returns what it led to, or the refusal; `wasUnsure` tells whether an earlier post may have been taken on
+ * Posts one signed change until its outcome is known or the retry budget ends. Signs nothing.
+ * @returns the outcome, or the refusal; `wasUnsure`: an earlier post may have been accepted
  * @throws PaymentPending when the outcome stays unknown: call again, which posts the same
  */
 export async function submit<O extends Outcome>(
@@ -166,11 +166,11 @@ export async function submit<O extends Outcome>(
   job: {
     readonly idHash: Hex | undefined;
     readonly post: () => Promise<O>;
-    /** the outcome is awaited from now on; called once */
+    /** called once, when the outcome is not known at once */
     readonly onPending?: () => void;
   },
 ): Promise<{ readonly outcome: Known<O>; readonly wasUnsure: boolean }> {
-  const patience = new Patience({ budgetMs: effects.limits.settleMs, turns: MAX_TURNS, effects });
+  const retries = new RetryBudget({ budgetMs: effects.limits.settleMs, turns: MAX_TURNS, effects });
   let wasUnsure = false;
   for (let turn = 0; ; turn++) {
     let waitMs = backoffMs(turn);
@@ -185,7 +185,7 @@ export async function submit<O extends Outcome>(
     }
     if (!wasUnsure) job.onPending?.();
     wasUnsure = true;
-    if (await patience.wait(waitMs)) continue;
+    if (await retries.wait(waitMs)) continue;
     throw new PaymentPending("The outcome of the change is not known yet. Repeat the call: it presents the same one.", {
       ...(cause === undefined ? {} : { cause }),
       ...(job.idHash === undefined ? {} : { details: { idHash: job.idHash } }),

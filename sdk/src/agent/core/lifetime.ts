@@ -1,6 +1,6 @@
 /**
- * From `createAgent` to `close()`: what waits is told when the agent is closed, and `close()` outlasts what runs. Knows
- * no payment: what was signed by then stands in the ledger, and stays there.
+ * Tracks the agent's running calls from `createAgent` to `close()`: closing ends what waits, and waits for what runs.
+ * Knows no payment: what was signed by then stays in the ledger.
  */
 import { AbortError } from "../../protocol";
 import type { FetchFunction, Sleep } from "./effects";
@@ -39,7 +39,7 @@ export class Lifetime {
     await Promise.allSettled(this.#running);
   }
 
-  /** `work`, unless the agent is closed first: a wallet or a person may never answer. */
+  /** Returns `work`, or rejects when the agent is closed first: a wallet or a person may never answer. */
   orClosed<T>(work: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       const onClose = () => reject(this.closing.reason);
@@ -49,7 +49,7 @@ export class Lifetime {
     });
   }
 
-  /** Ends with the agent, without complaint: whoever wakes looks at `closing`. */
+  /** Wraps a sleep so that it resolves early when the agent is closed; the caller then checks `closing`. */
   sleep(sleep: Sleep): Sleep {
     return async (ms, signal) => {
       if (this.closing.aborted) return;
@@ -71,7 +71,7 @@ export class Lifetime {
     };
   }
 
-  /** Requests end with the agent; a response that has begun is the caller's, and may be read afterwards. */
+  /** Wraps fetch so that requests end with the agent; a response that has begun may still be read. */
   fetch(send: FetchFunction): FetchFunction {
     return async (input, init) => {
       this.closing.throwIfAborted();

@@ -1,6 +1,6 @@
 /**
- * What the agent may spend, judged before anything is signed, from structured facts alone: no text that a server wrote
- * reaches these rules or the callback. Limits are final; the callback decides only where no rule was given.
+ * Judges what the agent may spend before anything is signed, from structured facts alone: no text that a server wrote
+ * reaches these rules or the callback. Limits are final; the callback decides only where the policy says to ask.
  */
 import {
   type Address,
@@ -33,13 +33,13 @@ export interface AgentPolicy {
   readonly networks?: readonly string[];
   /** when given, no other token is paid with; otherwise the well-known token of each network */
   readonly tokens?: readonly string[];
-  /** when given, nobody else is paid */
+  /** when given, only these are paid */
   readonly payees?: readonly string[];
   /** ask before paying more than this at once */
   readonly askAbove?: Amount;
-  /** ask before paying somebody for the first time */
+  /** ask before paying a payee for the first time */
   readonly askNewPayees?: boolean;
-  /** Whether to go on, where the policy says to ask. Without it the answer is no. */
+  /** Returns whether to go on, where the policy says to ask. Without it the answer is no. */
   readonly ask?: (intent: SpendIntent) => boolean | Promise<boolean>;
   /** the longest time an authorization may stay usable, seconds; default 600 */
   readonly maxWindowSec?: number;

@@ -1,6 +1,6 @@
 /**
- * One request that may have to be sent several times: its body buffered, its credentials kept within one origin.
- * Knows no payment rule.
+ * Sends one request, several times if needed: buffers its body, and keeps its credentials within one origin. Knows no
+ * payment rule.
  */
 import { HEADER, InvalidRequest, resourceOfUrl, sha256, toHex, Unavailable } from "../../protocol";
 import type { Effects } from "./effects";
@@ -84,7 +84,7 @@ export async function sendOnce(
   }
 }
 
-/** Where a redirect leads, or undefined when `response` is none or does not say. */
+/** Returns the target of a redirect; undefined when `response` is none or names none. */
 export function redirectTarget(response: Response, from: string): URL | undefined {
   if (response.status < 300 || response.status > 399) return undefined;
   const location = response.headers.get("location");
@@ -113,8 +113,8 @@ export interface Arrival {
 }
 
 /**
- * Sends, and follows redirects by hand as long as they stay within the origin. One that leaves it is handed back as it
- * came: nothing that the request bore goes there.
+ * Sends, and follows redirects by hand as long as they stay within the origin. One that leaves it is returned as it
+ * came: nothing of the request goes there.
  */
 export async function sendWithinOrigin(
   effects: Effects,
@@ -135,8 +135,8 @@ export async function sendWithinOrigin(
 }
 
 /**
- * What follows a paid answer that redirects: only within the origin, and without what paid for it. A redirect that
- * leaves the origin is the caller's to follow.
+ * Follows the redirect of a paid answer, only within the origin and without the credential. A redirect that leaves the
+ * origin is the caller's to follow.
  */
 export async function followWithoutCredential(
   effects: Effects,
@@ -151,14 +151,14 @@ export async function followWithoutCredential(
 
 const LOOPBACK = /^(localhost|.+\.localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 
-/** Whether what is sent there can be read or changed on the way by nobody: https, or this machine. */
+/** Returns whether nothing on the way can read or change what is sent there: https, or this machine. */
 export function isPrivateChannel(url: string): boolean {
   const { protocol, hostname } = new URL(url);
   return protocol === "https:" || LOOPBACK.test(hostname);
 }
 
-/** Origin and path: what may be shown or compared of a URL whose query is the caller's own matter. */
-export function placeOf(url: string): string {
+/** Returns origin and path: the part of a URL that may be shown or compared, without the caller's query. */
+export function originAndPath(url: string): string {
   const { origin, pathname } = new URL(url);
   return `${origin}${pathname}`;
 }
@@ -171,7 +171,7 @@ export async function readBounded(effects: Effects, response: Response): Promise
   let isGivenUp = closing.aborted;
   const giveUp = () => {
     isGivenUp = true;
-    // How the server takes it does not matter any more.
+    // The server's reaction does not matter any more.
     reader.cancel().catch(() => undefined);
   };
   const timer = setTimeout(giveUp, limits.quoteTimeoutMs);
@@ -188,7 +188,7 @@ export async function readBounded(effects: Effects, response: Response): Promise
       else text += decoder.decode(value, { stream: true });
     }
   } catch {
-    // A body that breaks off says nothing that could be relied on.
+    // A body that breaks off is unreliable.
     return undefined;
   } finally {
     clearTimeout(timer);

@@ -1,7 +1,7 @@
 /**
- * The agent's ledger as one locked file of JSON lines. Node only; the rest of the agent never imports it.
- * A record is on disk before `append` resolves. A torn last line is what a crash leaves and is dropped; damage anywhere
- * else is an error, since a forgotten authorization could be paid twice. The file holds secrets: mode 0600.
+ * Keeps the agent's ledger in one locked file of JSON lines. Node only; the rest of the agent never imports it.
+ * A record is on disk before `append` resolves. A torn last line is left by a crash and is dropped; damage anywhere
+ * else is an error, since a lost authorization could be paid twice. The file holds secrets: mode 0600.
  */
 import { type FileHandle, mkdir, open, readFile, rename } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
@@ -76,7 +76,7 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
     append(record) {
       const line = `${JSON.stringify(record)}\n`;
       const mine = tail.then(() => write(line));
-      // One failed write is its own caller's matter; the next append still gets its turn.
+      // A failed write is its own caller's error; the next append still runs.
       tail = mine.catch(() => undefined);
       return mine;
     },
@@ -100,7 +100,7 @@ function parse(text: string, file: string): LedgerRecord[] {
     if (!record.success) throw damaged(file, index + 1);
     return record.data;
   });
-  // Without its newline a line was never acknowledged; it counts when it is whole all the same.
+  // Without its newline a line was never acknowledged; it counts nevertheless when it is complete.
   const last = torn ? ledgerRecordSchema.safeParse(jsonOf(torn)) : undefined;
   return last?.success ? [...records, last.data] : records;
 }
@@ -119,7 +119,7 @@ function jsonOf(line: string): unknown {
   }
 }
 
-/** The last record of each id; finished payments only while they matter. */
+/** Returns the last record of each id; finished payments only while they are recent. */
 function compact(records: readonly LedgerRecord[], keepMs: number): LedgerRecord[] {
   const last = new Map<string, LedgerRecord>();
   for (const record of records) last.set(`${record.type}:${record.id}`, record);
@@ -131,7 +131,7 @@ function compact(records: readonly LedgerRecord[], keepMs: number): LedgerRecord
   });
 }
 
-/** Writes beside it, syncs, and renames over it: at no moment is there half a ledger. */
+/** Replaces the file atomically: writes a new one, syncs, and renames it. */
 async function replace(file: string, records: readonly LedgerRecord[]): Promise<void> {
   const temporary = `${file}.new`;
   const handle = await open(temporary, "w", 0o600);

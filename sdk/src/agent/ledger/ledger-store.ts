@@ -1,6 +1,6 @@
 /**
- * What the agent must not forget, as one record per thing; the last record of an id counts. A ledger stores records
- * durably and in order, and knows no rule about them. Records hold secrets: signatures, proofs, random secrets.
+ * Defines the records that an agent must not lose; the last record of an id counts. A ledger stores records durably and
+ * in order, and knows no rule about them. Records hold secrets: signatures, proofs, random secrets.
  */
 import * as z from "zod";
 import { subscribeRequestSchema } from "../../facilitator/subscriptions";
@@ -38,7 +38,7 @@ export const paymentEntrySchema = z.object({
   /** the Idempotency-Key as sent */
   key: z.string().optional(),
   facilitator: z.string().optional(),
-  /** chain time after which the authorization is worthless */
+  /** chain time after which the authorization is invalid */
   validBeforeSec: z.number().int(),
   signedPayment: wireOf(signedPaymentSchema).optional(),
   /** A damaged one is left out: the authorization fetches it again. */
@@ -115,17 +115,17 @@ export const ledgerRecordSchema = z.discriminatedUnion("type", [
 /** One record: a payment, a charge, a subscription or a root secret. */
 export type LedgerRecord = z.output<typeof ledgerRecordSchema>;
 
-/** Where an agent keeps what it must not forget. Its records hold secrets. */
+/** Where an agent keeps the records that it must not lose. They hold secrets. */
 export interface Ledger {
   /** Every record, oldest first. Called once, before any append. */
   load(): Promise<readonly LedgerRecord[]>;
   /** Resolves once the record would survive a crash. Rejects when that is not certain: nothing may then be sent. */
   append(record: LedgerRecord): Promise<void>;
-  /** Lets go of the store. */
+  /** Releases the store. */
   close(): Promise<void>;
 }
 
-/** Forgets everything with the process: for tests, browsers, and agents whose every purchase has an idempotency key. */
+/** Keeps records only in memory: for tests, browsers, and agents whose every purchase has an idempotency key. */
 export function memoryLedger(): Ledger {
   const records: LedgerRecord[] = [];
   return {

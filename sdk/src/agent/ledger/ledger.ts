@@ -1,6 +1,6 @@
 /**
- * The ledger as the agent reads it: one atomic budget over everything that spends from it, and what is in work now.
- * Agents that were given the same ledger share one book. Knows no network and no wallet.
+ * Keeps the agent's view of its ledger: one atomic budget over everything that spends from it, and locks on what is in
+ * progress. Agents with the same ledger store share one view. Knows no network and no wallet.
  */
 import { type Address, type Hex, PolicyRefused, paymentProofSchema, sameAddress } from "../../protocol";
 import type { Ledger, LedgerRecord, PaymentEntry, RootEntry, SpendEntry, SubscriptionEntry } from "./ledger-store";
@@ -21,8 +21,8 @@ export interface Purchase {
   readonly key: string | undefined;
 }
 
-export class Book {
-  readonly #ledger: Ledger;
+export class AgentLedger {
+  readonly #store: Ledger;
   readonly #payments = new Map<Hex, PaymentEntry>();
   readonly #spends = new Map<string, SpendEntry>();
   readonly #subscriptions = new Map<Hex, SubscriptionEntry>();
@@ -31,21 +31,23 @@ export class Book {
   readonly #queues = new Map<string, Promise<unknown>>();
   #users = 0;
 
-  private constructor(ledger: Ledger) {
-    this.#ledger = ledger;
+  private constructor(store: Ledger) {
+    this.#store = store;
   }
 
-  static async open(ledger: Ledger): Promise<Book> {
-    const book = new Book(ledger);
-    for (const record of await ledger.load()) book.#set(withoutDamagedProof(record));
-    // What was reserved and never written as signed was never sent: the process ended between the two.
-    for (const entry of [...book.#payments.values()]) {
-      if (entry.state === "reserved") await book.put({ ...entry, state: "released" });
+  static async open(store: Ledger): Promise<AgentLedger> {
+    const ledger = new AgentLedger(store);
+    for (const record of await store.load()) ledger.#set(withoutDamagedProof(record));
+    // What was reserved and never recorded as signed was never sent: the process ended between the two.
+    for (const entry of [...ledger.#payments.values()]) {
+      if (entry.state === "reserved") await ledger.put({ ...entry, state: "released" });
     }
-    return book;
+    return ledger;
   }
 
-  /** Counts at once, in the same turn of the event loop, so that parallel calls never share the last of a budget. */
+  /**
+   * Reserves from the budget in the same turn of the event loop, so that parallel calls never spend the same amount.
+   */
   async reserve(entry: PaymentEntry | SpendEntry, limits: BudgetLimits): Promise<void> {
     const amount = BigInt(entry.amount);
     const spent = this.spentSince(entry.atSec - DAY_SEC);
@@ -75,7 +77,7 @@ export class Book {
 
   async put(record: LedgerRecord): Promise<void> {
     this.#set(record);
-    await this.#ledger.append(record);
+    await this.#store.append(record);
   }
 
   payment(id: Hex): PaymentEntry | undefined {
@@ -87,28 +89,28 @@ export class Book {
   }
 
   /**
-   * Takes an earlier payment for exactly this purchase that money may have moved for, and that no other call has in
-   * work. A purchase with a key is found for ever; one without only until it is known to be served.
+   * Locks an earlier payment for exactly this purchase that may have moved money, and that no other call has locked. A
+   * purchase with a key is found forever; one without only until it is known to be served.
    */
-  takeUnfinished(purchase: Purchase): PaymentEntry | undefined {
+  lockUnfinished(purchase: Purchase): PaymentEntry | undefined {
     for (const entry of this.#payments.values()) {
       const isOpen = entry.state === "signed" || entry.state === "settled";
       const isKept = entry.state === "served" && (entry.proof ?? entry.header ?? entry.signedPayment) !== undefined;
       if (!isOpen && !(isKept && purchase.key !== undefined)) continue;
-      if (!isSamePurchase(entry, purchase) || !this.take(entry.id)) continue;
+      if (!isSamePurchase(entry, purchase) || !this.lock(entry.id)) continue;
       return entry;
     }
     return undefined;
   }
 
-  /** @returns false when another call has it in work */
-  take(id: string): boolean {
+  /** @returns false when another call has locked it */
+  lock(id: string): boolean {
     if (this.#inWork.has(id)) return false;
     this.#inWork.add(id);
     return true;
   }
 
-  leave(id: string): void {
+  unlock(id: string): void {
     this.#inWork.delete(id);
   }
 
@@ -125,7 +127,7 @@ export class Book {
   }
 
   /** Runs `work` after everything queued under `key` before it has ended. */
-  async inTurn<T>(key: string, work: () => Promise<T>): Promise<T> {
+  async serialize<T>(key: string, work: () => Promise<T>): Promise<T> {
     const before = this.#queues.get(key) ?? Promise.resolve();
     const mine = before.then(work, work);
     this.#queues.set(
@@ -135,17 +137,17 @@ export class Book {
     return mine;
   }
 
-  /** Another agent uses this book. */
+  /** Counts another agent that uses this view. */
   join(): this {
     this.#users++;
     return this;
   }
 
-  /** Lets go of the ledger with the last agent that uses it. */
+  /** Closes the store with the last agent that uses it. */
   async close(): Promise<void> {
     if (--this.#users > 0) return;
-    books.delete(this.#ledger);
-    await this.#ledger.close();
+    openLedgers.delete(this.#store);
+    await this.#store.close();
   }
 
   #set(record: LedgerRecord): void {
@@ -156,21 +158,24 @@ export class Book {
   }
 }
 
-const books = new WeakMap<Ledger, Promise<Book>>();
+const openLedgers = new WeakMap<Ledger, Promise<AgentLedger>>();
 
-/** The one book of a ledger, however many agents share it. Each of them closes it once. */
-export async function bookOf(ledger: Ledger): Promise<Book> {
-  const opening = books.get(ledger) ?? Book.open(ledger);
-  books.set(ledger, opening);
+/** Opens the one view of a ledger store, however many agents share it. Each of them closes it once. */
+export async function openLedger(store: Ledger): Promise<AgentLedger> {
+  const opening = openLedgers.get(store) ?? AgentLedger.open(store);
+  openLedgers.set(store, opening);
   try {
     return (await opening).join();
   } catch (error) {
-    books.delete(ledger);
+    openLedgers.delete(store);
     throw error;
   }
 }
 
-/** A ledger of the application's own may return what no schema has checked; the authorization fetches the proof again. */
+/**
+ * Drops a proof that is no proof: a custom store may return unchecked records; the authorization fetches the proof
+ * again.
+ */
 function withoutDamagedProof(record: LedgerRecord): LedgerRecord {
   if (record.type !== "payment" || record.proof === undefined) return record;
   if (paymentProofSchema.safeParse(record.proof).success) return record;

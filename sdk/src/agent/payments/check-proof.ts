@@ -1,6 +1,6 @@
 /**
- * Whether a proof is sound: signed, by a signer of its Facilitator, over exactly what the agent asked for. Whether the
- * provider accepts it is the provider's decision.
+ * Checks that a proof is sound: signed, by a signer of its Facilitator, over exactly what the agent asked for. Whether
+ * the provider accepts it is the provider's decision.
  */
 import {
   findNetwork,
@@ -42,7 +42,7 @@ export function faultOfProof(
   return undefined;
 }
 
-/** The same of a proof from the ledger, which a fault of the disk or another program may have changed. */
+/** Checks a proof from the ledger, which a disk fault or another program may have changed. */
 export function faultOfStoredProof(
   context: AgentContext,
   entry: PaymentEntry,
@@ -53,9 +53,10 @@ export function faultOfStoredProof(
 }
 
 /**
- * Signers that the agent's options pin count alone; otherwise those that the Facilitator announces. The list is read
- * again for a signer that is not in it, since keys are rotated. A Facilitator that announces none is not refused for it:
- * the provider rejects what it does not trust, and the agent then fetches another proof.
+ * Checks a proof's signer. Signers that the agent's options pin count alone; otherwise those that the Facilitator
+ * announces. The list is read again for a signer that is not in it, since keys are rotated. A Facilitator that
+ * announces none is not refused for it: the provider rejects what it does not trust, and the agent then fetches another
+ * proof.
  */
 export async function faultOfSigner(facilitator: Facilitator, proof: PaymentProof): Promise<ProofFault | undefined> {
   const isKnown = (signers: readonly string[] | undefined) =>

@@ -1,20 +1,22 @@
-/** Chooses what to pay among the options of a quote: the cheapest that the policy, the call and the Facilitators allow. */
+/**
+ * Chooses what to pay among the options of a quote: the cheapest that the policy, the call and the Facilitators allow.
+ */
 import { type Address, PolicyRefused } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
 import type { SpendFacts, Verdict } from "../core/policy";
-import { placeOf, type RequestTemplate } from "../core/request";
-import type { Book } from "../ledger/ledger";
-import type { NativeOption, PaymentOption, Quote, StandardOption } from "./quote";
+import { originAndPath, type RequestTemplate } from "../core/request";
+import type { AgentLedger } from "../ledger/ledger";
+import type { NativeOption, ParsedQuote, PaymentOption, StandardOption } from "./quote";
 
 export type ChosenOption =
   | { readonly kind: "native"; readonly option: NativeOption; readonly facilitator: Facilitator }
   | { readonly kind: "standard"; readonly option: StandardOption };
 
 /** @throws PolicyRefused with the reason of the cheapest option that was refused */
-export async function chooseOption(context: AgentContext, job: PayJob, quote: Quote): Promise<ChosenOption> {
+export async function chooseOption(context: AgentContext, job: PayJob, quote: ParsedQuote): Promise<ChosenOption> {
   const { policy } = context;
-  const hasPaid = (payee: Address) => job.book.hasPaid(payee);
+  const hasPaid = (payee: Address) => job.ledger.hasPaid(payee);
   const toAsk: { chosen: ChosenOption; facts: SpendFacts }[] = [];
   let refused: PolicyRefused | undefined;
   for (const option of quote.options) {
@@ -24,7 +26,7 @@ export async function chooseOption(context: AgentContext, job: PayJob, quote: Qu
       chainId: option.chainId,
       token: option.token,
       payTo: option.payTo,
-      resource: placeOf(option.resource),
+      resource: originAndPath(option.resource),
     };
     const found = admit(context, job, option);
     const verdict: Verdict =
@@ -51,7 +53,7 @@ export async function chooseOption(context: AgentContext, job: PayJob, quote: Qu
   });
 }
 
-/** What the call itself and the configuration say, before the policy is asked. */
+/** Checks an option against the call and the configuration, before the policy. */
 function admit(context: AgentContext, job: PayJob, option: PaymentOption): ChosenOption | { error: PolicyRefused } {
   if (job.maxAmount !== undefined && option.amount > job.maxAmount) {
     return no("max_amount", `The price is ${option.amount}, above this call's maxAmount of ${job.maxAmount}.`);
@@ -66,10 +68,10 @@ function admit(context: AgentContext, job: PayJob, option: PaymentOption): Chose
   return { kind: "native", option, facilitator };
 }
 
-/** The price at which this very purchase, by its key, was first attempted. */
-function firstQuoteOf({ book, key, template }: PayJob, option: PaymentOption): bigint | undefined {
+/** Returns the price at which this purchase, by its key, was first attempted. */
+function firstQuoteOf({ ledger, key, template }: PayJob, option: PaymentOption): bigint | undefined {
   if (key === undefined) return undefined;
-  const earlier = book
+  const earlier = ledger
     .payments()
     .find((entry) => entry.key === key && entry.resource === template.url && entry.chainId === option.chainId);
   return earlier && BigInt(earlier.amount);
@@ -79,7 +81,7 @@ const no = (reason: string, message: string) => ({ error: new PolicyRefused(mess
 
 /** A request that may be paid for. */
 export interface PayJob {
-  readonly book: Book;
+  readonly ledger: AgentLedger;
   readonly template: RequestTemplate;
   /** what every attempt bears besides the caller's own headers */
   readonly headers: Readonly<Record<string, string>>;

@@ -1,6 +1,6 @@
 /**
  * Asks Facilitators for the proof of one signed payment. Posting the same authorization again is safe: the token moves
- * the money once, whoever submits it. Only a sound proof is returned.
+ * the money once, regardless of the sender. Only a sound proof is returned.
  */
 import { isTurnpikeError, type PaymentProof, proofToWire, type TurnpikeError } from "../../protocol";
 import type { AgentContext } from "../core/context";
@@ -10,7 +10,7 @@ import { faultOfProof, faultOfSigner, type ProofFault } from "./check-proof";
 
 export type ProofAnswer =
   | { readonly kind: "proof"; readonly proof: PaymentProof }
-  /** the Facilitator says that it has settled, and its proof is worth nothing */
+  /** the Facilitator says that it has settled, and its proof is invalid */
   | { readonly kind: "unsound"; readonly fault: ProofFault }
   | { readonly kind: "pending"; readonly retryAfterSec: number }
   | { readonly kind: "refused"; readonly error: TurnpikeError }
@@ -25,7 +25,7 @@ export async function askForProof(
   const { signedPayment } = entry;
   if (!signedPayment) throw new TypeError(`payment ${entry.id} has no authorization to post`);
   try {
-    // Read meanwhile: it costs the payment no time, and the answer is kept for the next one.
+    // Read in parallel: it costs the payment no time, and the answer is kept for the next one.
     void facilitator.proofSigners();
     const outcome = await facilitator.client.authorize(signedPayment, { signal });
     if (outcome.kind !== "settled") return outcome;
@@ -57,7 +57,7 @@ export async function firstSoundProof(
 }
 
 export interface FreshProofs {
-  /** @returns the payment with a proof that has not been presented yet; undefined when nobody has one */
+  /** @returns the payment with a proof that has not been presented yet; undefined when no Facilitator has one */
   next(entry: PaymentEntry, signal: AbortSignal | undefined): Promise<PaymentEntry | undefined>;
 }
 

@@ -1,21 +1,23 @@
 /**
- * What becomes of a standard payment that its provider does not serve: released where the chain proves that it moved
- * nothing, held where nobody can say. Signs and sends nothing.
+ * Decides about a standard payment that its provider does not serve: released where the chain proves that it moved
+ * nothing, held where the outcome is unknown. Signs and sends nothing.
  */
 import { PaymentPending } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import type { Book } from "../ledger/ledger";
+import { emitPayment } from "../core/effects";
+import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
-import { type Outcome, outcomeOf } from "./outcome";
+import { type AuthorizationOutcome, outcomeOf } from "./outcome";
 import { isSpent, type Presented } from "./present";
-import { emit } from "./settle";
 
-/** Returns whether a standard payment's window is over by the agent's clock. A native one is settled by its Facilitator. */
+/**
+ * Returns whether a standard payment's window is over by the agent's clock. A native one is settled by its Facilitator.
+ */
 export const isOver = ({ effects }: AgentContext, { dialect, validBeforeSec }: PaymentEntry): boolean =>
   dialect !== "turnpike" && effects.clock.nowSec() > validBeforeSec;
 
 export interface Unserved {
-  readonly book: Book;
+  readonly ledger: AgentLedger;
   /** as an earlier call has left it */
   readonly entry: PaymentEntry;
   readonly presented: Exclude<Presented, { readonly kind: "answered" }>;
@@ -23,31 +25,35 @@ export interface Unserved {
 }
 
 /**
- * Releases a standard payment of an earlier call when the agent's own RPC proves that it is unused. The provider's refusal
- * is no evidence: the payment may have settled behind an earlier answer.
+ * Releases a standard payment of an earlier call when the agent's own RPC proves that it is unused. The provider's
+ * refusal is no evidence: the payment may have settled behind an earlier answer.
  * @returns whether another may be signed
- * @throws PaymentPending when its window is over and nobody can say how it ended
+ * @throws PaymentPending when its window is over and its outcome is unknown
  */
 export async function isReplaceable(context: AgentContext, unserved: Unserved): Promise<boolean> {
-  const { book, entry, presented, isLate } = unserved;
+  const { ledger, entry, presented, isLate } = unserved;
   // A payment that was served once has ended its purchase.
   if (entry.dialect === "turnpike" || entry.state !== "signed") return false;
   if (presented.kind === "rejected" && isSpent(presented.reason)) return false;
-  const outcome = await releaseUnused(context, book, entry);
+  const outcome = await releaseUnused(context, ledger, entry);
   const isHeld = isLate && outcome === "unknown";
   if (presented.kind === "postponed" && (isHeld || outcome === "unused")) await presented.response.body?.cancel();
   if (!isHeld) return outcome === "unused";
-  emit(context, "payment.held", { entry, resumed: true });
+  emitPayment(context.effects, "payment.held", { entry, resumed: true });
   throw held(entry, context.chainOf(entry.chainId) !== undefined);
 }
 
-/** Gives back the budget of a standard payment that the agent's own RPC proves unused. */
-export async function releaseUnused(context: AgentContext, book: Book, entry: PaymentEntry): Promise<Outcome> {
+/** Releases the budget of a standard payment that the agent's own RPC proves unused. */
+export async function releaseUnused(
+  context: AgentContext,
+  ledger: AgentLedger,
+  entry: PaymentEntry,
+): Promise<AuthorizationOutcome> {
   const outcome = await outcomeOf(context, entry);
   if (outcome !== "unused") return outcome;
-  const { header: _worthless, ...ended } = entry;
-  await book.put({ ...ended, state: "released" });
-  emit(context, "payment.released", { entry, resumed: true });
+  const { header: _void, ...ended } = entry;
+  await ledger.put({ ...ended, state: "released" });
+  emitPayment(context.effects, "payment.released", { entry, resumed: true });
   return outcome;
 }
 

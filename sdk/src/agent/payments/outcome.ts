@@ -1,4 +1,6 @@
-/** Reads from the agent's own RPC whether a signed authorization has moved money, or never can. Signs and sends nothing. */
+/**
+ * Reads from the agent's own RPC whether a signed authorization has moved money, or never can. Signs and sends nothing.
+ */
 import { type Hex, isTurnpikeError, paymentIdOf } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { PaymentEntry } from "../ledger/ledger-store";
@@ -8,9 +10,9 @@ import { nonceInHeader } from "./standard";
  * `unused`: the window is over and the token has not seen the nonce, both as of one block; nothing can move any more.
  * `used`: the nonce is spent or cancelled. `unknown`: there is no RPC, it does not answer, or the window is still open.
  */
-export type Outcome = "unused" | "used" | "unknown";
+export type AuthorizationOutcome = "unused" | "used" | "unknown";
 
-export async function outcomeOf(context: AgentContext, entry: PaymentEntry): Promise<Outcome> {
+export async function outcomeOf(context: AgentContext, entry: PaymentEntry): Promise<AuthorizationOutcome> {
   const chain = context.chainOf(entry.chainId);
   const nonce = nonceOf(entry);
   if (!chain || nonce === undefined) return "unknown";
@@ -24,7 +26,7 @@ export async function outcomeOf(context: AgentContext, entry: PaymentEntry): Pro
   }
 }
 
-/** An outage says nothing. */
+/** Returns whether an error is an outage, which says nothing about a payment. */
 export const isOutage = (error: unknown): boolean => isTurnpikeError(error) && error.code === "Unavailable";
 
 /** The nonce that was signed; undefined when the ledger holds none that belongs to this payment. */

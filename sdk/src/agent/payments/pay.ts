@@ -1,6 +1,6 @@
 /**
- * One purchase: ask, choose, reserve, sign once, settle, present. Whatever was signed before is finished first; a call
- * that has signed or presented never signs again.
+ * Makes one purchase: request, choose, reserve, sign once, settle, present. A payment that was signed before is
+ * finished first; a call that has signed or presented never signs again.
  */
 import {
   HEADER,
@@ -20,7 +20,7 @@ import {
   bodyHashOf,
   isPrivateChannel,
   isRedirect,
-  placeOf,
+  originAndPath,
   type RequestInput,
   readBounded,
   sendWithinOrigin,
@@ -32,7 +32,7 @@ import { type ChosenOption, chooseOption, type PayJob } from "./choose";
 import { freshProofs } from "./fetch-proof";
 import { isOver, isReplaceable } from "./late";
 import { isSpent, present, rejection } from "./present";
-import { type Quote, readQuote } from "./quote";
+import { type ParsedQuote, readQuote } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
 import { settle } from "./settle";
 import { signPayment } from "./sign-payment";
@@ -50,7 +50,7 @@ export interface PayInit extends RequestInit {
 }
 
 /**
- * Requests `input` and pays for it where that is asked and allowed.
+ * Requests `input` and pays for it where the provider asks and the policy allows it.
  * @returns the provider's response, with its receipt when it was paid for
  * @throws PolicyRefused when nothing that is offered may be paid; nothing was signed
  * @throws PaymentPending when a payment's outcome is unknown; the next call presents the same one
@@ -61,24 +61,24 @@ export interface PayInit extends RequestInit {
 export async function pay(context: AgentContext, input: RequestInput, init: PayInit = {}): Promise<PaidResponse> {
   const job = await payJob(context, input, init);
   if (bearsCredential(job.template)) throw new InvalidRequest("The request already bears a payment or subscription.");
-  return inTurnOfKey(job, () => runPurchase(context, job));
+  return serializeByKey(job, () => runPurchase(context, job));
 }
 
-/** Purchases of one key queue up, so that the second finds what the first has paid. */
-export function inTurnOfKey<T>(job: PayJob, work: () => Promise<T>): Promise<T> {
-  return job.key === undefined ? work() : job.book.inTurn(`purchase:${job.key}:${job.template.url}`, work);
+/** Runs purchases of one key one after the other, so that the second finds what the first has paid. */
+export function serializeByKey<T>(job: PayJob, work: () => Promise<T>): Promise<T> {
+  return job.key === undefined ? work() : job.ledger.serialize(`purchase:${job.key}:${job.template.url}`, work);
 }
 
 export async function payJob(context: AgentContext, input: RequestInput, init: PayInit): Promise<PayJob> {
   const { idempotencyKey, maxAmount, ...requestInit } = init;
-  const book = await context.book();
+  const ledger = await context.ledger();
   const template = await templateOf(input, requestInit);
   const key =
     idempotencyKey === undefined
       ? (template.headers.get(HEADER.idempotencyKey) ?? undefined)
-      : await context.roots.purchaseKey(requireKey(idempotencyKey), book);
+      : await context.roots.purchaseKey(requireKey(idempotencyKey), ledger);
   return {
-    book,
+    ledger,
     template,
     headers: key === undefined ? {} : { [HEADER.idempotencyKey]: key },
     key,
@@ -106,7 +106,7 @@ async function runPurchase(context: AgentContext, job: PayJob): Promise<PaidResp
   if (!quote) {
     const message = "The provider asks for payment without terms that can be understood.";
     const error = new PolicyRefused(message, { reason: "quote" });
-    tellRefusal(context, arrival.template.url, error);
+    emitRefusal(context, arrival.template.url, error);
     throw error;
   }
   const outcome = await payQuote(context, { ...job, template: arrival.template }, quote);
@@ -114,9 +114,9 @@ async function runPurchase(context: AgentContext, job: PayJob): Promise<PaidResp
   return outcome.response;
 }
 
-/** A payment of an earlier call for exactly this purchase is presented before anything else is asked. */
+/** Presents an earlier call's payment for exactly this purchase, before anything else is requested. */
 export async function finishEarlier(context: AgentContext, job: PayJob): Promise<PaidResponse | undefined> {
-  const { book, template, key } = job;
+  const { ledger, template, key } = job;
   const purchase: Purchase = {
     payer: await context.signer.address(),
     method: template.method,
@@ -124,17 +124,18 @@ export async function finishEarlier(context: AgentContext, job: PayJob): Promise
     bodyHash: bodyHashOf(template),
     key,
   };
-  const entry = book.takeUnfinished(purchase);
+  const entry = ledger.lockUnfinished(purchase);
   if (!entry) return undefined;
   try {
     return await finish(context, job, entry, true);
   } finally {
-    book.leave(entry.id);
+    ledger.unlock(entry.id);
   }
 }
 
 /**
- * @returns undefined when the payment turned out to be worthless, so that a fresh one may be made
+ * Settles a payment and presents it.
+ * @returns undefined when the payment turned out to be void, so that a new one may be made
  * @throws AbortError that says what the payment's state is
  */
 function finish(
@@ -143,7 +144,7 @@ function finish(
   entry: PaymentEntry,
   resumed: boolean,
 ): Promise<PaidResponse | undefined> {
-  const now = () => job.book.payment(entry.id) ?? entry;
+  const now = () => job.ledger.payment(entry.id) ?? entry;
   const { closing } = context.effects;
   return orHeld({ signal: job.template.signal, closing, now }, () => settleAndPresent(context, job, entry, resumed));
 }
@@ -154,7 +155,7 @@ async function settleAndPresent(
   first: PaymentEntry,
   resumed: boolean,
 ): Promise<PaidResponse | undefined> {
-  const { book, template, headers } = job;
+  const { ledger, template, headers } = job;
   const { signal } = template;
   const fresh = freshProofs(context);
   let entry = first;
@@ -163,9 +164,9 @@ async function settleAndPresent(
     const settled = await settledEntry(context, job, entry, resumed);
     if (!settled) return undefined;
     const isLate = resumed && isOver(context, settled);
-    const presented = await present(context, { book, entry: settled, template, headers, resumed, isLate });
+    const presented = await present(context, { ledger, entry: settled, template, headers, resumed, isLate });
     if (presented.kind === "answered") return presented.response;
-    if (resumed && (await isReplaceable(context, { book, entry: settled, presented, isLate }))) return undefined;
+    if (resumed && (await isReplaceable(context, { ledger, entry: settled, presented, isLate }))) return undefined;
     if (presented.kind === "postponed") return presented.response;
     const isReversed = presented.kind === "reversed";
     const isFinal = presented.kind === "rejected" && isSpent(presented.reason);
@@ -174,11 +175,11 @@ async function settleAndPresent(
     wasReversed ||= isReversed;
     if (again) {
       entry = again;
-      await book.put(entry);
+      await ledger.put(entry);
     } else if (isReversed) {
-      await book.put(unsettled(settled));
+      await ledger.put(unsettled(settled));
       throw new PaymentPending(undefined, { reason: "reversed", details: { paymentId: entry.id } });
-    } else throw await rejection(context, { book, entry: settled, resumed }, presented);
+    } else throw await rejection(context, { ledger, entry: settled, resumed }, presented);
   }
 }
 
@@ -189,20 +190,23 @@ function unsettled(entry: PaymentEntry): PaymentEntry {
 
 async function settledEntry(
   context: AgentContext,
-  { book, template }: PayJob,
+  { ledger, template }: PayJob,
   entry: PaymentEntry,
   resumed: boolean,
 ): Promise<PaymentEntry | undefined> {
-  // The provider settles it, and a gate also redeems after the window what has settled within it.
+  // The provider settles it, and a gate also accepts after the window what has settled within it.
   if (entry.dialect !== "turnpike") return entry;
-  const settlement = await settle(context, { book, entry, resumed, signal: template.signal });
+  const settlement = await settle(context, { ledger, entry, resumed, signal: template.signal });
   if (settlement.kind === "settled") return settlement.entry;
   if (resumed) return undefined;
   throw settlement.error;
 }
 
-/** What a 402 offers, from its body or, for version 2 of x402, its header. Consumes the body. */
-export async function quoteOf(context: AgentContext, { response, template }: Arrival): Promise<Quote | undefined> {
+/** Reads what a 402 offers, from its body or, for version 2 of x402, its header. Consumes the body. */
+export async function quoteOf(
+  context: AgentContext,
+  { response, template }: Arrival,
+): Promise<ParsedQuote | undefined> {
   const text = await readBounded(context.effects, response);
   const inBody = text === undefined ? undefined : readQuote(text, template.url, context.networks);
   return inBody ?? readQuoteHeader(response, template.url, context.networks);
@@ -214,29 +218,29 @@ export type QuoteOutcome =
   | { readonly kind: "refused"; readonly error: TurnpikeError };
 
 /** Pays the cheapest option that the policy allows, once. */
-export async function payQuote(context: AgentContext, job: PayJob, quote: Quote): Promise<QuoteOutcome> {
+export async function payQuote(context: AgentContext, job: PayJob, quote: ParsedQuote): Promise<QuoteOutcome> {
   const { url } = job.template;
   const { options, plans, offers } = quote;
   const named = new Set([...plans, ...offers].map(({ planId }) => planId));
   const counts = { amount: options[0]?.amount, options: options.length, plans: named.size };
-  context.effects.emit({ type: "payment.quoted", resource: placeOf(url), ...counts });
+  context.effects.emit({ type: "payment.quoted", resource: originAndPath(url), ...counts });
   const outcome = await payOnce(context, job, quote);
-  if (outcome.kind === "refused") tellRefusal(context, url, outcome.error);
+  if (outcome.kind === "refused") emitRefusal(context, url, outcome.error);
   return outcome;
 }
 
-/** Nothing was signed, or nothing was taken on. */
-function tellRefusal(context: AgentContext, url: string, { code, reason }: TurnpikeError): void {
-  context.effects.emit({ type: "payment.refused", resource: placeOf(url), code, reason });
+/** Emits that nothing was paid, and why. */
+function emitRefusal(context: AgentContext, url: string, { code, reason }: TurnpikeError): void {
+  context.effects.emit({ type: "payment.refused", resource: originAndPath(url), code, reason });
 }
 
-async function payOnce(context: AgentContext, job: PayJob, quote: Quote): Promise<QuoteOutcome> {
-  const { book, template } = job;
+async function payOnce(context: AgentContext, job: PayJob, quote: ParsedQuote): Promise<QuoteOutcome> {
+  const { ledger, template } = job;
   if (!context.policy.allowHttp && !isPrivateChannel(template.url)) {
     const message = "The agent pays only over https (this machine aside); policy.allowHttp allows more.";
     return { kind: "refused", error: new PolicyRefused(message, { reason: "insecure_origin" }) };
   }
-  // After a redirect within the origin the purchase has another URL, under which an earlier payment may stand.
+  // After a redirect within the origin the purchase has another URL, under which an earlier payment may exist.
   const earlier = await finishEarlier(context, job);
   if (earlier) return { kind: "paid", response: earlier };
 
@@ -247,15 +251,20 @@ async function payOnce(context: AgentContext, job: PayJob, quote: Quote): Promis
     entry = await signPayment(context, job, chosen);
   } catch (error) {
     if (error instanceof PolicyRefused) return { kind: "refused", error };
-    if (isTurnpikeError(error)) tellRefusal(context, template.url, error);
+    if (isTurnpikeError(error)) emitRefusal(context, template.url, error);
     throw error;
   }
   try {
     const response = await finish(context, job, entry, false);
     return response
       ? { kind: "paid", response }
-      : { kind: "refused", error: new PolicyRefused("The payment turned out to be worthless.", { reason: "dead" }) };
+      : {
+          kind: "refused",
+          error: new PolicyRefused("The payment can move no money any more; repeat the call to pay again.", {
+            reason: "dead",
+          }),
+        };
   } finally {
-    book.leave(entry.id);
+    ledger.unlock(entry.id);
   }
 }

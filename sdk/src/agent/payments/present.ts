@@ -1,6 +1,6 @@
 /**
- * Presents one payment to the provider until it is served: the same header every time, never another signature. Judges
- * what each answer says about the payment. Knows neither quotes nor budgets.
+ * Presents one payment to the provider until it is served: the same header every time, never another signature.
+ * Interprets each answer. Knows neither quotes nor budgets.
  */
 import {
   ERRORS,
@@ -16,7 +16,7 @@ import {
   Unavailable,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import { backoffMs, type Effects, Patience } from "../core/effects";
+import { backoffMs, type Effects, emitPayment, RetryBudget } from "../core/effects";
 import {
   followWithoutCredential,
   isRedirect,
@@ -25,14 +25,13 @@ import {
   retryAfterMs,
   sendOnce,
 } from "../core/request";
-import type { Book } from "../ledger/ledger";
+import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { type PaidResponse, receiptFor, withReceipt } from "./receipt";
-import { emit } from "./settle";
 import { settlementOf } from "./standard";
 
 export interface PresentJob {
-  readonly book: Book;
+  readonly ledger: AgentLedger;
   readonly entry: PaymentEntry;
   readonly template: RequestTemplate;
   readonly headers: Readonly<Record<string, string>>;
@@ -43,7 +42,7 @@ export interface PresentJob {
 
 export type Presented =
   | { readonly kind: "answered"; readonly response: PaidResponse }
-  /** the provider keeps asking for another try later, and says nothing of the payment */
+  /** the provider keeps asking to retry later, and says nothing about the payment */
   | { readonly kind: "postponed"; readonly response: PaidResponse }
   /** the chain gave up the block that held the payment: the same authorization has to settle again */
   | { readonly kind: "reversed" }
@@ -65,7 +64,7 @@ const ALREADY_GRANTED = "payment_already_granted";
 /** Reasons that are final for the payment, whatever proves it. */
 export const isSpent = (reason: string | undefined): boolean => reason === ALREADY_USED || reason === ALREADY_GRANTED;
 
-/** Reasons that blame the proof itself: the same one again would be rejected again. */
+/** Reasons about the proof itself: the same proof would be rejected again. */
 const OF_PROOF: ReadonlySet<string> = new Set([
   "facilitator",
   "signature",
@@ -87,8 +86,8 @@ type Reading =
 const TRY_LATER: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
 
 /**
- * @throws ProofInFlight when the payment stays in use elsewhere; Unavailable when no answer arrives. The payment stays in
- * the ledger, and the next call presents it again.
+ * @throws ProofInFlight when the payment stays in use elsewhere; Unavailable when no answer arrives. The payment stays
+ * in the ledger, and the next call presents it again.
  */
 export async function present(context: AgentContext, job: PresentJob): Promise<Presented> {
   const { effects } = context;
@@ -96,9 +95,9 @@ export async function present(context: AgentContext, job: PresentJob): Promise<P
   const { limits } = effects;
   const headers = { ...job.headers, ...paymentHeader(entry) };
   const { signal } = template;
-  const tries = new Patience({ budgetMs: limits.settleMs, turns: limits.presentations - 1, effects, signal });
-  const inFlight = new Patience({ budgetMs: limits.inFlightMs, turns: 30, effects, signal });
-  emit(context, "payment.presented", job);
+  const tries = new RetryBudget({ budgetMs: limits.settleMs, turns: limits.presentations - 1, effects, signal });
+  const inFlight = new RetryBudget({ budgetMs: limits.inFlightMs, turns: 30, effects, signal });
+  emitPayment(context.effects, "payment.presented", job);
   for (let turn = 0; ; turn++) {
     let response: Response;
     try {
@@ -159,7 +158,7 @@ async function readAnswer(effects: Effects, response: Response, entry: PaymentEn
     return { kind: "rejected", error, reason };
   }
   if (status === 409) {
-    // A handler may say 409 for reasons of its own; the gate names the code.
+    // A handler may answer 409 for its own reasons; the gate names the code.
     const { error } = codesOf(await readBounded(effects, response.clone()));
     return { kind: error === "ProofInFlight" ? "in_flight" : "served" };
   }
@@ -180,16 +179,16 @@ function codesOf(text: string | undefined): {
 }
 
 async function deliver(context: AgentContext, job: PresentJob, response: Response): Promise<PaidResponse> {
-  const { book, template, resumed } = job;
+  const { ledger, template, resumed } = job;
   const transaction = settlementOf(response) ?? job.entry.transaction;
   const entry: PaymentEntry = transaction === undefined ? job.entry : { ...job.entry, transaction };
-  await book.put(servedEntry(entry));
-  emit(context, "payment.served", { entry, resumed });
+  await ledger.put(servedEntry(entry));
+  emitPayment(context.effects, "payment.served", { entry, resumed });
   const final = isRedirect(response) ? await followWithoutCredential(context.effects, template, response) : response;
   return withReceipt(final, receiptFor(entry, resumed));
 }
 
-/** What is served needs no evidence any more, unless the caller's key may ask for it again. */
+/** Returns the entry once it is served, without its evidence unless the caller's key may request it again. */
 function servedEntry(entry: PaymentEntry): PaymentEntry {
   const { proof, header, signedPayment, ...kept } = entry;
   if (entry.key === undefined)
@@ -206,21 +205,21 @@ function servedEntry(entry: PaymentEntry): PaymentEntry {
 /** The error for a payment that the provider rejects, with every configured Facilitator asked for another proof. */
 export async function rejection(
   context: AgentContext,
-  { book, entry, resumed }: Pick<PresentJob, "book" | "entry" | "resumed">,
+  { ledger, entry, resumed }: Pick<PresentJob, "ledger" | "entry" | "resumed">,
   { error, reason }: Rejected,
 ): Promise<InvalidPaymentProof | PaymentAlreadyUsed> {
   const end = endOf(context, entry, reason);
   if (reason !== undefined && end !== undefined) {
-    await book.put(servedEntry(entry));
+    await ledger.put(servedEntry(entry));
     if (reason === ALREADY_USED) return alreadyUsed(entry);
     return new InvalidPaymentProof(`The provider says that this payment ${end}; nothing more was paid.`, {
       reason,
       details: factsOf(entry),
     });
   }
-  emit(context, "payment.held", { entry, resumed });
+  emitPayment(context.effects, "payment.held", { entry, resumed });
   if (reason === ALREADY_GRANTED) {
-    // Kept, since a call that signed again would pay twice on the word of the provider alone.
+    // Kept: a new signature would pay twice on nothing but the provider's claim.
     return new InvalidPaymentProof(
       "The provider says that this payment has bought another request: look for the answer where it was presented first. Nothing more was paid. The next call signs no other payment; agent.giveUp(paymentId) ends this one.",
       { reason, details: factsOf(entry) },
@@ -234,7 +233,7 @@ export async function rejection(
   );
 }
 
-/** Its content went to an earlier attempt: a call that signed again would pay twice for it. */
+/** Creates the error for a payment whose answer went to an earlier attempt: a new signature would pay twice. */
 function alreadyUsed(entry: PaymentEntry): PaymentAlreadyUsed {
   const again =
     entry.key === undefined
@@ -246,7 +245,7 @@ function alreadyUsed(entry: PaymentEntry): PaymentAlreadyUsed {
   );
 }
 
-/** Why this payment can never be served, as far as the agent's own records allow it. */
+/** Returns why this payment can never be served, where the agent's own records confirm it. */
 function endOf({ effects }: AgentContext, entry: PaymentEntry, reason: string | undefined): string | undefined {
   if (reason === ALREADY_USED) return "was already served for";
   // A proof lives for days after its payment: earlier, the Facilitator or the provider is wrong about it.

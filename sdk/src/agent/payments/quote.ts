@@ -1,6 +1,6 @@
 /**
- * Reads a 402: which of its entries could be paid, and what each would buy. Entries that lie, contradict themselves or
- * cannot be understood are left out, each with the reason. Knows no budget and no key.
+ * Parses a 402: which of its entries could be paid, and what each would buy. Entries that are false, contradictory or
+ * malformed are left out, each with the reason. Knows no budget and no key.
  */
 import {
   type AcceptEntry,
@@ -17,7 +17,7 @@ import {
   planTermsSchema,
   sameAddress,
 } from "../../protocol";
-import { placeOf } from "../core/request";
+import { originAndPath } from "../core/request";
 
 interface OptionBase {
   readonly network: string;
@@ -26,7 +26,7 @@ interface OptionBase {
   readonly amount: bigint;
   readonly payTo: Address;
   readonly resource: string;
-  /** of the token's EIP-712 domain, as the server says; worthless signatures are all that a lie could get */
+  /** of the token's EIP-712 domain, as the server says; a false one only yields invalid signatures */
   readonly tokenDomain: { readonly name: string; readonly version: string } | undefined;
 }
 
@@ -53,7 +53,7 @@ export interface PlanOffer {
   readonly facilitator: string | undefined;
 }
 
-export interface Quote {
+export interface ParsedQuote {
   /** one-time options, cheapest first, ties broken the same way every time */
   readonly options: readonly PaymentOption[];
   readonly offers: readonly PlanOffer[];
@@ -68,7 +68,7 @@ export interface Quote {
 const MAX_ENTRIES = 64;
 
 /** @returns undefined when `text` is no payment-required body of a known version */
-export function readQuote(text: string, requested: string, networks: readonly Network[]): Quote | undefined {
+export function readQuote(text: string, requested: string, networks: readonly Network[]): ParsedQuote | undefined {
   const body = parseStrictJson(text);
   if (!body || !Array.isArray(body.accepts) || body.accepts.length > MAX_ENTRIES) return undefined;
   if (body.version !== "1" && !(body.version === undefined && body.x402Version === 1)) return undefined;
@@ -87,7 +87,7 @@ export function readQuote(text: string, requested: string, networks: readonly Ne
     if (entry.hoodlayer?.planId) {
       offers.push({ planId: entry.hoodlayer.planId, facilitator: entry.hoodlayer.facilitator });
     }
-    if (standsForPlan(entry, plans)) continue;
+    if (isForPlan(entry, plans)) continue;
     const option = optionOf(entry, requested, networks);
     if (typeof option === "string") refusals.push(option);
     else options.push(option);
@@ -105,7 +105,7 @@ export function readQuote(text: string, requested: string, networks: readonly Ne
 const shortText = (value: unknown): string | undefined =>
   typeof value === "string" && /^[\w.-]{1,64}$/.test(value) ? value : undefined;
 
-/** The terms in a list of plans; those that cannot be understood are left out. */
+/** Parses a list of plans; malformed ones are left out. */
 export function readPlans(list: unknown): PlanTerms[] {
   return (Array.isArray(list) ? list.slice(0, MAX_ENTRIES) : []).flatMap((raw) => {
     const plan = planTermsSchema.safeParse(raw);
@@ -114,11 +114,10 @@ export function readPlans(list: unknown): PlanTerms[] {
 }
 
 /**
- * Whether an entry stands for a plan: such an entry is subscribed through, never paid by a plain transfer. An `exact`
- * entry may name the plan that stands beside it; it is a price of its own only when `plans` shows that the plan's price
- * is another one.
+ * Returns whether an entry is a plan's: it can only be subscribed to, never paid by a plain transfer. An `exact` entry
+ * may name a plan; it is a price of its own only when `plans` shows that the plan's price differs.
  */
-function standsForPlan(entry: AcceptEntry, plans: readonly PlanTerms[]): boolean {
+function isForPlan(entry: AcceptEntry, plans: readonly PlanTerms[]): boolean {
   if (isPlanEntry(entry)) return true;
   const { planId, subscriptionScheme } = entry.hoodlayer ?? {};
   if (planId === undefined) return subscriptionScheme === true;
@@ -167,11 +166,13 @@ function optionOf(entry: AcceptEntry, requested: string, networks: readonly Netw
     };
   }
   // Stock servers leave the query out; their signature does not cover the resource anyway.
-  if (entry.resource !== requested && entry.resource !== placeOf(requested)) return "resource";
+  if (entry.resource !== requested && entry.resource !== originAndPath(requested)) return "resource";
   return { ...base, dialect: "x402-v1", maxTimeoutSec: entry.maxTimeoutSeconds ?? 60 };
 }
 
-/** Total order: the same purchase chooses the same option again, also when the agent has forgotten everything. */
+/**
+ * Orders options totally: the same purchase chooses the same option again, also after the agent has lost its ledger.
+ */
 export function compareOptions(a: PaymentOption, b: PaymentOption): number {
   if (a.amount !== b.amount) return a.amount < b.amount ? -1 : 1;
   if (a.dialect !== b.dialect) return a.dialect === "turnpike" ? -1 : 1;

@@ -1,4 +1,4 @@
-/** What a response was paid with. Kept beside the Response, which stays what fetch made it. */
+/** Attaches to a response the receipt of its payment; the Response itself stays fetch's. */
 import { type Address, findNetwork, type Hex, networkOfChain } from "../../protocol";
 import type { PaymentEntry } from "../ledger/ledger-store";
 
@@ -29,7 +29,7 @@ export type PaidResponse = Response & { readonly receipt: PaymentReceipt | undef
 
 const receipts = new WeakMap<Response, PaymentReceipt>();
 
-/** The receipt of a response of `agent.pay` or `agent.fetch`; undefined when nothing was paid for it. */
+/** Returns the receipt of a response of `agent.pay` or `agent.fetch`; undefined when nothing was paid for it. */
 export function receiptOf(response: Response): PaymentReceipt | undefined {
   return receipts.get(response);
 }

@@ -1,6 +1,6 @@
 /**
- * Turns a chosen option into one signed authorization in the ledger: budget first, then the signature, then the ledger,
- * and only then anything leaves this process.
+ * Turns a chosen option into one signed authorization in the ledger: first the budget, then the signature, then the
+ * ledger; only after that does anything leave this process.
  */
 import {
   type Address,
@@ -20,12 +20,12 @@ import {
   utf8ToBytes,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import { believedTimeSec } from "../core/facilitators";
+import { emitPayment } from "../core/effects";
+import { plausibleTimeSec } from "../core/facilitators";
 import { bodyHashOf } from "../core/request";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import type { ChosenOption, PayJob } from "./choose";
 import type { PaymentOption } from "./quote";
-import { emit } from "./settle";
 import { payloadHeader } from "./standard";
 import { tokenDomain } from "./token-domain";
 
@@ -33,11 +33,12 @@ import { tokenDomain } from "./token-domain";
 const MIN_WINDOW_SEC = 15;
 
 /**
- * @returns the signed entry, taken in work: the caller leaves it
+ * Signs one payment.
+ * @returns the signed entry, locked: the caller unlocks it
  * @throws PolicyRefused, InsufficientFunds or Unavailable; nothing was signed
  */
 export async function signPayment(context: AgentContext, job: PayJob, chosen: ChosenOption): Promise<PaymentEntry> {
-  const { book, template, key } = job;
+  const { ledger, template, key } = job;
   const { option } = chosen;
   const payer = await context.signer.address();
   const facts = await factsBefore(context, payer, chosen, template.signal);
@@ -49,8 +50,8 @@ export async function signPayment(context: AgentContext, job: PayJob, chosen: Ch
   const validBeforeSec = windowEnd(context, option, facts.nowSec);
   const nonce = option.dialect === "turnpike" ? paymentNonce(option.ref, option.resource) : standardNonce(job, option);
   const id = paymentIdOf({ chainId: option.chainId, token: option.token, payer, nonce });
-  const earlier = book.payment(id);
-  if ((earlier && earlier.state !== "released") || !book.take(id)) {
+  const earlier = ledger.payment(id);
+  if ((earlier && earlier.state !== "released") || !ledger.lock(id)) {
     throw new PolicyRefused("The provider quoted a reference that was used before.", { reason: "memo_reused" });
   }
   const bodyHash = bodyHashOf(template);
@@ -75,18 +76,18 @@ export async function signPayment(context: AgentContext, job: PayJob, chosen: Ch
   };
   try {
     template.signal?.throwIfAborted();
-    await book.reserve(reserved, context.policy.limits);
-    emit(context, "payment.signing", { entry: reserved, resumed: false });
+    await ledger.reserve(reserved, context.policy.limits);
+    emitPayment(context.effects, "payment.signing", { entry: reserved, resumed: false });
     const signed = await sign(context, chosen, reserved, { nonce, domain: facts.domain });
     // Aborted while the wallet was asked: the signature is dropped here, unsent.
     template.signal?.throwIfAborted();
-    await book.put(signed);
-    emit(context, "payment.signed", { entry: signed, resumed: false });
+    await ledger.put(signed);
+    emitPayment(context.effects, "payment.signed", { entry: signed, resumed: false });
     return signed;
   } catch (error) {
-    // Nothing has left this process: whatever was signed is forgotten with this frame.
-    if (book.payment(id)?.state === "reserved") await book.put({ ...reserved, state: "released" });
-    book.leave(id);
+    // Nothing has left this process: what was signed is dropped with this frame.
+    if (ledger.payment(id)?.state === "reserved") await ledger.put({ ...reserved, state: "released" });
+    ledger.unlock(id);
     throw error;
   }
 }
@@ -119,7 +120,7 @@ async function sign(
   };
 }
 
-/** No longer than needed: the quote's own end, and never beyond the policy's window. */
+/** Returns the end of the authorization: the quote's own end, and never beyond the policy's window. */
 function windowEnd(context: AgentContext, option: PaymentOption, nowSec: number): number {
   const { maxWindowSec } = context.policy;
   const wanted = option.dialect === "turnpike" ? option.memoExpiresAtSec : nowSec + option.maxTimeoutSec;
@@ -130,7 +131,10 @@ function windowEnd(context: AgentContext, option: PaymentOption, nowSec: number)
   return end;
 }
 
-/** Standard payments have no memo; with a key the nonce is still the purchase's own, so that the token refuses a second. */
+/**
+ * Returns a standard payment's nonce. There is no memo; with a key the nonce is derived from the purchase, so that the
+ * token refuses a second payment.
+ */
 function standardNonce({ key, template }: PayJob, option: PaymentOption): Hex {
   if (key === undefined) return toHex(randomBytes(32));
   const purchase = JSON.stringify(["x402", template.method, template.url, option.payTo.toLowerCase()]);
@@ -139,12 +143,12 @@ function standardNonce({ key, template }: PayJob, option: PaymentOption): Hex {
 
 interface FactsBefore {
   readonly nowSec: number;
-  /** undefined where nobody could be asked */
+  /** undefined where there is no source for it */
   readonly balance: bigint | undefined;
   readonly domain: TokenDomain;
 }
 
-/** Chain time, balance and the token's signing domain: from the agent's own RPC before anybody else. */
+/** Reads chain time, balance and the token's signing domain, preferably from the agent's own RPC. */
 async function factsBefore(
   context: AgentContext,
   payer: Address,
@@ -152,23 +156,23 @@ async function factsBefore(
   signal: AbortSignal | undefined,
 ): Promise<FactsBefore> {
   const { chainClock, networks, effects } = context;
-  const { chainId, token, tokenDomain: told } = chosen.option;
+  const { chainId, token, tokenDomain: reported } = chosen.option;
   const chain = context.chainOf(chainId);
   if (chain) {
     const [timeSec, balance] = await Promise.all([chain.timeSec(), chain.balance(token, payer)]);
-    const domain = await tokenDomain(context, { chainId, token, told });
+    const domain = await tokenDomain(context, { chainId, token, reported });
     return { nowSec: chainClock?.nowSec() ?? timeSec, balance, domain };
   }
   if (chosen.kind === "standard") {
     const nowSec = chainClock?.nowSec() ?? effects.clock.nowSec();
-    return { nowSec, balance: undefined, domain: await tokenDomain(context, { chainId, token, told }) };
+    return { nowSec, balance: undefined, domain: await tokenDomain(context, { chainId, token, reported }) };
   }
   const account = await chosen.facilitator.account(payer, token, signal);
   if (account.chainId !== chainId || !sameAddress(account.token, token)) {
     throw new PolicyRefused("The Facilitator settles this token on another chain.", { reason: "network" });
   }
   const ofToken = { name: account.tokenName, version: account.tokenVersion };
-  const domain = await tokenDomain(context, { chainId, token, told: ofToken });
-  const nowSec = chainClock?.nowSec() ?? believedTimeSec(account.chainTimeSec, chainId, networks);
+  const domain = await tokenDomain(context, { chainId, token, reported: ofToken });
+  const nowSec = chainClock?.nowSec() ?? plausibleTimeSec(account.chainTimeSec, chainId, networks);
   return { nowSec, balance: account.balance, domain };
 }

@@ -1,6 +1,6 @@
 /**
- * Standard x402 servers, versions 1 and 2 of the protocol: their quotes, the payload that pays them, and what they say
- * about the settlement. Knows no budget and no key.
+ * Speaks to standard x402 servers, versions 1 and 2: reads their quotes, builds the payload that pays them, and reads
+ * what they report about the settlement. Knows no budget and no key.
  */
 import {
   acceptEntrySchema,
@@ -15,15 +15,15 @@ import {
   MAX_CREDENTIAL_BYTES,
   type Network,
 } from "../../protocol";
-import { placeOf } from "../core/request";
-import { compareOptions, type Quote, readPlans, type StandardOption } from "./quote";
+import { originAndPath } from "../core/request";
+import { compareOptions, type ParsedQuote, readPlans, type StandardOption } from "./quote";
 
 export interface ExactPayload {
   readonly signature: Hex;
   readonly authorization: Readonly<Record<"from" | "to" | "value" | "validAfter" | "validBefore" | "nonce", string>>;
 }
 
-/** The header that pays a standard server: one payload, whole. */
+/** Builds the header that pays a standard server. */
 export function payloadHeader(option: StandardOption, payload: ExactPayload): { name: string; value: string } {
   if (option.dialect === "x402-v1") {
     const body = { x402Version: 1, scheme: "exact", network: option.network, payload };
@@ -40,12 +40,12 @@ export function nonceInHeader(value: string): Hex | undefined {
   return typeof nonce === "string" && /^0x[0-9a-fA-F]{64}$/.test(nonce) ? (nonce as Hex) : undefined;
 }
 
-/** The quote of a version 2 server, which stands in a header. */
+/** Reads the quote of a version 2 server from its header. */
 export function readQuoteHeader(
   response: Response,
   requested: string,
   networks: readonly Network[],
-): Quote | undefined {
+): ParsedQuote | undefined {
   const value = response.headers.get(HEADER.paymentRequiredV2);
   const body = value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES);
   if (body?.x402Version !== 2 || !Array.isArray(body.accepts) || body.accepts.length > 64) return undefined;
@@ -72,12 +72,12 @@ export function readQuoteHeader(
 }
 
 /** The plans of this project's gates, in the extension object that they send where no body arrives, as after `HEAD`. */
-function plansIn(extensions: unknown): Pick<Quote, "plans" | "offers"> {
+function plansIn(extensions: unknown): Pick<ParsedQuote, "plans" | "offers"> {
   const extension = memberOf(extensions, EXTENSION.service);
   const info = memberOf(extension, "info");
   const plans = readPlans(memberOf(info, "plans"));
-  const told = memberOf(info, "facilitator");
-  const facilitator = typeof told === "string" && told !== "" ? told : undefined;
+  const reported = memberOf(info, "facilitator");
+  const facilitator = typeof reported === "string" && reported !== "" ? reported : undefined;
   return { plans, offers: plans.map(({ planId }) => ({ planId, facilitator })) };
 }
 
@@ -87,7 +87,7 @@ function memberOf(value: unknown, key: string): unknown {
 }
 
 const isSameResource = (named: unknown, requested: string): boolean =>
-  named === requested || named === placeOf(requested);
+  named === requested || named === originAndPath(requested);
 
 function optionOf(raw: unknown, requested: string, networks: readonly Network[]): StandardOption | string {
   const parsed = acceptEntrySchema.safeParse(raw);

@@ -1,4 +1,7 @@
-/** Under which EIP-712 domain a token takes signatures: what the agent was configured with counts before what it is told. */
+/**
+ * Determines the EIP-712 domain under which a token accepts signatures: the agent's configuration counts before what a
+ * peer reports.
+ */
 import {
   type Address,
   domainSeparator,
@@ -10,13 +13,13 @@ import {
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
 
-export interface ToldDomain {
+export interface ReportedDomain {
   readonly name: string;
   readonly version: string;
 }
 
 /**
- * Checked against the token's own DOMAIN_SEPARATOR where the agent has an RPC.
+ * Returns a token's domain, checked against the token's own DOMAIN_SEPARATOR where the agent has an RPC.
  * @throws PolicyRefused when it is not known, or the token says otherwise
  */
 export async function tokenDomain(
@@ -24,17 +27,19 @@ export async function tokenDomain(
   {
     chainId,
     token,
-    told,
-  }: { readonly chainId: number; readonly token: Address; readonly told: ToldDomain | undefined },
+    reported,
+  }: { readonly chainId: number; readonly token: Address; readonly reported: ReportedDomain | undefined },
 ): Promise<TokenDomain> {
   const configured = context.tokens.find((known) => known.chainId === chainId && sameAddress(known.address, token));
   const preset = networkOfChain(chainId, context.networks).token;
-  const known = configured ?? (preset && sameAddress(preset.address, token) ? preset : undefined) ?? told;
+  const known = configured ?? (preset && sameAddress(preset.address, token) ? preset : undefined) ?? reported;
   if (!known) throw new PolicyRefused("The token's signing domain is not known.", { reason: "token_domain" });
   const { name, version } = known;
   const separator = await context.chainOf(chainId)?.domainSeparator(token);
   if (separator !== undefined && separator !== separatorOf({ chainId, token, name, version })) {
-    throw new PolicyRefused("The token's signing domain is not what was told.", { reason: "token_domain" });
+    throw new PolicyRefused("The token's signing domain differs from the one that was reported.", {
+      reason: "token_domain",
+    });
   }
   return { chainId, token, name, version };
 }

@@ -1,6 +1,6 @@
 /**
- * Which of several ways to pay is cheapest for how many calls: exact lines through whole numbers of calls. Pure; knows
- * no request, no policy and no ledger.
+ * Computes which of several ways to pay is cheapest for how many calls, with exact fractions. Pure; knows no request,
+ * no policy and no ledger.
  */
 
 /** What one way to pay costs in one period of `callsPerPeriod` calls: `base + perCall x calls`. */
@@ -22,7 +22,7 @@ export interface CheapestRange {
 }
 
 /**
- * The cheapest line for every whole number of calls from 0 up. Of lines that cost the same the earlier one counts.
+ * Returns the cheapest line for every whole number of calls from 0 up. On a tie the earlier line wins.
  * @returns ranges by rising `fromCalls`, the first from 0; none for no lines
  */
 export function cheapestRanges(lines: readonly CostLine[]): readonly CheapestRange[] {
@@ -42,7 +42,7 @@ export function cheapestRanges(lines: readonly CostLine[]): readonly CheapestRan
   return ranges;
 }
 
-/** The index of the cheapest line at this number of calls; the earlier of equals. */
+/** Returns the index of the cheapest line at this number of calls; on a tie the earlier one. */
 export function cheapestAt(lines: readonly CostLine[], calls: bigint): number | undefined {
   let best: number | undefined;
   let least: Fraction | undefined;
@@ -55,7 +55,7 @@ export function cheapestAt(lines: readonly CostLine[], calls: bigint): number | 
 }
 
 /**
- * At how many calls two lines cost the same, exactly: from there on `second` is the cheaper one.
+ * Returns the exact number of calls at which two lines cost the same: from there on `second` is the cheaper one.
  * @returns undefined when `second` does not rise more slowly, or starts no higher: then it never overtakes `first`
  */
 export function breakEvenOf(first: CostLine, second: CostLine): Fraction | undefined {
@@ -70,8 +70,6 @@ function crossingOf(first: CostLine, second: CostLine): bigint | undefined {
   const even = breakEvenOf(first, second);
   return even && nextWhole(even);
 }
-/** Exact fractions, for prices that do not divide evenly. Pure. */
-
 /** `numerator / denominator`, in lowest terms; the denominator is positive. Never a float. */
 export interface Fraction {
   readonly numerator: bigint;

@@ -1,6 +1,6 @@
 /**
- * `agent.quote`: what a URL costs, every offered way, and which is cheapest for how much use. Asks without paying: it
- * signs nothing, reserves nothing, and sends no credential. Amounts are base units; shares of them are exact fractions.
+ * Implements `agent.quote`: what a URL costs by every offered way, and which is cheapest for how much use. It signs
+ * nothing, reserves nothing, and sends no credential. Amounts are base units; shares of them are exact fractions.
  */
 import { type Address, type Hex, InvalidRequest, toAmount } from "../../protocol";
 import type { AgentContext } from "../core/context";
@@ -8,12 +8,12 @@ import type { Amount, SpendFacts } from "../core/policy";
 import {
   bearsCredential,
   isPrivateChannel,
-  placeOf,
+  originAndPath,
   type RequestInput,
   sendWithinOrigin,
   templateOf,
 } from "../core/request";
-import type { Book } from "../ledger/ledger";
+import type { AgentLedger } from "../ledger/ledger";
 import { quoteOf } from "../payments/pay";
 import type { PaymentOption } from "../payments/quote";
 import { offeredPlansOf, type PlanPrice } from "../subscriptions/offers";
@@ -38,7 +38,10 @@ export interface ExpectedUse {
   readonly callsPerPeriod: bigint | number;
   /** length of that period, seconds. Default: the interval of the offered plans where they share one, else 30 days */
   readonly periodSec?: number;
-  /** what one call debits on a metered plan, base units. Only the provider knows: without it metered plans are listed, not compared */
+  /**
+   * what one call debits on a metered plan, base units. Only the provider knows: without it metered plans are listed,
+   * not compared
+   */
   readonly costPerCall?: Amount;
 }
 
@@ -75,11 +78,13 @@ interface PlanPriceBase extends PriceBase {
   readonly planId: Hex;
   readonly name: string | undefined;
   readonly intervalSec: number;
-  /** whether the terms were proven by the plan's id, rather than told by the 402 alone */
+  /** whether the terms were proven by the plan's id, rather than stated by the 402 alone */
   readonly verified: boolean;
   /** whether the ledger holds a live subscription on it */
   readonly subscribed: boolean;
-  /** calls per period at which it costs as much as the cheapest one-time option, exactly; undefined when it never does */
+  /**
+   * calls per period at which it costs as much as the cheapest one-time option, exactly; undefined when it never does
+   */
   readonly breakEven: Fraction | undefined;
   /** the smallest whole number of calls per period at which it is cheaper than that */
   readonly cheaperFromCalls: bigint | undefined;
@@ -93,7 +98,9 @@ export interface SubscriptionPrice extends PlanPriceBase {
 /** One price for every interval, and overage for every call, up to a cap. */
 export interface MeteredPrice extends PlanPriceBase {
   readonly kind: "metered";
-  /** the `maxOverage` to subscribe with, so that the cap covers the use of one interval; undefined without `costPerCall` */
+  /**
+   * the `maxOverage` to subscribe with, so that the cap covers the use of one interval; undefined without `costPerCall`
+   */
   readonly maxOverage: bigint | undefined;
 }
 
@@ -117,7 +124,7 @@ export interface PriceQuote {
   };
   /** one-time options first, then plans, each cheapest first */
   readonly options: readonly PriceOption[];
-  /** at the use that is counted with, among those that are not refused; of equals the one that binds less */
+  /** at the use that is counted with, among those that are not refused; on a tie the one with the smaller commitment */
   readonly cheapest: PriceOption | undefined;
   /** the same for every number of calls per period: from `fromCalls` on, until the next */
   readonly ranges: readonly { readonly fromCalls: bigint; readonly option: PriceOption }[];
@@ -126,7 +133,7 @@ export interface PriceQuote {
 }
 
 /**
- * Asks what `input` costs. Tokens are taken at par: all of them are stablecoins with 6 decimals. The cost of a plan is
+ * Returns what `input` costs. Tokens count at par: all of them are stablecoins with 6 decimals. The cost of a plan is
  * its price x period / interval, as steady use has it: a plan is charged for whole intervals.
  * @throws InvalidRequest for a request that bears a credential, or use that is no whole number
  */
@@ -136,7 +143,7 @@ export async function quote(context: AgentContext, input: RequestInput, init: Qu
   const template = await templateOf(input, requestInit);
   if (bearsCredential(template)) throw new InvalidRequest("A quote is asked for without a payment or subscription.");
   const arrival = await sendWithinOrigin(context.effects, template, {});
-  const book = await context.book();
+  const ledger = await context.ledger();
   const { status } = arrival.response;
   const asked = status === 402 ? await quoteOf(context, arrival) : undefined;
   if (status !== 402) await arrival.response.body?.cancel();
@@ -145,9 +152,9 @@ export async function quote(context: AgentContext, input: RequestInput, init: Qu
   const periodSec = wanted?.periodSec ?? sharedInterval(plans) ?? MONTH_SEC;
   const use = wanted
     ? { source: "expected" as const, callsPerPeriod: wanted.callsPerPeriod, costPerCall: wanted.costPerCall }
-    : observedUse(context, { book, url, method, periodSec });
+    : observedUse(context, { ledger, url, method, periodSec });
 
-  const priced = priceAll({ context, book, oneTime: asked?.options ?? [], plans, periodSec, use, url });
+  const priced = priceAll({ context, ledger, oneTime: asked?.options ?? [], plans, periodSec, use, url });
   const comparable = priced.filter(({ option, line }) => line !== undefined && option.verdict !== "refuse");
   const lines = comparable.map(({ line }) => line as CostLine);
   const at = (index: number) => comparable[index]?.option as PriceOption;
@@ -173,7 +180,7 @@ interface Priced {
 
 interface ToPrice {
   readonly context: AgentContext;
-  readonly book: Book;
+  readonly ledger: AgentLedger;
   readonly oneTime: readonly PaymentOption[];
   readonly plans: readonly PlanPrice[];
   readonly periodSec: number;
@@ -235,9 +242,9 @@ function overageOf(plan: PlanPrice, periodSec: number, use: PriceQuote["use"]): 
   return ceil(fraction(callsPerPeriod * BigInt(plan.intervalSec), BigInt(periodSec))) * costPerCall;
 }
 
-function verdictOf({ context, book }: ToPrice, facts: SpendFacts | undefined, reason: string | undefined) {
+function verdictOf({ context, ledger }: ToPrice, facts: SpendFacts | undefined, reason: string | undefined) {
   if (reason !== undefined || !facts) return { verdict: "refuse" as const, reason: reason ?? "network" };
-  const judged = context.policy.judge(facts, book);
+  const judged = context.policy.judge(facts, ledger);
   return { verdict: judged.kind, reason: judged.kind === "refuse" ? judged.error.reason : undefined };
 }
 
@@ -256,10 +263,10 @@ function sharedInterval(plans: readonly PlanPrice[]): number | undefined {
 
 function observedUse(
   context: AgentContext,
-  { book, url, method, periodSec }: Pick<ToPrice, "book" | "url" | "periodSec"> & { readonly method: string },
+  { ledger, url, method, periodSec }: Pick<ToPrice, "ledger" | "url" | "periodSec"> & { readonly method: string },
 ): PriceQuote["use"] {
   const sinceSec = context.effects.clock.nowSec() - periodSec;
-  const calls = observedCalls(book, { url, method, sinceSec });
+  const calls = observedCalls(ledger, { url, method, sinceSec });
   return calls === 0n
     ? { source: "unknown", callsPerPeriod: undefined, costPerCall: undefined }
     : { source: "observed", callsPerPeriod: calls, costPerCall: undefined };
@@ -280,15 +287,15 @@ function readExpected({ callsPerPeriod, periodSec, costPerCall }: ExpectedUse) {
   };
 }
 
-/** How often this agent has paid for a URL, from its ledger. Calls that a subscription served leave no record. */
+/** Counts this agent's payments for a URL, from its ledger. Calls that a subscription served leave no record. */
 export function observedCalls(
-  book: Book,
+  ledger: AgentLedger,
   { url, method, sinceSec }: { readonly url: string; readonly method: string; readonly sinceSec: number },
 ): bigint {
-  const wanted = placeOf(url);
-  const paid = book
+  const wanted = originAndPath(url);
+  const paid = ledger
     .payments()
     .filter((entry) => entry.state !== "released" && entry.state !== "reserved" && entry.atSec > sinceSec)
-    .filter((entry) => entry.method === method && placeOf(entry.resource) === wanted);
+    .filter((entry) => entry.method === method && originAndPath(entry.resource) === wanted);
   return BigInt(paid.length);
 }

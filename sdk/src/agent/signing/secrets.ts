@@ -1,6 +1,6 @@
 /**
- * Secrets without storage: everything is derived from signatures that the wallet makes for nobody but itself. A wallet
- * whose signatures differ from one time to the next (or a contract wallet) gets random secrets, kept in the ledger.
+ * Derives secrets, without storage, from signatures that the wallet makes only for this purpose. A wallet whose
+ * signatures differ from one time to the next (or a contract wallet) gets random secrets, kept in the ledger.
  */
 import {
   concatBytes,
@@ -17,7 +17,7 @@ import {
   utf8ToBytes,
   wordOfUint,
 } from "../../protocol";
-import type { Book } from "../ledger/ledger";
+import type { AgentLedger } from "../ledger/ledger";
 import type { Signer } from "./wallet";
 
 /** The root secret of one deployment's subscriptions; `undefined` when the wallet cannot make the same one twice. */
@@ -25,8 +25,8 @@ export type DerivedRoot = Hex | undefined;
 
 export interface Roots {
   ofSubscriptions(deployment: TurnpikeDeployment): Promise<DerivedRoot>;
-  /** The Idempotency-Key that stands for the caller's own key: not guessable, not shared between agents. */
-  purchaseKey(callerKey: string, book: Book): Promise<string>;
+  /** Derives the Idempotency-Key that is sent for the caller's own key: not guessable, not shared between agents. */
+  purchaseKey(callerKey: string, ledger: AgentLedger): Promise<string>;
 }
 
 const PURCHASES = "purchases";
@@ -45,8 +45,8 @@ export function createRoots(signer: Signer): Roots {
 
   return {
     ofSubscriptions: (deployment) => derive(`${deployment.chainId}:${deployment.turnpike.toLowerCase()}`, deployment),
-    async purchaseKey(callerKey, book) {
-      const root = (await derive(PURCHASES)) ?? (await storedRoot(book, await signer.address()));
+    async purchaseKey(callerKey, ledger) {
+      const root = (await derive(PURCHASES)) ?? (await storedRoot(ledger, await signer.address()));
       return toBase64Url(hmacSha256(hexToBytes(root), utf8ToBytes(callerKey)));
     },
   };
@@ -59,12 +59,12 @@ async function deriveRoot(signer: Signer, deployment?: TurnpikeDeployment): Prom
   return keccak256(hexToBytes(first));
 }
 
-async function storedRoot(book: Book, address: string): Promise<Hex> {
+async function storedRoot(ledger: AgentLedger, address: string): Promise<Hex> {
   const id = `${PURCHASES}:${address.toLowerCase()}`;
-  const stored = book.root(id);
+  const stored = ledger.root(id);
   if (stored) return stored.value;
   const value = toHex(randomBytes(32));
-  await book.put({ type: "root", id, value });
+  await ledger.put({ type: "root", id, value });
   return value;
 }
 

@@ -1,4 +1,6 @@
-/** The agent's account: signs typed data and nothing else. Takes ethers signers, viem accounts and bare keys. */
+/**
+ * Wraps the agent's account: signs typed data and nothing else. Accepts ethers signers, viem accounts and bare keys.
+ */
 import {
   type Address,
   addressOfKey,
@@ -43,7 +45,7 @@ export interface Signer {
   address(): Promise<Address>;
   /** @throws PolicyRefused (reason "wallet") when the wallet does not sign */
   sign(data: TypedData): Promise<Hex>;
-  /** Whether `signature` is an ECDSA signature of this account over `data`; false for contract wallets. */
+  /** Returns whether `signature` is an ECDSA signature of this account over `data`; false for contract wallets. */
   isOwnKey(data: TypedData, signature: Hex): Promise<boolean>;
 }
 
@@ -102,7 +104,9 @@ const mutable = (types: TypedData["types"]): Record<string, { name: string; type
 
 const CURVE_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
 
-/** Low s and v of 27 or 28, whatever the wallet writes; signatures of other lengths (contract wallets) stay as they are. */
+/**
+ * Low s and v of 27 or 28, whatever the wallet writes; signatures of other lengths (contract wallets) stay as they are.
+ */
 export function normalizeSignature(signature: string): Hex {
   if (!/^0x(?:[0-9a-fA-F]{2})+$/.test(signature)) {
     throw new PolicyRefused("The wallet's answer is no signature.", { reason: "wallet" });

@@ -1,12 +1,12 @@
 /**
- * How one change of a subscription is made: read, signed over the version it was read at, posted until its outcome is
- * known, read back. A version that turns out stale is read again once. Knows no particular change.
+ * Makes one change of a subscription: reads it, signs over the version that it read, posts until the outcome is known,
+ * and reads back. A stale version is read again once. Knows no particular change.
  */
 import type { ChangeAct, ChangeRequestWire, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import { type ActFields, actTypedData, type SignedAct, TurnpikeError } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import { believedTimeSec, isRefused, submit } from "../core/facilitators";
-import type { Book } from "../ledger/ledger";
+import { isRefused, plausibleTimeSec, submit } from "../core/facilitators";
+import type { AgentLedger } from "../ledger/ledger";
 import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
 import { type ApprovalFacts, withApproval } from "./permits";
 import {
@@ -18,8 +18,8 @@ import {
   viewOf,
 } from "./subscription";
 
-export interface Standing {
-  readonly book: Book;
+export interface ChangeContext {
+  readonly ledger: AgentLedger;
   readonly entry: SubscriptionEntry;
   readonly state: SubscriptionState;
   readonly nowSec: number;
@@ -31,52 +31,56 @@ export interface PlannedChange<S extends SignedAct> {
   readonly fields: ActFields[S];
   /** the most that this may charge now; counted against the budget */
   readonly maxCharge?: bigint;
-  /** the entry as it will stand, where it needs more token approval than now */
+  /** the changed entry, where it needs more token approval than now */
   readonly planned?: SubscriptionEntry;
-  /** what the ledger keeps once it is done */
+  /** the ledger's entry once the change is made */
   readonly after: SubscriptionEntry;
   readonly isDone: (state: SubscriptionState) => boolean;
-  /** what a gate may not have seen at once, and refuse for */
-  readonly fresh?: "status" | "terms";
+  /** what a gate may not see at once, and therefore refuse */
+  readonly recentChange?: "status" | "terms";
 }
 
 export async function change<S extends SignedAct>(
   context: AgentContext,
   ref: SubscriptionRef,
-  plan: (standing: Standing) => Promise<PlannedChange<S>>,
+  plan: (current: ChangeContext) => Promise<PlannedChange<S>>,
 ): Promise<Subscription> {
-  const book = await context.book();
-  const { id } = entryOf(book, ref);
-  return book.inTurn(`change:${id}`, async () => {
+  const ledger = await context.ledger();
+  const { id } = entryOf(ledger, ref);
+  return ledger.serialize(`change:${id}`, async () => {
     let wasUnsure = false;
     for (let attempt = 0; ; attempt++) {
-      const standing = await standingOf(context, book, entryOf(book, id));
-      const planned = await plan(standing);
-      if (wasUnsure && planned.isDone(standing.state)) return conclude(context, standing, planned, standing.state);
-      const result = await perform(context, standing, planned);
+      const current = await readCurrent(context, ledger, entryOf(ledger, id));
+      const planned = await plan(current);
+      if (wasUnsure && planned.isDone(current.state)) return conclude(context, current, planned, current.state);
+      const result = await perform(context, current, planned);
       wasUnsure ||= result.wasUnsure;
       if (result.kind === "done") {
-        const state = await readState(requireFacilitator(context, standing.entry.facilitator).client, id);
-        return conclude(context, standing, planned, state ?? standing.state);
+        const state = await readState(requireFacilitator(context, current.entry.facilitator).client, id);
+        return conclude(context, current, planned, state ?? current.state);
       }
       const { code } = result.error;
       if (code === "StaleVersion" && attempt === 0) continue;
-      const { id: idHash, planId } = standing.entry;
+      const { id: idHash, planId } = current.entry;
       context.effects.emit({ type: "subscription.failed", act: planned.path, idHash, planId, code });
       throw result.error;
     }
   });
 }
 
-async function standingOf(context: AgentContext, book: Book, entry: SubscriptionEntry): Promise<Standing> {
+async function readCurrent(
+  context: AgentContext,
+  ledger: AgentLedger,
+  entry: SubscriptionEntry,
+): Promise<ChangeContext> {
   const facilitator = requireFacilitator(context, entry.facilitator);
   const state = await readState(facilitator.client, entry.id);
   if (!state) throw new TurnpikeError("UnknownSubscription");
   const chain = context.chainOf(entry.chainId);
   const [timeSec, version] = await Promise.all([chain?.timeSec(), chain?.version(entry.turnpike, entry.id)]);
   const nowSec =
-    context.chainClock?.nowSec() ?? timeSec ?? believedTimeSec(state.chainTimeSec, entry.chainId, context.networks);
-  return { book, entry, state: version === undefined ? state : { ...state, version }, nowSec };
+    context.chainClock?.nowSec() ?? timeSec ?? plausibleTimeSec(state.chainTimeSec, entry.chainId, context.networks);
+  return { ledger, entry, state: version === undefined ? state : { ...state, version }, nowSec };
 }
 
 type Performed =
@@ -85,27 +89,27 @@ type Performed =
 
 async function perform<S extends SignedAct>(
   context: AgentContext,
-  standing: Standing,
+  current: ChangeContext,
   plan: PlannedChange<S>,
 ): Promise<Performed> {
-  const { book, entry } = standing;
-  if (!plan.planned) return post(context, standing, plan, undefined);
+  const { ledger, entry } = current;
+  if (!plan.planned) return post(context, current, plan, undefined);
   const facilitator = requireFacilitator(context, entry.facilitator);
   const when = plan.act === "Resume" ? ("low" as const) : ("whole" as const);
-  const need = { book, facilitator, deployment: entry, token: entry.token, planned: plan.planned, when };
-  return withApproval(context, need, (approval) => post(context, standing, plan, approval));
+  const need = { ledger, facilitator, deployment: entry, token: entry.token, planned: plan.planned, when };
+  return withApproval(context, need, (approval) => post(context, current, plan, approval));
 }
 
 async function post<S extends SignedAct>(
   context: AgentContext,
-  { book, entry, state, nowSec }: Standing,
+  { ledger, entry, state, nowSec }: ChangeContext,
   plan: PlannedChange<S>,
   approval: ApprovalFacts | undefined,
 ): Promise<Performed> {
   const spend = plan.maxCharge
     ? spendOf(context, entry, { amount: plan.maxCharge, version: state.version })
     : undefined;
-  if (spend) await book.reserve(spend, context.policy.limits);
+  if (spend) await ledger.reserve(spend, context.policy.limits);
   const deadline = BigInt(nowSec + context.policy.maxWindowSec);
   const { version } = state;
   const message = { subscriber: entry.subscriber, idHash: entry.id, version, deadline, ...plan.fields };
@@ -141,12 +145,12 @@ function spendOf(
 
 async function conclude<S extends SignedAct>(
   context: AgentContext,
-  { book }: Standing,
+  { ledger }: ChangeContext,
   plan: PlannedChange<S>,
   state: SubscriptionState,
 ): Promise<Subscription> {
-  await book.put(plan.after);
-  if (plan.fresh) context.fresh.mark(plan.after.id, plan.fresh);
+  await ledger.put(plan.after);
+  if (plan.recentChange) context.recentChanges.mark(plan.after.id, plan.recentChange);
   const { id: idHash, planId } = plan.after;
   context.effects.emit({ type: "subscription.changed", idHash, planId, act: plan.path });
   return viewOf(context, plan.after, state);

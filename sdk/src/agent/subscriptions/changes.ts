@@ -1,4 +1,4 @@
-/** The changes of a subscription that a caller can ask for: what each one signs, may cost, and leads to. */
+/** Defines the changes of a subscription: what each one signs, may cost, and results in. */
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import {
   type Hex,
@@ -12,7 +12,7 @@ import {
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { Amount } from "../core/policy";
-import type { Book } from "../ledger/ledger";
+import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret, randomSecret } from "../signing/secrets";
 import { change } from "./change";
@@ -42,8 +42,11 @@ export function pause(context: AgentContext, ref: SubscriptionRef): Promise<Subs
   }));
 }
 
+/** What resuming may charge. */
 export interface ResumeOptions {
-  /** the most that resuming may charge, base units; default: nothing while the paid period runs, else the plan's price */
+  /**
+   * the most that resuming may charge, base units; default: nothing while the paid period runs, else the plan's price
+   */
   readonly maxCharge?: Amount;
 }
 
@@ -64,11 +67,12 @@ export function resume(
       ...(maxCharge > 0n ? { planned: entry } : {}),
       after: { ...entry, state: "live" },
       isDone: (now) => now.status === "ACTIVE",
-      fresh: "status",
+      recentChange: "status",
     };
   });
 }
 
+/** When a cancellation takes effect. */
 export interface CancelOptions {
   /** serve out what is paid; default false: at once */
   readonly atPeriodEnd?: boolean;
@@ -92,12 +96,12 @@ export function cancel(
 /** Raises or lowers the cap of metered overage; a raise comes with the token approval it needs. */
 export function setMaxOverage(context: AgentContext, ref: SubscriptionRef, cap: Amount): Promise<Subscription> {
   const wanted = toAmount(cap, "cap");
-  return change(context, ref, async ({ book, entry, state }) => {
+  return change(context, ref, async ({ ledger, entry, state }) => {
     const isRaise = wanted > state.allowance.cap;
     const { amount, chainId, token, payTo } = entry;
     if (isRaise) {
       const facts = { kind: "subscription" as const, amount: BigInt(amount) + wanted, chainId, token, payTo };
-      await context.policy.require(facts, book);
+      await context.policy.require(facts, ledger);
     }
     const after = { ...entry, cap: wanted.toString() };
     return {
@@ -107,11 +111,12 @@ export function setMaxOverage(context: AgentContext, ref: SubscriptionRef, cap: 
       ...(isRaise ? { planned: after } : {}),
       after,
       isDone: (now) => now.allowance.cap === wanted,
-      fresh: "terms",
+      recentChange: "terms",
     };
   });
 }
 
+/** The new plan, and what the change may charge. */
 export interface ChangePlanOptions {
   readonly planId: Hex;
   /** cap under the new plan, base units; default: the cap as it is */
@@ -126,7 +131,7 @@ export function changePlan(
   options: ChangePlanOptions,
 ): Promise<Subscription> {
   if (!isHash32(options?.planId)) throw new InvalidRequest("planId must be 0x and 64 hex digits.");
-  return change(context, ref, async ({ book, entry, state, nowSec }) => {
+  return change(context, ref, async ({ ledger, entry, state, nowSec }) => {
     const facilitator = requireFacilitator(context, entry.facilitator);
     const plan = await verifiedPlan(context, facilitator, options.planId);
     const { provider, token, payTo, chainId, amount } = plan;
@@ -135,7 +140,7 @@ export function changePlan(
     }
     if (plan.deprecated) throw new PlanDeprecated(undefined, { details: { planId: plan.planId } });
     const cap = options.maxOverage === undefined ? state.allowance.cap : toAmount(options.maxOverage, "maxOverage");
-    await context.policy.require({ kind: "subscription", amount: amount + cap, chainId, token, payTo }, book);
+    await context.policy.require({ kind: "subscription", amount: amount + cap, chainId, token, payTo }, ledger);
     const maxCharge =
       options.maxCharge === undefined ? quoted(entry, state, amount, nowSec) : toAmount(options.maxCharge, "maxCharge");
     const after: SubscriptionEntry = { ...entry, ...termsOf(plan), cap: cap.toString() };
@@ -147,12 +152,12 @@ export function changePlan(
       planned: after,
       after,
       isDone: (now) => now.planId === plan.planId,
-      fresh: "terms",
+      recentChange: "terms",
     };
   });
 }
 
-/** By the contract's own rule, at the latest moment at which the change should land. */
+/** Quotes a plan change by the contract's own rule, at the latest time at which it should be on chain. */
 function quoted(entry: SubscriptionEntry, state: SubscriptionState, newPrice: bigint, nowSec: number): bigint {
   const record = {
     known: true,
@@ -169,15 +174,15 @@ function quoted(entry: SubscriptionEntry, state: SubscriptionState, newPrice: bi
   return charge;
 }
 
-/** Moves the subscription to a fresh secret: the old id is worth nothing from then on. */
+/** Moves the subscription to a new secret: the old id is invalid from then on. */
 export async function rekey(context: AgentContext, ref: SubscriptionRef): Promise<Subscription> {
-  const book = await context.book();
-  const old = entryOf(book, ref);
+  const ledger = await context.ledger();
+  const old = entryOf(ledger, ref);
   const facilitator = requireFacilitator(context, old.facilitator);
-  const { secret, kept } = await freshSecret(context, book, old);
+  const { secret, kept } = await freshSecret(context, ledger, old);
   const next: SubscriptionEntry = { ...old, id: idHashOfSecret(old.subscriber, secret), secret: kept, state: "signup" };
   // The new secret is kept before the chain can know of it.
-  await book.put(next);
+  await ledger.put(next);
   const done = await change(context, old.id, async ({ entry }) => ({
     act: "Rekey",
     path: "rekey",
@@ -188,14 +193,14 @@ export async function rekey(context: AgentContext, ref: SubscriptionRef): Promis
   const state = await readState(facilitator.client, next.id);
   if (!state) return done;
   const live: SubscriptionEntry = { ...next, state: "live" };
-  await book.put(live);
-  context.fresh.mark(live.id, "status");
+  await ledger.put(live);
+  context.recentChanges.mark(live.id, "status");
   return viewOf(context, live, state);
 }
 
 async function freshSecret(
   context: AgentContext,
-  book: Book,
+  ledger: AgentLedger,
   entry: SubscriptionEntry,
 ): Promise<{ secret: Hex; kept: SubscriptionEntry["secret"] }> {
   const { planId, subscriber } = entry;
@@ -207,6 +212,6 @@ async function freshSecret(
   // Numbered under the plan that the first secret came from, where recovery looks for it.
   const under = entry.secret.from === "root" ? entry.secret.planId : planId;
   const facilitator = requireFacilitator(context, entry.facilitator);
-  const { nextN } = await searchDerived(book, facilitator, { root, planId: under, subscriber });
+  const { nextN } = await searchDerived(ledger, facilitator, { root, planId: under, subscriber });
   return { secret: derivedSecret(root, under, nextN), kept: { from: "root", planId: under, n: nextN } };
 }

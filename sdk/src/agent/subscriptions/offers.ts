@@ -1,4 +1,4 @@
-/** Which plan to subscribe to, and through whom: named by the caller, or taken from what a URL's 402 offers. */
+/** Selects the plan to subscribe to, and its Facilitator: named by the caller, or taken from a URL's 402. */
 import {
   type Address,
   findNetwork,
@@ -15,13 +15,16 @@ import type { Facilitator } from "../core/facilitators";
 import type { Amount } from "../core/policy";
 import { isPrivateChannel, sendWithinOrigin, templateOf } from "../core/request";
 import { quoteOf } from "../payments/pay";
-import type { Quote } from "../payments/quote";
+import type { ParsedQuote } from "../payments/quote";
 import { requireFacilitator, type VerifiedPlan, verifiedPlan } from "./subscription";
 
 /** What to subscribe to, and on what terms; amounts in base units. */
 export interface SubscribeOptions {
   readonly planId?: Hex;
-  /** Take the plan from what this URL's 402 offers (the cheapest, or `planId` if it is among them), and record its origin. */
+  /**
+   * Take the plan from what this URL's 402 offers (the cheapest, or `planId` if it is among them), and record its
+   * origin.
+   */
   readonly url?: string | URL;
   /** cap of metered overage per cycle, base units; default 0: none */
   readonly maxOverage?: Amount;
@@ -80,7 +83,7 @@ export async function offerOf(context: AgentContext, { planId, url, facilitator 
   return { ...cheapest, origins: [new URL(arrival.template.url).origin] };
 }
 
-/** The plans that a 402 offers, with their terms proven where one of the agent's Facilitators can be asked. */
+/** A plan that a 402 offers, with its terms proven where one of the agent's Facilitators can be asked. */
 export interface PlanPrice {
   readonly planId: Hex;
   readonly name: string | undefined;
@@ -98,19 +101,19 @@ export interface PlanPrice {
   readonly reason: string | undefined;
 }
 
-/** Cheapest first. A plan that is named without terms, and that no Facilitator knows, is left out. */
-export async function offeredPlansOf(context: AgentContext, quote: Quote): Promise<readonly PlanPrice[]> {
-  const book = await context.book();
-  const told = new Map<Hex, PlanTerms | undefined>(quote.offers.map(({ planId }) => [planId, undefined]));
-  for (const terms of quote.plans) told.set(terms.planId, terms);
+/** Lists the offered plans, cheapest first. A plan without terms that no Facilitator knows is left out. */
+export async function offeredPlansOf(context: AgentContext, quote: ParsedQuote): Promise<readonly PlanPrice[]> {
+  const ledger = await context.ledger();
+  const reported = new Map<Hex, PlanTerms | undefined>(quote.offers.map(({ planId }) => [planId, undefined]));
+  for (const terms of quote.plans) reported.set(terms.planId, terms);
   const live = new Set(
-    book.subscriptions().flatMap(({ state, planId }) => (state === "live" ? [planId.toLowerCase()] : [])),
+    ledger.subscriptions().flatMap(({ state, planId }) => (state === "live" ? [planId.toLowerCase()] : [])),
   );
   const plans = await Promise.all(
-    [...told].map(async ([planId, terms]): Promise<PlanPrice[]> => {
+    [...reported].map(async ([planId, terms]): Promise<PlanPrice[]> => {
       const named = quote.offers.find((offer) => offer.planId === planId)?.facilitator;
       const proof = await provenTerms(context, planId, named);
-      const known = proof.plan ? shownOf(proof.plan) : terms && toldOf(context, terms);
+      const known = proof.plan ? shownOf(proof.plan) : terms && reportedOf(context, terms);
       if (!known) return [];
       const lies = proof.plan && terms && !isSame(proof.plan, terms);
       const reason = lies ? "plan_terms" : proof.plan?.deprecated ? "deprecated" : proof.reason;
@@ -124,7 +127,10 @@ export async function offeredPlansOf(context: AgentContext, quote: Quote): Promi
     .sort((a, b) => (a.amount !== b.amount ? (a.amount < b.amount ? -1 : 1) : a.planId < b.planId ? -1 : 1));
 }
 
-/** An outage leaves the terms unproven and says nothing against them; a lie or a stranger's contract does. */
+/**
+ * Proves a plan's terms. An outage leaves them unproven, without a reason; false terms or another contract are a
+ * reason.
+ */
 async function provenTerms(
   context: AgentContext,
   planId: Hex,
@@ -146,11 +152,13 @@ const shownOf = ({ network, chainId, token, payTo, amount, interval }: VerifiedP
   intervalSec: interval,
 });
 
-function toldOf(context: AgentContext, { network = "", token, payTo, amount, interval }: PlanTerms) {
+function reportedOf(context: AgentContext, { network = "", token, payTo, amount, interval }: PlanTerms) {
   const chainId = findNetwork(network, context.networks)?.chainId;
   return { network, chainId, token, payTo, amount, intervalSec: interval };
 }
 
-function isSame(plan: VerifiedPlan, told: PlanTerms): boolean {
-  return plan.amount === told.amount && plan.interval === told.interval && sameAddress(plan.token, told.token);
+function isSame(plan: VerifiedPlan, reported: PlanTerms): boolean {
+  return (
+    plan.amount === reported.amount && plan.interval === reported.interval && sameAddress(plan.token, reported.token)
+  );
 }

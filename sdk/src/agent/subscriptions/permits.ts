@@ -1,7 +1,7 @@
 /**
- * Token approvals for Turnpike, by EIP-2612. A permit *sets* the approval, so each one is the sum over everything the
- * wallet is subscribed to on that token, for a bounded number of periods; and those of one wallet wait for each other.
- * The spender is the agent's own deployment, whatever anybody else says.
+ * Signs token approvals for Turnpike, by EIP-2612. A permit *sets* the approval, so each covers all of the wallet's
+ * subscriptions on that token, for a bounded number of periods; permits of one wallet are signed one after the other.
+ * The spender is the agent's own deployment, whatever a peer says.
  */
 import type { Account, PermitRequestWire } from "../../facilitator/subscriptions";
 import {
@@ -16,8 +16,8 @@ import {
   TurnpikeError,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import { believedTimeSec, type Facilitator, isRefused, submit } from "../core/facilitators";
-import type { Book } from "../ledger/ledger";
+import { type Facilitator, isRefused, plausibleTimeSec, submit } from "../core/facilitators";
+import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { tokenDomain } from "../payments/token-domain";
 import { requireFacilitator, stateOnChain } from "./subscription";
@@ -32,11 +32,11 @@ const LOW_PERIODS = 2;
 export type SignedPermit = Pick<PermitRequestWire, "value" | "deadline" | "signature">;
 
 export interface ApprovalNeed {
-  readonly book: Book;
+  readonly ledger: AgentLedger;
   readonly facilitator: Facilitator;
   readonly deployment: TurnpikeDeployment;
   readonly token: Address;
-  /** as it will stand: a new subscription, or a changed one in place of what the ledger holds */
+  /** a new subscription, or a changed one in place of the ledger's */
   readonly planned?: Pick<SubscriptionEntry, "id" | "amount" | "cap" | "periods">;
   /** `whole`: for all periods. `low`: only when it covers less than two; then it is raised to all periods. */
   readonly when: "whole" | "low";
@@ -59,15 +59,15 @@ export async function withApproval<T>(
   work: (facts: ApprovalFacts) => Promise<T>,
 ): Promise<T> {
   const owner = await context.signer.address();
-  const { book, facilitator, deployment, token } = need;
+  const { ledger, facilitator, deployment, token } = need;
   const queue = `permit:${deployment.chainId}:${token.toLowerCase()}:${owner.toLowerCase()}`;
-  return book.inTurn(queue, async () => {
+  return ledger.serialize(queue, async () => {
     const account = await facilitator.account(owner, token);
     if (account.chainId !== deployment.chainId || !sameAddress(account.token, token)) {
       throw new PolicyRefused("The Facilitator serves this token on another chain.", { reason: "network" });
     }
-    const told = context.chainClock?.nowSec() ?? (await context.chainOf(deployment.chainId)?.timeSec());
-    const nowSec = told ?? believedTimeSec(account.chainTimeSec, deployment.chainId, context.networks);
+    const reported = context.chainClock?.nowSec() ?? (await context.chainOf(deployment.chainId)?.timeSec());
+    const nowSec = reported ?? plausibleTimeSec(account.chainTimeSec, deployment.chainId, context.networks);
     return work({ account, nowSec, permit: await permitFor(context, need, { owner, account, nowSec }) });
   });
 }
@@ -89,8 +89,8 @@ async function permitFor(
 
   const nonce = (await chain?.permitNonce(token, owner)) ?? account.permitNonce;
   if (nonce === undefined) throw noPermit("the token has no permits", value, approval);
-  const told = { name: account.tokenName, version: account.tokenVersion };
-  const domain = await tokenDomain(context, { chainId: deployment.chainId, token, told });
+  const reported = { name: account.tokenName, version: account.tokenVersion };
+  const domain = await tokenDomain(context, { chainId: deployment.chainId, token, reported });
   const deadline = BigInt(nowSec + context.policy.maxWindowSec);
   const message = { owner, spender: deployment.turnpike, value, nonce, deadline };
   context.effects.emit({ type: "approval.signing", token, value });
@@ -115,10 +115,10 @@ interface Share {
   readonly periods: number;
 }
 
-/** What each subscription of this wallet on this token may take per period; those that have ended are left out. */
+/** Returns what each live subscription of this wallet on this token may charge per period. */
 async function sharesOf(context: AgentContext, need: ApprovalNeed, owner: Address): Promise<readonly Share[]> {
-  const { book, token, deployment, planned } = need;
-  const others = book.subscriptions().filter(
+  const { ledger, token, deployment, planned } = need;
+  const others = ledger.subscriptions().filter(
     (entry) =>
       // A rekey under way is the old record by another name: it counts once.
       (entry.state === "live" || entry.signup !== undefined) &&
@@ -128,8 +128,8 @@ async function sharesOf(context: AgentContext, need: ApprovalNeed, owner: Addres
       sameAddress(entry.token, token) &&
       sameAddress(entry.subscriber, owner),
   );
-  const standing = await Promise.all(others.map((entry) => refreshed(context, book, entry)));
-  return [...standing.filter((entry) => entry.state !== "ended"), ...(planned ? [planned] : [])].map((entry) => ({
+  const current = await Promise.all(others.map((entry) => refreshed(context, ledger, entry)));
+  return [...current.filter((entry) => entry.state !== "ended"), ...(planned ? [planned] : [])].map((entry) => ({
     amount: BigInt(entry.amount),
     cap: BigInt(entry.cap),
     periods: requirePeriods(entry.periods),
@@ -143,10 +143,10 @@ export function requirePeriods(periods: number): number {
   });
 }
 
-/** The entry as the chain has it now. One that cannot be read stays as it is: it may well be live. */
+/** Updates an entry from the chain. One that cannot be read stays as it is: it may be live. */
 export async function refreshed(
   context: AgentContext,
-  book: Book,
+  ledger: AgentLedger,
   entry: SubscriptionEntry,
 ): Promise<SubscriptionEntry> {
   try {
@@ -157,7 +157,7 @@ export async function refreshed(
     if (!ended && cap === entry.cap && entry.state === "live") return entry;
     const { signup: _done, ...kept } = entry;
     const next: SubscriptionEntry = { ...kept, cap, state: ended ? "ended" : "live" };
-    await book.put(next);
+    await ledger.put(next);
     return next;
   } catch (error) {
     if (isTurnpikeError(error)) return entry;
@@ -165,13 +165,13 @@ export async function refreshed(
   }
 }
 
-/** A token approval as it stands after {@link TopUpOptions}; base units. */
+/** A token approval after `topUp`; base units. */
 export interface TopUp {
   readonly token: Address;
   readonly chainId: number;
-  /** what Turnpike may take in all, base units */
+  /** what Turnpike may collect in all, base units */
   readonly approval: bigint;
-  /** of the permit's transaction; undefined when nothing was needed, or somebody had submitted it already */
+  /** of the permit's transaction; undefined when nothing was needed, or the permit was already submitted */
   readonly transaction: Hex | undefined;
 }
 
@@ -185,21 +185,21 @@ export interface TopUpOptions {
 
 /** Raises the token approvals that have become low, by permits that the Facilitator relays. */
 export async function topUp(context: AgentContext, options: TopUpOptions = {}): Promise<TopUp[]> {
-  const book = await context.book();
+  const ledger = await context.ledger();
   if (options.periods !== undefined) {
     const periods = requirePeriods(options.periods);
-    for (const entry of book.subscriptions()) if (entry.state === "live") await book.put({ ...entry, periods });
+    for (const entry of ledger.subscriptions()) if (entry.state === "live") await ledger.put({ ...entry, periods });
   }
   const owner = await context.signer.address();
   const groups = new Map<string, SubscriptionEntry>();
-  for (const entry of book.subscriptions()) {
+  for (const entry of ledger.subscriptions()) {
     if (entry.state === "live" && entry.subscriber === owner) groups.set(`${entry.chainId}:${entry.token}`, entry);
   }
   const topUps: TopUp[] = [];
   for (const entry of groups.values()) {
     const { token, chainId } = entry;
     const facilitator = requireFacilitator(context, entry.facilitator);
-    const need = { book, facilitator, deployment: entry, token, when: options.whole ? "whole" : "low" } as const;
+    const need = { ledger, facilitator, deployment: entry, token, when: options.whole ? "whole" : "low" } as const;
     const done = await withApproval(context, need, async ({ account, permit }) => {
       if (!permit) return { token, chainId, approval: account.approval, transaction: undefined };
       const request = { network: entry.network, token, owner, ...permit };

@@ -1,9 +1,9 @@
-/** Finds the subscriptions of a wallet again, from its signatures and the chain alone. */
+/** Recovers a wallet's subscriptions from its signatures and the chain alone, and lists those of the ledger. */
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import { type Address, type Hex, sameAddress } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
-import type { Book } from "../ledger/ledger";
+import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret } from "../signing/secrets";
 import { DEFAULT_PERIODS } from "./permits";
@@ -21,11 +21,14 @@ import {
   viewOf,
 } from "./subscription";
 
-/** Everything the ledger holds that has not ended, as the chain has it now. With an RPC it needs no Facilitator. */
+/**
+ * Lists the ledger's subscriptions that have not ended, by the chain's current state. With an RPC it needs no
+ * Facilitator.
+ */
 export async function list(context: AgentContext): Promise<Subscription[]> {
-  const book = await context.book();
+  const ledger = await context.ledger();
   const views: Subscription[] = [];
-  for (const entry of book.subscriptions()) {
+  for (const entry of ledger.subscriptions()) {
     if (entry.state === "ended") continue;
     const state = await stateOnChain(context, entry);
     if (!state) continue;
@@ -35,7 +38,7 @@ export async function list(context: AgentContext): Promise<Subscription[]> {
       state: state.status === "CANCELLED" ? "ended" : "live",
       cap: state.allowance.cap.toString(),
     };
-    if (now.state !== entry.state || now.cap !== entry.cap) await book.put(now);
+    if (now.state !== entry.state || now.cap !== entry.cap) await ledger.put(now);
     views.push(await viewOf(context, now, state));
   }
   return views;
@@ -46,10 +49,10 @@ export async function addOrigins(
   ref: SubscriptionRef,
   origins: readonly string[],
 ): Promise<readonly string[]> {
-  const book = await context.book();
-  const entry = entryOf(book, ref);
+  const ledger = await context.ledger();
+  const entry = entryOf(ledger, ref);
   const merged = { ...entry, origins: [...new Set([...entry.origins, ...originsOf(origins)])] };
-  await book.put(merged);
+  await ledger.put(merged);
   return merged.origins;
 }
 
@@ -74,12 +77,12 @@ export interface DerivedSearch {
 }
 
 export async function searchDerived(
-  book: Book,
+  ledger: AgentLedger,
   facilitator: Facilitator,
   { root, planId, subscriber }: { readonly root: Hex; readonly planId: Hex; readonly subscriber: Address },
 ): Promise<DerivedSearch> {
   const inLedger = new Set(
-    book
+    ledger
       .subscriptions()
       .filter((entry) => sameAddress(entry.subscriber, subscriber) && entry.secret.from === "root")
       .map((entry) => entry.id),
@@ -104,7 +107,7 @@ export async function searchDerived(
   return { found, nextN: lastSeen + 1 };
 }
 
-/** The plan under which the record now stands: another one after a plan change. */
+/** Returns the plan that the record has now: another one after a plan change. */
 async function planOf(
   context: AgentContext,
   facilitator: Facilitator,
@@ -114,10 +117,10 @@ async function planOf(
   return state.planId === asked.planId ? asked : verifiedPlan(context, facilitator, state.planId);
 }
 
-/** Enters what was found into the ledger, as far as it lives. Entries that are known keep their origins. */
+/** Records the live subscriptions that were found in the ledger. Known entries keep their origins. */
 export async function adopt(
   context: AgentContext,
-  book: Book,
+  ledger: AgentLedger,
   facilitator: Facilitator,
   { asked, search, origins }: { asked: VerifiedPlan; search: DerivedSearch; origins: readonly string[] },
 ): Promise<readonly { readonly entry: SubscriptionEntry; readonly state: SubscriptionState }[]> {
@@ -125,7 +128,7 @@ export async function adopt(
   const adopted: { entry: SubscriptionEntry; state: SubscriptionState }[] = [];
   for (const { n, idHash, state } of search.found) {
     if (state.status === "CANCELLED" || !sameAddress(state.subscriber, subscriber)) continue;
-    const known = book.subscription(idHash);
+    const known = ledger.subscription(idHash);
     const plan = await planOf(context, facilitator, asked, state);
     const { signup: _done, ...kept } = known ?? {
       type: "subscription" as const,
@@ -146,7 +149,7 @@ export async function adopt(
       cap: state.allowance.cap.toString(),
       origins: [...new Set([...kept.origins, ...origins])],
     };
-    await book.put(entry);
+    await ledger.put(entry);
     adopted.push({ entry, state });
   }
   return adopted;
@@ -157,19 +160,19 @@ export async function adopt(
  * to the next there is nothing to find.
  */
 export async function recover(context: AgentContext, options: RecoverOptions): Promise<Subscription[]> {
-  const book = await context.book();
+  const ledger = await context.ledger();
   const facilitator = requireFacilitator(context, options.facilitator);
   const asked = await verifiedPlan(context, facilitator, options.planId);
   const root = await context.roots.ofSubscriptions(asked.deployment);
   if (!root) return [];
   const subscriber = await context.signer.address();
-  const search = await searchDerived(book, facilitator, { root, planId: asked.planId, subscriber });
+  const search = await searchDerived(ledger, facilitator, { root, planId: asked.planId, subscriber });
   const origins = originsOf(options.origins);
-  const adopted = await adopt(context, book, facilitator, { asked, search, origins });
+  const adopted = await adopt(context, ledger, facilitator, { asked, search, origins });
   return Promise.all(adopted.map(({ entry, state }) => viewOf(context, entry, state, { existing: true })));
 }
 
-/** Whatever URL the caller names, its origin is what counts. */
+/** Returns the origins of the caller's URLs. */
 export function originsOf(origins: readonly string[] | undefined): readonly string[] {
   return [...new Set((origins ?? []).map((origin) => new URL(origin).origin))];
 }

@@ -1,6 +1,6 @@
 /**
- * Signup: terms proven by the plan's id, budget reserved, one Subscribe and at most one permit signed, both in the ledger
- * before they leave. A signup whose outcome is unknown is posted again, never signed again.
+ * Signs up for a plan: proves the terms by the plan's id, reserves the budget, signs one Subscribe and at most one
+ * permit, and records both before they leave. A signup whose outcome is unknown is posted again, never signed again.
  */
 import type { SubscribeRequestWire, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import {
@@ -18,7 +18,7 @@ import {
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import { type Facilitator, isRefused, submit } from "../core/facilitators";
-import type { Book } from "../ledger/ledger";
+import type { AgentLedger } from "../ledger/ledger";
 import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret, randomSecret } from "../signing/secrets";
 import { setMaxOverage } from "./changes";
@@ -27,14 +27,14 @@ import { type ApprovalFacts, DEFAULT_PERIODS, requirePeriods, withApproval } fro
 import { adopt, originsOf, searchDerived } from "./recover";
 import { idHashOfSecret, readState, type Subscription, termsOf, type VerifiedPlan, viewOf } from "./subscription";
 
-/** Errors that a fresh permit resolves: somebody used the nonce meanwhile, or its deadline passed. */
+/** Errors that a new permit resolves: its nonce was used meanwhile, or its deadline has passed. */
 const PERMIT_TROUBLE: ReadonlySet<string> = new Set(["InsufficientApproval", "PermitTooLow"]);
 
 /** How many fresh permits one call signs when others keep using the nonce. */
 const MAX_PERMITS = 3;
 
 interface SignupJob {
-  readonly book: Book;
+  readonly ledger: AgentLedger;
   readonly facilitator: Facilitator;
   readonly plan: VerifiedPlan;
   readonly cap: bigint;
@@ -47,28 +47,28 @@ interface SignupJob {
  * @throws PlanDeprecated, PolicyRefused, InsufficientFunds; PaymentPending when the outcome is unknown
  */
 export async function subscribe(context: AgentContext, options: SubscribeOptions): Promise<Subscription> {
-  const book = await context.book();
+  const ledger = await context.ledger();
   const cap = toAmount(options.maxOverage ?? 0n, "maxOverage");
   const periods = requirePeriods(options.periods ?? DEFAULT_PERIODS);
   const offer = await offerOf(context, options);
   const { facilitator, plan } = offer;
   const origins = [...new Set([...originsOf(options.origins), ...offer.origins])];
   const subscriber = await context.signer.address();
-  const job: SignupJob = { book, facilitator, plan, cap, origins, periods };
-  return book.inTurn(`subscribe:${plan.planId}:${subscriber}`, async () => {
+  const job: SignupJob = { ledger, facilitator, plan, cap, origins, periods };
+  return ledger.serialize(`subscribe:${plan.planId}:${subscriber}`, async () => {
     const unfinished = await finishSignup(context, job);
     if (unfinished) return raisedTo(context, cap, unfinished);
-    const { existing, secret } = await placeFor(context, job);
+    const { existing, secret } = await secretFor(context, job);
     if (existing && !options.another) return raisedTo(context, cap, existing);
-    return signUpAnyhow(context, job, secret);
+    return signUpWithRetries(context, job, secret);
   });
 }
 
 /**
- * Another process of the same wallet may use the permit's nonce first: then this very signup, still unused, is posted
- * again with a fresh permit.
+ * Signs up, with a new permit if needed: another process of the same wallet may use the permit's nonce first. The
+ * unused signup itself is then posted again.
  */
-async function signUpAnyhow(context: AgentContext, job: SignupJob, secret: Place): Promise<Subscription> {
+async function signUpWithRetries(context: AgentContext, job: SignupJob, secret: SignupSecret): Promise<Subscription> {
   for (let turn = 0; ; turn++) {
     try {
       const made = turn === 0 ? await signUp(context, job, secret) : await finishSignup(context, job);
@@ -81,26 +81,26 @@ async function signUpAnyhow(context: AgentContext, job: SignupJob, secret: Place
   }
 }
 
-/** An existing subscription gets the larger cap that was asked for. */
+/** Raises an existing subscription's cap to the larger one that was requested. */
 async function raisedTo(context: AgentContext, cap: bigint, subscription: Subscription): Promise<Subscription> {
   if (cap <= subscription.maxOverage) return subscription;
   return Object.assign(await setMaxOverage(context, subscription, cap), { existing: true });
 }
 
-type Place = { readonly value: Hex; readonly kept: SubscriptionEntry["secret"] };
+type SignupSecret = { readonly value: Hex; readonly kept: SubscriptionEntry["secret"] };
 
-/** A live subscription on the plan, if there is one, and the secret that a new one would have. */
-async function placeFor(
+/** Finds a live subscription on the plan, and the secret that a new one would have. */
+async function secretFor(
   context: AgentContext,
-  { book, facilitator, plan, origins }: SignupJob,
-): Promise<{ existing: Subscription | undefined; secret: Place }> {
+  { ledger, facilitator, plan, origins }: SignupJob,
+): Promise<{ existing: Subscription | undefined; secret: SignupSecret }> {
   const subscriber = await context.signer.address();
   const root = await context.roots.ofSubscriptions(plan.deployment);
-  let secret: Place;
+  let secret: SignupSecret;
   if (root) {
-    const search = await searchDerived(book, facilitator, { root, planId: plan.planId, subscriber });
+    const search = await searchDerived(ledger, facilitator, { root, planId: plan.planId, subscriber });
     const nearest = search.found.filter(({ state }) => state.status === "ACTIVE" && state.planId === plan.planId);
-    await adopt(context, book, facilitator, { asked: plan, search: { ...search, found: nearest }, origins });
+    await adopt(context, ledger, facilitator, { asked: plan, search: { ...search, found: nearest }, origins });
     secret = {
       value: derivedSecret(root, plan.planId, search.nextN),
       kept: { from: "root", planId: plan.planId, n: search.nextN },
@@ -109,19 +109,19 @@ async function placeFor(
     const value = randomSecret();
     secret = { value, kept: { from: "ledger", value } };
   }
-  for (const entry of book.subscriptions()) {
+  for (const entry of ledger.subscriptions()) {
     if (entry.state !== "live" || entry.planId !== plan.planId || !sameAddress(entry.subscriber, subscriber)) continue;
     const state = await readState(facilitator.client, entry.id);
     if (state?.status !== "ACTIVE") continue;
     const merged = { ...entry, origins: [...new Set([...entry.origins, ...origins])] };
-    await book.put(merged);
+    await ledger.put(merged);
     return { existing: await viewOf(context, merged, state, { existing: true }), secret };
   }
   return { existing: undefined, secret };
 }
 
-async function signUp(context: AgentContext, job: SignupJob, secret: Place): Promise<Subscription> {
-  const { book, facilitator, plan, cap, origins, periods } = job;
+async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecret): Promise<Subscription> {
+  const { ledger, facilitator, plan, cap, origins, periods } = job;
   const subscriber = await context.signer.address();
   if (plan.deprecated) {
     const details: Record<string, string> = { planId: plan.planId };
@@ -129,7 +129,7 @@ async function signUp(context: AgentContext, job: SignupJob, secret: Place): Pro
     throw new PlanDeprecated(undefined, { details });
   }
   const facts = { kind: "subscription" as const, amount: plan.amount + cap, chainId: plan.chainId, token: plan.token };
-  await context.policy.require({ ...facts, payTo: plan.payTo }, book);
+  await context.policy.require({ ...facts, payTo: plan.payTo }, ledger);
   const entry: SubscriptionEntry = {
     type: "subscription",
     id: idHashOfSecret(subscriber, secret.value),
@@ -146,7 +146,7 @@ async function signUp(context: AgentContext, job: SignupJob, secret: Place): Pro
     secret: secret.kept,
   };
   const { deployment, token } = plan;
-  const need = { book, facilitator, deployment, token, planned: entry, when: "whole" as const };
+  const need = { ledger, facilitator, deployment, token, planned: entry, when: "whole" as const };
   return withApproval(context, need, async (approval) => {
     if (approval.account.balance < plan.amount) {
       throw new InsufficientFunds(undefined, {
@@ -154,16 +154,16 @@ async function signUp(context: AgentContext, job: SignupJob, secret: Place): Pro
       });
     }
     const spend = spendOf(context, entry);
-    await book.reserve(spend, context.policy.limits);
+    await ledger.reserve(spend, context.policy.limits);
     let signing: SubscriptionEntry;
     emitOf(context, entry, "subscription.signing");
     try {
       signing = { ...entry, signup: await signSubscribe(context, entry, secret.value, approval) };
     } catch (error) {
-      await book.put({ ...spend, state: "released" });
+      await ledger.put({ ...spend, state: "released" });
       throw error;
     }
-    await book.put(signing);
+    await ledger.put(signing);
     return postSignup(context, job, signing);
   });
 }
@@ -200,9 +200,9 @@ async function signSubscribe(
   };
 }
 
-/** Posts a signup that stands in the ledger, and settles what became of it. */
+/** Posts a signup of the ledger, and records its outcome. */
 async function postSignup(context: AgentContext, job: SignupJob, entry: SubscriptionEntry): Promise<Subscription> {
-  const { book, facilitator } = job;
+  const { ledger, facilitator } = job;
   const { signup } = entry;
   if (!signup) throw new PaymentPending(undefined, { details: { idHash: entry.id } });
   emitOf(context, entry, "subscription.submitted");
@@ -212,15 +212,15 @@ async function postSignup(context: AgentContext, job: SignupJob, entry: Subscrip
     onPending: () => emitOf(context, entry, "subscription.pending"),
   });
   const state = await readState(facilitator.client, entry.id);
-  if (state) return created(context, book, entry, state);
+  if (state) return created(context, ledger, entry, state);
   if (!isRefused(outcome)) {
-    throw new PaymentPending("The signup was taken on, and is not readable yet. Repeat the call.", {
+    throw new PaymentPending("The signup was accepted, and is not readable yet. Repeat the call.", {
       details: { idHash: entry.id },
     });
   }
   const { code } = outcome.error;
   context.effects.emit({ type: "subscription.failed", act: "subscribe", ...namesOf(entry), code });
-  // Whatever is said of it, the signature is good until its deadline: the next call posts the same one.
+  // Despite the refusal the signature is valid until its deadline: the next call posts the same one.
   throw outcome.error;
 }
 
@@ -236,54 +236,54 @@ function emitOf(
 
 async function created(
   context: AgentContext,
-  book: Book,
+  ledger: AgentLedger,
   { signup: _done, ...entry }: SubscriptionEntry,
   state: SubscriptionState,
 ): Promise<Subscription> {
   const live: SubscriptionEntry = { ...entry, state: "live", cap: state.allowance.cap.toString() };
-  await book.put(live);
-  context.fresh.mark(live.id, "status");
+  await ledger.put(live);
+  context.recentChanges.mark(live.id, "status");
   context.effects.emit({ type: "subscription.created", idHash: live.id, planId: live.planId });
   return viewOf(context, live, state);
 }
 
 /**
- * The deadline has passed: nothing more can come of it. That nothing has is for the agent's own RPC to say; on a
- * Facilitator's word the charge stays in the budget.
+ * Ends a signup whose deadline has passed. Only the agent's own RPC can prove that it was never used; without that the
+ * charge stays in the budget.
  */
 async function giveUp(
   context: AgentContext,
-  book: Book,
+  ledger: AgentLedger,
   { signup: _void, ...entry }: SubscriptionEntry,
 ): Promise<undefined> {
   const isCreated = await context.chainOf(entry.chainId)?.isSubscribed(entry.turnpike, entry.id);
-  if (isCreated) throw new Unavailable("The subscription stands on chain, and its Facilitator does not show it yet.");
-  await book.put({ ...entry, state: "ended" });
-  if (isCreated === false) await book.put({ ...spendOf(context, entry), state: "released" });
+  if (isCreated) throw new Unavailable("The subscription is on chain, and its Facilitator does not show it yet.");
+  await ledger.put({ ...entry, state: "ended" });
+  if (isCreated === false) await ledger.put({ ...spendOf(context, entry), state: "released" });
   return undefined;
 }
 
-/** A signup of an earlier call on this plan: found on chain, posted again, or proven worthless. */
+/** Finishes an earlier call's signup on this plan: found on chain, posted again, or ended. */
 async function finishSignup(context: AgentContext, job: SignupJob): Promise<Subscription | undefined> {
-  const { book, facilitator, plan } = job;
+  const { ledger, facilitator, plan } = job;
   const subscriber = await context.signer.address();
-  for (const known of book.subscriptions()) {
+  for (const known of ledger.subscriptions()) {
     if (known.state !== "signup" || known.planId !== plan.planId || !sameAddress(known.subscriber, subscriber))
       continue;
     const entry = { ...known, origins: [...new Set([...known.origins, ...job.origins])] };
     const state = await readState(facilitator.client, entry.id);
-    if (state) return created(context, book, entry, state);
+    if (state) return created(context, ledger, entry, state);
     const { deployment, token } = plan;
-    const need = { book, facilitator, deployment, token, planned: entry, when: "whole" as const };
+    const need = { ledger, facilitator, deployment, token, planned: entry, when: "whole" as const };
     const finished = await withApproval(context, need, async ({ nowSec, permit }) => {
       if (!entry.signup) return undefined;
-      if (BigInt(nowSec) > BigInt(entry.signup.deadline)) return giveUp(context, book, entry);
+      if (BigInt(nowSec) > BigInt(entry.signup.deadline)) return giveUp(context, ledger, entry);
       try {
         return await postSignup(context, job, entry);
       } catch (error) {
         if (!permit || !PERMIT_TROUBLE.has((error as TurnpikeError).code)) throw error;
         const renewed = { ...entry, signup: { ...entry.signup, permit } };
-        await book.put(renewed);
+        await ledger.put(renewed);
         return postSignup(context, job, renewed);
       }
     });

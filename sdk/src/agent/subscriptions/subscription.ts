@@ -1,4 +1,4 @@
-/** One subscription as the agent shows it, and where its parts come from: the ledger, the wallet, the chain. */
+/** Builds a subscription's view from the ledger, the wallet and the chain, and verifies its plan. */
 import type { FacilitatorClient } from "../../facilitator/client";
 import type { Plan } from "../../facilitator/plans";
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
@@ -23,13 +23,13 @@ import {
 import type { SubscriptionOnChain } from "../core/chain-reader";
 import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
-import type { Book } from "../ledger/ledger";
+import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret } from "../signing/secrets";
 
 /** One subscription as the chain has it; amounts in base units, times in unix seconds. */
 export interface Subscription {
-  /** The credential itself, sent as `X-Service-Sub`. Whoever has it is served: keep it out of logs. */
+  /** The credential itself, sent as `X-Service-Sub`. Anyone who has it is served: keep it out of logs. */
   readonly id: Hex;
   /** its public name */
   readonly idHash: Hex;
@@ -57,7 +57,9 @@ export interface Subscription {
   readonly ending: boolean;
   /** the only origins that `agent.fetch` sends the id to */
   readonly origins: readonly string[];
-  /** `derived`: found again from the wallet alone. `random`: lost with the ledger, since the wallet's signatures differ. */
+  /**
+   * `derived`: found again from the wallet alone. `random`: lost with the ledger, since the wallet's signatures differ.
+   */
   readonly secrets: "derived" | "random";
   /** whether `subscribe` found it rather than made it */
   readonly existing: boolean;
@@ -67,12 +69,12 @@ export interface Subscription {
 export type SubscriptionRef = Hex | { readonly idHash: Hex };
 
 /** @throws TurnpikeError UnknownSubscription when the ledger does not hold it */
-export function entryOf(book: Book, ref: SubscriptionRef): SubscriptionEntry {
+export function entryOf(ledger: AgentLedger, ref: SubscriptionRef): SubscriptionEntry {
   const text = typeof ref === "string" ? ref : ref?.idHash;
   const idHash = isHash32(text) ? (text.toLowerCase() as Hex) : parseSubscriptionId(text)?.idHash;
-  let entry = idHash && book.subscription(idHash);
-  // A reference from before a rekey leads to where the record went.
-  while (entry?.rekeyedTo) entry = book.subscription(entry.rekeyedTo);
+  let entry = idHash && ledger.subscription(idHash);
+  // A reference from before a rekey resolves to the current record.
+  while (entry?.rekeyedTo) entry = ledger.subscription(entry.rekeyedTo);
   if (entry) return entry;
   throw new TurnpikeError("UnknownSubscription", "This agent's ledger holds no such subscription; recover it first.");
 }
@@ -120,7 +122,7 @@ export async function viewOf(
     secrets: entry.secret.from === "root" ? "derived" : "random",
     existing,
   };
-  // What is printed in passing shows no credential; `id` itself stays readable.
+  // Printing the object shows no credential; `id` itself stays readable.
   return Object.defineProperty(view, Symbol.for("nodejs.util.inspect.custom"), {
     value: () => ({ ...view, id: "[secret]" }),
   });
@@ -135,9 +137,9 @@ export async function readState(client: FacilitatorClient, idHash: Hex): Promise
 }
 
 /**
- * Returns one of the ledger's subscriptions as the chain has it: by the agent's own RPC where it has one, which needs no
- * Facilitator; else, or when the RPC cannot be reached, by the Facilitator.
- * @returns undefined when the chain knows no such subscription, or nobody can be asked
+ * Returns one of the ledger's subscriptions as the chain has it: by the agent's own RPC where it has one, which needs
+ * no Facilitator; else, or when the RPC cannot be reached, by the Facilitator.
+ * @returns undefined when the chain knows no such subscription, or there is neither RPC nor Facilitator
  */
 export async function stateOnChain(
   context: AgentContext,
@@ -165,7 +167,7 @@ export interface VerifiedPlan extends Plan {
 }
 
 /**
- * A plan's terms, proven by the plan's id, on a deployment that the agent knows by itself.
+ * Reads a plan's terms and proves them by the plan's id, on a deployment of the agent's own configuration.
  * @throws PolicyRefused when terms or contract are not what they should be; UnknownPlan
  */
 export async function verifiedPlan(

@@ -1,6 +1,6 @@
 /**
- * Finds a body parser that runs before a gate in an Express 4 or 5 application and keeps no bytes, by handing each such
- * parser a body of its own. Knows Express by its stacks of layers alone.
+ * Finds a body parser that runs before a gate in an Express 4 or 5 application and keeps no bytes, by running each such
+ * parser on a test body. Knows Express only by its stacks of layers.
  */
 import { IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";

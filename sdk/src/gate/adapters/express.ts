@@ -1,3 +1,4 @@
+/** Adapts a gate to Express middleware. */
 import type { Application, NextFunction, Request, RequestHandler, Response } from "express";
 import { TurnpikeError } from "../../protocol";
 import type { Gate } from "../core/gate";
@@ -22,10 +23,10 @@ export type ExpressGate = RequestHandler & {
   ready(app?: Application): Promise<void>;
 };
 
-/** The same for a provider of createProvider. */
+/** Creates the middleware from a provider's gate. */
 export function expressGate(gate: Gate): ExpressGate {
-  const middleware = nodeGate(gate, (visit, request) => {
-    visit.onRefused = (error) => answerInstead((request as Request).app, error);
+  const middleware = nodeGate(gate, (scope, request) => {
+    scope.onRefused = (error) => suppressLog((request as Request).app, error);
   });
   const handler = (request: Request, response: Response, next: NextFunction) => middleware(request, response, next);
   return Object.assign(handler, { ready: (app?: Application) => readyIn(app, gate, handler) });
@@ -35,12 +36,12 @@ const refusals = new WeakSet<object>();
 
 const listening = new WeakSet<Application>();
 
-/** An expected refusal ends here, as the 402 that stands behind it, not in Express's log with a stack. */
-function answerInstead(app: Application, refusal: TurnpikeError): void {
+/** Ends an expected refusal with its status, so that Express does not log it with a stack. */
+function suppressLog(app: Application, refusal: TurnpikeError): void {
   refusals.add(refusal);
   if (listening.has(app)) return;
   listening.add(app);
-  // Added when it is first needed, and so behind the application's own error handlers: what they answer stands.
+  // Added when first needed, and so after the application's own error handlers, which take precedence.
   app.use((error: unknown, _request: Request, response: Response, next: NextFunction) => {
     if (!(error instanceof TurnpikeError) || !refusals.has(error) || response.headersSent) return next(error);
     response.status(error.status).end();

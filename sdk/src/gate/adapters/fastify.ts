@@ -1,11 +1,12 @@
+/** Adapts a gate to a Fastify hook. */
 import { Readable } from "node:stream";
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction, RequestPayload } from "fastify";
 import { answerOf, CORS_HEADERS, type Decision, isPreflight, PREFLIGHT } from "../core/answer";
-import { type Gate, whenDecided } from "../core/gate";
+import { applyDecision, type Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfNode } from "../core/request";
-import { openVisit, visits } from "../core/request-scope";
-import { forgo, isOver, watchPaid } from "./node-response";
+import { openRequestScope, requestScopes } from "../core/request-scope";
+import { isOver, watchPaid, withdraw } from "./node-response";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -27,7 +28,9 @@ export interface FastifyGate {
   (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction): void;
   /** as `preParsing` */
   (request: FastifyRequest, reply: FastifyReply, payload: RequestPayload, done: PayloadDone): void;
-  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
+  /**
+   * Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked.
+   */
   ready(): Promise<void>;
 }
 
@@ -39,7 +42,7 @@ export function preflight(): (request: FastifyRequest, reply: FastifyReply, done
   };
 }
 
-/** The same for a provider of createProvider. */
+/** Creates the hook from a provider's gate. */
 export function fastifyGate(gate: Gate): FastifyGate {
   const hook = (
     request: FastifyRequest,
@@ -55,7 +58,7 @@ export function fastifyGate(gate: Gate): FastifyGate {
     const pass = (): void => done(null, payload && facts.drained && refilled(payload, facts.drained));
     const act = (decision: Decision): void => {
       if (isOver(request.raw, reply.raw)) {
-        forgo(decision);
+        withdraw(decision);
         return;
       }
       if (decision.kind !== "allow") {
@@ -66,21 +69,24 @@ export function fastifyGate(gate: Gate): FastifyGate {
           .send(typeof body === "string" ? body : Buffer.from(body));
         return;
       }
-      const visit = openVisit(facts, decision);
-      request.payment = visit.payment ?? decision.payment;
-      if (decision.payment.kind !== "free") watchPaid({ gate, response: reply.raw, visit, headers: decision.headers });
-      visits.run(visit, pass);
+      const scope = openRequestScope(facts, decision);
+      request.payment = scope.payment ?? decision.payment;
+      if (decision.payment.kind !== "free") watchPaid({ gate, response: reply.raw, scope, headers: decision.headers });
+      requestScopes.run(scope, pass);
     };
     const fail = (error: unknown): void => {
       if (gate.cors && !reply.raw.headersSent) void reply.headers(withoutOwnCors(reply, CORS_HEADERS));
       done(error as Error);
     };
-    whenDecided({ gate, facts, act, fail });
+    applyDecision({ gate, facts, act, fail });
   };
   return Object.assign(hook as FastifyGate, { ready: () => gate.ready() });
 }
 
-/** What an earlier hook made of the body, once more. Fastify compares the length on the wire with the header. */
+/**
+ * Returns a new stream of the body that an earlier hook produced. Fastify compares the length on the wire with the
+ * header.
+ */
 function refilled({ receivedEncodedLength }: RequestPayload, bytes: Uint8Array): RequestPayload {
   const stream = Readable.from([bytes], { objectMode: false });
   return receivedEncodedLength === undefined ? stream : Object.assign(stream, { receivedEncodedLength });

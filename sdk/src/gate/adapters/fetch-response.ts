@@ -1,7 +1,7 @@
-/** A fetch-style handler's response, settled and marked before its first byte leaves. */
+/** Settles a fetch-style handler's response and adds the paid headers before its first byte leaves. */
 import { type Answer, CORS_HEADERS, type Decision, errorAnswer, privateCacheControl, varyWith } from "../core/answer";
 import type { Gate } from "../core/gate";
-import { isRefusedCharge, settleVisit, type Visit } from "../core/request-scope";
+import { isRefusedCharge, type RequestScope, settleScope } from "../core/request-scope";
 import type { KeptAnswer } from "../replay/kept-answer";
 import { recordResponse } from "../replay/record-fetch";
 
@@ -13,7 +13,7 @@ export function responseOf({ status, headers, body }: Answer): Response {
 
 export interface Served {
   readonly gate: Gate;
-  readonly visit: Visit;
+  readonly scope: RequestScope;
   readonly decision: Extract<Decision, { kind: "allow" }>;
   readonly response: Response;
   /** the handler threw; the framework made `response` of it */
@@ -21,22 +21,22 @@ export interface Served {
 }
 
 /** @returns what to send: the handler's response with the paid headers, or the refusal of its charge */
-export async function settleResponse({ gate, visit, decision, response, threw }: Served): Promise<Response> {
+export async function settleResponse({ gate, scope, decision, response, threw }: Served): Promise<Response> {
   if (decision.payment.kind === "free") return response;
-  if (isRefusedCharge(visit, threw ? 500 : response.status)) {
-    const answer = await gate.answerOfRefusedCharge(visit);
-    await settleVisit(visit, answer.status >= 500 ? "release" : "use");
+  if (isRefusedCharge(scope, threw ? 500 : response.status)) {
+    const answer = await gate.answerOfRefusedCharge(scope);
+    await settleScope(scope, answer.status >= 500 ? "release" : "use");
     return responseOf(answer);
   }
-  const { keeper } = visit;
+  const { keeper } = scope;
   try {
     const how = threw || response.status >= 500 ? "release" : "use";
     if (how === "use" && keeper) {
       const { maxBytes } = keeper;
-      const settle = async (answer: KeptAnswer | undefined) => settleVisit(visit, "use", answer);
+      const settle = async (answer: KeptAnswer | undefined) => settleScope(scope, "use", answer);
       return await recordResponse(withPaidHeaders(response, decision.headers, gate.cors), { maxBytes, settle });
     }
-    const settling = settleVisit(visit, how);
+    const settling = settleScope(scope, how);
     if (settling) await settling;
   } catch (error) {
     return responseOf(errorAnswer(error));
@@ -49,7 +49,7 @@ function withPaidHeaders(response: Response, extra: Readonly<Record<string, stri
     setPaidHeaders(response.headers, extra, cors);
     return response;
   } catch {
-    // Headers that came over the network cannot be written to: a response of one's own can.
+    // Headers that came over the network are immutable: copy the response.
     const headers = new Headers(response.headers);
     setPaidHeaders(headers, extra, cors);
     return new Response(response.body, { status: response.status, statusText: response.statusText, headers });

@@ -1,8 +1,9 @@
+/** Adapts a gate to fetch-style handlers. */
 import { answerOf, errorAnswer } from "../core/answer";
 import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfFetch } from "../core/request";
-import { openVisit, settleVisit, visits } from "../core/request-scope";
+import { openRequestScope, requestScopes, settleScope } from "../core/request-scope";
 import { responseOf, settleResponse } from "./fetch-response";
 
 /** The platform's request, paid for. */
@@ -23,13 +24,15 @@ export interface FetchGate {
   <Rest extends unknown[], Req extends Request = Request>(
     handler: PaidHandler<Req, Rest>,
   ): (request: Req, ...rest: Rest) => Promise<Response>;
-  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
+  /**
+   * Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked.
+   */
   ready(): Promise<void>;
 }
 
 /**
- * The same for a provider of createProvider.
- * @param isAnswer whether what a handler threw is how its platform says a response of less than 500
+ * Creates the wrapper from a provider's gate.
+ * @param isAnswer whether a thrown value is how the platform expresses a response below 500
  */
 export function fetchGate(gate: Gate, isAnswer: (thrown: unknown) => boolean = () => false): FetchGate {
   const wrap = <Rest extends unknown[], Req extends Request = Request>(handler: PaidHandler<Req, Rest>) => {
@@ -37,19 +40,19 @@ export function fetchGate(gate: Gate, isAnswer: (thrown: unknown) => boolean = (
       const facts = gateRequestOfFetch(request);
       const decision = await gate.decide(facts);
       if (decision.kind !== "allow") return responseOf(answerOf(decision));
-      const visit = openVisit(facts, decision);
-      const paid = Object.assign(request, { payment: visit.payment ?? decision.payment });
+      const scope = openRequestScope(facts, decision);
+      const paid = Object.assign(request, { payment: scope.payment ?? decision.payment });
       let response: Response;
       try {
-        response = await visits.run(visit, () => handler(paid, ...rest));
+        response = await requestScopes.run(scope, () => handler(paid, ...rest));
       } catch (error) {
-        if (isAnswer(error)) await settleVisit(visit, "use");
+        if (isAnswer(error)) await settleScope(scope, "use");
         const failed = responseOf(errorAnswer(error));
-        const settled = await settleResponse({ gate, visit, decision, response: failed, threw: true });
-        if (visit.refused) return settled;
+        const settled = await settleResponse({ gate, scope, decision, response: failed, threw: true });
+        if (scope.refused) return settled;
         throw error;
       }
-      return settleResponse({ gate, visit, decision, response, threw: false });
+      return settleResponse({ gate, scope, decision, response, threw: false });
     };
   };
   return Object.assign(wrap, { ready: () => gate.ready() });

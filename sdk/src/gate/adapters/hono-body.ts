@@ -1,4 +1,4 @@
-/** The body of a Hono request: its context remembers what was read, and several middlewares may share it. */
+/** Reads the body of a Hono request, whose context caches what middlewares have read. */
 import type { Context } from "hono";
 import { bodyDropped, bodyTooLarge } from "../core/body-fault";
 import { readAhead, unreadRequest } from "../core/fetch-body";
@@ -48,7 +48,7 @@ export function honoBody(c: Context): HonoBody {
 /** Hono remembers the empty body of a GET like any other. */
 const hasBody = (method: string): boolean => method !== "GET" && method !== "HEAD";
 
-/** What Hono keeps of a body that was read by its own methods, where that is all of it. */
+/** Returns the whole body from Hono's cache, where its own methods have read it. */
 async function keptBytes({ arrayBuffer, text, blob }: Cache): Promise<Uint8Array | undefined> {
   const kept = (await (arrayBuffer ?? text ?? blob)) as unknown;
   if (typeof kept === "string") return new TextEncoder().encode(kept);

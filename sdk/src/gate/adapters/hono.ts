@@ -1,9 +1,10 @@
+/** Adapts a gate to Hono middleware. */
 import type { Context, MiddlewareHandler, Next } from "hono";
 import { answerOf, CORS_HEADERS, type Decision, isPreflight, PREFLIGHT } from "../core/answer";
-import { type Gate, whenDecided } from "../core/gate";
+import { applyDecision, type Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { type GateRequest, gateRequestOfFetch } from "../core/request";
-import { openVisit, visits } from "../core/request-scope";
+import { openRequestScope, requestScopes } from "../core/request-scope";
 import { responseOf, settleResponse } from "./fetch-response";
 import { honoBody } from "./hono-body";
 
@@ -14,7 +15,9 @@ export interface PaidVariables {
 
 /** Hono middleware. */
 export type HonoGate = MiddlewareHandler<{ Variables: PaidVariables }> & {
-  /** Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked. */
+  /**
+   * Rejects with ConfigError when a plan or the contract is not on the chain, with Unavailable when it cannot be asked.
+   */
   ready(): Promise<void>;
 };
 
@@ -27,7 +30,7 @@ export function preflight(): MiddlewareHandler {
   };
 }
 
-/** The same for a provider of createProvider. */
+/** Creates the middleware from a provider's gate. */
 export function honoGate(gate: Gate): HonoGate {
   const middleware = (c: Context<{ Variables: PaidVariables }>, next: Next) => {
     const body = honoBody(c as Context);
@@ -42,7 +45,7 @@ export function honoGate(gate: Gate): HonoGate {
       if (gate.cors) for (const [name, value] of Object.entries(CORS_HEADERS)) c.header(name, value);
       throw error;
     };
-    return whenDecided<Response | Promise<undefined>>({ gate, facts, act, fail }) as Promise<Response | undefined>;
+    return applyDecision<Response | Promise<undefined>>({ gate, facts, act, fail }) as Promise<Response | undefined>;
   };
 
   async function serve(
@@ -51,14 +54,14 @@ export function honoGate(gate: Gate): HonoGate {
     facts: GateRequest,
     decision: Extract<Decision, { kind: "allow" }>,
   ): Promise<undefined> {
-    const visit = openVisit(facts, decision);
-    // As Hono's own exceptions have one: its default error handler answers with that, and logs nothing.
-    visit.onRefused = (error) =>
+    const scope = openRequestScope(facts, decision);
+    // Like Hono's own exceptions: its default error handler answers with getResponse(), and logs nothing.
+    scope.onRefused = (error) =>
       void Object.assign(error, { getResponse: () => new Response(null, { status: error.status }) });
-    c.set("payment", visit.payment ?? decision.payment);
-    await visits.run(visit, next);
+    c.set("payment", scope.payment ?? decision.payment);
+    await requestScopes.run(scope, next);
     const { res: response, error } = c;
-    const settled = await settleResponse({ gate, visit, decision, response, threw: error !== undefined });
+    const settled = await settleResponse({ gate, scope, decision, response, threw: error !== undefined });
     if (settled !== response) {
       // Hono merges the headers of a response that replaces another, unless there is none.
       c.res = undefined;

@@ -1,4 +1,4 @@
-/** For body parsers that run before a gate with `bind: "body"`. */
+/** Keeps the bytes of bodies whose parser runs before a gate with `bind: "body"`. */
 import type { IncomingMessage } from "node:http";
 
 /**

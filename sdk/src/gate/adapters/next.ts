@@ -1,15 +1,18 @@
+/** Adapts a gate to route handlers of Next.js. */
 import type { Gate } from "../core/gate";
 import { type FetchGate, fetchGate } from "./fetch";
 
 /** Wraps a route handler of Next.js. */
 export type NextGate = FetchGate;
 
-/** The same for a provider of createProvider. */
+/** Creates the wrapper from a provider's gate. */
 export function nextGate(gate: Gate): NextGate {
   return fetchGate(gate, isNextAnswer);
 }
 
-/** `redirect()`, `notFound()` and their kin throw; Next.js makes a 3xx or 4xx of it, and that was paid for. */
+/**
+ * Returns whether `redirect()`, `notFound()` or the like threw: Next.js answers 3xx or 4xx, which the payment covers.
+ */
 function isNextAnswer(thrown: unknown): boolean {
   const digest = (thrown as { digest?: unknown } | null | undefined)?.digest;
   return typeof digest === "string" && /^NEXT_(?:REDIRECT|HTTP_ERROR_FALLBACK);/.test(digest);
@@ -24,7 +27,7 @@ export function lazily(open: () => Gate): Gate {
   return {
     ready: async () => gate().ready(),
     decide: async (request) => gate().decide(request),
-    answerOfRefusedCharge: async (visit) => gate().answerOfRefusedCharge(visit),
+    answerOfRefusedCharge: async (scope) => gate().answerOfRefusedCharge(scope),
     get cors() {
       return gate().cors;
     },

@@ -1,4 +1,4 @@
-/** A gate as `(req, res, next)` middleware, of whichever provider. */
+/** Adapts a gate to `(req, res, next)` middleware. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import {
   type Answer,
@@ -10,14 +10,14 @@ import {
   PREFLIGHT,
 } from "../core/answer";
 import { bodyDropped } from "../core/body-fault";
-import { type Gate, whenDecided } from "../core/gate";
+import { applyDecision, type Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfNode, NODE_REMEDY } from "../core/request";
-import { openVisit, type Visit, visits } from "../core/request-scope";
+import { openRequestScope, type RequestScope, requestScopes } from "../core/request-scope";
 import { parserThatDropsBytes } from "./express-parsers";
-import { forgo, isOver, setAbsent, watchPaid } from "./node-response";
+import { isOver, setAbsent, watchPaid, withdraw } from "./node-response";
 
-/** A request that a gate let through. */
+/** A request that a gate has allowed. */
 export type PaidRequest = IncomingMessage & { payment?: Payment };
 
 /** Middleware `(req, res, next)` for node:http and what is built on it. */
@@ -33,31 +33,31 @@ export interface NodeGate {
 
 /**
  * Lets a request through to `next` once it is paid; answers it otherwise.
- * @param onVisit told of each request that is let through, before its handler runs
+ * @param onAllow called with each allowed request, before its handler runs
  */
-export function nodeGate(gate: Gate, onVisit?: (visit: Visit, request: IncomingMessage) => void): NodeGate {
+export function nodeGate(gate: Gate, onAllow?: (scope: RequestScope, request: IncomingMessage) => void): NodeGate {
   const middleware = (request: PaidRequest, response: ServerResponse, next: (error?: unknown) => void) => {
     const facts = gateRequestOfNode(request);
     const act = (decision: Decision): void => {
       if (isOver(request, response)) {
-        forgo(decision);
+        withdraw(decision);
         return;
       }
       if (decision.kind !== "allow") {
         send(response, answerOf(decision));
         return;
       }
-      const visit = openVisit(facts, decision);
-      onVisit?.(visit, request);
-      request.payment = visit.payment ?? decision.payment;
-      if (decision.payment.kind !== "free") watchPaid({ gate, response, visit, headers: decision.headers });
-      visits.run(visit, next);
+      const scope = openRequestScope(facts, decision);
+      onAllow?.(scope, request);
+      request.payment = scope.payment ?? decision.payment;
+      if (decision.payment.kind !== "free") watchPaid({ gate, response, scope, headers: decision.headers });
+      requestScopes.run(scope, next);
     };
     const fail = (error: unknown): void => {
       if (gate.cors && !response.headersSent) setAbsent(response, CORS_HEADERS);
       next(error);
     };
-    return whenDecided({ gate, facts, act, fail });
+    return applyDecision({ gate, facts, act, fail });
   };
   return Object.assign(middleware, { ready: (app?: object) => readyIn(app, gate, middleware) });
 }

@@ -1,47 +1,47 @@
 /**
- * A Node response while a paid handler writes it. Before the first body byte the outcome is decided (a status of 500 or
- * more releases the payment, all else uses it up), and the last byte waits until that is written down, together with
- * the answer where it is kept for a client that loses it.
+ * Watches a Node response while a paid handler writes it. The status decides the outcome before the first body byte:
+ * 500 or more releases the payment, any other uses it up. The last byte waits until that is recorded, together with the
+ * answer where it is kept for a client that loses it.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Answer, CORS_HEADERS, type Decision, errorAnswer, privateCacheControl, varyWith } from "../core/answer";
 import type { Gate } from "../core/gate";
-import { isRefusedCharge, settleVisit, type Visit } from "../core/request-scope";
+import { isRefusedCharge, type RequestScope, settleScope } from "../core/request-scope";
 import { hasClientLeft, type NodeRecording, recordNode } from "../replay/record-node";
 import { STREAM_MS } from "../replay/recorder";
 
 export interface PaidResponse {
   readonly gate: Pick<Gate, "cors" | "answerOfRefusedCharge">;
   readonly response: ServerResponse;
-  readonly visit: Visit;
+  readonly scope: RequestScope;
   /** receipts */
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** Whether nobody waits for this answer any more: the client has left, or the application has answered by itself. */
+/** Returns whether the request is over: the client has left, or the application has answered. */
 export function isOver(request: IncomingMessage, response: ServerResponse): boolean {
   return response.headersSent || response.writableEnded || response.destroyed || request.socket.destroyed;
 }
 
-/** What was decided too late is not carried out: no handler ran, and the payment is as good as before. */
-export function forgo(decision: Decision): void {
+/** Withdraws a decision that came too late: no handler ran, and the payment stays unused. */
+export function withdraw(decision: Decision): void {
   if (decision.kind !== "allow") return;
   decision.onEnd?.("release");
-  // Where it cannot be written, the lease runs out by itself.
+  // Where it cannot be written, the lease expires.
   decision.claim?.settle("withdraw").catch(() => undefined);
 }
 
 /** A paid response: kept out of shared caches whatever the handler says, and watched. */
-export function watchPaid({ gate, response, visit, headers }: PaidResponse): void {
+export function watchPaid({ gate, response, scope, headers }: PaidResponse): void {
   setAbsent(response, headers);
   const writeHead = response.writeHead.bind(response) as (...args: unknown[]) => ServerResponse;
   const writePrivately = (...args: unknown[]) => writePrivateHead(response, gate.cors, writeHead, args);
-  watch({ response, visit, onRefusedCharge: () => gate.answerOfRefusedCharge(visit) }, writePrivately);
+  watch({ response, scope, onRefusedCharge: () => gate.answerOfRefusedCharge(scope) }, writePrivately);
 }
 
 export interface WatchOptions {
   readonly response: ServerResponse;
-  readonly visit: Visit;
+  readonly scope: RequestScope;
   /** the answer instead of a failed one, when a charge was refused */
   readonly onRefusedCharge?: () => Promise<Answer>;
 }
@@ -52,29 +52,29 @@ export function watchResponse(options: WatchOptions): void {
 }
 
 function watch(
-  { response, visit, onRefusedCharge }: WatchOptions,
+  { response, scope, onRefusedCharge }: WatchOptions,
   writeHead: (...args: unknown[]) => ServerResponse,
 ): void {
   const write = response.write.bind(response) as (...args: unknown[]) => boolean;
   const end = response.end.bind(response) as (...args: unknown[]) => ServerResponse;
   let settling: Promise<unknown> | undefined;
   let replaced = false;
-  /** the head of what may yet be replaced */
+  /** the head of a response that may still be replaced */
   let heldHead: unknown[] | undefined;
   let hasBegun = false;
 
   /** what of the answer is kept; undefined where nothing is, or nothing any more */
-  let recording = visit.keeper && recordNode(response, visit.keeper.maxBytes);
+  let recording = scope.keeper && recordNode(response, scope.keeper.maxBytes);
   let streamTimer: NodeJS.Timeout | undefined;
 
   const settle = (how: "use" | "release", kept?: NodeRecording): Promise<unknown> | undefined => {
     clearTimeout(streamTimer);
     recording = undefined;
-    settling ??= settleVisit(visit, how, kept?.answer());
+    settling ??= settleScope(scope, how, kept?.answer());
     return settling;
   };
   const record = (args: unknown[]) => (settling ? "void" : (recording?.take(args) ?? "void"));
-  /** What takes longer is a stream, or ended without a word: it is used up, and not kept. */
+  /** A response that takes longer is a stream, or broke off: its payment is used up, and the answer is not kept. */
   const boundRecording = (): void => {
     streamTimer ??= setTimeout(() => void settle("use")?.catch(() => response.destroy()), STREAM_MS).unref();
   };
@@ -82,7 +82,7 @@ function watch(
 
   response.writeHead = ((...args: unknown[]) => {
     recording?.head(args);
-    const isHeld = onRefusedCharge && !replaced && !hasBegun && isRefusedCharge(visit, args[0] as number);
+    const isHeld = onRefusedCharge && !replaced && !hasBegun && isRefusedCharge(scope, args[0] as number);
     if (!isHeld) return writeHead(...args);
     heldHead = args;
     response.statusCode = args[0] as number;
@@ -103,14 +103,14 @@ function watch(
       return true;
     }
     if (recorded === "open") boundRecording();
-    // The rejection is met at the end, or ends the response here.
+    // The rejection is handled at the end, or ends the response here.
     else settleByStatus()?.catch(() => response.destroy());
     return write(...args);
   }) as typeof response.write;
 
   response.end = ((...args: unknown[]) => {
     if (replaced) return response;
-    if (onRefusedCharge && !response.headersSent && isRefusedCharge(visit, response.statusCode)) {
+    if (onRefusedCharge && !response.headersSent && isRefusedCharge(scope, response.statusCode)) {
       replaced = true;
       void replaceWith(onRefusedCharge);
       return response;
@@ -137,8 +137,8 @@ function watch(
       if (recording && !settling && hasClientLeft(response)) boundRecording();
       else void settle("use")?.catch(() => undefined);
     });
-  if (visit.claims.length > 0 || visit.onEnd) settleWhenCut();
-  else visit.onClaim = settleWhenCut;
+  if (scope.claims.length > 0 || scope.onEnd) settleWhenCut();
+  else scope.onClaim = settleWhenCut;
 
   async function replaceWith(make: () => Promise<Answer>): Promise<void> {
     try {
@@ -213,7 +213,7 @@ const CORS_NAMES = new Map(Object.keys(CORS_HEADERS).map((name) => [name.toLower
 /** of the names that are looked for: most of a handler's need no second look */
 const LENGTHS = new Set(["cache-control", "vary", ...CORS_NAMES.keys()].map((name) => name.length));
 
-/** Headers given to writeHead stand above those set before. */
+/** Sets the headers given to writeHead, which take precedence over earlier ones. */
 function applyHeaders(response: ServerResponse, headers: unknown): void {
   if (Array.isArray(headers)) {
     const pairs = Array.isArray(headers[0])

@@ -1,4 +1,7 @@
-/** The claim file's lines. Each begins with a line break and ends with `;`, so that a torn one is seen and skipped. */
+/**
+ * Encodes and replays the claim file's lines. Each begins with a line break and ends with `;`, so that a torn one is
+ * detected and skipped.
+ */
 import type { Hex } from "../../protocol";
 import { applyClaim, type ClaimAct, type ClaimRecord } from "./rules";
 
@@ -24,7 +27,7 @@ export function lineOfRecord(paymentId: Hex, record: ClaimRecord): string {
   return `S ${paymentId} ${state} ${owner} ${leaseUntilMs} ${releases} ${keepUntilSec};`;
 }
 
-/** Applies one line to the records; a line that is neither form was torn, and never counted for its writer either. */
+/** Applies one line to the records. A line of neither form was torn, and its writer did not count it either. */
 export function replayLine(records: Map<Hex, ClaimRecord>, line: string): void {
   const acted = ACT.exec(line);
   if (acted) {

@@ -1,8 +1,7 @@
 /**
- * Kept answers in files beside the claims, `answers/<minute>/<slot>.log`: a folder for each minute in which they end,
- * so that what has ended goes with its folder, and slots by payment, so that a search reads little. An answer is
- * written before the line that uses its claim, under the name of the claim's owner: one without the other counts for
- * nothing. A slot that is full keeps no more.
+ * Keeps answers in files beside the claims, `answers/<minute>/<slot>.log`. Each minute of expiry has a folder, which is
+ * deleted as a whole; slots are by payment, so that a search reads little. An answer is written before the line that
+ * uses its claim, under the claim's owner: one without the other is ignored. A full slot keeps no more.
  */
 import { closeSync, fstatSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
@@ -23,13 +22,13 @@ export interface FileAnswers {
 
 export function fileAnswers(claimsFolder: string): FileAnswers {
   const folder = join(claimsFolder, "answers");
-  let tidiedMinute = 0;
+  let cleanedMinute = 0;
 
-  /** Removes what has ended, at most once a minute. */
+  /** Deletes expired answers, at most once a minute. */
   function removeEnded(nowMs: number): void {
     const minute = Math.floor(nowMs / MINUTE_MS);
-    if (minute <= tidiedMinute) return;
-    tidiedMinute = minute;
+    if (minute <= cleanedMinute) return;
+    cleanedMinute = minute;
     for (const name of minutesIn(folder)) {
       if (name < minute) rmSync(join(folder, String(name)), { recursive: true, force: true });
     }
@@ -71,7 +70,7 @@ function minutesIn(folder: string): number[] {
   return names.filter((name) => MINUTE.test(name)).map(Number);
 }
 
-/** What follows `start` up to the end of its line, where the line was written whole. */
+/** Returns what follows `start` up to the end of its line, where the line is complete. */
 function lineIn(path: string, start: string): string | undefined {
   const content = ifThere(() => readFileSync(path, "latin1"));
   if (content === undefined) return undefined;

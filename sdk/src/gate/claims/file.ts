@@ -1,8 +1,8 @@
 /**
- * Claims in one append-only file that any number of processes on this machine share: **the file's order decides**.
- * Whoever appends reads the file up to its own line and sees whether an earlier line holds the claim; a single append
- * is atomic on a local file system (not on NFS). A file that has grown is rotated: its living records are written to
- * the next one under a lock. Survives the death of any process, not the loss of power within the last moments.
+ * Keeps claims in one append-only file that any number of processes on this machine share: **the file's order
+ * decides**. A process appends a line, reads the file up to it, and sees whether an earlier line holds the claim. A
+ * single append is atomic on a local file system (not on NFS). A file that has grown is rotated: its live records are
+ * written to the next one under a lock. Survives the death of any process, not a loss of power within the last moments.
  */
 import {
   closeSync,
@@ -45,7 +45,7 @@ const ROTATION_TRIES = 500;
 
 const MAX_TRIES = 5;
 
-/** Waits for as long as a dead holder's lock stands, and a little. */
+/** Waits a little longer than a dead holder's lock stays valid. */
 const LOCK = { stale: 5_000, retries: { retries: 60, minTimeout: 50, maxTimeout: 200 } };
 
 /** @throws ConfigError when the folder cannot be used */
@@ -116,16 +116,18 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
       const text = `\n${line}`;
       const written = writeSync(handle(), text, null, "latin1");
       if (catchUp(line)) break;
-      // Behind a rotation the line is void, and a torn one counts for nobody: once more, in the file that counts.
+      // A line after a rotation is void, and so is a torn one: append it again, to the current file.
       if (rotated) await toNextGeneration();
       else if (written < text.length || tries > MAX_TRIES)
         throw new Unavailable("The claim file cannot be written: is the disk full?");
     }
-    if (offset - openedAtBytes > rotateBytes) rotateAside();
+    if (offset - openedAtBytes > rotateBytes) rotateInBackground();
   }
 
-  /** Beside the requests; what fails (a lock that another holds) is tried again at the next line. */
-  function rotateAside(): void {
+  /**
+   * Rotates without making a request wait; a failure (a lock that another process holds) is retried at the next line.
+   */
+  function rotateInBackground(): void {
     rotation ??= rotate()
       .catch(() => undefined)
       .finally(() => {
@@ -139,7 +141,7 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
       if (newest > generation) return open(newest);
       await new Promise((resolve) => setTimeout(resolve, ROTATION_WAIT_MS));
     }
-    // Whoever began the rotation died in it: what it would have written follows from the file alone.
+    // The process that began the rotation died in it: what it would have written follows from the file alone.
     await rotate();
   }
 
@@ -171,13 +173,13 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
     }
   }
 
-  /** Decides without writing where the rule changes nothing: a used proof that is shown again costs no line. */
+  /** Returns whether an act changes nothing: presenting a used proof again costs no line. */
   const changesNothing = (paymentId: Hex, act: ClaimAct): boolean => {
     const record = records.get(paymentId);
     return record !== undefined && applyClaim(record, act) === record;
   };
 
-  /** An answer that cannot be kept is not replayed; its payment is used all the same. */
+  /** An answer that cannot be kept is not replayed; its payment is used nevertheless. */
   function keepAnswer(...kept: Parameters<typeof answers.keep>): void {
     try {
       answers.keep(...kept);
@@ -230,7 +232,7 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
   };
 }
 
-/** Whoever is first makes it, for every process of this folder: a link is made whole, or not at all. */
+/** Reads the grant key. The first process creates it for all: a hard link is created whole, or not at all. */
 function readGrantKey(folder: string): Hex {
   const path = join(folder, GRANT_KEY_FILE);
   if (!existsSync(path)) {

@@ -1,4 +1,4 @@
-/** One request's hold on a payment: renews the lease while the handler runs, and is settled exactly once. */
+/** Holds a payment for one request: renews the lease while the handler runs, and settles exactly once. */
 import { type Hex, randomRef, Unavailable } from "../../protocol";
 import type { ClaimAct, ClaimOutcome, ClaimStore, StoredAnswer } from "./rules";
 
@@ -8,7 +8,7 @@ const RENEW_MS = 20_000;
 
 const RETRY_MS = 2_000;
 
-export type Settlement = Extract<ClaimAct["act"], "use" | "release" | "withdraw">;
+export type ClaimEnd = Extract<ClaimAct["act"], "use" | "release" | "withdraw">;
 
 export interface HeldClaim {
   readonly paymentId: Hex;
@@ -17,7 +17,7 @@ export interface HeldClaim {
    * @param answer of "use": kept with the claim, for replays
    * @throws Unavailable when it could not be written, or the hold was lost: then nothing may be served
    */
-  settle(act: Settlement, answer?: StoredAnswer): Promise<void>;
+  settle(act: ClaimEnd, answer?: StoredAnswer): Promise<void>;
 }
 
 export type ClaimAttempt =
@@ -45,7 +45,7 @@ export async function holdClaim(request: ClaimRequest): Promise<ClaimAttempt> {
   let renewal: NodeJS.Timeout | undefined;
   const renewIn = (delayMs: number): void => {
     renewal = setTimeout(async () => {
-      // Tried again soon when it fails: a lease that lapses may be taken over while this handler still runs.
+      // Retried soon when it fails: a lease that lapses may be taken over while this handler still runs.
       const renewed = await store
         .apply(paymentId, { act: "renew", owner, nowMs: nowMs(), leaseMs: LEASE_MS })
         .catch(() => undefined);
@@ -55,10 +55,10 @@ export async function holdClaim(request: ClaimRequest): Promise<ClaimAttempt> {
   };
   renewIn(RENEW_MS);
 
-  async function settle(how: Settlement, answer?: StoredAnswer): Promise<void> {
+  async function settle(how: ClaimEnd, answer?: StoredAnswer): Promise<void> {
     clearTimeout(renewal);
     const wasHeld = await store.apply(paymentId, { act: how, owner }, answer);
-    // Another request has it since, and serves it: this one must not as well.
+    // Another request has taken it over and serves it: this one must not serve it too.
     if (!wasHeld) throw new Unavailable("The hold on this payment was lost while it was served.", { retryAfterSec: 5 });
   }
 

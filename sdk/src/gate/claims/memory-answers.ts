@@ -1,4 +1,4 @@
-/** The kept answers of one process: bounded in bytes, the oldest given up first. */
+/** Keeps answers in memory: bounded in bytes, the oldest evicted first. */
 import type { Hex } from "../../protocol";
 import type { StoredAnswer } from "./rules";
 
@@ -23,7 +23,7 @@ export function memoryAnswers(maxChars = MAX_CHARS): MemoryAnswers {
       forget(paymentId);
       kept.set(paymentId, { text, untilMs: nowMs + keepSec * 1_000 });
       chars += text.length;
-      // In the order of their coming: the first that is still good ends the search.
+      // In insertion order: the first that is still valid ends the search.
       for (const [id, { untilMs }] of kept) {
         if (untilMs > nowMs && chars <= maxChars) break;
         forget(id);

@@ -1,4 +1,4 @@
-/** Claims of one process, gone with it: for tests. A restart would let every proof be used once more. */
+/** Keeps claims in memory, for tests. After a restart every proof could be used once more. */
 import { type Hex, randomBytes, toHex } from "../../protocol";
 import { memoryAnswers } from "./memory-answers";
 import { applyClaim, type ClaimRecord, type ClaimStore, isHeldAfter, outcomeFor } from "./rules";
@@ -37,7 +37,7 @@ export function memoryClaims({ warn = true }: { readonly warn?: boolean } = {}):
   };
 }
 
-/** Takes out what is past its time: chain time, which a store may lag behind but never leads. */
+/** Deletes expired records, by chain time, which a store may lag behind but never leads. */
 export function forget(records: Map<Hex, ClaimRecord>, nowSec: number): void {
   for (const [paymentId, record] of records) if (record.keepUntilSec < nowSec) records.delete(paymentId);
 }

@@ -1,10 +1,10 @@
 /**
- * The life of a claim: `running` under a lease while one request uses the payment, then `used`; or `free` again when
- * its handler failed, three times at most. Pure, so that every store obeys the same rules.
+ * Defines the states of a claim: `running` under a lease while one request uses the payment, then `used`; or `free`
+ * again when its handler failed, at most three times. Pure, so that every store applies the same rules.
  */
 import type { Hex } from "../../protocol";
 
-/** How often one payment may be given back by handlers that fail. */
+/** How often one payment may be released by handlers that fail. */
 export const MAX_RELEASES = 3;
 
 /** What a store keeps of one payment. */
@@ -19,7 +19,7 @@ export interface ClaimRecord {
   readonly keepUntilSec: number;
 }
 
-/** What is done to a claim. */
+/** One change of a claim. */
 export type ClaimAct =
   | {
       readonly act: "claim";
@@ -36,7 +36,7 @@ export type ClaimAct =
   /** nothing was run: the payment itself did not hold. Does not count as a release. */
   | { readonly act: "withdraw"; readonly owner: string };
 
-/** What an act does to a claim. Pure: every store applies this one rule. */
+/** Applies an act to a claim. Pure: every store applies this one rule. */
 export function applyClaim(record: ClaimRecord | undefined, act: ClaimAct): ClaimRecord | undefined {
   if (act.act === "claim") return claim(record, act);
   if (record?.state !== "running" || record.owner !== act.owner) return record;
@@ -71,18 +71,18 @@ function released(record: ClaimRecord): ClaimRecord {
   return { ...record, state: "free", owner: "", releases: record.releases + 1 };
 }
 
-/** Whether the claim was this owner's to the end: `use` and `renew` leave its name on the record. */
+/** Returns whether the owner still held the claim: `use` and `renew` leave its name on the record. */
 export function isHeldAfter({ act, owner }: ClaimAct, record: ClaimRecord | undefined): boolean {
   return act === "use" || act === "renew" ? record?.owner === owner : true;
 }
 
-/** What a claim says to a presentation. */
+/** The result of an attempt to claim a payment. */
 export type ClaimOutcome =
   | { readonly kind: "acquired" }
   | { readonly kind: "running"; readonly retryAfterSec: number }
   | { readonly kind: "used" };
 
-/** What a presentation is told, from the claim as it stood. */
+/** Derives the result of an attempt from the claim's record. */
 export function outcomeFor(owner: string, record: ClaimRecord | undefined, nowMs: number): ClaimOutcome {
   if (record?.state === "running" && record.owner === owner) return { kind: "acquired" };
   if (record?.state !== "running") return { kind: "used" };
@@ -114,21 +114,21 @@ export interface ClaimStore {
    */
   apply(paymentId: Hex, act: Exclude<ClaimAct, { act: "claim" }>, answer?: StoredAnswer): Promise<boolean>;
   /**
-   * Tells whether a payment is used, and the answer that was kept with it while that lasts. Without this method a
+   * Returns whether a payment is used, and the answer that was kept with it until it expires. Without this method a
    * gate replays no answers.
    * @param nowMs of the machine's clock, by which answers are forgotten
    */
   served?(paymentId: Hex, nowMs: number): Promise<{ readonly answer: string | undefined } | undefined>;
   /**
-   * Returns the store's own secret (0x and 64 hex digits): made at random on first use, kept as long as the store, and the
-   * same for every gate that shares it. Facilitators grant payments to ids that are derived from it.
+   * Returns the store's own secret (0x and 64 hex digits): made at random on first use, kept as long as the store, and
+   * the same for every gate that shares it. Facilitators grant payments to ids that are derived from it.
    */
   grantKey(): Promise<Hex>;
   /**
-   * Rejects when a claim could not be written now: a gate quotes no price meanwhile. Optional: without it the gate finds
-   * out from the first payment.
+   * Rejects when a claim could not be written now: a gate quotes no price meanwhile. Optional: without it the gate
+   * finds out from the first payment.
    */
   ready?(): Promise<void>;
-  /** Releases what the store holds open. */
+  /** Releases the store's resources. */
   close(): Promise<void>;
 }

@@ -1,6 +1,6 @@
-/** Claims in a store that gates on several machines share. The rules are the ones of every store; the time is the store's. */
+/** Keeps claims in a store that gates on several machines share, by the common rules and the store's own clock. */
 import { type Hex, isHash32, randomBytes, toHex, Unavailable } from "../../protocol";
-import { type CellChange, type CellStore, guardCells } from "../stores/atomic-store";
+import { type AtomicStore, type CellChange, guardCells } from "../stores/atomic-store";
 import { lineOfRecord, recordOfLine } from "./claim-line";
 import {
   applyClaim,
@@ -17,10 +17,10 @@ const MARGIN_SEC = 3_600;
 
 const MAX_TRIES = 20;
 
-/** Beside the claims, which stand under hashes. */
+/** A key that no claim has: claims are keyed by hash. */
 const GRANT_KEY = "grant-key";
 
-/** A cell that says no more than that it could be written. */
+/** A cell that is written only to check that the store accepts writes. */
 const READY = "ready";
 
 export interface SharedClaimsOptions {
@@ -28,7 +28,7 @@ export interface SharedClaimsOptions {
   readonly clockAgeMs?: number;
 }
 
-/** Beside its claim: a cluster changes both in one act only where they are in one slot. */
+/** In its claim's slot: a cluster changes both atomically only within one slot. */
 const answerKey = (paymentId: Hex): string => `answer@${paymentId}`;
 
 const answerCell = (paymentId: Hex, { text, keepSec }: StoredAnswer): CellChange => ({
@@ -38,9 +38,9 @@ const answerCell = (paymentId: Hex, { text, keepSec }: StoredAnswer): CellChange
   keepSec,
 });
 
-export function sharedClaims(store: CellStore, { clockAgeMs }: SharedClaimsOptions = {}): ClaimStore {
+export function sharedClaims(store: AtomicStore, { clockAgeMs }: SharedClaimsOptions = {}): ClaimStore {
   const cells = guardCells(store, { what: "The claim store", ...(clockAgeMs === undefined ? {} : { clockAgeMs }) });
-  /** what this process wrote last of the claims that it holds: their next change needs no reading */
+  /** the last texts of the claims that this process holds: their next change needs no read */
   const own = new Map<Hex, string>();
   let grantKey: Promise<Hex> | undefined;
 
@@ -57,13 +57,13 @@ export function sharedClaims(store: CellStore, { clockAgeMs }: SharedClaimsOptio
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const record = current === undefined ? undefined : recordOfLine(current);
       const changed = applyClaim(record, act);
-      // A withdrawn claim leaves a free record behind rather than none: the same to whoever claims it next.
+      // A withdrawn claim leaves a free record rather than none: the next claim treats them alike.
       const next = changed ?? (record && { ...record, state: "free" as const, owner: "" });
       if (next === undefined || next === record) return remember(paymentId, act, current, record);
       const text = lineOfRecord(paymentId, next);
-      const made = await cells.swap([
+      const made = await cells.compareAndSwap([
         { key: paymentId, expected: current, next: text, ...(keepSec ? { keepSec } : {}) },
-        // Not again after a failure: an answer of a claim that the store has forgotten may still be there.
+        // Not again after a failure: an answer of a claim that has expired may still be there.
         ...(answer && tries === 0 ? [answerCell(paymentId, answer)] : []),
       ]);
       if (made) return remember(paymentId, act, text, next);
@@ -78,10 +78,10 @@ export function sharedClaims(store: CellStore, { clockAgeMs }: SharedClaimsOptio
     return record;
   }
 
-  /** Whoever is first makes it, for all. */
+  /** Reads the grant key; the first gate creates it for all. */
   async function readGrantKey(): Promise<Hex> {
     const made = toHex(randomBytes(32));
-    await cells.swap([{ key: GRANT_KEY, expected: undefined, next: made }]);
+    await cells.compareAndSwap([{ key: GRANT_KEY, expected: undefined, next: made }]);
     const [stored] = await cells.read([GRANT_KEY]);
     if (stored !== undefined && isHash32(stored)) return stored;
     throw new Unavailable("The claim store's grant key cannot be read.", { retryAfterSec: 1 });
@@ -108,9 +108,9 @@ export function sharedClaims(store: CellStore, { clockAgeMs }: SharedClaimsOptio
     },
     async ready() {
       const [current] = await cells.read([READY]);
-      // Another gate may have written meanwhile: that the store takes writes is what is wanted.
+      // Another gate may have written meanwhile: that also shows that the store accepts writes.
       const next = String(await cells.nowMs());
-      await cells.swap([{ key: READY, expected: current, next, keepSec: MARGIN_SEC }]);
+      await cells.compareAndSwap([{ key: READY, expected: current, next, keepSec: MARGIN_SEC }]);
     },
     async close() {},
   };

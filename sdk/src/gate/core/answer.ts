@@ -1,4 +1,4 @@
-/** What a decision that runs no handler says over HTTP, and the headers that paid responses carry. */
+/** Translates decisions that run no handler into HTTP answers, and adds the headers of paid responses. */
 import {
   CORS_ALLOW_HEADERS,
   CORS_EXPOSE_HEADERS,
@@ -31,7 +31,7 @@ export const CORS_HEADERS: Readonly<Record<string, string>> = {
   "Access-Control-Expose-Headers": CORS_EXPOSE_HEADERS,
 };
 
-/** The same for every gate: which headers and methods a page of another origin may send. */
+/** The answer to a preflight, the same for every gate: which headers and methods a page of another origin may send. */
 export const PREFLIGHT: Answer = {
   status: 204,
   headers: {
@@ -64,7 +64,7 @@ export function answerOf(decision: Exclude<Decision, { kind: "allow" }>): Answer
   }
 }
 
-/** The same answer once more, marked as a replay. */
+/** Returns the kept headers, marked as a replay. */
 function replayedHeaders({ headers }: KeptAnswer, cors: boolean): Record<string, string> {
   const named = Object.fromEntries(Object.entries(headers).map(([name, value]) => [titleCase(name), value]));
   return {
@@ -82,7 +82,7 @@ const BASE_HEADERS = { "Content-Type": JSON_TYPE, "Cache-Control": "no-store", V
 
 const PAY_HEADERS: Readonly<Record<string, string>> = { ...BASE_HEADERS, ...CORS_HEADERS };
 
-/** Whatever went wrong, as JSON. A fault that is not ours is told as Internal, without its words. */
+/** Answers an error as JSON. An error that is no TurnpikeError becomes Internal, without its message. */
 export function errorAnswer(error: unknown): Answer {
   const known: Pick<TurnpikeError, "code" | "message" | "retryable" | "status" | "retryAfterSec" | "reason"> =
     isTurnpikeError(error)
@@ -122,7 +122,7 @@ export function varyWith(current: string | undefined): string {
   return missing.length === 0 ? current : `${current}, ${missing.join(", ")}`;
 }
 
-/** What becomes of a request: served, asked for payment, refused, or not judged because of an outage. */
+/** The decision on a request: serve it, ask for payment, refuse it, or report an outage. */
 export type Decision =
   | {
       readonly kind: "allow";
@@ -131,7 +131,7 @@ export type Decision =
       /** seals the answer for clients that lose it, where that is done */
       readonly keeper?: AnswerKeeper | undefined;
       readonly headers: Readonly<Record<string, string>>;
-      /** told once how it ended */
+      /** called once, with how the request ended */
       readonly onEnd?: (how: "use" | "release") => void;
     }
   /** the answer that this payment has bought before; no handler runs */
@@ -142,10 +142,10 @@ export type Decision =
   | { readonly kind: "refuse"; readonly error: TurnpikeError }
   /** 503, never 402 */
   | { readonly kind: "unavailable"; readonly cause: TurnpikeError }
-  /** a CORS preflight: free, and not the handler's matter */
+  /** a CORS preflight: free, and answered without the handler */
   | { readonly kind: "preflight" };
 
-/** Whether a browser asks leave: any other OPTIONS is the application's own matter. */
+/** Returns whether a request is a CORS preflight; any other OPTIONS is left to the application. */
 export function isPreflight(method: string | undefined, askedMethod: unknown, origin: unknown): boolean {
   return method === "OPTIONS" && askedMethod !== undefined && askedMethod !== null && Boolean(origin);
 }

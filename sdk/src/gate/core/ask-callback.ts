@@ -13,7 +13,9 @@ export interface Question<T> {
   readonly ask: (raw: unknown) => T | Promise<T>;
 }
 
-/** @throws Internal for a callback that throws, InvalidRequest as it is, ConfigError where it took the body */
+/**
+ * @throws Internal for a callback that throws, InvalidRequest as it is, ConfigError where the callback read the body
+ */
 export async function askCallback<T>({ route, request, callback, undecided, ask }: Question<T>): Promise<T> {
   const wasLost = request.isBodyLost;
   let answer: T;

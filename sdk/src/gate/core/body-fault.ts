@@ -1,18 +1,18 @@
-/** Why a body cannot be bound to a quote, and what to do. None of these asks for money. */
+/** Creates the errors of bodies that cannot be bound to a quote, each with its remedy. None of them asks for money. */
 import { ConfigError, InvalidRequest, isTurnpikeError, TurnpikeError } from "../../protocol";
 
-/** `reason` of a ConfigError that the gate answers by itself, in every framework alike. */
+/** `reason` of a ConfigError that the gate itself answers, in every framework alike. */
 const DROPPED = "body_dropped";
 
 const UNBOUND = "body_unbound";
 
-/** Another middleware reads the body first. @param remedy what to change in this framework */
+/** For a body that another middleware reads first. @param remedy what to change in this framework */
 export const bodyDropped = (remedy: string, reader = "another middleware"): ConfigError =>
   new ConfigError(`bind: "body" needs the body's bytes, and ${reader} reads them before the gate: ${remedy}`, {
     reason: DROPPED,
   });
 
-/** A callback read the body on a route that binds none: its payment would buy any other body too. */
+/** For a callback that reads the body on a route that binds none: its payment would buy any other body too. */
 export const bodyUnbound = (callback: string): ConfigError =>
   new ConfigError(
     `${callback} reads the request's body: set bind: "body", so that the quote and the handler get it too`,
@@ -33,14 +33,14 @@ export const charsetUnsupported = (charset: string): TurnpikeError =>
 export const bodyCutOff = (cause?: unknown): InvalidRequest =>
   new InvalidRequest("body: the connection closed before the body ended", cause === undefined ? {} : { cause });
 
-/** Whether an error is about the mounting of the gate: the provider has to change the application. */
+/** Returns whether an error is about how the gate is mounted: the provider must change the application. */
 export function isBodyFault(error: unknown): error is ConfigError {
   return isTurnpikeError(error) && (error.reason === DROPPED || error.reason === UNBOUND);
 }
 
 const warned = new WeakSet<object>();
 
-/** Warns the operator once for each route; clients get the same words with every request. */
+/** Warns the operator once for each route; clients get the same message with every request. */
 export function warnOfBodyFault(route: object, fault: ConfigError): void {
   if (warned.has(route)) return;
   warned.add(route);

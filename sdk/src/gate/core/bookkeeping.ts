@@ -1,9 +1,9 @@
 /**
- * Whether a gate can write down what it will have to write down when it is paid: claims, and a meter's journal. A gate
- * that cannot must not ask for money, since it could not serve whoever paid.
+ * Checks that a gate can record what a payment requires: claims, and a meter's journal. A gate that cannot must not ask
+ * for money, since it could not serve the payer.
  */
 import { Unavailable } from "../../protocol";
-import type { Room } from "./context";
+import type { GateContext } from "./context";
 import type { Route } from "./route";
 
 interface Check {
@@ -13,33 +13,33 @@ interface Check {
   isWarned: boolean;
 }
 
-/** A check is good for so long: under load one request in that time pays for it. */
+/** How long a check stays valid: under load one request in that time performs it. */
 const GOOD_FOR_MS = 2_000;
 
 const RETRY_AFTER_SEC = 5;
 
-/** Of all gates of one provider together. */
-const checks = new WeakMap<Room, Check>();
+/** By provider: its gates share one check. */
+const checks = new WeakMap<GateContext, Check>();
 
-function checkOf(room: Room): Check {
-  const known = checks.get(room) ?? { running: undefined, okMs: Number.NEGATIVE_INFINITY, isWarned: false };
-  checks.set(room, known);
+function checkOf(context: GateContext): Check {
+  const known = checks.get(context) ?? { running: undefined, okMs: Number.NEGATIVE_INFINITY, isWarned: false };
+  checks.set(context, known);
   return known;
 }
 
 /** @throws ConfigError or Unavailable, naming what cannot be written */
-export async function requireBookkeeping(room: Room, route: Route): Promise<void> {
-  if (route.sellsSingles) await requireClaims(room);
+export async function requireBookkeeping(context: GateContext, route: Route): Promise<void> {
+  if (route.sellsSingles) await requireClaims(context);
   if (!route.metered) return;
-  if (room.meter && !room.isMeterOpen()) await room.meterStarted();
-  room.meter?.requireHealthy?.();
+  if (context.meter && !context.isMeterOpen()) await context.meterStarted();
+  context.meter?.requireHealthy?.();
 }
 
-async function requireClaims(room: Room): Promise<void> {
-  const check = checkOf(room);
+async function requireClaims(context: GateContext): Promise<void> {
+  const check = checkOf(context);
   check.running ??= (async () => {
     try {
-      await room.claims.ready?.();
+      await context.claims.ready?.();
       check.okMs = performance.now();
     } finally {
       check.running = undefined;
@@ -48,21 +48,21 @@ async function requireClaims(room: Room): Promise<void> {
   await check.running;
 }
 
-/** Whether nothing has to be asked before a price is quoted. @throws Unavailable once a meter's journal is lost */
-export function isBookkeepingKnown(room: Room, route: Route): boolean {
-  if (route.metered && room.meter) {
-    if (!room.isMeterOpen()) return false;
-    room.meter.requireHealthy?.();
+/** Returns whether a price may be quoted without a new check. @throws Unavailable once a meter's journal is lost */
+export function isBookkeepingKnown(context: GateContext, route: Route): boolean {
+  if (route.metered && context.meter) {
+    if (!context.isMeterOpen()) return false;
+    context.meter.requireHealthy?.();
   }
-  return !route.sellsSingles || performance.now() - checkOf(room).okMs < GOOD_FOR_MS;
+  return !route.sellsSingles || performance.now() - checkOf(context).okMs < GOOD_FOR_MS;
 }
 
 /** @returns why no price may be quoted now; the cause is for the log and names no path to a client */
-export async function bookkeepingOutage(room: Room, route: Route): Promise<Unavailable | undefined> {
-  const check = checkOf(room);
+export async function bookkeepingOutage(context: GateContext, route: Route): Promise<Unavailable | undefined> {
+  const check = checkOf(context);
   try {
-    if (isBookkeepingKnown(room, route)) return undefined;
-    await requireBookkeeping(room, route);
+    if (isBookkeepingKnown(context, route)) return undefined;
+    await requireBookkeeping(context, route);
     check.isWarned = false;
     return undefined;
   } catch (cause) {

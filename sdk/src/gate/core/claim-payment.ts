@@ -1,4 +1,4 @@
-/** A payment that was judged sound: claimed for one request, then confirmed, or given back. */
+/** Claims a payment that was judged sound for one request, then confirms it, or withdraws the claim. */
 import { caip2Of, encodeJsonHeader, HEADER, TurnpikeError } from "../../protocol";
 import { type HeldClaim, holdClaim } from "../claims/held-claim";
 import { type AnswerKeeper, findServed, keeperOf } from "../replay/keeper";
@@ -6,7 +6,7 @@ import type { KeptAnswer } from "../replay/kept-answer";
 import type { Purchased } from "../replay/seal";
 import type { ReplaySecret } from "../replay/secret";
 import { askCallback } from "./ask-callback";
-import type { Room } from "./context";
+import type { GateContext } from "./context";
 import type { OneTimePayment, Payment } from "./payment";
 import type { Refusal } from "./quote";
 import type { GateRequest } from "./request";
@@ -19,13 +19,13 @@ export interface PaymentGrant {
   readonly claim: HeldClaim;
   /** seals the answer for the claim store; undefined where none is kept */
   readonly keeper: AnswerKeeper | undefined;
-  /** what is told with the response */
+  /** added to the response */
   readonly headers: Readonly<Record<string, string>>;
 }
 
 export type PaymentVerdict =
   | PaymentGrant
-  /** it has bought its request before, and this is the answer */
+  /** the payment has bought its request before; its kept answer */
   | { readonly kind: "replay"; readonly answer: KeptAnswer; readonly cors: boolean }
   | { readonly kind: "refused"; readonly refusal: Refusal }
   /** neither paid nor unpaid: in use elsewhere (409), or not for this payer (403) */
@@ -33,7 +33,7 @@ export type PaymentVerdict =
   | { readonly kind: "unavailable"; readonly cause: TurnpikeError };
 
 export interface PaymentCase {
-  readonly room: Room;
+  readonly context: GateContext;
   readonly route: Route;
   readonly request: GateRequest;
   readonly resource: string;
@@ -47,23 +47,23 @@ export type Confirmation =
 
 export interface Candidate {
   readonly payment: OneTimePayment;
-  /** what replays of the answer need; undefined: there are none */
+  /** needed to replay the answer; undefined: the answer is not replayed */
   readonly secret: ReplaySecret | undefined;
   readonly keepUntilSec: number;
   readonly nowSec: number;
-  /** whether the money is there. @throws Unavailable when nobody can tell */
+  /** Checks that the payment has settled. @throws Unavailable when the outcome is unknown */
   readonly confirm: () => Promise<Confirmation>;
 }
 
-/** The claim comes before the question: of many equal requests one asks, and a used proof asks nobody. */
+/** Claims first, then confirms: of many equal requests one confirms, and a used proof needs no confirmation. */
 export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Promise<PaymentVerdict> {
-  const { room, route, request } = at;
+  const { context, route, request } = at;
   const { payment, keepUntilSec, nowSec, confirm } = candidate;
   if (route.authorize && !(await isAuthorized(route, payment, request))) {
     return { kind: "barred", error: new TurnpikeError("AccessRefused") };
   }
   const { paymentId } = payment;
-  const attempt = await holdClaim({ store: room.claims, paymentId, keepUntilSec, nowSec, nowMs: Date.now });
+  const attempt = await holdClaim({ store: context.claims, paymentId, keepUntilSec, nowSec, nowMs: Date.now });
   if (attempt.kind === "used") {
     const mayHaveAnswer = purchasedBy(at, candidate) !== undefined;
     return (mayHaveAnswer && (await verdictOfUsed(at, candidate))) || ALREADY_USED;
@@ -80,7 +80,7 @@ export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Pr
       return invalid(confirmed.reason, messageOf(confirmed.reason));
     }
     const paid = confirmed.transaction === undefined ? payment : { ...payment, transaction: confirmed.transaction };
-    const headers = receiptHeaders(paid, room.settings);
+    const headers = receiptHeaders(paid, context.settings);
     return { kind: "grants", payment: paid, claim, keeper: keeperFor(at, candidate), headers };
   } catch (error) {
     await claim.settle("withdraw");
@@ -91,7 +91,7 @@ export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Pr
 type Purchase = Pick<Candidate, "payment" | "secret">;
 
 /**
- * Judges a payment that comes too late to buy anything, and may have bought its request before.
+ * Judges a payment whose window is over, and which may have bought its request before.
  * @returns undefined when it is not known to be used
  */
 export async function verdictOfLate(at: PaymentCase, purchase: Purchase): Promise<PaymentVerdict | undefined> {
@@ -104,14 +104,14 @@ export async function verdictOfLate(at: PaymentCase, purchase: Purchase): Promis
 
 /**
  * Finds the answer to a payment that has bought its request: the same one again where it was kept and the request holds
- * its secret. Runs no handler and asks nobody.
+ * its secret. Runs no handler and sends nothing.
  */
 async function verdictOfUsed(at: PaymentCase, candidate: Purchase): Promise<PaymentVerdict | undefined> {
-  const { room, route } = at;
+  const { context, route } = at;
   const { paymentId } = candidate.payment;
   const purchased = purchasedBy(at, candidate);
-  const gateKeys = room.settings.memoKeys;
-  const served = await findServed({ store: room.claims, paymentId, purchased, gateKeys, nowMs: Date.now() });
+  const gateKeys = context.settings.memoKeys;
+  const served = await findServed({ store: context.claims, paymentId, purchased, gateKeys, nowMs: Date.now() });
   if (served?.kind !== "answer") return served && ALREADY_USED;
   return { kind: "replay", answer: served.answer, cors: route.cors };
 }
@@ -122,20 +122,20 @@ const ALREADY_USED: PaymentVerdict = {
     code: "PaymentAlreadyUsed",
     reason: "already_used",
     message:
-      "This payment has bought its request, and its answer is not at hand: do not pay again for the same purchase. Repeat the request as it was, with its Idempotency-Key or payment-identifier, or ask the provider.",
+      "This payment has bought its request, and its answer is not available: do not pay again for the same purchase. Repeat the request as it was, with its Idempotency-Key or payment-identifier, or ask the provider.",
   },
 };
 
 function keeperFor(at: PaymentCase, candidate: Candidate): AnswerKeeper | undefined {
-  const { settings, claims } = at.room;
+  const { settings, claims } = at.context;
   const purchased = purchasedBy(at, candidate);
   if (!purchased || !settings.replay || !claims.served) return undefined;
   return keeperOf({ purchased, limits: settings.replay, gateKey: settings.memoKeys[0], nowMs: Date.now });
 }
 
 function purchasedBy(at: PaymentCase, { payment, secret }: Purchase): Purchased | undefined {
-  const { room, route, request, resource, bodyHash } = at;
-  if (!secret || !route.replays || !room.settings.replay) return undefined;
+  const { context, route, request, resource, bodyHash } = at;
+  if (!secret || !route.replays || !context.settings.replay) return undefined;
   return { secret, paymentId: payment.paymentId, method: request.method, resource, bodyHash };
 }
 

@@ -1,13 +1,13 @@
-/** What has to be proved before anything metered is served: that the debits of its plans can be collected. */
+/** Proves, before anything metered is served, that the debits of its plans can be collected. */
 import { ConfigError, type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
-import type { Room } from "./context";
+import type { GateContext } from "./context";
+import type { MeteredRoute } from "./payment";
 import type { Offer } from "./quote";
-import type { Route } from "./route";
 
 const RETRY_AFTER_SEC = 5;
 
-/** @throws ConfigError that names the setting, the problem and the remedy; Unavailable when nobody can tell */
-export async function proveCollectable({ meter }: Pick<Room, "meter">, planIds: readonly Hex[]): Promise<void> {
+/** @throws ConfigError that names the setting, the problem and the remedy; Unavailable when the answer is unknown */
+export async function proveCollectable({ meter }: Pick<GateContext, "meter">, planIds: readonly Hex[]): Promise<void> {
   if (planIds.length === 0) return;
   if (meter) return meter.prove(planIds);
   throw new ConfigError(
@@ -16,13 +16,13 @@ export async function proveCollectable({ meter }: Pick<Room, "meter">, planIds: 
 }
 
 /**
- * The same for one request.
- * @throws Unavailable alone: which setting is wrong is told to the provider, never to a client
+ * Proves it for one request.
+ * @throws Unavailable only: which setting is wrong is reported to the provider, never to a client
  */
-export async function requireCollectable(room: Pick<Room, "meter">, planId: Hex): Promise<void> {
-  if (room.meter?.canCollect(planId)) return;
+export async function requireCollectable(context: Pick<GateContext, "meter">, planId: Hex): Promise<void> {
+  if (context.meter?.canCollect(planId)) return;
   try {
-    await proveCollectable(room, [planId]);
+    await proveCollectable(context, [planId]);
   } catch (cause) {
     if (!isTurnpikeError(cause) || cause.code !== "ConfigError") throw cause;
     const message = "Metered usage of this plan cannot be charged at present.";
@@ -30,25 +30,25 @@ export async function requireCollectable(room: Pick<Room, "meter">, planId: Hex)
   }
 }
 
-/** Whether it is known, without asking anybody, that every plan of a metered route can be debited. */
-export function isCollectable({ meter }: Pick<Room, "meter">, { metered, planIds }: Route): boolean {
+/** Returns whether every plan of a metered route is known, without a call, to be collectable. */
+export function isCollectable({ meter }: Pick<GateContext, "meter">, { metered, planIds }: MeteredRoute): boolean {
   return !metered || planIds.every((planId) => meter?.canCollect(planId) === true);
 }
 
 /**
- * Leaves out the plans that a metered route could not debit now: nobody must subscribe to what answers 503.
+ * Leaves out the plans that a metered route could not debit now: a subscriber would only get 503.
  * @returns the outage where nothing else is offered
  */
 export async function collectableOffers(
-  room: Pick<Room, "meter">,
-  route: Route,
+  context: Pick<GateContext, "meter">,
+  route: MeteredRoute,
   offers: readonly Offer[],
 ): Promise<{ readonly offers: readonly Offer[]; readonly outage?: TurnpikeError }> {
-  if (isCollectable(room, route)) return { offers };
+  if (isCollectable(context, route)) return { offers };
   const outages = new Map<Hex, TurnpikeError>();
   const check = async (planId: Hex): Promise<void> => {
     try {
-      await requireCollectable(room, planId);
+      await requireCollectable(context, planId);
     } catch (error) {
       if (!isTurnpikeError(error)) throw error;
       outages.set(planId, error);

@@ -1,4 +1,6 @@
-/** What one provider's gates share: settings, terms, clock, claims, the doors to the chain and to the Facilitator. */
+/**
+ * Creates what one provider's gates share: settings, terms, clock, claims, and access to the chain and the Facilitator.
+ */
 import { type ChainClock, createChainClock } from "../../chain/clock";
 import { type HeadWatcher, watchHeads } from "../../chain/heads";
 import { connectRpc, type Rpc } from "../../chain/rpc";
@@ -9,7 +11,6 @@ import { fileClaims } from "../claims/file";
 import { memoryClaims } from "../claims/memory";
 import type { ClaimStore } from "../claims/rules";
 import type { MeterPort } from "../metering/meter";
-import { reportsOf } from "../reporting/funnel-metrics";
 import type { Decision } from "./answer";
 import { createGateFacilitator, type GateFacilitator } from "./gate-facilitator";
 import type { ProviderOptions } from "./options";
@@ -18,9 +19,9 @@ import { type Settings, settingsOf } from "./settings";
 import { createTerms, type Terms } from "./terms";
 
 export interface GateReports {
-  /** @returns what the end of a request that was let through is told to, if it is counted */
+  /** @returns a callback for the end of a request that was allowed, if it is counted */
   decided(decision: Decision, request: GateRequest): ((how: "use" | "release") => void) | undefined;
-  /** A charge was refused while the handler ran: the client is told 402 instead of its answer. */
+  /** A charge was refused while the handler ran: the client gets 402 instead of the handler's answer. */
   refusedCharge(decision: Decision | undefined, request: GateRequest, error: TurnpikeError | undefined): void;
   /** The gate itself failed. */
   failed(error: unknown, request: GateRequest): void;
@@ -28,20 +29,20 @@ export interface GateReports {
   close(): Promise<void>;
 }
 
-export interface Room {
+export interface GateContext {
   readonly settings: Settings;
   readonly terms: Terms;
   readonly time: GateTime;
   readonly rpc: Rpc | undefined;
   readonly states: StateReader | undefined;
   readonly facilitator: Pick<GateFacilitator, "verifyProof" | "x402Settle" | "payment" | "signsGrants">;
-  /** A wallet's subscriptions, the newest first, as an index tells them. @throws Unavailable */
+  /** Lists a wallet's subscriptions from the Facilitator's index, newest first. @throws Unavailable */
   ownedBy(wallet: Address): Promise<readonly OwnedSubscription[]>;
   readonly claims: ClaimStore;
   readonly meter: MeterPort | undefined;
-  /** counts what becomes of requests, where that is configured */
+  /** counts the outcomes of requests, where that is configured */
   readonly reports: GateReports | undefined;
-  /** Resolves once the meter's books are open. @throws Unavailable */
+  /** Resolves once the meter's store is open. @throws Unavailable */
   meterStarted(): Promise<void>;
   isMeterOpen(): boolean;
   close(): Promise<void>;
@@ -49,23 +50,25 @@ export interface Room {
 
 export type OwnedSubscription = Pick<Subscription, "idHash" | "planId" | "status">;
 
-export interface RoomParts {
-  /** makes the meter where a key to debit with is configured */
+export interface GateContextParts {
+  /** Creates the meter; undefined where no key to debit with is configured. */
   readonly meterOf: (
     options: ProviderOptions,
     settings: Settings,
     clock: Clock,
     rpc: Rpc | undefined,
   ) => MeterPort | undefined;
+  /** Creates the counter of decisions; undefined where no key for it is configured. @throws ConfigError */
+  readonly reportsOf: (options: ProviderOptions, settings: Settings, clock: Clock) => GateReports | undefined;
 }
 
 const LOCAL = /^local-/;
 
-/** A chain that brings no block for so long is not being read right. */
+/** A public chain without a new block for this long is not being read correctly. */
 const MAX_SILENCE_MS = 120_000;
 
 /** @throws ConfigError naming the setting */
-export function openRoom(options: ProviderOptions, parts: RoomParts): Room {
+export function createGateContext(options: ProviderOptions, parts: GateContextParts): GateContext {
   const settings = settingsOf(options, process.env.NODE_ENV === "production");
   const { chainId, name } = settings.network;
   const rpc =
@@ -84,7 +87,7 @@ export function openRoom(options: ProviderOptions, parts: RoomParts): Room {
       onReset: () => meter.onBlocks(undefined),
     });
   }
-  const reports = reportsOf(options, settings, time);
+  const reports = parts.reportsOf(options, settings, time);
   return {
     settings,
     terms,
@@ -175,9 +178,9 @@ function claimsOf({ claims = ".turnpike" }: ProviderOptions): ClaimStore {
   return claims === "memory" ? memoryClaims() : fileClaims({ folder: claims });
 }
 
-/** The time that quotes and proofs are judged by: the chain's where it can be asked, the machine's where it never could. */
+/** The time that quotes and proofs are judged by: the chain's where it was ever read, the machine's otherwise. */
 export interface GateTime extends Clock {
-  /** Sees to it that `nowSec` is as true as it can be, and waits little for it. */
+  /** Brings `nowSec` up to date; undefined when it is. Waits a bounded time. */
   refresh(): Promise<void> | undefined;
 }
 
@@ -192,7 +195,7 @@ export function chainTime(clock: ChainClock, heads: HeadWatcher): GateTime {
     nowSec: () => (clock.head ? clock.nowSec() : systemClock.nowSec()),
     refresh() {
       if (heads.fresh()) return undefined;
-      // In an outage the last known head and the time since go on serving: quotes need a time, even when all is down.
+      // In an outage the last known head and the time since it still serve: quotes need a time even then.
       return bounded(
         heads.current().then(
           () => undefined,

@@ -1,4 +1,4 @@
-/** Which credentials a request bears. Refuses what has two readings; judges nothing. */
+/** Reads a request's credentials. Refuses ambiguous ones; judges none. */
 import { decodeJsonHeader, HEADER, type JsonObject, MAX_CREDENTIAL_BYTES, TurnpikeError } from "../../protocol";
 import type { GateRequest } from "./request";
 
@@ -15,7 +15,7 @@ export interface Credentials {
   readonly payment: PaymentCredential | undefined;
 }
 
-const PAYMENT = HEADER.payment.toLowerCase();
+const PAYMENT_V1 = HEADER.payment.toLowerCase();
 
 const PAYMENT_V2 = HEADER.paymentSignatureV2.toLowerCase();
 
@@ -28,7 +28,7 @@ const NONE: Credentials = { subscription: undefined, payment: undefined };
 /** @throws AmbiguousCredentials (400) for a repeated, joined or oversized header, or two payments at once */
 export function readCredentials(request: GateRequest): Credentials {
   const subscription = single(request, SUBSCRIPTION);
-  const v1 = single(request, PAYMENT);
+  const v1 = single(request, PAYMENT_V1);
   const v2 = single(request, PAYMENT_V2);
   const signIn = single(request, SIGN_IN);
   if (subscription === undefined && v1 === undefined && v2 === undefined && signIn === undefined) return NONE;
@@ -48,7 +48,7 @@ export function readCredentials(request: GateRequest): Credentials {
 function single(request: GateRequest, name: string): string | undefined {
   const value = request.header(name);
   if (value === undefined) return undefined;
-  // No credential holds a comma: one that is there joins two headers.
+  // No credential contains a comma: one that is there joins two headers.
   if (value.includes(",")) throw ambiguous(`${name} was sent more than once`);
   if (value.length > MAX_CREDENTIAL_BYTES) throw ambiguous(`${name} is larger than ${MAX_CREDENTIAL_BYTES} bytes`);
   return value;

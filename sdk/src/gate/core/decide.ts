@@ -1,6 +1,6 @@
 /**
- * The gate's one decision. The order, stated once: judge, claim, run the handler, settle the claim; this module does
- * the first two. Adapters translate the outcome, and whoever runs the handler settles the claim.
+ * Makes the gate's decision on a request. The order: judge, claim, run the handler, settle the claim. This module does
+ * the first two; adapters translate the decision, run the handler and settle the claim.
  */
 import {
   concatBytes,
@@ -27,11 +27,11 @@ import {
   type PaymentVerdict,
 } from "./claim-payment";
 import { collectableOffers, isCollectable } from "./collectable";
-import type { Room } from "./context";
+import type { GateContext } from "./context";
 import { type Credentials, type PaymentCredential, readCredentials } from "./credentials";
 import { faultOfSettlement, judgeProof } from "./judge-proof";
 import { judgeStandard } from "./judge-standard";
-import { grantAtOnce, judgeSubscription } from "./judge-subscription";
+import { grantFromCache, judgeSubscription } from "./judge-subscription";
 import { deductsNothing, FREE, type OneTimePayment, type Payment } from "./payment";
 import type { QuoteRequest, Refusal } from "./quote";
 import { type GateRequest, resourceOfRequest } from "./request";
@@ -46,63 +46,65 @@ const UNPAID: Refusal = {
 
 const NO_HEADERS = {};
 
-const ASKS_LEAVE: Decision = { kind: "preflight" };
+const PREFLIGHT_DECISION: Decision = { kind: "preflight" };
 
 /**
- * At once where all that it rests on is at hand (most subscribers' requests, and those that bear nothing): a promise
- * costs more than such a decision.
+ * Decides synchronously where everything needed is in memory (most subscribers' requests, and those without
+ * credentials): a promise costs more than such a decision.
  * @throws (or rejects with) ConfigError or Internal (500) for a faulty setting, price function or callback; the request
  * is never free
  */
-export function decide(room: Room, route: Route, request: GateRequest): Decision | Promise<Decision> {
-  if (request.method === "OPTIONS") return ASKS_LEAVE;
-  return route.bindsBody ? decideBound(room, route, request) : decideUnbound(room, route, request);
+export function decide(context: GateContext, route: Route, request: GateRequest): Decision | Promise<Decision> {
+  if (request.method === "OPTIONS") return PREFLIGHT_DECISION;
+  return route.bindsBody ? decideBound(context, route, request) : decideUnbound(context, route, request);
 }
 
-/** The body comes first: every callback, and the handler, then read it as if nobody had. */
-async function decideBound(room: Room, route: Route, request: GateRequest): Promise<Decision> {
+/** Reads the body first: callbacks and the handler can still read it afterwards. */
+async function decideBound(context: GateContext, route: Route, request: GateRequest): Promise<Decision> {
   try {
     requireUtf8(request.header("content-type") ?? "");
     await request.body(route.maxBodyBytes);
   } catch (error) {
     return refusalOfRequest(route, error);
   }
-  return decideUnbound(room, route, request);
+  return decideUnbound(context, route, request);
 }
 
-function decideUnbound(room: Room, route: Route, request: GateRequest): Decision | Promise<Decision> {
-  if (route.free) return decideFree(room, route, request);
+function decideUnbound(context: GateContext, route: Route, request: GateRequest): Decision | Promise<Decision> {
+  if (route.free) return decideFree(context, route, request);
   try {
     const credentials = readCredentials(request);
-    return decideAtOnce(room, route, request, credentials) ?? decideInTime(room, route, request, credentials);
+    return decideSync(context, route, request, credentials) ?? decideAsync(context, route, request, credentials);
   } catch (error) {
     return refusalOfRequest(route, error);
   }
 }
 
-async function decideFree(room: Room, route: Route, request: GateRequest): Promise<Decision> {
+async function decideFree(context: GateContext, route: Route, request: GateRequest): Promise<Decision> {
   try {
     if (await isFree(route, request)) return allow(FREE);
-    return await decidePaid(room, route, request, readCredentials(request));
+    return await decidePaid(context, route, request, readCredentials(request));
   } catch (error) {
     return refusalOfRequest(route, error);
   }
 }
 
-async function decideInTime(
-  room: Room,
+async function decideAsync(
+  context: GateContext,
   route: Route,
   request: GateRequest,
   credentials: Credentials,
 ): Promise<Decision> {
   try {
-    return await decidePaid(room, route, request, credentials);
+    return await decidePaid(context, route, request, credentials);
   } catch (error) {
     return refusalOfRequest(route, error);
   }
 }
 
-/** @throws what is not the request's fault, but for a body that cannot be bound: its answer says what to change */
+/**
+ * @throws errors that are not the request's fault, except a body that cannot be bound: that answer says what to change
+ */
 function refusalOfRequest(route: Route, error: unknown): Decision {
   if (isBodyFault(error)) warnOfBodyFault(route, error);
   else if (!isTurnpikeError(error) || !REFUSED.has(error.status)) throw error;
@@ -118,39 +120,44 @@ function requireUtf8(contentType: string): void {
   }
 }
 
-/** @returns undefined where something has to be asked, computed or written */
-function decideAtOnce(
-  room: Room,
+/** @returns undefined where the decision needs a call, a computation or a write */
+function decideSync(
+  context: GateContext,
   route: Route,
   request: GateRequest,
   { subscription, signIn, payment }: Credentials,
 ): Decision | undefined {
   if (subscription !== undefined) {
-    const granted = route.authorize ? undefined : grantAtOnce(room, route, subscription);
+    const granted = route.authorize ? undefined : grantFromCache(context, route, subscription);
     return granted && allow(granted);
   }
-  if (signIn !== undefined || payment || route.bindsBody || room.time.refresh()) return undefined;
-  if (!isQuotableAtOnce(room, route)) return undefined;
-  const offers = route.offersAtOnce();
-  return offers && quoteOf(room, route, request, { offers, refusal: UNPAID, isRecurrent: true });
+  if (signIn !== undefined || payment || route.bindsBody || context.time.refresh()) return undefined;
+  if (!isQuotableSync(context, route)) return undefined;
+  const offers = route.cachedOffers();
+  return offers && quoteOf(context, route, request, { offers, refusal: UNPAID, isRecurrent: true });
 }
 
-function isQuotableAtOnce(room: Room, route: Route): boolean {
+function isQuotableSync(context: GateContext, route: Route): boolean {
   try {
-    return isCollectable(room, route) && isBookkeepingKnown(room, route);
+    return isCollectable(context, route) && isBookkeepingKnown(context, route);
   } catch {
-    // The long way finds the same, and says so.
+    // The asynchronous path finds the same error, and reports it.
     return false;
   }
 }
 
-async function decidePaid(room: Room, route: Route, request: GateRequest, credentials: Credentials): Promise<Decision> {
+async function decidePaid(
+  context: GateContext,
+  route: Route,
+  request: GateRequest,
+  credentials: Credentials,
+): Promise<Decision> {
   let refusal = UNPAID;
   let outage: TurnpikeError | undefined;
 
   const { subscription, signIn } = credentials;
   if (subscription !== undefined || (signIn !== undefined && route.planIds.length > 0)) {
-    const verdict = await judgeSubscriber(room, route, request, credentials);
+    const verdict = await judgeSubscriber(context, route, request, credentials);
     if (verdict.kind === "grants") {
       const { payment } = verdict;
       if (!route.authorize || (await isAuthorized(route, payment, request))) return allow(payment);
@@ -160,48 +167,53 @@ async function decidePaid(room: Room, route: Route, request: GateRequest, creden
     else outage = verdict.cause;
   }
 
-  const refreshing = room.time.refresh();
+  const refreshing = context.time.refresh();
   if (refreshing) await refreshing;
-  const resource = resourceOfRequest(request, room.settings);
+  const resource = resourceOfRequest(request, context.settings);
 
   if (credentials.payment) {
     const bodyHash = route.bindsBody ? await hashOfBody(route, request) : undefined;
-    const verdict = await judgePayment(credentials.payment, { room, route, request, resource, bodyHash });
+    const verdict = await judgePayment(credentials.payment, { context, route, request, resource, bodyHash });
     if (verdict.kind === "grants") return { ...verdict, kind: "allow" };
     if (verdict.kind === "replay") return verdict;
     if (verdict.kind === "barred") return { kind: "refuse", error: verdict.error };
     if (verdict.kind === "refused") refusal = verdict.refusal;
     else outage = verdict.cause;
   }
-  outage ??= await bookkeepingOutage(room, route);
-  return outage ? { kind: "unavailable", cause: outage } : quoteFor(room, route, request, refusal);
+  outage ??= await bookkeepingOutage(context, route);
+  return outage ? { kind: "unavailable", cause: outage } : quoteFor(context, route, request, refusal);
 }
 
-/** By the secret id, and where that does not grant by the wallet's signature. */
+/** Judges the secret id, and where that does not grant, the wallet's signature. */
 async function judgeSubscriber(
-  room: Room,
+  context: GateContext,
   route: Route,
   request: GateRequest,
   { subscription, signIn }: Credentials,
 ): Promise<SubscriptionVerdict> {
-  const byId = subscription === undefined ? undefined : await judgeSubscription(room, route, subscription);
+  const byId = subscription === undefined ? undefined : await judgeSubscription(context, route, subscription);
   if (byId?.kind === "grants" || signIn === undefined) return byId as SubscriptionVerdict;
-  await room.time.refresh();
-  const place = { method: request.method, resource: resourceOfRequest(request, room.settings) };
-  const bySignIn = await judgeSignIn(room, route, place, signIn);
+  await context.time.refresh();
+  const place = { method: request.method, resource: resourceOfRequest(request, context.settings) };
+  const bySignIn = await judgeSignIn(context, route, place, signIn);
   return bySignIn.kind === "grants" || byId?.kind !== "unavailable" ? bySignIn : byId;
 }
 
 /** Returns the 402 of this request with a reason, or the 503 of a route whose plans cannot be debited. */
-export async function quoteFor(room: Room, route: Route, request: GateRequest, refusal: Refusal): Promise<Decision> {
-  const { offers, outage } = await collectableOffers(room, route, await route.offers(request));
+export async function quoteFor(
+  context: GateContext,
+  route: Route,
+  request: GateRequest,
+  refusal: Refusal,
+): Promise<Decision> {
+  const { offers, outage } = await collectableOffers(context, route, await route.offers(request));
   if (outage) return { kind: "unavailable", cause: outage };
   const bodyHash = route.bindsBody ? await hashOfBody(route, request) : undefined;
-  return quoteOf(room, route, request, { offers, refusal, bodyHash });
+  return quoteOf(context, route, request, { offers, refusal, bodyHash });
 }
 
 function quoteOf(
-  { settings, time }: Room,
+  { settings, time }: GateContext,
   route: Route,
   request: GateRequest,
   asked: Pick<QuoteRequest, "offers" | "refusal" | "bodyHash" | "isRecurrent">,
@@ -214,7 +226,7 @@ function quoteOf(
   };
 }
 
-/** Of the bytes and of what says how they are read: the same bytes under another type may be another request. */
+/** Hashes the body with its content type and encoding: the same bytes under another type may be another request. */
 async function hashOfBody(route: Route, request: GateRequest): Promise<string> {
   const bytes = await request.body(route.maxBodyBytes);
   const readAs = utf8ToBytes(`${request.header("content-type") ?? ""}\n${request.header("content-encoding") ?? ""}\n`);
@@ -236,7 +248,7 @@ async function isFree(route: Route, request: GateRequest): Promise<boolean> {
 
 const DAY_SEC = 86_400;
 
-/** From a payment header to a grant that is held: a proof of this project's Facilitator, or a standard payload. */
+/** Judges a payment header and claims its payment: a proof of this project's Facilitator, or a standard payload. */
 export async function judgePayment(credential: PaymentCredential, at: PaymentCase): Promise<PaymentVerdict> {
   try {
     switch (credential.kind) {
@@ -258,10 +270,10 @@ export async function judgePayment(credential: PaymentCredential, at: PaymentCas
 }
 
 async function judgeNative(payload: JsonObject, at: PaymentCase): Promise<PaymentVerdict> {
-  const { room, request, resource, bodyHash } = at;
+  const { context, request, resource, bodyHash } = at;
   const proof = readPaymentProof(payload);
-  const nowSec = room.time.nowSec();
-  const verdict = judgeProof(proof, { settings: room.settings, method: request.method, resource, bodyHash, nowSec });
+  const nowSec = context.time.nowSec();
+  const verdict = judgeProof(proof, { settings: context.settings, method: request.method, resource, bodyHash, nowSec });
   if (verdict.kind === "faulty") return invalid(verdict.reason, messageOf(verdict.reason));
   const { paymentId, nonce } = verdict;
   return claimAndConfirm(at, {
@@ -270,7 +282,7 @@ async function judgeNative(payload: JsonObject, at: PaymentCase): Promise<Paymen
     keepUntilSec: proof.expiresAt + DAY_SEC,
     nowSec,
     confirm: async () => {
-      const fault = await faultOfSettlement(room, proof, nonce);
+      const fault = await faultOfSettlement(context, proof, nonce);
       return fault === undefined ? { kind: "settled" } : { kind: "faulty", reason: fault };
     },
   });

@@ -1,4 +1,4 @@
-/** What the header for clients of x402 version 2 tells beside the prices: its `extensions`, the weightiest first. */
+/** Builds the `extensions` of the header for clients of x402 version 2, the most important first. */
 import type { Plan } from "../../chain/plans";
 import { ConfigError, caip2Of, EXTENSION, HEADER } from "../../protocol";
 import type { Settings } from "./settings";
@@ -30,7 +30,7 @@ type Extension = readonly [key: string, value: object];
 
 const SCHEMA = "https://json-schema.org/draft/2020-12/schema";
 
-/** In the order in which they are given up when the header grows too large. */
+/** Returns the extensions in order of importance: the last are dropped first when the header is too large. */
 export function extensionsOf(facts: ExtensionFacts): Extension[] {
   const { settings, place, plans, metered, sellsSingly, discovery, nowSec } = facts;
   const extensions: Extension[] = [];
@@ -69,7 +69,9 @@ const SIGN_IN_SCHEMA = {
   required: ["domain", "address", "uri", "version", "chainId", "type", "nonce", "issuedAt", "signature"],
 };
 
-/** The plans as the body's `plans` has them; clients subscribe through the Facilitator and send the id in this header. */
+/**
+ * Lists the plans as the body's `plans` does; clients subscribe through the Facilitator and send the id in this header.
+ */
 function serviceInfo(settings: Settings, plans: readonly Plan[], metered: boolean) {
   return {
     subscriptionScheme: true,
@@ -109,7 +111,7 @@ function discoveryOf(method: string, { queryParams, body, bodyType = "json", out
   };
 }
 
-/** What clients echo in their payload may not nest deeper than a payload may. */
+/** Clients echo it in their payload, whose nesting is limited. */
 const MAX_DISCOVERY_DEPTH = 4;
 
 /** @throws ConfigError */

@@ -1,4 +1,4 @@
-/** Reads a fetch request's body ahead of its handler, and leaves the request as if nobody had read it. */
+/** Reads a fetch request's body before its handler, and leaves the request as if it were unread. */
 import { isTurnpikeError } from "../../protocol";
 import { bodyCutOff, bodyDropped, bodyTooLarge } from "./body-fault";
 
@@ -29,7 +29,7 @@ async function readOnce(request: Request, maxBytes: number, remedy: string): Pro
       chunks.push(value);
     }
   } catch (error) {
-    // Ends with the other half, which stays the server's to discard.
+    // Resolves only with the other half, which the server discards.
     reader.cancel().catch(() => undefined);
     throw isTurnpikeError(error) ? error : bodyCutOff(error);
   }
@@ -37,7 +37,7 @@ async function readOnce(request: Request, maxBytes: number, remedy: string): Pro
 
 const OF_BODY = new Set<PropertyKey>(["body", "bodyUsed", "arrayBuffer", "blob", "bytes", "formData", "json", "text"]);
 
-/** A request whose body a callback may read, in any way, without taking it from the handler. */
+/** Returns a request whose body a callback may read, in any way, without consuming the handler's. */
 export function unreadRequest(request: Request, bytes: Uint8Array): Request {
   const body = bytes.byteLength === 0 ? null : (bytes as Uint8Array<ArrayBuffer>);
   const type = request.headers.get("content-type");

@@ -1,7 +1,7 @@
 /**
- * The gate's calls to its Facilitator, each bounded by what giving up means. A call that moves no money ends after
- * `waitMs`. A settlement may wait for a block, so it ends early only when the Facilitator shows no sign of life; its
- * outcome is unknown then, and the same payment can be presented again.
+ * Makes the gate's calls to its Facilitator, each with its own bound. A call that moves no money ends after `waitMs`. A
+ * settlement may wait for a block, so it ends early only when the Facilitator stops answering; its outcome is then
+ * unknown, and the same payment can be presented again.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { createFacilitatorClient, type FacilitatorClient } from "../../facilitator/client";

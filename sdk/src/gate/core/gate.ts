@@ -1,12 +1,12 @@
-/** One gate: a route in a room, with its decision. Adapters call `decide` and translate. */
+/** Creates one route's gate in a provider's context. Adapters call `decide` and translate. */
 import { TurnpikeError } from "../../protocol";
 import type { Answer, Decision } from "./answer";
 import { requireBookkeeping } from "./bookkeeping";
 import { proveCollectable } from "./collectable";
-import type { GateReports, Room } from "./context";
+import type { GateContext, GateReports } from "./context";
 import { decide } from "./decide";
 import type { GateRequest } from "./request";
-import { answerOfRefusedCharge, type Visit } from "./request-scope";
+import { answerOfRefusedCharge, type RequestScope } from "./request-scope";
 import { createRoute, type GateOptions } from "./route";
 
 /** One route's gate: what every adapter translates. */
@@ -19,7 +19,7 @@ export interface Gate {
   /** Judges a request and claims what it pays with. */
   decide(request: GateRequest): Decision | Promise<Decision>;
   /** The 402 of a charge that the handler could not make. */
-  answerOfRefusedCharge(visit: Visit): Promise<Answer>;
+  answerOfRefusedCharge(scope: RequestScope): Promise<Answer>;
   /** whether granted responses get CORS headers */
   readonly cors: boolean;
   /** whether quotes are tied to bodies */
@@ -27,32 +27,32 @@ export interface Gate {
 }
 
 /** @throws ConfigError for pricing that could never be charged as written */
-export function createGate<Req>(room: Room, options: GateOptions<Req>): Gate {
-  const route = createRoute(room, options);
-  const { reports } = room;
+export function createGate<Req>(context: GateContext, options: GateOptions<Req>): Gate {
+  const route = createRoute(context, options);
+  const { reports } = context;
   async function prove(): Promise<void> {
     await route.ready();
-    if (route.metered) await proveCollectable(room, route.planIds);
+    if (route.metered) await proveCollectable(context, route.planIds);
   }
   void prove().catch((error: unknown) => {
-    // Told at start-up, and again by every request (500, or 503 while the chain cannot be asked).
+    // Reported at start-up, and again by every request (500, or 503 while the chain cannot be read).
     if (error instanceof TurnpikeError && error.code === "ConfigError") process.emitWarning(error);
   });
   return {
     async ready() {
       await prove();
-      await requireBookkeeping(room, route);
+      await requireBookkeeping(context, route);
     },
     decide: reports
-      ? counted(reports, (request) => decide(room, route, request))
-      : (request) => decide(room, route, request),
-    answerOfRefusedCharge: (visit) => answerOfRefusedCharge(room, route, visit),
+      ? counted(reports, (request) => decide(context, route, request))
+      : (request) => decide(context, route, request),
+    answerOfRefusedCharge: (scope) => answerOfRefusedCharge(context, route, scope),
     cors: route.cors,
     bindsBody: route.bindsBody,
   };
 }
 
-/** The same decision, counted; whoever runs the handler tells how it ended. */
+/** Counts each decision; the adapter calls `onEnd` when the handler has ended. */
 function counted(reports: GateReports, judge: Gate["decide"]): Gate["decide"] {
   return async (request) => {
     let decision: Decision;
@@ -67,17 +67,17 @@ function counted(reports: GateReports, judge: Gate["decide"]): Gate["decide"] {
   };
 }
 
-/** What a gate decides at once is acted on at once; what it has to wait for, when it is there. */
-export interface WhenDecided<T> {
+/** What to do with a gate's decision: synchronously where the gate decides so, otherwise once it has decided. */
+export interface DecisionHandlers<T> {
   readonly gate: Gate;
   readonly facts: GateRequest;
-  /** its own throws are the caller's */
+  /** what it throws reaches the caller */
   readonly act: (decision: Decision) => T;
   /** the gate could not decide: a setting or a callback of the provider is at fault */
   readonly fail: (error: unknown) => T;
 }
 
-export function whenDecided<T>({ gate, facts, act, fail }: WhenDecided<T>): T | Promise<Awaited<T>> {
+export function applyDecision<T>({ gate, facts, act, fail }: DecisionHandlers<T>): T | Promise<Awaited<T>> {
   let decided: Decision | Promise<Decision>;
   try {
     decided = gate.decide(facts);

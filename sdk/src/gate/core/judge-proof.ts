@@ -1,4 +1,7 @@
-/** Whether a payment proof is worth this request: the gate's own checks first, then the word that it still stands. */
+/**
+ * Judges whether a payment proof pays for this request: the gate's own checks first, then whether the payment is still
+ * settled.
+ */
 import { findSettlement } from "../../chain/settlement";
 import {
   ConfigError,
@@ -15,11 +18,11 @@ import {
   proofToWire,
   Unavailable,
 } from "../../protocol";
-import type { Room } from "./context";
+import type { GateContext } from "./context";
 import { recoverSigner } from "./recover-signer";
 import type { Settings } from "./settings";
 
-/** Why a proof is not worth the request that bears it; told as `reason` of InvalidPaymentProof. */
+/** Why a proof does not pay for its request; sent as `reason` of InvalidPaymentProof. */
 export type ProofFault =
   | "network"
   | "resource"
@@ -49,7 +52,7 @@ export interface ProofContext {
 
 const faulty = (reason: ProofFault): ProofVerdict => ({ kind: "faulty", reason });
 
-/** What can be told from the proof alone, cheap checks first. Quoted terms hold: today's price is not asked. */
+/** Checks what the proof alone shows, cheap checks first. Quoted terms hold: the current price is not considered. */
 export function judgeProof(proof: PaymentProof, context: ProofContext): ProofVerdict {
   const { settings, resource, nowSec } = context;
   const { chainId } = settings.network;
@@ -69,9 +72,9 @@ export function judgeProof(proof: PaymentProof, context: ProofContext): ProofVer
 }
 
 /**
- * Whether a retired signer may have signed this in its time. The times in the proof are its own words; when the quote was
- * issued is this gate's own knowledge, by the memo. So a retired key proves nothing that is quoted after its end, in no
- * mode.
+ * Returns whether a retired signer may have signed this before it retired. The proof's times are only its signer's
+ * claims; the memo tells this gate when it issued the quote. So in every mode a retired key proves nothing that was
+ * quoted after its end.
  */
 function isQuotedBefore(until: number, proof: PaymentProof, memo: ParsedMemo, { quoteLifeSec }: Settings): boolean {
   const isInTime = proof.settledAt < until && memo.expiresAtSec - quoteLifeSec < until;
@@ -86,27 +89,31 @@ function isQuoted(memo: ParsedMemo, proof: PaymentProof, { settings, method, bod
 }
 
 /**
- * Whether the payment behind a sound proof still stands, by the mode that was configured.
- * @returns undefined when it does. @throws Unavailable when nobody can tell
+ * Checks, in the configured mode, that the payment behind a sound proof is still settled.
+ * @returns undefined when it is. @throws Unavailable when the answer is unknown
  */
-export async function faultOfSettlement(room: Room, proof: PaymentProof, nonce: Hex): Promise<ProofFault | undefined> {
-  switch (room.settings.verify) {
+export async function faultOfSettlement(
+  context: GateContext,
+  proof: PaymentProof,
+  nonce: Hex,
+): Promise<ProofFault | undefined> {
+  switch (context.settings.verify) {
     case "signature":
       return undefined;
     case "facilitator": {
-      const verdict = await room.facilitator.verifyProof(proofToWire(proof));
+      const verdict = await context.facilitator.verifyProof(proofToWire(proof));
       if (verdict.valid) return undefined;
       // Neither paid nor unpaid: its block is being replaced, and the payment is on its way into another one.
       if (verdict.reason === "pending") throw unconfirmed();
       return verdict.reason;
     }
     case "onchain": {
-      if (!room.rpc) throw new ConfigError('rpcUrl is not set (TURNPIKE_RPC_URL): verify "onchain" reads the chain');
+      if (!context.rpc) throw new ConfigError('rpcUrl is not set (TURNPIKE_RPC_URL): verify "onchain" reads the chain');
       const { token, payer, payTo, amount, transaction } = proof;
-      const { confirmations, facilitator } = room.settings;
+      const { confirmations, facilitator } = context.settings;
       const before = facilitator?.signers.find(proof.facilitator)?.until;
       const paid = { token, payer, payTo, amount, nonce, transaction, confirmations, before };
-      const found = await findSettlement(room.rpc, paid);
+      const found = await findSettlement(context.rpc, paid);
       if (found === "shallow") throw unconfirmed();
       if (found === "late") return "signer_retired";
       return found === "settled" ? undefined : "not_settled";

@@ -1,4 +1,4 @@
-/** Standard x402 payloads, version 1 and 2: the gate checks what was signed, and the Facilitator settles it. */
+/** Judges standard x402 payloads, versions 1 and 2: the gate checks what was signed, and the Facilitator settles it. */
 import { hasCode } from "../../chain/rpc";
 import { payloadV2Schema, type X402RequestWire } from "../../facilitator/x402";
 import {
@@ -26,10 +26,10 @@ import { holdClaim } from "../claims/held-claim";
 import type { ClaimStore } from "../claims/rules";
 import { secretOfPayload } from "../replay/secret";
 import { claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict, verdictOfLate } from "./claim-payment";
-import type { Room } from "./context";
+import type { GateContext } from "./context";
 import type { PaymentCredential } from "./credentials";
 import { deductsNothing, type OneTimePayment } from "./payment";
-import { MAX_TIMEOUT_SEC, soldSingly } from "./quote";
+import { MAX_TIMEOUT_SEC, soldSingly, usableKeyOf } from "./quote";
 import { recoverSigner } from "./recover-signer";
 import { settleStandard } from "./settle-standard";
 import type { TokenTerms } from "./terms";
@@ -46,7 +46,7 @@ interface Authorization {
 interface Purchase {
   /** the client's own idempotency key, which names this payment and no other */
   readonly identifier?: string;
-  /** its quote holds no more */
+  /** its quote has expired */
   readonly isLate?: boolean;
   readonly authorization: Authorization;
   readonly signature: Hex;
@@ -56,10 +56,10 @@ interface Purchase {
 
 const DAY_SEC = 86_400;
 
-/** What clocks may differ by. */
+/** How much clocks may differ. */
 const SLACK_SEC = 60;
 
-/** Too late to be settled in time. */
+/** An authorization that ends sooner cannot settle in time. */
 const MARGIN_SEC = 6;
 
 export async function judgeStandard(
@@ -70,7 +70,7 @@ export async function judgeStandard(
   const found = credential.kind === "x402-v1" ? await purchaseOfV1(payload, at) : purchaseOfV2(payload, at);
   if (typeof found === "string") return invalid(found, MESSAGES[found]);
   const { authorization, token, settlement, identifier } = found;
-  const { settings, time } = at.room;
+  const { settings, time } = at.context;
   const { chainId } = settings.network;
   const nowSec = time.nowSec();
   const { from, to, value, nonce, validBefore } = authorization;
@@ -87,14 +87,14 @@ export async function judgeStandard(
     transaction: "0x",
     deduct: deductsNothing,
   };
-  const secret = secretOfPayload(identifier, at.request);
+  const secret = secretOfPayload(identifier, usableKeyOf(at.request));
   const late = found.isLate ? "memo_expired" : faultOfWindow(authorization, nowSec);
-  // Too late to pay with, but perhaps it has paid: then a fresh quote would be paid on top.
+  // Too late to pay with, but it may have paid already: then a fresh quote would be paid in addition.
   const used = late && (await verdictOfLate(at, { payment, secret }));
   if (used) return used;
-  const fault = await faultOfSignature(found, at.room);
+  const fault = await faultOfSignature(found, at.context);
   if (fault) return invalid(fault, MESSAGES[fault]);
-  if (late && !(await isUnderWay(at.room, paymentId))) return invalid(late, MESSAGES[late]);
+  if (late && !(await isUnderWay(at.context, paymentId))) return invalid(late, MESSAGES[late]);
   const keepUntilSec = Number(validBefore) + DAY_SEC;
   return claimAndConfirm(at, {
     payment,
@@ -102,7 +102,7 @@ export async function judgeStandard(
     keepUntilSec,
     nowSec,
     async confirm() {
-      const { claims: store } = at.room;
+      const { claims: store } = at.context;
       if (identifier) await bindIdentifier({ store, id: identifier, payer: from, paymentId, keepUntilSec, nowSec });
       return settleStandard(at, { payment, nonce, settlement, secret, keepUntilSec, nowSec });
     },
@@ -138,11 +138,11 @@ const malformed = (path: readonly PropertyKey[] = []): InvalidPaymentProof =>
     reason: "malformed",
   });
 
-/** Version 1 echoes nothing: it must pay one of the options exactly as they stand now. */
+/** Reads a version 1 payload. It echoes nothing, so it must pay one of the current options exactly. */
 async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Purchase | Fault> {
   const parsed = x402V1PayloadSchema.safeParse(payload);
   if (!parsed.success) throw malformed(parsed.error.issues[0]?.path);
-  const { settings } = at.room;
+  const { settings } = at.context;
   if (findNetwork(parsed.data.network, settings.extraNetworks)?.chainId !== settings.network.chainId) return "network";
   const { authorization, signature } = parsed.data.payload;
   const offers = soldSingly(await at.route.offers(at.request), at.route.presentation);
@@ -168,11 +168,13 @@ async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Purch
   return { authorization, signature, token, settlement: { paymentPayload, paymentRequirements } };
 }
 
-/** Version 2 echoes the option: its memo proves that it was quoted, so quoted terms hold until they expire. */
+/**
+ * Reads a version 2 payload. It echoes the option, whose memo proves the quote: quoted terms hold until they expire.
+ */
 function purchaseOfV2(payload: JsonObject, at: PaymentCase): Purchase | Fault {
   const parsed = payloadV2Schema.safeParse(payload);
   if (!parsed.success) throw malformed(parsed.error.issues[0]?.path);
-  const { settings, terms, time } = at.room;
+  const { settings, terms, time } = at.context;
   const { accepted } = parsed.data;
   const { authorization, signature } = parsed.data.payload;
   if (accepted.network !== caip2Of(settings.network.chainId)) return "network";
@@ -194,10 +196,10 @@ function purchaseOfV2(payload: JsonObject, at: PaymentCase): Purchase | Fault {
 }
 
 /**
- * Whether the Facilitator took the payment while it was in time. Only then it is asked to settle it now: of a payment that
- * it does not know it would move money for a quote that is over.
+ * Returns whether the Facilitator accepted the payment in time. Only then may it settle it now: for an unknown payment
+ * it would move money for an expired quote.
  */
-async function isUnderWay({ facilitator }: Room, paymentId: Hex): Promise<boolean> {
+async function isUnderWay({ facilitator }: GateContext, paymentId: Hex): Promise<boolean> {
   const found = await facilitator.payment(paymentId);
   if (found.kind === "refused") throw new Unavailable(found.error.message, { cause: found.error, retryAfterSec: 2 });
   return found.value.status !== "unknown" && found.value.status !== "failed";
@@ -210,12 +212,13 @@ function faultOfWindow({ validAfter, validBefore }: Authorization, nowSec: numbe
 }
 
 /**
- * A contract wallet's signature is for the chain to judge: the Facilitator asks it. Such a wallet may well sign with
- * its owner's key, so a key that is not the payer's is a fault only where the payer is known to have no code.
+ * Checks the signature of an ordinary account. Only the chain can judge a contract wallet's, and the Facilitator asks
+ * it. Such a wallet may sign with its owner's key, so another key is a fault only where the payer is known to have no
+ * code.
  */
 async function faultOfSignature(
   { authorization, signature, token: { address: token, name, version } }: Purchase,
-  { settings, rpc }: Room,
+  { settings, rpc }: GateContext,
 ): Promise<Fault | undefined> {
   if (!SIGNATURE_65.test(signature)) return undefined;
   const { chainId } = settings.network;
@@ -251,7 +254,7 @@ export async function bindIdentifier({ store, id, payer, paymentId, keepUntilSec
   if (mine.kind === "running") throw inFlight(mine.retryAfterSec);
   const taken = await claim(named);
   if (taken.kind === "held") {
-    // In this order: a process that dies between them leaves an id that serves nobody, never one that serves two.
+    // In this order: a process that dies between them leaves an id that no payment can use, never one that two can.
     await taken.claim.settle("use");
     await mine.claim.settle("use");
     return;

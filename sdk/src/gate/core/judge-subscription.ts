@@ -1,4 +1,4 @@
-/** Whether an `X-Service-Sub` grants this request. Asks the chain only where no record is held. */
+/** Judges whether an `X-Service-Sub` grants this request. Reads the chain only where no record is cached. */
 import type { AllowanceFacts } from "../../chain/debit-sender";
 import type { Plan } from "../../chain/plans";
 import type { SubscriptionState } from "../../chain/states";
@@ -14,33 +14,42 @@ import {
 } from "../../protocol";
 import type { MeterPort } from "../metering/meter";
 import { requireCollectable } from "./collectable";
-import type { Room } from "./context";
+import type { GateContext } from "./context";
+import type { MeteredRoute } from "./payment";
 import type { Refusal } from "./quote";
-import { factsOf, type MeteredRoute, SubscriberPayment, type SubscriptionVerdict } from "./subscriber-payment";
+import { factsOf, SubscriberPayment, type SubscriptionVerdict } from "./subscriber-payment";
 import { requireLoaded } from "./terms";
 
-const ROOM_WAIT_MS = 10_000;
+const CAPACITY_WAIT_MS = 10_000;
 
-const ROOM_POLL_MS = 50;
+const CAPACITY_POLL_MS = 50;
 
-export async function judgeSubscription(room: Room, route: MeteredRoute, id: string): Promise<SubscriptionVerdict> {
+export async function judgeSubscription(
+  context: GateContext,
+  route: MeteredRoute,
+  id: string,
+): Promise<SubscriptionVerdict> {
   const parsed = parseRemembered(id);
   if (!parsed) return inactive("malformed", "X-Service-Sub is no subscription id: 0x and 104 hex digits.");
   if (route.planIds.length === 0) return inactive("not_offered", "This resource is not part of any subscription.");
-  return judgeIdHash(room, route, parsed.idHash);
+  return judgeIdHash(context, route, parsed.idHash);
 }
 
-/** The same for whoever is known to own the subscription by other means. */
-export async function judgeIdHash(room: Room, route: MeteredRoute, idHash: Hex): Promise<SubscriptionVerdict> {
+/** Judges a subscription by its idHash, for an owner who is proven by other means. */
+export async function judgeIdHash(
+  context: GateContext,
+  route: MeteredRoute,
+  idHash: Hex,
+): Promise<SubscriptionVerdict> {
   try {
-    if (!room.states)
+    if (!context.states)
       throw new ConfigError("rpcUrl is not set (TURNPIKE_RPC_URL): subscriptions are read from the chain");
-    const state = room.states.peek(idHash) ?? (await room.states.read(idHash));
-    const verdict = await judgeState(room, route, state);
+    const state = context.states.peek(idHash) ?? (await context.states.read(idHash));
+    const verdict = await judgeState(context, route, state);
     if (verdict.kind !== "refused") return verdict;
-    // A refusal that rests on a record a block old would turn away who has just signed up, resumed or raised the cap.
-    const newest = await room.states.recheck(idHash);
-    return newest === state ? verdict : await judgeState(room, route, newest);
+    // A record that is one block old would refuse a subscriber who has just signed up, resumed or raised the cap.
+    const newest = await context.states.recheck(idHash);
+    return newest === state ? verdict : await judgeState(context, route, newest);
   } catch (error) {
     if (isTurnpikeError(error) && error.status === 503) return { kind: "unavailable", cause: error };
     throw error;
@@ -48,69 +57,73 @@ export async function judgeIdHash(room: Room, route: MeteredRoute, idHash: Hex):
 }
 
 /**
- * The grant, where all that it rests on is at hand: most requests, and none of them waits.
- * @returns undefined: `judgeSubscription` has to look closer, and says why not
+ * Grants from cached records alone, as for most requests, without waiting.
+ * @returns undefined where `judgeSubscription` must decide, and gives the reason for a refusal
  */
-export function grantAtOnce(room: Room, route: MeteredRoute, id: string): SubscriberPayment | undefined {
+export function grantFromCache(context: GateContext, route: MeteredRoute, id: string): SubscriberPayment | undefined {
   const idHash = parsedIds.get(id)?.idHash;
-  const state = idHash && room.states?.peek(idHash);
-  return state && grantFrom(room, route, state);
+  const state = idHash && context.states?.peek(idHash);
+  return state && grantFrom(context, route, state);
 }
 
-function grantFrom(room: Room, route: MeteredRoute, state: SubscriptionState): SubscriberPayment | undefined {
+function grantFrom(context: GateContext, route: MeteredRoute, state: SubscriptionState): SubscriberPayment | undefined {
   if (!state.known || !route.planIds.includes(state.planId)) return undefined;
-  const plan = room.terms.plan(state.planId);
-  if (!plan || statusOf(state, plan, room) !== "ACTIVE") return undefined;
-  if (route.metered && !isMeterOpenTo(room, state)) return undefined;
-  return new SubscriberPayment(room, route, state, plan);
+  const plan = context.terms.plan(state.planId);
+  if (!plan || statusOf(state, plan, context) !== "ACTIVE") return undefined;
+  if (route.metered && !isMeterOpenTo(context, state)) return undefined;
+  return new SubscriberPayment(context, route, state, plan);
 }
 
-const statusOf = (state: SubscriptionState, { intervalSec, graceSec }: Plan, { time }: Room) => {
+const statusOf = (state: SubscriptionState, { intervalSec, graceSec }: Plan, { time }: GateContext) => {
   const { known, cancelled, paused, ending, paidThroughSec } = state;
   return statusAt({ known, cancelled, paused, ending, paidThroughSec, intervalSec, graceSec }, time.nowSec());
 };
 
-function isMeterOpenTo(room: Room, state: SubscriptionState): boolean {
-  const { meter } = room;
+function isMeterOpenTo(context: GateContext, state: SubscriptionState): boolean {
+  const { meter } = context;
   const { idHash, planId } = state;
-  if (!meter?.canCollect(planId) || !room.isMeterOpen()) return false;
+  if (!meter?.canCollect(planId) || !context.isMeterOpen()) return false;
   if (meter.isBlocked(idHash) || meter.isSaturated(idHash)) return false;
   return meter.remaining(idHash, factsOf(state)) > 0n;
 }
 
-async function judgeState(room: Room, route: MeteredRoute, state: SubscriptionState): Promise<SubscriptionVerdict> {
+async function judgeState(
+  context: GateContext,
+  route: MeteredRoute,
+  state: SubscriptionState,
+): Promise<SubscriptionVerdict> {
   if (!state.known)
     return inactive("unknown", "This subscription is not known on this chain; subscribe to a plan in `plans`.");
   if (!route.planIds.includes(state.planId)) {
     return inactive("other_plan", "This subscription is to a plan that does not cover this resource; see `plans`.");
   }
-  let plan = room.terms.plan(state.planId);
+  let plan = context.terms.plan(state.planId);
   if (!plan) {
-    await room.terms.load([state.planId], false);
-    plan = requireLoaded(room.terms.plan(state.planId), "The plan's terms");
+    await context.terms.load([state.planId], false);
+    plan = requireLoaded(context.terms.plan(state.planId), "The plan's terms");
   }
-  const status = statusOf(state, plan, room);
+  const status = statusOf(state, plan, context);
   if (status !== "ACTIVE") return inactive(status.toLowerCase(), REMEDIES[status]);
   const facts = factsOf(state);
   if (route.metered) {
-    await requireCollectable(room, state.planId);
-    await room.meterStarted();
-    const refused = await refusalOfMeter(room, state, plan, facts);
+    await requireCollectable(context, state.planId);
+    await context.meterStarted();
+    const refused = await refusalOfMeter(context, state, plan, facts);
     if (refused) return refused;
   }
-  return { kind: "grants", payment: new SubscriberPayment(room, route, state, plan) };
+  return { kind: "grants", payment: new SubscriberPayment(context, route, state, plan) };
 }
 
 const REMEDIES = {
   NONE: "Subscribe to a plan in `plans`.",
   PAST_DUE: "The last renewal could not be collected: fund the wallet or renew the token approval, then renew.",
-  EXPIRED: "The subscription has lapsed: resume it, or subscribe anew.",
+  EXPIRED: "The subscription has lapsed: resume it, or subscribe again.",
   PAUSED: "The subscription is paused: resume it.",
-  CANCELLED: "The subscription was cancelled: subscribe anew.",
+  CANCELLED: "The subscription was cancelled: subscribe again.",
 } as const;
 
 async function refusalOfMeter(
-  { meter }: Room,
+  { meter }: GateContext,
   { idHash }: SubscriptionState,
   plan: Plan,
   facts: AllowanceFacts,
@@ -122,20 +135,20 @@ async function refusalOfMeter(
     return { kind: "refused", refusal: { code: "InsufficientFunds", message } };
   }
   if (meter.remaining(idHash, facts) <= 0n) return { kind: "refused", refusal: exhausted(plan, facts) };
-  if (meter.isSaturated(idHash) && !(await hasRoomSoon(meter, idHash))) {
+  if (meter.isSaturated(idHash) && !(await hasCapacitySoon(meter, idHash))) {
     const cause = new Unavailable("Earlier usage of this subscription is still being settled.", { retryAfterSec: 5 });
     return { kind: "unavailable", cause };
   }
   return undefined;
 }
 
-/** A quick caller waits for its own debits rather than be turned away: they are final within a few blocks. */
-async function hasRoomSoon(meter: MeterPort, idHash: Hex): Promise<boolean> {
-  // What keeps a flush from ending shows in isSaturated, which is asked below.
+/** Waits for a fast caller's own debits rather than refuse it: they are final within a few blocks. */
+async function hasCapacitySoon(meter: MeterPort, idHash: Hex): Promise<boolean> {
+  // A flush that does not end shows in isSaturated, which is checked below.
   meter.flush().catch(() => undefined);
-  for (let waitedMs = 0; waitedMs < ROOM_WAIT_MS; waitedMs += ROOM_POLL_MS) {
+  for (let waitedMs = 0; waitedMs < CAPACITY_WAIT_MS; waitedMs += CAPACITY_POLL_MS) {
     if (!meter.isSaturated(idHash)) return true;
-    await new Promise((resolve) => setTimeout(resolve, ROOM_POLL_MS));
+    await new Promise((resolve) => setTimeout(resolve, CAPACITY_POLL_MS));
   }
   return !meter.isSaturated(idHash);
 }
@@ -153,7 +166,7 @@ function inactive(reason: string, message: string): SubscriptionVerdict {
   return { kind: "refused", refusal: { code: "SubscriptionNotActive", reason, message } };
 }
 
-// Two hashes per look-up are most of what a subscriber's request costs; the same few ids come all day.
+// Two hashes per look-up are most of a subscriber's request's cost, and the same few ids recur.
 const MAX_PARSED = 10_000;
 
 const parsedIds = new Map<string, ParsedSubscriptionId>();

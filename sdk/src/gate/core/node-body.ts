@@ -1,10 +1,10 @@
-/** Reads a Node message's body ahead of its handler, and leaves the message as if nobody had read it. */
+/** Reads a Node message's body before its handler, and leaves the message as if it were unread. */
 import type { IncomingMessage } from "node:http";
 import { Readable } from "node:stream";
 import { InvalidRequest } from "../../protocol";
 import { bodyCutOff, bodyTooLarge } from "./body-fault";
 
-/** A message, or what an earlier hook has put in the place of its stream. */
+/** A message, or the stream that an earlier hook has replaced it with. */
 export type BodyStream = Readable & { readonly _readableState?: { readonly ended?: boolean } };
 
 /** Bodies that a gate has read. A later gate on the same route needs the same bytes. */
@@ -16,7 +16,7 @@ export function rememberRead(message: object, bytes: Uint8Array): void {
   read.set(message, bytes);
 }
 
-/** Whether every byte is still to come: no one has read, decoded or dropped any. */
+/** Returns whether the stream is untouched: nothing was read, decoded or dropped. */
 export function isUnread(stream: BodyStream): boolean {
   const { readableDidRead, readableEncoding, readableFlowing, destroyed } = stream;
   return !readableDidRead && !destroyed && readableEncoding === null && readableFlowing !== true;
@@ -88,7 +88,9 @@ export async function drain(stream: Readable, maxBytes: number): Promise<Uint8Ar
   return Buffer.concat(chunks, size);
 }
 
-/** A view of a request in which some members are replaced; all else is read from it and written to it. */
+/**
+ * Returns a view of a request with some members replaced; every other member is read from and written to the request.
+ */
 export function viewOf<T extends object>(target: T, own: object): T {
   return new Proxy(target, {
     get: (_target, key, receiver) => Reflect.get(key in own ? own : target, key, key in own ? own : receiver),
@@ -97,12 +99,12 @@ export function viewOf<T extends object>(target: T, own: object): T {
   });
 }
 
-/** A message whose body a callback may read, in any way, without taking it from the handler. */
+/** Returns a message whose body a callback may read, in any way, without consuming the handler's. */
 export function unreadView(message: IncomingMessage, bytes: Uint8Array): IncomingMessage {
   return viewOf(message, { ...unreadStream(bytes), ...bodyMembers(message, bytes, message) });
 }
 
-/** What parsers would have left, for callbacks of a gate that runs before them. */
+/** Returns the members that body parsers would have set, for callbacks of a gate that runs before them. */
 export function bodyMembers(message: IncomingMessage, bytes: Uint8Array, framework: object): object {
   const members = Object.create(null) as object;
   const rawBody = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);

@@ -1,4 +1,4 @@
-/** What a provider configures, in code or by environment. Every setting is written here once, with its default. */
+/** Defines a provider's options, in code or by environment. Every setting is here once, with its default. */
 import type { Rpc } from "../../chain/rpc";
 import type { FetchLike } from "../../facilitator/transport";
 import { type Clock, ConfigError, type Hex, type Network } from "../../protocol";
@@ -10,11 +10,11 @@ import type { ReplayOptions } from "../replay/options";
 
 /** How a proof is judged: by the Facilitator, on chain, or by its signature alone. */
 export type VerifyMode =
-  /** the gate's own checks, then the Facilitator's word that the payment still stands (it may have been reversed) */
+  /** the gate's own checks, then the Facilitator confirms that the payment was not reversed */
   | "facilitator"
   /** the gate's own checks, then the token's logs */
   | "onchain"
-  /** the gate's own checks alone: fastest; a payment that a reorganisation undid is served all the same */
+  /** the gate's own checks alone: fastest; a payment that a reorganisation undid is served nevertheless */
   | "signature";
 
 /** A signer whose proofs count, in code. */
@@ -39,15 +39,15 @@ export interface ProviderOptions {
   /** TURNPIKE_PAY_TO: who receives one-time payments; plans name their own */
   readonly payTo?: string;
   /**
-   * TURNPIKE_FACILITATOR_URL, TURNPIKE_FACILITATOR_SIGNERS (comma separated): whose proofs and grants count. `0x...@TIME`
-   * (unix seconds or ISO 8601) is a retired signer: it counts for payments that settled before.
+   * TURNPIKE_FACILITATOR_URL, TURNPIKE_FACILITATOR_SIGNERS (comma separated): whose proofs and grants count.
+   * `0x...@TIME` (unix seconds or ISO 8601) is a retired signer: it counts for payments that settled before.
    */
   readonly facilitator?: {
     readonly url: string;
     readonly signers?: readonly (string | PinnedSigner)[];
     /**
-     * TURNPIKE_TRUST_UNSIGNED=1: for a Facilitator of another make, which signs no grants. Its word that a standard payment
-     * settled is believed, unless `verify: "onchain"` shows the transfer as well
+     * TURNPIKE_TRUST_UNSIGNED=1: for another project's Facilitator, which signs no grants. The gate trusts its
+     * statement that a standard payment settled; with `verify: "onchain"` the transfer must also be on chain
      */
     readonly trustUnsigned?: boolean;
   };
@@ -58,7 +58,9 @@ export interface ProviderOptions {
   readonly facilitatorWaitMs?: number;
   /** TURNPIKE_PUBLIC_URL: this provider's address as clients write it; required in production */
   readonly publicUrl?: string;
-  /** TURNPIKE_TRUST_PROXY=1: without publicUrl, believe X-Forwarded-Proto and -Host. Only behind a proxy that sets them */
+  /**
+   * TURNPIKE_TRUST_PROXY=1: without publicUrl, trust X-Forwarded-Proto and -Host. Only behind a proxy that sets them
+   */
   readonly trustProxy?: boolean;
   /** TURNPIKE_SECRET (comma separated): at least 32 characters; the first issues quotes, all verify them */
   readonly secret?: string | readonly string[];
@@ -81,13 +83,15 @@ export interface ProviderOptions {
   readonly apiKey?: string;
   /** TURNPIKE_METER: folder of the metering journal; default .turnpike */
   readonly meterFolder?: string;
-  /** where several gates of one provider keep what is owed: redisMeter(client) or postgresMeter(pool); default a file */
+  /**
+   * where several gates of one provider keep what is owed: redisMeter(client) or postgresMeter(pool); default a file
+   */
   readonly meterStore?: MeterStore;
   /** "each" debits on chain for every call; default "merged" */
   readonly settle?: "merged" | "each";
   /** base units that one subscription may owe before its debits are final: the most a cancellation costs; 1,000,000 */
   readonly maxUnsettled?: bigint | number;
-  /** told of debits, blocked subscriptions and losses: for logs and alerts; must not throw */
+  /** called with debits, blocked subscriptions and losses: for logs and alerts; must not throw */
   readonly onMeterEvent?: (event: MeterEvent) => void;
   /** blocks that `verify: "onchain"` waits for; default 1 */
   readonly confirmations?: number;
@@ -98,7 +102,10 @@ export interface ProviderOptions {
   /** how often the chain's head is asked for, milliseconds; default once a block, from 250 to 1,000 */
   readonly pollMs?: number;
 
-  /** TURNPIKE_REPORTS_KEY (`reports.apiKey`): tell the Facilitator how many were asked to pay, refused and why, served */
+  /**
+   * TURNPIKE_REPORTS_KEY (`reports.apiKey`): report to the Facilitator how many requests were asked to pay, refused
+   * (and why) and served
+   */
   readonly reports?: ReportsOptions;
 
   // Effects, for tests and other platforms.
@@ -166,7 +173,7 @@ function withoutUndefined(object: Record<string, unknown>): Record<string, unkno
   return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined && value !== ""));
 }
 
-/** Where and how a gate tells what becomes of its requests. */
+/** How a gate reports the outcomes of its requests. */
 export interface ReportsOptions {
   /** of the Facilitator, with the scope `reports` */
   readonly apiKey: string;

@@ -1,4 +1,4 @@
-/** What a granted request carries: who paid, how, and the door to the allowance. */
+/** Defines what a granted request carries: who paid, how, and access to the allowance. */
 import type { Plan } from "../../chain/plans";
 import type { Address, Hex } from "../../protocol";
 import type { Deduction } from "../metering/meter";
@@ -47,8 +47,15 @@ export interface FreePayment extends Deducts {
   readonly kind: "free";
 }
 
-/** Who paid how for the request at hand. */
+/** Who paid for the current request, and how. */
 export type Payment = OneTimePayment | SubscriptionPayment | FreePayment;
+
+/** The part of a route that decides which subscriptions it charges. */
+export interface MeteredRoute {
+  readonly planIds: readonly Hex[];
+  /** by option, or once `deductAllowance` was called on it */
+  metered: boolean;
+}
 
 const nothing: Deduction = { charged: 0n, remaining: 0n, clipped: false };
 

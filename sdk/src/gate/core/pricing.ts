@@ -1,4 +1,4 @@
-/** The pricing of one route: what a provider wrote, checked, as offers. */
+/** Checks a route's pricing and turns it into prices and plans. */
 import { ConfigError, type Hex, isHash32, isTurnpikeError, TurnpikeError, toAmount } from "../../protocol";
 import type { Settings } from "./settings";
 

@@ -1,4 +1,4 @@
-/** What a request costs, in the wire's words: the 402 body and the header that clients of x402 version 2 read. */
+/** Builds a quote: the 402 body, and the header that clients of x402 version 2 read. */
 import type { Plan } from "../../chain/plans";
 import {
   type AcceptEntryWire,
@@ -54,7 +54,7 @@ export interface Quote {
   readonly body: PaymentRequiredWire;
   /** the body as it is sent */
   readonly text: string;
-  /** what each of `accepts` stands for */
+  /** the offer of each entry of `accepts` */
   readonly sold: readonly Offer[];
   /** value of PAYMENT-REQUIRED; undefined when there is nothing that such a client could buy */
   readonly headerV2: string | undefined;
@@ -67,7 +67,7 @@ export interface QuoteRequest {
   /** hex SHA-256, where the route binds bodies */
   readonly bodyHash?: string | undefined;
   readonly offers: readonly Offer[];
-  /** asked for again and again: offers and refusal are the same objects each time */
+  /** whether the quote may be built from a template: offers and refusal are the same objects each time */
   readonly isRecurrent?: boolean;
   readonly presentation: Presentation;
   readonly nowSec: number;
@@ -118,8 +118,8 @@ export function buildQuote(input: QuoteRequest): Quote {
 }
 
 /**
- * What one transfer buys one request for, the cheapest first: stock clients take the first entry that they can pay. A
- * plan's price is among them only where the route asks for it.
+ * Returns the offers that buy one request by one transfer, cheapest first: stock clients take the first entry that they
+ * can pay. A plan's price is among them only where the route's options say so.
  */
 export function soldSingly(
   offers: readonly Offer[],
@@ -133,15 +133,21 @@ const IDEMPOTENCY_KEY = HEADER.idempotencyKey.toLowerCase();
 
 const keyIn = ({ request }: QuoteRequest): string | undefined => request.header(IDEMPOTENCY_KEY);
 
-/** The same purchase, named by the same key, has the same ref; without a key each quote is a purchase of its own. */
+/** Returns the request's Idempotency-Key; undefined when it has none, or one that cannot be used. */
+export function usableKeyOf(request: Pick<GateRequest, "header">): string | undefined {
+  const key = request.header(IDEMPOTENCY_KEY);
+  return key !== undefined && isUsableKey(key) ? key : undefined;
+}
+
+/** Returns the memo's ref: the same for the same purchase and key; without a key, a new one for each quote. */
 export function refOf(input: QuoteRequest): string {
   const { settings, request, resource } = input;
-  const key = keyIn(input);
-  if (key === undefined || !isUsableKey(key)) return randomRef();
+  const key = usableKeyOf(request);
+  if (key === undefined) return randomRef();
   return refOfIdempotencyKey(settings.memoKeys[0], request.method, resource, key);
 }
 
-/** What a memo answers for. */
+/** Returns the facts that a memo covers. */
 export function factsOf(
   { settings, request, resource, bodyHash }: QuoteRequest,
   { amount, token, payTo }: Offer,
@@ -150,7 +156,7 @@ export function factsOf(
   return { ...facts, network: settings.network.name, ...(bodyHash === undefined ? {} : { bodyHash }) };
 }
 
-/** As headers carry it without a second reading: visible ASCII. */
+/** Returns whether a header can carry the key unambiguously: visible ASCII of a bounded length. */
 export function isUsableKey(key: string): boolean {
   const { min, max } = IDEMPOTENCY_KEY_LENGTH;
   return key.length >= min && key.length <= max && /^[\x21-\x7e]+$/.test(key);
@@ -210,9 +216,8 @@ function planTermsOf(settings: Settings, plan: Plan, presentation: Presentation)
 }
 
 /**
- * As many entries as fit, the first (cheapest) ones kept; then as many extensions. Where only plans are offered the
- * extensions come first, since subscribers sign in through them: the entries only make the header one that stock clients
- * parse and cannot pay.
+ * Encodes as many entries as fit, cheapest first, then as many extensions. Where only plans are offered the extensions
+ * come first, since subscribers sign in through them: the entries only let stock clients parse the header.
  */
 function headerV2Of(
   { settings, request, resource, presentation, refusal, nowSec }: QuoteRequest,
@@ -251,7 +256,10 @@ function headerV2Of(
   return undefined;
 }
 
-/** How many entries and extensions to try, the most first. Stock clients need one entry; plans alone, one extension. */
+/**
+ * Yields how many entries and extensions to try, the most first. Stock clients need one entry; plans alone, one
+ * extension.
+ */
 function* sizes({
   accepts,
   extensions,

@@ -1,6 +1,7 @@
 /**
- * The quotes of one route. Those of one method and resource differ in nothing but memos and challenge, so their text is
- * kept and these are filled in: a 402 is what anybody can ask for as often as they like.
+ * Builds the quotes of one route from templates. Quotes of one method and resource differ only in memos and challenge,
+ * so their text is kept and these are filled in: any client can request a 402 as often as it likes, so it must be
+ * cheap.
  */
 import { EXTENSION, encodeHeaderText, HEADER, memoIssuer, type PaymentRequiredWire } from "../../protocol";
 import { buildQuote, factsOf, isUsableKey, type Quote, type QuoteRequest, refOf } from "./quote";
@@ -10,7 +11,7 @@ export interface Quotes {
   quote(input: QuoteRequest): Quote;
 }
 
-/** Of one route; whoever asks for ever new resources makes it begin anew. */
+/** Per route; a client that requests ever new resources only clears the templates. */
 const MAX_TEMPLATES = 200;
 
 export function createQuotes(): Quotes {
@@ -41,7 +42,7 @@ const IDEMPOTENCY_KEY = HEADER.idempotencyKey.toLowerCase();
 /** A text around values that change. */
 interface Cut {
   readonly parts: readonly string[];
-  /** which value stands after each part but the last */
+  /** the index of the value after each part but the last */
   readonly order: readonly number[];
 }
 
@@ -74,7 +75,7 @@ function challengeIn(headerText: string): string | undefined {
   return info && JSON.stringify(info);
 }
 
-/** @returns undefined when a value stands there twice: then the text is no template */
+/** @returns undefined when a value occurs twice: then the text is no template */
 function cut(text: string, values: readonly string[]): Cut | undefined {
   const found = values.map((value, index) => ({ index, value, at: text.indexOf(value) })).filter(({ at }) => at >= 0);
   if (found.some(({ value, at }) => text.includes(value, at + 1))) return undefined;

@@ -1,6 +1,6 @@
 /**
- * Who signed a digest: by the native package `secp256k1` where the application has installed it (twenty times as
- * fast), else by the portable library. Both are equally strict.
+ * Recovers a digest's signer: by the native package `secp256k1` where the application has installed it (twenty times as
+ * fast), otherwise by the portable library. Both are equally strict.
  */
 import { createRequire } from "node:module";
 import { join } from "node:path";

@@ -1,11 +1,11 @@
-/** One request while its handler runs: what it was granted, what must be settled when it ends. */
+/** Tracks one request while its handler runs: its grant, and what must be settled when it ends. */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { type ErrorCode, isTurnpikeError, type TurnpikeError } from "../../protocol";
 import type { HeldClaim } from "../claims/held-claim";
 import type { AnswerKeeper } from "../replay/keeper";
 import type { KeptAnswer } from "../replay/kept-answer";
 import { type Answer, answerOf, type Decision, errorAnswer } from "./answer";
-import type { Room } from "./context";
+import type { GateContext } from "./context";
 import { quoteFor } from "./decide";
 import { exhausted } from "./judge-subscription";
 import type { Payment } from "./payment";
@@ -14,27 +14,27 @@ import type { GateRequest } from "./request";
 import type { Route } from "./route";
 import { SubscriberPayment } from "./subscriber-payment";
 
-export interface Visit {
+export interface RequestScope {
   readonly request: GateRequest;
   readonly payment: Payment | undefined;
   /** payments that this request uses up when it is served */
   readonly claims: HeldClaim[];
   /** seals the answer for clients that lose it, where that is done */
   readonly keeper: AnswerKeeper | undefined;
-  /** Why the handler could not charge; if it then fails, this is what the client is told. */
+  /** why the handler could not charge; if it then fails, the client gets this error */
   refused: TurnpikeError | undefined;
-  /** Told of that error before the handler sees it: a framework may have to be kept from logging it. */
+  /** called with that error before the handler gets it: an adapter may have to keep its framework from logging it */
   onRefused: ((error: TurnpikeError) => void) | undefined;
-  /** Told when a claim is held that was not at the beginning. */
+  /** called when a claim is added after the beginning */
   onClaim: (() => void) | undefined;
-  /** Told once whether the request was served; for counting. */
+  /** called once with whether the request was served; for counting */
   onEnd: ((how: "use" | "release") => void) | undefined;
 }
 
-export const visits = new AsyncLocalStorage<Visit>();
+export const requestScopes = new AsyncLocalStorage<RequestScope>();
 
-export function openVisit(request: GateRequest, decision?: Extract<Decision, { kind: "allow" }>): Visit {
-  const visit: Visit = {
+export function openRequestScope(request: GateRequest, decision?: Extract<Decision, { kind: "allow" }>): RequestScope {
+  const scope: RequestScope = {
     request,
     payment: decision?.payment,
     claims: decision?.claim ? [decision.claim] : [],
@@ -45,17 +45,17 @@ export function openVisit(request: GateRequest, decision?: Extract<Decision, { k
     onEnd: decision?.onEnd,
   };
   const payment = decision?.payment;
-  if (payment instanceof SubscriberPayment) payment.watch((error) => noteRefusal(visit, error));
-  return visit;
+  if (payment instanceof SubscriberPayment) payment.watch((error) => noteRefusal(scope, error));
+  return scope;
 }
 
-function noteRefusal(visit: Visit, error: unknown): void {
+function noteRefusal(scope: RequestScope, error: unknown): void {
   if (!isTurnpikeError(error) || !CHARGING.has(error.code)) return;
-  visit.refused = error;
-  visit.onRefused?.(error);
+  scope.refused = error;
+  scope.onRefused?.(error);
 }
 
-/** What the payer or the outage stands behind, rather than the handler. */
+/** Errors that the payer or an outage causes, rather than the handler. */
 const CHARGING: ReadonlySet<ErrorCode> = new Set([
   "AllowanceExhausted",
   "InsufficientFunds",
@@ -67,11 +67,15 @@ const CHARGING: ReadonlySet<ErrorCode> = new Set([
  * @param answer of "use": kept with the claim, for a client that loses it
  * @returns undefined when there is nothing to write. @throws Unavailable when a claim could not be written
  */
-export function settleVisit(visit: Visit, how: "use" | "release", answer?: KeptAnswer): Promise<unknown> | undefined {
-  const { onEnd } = visit;
-  visit.onEnd = undefined;
+export function settleScope(
+  scope: RequestScope,
+  how: "use" | "release",
+  answer?: KeptAnswer,
+): Promise<unknown> | undefined {
+  const { onEnd } = scope;
+  scope.onEnd = undefined;
   onEnd?.(how);
-  const { claims, keeper } = visit;
+  const { claims, keeper } = scope;
   if (claims.length === 0) return undefined;
   const sealed = answer && keeper?.seal(answer);
   const keptWith = (claim: HeldClaim) => (claim.paymentId === keeper?.paymentId ? sealed : undefined);
@@ -79,28 +83,28 @@ export function settleVisit(visit: Visit, how: "use" | "release", answer?: KeptA
 }
 
 /**
- * Whether a failed response stands for a charge that was refused, and is to be told as that.
+ * Returns whether a failed response is due to a refused charge, and is to be replaced by that refusal.
  * @param status what the framework made of the error: its own status, or 500
  */
-export function isRefusedCharge(visit: Visit, status: number): boolean {
-  return visit.refused !== undefined && (status === visit.refused.status || status === 500);
+export function isRefusedCharge(scope: RequestScope, status: number): boolean {
+  return scope.refused !== undefined && (status === scope.refused.status || status === 500);
 }
 
-/** The 402 (or 503) of a charge that the handler could not make. */
-export async function answerOfRefusedCharge(room: Room, route: Route, visit: Visit): Promise<Answer> {
-  const error = visit.refused;
-  const isCounted = visit.onEnd !== undefined;
-  visit.onEnd = undefined;
+/** Returns the 402 (or 503) of a charge that the handler could not make. */
+export async function answerOfRefusedCharge(context: GateContext, route: Route, scope: RequestScope): Promise<Answer> {
+  const error = scope.refused;
+  const isCounted = scope.onEnd !== undefined;
+  scope.onEnd = undefined;
   if (!error || error.status === 503) {
-    if (isCounted) room.reports?.refusedCharge(undefined, visit.request, error);
+    if (isCounted) context.reports?.refusedCharge(undefined, scope.request, error);
     return errorAnswer(error);
   }
-  const decision = await quoteFor(room, route, visit.request, refusalOf(visit, error));
-  if (isCounted) room.reports?.refusedCharge(decision, visit.request, error);
+  const decision = await quoteFor(context, route, scope.request, refusalOf(scope, error));
+  if (isCounted) context.reports?.refusedCharge(decision, scope.request, error);
   return decision.kind === "allow" ? errorAnswer(error) : answerOf(decision);
 }
 
-function refusalOf({ payment }: Visit, error: TurnpikeError): Refusal {
+function refusalOf({ payment }: RequestScope, error: TurnpikeError): Refusal {
   if (error.code !== "AllowanceExhausted" || payment?.kind !== "subscription") {
     return { code: error.code, message: `${error.message} ${error.remedy}` };
   }

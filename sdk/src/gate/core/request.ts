@@ -1,4 +1,4 @@
-/** A request as the gate sees it, whatever framework it came through, and the `resource` that it asks for. */
+/** Reads a request the same way from every framework, and derives the `resource` that it asks for. */
 import type { IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import { ConfigError, InvalidRequest, resourceOf, utf8ToBytes } from "../../protocol";
@@ -14,7 +14,7 @@ export interface GateRequest {
   /** the Host header, with port */
   readonly host: string | undefined;
   readonly secure: boolean;
-  /** of the socket's other end; undefined where the platform does not tell */
+  /** of the socket's other end; undefined where the platform does not provide it */
   readonly remoteAddress: string | undefined;
   /** repeated headers joined by ", ", as HTTP reads them; `name` in lower case */
   header(name: string): string | undefined;
@@ -31,7 +31,7 @@ export interface GateRequest {
   readonly isBodyLost: boolean;
 }
 
-/** How a framework's request gives its body. */
+/** Access to the body of a framework's request. */
 export interface BodyOfRequest {
   /** @see GateRequest.body */
   read(maxBytes: number): Promise<Uint8Array>;
@@ -48,7 +48,7 @@ export type NodeRequest = IncomingMessage & {
   readonly body?: unknown;
 };
 
-/** What a framework knows better than Node's message. */
+/** What a framework knows in addition to Node's message. */
 export interface KnownBetter {
   /** the framework's own request */
   readonly raw?: unknown;
@@ -69,11 +69,11 @@ export function gateRequestOfNode(message: NodeRequest, known: KnownBetter = {})
   return new NodeGateRequest(message, known);
 }
 
-/** Reads what is asked for, when it is: most requests are judged by their method and one header. */
+/** Reads lazily: most requests are judged by their method and one header. */
 export class NodeGateRequest implements GateRequest {
   readonly method: string;
   readonly target: string;
-  /** the body of `known.payload`, which cannot be put back: whoever comes next needs a stream of it */
+  /** the body of `known.payload`, which cannot be put back: the next hook needs a stream of it */
   drained: Uint8Array | undefined;
   private bytes: Uint8Array | undefined;
 
@@ -175,7 +175,7 @@ class FetchGateRequest implements GateRequest {
     private readonly request: Request,
     private readonly bodyOf: BodyOfRequest,
   ) {
-    // Some servers hand out the target as it came, others serialised: what is judged is what the router saw.
+    // Some servers provide the target as it came, others serialised: the gate judges what the router saw.
     const [, protocol = "", host = "", target = ""] = /^([a-z]+):\/\/([^/?#]*)(.*)$/is.exec(request.url) ?? [];
     this.method = request.method.toUpperCase();
     this.target = target.startsWith("/") ? target : `/${target}`;
@@ -208,14 +208,14 @@ class FetchGateRequest implements GateRequest {
   }
 }
 
-/** Whether bytes follow the head. HTTP/2 has no header that must say so, but its stream knows. */
+/** Returns whether a body follows the head. HTTP/2 has no mandatory header for it, but its stream knows. */
 function hasBody(message: NodeRequest & { readonly stream?: { readonly endAfterHeaders?: boolean } }): boolean {
   if (message.httpVersionMajor >= 2) return message.stream?.endAfterHeaders !== true;
   const { "transfer-encoding": coding, "content-length": length } = message.headers;
   return coding !== undefined || (length !== undefined && length !== "0");
 }
 
-/** What a parser has left of the body's bytes. */
+/** Returns the body's bytes that a parser has kept. */
 function keptBytes({ rawBody, body }: Pick<NodeRequest, "rawBody" | "body">): Uint8Array | undefined {
   const bytes = rawBody ?? (typeof body === "string" || body instanceof Uint8Array ? body : undefined);
   return typeof bytes === "string" ? utf8ToBytes(bytes) : bytes;
@@ -224,15 +224,15 @@ function keptBytes({ rawBody, body }: Pick<NodeRequest, "rawBody" | "body">): Ui
 export interface Origin {
   /** the provider's public base address */
   readonly publicUrl: string | undefined;
-  /** believe X-Forwarded-Proto and X-Forwarded-Host */
+  /** trust X-Forwarded-Proto and X-Forwarded-Host */
   readonly trustProxy: boolean;
 }
 
-/** What no target holds, and what serialising strips or drops. */
+/** Characters that no target contains, and that serialising strips. */
 const NOT_IN_A_TARGET = /[\0-\x20#\x7f]/;
 
 /**
- * What this request asks for, as one string.
+ * Returns what this request asks for, as one string.
  * @throws InvalidRequest for a target with two readings; ConfigError when the public address is not known
  */
 export function resourceOfRequest(request: GateRequest, origin: Origin): string {
@@ -248,7 +248,7 @@ export function resourceOfRequest(request: GateRequest, origin: Origin): string 
 
 const pathOf = (target: string): string => target.split("?", 1)[0] ?? "";
 
-/** A host as URLs have it, and nothing that could become a path, a query or credentials. */
+/** A host as in URLs, without anything that could become a path, a query or credentials. */
 const HOST = /^(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?$/i;
 
 function publicUrlOf(request: GateRequest, { publicUrl, trustProxy }: Origin): string {

@@ -1,14 +1,13 @@
-/** One gated route: its options checked, its terms loaded, its offers for a request. */
+/** Creates a gated route: checks its options, loads its terms, and makes its offers for a request. */
 import { ConfigError, type Hex, isTurnpikeError } from "../../protocol";
 import { bodyUnbound } from "./body-fault";
-import type { Room } from "./context";
+import type { GateContext } from "./context";
 import { checkDiscovery, type Discovery } from "./extensions-v2";
-import type { Payment } from "./payment";
+import type { MeteredRoute, Payment } from "./payment";
 import { type Price, type PricingEntry, pricingOf } from "./pricing";
 import type { Offer, Presentation } from "./quote";
 import { createQuotes, type Quotes } from "./quotes";
 import type { GateRequest } from "./request";
-import type { MeteredRoute } from "./subscriber-payment";
 
 /** What one route offers, and how it is treated. */
 export interface GateOptions<Req = unknown> {
@@ -48,16 +47,16 @@ export interface Route extends MeteredRoute {
   readonly replays: boolean;
   /** of a body that is bound */
   readonly maxBodyBytes: number;
-  /** whether it asks for payments of one request, each of which has to be claimed */
+  /** whether it sells single requests, whose payments must be claimed */
   readonly sellsSingles: boolean;
   readonly free: ((raw: unknown) => boolean | Promise<boolean>) | undefined;
   readonly authorize: ((payment: Payment, raw: unknown) => boolean | Promise<boolean>) | undefined;
   /** Loads what quotes are made from. @throws ConfigError, Unavailable */
   ready(): Promise<void>;
-  /** The same, where nothing has to be asked or computed for it: the same list for as long as the terms are the same. */
-  offersAtOnce(): readonly Offer[] | undefined;
+  /** Returns the offers where they need no call and no computation: the same list while the terms are the same. */
+  cachedOffers(): readonly Offer[] | undefined;
   readonly quotes: Quotes;
-  /** Every option as it costs now; without those whose terms cannot be read. @throws ConfigError */
+  /** Returns every option at its current price, without those whose terms cannot be read. @throws ConfigError */
   offers(request: GateRequest): Promise<Offer[]>;
 }
 
@@ -78,8 +77,8 @@ function bindingOf({ bind, maxBodyBytes }: GateOptions<never>): Pick<Route, "bin
 }
 
 /** @throws ConfigError for pricing that could never be charged as written */
-export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
-  const { settings, terms } = room;
+export function createRoute<Req>(context: GateContext, options: GateOptions<Req>): Route {
+  const { settings, terms } = context;
   const { prices, planIds } = pricingOf(options.pricing, settings);
   let loading: Promise<void> | undefined;
   let loaded = false;
@@ -104,7 +103,7 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
     try {
       await ready();
     } catch (error) {
-      // An outage leaves options out of this answer; a wrong setting is told.
+      // An outage leaves options out of this answer; a wrong setting is reported.
       if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
     }
   }
@@ -132,7 +131,7 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
   function subscription(planId: Hex): Offer[] {
     const plan = terms.plan(planId);
     const token = plan && terms.token(plan.token);
-    // A deprecated plan goes on serving its subscribers, but takes no new ones.
+    // A deprecated plan still serves its subscribers, but accepts no new ones.
     if (!plan || !token || plan.deprecated) return [];
     return [{ kind: "subscription", amount: plan.amount, payTo: plan.payTo, token, plan }];
   }
@@ -142,7 +141,7 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
     | { readonly token: unknown; readonly plans: readonly unknown[]; readonly offers: readonly Offer[] }
     | undefined;
 
-  function offersAtOnce(): readonly Offer[] | undefined {
+  function cachedOffers(): readonly Offer[] | undefined {
     if (!loaded || !isFixed) return undefined;
     const token = settings.token && terms.token(settings.token.address);
     if (held?.token === token && held?.plans.every((plan, i) => plan === terms.plan(planIds[i] as Hex))) {
@@ -155,7 +154,7 @@ export function createRoute<Req>(room: Room, options: GateOptions<Req>): Route {
   }
 
   return {
-    offersAtOnce,
+    cachedOffers,
     quotes: createQuotes(),
     planIds,
     metered: options.metered ?? false,

@@ -1,4 +1,4 @@
-/** Options made whole: every one checked once, at start-up, with an error that says what to correct. */
+/** Turns options into settings: checks each once, at start-up, with an error that says what to correct. */
 import { type Deployment, findDeployment, requireDeployment } from "../../chain/deployments";
 import {
   type Address,

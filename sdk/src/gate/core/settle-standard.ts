@@ -1,7 +1,7 @@
 /**
- * Has a standard payload settled for one purchase, and decides by what may be served: the grant that a pinned signer made
- * for this very purchase, and with `verify: "onchain"` the transfer itself. A transfer alone buys nothing: authorizations
- * are public in calldata, so whoever presents one may be a stranger, here or at another gate.
+ * Has a standard payload settled for one purchase, and checks what must hold before it is served: a pinned signer's
+ * grant of this payment to this purchase, and with `verify: "onchain"` the transfer itself. A transfer alone buys
+ * nothing: authorizations are public in calldata, so anyone can present one, here or at another gate.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { tokenInterface } from "../../chain/abi";
@@ -25,7 +25,7 @@ import {
 import { holdClaim } from "../claims/held-claim";
 import type { ReplaySecret } from "../replay/secret";
 import type { Confirmation, PaymentCase } from "./claim-payment";
-import type { Room } from "./context";
+import type { GateContext } from "./context";
 import type { OneTimePayment } from "./payment";
 import { recoverSigner } from "./recover-signer";
 
@@ -33,7 +33,7 @@ export interface StandardPurchase {
   readonly payment: OneTimePayment;
   readonly nonce: Hex;
   readonly settlement: X402RequestWire;
-  /** of the first request: without it nobody is granted this payment, who has it from calldata */
+  /** of the first request: a client that copied the payment from calldata does not know it, and gets no grant */
   readonly secret: ReplaySecret | undefined;
   /** of the claims that concern it, unix seconds */
   readonly keepUntilSec: number;
@@ -44,15 +44,15 @@ const ON_CHAIN_RETRY_MS = 400;
 
 const RETRY_SEC = 2;
 
-/** @throws Unavailable when nobody can tell: asking again with the same payload never pays twice */
+/** @throws Unavailable when the outcome is unknown: the same payload sent again never pays twice */
 export async function settleStandard(at: PaymentCase, purchase: StandardPurchase): Promise<Confirmation> {
-  const { room, resource } = at;
+  const { context, resource } = at;
   const { payment, nonce, settlement, secret } = purchase;
   let grantId = await grantIdOf(at, payment.paymentId, secret);
-  if (room.settings.facilitator?.trustUnsigned) {
+  if (context.settings.facilitator?.trustUnsigned) {
     if (await isSpentElsewhere(at, purchase, grantId)) return { kind: "faulty", reason: "authorization_used" };
-  } else await requireGrants(room);
-  const ask = () => room.facilitator.x402Settle({ ...settlement, grant: { id: grantId, resource } });
+  } else await requireGrants(context);
+  const ask = () => context.facilitator.x402Settle({ ...settlement, grant: { id: grantId, resource } });
   let outcome = await ask();
   if (!outcome.success && outcome.errorReason === "payment_already_granted" && secret !== undefined) {
     // Perhaps to this very purchase, presented first without its key: such a payment is anybody's who presents it.
@@ -71,14 +71,14 @@ export async function settleStandard(at: PaymentCase, purchase: StandardPurchase
   if (!isHash32(transaction)) {
     throw new Unavailable("The Facilitator named no transaction for a settled payment.", { retryAfterSec: RETRY_SEC });
   }
-  const { settings } = room;
+  const { settings } = context;
   if (!isGranted(at, payment, { transaction, grantId, grant })) {
     throw new Unavailable(
       "The Facilitator's answer is not signed for this purchase by a signer of `facilitator.signers`: nothing is served by it.",
       { retryAfterSec: 10 },
     );
   }
-  if (settings.verify === "onchain") await untilOnChain(room, payment, nonce, transaction);
+  if (settings.verify === "onchain") await untilOnChain(context, payment, nonce, transaction);
   return { kind: "settled", transaction };
 }
 
@@ -89,15 +89,15 @@ interface Granted {
   readonly grant: { readonly facilitator: Address; readonly signature: Hex } | undefined;
 }
 
-/** Whether a pinned signer granted this payment to this very purchase; or nothing is signed, and nothing has to be. */
+/** Returns whether a pinned signer granted this payment to this purchase, or no signature is required. */
 function isGranted(
-  { room: { settings, time }, resource }: PaymentCase,
+  { context: { settings, time }, resource }: PaymentCase,
   { token, payTo, amount, paymentId }: OneTimePayment,
   { transaction, grantId, grant }: Granted,
 ): boolean {
   const { facilitator } = settings;
   if (!grant || !facilitator) return facilitator?.trustUnsigned === true;
-  // Signed just now: a signer that has retired since signs no more.
+  // A grant is signed now: a retired signer signs none.
   if (!facilitator.signers.isTrustedSigner(grant.facilitator, time.nowSec())) return false;
   const { chainId } = settings.network;
   const facts = { chainId, token, paymentId, payTo, amount, transaction, grantId, resourceHash: keccakText(resource) };
@@ -110,14 +110,14 @@ function isGranted(
  * unused is recorded before the Facilitator is asked, so that a retry is not refused for what this gate has settled.
  */
 async function isSpentElsewhere(
-  { room }: PaymentCase,
+  { context }: PaymentCase,
   { payment, nonce, keepUntilSec, nowSec }: StandardPurchase,
   grantId: Hex,
 ): Promise<boolean> {
-  if (!room.rpc) return false;
+  if (!context.rpc) return false;
   const record = keccakText(JSON.stringify(["found unused", grantId]));
   const attempt = await holdClaim({
-    store: room.claims,
+    store: context.claims,
     paymentId: record,
     keepUntilSec,
     nowSec,
@@ -127,7 +127,7 @@ async function isSpentElsewhere(
   if (attempt.kind === "running") {
     throw new TurnpikeError("ProofInFlight", undefined, { retryAfterSec: attempt.retryAfterSec });
   }
-  const isSpent = await isUsed(room.rpc, payment, nonce).catch(async (error: unknown) => {
+  const isSpent = await isUsed(context.rpc, payment, nonce).catch(async (error: unknown) => {
     await attempt.claim.settle("withdraw");
     throw error;
   });
@@ -141,20 +141,20 @@ async function isUsed(rpc: Rpc, { token, payer }: OneTimePayment, nonce: Hex): P
 }
 
 /**
- * The same for the same purchase, whichever process of this store asks, and before as after a crash. Another store never
- * has the key, so a gate that shares everything but its claims cannot be granted this gate's payment.
+ * Derives a purchase's grant id: the same in every process of this store, and after a crash. Another store never has
+ * the key, so a gate that shares everything but its claims cannot be granted this gate's payment.
  */
 async function grantIdOf(
-  { room, request, resource, bodyHash }: PaymentCase,
+  { context, request, resource, bodyHash }: PaymentCase,
   paymentId: Hex,
   secret: ReplaySecret | undefined,
 ): Promise<Hex> {
   const purchase = JSON.stringify(["grant", paymentId, request.method, resource, bodyHash ?? null, secret ?? null]);
-  return toHex(hmacSha256(hexToBytes(await room.claims.grantKey()), utf8ToBytes(purchase)));
+  return toHex(hmacSha256(hexToBytes(await context.claims.grantKey()), utf8ToBytes(purchase)));
 }
 
 /** @throws Unavailable where the Facilitator signs no grants: the payer would pay, and could not be served */
-async function requireGrants({ facilitator, settings }: Room): Promise<void> {
+async function requireGrants({ facilitator, settings }: GateContext): Promise<void> {
   if (await facilitator.signsGrants()) return;
   throw new Unavailable(
     `The Facilitator at ${settings.facilitator?.url} signs no payment grants: standard x402 payloads need one that does.`,
@@ -162,14 +162,19 @@ async function requireGrants({ facilitator, settings }: Room): Promise<void> {
   );
 }
 
-/** The gate's own node may be behind the Facilitator's: it is asked until it shows the transfer, for a while. */
-async function untilOnChain(room: Room, payment: OneTimePayment, nonce: Hex, transaction: Hex): Promise<void> {
-  if (!room.rpc) throw new ConfigError('rpcUrl is not set (TURNPIKE_RPC_URL): verify "onchain" reads the chain');
+/** Waits until the gate's own node shows the transfer, for a bounded time: it may be behind the Facilitator's. */
+async function untilOnChain(
+  context: GateContext,
+  payment: OneTimePayment,
+  nonce: Hex,
+  transaction: Hex,
+): Promise<void> {
+  if (!context.rpc) throw new ConfigError('rpcUrl is not set (TURNPIKE_RPC_URL): verify "onchain" reads the chain');
   const { token, payer, payTo, amount } = payment;
-  const { confirmations, settleWaitMs } = room.settings;
+  const { confirmations, settleWaitMs } = context.settings;
   const untilMs = performance.now() + settleWaitMs;
   for (;;) {
-    const found = await findSettlement(room.rpc, { token, payer, payTo, amount, nonce, transaction, confirmations });
+    const found = await findSettlement(context.rpc, { token, payer, payTo, amount, nonce, transaction, confirmations });
     if (found === "settled") return;
     if (performance.now() >= untilMs) {
       const what =

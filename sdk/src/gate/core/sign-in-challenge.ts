@@ -1,3 +1,4 @@
+/** Issues `sign-in-with-x` challenges: the text that a wallet signs, bound to one method and resource by a MAC. */
 import { hmacSha256, type MemoKey, randomSalt, toHex, utf8ToBytes } from "../../protocol";
 import type { Settings } from "./settings";
 
@@ -13,7 +14,7 @@ export interface SignInPlace {
   readonly resource: string;
 }
 
-/** The `info` of the extension: what the wallet is asked to sign. */
+/** Returns the `info` of the extension: what the wallet is asked to sign. */
 export function signInChallenge({ memoKeys }: Settings, place: SignInPlace, nowSec: number) {
   const issuedAt = isoOf(nowSec);
   const salt = randomSalt().subarray(0, SALT_BYTES);

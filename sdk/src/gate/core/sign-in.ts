@@ -1,6 +1,6 @@
 /**
- * `sign-in-with-x`: a subscriber may prove who it is by its wallet's signature instead of `subscription.id`. The gate
- * issues a challenge for one method and resource and keeps no record of it; a challenge that was granted is used up.
+ * Judges `sign-in-with-x`: a subscriber may identify itself by its wallet's signature instead of `subscription.id`. The
+ * gate issues a challenge for one method and resource and keeps no record of it; a granted challenge is used up.
  */
 import { isContractSignature } from "../../chain/contract-signature";
 import { hasCode } from "../../chain/rpc";
@@ -19,55 +19,56 @@ import {
   signInSchema,
 } from "../../protocol";
 import { holdClaim } from "../claims/held-claim";
-import type { Room } from "./context";
+import type { GateContext } from "./context";
 import { judgeIdHash } from "./judge-subscription";
+import type { MeteredRoute } from "./payment";
 import { recoverSigner } from "./recover-signer";
 import type { Settings } from "./settings";
 import { MAC_BYTES, macOf, SALT_BYTES, SIGN_IN_LIFE_SEC, type SignInPlace } from "./sign-in-challenge";
-import type { MeteredRoute, SubscriptionVerdict } from "./subscriber-payment";
+import type { SubscriptionVerdict } from "./subscriber-payment";
 
-/** Of one wallet, the newest first. */
+/** How many of a wallet's subscriptions are judged, newest first. */
 const MAX_JUDGED = 10;
 
 const MAX_WALLETS = 10_000;
 
-/** Which subscriptions wallets were last seen with; each is judged by the chain again every time. */
-const known = new WeakMap<Room, Map<Address, readonly Hex[]>>();
+/** The subscriptions that wallets last had; each is judged by the chain again every time. */
+const known = new WeakMap<GateContext, Map<Address, readonly Hex[]>>();
 
 /**
- * Whether a `SIGN-IN-WITH-X` grants this request. Which subscriptions a wallet has is asked of the Facilitator's index;
- * that each of them is that wallet's, covers the route and is ACTIVE is read from the chain, so the index can hide a
- * subscription but grant none.
+ * Judges whether a `SIGN-IN-WITH-X` grants this request. The Facilitator's index lists a wallet's subscriptions; that
+ * each is that wallet's, covers the route and is ACTIVE is read from the chain. So the index can hide a subscription
+ * but grant none.
  */
 export async function judgeSignIn(
-  room: Room,
+  context: GateContext,
   route: MeteredRoute,
   place: SignInPlace,
   header: string,
 ): Promise<SubscriptionVerdict> {
   try {
-    const signIn = await readSignIn(room, place, header);
+    const signIn = await readSignIn(context, place, header);
     if (typeof signIn === "string") return signInRefusal(signIn);
-    const verdict = await judgeWallet(room, route, signIn.address);
+    const verdict = await judgeWallet(context, route, signIn.address);
     if (verdict.kind !== "grants") return verdict;
-    return (await useUp(room, signIn)) ? verdict : signInRefusal("replayed");
+    return (await useUp(context, signIn)) ? verdict : signInRefusal("replayed");
   } catch (error) {
     if (isTurnpikeError(error) && error.status === 503) return { kind: "unavailable", cause: error };
     throw error;
   }
 }
 
-async function judgeWallet(room: Room, route: MeteredRoute, wallet: Address): Promise<SubscriptionVerdict> {
-  const remembered = walletsOf(room).get(wallet) ?? [];
-  const first = await judgeEach(room, route, wallet, remembered);
+async function judgeWallet(context: GateContext, route: MeteredRoute, wallet: Address): Promise<SubscriptionVerdict> {
+  const remembered = walletsOf(context).get(wallet) ?? [];
+  const first = await judgeEach(context, route, wallet, remembered);
   if (first?.kind === "grants") return first;
-  const owned = await room.ownedBy(wallet);
+  const owned = await context.ownedBy(wallet);
   const found = owned
     .filter(({ planId }) => route.planIds.includes(planId))
     .sort((a, b) => Number(b.status === "ACTIVE") - Number(a.status === "ACTIVE"))
     .map(({ idHash }) => idHash);
-  remember(walletsOf(room), wallet, found);
-  return (await judgeEach(room, route, wallet, found)) ?? first ?? NONE;
+  remember(walletsOf(context), wallet, found);
+  return (await judgeEach(context, route, wallet, found)) ?? first ?? NONE;
 }
 
 const NONE: SubscriptionVerdict = {
@@ -81,14 +82,14 @@ const NONE: SubscriptionVerdict = {
 
 /** @returns the first that grants, else the last answer; undefined when there is nothing to judge */
 async function judgeEach(
-  room: Room,
+  context: GateContext,
   route: MeteredRoute,
   wallet: Address,
   idHashes: readonly Hex[],
 ): Promise<SubscriptionVerdict | undefined> {
   let last: SubscriptionVerdict | undefined;
   for (const idHash of idHashes.slice(0, MAX_JUDGED)) {
-    const verdict = await judgeIdHash(room, route, idHash);
+    const verdict = await judgeIdHash(context, route, idHash);
     const isForeign = verdict.kind === "grants" && verdict.payment.subscriber !== wallet;
     if (verdict.kind === "grants" && !isForeign) return verdict;
     if (!isForeign) last = verdict;
@@ -96,9 +97,9 @@ async function judgeEach(
   return last;
 }
 
-function walletsOf(room: Room): Map<Address, readonly Hex[]> {
-  const wallets = known.get(room) ?? new Map();
-  known.set(room, wallets);
+function walletsOf(context: GateContext): Map<Address, readonly Hex[]> {
+  const wallets = known.get(context) ?? new Map();
+  known.set(context, wallets);
   return wallets;
 }
 
@@ -107,7 +108,7 @@ function remember(wallets: Map<Address, readonly Hex[]>, wallet: Address, idHash
   wallets.set(wallet, idHashes);
 }
 
-/** What clocks may differ by. */
+/** How much clocks may differ. */
 const SLACK_SEC = 60;
 
 export type SignInFault = "malformed" | "chain" | "domain" | "uri" | "nonce" | "expired" | "signature" | "replayed";
@@ -128,18 +129,22 @@ export function signInRefusal(fault: SignInFault): SubscriptionVerdict {
   return { kind: "refused", refusal };
 }
 
-/** @returns who signed in, or what is wrong. @throws Unavailable when a contract wallet would have to be asked */
-export async function readSignIn(room: Room, place: SignInPlace, header: string): Promise<SignIn | SignInFault> {
+/** @returns the sign-in, or what is wrong. @throws Unavailable when a contract wallet cannot be asked */
+export async function readSignIn(
+  context: GateContext,
+  place: SignInPlace,
+  header: string,
+): Promise<SignIn | SignInFault> {
   const parsed = signInSchema.safeParse(decodeJsonHeader(header));
   if (!parsed.success) return "malformed";
   const signIn = parsed.data;
-  const { settings, time } = room;
+  const { settings, time } = context;
   if (signIn.chainId !== caip2Of(settings.network.chainId)) return "chain";
   if (signIn.domain !== new URL(place.resource).host) return "domain";
   if (signIn.uri !== place.resource) return "uri";
   if (!isOurs(signIn, place, settings)) return "nonce";
   if (!isTimely(signIn, time.nowSec())) return "expired";
-  return (await isSignedByAccount(room, signIn)) ? signIn : "signature";
+  return (await isSignedByAccount(context, signIn)) ? signIn : "signature";
 }
 
 function isOurs({ nonce, issuedAt }: SignIn, place: SignInPlace, { memoKeys }: Settings): boolean {
@@ -157,7 +162,7 @@ function isTimely({ issuedAt, expirationTime, notBefore }: SignIn, nowSec: numbe
   return notBefore === undefined || at(notBefore) <= nowSec + SLACK_SEC;
 }
 
-async function isSignedByAccount({ rpc }: Room, signIn: SignIn): Promise<boolean> {
+async function isSignedByAccount({ rpc }: GateContext, signIn: SignIn): Promise<boolean> {
   const { address, signature } = signIn;
   const digest = personalDigest(signInMessage(signIn));
   if (SIGNATURE_65.test(signature) && recoverSigner(digest, signature) === address) return true;
@@ -165,8 +170,8 @@ async function isSignedByAccount({ rpc }: Room, signIn: SignIn): Promise<boolean
   return isContractSignature(rpc, { wallet: address, digest, signature });
 }
 
-/** One challenge grants one request, also across processes that share a claim store. */
-export async function useUp({ claims, time }: Room, { nonce, issuedAt }: SignIn): Promise<boolean> {
+/** Uses a challenge up: it grants one request, also across processes that share a claim store. */
+export async function useUp({ claims, time }: GateContext, { nonce, issuedAt }: SignIn): Promise<boolean> {
   const key: Hex = keccakText(JSON.stringify(["sign-in", nonce]));
   const keepUntilSec = Math.ceil(Date.parse(issuedAt) / 1_000) + SIGN_IN_LIFE_SEC + 2 * SLACK_SEC;
   const nowSec = time.nowSec();

@@ -1,4 +1,4 @@
-/** What a subscriber's request carries: who pays by which plan, and the door to the allowance. Made for one request. */
+/** Builds the payment of one subscriber's request: who pays by which plan, and access to the allowance. */
 import type { AllowanceFacts } from "../../chain/debit-sender";
 import type { Plan } from "../../chain/plans";
 import type { SubscriptionState } from "../../chain/states";
@@ -12,20 +12,14 @@ import {
 } from "../../protocol";
 import type { Deduction } from "../metering/meter";
 import { requireCollectable } from "./collectable";
-import type { Room } from "./context";
-import type { SubscriptionPayment } from "./payment";
+import type { GateContext } from "./context";
+import type { MeteredRoute, SubscriptionPayment } from "./payment";
 import type { Refusal } from "./quote";
 
 export type SubscriptionVerdict =
   | { readonly kind: "grants"; readonly payment: SubscriberPayment }
   | { readonly kind: "refused"; readonly refusal: Refusal }
   | { readonly kind: "unavailable"; readonly cause: TurnpikeError };
-
-export interface MeteredRoute {
-  readonly planIds: readonly Hex[];
-  /** by option, or since `deductAllowance` was once called on it */
-  metered: boolean;
-}
 
 // A class, since one is made for every request: literals with closures and getters in them cost several times as much.
 export class SubscriberPayment implements SubscriptionPayment {
@@ -36,12 +30,12 @@ export class SubscriberPayment implements SubscriptionPayment {
   readonly planId: Hex;
   readonly paidThroughSec: number;
   readonly allowance: Allowance;
-  /** of its own, so that it can be handed on without its payment */
+  /** a bound function, so that it can be passed on without its payment */
   readonly deduct: SubscriptionPayment["deduct"];
-  readonly #seat: Seat = { onFailure: undefined };
+  readonly #observer: ChargeObserver = { onFailure: undefined };
 
   constructor(
-    room: Room,
+    context: GateContext,
     route: MeteredRoute,
     state: SubscriptionState,
     readonly plan: Plan,
@@ -50,77 +44,80 @@ export class SubscriberPayment implements SubscriptionPayment {
     this.idHash = state.idHash;
     this.planId = state.planId;
     this.paidThroughSec = state.paidThroughSec;
-    this.allowance = new Allowance(room, state);
-    const seat = this.#seat;
-    this.deduct = (amount) => charge({ room, route, state, seat }, amount);
+    this.allowance = new Allowance(context, state);
+    const observer = this.#observer;
+    this.deduct = (amount) => charge({ context, route, state, observer }, amount);
   }
 
-  /** Told of charges that fail, before whoever asked for them. */
+  /** Sets a callback for charges that fail; it runs before the handler gets the error. */
   watch(onFailure: (error: unknown) => void): void {
-    this.#seat.onFailure = onFailure;
+    this.#observer.onFailure = onFailure;
   }
 }
 
-interface Seat {
+interface ChargeObserver {
   onFailure: ((error: unknown) => void) | undefined;
 }
 
 /** Base units; what remains may shrink while the request runs. */
 class Allowance {
   readonly cap: bigint;
-  readonly #room: Room;
+  readonly #context: GateContext;
   readonly #state: SubscriptionState;
 
-  constructor(room: Room, state: SubscriptionState) {
+  constructor(context: GateContext, state: SubscriptionState) {
     this.cap = state.allowance.cap;
-    this.#room = room;
+    this.#context = context;
     this.#state = state;
   }
 
   get remaining(): bigint {
-    const { meter } = this.#room;
+    const { meter } = this.#context;
     const { idHash } = this.#state;
-    const newest = this.#room.states?.peek(idHash) ?? this.#state;
-    if (meter && this.#room.isMeterOpen()) return meter.remaining(idHash, factsOf(newest));
+    const newest = this.#context.states?.peek(idHash) ?? this.#state;
+    if (meter && this.#context.isMeterOpen()) return meter.remaining(idHash, factsOf(newest));
     const { cap, spent } = this.#state.allowance;
     return cap > spent ? cap - spent : 0n;
   }
 }
 
 interface Charged {
-  readonly room: Room;
+  readonly context: GateContext;
   readonly route: MeteredRoute;
   readonly state: SubscriptionState;
-  readonly seat: Seat;
+  readonly observer: ChargeObserver;
 }
 
-async function charge({ room, route, state, seat }: Charged, amount: bigint | number | string): Promise<Deduction> {
+async function charge(
+  { context, route, state, observer }: Charged,
+  amount: bigint | number | string,
+): Promise<Deduction> {
   try {
     const units = toAmount(amount, "amount");
     route.metered = true;
-    if (!room.meter) {
+    if (!context.meter) {
       throw new ConfigError("operatorKey or apiKey is not set: deductAllowance needs a key that may debit the plan");
     }
-    await requireCollectable(room, state.planId);
-    if (!room.isMeterOpen()) await room.meterStarted();
-    // What the record says now: a renewal or another cap may have come since this request was judged.
-    const facts = factsOf(await recordOf(room, state));
-    return await room.meter.reserve(state.idHash, units, facts, () => newestFacts(room, state));
+    await requireCollectable(context, state.planId);
+    if (!context.isMeterOpen()) await context.meterStarted();
+    // The current record: a renewal or another cap may have come since this request was judged.
+    const facts = factsOf(await recordOf(context, state));
+    return await context.meter.reserve(state.idHash, units, facts, () => newestFacts(context, state));
   } catch (error) {
-    seat.onFailure?.(error);
+    observer.onFailure?.(error);
     throw error;
   }
 }
 
-async function recordOf({ states }: Room, judged: SubscriptionState): Promise<SubscriptionState> {
+async function recordOf({ states }: GateContext, judged: SubscriptionState): Promise<SubscriptionState> {
   const held = states?.peek(judged.idHash);
   if (held || !states) return held ?? judged;
-  // A block has touched it. In an outage the call that was let through is charged by what it was let through with.
+  // A block has touched it. In an outage the call is charged by the record that it was granted with.
   return states.read(judged.idHash).catch(() => judged);
 }
 
 /** @throws Unavailable; SubscriptionNotActive */
-async function newestFacts({ states }: Room, judged: SubscriptionState): Promise<AllowanceFacts> {
+async function newestFacts({ states }: GateContext, judged: SubscriptionState): Promise<AllowanceFacts> {
   const newest = states ? await states.recheck(judged.idHash) : judged;
   if (newest.known && !newest.cancelled) return factsOf(newest);
   throw new SubscriptionNotActive("The subscription ended while this request was served.");

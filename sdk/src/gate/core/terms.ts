@@ -1,4 +1,6 @@
-/** The terms that quotes are made from: plans and tokens, read from the chain once and kept true by its logs. */
+/**
+ * Caches the terms that quotes are made from: plans and tokens, read from the chain once and kept current by its logs.
+ */
 import type { HeadListener } from "../../chain/heads";
 import { loadPlans, type Plan } from "../../chain/plans";
 import { checkChainId, hasCode, type Rpc } from "../../chain/rpc";
@@ -6,7 +8,7 @@ import { loadToken } from "../../chain/tokens";
 import { type Address, ConfigError, type Hex, Unavailable } from "../../protocol";
 import type { Settings } from "./settings";
 
-/** What a token's EIP-712 domain says. */
+/** A token's EIP-712 domain. */
 export interface TokenTerms {
   readonly address: Address;
   readonly name: string;
@@ -78,7 +80,7 @@ export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
   }
 
   function refresh(planIds: readonly Hex[]): void {
-    // Terms never change, only whether a plan is deprecated: until that is read, the offer stands as it was.
+    // Terms never change, only whether a plan is deprecated: until that is read, the offer stays as it was.
     if (planIds.length > 0) void readPlans(planIds).catch(() => undefined);
   }
 

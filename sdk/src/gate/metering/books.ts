@@ -1,7 +1,7 @@
 /**
- * The books of a meter: what each subscription owes, what is being debited, what was lost; and the one function that
- * changes them. Pure and synchronous: replaying a journal's entries in order gives the same books. Knows no clock, file
- * or chain.
+ * Keeps a meter's accounts: what each subscription owes, what is being debited, what was lost. `apply` makes every
+ * change. Pure and synchronous: replaying a journal's entries in order gives the same books. Knows no clock, file or
+ * chain.
  */
 import type { AllowanceFacts, DebitItem, DebitResult } from "../../chain/debit-sender";
 import { type ErrorCode, TurnpikeError } from "../../protocol/errors";
@@ -11,7 +11,9 @@ export type LossReason = "cancelled" | "clipped";
 
 export type BlockReason = "InsufficientFunds" | "InsufficientApproval";
 
-/** A debit under way. A `call` is one call's own debit: when it fails its caller is told, and nothing stays owed. */
+/**
+ * A debit under way. A `call` is one call's own debit: when it fails its caller gets the error, and nothing stays owed.
+ */
 export interface BatchItem extends DebitItem {
   readonly origin: "merged" | "call";
 }
@@ -19,7 +21,7 @@ export interface BatchItem extends DebitItem {
 export interface Batch {
   readonly id: number;
   readonly items: readonly BatchItem[];
-  /** the first and its replacements; any of them may have landed */
+  /** the first transaction and its replacements; any of them may be on chain */
   readonly payloads: readonly string[];
 }
 
@@ -45,7 +47,7 @@ export type Entry =
       readonly results: readonly DebitResult[];
       readonly block: number;
     }
-  /** its settled debits were reorganised away: under way again, with the same bytes */
+  /** its settled debits were reorganised away: the same bytes are sent again */
   | { readonly kind: "reopened"; readonly batch: number }
   | { readonly kind: "blocked"; readonly idHash: Hex; readonly reason: BlockReason }
   | { readonly kind: "rekeyed"; readonly idHash: Hex; readonly to: Hex; readonly block: number }
@@ -57,7 +59,7 @@ export interface Account {
   pending: bigint;
   /** calls merged into `pending` */
   calls: number;
-  /** promised to calls that wait for their own debit; not journaled: a crash tells no caller "charged" */
+  /** promised to calls that wait for their own debit; not journaled: after a crash no caller got a charge */
   held: bigint;
   inFlight: DebitItem[];
   /** the newest settled debits, which the gate's view of the chain may not show yet */
@@ -90,13 +92,13 @@ export class Books {
   readonly batches = new Map<number, Batch>();
   /** from a rekeyed idHash to the one that carries on */
   readonly successors = new Map<Hex, Hex>();
-  /** settled lately, newest last: what a reorganisation could take back */
+  /** settled recently, newest last: what a reorganisation could revert */
   readonly recent: Batch[] = [];
   readonly totals: Totals = { charged: 0n, settled: 0n, lost: 0n };
   nextBatch = 1;
   private trimAt = ACCOUNTS_KEPT;
 
-  /** Where this idHash's debits are kept today. */
+  /** Returns the idHash under which this one's debits are kept, after rekeys. */
   current(idHash: Hex): Hex {
     let at = idHash;
     for (let next = this.successors.get(at); next !== undefined; next = this.successors.get(at)) at = next;
@@ -152,7 +154,7 @@ export class Books {
         account.pending -= entry.amount;
         account.lost += entry.amount;
         this.totals.lost += entry.amount;
-        // With nothing owed no debit can succeed and lift the block; the next one judges the wallet afresh.
+        // With nothing owed no debit can succeed and lift the block; the next charge judges the wallet again.
         if (account.pending === 0n) clearPending(account);
         return;
       }
@@ -209,7 +211,7 @@ export class Books {
     const at = this.recent.findIndex((one) => one.id === id);
     const [batch] = at < 0 ? [] : this.recent.splice(at, 1);
     if (batch === undefined) return;
-    // Its callers were told long ago: what does not settle again stays owed.
+    // Its calls have ended: what does not settle again stays owed.
     const items = batch.items.map((item): BatchItem => ({ ...item, origin: "merged" }));
     this.batches.set(id, { ...batch, items });
     for (const item of items) {
@@ -222,11 +224,14 @@ export class Books {
   }
 
   private trim(): void {
-    for (const account of this.accounts.values()) if (!hasNews(account)) this.accounts.delete(account.idHash);
+    for (const account of this.accounts.values()) if (!hasBalance(account)) this.accounts.delete(account.idHash);
     this.trimAt = Math.max(ACCOUNTS_KEPT, 2 * this.accounts.size);
   }
 
-  /** The chain keeps allowance and index; so do the books. Debits under way keep the name they were sent under. */
+  /**
+   * Moves an account to its new idHash, with allowance and index, as the chain does. Debits under way keep the old
+   * idHash.
+   */
   private rekey(entry: Extract<Entry, { kind: "rekeyed" }>): void {
     const from = this.account(entry.idHash);
     if (from.idHash === this.current(entry.to)) return;
@@ -277,19 +282,19 @@ function sumOf(items: readonly DebitItem[]): bigint {
   return sum;
 }
 
-/** What a cancellation now could cost the provider. */
+/** Returns what a cancellation now could cost the provider. */
 export function unsettledOf(account: Account): bigint {
   return account.pending + account.held + (account.inFlight.length === 0 ? 0n : sumOf(account.inFlight));
 }
 
-/** Whether forgetting this account would lose more than what the chain tells anyway. */
-export function hasNews(account: Account): boolean {
+/** Returns whether this account has a balance, a block or a loss: anything that the chain does not have. */
+export function hasBalance(account: Account): boolean {
   return unsettledOf(account) > 0n || account.blocked !== undefined || account.lost > 0n;
 }
 
 /**
- * cap - spent - reserved, never below zero. The facts may be older or newer than the books: a debit under way whose
- * index the chain has passed is in `spent` already, a settled one that it has not reached is not.
+ * Returns cap - spent - reserved, never below zero. The facts may be older or newer than the books: a debit under way
+ * whose index the chain has passed is in `spent` already, a settled one that it has not reached is not.
  */
 export function remainingOf(account: Account | undefined, facts: AllowanceFacts): bigint {
   let remaining = facts.cap - facts.spent;

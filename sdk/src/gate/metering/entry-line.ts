@@ -1,6 +1,6 @@
 /**
- * How the books' changes stand in a journal: one line each, `crc32 json`, so that a torn or rotten line is told from a
- * whole one. Knows lines only, neither files nor what the entries mean.
+ * Encodes and decodes a journal's entries: one line each, `crc32 json`, so that a torn or corrupt line is detected.
+ * Knows lines only, neither files nor what the entries mean.
  */
 import { crc32 } from "node:zlib";
 import { TurnpikeError } from "../../protocol/errors";
@@ -30,7 +30,7 @@ export const fromJson = (_key: string, value: unknown): unknown =>
 export function encodeLine(line: Line): string {
   return sealed(
     line.kind === "reserved"
-      ? // The one written for every call, by hand: four times faster.
+      ? // Written for every call, so without JSON.stringify: four times faster.
         `{"kind":"reserved","idHash":"${line.idHash}","amount":"${line.amount}n","calls":${line.calls},"block":${line.block}}`
       : JSON.stringify(line, toJson),
   );
@@ -39,8 +39,8 @@ export function encodeLine(line: Line): string {
 const sealed = (json: string): string => `${crc32(json).toString(16).padStart(8, "0")} ${json}\n`;
 
 /**
- * @returns the entries up to the first damage, and how many bytes they take. Damage at the very end is what a crash
- * leaves of an entry that nobody was told of; damage before whole lines is a broken disk and throws.
+ * @returns the entries up to the first damage, and how many bytes they take. Damage at the end is an unacknowledged
+ * entry that a crash cut off; damage before whole lines means a broken disk and throws.
  */
 export function decodeLines(bytes: Buffer): { readonly lines: readonly Line[]; readonly wholeBytes: number } {
   const lines: Line[] = [];

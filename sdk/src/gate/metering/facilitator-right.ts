@@ -1,6 +1,6 @@
 /**
- * Whether a Facilitator can collect debits for an API key: the key is valid and has the scope, the Facilitator debits
- * these plans for this provider, and by this gate's own chain each of its relayers is an operator of them.
+ * Checks whether a Facilitator can collect debits for an API key: the key is valid and has the scope, the Facilitator
+ * debits these plans for this provider, and on this gate's own chain each of its relayers is an operator of them.
  */
 import { missingOperators, topicOfAccount } from "../../chain/operators";
 import type { Rpc } from "../../chain/rpc";
@@ -21,14 +21,14 @@ export interface FacilitatorRightOptions {
 
 export function facilitatorRight({ rpc, turnpike, client, url }: FacilitatorRightOptions): CollectionCheck {
   let relayers: readonly Address[] = [];
-  /** as the Facilitator said last */
+  /** by the Facilitator's last answer */
   const allowed = new Map<Hex, DebitRight>();
 
   async function ask(planIds: readonly Hex[]): Promise<DebitRightsOutcome> {
     try {
       return await client.debitRights(planIds);
     } catch (error) {
-      // While it is out of reach its last word counts, so that an outage alone closes no gate; the chain is asked anew.
+      // During an outage its last answer counts, so that an outage alone closes no gate; the chain is still read.
       const rights = planIds.flatMap((planId) => allowed.get(planId) ?? []);
       if (rights.length < planIds.length) throw error;
       return { kind: "answered", relayers, rights };

@@ -1,16 +1,16 @@
 /**
- * A meter's books in one locked file: for one process on one machine. Every change is durable before it is told.
- * Decides nothing itself (reservation.ts) and sends nothing.
+ * Keeps a meter's books in one locked file, for one process on one machine. Every change is durable before the call
+ * resolves. Sends nothing.
  */
 import { mkdir } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { ConfigError, type TurnpikeError } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import { Books, emptyAccount, hasNews } from "./books";
+import { Books, emptyAccount, hasBalance } from "./books";
 import type { Line, SnapshotEntry } from "./entry-line";
 import { Journal } from "./journal";
 import { JournalLock } from "./journal-lock";
-import { decideReservation, type MeterStore } from "./store";
+import { decideReservation, localBooks, type MeterStore } from "./store";
 
 export interface FileMeterStoreOptions {
   readonly path: string;
@@ -62,8 +62,9 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     books = read;
   }
 
+  const local = localBooks(() => books);
   return {
-    isShared: false,
+    ...local,
     async open() {
       if (journal) throw new ConfigError("The meter's store is open already.");
       await mkdir(dirname(path), { recursive: true, mode: 0o700 }).catch((cause: unknown) => {
@@ -86,36 +87,20 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
       if (decision.kind !== "reserved") return decision;
       const { idHash, facts } = request;
       const { charged: amount } = decision;
-      // Applied in the turn it was decided in, so that a parallel call sees it; told when it is on disk.
+      // Applied in the turn in which it was decided, so that a parallel call sees it; resolved when it is on disk.
       books.apply({ kind: "reserved", idHash, amount, calls: 1, block: facts.blockNumber });
       await open.reserved(idHash, amount, facts.blockNumber);
       return decision;
     },
     async hold(request) {
       opened();
-      const decision = decideReservation(books.find(request.idHash), request);
-      if (decision.kind === "reserved") books.account(request.idHash).held += decision.charged;
-      return decision;
-    },
-    release(idHash, amount) {
-      books.account(idHash).held -= amount;
+      return local.hold(request);
     },
     async record(entry) {
       const open = opened();
       books.apply(entry);
       await open.append(entry);
     },
-    account: (idHash) => books.find(idHash),
-    accounts: () => books.accounts.values(),
-    everyAccount: () => books.accounts.values(),
-    reload: async () => undefined,
-    hurried: () => [],
-    hurry: async () => undefined,
-    setSending: () => undefined,
-    batches: () => [...books.batches.values()],
-    recent: () => books.recent,
-    nextBatch: () => books.nextBatch,
-    totals: () => books.totals,
     async close() {
       const open = journal;
       journal = undefined;
@@ -129,7 +114,7 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
 function snapshotOf(books: Books): SnapshotEntry {
   return {
     kind: "snapshot",
-    accounts: [...books.accounts.values()].filter(hasNews).map((account) => ({ ...account, held: 0n })),
+    accounts: [...books.accounts.values()].filter(hasBalance).map((account) => ({ ...account, held: 0n })),
     batches: [...books.batches.values()],
     recent: books.recent,
     successors: [...books.successors],

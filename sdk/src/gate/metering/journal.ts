@@ -1,7 +1,7 @@
 /**
- * An append-only file whose lines are durable before anybody is told: entries that arrive while the disk works share
- * the next write and fsync (group commit). Compacts itself into one snapshot. Knows no meaning of an entry beyond that
- * reservations of one subscription in one group add up.
+ * Writes an append-only file whose lines are durable before `append` resolves: entries that arrive during a write share
+ * the next write and fsync (group commit). Compacts itself into one snapshot. Of the entries' meaning it knows only
+ * that reservations of one subscription in one group add up.
  */
 import { type FileHandle, open, readFile, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
@@ -14,14 +14,14 @@ const NOTE = /^([0-9]{1,15})\n$/;
 
 const noteOf = (path: string): string => `${path}.repair`;
 
-/** @returns whether the journal is as it was told, or the next start will make it so */
+/** Cuts off refused entries. @returns whether the file has only acknowledged entries, or the next start will cut it */
 export async function cutBack(file: FileHandle, path: string, wholeBytes: number): Promise<boolean> {
   try {
     await file.truncate(wholeBytes);
     await file.datasync();
     return true;
   } catch {
-    // What the disk holds is not known: the note decides, if there can be one.
+    // What the disk holds is unknown: the note decides, if it can be written.
     return leaveNote(path, wholeBytes);
   }
 }
@@ -38,7 +38,7 @@ async function leaveNote(path: string, wholeBytes: number): Promise<boolean> {
     await syncFolder(path);
     return true;
   } catch {
-    // Told to the operator by whoever asked.
+    // The caller reports it to the operator.
     return false;
   }
 }
@@ -53,7 +53,7 @@ export async function repair(file: FileHandle, path: string): Promise<void> {
   const wholeBytes = NOTE.exec(note)?.[1];
   if (wholeBytes === undefined) {
     throw new ConfigError(
-      `${noteOf(path)} is damaged: the end of the meter's journal may hold calls that were refused. Remove the note to charge them all the same.`,
+      `${noteOf(path)} is damaged: the end of the meter's journal may hold calls that were refused. Remove the note to charge them nevertheless.`,
     );
   }
   try {
@@ -63,7 +63,10 @@ export async function repair(file: FileHandle, path: string): Promise<void> {
     await rm(noteOf(path));
     await syncFolder(path);
   } catch (cause) {
-    throw new Unavailable("The meter's journal has to be repaired first, and cannot be.", { cause, retryAfterSec: 30 });
+    throw new Unavailable("The meter's journal must be repaired before it is used, and the repair failed.", {
+      cause,
+      retryAfterSec: 30,
+    });
   }
 }
 
@@ -79,7 +82,7 @@ export async function syncFolder(path: string): Promise<void> {
 
 export interface JournalOptions {
   readonly path: string;
-  /** the books as they stand, everything appended so far included */
+  /** returns the current books, with everything appended so far */
   readonly snapshot: () => SnapshotEntry;
   /** bytes after which the file is replaced by a snapshot */
   readonly compactAtBytes: number;
@@ -113,8 +116,8 @@ export class Journal {
     this.compactAtBytes = options.compactAtBytes;
   }
 
-  /** Reads what is there, tells each entry, and cuts off what a crash left half written. */
-  static async open(options: JournalOptions, tell: (line: Line) => void): Promise<Journal> {
+  /** Opens the file, passes each entry to `onLine`, and cuts off a half-written end. */
+  static async open(options: JournalOptions, onLine: (line: Line) => void): Promise<Journal> {
     const file = await open(options.path, "a+", 0o600);
     try {
       await repair(file, options.path);
@@ -125,7 +128,7 @@ export class Journal {
         await file.datasync();
       }
       if (bytes.length === 0) await syncFolder(options.path);
-      for (const line of lines) tell(line);
+      for (const line of lines) onLine(line);
       return new Journal(options, file, wholeBytes);
     } catch (error) {
       await file.close();
@@ -155,7 +158,7 @@ export class Journal {
 
   append(entry: Entry): Promise<void> {
     const group = this.openGroup();
-    // What is reserved after this entry must stand after it.
+    // What is reserved after this entry must follow it in the file.
     group.reservations.clear();
     group.lines.push(entry);
     return group.durable;
@@ -185,7 +188,7 @@ export class Journal {
   }
 
   private async write(): Promise<void> {
-    // Whoever reserves in this turn of the event loop shares the first write.
+    // Reservations of this turn of the event loop share the first write.
     await new Promise<void>((resolve) => setImmediate(resolve));
     for (let group = this.group; group !== undefined; group = this.group) {
       this.group = undefined;
@@ -213,15 +216,15 @@ export class Journal {
   }
 
   /**
-   * Puts the snapshot, which says what the file says, in its place. What fails before the new name stands loses
-   * nothing; what fails after it leaves two files that say the same, and nothing may be added to either.
+   * Replaces the file by its snapshot. A failure before the rename loses nothing; a failure after it leaves two equal
+   * files, and nothing may be added to either.
    */
   private async compact(bytes: Buffer): Promise<boolean> {
     const { path } = this.options;
     try {
       await writeWhole(`${path}.new`, bytes);
     } catch {
-      // Once more when the file has grown by as much again.
+      // Retried when the file has doubled.
       this.compactAtBytes = 2 * this.sizeBytes;
       return true;
     }
@@ -235,12 +238,12 @@ export class Journal {
       return false;
     }
     this.sizeBytes = bytes.length;
-    // Books that are large by themselves are not written out again for every group.
+    // Large books are not written again for every group.
     this.compactAtBytes = Math.max(this.options.compactAtBytes, 2 * bytes.length);
     return true;
   }
 
-  /** Its entries are told to nobody, and no start shall find them. */
+  /** Rejects a group whose write failed, and removes its entries, so that no later start replays them. */
   private async fail(cause: unknown, group: Group): Promise<void> {
     const { path } = this.options;
     const failure = new Unavailable("The meter's journal cannot be written.", { cause, retryAfterSec: 30 });
@@ -251,11 +254,11 @@ export class Journal {
     this.refuseAll(failure, isSafe ? failure : new ConfigError(remedy, { cause }));
   }
 
-  private refuseAll(failure: TurnpikeError, told = failure): void {
+  private refuseAll(failure: TurnpikeError, reported = failure): void {
     this.failure = failure;
     this.group?.reject(failure);
     this.group = undefined;
-    this.options.onFailure(told);
+    this.options.onFailure(reported);
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * Metering without a transaction per call: a call's cost is reserved against the allowance and made durable at once,
- * and debited on chain later, merged with others. Owns the meter's public face; reads no HTTP and no chain itself.
+ * Meters calls without a transaction for each: a call's cost is reserved against the allowance and made durable at
+ * once, and debited on chain later, merged with others. Reads no HTTP and no chain itself.
  */
 import type { AllowanceFacts, DebitResult, DebitSender, MeterStates } from "../../chain/debit-sender";
 import type { Clock } from "../../protocol/clock";
@@ -15,7 +15,7 @@ import {
 } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import { remainingOf, unsettledOf } from "./books";
-import { Pump } from "./pump";
+import { Loop } from "./loop";
 import { type MeterReport, type UnsettledReport, unsettledReport } from "./reports";
 import { limitsOf, type MeterLimits } from "./schedule";
 import { type Call, Settler } from "./settler";
@@ -25,7 +25,7 @@ import type { MeterStore, Reserved, ReserveRequest } from "./store";
 export interface MeterPort {
   /**
    * Proves that debits of each of these plans can be collected.
-   * @throws ConfigError that names the setting, the problem and the remedy; Unavailable when nobody can tell
+   * @throws ConfigError that names the setting, the problem and the remedy; Unavailable when the answer is unknown
    */
   prove(planIds: readonly Hex[]): Promise<void>;
   /**
@@ -33,7 +33,7 @@ export interface MeterPort {
    * @throws ConfigError, Unavailable
    */
   proveAny(planIds: readonly Hex[]): Promise<void>;
-  /** Whether that was proved of this plan, and nothing has contradicted it since. */
+  /** Returns whether this plan was proved collectable, and nothing has contradicted it since. */
   canCollect(planId: Hex): boolean;
   /** New blocks; `topics` are those indexed in Turnpike's logs, undefined when history was rewritten. */
   onBlocks(topics: ReadonlySet<string> | undefined): void;
@@ -54,11 +54,11 @@ export interface MeterPort {
   remaining(idHash: Hex, facts: AllowanceFacts): bigint;
   /** an earlier debit failed for funds or approval */
   isBlocked(idHash: Hex): boolean;
-  /** Has it judged again soon: the wallet may hold the money by now. */
+  /** Retries its failed debit soon: the wallet may have been funded. */
   retryBlocked(idHash: Hex): void;
   /** as much is unsettled as the provider would risk */
   isSaturated(idHash: Hex): boolean;
-  /** Throws when nothing can be reserved any more: the journal was lost. */
+  /** Throws once nothing can be reserved: the journal was lost. */
   requireHealthy?(): void;
   /** What is owed and not final yet, and what was lost. */
   unsettled(): UnsettledReport;
@@ -78,13 +78,13 @@ export interface MeterOptions {
   /** "merged" (default): debits are merged; "each": every call waits for a debit of its own */
   readonly settle?: "merged" | "each";
   readonly report?: MeterReport;
-  /** told of every debit that was refused, and why */
+  /** called with the reason of every debit that was refused */
   readonly onRefused?: (reason: ErrorCode) => void;
   readonly monotonicMs?: () => number;
 }
 
-/** Amounts in token base units. */
-export interface Charge {
+/** A charge; amounts in token base units. */
+export interface Deduction {
   readonly charged: bigint;
   /** of the cap in this cycle, all reservations counted */
   readonly remaining: bigint;
@@ -93,7 +93,7 @@ export interface Charge {
 }
 
 export interface Meter {
-  /** Opens the store and takes up what an earlier run left. @throws LedgerLocked, ConfigError */
+  /** Opens the store and resumes what an earlier run left. @throws LedgerLocked, ConfigError */
   start(): Promise<void>;
   /**
    * Charges a call; resolves when the charge is durable.
@@ -103,21 +103,25 @@ export interface Meter {
    * journal fails, or maxUnsettled stays reached; with "each" also SubscriptionNotActive, and PaymentPending when the
    * debit's outcome is not known in time
    */
-  reserve(idHash: Hex, amount: bigint, facts: AllowanceFacts, newest?: ReadNewest): Promise<Charge>;
+  reserve(idHash: Hex, amount: bigint, facts: AllowanceFacts, newest?: ReadNewest): Promise<Deduction>;
   /** cap - spent - reserved, at least zero */
   remaining(idHash: Hex, facts: AllowanceFacts): bigint;
-  /** A debit failed for want of funds or approval: answer 402 InsufficientFunds before the handler runs. */
+  /**
+   * Returns whether a debit failed for lack of funds or approval: answer 402 InsufficientFunds before the handler runs.
+   */
   isBlocked(idHash: Hex): boolean;
-  /** Has a debit that failed for want of funds or approval judged again within 2 seconds, where this process sends. */
+  /** Retries a debit that failed for lack of funds or approval within 2 seconds, where this process sends. */
   retryBlocked(idHash: Hex): void;
-  /** maxUnsettled is reached: answer 503 with Retry-After before the handler runs. */
+  /** Returns whether maxUnsettled is reached: answer 503 with Retry-After before the handler runs. */
   isSaturated(idHash: Hex): boolean;
-  /** Throws when nothing can be reserved any more: the journal was lost. */
+  /** Throws once nothing can be reserved: the journal was lost. */
   requireHealthy(): void;
   /** Debits everything owed now; resolves when each debit is final, or its subscription cannot be debited. */
   flush(): Promise<void>;
   unsettled(): UnsettledReport;
-  /** Whether debits can be collected by this process: if not, it leaves sending to others, and once more tries at once. */
+  /**
+   * Sets whether this process can collect debits: if not, it leaves sending to others; if again, it retries at once.
+   */
   setCollecting(canCollect: boolean): void;
   /** Stops sending and closes the store; what is unsettled waits there for the next start. */
   stop(): Promise<void>;
@@ -126,12 +130,12 @@ export interface Meter {
 /** @throws Unavailable, SubscriptionNotActive */
 export type ReadNewest = () => Promise<AllowanceFacts>;
 
-/** A request, and where its facts are read anew. */
+/** A request, and how to read its facts again. */
 interface Asked extends ReserveRequest {
   readonly newest: ReadNewest | undefined;
 }
 
-/** How often the accounts are looked through for what is due by age. */
+/** How often the accounts are scanned for debits that are due by age. */
 const TICK_MS = 250;
 
 /** Rounds in a row that may fail before a flush gives up; the meter itself never does. */
@@ -143,19 +147,19 @@ export function createMeter(options: MeterOptions): Meter {
   const limits = limitsOf(options.limits);
   const now = () => ({ ms: monotonicMs(), sec: chainTime(clock) });
   const settler = new Settler({ store, sender, states, limits, now, report, onRefused });
-  const pump = new Pump({ round: () => settler.round(), restMs, report });
+  const loop = new Loop({ round: () => settler.round(), restMs, report });
   let isStopping = false;
 
   function restMs(): number | undefined {
     if (store.batches().length > 0) return limits.pollMs;
     if (settler.calls.size > 0) return TICK_MS;
     for (const account of store.accounts()) if (account.pending > 0n) return TICK_MS;
-    // The lane may fall to this process, and another gate may have charged.
+    // This process may become the sender, and another gate may have charged.
     return store.isShared ? TICK_MS : undefined;
   }
 
-  /** Asks the store until there is room under maxUnsettled, the debits that make it being hurried meanwhile. */
-  async function untilRoom(first: Asked, ask: (request: ReserveRequest) => Promise<Reserved>) {
+  /** Retries the reservation until it fits under maxUnsettled, and requests settlement of the debits in its way. */
+  async function untilCapacity(first: Asked, ask: (request: ReserveRequest) => Promise<Reserved>) {
     const untilMs = monotonicMs() + limits.waitMs;
     let request = first;
     for (;;) {
@@ -171,37 +175,37 @@ export function createMeter(options: MeterOptions): Meter {
         throw new InsufficientFunds("A debit of this subscription could not be collected.");
       const leftMs = untilMs - monotonicMs();
       if (leftMs <= 0 || isStopping) throw saturated();
-      hurry(request.idHash);
-      await atMost(leftMs, pump.nextRound());
+      requestSettlement(request.idHash);
+      await atMost(leftMs, loop.nextRound());
       request = { ...request, mayClip: request.newest === undefined };
     }
   }
 
-  function hurry(idHash: Hex): void {
+  function requestSettlement(idHash: Hex): void {
     const account = store.account(idHash);
     if (account !== undefined && account.pending > 0n && settler.timing(account.idHash).attempts === 0) {
       settler.forced.add(account.idHash);
     }
-    if (store.batches().length === 0) pump.wake();
+    if (store.batches().length === 0) loop.wake();
   }
 
-  async function chargeMerged(request: Asked): Promise<Charge> {
-    const { charged, remaining } = await untilRoom(request, (asked) => store.reserve(asked));
+  async function chargeMerged(request: Asked): Promise<Deduction> {
+    const { charged, remaining } = await untilCapacity(request, (asked) => store.reserve(asked));
     const account = store.account(request.idHash);
     if (account !== undefined) {
       const timing = settler.timing(account.idHash);
       if (account.pending <= charged) timing.sinceMs = monotonicMs();
       timing.cycleEndSec = Math.max(timing.cycleEndSec, request.facts.paidThroughSec);
       const isFull = account.pending >= limits.settleAmount || account.calls >= limits.settleCalls;
-      pump.wake(isFull && store.batches().length === 0 && timing.attempts === 0 ? 0 : TICK_MS);
+      loop.wake(isFull && store.batches().length === 0 && timing.attempts === 0 ? 0 : TICK_MS);
     }
     return { charged, remaining, clipped: charged < request.amount };
   }
 
-  async function chargeEach(request: Asked): Promise<Charge> {
+  async function chargeEach(request: Asked): Promise<Deduction> {
     const untilMs = monotonicMs() + limits.waitMs;
     for (;;) {
-      const { charged, remaining, block } = await untilRoom(request, (asked) => store.hold(asked));
+      const { charged, remaining, block } = await untilCapacity(request, (asked) => store.hold(asked));
       const result = await debitCall({ idHash: request.idHash, amount: charged, block }, untilMs - monotonicMs());
       if (result.kind === "settled") return { charged, remaining, clipped: charged < request.amount };
       if (result.kind === "failed" && !isOwnFault(result.reason)) throw refusalOf(result.reason);
@@ -216,7 +220,7 @@ export function createMeter(options: MeterOptions): Meter {
     });
     const call: Call = { ...held, sealed: false, settle: settleCall };
     settler.calls.add(call);
-    pump.wake();
+    loop.wake();
     const result = await atMost(waitMs, Promise.race([settled, stopped]));
     if (result !== undefined && result !== "stopped") return result;
     if (call.sealed) {
@@ -226,32 +230,32 @@ export function createMeter(options: MeterOptions): Meter {
     throw saturated();
   }
 
-  /** Whoever sends: until nothing is owed any more that could be debited. */
+  /** Flushes a shared store, whichever gate sends: until nothing is owed that could be debited. */
   async function flushShared(): Promise<void> {
     const untilMs = monotonicMs() + limits.waitMs;
     for (;;) {
-      // What another gate has reserved is owed as well, and is seen here only when the books are read again.
+      // What another gate has reserved is owed too, and shows here only after a reload.
       await store.reload();
       const owing = [...store.everyAccount()].filter((account) => unsettledOf(account) > 0n && !account.blocked);
       if (owing.length === 0) return;
       if (isStopping || monotonicMs() > untilMs) throw saturated();
       for (const { idHash } of owing) {
         settler.forced.add(idHash);
-        await store.hurry(idHash);
+        await store.requestSettlement(idHash);
       }
-      await atMost(TICK_MS, pump.nextRound());
+      await atMost(TICK_MS, loop.nextRound());
     }
   }
 
-  let tellStopped: () => void = () => undefined;
+  let resolveStopped: () => void = () => undefined;
   const stopped = new Promise<"stopped">((resolve) => {
-    tellStopped = () => resolve("stopped");
+    resolveStopped = () => resolve("stopped");
   });
 
   return {
     async start() {
       await store.open();
-      pump.start();
+      loop.start();
     },
     requireHealthy: () => store.requireHealthy?.(),
     async reserve(idHash, amount, facts, newest) {
@@ -265,7 +269,7 @@ export function createMeter(options: MeterOptions): Meter {
     isBlocked: (idHash) => store.account(idHash)?.blocked !== undefined,
     retryBlocked(idHash) {
       settler.retryBlocked(idHash);
-      pump.wake(TICK_MS);
+      loop.wake(TICK_MS);
     },
     isSaturated(idHash) {
       const account = store.account(idHash);
@@ -274,15 +278,15 @@ export function createMeter(options: MeterOptions): Meter {
     async flush() {
       if (store.isShared) return flushShared();
       for (const account of store.accounts()) if (account.pending > 0n) settler.forced.add(account.idHash);
-      // The pump's own timers let a process end; one that waits for a flush should not.
+      // The loop's own timers let the process exit; a process that waits for a flush should not.
       const stayAlive = setInterval(() => undefined, 60_000);
       try {
         while (!settler.isIdle) {
           if (isStopping) throw new Unavailable("The meter was stopped before everything was settled.");
-          const ended = pump.nextRound();
-          pump.wake(store.batches().length > 0 ? limits.pollMs : 0);
+          const ended = loop.nextRound();
+          loop.wake(store.batches().length > 0 ? limits.pollMs : 0);
           await ended;
-          if (pump.failures >= FLUSH_FAILURES) throw pump.lastError;
+          if (loop.failures >= FLUSH_FAILURES) throw loop.lastError;
         }
       } finally {
         clearInterval(stayAlive);
@@ -293,12 +297,12 @@ export function createMeter(options: MeterOptions): Meter {
       store.setSending(canCollect);
       if (!canCollect) return;
       settler.retrySoon();
-      pump.retryNow();
+      loop.retryNow();
     },
     async stop() {
       isStopping = true;
-      tellStopped();
-      await pump.stop();
+      resolveStopped();
+      await loop.stop();
       await store.close();
     },
   };
@@ -317,7 +321,7 @@ function saturated(): Unavailable {
   return new Unavailable("Earlier usage of this subscription is still being settled.", { retryAfterSec: 2 });
 }
 
-/** The chain's time, where it is known: without it nothing is due for the sake of a cycle's end. */
+/** Returns the chain's time, where it is known: without it nothing is due because of a cycle's end. */
 function chainTime(clock: Clock): number | undefined {
   try {
     return clock.nowSec();
@@ -337,11 +341,4 @@ async function atMost<T>(waitMs: number, answer: Promise<T>): Promise<T | undefi
   } finally {
     clearTimeout(timer);
   }
-}
-
-/** Amounts in token base units. `clipped`: less was charged than asked for, since no more remained. */
-export interface Deduction {
-  readonly charged: bigint;
-  readonly remaining: bigint;
-  readonly clipped: boolean;
 }

@@ -1,4 +1,4 @@
-/** Whether a provider's own operator key can collect debits: the contract lets it, and it can pay for a transaction. */
+/** Checks whether a provider's own operator key can collect debits: the contract allows it, and it can pay for gas. */
 import type { Operator } from "../../chain/operator";
 import { missingOperators, topicOfAccount } from "../../chain/operators";
 import type { Rpc } from "../../chain/rpc";
@@ -29,7 +29,7 @@ export function operatorRight({ rpc, turnpike, operator }: OperatorRightOptions)
     if (held >= needed) return undefined;
     return {
       reason: "InsufficientGas",
-      message: `operatorKey (TURNPIKE_OPERATOR_KEY) is the key of ${address}, which holds ${held} wei; one debit of plan ${planIds[0]} needs ${needed} wei of gas money: send it some`,
+      message: `operatorKey (TURNPIKE_OPERATOR_KEY) is the key of ${address}, which holds ${held} wei; one debit of plan ${planIds[0]} needs ${needed} wei for gas: send it some`,
     };
   }
 

@@ -1,7 +1,7 @@
-/** What the provider would lose if every subscription were cancelled now, and what it has lost: figures for views. */
+/** Reports what the provider would lose if every subscription were cancelled now, and what it has lost. */
 import type { ErrorCode } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import { type BlockReason, hasNews, type LossReason, unsettledOf } from "./books";
+import { type BlockReason, hasBalance, type LossReason, unsettledOf } from "./books";
 import type { MeterStore } from "./store";
 
 /** One thing that happened to a subscription's debits, or to the meter itself; amounts in token base units. */
@@ -17,7 +17,7 @@ export type MeterEvent =
   | { readonly kind: "collectable"; readonly planId: Hex }
   /** a settled transaction was reorganised away and is sent again */
   | { readonly kind: "reorganised"; readonly batch: number }
-  /** the chain, the Facilitator or the disk failed; the meter goes on trying */
+  /** the chain, the Facilitator or the disk failed; the meter keeps retrying */
   | { readonly kind: "trouble"; readonly error: unknown };
 
 export type MeterReport = (event: MeterEvent) => void;
@@ -47,7 +47,7 @@ export function unsettledReport(store: MeterStore): UnsettledReport {
   const subscriptions: UnsettledSubscription[] = [];
   let unsettled = 0n;
   for (const account of store.everyAccount()) {
-    if (!hasNews(account)) continue;
+    if (!hasBalance(account)) continue;
     const owed = unsettledOf(account);
     unsettled += owed;
     const { idHash, blocked, lost } = account;

@@ -1,4 +1,4 @@
-/** When a debit is due, how long a failed one rests, and what the chain's present state lets it take. Pure. */
+/** Decides when a debit is due, how long a failed one waits, and what the chain's current state allows. Pure. */
 import type { MeteredState } from "../../chain/debit-sender";
 import type { Account } from "./books";
 
@@ -15,9 +15,9 @@ export interface MeterLimits {
   readonly cycleMarginSec: number;
   /** debits in one transaction; 200 */
   readonly maxItems: number;
-  /** how long a call may wait for room under maxUnsettled, or with settle "each" for its debit; 30,000 */
+  /** how long a call may wait to fit under maxUnsettled, or with settle "each" for its debit; 30,000 */
   readonly waitMs: number;
-  /** how often an unresolved transaction is looked at; 500 */
+  /** how often an unresolved transaction is polled; 500 */
   readonly pollMs: number;
   /** after this long without a receipt the fee is raised; 20,000 */
   readonly bumpAfterMs: number;
@@ -39,7 +39,7 @@ export function limitsOf(given: Partial<MeterLimits> = {}): MeterLimits {
   };
 }
 
-/** What the sender remembers of an account while it runs; a restart begins anew. */
+/** The sender's timing of an account, in memory; a restart begins with a new one. */
 export interface Timing {
   /** monotonic; when the oldest pending call came */
   sinceMs: number;
@@ -97,12 +97,12 @@ export function retryDelayMs(attempts: number): number {
 }
 
 export type Judgement =
-  | { readonly kind: "debit"; readonly index: number; readonly room: bigint }
-  /** not now: a view older than the books, or a subscription that may become active again */
+  | { readonly kind: "debit"; readonly index: number; readonly available: bigint }
+  /** not now: the view is older than the books, or the subscription may become active again */
   | { readonly kind: "later" }
-  /** this record will never pay again; it may have been rekeyed */
+  /** this record never pays again; it may have been rekeyed */
   | { readonly kind: "ended" }
-  /** the debit at this index had settled, and a view past its block does not have it */
+  /** the debit at this index had settled, and a later view does not have it */
   | { readonly kind: "reverted"; readonly index: number };
 
 export function judgeDebit(account: Readonly<Account>, state: MeteredState): Judgement {
@@ -113,5 +113,5 @@ export function judgeDebit(account: Readonly<Account>, state: MeteredState): Jud
   }
   if (state.status === "CANCELLED") return { kind: "ended" };
   if (state.status !== "ACTIVE") return { kind: "later" };
-  return { kind: "debit", index: state.debits, room: state.cap > state.spent ? state.cap - state.spent : 0n };
+  return { kind: "debit", index: state.debits, available: state.cap > state.spent ? state.cap - state.spent : 0n };
 }

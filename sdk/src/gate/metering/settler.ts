@@ -1,6 +1,6 @@
 /**
- * The sender's lane, one step at a time: follow what is under way, else judge what is due, record it, send it. Every
- * step may be cut short by a crash and is safe to repeat; only `round` is called, never two at once (pump.ts).
+ * Sends debits one step at a time: follow the batch that is under way, otherwise judge what is due, record it, send it.
+ * A crash may interrupt every step, and each is safe to repeat. Only `round` is called, never twice at once (loop.ts).
  */
 import type { DebitItem, DebitResult, DebitSender, MeteredState, MeterStates } from "../../chain/debit-sender";
 import type { ErrorCode } from "../../protocol/errors";
@@ -42,8 +42,8 @@ const RESUBMIT_MS = 10_000;
 
 const BLOCKED_RETRY_MS = 2_000;
 
-/** Its index, cap or standing changed, it was rekeyed, or the transaction was too large. */
-const JUDGED_ANEW: ReadonlySet<ErrorCode> = new Set([
+/** Reasons to judge again at once: index, cap or status changed, a rekey, or a transaction that was too large. */
+const REJUDGED: ReadonlySet<ErrorCode> = new Set([
   "StaleDebit",
   "AllowanceExhausted",
   "SubscriptionNotActive",
@@ -53,7 +53,7 @@ const JUDGED_ANEW: ReadonlySet<ErrorCode> = new Set([
 export class Settler {
   /** calls with a debit of their own, oldest first */
   readonly calls = new Set<Call>();
-  /** accounts that a flush, or a call without room, wants debited now */
+  /** accounts that a flush, or a call over the limit, wants debited now */
   readonly forced = new Set<Hex>();
   private readonly timings = new Map<Hex, Timing>();
   /** of the batch under way, in the order of its items; empty after a restart */
@@ -74,12 +74,12 @@ export class Settler {
     return timing;
   }
 
-  /** Lets what failed be tried again at once. */
+  /** Retries every failed debit at once. */
   retrySoon(): void {
     for (const timing of this.timings.values()) timing.retryAtMs = 0;
   }
 
-  /** A caller is refused for a debit that failed: its wallet may hold the money by now. Bounded, however many ask. */
+  /** Retries a failed debit soon, since the wallet may have been funded. Bounded, however many callers ask. */
   retryBlocked(idHash: Hex): void {
     const account = this.options.store.account(idHash);
     if (account?.blocked === undefined) return;
@@ -146,7 +146,10 @@ export class Settler {
     }
   }
 
-  /** The answer to a broadcast decides nothing, its outcome does: a failure is told, and the lane goes on watching. */
+  /**
+   * Broadcasts a batch. Its outcome decides, not the node's answer: a failure is reported, and the batch still
+   * followed.
+   */
   private async submit(batch: Batch): Promise<void> {
     const { sender, report, now } = this.options;
     const payloadAtMs = this.sent?.batch === batch.id ? this.sent.payloadAtMs : now().ms;
@@ -158,11 +161,14 @@ export class Settler {
     }
   }
 
-  /** Not debited: owed again. What a fresh look at the chain can put right is judged anew at once. */
+  /**
+   * Handles an item that was not debited and is owed again: judged again at once where a new read of the chain can
+   * help.
+   */
   private async restore(idHash: Hex, result: Exclude<DebitResult, { kind: "settled" }>): Promise<void> {
     const account = this.options.store.account(idHash);
     if (account === undefined) return;
-    if (result.kind === "void" || JUDGED_ANEW.has(result.reason)) this.forced.add(account.idHash);
+    if (result.kind === "void" || REJUDGED.has(result.reason)) this.forced.add(account.idHash);
     else await this.postpone(idHash, result.reason);
   }
 
@@ -175,7 +181,7 @@ export class Settler {
     const idHashes = [...new Set(wanted.map(({ account }) => account.idHash))];
     const read = new Map((await states.read(idHashes)).map((state) => [state.idHash, state]));
     const drafts = await this.draft(wanted, read);
-    // A reorganisation put an older transaction back into the lane: it goes first.
+    // A reorganisation has reopened an older batch: it goes first.
     if (drafts.length === 0 || store.batches().length > 0) return true;
 
     const { items, refused, payload } = await sender.prepare(drafts.map(({ item }) => item));
@@ -198,7 +204,7 @@ export class Settler {
   }
 
   private take(item: BatchItem, call: Call | undefined): void {
-    // What came in while this was being sealed is still asked for.
+    // What was charged while this was being sealed is still wanted.
     if ((this.options.store.account(item.idHash)?.pending ?? 0n) === 0n) this.forced.delete(item.idHash);
     const timing = this.timing(item.idHash);
     timing.sinceMs = this.options.now().ms;
@@ -217,7 +223,7 @@ export class Settler {
       if (account !== undefined && wanted.length < this.maxItems) wanted.push({ account, call });
     }
     const at = now();
-    for (const idHash of store.hurried()) this.forced.add(idHash);
+    for (const idHash of store.urgent()) this.forced.add(idHash);
     for (const account of store.accounts()) {
       if (wanted.length >= this.maxItems) break;
       const isForced = this.forced.has(account.idHash);
@@ -244,15 +250,15 @@ export class Settler {
       else if (judged.kind === "later") await this.setAside({ account, call, state });
       if (judged.kind !== "debit") continue;
       const before = used.get(idHash) ?? { amount: 0n, count: 0 };
-      const room = judged.room - before.amount;
+      const available = judged.available - before.amount;
       const owed = call?.amount ?? account.pending;
-      const isShort = owed > room;
+      const isShort = owed > available;
       // An endpoint behind the block that the charge was judged by may not know of a cap that was raised since.
       if (isShort && state.blockNumber < (call?.block ?? account.seenBlock)) {
         if (call === undefined) await this.postpone(idHash, "Unavailable");
         continue;
       }
-      const amount = isShort ? room : owed;
+      const amount = isShort ? available : owed;
       if (call === undefined && isShort) await this.writeOff(idHash, owed - amount, "clipped");
       if (call !== undefined && isShort) {
         this.fail(call, "AllowanceExhausted");
@@ -267,7 +273,7 @@ export class Settler {
   }
 
   private async setAside({ account, call, state }: Wanted & { readonly state: MeteredState }): Promise<void> {
-    // An index behind the books is an endpoint that lags: the state itself says nothing against this debit.
+    // An index behind the books means that the endpoint lags: the state itself does not prevent this debit.
     const isLagging = state.status === "ACTIVE";
     if (call === undefined) await this.postpone(account.idHash, isLagging ? "Unavailable" : "SubscriptionNotActive");
     else if (!isLagging) this.fail(call, "SubscriptionNotActive");
@@ -286,7 +292,7 @@ export class Settler {
     else await this.writeOff(idHash, account.pending, "cancelled");
   }
 
-  /** Sent again as the same bytes, never as others: should they still stand somewhere, they settle once all the same. */
+  /** Sends a reverted batch again with the same bytes: wherever they are still pending, they settle only once. */
   private async reopen(idHash: Hex, index: number): Promise<void> {
     const { store, report } = this.options;
     const isThis = (item: DebitItem) => item.index === index && store.account(item.idHash)?.idHash === idHash;
@@ -307,7 +313,7 @@ export class Settler {
   private async refuse({ item, call }: Draft, reason: ErrorCode): Promise<void> {
     this.options.onRefused(reason);
     if (call === undefined) return this.postpone(item.idHash, reason);
-    // A stale index is this lane's own view, not the caller's fault: the call stays in line.
+    // A stale index is the sender's own view, not the caller's fault: the call stays queued.
     if (reason !== "StaleDebit") this.fail(call, reason);
   }
 
@@ -317,7 +323,7 @@ export class Settler {
     call.settle({ kind: "failed", reason });
   }
 
-  /** The debit stays owed and is tried again later; for want of money the subscription is served no more until then. */
+  /** Retries an owed debit later; for lack of money the subscription is blocked until then. */
   private async postpone(idHash: Hex, reason: ErrorCode): Promise<void> {
     const { store, report, now } = this.options;
     const account = store.account(idHash);

@@ -1,18 +1,28 @@
 /**
- * A meter's books in a store that several gates share. Every gate reserves, by compare-and-swap on the subscription's own
- * cell; one of them at a time, the holder of the lane's lease, seals, sends and resolves debits, and each of its entries
- * swaps the lane's cell too, so that a former holder writes nothing more. The rules are those of every store (books.ts).
+ * Keeps a meter's books in a store that several gates share. Every gate reserves, by compare-and-swap on the
+ * subscription's own cell. One gate at a time, the holder of the sender's lease, seals, sends and resolves debits. Each
+ * of its entries also swaps the sender's cell, so that a former holder can write nothing more. The rules are in
+ * books.ts.
  */
 import { ConfigError, Unavailable } from "../../protocol/errors";
 import { type Hex, randomBytes, toBase64Url } from "../../protocol/hex";
-import { type CellChange, type CellStore, guardCells } from "../stores/atomic-store";
-import { type Account, type Batch, Books, type Entry, emptyAccount, hasNews, type Totals, unsettledOf } from "./books";
+import { type AtomicStore, type CellChange, guardCells } from "../stores/atomic-store";
+import {
+  type Account,
+  type Batch,
+  Books,
+  type Entry,
+  emptyAccount,
+  hasBalance,
+  type Totals,
+  unsettledOf,
+} from "./books";
 import { fromJson, toJson } from "./entry-line";
 import { decideReservation, type MeterStore, type Reserved, type ReserveRequest } from "./store";
 
-/** How a shared meter's books stand in cells: one per subscription, one for the lane that sends. Amounts as "123n". */
-export interface Lane {
-  /** the process that sends; "" when nobody does */
+/** The sender's cell; each subscription has one of its own. Amounts as "123n". */
+export interface SenderState {
+  /** the process that sends; "" when none does */
   readonly owner: string;
   /** unix milliseconds, by the store's clock */
   readonly leaseUntilMs: number;
@@ -25,7 +35,7 @@ export interface Lane {
   readonly nextBatch: number;
 }
 
-const EMPTY: Lane = {
+const EMPTY: SenderState = {
   owner: "",
   leaseUntilMs: 0,
   turn: 0,
@@ -36,14 +46,17 @@ const EMPTY: Lane = {
   nextBatch: 1,
 };
 
-export const laneText = (lane: Lane): string => JSON.stringify(lane, toJson);
+export const senderText = (sender: SenderState): string => JSON.stringify(sender, toJson);
 
-export const readLane = (text: string | undefined): Lane =>
-  text === undefined ? EMPTY : (JSON.parse(text, fromJson) as Lane);
+export const readSender = (text: string | undefined): SenderState =>
+  text === undefined ? EMPTY : (JSON.parse(text, fromJson) as SenderState);
 
-/** @param hurried a gate waits for this subscription's debit; stands first, so that it is seen without reading all */
-export function accountText(account: Account, hurried = false): string {
-  return JSON.stringify(hurried ? { hurried, account } : { account }, toJson);
+/**
+ * Writes an account as its cell's text.
+ * @param isUrgent a gate waits for this subscription's debit; the mark comes first, so that it is found without parsing
+ */
+export function accountText(account: Account, isUrgent = false): string {
+  return JSON.stringify(isUrgent ? { hurried: true, account } : { account }, toJson);
 }
 
 /** A fresh object each time: the caller may change it. */
@@ -66,7 +79,7 @@ interface Waiting {
   readonly reject: (error: unknown) => void;
 }
 
-const LANE = "lane";
+const SENDER_KEY = "lane";
 
 const MAX_TRIES = 50;
 
@@ -75,34 +88,34 @@ const KEPT = 50_000;
 
 const keyOf = (idHash: Hex): string => `account:${idHash}`;
 
-export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions = {}): MeterStore {
+export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions = {}): MeterStore {
   const { leaseMs = 15_000, refreshMs = 500 } = options;
   const shared = guardCells(cells, { what: "The meter's store" });
   const self = toBase64Url(randomBytes(12));
-  /** as they were last read or written, by this process; what stands in the store decides */
+  /** the texts that this process last read or wrote; the store decides */
   const texts = new Map<string, string | undefined>();
-  let lane: Lane = readLane(undefined);
+  let sender: SenderState = readSender(undefined);
   let books = new Books();
   const queues = new Map<Hex, Waiting[]>();
   let timer: NodeJS.Timeout | undefined;
   let refreshing: Promise<void> | undefined;
   let isOpen = false;
   let maySend = true;
-  /** one entry at a time: each stands on the one before */
+  /** one entry at a time: each builds on the one before */
   let recording: Promise<unknown> = Promise.resolve();
 
-  const isSender = (): boolean => lane.owner === self;
+  const isSender = (): boolean => sender.owner === self;
 
   function learn(key: string, text: string | undefined): void {
     texts.set(key, text);
-    if (key === LANE) {
-      lane = readLane(text);
+    if (key === SENDER_KEY) {
+      sender = readSender(text);
       books.batches.clear();
-      for (const batch of lane.batches) books.batches.set(batch.id, batch);
-      books.recent.splice(0, books.recent.length, ...lane.recent);
-      for (const [from, to] of lane.successors) books.successors.set(from, to);
-      Object.assign(books.totals, lane.totals);
-      books.nextBatch = lane.nextBatch;
+      for (const batch of sender.batches) books.batches.set(batch.id, batch);
+      books.recent.splice(0, books.recent.length, ...sender.recent);
+      for (const [from, to] of sender.successors) books.successors.set(from, to);
+      Object.assign(books.totals, sender.totals);
+      books.nextBatch = sender.nextBatch;
       return;
     }
     const account = text === undefined ? undefined : readAccount(text);
@@ -116,7 +129,7 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
 
   // ---------------------------------------------------------------- reserve
 
-  /** Calls of one subscription that come while a swap is under way share the next one. */
+  /** Reserves for the calls of one subscription: those that arrive during a swap share the next one. */
   async function drain(idHash: Hex, queue: Waiting[]): Promise<void> {
     await new Promise<void>((resolve) => setImmediate(resolve));
     while (queue.length > 0) {
@@ -158,11 +171,11 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
         isCertain = true;
         continue;
       }
-      const hurried = saturates || undefined;
-      if (answers.every(({ kind }) => kind !== "reserved") && !hurried) return answers;
-      const next = accountText(account, hurried);
+      const isUrgent = saturates;
+      if (answers.every(({ kind }) => kind !== "reserved") && !isUrgent) return answers;
+      const next = accountText(account, isUrgent);
       if (next === expected) return answers;
-      if (await shared.swap([{ key, expected, next, listed: true }])) {
+      if (await shared.compareAndSwap([{ key, expected, next, listed: true }])) {
         learn(key, next);
         return answers;
       }
@@ -192,29 +205,29 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
     }
   }
 
-  /** Applied to the cells as they stand, again whenever another gate was quicker. */
+  /** Applies an entry to the current cells, and retries whenever another gate was quicker. */
   async function record(entry: Exclude<Entry, { kind: "reserved" }>): Promise<void> {
     if (!isSender()) throw lost();
     const keys = [...new Set(idHashesOf(entry).flatMap((idHash) => [keyOf(idHash), keyOf(books.current(idHash))]))];
     for (let tries = 0; tries < MAX_TRIES; tries++) {
-      const before = new Map([LANE, ...keys].map((key) => [key, texts.get(key)]));
+      const before = new Map([SENDER_KEY, ...keys].map((key) => [key, texts.get(key)]));
       const draft = new Books();
-      for (const [key, text] of before) if (key !== LANE && text !== undefined) keep(draft, readAccount(text));
-      for (const batch of lane.batches) draft.batches.set(batch.id, batch);
-      draft.recent.push(...lane.recent);
-      // An account that was reserved under its old name, by a gate that had not heard, is moved once more.
+      for (const [key, text] of before) if (key !== SENDER_KEY && text !== undefined) keep(draft, readAccount(text));
+      for (const batch of sender.batches) draft.batches.set(batch.id, batch);
+      draft.recent.push(...sender.recent);
+      // An account that a gate with an old view reserved under the old idHash is moved again.
       const isMove = entry.kind === "rekeyed";
-      for (const [from, to] of lane.successors) if (!isMove || from !== entry.idHash) draft.successors.set(from, to);
-      Object.assign(draft.totals, lane.totals);
-      draft.nextBatch = lane.nextBatch;
+      for (const [from, to] of sender.successors) if (!isMove || from !== entry.idHash) draft.successors.set(from, to);
+      Object.assign(draft.totals, sender.totals);
+      draft.nextBatch = sender.nextBatch;
       draft.apply(entry);
 
       const changes = changesOf(draft, before, keys);
-      if (await shared.swap(changes)) {
+      if (await shared.compareAndSwap(changes)) {
         for (const { key, next } of changes) learn(key, next);
         return;
       }
-      await reread([LANE, ...keys]);
+      await reread([SENDER_KEY, ...keys]);
       if (!isSender()) throw lost();
     }
     throw new Unavailable("The meter's store is contended.", { retryAfterSec: 1 });
@@ -225,22 +238,22 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
     for (const key of keys) {
       const idHash = key.slice("account:".length) as Hex;
       const expected = before.get(key);
-      // Rekeyed: nothing is left under the old name.
+      // Rekeyed: nothing is left under the old idHash.
       const account = draft.accounts.get(idHash) ?? (expected === undefined ? undefined : emptyAccount(idHash));
-      if (account) changes.push({ key, expected, next: accountText(account), listed: hasNews(account) });
+      if (account) changes.push({ key, expected, next: accountText(account), listed: hasBalance(account) });
     }
     const batches = [...draft.batches.values()];
     const { recent, successors, totals, nextBatch } = draft;
-    const next = laneText({
-      ...lane,
-      turn: lane.turn + 1,
+    const next = senderText({
+      ...sender,
+      turn: sender.turn + 1,
       batches,
       recent,
       successors: [...successors],
       totals,
       nextBatch,
     });
-    changes.push({ key: LANE, expected: before.get(LANE), next });
+    changes.push({ key: SENDER_KEY, expected: before.get(SENDER_KEY), next });
     return changes;
   }
 
@@ -250,53 +263,55 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
 
   // ---------------------------------------------------------------- lease and view
 
-  /** Reads what others changed, and keeps or takes the lane. */
+  /** Reads what other gates changed, and renews or acquires the sender's lease. */
   async function refresh(): Promise<void> {
-    const known = [...books.accounts.values()].filter(hasNews).map(({ idHash }) => keyOf(idHash));
+    const known = [...books.accounts.values()].filter(hasBalance).map(({ idHash }) => keyOf(idHash));
     const found = new Map((await shared.listed()).map(({ key, text }) => [key, text]));
     for (const [key, text] of found) learn(key, text);
     const gone = known.filter((key) => !found.has(key));
     if (gone.length > 0) await reread(gone);
-    if (texts.size > KEPT) forgetIdle();
-    if (!maySend) return leaveLane();
-    if (!isSender() || lane.leaseUntilMs - (await shared.nowMs()) < (leaseMs * 2) / 3) await keepLane();
+    if (texts.size > KEPT) evictIdle();
+    if (!maySend) return releaseLease();
+    if (!isSender() || sender.leaseUntilMs - (await shared.nowMs()) < (leaseMs * 2) / 3) await renewLease();
     if (!isSender()) return;
     for (const account of [...books.accounts.values()]) {
       const to = books.successors.get(account.idHash);
-      if (to && hasNews(account))
+      if (to && hasBalance(account))
         await record({ kind: "rekeyed", idHash: account.idHash, to, block: account.seenBlock });
     }
   }
 
-  function forgetIdle(): void {
+  function evictIdle(): void {
     for (const account of [...books.accounts.values()]) {
-      if (hasNews(account)) continue;
+      if (hasBalance(account)) continue;
       books.accounts.delete(account.idHash);
       texts.delete(keyOf(account.idHash));
     }
   }
 
-  async function keepLane(): Promise<void> {
-    await reread([LANE]);
+  async function renewLease(): Promise<void> {
+    await reread([SENDER_KEY]);
     const nowMs = await shared.nowMs();
-    if (!isSender() && lane.owner !== "" && lane.leaseUntilMs > nowMs) return;
-    const next = laneText({ ...lane, owner: self, leaseUntilMs: nowMs + leaseMs, turn: lane.turn + 1 });
-    if (await shared.swap([{ key: LANE, expected: texts.get(LANE), next }])) learn(LANE, next);
-    else await reread([LANE]);
+    if (!isSender() && sender.owner !== "" && sender.leaseUntilMs > nowMs) return;
+    const next = senderText({ ...sender, owner: self, leaseUntilMs: nowMs + leaseMs, turn: sender.turn + 1 });
+    if (await shared.compareAndSwap([{ key: SENDER_KEY, expected: texts.get(SENDER_KEY), next }]))
+      learn(SENDER_KEY, next);
+    else await reread([SENDER_KEY]);
   }
 
-  async function leaveLane(): Promise<void> {
+  async function releaseLease(): Promise<void> {
     if (!isSender()) return;
-    const next = laneText({ ...lane, owner: "", leaseUntilMs: 0, turn: lane.turn + 1 });
-    if (await shared.swap([{ key: LANE, expected: texts.get(LANE), next }])) learn(LANE, next);
-    else await reread([LANE]);
+    const next = senderText({ ...sender, owner: "", leaseUntilMs: 0, turn: sender.turn + 1 });
+    if (await shared.compareAndSwap([{ key: SENDER_KEY, expected: texts.get(SENDER_KEY), next }]))
+      learn(SENDER_KEY, next);
+    else await reread([SENDER_KEY]);
   }
 
   function schedule(): void {
     timer = setTimeout(() => {
-      // Behind an entry that is being recorded: both change the lane. What fails here is asked again in a moment, and
-      // nothing rests on it meanwhile: each reservation and each entry is decided by the store itself, or refused.
-      refreshing = inTurn(refresh)
+      // After an entry that is being recorded: both change the sender's cell. A failure is retried soon and harmless
+      // meanwhile: the store itself decides each reservation and each entry, or refuses it.
+      refreshing = serialize(refresh)
         .catch(() => undefined)
         .finally(() => {
           if (isOpen) schedule();
@@ -305,9 +320,9 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
     timer.unref();
   }
 
-  function inTurn<T>(work: () => Promise<T>): Promise<T> {
+  function serialize<T>(work: () => Promise<T>): Promise<T> {
     const done = recording.then(work, work);
-    // Whoever asked is told; who comes next only waits.
+    // The caller gets the error; the next one only waits.
     recording = done.catch(() => undefined);
     return done;
   }
@@ -321,7 +336,7 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
     async open() {
       books = new Books();
       texts.clear();
-      await inTurn(refresh);
+      await serialize(refresh);
       isOpen = true;
       schedule();
     },
@@ -341,21 +356,25 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
     release() {},
     record: (entry) => {
       requireOpen();
-      return inTurn(() => record(entry));
+      return serialize(() => record(entry));
     },
     account: (idHash) => books.find(idHash),
     accounts: () => (isSender() ? books.accounts.values() : []),
     everyAccount: () => books.accounts.values(),
-    reload: () => inTurn(refresh),
-    hurried: () => (isSender() ? [...texts.values()].flatMap(hurriedIn) : []),
-    async hurry(idHash) {
+    reload: () => serialize(refresh),
+    urgent: () => (isSender() ? [...texts.values()].flatMap(urgentIn) : []),
+    async requestSettlement(idHash) {
       requireOpen();
       const account = books.find(idHash);
       if (isSender() || !account || account.pending === 0n) return;
       const key = keyOf(account.idHash);
       const expected = texts.get(key);
       const next = expected === undefined ? undefined : accountText(readAccount(expected), true);
-      if (next !== undefined && next !== expected && (await shared.swap([{ key, expected, next, listed: true }]))) {
+      if (
+        next !== undefined &&
+        next !== expected &&
+        (await shared.compareAndSwap([{ key, expected, next, listed: true }]))
+      ) {
         learn(key, next);
       }
     },
@@ -375,12 +394,12 @@ export function sharedMeterStore(cells: CellStore, options: SharedMeterOptions =
       isOpen = false;
       clearTimeout(timer);
       await refreshing;
-      await inTurn(leaveLane);
+      await serialize(releaseLease);
     },
   };
 }
 
-function hurriedIn(text: string | undefined): Hex[] {
+function urgentIn(text: string | undefined): Hex[] {
   return text?.startsWith('{"hurried":true') ? [readAccount(text).idHash] : [];
 }
 

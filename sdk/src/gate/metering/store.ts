@@ -1,16 +1,16 @@
 /**
- * Where a meter keeps its books. A file for one process, memory for tests; a store shared by several gates (Redis,
- * PostgreSQL) fulfils the same interface with its own atomic reserve.
+ * Defines where a meter keeps its books, decides reservations, and keeps books in memory for tests. A file serves one
+ * process; a store that several gates share (Redis, PostgreSQL) has its own atomic `reserve`.
  */
 import type { AllowanceFacts } from "../../chain/debit-sender";
 import type { Hex } from "../../protocol/hex";
 import { type Account, type Batch, Books, type Entry, remainingOf, type Totals, unsettledOf } from "./books";
 
-/** A meter's books in memory: for tests, and for nothing that charges real money. */
+/** Keeps a meter's books in memory: for tests only, never where real money is charged. */
 export function createMemoryMeterStore(): MeterStore {
   const books = new Books();
   return {
-    isShared: false,
+    ...localBooks(() => books),
     open: async () => undefined,
     async reserve(request) {
       const decision = decideReservation(books.find(request.idHash), request);
@@ -20,33 +20,42 @@ export function createMemoryMeterStore(): MeterStore {
       }
       return decision;
     },
-    async hold(request) {
-      const decision = decideReservation(books.find(request.idHash), request);
-      if (decision.kind === "reserved") books.account(request.idHash).held += decision.charged;
-      return decision;
-    },
-    release(idHash, amount) {
-      books.account(idHash).held -= amount;
-    },
     async record(entry) {
       books.apply(entry);
     },
-    account: (idHash) => books.find(idHash),
-    accounts: () => books.accounts.values(),
-    everyAccount: () => books.accounts.values(),
-    reload: async () => undefined,
-    hurried: () => [],
-    hurry: async () => undefined,
-    setSending: () => undefined,
-    batches: () => [...books.batches.values()],
-    recent: () => books.recent,
-    nextBatch: () => books.nextBatch,
-    totals: () => books.totals,
     close: async () => undefined,
   };
 }
 
-/** Costs above what remains are clipped to it and served; only nothing at all is a refusal. */
+type LocalBooks = Omit<MeterStore, "open" | "requireHealthy" | "reserve" | "record" | "close">;
+
+/** Implements a store's holds and views for books that only one process uses. */
+export function localBooks(books: () => Books): LocalBooks {
+  return {
+    isShared: false,
+    async hold(request) {
+      const decision = decideReservation(books().find(request.idHash), request);
+      if (decision.kind === "reserved") books().account(request.idHash).held += decision.charged;
+      return decision;
+    },
+    release(idHash, amount) {
+      books().account(idHash).held -= amount;
+    },
+    account: (idHash) => books().find(idHash),
+    accounts: () => books().accounts.values(),
+    everyAccount: () => books().accounts.values(),
+    reload: async () => undefined,
+    urgent: () => [],
+    requestSettlement: async () => undefined,
+    setSending: () => undefined,
+    batches: () => [...books().batches.values()],
+    recent: () => books().recent,
+    nextBatch: () => books().nextBatch,
+    totals: () => books().totals,
+  };
+}
+
+/** Decides a reservation. A cost above the remainder is clipped to it and served; an empty remainder is a refusal. */
 export function decideReservation(account: Account | undefined, request: ReserveRequest): Reserved {
   if (account?.blocked) return { kind: "blocked" };
   const remaining = remainingOf(account, request.facts);
@@ -76,42 +85,42 @@ export type Reserved =
   /** less remains than was asked for: ask again with the chain's newest facts */
   | { readonly kind: "short" }
   | { readonly kind: "blocked" }
-  /** maxUnsettled is reached: there will be room when debits are final */
+  /** maxUnsettled is reached: retry when debits are final */
   | { readonly kind: "saturated" };
 
 /** The books of one meter, and what may be done to them; amounts in token base units. */
 export interface MeterStore {
-  /** Whether other processes reserve in these books, and one of them may send instead of this one. */
+  /** Returns whether other processes reserve in these books, and one of them may send instead of this one. */
   readonly isShared: boolean;
   /** Takes the lock, or joins the shared store, and reads the books. @throws ConfigError, LedgerLocked */
   open(): Promise<void>;
-  /** Throws when nothing can be written any more. Absent: every call finds out by itself. */
+  /** Throws when nothing can be written. Without it each call fails on its own. */
   requireHealthy?(): void;
   /** Decides at once against everything reserved so far; resolves when it is durable. @throws Unavailable */
   reserve(request: ReserveRequest): Promise<Reserved>;
-  /** Promises room to a call that waits for its own debit, until `release`; not durable, and decided at once. */
+  /** Holds an amount for a call that waits for its own debit, until `release`; not durable, and decided at once. */
   hold(request: ReserveRequest): Promise<Reserved>;
-  /** Gives back what `hold` promised. */
+  /** Releases what `hold` has held. */
   release(idHash: Hex, amount: bigint): void;
   /** Resolves when the change is durable. A shared store refuses it from a process without the subscription's lease. */
   record(entry: Exclude<Entry, { kind: "reserved" }>): Promise<void>;
-  /** This process's view; of a shared store a local one that may be a moment old (`reserve` decides). */
+  /** Returns this process's view; with a shared store it may be slightly old (`reserve` decides). */
   account(idHash: Hex): Readonly<Account> | undefined;
   /** The accounts whose debits this process sends; a shared store leases each to one process at a time. */
   accounts(): Iterable<Readonly<Account>>;
-  /** Every account that this process knows of, whoever sends its debits: for views. */
+  /** Every account that this process knows, whichever gate sends its debits: for views. */
   everyAccount(): Iterable<Readonly<Account>>;
   /** Accounts whose debit another gate waits for, to be sent by this one. */
-  hurried(): Iterable<Hex>;
-  /** Reads what other gates have changed; nothing to do where the books are this process's alone. */
+  urgent(): Iterable<Hex>;
+  /** Reads what other gates have changed; does nothing for a store of one process. */
   reload(): Promise<void>;
-  /** Asks whoever sends to debit this subscription now; where that is this process, nothing needs to be asked. */
-  hurry(idHash: Hex): Promise<void>;
-  /** Whether this process may send the debits of a store that others share; where it may not, it hands that on. */
+  /** Asks the sending gate to debit this subscription now; does nothing where this process sends. */
+  requestSettlement(idHash: Hex): Promise<void>;
+  /** Sets whether this process may send the debits of a shared store; if not, it releases the lease. */
   setSending(maySend: boolean): void;
   /** Sealed and unresolved, under this process's leases. */
   batches(): readonly Batch[];
-  /** Settled lately, newest last, for as long as a reorganisation could take them back. */
+  /** Settled recently, newest last, for as long as a reorganisation could revert them. */
   recent(): readonly Batch[];
   /** The number of the next debit batch: never one that was used before. */
   nextBatch(): number;

@@ -1,4 +1,6 @@
-/** Which meter a provider's options ask for: debits by its operator's own key, or through the Facilitator. */
+/**
+ * Creates the meter that a provider's options ask for: debits by its operator's own key, or through the Facilitator.
+ */
 import { join } from "node:path";
 import type { DebitItem, DebitOutcome, DebitResult, DebitSender } from "../../chain/debit-sender";
 import { createOperator } from "../../chain/operator";
@@ -27,7 +29,7 @@ import { operatorRight } from "../metering/operator-right";
 
 const PRIVATE_KEY = /^0x[0-9a-fA-F]{64}$/;
 
-/** A refusal by these says that no debit of the plan, or none by this key, would be collected. */
+/** Refusals that mean that no debit of the plan, or none by this key, can be collected. */
 const CONTRADICTS_RIGHT: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   ...(["NotOperator", "NotProvider", "UnknownSubscription", "PaymentNotAllowed"] as const),
   ...(["InvalidApiKey", "ScopeMissing", "AccessRefused"] as const),
@@ -50,7 +52,7 @@ export function meterOf(
     throw new ConfigError("operatorKey (TURNPIKE_OPERATOR_KEY) is no private key: 0x and 64 hex digits");
   }
   const { turnpike, chainId } = deployment;
-  // Where the Facilitator sends, the operator is asked for states only, and its key holds nothing.
+  // Where the Facilitator sends, the operator only reads states, and its key holds nothing.
   const signer: Hex = operatorKey ?? toHex(randomBytes(32));
   const operator = createOperator({ rpc, turnpike, chainId, signer, confirmations });
   const onRefused = (reason: ErrorCode): void => {
@@ -73,7 +75,7 @@ export function meterOf(
   const collection = new Collection({
     ...{ right, report, monotonicMs: () => performance.now() },
     warn: (message) => process.emitWarning(message, { code: "TurnpikeCannotCollect" }),
-    onChange: (isAnyCollectable) => meter.setCollecting(isAnyCollectable),
+    onChange: (canCollectAny) => meter.setCollecting(canCollectAny),
   });
   return {
     ...meter,
@@ -102,7 +104,7 @@ export function meterOf(
 
 /**
  * Debits through a Facilitator's `POST /debits`, for providers that made its relayer their plan's operator. The
- * Facilitator is idempotent by idHash and index; the trust this needs is that it tells the truth about them.
+ * Facilitator is idempotent by idHash and index; the gate trusts what it reports about them.
  */
 export interface FacilitatorSenderOptions {
   readonly url: string;
@@ -111,7 +113,7 @@ export interface FacilitatorSenderOptions {
   readonly fetch?: FetchLike;
   /** default 30,000 */
   readonly timeoutMs?: number;
-  /** told when the Facilitator refuses the API key itself */
+  /** called when the Facilitator refuses the API key itself */
   readonly onRefused?: (reason: ErrorCode) => void;
 }
 

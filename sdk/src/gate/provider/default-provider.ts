@@ -1,4 +1,6 @@
-/** The one provider behind the free functions: configured by `configure()`, or by the environment on first use. */
+/**
+ * Holds the one provider behind the free functions: configured by `configure()`, or by the environment on first use.
+ */
 import { ConfigError, type PaymentProof, type PaymentRequiredWire } from "../../protocol";
 import type { Gate } from "../core/gate";
 import { optionsFromEnvironment, type ProviderOptions } from "../core/options";
@@ -41,7 +43,7 @@ export function defaultProvider(): Provider {
   const options = optionsFromEnvironment(process.env);
   if (!options.network) {
     throw new ConfigError(
-      "Turnpike is not configured: await configure({ ... }) first, or set TURNPIKE_NETWORK and its kin",
+      "Turnpike is not configured: await configure({ ... }) first, or set TURNPIKE_NETWORK and the other TURNPIKE_ variables",
     );
   }
   followRequests();
@@ -54,7 +56,7 @@ export function gateOf<Req>({ provider, ...options }: DefaultGateOptions<Req>): 
   return (provider ?? defaultProvider()).gate(options);
 }
 
-/** Closes what the free functions hold open. */
+/** Closes the provider of the free functions. */
 export async function close(): Promise<void> {
   const provider = slot[SLOT];
   slot[SLOT] = undefined;

@@ -1,4 +1,4 @@
-/** A provider: one configuration, and every operation on it. */
+/** Creates a provider: one configuration, and every operation on it. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import {
   ConfigError,
@@ -10,15 +10,16 @@ import {
 } from "../../protocol";
 import { type NodeGate, nodeGate } from "../adapters/node-gate";
 import { watchResponse } from "../adapters/node-response";
-import { openRoom, type Room } from "../core/context";
+import { createGateContext, type GateContext } from "../core/context";
 import { createGate, type Gate } from "../core/gate";
 import type { ProviderOptions } from "../core/options";
 import type { Amount } from "../core/pricing";
 import { gateRequestOfNode } from "../core/request";
-import { openVisit, visits } from "../core/request-scope";
+import { openRequestScope, requestScopes } from "../core/request-scope";
 import type { GateOptions } from "../core/route";
 import type { Deduction } from "../metering/meter";
 import type { UnsettledReport } from "../metering/reports";
+import { reportsOf } from "../reporting/funnel-metrics";
 import { meterOf } from "./create-meter";
 import { type AnyRequest, buildPlanQuote, verifyProof } from "./verify";
 
@@ -31,15 +32,15 @@ export interface Provider {
   /** @throws InvalidPaymentProof for anything that is not a well-formed proof */
   parsePaymentProof(headerValue: string): PaymentProof;
   /**
-   * Whether the proof pays for this request; true claims it, so that it buys one request.
-   * @throws Unavailable when nobody can tell, ProofInFlight while another request uses it; never false for these
+   * Returns whether the proof pays for this request; true claims it, so that it buys one request.
+   * @throws Unavailable when the outcome is unknown, ProofInFlight while another request uses it; never false for these
    */
   verifyPaymentProof(proof: PaymentProof, options?: { readonly request?: AnyRequest }): Promise<boolean>;
   /** A 402 body for a plan. @throws ConfigError when the plan was not loaded */
   buildPaymentRequired(options: { readonly plan: string; readonly request?: AnyRequest }): PaymentRequiredWire;
   /** Charges overage to the current request's subscription. @see Payment.deduct */
   deductAllowance(amount: Amount): Promise<Deduction>;
-  /** Middleware that makes the request known to the operations above where no gate does. */
+  /** Middleware that gives the operations above their request where no gate does. */
   context(): (request: IncomingMessage, response: ServerResponse, next: () => void) => void;
   /**
    * Rejects with what is wrong: a plan, the contract, the chain, or a key that could never collect what metered routes
@@ -50,7 +51,7 @@ export interface Provider {
   flush(): Promise<void>;
   /** What metered subscriptions owe and is not final on chain yet, and what was lost. @throws Unavailable */
   unsettled(): Promise<UnsettledReport>;
-  /** Debits what is owed and lets go of everything. */
+  /** Debits what is owed and releases every resource. */
   close(): Promise<void>;
 }
 
@@ -58,11 +59,11 @@ const NOTHING_OWED: UnsettledReport = { unsettled: 0n, charged: 0n, settled: 0n,
 
 /** @throws ConfigError naming the setting */
 export function createProvider(options: ProviderOptions): Provider {
-  return providerIn(openRoom(options, { meterOf }), options.plans);
+  return providerFrom(createGateContext(options, { meterOf, reportsOf }), options.plans);
 }
 
-/** The operations in a room that is furnished already. */
-export function providerIn(room: Room, planIds: readonly string[] = []): Provider {
+/** Creates the operations over an existing context. */
+export function providerFrom(context: GateContext, planIds: readonly string[] = []): Provider {
   const gates: Gate[] = [];
   const plans = planIds.map((plan): Hex => {
     if (!isHash32(plan)) throw new ConfigError(`plans has "${plan}": a plan id is 0x and 64 hex digits`);
@@ -71,7 +72,7 @@ export function providerIn(room: Room, planIds: readonly string[] = []): Provide
   const offered = new Set(plans);
 
   function gate<Req>(gateOptions: GateOptions<Req>): Gate {
-    const made = createGate(room, gateOptions);
+    const made = createGate(context, gateOptions);
     gates.push(made);
     for (const entry of gateOptions.pricing) {
       if (entry.type === "subscription") offered.add(entry.plan.toLowerCase() as Hex);
@@ -83,37 +84,37 @@ export function providerIn(room: Room, planIds: readonly string[] = []): Provide
     gate,
     paymentGate: (gateOptions) => nodeGate(gate(gateOptions)),
     parsePaymentProof,
-    verifyPaymentProof: (proof, { request } = {}) => verifyProof(room, proof, request),
-    buildPaymentRequired: ({ plan, request }) => buildPlanQuote(room, plan, request),
+    verifyPaymentProof: (proof, { request } = {}) => verifyProof(context, proof, request),
+    buildPaymentRequired: ({ plan, request }) => buildPlanQuote(context, plan, request),
     deductAllowance,
     context: () => (request, response, next) => {
-      const visit = openVisit(gateRequestOfNode(request));
-      watchResponse({ response, visit });
-      visits.run(visit, next);
+      const scope = openRequestScope(gateRequestOfNode(request));
+      watchResponse({ response, scope });
+      requestScopes.run(scope, next);
     },
     async ready() {
-      await room.terms.load(plans, false);
+      await context.terms.load(plans, false);
       await Promise.all(gates.map((made) => made.ready()));
-      await room.meter?.proveAny([...offered]);
-      await room.time.refresh();
-      await room.meterStarted();
+      await context.meter?.proveAny([...offered]);
+      await context.time.refresh();
+      await context.meterStarted();
     },
     async flush() {
-      await room.meterStarted();
-      await room.reports?.flush();
-      await room.meter?.flush();
+      await context.meterStarted();
+      await context.reports?.flush();
+      await context.meter?.flush();
     },
     async unsettled() {
-      await room.meterStarted();
-      return room.meter?.unsettled() ?? NOTHING_OWED;
+      await context.meterStarted();
+      return context.meter?.unsettled() ?? NOTHING_OWED;
     },
-    close: () => room.close(),
+    close: () => context.close(),
   };
 }
 
-/** Needs no provider: the request that is being handled knows its own. */
+/** Charges the current request's subscription. Needs no provider: the request scope has it. */
 export async function deductAllowance(amount: Amount): Promise<Deduction> {
-  const payment = visits.getStore()?.payment;
+  const payment = requestScopes.getStore()?.payment;
   if (payment) return payment.deduct(amount);
   throw new ConfigError("deductAllowance was called outside a request that paymentGate let through");
 }

@@ -1,4 +1,4 @@
-/** Verification and quotes for providers that write their own handlers instead of mounting a gate. */
+/** Verifies proofs and builds quotes for providers that write their own handlers instead of mounting a gate. */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { subscribe } from "node:diagnostics_channel";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -12,11 +12,11 @@ import {
 } from "../../protocol";
 import { watchResponse } from "../adapters/node-response";
 import { type HeldClaim, holdClaim } from "../claims/held-claim";
-import type { Room } from "../core/context";
+import type { GateContext } from "../core/context";
 import { faultOfSettlement, judgeProof } from "../core/judge-proof";
 import { buildQuote } from "../core/quote";
 import { type GateRequest, gateRequestOfFetch, gateRequestOfNode, resourceOfRequest } from "../core/request";
-import { openVisit, visits } from "../core/request-scope";
+import { openRequestScope, requestScopes } from "../core/request-scope";
 
 interface Ambient {
   readonly request: IncomingMessage;
@@ -30,8 +30,8 @@ const ambient = new AsyncLocalStorage<Ambient>();
 let isFollowing = false;
 
 /**
- * The request that is being handled, where no gate stands in front: followed from Node's own HTTP server, so that
- * `verifyPaymentProof(proof)` knows what it is asked for in a plain handler.
+ * Follows requests from Node's own HTTP server, so that `verifyPaymentProof(proof)` knows its request in a plain
+ * handler without a gate.
  */
 export function followRequests(): void {
   if (isFollowing) return;
@@ -60,34 +60,38 @@ const DAY_SEC = 86_400;
 
 const verdicts = new WeakMap<PaymentProof, Promise<boolean>>();
 
-/** Remembered per proof object: asked twice, the proof is claimed once. */
-export function verifyProof(room: Room, proof: PaymentProof, given: AnyRequest | undefined): Promise<boolean> {
+/** Verifies and claims a proof, once per proof object: a second call returns the first verdict. */
+export function verifyProof(
+  context: GateContext,
+  proof: PaymentProof,
+  given: AnyRequest | undefined,
+): Promise<boolean> {
   const known = verdicts.get(proof);
   if (known) return known;
-  const verdict = verifyOnce(room, proof, given);
+  const verdict = verifyOnce(context, proof, given);
   verdicts.set(proof, verdict);
   verdict.catch(() => verdicts.delete(proof));
   return verdict;
 }
 
-async function verifyOnce(room: Room, proof: PaymentProof, given: AnyRequest | undefined): Promise<boolean> {
+async function verifyOnce(context: GateContext, proof: PaymentProof, given: AnyRequest | undefined): Promise<boolean> {
   const { request, response } = askedOf(given, "verifyPaymentProof");
-  await room.time.refresh();
-  const nowSec = room.time.nowSec();
-  const resource = resourceOfRequest(request, room.settings);
-  const verdict = judgeProof(proof, { settings: room.settings, method: request.method, resource, nowSec });
+  await context.time.refresh();
+  const nowSec = context.time.nowSec();
+  const resource = resourceOfRequest(request, context.settings);
+  const verdict = judgeProof(proof, { settings: context.settings, method: request.method, resource, nowSec });
   if (verdict.kind === "faulty") return false;
   const { paymentId, nonce } = verdict;
-  const visit = visits.getStore();
-  if (visit?.claims.some((claim) => claim.paymentId === paymentId)) return true;
+  const scope = requestScopes.getStore();
+  if (scope?.claims.some((claim) => claim.paymentId === paymentId)) return true;
   const keepUntilSec = proof.expiresAt + DAY_SEC;
-  const attempt = await holdClaim({ store: room.claims, paymentId, keepUntilSec, nowSec, nowMs: Date.now });
+  const attempt = await holdClaim({ store: context.claims, paymentId, keepUntilSec, nowSec, nowMs: Date.now });
   if (attempt.kind === "used") return false;
   if (attempt.kind === "running") {
     throw new TurnpikeError("ProofInFlight", undefined, { retryAfterSec: attempt.retryAfterSec });
   }
   try {
-    if ((await faultOfSettlement(room, proof, nonce)) !== undefined) {
+    if ((await faultOfSettlement(context, proof, nonce)) !== undefined) {
       await attempt.claim.settle("withdraw");
       return false;
     }
@@ -99,25 +103,29 @@ async function verifyOnce(room: Room, proof: PaymentProof, given: AnyRequest | u
   return true;
 }
 
-/** With the response when it is known; else the payment is used up now. */
+/** Settles a claim with its response where that is known; otherwise uses the payment up now. */
 async function settleWithResponse(claim: HeldClaim, request: GateRequest, response: ServerResponse | undefined) {
-  const visit = visits.getStore();
-  if (visit) {
-    visit.claims.push(claim);
-    visit.onClaim?.();
-    visit.onClaim = undefined;
+  const scope = requestScopes.getStore();
+  if (scope) {
+    scope.claims.push(claim);
+    scope.onClaim?.();
+    scope.onClaim = undefined;
   } else if (response && !response.headersSent) {
-    const own = openVisit(request);
+    const own = openRequestScope(request);
     own.claims.push(claim);
-    watchResponse({ response, visit: own });
+    watchResponse({ response, scope: own });
   } else await claim.settle("use");
 }
 
 /** @throws ConfigError when the plan was not loaded, or there is no request to quote for */
-export function buildPlanQuote(room: Room, planId: string, given: AnyRequest | undefined): PaymentRequiredWire {
+export function buildPlanQuote(
+  context: GateContext,
+  planId: string,
+  given: AnyRequest | undefined,
+): PaymentRequiredWire {
   const id = isHash32(planId) ? (planId.toLowerCase() as Hex) : undefined;
-  const plan = id && room.terms.plan(id);
-  const token = plan && room.terms.token(plan.token);
+  const plan = id && context.terms.plan(id);
+  const token = plan && context.terms.token(plan.token);
   if (!plan || !token) {
     throw new ConfigError(
       `plan ${planId} is not loaded: name it in configure({ plans }) or in a gate's pricing, and await it`,
@@ -125,9 +133,9 @@ export function buildPlanQuote(room: Room, planId: string, given: AnyRequest | u
   }
   const { request } = askedOf(given, "buildPaymentRequired");
   return buildQuote({
-    settings: room.settings,
+    settings: context.settings,
     request,
-    resource: resourceOfRequest(request, room.settings),
+    resource: resourceOfRequest(request, context.settings),
     offers: [{ kind: "subscription", amount: plan.amount, payTo: plan.payTo, token, plan }],
     presentation: {
       description: "",
@@ -136,7 +144,7 @@ export function buildPlanQuote(room: Room, planId: string, given: AnyRequest | u
       x402v2: false,
       sellSingleAtPlanPrice: false,
     },
-    nowSec: room.time.nowSec(),
+    nowSec: context.time.nowSec(),
     refusal: {
       code: "PaymentRequired",
       message: "Subscribe to the plan, then repeat this request with the subscription id in X-Service-Sub.",
@@ -146,8 +154,8 @@ export function buildPlanQuote(room: Room, planId: string, given: AnyRequest | u
 
 function askedOf(given: AnyRequest | undefined, operation: string): Asked {
   if (given !== undefined) return askedIn(given);
-  const visit = visits.getStore();
-  if (visit) return { request: visit.request, response: undefined };
+  const scope = requestScopes.getStore();
+  if (scope) return { request: scope.request, response: undefined };
   const followed = ambientRequest();
   if (followed) return followed;
   throw new ConfigError(

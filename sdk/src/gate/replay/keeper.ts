@@ -1,4 +1,4 @@
-/** Seals the answer to one purchase for the claim store, and opens it for whoever repeats that purchase. */
+/** Seals the answer to one purchase for the claim store, and opens it for a client that repeats that purchase. */
 import type { MemoKey } from "../../protocol";
 import type { ClaimStore, StoredAnswer } from "../claims/rules";
 import { decodeKept, encodeKept, type KeptAnswer } from "./kept-answer";

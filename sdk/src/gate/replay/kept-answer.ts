@@ -1,4 +1,6 @@
-/** The part of an answer that is kept: its status, the headers that are safe to repeat, and its body. */
+/** Encodes the part of an answer that is kept: its status, the headers that are safe to repeat, and its body. */
+
+/** One kept answer. */
 export interface KeptAnswer {
   readonly status: number;
   /** names in lower case */
@@ -8,7 +10,10 @@ export interface KeptAnswer {
 
 const MAX_HEADER_BYTES = 16 * 1_024;
 
-/** A session belongs to one client, a connection to one response, and the rest is made afresh by whoever sends it. */
+/**
+ * Headers that are not repeated: a session belongs to one client, a connection to one response, and senders set the
+ * rest themselves.
+ */
 const UNSAFE: ReadonlySet<string> = new Set([
   "set-cookie",
   "set-cookie2",

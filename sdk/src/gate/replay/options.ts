@@ -1,4 +1,4 @@
-/** How long and how large an answer may be that a gate keeps for a client that lost it. */
+/** Checks how long, and up to what size, a gate keeps answers for clients that lost them. */
 import { ConfigError } from "../../protocol";
 
 /** What a provider keeps of the answers to paid requests. */

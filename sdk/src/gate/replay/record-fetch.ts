@@ -35,7 +35,7 @@ export async function recordResponse(response: Response, { maxBytes, settle }: F
   const init = { status, statusText, headers };
   for (;;) {
     const reading = reader.read();
-    // Who reads it next meets the rejection.
+    // The next read receives the rejection.
     reading.catch(() => undefined);
     const chunk = await Promise.race([reading, isLater]).catch(() => undefined);
     if (chunk?.done) {
@@ -78,7 +78,7 @@ function passOn({ reader, reading, passed, recorder, answer, length, settle }: P
   };
   const giveUp = (): void => {
     recorder.stop();
-    // Whoever reads the rest meets the rejection.
+    // The reader of the rest receives the rejection.
     settleOnce().catch(() => undefined);
     if (isCancelled) reader.cancel().catch(() => undefined);
   };
@@ -90,7 +90,7 @@ function passOn({ reader, reading, passed, recorder, answer, length, settle }: P
   async function read(): Promise<Uint8Array | undefined> {
     let chunk: Chunk;
     try {
-      // Taken at once: a stream that is cancelled while it is read reads on beside this.
+      // Cleared before awaiting: a stream that is cancelled during a read starts another read.
       const taken = next ?? reader.read();
       next = undefined;
       chunk = await taken;
@@ -123,7 +123,7 @@ function passOn({ reader, reading, passed, recorder, answer, length, settle }: P
         try {
           while (recorder.isWhole && (await read()));
         } catch {
-          // It broke off, or could not be written: there is nobody to tell.
+          // It broke off, or could not be written: no reader is left.
         }
         await reader.cancel(reason);
       },

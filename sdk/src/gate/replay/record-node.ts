@@ -1,4 +1,4 @@
-/** Copies what a handler writes to a Node response, as far as it may be kept. Delays nothing and writes nothing. */
+/** Copies what a handler writes to a Node response, up to the limit. Delays nothing and writes nothing. */
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { type KeptAnswer, mayBeKept, safeHeaders } from "./kept-answer";
 import { Recorder } from "./recorder";
@@ -57,7 +57,7 @@ function headersOf(headers: OutgoingHttpHeaders): Map<string, string> {
 
 type Pair = [name: string, value: string];
 
-/** Every form that `writeHead` takes headers in. */
+/** Reads headers in every form that `writeHead` accepts. */
 function pairsOf(headers: unknown): Pair[] {
   if (typeof headers !== "object" || headers === null) return [];
   const listed = Array.isArray(headers)
@@ -81,13 +81,13 @@ function bytesOf([chunk, encoding]: readonly unknown[]): Uint8Array | undefined 
   if (typeof chunk === "string") {
     return Buffer.from(chunk, typeof encoding === "string" ? (encoding as BufferEncoding) : "utf8");
   }
-  // A copy: whoever wrote it may use its memory again.
+  // A copy: the handler may reuse the buffer.
   return chunk instanceof Uint8Array ? Buffer.from(chunk) : undefined;
 }
 
 const HTTP2_CANCEL = 8;
 
-/** Whether the other end closed a connection that broke off, rather than this one. */
+/** Returns whether the client, rather than this server, closed the connection. */
 export function hasClientLeft({ req }: ServerResponse): boolean {
   const { socket, stream } = req as typeof req & { readonly stream?: { readonly rstCode?: number } };
   if (req.httpVersionMajor >= 2) return stream?.rstCode === HTTP2_CANCEL;

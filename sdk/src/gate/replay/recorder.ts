@@ -1,4 +1,6 @@
 /** Copies a body as it passes, up to a limit. */
+
+/** One body's copy. */
 export class Recorder {
   readonly #maxBytes: number;
   #chunks: Uint8Array[] = [];
@@ -35,5 +37,5 @@ export class Recorder {
   }
 }
 
-/** Longer than this after its first byte a body is a stream, which is not kept. */
+/** A body that takes longer than this after its first byte is a stream, which is not kept. */
 export const STREAM_MS = 60_000;

@@ -1,6 +1,6 @@
 /**
- * Encrypts an answer under a key that is derived from its secret and from what was bought, so that the store alone
- * cannot be read, and another method, resource or body opens nothing. AES-256-GCM, HKDF with SHA-256.
+ * Encrypts an answer under a key derived from its secret and from what was bought. The store alone reveals nothing, and
+ * another method, resource or body decrypts nothing. AES-256-GCM, HKDF with SHA-256.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 import { type Hex, type MemoKey, sha256, utf8ToBytes } from "../../protocol";
@@ -43,7 +43,7 @@ export function unseal(text: string, purchased: Purchased, gateKeys: readonly Me
   try {
     return Buffer.concat([decipher.update(sealed.subarray(IV_BYTES, -TAG_BYTES)), decipher.final()]);
   } catch {
-    // The tag does not fit: whoever asks does not hold the secret, or asks for something else.
+    // The tag does not match: the client does not hold the secret, or asks for something else.
     return undefined;
   }
 }

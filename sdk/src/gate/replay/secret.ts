@@ -1,11 +1,7 @@
 /**
- * What a client must know to read its answer again. Calldata shows every authorization, so a payment alone proves
- * nothing: the secret is a part of the first request that no chain shows.
+ * Names the secret that a client must repeat to read its answer again. A payment alone proves nothing, since calldata
+ * shows every authorization; the secret is a part of the first request that no chain shows.
  */
-import { HEADER } from "../../protocol";
-import { isUsableKey } from "../core/quote";
-import type { GateRequest } from "../core/request";
-
 export type ReplaySecret = readonly [kind: "proof" | "identifier" | "key", value: string];
 
 /**
@@ -14,9 +10,14 @@ export type ReplaySecret = readonly [kind: "proof" | "identifier" | "key", value
  */
 export const secretOfProof = (memo: string): ReplaySecret => ["proof", memo];
 
-/** @returns undefined for a bare payload: it has no replay */
-export function secretOfPayload(identifier: string | undefined, request: GateRequest): ReplaySecret | undefined {
+/**
+ * Returns the secret of a standard payload: its payment-identifier, else the request's usable Idempotency-Key.
+ * @returns undefined when the request has neither: its answer is not replayed
+ */
+export function secretOfPayload(
+  identifier: string | undefined,
+  idempotencyKey: string | undefined,
+): ReplaySecret | undefined {
   if (identifier !== undefined) return ["identifier", identifier];
-  const key = request.header(HEADER.idempotencyKey.toLowerCase());
-  return key !== undefined && isUsableKey(key) ? ["key", key] : undefined;
+  return idempotencyKey === undefined ? undefined : ["key", idempotencyKey];
 }

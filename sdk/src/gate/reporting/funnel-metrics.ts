@@ -1,4 +1,4 @@
-/** What a gate's decisions are counted as: who was asked to pay, refused and why, paid, served. Reads decisions, changes none. */
+/** Counts a gate's decisions by step: asked to pay, refused (and why), paid, served. Reads decisions, changes none. */
 import { createFacilitatorClient } from "../../facilitator/client";
 import { ConfigError, isPlanEntry, isTurnpikeError } from "../../protocol";
 import type { Decision } from "../core/answer";
@@ -10,7 +10,7 @@ import { createReporter, type Observation, type Reporter, sendTo } from "./repor
 
 const EVERY_MS = 15_000;
 
-/** @returns undefined where no key for it is configured. @throws ConfigError */
+/** Creates the counter of decisions; undefined where no key for it is configured. @throws ConfigError */
 export function reportsOf(
   { reports, fetch }: ProviderOptions,
   settings: Settings,
@@ -87,7 +87,7 @@ function refusalsOf(
 const causeOf = (error: unknown): string =>
   isTurnpikeError(error) ? causeText(error.code, error.reason) : causeText("Internal");
 
-/** Words of a table, and of a Facilitator: anything else of its is left out. */
+/** Returns the error's code, with its reason where that is a plain identifier; free text is left out. */
 function causeText(code: string | undefined, reason?: string): string {
   if (code === undefined) return "Internal";
   return reason !== undefined && /^[A-Za-z0-9_]{1,40}$/.test(reason) ? `${code}/${reason}` : code;
@@ -95,13 +95,16 @@ function causeText(code: string | undefined, reason?: string): string {
 
 const MAX_LENGTH = 128;
 
-/** What in a path is somebody's, rather than the route's. */
+/** Matches a path segment that looks like an id rather than a part of the route. */
 const ID_SEGMENT = /^(?:\d+|0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|(?=.*\d)[\w~.=%-]{16,}|.{33,})$/i;
 
-/** The route's own pattern where the framework tells it; otherwise the path, with `:id` for what looks like one. */
+/**
+ * Returns the framework's route pattern where it has one; otherwise the path, with `:id` for each segment that looks
+ * like an id.
+ */
 export function resourceTemplateOf({ raw, target }: GateRequest): string {
-  const told = patternOf(raw as Framework);
-  const path = told ?? (target.split(/[?#]/, 1)[0] ?? "/").split("/").map(segmentOf).join("/");
+  const pattern = patternOf(raw as Framework);
+  const path = pattern ?? (target.split(/[?#]/, 1)[0] ?? "/").split("/").map(segmentOf).join("/");
   const plain = path.startsWith("/") ? path : `/${path}`;
   return plain.length <= MAX_LENGTH && /^[!"$-;=@-~]*$/.test(plain) ? plain : "*";
 }

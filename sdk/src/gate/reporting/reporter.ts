@@ -1,6 +1,6 @@
 /**
- * Counts what becomes of requests, and tells the Facilitator now and then. No request waits for it: what is counted stays
- * in memory of a fixed size, and what cannot be told in time is counted as lost. Knows no payer and no single request.
+ * Counts the outcomes of requests and reports the sums to the Facilitator at intervals. No request waits for a report.
+ * Memory is bounded; what cannot be reported in time is counted as lost. Knows no payer and no single request.
  */
 import type { FacilitatorClient } from "../../facilitator/client";
 import { MAX_REPORT_ENTRIES, OTHER_RESOURCES, type ReportEntryWire, type ReportStep } from "../../facilitator/reports";
@@ -19,13 +19,13 @@ export interface Observation {
 }
 
 export interface Reporter {
-  /** Whether the next request is to be counted: every `sampleEvery`-th is, and stands for all of them. */
+  /** Returns whether to count the next request: every `sampleEvery`-th is counted, with that weight. */
   samples(): boolean;
   /** Returns at once and never throws. */
   count(observation: Observation): void;
-  /** Tells what was counted so far, once. */
+  /** Sends what was counted so far, once. */
   flush(): Promise<void>;
-  /** Tells the rest, and waits no longer than `closeMs` for it. */
+  /** Sends the rest, and waits at most `closeMs` for it. */
   close(): Promise<void>;
 }
 
@@ -73,9 +73,9 @@ export function createReporter(options: ReporterOptions): Reporter {
   const sums = new Map<string, Sum>();
   let lost = 0;
   let seen = 0;
-  /** What may have arrived: told again under the same id, before anything else. */
-  let untold: Batch | undefined;
-  let telling: Promise<boolean> | undefined;
+  /** a batch that may have arrived: sent again under the same id, before any other */
+  let unsent: Batch | undefined;
+  let sending: Promise<boolean> | undefined;
   let timer: NodeJS.Timeout | undefined;
   let failures = 0;
   let isClosed = false;
@@ -92,7 +92,7 @@ export function createReporter(options: ReporterOptions): Reporter {
       () => {
         timer = undefined;
         void flush().finally(() => {
-          if (untold || sums.size > 0 || lost > 0) wakeLater();
+          if (unsent || sums.size > 0 || lost > 0) wakeLater();
         });
       },
       everyMs * Math.min(2 ** failures, MAX_BACKOFF),
@@ -115,18 +115,18 @@ export function createReporter(options: ReporterOptions): Reporter {
       sum.amount += amount;
     } else lost += times;
 
-    function sumAt(name: string, room: number, counted: string): Sum | undefined {
+    function sumAt(name: string, capacity: number, counted: string): Sum | undefined {
       const known = sums.get(name);
       if (known) return known;
-      if (sums.size >= room) return undefined;
+      if (sums.size >= capacity) return undefined;
       const made = { entry: { ...entry, resource: counted }, count: 0, amount: 0n };
       sums.set(name, made);
       return made;
     }
   }
 
-  /** What was never sent, or refused for its time alone, was not counted: it can be told under another hour. */
-  function putBack({ entries }: Batch): void {
+  /** Counts a batch again that the Facilitator has not counted: it was never sent, or refused for its hour alone. */
+  function restore({ entries }: Batch): void {
     for (const { count: times, amount, ...entry } of entries) {
       if (entry.step === "lost") lost += times;
       else add(entry, times, BigInt(amount));
@@ -140,7 +140,7 @@ export function createReporter(options: ReporterOptions): Reporter {
       entries.push({ ...what, count: lost, amount: "0" });
       lost = 0;
     }
-    // What could not be sent in its day, or was counted before the chain's time was moved, is told in the oldest hour taken.
+    // Counts that are older than the Facilitator accepts are reported under the oldest hour that it does.
     const oldestHour = hourNow() - MAX_AGE_SEC;
     for (const [key, { entry, count: times, amount }] of sums) {
       if (entries.length >= MAX_REPORT_ENTRIES) break;
@@ -152,11 +152,11 @@ export function createReporter(options: ReporterOptions): Reporter {
     return { id: toHex(randomBytes(16)).slice(2), entries, mayHaveArrived: false };
   }
 
-  /** @returns whether there may be more to tell now */
-  async function tellOne(): Promise<boolean> {
-    untold ??= nextBatch();
-    if (!untold) return false;
-    const batch = untold;
+  /** @returns whether there may be more to send now */
+  async function sendOne(): Promise<boolean> {
+    unsent ??= nextBatch();
+    if (!unsent) return false;
+    const batch = unsent;
     try {
       await send(batch.id, batch.entries, AbortSignal.any([stop.signal, AbortSignal.timeout(timeoutMs)]));
       failures = 0;
@@ -164,8 +164,8 @@ export function createReporter(options: ReporterOptions): Reporter {
       failures += 1;
       const isRefused = isTurnpikeError(error) && !error.retryable;
       if (isRefused && !batch.mayHaveArrived && isOfHour(error)) {
-        untold = undefined;
-        putBack(batch);
+        unsent = undefined;
+        restore(batch);
         return false;
       }
       batch.mayHaveArrived ||= !isRefused;
@@ -174,16 +174,16 @@ export function createReporter(options: ReporterOptions): Reporter {
       if (!isOld && !isRefused) return false;
       lost += batch.entries.reduce((total, entry) => total + entry.count, 0);
     }
-    untold = undefined;
+    unsent = undefined;
     return failures === 0;
   }
 
   async function flush(): Promise<void> {
     do {
-      telling ??= tellOne().finally(() => {
-        telling = undefined;
+      sending ??= sendOne().finally(() => {
+        sending = undefined;
       });
-    } while (await telling);
+    } while (await sending);
   }
 
   return {
@@ -201,11 +201,11 @@ export function createReporter(options: ReporterOptions): Reporter {
   };
 }
 
-/** Refused for when it happened: the Facilitator's clock has gone on, and this gate has not heard of it yet. */
+/** Returns whether a report was refused for its hour: the Facilitator's clock is ahead of this gate's. */
 const isOfHour = ({ details }: TurnpikeError): boolean =>
   typeof details.field === "string" && /^entries\.\d+\.hour$/.test(details.field);
 
-/** Tells a Facilitator. @throws what it refused the report for, or Unavailable */
+/** Sends reports to a Facilitator. @throws the Facilitator's refusal, or Unavailable */
 export function sendTo(client: Pick<FacilitatorClient, "report">): ReporterOptions["send"] {
   return async (id, entries, signal) => {
     const outcome = await client.report({ id, entries: [...entries] }, { signal });

@@ -1,29 +1,29 @@
 /**
- * What claims and meters ask of a store that several gates share: small texts under names, changed together or not at
- * all, and only while they are still what the caller has read. Which rules the texts obey is the callers' matter.
+ * The store that claims and meters of several gates share: small texts under keys, changed by atomic compare-and-swap
+ * of one or more keys. What the texts mean is the callers' business.
  */
 import { isTurnpikeError, Unavailable } from "../../protocol";
 
 export interface CellChange {
   /** `a@b` is stored where `b` is, so that both can change together */
   readonly key: string;
-  /** what the caller has read; undefined: nothing stands there */
+  /** what the caller has read; undefined: the key is empty */
   readonly expected: string | undefined;
   readonly next: string;
-  /** found by `listed` from now on, or no more */
+  /** whether `listed` returns it from now on; undefined: as before */
   readonly listed?: boolean;
-  /** forgotten after so long; undefined: as before, or never */
+  /** expires after this long; undefined: as before, or never */
   readonly keepSec?: number;
 }
 
-export interface CellStore {
-  /** Makes what is needed in the store; safe to repeat, and beside others. */
+export interface AtomicStore {
+  /** Creates what the store needs; safe to repeat, and to run concurrently. */
   open(): Promise<void>;
-  /** the store's own clock: the one that all gates can agree on */
+  /** the store's own clock, which all gates share */
   nowMs(): Promise<number>;
   read(keys: readonly string[]): Promise<(string | undefined)[]>;
-  /** All changes, or none. @returns whether they were made */
-  swap(changes: readonly CellChange[]): Promise<boolean>;
+  /** Makes all changes, or none if any expected text differs. @returns whether they were made */
+  compareAndSwap(changes: readonly CellChange[]): Promise<boolean>;
   listed(): Promise<{ readonly key: string; readonly text: string }[]>;
 }
 
@@ -31,15 +31,15 @@ const TIMEOUT_MS = 5_000;
 
 const CLOCK_AGE_MS = 60_000;
 
-/** Opened with the first use, every answer bounded in time, every fault told as an outage. */
-export interface SharedCells extends Omit<CellStore, "open" | "nowMs"> {
-  /** unix milliseconds by the store's clock, asked for once a minute */
+/** A store that opens on first use, bounds every answer in time, and reports every fault as an outage. */
+export interface SharedCells extends Omit<AtomicStore, "open" | "nowMs"> {
+  /** unix milliseconds by the store's clock, which is read once a minute */
   nowMs(): Promise<number>;
 }
 
 /** @throws Unavailable from every method when the store cannot answer */
 export function guardCells(
-  cells: CellStore,
+  cells: AtomicStore,
   { what, clockAgeMs = CLOCK_AGE_MS }: { readonly what: string; readonly clockAgeMs?: number },
 ): SharedCells {
   let opening: Promise<void> | undefined;
@@ -65,7 +65,7 @@ export function guardCells(
       return Math.floor(clock.storeMs + performance.now() - clock.atMs);
     },
     read: (keys) => guarded(() => cells.read(keys)),
-    swap: (changes) => guarded(() => cells.swap(changes)),
+    compareAndSwap: (changes) => guarded(() => cells.compareAndSwap(changes)),
     listed: () => guarded(() => cells.listed()),
   };
 }
@@ -79,7 +79,7 @@ async function within<T>(answer: Promise<T>, what: string): Promise<T> {
   try {
     return await Promise.race([answer, late]);
   } catch (cause) {
-    // The client's own words may hold addresses and passwords: they go no further than `cause`.
+    // The client's own message may hold addresses and passwords: it goes no further than `cause`.
     throw isTurnpikeError(cause) ? cause : new Unavailable(`${what} cannot be used.`, { cause, retryAfterSec: 2 });
   } finally {
     clearTimeout(timer);

@@ -1,5 +1,5 @@
-/** Cells in PostgreSQL: one table and one function, so that a change of several rows is one act. Knows no client library. */
-import type { CellStore } from "./atomic-store";
+/** Stores cells in PostgreSQL: one function changes several rows of one table atomically. Knows no client library. */
+import type { AtomicStore } from "./atomic-store";
 
 /** A pool or client of `pg`, or anything that answers like one. */
 export interface PostgresClient {
@@ -8,11 +8,11 @@ export interface PostgresClient {
 }
 
 export interface PostgresCellsOptions {
-  /** tells the cells of several users of one table apart */
+  /** separates the cells of several users of one table */
   readonly space: string;
 }
 
-/** What a role without the right to create tables has to be given by one that has it. */
+/** The schema, to be created by a role with that right where the gate's own role lacks it. */
 export const POSTGRES_SCHEMA = `
 CREATE TABLE IF NOT EXISTS turnpike_gate_cells (
   space text NOT NULL,
@@ -54,15 +54,15 @@ END $$;`;
 
 const OVERTAKEN = "TP001";
 
-/** Not two at once: PostgreSQL lets one of two sessions that create the same thing fail. */
+/** Serializes creation: of two sessions that create the same object, PostgreSQL lets one fail. */
 const OPENING_LOCK = 4_020_402;
 
-/** Rows past their time are taken out after so many changes, or so many bytes. */
+/** Expired rows are deleted after this many changes, or this many bytes. */
 const PURGE_EVERY = 10_000;
 
 const PURGE_EVERY_BYTES = 16 * 1_024 * 1_024;
 
-export function postgresCells(client: PostgresClient, { space }: PostgresCellsOptions): CellStore {
+export function postgresCells(client: PostgresClient, { space }: PostgresCellsOptions): AtomicStore {
   let changesMade = 0;
   let bytesMade = 0;
 
@@ -93,7 +93,7 @@ export function postgresCells(client: PostgresClient, { space }: PostgresCellsOp
       const texts = new Map(rows.map(({ key, value }) => [key, String(value)]));
       return keys.map((key) => texts.get(key));
     },
-    async swap(changes) {
+    async compareAndSwap(changes) {
       for (const { next } of changes) bytesMade += next.length;
       if (++changesMade % PURGE_EVERY === 0 || bytesMade > PURGE_EVERY_BYTES) {
         bytesMade = 0;

@@ -1,7 +1,7 @@
-/** Cells in Redis: one script, so that a change of several keys is one act. Knows no client library, only its shape. */
-import type { CellStore } from "./atomic-store";
+/** Stores cells in Redis: one script changes several keys atomically. Knows no client library, only its shape. */
+import type { AtomicStore } from "./atomic-store";
 
-/** A client of `ioredis` (`call`) or of `redis` (`sendCommand`), connected by whoever made it. */
+/** A client of `ioredis` (`call`) or of `redis` (`sendCommand`), connected by the caller. */
 export type RedisClient =
   | {
       /** Sends one command, as ioredis does. */
@@ -39,11 +39,11 @@ for i = 1, count do
 end
 return 1`;
 
-export function redisCells(client: RedisClient, { prefix, lists }: RedisCellsOptions): CellStore {
+export function redisCells(client: RedisClient, { prefix, lists }: RedisCellsOptions): AtomicStore {
   const send = (command: string, ...args: string[]): Promise<unknown> =>
     "call" in client ? client.call(command, ...args) : client.sendCommand([command, ...args]);
   const listKey = `${prefix}listed`;
-  /** A cluster goes by what stands in braces: `a@b` is put into the slot of `b`. */
+  /** Returns a cell's Redis key. A cluster hashes what is in braces, so `a@b` goes to the slot of `b`. */
   const nameOf = (key: string): string => {
     const at = key.indexOf("@");
     return at < 0 ? prefix + key : `${prefix}${key.slice(0, at)}@{${prefix}${key.slice(at + 1)}}`;
@@ -63,7 +63,7 @@ export function redisCells(client: RedisClient, { prefix, lists }: RedisCellsOpt
     try {
       return await send("EVALSHA", await hash, ...args);
     } catch (error) {
-      // The server was restarted and has forgotten the script: nothing was done.
+      // The server was restarted and has lost the script: nothing was done.
       if (!/NOSCRIPT/.test(String(error))) throw error;
       return send("EVAL", SWAP, ...args);
     }
@@ -76,7 +76,7 @@ export function redisCells(client: RedisClient, { prefix, lists }: RedisCellsOpt
       return Number(sec) * 1_000 + Math.floor(Number(micros) / 1_000);
     },
     read: (keys) => read(keys.map(nameOf)),
-    async swap(changes) {
+    async compareAndSwap(changes) {
       const keys = changes.map(({ key }) => nameOf(key));
       if (lists) keys.push(listKey);
       const args = changes.flatMap(({ expected, next, keepSec, listed }) => [

@@ -182,9 +182,9 @@ export async function startRelay(): Promise<Relay> {
     return step === "relay_then_drop" ? { status: 0, drop: true } : answer;
   }
 
-  async function relayed([room, idHash, act]: string[], body: unknown): Promise<Answer> {
-    if (room === "authorize") return problem(404, "NotFound");
-    if (room !== "permits") return act ? change(idHash as Hex, act as ChangeAct, body) : signUp(body);
+  async function relayed([resource, idHash, act]: string[], body: unknown): Promise<Answer> {
+    if (resource === "authorize") return problem(404, "NotFound");
+    if (resource !== "permits") return act ? change(idHash as Hex, act as ChangeAct, body) : signUp(body);
     const { owner, ...permit } = permitRequestSchema.parse(body);
     const { value, deadline, v, r, s } = permitOf(permit);
     const transaction = await sent(() => token.permit(owner, addresses.turnpike, value, deadline, v, r, s));
@@ -194,8 +194,8 @@ export async function startRelay(): Promise<Relay> {
   }
 
   async function asked(path: string[]): Promise<Answer> {
-    const [room, id = ""] = path;
-    if (room === "accounts") {
+    const [resource, id = ""] = path;
+    if (resource === "accounts") {
       const account = {
         address: id,
         network: NETWORK,
@@ -210,12 +210,12 @@ export async function startRelay(): Promise<Relay> {
       };
       return { status: 200, json: relay.lieAboutAccount?.(account) ?? account };
     }
-    if (room === "subscriptions") {
+    if (resource === "subscriptions") {
       const state = relay.hidesSubscriptions ? undefined : await subscription(id as Hex);
       return state ? { status: 200, json: state } : problem(404, "UnknownSubscription");
     }
     const kept = plans.get(id);
-    if (room !== "plans" || !kept) return problem(404, "UnknownPlan");
+    if (resource !== "plans" || !kept) return problem(404, "UnknownPlan");
     const { terms, deprecated, successor } = await turnpike.getPlan(id);
     const plan = {
       planId: id,

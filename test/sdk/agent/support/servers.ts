@@ -30,7 +30,7 @@ export async function serve(handle: (request: Seen) => Answer | Promise<Answer>)
   const seen: Seen[] = [];
   const server = createServer(async (req, res) => {
     const body = await text(req).catch(() => undefined);
-    // Whoever asked has left in the middle of it.
+    // The client disconnected before the end.
     if (body === undefined) return;
     const request = { method: req.method ?? "", url: req.url ?? "", headers: req.headers, body };
     seen.push(request);

@@ -359,7 +359,7 @@ export async function startProvider(
   return Object.assign(server, { steps, granted, quotes: () => quotes });
 }
 
-/** A chain, its Facilitator and a provider that sells for 0.50, as they stand at the start of each test. */
+/** A chain, its Facilitator and a provider that sells for 0.50, in the state in which each test starts. */
 export interface Market {
   chain: Chain;
   facilitator: FacilitatorStandIn;

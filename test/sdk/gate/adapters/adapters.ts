@@ -30,7 +30,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
     /** what the handlers did, and what they are to do next */
     let served: string[];
     let next: () => Handled | Promise<Handled>;
-    let letGo: () => void;
+    let release: () => void;
 
     const at = (path: string) => `${server.url}${PREFIX}${path}`;
     const route = (path: string, more: Partial<RouteSpec> = {}): RouteSpec => ({
@@ -131,7 +131,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
     it("uses the payment up when the client leaves, and bars it meanwhile", async () => {
       const headers = await paidHeaders(at("/paid"));
       const isFree = new Promise<void>((resolve) => {
-        letGo = resolve;
+        release = resolve;
       });
       next = async () => {
         await isFree;
@@ -144,7 +144,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect(barred.status).to.equal(409);
       expect(Number(barred.headers["retry-after"])).to.be.above(0);
       leaving.destroy();
-      letGo();
+      release();
       await until(async () => (await send(at("/paid"), { headers })).status === 402);
       expect(served).to.have.length(1);
     });

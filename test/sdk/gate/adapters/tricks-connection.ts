@@ -102,13 +102,13 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
     if (SEES_LEAVERS.includes(name)) {
       it("does not charge a client that left before its payment was judged", async () => {
         const paid = await payment();
-        const letGo = hold(at.facilitator);
+        const release = hold(at.facilitator);
         const leaving = connect(Number(new URL(at.server.url).port), "127.0.0.1");
         leaving.on("error", () => undefined).write(text({ target: TARGET, lines: [paid] }));
         await until(() => at.facilitator.calls.length === 1);
         leaving.destroy();
         await until(async () => (await at.server.connections()) === 0);
-        letGo();
+        release();
         await until(async () => (await outcomes(text({ target: TARGET, lines: [paid] })))[0] === "served");
         expect(at.served).to.equal(1);
       });
@@ -150,12 +150,12 @@ describe("a gate whose application has answered before it", () => {
         const url = await listen(server);
         try {
           const headers = await paidHeaders(`${url}/x`);
-          const letGo = hold(facilitator);
+          const release = hold(facilitator);
           isLimited = true;
           facilitator.mode = mode;
           expect((await send(`${url}/x`, { headers })).status).to.equal(504);
           isLimited = false;
-          letGo();
+          release();
           facilitator.mode = "valid";
           await until(async () => (await send(`${url}/x`, { headers })).status === 200);
           expect(served).to.equal(1);
@@ -169,13 +169,13 @@ describe("a gate whose application has answered before it", () => {
 
 /** @returns what lets it answer again */
 function hold(facilitator: SmallFacilitator): () => void {
-  let letGo: () => void = () => undefined;
+  let release: () => void = () => undefined;
   facilitator.calls.length = 0;
   facilitator.held = new Promise<void>((resolve) => {
-    letGo = resolve;
+    release = resolve;
   });
   return () => {
     facilitator.held = undefined;
-    letGo();
+    release();
   };
 }

@@ -1,4 +1,4 @@
-/** What a client says of its own origin, where a gate believes a proxy: names a host, and nothing else. */
+/** What a client says of its own origin, where a gate trusts a proxy: it may name a host, and nothing else. */
 import { expect } from "chai";
 import type { Provider } from "turnpike/gate";
 import { outcomeOf } from "../../../hostile/support/tricks/outcome";

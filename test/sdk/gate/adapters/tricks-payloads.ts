@@ -1,4 +1,4 @@
-/** Every way to write a payment's base64 and JSON: one payment is one grant, and what is none is told which field. */
+/** Every way to write a payment's base64 and JSON: one payment is one grant, and a malformed one is refused with the field's name. */
 import { expect } from "chai";
 import type { AcceptEntryWire } from "turnpike/protocol";
 import { outcomeOf } from "../../../hostile/support/tricks/outcome";

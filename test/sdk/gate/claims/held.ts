@@ -13,7 +13,7 @@ import { until } from "../../../support/subscriptions";
 import { idOf, NOW_MS, NOW_SEC } from "../support/claim-store";
 import { ADAPTERS, PREFIX } from "../support/frameworks";
 
-/** Renewals never arrive, as when a process stands still; for whoever claims later the lease has lapsed. */
+/** Renewals never arrive, as when a process is suspended; a later claim finds the lease lapsed. */
 function lapsing(): ClaimStore & { passMs: number } {
   const store = memoryClaims({ warn: false });
   return {
@@ -29,7 +29,7 @@ function lapsing(): ClaimStore & { passMs: number } {
 }
 
 describe("a claim whose lease has lapsed", () => {
-  it("is lost to whoever took it over, and cannot be used any more", async () => {
+  it("is lost once another request took it over, and cannot be used any more", async () => {
     const store = lapsing();
     const asked = { store, paymentId: idOf("a"), keepUntilSec: NOW_SEC + 9_999, nowSec: NOW_SEC, nowMs: () => NOW_MS };
     const first = await holdClaim(asked);
@@ -69,7 +69,7 @@ describe("a claim whose lease has lapsed", () => {
       claims.passMs = 60_001;
       const second = send(url, { headers });
       await until(() => waiting.length === 2);
-      for (const letGo of waiting) letGo();
+      for (const release of waiting) release();
       expect((await second).text).to.equal("what was paid for");
       const { status, text } = await first;
       expect(status, text).to.be.oneOf([0, 503]);

@@ -200,7 +200,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       for (const headers of late) expect((await send(url, { headers })).json.reason).to.equal("already_used");
     });
 
-    it("HA1 grants a payment to whoever knows its Idempotency-Key, where its first request had one", async () => {
+    it("HA1 grants a payment to any client that knows its Idempotency-Key, where its first request had one", async () => {
       await serve();
       const paid = { ...(await v1()), "Idempotency-Key": "an-idempotency-key-of-this-test" };
       const { "Idempotency-Key": _key, ...bare } = paid;

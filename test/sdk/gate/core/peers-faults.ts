@@ -62,7 +62,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       });
     }
 
-    it("C1b a payment is not settled again by the other version's door", async () => {
+    it("C1b a payment is not settled again through the other version's header", async () => {
       const first = await headersOf[1]();
       expect((await send(url, { headers: first })).status).to.equal(200);
       const { authorization } = JSON.parse(Buffer.from(first["X-PAYMENT"], "base64").toString()).payload;

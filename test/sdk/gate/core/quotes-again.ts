@@ -71,7 +71,7 @@ describe("quotes that are asked for again", () => {
     await quoteOf(`${server.url}/two?first`);
     const { accepts } = await quoteOf(`${server.url}/two?first`);
     for (const entry of accepts) {
-      // Two payers: the options of one quote are one purchase, whoever pays it twice over is told that it is used.
+      // Two payers: the options of one quote are one purchase, and a second payment of it is refused as used.
       const headers = headerOf(proofOf(entry, { payer: addressOf(`payer of ${entry.amount}`) }));
       expect((await send(`${server.url}/two?second`, { headers })).json.reason).to.equal("resource");
       expect((await send(`${server.url}/two?first`, { headers })).status, entry.amount).to.equal(200);

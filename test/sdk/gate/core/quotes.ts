@@ -139,7 +139,7 @@ describe("quotes", () => {
     expect(entry?.resource).to.equal(`${url}/api/v1/deep/thing?x=1`);
   });
 
-  it("joins publicUrl with the target, and believes no Host header beside it", async () => {
+  it("joins publicUrl with the target, and ignores the Host header", async () => {
     const provider = testProvider(facilitator, { publicUrl: "https://api.example/base/" });
     const { url } = await gated({ pricing: ONE_TIME }, provider);
     const [entry] = (await quoteOf(`${url}/x?q=1`, { headers: { Host: "evil.example" } })).accepts;

@@ -64,7 +64,7 @@ describe("sign-in-with-x on a chain", function () {
     return answer.status === 200 ? "served" : (answer.json.reason ?? answer.json.error);
   };
 
-  it("C11 believes no index: the chain says whose subscription it is and what it covers", async () => {
+  it("C11 does not trust the index: the chain decides whose subscription it is and what it covers", async () => {
     const owner = await world.chain.wallet("owner");
     const thief = new Wallet(keyOf("thief"));
     const { idHash } = await world.subscribe("owner");

@@ -55,7 +55,7 @@ describe("whether debits can be collected", () => {
     expect(events).to.deep.equal([]);
   });
 
-  it("HA4 keeps a proved right through an outage of whoever is asked, and loses it by an answer alone", async () => {
+  it("HA4 keeps a proved right through an outage of the peer that is asked, and loses it only by an answer", async () => {
     await collection.prove([PLAN]);
     [nowMs, isDown] = [60_000, true];
     expect(collection.isProved(PLAN)).to.equal(true);

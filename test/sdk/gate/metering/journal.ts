@@ -90,7 +90,7 @@ describe("The meter's journal", () => {
     expect(view(await opened())).to.deep.equal(moved);
   });
 
-  it("gives back after a restart exactly what was told, whatever byte the last write was torn at", async () => {
+  it("restores after a restart exactly what was acknowledged, at whatever byte the last write was torn", async () => {
     const store = await opened();
     await reserve(store, 7n);
     const whole = statSync(file).size;

@@ -69,7 +69,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
         return args?.idHash === idHash ? [{ amount: args.amount as bigint, index: Number(args.index) }] : [];
       });
 
-    it("answers a call when its own debit stands on chain, one debit for each call", async () => {
+    it("answers a call when its own debit is on chain, one debit for each call", async () => {
       const { id, idHash } = await world.subscribe("each", { maxOverage: 1_000_000n });
       for (let call = 1n; call <= 3n; call++) {
         expect((await ask(id)).status).to.equal(200);

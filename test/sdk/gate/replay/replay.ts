@@ -1,4 +1,4 @@
-/** HA6: an answer that was paid for and lost is given again, by every adapter, to whoever holds its secret. */
+/** HA6: an answer that was paid for and lost is sent again, by every adapter, to a client that holds its secret. */
 import { request as httpRequest } from "node:http";
 import { expect } from "chai";
 import type { Provider } from "turnpike/gate";

@@ -125,7 +125,7 @@ describe("gate > what is reported of requests", () => {
     }
   });
 
-  it("lets one request stand for as many as the options say", async () => {
+  it("counts one request as many as the options say", async () => {
     await provider.close();
     await stop();
     await serve(4);

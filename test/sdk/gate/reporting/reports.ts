@@ -46,7 +46,7 @@ describe("gate > reports", () => {
     ]);
   });
 
-  it("are told again under the same id when nobody knows whether they arrived", async () => {
+  it("are sent again under the same id when it is unknown whether they arrived", async () => {
     let answers = [new Unavailable("away"), undefined];
     const { reporter, told } = reporterOf(() => {
       const [answer] = answers;
@@ -75,7 +75,7 @@ describe("gate > reports", () => {
     expect(told[1]?.entries[0]).to.include({ step: "lost", count: 3, resource: "*" });
   });
 
-  it("HC29 lose nothing when the chain's time is moved on before they are told", async () => {
+  it("HC29 lose nothing when the chain's time is advanced before they are sent", async () => {
     const { reporter, told, clock } = reporterOf(() => undefined);
     reporter.count(asked("/a"));
     clock.sec += 30 * 86_400;
@@ -87,7 +87,7 @@ describe("gate > reports", () => {
     for (const { hour } of entries) expect(clock.sec - hour).to.be.at.most(21 * 3_600);
   });
 
-  it("HC30 are told again under another hour when the Facilitator's clock is further than the gate's", async () => {
+  it("HC30 are sent again under another hour when the Facilitator's clock is further than the gate's", async () => {
     const aheadSec = 30 * 86_400;
     const { reporter, told, clock } = reporterOf((_id, entries) => {
       if (entries.some(({ hour }) => hour < NOW + aheadSec - 86_400))
@@ -149,7 +149,7 @@ describe("gate > reports", () => {
     await reporter.flush();
     const entries = told.slice(1).flatMap((batch) => batch.entries);
     expect(entries.length).to.be.at.most(1_202);
-    // Of the last sums there is no room for a name any more: how many they were is told.
+    // The last sums exceed the limit of names: only their number is reported.
     expect(totalOf(entries, "asked") + totalOf(entries, "lost")).to.equal(5_001);
     expect(totalOf(entries, "lost")).to.be.greaterThan(3_000);
   });

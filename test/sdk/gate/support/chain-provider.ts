@@ -32,7 +32,7 @@ export interface OnChainPayment {
 export const TRANSFER =
   "function transferWithAuthorization(address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce, bytes signature)";
 
-/** Pays one entry of a 402 as the payer signs it, by whoever sends it. @param amount what is really paid */
+/** Pays one entry of a 402 as the payer signs it, whichever account sends it. @param amount what is really paid */
 export async function payOnChain(
   { chain, contracts }: SubscriptionWorld,
   entry: AcceptEntryWire,

@@ -1,9 +1,9 @@
-/** What every claim store does, whoever keeps it: run over memory, file, PostgreSQL and Redis. */
+/** Tests what every claim store does: run over memory, file, PostgreSQL and Redis. */
 import { expect } from "chai";
 import type { ClaimStore } from "turnpike/gate";
 import { type Hex, keccakText } from "turnpike/protocol";
 import { sharedClaims } from "../../../../sdk/src/gate/claims/shared";
-import type { CellStore } from "../../../../sdk/src/gate/stores/atomic-store";
+import type { AtomicStore } from "../../../../sdk/src/gate/stores/atomic-store";
 
 export const LEASE_MS = 60_000;
 export const NOW_MS = 1_800_000_000_000;
@@ -17,7 +17,7 @@ export const attempt = (store: ClaimStore, id: Hex, nowMs = NOW_MS, owner = `own
     .then((outcome) => ({ ...outcome, owner }));
 
 /** A shared store goes by its own clock: here by what each act says. */
-export function timedByActs(cells: CellStore): ClaimStore {
+export function timedByActs(cells: AtomicStore): ClaimStore {
   let nowMs = NOW_MS;
   const store = sharedClaims({ ...cells, nowMs: async () => nowMs }, { clockAgeMs: -1 });
   return {

@@ -4,14 +4,14 @@ import type { Hex } from "turnpike/protocol";
 import { createMeter, type Meter } from "../../../../sdk/src/gate/metering/meter";
 import type { MeterEvent } from "../../../../sdk/src/gate/metering/reports";
 import { sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
-import type { CellStore } from "../../../../sdk/src/gate/stores/atomic-store";
+import type { AtomicStore } from "../../../../sdk/src/gate/stores/atomic-store";
 import { MeteredChain } from "../../../support/metered-chain";
 import { until } from "../../../support/subscriptions";
 
 const CAP = 1_000n;
 
 /** @param make cells of one new, empty space; called once per gate, the same space each time until `next` */
-export function testSharedMeter(make: (space: string) => CellStore): void {
+export function testSharedMeter(make: (space: string) => AtomicStore): void {
   let spaces = 0;
   let space = "";
   let chain: MeteredChain;
@@ -28,7 +28,7 @@ export function testSharedMeter(make: (space: string) => CellStore): void {
     for (const meter of meters) await meter.stop();
   });
 
-  async function gate(cells: CellStore = make(space), limits = {}): Promise<Meter> {
+  async function gate(cells: AtomicStore = make(space), limits = {}): Promise<Meter> {
     const meter = createMeter({
       store: sharedMeterStore(cells, { leaseMs: 600, refreshMs: 40 }),
       sender: chain.sender,
@@ -143,7 +143,7 @@ export function testSharedMeter(make: (space: string) => CellStore): void {
   }).timeout(120_000);
 }
 
-function gateCells(cells: CellStore, isDead: () => boolean): CellStore {
+function gateCells(cells: AtomicStore, isDead: () => boolean): AtomicStore {
   const alive = async <T>(ask: () => Promise<T>): Promise<T> => {
     if (isDead()) return new Promise<T>(() => undefined);
     const answer = await ask();
@@ -153,7 +153,7 @@ function gateCells(cells: CellStore, isDead: () => boolean): CellStore {
     open: () => cells.open(),
     nowMs: () => alive(() => cells.nowMs()),
     read: (keys) => alive(() => cells.read(keys)),
-    swap: (changes) => alive(() => cells.swap(changes)),
+    compareAndSwap: (changes) => alive(() => cells.compareAndSwap(changes)),
     listed: () => alive(() => cells.listed()),
   };
 }

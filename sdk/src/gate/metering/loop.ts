@@ -1,7 +1,9 @@
-/** Keeps one settler turning: never two rounds at once, soon after a change, rarely when idle, slower while it fails. */
+/**
+ * Runs a settler's rounds: never two at once, soon after a change, rarely when idle, with a backoff while they fail.
+ */
 import type { MeterReport } from "./reports";
 
-export interface PumpOptions {
+export interface LoopOptions {
   readonly round: () => Promise<boolean>;
   /** how long until the next round is worth it; undefined: nothing to do until `wake` */
   readonly restMs: () => number | undefined;
@@ -12,36 +14,36 @@ const FIRST_BACKOFF_MS = 500;
 
 const MAX_BACKOFF_MS = 30_000;
 
-export class Pump {
+export class Loop {
   private timer: NodeJS.Timeout | undefined;
   private dueAtMs = Number.POSITIVE_INFINITY;
-  /** while rounds fail, nothing wakes the pump earlier */
+  /** while rounds fail, nothing wakes the loop earlier */
   private notBeforeMs = 0;
-  private turning: Promise<void> | undefined;
+  private running: Promise<void> | undefined;
   private isStopped = true;
   private readonly watchers = new Set<() => void>();
   /** rounds that failed in a row */
   failures = 0;
   lastError: unknown;
 
-  constructor(private readonly options: PumpOptions) {}
+  constructor(private readonly options: LoopOptions) {}
 
   start(): void {
     this.isStopped = false;
     this.wake();
   }
 
-  /** A round in so many milliseconds, unless one is due earlier; right after the one that is turning, if one is. */
+  /** Schedules a round in `inMs` milliseconds, unless one is due earlier; a running round ends first. */
   wake(inMs = 0): void {
     if (this.isStopped) return;
     const nowMs = performance.now();
     const dueAtMs = Math.max(nowMs + inMs, this.notBeforeMs);
     if (dueAtMs >= this.dueAtMs) return;
     this.dueAtMs = dueAtMs;
-    if (this.turning === undefined) this.arm();
+    if (this.running === undefined) this.arm();
   }
 
-  /** What made rounds fail is over: the next one does not wait for its turn. */
+  /** Ends the backoff: the cause of the failures is gone. */
   retryNow(): void {
     this.notBeforeMs = 0;
     this.wake();
@@ -55,27 +57,27 @@ export class Pump {
   async stop(): Promise<void> {
     this.isStopped = true;
     clearTimeout(this.timer);
-    await this.turning;
-    this.tellWatchers();
+    await this.running;
+    this.notifyWatchers();
   }
 
   private arm(): void {
     clearTimeout(this.timer);
     if (this.isStopped || this.dueAtMs === Number.POSITIVE_INFINITY) return;
-    this.timer = setTimeout(() => this.turn(), Math.max(0, this.dueAtMs - performance.now()));
+    this.timer = setTimeout(() => this.run(), Math.max(0, this.dueAtMs - performance.now()));
     this.timer.unref();
   }
 
-  private turn(): void {
+  private run(): void {
     this.dueAtMs = Number.POSITIVE_INFINITY;
-    this.turning = this.runRound().then((restMs) => {
-      this.turning = undefined;
+    this.running = this.runRound().then((restMs) => {
+      this.running = undefined;
       if (this.failures > 0) {
         this.notBeforeMs = performance.now() + backoffMs(this.failures);
         this.dueAtMs = this.notBeforeMs;
       } else if (restMs !== undefined) this.wake(restMs);
       this.arm();
-      this.tellWatchers();
+      this.notifyWatchers();
     });
   }
 
@@ -94,10 +96,10 @@ export class Pump {
     }
   }
 
-  private tellWatchers(): void {
+  private notifyWatchers(): void {
     const watchers = [...this.watchers];
     this.watchers.clear();
-    for (const tell of watchers) tell();
+    for (const notify of watchers) notify();
   }
 }
 
