@@ -105,14 +105,8 @@ module.exports = {
     rule(
       "keys-in-relayer",
       "Only the relayer sends: renewals and payments reach the chain through it.",
-      { path: "^facilitator/src/(http|renewals|payments|subscriptions|webhooks|analytics)/" },
+      { path: "^facilitator/src/(http|payments|subscriptions|webhooks|analytics)/" },
       { path: "node_modules/ethers/" },
-    ),
-    rule(
-      "renewals-and-payments-apart",
-      "Rooms of the service do not reach into http.",
-      { path: "^facilitator/src/(store|relayer|indexer|renewals|payments|subscriptions)/" },
-      { path: "^facilitator/src/http/" },
     ),
     rule(
       "nothing-imports-tests",

@@ -7,6 +7,9 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { type AddressInfo, connect, createServer } from "node:net";
 import path from "node:path";
 
+/** Where a running sandbox publishes its addresses. */
+export const stateFile = (folder: string): string => path.join(folder, "state.json");
+
 export interface FolderLock {
   /** Removes what this sandbox wrote and the lock. Synchronous, so that it serves while the process exits. */
   release(): void;

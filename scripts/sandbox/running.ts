@@ -1,9 +1,7 @@
 /** Where a running sandbox publishes its addresses. Loads none of its parts, so that a command answers at once. */
 import { existsSync, readFileSync, rmSync } from "node:fs";
-import path from "node:path";
+import { stateFile } from "./folder-lock";
 import type { SandboxState } from "./state";
-
-export const stateFile = (folder: string): string => path.join(folder, "state.json");
 
 /** @throws Error with the remedy when no sandbox answers for the folder */
 export async function readState(folder: string): Promise<SandboxState> {

@@ -3,7 +3,7 @@ import { renameSync, writeFileSync } from "node:fs";
 import { Wallet } from "ethers";
 import { testKey } from "./chain";
 import { TEST_TOKEN } from "./contracts";
-import { stateFile } from "./running";
+import { stateFile } from "./folder-lock";
 import { UNIT, type World } from "./world";
 
 /** Accounts with tokens and ether for whoever comes to try. */
