@@ -96,8 +96,10 @@ export interface Agent {
   /** What a URL costs, every offered way, and which is cheapest for how much use. Signs and pays nothing. */
   quote(input: RequestInput, init?: QuoteInit): Promise<PriceQuote>;
   /**
-   * Subscribes to a plan, within the policy, and pays its first period. Returns the live subscription on that plan where
-   * the wallet has one already.
+   * Subscribes to a plan, within the policy, and pays its first period. Returns the active subscription on that plan where
+   * the wallet has one already, also one that ends with its period.
+   * @throws SubscriptionNotActive when the wallet's own one is paused or past due: `details.idHash` names it, `resume` or
+   * funds make it active, and `another` buys a second one
    * @throws PolicyRefused, PlanDeprecated or InsufficientFunds
    * @throws PaymentPending when the outcome is unknown; the next call presents the same signup
    */

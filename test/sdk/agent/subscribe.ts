@@ -1,3 +1,4 @@
+import { inspect } from "node:util";
 import { secp256k1 } from "@noble/curves/secp256k1";
 import { expect } from "chai";
 import { type Agent, memoryLedger, walletFromKey } from "turnpike/agent";
@@ -72,6 +73,59 @@ describe("agent.subscribe and changes, judged by the contracts", () => {
     const another = await agent.subscribe({ planId, another: true });
     expect(another.idHash).not.to.equal(first.idHash);
     expect(await charged()).to.equal(2n * PRICE);
+  });
+
+  it("refuses a second subscription beside a paused one, and names the remedy", async () => {
+    const { agent } = freshAgent();
+    const first = await agent.subscribe({ planId });
+    await agent.pause(first);
+    const error = await rejection(agent.subscribe({ planId, origins: ["https://api.example"] }));
+    expect([error.code, error.reason, error.details.idHash]).to.deep.equal([
+      "SubscriptionNotActive",
+      "paused",
+      first.idHash,
+    ]);
+    expect(error.message).to.include(`agent.resume("${first.idHash}")`);
+    expect(inspect(error)).not.to.include(first.id.slice(42));
+    expect(await charged()).to.equal(PRICE);
+
+    const lost = freshAgent();
+    expect((await rejection(lost.agent.subscribe({ planId }))).details.idHash, "a lost ledger").to.equal(first.idHash);
+    expect(lost.signed).not.to.include("Subscribe");
+    expect((await lost.agent.resume(first.idHash)).status).to.equal("ACTIVE");
+    expect(await lost.agent.subscribe({ planId })).to.include({ idHash: first.idHash, existing: true });
+    expect(await charged()).to.equal(PRICE);
+  });
+
+  it("buys another one beside a paused one where the caller asks for it, or for another wallet", async () => {
+    const ledger = memoryLedger();
+    const { agent } = freshAgent({ ledger });
+    const first = await agent.subscribe({ planId });
+    await agent.pause(first);
+    const another = await agent.subscribe({ planId, another: true });
+    expect(another).to.include({ status: "ACTIVE", existing: false });
+    expect((await agent.subscribe({ planId })).idHash, "the active one counts").to.equal(another.idHash);
+    await relay.fund(addressOf("second"));
+    const theirs = await freshAgent({ ledger, role: "second" }).agent.subscribe({ planId });
+    expect(theirs).to.include({ subscriber: addressOf("second"), existing: false });
+  });
+
+  it("refuses a second subscription beside one that is past due, and buys anew once it has lapsed or ended", async () => {
+    const { agent } = freshAgent();
+    const first = await agent.subscribe({ planId });
+    await advance(INTERVAL_SEC + 3_600 + 10);
+    expect((await agent.list()).map(({ status }) => status)).to.deep.equal(["PAST_DUE"]);
+    const error = await rejection(agent.subscribe({ planId }));
+    expect([error.reason, error.details.idHash]).to.deep.equal(["past_due", first.idHash]);
+    expect(error.message).to.include("renew");
+    await advance(INTERVAL_SEC);
+    const second = await agent.subscribe({ planId });
+    expect(second.idHash).not.to.equal(first.idHash);
+    await agent.cancel(second, { atPeriodEnd: true });
+    expect(await agent.subscribe({ planId })).to.include({ idHash: second.idHash, ending: true, existing: true });
+    await agent.cancel(second);
+    expect((await agent.subscribe({ planId })).existing).to.equal(false);
+    expect(await charged()).to.equal(3n * PRICE);
   });
 
   it("derives the same ids again after everything but the wallet is lost", async () => {
@@ -180,7 +234,6 @@ describe("agent.subscribe and changes, judged by the contracts", () => {
 
   it("shows no id when it is printed in passing", async () => {
     const subscription = await freshAgent().agent.subscribe({ planId });
-    const { inspect } = await import("node:util");
     expect(inspect(subscription)).not.to.include(subscription.id.slice(42));
   });
 

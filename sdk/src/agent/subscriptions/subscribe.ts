@@ -9,6 +9,7 @@ import {
   isTurnpikeError,
   PaymentPending,
   PlanDeprecated,
+  SubscriptionNotActive,
   sameAddress,
   secretHashOf,
   subscribeTypedData,
@@ -43,8 +44,9 @@ interface SignupJob {
 }
 
 /**
- * Subscribes, or returns the live subscription this agent already has on the plan.
- * @throws PlanDeprecated, PolicyRefused, InsufficientFunds; PaymentPending when the outcome is unknown
+ * Subscribes, or returns the active subscription this agent already has on the plan.
+ * @throws SubscriptionNotActive when the one it has is paused or past due, and `another` is not set; PlanDeprecated,
+ * PolicyRefused, InsufficientFunds; PaymentPending when the outcome is unknown
  */
 export async function subscribe(context: AgentContext, options: SubscribeOptions): Promise<Subscription> {
   const book = await context.book();
@@ -58,8 +60,9 @@ export async function subscribe(context: AgentContext, options: SubscribeOptions
   return book.inTurn(`subscribe:${plan.planId}:${subscriber}`, async () => {
     const unfinished = await finishSignup(context, job);
     if (unfinished) return raisedTo(context, cap, unfinished);
-    const { existing, secret } = await placeFor(context, job);
+    const { existing, suspended, secret } = await placeFor(context, job);
     if (existing && !options.another) return raisedTo(context, cap, existing);
+    if (suspended && !options.another) throw suspendedError(suspended);
     return signUpAnyhow(context, job, secret);
   });
 }
@@ -89,17 +92,27 @@ async function raisedTo(context: AgentContext, cap: bigint, subscription: Subscr
 
 type Place = { readonly value: Hex; readonly kept: SubscriptionEntry["secret"] };
 
-/** A live subscription on the plan, if there is one, and the secret that a new one would have. */
-async function placeFor(
-  context: AgentContext,
-  { book, facilitator, plan, origins }: SignupJob,
-): Promise<{ existing: Subscription | undefined; secret: Place }> {
+/** Whether it is active, or can become active and charge again without a new signup by resume or renewal. */
+const canCharge = ({ status }: SubscriptionState): boolean =>
+  status === "ACTIVE" || status === "PAUSED" || status === "PAST_DUE";
+
+interface Found {
+  /** the active subscription on the plan */
+  readonly existing: Subscription | undefined;
+  /** one on the plan that is paused or past due; undefined where another one is active */
+  readonly suspended: SubscriptionState | undefined;
+  /** what a new one would have */
+  readonly secret: Place;
+}
+
+/** Finds the wallet's subscription on the plan, in the ledger and on chain. */
+async function placeFor(context: AgentContext, { book, facilitator, plan, origins }: SignupJob): Promise<Found> {
   const subscriber = await context.signer.address();
   const root = await context.roots.ofSubscriptions(plan.deployment);
   let secret: Place;
   if (root) {
     const search = await searchDerived(book, facilitator, { root, planId: plan.planId, subscriber });
-    const nearest = search.found.filter(({ state }) => state.status === "ACTIVE" && state.planId === plan.planId);
+    const nearest = search.found.filter(({ state }) => canCharge(state) && state.planId === plan.planId);
     await adopt(context, book, facilitator, { asked: plan, search: { ...search, found: nearest }, origins });
     secret = {
       value: derivedSecret(root, plan.planId, search.nextN),
@@ -109,15 +122,32 @@ async function placeFor(
     const value = randomSecret();
     secret = { value, kept: { from: "ledger", value } };
   }
+  let suspended: SubscriptionState | undefined;
   for (const entry of book.subscriptions()) {
     if (entry.state !== "live" || entry.planId !== plan.planId || !sameAddress(entry.subscriber, subscriber)) continue;
     const state = await readState(facilitator.client, entry.id);
-    if (state?.status !== "ACTIVE") continue;
+    if (!state || !canCharge(state)) continue;
+    if (state.status !== "ACTIVE") {
+      suspended ??= state;
+      continue;
+    }
     const merged = { ...entry, origins: [...new Set([...entry.origins, ...origins])] };
     await book.put(merged);
-    return { existing: await viewOf(context, merged, state, { existing: true }), secret };
+    return { existing: await viewOf(context, merged, state, { existing: true }), suspended: undefined, secret };
   }
-  return { existing: undefined, secret };
+  return { existing: undefined, suspended, secret };
+}
+
+/** A second one would be paid for beside the first, and both would renew once the first is active again. */
+function suspendedError({ idHash, planId, status }: SubscriptionState): SubscriptionNotActive {
+  const isPaused = status === "PAUSED";
+  const why = isPaused
+    ? `is paused. Call agent.resume("${idHash}") to use it`
+    : "is past due. Add funds or call agent.topUp(), and it can renew";
+  return new SubscriptionNotActive(
+    `Subscription ${idHash} on this plan ${why}. Nothing was signed. Set another: true to buy a second one.`,
+    { reason: isPaused ? "paused" : "past_due", details: { idHash, planId, status } },
+  );
 }
 
 async function signUp(context: AgentContext, job: SignupJob, secret: Place): Promise<Subscription> {
