@@ -4,13 +4,15 @@
  */
 import { HEADER, type Hex, subscriptionId } from "../protocol";
 import type { AgentContext } from "./core/context";
-import { Patience } from "./core/effects";
+import { backoffMs, Patience } from "./core/effects";
 import {
   type Arrival,
   bearsCredential,
   isPrivateChannel,
   isRedirect,
+  placeOf,
   type RequestInput,
+  retryAfterMs,
   sendOnce,
   sendWithinOrigin,
 } from "./core/request";
@@ -20,7 +22,9 @@ import { finishEarlier, inTurnOfKey, type PayInit, payJob, payQuote, quoteOf } f
 import type { Quote } from "./payments/quote";
 import { secretOf } from "./subscriptions/subscription";
 
-const FRESH_RETRY_MS = 300;
+/** How long and how often one call retries a refusal that a recent change may explain. */
+const FRESH_RETRY_MS = 2_000;
+const FRESH_RETRIES = 3;
 
 /** @throws as fetch does; PaymentPending, PaymentAlreadyUsed and InvalidPaymentProof when a payment that was made is not served */
 export async function agentFetch(context: AgentContext, input: RequestInput, init: PayInit = {}): Promise<Response> {
@@ -93,27 +97,30 @@ async function withSubscription(context: AgentContext, job: PayJob, mine: Subscr
   const { effects, fresh } = context;
   const { freshMs } = effects.limits;
   const { signal } = job.template;
-  const patience = new Patience({
-    budgetMs: freshMs,
-    turns: Math.ceil(freshMs / FRESH_RETRY_MS),
-    effects,
-    signal,
-  });
+  const budgetMs = Math.min(FRESH_RETRY_MS, freshMs);
+  const patience = new Patience({ budgetMs, turns: FRESH_RETRIES, effects, signal });
   let isFresh = false;
-  for (;;) {
+  for (let turn = 0; ; turn++) {
     const { response, template, quote, entry } = await tryEach(context, job, mine);
+    const place = placeOf(template.url);
     if (response.status !== 402) {
-      fresh.granted(entry.id);
+      fresh.granted(entry.id, place);
       return response;
     }
-    // Asked in every turn: a call beside this one may have been served meanwhile. Never paid around in the same call.
-    const isStale = fresh.has(mine);
-    isFresh ||= isStale;
+    const refusal = { error: quote?.error, reason: quote?.reason };
+    fresh.refused(entry.id, place, refusal);
+    // Read in every turn: a call beside this one may have been served meanwhile. Never paid around in the same call.
+    const changes = fresh.explaining(mine, refusal);
+    isFresh ||= changes.length > 0;
     // A route that does not offer the plan has refused nothing: it never took subscriptions to it.
     const isRefusal = !quote || offeredPlans(quote).has(entry.planId);
-    if (isRefusal && isStale && (await patience.wait(FRESH_RETRY_MS))) {
-      await response.body?.cancel();
-      continue;
+    if (isRefusal && changes.some(({ isTried }) => !isTried)) {
+      const waitMs = Math.max(retryAfterMs(response, Date.now(), 0), backoffMs(turn));
+      if (await patience.wait(waitMs)) {
+        await response.body?.cancel();
+        continue;
+      }
+      for (const change of changes) change.isTried = true;
     }
     if (isRefusal) effects.emit({ type: "subscription.refused", idHash: entry.id, planId: entry.planId });
     // A cap is there to be reached, and an empty wallet pays nothing: only a subscription that is over gives way.

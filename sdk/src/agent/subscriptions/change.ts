@@ -4,7 +4,7 @@
  */
 import type { ChangeAct, ChangeRequestWire, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import { type ActFields, actTypedData, type SignedAct, TurnpikeError } from "../../protocol";
-import type { AgentContext } from "../core/context";
+import type { AgentContext, Change } from "../core/context";
 import { believedTimeSec, isRefused, submit } from "../core/facilitators";
 import type { Book } from "../ledger/ledger";
 import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
@@ -37,7 +37,9 @@ export interface PlannedChange<S extends SignedAct> {
   readonly after: SubscriptionEntry;
   readonly isDone: (state: SubscriptionState) => boolean;
   /** what a gate may not have seen at once, and refuse for */
-  readonly fresh?: "status" | "terms";
+  readonly fresh?: Change;
+  /** earlier changes that explain no refusal any more */
+  readonly overtakes?: readonly Change[];
 }
 
 export async function change<S extends SignedAct>(
@@ -146,6 +148,7 @@ async function conclude<S extends SignedAct>(
   state: SubscriptionState,
 ): Promise<Subscription> {
   await book.put(plan.after);
+  context.fresh.drop(plan.after.id, plan.overtakes ?? []);
   if (plan.fresh) context.fresh.mark(plan.after.id, plan.fresh);
   const { id: idHash, planId } = plan.after;
   context.effects.emit({ type: "subscription.changed", idHash, planId, act: plan.path });
