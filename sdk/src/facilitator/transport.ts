@@ -108,7 +108,9 @@ async function boundedText(response: Response): Promise<string | undefined> {
 /** The error that a status of 400 or more tells; a 5xx is always `Unavailable`, with what was told as its cause. */
 export function errorOf(answer: Answer): TurnpikeError {
   const problem = problemSchema.safeParse(answer.json);
-  const told = problem.success ? errorOfProblem(problem.data) : undefined;
+  // The header counts where the body names no time.
+  const retryAfter = (problem.success ? problem.data.retryAfter : undefined) ?? answer.retryAfterSec;
+  const told = problem.success ? errorOfProblem({ ...problem.data, retryAfter }) : undefined;
   const message = problem.success ? problem.data.message : `The Facilitator answered HTTP ${answer.status}.`;
   const retryAfterSec = told?.retryAfterSec ?? answer.retryAfterSec;
   if (answer.status >= 500 || (told === undefined && answer.status !== 404)) {

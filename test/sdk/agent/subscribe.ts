@@ -181,6 +181,23 @@ describe("agent.subscribe and changes, judged by the contracts", () => {
     expect(await charged()).to.equal(PRICE);
   });
 
+  it("rejects with RateLimited when a rate limit refuses the first post, and posts the same signup later", async () => {
+    relay.steps.push({ limit: 1_800 });
+    const { agent, signed } = freshAgent();
+    const error = await rejection(agent.subscribe({ planId }));
+    expect([error.code, error.retryAfterSec]).to.deep.equal(["RateLimited", 1_800]);
+    expect(error.message).to.include("nothing was submitted");
+    relay.steps.push({ limit: 900 });
+    const posts = () => relay.seen.filter(({ method }) => method === "POST").length;
+    const before = posts();
+    const again = await rejection(agent.subscribe({ planId }));
+    expect([again.code, again.retryAfterSec], "posted by an earlier call").to.deep.equal(["PaymentPending", 900]);
+    expect(posts()).to.equal(before + 1);
+    expect((await agent.subscribe({ planId })).status).to.equal("ACTIVE");
+    expect(signed.filter((type) => type === "Subscribe")).to.have.length(1);
+    expect(await charged()).to.equal(PRICE);
+  });
+
   it("holds a signup whose outcome stays unknown, and takes it up in the next call", async () => {
     relay.steps.push(...Array.from({ length: 4 }, () => "drop" as const));
     const ledger = memoryLedger();
@@ -304,6 +321,20 @@ describe("agent.subscribe and changes, judged by the contracts", () => {
       expect((await agent.pause(ref)).status).to.equal("PAUSED");
       const [state] = await agent.list();
       expect(state?.version).to.equal(1);
+    });
+
+    it("rejects with RateLimited what a rate limit refuses at first, and stays pending behind a lost answer", async () => {
+      relay.steps.push({ limit: 1_800 });
+      const refused = await rejection(agent.pause(ref));
+      expect([refused.code, refused.retryAfterSec]).to.deep.equal(["RateLimited", 1_800]);
+      relay.steps.push("drop", { limit: 1_800 });
+      const unsure = await rejection(agent.pause(ref));
+      expect([unsure.code, unsure.retryAfterSec]).to.deep.equal(["PaymentPending", 1_800]);
+      const dear = await relay.createPlan({ amount: 30n * PRICE });
+      await agent.subscribe({ planId: dear, periods: 2 });
+      relay.steps.push({ limit: 60 });
+      expect((await rejection(agent.topUp())).code).to.equal("RateLimited");
+      expect((await agent.pause(ref)).status).to.equal("PAUSED");
     });
 
     it("tops up an approval that covers less than two more periods, to all of them", async () => {

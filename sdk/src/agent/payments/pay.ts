@@ -160,7 +160,7 @@ async function settleAndPresent(
   let entry = first;
   let wasReversed = false;
   for (;;) {
-    const settled = await settledEntry(context, job, entry, resumed);
+    const settled = await settledEntry(context, job, entry, { resumed, isFirstPost: !resumed && !wasReversed });
     if (!settled) return undefined;
     const isLate = resumed && isOver(context, settled);
     const presented = await present(context, { book, entry: settled, template, headers, resumed, isLate });
@@ -191,11 +191,11 @@ async function settledEntry(
   context: AgentContext,
   { book, template }: PayJob,
   entry: PaymentEntry,
-  resumed: boolean,
+  { resumed, isFirstPost }: { readonly resumed: boolean; readonly isFirstPost: boolean },
 ): Promise<PaymentEntry | undefined> {
   // The provider settles it, and a gate also redeems after the window what has settled within it.
   if (entry.dialect !== "turnpike") return entry;
-  const settlement = await settle(context, { book, entry, resumed, signal: template.signal });
+  const settlement = await settle(context, { book, entry, resumed, signal: template.signal, isFirstPost });
   if (settlement.kind === "settled") return settlement.entry;
   if (resumed) return undefined;
   throw settlement.error;
@@ -232,6 +232,7 @@ function tellRefusal(context: AgentContext, url: string, { code, reason }: Turnp
 
 async function payOnce(context: AgentContext, job: PayJob, quote: Quote): Promise<QuoteOutcome> {
   const { book, template } = job;
+  const quotedAtSec = context.effects.clock.nowSec();
   if (!context.policy.allowHttp && !isPrivateChannel(template.url)) {
     const message = "The agent pays only over https (this machine aside); policy.allowHttp allows more.";
     return { kind: "refused", error: new PolicyRefused(message, { reason: "insecure_origin" }) };
@@ -244,7 +245,7 @@ async function payOnce(context: AgentContext, job: PayJob, quote: Quote): Promis
   let entry: PaymentEntry;
   try {
     chosen = await chooseOption(context, job, quote);
-    entry = await signPayment(context, job, chosen);
+    entry = await signPayment(context, job, chosen, quotedAtSec);
   } catch (error) {
     if (error instanceof PolicyRefused) return { kind: "refused", error };
     if (isTurnpikeError(error)) tellRefusal(context, template.url, error);

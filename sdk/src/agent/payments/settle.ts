@@ -6,7 +6,7 @@ import type { FacilitatorClient } from "../../facilitator/client";
 import { type Hex, isTurnpikeError, PaymentPending, type PaymentProof, TurnpikeError } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import { backoffMs, Patience, type PaymentEventType } from "../core/effects";
-import { believedTimeSec, type Facilitator } from "../core/facilitators";
+import { believedTimeSec, type Facilitator, refusalBeforeWork, waitMsOf } from "../core/facilitators";
 import type { Book } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { faultOfStoredProof } from "./check-proof";
@@ -97,6 +97,8 @@ export interface SettleJob {
   readonly entry: PaymentEntry;
   readonly resumed: boolean;
   readonly signal: AbortSignal | undefined;
+  /** whether no Facilitator was given this authorization before; default false */
+  readonly isFirstPost?: boolean;
 }
 
 /**
@@ -178,6 +180,12 @@ async function askNamed(
       return { kind: "wait", waitMs: clamp(answer.retryAfterSec, 100, 5_000), why: SAYS_NOTHING };
     case "unavailable": {
       const { error } = answer;
+      const refusal = refusalBeforeWork(error);
+      if (refusal && isFirst && job.isFirstPost) {
+        emit(context, "payment.held", job);
+        throw notSubmitted(pursuit.entry, refusal, error);
+      }
+      if (refusal) return { kind: "wait", waitMs: waitMsOf(error, 100), why: SAYS_NOTHING, cause: error };
       const waitMs = error.retryAfterSec === undefined ? {} : { waitMs: clamp(error.retryAfterSec, 0, 10_000) };
       return { kind: "wait", ...waitMs, why: SAYS_NOTHING, cause: error };
     }
@@ -232,6 +240,22 @@ function held(entry: PaymentEntry, why: string, cause?: unknown): PaymentPending
     {
       details: { paymentId: entry.id },
       ...(cause === undefined ? {} : { cause }),
+      ...(isTurnpikeError(cause) && cause.retryAfterSec !== undefined ? { retryAfterSec: cause.retryAfterSec } : {}),
+    },
+  );
+}
+
+function notSubmitted(entry: PaymentEntry, { code }: TurnpikeError, cause: TurnpikeError): TurnpikeError {
+  const { retryAfterSec } = cause;
+  const when = retryAfterSec === undefined ? "later" : `in ${retryAfterSec} s`;
+  const why = code === "RateLimited" ? "rate limit refused" : "address has no route for";
+  return new TurnpikeError(
+    code,
+    `The Facilitator's ${why} payment ${entry.id}, and nothing was submitted. Repeat the call ${when}: it presents the same payment.`,
+    {
+      cause,
+      details: { paymentId: entry.id },
+      ...(retryAfterSec === undefined ? {} : { retryAfterSec }),
     },
   );
 }

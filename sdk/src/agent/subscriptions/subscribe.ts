@@ -194,7 +194,7 @@ async function signUp(context: AgentContext, job: SignupJob, secret: Place): Pro
       throw error;
     }
     await book.put(signing);
-    return postSignup(context, job, signing);
+    return postSignup(context, job, signing, false);
   });
 }
 
@@ -231,17 +231,26 @@ async function signSubscribe(
 }
 
 /** Posts a signup that stands in the ledger, and settles what became of it. */
-async function postSignup(context: AgentContext, job: SignupJob, entry: SubscriptionEntry): Promise<Subscription> {
+async function postSignup(
+  context: AgentContext,
+  job: SignupJob,
+  entry: SubscriptionEntry,
+  isRepeated: boolean,
+): Promise<Subscription> {
   const { book, facilitator } = job;
   const { signup } = entry;
   if (!signup) throw new PaymentPending(undefined, { details: { idHash: entry.id } });
   emitOf(context, entry, "subscription.submitted");
   const { outcome } = await submit(context.effects, {
     idHash: entry.id,
+    isRepeated,
     post: () => facilitator.client.subscribe(signup),
     onPending: () => emitOf(context, entry, "subscription.pending"),
   });
-  const state = await readState(facilitator.client, entry.id);
+  const state = await readState(facilitator.client, entry.id).catch((error: unknown) => {
+    // The refusal says more than a failed look-up behind it.
+    throw isRefused(outcome) ? outcome.error : error;
+  });
   if (state) return created(context, book, entry, state);
   if (!isRefused(outcome)) {
     throw new PaymentPending("The signup was taken on, and is not readable yet. Repeat the call.", {
@@ -309,12 +318,12 @@ async function finishSignup(context: AgentContext, job: SignupJob): Promise<Subs
       if (!entry.signup) return undefined;
       if (BigInt(nowSec) > BigInt(entry.signup.deadline)) return giveUp(context, book, entry);
       try {
-        return await postSignup(context, job, entry);
+        return await postSignup(context, job, entry, true);
       } catch (error) {
         if (!permit || !PERMIT_TROUBLE.has((error as TurnpikeError).code)) throw error;
         const renewed = { ...entry, signup: { ...entry.signup, permit } };
         await book.put(renewed);
-        return postSignup(context, job, renewed);
+        return postSignup(context, job, renewed, true);
       }
     });
     if (finished) return finished;
