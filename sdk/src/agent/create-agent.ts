@@ -83,6 +83,8 @@ export interface Agent {
    * @returns the provider's response, with its receipt when it was paid for
    * @throws PolicyRefused when nothing that is offered may be paid; nothing was signed
    * @throws PaymentPending when a payment's outcome is unknown; the next call presents the same one
+   * @throws TurnpikeError RateLimited, with `retryAfterSec`, when a rate limit refused the first post: nothing was submitted
+   * @throws Unavailable when the chain or the Facilitator cannot be read; nothing was signed
    * @throws InvalidPaymentProof when the provider keeps rejecting the payment that was made
    * @throws AbortError when the signal of `init` aborts: `message` says whether anything was signed, and what to do
    */
