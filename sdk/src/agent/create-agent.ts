@@ -86,6 +86,8 @@ export interface Agent {
    * @returns the provider's response, with its receipt when it was paid for
    * @throws PolicyRefused when nothing that is offered may be paid; nothing was signed
    * @throws PaymentPending when a payment's outcome is unknown; the next call presents the same one
+   * @throws TurnpikeError RateLimited, with `retryAfterSec`, when a rate limit refused the first post: nothing was submitted
+   * @throws Unavailable when the chain or the Facilitator cannot be read; nothing was signed
    * @throws InvalidPaymentProof when the provider keeps rejecting the payment that was made
    * @throws AbortError when the signal of `init` aborts: `message` says whether anything was signed, and what to do
    */
@@ -99,8 +101,10 @@ export interface Agent {
   /** Returns what a URL costs by every offered way, and which is cheapest for how much use. Signs and pays nothing. */
   quote(input: RequestInput, init?: QuoteInit): Promise<PriceQuote>;
   /**
-   * Subscribes to a plan, within the policy, and pays its first period. Returns the live subscription on that plan
-   * where the wallet has one already.
+   * Subscribes to a plan, within the policy, and pays its first period. Returns the active subscription on that plan where
+   * the wallet has one already, also one that ends with its period.
+   * @throws SubscriptionNotActive when the wallet's own one is paused or past due: `details.idHash` names it, `resume` or
+   * funds make it active, and `another` buys a second one
    * @throws PolicyRefused, PlanDeprecated or InsufficientFunds
    * @throws PaymentPending when the outcome is unknown; the next call presents the same signup
    */

@@ -5,13 +5,15 @@
  */
 import { HEADER, type Hex, subscriptionId } from "../protocol";
 import type { AgentContext } from "./core/context";
-import { RetryBudget } from "./core/effects";
+import { backoffMs, RetryBudget } from "./core/effects";
 import {
   type Arrival,
   bearsCredential,
   isPrivateChannel,
   isRedirect,
+  originAndPath,
   type RequestInput,
+  retryAfterMs,
   sendOnce,
   sendWithinOrigin,
 } from "./core/request";
@@ -21,7 +23,9 @@ import { finishEarlier, type PayInit, payJob, payQuote, quoteOf, serializeByKey 
 import type { ParsedQuote } from "./payments/quote";
 import { secretOf } from "./subscriptions/subscription";
 
-const FRESH_RETRY_MS = 300;
+/** How long and how often one call retries a refusal that a recent change may explain. */
+const FRESH_RETRY_MS = 2_000;
+const FRESH_RETRIES = 3;
 
 /**
  * @throws as fetch does; PaymentPending, PaymentAlreadyUsed and InvalidPaymentProof when a payment that was made is not
@@ -100,27 +104,30 @@ async function withSubscription(context: AgentContext, job: PayJob, mine: Subscr
   const { effects, recentChanges } = context;
   const { freshMs } = effects.limits;
   const { signal } = job.template;
-  const retries = new RetryBudget({
-    budgetMs: freshMs,
-    turns: Math.ceil(freshMs / FRESH_RETRY_MS),
-    effects,
-    signal,
-  });
+  const budgetMs = Math.min(FRESH_RETRY_MS, freshMs);
+  const retries = new RetryBudget({ budgetMs, turns: FRESH_RETRIES, effects, signal });
   let isFresh = false;
-  for (;;) {
+  for (let turn = 0; ; turn++) {
     const { response, template, quote, entry } = await tryEach(context, job, mine);
+    const place = originAndPath(template.url);
     if (response.status !== 402) {
-      recentChanges.confirmed(entry.id);
+      recentChanges.confirmed(entry.id, place);
       return response;
     }
-    // Checked on every try: a parallel call may have been served meanwhile. Never paid around in the same call.
-    const isStale = recentChanges.has(mine);
-    isFresh ||= isStale;
+    const refusal = { error: quote?.error, reason: quote?.reason };
+    recentChanges.refused(entry.id, place, refusal);
+    // Read in every turn: a call beside this one may have been served meanwhile. Never paid around in the same call.
+    const changes = recentChanges.explaining(mine, refusal);
+    isFresh ||= changes.length > 0;
     // A route that does not offer the plan has refused nothing: it never took subscriptions to it.
     const isRefusal = !quote || offeredPlans(quote).has(entry.planId);
-    if (isRefusal && isStale && (await retries.wait(FRESH_RETRY_MS))) {
-      await response.body?.cancel();
-      continue;
+    if (isRefusal && changes.some(({ isTried }) => !isTried)) {
+      const waitMs = Math.max(retryAfterMs(response, Date.now(), 0), backoffMs(turn));
+      if (await retries.wait(waitMs)) {
+        await response.body?.cancel();
+        continue;
+      }
+      for (const change of changes) change.isTried = true;
     }
     if (isRefusal) effects.emit({ type: "subscription.refused", idHash: entry.id, planId: entry.planId });
     // A reached cap or an empty wallet stays a refusal: only a subscription that has ended is replaced by a payment.

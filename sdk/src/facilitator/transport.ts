@@ -108,7 +108,9 @@ async function boundedText(response: Response): Promise<string | undefined> {
 /** Returns the error of a status of 400 or more; a 5xx is always `Unavailable`, with the body's error as its cause. */
 export function errorOf(answer: Answer): TurnpikeError {
   const problem = problemSchema.safeParse(answer.json);
-  const reported = problem.success ? errorOfProblem(problem.data) : undefined;
+  // The header counts where the body names no time.
+  const retryAfter = (problem.success ? problem.data.retryAfter : undefined) ?? answer.retryAfterSec;
+  const reported = problem.success ? errorOfProblem({ ...problem.data, retryAfter }) : undefined;
   const message = problem.success ? problem.data.message : `The Facilitator answered HTTP ${answer.status}.`;
   const retryAfterSec = reported?.retryAfterSec ?? answer.retryAfterSec;
   if (answer.status >= 500 || (reported === undefined && answer.status !== 404)) {

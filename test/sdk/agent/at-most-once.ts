@@ -18,6 +18,30 @@ describe("the agent pays at most once", () => {
     expect(market.chain.transfers).to.have.length(1);
   });
 
+  it("D1 a rate limit that refuses the first post rejects with RateLimited; the next call posts the same", async () => {
+    market.facilitator.steps.push({ limit: 1_800 });
+    const subject = agentFor(market.facilitator.url);
+    const error = await rejection(subject.agent.pay(market.provider.url));
+    expect([error.code, error.retryAfterSec]).to.deep.equal(["RateLimited", 1_800]);
+    expect((await subject.agent.payments()).map(({ state }) => state)).to.deep.equal(["signed"]);
+
+    market.facilitator.steps.push({ limit: 900 });
+    const again = await rejection(subject.agent.pay(market.provider.url));
+    expect([again.code, again.retryAfterSec], "posted by an earlier call").to.deep.equal(["PaymentPending", 900]);
+    expect(market.facilitator.seen.filter(({ url }) => url === "/authorize")).to.have.length(2);
+    expect((await subject.agent.pay(market.provider.url)).receipt?.resumed).to.equal(true);
+    expect([transfersSigned(subject), market.chain.transfers.length]).to.deep.equal([1, 1]);
+  });
+
+  it("D1 a rate limit behind a lost answer leaves the outcome unknown", async () => {
+    market.facilitator.steps.push("settle_then_drop", { limit: 1_800 });
+    const subject = agentFor(market.facilitator.url);
+    const error = await rejection(subject.agent.pay(market.provider.url));
+    expect([error.code, error.retryAfterSec]).to.deep.equal(["PaymentPending", 1_800]);
+    expect((await subject.agent.pay(market.provider.url)).status).to.equal(200);
+    expect([transfersSigned(subject), market.chain.transfers.length]).to.deep.equal([1, 1]);
+  });
+
   it("D1 the provider drops, answers 502 and 402: the same proof again, one payment", async () => {
     market.provider.steps.push("drop", "502", "402");
     const subject = agentFor(market.facilitator.url);

@@ -23,10 +23,13 @@ async function startGate(
     refuse?: () => string | undefined;
     oneTime?: Record<string, unknown>;
     redirectTo?: () => string | undefined;
+    /** of its 402s */
+    headers?: () => Record<string, string>;
   } = {},
 ): Promise<StandIn> {
   const quote = (error: string): Answer => ({
     status: 402,
+    headers: options.headers?.() ?? {},
     json: {
       version: "1",
       accepts: [
@@ -224,6 +227,86 @@ describe("agent.fetch", () => {
     stale = 3;
     expect((await agent.fetch(gate.url)).status).to.equal(200);
     expect(gate.seen).to.have.length(5);
+  });
+
+  it("retries a lasting refusal for at most 2 s after a change, with a growing pause, and once for the change", async () => {
+    let error: string | undefined;
+    const gate = await startGate(relay, planId, { refuse: () => error });
+    const waits: number[] = [];
+    const { agent } = agentOn({
+      sleep: async (ms: number) => {
+        waits.push(ms);
+      },
+    });
+    const subscription = await agent.subscribe({ planId, origins: [gate.url] });
+    await agent.setMaxOverage(subscription, 5_000_000n);
+    error = "AllowanceExhausted";
+    expect((await agent.fetch(gate.url)).status).to.equal(402);
+    expect(waits).to.deep.equal([250, 500, 1_000]);
+    expect(gate.seen).to.have.length(4);
+    expect((await agent.fetch(gate.url)).status).to.equal(402);
+    expect(gate.seen, "the change has had its time").to.have.length(5);
+  });
+
+  it("reports a reached cap at once when the same route served by the raised one", async () => {
+    let error: string | undefined = "AllowanceExhausted";
+    const gate = await startGate(relay, planId, { refuse: () => error });
+    const { agent } = agentOn();
+    const subscription = await agent.subscribe({ planId, origins: [gate.url] });
+    await agent.fetch(`${gate.url}/metered?n=1`);
+    await agent.setMaxOverage(subscription, 5_000_000n);
+    error = undefined;
+    expect((await agent.fetch(`${gate.url}/metered?n=2`)).status).to.equal(200);
+    error = "AllowanceExhausted";
+    const before = gate.seen.length;
+    expect((await agent.fetch(`${gate.url}/metered?n=3`)).status).to.equal(402);
+    expect(gate.seen).to.have.length(before + 1);
+  });
+
+  it("retries no refusal that the changes of the agent do not explain", async () => {
+    let error: string | undefined;
+    const gate = await startGate(relay, planId, { refuse: () => error });
+    const { agent } = agentOn();
+    const subscription = await agent.subscribe({ planId, origins: [gate.url] });
+    const requestsOf = async (code: string | undefined) => {
+      error = code;
+      const before = gate.seen.length;
+      expect((await agent.fetch(gate.url)).status).to.equal(402);
+      return gate.seen.length - before;
+    };
+    expect(await requestsOf("AllowanceExhausted"), "a new subscription, its cap reached").to.equal(1);
+    await agent.setMaxOverage(subscription, 5_000_000n);
+    await agent.pause(subscription);
+    expect(await requestsOf(undefined), "paused by the agent").to.equal(1);
+    await agent.resume(subscription);
+    await agent.setMaxOverage(subscription, 1n);
+    expect(await requestsOf("AllowanceExhausted"), "a lowered cap").to.equal(1);
+    await agent.cancel(subscription, { atPeriodEnd: true });
+    expect(await requestsOf("SubscriptionNotActive"), "resumed a moment ago").to.equal(4);
+  });
+
+  it("honours Retry-After of a refusal after a change, and waits for none that is beyond its time", async () => {
+    let retryAfter = "1";
+    let stale = 0;
+    const gate = await startGate(relay, planId, {
+      refuse: () => (stale-- > 0 ? "SubscriptionNotActive" : undefined),
+      headers: () => ({ "retry-after": retryAfter }),
+    });
+    const waits: number[] = [];
+    const { agent } = agentOn({
+      sleep: async (ms: number) => {
+        waits.push(ms);
+      },
+    });
+    const subscription = await agent.subscribe({ planId, origins: [gate.url] });
+    stale = 1;
+    expect((await agent.fetch(gate.url)).status).to.equal(200);
+    expect(waits).to.deep.equal([1_000]);
+    await agent.pause(subscription);
+    await agent.resume(subscription);
+    [stale, retryAfter] = [1, "30"];
+    expect((await agent.fetch(gate.url)).status).to.equal(402);
+    expect(waits).to.deep.equal([1_000]);
   });
 
   it("pays one-time once the subscription is over, but not around a reached cap or an empty wallet", async () => {

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { expect } from "chai";
 import { network } from "hardhat";
 import { memoryLedger } from "turnpike/agent";
@@ -38,6 +40,37 @@ describe("an agent with an RPC of its own", () => {
     const subscription = await agent.subscribe({ planId });
     expect((await agent.pause(subscription)).status).to.equal("PAUSED");
     expect((await agent.resume(subscription)).version).to.equal(2);
+  });
+
+  it("ends a read of an RPC that never answers, also when memory is collected meanwhile", async () => {
+    const rpc = "http://127.0.0.1:1";
+    setFlagsFromString("--expose-gc");
+    const collect = runInNewContext("gc") as () => void;
+    let collecting: NodeJS.Timeout | undefined;
+    // As the platform's fetch listens: the signal itself lives as long as the exchange, its sources need not.
+    const never = (signal: AbortSignal) =>
+      new Promise<Response>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    const { agent } = agentFor(relay.url, {
+      policy: { perPayment: PRICE, perDay: 1_000n * PRICE, tokens: [relay.addresses.token] },
+      deployments: [{ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }],
+      rpc,
+      limits: { facilitatorTimeoutMs: 3_000 },
+      fetch: async (input, init) => {
+        const url = String(input);
+        if (!url.startsWith(rpc)) return fetch(url, init);
+        collecting ??= setInterval(collect, 500);
+        return never(init?.signal as AbortSignal);
+      },
+    });
+    try {
+      const error = await rejection(agent.subscribe({ planId }));
+      expect([error.code, error.message]).to.deep.equal([
+        "Unavailable",
+        "The agent's RPC did not answer within 3000 ms.",
+      ]);
+    } finally {
+      clearInterval(collecting);
+    }
   });
 
   it("HB7 lists its subscriptions by the chain alone, also while the Facilitator is down, lies, or is configured no more", async () => {

@@ -313,6 +313,45 @@ describe("what the agent refuses", () => {
     expect(await reasonFor(lie({ hoodlayer: { facilitator: `${facilitator.url}/` } }))).to.equal("paid");
   });
 
+  it("a quote that ends while the chain cannot be read is an outage, and no refusal of the policy", async () => {
+    const provider = await startProvider(chain, facilitator.url);
+    const subject = agentFor(facilitator.url, {
+      clock: { nowSec: () => chain.nowSec },
+      fetch: async (input, init) => {
+        const response = await fetch(input, init);
+        if (String(input).includes("/accounts/")) chain.nowSec += 590;
+        return response;
+      },
+    });
+    const error = await rejection(subject.agent.pay(provider.url));
+    expect([error.code, error.reason, error.retryable]).to.deep.equal(["Unavailable", "quote_ended", true]);
+    expect(error.message).to.include("Nothing was signed or paid");
+    expect(subject.signed).to.deep.equal([]);
+  });
+
+  it("stops waiting for the chain once the quote cannot be paid any more, or the caller aborts", async () => {
+    const provider = await startProvider(chain, facilitator.url);
+    const rpc = "http://127.0.0.1:1";
+    const left = (seconds: number) => ({ nowSec: () => chain.nowSec + 600 - 15 - seconds });
+    const silent = (seconds: number) =>
+      agentFor(facilitator.url, {
+        rpc,
+        clock: left(seconds),
+        fetch: (input, init) => (String(input).startsWith(rpc) ? new Promise(() => {}) : fetch(input, init)),
+      });
+    const subject = silent(0.05);
+    const error = await rejection(subject.agent.pay(provider.url));
+    expect([error.code, error.reason]).to.deep.equal(["Unavailable", "quote_ended"]);
+    expect(subject.signed).to.deep.equal([]);
+
+    const stop = new AbortController();
+    const waiting = silent(500);
+    const paying = waiting.agent.pay(provider.url, { signal: stop.signal });
+    setTimeout(() => stop.abort(), 20);
+    const aborted = await rejection(paying);
+    expect([aborted.code, aborted.reason]).to.deep.equal(["AbortError", "nothing_signed"]);
+  });
+
   it("a memo that was used before is not paid a second time", async () => {
     let memo: unknown;
     const provider = await startProvider(chain, facilitator.url, {

@@ -1,3 +1,4 @@
+import { inspect } from "node:util";
 import { secp256k1 } from "@noble/curves/secp256k1";
 import { expect } from "chai";
 import { type Agent, memoryLedger, walletFromKey } from "turnpike/agent";
@@ -74,6 +75,59 @@ describe("agent.subscribe and changes, judged by the contracts", () => {
     expect(await charged()).to.equal(2n * PRICE);
   });
 
+  it("refuses a second subscription beside a paused one, and names the remedy", async () => {
+    const { agent } = freshAgent();
+    const first = await agent.subscribe({ planId });
+    await agent.pause(first);
+    const error = await rejection(agent.subscribe({ planId, origins: ["https://api.example"] }));
+    expect([error.code, error.reason, error.details.idHash]).to.deep.equal([
+      "SubscriptionNotActive",
+      "paused",
+      first.idHash,
+    ]);
+    expect(error.message).to.include(`agent.resume("${first.idHash}")`);
+    expect(inspect(error)).not.to.include(first.id.slice(42));
+    expect(await charged()).to.equal(PRICE);
+
+    const lost = freshAgent();
+    expect((await rejection(lost.agent.subscribe({ planId }))).details.idHash, "a lost ledger").to.equal(first.idHash);
+    expect(lost.signed).not.to.include("Subscribe");
+    expect((await lost.agent.resume(first.idHash)).status).to.equal("ACTIVE");
+    expect(await lost.agent.subscribe({ planId })).to.include({ idHash: first.idHash, existing: true });
+    expect(await charged()).to.equal(PRICE);
+  });
+
+  it("buys another one beside a paused one where the caller asks for it, or for another wallet", async () => {
+    const ledger = memoryLedger();
+    const { agent } = freshAgent({ ledger });
+    const first = await agent.subscribe({ planId });
+    await agent.pause(first);
+    const another = await agent.subscribe({ planId, another: true });
+    expect(another).to.include({ status: "ACTIVE", existing: false });
+    expect((await agent.subscribe({ planId })).idHash, "the active one counts").to.equal(another.idHash);
+    await relay.fund(addressOf("second"));
+    const theirs = await freshAgent({ ledger, role: "second" }).agent.subscribe({ planId });
+    expect(theirs).to.include({ subscriber: addressOf("second"), existing: false });
+  });
+
+  it("refuses a second subscription beside one that is past due, and buys anew once it has lapsed or ended", async () => {
+    const { agent } = freshAgent();
+    const first = await agent.subscribe({ planId });
+    await advance(INTERVAL_SEC + 3_600 + 10);
+    expect((await agent.list()).map(({ status }) => status)).to.deep.equal(["PAST_DUE"]);
+    const error = await rejection(agent.subscribe({ planId }));
+    expect([error.reason, error.details.idHash]).to.deep.equal(["past_due", first.idHash]);
+    expect(error.message).to.include("renew");
+    await advance(INTERVAL_SEC);
+    const second = await agent.subscribe({ planId });
+    expect(second.idHash).not.to.equal(first.idHash);
+    await agent.cancel(second, { atPeriodEnd: true });
+    expect(await agent.subscribe({ planId })).to.include({ idHash: second.idHash, ending: true, existing: true });
+    await agent.cancel(second);
+    expect((await agent.subscribe({ planId })).existing).to.equal(false);
+    expect(await charged()).to.equal(3n * PRICE);
+  });
+
   it("derives the same ids again after everything but the wallet is lost", async () => {
     const first = await freshAgent().agent.subscribe({ planId });
     const second = await freshAgent().agent.subscribe({ planId, another: true });
@@ -123,6 +177,23 @@ describe("agent.subscribe and changes, judged by the contracts", () => {
     const { agent, signed } = freshAgent();
     const subscription = await agent.subscribe({ planId });
     expect(subscription.status).to.equal("ACTIVE");
+    expect(signed.filter((type) => type === "Subscribe")).to.have.length(1);
+    expect(await charged()).to.equal(PRICE);
+  });
+
+  it("rejects with RateLimited when a rate limit refuses the first post, and posts the same signup later", async () => {
+    relay.steps.push({ limit: 1_800 });
+    const { agent, signed } = freshAgent();
+    const error = await rejection(agent.subscribe({ planId }));
+    expect([error.code, error.retryAfterSec]).to.deep.equal(["RateLimited", 1_800]);
+    expect(error.message).to.include("nothing was submitted");
+    relay.steps.push({ limit: 900 });
+    const posts = () => relay.seen.filter(({ method }) => method === "POST").length;
+    const before = posts();
+    const again = await rejection(agent.subscribe({ planId }));
+    expect([again.code, again.retryAfterSec], "posted by an earlier call").to.deep.equal(["PaymentPending", 900]);
+    expect(posts()).to.equal(before + 1);
+    expect((await agent.subscribe({ planId })).status).to.equal("ACTIVE");
     expect(signed.filter((type) => type === "Subscribe")).to.have.length(1);
     expect(await charged()).to.equal(PRICE);
   });
@@ -180,7 +251,6 @@ describe("agent.subscribe and changes, judged by the contracts", () => {
 
   it("shows no id when it is printed in passing", async () => {
     const subscription = await freshAgent().agent.subscribe({ planId });
-    const { inspect } = await import("node:util");
     expect(inspect(subscription)).not.to.include(subscription.id.slice(42));
   });
 
@@ -251,6 +321,20 @@ describe("agent.subscribe and changes, judged by the contracts", () => {
       expect((await agent.pause(ref)).status).to.equal("PAUSED");
       const [state] = await agent.list();
       expect(state?.version).to.equal(1);
+    });
+
+    it("rejects with RateLimited what a rate limit refuses at first, and stays pending behind a lost answer", async () => {
+      relay.steps.push({ limit: 1_800 });
+      const refused = await rejection(agent.pause(ref));
+      expect([refused.code, refused.retryAfterSec]).to.deep.equal(["RateLimited", 1_800]);
+      relay.steps.push("drop", { limit: 1_800 });
+      const unsure = await rejection(agent.pause(ref));
+      expect([unsure.code, unsure.retryAfterSec]).to.deep.equal(["PaymentPending", 1_800]);
+      const dear = await relay.createPlan({ amount: 30n * PRICE });
+      await agent.subscribe({ planId: dear, periods: 2 });
+      relay.steps.push({ limit: 60 });
+      expect((await rejection(agent.topUp())).code).to.equal("RateLimited");
+      expect((await agent.pause(ref)).status).to.equal("PAUSED");
     });
 
     it("tops up an approval that covers less than two more periods, to all of them", async () => {

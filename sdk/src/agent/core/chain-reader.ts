@@ -77,18 +77,25 @@ export function createChainReader(url: string, chainId: number, effects: Effects
   let isChecked = false;
 
   async function send(method: string, params: readonly unknown[]): Promise<unknown> {
+    const { facilitatorTimeoutMs: timeoutMs } = effects.limits;
+    // The timer keeps its signal. The one of AbortSignal.timeout can be collected inside AbortSignal.any, and never fires.
+    const deadline = new AbortController();
+    const timer = setTimeout(() => deadline.abort(), timeoutMs);
     try {
       const response = await effects.fetch(url, {
         method: "POST",
         headers: { "content-type": "application/json" },
         body: JSON.stringify({ jsonrpc: "2.0", id: nextId++, method, params }),
         redirect: "error",
-        signal: AbortSignal.any([effects.closing, AbortSignal.timeout(effects.limits.facilitatorTimeoutMs)]),
+        signal: AbortSignal.any([effects.closing, deadline.signal]),
       });
       const answer = (await response.json()) as { result?: unknown };
       if (answer.result !== undefined && answer.result !== null) return answer.result;
     } catch (cause) {
-      throw new Unavailable("The agent's RPC cannot be reached.", { cause });
+      const what = deadline.signal.aborted ? `did not answer within ${timeoutMs} ms` : "cannot be reached";
+      throw new Unavailable(`The agent's RPC ${what}.`, { cause });
+    } finally {
+      clearTimeout(timer);
     }
     throw new Unavailable(`The agent's RPC did not answer ${method}.`);
   }

@@ -36,15 +36,54 @@ export interface AgentContext {
   closeLedger(): Promise<void>;
 }
 
-/** `status`: it has just become active. `terms`: its cap or plan has just changed. */
-type Change = "status" | "terms";
+/** `status`: it has just become active. `cap`: its cap was raised. `plan`: it has moved to another plan. */
+export type Change = "status" | "cap" | "plan";
+
+/** What a 402 says of a subscription: a stable code, and its reason where it has one. */
+interface Refusal {
+  readonly error: string | undefined;
+  readonly reason: string | undefined;
+}
+
+interface Mark {
+  readonly change: Change;
+  readonly untilMs: number;
+  /** a call has retried for as long as it may */
+  isTried: boolean;
+}
+
+const EXHAUSTED = "AllowanceExhausted";
+
+/** The refusals that a gate with an older record gives after each change. A code that is not here may stand for any. */
+const EXPLAINED: Readonly<Record<string, readonly Change[]>> = {
+  SubscriptionNotActive: ["status", "plan"],
+  [EXHAUSTED]: ["cap", "plan"],
+  InsufficientFunds: ["cap", "plan"],
+};
+
+/** The same where the gate says which status it read. */
+const EXPLAINED_REASONS: Readonly<Record<string, readonly Change[]>> = {
+  unknown: ["status"],
+  paused: ["status"],
+  past_due: ["status"],
+  expired: ["status"],
+  cancelled: [],
+  other_plan: ["plan"],
+};
+
+function isExplained(change: Change, { error = "", reason = "" }: Refusal): boolean {
+  const byReason = error === "SubscriptionNotActive" ? EXPLAINED_REASONS[reason] : undefined;
+  return (byReason ?? EXPLAINED[error])?.includes(change) ?? true;
+}
 
 /**
- * Tracks subscriptions that have just changed: for a while a gate may refuse them by an old record, and the request is
- * retried rather than paid for. Knows no gate.
+ * Subscriptions that have just changed: for a while a refusal that an older record explains is retried rather than paid
+ * around. Knows no gate.
  */
 export class RecentChanges {
-  readonly #marks = new Map<Hex, { readonly untilMs: number; readonly change: Change }>();
+  readonly #marks = new Map<Hex, Map<Change, Mark>>();
+  /** where the cap was refused last */
+  readonly #exhaustedAt = new Map<Hex, string>();
   readonly #freshMs: number;
 
   constructor(freshMs: number) {
@@ -52,16 +91,31 @@ export class RecentChanges {
   }
 
   mark(idHash: Hex, change: Change): void {
-    this.#marks.set(idHash, { untilMs: performance.now() + this.#freshMs, change });
+    const marks = this.#marks.get(idHash) ?? new Map<Change, Mark>();
+    marks.set(change, { change, untilMs: performance.now() + this.#freshMs, isTried: false });
+    this.#marks.set(idHash, marks);
   }
 
-  /** Ends tracking of a status change: the gate has served the subscription. It proves nothing about a new cap. */
-  confirmed(idHash: Hex): void {
-    if (this.#marks.get(idHash)?.change === "status") this.#marks.delete(idHash);
+  /** Removes what a later change has overtaken: a refusal is current from then on. */
+  drop(idHash: Hex, changes: readonly Change[]): void {
+    for (const change of changes) this.#marks.get(idHash)?.delete(change);
   }
 
-  /** Returns whether a refusal of any of these may be out of date. */
-  has(entries: readonly { readonly id: Hex }[]): boolean {
-    return entries.some(({ id }) => (this.#marks.get(id)?.untilMs ?? 0) > performance.now());
+  /** It was served at `place`: the gate has read that it is active, and of a cap that it refused there the raise. */
+  confirmed(idHash: Hex, place: string): void {
+    this.drop(idHash, ["status"]);
+    if (this.#exhaustedAt.get(idHash) !== place) return;
+    this.#exhaustedAt.delete(idHash);
+    this.drop(idHash, ["cap"]);
+  }
+
+  refused(idHash: Hex, place: string, { error }: Refusal): void {
+    if (error === EXHAUSTED) this.#exhaustedAt.set(idHash, place);
+  }
+
+  /** Returns the recent changes of any of these that may explain the refusal. */
+  explaining(entries: readonly { readonly id: Hex }[], refusal: Refusal): readonly Mark[] {
+    const marks = entries.flatMap(({ id }) => [...(this.#marks.get(id)?.values() ?? [])]);
+    return marks.filter(({ change, untilMs }) => untilMs > performance.now() && isExplained(change, refusal));
   }
 }

@@ -19,7 +19,7 @@ export interface AgentLimits {
   readonly presentations: number;
   /** how long one call waits for a proof that is in flight elsewhere */
   readonly inFlightMs: number;
-  /** how long a refusal is retried after subscribe, resume or a cap change */
+  /** how long after a change of a subscription a refusal may rest on an older record: retried for up to 2 s, never paid around */
   readonly freshMs: number;
   /** how much of a 402's body is read */
   readonly maxQuoteBytes: number;

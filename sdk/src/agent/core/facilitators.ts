@@ -18,6 +18,7 @@ import {
   networkOfChain,
   PaymentPending,
   systemClock,
+  TurnpikeError,
 } from "../../protocol";
 import { backoffMs, type Effects, RetryBudget } from "./effects";
 import { isPrivateChannel } from "./request";
@@ -100,12 +101,17 @@ function createFacilitator(url: string, effects: Effects, pinned: readonly Addre
     });
   const client = createFacilitatorClient({ url, fetch: exchange, timeoutMs });
   async function announced(): Promise<readonly Address[] | undefined> {
+    // A timer of its own: the signal of AbortSignal.timeout can be collected inside AbortSignal.any, and never fires.
+    const deadline = new AbortController();
+    const timer = setTimeout(() => deadline.abort(), SIGNERS_TIMEOUT_MS);
     try {
-      const { proofSigners } = await client.supported({ signal: AbortSignal.timeout(SIGNERS_TIMEOUT_MS) });
+      const { proofSigners } = await client.supported({ signal: deadline.signal });
       return proofSigners;
     } catch {
       // Whatever went wrong, there is no list; a payment does not fail for that.
       return undefined;
+    } finally {
+      clearTimeout(timer);
     }
   }
   let signers = pinned && Promise.resolve<readonly Address[] | undefined>(pinned);
@@ -156,6 +162,18 @@ type Outcome = ChangeOutcome | PermitOutcome;
 
 export type Known<O extends Outcome> = Exclude<O, { kind: "pending" }>;
 
+/** Refusals that come before the Facilitator looks at what was posted. An earlier post may be under way all the same. */
+const BEFORE_WORK: ReadonlySet<string> = new Set(["RateLimited", "NotFound"]);
+
+/** The refusal behind an answer without an outcome, where this very post has submitted nothing for sure. */
+export function refusalBeforeWork({ cause }: TurnpikeError): TurnpikeError | undefined {
+  return isTurnpikeError(cause) && BEFORE_WORK.has(cause.code) ? cause : undefined;
+}
+
+/** How long to wait after such a refusal: as long as it says. */
+export const waitMsOf = ({ retryAfterSec = 0 }: TurnpikeError, leastMs: number): number =>
+  Math.max(retryAfterSec * 1_000, leastMs);
+
 /**
  * Posts one signed change until its outcome is known or the retry budget ends. Signs nothing.
  * @returns the outcome, or the refusal; `wasUnsure`: an earlier post may have been accepted
@@ -165,6 +183,8 @@ export async function submit<O extends Outcome>(
   effects: Effects,
   job: {
     readonly idHash: Hex | undefined;
+    /** whether an earlier call has posted the same: then no refusal tells that nothing was submitted */
+    readonly isRepeated?: boolean;
     readonly post: () => Promise<O>;
     /** called once, when the outcome is not known at once */
     readonly onPending?: () => void;
@@ -174,7 +194,7 @@ export async function submit<O extends Outcome>(
   let wasUnsure = false;
   for (let turn = 0; ; turn++) {
     let waitMs = backoffMs(turn);
-    let cause: unknown;
+    let cause: TurnpikeError | undefined;
     try {
       const outcome = await job.post();
       if (outcome.kind !== "pending") return { outcome: outcome as Known<O>, wasUnsure };
@@ -182,15 +202,36 @@ export async function submit<O extends Outcome>(
     } catch (error) {
       if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
       cause = error;
+      const refusal = refusalBeforeWork(error);
+      if (refusal && !wasUnsure && !job.isRepeated) {
+        return { outcome: { kind: "refused", error: notSubmitted(refusal, error, job.idHash) } as Known<O>, wasUnsure };
+      }
+      if (refusal) waitMs = waitMsOf(error, waitMs);
     }
     if (!wasUnsure) job.onPending?.();
     wasUnsure = true;
     if (await retries.wait(waitMs)) continue;
     throw new PaymentPending("The outcome of the change is not known yet. Repeat the call: it presents the same one.", {
       ...(cause === undefined ? {} : { cause }),
+      ...(cause?.retryAfterSec === undefined ? {} : { retryAfterSec: cause.retryAfterSec }),
       ...(job.idHash === undefined ? {} : { details: { idHash: job.idHash } }),
     });
   }
+}
+
+function notSubmitted(refusal: TurnpikeError, cause: TurnpikeError, idHash: Hex | undefined): TurnpikeError {
+  const { code } = refusal;
+  const { retryAfterSec } = cause;
+  const when = retryAfterSec === undefined ? "later" : `in ${retryAfterSec} s`;
+  const message =
+    code === "RateLimited"
+      ? `The Facilitator's rate limit refused the change, and nothing was submitted. Repeat the call ${when}.`
+      : "The Facilitator has no route for the change, and nothing was submitted. Check its address.";
+  return new TurnpikeError(code, message, {
+    cause,
+    ...(retryAfterSec === undefined ? {} : { retryAfterSec }),
+    ...(idHash === undefined ? {} : { details: { idHash } }),
+  });
 }
 
 export const isRefused = (outcome: { readonly kind: string }): outcome is Refused => outcome.kind === "refused";

@@ -161,7 +161,7 @@ async function settleAndPresent(
   let entry = first;
   let wasReversed = false;
   for (;;) {
-    const settled = await settledEntry(context, job, entry, resumed);
+    const settled = await settledEntry(context, job, entry, { resumed, isFirstPost: !resumed && !wasReversed });
     if (!settled) return undefined;
     const isLate = resumed && isOver(context, settled);
     const presented = await present(context, { ledger, entry: settled, template, headers, resumed, isLate });
@@ -192,11 +192,11 @@ async function settledEntry(
   context: AgentContext,
   { ledger, template }: PayJob,
   entry: PaymentEntry,
-  resumed: boolean,
+  { resumed, isFirstPost }: { readonly resumed: boolean; readonly isFirstPost: boolean },
 ): Promise<PaymentEntry | undefined> {
   // The provider settles it, and a gate also accepts after the window what has settled within it.
   if (entry.dialect !== "turnpike") return entry;
-  const settlement = await settle(context, { ledger, entry, resumed, signal: template.signal });
+  const settlement = await settle(context, { ledger, entry, resumed, signal: template.signal, isFirstPost });
   if (settlement.kind === "settled") return settlement.entry;
   if (resumed) return undefined;
   throw settlement.error;
@@ -236,6 +236,7 @@ function emitRefusal(context: AgentContext, url: string, { code, reason }: Turnp
 
 async function payOnce(context: AgentContext, job: PayJob, quote: ParsedQuote): Promise<QuoteOutcome> {
   const { ledger, template } = job;
+  const quotedAtSec = context.effects.clock.nowSec();
   if (!context.policy.allowHttp && !isPrivateChannel(template.url)) {
     const message = "The agent pays only over https (this machine aside); policy.allowHttp allows more.";
     return { kind: "refused", error: new PolicyRefused(message, { reason: "insecure_origin" }) };
@@ -248,7 +249,7 @@ async function payOnce(context: AgentContext, job: PayJob, quote: ParsedQuote): 
   let entry: PaymentEntry;
   try {
     chosen = await chooseOption(context, job, quote);
-    entry = await signPayment(context, job, chosen);
+    entry = await signPayment(context, job, chosen, quotedAtSec);
   } catch (error) {
     if (error instanceof PolicyRefused) return { kind: "refused", error };
     if (isTurnpikeError(error)) emitRefusal(context, template.url, error);

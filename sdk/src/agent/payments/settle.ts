@@ -3,10 +3,10 @@
  * retry budget ends and the ledger keeps it. Signs nothing.
  */
 import type { FacilitatorClient } from "../../facilitator/client";
-import { type Hex, PaymentPending, type PaymentProof, type TurnpikeError } from "../../protocol";
+import { type Hex, isTurnpikeError, PaymentPending, type PaymentProof, TurnpikeError } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import { backoffMs, emitPayment, RetryBudget } from "../core/effects";
-import { type Facilitator, plausibleTimeSec } from "../core/facilitators";
+import { type Facilitator, plausibleTimeSec, refusalBeforeWork, waitMsOf } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { faultOfStoredProof } from "./check-proof";
@@ -25,6 +25,8 @@ export interface SettleJob {
   readonly entry: PaymentEntry;
   readonly resumed: boolean;
   readonly signal: AbortSignal | undefined;
+  /** whether no Facilitator was given this authorization before; default false */
+  readonly isFirstPost?: boolean;
 }
 
 /**
@@ -118,6 +120,12 @@ async function askNamed(
       return { kind: "wait", waitMs: clamp(answer.retryAfterSec, 100, 5_000), why: OUTCOME_UNKNOWN };
     case "unavailable": {
       const { error } = answer;
+      const refusal = refusalBeforeWork(error);
+      if (refusal && isFirst && job.isFirstPost) {
+        emitPayment(context.effects, "payment.held", job);
+        throw notSubmitted(attempt.entry, refusal, error);
+      }
+      if (refusal) return { kind: "wait", waitMs: waitMsOf(error, 100), why: OUTCOME_UNKNOWN, cause: error };
       const waitMs = error.retryAfterSec === undefined ? {} : { waitMs: clamp(error.retryAfterSec, 0, 10_000) };
       return { kind: "wait", ...waitMs, why: OUTCOME_UNKNOWN, cause: error };
     }
@@ -176,6 +184,22 @@ function held(entry: PaymentEntry, why: string, cause?: unknown): PaymentPending
     {
       details: { paymentId: entry.id },
       ...(cause === undefined ? {} : { cause }),
+      ...(isTurnpikeError(cause) && cause.retryAfterSec !== undefined ? { retryAfterSec: cause.retryAfterSec } : {}),
+    },
+  );
+}
+
+function notSubmitted(entry: PaymentEntry, { code }: TurnpikeError, cause: TurnpikeError): TurnpikeError {
+  const { retryAfterSec } = cause;
+  const when = retryAfterSec === undefined ? "later" : `in ${retryAfterSec} s`;
+  const why = code === "RateLimited" ? "rate limit refused" : "address has no route for";
+  return new TurnpikeError(
+    code,
+    `The Facilitator's ${why} payment ${entry.id}, and nothing was submitted. Repeat the call ${when}: it presents the same payment.`,
+    {
+      cause,
+      details: { paymentId: entry.id },
+      ...(retryAfterSec === undefined ? {} : { retryAfterSec }),
     },
   );
 }

@@ -17,6 +17,7 @@ import {
   type TokenDomain,
   toHex,
   transferTypedData,
+  Unavailable,
   utf8ToBytes,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
@@ -32,22 +33,31 @@ import { tokenDomain } from "./token-domain";
 /** Less than this is not worth starting: the Facilitator keeps a margin of its own. */
 const MIN_WINDOW_SEC = 15;
 
+/** A quote that lives longer is not timed: its clock is another one. */
+const MAX_QUOTE_LIFE_SEC = 86_400;
+
 /**
- * Signs one payment.
+ * @param quotedAtSec when the quote arrived, by the policy's clock
  * @returns the signed entry, locked: the caller unlocks it
  * @throws PolicyRefused, InsufficientFunds or Unavailable; nothing was signed
  */
-export async function signPayment(context: AgentContext, job: PayJob, chosen: ChosenOption): Promise<PaymentEntry> {
+export async function signPayment(
+  context: AgentContext,
+  job: PayJob,
+  chosen: ChosenOption,
+  quotedAtSec: number,
+): Promise<PaymentEntry> {
   const { ledger, template, key } = job;
   const { option } = chosen;
   const payer = await context.signer.address();
-  const facts = await factsBefore(context, payer, chosen, template.signal);
+  const reading = factsBefore(context, payer, chosen, template.signal);
+  const facts = await whilePayable(context, { option, signal: template.signal }, reading);
   if (facts.balance !== undefined && facts.balance < option.amount) {
     throw new InsufficientFunds(undefined, {
       details: { token: option.token, required: option.amount.toString(), available: facts.balance.toString() },
     });
   }
-  const validBeforeSec = windowEnd(context, option, facts.nowSec);
+  const validBeforeSec = windowEnd(context, option, { nowSec: facts.nowSec, quotedAtSec });
   const nonce = option.dialect === "turnpike" ? paymentNonce(option.ref, option.resource) : standardNonce(job, option);
   const id = paymentIdOf({ chainId: option.chainId, token: option.token, payer, nonce });
   const earlier = ledger.payment(id);
@@ -120,21 +130,55 @@ async function sign(
   };
 }
 
-/** Returns the end of the authorization: the quote's own end, and never beyond the policy's window. */
-function windowEnd(context: AgentContext, option: PaymentOption, nowSec: number): number {
+/** No longer than needed: the quote's own end, and never beyond the policy's window. */
+function windowEnd(
+  context: AgentContext,
+  option: PaymentOption,
+  { nowSec, quotedAtSec }: { readonly nowSec: number; readonly quotedAtSec: number },
+): number {
   const { maxWindowSec } = context.policy;
   const wanted = option.dialect === "turnpike" ? option.memoExpiresAtSec : nowSec + option.maxTimeoutSec;
   const end = Math.min(wanted, nowSec + maxWindowSec);
   if (end - nowSec < MIN_WINDOW_SEC) {
+    // It could have been paid when it arrived: time is the cause, and not what the provider quoted.
+    const waitedSec = context.effects.clock.nowSec() - quotedAtSec;
+    if (end - (nowSec - waitedSec) >= MIN_WINDOW_SEC) throw quoteEnded();
     throw new PolicyRefused("The quote has ended, or ends too soon to settle.", { reason: "window" });
   }
   return end;
 }
 
-/**
- * Returns a standard payment's nonce. There is no memo; with a key the nonce is derived from the purchase, so that the
- * token refuses a second payment.
- */
+const quoteEnded = () =>
+  new Unavailable(
+    "The quote ended before the chain could be read. Nothing was signed or paid. Repeat the call: it asks for a new quote.",
+    { reason: "quote_ended" },
+  );
+
+/** Waits for `work` only while the quote can still be paid, as far as the policy's clock says, and the caller wants it. */
+async function whilePayable<T>(
+  { effects }: AgentContext,
+  { option, signal }: { readonly option: PaymentOption; readonly signal: AbortSignal | undefined },
+  work: Promise<T>,
+): Promise<T> {
+  const untilSec = option.dialect === "turnpike" ? option.memoExpiresAtSec - MIN_WINDOW_SEC : 0;
+  const leftSec = untilSec - effects.clock.nowSec();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let onAbort = () => {};
+  const ended = new Promise<never>((_, reject) => {
+    onAbort = () => reject(signal?.reason);
+    signal?.addEventListener("abort", onAbort, { once: true });
+    const isTimed = leftSec > 0 && leftSec <= MAX_QUOTE_LIFE_SEC;
+    if (isTimed) timer = setTimeout(() => reject(quoteEnded()), leftSec * 1_000);
+  });
+  try {
+    return await Promise.race([work, ended]);
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", onAbort);
+  }
+}
+
+/** Standard payments have no memo; with a key the nonce is still the purchase's own, so that the token refuses a second. */
 function standardNonce({ key, template }: PayJob, option: PaymentOption): Hex {
   if (key === undefined) return toHex(randomBytes(32));
   const purchase = JSON.stringify(["x402", template.method, template.url, option.payTo.toLowerCase()]);

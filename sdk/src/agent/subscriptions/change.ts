@@ -4,7 +4,7 @@
  */
 import type { ChangeAct, ChangeRequestWire, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import { type ActFields, actTypedData, type SignedAct, TurnpikeError } from "../../protocol";
-import type { AgentContext } from "../core/context";
+import type { AgentContext, Change } from "../core/context";
 import { isRefused, plausibleTimeSec, submit } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
@@ -36,8 +36,10 @@ export interface PlannedChange<S extends SignedAct> {
   /** the ledger's entry once the change is made */
   readonly after: SubscriptionEntry;
   readonly isDone: (state: SubscriptionState) => boolean;
-  /** what a gate may not see at once, and therefore refuse */
-  readonly recentChange?: "status" | "terms";
+  /** what a gate may not have seen at once, and refuse for */
+  readonly recentChange?: Change;
+  /** earlier changes that explain no refusal any more */
+  readonly overtakes?: readonly Change[];
 }
 
 export async function change<S extends SignedAct>(
@@ -150,6 +152,7 @@ async function conclude<S extends SignedAct>(
   state: SubscriptionState,
 ): Promise<Subscription> {
   await ledger.put(plan.after);
+  context.recentChanges.drop(plan.after.id, plan.overtakes ?? []);
   if (plan.recentChange) context.recentChanges.mark(plan.after.id, plan.recentChange);
   const { id: idHash, planId } = plan.after;
   context.effects.emit({ type: "subscription.changed", idHash, planId, act: plan.path });

@@ -32,6 +32,8 @@ import {
 /** How far ahead a charge is quoted: the credit for unused time shrinks while the change is on its way. */
 const QUOTE_AHEAD_SEC = 120;
 
+const EVERY_CHANGE = ["status", "cap", "plan"] as const;
+
 export function pause(context: AgentContext, ref: SubscriptionRef): Promise<Subscription> {
   return change(context, ref, async ({ entry }) => ({
     act: "Pause",
@@ -39,6 +41,7 @@ export function pause(context: AgentContext, ref: SubscriptionRef): Promise<Subs
     fields: {},
     after: entry,
     isDone: (state) => state.status === "PAUSED",
+    overtakes: EVERY_CHANGE,
   }));
 }
 
@@ -90,6 +93,7 @@ export function cancel(
     fields: { atPeriodEnd },
     after: atPeriodEnd ? entry : { ...entry, state: "ended" },
     isDone: (state) => state.status === "CANCELLED" || (atPeriodEnd && state.ending),
+    ...(atPeriodEnd ? {} : { overtakes: EVERY_CHANGE }),
   }));
 }
 
@@ -111,7 +115,8 @@ export function setMaxOverage(context: AgentContext, ref: SubscriptionRef, cap: 
       ...(isRaise ? { planned: after } : {}),
       after,
       isDone: (now) => now.allowance.cap === wanted,
-      recentChange: "terms",
+      // A gate with an older record of a lowered cap allows more, so its refusal is current.
+      ...(isRaise ? { recentChange: "cap" as const } : { overtakes: ["cap"] as const }),
     };
   });
 }
@@ -152,7 +157,7 @@ export function changePlan(
       planned: after,
       after,
       isDone: (now) => now.planId === plan.planId,
-      recentChange: "terms",
+      recentChange: "plan",
     };
   });
 }

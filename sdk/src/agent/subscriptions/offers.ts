@@ -34,7 +34,7 @@ export interface SubscribeOptions {
   readonly facilitator?: string;
   /** how many periods the token approval should cover; default 12 */
   readonly periods?: number;
-  /** buy another one even if this agent already has a live subscription on the plan; default false */
+  /** buy another one even if this agent already has one on the plan, active, paused or past due; default false */
   readonly another?: boolean;
 }
 

@@ -9,6 +9,7 @@ import {
   isTurnpikeError,
   PaymentPending,
   PlanDeprecated,
+  SubscriptionNotActive,
   sameAddress,
   secretHashOf,
   subscribeTypedData,
@@ -43,8 +44,9 @@ interface SignupJob {
 }
 
 /**
- * Subscribes, or returns the live subscription this agent already has on the plan.
- * @throws PlanDeprecated, PolicyRefused, InsufficientFunds; PaymentPending when the outcome is unknown
+ * Subscribes, or returns the active subscription this agent already has on the plan.
+ * @throws SubscriptionNotActive when the one it has is paused or past due, and `another` is not set; PlanDeprecated,
+ * PolicyRefused, InsufficientFunds; PaymentPending when the outcome is unknown
  */
 export async function subscribe(context: AgentContext, options: SubscribeOptions): Promise<Subscription> {
   const ledger = await context.ledger();
@@ -58,8 +60,9 @@ export async function subscribe(context: AgentContext, options: SubscribeOptions
   return ledger.serialize(`subscribe:${plan.planId}:${subscriber}`, async () => {
     const unfinished = await finishSignup(context, job);
     if (unfinished) return raisedTo(context, cap, unfinished);
-    const { existing, secret } = await secretFor(context, job);
+    const { existing, suspended, secret } = await secretFor(context, job);
     if (existing && !options.another) return raisedTo(context, cap, existing);
+    if (suspended && !options.another) throw suspendedError(suspended);
     return signUpWithRetries(context, job, secret);
   });
 }
@@ -89,17 +92,27 @@ async function raisedTo(context: AgentContext, cap: bigint, subscription: Subscr
 
 type SignupSecret = { readonly value: Hex; readonly kept: SubscriptionEntry["secret"] };
 
-/** Finds a live subscription on the plan, and the secret that a new one would have. */
-async function secretFor(
-  context: AgentContext,
-  { ledger, facilitator, plan, origins }: SignupJob,
-): Promise<{ existing: Subscription | undefined; secret: SignupSecret }> {
+/** Whether it is active, or can become active and charge again without a new signup by resume or renewal. */
+const canCharge = ({ status }: SubscriptionState): boolean =>
+  status === "ACTIVE" || status === "PAUSED" || status === "PAST_DUE";
+
+interface Found {
+  /** the active subscription on the plan */
+  readonly existing: Subscription | undefined;
+  /** one on the plan that is paused or past due; undefined where another one is active */
+  readonly suspended: SubscriptionState | undefined;
+  /** what a new one would have */
+  readonly secret: SignupSecret;
+}
+
+/** Finds the wallet's subscription on the plan, in the ledger and on chain. */
+async function secretFor(context: AgentContext, { ledger, facilitator, plan, origins }: SignupJob): Promise<Found> {
   const subscriber = await context.signer.address();
   const root = await context.roots.ofSubscriptions(plan.deployment);
   let secret: SignupSecret;
   if (root) {
     const search = await searchDerived(ledger, facilitator, { root, planId: plan.planId, subscriber });
-    const nearest = search.found.filter(({ state }) => state.status === "ACTIVE" && state.planId === plan.planId);
+    const nearest = search.found.filter(({ state }) => canCharge(state) && state.planId === plan.planId);
     await adopt(context, ledger, facilitator, { asked: plan, search: { ...search, found: nearest }, origins });
     secret = {
       value: derivedSecret(root, plan.planId, search.nextN),
@@ -109,15 +122,32 @@ async function secretFor(
     const value = randomSecret();
     secret = { value, kept: { from: "ledger", value } };
   }
+  let suspended: SubscriptionState | undefined;
   for (const entry of ledger.subscriptions()) {
     if (entry.state !== "live" || entry.planId !== plan.planId || !sameAddress(entry.subscriber, subscriber)) continue;
     const state = await readState(facilitator.client, entry.id);
-    if (state?.status !== "ACTIVE") continue;
+    if (!state || !canCharge(state)) continue;
+    if (state.status !== "ACTIVE") {
+      suspended ??= state;
+      continue;
+    }
     const merged = { ...entry, origins: [...new Set([...entry.origins, ...origins])] };
     await ledger.put(merged);
-    return { existing: await viewOf(context, merged, state, { existing: true }), secret };
+    return { existing: await viewOf(context, merged, state, { existing: true }), suspended: undefined, secret };
   }
-  return { existing: undefined, secret };
+  return { existing: undefined, suspended, secret };
+}
+
+/** A second one would be paid for beside the first, and both would renew once the first is active again. */
+function suspendedError({ idHash, planId, status }: SubscriptionState): SubscriptionNotActive {
+  const isPaused = status === "PAUSED";
+  const why = isPaused
+    ? `is paused. Call agent.resume("${idHash}") to use it`
+    : "is past due. Add funds or call agent.topUp(), and it can renew";
+  return new SubscriptionNotActive(
+    `Subscription ${idHash} on this plan ${why}. Nothing was signed. Set another: true to buy a second one.`,
+    { reason: isPaused ? "paused" : "past_due", details: { idHash, planId, status } },
+  );
 }
 
 async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecret): Promise<Subscription> {
@@ -164,7 +194,7 @@ async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecre
       throw error;
     }
     await ledger.put(signing);
-    return postSignup(context, job, signing);
+    return postSignup(context, job, signing, false);
   });
 }
 
@@ -200,18 +230,27 @@ async function signSubscribe(
   };
 }
 
-/** Posts a signup of the ledger, and records its outcome. */
-async function postSignup(context: AgentContext, job: SignupJob, entry: SubscriptionEntry): Promise<Subscription> {
+/** Posts a signup that stands in the ledger, and settles what became of it. */
+async function postSignup(
+  context: AgentContext,
+  job: SignupJob,
+  entry: SubscriptionEntry,
+  isRepeated: boolean,
+): Promise<Subscription> {
   const { ledger, facilitator } = job;
   const { signup } = entry;
   if (!signup) throw new PaymentPending(undefined, { details: { idHash: entry.id } });
   emitOf(context, entry, "subscription.submitted");
   const { outcome } = await submit(context.effects, {
     idHash: entry.id,
+    isRepeated,
     post: () => facilitator.client.subscribe(signup),
     onPending: () => emitOf(context, entry, "subscription.pending"),
   });
-  const state = await readState(facilitator.client, entry.id);
+  const state = await readState(facilitator.client, entry.id).catch((error: unknown) => {
+    // The refusal says more than a failed look-up behind it.
+    throw isRefused(outcome) ? outcome.error : error;
+  });
   if (state) return created(context, ledger, entry, state);
   if (!isRefused(outcome)) {
     throw new PaymentPending("The signup was accepted, and is not readable yet. Repeat the call.", {
@@ -279,12 +318,12 @@ async function finishSignup(context: AgentContext, job: SignupJob): Promise<Subs
       if (!entry.signup) return undefined;
       if (BigInt(nowSec) > BigInt(entry.signup.deadline)) return giveUp(context, ledger, entry);
       try {
-        return await postSignup(context, job, entry);
+        return await postSignup(context, job, entry, true);
       } catch (error) {
         if (!permit || !PERMIT_TROUBLE.has((error as TurnpikeError).code)) throw error;
         const renewed = { ...entry, signup: { ...entry.signup, permit } };
         await ledger.put(renewed);
-        return postSignup(context, job, renewed);
+        return postSignup(context, job, renewed, true);
       }
     });
     if (finished) return finished;

@@ -24,7 +24,14 @@ export interface Relay extends StandIn {
   readonly token: TestToken;
   readonly addresses: { readonly turnpike: Address; readonly token: Address };
   /** what happens to the next posts instead of relaying: lost before or after the chain took it, or not known yet */
-  readonly steps: ("drop" | "relay_then_drop" | "pending" | { relayThenRefuse: string } | { refuse: string })[];
+  readonly steps: (
+    | "drop"
+    | "relay_then_drop"
+    | "pending"
+    | { relayThenRefuse: string }
+    | { refuse: string }
+    | { limit: number }
+  )[];
   /** says that it knows no subscription */
   hidesSubscriptions?: boolean;
   /** lies told about plans */
@@ -47,6 +54,12 @@ interface Sent {
 const problem = (status: number, code: string): Answer => ({
   status,
   json: { type: `urn:turnpike:error:${code}`, title: code, status, code, message: code, retryable: false },
+});
+
+/** The answer of a rate limit that ends in so many seconds. */
+const limited = (retryAfterSec: number): Answer => ({
+  ...problem(429, "RateLimited"),
+  headers: { "retry-after": String(retryAfterSec) },
 });
 
 /** Call it in a `describe`: each test gets a relay of its own, with one plan and a payer who has money. */
@@ -177,6 +190,7 @@ export async function startRelay(): Promise<Relay> {
       return { status: 202, json: { status: "pending", id: ethers.ZeroHash }, headers: { "retry-after": "1" } };
     }
     if (typeof step === "object" && "refuse" in step) return problem(422, step.refuse);
+    if (typeof step === "object" && "limit" in step) return limited(step.limit);
     const answer = await relayed(path, body);
     if (typeof step === "object") return problem(422, step.relayThenRefuse);
     return step === "relay_then_drop" ? { status: 0, drop: true } : answer;

@@ -80,6 +80,8 @@ export type AuthorizeStep =
   /** settles, and answers with what this makes of the proof */
   | { spoil: (proof: PaymentProof) => PaymentProof }
   | { refuse: string }
+  /** answers 429, with so many seconds in Retry-After */
+  | { limit: number }
   /** settles, and answers with a refusal */
   | { settleThenRefuse: string };
 
@@ -116,6 +118,9 @@ export async function startFacilitator(chain: Chain, role = "facilitator"): Prom
     signatures.add(payment.signature);
     const step = steps.shift() ?? "settle";
     if (typeof step === "object" && "refuse" in step) return problem(422, step.refuse);
+    if (typeof step === "object" && "limit" in step) {
+      return { ...problem(429, "RateLimited"), headers: { "retry-after": String(step.limit) } };
+    }
     if (step === "drop") return { status: 0, drop: true };
     if (step === "502") return { status: 502, json: "bad gateway" };
     const { authorization: a, memo, resource, token } = payment;
