@@ -2,7 +2,7 @@
 import type { RoleContext } from "../app/start";
 import type { Worker } from "../lib/loop";
 import { createDeliveryWorker } from "./delivery";
-import { forgetFinished } from "./outbox";
+import { forgetFinished, recordBeginnings } from "./outbox";
 import { createSender } from "./send";
 
 /** Between looks at the outbox without a hint. */
@@ -27,11 +27,14 @@ export function startWebhooks({ config, store, wallClock, log, metrics }: RoleCo
   });
   const tidy = setInterval(() => {
     const beforeMs = wallClock.nowMs() - config.webhookLogDays * DAY_MS;
-    forgetFinished(store.db, config.chainId, beforeMs).catch((error: unknown) => {
+    forgetFinished(store, config.chainId, beforeMs).catch((error: unknown) => {
       log.warn({ error }, "old deliveries could not be forgotten");
     });
   }, TIDY_MS);
   tidy.unref();
+  recordBeginnings(store, config.chainId).catch((error: unknown) => {
+    log.warn({ error }, "where the webhook endpoints begin could not be recorded; the next start records it");
+  });
   return {
     stop() {
       clearInterval(tidy);
