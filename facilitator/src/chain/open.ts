@@ -10,7 +10,9 @@ import { createRpc, type Rpc } from "./rpc";
  * The chain alone, for whoever only reads.
  * @throws ConfigError when it is not the configured one or a contract is not the one meant, Unavailable when no node answers
  */
-export async function openChain(options: Pick<RelayerOptions, "config" | "log" | "fetch">): Promise<ChainReader> {
+export async function openChain(
+  options: Pick<RelayerOptions, "config" | "log" | "fetch" | "signal">,
+): Promise<ChainReader> {
   return (await openNodes(options)).chain;
 }
 
@@ -20,9 +22,10 @@ export async function openNodes({
   config,
   log,
   fetch,
-}: Pick<RelayerOptions, "config" | "log" | "fetch">): Promise<{ chain: ChainReader; nodes: Nodes }> {
+  signal,
+}: Pick<RelayerOptions, "config" | "log" | "fetch" | "signal">): Promise<{ chain: ChainReader; nodes: Nodes }> {
   const { rpcUrls: urls, chainId, rpcTimeoutMs: timeoutMs } = config;
-  const rpc = createRpc({ urls, chainId, timeoutMs, log, ...(fetch && { fetch }) });
+  const rpc = createRpc({ urls, chainId, timeoutMs, log, signal, ...(fetch && { fetch }) });
   await rpc.checkChain();
   const chain = createChainReader(rpc);
   await requireContracts(chain, config, log);

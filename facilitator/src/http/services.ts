@@ -10,6 +10,7 @@ import type { Payments } from "../payments";
 import type { Subscriptions } from "../subscriptions";
 import type { Metrics } from "../telemetry/metrics";
 import type { RateLimit } from "./rate-limit";
+import type { UntilEnd } from "./request";
 
 export type { Caller, Origin } from "../providers/keys";
 
@@ -42,6 +43,7 @@ export interface Doors {
   readonly monotonicMs: () => number;
   /** Waits for work that goes on without its caller, unless the service is stopping. */
   untilDraining<T>(work: Promise<T>): Promise<T | "draining">;
+  readonly untilEnd: UntilEnd;
 }
 
 export type Providers = ReturnType<typeof createProviders>;

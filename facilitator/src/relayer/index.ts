@@ -108,6 +108,8 @@ export interface RelayerOptions {
   readonly log: Logger;
   readonly onStep: OnStep;
   readonly fetch?: typeof fetch;
+  /** ends what waits for nodes */
+  readonly signal?: AbortSignal | undefined;
   /** monotonic milliseconds */
   readonly monotonicMs?: () => number;
 }
