@@ -2,7 +2,7 @@
  * What the relayer sends. A row is written `queued` together with what it is for; nonce and signed bytes are stored
  * before the first broadcast, so that whoever resumes sends the same bytes.
  */
-import type { Generated, Selectable } from "kysely";
+import { type Generated, type Selectable, sql } from "kysely";
 import type { Db } from "../open";
 import { databaseNowMs } from "../sql";
 
@@ -22,14 +22,20 @@ export interface LaneReportsTable {
   oldest_pending_sec: number;
 }
 
-export async function storeLaneReport(db: Db, report: Omit<LaneReportsTable, "at_ms">): Promise<void> {
-  const { chain_id, key, ...facts } = report;
-  await db
-    .insertInto("lane_reports")
-    .values({ chain_id, key, ...facts, at_ms: databaseNowMs })
-    .onConflict((conflict) => conflict.columns(["chain_id", "key"]).doUpdateSet({ ...facts, at_ms: databaseNowMs }))
-    .execute();
+/** Stores nothing when another process has acquired the lane since `epoch`: its own report counts. */
+export async function storeLaneReport(db: Db, epoch: number, report: Omit<LaneReportsTable, "at_ms">): Promise<void> {
+  const { chain_id, key, balance_wei, is_balance_low, obstacle, in_flight, queued, oldest_pending_sec } = report;
+  await sql`
+    insert into lane_reports (chain_id, key, at_ms, balance_wei, is_balance_low, obstacle, in_flight, queued,
+      oldest_pending_sec)
+    select l.chain_id, l.key, ${databaseNowMs}, ${balance_wei}::numeric, ${is_balance_low}::boolean, ${obstacle}::text,
+      ${in_flight}::bigint, ${queued}::bigint, ${oldest_pending_sec}::bigint
+    from lanes l where l.chain_id = ${chain_id}::bigint and l.key = ${key} and l.lease_epoch = ${epoch}::bigint
+    on conflict (chain_id, key) do update set at_ms = excluded.at_ms, balance_wei = excluded.balance_wei,
+      is_balance_low = excluded.is_balance_low, obstacle = excluded.obstacle, in_flight = excluded.in_flight,
+      queued = excluded.queued, oldest_pending_sec = excluded.oldest_pending_sec`.execute(db);
 }
+
 /** One row per relayer key: who may send with it, until when, and the next nonce. The row is the fence. */
 export interface LanesTable {
   chain_id: number;
