@@ -6,7 +6,7 @@ import type { Logger } from "pino";
 import type { Address } from "turnpike/protocol";
 import type { ChainReader } from "../chain/chain-reader";
 import { describeSilence, silentAfterMs } from "../chain/node-health";
-import type { Nodes } from "../chain/open";
+import type { Rpc } from "../chain/rpc";
 import type { FacilitatorConfig } from "../config";
 import type { Store, Tx } from "../db/open";
 import { databaseNowMs } from "../db/sql";
@@ -41,7 +41,7 @@ export interface LaneOptions {
   readonly config: FacilitatorConfig;
   readonly store: Store;
   readonly chain: ChainReader;
-  readonly nodes: Nodes;
+  readonly nodes: Pick<Rpc, "nodes">;
   readonly signer: DigestSigner;
   readonly owner: string;
   readonly log: Logger;
