@@ -106,12 +106,18 @@ export function doorsOf({ core, metrics, log, drain, sandbox }: Wiring): Doors {
     authorizeWaitMs: config.authorizeWaitMs,
     monotonicMs,
     untilDraining: drain.until,
+    untilEnd: drain.untilEnd,
   };
 }
 
 export interface Drain {
+  /** The service is stopping: what waits for an outcome is answered with what is known. */
   begin(): void;
   until<T>(work: Promise<T>): Promise<T | "draining">;
+  /** Connections are about to be cut: what has no answer yet is answered that the service stops. */
+  end(): void;
+  /** @throws Unavailable at the end */
+  untilEnd<T extends object>(work: Promise<T>): Promise<T>;
 }
 
 function supportedSigners({ list }: TrustedSigners): Pick<SupportedWire, "proofSigners" | "retiredProofSigners"> {

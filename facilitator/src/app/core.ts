@@ -23,6 +23,8 @@ export interface Core {
   readonly database: Pick<HealthWatch, "health">;
   /** wall time that all processes on the database agree on */
   readonly wallClock: Pick<SharedClock, "nowMs">;
+  /** Ends what waits for nodes: each request to them is `Unavailable` from now on. Stored transactions stay stored. */
+  endNodes(): void;
   stop(): Promise<void>;
 }
 
@@ -41,6 +43,9 @@ export interface CoreEffects {
 
 const monotonicMs = (): number => performance.now();
 
+/** What a stop leaves requests to nodes to end by themselves: a node that answers takes far less. */
+export const NODES_DRAIN_MS = 3_000;
+
 /** Where the database is away, or goes away during the start, the start waits for it and begins again. */
 export function startCore(config: FacilitatorConfig, effects: CoreEffects): Promise<Core> {
   const { log, signal, onStage } = effects;
@@ -57,12 +62,18 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     started.push({ name, stop: () => part.stop() });
     return part;
   };
+  const nodes = new AbortController();
+  const endNodes = (): void => nodes.abort();
   /** Each part is stopped, whatever becomes of the others: one that fails must not leave the rest running. */
   const stop = async (): Promise<void> => {
+    const cut = setTimeout(endNodes, NODES_DRAIN_MS);
     for (const { name, stop: end } of started.reverse().splice(0)) {
       await end().catch((error: unknown) => log.warn({ part: name, error }, "a part did not stop cleanly"));
     }
+    clearTimeout(cut);
   };
+  // During the start nobody waits for an answer.
+  signal?.addEventListener("abort", endNodes, { once: true });
   try {
     onStage("opening the database");
     const database = begun("database health", createHealthWatch(monotonicMs));
@@ -78,7 +89,10 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     begun("clock", { stop: async () => wallClock.stop() });
     signal?.throwIfAborted();
     onStage("checking chain and contracts");
-    const relayer = begun("relayer", await startRelayer({ config, store, log, onStep, ...(fetch && { fetch }) }));
+    const relayer = begun(
+      "relayer",
+      await startRelayer({ config, store, log, onStep, signal: nodes.signal, ...(fetch && { fetch }) }),
+    );
     signal?.throwIfAborted();
     onStage("reading the chain");
     const feed = createEventFeed(config.chainId);
@@ -99,10 +113,13 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
       "payments",
       startPayments({ config, store, feed, projection: projections.payments, relayer, indexer, log, onStep }),
     );
-    return { config, store, feed, relayer, indexer, payments, database, wallClock, stop };
+    return { config, store, feed, relayer, indexer, payments, database, wallClock, endNodes, stop };
   } catch (error) {
     await stop();
+    signal?.throwIfAborted();
     throw error;
+  } finally {
+    signal?.removeEventListener("abort", endNodes);
   }
 }
 

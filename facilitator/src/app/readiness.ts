@@ -1,17 +1,22 @@
 /** Whether the service can settle now, said part by part. Shows no address of a node and no key but public ones. */
 import type { Readiness } from "turnpike/facilitator";
+import { describeSilence } from "../chain/node-health";
 import type { IndexerHealth } from "../indexer";
+import type { Relayer } from "../relayer";
 import type { LaneHealth } from "../relayer/lane";
 import type { Core } from "./core";
+
+const MAX_DETAIL = 256;
 
 /** Whether it can send, and gets mined what it sends. Another process may be the one that holds it. */
 export function isLaneWell({ status, isBalanceLow, isStuck }: LaneHealth): boolean {
   return (status === "running" || status === "standby") && !isBalanceLow && !isStuck;
 }
 
-function detailOfChain({ head, silentSec, keptTo }: IndexerHealth): string {
+function detailOfChain({ head, silentSec, isSilent, keptTo }: IndexerHealth, { nodes }: Relayer): string {
   if (head === undefined) return "no block was read yet";
-  const seen = `head ${head}, read ${silentSec} s ago`;
+  const silence = isSilent ? `; ${describeSilence(nodes.nodes())}` : "";
+  const seen = `head ${head}, read ${silentSec} s ago${silence}`;
   return keptTo === undefined
     ? seen
     : `${seen}; it moved back: payments in blocks above ${keptTo} are not confirmed until the chain has grown past them`;
@@ -29,7 +34,7 @@ export function readinessOf({ config, database, relayer, indexer, payments }: Co
     {
       name: "chain",
       ok: chain.ok,
-      detail: detailOfChain(chain),
+      detail: detailOfChain(chain, relayer).slice(0, MAX_DETAIL),
     },
     {
       name: "indexer",
@@ -46,7 +51,7 @@ export function readinessOf({ config, database, relayer, indexer, payments }: Co
         `${lane.inFlight} in flight, ${lane.queued} queued, oldest ${lane.oldestPendingSec} s`,
       ]
         .join("; ")
-        .slice(0, 256),
+        .slice(0, MAX_DETAIL),
     })),
     { name: "queue", ok: queue.ok, detail: `${queue.queued} queued, oldest ${queue.oldestQueuedSec} s` },
   ];

@@ -1,6 +1,6 @@
 /** Runs the Facilitator as one process: starts the parts that its roles need, serves HTTP, stops gracefully. */
 import type { Logger } from "pino";
-import type { Clock } from "turnpike/protocol";
+import { type Clock, Unavailable } from "turnpike/protocol";
 import { centsOf, createCosts } from "../analytics/costs";
 import { startRetention } from "../analytics/retention";
 import type { FacilitatorConfig } from "../config";
@@ -20,7 +20,7 @@ import { createMetrics, type Metrics } from "../telemetry/metrics";
 import { startWebhooks } from "../webhooks";
 import { countPending } from "../webhooks/delivery-log";
 import { type Drain, doorsOf } from "./api-services";
-import { type Core, type CoreEffects, startCore } from "./core";
+import { type Core, type CoreEffects, NODES_DRAIN_MS, startCore } from "./core";
 import { isLaneWell, readinessOf } from "./readiness";
 
 /** What a worker is given. */
@@ -53,6 +53,12 @@ export interface RunningFacilitator {
 }
 
 const DRAIN_MS = 5_000;
+
+/** When requests that are not answered by then get 503: after nodes are waited for, before connections are cut. */
+const ANSWER_MS = 4_000;
+
+/** Where a process is replaced, the next one is up by then. */
+const RETRY_AFTER_SEC = 5;
 
 const IDLE: Worker = { stop: async () => undefined };
 
@@ -92,10 +98,12 @@ export async function startFacilitator(
   /** Each part is stopped, whatever becomes of the others. */
   async function stopAll(): Promise<void> {
     drain.begin();
+    const timers = [setTimeout(() => core?.endNodes(), NODES_DRAIN_MS), setTimeout(() => drain.end(), ANSWER_MS)];
     const parts = [server.stop(DRAIN_MS), ...workers.map((worker) => worker.stop())];
     for (const outcome of await Promise.allSettled(parts))
       if (outcome.status === "rejected") log.warn({ error: outcome.reason }, "a part did not stop cleanly");
     await core?.stop();
+    for (const timer of timers) clearTimeout(timer);
     metrics.close();
     log.info("the Facilitator has stopped");
   }
@@ -152,21 +160,38 @@ function watch(metrics: Metrics, { config, store, database, relayer, indexer }: 
   });
 }
 
-/** Releases each wait as soon as its work is done: a race against one lasting promise would keep them all. */
 function createDrain(): Drain {
-  const waiting = new Set<() => void>();
-  let isDraining = false;
+  const [drained, ended] = [createGate(), createGate()];
   return {
-    begin() {
-      isDraining = true;
-      for (const release of [...waiting]) release();
+    begin: drained.open,
+    end: ended.open,
+    until: (work) => drained.race(work, "draining" as const),
+    async untilEnd(work) {
+      const outcome = await ended.race(work, undefined);
+      if (outcome === undefined)
+        throw new Unavailable("The Facilitator is stopping; send the request again.", {
+          retryAfterSec: RETRY_AFTER_SEC,
+        });
+      return outcome;
     },
-    until: <T>(work: Promise<T>) =>
-      new Promise<T | "draining">((resolve, reject) => {
-        const release = (): void => resolve("draining");
-        waiting.add(release);
-        work.then(resolve, reject).finally(() => waiting.delete(release));
-        if (isDraining) release();
+  };
+}
+
+/** Each race is forgotten as soon as its work is done: a race against one lasting promise would keep them all. */
+function createGate() {
+  const waiting = new Set<() => void>();
+  let isOpen = false;
+  return {
+    open() {
+      isOpen = true;
+      for (const end of [...waiting]) end();
+    },
+    race: <T, U>(work: Promise<T>, instead: U) =>
+      new Promise<T | U>((resolve, reject) => {
+        const end = (): void => resolve(instead);
+        waiting.add(end);
+        work.then(resolve, reject).finally(() => waiting.delete(end));
+        if (isOpen) end();
       }),
   };
 }

@@ -70,6 +70,29 @@ export function compareHeads(nodes: readonly NodeHealth[]): NodeHealth[] {
   );
 }
 
+const SILENT_MS = 15_000;
+
+const SILENT_BLOCKS = 3;
+
+/** Returns how long no node may answer until the chain counts as unreachable: longer than any two looks at it are apart. */
+export function silentAfterMs({
+  blockTimeMs,
+  pollMs,
+}: {
+  readonly blockTimeMs: number;
+  readonly pollMs: number;
+}): number {
+  return Math.max(SILENT_MS, SILENT_BLOCKS * Math.max(blockTimeMs, pollMs));
+}
+
+/** Names the nodes by their places alone: a host may be a key, and anyone reads this. */
+export function describeSilence(nodes: readonly NodeHealth[]): string {
+  const each = nodes.map(({ position, status, lastFault }) =>
+    status === "failing" && lastFault ? `node ${position} (${lastFault.code})` : `node ${position}`,
+  );
+  return `no node of RPC_URLS answers: ${each.join(", ")}`;
+}
+
 /** A word of ours or of the system's; never a message, which may hold the URL. */
 function faultOf(error: unknown): string {
   if (error instanceof Unavailable) return error.reason ?? "no_answer";

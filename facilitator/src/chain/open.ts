@@ -10,6 +10,8 @@ export interface ChainOptions {
   readonly log: Logger;
   /** to the chain's nodes */
   readonly fetch?: typeof fetch;
+  /** aborts what waits for a node */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**
@@ -22,9 +24,14 @@ export async function openChain(options: ChainOptions): Promise<ChainReader> {
 
 export type Nodes = Pick<Rpc, "nodes" | "lookAtNodes">;
 
-export async function openNodes({ config, log, fetch }: ChainOptions): Promise<{ chain: ChainReader; nodes: Nodes }> {
+export async function openNodes({
+  config,
+  log,
+  fetch,
+  signal,
+}: ChainOptions): Promise<{ chain: ChainReader; nodes: Nodes }> {
   const { rpcUrls: urls, chainId, rpcTimeoutMs: timeoutMs } = config;
-  const rpc = createRpc({ urls, chainId, timeoutMs, log, ...(fetch && { fetch }) });
+  const rpc = createRpc({ urls, chainId, timeoutMs, log, signal, ...(fetch && { fetch }) });
   await rpc.checkChain();
   const chain = createChainReader(rpc);
   await requireContracts(chain, config, log);

@@ -41,6 +41,8 @@ export interface RpcOptions {
   readonly timeoutMs: number;
   readonly log: Logger;
   readonly fetch?: typeof fetch;
+  /** ends every request that waits for a node, and each later one, as `Unavailable` */
+  readonly signal?: AbortSignal | undefined;
 }
 
 interface Pending {
@@ -78,6 +80,9 @@ const LOOK_EVERY_MS = 5_000;
 
 const LOOK_MS = 2_000;
 
+const stoppingError = (): Unavailable =>
+  new Unavailable("The service is stopping; send the request again.", { reason: "stopping", retryAfterSec: 2 });
+
 /** "limit exceeded": another node may answer */
 const LIMIT_EXCEEDED = -32_005;
 
@@ -90,6 +95,7 @@ export function createRpc(options: RpcOptions): Rpc {
     restUntilMs: 0,
   }));
   let queue: Pending[] = [];
+  const isEnded = (): boolean => options.signal?.aborted === true;
 
   async function post(endpoint: Endpoint, batch: readonly Pending[]): Promise<Answer[]> {
     const askedMs = performance.now();
@@ -98,6 +104,7 @@ export function createRpc(options: RpcOptions): Rpc {
       endpoint.seen.answered(performance.now() - askedMs);
       return answers;
     } catch (error) {
+      if (isEnded()) throw stoppingError();
       endpoint.seen.failed(error);
       throw error;
     }
@@ -188,6 +195,7 @@ export function createRpc(options: RpcOptions): Rpc {
         const answers = await postChecked(endpoint, batch);
         if (answers) return answers;
       } catch (error) {
+        if (isEnded()) throw stoppingError();
         cause = error;
         endpoint.restUntilMs = performance.now() + REST_MS;
         endpoint.checkAgainAtMs = 0;
@@ -270,11 +278,14 @@ const CONNECTIONS = 32;
 const connections = new Agent({ connections: CONNECTIONS, keepAliveTimeout: 4_000 });
 
 /** By the client below `fetch`, at a third of its price, unless another way is handed in. */
-async function postJson<T>(url: string, body: string, { fetch, timeoutMs }: RpcOptions): Promise<T> {
+async function postJson<T>(url: string, body: string, { fetch, timeoutMs, signal }: RpcOptions): Promise<T> {
   const headers = { "content-type": "application/json" };
   const late = new AbortController();
-  const timer = setTimeout(() => late.abort(), timeoutMs);
+  const cut = (): void => late.abort();
+  const timer = setTimeout(cut, timeoutMs);
+  signal?.addEventListener("abort", cut, { once: true });
   try {
+    if (signal?.aborted) throw stoppingError();
     if (fetch) {
       const response = await fetch(url, { method: "POST", headers, body, signal: late.signal });
       if (!response.ok) throw httpFault(response.status);
@@ -292,6 +303,7 @@ async function postJson<T>(url: string, body: string, { fetch, timeoutMs }: RpcO
     return JSON.parse(text) as T;
   } finally {
     clearTimeout(timer);
+    signal?.removeEventListener("abort", cut);
   }
 }
 

@@ -107,6 +107,9 @@ export async function reindexCommand(config: FacilitatorConfig, isWiped: boolean
   }
 }
 
+/** A stop that takes longer ends as a kill does: whatever was signed or promised is stored before. */
+const STOP_LIMIT_MS = 10_000;
+
 /** A signal ends a start as well as a service that is up: what has begun is stopped, and the status is 0. */
 export async function startCommand(config: FacilitatorConfig): Promise<void> {
   const stopping = new AbortController();
@@ -115,6 +118,10 @@ export async function startCommand(config: FacilitatorConfig): Promise<void> {
       process.on(signal, () => {
         if (stopping.signal.aborted) process.exit(130);
         stopping.abort(new Error("stopped by a signal"));
+        setTimeout(() => {
+          process.stderr.write(`not stopped after ${STOP_LIMIT_MS / 1_000} s: ended; the next start goes on\n`);
+          process.exit(1);
+        }, STOP_LIMIT_MS).unref();
         resolve();
       });
     }

@@ -14,8 +14,11 @@ const SHORT_RETRY_SEC = 1;
 /** SQLSTATE classes: connection, authorization, resources (a full disk too), operator intervention, system. */
 const OUTAGE_CLASSES = new Set(["08", "28", "53", "57", "58"]);
 
+/** invalid_catalog_name */
+const MISSING_DATABASE = "3D000";
+
 /** read_only_sql_transaction: the server became a standby. invalid_catalog_name: it is being restored. */
-const OUTAGE_STATES = new Set(["25006", "3D000"]);
+const OUTAGE_STATES = new Set(["25006", MISSING_DATABASE]);
 
 /** serialization_failure, deadlock_detected, lock_not_available: the same statement may succeed at once. */
 const CONTENTION_STATES = new Set(["40001", "40P01", "55P03"]);
@@ -65,6 +68,7 @@ export function describeOutage(error: unknown): string {
   if (code === "53100" || code === "ENOSPC") return "its disk is full (53100)";
   if (code === "25006") return "it takes no writes: a standby, or read-only (25006)";
   if (code === "53300") return "it takes no more connections (53300)";
+  if (code === MISSING_DATABASE) return "the database does not exist (3D000)";
   if (code?.startsWith("28")) return `it rejects this service's credentials (${code})`;
   return code === undefined ? "the connection was lost" : `it does not answer (${code})`;
 }

@@ -39,9 +39,7 @@ export async function untilDatabaseAnswers<T>(attempt: () => Promise<T>, patienc
       const reason = describeOutage(error);
       const state = (error.cause as { code?: unknown } | undefined)?.code;
       if (typeof state === "string" && SETTING_STATES.has(state))
-        throw new ConfigError(`DATABASE_URL names a database that cannot be used: ${reason}. Correct the URL.`, {
-          cause: error,
-        });
+        throw new ConfigError(`DATABASE_URL cannot be used: ${reason}. ${remedyOf(state)}`, { cause: error });
       if (monotonicMs() - beganMs >= limitMs) throw error;
       onWait?.(`the database is unavailable: ${reason}`);
       if (monotonicMs() - saidMs >= MESSAGE_EVERY_MS) {
@@ -53,6 +51,9 @@ export async function untilDatabaseAnswers<T>(attempt: () => Promise<T>, patienc
     }
   }
 }
+
+const remedyOf = (state: string): string =>
+  state === "3D000" ? "Create the database, or correct the URL." : "Correct the URL.";
 
 function pause(signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {

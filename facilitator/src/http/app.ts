@@ -109,6 +109,7 @@ function observed(doors: Doors) {
     context.set("brokeOff", (error) =>
       doors.log.error({ requestId, route: context.get("route"), error }, "answer broke off"),
     );
+    context.set("untilEnd", doors.untilEnd);
     // Before the answer is made: afterwards each header would make another one of it.
     context.header("x-request-id", requestId);
     context.header("cache-control", "no-store");

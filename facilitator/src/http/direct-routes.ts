@@ -35,7 +35,11 @@ export function createFastLane(doors: Doors, endpoints: readonly Endpoint[]): Fa
       doors.rateLimit.take(address);
       return parseJsonBody(bytes);
     };
-    const { status, headers, text, failure } = await direct(readBody, { address, requestId }, () => reply.destroyed);
+    const { status, headers, text, failure } = await direct(readBody, {
+      origin: { address, requestId },
+      isGone: () => reply.destroyed,
+      untilEnd: doors.untilEnd,
+    });
     write(() => {
       reply.writeHead(status, {
         "x-request-id": requestId,

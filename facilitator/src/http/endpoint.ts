@@ -11,7 +11,7 @@ import { z } from "zod";
 import type { Origin } from "../providers/keys";
 import { hasNoBody, readJsonBody } from "./body";
 import { type Told, tell, toldOf } from "./errors";
-import { addressOf, type RequestScope, type Site, siteOf } from "./request";
+import { addressOf, type RequestScope, type Site, siteOf, type UntilEnd } from "./request";
 
 type Fields = z.ZodObject;
 
@@ -83,9 +83,18 @@ export interface Endpoint {
 }
 
 /** Never throws: what goes wrong is told. `readBody` may throw. */
-export type Direct = (readBody: () => unknown, origin: Origin, isGone: () => boolean) => Promise<Told>;
+export type Direct = (readBody: () => unknown, request: DirectRequest) => Promise<Told>;
+
+export interface DirectRequest {
+  readonly origin: Origin;
+  readonly isGone: () => boolean;
+  readonly untilEnd: UntilEnd;
+}
 
 const none = z.object({});
+
+/** Where nothing stops the service. */
+const all: UntilEnd = (work) => work;
 
 type None = typeof none;
 
@@ -98,11 +107,11 @@ export function endpoint<
 >(spec: EndpointOf<P, Q, B, A, C>): Endpoint {
   const mayOmitBody = isBodyOptional(spec);
   const isDirect = spec.method === "post" && spec.body && !spec.admission && !spec.params && !spec.query;
-  const direct: Direct = async (readBody, origin, isGone) => {
+  const direct: Direct = async (readBody, { origin, isGone, untilEnd }) => {
     try {
       const body = parse(spec.body, readBody(), "body");
       const call = { caller: undefined, origin, isGone, params: {}, query: {}, body };
-      const answer = await spec.handle(call as unknown as Call<z.output<P>, z.output<Q>, z.output<B>, C>);
+      const answer = await untilEnd(spec.handle(call as unknown as Call<z.output<P>, z.output<Q>, z.output<B>, C>));
       const headers = { "content-type": "application/json", ...answer.headers };
       return { status: answer.status as number, headers, text: JSON.stringify(answer.body) };
     } catch (error) {
@@ -124,15 +133,18 @@ export function endpoint<
           const body = mayOmitBody && hasNoBody(raw) ? {} : spec.body && (await readJsonBody(raw));
           const origin = { address: addressOf(context), requestId: context.get("requestId") };
           const authorization = context.req.header("authorization") ?? null;
-          const answer = await spec.handle({
-            caller: (await spec.admission?.admit(authorization, origin)) as C,
-            origin,
-            site: siteOf(context),
-            isGone: () => context.req.raw.signal.aborted,
-            params: parse(spec.params, context.req.param(), "path") as z.output<P>,
-            query: parse(spec.query, singleValues(context), "query") as z.output<Q>,
-            body: parse(spec.body, body, "body") as z.output<B>,
-          });
+          const { untilEnd = all } = context.var;
+          const handle = async () =>
+            spec.handle({
+              caller: (await spec.admission?.admit(authorization, origin)) as C,
+              origin,
+              site: siteOf(context),
+              isGone: () => context.req.raw.signal.aborted,
+              params: parse(spec.params, context.req.param(), "path") as z.output<P>,
+              query: parse(spec.query, singleValues(context), "query") as z.output<Q>,
+              body: parse(spec.body, body, "body") as z.output<B>,
+            });
+          const answer = await untilEnd(handle());
           const status = answer.status as ContentfulStatusCode;
           return spec.mediaType === undefined
             ? context.json(answer.body as object, status, answer.headers)

@@ -16,6 +16,9 @@ export function requireOwnNetwork(name: string | undefined, own: Network): void 
   });
 }
 
+/** Waits for an answer's contents. @throws Unavailable when the service stops before they are there */
+export type UntilEnd = <T extends object>(work: Promise<T>) => Promise<T>;
+
 /** What every request carries with it through the handlers. */
 export interface RequestScope {
   Variables: {
@@ -25,6 +28,8 @@ export interface RequestScope {
     failure: TurnpikeError | undefined;
     /** logs that an answer broke off that was being sent */
     brokeOff: ((error: unknown) => void) | undefined;
+    /** of the doors */
+    untilEnd: UntilEnd | undefined;
   };
 }
 

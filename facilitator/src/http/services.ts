@@ -15,6 +15,7 @@ import type { Metrics } from "../telemetry/metrics";
 import type { DeliveryPage, findDelivery, listDeliveries } from "../webhooks/delivery-log";
 import type { createWebhookEndpoints } from "../webhooks/endpoints";
 import type { RateLimit } from "./rate-limit";
+import type { UntilEnd } from "./request";
 
 export type { Caller, Origin } from "../providers/keys";
 
@@ -47,6 +48,7 @@ export interface Doors {
   readonly monotonicMs: () => number;
   /** Waits for work that goes on without its caller, unless the service is stopping. */
   untilDraining<T>(work: Promise<T>): Promise<T | "draining">;
+  readonly untilEnd: UntilEnd;
 }
 
 /** What a provider manages and reads. */

@@ -7,6 +7,7 @@ import { type ChainClock, createChainClock } from "turnpike/chain";
 import { type Hex, isTurnpikeError, TurnpikeError, Unavailable } from "turnpike/protocol";
 import type { ChainBlock, ChainLog, ChainReader } from "../chain/chain-reader";
 import { factsOf, KNOWN_TOPICS, TURNPIKE_TOPICS } from "../chain/facts";
+import { silentAfterMs } from "../chain/node-health";
 import type { FacilitatorConfig } from "../config";
 import { createRoleLease } from "../db/leases";
 import type { Store } from "../db/open";
@@ -30,7 +31,12 @@ export interface IndexerHealth {
   readonly head: number | undefined;
   /** seconds since the chain was last read */
   readonly silentSec: number;
-  /** seconds that the applied blocks are behind those that are deep enough to be applied */
+  /** no node has answered for too long */
+  readonly isSilent: boolean;
+  /**
+   * Seconds that the applied blocks are behind those that are deep enough to be applied, and at least as long as the
+   * newest block was last seen.
+   */
   readonly lagSec: number;
   /** highest applied block that the chain still has, where it has lost some */
   readonly keptTo?: number;
@@ -86,8 +92,6 @@ const PROGRESS_EVERY = 1_000;
 const EAGER = 4;
 
 const EARLY = 8;
-
-const SILENT_AFTER_SEC = 60;
 
 /** One process reads; the others follow what it writes, and one of them goes on when it is gone. */
 const LEASE_MS = 3_000;
@@ -469,14 +473,20 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     },
     waitApplied,
     health() {
-      const silentSec = Math.round((monotonicMs() - lastReadMs) / 1_000);
+      const silentMs = monotonicMs() - lastReadMs;
+      const isSilent = silentMs >= silentAfterMs(config);
+      // A reader looks once in a while: the pause until then is no lateness.
+      const unseenSec = Math.max(0, Math.round((silentMs - Math.max(config.pollMs, config.blockTimeMs)) / 1_000));
+      const waitingSec =
+        toldHead === undefined ? 0 : lag.sec(targetOf(toldHead), toldHead.timestampSec, applied(), tip);
       const isWhole = kept.to() === Number.POSITIVE_INFINITY;
       return {
-        ok: !isTooDeep && isWhole && head !== undefined && silentSec < SILENT_AFTER_SEC,
+        ok: !isTooDeep && isWhole && head !== undefined && !isSilent,
         applied: applied(),
         head: toldHead?.number,
-        silentSec,
-        lagSec: toldHead === undefined ? 0 : lag.sec(targetOf(toldHead), toldHead.timestampSec, applied(), tip),
+        silentSec: Math.round(silentMs / 1_000),
+        isSilent,
+        lagSec: Math.max(waitingSec, unseenSec),
         ...(!isWhole && { keptTo: kept.to() }),
       };
     },

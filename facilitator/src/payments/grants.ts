@@ -11,12 +11,6 @@ import { coalesce } from "../lib/coalesce";
 import type { DigestSigner } from "../relayer/signer";
 import type { Claim, Purchase } from "./claim";
 
-/**
- * How long a stock server's request may hold a payment: longer than any request lasts. A process that dies leaves its
- * holds behind until then.
- */
-export const SERVER_HOLD_MS = 120_000;
-
 /** granted: to this purchase. taken: to another, or another's to be. held: another request waits for it just now. */
 export type GrantOutcome = "granted" | "taken" | "held";
 

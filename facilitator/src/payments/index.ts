@@ -34,6 +34,7 @@ import {
   type SettleOutcome,
 } from "./exact";
 import { createGrants, type SignedGrant, signGrant } from "./grants";
+import { createHolds } from "./holds";
 import { createIntake } from "./intake";
 import { isSignedByPayer, type JudgeContext } from "./judge";
 import { transactionOf } from "./ledger";
@@ -101,14 +102,14 @@ export interface Payments {
   /** @throws Unavailable when the chain would have to be asked and does not answer */
   verifyProof(proof: PaymentProof): Promise<ProofVerdict>;
   verifyExact(request: ExactRequest): Promise<ExactVerdict>;
-  /** Settles, and grants nothing: what is settled may be asked for again. */
+  /** Settles, and grants nothing: what is settled may be asked for again. Keeps its hold until it is granted or released. */
   settleExact(request: ExactRequest, options?: WaitOptions): Promise<SettleOutcome>;
   /**
    * Grants a settled payment to the request's purchase, durably: the last step before the answer leaves. Waits for as
    * long as another request of a stock server holds it, or the database does not say whether it was granted.
    */
   grantExact(request: ExactRequest, settled: Settled, options: GrantOptions): Promise<GrantedOutcome>;
-  /** Leaves a payment that was not granted to the next request. */
+  /** Leaves a payment that was not granted to the next request, and ends the hold. */
   releaseExact(request: ExactRequest): Promise<void>;
   health(): { readonly ok: boolean; readonly queued: number; readonly oldestQueuedSec: number };
   stop(): Promise<void>;
@@ -168,6 +169,7 @@ export function startPayments(options: PaymentsOptions): Payments {
   });
 
   const grants = createGrants(store, chainId);
+  const holds = createHolds({ store, chainId, log, monotonicMs });
   const earlyProofs = createEarlyProofs({ chainId, signer: () => relayer.proofSigner });
   projection.onBeforeSave((rows) => void earlyProofs.prepare(rows));
 
@@ -264,6 +266,7 @@ export function startPayments(options: PaymentsOptions): Payments {
       const { paymentId } = claim;
       const misfit = misfitOf(claim, request);
       if (misfit) return { kind: "refused", payer, ...exactFailure(misfit) };
+      holds.begin(paymentId, request.purchase);
       const fate = await pursue(claim, wait).catch(refusedOf);
       switch (fate.kind) {
         case "settled":
@@ -272,8 +275,10 @@ export function startPayments(options: PaymentsOptions): Payments {
           const transaction = await transactionOf(store.db, chainId, paymentId);
           return { kind: "pending", paymentId, payer, retryAfterSec: 1, ...(transaction && { transaction }) };
         }
-        default:
-          return { kind: fate.kind, paymentId, payer, ...exactFailure(fate.error) };
+        default: {
+          const error = (await hasBought(paymentId, fate.error)) ? alreadyGranted() : fate.error;
+          return { kind: fate.kind, paymentId, payer, ...exactFailure(error) };
+        }
       }
     },
 
@@ -287,6 +292,7 @@ export function startPayments(options: PaymentsOptions): Payments {
           if (isOutcomeUnknown(error) && monotonicMs() < untilMs) return "held" as const;
           throw error;
         });
+        if (outcome !== "held") holds.end(purchase);
         if (outcome === "taken") return { kind: "refused", ...exactFailure(alreadyGranted()) };
         if (outcome === "granted") {
           if (!purchase.isGate) return { kind: "granted" };
@@ -302,6 +308,7 @@ export function startPayments(options: PaymentsOptions): Payments {
     },
 
     async releaseExact({ token, authorization: { from: payer, nonce }, purchase }) {
+      holds.end(purchase);
       await grants.release(fastPaymentId({ chainId, token, payer, nonce }), purchase);
     },
 
@@ -309,8 +316,17 @@ export function startPayments(options: PaymentsOptions): Payments {
       const { queued, oldestMs } = sender.queue();
       return { ok: oldestMs <= config.maxQueueAgeMs, queued, oldestQueuedSec: Math.round(oldestMs / 1_000) };
     },
-    stop: () => sender.stop(),
+    async stop() {
+      await Promise.all([sender.stop(), holds.stop()]);
+    },
   };
+
+  /** Whether a payment that was accepted for something else has bought it: then that alone is the answer. */
+  async function hasBought(paymentId: Hex, { reason }: TurnpikeError): Promise<boolean> {
+    if (reason === "other_contents") return grants.isTaken(paymentId);
+    // A native payment has no grant: it belongs to the resource in its nonce.
+    return reason === "other_door" && (await find(paymentId))?.state === "settled";
+  }
 
   /** @throws Unavailable while nobody knows whether the block comes back or is gone */
   function requireKept(blockNumber: number | null): void {

@@ -12,7 +12,7 @@ import type { PaymentRow } from "../db/tables/payments";
 import { coalesce } from "../lib/coalesce";
 import type { Boarding, Departure } from "./boarding";
 import type { Acceptance, Binding } from "./claim";
-import { SERVER_HOLD_MS } from "./grants";
+import { HOLD_MS } from "./holds";
 
 export interface Intake {
   /** No payment of this id was found or bound here lately: most likely there is none. */
@@ -183,7 +183,7 @@ async function insertDistinct(
   const hold = sql`, held as (
     insert into payment_grants (chain_id, payment_id, grant_id, is_gate, held_until_ms)
     select ${chainId}::bigint, a.payment_id, a.grant_id, a.is_gate,
-      case when a.is_gate then null else ${databaseNowMs} + ${SERVER_HOLD_MS}::bigint end
+      case when a.is_gate then null else ${databaseNowMs} + ${HOLD_MS}::bigint end
     from asked a join bound b on b.payment_id = a.payment_id where a.grant_id is not null
     on conflict (chain_id, payment_id) do nothing)`;
   // Another process may have taken blocks back that this one still takes for applied.

@@ -8,7 +8,7 @@ import { chainEventId, type EventDraft } from "../events/event";
 import type { EventFeed } from "../events/feed";
 import type { Acceptance, Binding } from "./claim";
 import type { Evidence, Place } from "./evidence";
-import { SERVER_HOLD_MS } from "./grants";
+import { HOLD_MS } from "./holds";
 import { lockPayers } from "./intake";
 import { paymentPayload } from "./rows";
 
@@ -47,7 +47,7 @@ async function holdAgain(tx: Tx, { chainId, claim }: Acceptance): Promise<void> 
   await sql`
     insert into payment_grants as g (chain_id, payment_id, grant_id, is_gate, held_until_ms)
     values (${chainId}::bigint, ${paymentId}, ${grantId}, ${isGate},
-      ${isGate ? null : sql`${databaseNowMs} + ${SERVER_HOLD_MS}::bigint`})
+      ${isGate ? null : sql`${databaseNowMs} + ${HOLD_MS}::bigint`})
     on conflict (chain_id, payment_id) do update
       set grant_id = excluded.grant_id, is_gate = excluded.is_gate, held_until_ms = excluded.held_until_ms
       where g.granted_at_ms is null`.execute(tx);

@@ -108,6 +108,8 @@ export interface RelayerOptions {
   readonly log: Logger;
   readonly onStep: OnStep;
   readonly fetch?: typeof fetch;
+  /** ends what waits for nodes */
+  readonly signal?: AbortSignal | undefined;
   /** monotonic milliseconds */
   readonly monotonicMs?: () => number;
 }
@@ -127,7 +129,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const proofSigner = config.proofKey && (await openSigner(config.proofKey, config));
   const trustedSigners = proofSigner && acceptedSigners(proofSigner.address, config.proofSigners);
   const lanes = signers.map((signer) =>
-    createLane({ config, store, chain, signer, owner, log, monotonicMs, onStep: options.onStep }),
+    createLane({ config, store, chain, nodes, signer, owner, log, monotonicMs, onStep: options.onStep }),
   );
   const watch = watchLanes(store, config.chainId);
   await Promise.all([...lanes.map((lane) => lane.tick()), ...(sends ? [] : [watch.look()])]).catch(async (error) => {
@@ -141,6 +143,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
       () => store.wake.wait("lane", config.pollMs),
     ),
   );
+  for (const lane of lanes) loops.push(repeat(lane.watchNodes, () => store.wake.wait("lanes", WATCH_MS)));
   if (!sends) loops.push(repeat(looked, () => store.wake.wait("lanes", WATCH_MS)));
   const addressesOf = (): readonly Address[] => (sends ? signers.map(({ address }) => address) : watch.addresses());
 

@@ -2,7 +2,7 @@
 import type { Address } from "turnpike/protocol";
 import type { Store } from "../db/open";
 import { databaseNowMs } from "../db/sql";
-import type { LaneHealth } from "./lane";
+import { type LaneHealth, REPORT_EVERY_MS } from "./lane";
 
 export interface LaneWatch {
   /** of the lanes that a process holds, or last held: a key that was retired keeps its row, and sends nothing any more */
@@ -13,6 +13,9 @@ export interface LaneWatch {
 
 /** A lane whose holder renews its lease and reports nothing for so long does not get through its rounds. */
 const REPORT_SILENT_MS = 30_000;
+
+/** Some reports, one of which may come late. */
+const REPORT_FRESH_MS = 3 * REPORT_EVERY_MS;
 
 export function watchLanes(store: Store, chainId: number): LaneWatch {
   let lanes: LaneHealth[] = [];
@@ -36,10 +39,12 @@ export function watchLanes(store: Store, chainId: number): LaneWatch {
       // While its process is replaced nobody holds it.
       if (heldNow.length > 0) held = heldNow;
       lanes = rows.map((row): LaneHealth => {
-        const isHeld = row.lease_until_ms > row.now;
+        const silentMs = row.at_ms === null ? 0 : Math.max(0, row.now - row.at_ms);
+        // Its process lives and waits for nodes, meanwhile its lease may lapse: what it reports says more than that.
+        const isWaiting = row.obstacle !== null && silentMs <= REPORT_FRESH_MS && row.at_ms !== null;
+        const isHeld = row.lease_until_ms > row.now || isWaiting;
         const isUsable = row.status === "running" && isHeld;
         // A process of the release before holds the lane and reports nothing.
-        const silentMs = row.at_ms === null ? 0 : Math.max(0, row.now - row.at_ms);
         const obstacle =
           silentMs > REPORT_SILENT_MS
             ? `its process has not reported for ${Math.round(silentMs / 1_000)} s`

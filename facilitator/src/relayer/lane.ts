@@ -5,6 +5,8 @@
 import type { Logger } from "pino";
 import type { Address } from "turnpike/protocol";
 import type { ChainReader } from "../chain/chain-reader";
+import { describeSilence, silentAfterMs } from "../chain/node-health";
+import type { Rpc } from "../chain/rpc";
 import type { FacilitatorConfig } from "../config";
 import type { Store, Tx } from "../db/open";
 import { databaseNowMs } from "../db/sql";
@@ -39,6 +41,7 @@ export interface LaneOptions {
   readonly config: FacilitatorConfig;
   readonly store: Store;
   readonly chain: ChainReader;
+  readonly nodes: Pick<Rpc, "nodes">;
   readonly signer: DigestSigner;
   readonly owner: string;
   readonly log: Logger;
@@ -55,6 +58,8 @@ export interface Signed {
 export interface Lane {
   /** One round of everything. Never throws: a fault is logged and the next round tries again. */
   tick(): Promise<void>;
+  /** Beside the rounds: reports that no node answers, which a round that waits for one cannot. Never throws. */
+  watchNodes(): Promise<void>;
   /**
    * Signs and stores within `tx` what was never queued, as far as there are places and nothing is queued.
    * @returns how many of them, from the first, and what sends these, to be called when `tx` is committed
@@ -78,11 +83,16 @@ const BALANCE_EVERY_MS = 5_000;
 /** How often a lane that did not change is reported to the processes that hold no key. */
 export const REPORT_EVERY_MS = 2_000;
 
+/** Of the lease's life. */
+const LEASE_PART = 1 / 2;
+
+const SILENT_LOOKS = 2;
+
 /** After so many times BUMP_AFTER_MS without a receipt, raising the fee has not helped. */
 const STUCK_AFTER_BUMPS = 3;
 
 export function createLane(options: LaneOptions): Lane {
-  const { config, store, chain, signer, log, monotonicMs, onStep } = options;
+  const { config, store, chain, nodes, signer, log, monotonicMs, onStep } = options;
   const of: LeaseKey = { chainId: config.chainId, key: signer.address, owner: options.owner };
   const patienceMs = Math.max(config.blockTimeMs * DISPLACED_AFTER_BLOCKS, 2_000);
   const receipts = createReceipts({
@@ -102,6 +112,9 @@ export function createLane(options: LaneOptions): Lane {
   /** what keeps this lane from sending, as of the last round and as far as this one has come */
   let obstacle: string | undefined;
   let met: string | undefined;
+  /** when a round last ended well, and how many looks in a row found that no node has answered for too long since */
+  let wellMs = monotonicMs();
+  let silentLooks = 0;
   let gapSinceMs: number | undefined;
   let balance: { wei: bigint; atMs: number } | undefined;
   let counts = { queued: 0, oldestPendingSec: 0 };
@@ -294,6 +307,13 @@ export function createLane(options: LaneOptions): Lane {
     return isOverdue ? `its oldest transaction is not mined since ${counts.oldestPendingSec} s` : undefined;
   }
 
+  /** Before the lease lapses, which only a round renews: then nobody would know what is in its way. */
+  function isSilent(): boolean {
+    const afterMs = Math.min(silentAfterMs(config), config.laneLeaseMs * LEASE_PART);
+    if (monotonicMs() - wellMs < afterMs) return false;
+    return nodes.nodes().every(({ status, answeredSec }) => status !== "well" || (answeredSec ?? 0) * 1_000 >= afterMs);
+  }
+
   let reported: { readonly text: string; readonly atMs: number } | undefined;
 
   /** Only the process that holds the lane knows its balance and what is in its way. */
@@ -303,7 +323,7 @@ export function createLane(options: LaneOptions): Lane {
     const { balanceWei, isBalanceLow, inFlight, queued, oldestPendingSec } = health();
     const text = `${isBalanceLow} ${obstacle ?? ""}`;
     if (reported?.text === text && nowMs - reported.atMs < REPORT_EVERY_MS) return;
-    await storeLaneReport(store.db, {
+    await storeLaneReport(store.db, lease.epoch, {
       chain_id: of.chainId,
       key: of.key,
       balance_wei: balanceWei?.toString() ?? null,
@@ -331,9 +351,17 @@ export function createLane(options: LaneOptions): Lane {
   }
 
   return {
+    async watchNodes() {
+      // A look alone may be this process's own pause.
+      silentLooks = isSilent() ? silentLooks + 1 : 0;
+      if (silentLooks < SILENT_LOOKS || !lease) return;
+      obstacle = describeSilence(nodes.nodes());
+      await report().catch((error: unknown) => faults.met("report", error, "a lane could not be reported"));
+    },
     async tick() {
       try {
         await round();
+        wellMs = monotonicMs();
         await report();
         faults.recovered("round");
       } catch (error) {

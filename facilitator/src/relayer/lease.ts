@@ -120,12 +120,19 @@ export async function resetLane(store: Store, of: LeaseKey, nextNonce: number): 
     .execute();
 }
 
-/** Stores what the holder of a lane reports of it, for the processes that hold no key. */
-export async function storeLaneReport(db: Db, report: Omit<LaneReportsTable, "at_ms">): Promise<void> {
-  const { chain_id, key, ...facts } = report;
-  await db
-    .insertInto("lane_reports")
-    .values({ chain_id, key, ...facts, at_ms: databaseNowMs })
-    .onConflict((conflict) => conflict.columns(["chain_id", "key"]).doUpdateSet({ ...facts, at_ms: databaseNowMs }))
-    .execute();
+/**
+ * Stores what the holder of a lane reports of it, for the processes that hold no key; nothing when another process has
+ * acquired the lane since `epoch`.
+ */
+export async function storeLaneReport(db: Db, epoch: number, report: Omit<LaneReportsTable, "at_ms">): Promise<void> {
+  const { chain_id, key, balance_wei, is_balance_low, obstacle, in_flight, queued, oldest_pending_sec } = report;
+  await sql`
+    insert into lane_reports (chain_id, key, at_ms, balance_wei, is_balance_low, obstacle, in_flight, queued,
+      oldest_pending_sec)
+    select l.chain_id, l.key, ${databaseNowMs}, ${balance_wei}::numeric, ${is_balance_low}::boolean, ${obstacle}::text,
+      ${in_flight}::bigint, ${queued}::bigint, ${oldest_pending_sec}::bigint
+    from lanes l where l.chain_id = ${chain_id}::bigint and l.key = ${key} and l.lease_epoch = ${epoch}::bigint
+    on conflict (chain_id, key) do update set at_ms = excluded.at_ms, balance_wei = excluded.balance_wei,
+      is_balance_low = excluded.is_balance_low, obstacle = excluded.obstacle, in_flight = excluded.in_flight,
+      queued = excluded.queued, oldest_pending_sec = excluded.oldest_pending_sec`.execute(db);
 }

@@ -16,7 +16,7 @@ import type { Store, Tx } from "../db/open";
 import type { WebhookEndpointsTable } from "../db/tables/webhooks";
 import { checkWebhookUrl } from "./addresses";
 import { testBody } from "./message";
-import { dropPending } from "./outbox";
+import { dropPending, lockNewestEvent } from "./outbox";
 
 /** Who asks, as the log of acts will have it. */
 export interface Actor {
@@ -84,6 +84,7 @@ export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: 
     async create(actor: Actor, request: CreateEndpointRequest): Promise<WebhookEndpoint & { secret: string }> {
       const url = checkWebhookUrl(request.url, policy);
       return store.transaction(async (tx) => {
+        const newestEvent = await lockNewestEvent(tx, chainId);
         const { count } = await tx
           .selectFrom("webhook_endpoints")
           .select(({ fn }) => fn.countAll().as("count"))
@@ -103,6 +104,7 @@ export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: 
             status: "enabled",
             disabled_reason: null,
             created_at_ms: nowMs(),
+            queued_after: newestEvent,
           })
           .returningAll()
           .executeTakeFirstOrThrow();
@@ -130,9 +132,11 @@ export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: 
 
     async update(actor: Actor, id: string, change: UpdateEndpointRequest): Promise<WebhookEndpoint> {
       const url = change.url === undefined ? undefined : checkWebhookUrl(change.url, policy);
+      const { enabled, types, description } = change;
       return store.transaction(async (tx) => {
+        // What it gets begins anew with the next event: earlier ones were not queued while it was off or wanted others.
+        const newestEvent = enabled || types !== undefined ? await lockNewestEvent(tx, chainId) : undefined;
         const before = await requireOwn(tx, actor.provider, id);
-        const { enabled, types, description } = change;
         const row = await tx
           .updateTable("webhook_endpoints")
           .set({
@@ -140,6 +144,7 @@ export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: 
             ...(types !== undefined && { types: types === null ? null : JSON.stringify(types) }),
             ...(description !== undefined && { description }),
             ...(enabled === true && { status: "enabled" as const, disabled_reason: null, failures: 0 }),
+            ...(newestEvent !== undefined && { queued_after: newestEvent }),
             ...(enabled === false && { status: "disabled" as const, disabled_reason: "owner" as const }),
           })
           .where("id", "=", id)

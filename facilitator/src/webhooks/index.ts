@@ -6,7 +6,7 @@ import type { SharedClock } from "../db/shared-clock";
 import type { Worker } from "../lib/loop";
 import type { Metrics } from "../telemetry/metrics";
 import { createDeliveryWorker } from "./delivery";
-import { forgetFinished } from "./outbox";
+import { forgetFinished, recordBeginnings } from "./outbox";
 import { createSender } from "./send";
 
 export interface WebhooksContext {
@@ -39,11 +39,14 @@ export function startWebhooks({ config, store, wallClock, log, metrics }: Webhoo
   });
   const pruning = setInterval(() => {
     const beforeMs = wallClock.nowMs() - config.webhookLogDays * DAY_MS;
-    forgetFinished(store.db, config.chainId, beforeMs).catch((error: unknown) => {
+    forgetFinished(store, config.chainId, beforeMs).catch((error: unknown) => {
       log.warn({ error }, "old deliveries could not be deleted; trying again in an hour");
     });
   }, PRUNE_EVERY_MS);
   pruning.unref();
+  recordBeginnings(store, config.chainId).catch((error: unknown) => {
+    log.warn({ error }, "where the webhook endpoints begin could not be recorded; the next start records it");
+  });
   return {
     stop() {
       clearInterval(pruning);

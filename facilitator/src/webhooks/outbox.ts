@@ -215,14 +215,74 @@ async function disable(tx: Tx, delivery: Delivery & { readonly chainId: number }
   await recordAct(tx, { chainId, provider, actor: "service", act: "webhook.disabled", objectId: endpointId });
 }
 
-/** Forgets what was finished long ago, with its attempts. */
-export async function forgetFinished(db: Db, chainId: number, beforeMs: number): Promise<void> {
-  await db
-    .deleteFrom("webhook_deliveries")
+/** Begins with the next event for endpoints of a release that did not record where they begin. */
+export async function recordBeginnings(store: Store, chainId: number): Promise<void> {
+  const unrecorded = store.db
+    .selectFrom("webhook_endpoints")
+    .select("id")
     .where("chain_id", "=", chainId)
-    .where("state", "!=", "pending")
-    .where("finished_at_ms", "<", beforeMs)
-    .execute();
+    .where("queued_after", "is", null);
+  if (!(await unrecorded.limit(1).executeTakeFirst())) return;
+  await store.transaction(async (tx) => {
+    await tx
+      .updateTable("webhook_endpoints")
+      .set({ queued_after: await lockNewestEvent(tx, chainId) })
+      .where("chain_id", "=", chainId)
+      .where("queued_after", "is", null)
+      .execute();
+  });
+}
+
+/** Deletes the deliveries that were finished before then, with their attempts. */
+export async function forgetFinished(store: Store, chainId: number, beforeMs: number): Promise<void> {
+  await store.transaction(async (tx) => {
+    // The endpoint before its deliveries, as everywhere. Deliveries that are deleted are not expected any longer.
+    await sql`
+      update webhook_endpoints w set queued_after = finished.seq
+      from (select d.endpoint_id, max(e.seq) as seq from webhook_deliveries d
+        join events e on e.chain_id = d.chain_id and e.id = d.event_id
+        where d.chain_id = ${chainId}::bigint and d.state != 'pending' and d.finished_at_ms < ${beforeMs}::bigint
+        group by d.endpoint_id) finished
+      where w.id = finished.endpoint_id and w.queued_after < finished.seq`.execute(tx);
+    await tx
+      .deleteFrom("webhook_deliveries")
+      .where("chain_id", "=", chainId)
+      .where("state", "!=", "pending")
+      .where("finished_at_ms", "<", beforeMs)
+      .execute();
+  });
+}
+
+/**
+ * Returns the highest `seq` of an event. No event is added until `tx` ends, so that each later event finds what `tx`
+ * changes about an endpoint. To be called before the endpoint is locked, as `appendEvents` locks in that order.
+ */
+export async function lockNewestEvent(tx: Tx, chainId: number): Promise<number> {
+  await sql`select position from cursors where chain_id = ${chainId}::bigint and name = 'indexer' for update`.execute(
+    tx,
+  );
+  // A statement of its own: it sees what was committed while the lock was waited for.
+  const newest = await tx
+    .selectFrom("events")
+    .select(({ fn }) => fn.max("seq").as("seq"))
+    .executeTakeFirst();
+  return Number(newest?.seq ?? 0);
+}
+
+export interface Unqueued {
+  readonly endpoint: string;
+  readonly event: string;
+}
+
+/** Finds the events that an enabled endpoint was to get and that were never queued for it. A resend changes nothing. */
+export async function findUnqueued(db: Db, chainId: number): Promise<Unqueued[]> {
+  const { rows } = await sql<Unqueued>`
+    select w.id as endpoint, e.id as event from webhook_endpoints w
+      join events e on e.chain_id = w.chain_id and e.provider = w.provider and e.seq > w.queued_after
+      left join webhook_deliveries d on d.endpoint_id = w.id and d.event_id = e.id
+    where w.chain_id = ${chainId}::bigint and w.status = 'enabled' and d.event_id is null
+      and (w.types is null or jsonb_exists(w.types, e.type))`.execute(db);
+  return rows;
 }
 
 export async function dropPending(tx: Tx, endpointId: string, nowMs: number): Promise<void> {

@@ -8,6 +8,7 @@ import { testKey } from "../../support/chain";
 import { type FacilitatorWorld, fund, startWorld, until } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
 import { paymentToWire } from "../support/payments";
+import { startSilentNode } from "../support/silent-node";
 
 interface Check {
   readonly name: string;
@@ -143,6 +144,52 @@ describe("Facilitator: what readiness judges", function () {
     await until(async () => (await checkOf(api.url, "indexer"))?.ok === false, "the API sees that nobody reads");
     expect((await checkOf(api.url, "indexer"))?.detail).to.match(/blocks behind the head, \d+ s late/);
     expect(reader.url).not.to.equal(api.url);
+  });
+
+  it("HD5 while nodes are silent the API names them, for itself and for the relayer, and never says that nobody is there", async () => {
+    const DATABASE_URL = await postgres.database();
+    const key = testKey("silenced relayer") as Hex;
+    await fund(world.chain, addressOfKey(key));
+    const [ofRelayer, ofApi] = await Promise.all([
+      startSilentNode(world.chain.rpcUrl),
+      startSilentNode(world.chain.rpcUrl),
+    ]);
+    try {
+      const shared = { DATABASE_URL, RELAYER_KEYS: key, RPC_TIMEOUT_MS: "4000", LANE_LEASE_MS: "9000" };
+      await start({ ...shared, ROLES: "relayer,indexer", RPC_URLS: ofRelayer.url });
+      const api = await start({ ...shared, ROLES: "api", RPC_URLS: ofApi.url, MAX_LAG_SEC: "10" });
+      await until(async () => (await readiness(api.url)).status === 200, "the API is ready");
+
+      // The relayer's node first: its lease lapses meanwhile, and the process lives.
+      ofRelayer.silence();
+      await until(async () => (await checkOf(api.url, "lane"))?.ok === false, "the API tells of the lane");
+      ofApi.silence();
+      const details = new Set<string>();
+      await until(async () => {
+        const { checks } = await readiness(api.url);
+        for (const { name, detail } of checks) if (name.startsWith("lane")) details.add(detail.replace(/;[^;]*$/, ""));
+        return checks.find(({ name }) => name === "chain")?.ok === false;
+      }, "the chain check fails");
+      expect([...details].filter((detail) => !/no node of RPC_URLS answers: node 1/.test(detail))).to.deep.equal([]);
+      expect([...details].join(""))
+        .not.to.contain("has not reported")
+        .and.not.to.contain("no process holds");
+      const { status, checks } = await readiness(api.url);
+      expect(status).to.equal(503);
+      const chain = checks.find(({ name }) => name === "chain");
+      expect(chain?.detail).to.match(/^head \d+, read \d+ s ago; no node of RPC_URLS answers: node 1/);
+      expect(chain?.detail, "no address of a node").not.to.contain("127.0.0.1");
+      const silentSec = Number(/read (\d+) s/.exec(chain?.detail ?? "")?.[1]);
+      expect(silentSec, "after 15 s, not after 60").to.be.within(15, 45);
+      const late = checks.find(({ name }) => name === "indexer");
+      expect(late, JSON.stringify(late)).to.include({ ok: false });
+      expect(late?.detail).to.match(/, [1-9]\d* s late$/);
+
+      for (const node of [ofRelayer, ofApi]) node.speak();
+      await until(async () => (await readiness(api.url)).status === 200, "all is well again");
+    } finally {
+      for (const node of [ofRelayer, ofApi]) await node.stop();
+    }
   });
 
   it("HD4 lateness is that of the oldest block that could be applied, at every block time", () => {

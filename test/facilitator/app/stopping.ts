@@ -3,9 +3,11 @@ import { Client } from "pg";
 import pino from "pino";
 import { startFacilitator } from "../../../facilitator/src/app/start";
 import type { Progress } from "../../../facilitator/src/lib/progress";
-import { type FacilitatorWorld, startWorld } from "../../support/facilitator";
+import { type FacilitatorWorld, startWorld, until } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
+import { paymentToWire, settleBody } from "../support/payments";
 import { buildProgram } from "../support/processes";
+import { startSilentNode } from "../support/silent-node";
 
 const BLOCKS = 2_000;
 
@@ -95,5 +97,61 @@ describe("Facilitator: stopping and answering in time", function () {
     const open = "select count(*) as value from pg_stat_activity where datname = current_database()";
     expect(await numberIn(DATABASE_URL, open), "no connection but this one").to.equal(1);
     expect(lines.join("")).to.contain("the Facilitator has stopped").and.not.contain("is up");
+  });
+
+  it("HD6 every role ends by itself while no node answers, and answers who waits for it", async () => {
+    const program = buildProgram();
+    const nodes = await Promise.all([startSilentNode(world.chain.rpcUrl), startSilentNode(world.chain.rpcUrl)]);
+    try {
+      const env = world.env({
+        ...{ DATABASE_URL: await postgres.database(), RPC_URLS: nodes.map(({ url }) => url).join(",") },
+        // Without an end from outside a request to a node would outlive the stop, whose limit ends it with status 1.
+        ...{ RPC_TIMEOUT_MS: "120000", POLL_MS: "1000", LOG_LEVEL: "info" },
+      });
+      const roles = ["relayer,indexer", "renewals,webhooks", "api"];
+      const running = [];
+      for (const each of roles) running.push(await program.start(env, each));
+      const api = running[2] as (typeof running)[number];
+      const exact = await world.signExact();
+      const signed = await world.signPayment();
+      for (const node of nodes) node.silence();
+      const post = (path: string, body: unknown) =>
+        fetch(`${api.url}${path}`, {
+          method: "POST",
+          headers: { "content-type": "application/json" },
+          body: JSON.stringify(body),
+        });
+      const waiting = [
+        post("/verify", settleBody(exact, 2, world.chain.chainId)),
+        post("/settle", settleBody(exact, 2, world.chain.chainId)),
+        post("/authorize", { signedPayment: paymentToWire(signed) }),
+      ];
+      await until(async () => nodes.some((node) => node.unanswered() >= running.length), "everybody waits for a node");
+      const starting = await program.launch(["start"], env);
+      await until(async () => starting.output().includes("the Facilitator starts"), "another one starts");
+      const ended = await Promise.all([...running, starting].map((one) => one.stop()));
+      expect(ended, [...running, starting].map((one) => one.output()).join("")).to.deep.equal([0, 0, 0, 0]);
+      const [verified, settled, authorized] = await Promise.all(waiting);
+      expect(verified?.status).to.equal(503);
+      expect(Number(verified?.headers.get("retry-after"))).to.be.greaterThan(0);
+      expect(await settled?.json()).to.include({ success: false, errorReason: "settlement_pending" });
+      expect(authorized?.status).to.equal(202);
+      expect(running.map((one) => one.output()).join("")).not.to.contain("did not stop cleanly");
+
+      // What was accepted, if anything was, is settled once by the next start, and nothing else is.
+      for (const node of nodes) node.speak();
+      const next = await program.start(env, roles.join(","));
+      // 503 until it knows the chain's time.
+      await until(async () => {
+        const outcome = await next.client.authorize(paymentToWire(signed)).catch(() => undefined);
+        return outcome?.kind === "settled";
+      }, "the next start settles it");
+      const from = signed.authorization.from;
+      expect((await world.transfers()).filter((transfer) => transfer.from === from)).to.have.length(1);
+      expect(await next.stop()).to.equal(0);
+    } finally {
+      for (const node of nodes) await node.stop();
+      program.remove();
+    }
   });
 });

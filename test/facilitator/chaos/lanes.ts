@@ -198,6 +198,7 @@ describe("lanes under stress", function () {
         config,
         store,
         chain: core.relayer.chain,
+        nodes: core.relayer.nodes,
         signer,
         owner,
         log: pino({ level: "silent" }),

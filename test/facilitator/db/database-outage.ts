@@ -211,6 +211,19 @@ describe("Facilitator: outages of PostgreSQL", function () {
     await stopAll(all);
   });
 
+  it("HD2 a database that does not exist is named as such, by every command", async () => {
+    const url = new URL(await postgres.database());
+    url.pathname = "/no_such_database";
+    const env = { ...settings, DATABASE_URL: url.href };
+    for (const command of ["start", "migrate", "reindex", "reconcile", "doctor"]) {
+      const { status, stdout, stderr } = await program.run([command], env);
+      expect(status, command).not.to.equal(0);
+      expect(stdout + stderr, command).to.contain("the database does not exist (3D000)");
+      if (command === "start") expect(stderr).to.contain("Create the database, or correct the URL.");
+      expect(stdout + stderr, command).not.to.contain("does not answer (");
+    }
+  });
+
   it("HD2 a signal during an outage stops every role", async () => {
     const all = await launchAll();
     await postgres.crash();

@@ -11,7 +11,9 @@ import {
   randomBytes,
   toHex,
 } from "turnpike/protocol";
+import { openStore } from "../../../facilitator/src/db/open";
 import type { ExactRequest } from "../../../facilitator/src/payments";
+import { HOLD_MS, renewHolds } from "../../../facilitator/src/payments/holds";
 import { testKey } from "../../support/chain";
 import { BLOCK_MS, type FacilitatorWorld, fund, startWorld, until } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
@@ -129,6 +131,33 @@ describe("Facilitator: grants of x402 payments, by two processes on one PostgreS
     expect(await settle(two, request, 1, { grant })).to.include({ errorReason: "payment_already_granted" });
   });
 
+  it("HA1 a granted payment is told as granted, whatever else the next server asks it for", async () => {
+    const resource = "https://another.example/thing";
+    for (const version of [1, 2] as const) {
+      const [bought, ofGate, native] = [await world.signExact(), await world.signExact(), await world.signPayment()];
+      const grant = { id: fresh(), resource: "https://gate.example/report?q=1" };
+      const url = { url: null };
+      expect((await settle(one, bought, version)).success).to.equal(true);
+      const first = await settle(one, { ...ofGate, resource: grant.resource }, version, { ...url, grant });
+      expect(first.success, JSON.stringify(first)).to.equal(true);
+      expect((await one.client.authorize(paymentToWire(native))).kind).to.equal("settled");
+      const asExact: ExactRequest = {
+        ...bought,
+        authorization: native.authorization,
+        signature: native.signature as Hex,
+        payTo: native.authorization.to as Address,
+        amount: native.authorization.value,
+      };
+      for (const request of [bought, ofGate, asExact]) {
+        for (const at of [one, two]) {
+          const answer = await settle(at, { ...request, resource }, version);
+          expect(answer).to.include({ success: false, errorReason: "payment_already_granted" });
+          expect(await verify(at, { ...request, resource }, version)).to.include({ isValid: false });
+        }
+      }
+    }
+  });
+
   it("HA1 the server's resource counts, whatever the payload names, and a payload may name none", async () => {
     const unnamed = await world.signExact();
     const grant = { id: fresh(), resource: "https://gate.example/report?q=1" };
@@ -237,16 +266,58 @@ describe("Facilitator: grants of x402 payments, by two processes on one PostgreS
     expect(await lost).to.equal("lost");
     await world.chain.provider.send("evm_setIntervalMining", [BLOCK_MS]);
     await until(async () => (await transfersOf(request)).length === 1, "the payment is mined");
-    expect(await settle(one, request), "somebody may still be there").to.include({ errorReason: "settlement_pending" });
-    // What the database's clock would do in two minutes.
     const database = new Client({ connectionString: settings.DATABASE_URL });
     await database.connect();
-    await database.query(
-      "update payment_grants set held_until_ms = held_until_ms - 120000 where not is_gate and granted_at_ms is null",
+    const held = "not is_gate and granted_at_ms is null and held_until_ms > 0";
+    const { rows } = await database.query(
+      `select held_until_ms - (extract(epoch from clock_timestamp()) * 1000)::bigint as left from payment_grants where ${held}`,
     );
+    expect(rows, "the dead request's hold").to.have.length(1);
+    expect(Number(rows[0]?.left), "nobody renews it").to.be.at.most(HOLD_MS);
+    // The database's clock is moved instead of waiting for it: two minutes back, and then on.
+    await database.query(`update payment_grants set held_until_ms = held_until_ms + 120000 where ${held}`);
+    expect(await settle(one, request), "somebody may still be there").to.include({ errorReason: "settlement_pending" });
+    await database.query(`update payment_grants set held_until_ms = held_until_ms - 130000 where ${held}`);
     await database.end();
     expect(await settle(two, request)).to.include({ success: true });
     expect(await settle(one, request)).to.include({ errorReason: "payment_already_granted" });
+  });
+
+  it("HA1 a request that waits keeps its hold for as long as it lives, and no longer", async () => {
+    const request = await world.signExact();
+    const database = new Client({ connectionString: settings.DATABASE_URL });
+    await database.connect();
+    const rowOf = async () => {
+      const { rows } = await database.query("select * from payment_grants where payment_id = $1", [
+        world.idOf(request),
+      ]);
+      return rows[0] as { held_until_ms: string; granted_at_ms: string | null; grant_id: Hex } | undefined;
+    };
+    try {
+      await world.chain.provider.send("evm_setIntervalMining", [0]);
+      const waiting = settle(one, request);
+      const first = await until(rowOf, "the payment is held");
+      await until(async () => Number((await rowOf())?.held_until_ms) > Number(first.held_until_ms), "it is renewed");
+      await world.chain.provider.send("evm_setIntervalMining", [BLOCK_MS]);
+      expect(await waiting).to.include({ success: true });
+      expect(await rowOf()).to.include({ grant_id: first.grant_id });
+
+      // A renewal that comes late revives no hold that was released, and takes none from another request.
+      const config = world.config(settings);
+      const store = await openStore(config.database);
+      const open = new Map([[first.grant_id, { paymentId: world.idOf(request) }]]);
+      const ended = "update payment_grants set granted_at_ms = null, held_until_ms = 0 where payment_id = $1";
+      await database.query(ended, [world.idOf(request)]);
+      await renewHolds(store, world.chain.chainId, open);
+      expect(Number((await rowOf())?.held_until_ms)).to.equal(0);
+      const lapsed = "update payment_grants set held_until_ms = 1, grant_id = $2 where payment_id = $1";
+      await database.query(lapsed, [world.idOf(request), fresh()]);
+      await renewHolds(store, world.chain.chainId, open);
+      expect(Number((await rowOf())?.held_until_ms)).to.equal(1);
+      await store.close();
+    } finally {
+      await database.end();
+    }
   });
 
   it("HA8 more than the price, less than it, and another transfer method are refused before any money moves", async () => {

@@ -73,6 +73,7 @@ describe("transactions that are signed at once", function () {
       config: { ...core.config, laneLeaseMs: 600_000, lanesInFlight: options.lanesInFlight ?? 16 },
       store: core.store,
       chain: { ...core.relayer.chain, broadcast: async (raw) => void sent.push(raw) },
+      nodes: core.relayer.nodes,
       signer,
       owner: options.owner ?? "hand",
       log: pino({ level: "silent" }),

@@ -2,6 +2,7 @@ import { expect } from "chai";
 import { Webhook } from "standardwebhooks";
 import { verifyWebhook } from "turnpike/facilitator";
 import { addressOfKey, keccakText } from "turnpike/protocol";
+import { findUnqueued, forgetFinished, recordBeginnings } from "../../../facilitator/src/webhooks/outbox";
 import { DELAYS_SEC } from "../../../facilitator/src/webhooks/schedule";
 import { createSender, type Sender } from "../../../facilitator/src/webhooks/send";
 import { until } from "../../support/facilitator";
@@ -125,6 +126,42 @@ describe("Facilitator: webhook delivery", function () {
     }, "it is delivered again");
     expect(delivery).to.include({ state: "pending", due_at_ms: outbox.clock.nowMs + 5_000 });
     expect(receiver.received[1]?.headers).to.include({ "webhook-id": eventId, "webhook-attempt": "2" });
+  });
+
+  it("S6 a resend of an event from before the endpoint is no reason to expect the others, and a missing one is found", async () => {
+    const early = await outbox.tell([{}, {}, {}]);
+    const { id } = await outbox.endpoint(receiver.url);
+    const missing = () => findUnqueued(outbox.store.db, CHAIN_ID);
+    const actor = actorOf(PROVIDER);
+    await outbox.endpoints.resend(actor, id, early[0] as string);
+    expect(await missing()).to.deep.equal([]);
+    const [late, other] = await outbox.tell([{}, { type: "plan.deprecated" }]);
+    const drop = (event: string) => outbox.store.db.deleteFrom("webhook_deliveries").where("event_id", "=", event);
+    await drop(late as string).execute();
+    expect(await missing()).to.deep.equal([{ endpoint: id, event: late }]);
+    await outbox.endpoints.resend(actor, id, late as string);
+
+    // While it is off, and while it wants other types, nothing is queued for it.
+    await outbox.endpoints.update(actor, id, { enabled: false });
+    await outbox.tell([{}]);
+    await outbox.endpoints.update(actor, id, { enabled: true });
+    expect(await missing()).to.deep.equal([]);
+    await outbox.endpoints.update(actor, id, { types: ["plan.deprecated"] });
+    await outbox.tell([{}]);
+    await outbox.endpoints.update(actor, id, { types: null });
+    expect(await missing()).to.deep.equal([]);
+
+    // Of an endpoint from the release before nothing is known; it begins when this one starts.
+    await outbox.store.db.updateTable("webhook_endpoints").set({ queued_after: null }).execute();
+    await recordBeginnings(outbox.store, CHAIN_ID);
+    expect(await missing()).to.deep.equal([]);
+
+    // A delivery that is finished and deleted is not missing.
+    const [kept] = await outbox.tell([{}]);
+    await outbox.drain(outbox.worker());
+    await forgetFinished(outbox.store, CHAIN_ID, outbox.clock.nowMs + 1);
+    expect((await outbox.deliveries(id)).map(({ event_id }) => event_id)).not.to.include.members([kept, other]);
+    expect(await missing()).to.deep.equal([]);
   });
 
   it("B20 stops at 410, waits at 429, cuts what hangs, and reads no more than it must of an endless answer", async () => {

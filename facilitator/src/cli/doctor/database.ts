@@ -25,7 +25,9 @@ export async function examineDatabase(config: FacilitatorConfig, nowMs: () => nu
     // A driver's message may hold the URL.
     const isOurs = error instanceof Error && error.name === "ConfigError";
     const detail = isOurs ? error.message : `it cannot be reached: ${describeOutage(error)}`;
-    const remedy = isOurs ? "stop the Facilitator, or ask its /readyz" : "start it, or correct the URL and its rights";
+    const remedy = isOurs
+      ? "stop the Facilitator, or ask its /readyz"
+      : "start the server, create the database, or correct the URL and its rights";
     return { findings: [{ level: "fail", subject, detail, remedy }] };
   }
   const findings: Finding[] = [];

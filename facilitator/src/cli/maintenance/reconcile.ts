@@ -3,7 +3,6 @@
  * subscriptions against the contract's own storage, the payments against the token's logs, the outbox and the sums against
  * the events. Changes nothing. Where a Facilitator runs on the database, `store` has to be one snapshot of it.
  */
-import { sql } from "kysely";
 import { tokenInterface, turnpikeInterface } from "turnpike/chain";
 import type { Address, Hex } from "turnpike/protocol";
 import { HOURS_KEPT_DAYS } from "../../analytics/ranges";
@@ -13,6 +12,7 @@ import { openStore } from "../../db/open";
 import type { PaymentRow } from "../../db/tables/payments";
 import { countStaged } from "../../events/feed";
 import { newestBlock } from "../../indexer/applied-blocks";
+import { findUnqueued } from "../../webhooks/outbox";
 import { type DumpedRow, differences, dumpChainRows } from "./dump";
 import { type Reindex, readChain } from "./reindex";
 
@@ -185,16 +185,8 @@ async function* againstEvents({ store, config }: Omit<Reindex, "untilBlock">, no
     .where("e.id", "is", null)
     .execute();
   for (const { payment_id: id } of untold) yield `events: payment ${id} is settled, and no event tells so`;
-  const { rows: unsent } = await sql<{ endpoint: string; event: string }>`
-    select w.id as endpoint, e.id as event from webhook_endpoints w
-      join events e on e.chain_id = w.chain_id and e.provider = w.provider
-      left join webhook_deliveries d on d.endpoint_id = w.id and d.event_id = e.id
-    where w.chain_id = ${chainId}::bigint and w.status = 'enabled' and d.event_id is null
-      and (w.types is null or jsonb_exists(w.types, e.type))
-      -- What was told before the endpoint was there was never meant for it; the first that it got says since when.
-      and e.seq > (select min(f.seq) from webhook_deliveries g join events f on f.chain_id = e.chain_id and f.id = g.event_id
-        where g.endpoint_id = w.id)`.execute(store.db);
-  for (const { endpoint, event } of unsent) yield `outbox: event ${event} was never queued for endpoint ${endpoint}`;
+  for (const { endpoint, event } of await findUnqueued(store.db, chainId))
+    yield `outbox: event ${event} was never queued for endpoint ${endpoint}`;
   const hoursSince = nowSec - HOURS_KEPT_DAYS * DAY_SEC;
   for (const { table, key, stored, counted } of await findWrongSums(store.db, chainId, hoursSince)) {
     yield `${table} ${key}: ${stored ?? "absent"} here, ${counted ?? "absent"} by the events`;

@@ -15,6 +15,8 @@ export interface WebhookEndpointsTable {
   /** attempts that failed since the last that did not */
   failures: Generated<number>;
   created_at_ms: number;
+  /** Events with a higher `seq` are queued for it; null: not recorded, by a release before 440 */
+  queued_after: number | null;
 }
 
 export interface WebhookSecretsTable {
