@@ -18,6 +18,7 @@ import { paymentGrants } from "./410-payment-grants";
 import { health } from "./414-health";
 import { lifecycle } from "./420-lifecycle";
 import { failedSpends } from "./430-failed-spends";
+import { planChanges } from "./445-plan-changes";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -40,4 +41,5 @@ export const MIGRATIONS: readonly Migration[] = [
   health,
   lifecycle,
   failedSpends,
+  planChanges,
 ];
