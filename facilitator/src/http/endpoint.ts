@@ -136,7 +136,10 @@ export function endpoint<
           const status = answer.status as ContentfulStatusCode;
           return spec.mediaType === undefined
             ? context.json(answer.body as object, status, answer.headers)
-            : context.body(textOf(context, answer.body), status, { "content-type": spec.mediaType, ...answer.headers });
+            : context.body(textOf(context, answer.body), status, {
+                "content-type": `${spec.mediaType}; charset=utf-8`,
+                ...answer.headers,
+              });
         } catch (error) {
           return tell(context, error, spec.problemExtra);
         }
