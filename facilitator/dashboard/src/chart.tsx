@@ -199,7 +199,7 @@ export function Chart({
                   <tr key={at}>
                     <th scope="row">{formatAt(at)}</th>
                     {told.map(({ name, texts }) => (
-                      <td key={name} class="number">
+                      <td key={name} class="number" data-name={name}>
                         {texts[index]}
                       </td>
                     ))}

@@ -48,7 +48,8 @@ function Told({ data }: { data: FunnelWire }) {
     ({ asked: { count }, paid, served: done, bySubscription }) =>
       count + paid.count + done.count + bySubscription.count > 0,
   );
-  const hasReports = (asked?.count ?? 0) > 0 || (of("paid")?.count ?? 0) > 0 || data.bySubscription.count > 0 || turnedAway.length > 0;
+  const hasReports =
+    (asked?.count ?? 0) > 0 || (of("paid")?.count ?? 0) > 0 || data.bySubscription.count > 0 || turnedAway.length > 0;
   const received = (BigInt(data.received["one-time"]) + BigInt(data.received.subscription)).toString();
   const most = Math.max(1, ...steps.map(({ count }) => count));
   const worst = causes.reduce((max, { lost }) => Math.max(max, Number(lost)), 1);
@@ -150,7 +151,9 @@ function Told({ data }: { data: FunnelWire }) {
       >
         <Table
           caption="Lost revenue by cause"
-          empty={<Empty title={hasReports ? "Nothing was lost in this range." : "Nothing is known: no gate reports."} />}
+          empty={
+            <Empty title={hasReports ? "Nothing was lost in this range." : "Nothing is known: no gate reports."} />
+          }
           rows={causes}
           columns={[
             {

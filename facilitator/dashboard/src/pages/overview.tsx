@@ -245,7 +245,9 @@ function Latency({ query }: { query: Query }) {
                     .map(({ overMs, upToMs, count }) => (
                       <tr key={upToMs ?? "more"}>
                         <th scope="row">
-                          {upToMs === undefined ? `over ${formatMs(overMs)}` : `${formatMs(overMs)} to ${formatMs(upToMs)}`}
+                          {upToMs === undefined
+                            ? `over ${formatMs(overMs)}`
+                            : `${formatMs(overMs)} to ${formatMs(upToMs)}`}
                         </th>
                         <td>
                           <Bar share={count / most} />

@@ -82,7 +82,11 @@ function OperatorView() {
                 <Figure
                   label="Renewals due"
                   value={formatCount(data.renewalsDue + data.renewalsUnderWay)}
-                  note={data.nextRenewalAt ? `the next ${formatTime(data.nextRenewalAt)}` : "none is to come"}
+                  note={
+                    data.nextRenewalAt
+                      ? `next attempt ${formatTime(data.nextRenewalAt)}, retries too`
+                      : "none is to come"
+                  }
                 />
                 <Figure label="Webhooks waiting" value={formatCount(data.webhooksPending)} note="to be delivered" />
               </Figures>
