@@ -167,6 +167,11 @@ export function Chart({
           ))}
         </ul>
       )}
+      {sign === "" && (
+        <p class="unit" aria-hidden="true">
+          {unit}
+        </p>
+      )}
       <div
         class="plot"
         ref={frame}

@@ -190,7 +190,7 @@ function Renewals({ query, unpaid }: { query: Query; unpaid: Unpaid }) {
             <>
               <Chart
                 title="Renewals"
-                unit="how many"
+                unit="renewals"
                 height={180}
                 empty="No renewal fell due in this range."
                 {...{ times, series, formatAt }}

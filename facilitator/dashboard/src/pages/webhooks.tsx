@@ -36,7 +36,6 @@ export function Webhooks() {
       return;
     }
     const last = opener.current;
-    // The button goes with the endpoint that it removed.
     requestAnimationFrame(() => (last?.isConnected ? last : add.current)?.focus());
   }
 
@@ -117,6 +116,8 @@ export function Webhooks() {
               onClick={() =>
                 act(async () => {
                   await api.send("DELETE", `/webhook-endpoints/${removing.id}`);
+                  // The button that asked goes with the endpoint.
+                  opener.current = undefined;
                   ask(undefined);
                   choose("");
                   return "The endpoint is removed.";
