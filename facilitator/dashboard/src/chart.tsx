@@ -169,7 +169,7 @@ export function Chart({
       )}
       {sign === "" && (
         <p class="unit" aria-hidden="true">
-          {unit}
+          {unit.split(",")[0]}
         </p>
       )}
       <div

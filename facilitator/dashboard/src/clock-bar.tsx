@@ -87,7 +87,7 @@ export function ClockBar() {
           {known?.target !== undefined && known.target > 0 && ` running to ${formatTime(known.target)} `}
           {!isRunning &&
             known?.nextRenewalAt &&
-            ` next renewal ${formatTime(known.nextRenewalAt)}, in ${formatSpan(known.nextRenewalAt - known.now)} `}
+            ` next renewal in ${formatSpan(known.nextRenewalAt - known.now)}, ${formatTime(known.nextRenewalAt)} `}
           {story && ` ${story}`}
         </span>
       </p>

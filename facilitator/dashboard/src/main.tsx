@@ -52,6 +52,9 @@ const SOURCES: Readonly<Record<string, string>> = {
 /** A reader that falls behind makes no event. */
 const LOOK_MS = 5_000;
 
+/** Blocks that come at once are read within one look: that is no delay to report. */
+const LATE_LOOKS = 2;
+
 /** Many events make one reload. */
 const SETTLE_MS = 400;
 
@@ -160,7 +163,13 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
   const { notices, problems } = useNotices();
   const look = useRound(LOOK_MS);
   const readiness = useAnswer<Readiness>(api, { path: "/analytics/system", again: String(look), signOut: onSignOut });
-  const late = readiness.kind === "ready" ? latenessOf(readiness.data) : undefined;
+  const sentence = readiness.kind === "ready" ? latenessOf(readiness.data) : undefined;
+  const isLate = sentence !== undefined;
+  const [lateLooks, setLateLooks] = useState(0);
+  useEffect(() => {
+    if (readiness.kind === "ready") setLateLooks((looks) => (isLate ? looks + 1 : 0));
+  }, [readiness]);
+  const late = lateLooks < LATE_LOOKS ? undefined : sentence;
   const state = !isLive ? "reconnecting" : late !== undefined || problems.some(isOutage) ? "not up to date" : "live";
   useEffect(() => {
     document.title = `${title} · Turnpike`;
