@@ -68,7 +68,7 @@ function Told({ data }: { data: FunnelWire }) {
         <Figure
           label="Asked for"
           value={hasReports ? money(asked?.amount ?? "0", token) : "–"}
-          note={hasReports ? plural(asked?.count ?? 0, "price", "prices") : NO_REPORTS}
+          note={hasReports ? plural(asked?.count ?? 0, "price told", "prices told") : NO_REPORTS}
         />
         <Figure
           label="Followed by access"
