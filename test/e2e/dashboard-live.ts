@@ -64,6 +64,8 @@ describe("dashboard, while things happen", function () {
     const before = await recordOf(world, idHash);
     const clock = page.getByRole("region", { name: "Sandbox clock" });
     await clock.getByText(/next renewal in/).waitFor();
+    // The page System names the same time.
+    await clock.getByText(/next renewal in .+, \d+ \w+ \d{4} \d\d:\d\d/).waitFor();
     await clock.getByRole("button", { name: "To the next renewal" }).click();
     await clock.getByText(/1 renewal/).waitFor();
     await clock.getByRole("button", { name: "+1 day", disabled: false }).waitFor();

@@ -1,5 +1,7 @@
 import { expect } from "chai";
 import { Wallet } from "ethers";
+import { createFacilitatorClient } from "turnpike/facilitator";
+import { type Address, type Hex, signDigest, typedDataDigest } from "turnpike/protocol";
 import { testKey } from "../../scripts/sandbox/chain";
 import { openPage } from "../support/browser";
 import { useDashboard } from "./support/dashboard";
@@ -28,6 +30,18 @@ async function withWallet(at: ReturnType<typeof useDashboard>, wallet: Wallet, c
   return { page, signed, errors };
 }
 
+async function keyOf(url: string, wallet: Wallet, scopes: readonly "webhooks"[]): Promise<string> {
+  const client = createFacilitatorClient({ url });
+  const { chainId, proofSigners } = await client.supported();
+  const created = await client.createKey({
+    ...{ provider: wallet.address as Address, name: "narrow", scopes, chainId },
+    facilitator: proofSigners[0] as Address,
+    sign: async (data) => signDigest(typedDataDigest(data), wallet.privateKey as Hex),
+  });
+  if (created.kind === "refused") throw created.error;
+  return created.key.key;
+}
+
 describe("dashboard: signing in", function () {
   this.timeout(300_000);
   const at = useDashboard();
@@ -45,6 +59,34 @@ describe("dashboard: signing in", function () {
     await page.getByRole("heading", { name: "Overview" }).waitFor();
     await page.getByText("live", { exact: true }).waitFor();
     expect(page.url()).not.to.include("tpk_");
+  });
+
+  it("HF10 says why a key opens nothing: letters of no key, a scope that is missing, a saved key that has ended", async () => {
+    const { page, world } = at;
+    const alert = (text: RegExp) => page.getByRole("alert").filter({ hasText: text }).waitFor();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    expect(await page.getByRole("alert").count()).to.equal(0);
+    await page.fill("input[name=key]", "tpk_schlüssel");
+    await page.keyboard.press("Enter");
+    await alert(/This is no API key/);
+    const wallet = new Wallet(testKey("somebody with a key for webhooks alone"));
+    const narrow = await keyOf(world.facilitator.url, wallet, ["webhooks"]);
+    await page.fill("input[name=key]", narrow);
+    await page.keyboard.press("Enter");
+    await alert(/lacks the scope read/);
+    for (const [saved, text] of [
+      [narrow, /lacks the scope read/],
+      [`tpk_${"0".repeat(16)}_${"A".repeat(43)}`, /unknown, revoked or past its end/],
+      ["tpk_schlüssel", /signed out|no API key/],
+    ] as const) {
+      await page.evaluate((key) => sessionStorage.setItem("turnpike-key", key), saved);
+      await page.reload();
+      await page.getByText("Sign in as a provider").waitFor();
+      await alert(text);
+    }
+    await page.fill("input[name=key]", world.providerKey ?? "");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "Overview" }).waitFor();
   });
 
   it("keeps the key over a reload, and forgets it when signed out", async () => {

@@ -12,7 +12,8 @@ const EMPTY: Readonly<Record<keyof typeof PAGES, RegExp>> = {
   "/allowances": /Nobody allows overage yet\..*maxOverage/s,
   "/plans": /No plan yet\..*createPlan/s,
   "/payers": /Nobody paid yet/,
-  "/funnel": /Your gates told nothing in this range.*TURNPIKE_REPORTS_KEY.*Nothing was lost/s,
+  "/funnel":
+    /Your gates told nothing in this range.*TURNPIKE_REPORTS_KEY.*Asked for–.*Lost–.*Nothing is known: no gate reports.*No renewal fell due/s,
   "/webhooks": /No endpoint yet\..*webhook-endpoints/s,
   "/system": /Health.*ready/s,
 };
@@ -104,6 +105,83 @@ describe("dashboard, when there is nothing to show", function () {
         }
       },
     );
+  });
+
+  it("HF7 says on every page how far the figures are behind the chain, once, and does not call itself live", async () => {
+    const { page } = at;
+    const late = { name: "indexer", ok: false, detail: "applied 10, 20 blocks behind the head, 200 s late" };
+    await page.route("**/analytics/system", (route) => route.fulfill({ json: { ready: false, checks: [late] } }));
+    for (const address of Object.keys(PAGES)) {
+      await visit(page, address);
+      await main(page).getByRole("alert").filter({ hasText: "200 s behind" }).waitFor();
+      expect(await page.getByRole("alert").count(), address).to.equal(1);
+      await page.getByText("not up to date", { exact: true }).waitFor();
+    }
+    await page.unroute("**/analytics/system");
+    await page.getByText("live", { exact: true }).waitFor();
+    expect(await page.getByRole("alert").count()).to.equal(0);
+  });
+
+  it("HF8 adds up every purpose of the costs, in the table and in the chart, at every width", async () => {
+    const { page, world } = at;
+    const names = ["settle", "renew", "subscribe", "debit", "resume", "change-plan", "cancel", "approve-by-signature"];
+    const cost = (purpose: string) => ({ purpose, transactions: 3, items: 2, gas: "1", wei: "1" });
+    const now = Math.floor(Date.now() / 86_400_000) * 86_400;
+    const json = {
+      ...{ from: now - 6 * 86_400, to: now + 86_400 },
+      purposes: names.map((name) => ({ ...cost(name), failed: 1, gasPerItem: 98_765, weiPerItem: "123456789012" })),
+      points: names.map((name) => ({ at: now, ...cost(name) })),
+    };
+    await page.route("**/operator/costs?*", (route) => route.fulfill({ json }));
+    await page.evaluate((sandboxKey) => sessionStorage.setItem("turnpike-key", sandboxKey), world.providerKey ?? "");
+    await page.reload();
+    await visit(page, "/system?days=7");
+    await page.getByRole("table", { name: "Costs by purpose" }).locator("tfoot").filter({ hasText: "24" }).waitFor();
+    await page.getByText("Values as a table").click();
+    const values = page.getByRole("table", { name: /^Transactions/ });
+    await values.getByRole("columnheader", { name: "others" }).waitFor();
+    const cells = await values.getByRole("cell").allTextContents();
+    expect(cells.reduce((sum, text) => sum + Number(text), 0)).to.equal(24);
+    for (const width of [375, 390]) {
+      await page.setViewportSize({ width, height: 844 });
+      const wide = await page
+        .locator(".scroll")
+        .evaluateAll((all) =>
+          all.flatMap((one) => (one.scrollWidth > one.clientWidth ? [one.getAttribute("aria-label")] : [])),
+        );
+      expect(wide, String(width)).to.deep.equal([]);
+    }
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await page.unrouteAll();
+    await page.evaluate((own) => sessionStorage.setItem("turnpike-key", own), key);
+    await page.reload();
+    await visit(page, "/payments");
+  });
+
+  it("HF9 keeps a page as wide as the screen, however long a plan's name is", async () => {
+    const { page } = at;
+    const plan = {
+      ...{ planId: `0x${"1".repeat(64)}`, metadata: JSON.stringify({ name: "W".repeat(80) }), price: "7" },
+      ...{ interval: 86_400, deprecated: false, active: 1, recurring: "0", count: 0, amount: "0", byScheme: {} },
+    };
+    await page.route("**/analytics/plans?*", async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...(await response.json()), plans: [plan] } });
+    });
+    await page.reload();
+    for (const width of [375, 390, 768, 1280]) {
+      await page.setViewportSize({ width, height: 844 });
+      for (const address of ["/subscriptions", "/allowances"]) {
+        await visit(page, address);
+        await page.getByLabel("Plan").locator("option", { hasText: "WWW" }).waitFor({ state: "attached" });
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+        expect(wide, `${address} at ${width}`).to.be.at.most(width);
+      }
+    }
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await page.unrouteAll();
+    await page.reload();
+    await visit(page, "/payments");
   });
 
   it("says so of a subscription that there is none of", async () => {
@@ -231,6 +309,7 @@ describe("dashboard, when there is nothing to show", function () {
         location.hash = "/payers";
       });
       await page.getByText("Sign in as a provider").waitFor();
+      await page.getByRole("alert").filter({ hasText: "You were signed out: the key is" }).waitFor();
     });
     expect(await page.evaluate(() => sessionStorage.length)).to.equal(0);
     expect(errors).to.deep.equal([]);

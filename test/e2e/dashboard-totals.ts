@@ -54,7 +54,7 @@ describe("dashboard, added up", function () {
     await visit(page, "/?days=90");
     await page.getByText("Half within").waitFor();
     await page
-      .getByRole("row", { name: /within/ })
+      .getByRole("row", { name: /^\d.* to \d/ })
       .first()
       .waitFor();
     await visit(page, "/funnel?days=90");
@@ -96,7 +96,7 @@ describe("dashboard, added up", function () {
     // Until it is loaded a figure holds no amount.
     const money = async (label: string) =>
       worthOf((await figure(page, label).locator("strong").filter({ hasText: "$" }).textContent()) ?? "");
-    const [asked, paid, lost] = [await money("Asked for"), await money("Paid"), await money("Lost")];
+    const [asked, paid, lost] = [await money("Asked for"), await money("Followed by access"), await money("Lost")];
     expect(asked).to.equal(paid + lost);
     // Two quotes, a choice and a report that nobody took: the one subscription answers the other report.
     expect(lost).to.equal(50 + 50 + 50 + 1_000);
@@ -105,10 +105,14 @@ describe("dashboard, added up", function () {
       for (const value of [asked, paid, lost])
         await total.filter({ hasText: `$${(value / 100).toFixed(2)}` }).waitFor();
     }
+    // What moved is what the volume is, whatever was asked for.
+    const received = await money("Received");
+    await page.getByRole("row", { name: /^Accepted/ }).waitFor();
     // The payment that was presented again is told, and is no loss.
     await page.getByText(/presented again:.*resource/).waitFor();
     await visit(page, "/?days=90");
     expect(await money("Lost")).to.equal(lost);
+    expect(await money("Volume")).to.equal(received);
   });
 
   it("HC9 tells no growth against a time of which nothing is known", async () => {

@@ -135,5 +135,41 @@ describe("dashboard: webhooks", function () {
     await form.getByRole("button", { name: "Add", exact: true }).click();
     await page.getByRole("alert").waitFor();
     expect(await form.getByLabel("Address").inputValue()).to.include("127.0.0.1");
+    await form.getByLabel("Address").fill(`https://example.com/${"a".repeat(2_048)}`);
+    await form.getByRole("button", { name: "Add", exact: true }).click();
+    await page.getByRole("alert").filter({ hasText: "url: is too long: use at most 2048 characters" }).waitFor();
+    await form.getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("alert").waitFor({ state: "detached" });
+  });
+
+  it("HF11 moves the focus into what a button opens, and back", async () => {
+    const { page } = at;
+    const hasFocus = (name: string) =>
+      page.waitForFunction((wanted) => {
+        const { activeElement: one } = document;
+        return (one?.getAttribute("name") ?? one?.getAttribute("aria-label") ?? one?.textContent) === wanted;
+      }, name);
+    await page.getByRole("button", { name: "Add an endpoint" }).focus();
+    await page.keyboard.press("Enter");
+    await hasFocus("url");
+    await page.getByRole("button", { name: "Cancel" }).focus();
+    await page.keyboard.press("Enter");
+    await hasFocus("Add an endpoint");
+    await page.keyboard.press("Enter");
+    await page.getByLabel("Address").fill(url);
+    await page.keyboard.press("Enter");
+    await page.locator(".secret").waitFor();
+    await hasFocus("Add an endpoint");
+    await page.getByRole("button", { name: `Remove ${url}` }).focus();
+    await page.keyboard.press("Enter");
+    await hasFocus("Remove it");
+    await page.getByRole("button", { name: "Keep it" }).focus();
+    await page.keyboard.press("Enter");
+    await hasFocus(`Remove ${url}`);
+    await page.keyboard.press("Enter");
+    await hasFocus("Remove it");
+    await page.keyboard.press("Enter");
+    await page.getByText("The endpoint is removed.").waitFor();
+    await hasFocus("Add an endpoint");
   });
 });

@@ -25,10 +25,19 @@ export interface Api {
 const RETRY_MS = 3_000;
 const JSON_BODY = { "content-type": "application/json" };
 
+/** What a header holds: an API key is of these letters. */
+const isHeaderText = (text: string): boolean => /^[\x21-\x7e]+$/.test(text);
+
 export function createApi(key: string | undefined): Api {
   const authorization: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
 
   async function request(path: string, init: RequestInit = {}): Promise<Response> {
+    if (key !== undefined && !isHeaderText(key))
+      throw new ApiProblem(
+        401,
+        "InvalidKeyText",
+        "This is no API key: one begins with tpk_ and holds plain letters, digits, - and _ alone. Copy it again.",
+      );
     let response: Response;
     try {
       response = await fetch(path, { ...init, headers: { ...authorization, ...init.headers } });

@@ -167,6 +167,11 @@ export function Chart({
           ))}
         </ul>
       )}
+      {sign === "" && (
+        <p class="unit" aria-hidden="true">
+          {unit.split(",")[0]}
+        </p>
+      )}
       <div
         class="plot"
         ref={frame}
@@ -199,7 +204,7 @@ export function Chart({
                   <tr key={at}>
                     <th scope="row">{formatAt(at)}</th>
                     {told.map(({ name, texts }) => (
-                      <td key={name} class="number">
+                      <td key={name} class="number" data-name={name}>
                         {texts[index]}
                       </td>
                     ))}

@@ -85,7 +85,9 @@ export function ClockBar() {
         {known ? <time dateTime={new Date(known.now * 1_000).toISOString()}>{formatTime(known.now)}</time> : "…"}
         <span class="note" role="status">
           {known?.target !== undefined && known.target > 0 && ` running to ${formatTime(known.target)} `}
-          {!isRunning && known?.nextRenewalAt && ` next renewal in ${formatSpan(known.nextRenewalAt - known.now)} `}
+          {!isRunning &&
+            known?.nextRenewalAt &&
+            ` next renewal in ${formatSpan(known.nextRenewalAt - known.now)}, ${formatTime(known.nextRenewalAt)} `}
           {story && ` ${story}`}
         </span>
       </p>

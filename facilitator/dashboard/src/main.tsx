@@ -1,7 +1,7 @@
 /** The dashboard: who is signed in, which page, and whether it is live. */
 import { render } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import type { CurrentKey, NewApiKey, SupportedWire } from "turnpike/facilitator";
+import type { CurrentKey, NewApiKey, Readiness, SupportedWire } from "turnpike/facilitator";
 import { type Api, type ApiProblem, createApi } from "./api";
 import { ClockBar } from "./clock-bar";
 import { shorten } from "./format";
@@ -12,7 +12,7 @@ import { PayerPage } from "./pages/payer";
 import { Payers } from "./pages/payers";
 import { Payments } from "./pages/payments";
 import { Plans } from "./pages/plans";
-import { SignIn } from "./pages/sign-in";
+import { LACKS_READ, SignIn } from "./pages/sign-in";
 import { SubscriptionPage } from "./pages/subscription";
 import { Subscriptions } from "./pages/subscriptions";
 import { System } from "./pages/system";
@@ -20,7 +20,8 @@ import { Webhooks } from "./pages/webhooks";
 import { Problem, Shown } from "./parts";
 import { endSession, isSandbox, type Session, savedSession, saveSession } from "./session";
 import "./style.css";
-import { isOutage, Notices, type NoticesOfPage, SignedIn, useAnswer, usePlace } from "./use";
+import { latenessOf } from "./lateness";
+import { isOutage, Notices, type NoticesOfPage, SignedIn, type SignOut, useAnswer, usePlace, useRound } from "./use";
 
 const PAGES = [
   { path: "/", title: "Overview", page: Overview },
@@ -48,6 +49,12 @@ const SOURCES: Readonly<Record<string, string>> = {
   "/system": "How the service stands is its own word; costs and volume can be told again from the chain.",
 };
 
+/** A reader that falls behind makes no event. */
+const LOOK_MS = 5_000;
+
+/** Blocks that come at once are read within one look: that is no delay to report. */
+const LATE_LOOKS = 2;
+
 /** Many events make one reload. */
 const SETTLE_MS = 400;
 
@@ -55,7 +62,10 @@ function App() {
   const [session, setSession] = useState<Session | undefined>(savedSession);
   // Whoever opens a sandbox is in; whoever left it is asked.
   const [isOpening, setOpening] = useState(isSandbox && session === undefined);
+  /** why the sign-in is shown again */
+  const [reason, setReason] = useState<string>();
   const signIn = (next: Session): void => {
+    setReason(undefined);
     saveSession(next);
     setSession(next);
   };
@@ -68,10 +78,11 @@ function App() {
   return isOpening ? (
     <p class="loading">Opening the sandbox…</p>
   ) : (
-    <SignIn onSignIn={signIn} openSandbox={openSandbox} />
+    <SignIn onSignIn={signIn} openSandbox={openSandbox} reason={reason} />
   );
 
-  function signOut(): void {
+  function signOut(why?: string): void {
+    setReason(why);
     // A key that was made for this tab ends with it; if nobody hears of it, its time does.
     if (session?.kind === "tab") {
       const [, id] = session.key.split("_");
@@ -90,26 +101,36 @@ async function openSandbox(): Promise<Session> {
   return { key, kind: "given" };
 }
 
-function Dashboard({ session, onSignOut }: { session: Session; onSignOut: () => void }) {
+function Dashboard({ session, onSignOut }: { session: Session; onSignOut: SignOut }) {
   const api = useMemo(() => createApi(session.key), [session.key]);
   const who = useAnswer<CurrentKey>(api, { path: "/keys/current", signOut: onSignOut });
   const supported = useAnswer<SupportedWire>(api, { path: "/supported", signOut: onSignOut });
   return (
     <Shown of={who}>
-      {(key) => (
-        <Shown of={supported}>
-          {(service) => <Shell api={api} who={key} supported={service} onSignOut={onSignOut} />}
-        </Shown>
-      )}
+      {(key) =>
+        key.scopes.includes("read") ? (
+          <Shown of={supported}>
+            {(service) => <Shell api={api} who={key} supported={service} onSignOut={onSignOut} />}
+          </Shown>
+        ) : (
+          <Refused why={LACKS_READ} onSignOut={onSignOut} />
+        )
+      }
     </Shown>
   );
+}
+
+/** Leads back to the sign-in, which says why. */
+function Refused({ why, onSignOut }: { why: string; onSignOut: SignOut }) {
+  useEffect(() => onSignOut(why), [why]);
+  return null;
 }
 
 interface ShellProps {
   readonly api: Api;
   readonly who: CurrentKey;
   readonly supported: SupportedWire;
-  readonly onSignOut: () => void;
+  readonly onSignOut: SignOut;
 }
 
 function Shell({ api, who, supported, onSignOut }: ShellProps) {
@@ -140,7 +161,16 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
   const listed = idHash ? "/subscriptions" : payer ? "/payers" : undefined;
   const title = idHash ? "Subscription" : payer ? "Payer" : (current?.title ?? "Not found");
   const { notices, problems } = useNotices();
-  const state = !isLive ? "reconnecting" : problems.some(isOutage) ? "not up to date" : "live";
+  const look = useRound(LOOK_MS);
+  const readiness = useAnswer<Readiness>(api, { path: "/analytics/system", again: String(look), signOut: onSignOut });
+  const sentence = readiness.kind === "ready" ? latenessOf(readiness.data) : undefined;
+  const isLate = sentence !== undefined;
+  const [lateLooks, setLateLooks] = useState(0);
+  useEffect(() => {
+    if (readiness.kind === "ready") setLateLooks((looks) => (isLate ? looks + 1 : 0));
+  }, [readiness]);
+  const late = lateLooks < LATE_LOOKS ? undefined : sentence;
+  const state = !isLive ? "reconnecting" : late !== undefined || problems.some(isOutage) ? "not up to date" : "live";
   useEffect(() => {
     document.title = `${title} · Turnpike`;
     scrollTo(0, 0);
@@ -171,7 +201,7 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
           </span>
           <span title={who.provider}>{shorten(who.provider)}</span>
           <span>{supported.network}</span>
-          <button type="button" class="quiet" onClick={onSignOut}>
+          <button type="button" class="quiet" onClick={() => onSignOut()}>
             Sign out
           </button>
         </div>
@@ -182,6 +212,11 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
           {distinct(problems).map((problem) => (
             <Problem key={`${problem.code} ${problem.message}`} message={problem.message} code={problem.code} />
           ))}
+          {late !== undefined && (
+            <p class="problem" role="alert">
+              {late}
+            </p>
+          )}
           <h1>{title}</h1>
           {idHash ? (
             <SubscriptionPage idHash={idHash} />

@@ -11,8 +11,14 @@ export interface Signed {
   readonly tick: number;
   readonly who: CurrentKey;
   readonly supported: SupportedWire;
-  signOut(): void;
+  readonly signOut: SignOut;
 }
+
+/** @param why the sign-in says it; absent: the user chose to */
+export type SignOut = (why?: string) => void;
+
+const KEY_REFUSED =
+  "You were signed out: the key is unknown, revoked or past its end. Sign in again, or use another key.";
 
 export const SignedIn = createContext<Signed | undefined>(undefined);
 
@@ -89,7 +95,7 @@ interface Question {
   readonly query?: Query;
   /** another one asks anew at once */
   readonly again?: string;
-  signOut(): void;
+  readonly signOut: SignOut;
 }
 
 /** The same before it is known who asks. */
@@ -103,7 +109,7 @@ interface Load<T> {
   load(): Promise<T>;
   /** another one asks anew at once */
   readonly again?: string | undefined;
-  signOut(): void;
+  readonly signOut: SignOut;
 }
 
 export function useLoad<T>({ name, load, again = "", signOut }: Load<T>): Loaded<T> {
@@ -125,7 +131,7 @@ export function useLoad<T>({ name, load, again = "", signOut }: Load<T>): Loaded
       },
       (error: unknown) => {
         if (!isCurrent) return;
-        if (error instanceof ApiProblem && error.status === 401) return signOut();
+        if (error instanceof ApiProblem && error.status === 401) return signOut(KEY_REFUSED);
         const problem = error instanceof ApiProblem ? error : new ApiProblem(0, "Unknown", String(error));
         setState((old) => {
           const stale = old.kind === "ready" ? old.data : old.kind === "problem" ? old.stale : undefined;

@@ -1,6 +1,7 @@
 /** The funnel in the words of the wire. Every total is a sum over rows that stand below it. */
 import type { FunnelStep, FunnelWire } from "turnpike/facilitator";
 import { DAY_SEC } from "../lib/durations";
+import { begunIn } from "./begun";
 import { isAsked, isReplay, type Outcome, outcomesOf, type Reported, reportedIn, sumOf, together } from "./funnel";
 import { failedPaymentsIn } from "./lifecycle";
 import { byScheme, type Sum, sumToWire, volumeOverTime } from "./queries";
@@ -18,21 +19,22 @@ export function createFunnelFigures({ db, config, clock }: AnalyticsOptions): Fu
     async funnel(whose, { resource, ...query }) {
       const { scope, told } = scopeOf(whose, query.token);
       const range = rangeOf(query, DAY_SEC);
-      const [reported, volume, failed] = await Promise.all([
+      const [reported, volume, failed, begun] = await Promise.all([
         reportedIn(db, scope, range),
         volumeOverTime(db, scope, range, DAY_SEC),
         failedPaymentsIn(db, scope, range),
+        begunIn(db, { scope, range, hasOtherTokens: config.tokens.length > 1 }),
       ]);
       const schemes = byScheme(volume);
       const settled = schemes.get("one-time") ?? NOTHING;
-      const begun = (["signup", "resume", "plan-change"] as const).map((scheme) => schemes.get(scheme)?.count ?? 0);
+      const bySubscription = [...schemes].reduce(
+        (sum, [scheme, { amount }]) => (scheme === "one-time" ? sum : sum + amount),
+        0n,
+      );
       const isChosen = (row: { readonly resource: string }): boolean =>
         resource === undefined || row.resource === resource;
       // One resource's share is the same whether it is asked for alone or with the others.
-      const all = outcomesOf(
-        reported,
-        begun.reduce((a, b) => a + b, 0),
-      );
+      const all = outcomesOf(reported, begun);
       const outcomes = all.filter(isChosen);
       const rows = reported.filter(isChosen);
       const isWhole = resource === undefined;
@@ -65,6 +67,10 @@ export function createFunnelFigures({ db, config, clock }: AnalyticsOptions): Fu
         answeredBy: {
           "one-time": answeredBy("one-time").toString(),
           subscription: answeredBy("subscription").toString(),
+        },
+        received: {
+          "one-time": (isWhole ? settled.amount : 0n).toString(),
+          subscription: (isWhole ? bySubscription : 0n).toString(),
         },
         lost: (asked - answered).toString(),
         lostReports: sumOf(rows, isStep("lost")).count,

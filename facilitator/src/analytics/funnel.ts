@@ -1,4 +1,4 @@
-/** From the first 402 to the answer: what gates counted, beside what this service settled, and what was asked for and not paid. */
+/** From the first 402 to the answer: what gates counted, beside what this service settled, and what was asked for and never followed by access. */
 import { sql } from "kysely";
 import type { Db } from "../db/open";
 import { inSpans, type Sum } from "./queries";
@@ -64,25 +64,38 @@ export interface Outcome {
   readonly offer: OfferKind;
   readonly count: number;
   readonly asked: bigint;
-  /** of what was asked for, what a payment answered: the rest is lost */
+  /** of what was asked for, what access followed: the rest is lost */
   readonly answered: bigint;
 }
 
 interface Open {
   readonly row: Reported;
   readonly offer: OfferKind;
-  /** prices that no payment answered yet */
+  /** prices that no access followed yet */
   count: number;
   amount: bigint;
 }
 
+/** What opened access by subscription in the range. */
+export interface Begun {
+  /** signups and plan changes by the plan's price; undefined where the sums do not hold it */
+  readonly signups: readonly { readonly price: bigint | undefined; readonly count: number }[];
+  /** paused subscriptions that were resumed, whether they were charged or not */
+  readonly resumed: number;
+  /** prices of the provider's plans */
+  readonly prices: ReadonlySet<bigint>;
+}
+
+/** A subscriber who paused: resuming it opens access again. */
+const PAUSED = "SubscriptionNotActive/paused";
+
 /**
- * What became of each price that was asked. A payment answers a price of its own resource, by amount: a first request
- * before a refusal, and the refusal that asked for most before the others. What begins a subscription answers one price,
- * whatever its amount: of an offer of plans first, else of a resource that was served to subscribers. Pure.
- * @param begun signups, resumptions and plan changes that were paid
+ * Computes which of the prices that were asked were followed by access. A payment answers a price of its own resource, by
+ * amount: a first request before a refusal, and the refusal that asked for most before the others. A subscription answers
+ * prices only of resources that served subscribers, one each: a resumption those of paused subscriptions; a signup or plan
+ * change those of its plan's price, then those of several prices, then those of resources that offer both. Pure.
  */
-export function outcomesOf(reported: readonly Reported[], begun: number): Outcome[] {
+export function outcomesOf(reported: readonly Reported[], begun: Begun): Outcome[] {
   const open = reported
     .filter(isAsked)
     .map((row): Open => ({ row, offer: offerOf(row), count: row.count, amount: row.amount }))
@@ -100,13 +113,40 @@ export function outcomesOf(reported: readonly Reported[], begun: number): Outcom
     const left = spare.get(cell.row.resource) ?? 0;
     spare.set(cell.row.resource, left - byCount(cell, left));
   }
-  const subscribed = new Set(reported.flatMap(({ step, resource }) => (step === "subscribed" ? [resource] : [])));
-  let left = begun;
-  for (const cell of [...plans, ...open.filter(({ row }) => subscribed.has(row.resource))]) left -= byCount(cell, left);
+  const accesses = new Map<string, number>();
+  for (const { step, resource, count } of reported)
+    if (step === "subscribed") accesses.set(resource, (accesses.get(resource) ?? 0) + count);
+  const answer = (cells: readonly Open[], available: number): number => {
+    let left = available;
+    for (const cell of cells) {
+      const served = accesses.get(cell.row.resource) ?? 0;
+      const taken = byCount(cell, Math.min(left, served));
+      accesses.set(cell.row.resource, served - taken);
+      left -= taken;
+    }
+    return left;
+  };
+  answer(
+    open.filter(({ row }) => row.cause === PAUSED),
+    begun.resumed,
+  );
+  const isMixed = ({ row }: Open): boolean => !begun.prices.has(unitOf(row));
+  for (const { price, count } of begun.signups) {
+    const ofItsPrice = plans.filter(({ row }) => price !== undefined && unitOf(row) === price);
+    const left = answer(plans.filter(isMixed), answer(ofItsPrice, count));
+    answer(
+      open.filter(({ offer }) => offer === "one-time"),
+      left,
+    );
+  }
   return open.map(({ row: { resource, cause, count, amount: asked }, offer, amount }) => ({
     ...{ resource, cause, offer, count, asked, answered: asked - amount },
   }));
 }
+
+/** The price of one request, where all of the sum asked for the same; -1 otherwise. */
+const unitOf = ({ count, amount }: Sum): bigint =>
+  count > 0 && amount % BigInt(count) === 0n ? amount / BigInt(count) : -1n;
 
 /** @returns how much of the amount it took */
 function byAmount(cell: Open, available: bigint): bigint {

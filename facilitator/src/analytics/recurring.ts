@@ -14,6 +14,18 @@ export interface Charged {
   readonly amount: bigint;
 }
 
+/** A plan change ends the running period and begins one of the new plan. */
+export interface PlanChange {
+  /** the day */
+  readonly atSec: number;
+  readonly charged: bigint;
+  /** of the new plan */
+  readonly price: bigint;
+  readonly intervalSec: number;
+  /** the period that it ended */
+  readonly before: { readonly atSec: number; readonly intervalSec: number; readonly amount: bigint };
+}
+
 export interface RecurringPoint {
   readonly atSec: number;
   /** in 30 days */
@@ -34,29 +46,35 @@ const daysOf = (intervalSec: number): number => Math.min(MAX_DAYS, Math.max(1, M
 export const lookBackSec = (intervalSec: RawBuilder<unknown>): RawBuilder<unknown> =>
   sql`least(greatest(${intervalSec}, ${DAY_SEC}) + ${2 * DAY_SEC}, ${(MAX_DAYS + 2) * DAY_SEC})`;
 
-/** Every day of the range. */
-export function recurringOn(charged: readonly Charged[], fromSec: number, toSec: number): RecurringPoint[] {
-  const byInterval = new Map<number, Map<number, Charged>>();
-  for (const row of charged) {
-    const days = byInterval.get(row.intervalSec) ?? new Map<number, Charged>();
-    byInterval.set(row.intervalSec, days.set(row.atSec, row));
-  }
-  const points = new Map<number, { amount: bigint; count: number }>();
+interface Step {
+  amount: bigint;
+  count: number;
+}
+
+/** Returns every day of the range. @param changes of the same days as `charged` */
+export function recurringOn(
+  charged: readonly Charged[],
+  fromSec: number,
+  toSec: number,
+  changes: readonly PlanChange[] = [],
+): RecurringPoint[] {
+  const points = new Map<number, Step>();
   for (let atSec = fromSec; atSec < toSec; atSec += DAY_SEC) points.set(atSec, { amount: 0n, count: 0 });
-  for (const [intervalSec, days] of byInterval) {
+  for (const [intervalSec, steps] of stepsByInterval(charged, changes)) {
     const span = daysOf(intervalSec);
     /** periods shorter than a day follow each other within it */
     const share = Math.min(1, intervalSec / DAY_SEC);
     let amount = 0n;
     let count = 0;
-    for (let atSec = fromSec - (span - 1) * DAY_SEC; atSec < toSec; atSec += DAY_SEC) {
-      amount += days.get(atSec)?.amount ?? 0n;
-      count += days.get(atSec)?.count ?? 0;
-      const ended = days.get(atSec - span * DAY_SEC);
-      if (ended && atSec - span * DAY_SEC >= fromSec - (span - 1) * DAY_SEC) {
-        amount -= ended.amount;
-        count -= ended.count;
-      }
+    for (const [atSec, step] of [...steps].sort(([a], [b]) => a - b)) {
+      if (atSec > fromSec) continue;
+      amount += step.amount;
+      count += step.count;
+    }
+    for (let atSec = fromSec; atSec < toSec; atSec += DAY_SEC) {
+      const step = atSec === fromSec ? undefined : steps.get(atSec);
+      amount += step?.amount ?? 0n;
+      count += step?.count ?? 0;
       const point = points.get(atSec);
       if (!point) continue;
       point.amount += (amount * MONTH_DAYS) / BigInt(span);
@@ -64,4 +82,29 @@ export function recurringOn(charged: readonly Charged[], fromSec: number, toSec:
     }
   }
   return [...points].map(([atSec, sum]) => ({ atSec, ...sum }));
+}
+
+/** By how much what runs grows and shrinks on each day, for each length of a period. */
+function stepsByInterval(charged: readonly Charged[], changes: readonly PlanChange[]): Map<number, Map<number, Step>> {
+  const intervals = new Map<number, Map<number, Step>>();
+  const step = (intervalSec: number, atSec: number, amount: bigint, count: number): void => {
+    const steps = intervals.get(intervalSec) ?? new Map<number, Step>();
+    intervals.set(intervalSec, steps);
+    const sum = steps.get(atSec) ?? { amount: 0n, count: 0 };
+    steps.set(atSec, { amount: sum.amount + amount, count: sum.count + count });
+  };
+  const run = (intervalSec: number, fromSec: number, toSec: number, amount: bigint, count: number): void => {
+    step(intervalSec, fromSec, amount, count);
+    step(intervalSec, toSec, -amount, -count);
+  };
+  const endOf = (intervalSec: number, atSec: number): number => atSec + daysOf(intervalSec) * DAY_SEC;
+  for (const { intervalSec, atSec, amount, count } of charged)
+    run(intervalSec, atSec, endOf(intervalSec, atSec), amount, count);
+  for (const { atSec, intervalSec, price, charged: paid, before } of changes) {
+    // The credit for the rest of the old period is no part of what recurs.
+    run(intervalSec, atSec, endOf(intervalSec, atSec), price - paid, paid > 0n ? 0 : 1);
+    const end = endOf(before.intervalSec, before.atSec);
+    if (atSec < end) run(before.intervalSec, atSec, end, -before.amount, -1);
+  }
+  return intervals;
 }

@@ -17,7 +17,7 @@ import {
   type Scope,
   type Whose,
 } from "./ranges";
-import { type Charged, lookBackSec, recurringOn } from "./recurring";
+import { type Charged, lookBackSec, type PlanChange, recurringOn } from "./recurring";
 import { bucketOf, EVERYONE } from "./rollups";
 
 export interface SubscriptionFigures {
@@ -74,18 +74,19 @@ export function createSubscriptionFigures({ db, config, clock }: AnalyticsOption
     async recurring(whose, query) {
       const { scope, told } = scopeOf(whose, query.token);
       const range = rangeOf(query, DAY_SEC);
-      const [charged, changes, { lost }] = await Promise.all([
+      const [charged, planChanges, changes, { lost }] = await Promise.all([
         chargedIn(db, scope, range),
+        planChangesIn(db, scope, range),
         countsByDay(db, scope, range, CHANGES),
         lifecycleIn(db, { scope, range, hasOtherTokens }),
       ]);
-      const points = recurringOn(charged, range.fromSec, range.toSec).map(({ atSec, amount, count }) => ({
+      const points = recurringOn(charged, range.fromSec, range.toSec, planChanges).map(({ atSec, amount, count }) => ({
         at: atSec,
         recurring: amount.toString(),
         subscriptions: count,
         ...(changes.get(atSec) ?? { created: 0, cancelled: 0, expired: 0 }),
       }));
-      const ran = recurringOn(charged, range.fromSec - DAY_SEC, range.fromSec)[0]?.count ?? 0;
+      const ran = recurringOn(charged, range.fromSec - DAY_SEC, range.fromSec, planChanges)[0]?.count ?? 0;
       // Of those that were lost some were past due at the beginning: no period of theirs ran.
       const before = Math.max(ran, lost);
       return {
@@ -192,6 +193,42 @@ async function chargedIn(db: Db, { chainId, provider, token }: Scope, range: Ran
   return rows.map(({ interval_sec: intervalSec, bucket: atSec, count, amount }) => ({
     ...{ intervalSec, atSec: bucketOf(atSec, DAY_SEC), count, amount: BigInt(amount) },
   }));
+}
+
+/** The changes of the same days, each with the period that it ended. */
+async function planChangesIn(db: Db, { chainId, provider, token }: Scope, range: Range): Promise<PlanChange[]> {
+  const { rows } = await sql<ChangeRow>`
+    select e.block_time as at, coalesce(e.payload->>'charged', '0') as charged, p.amount as price, p.interval_sec,
+      b.block_time as before_at, o.amount as before_amount, o.interval_sec as before_interval_sec
+    from events e
+    join plans p on p.chain_id = e.chain_id and p.plan_id = e.payload->>'planId' and p.token = ${token}
+    join lateral (
+      select block_time, payload from events where chain_id = e.chain_id and object_id = e.object_id and seq < e.seq
+        and not reverted and (type in ('subscription.created', 'subscription.plan_changed')
+          or type in ('subscription.renewed', 'subscription.resumed') and payload->>'charged' <> '0')
+      order by seq desc limit 1) b on true
+    join plans o on o.chain_id = e.chain_id and o.plan_id = b.payload->>'planId'
+    where e.chain_id = ${chainId} and ${provider === undefined ? sql`e.provider is not null` : sql`e.provider = ${provider}`}
+      and not e.reverted and e.type = 'subscription.plan_changed' and e.block_time < ${range.toSec}
+      and e.block_time >= ${range.fromSec} - ${lookBackSec(sql`greatest(p.interval_sec, o.interval_sec)`)}`.execute(db);
+  return rows.map((row) => ({
+    ...{ atSec: bucketOf(row.at, DAY_SEC), charged: BigInt(row.charged), price: BigInt(row.price) },
+    intervalSec: row.interval_sec,
+    before: {
+      ...{ atSec: bucketOf(row.before_at, DAY_SEC), intervalSec: row.before_interval_sec },
+      amount: BigInt(row.before_amount),
+    },
+  }));
+}
+
+interface ChangeRow {
+  readonly at: number;
+  readonly charged: string;
+  readonly price: string;
+  readonly interval_sec: number;
+  readonly before_at: number;
+  readonly before_amount: string;
+  readonly before_interval_sec: number;
 }
 
 /** How much later or earlier a block's time may be than the acceptance of what it settles. */

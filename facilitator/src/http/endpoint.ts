@@ -148,7 +148,10 @@ export function endpoint<
           const status = answer.status as ContentfulStatusCode;
           return spec.mediaType === undefined
             ? context.json(answer.body as object, status, answer.headers)
-            : context.body(textOf(context, answer.body), status, { "content-type": spec.mediaType, ...answer.headers });
+            : context.body(textOf(context, answer.body), status, {
+                "content-type": `${spec.mediaType}; charset=utf-8`,
+                ...answer.headers,
+              });
         } catch (error) {
           return tell(context, error, spec.problemExtra);
         }
@@ -203,9 +206,25 @@ function parse(schema: z.ZodType | undefined, value: unknown, where: string): un
 function firstIssue(issues: readonly z.core.$ZodIssue[]): { path: readonly PropertyKey[]; message: string } {
   const issue = issues[0];
   if (!issue) return { path: [], message: "is malformed" };
-  if (issue.code !== "invalid_union" || issue.errors.length === 0) return { path: issue.path, message: issue.message };
+  if (issue.code !== "invalid_union" || issue.errors.length === 0)
+    return { path: issue.path, message: sentenceOf(issue) };
   const [furthest] = issue.errors.map((branch) => firstIssue(branch)).sort((a, b) => b.path.length - a.path.length);
   return furthest ?? { path: issue.path, message: issue.message };
+}
+
+/** States a bound that a value breaks in plain words; a schema's own message stays. */
+function sentenceOf(issue: z.core.$ZodIssue): string {
+  if (issue.code === "too_big" && issue.message.startsWith("Too big")) {
+    if (issue.origin === "string") return `is too long: use at most ${issue.maximum} characters`;
+    if (issue.origin === "array") return `has too many entries: use at most ${issue.maximum}`;
+    return `is too large: use at most ${issue.maximum}`;
+  }
+  if (issue.code === "too_small" && issue.message.startsWith("Too small")) {
+    if (issue.origin === "string") return `is too short: use at least ${issue.minimum} characters`;
+    if (issue.origin === "array") return `has too few entries: use at least ${issue.minimum}`;
+    return `is too small: use at least ${issue.minimum}`;
+  }
+  return issue.message;
 }
 
 /** @throws InvalidRequest for a parameter that is given twice: two readers would take different ones */

@@ -71,10 +71,10 @@ export function decimalOf(baseUnits: string, decimals: number | undefined): stri
 
 const line = (cells: readonly CellText[]): string => `${cells.join(",")}\r\n`;
 
-/** A text that begins like a formula is anyone's text here: an apostrophe keeps it one. */
+/** Anyone can write a text that begins like a formula, after blanks or not: an apostrophe keeps it a text. */
 function cellText(cell: Cell): CellText {
   const text = String(cell ?? "");
-  const safe = typeof cell === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  const safe = typeof cell === "string" && /^(?:\s*[=+\-@]|[\t\r\n])/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 

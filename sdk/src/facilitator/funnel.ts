@@ -34,7 +34,7 @@ export const funnelSchema = z.object({
       offer: z.enum(["one-time", "subscription"]),
       count: countSchema,
       asked: amountSchema,
-      /** what a payment answered: of the same resource by amount, or by what began a subscription, one price each */
+      /** what access followed: by payments of the same resource by amount, by subscriptions one price each; moves no money */
       answered: amountSchema,
       lost: amountSchema,
     }),
@@ -45,11 +45,13 @@ export const funnelSchema = z.object({
   failed: countSchema,
   /** served requests that a subscription paid for: none of them is among `served` */
   bySubscription: z.object({ count: countSchema }),
-  /** of what was asked for, what payments answered: the sum over the causes, and over the resources */
+  /** of what was asked for, what access followed: the sum over the causes, and over the resources */
   answered: amountSchema,
   /** the same by what was offered first */
   answeredBy: z.object({ "one-time": amountSchema, subscription: amountSchema }),
-  /** asked for and not paid: the sum over the causes, and over the resources */
+  /** money that moved, asked for or not: one-time payments, and all that subscriptions were charged; together the volume */
+  received: z.object({ "one-time": amountSchema, subscription: amountSchema }),
+  /** asked for and never followed by access: the sum over the causes, and over the resources */
   lost: amountSchema,
   /** observations that gates could not keep until they were reported */
   lostReports: countSchema,

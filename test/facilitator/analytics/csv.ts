@@ -41,6 +41,17 @@ describe("CSV", () => {
     expect(() => csvRows({ columns }, [{ name: "x" }])).to.throw(TypeError);
   });
 
+  it("HF6 keeps a formula a text, whatever blank stands before it", () => {
+    const columns = { name: ({ name }: { name: string }) => name };
+    for (const blank of ["", " ", "\n", "\r\n", "\t", " \n\t", "\u00a0", "\ufeff"])
+      for (const sign of ["=", "+", "-", "@"])
+        expect(
+          csvRows({ columns }, [{ name: `${blank}${sign}1` }]).replace(/^"/, ""),
+          JSON.stringify(blank + sign),
+        ).to.match(/^'/);
+    expect(csvRows({ columns }, [{ name: " a=1" }])).to.equal(" a=1\r\n");
+  });
+
   it("HC25 breaks where a later page cannot be read, and says nothing that looks whole", async () => {
     let pages = 0;
     const { body } = await sheetOfPages("x", { columns: { n: (n: number) => n } }, async () => {
@@ -219,6 +230,7 @@ describe("CSV", () => {
         const response = await get(path + query);
         expect(response.status, path).to.equal(200);
         expect(response.headers.has("x-next"), path).to.equal(false);
+        expect(response.headers.get("content-type"), path).to.equal("text/csv; charset=utf-8");
         const [header = "", ...lines] = (await response.text()).trim().split("\r\n");
         const names = header.split(",");
         if (WITHOUT_MONEY.includes(path)) continue;

@@ -1,6 +1,12 @@
 import { expect } from "chai";
 import fc from "fast-check";
-import { type Outcome, outcomesOf, type Reported, together } from "../../../facilitator/src/analytics/funnel";
+import {
+  type Begun,
+  type Outcome,
+  outcomesOf,
+  type Reported,
+  together,
+} from "../../../facilitator/src/analytics/funnel";
 import { recurringOn } from "../../../facilitator/src/analytics/recurring";
 
 const DAY_SEC = 86_400;
@@ -21,8 +27,12 @@ describe("rules of figures", () => {
       },
     });
     const paid = (amount: bigint, more: Partial<Reported> = {}) => row("", amount, { step: "paid", ...more });
-    const lostIn = (rows: Reported[], begun = 0) =>
-      together(outcomesOf(rows, begun), ({ cause, offer, resource }) => `${cause} ${offer} ${resource}`).map(
+    const begun = (more: Partial<Begun> = {}): Begun => ({ signups: [], resumed: 0, prices: new Set(), ...more });
+    const signups = (price: bigint, count: number) => begun({ signups: [{ price, count }], prices: new Set([price]) });
+    const subscribed = (resource: string, count: number) =>
+      row("", 0n, { step: "subscribed", offer: "subscription", resource, count });
+    const lostIn = (rows: Reported[]) =>
+      together(outcomesOf(rows, begun()), ({ cause, offer, resource }) => `${cause} ${offer} ${resource}`).map(
         ({ cause, lost }) => [cause, lost],
       );
 
@@ -52,13 +62,42 @@ describe("rules of figures", () => {
     it("HC15 is answered by what begins a subscription: an offer of plans first, else one where subscribers are served", () => {
       const plans = row("PaymentRequired", 20n, { offer: "subscription", count: 2, resource: "/plan" });
       const other = row("PaymentRequired", 6n, { count: 3, resource: "/either" });
-      const served = row("", 0n, { step: "subscribed", offer: "subscription", resource: "/either" });
-      const lost = (begun: number) => outcomesOf([plans, other, served], begun).map((one) => one.asked - one.answered);
+      const rows = [plans, other, subscribed("/plan", 2), subscribed("/either", 9)];
+      const lost = (count: number) => outcomesOf(rows, signups(10n, count)).map((one) => one.asked - one.answered);
       expect(lost(0)).to.deep.equal([20n, 6n]);
       expect(lost(1)).to.deep.equal([10n, 6n]);
       expect(lost(2)).to.deep.equal([0n, 6n]);
       expect(lost(4)).to.deep.equal([0n, 2n]);
       expect(lost(99)).to.deep.equal([0n, 0n]);
+    });
+
+    it("HF1 is not answered by a signup of another price, nor where no subscriber was served", () => {
+      const asked = row("PaymentRequired", 30n, { offer: "subscription", count: 3 });
+      const lost = (rows: Reported[], how: Begun) =>
+        outcomesOf(rows, how).reduce((sum, one) => sum + one.asked - one.answered, 0n);
+      const prices = new Set([5n, 10n]);
+      const five = begun({ signups: [{ price: 5n, count: 1 }], prices });
+      const ten = begun({ signups: [{ price: 10n, count: 1 }], prices });
+      expect(lost([asked, subscribed("/a", 9)], five)).to.equal(30n);
+      expect(lost([asked], ten)).to.equal(30n);
+      expect(lost([asked, subscribed("/a", 9)], ten)).to.equal(20n);
+      // A sum that is no plan's price holds several: either price may be in it.
+      const mixed = row("PaymentRequired", 15n, { offer: "subscription", count: 2 });
+      expect(lost([mixed, subscribed("/a", 9)], five)).to.equal(8n);
+    });
+
+    it("HF2 is answered by a resumption, charged or not, where the subscription was paused", () => {
+      const paused = row("SubscriptionNotActive/paused", 30n, { offer: "subscription", count: 3 });
+      const left = row("PaymentRequired", 10n, { offer: "subscription" });
+      const lost = (resumed: number, served: number) =>
+        outcomesOf([paused, left, subscribed("/a", served)], begun({ resumed })).map(({ cause, asked, answered }) => [
+          cause,
+          asked - answered,
+        ]);
+      const first = ["PaymentRequired", 10n];
+      expect(lost(3, 9)).to.deep.equal([first, ["SubscriptionNotActive/paused", 0n]]);
+      expect(lost(9, 9)).to.deep.equal([first, ["SubscriptionNotActive/paused", 0n]]);
+      expect(lost(9, 1)).to.deep.equal([first, ["SubscriptionNotActive/paused", 20n]]);
     });
 
     it("HC16 is answered by a single payment too where plans were offered first", () => {
@@ -82,8 +121,9 @@ describe("rules of figures", () => {
         amount: fc.bigInt({ min: 0n, max: 10n ** 30n }),
       });
       fc.assert(
-        fc.property(fc.array(any, { maxLength: 12 }), fc.nat(2_000), (rows, begun) => {
-          const outcomes = outcomesOf(rows, begun);
+        fc.property(fc.array(any, { maxLength: 12 }), fc.nat(2_000), fc.bigInt(0n, 20n), (rows, count, price) => {
+          const prices = new Set([price]);
+          const outcomes = outcomesOf(rows, { signups: [{ price, count }], resumed: count, prices });
           for (const { asked, answered } of outcomes) expect(answered >= 0n && answered <= asked).to.equal(true);
           const sum = (field: "asked" | "answered" | "lost", nameOf: (one: Outcome) => string) =>
             together(outcomes, nameOf).reduce((total, one) => total + one[field], 0n);
@@ -123,6 +163,49 @@ describe("rules of figures", () => {
       expect(on([charged(7, 0, 70n)], 0, 1)).to.deep.equal([[300n, 1]]);
       expect(on([charged(365, -300, 3_650n)], 0, 1)).to.deep.equal([[300n, 1]]);
       expect(on([charged(1 / 24, 0, 24n, 24)], 0, 1)).to.deep.equal([[720n, 1]]);
+    });
+
+    it("HF3 ends a period where its plan was changed, and counts the new one at its price", () => {
+      const changed = (day: number, charged: bigint, before: { day: number; amount: bigint; days?: number }) => ({
+        ...{ atSec: TODAY_SEC + day * DAY_SEC, charged, price: 1_000n, intervalSec: 30 * DAY_SEC },
+        before: {
+          ...{ atSec: TODAY_SEC + before.day * DAY_SEC, amount: before.amount },
+          intervalSec: (before.days ?? 30) * DAY_SEC,
+        },
+      });
+      const from = (
+        rows: ReturnType<typeof charged>[],
+        change: ReturnType<typeof changed>,
+        first: number,
+        end: number,
+      ) =>
+        recurringOn(rows, TODAY_SEC + first * DAY_SEC, TODAY_SEC + end * DAY_SEC, [change]).map(({ amount, count }) => [
+          Number(amount),
+          count,
+        ]);
+      // 900 from day 0, then 1,000 from day 10, of which 400 were charged.
+      const rows = [charged(30, 0, 900n), charged(30, 10, 400n)];
+      const change = changed(10, 400n, { day: 0, amount: 900n });
+      const days = from(rows, change, -1, 42);
+      expect(days.slice(1, 11)).to.deep.equal(Array.from({ length: 10 }, () => [900, 1]));
+      expect(days.slice(11, 41)).to.deep.equal(Array.from({ length: 30 }, () => [1_000, 1]));
+      expect([days[0], days[41], days[42]]).to.deep.equal([
+        [0, 0],
+        [0, 0],
+        [0, 0],
+      ]);
+      // A later range says the same, and so does one that begins after both.
+      expect(from(rows, change, 25, 41)).to.deep.equal(days.slice(26, 42));
+      expect(from(rows, change, 41, 43)).to.deep.equal([
+        [0, 0],
+        [0, 0],
+      ]);
+      // Nothing was charged, the intervals differ, and it is the day of the signup.
+      expect(from([charged(7, 0, 70n)], changed(3, 0n, { day: 0, amount: 70n, days: 7 }), 0, 9)).to.deep.equal([
+        ...Array.from({ length: 3 }, () => [300, 1]),
+        ...Array.from({ length: 6 }, () => [1_000, 1]),
+      ]);
+      expect(from(rows.slice(0, 1), changed(0, 0n, { day: 0, amount: 900n }), 0, 1)).to.deep.equal([[1_000, 1]]);
     });
 
     it("does not dip where a renewal follows on time", () => {

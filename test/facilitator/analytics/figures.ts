@@ -171,6 +171,42 @@ describe("figures", () => {
       expect(await analytics().countProviders(QUERY)).to.equal(2);
     });
 
+    it("HF4 count a subscription once that changes its plan, at the new plan's price", async () => {
+      const third = "0x0000000000000000000000000000000000000003" as Address;
+      for (const [id, index, amount, days] of [
+        ["annual", 11, "7300", 365],
+        ["monthly", 12, "1000", 30],
+      ] as const)
+        await store.db
+          .insertInto("plans")
+          .values({
+            ...{ chain_id: CHAIN_ID, plan_id: id, plan_index: index, provider: third, token: TOKEN, amount },
+            ...{ interval_sec: days * DAY_SEC, grace_sec: 60, pay_to: third, salt: "0x", metadata: "" },
+            ...{ deprecated: false, successor: null, block_number: 1, created_at: 1 },
+          })
+          .execute();
+      const own = { provider: third, objectId: "changes its plan" };
+      await happen("subscription.created", 100, { planId: "annual", charged: "7300" }, own);
+      // The credit of the year pays for the month.
+      await happen("subscription.plan_changed", 40, { planId: "monthly", charged: "0" }, own);
+      await happen("subscription.renewed", 10, { planId: "monthly", charged: "1000" }, own);
+      await happen("subscription.plan_changed", 4, { planId: "annual", charged: "31" }, own);
+      for (const [daysAgo, recurring] of [
+        [99, "600"],
+        [41, "600"],
+        [40, "1000"],
+        [11, "1000"],
+        [10, "1000"],
+        [5, "1000"],
+        [4, "600"],
+        [0, "600"],
+      ] as const) {
+        const toSec = TODAY_SEC - (daysAgo - 1) * DAY_SEC;
+        const { points } = await analytics().recurring(third, { ...QUERY, fromSec: toSec - DAY_SEC, toSec });
+        expect(points[0], `${daysAgo} days ago`).to.deep.include({ recurring, subscriptions: 1 });
+      }
+    });
+
     it("HC19 count as churn who left and did not come back, and of those only who stood before", async () => {
       const FOURTH = "0x0000000000000000000000000000000000000004" as Address;
       const at = (type: string, daysAgo: number, objectId: string, payer: string = objectId) =>
@@ -288,6 +324,47 @@ describe("figures", () => {
       const wrong = await findWrongSums(store.db, CHAIN_ID, 0);
       expect(new Set(wrong.map(({ table }) => table))).to.deep.equal(new Set(["rollup_funnel"]));
       await store.db.deleteFrom("rollup_funnel").execute();
+    });
+
+    it("HF5 tell as received what moved, and resumptions that charged nothing as access", async () => {
+      const fourth = "0x0000000000000000000000000000000000000004" as Address;
+      await store.db
+        .insertInto("plans")
+        .values(
+          (["5", "10"] as const).map((amount) => ({
+            ...{ chain_id: CHAIN_ID, plan_id: `of ${amount}`, plan_index: 20 + Number(amount), provider: fourth },
+            ...{ token: TOKEN, amount, interval_sec: 30 * DAY_SEC, grace_sec: 60, pay_to: fourth, salt: "0x" },
+            ...{ metadata: "", deprecated: false, successor: null, block_number: 1, created_at: 1 },
+          })),
+        )
+        .execute();
+      const hour = NOW_SEC - (NOW_SEC % 3_600);
+      const entry = { hour, resource: "/report", token: TOKEN, offer: "subscription", count: 1, amount: 10n };
+      const report = async (id: string, ...entries: object[]) =>
+        createReports({ store, config, clock }).take(fourth, {
+          id: id.padEnd(32, "0"),
+          entries: entries.map((more) => ({ ...entry, ...more })) as never,
+        });
+      const funnel = () => analytics().funnel(fourth, QUERY);
+      const own = (objectId: string) => ({ provider: fourth, objectId });
+      const asked = { step: "asked", cause: "PaymentRequired" };
+      await report("aa", asked, asked, { step: "subscribed", amount: 0n, token: undefined });
+      await happen("subscription.created", 0, { planId: "of 10", charged: "10" }, own("one"));
+      const before = await funnel();
+      expect(before).to.include({ answered: "10", lost: "10" });
+      expect(before.received).to.deep.equal({ "one-time": "0", subscription: "10" });
+      // Nobody asked for it: it moves what is received, and nothing else.
+      await happen("subscription.created", 0, { planId: "of 5", charged: "5" }, own("two"));
+      expect(await funnel()).to.deep.equal({ ...before, received: { "one-time": "0", subscription: "15" } });
+      const paused = { step: "refused", cause: "SubscriptionNotActive/paused" };
+      await report("ab", paused, paused, paused, { step: "subscribed", amount: 0n, token: undefined, count: 3 });
+      for (let time = 0; time < 3; time++)
+        await happen("subscription.resumed", 0, { planId: "of 10", charged: "0" }, own("one"));
+      const after = await funnel();
+      expect(after).to.include({ answered: "40", lost: "10" });
+      expect(after.received).to.deep.equal({ "one-time": "0", subscription: "15" });
+      const volume = await analytics().volume(fourth, { ...QUERY, grain: "day" });
+      expect(volume.points.reduce((sum, { amount }) => sum + Number(amount), 0)).to.equal(15);
     });
 
     it("keep hours for 90 days to the hour, and days for ever", async () => {

@@ -125,6 +125,7 @@ describe("Facilitator: what gates report", function () {
       ]);
       expect(told.lost).to.equal(4n * AMOUNT);
       expect(told.answeredBy).to.deep.equal({ "one-time": AMOUNT, subscription: 0n });
+      expect(told.received).to.deep.equal({ "one-time": AMOUNT, subscription: 0n });
       expect(told.resources.find(({ resource }) => resource === "/quotes/:symbol")).to.deep.equal({
         resource: "/quotes/:symbol",
         asked: { count: 5, amount: 5n * AMOUNT },

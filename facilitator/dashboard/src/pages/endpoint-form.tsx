@@ -1,5 +1,5 @@
 /** The fields of a webhook endpoint: a new one's, or those of one that exists. */
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { WebhookEndpoint } from "turnpike/facilitator";
 
 export interface EndpointFields {
@@ -39,6 +39,8 @@ const TYPES: Readonly<Record<string, readonly string[]>> = {
 export function EndpointForm({ endpoint, onSave, onCancel }: EndpointFormProps) {
   const [types, setTypes] = useState<readonly string[] | null>(endpoint?.types ?? null);
   const [isBusy, setBusy] = useState(false);
+  const address = useRef<HTMLInputElement>(null);
+  useEffect(() => address.current?.focus(), []);
   return (
     <form
       class="fields"
@@ -56,6 +58,7 @@ export function EndpointForm({ endpoint, onSave, onCancel }: EndpointFormProps) 
         <input
           type="url"
           name="url"
+          ref={address}
           required
           placeholder="https://example.com/turnpike"
           defaultValue={endpoint?.url ?? ""}

@@ -1,5 +1,5 @@
 /** What fell due and was not charged: lost for good, still tried, or collected later. */
-import type { FailedRenewalsWire } from "turnpike/facilitator";
+import type { FailedRenewalsWire, RenewalFiguresWire } from "turnpike/facilitator";
 import type { Query } from "../api";
 import { formatCount } from "../format";
 import { Download, Empty, Narrow, Panel, Shown, Table } from "../parts";
@@ -11,6 +11,8 @@ type Sum = FailedRenewalsWire["lost"];
 export function FailedRenewals({ query }: { query: Query }) {
   const money = useMoney("short");
   const figures = useGet<FailedRenewalsWire>("/analytics/failed-renewals", query);
+  const renewals = useGet<RenewalFiguresWire>("/analytics/renewals", query);
+  const renewed = renewals.kind === "ready" ? renewals.data.renewed : undefined;
   const name = "turnpike-failed-renewals.csv";
   return (
     <Panel
@@ -31,7 +33,17 @@ export function FailedRenewals({ query }: { query: Query }) {
           return (
             <Table
               caption="Renewals that failed, by cause"
-              empty={<Empty title="Every renewal of this range was charged when it fell due." />}
+              empty={
+                <Empty
+                  title={
+                    renewed === undefined
+                      ? "No renewal failed in this range."
+                      : renewed === 0
+                        ? "No renewal fell due in this range."
+                        : "Every renewal of this range was charged when it fell due."
+                  }
+                />
+              }
               rows={causes}
               columns={[
                 {

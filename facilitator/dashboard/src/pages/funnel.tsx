@@ -10,13 +10,16 @@ import { FailedRenewals } from "./failed-renewals";
 /** What gates report is no event: nothing tells of it. */
 const LOOK_MS = 10_000;
 
+/** Under each figure that only gates count. */
+const NO_REPORTS = "no gate reports";
+
 type Step = FunnelWire["steps"][number];
 
 const STEPS: Readonly<Record<Step["step"], readonly [title: string, about: string]>> = {
   asked: ["Asked", "402 with a price, told by your gates"],
   signed: ["Signed", "one-time payments that reached the Facilitator"],
   settled: ["Settled", "of these, proven on the chain"],
-  paid: ["Paid", "requests that came with a payment"],
+  paid: ["Accepted", "payments that your gates accepted"],
   served: ["Served", "answered by your handler"],
 };
 
@@ -45,7 +48,9 @@ function Told({ data }: { data: FunnelWire }) {
     ({ asked: { count }, paid, served: done, bySubscription }) =>
       count + paid.count + done.count + bySubscription.count > 0,
   );
-  const hasReports = (asked?.count ?? 0) > 0 || (of("paid")?.count ?? 0) > 0 || data.bySubscription.count > 0;
+  const hasReports =
+    (asked?.count ?? 0) > 0 || (of("paid")?.count ?? 0) > 0 || data.bySubscription.count > 0 || turnedAway.length > 0;
+  const received = (BigInt(data.received["one-time"]) + BigInt(data.received.subscription)).toString();
   const most = Math.max(1, ...steps.map(({ count }) => count));
   const worst = causes.reduce((max, { lost }) => Math.max(max, Number(lost)), 1);
   return (
@@ -62,29 +67,38 @@ function Told({ data }: { data: FunnelWire }) {
       <Figures>
         <Figure
           label="Asked for"
-          value={money(asked?.amount ?? "0", token)}
-          note={plural(asked?.count ?? 0, "price told", "prices told")}
+          value={hasReports ? money(asked?.amount ?? "0", token) : "–"}
+          note={hasReports ? plural(asked?.count ?? 0, "price told", "prices told") : NO_REPORTS}
         />
         <Figure
-          label="Paid"
-          value={money(data.answered, token)}
-          note={`${money(data.answeredBy["one-time"], token)} at once, ${money(data.answeredBy.subscription, token)} by subscribing`}
+          label="Followed by access"
+          value={hasReports ? money(data.answered, token) : "–"}
+          note={hasReports ? "asked prices that a payment or a subscription answered" : NO_REPORTS}
         />
         <Figure
           label="Lost"
-          value={money(data.lost, token)}
+          value={hasReports ? money(data.lost, token) : "–"}
           tone={data.lost === "0" ? undefined : "bad"}
-          note={`${formatShare(Number(data.lost), Number(asked?.amount ?? 0)) ?? "nothing"} of what was asked for`}
+          note={
+            hasReports
+              ? `${formatShare(Number(data.lost), Number(asked?.amount ?? 0)) ?? "nothing"} of what was asked for`
+              : NO_REPORTS
+          }
+        />
+        <Figure
+          label="Received"
+          value={money(received, token)}
+          note={`money that moved, as Volume: ${money(data.received["one-time"], token)} at once, ${money(data.received.subscription, token)} by subscriptions`}
         />
         <Figure
           label="Served, paid at once"
-          value={formatCount(served?.count ?? 0)}
-          note={money(served?.amount ?? "0", token)}
+          value={hasReports ? formatCount(served?.count ?? 0) : "–"}
+          note={hasReports ? money(served?.amount ?? "0", token) : NO_REPORTS}
         />
         <Figure
           label="Served by subscription"
-          value={formatCount(data.bySubscription.count)}
-          note="without a payment of their own"
+          value={hasReports ? formatCount(data.bySubscription.count) : "–"}
+          note={hasReports ? "without a payment of their own" : NO_REPORTS}
         />
         {data.failed > 0 && (
           <Figure
@@ -95,7 +109,10 @@ function Told({ data }: { data: FunnelWire }) {
           />
         )}
       </Figures>
-      <Panel title="How far requests came">
+      <Panel
+        title="How far requests came"
+        note="Your gates count what they asked, accepted and served; the Facilitator counts what was signed and settled."
+      >
         <table class="ranked steps">
           <caption class="hidden">Steps from a price to a served request</caption>
           <thead>
@@ -130,11 +147,13 @@ function Told({ data }: { data: FunnelWire }) {
       </Panel>
       <Panel
         title="Lost revenue by cause"
-        note="What was asked for and not paid, worst first. A payment answers a price of its own resource; what begins a subscription answers one price."
+        note="What was asked for and never followed by access, worst first. A payment answers a price of its own resource; a signup one of its plan's price, and a resumption one of a paused subscription. No column counts money that moved: that is Received."
       >
         <Table
           caption="Lost revenue by cause"
-          empty={<Empty title="Nothing was lost in this range." />}
+          empty={
+            <Empty title={hasReports ? "Nothing was lost in this range." : "Nothing is known: no gate reports."} />
+          }
           rows={causes}
           columns={[
             {
@@ -162,7 +181,7 @@ function Told({ data }: { data: FunnelWire }) {
               total: money(asked?.amount ?? "0", token),
             },
             {
-              title: "Paid",
+              title: "Followed by access",
               isNumber: true,
               isMinor: true,
               cell: (row) => money(row.answered, token),
@@ -226,8 +245,9 @@ function Told({ data }: { data: FunnelWire }) {
               total: money(asked?.amount ?? "0", token),
             },
             {
-              title: "Paid",
+              title: "Followed by access",
               isNumber: true,
+              isMinor: true,
               cell: (row) => money(row.answered, token),
               total: money(data.answered, token),
             },

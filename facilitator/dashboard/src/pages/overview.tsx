@@ -111,7 +111,7 @@ function Recurring({ query }: { query: Query }) {
   return (
     <Panel
       title="Recurring revenue"
-      note="What was charged for the periods that ran on each day, brought to 30 days: what is cancelled counts until its period ends."
+      note="The price of the periods that ran on each day, brought to 30 days: what is cancelled counts until its period ends, and a changed plan counts once, at the new price."
     >
       <Shown of={figures}>
         {(data) => {
@@ -190,7 +190,7 @@ function Renewals({ query, unpaid }: { query: Query; unpaid: Unpaid }) {
             <>
               <Chart
                 title="Renewals"
-                unit="how many"
+                unit="renewals"
                 height={180}
                 empty="No renewal fell due in this range."
                 {...{ times, series, formatAt }}
@@ -233,17 +233,22 @@ function Latency({ query }: { query: Query }) {
                 <caption class="hidden">Payments by time to settle</caption>
                 <thead class="hidden">
                   <tr>
-                    <th scope="col">Within</th>
+                    <th scope="col">Took</th>
                     <th scope="col">Share</th>
                     <th scope="col">Payments</th>
                   </tr>
                 </thead>
                 <tbody>
                   {histogram
+                    .map((bin, index) => ({ ...bin, overMs: histogram[index - 1]?.upToMs ?? 0 }))
                     .filter(({ count }) => count > 0)
-                    .map(({ upToMs, count }) => (
+                    .map(({ overMs, upToMs, count }) => (
                       <tr key={upToMs ?? "more"}>
-                        <th scope="row">{upToMs === undefined ? "longer" : `within ${formatMs(upToMs)}`}</th>
+                        <th scope="row">
+                          {upToMs === undefined
+                            ? `over ${formatMs(overMs)}`
+                            : `${formatMs(overMs)} to ${formatMs(upToMs)}`}
+                        </th>
                         <td>
                           <Bar share={count / most} />
                         </td>

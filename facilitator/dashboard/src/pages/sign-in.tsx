@@ -18,11 +18,16 @@ const SCOPES = ["read", "webhooks"] as const;
 interface SignInProps {
   readonly onSignIn: (session: Session) => void;
   readonly openSandbox: () => Promise<Session>;
+  /** why the page asks to sign in again */
+  readonly reason?: string | undefined;
 }
 
-export function SignIn({ onSignIn, openSandbox }: SignInProps) {
+export const LACKS_READ =
+  "This key lacks the scope read, which every page needs. Use a key with the scope read, or sign in with your wallet.";
+
+export function SignIn({ onSignIn, openSandbox, reason }: SignInProps) {
   const [key, setKey] = useState("");
-  const [problem, setProblem] = useState<string>();
+  const [problem, setProblem] = useState(reason);
   const [isBusy, setBusy] = useState(false);
   const wallet = (globalThis as { ethereum?: Wallet }).ethereum;
 
@@ -104,9 +109,11 @@ async function signInWith(key: string): Promise<Session> {
   try {
     await createApi(key).get("/events", { limit: 1 });
   } catch (error) {
+    if (error instanceof ApiProblem && error.code === "InvalidKeyText") throw error;
     if (error instanceof ApiProblem && error.status === 401) {
       throw new Error("This key is unknown, revoked or past its end. Make a new one with your wallet.");
     }
+    if (error instanceof ApiProblem && error.code === "ScopeMissing") throw new Error(LACKS_READ);
     throw error;
   }
   return { key, kind: "given" };

@@ -82,7 +82,11 @@ function OperatorView() {
                 <Figure
                   label="Renewals due"
                   value={formatCount(data.renewalsDue + data.renewalsUnderWay)}
-                  note={data.nextRenewalAt ? `the next ${formatTime(data.nextRenewalAt)}` : "none is to come"}
+                  note={
+                    data.nextRenewalAt
+                      ? `next attempt ${formatTime(data.nextRenewalAt)}, retries too`
+                      : "none is to come"
+                  }
                 />
                 <Figure label="Webhooks waiting" value={formatCount(data.webhooksPending)} note="to be delivered" />
               </Figures>
@@ -210,14 +214,15 @@ function Costs({ query }: { query: Query }) {
       <Shown of={costs}>
         {(data) => {
           const { times, placeOf, formatAt } = stepsOf(data, "day");
-          const purposes = data.purposes.slice(0, 6);
-          const series = purposes.map(({ purpose }, index) => {
+          const names = seriesNames(data.purposes.map(({ purpose }) => purpose));
+          const series = names.map((name, index) => {
             const values = times.map(() => 0);
             for (const point of data.points) {
               const place = placeOf(point.at);
-              if (point.purpose === purpose && place >= 0) values[place] = (values[place] ?? 0) + point.transactions;
+              const isOwn = point.purpose === name || (name === OTHERS && !names.includes(point.purpose));
+              if (isOwn && place >= 0) values[place] = (values[place] ?? 0) + point.transactions;
             }
-            return { name: purpose, color: `--s${index + 1}`, values, texts: values.map(formatCount) };
+            return { name, color: `--s${index + 1}`, values, texts: values.map(formatCount) };
           });
           return (
             <>
@@ -226,15 +231,27 @@ function Costs({ query }: { query: Query }) {
                 empty={<Empty title="No transaction was final in this range." />}
                 rows={data.purposes}
                 columns={[
-                  { title: "For", cell: (row) => row.purpose },
+                  { title: "For", cell: (row) => <Cut text={row.purpose} />, total: "Together" },
                   {
                     title: "Transactions",
                     isNumber: true,
                     isMinor: true,
                     cell: (row) => formatCount(row.transactions),
+                    total: formatCount(data.purposes.reduce((sum, row) => sum + row.transactions, 0)),
                   },
-                  { title: "Failed", isNumber: true, isMinor: true, cell: (row) => formatCount(row.failed) },
-                  { title: "Things done", isNumber: true, cell: (row) => formatCount(row.items) },
+                  {
+                    title: "Failed",
+                    isNumber: true,
+                    isMinor: true,
+                    cell: (row) => formatCount(row.failed),
+                    total: formatCount(data.purposes.reduce((sum, row) => sum + row.failed, 0)),
+                  },
+                  {
+                    title: "Things done",
+                    isNumber: true,
+                    cell: (row) => formatCount(row.items),
+                    total: formatCount(data.purposes.reduce((sum, row) => sum + row.items, 0)),
+                  },
                   {
                     title: "Gas each",
                     isNumber: true,
@@ -248,6 +265,7 @@ function Costs({ query }: { query: Query }) {
                   },
                   {
                     title: "Against 1 ¢",
+                    isMinor: true,
                     cell: (row) =>
                       row.centsPerItem !== undefined && (
                         <Bar share={row.centsPerItem} tone={row.centsPerItem < 1 ? "good" : "bad"} />
@@ -255,7 +273,7 @@ function Costs({ query }: { query: Query }) {
                   },
                 ]}
               />
-              <Chart title="Transactions" unit="how many" height={160} empty="" {...{ times, series, formatAt }} />
+              <Chart title="Transactions" unit="transactions" height={160} empty="" {...{ times, series, formatAt }} />
             </>
           );
         }}
@@ -263,6 +281,15 @@ function Costs({ query }: { query: Query }) {
     </Panel>
   );
 }
+
+/** Colours of a chart. */
+const MOST_SERIES = 6;
+
+const OTHERS = "others";
+
+/** Every purpose, where there are too many the last as one. */
+const seriesNames = (purposes: readonly string[]): readonly string[] =>
+  purposes.length <= MOST_SERIES ? purposes : [...purposes.slice(0, MOST_SERIES - 1), OTHERS];
 
 function costOf({ centsPerItem, weiPerItem }: ServiceCostsWire["purposes"][number]): string {
   if (centsPerItem !== undefined) return formatCents(centsPerItem);

@@ -1,6 +1,6 @@
 /** Where events are sent: endpoints, made, changed, tested, their secrets rotated, and removed. */
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { newEndpointSchema, rotatedSecretSchema, WebhookEndpoint } from "turnpike/facilitator";
 import type { z } from "zod";
 import { formatTime, plural } from "../format";
@@ -23,6 +23,32 @@ export function Webhooks() {
   const [told, setTold] = useState<ComponentChildren>();
   const [problem, setProblem] = useState<string>();
 
+  const opener = useRef<HTMLElement>();
+  const confirm = useRef<HTMLButtonElement>(null);
+  const add = useRef<HTMLButtonElement>(null);
+  useEffect(() => confirm.current?.focus(), [removing?.id]);
+
+  /** Moves the focus into what opens, and back to the button that opened it. */
+  function remember(isOpening: boolean): void {
+    setProblem(undefined);
+    if (isOpening) {
+      opener.current = document.activeElement instanceof HTMLElement ? document.activeElement : undefined;
+      return;
+    }
+    const last = opener.current;
+    requestAnimationFrame(() => (last?.isConnected ? last : add.current)?.focus());
+  }
+
+  function open(what: Editing | undefined): void {
+    remember(what !== undefined);
+    edit(what);
+  }
+
+  function ask(endpoint: WebhookEndpoint | undefined): void {
+    remember(endpoint !== undefined);
+    askRemoval(endpoint);
+  }
+
   async function act(what: () => Promise<ComponentChildren>): Promise<void> {
     setProblem(undefined);
     setTold(undefined);
@@ -38,13 +64,13 @@ export function Webhooks() {
     act(async () => {
       if (editing?.kind === "change") {
         await api.send("PATCH", `/webhook-endpoints/${editing.endpoint.id}`, fields);
-        edit(undefined);
+        open(undefined);
         return "The endpoint is changed.";
       }
       const { types, ...rest } = fields;
       const body = { ...rest, ...(types && { types }) };
       const { secret } = await api.send<z.input<typeof newEndpointSchema>>("POST", "/webhook-endpoints", body);
-      edit(undefined);
+      open(undefined);
       return <Secret value={secret} note="Deliveries are signed with it." />;
     });
 
@@ -61,7 +87,7 @@ export function Webhooks() {
         title="Endpoints"
         note="Every event is sent to each enabled endpoint, at least once, signed as Standard Webhooks."
         aside={
-          <button type="button" class="main" onClick={() => edit({ kind: "new" })}>
+          <button type="button" class="main" ref={add} onClick={() => open({ kind: "new" })}>
             Add an endpoint
           </button>
         }
@@ -71,7 +97,7 @@ export function Webhooks() {
             key={editing.kind === "change" ? editing.endpoint.id : "new"}
             {...(editing.kind === "change" && { endpoint: editing.endpoint })}
             onSave={save}
-            onCancel={() => edit(undefined)}
+            onCancel={() => open(undefined)}
           />
         )}
         <div role="status">{told}</div>
@@ -86,10 +112,13 @@ export function Webhooks() {
             <button
               type="button"
               class="danger"
+              ref={confirm}
               onClick={() =>
                 act(async () => {
                   await api.send("DELETE", `/webhook-endpoints/${removing.id}`);
-                  askRemoval(undefined);
+                  // The button that asked goes with the endpoint.
+                  opener.current = undefined;
+                  ask(undefined);
                   choose("");
                   return "The endpoint is removed.";
                 })
@@ -97,7 +126,7 @@ export function Webhooks() {
             >
               Remove it
             </button>{" "}
-            <button type="button" onClick={() => askRemoval(undefined)}>
+            <button type="button" onClick={() => ask(undefined)}>
               Keep it
             </button>
           </p>
@@ -145,7 +174,7 @@ export function Webhooks() {
                       <button
                         type="button"
                         aria-label={`Edit ${row.url}`}
-                        onClick={() => edit({ kind: "change", endpoint: row })}
+                        onClick={() => open({ kind: "change", endpoint: row })}
                       >
                         Edit
                       </button>
@@ -165,7 +194,7 @@ export function Webhooks() {
                       >
                         {row.status === "enabled" ? "Disable" : "Enable"}
                       </button>
-                      <button type="button" aria-label={`Remove ${row.url}`} onClick={() => askRemoval(row)}>
+                      <button type="button" aria-label={`Remove ${row.url}`} onClick={() => ask(row)}>
                         Remove
                       </button>
                     </span>

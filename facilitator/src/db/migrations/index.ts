@@ -19,6 +19,7 @@ import { health } from "./414-health";
 import { lifecycle } from "./420-lifecycle";
 import { failedSpends } from "./430-failed-spends";
 import { webhookExpectations } from "./440-webhook-expectations";
+import { planChanges } from "./445-plan-changes";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -42,4 +43,5 @@ export const MIGRATIONS: readonly Migration[] = [
   lifecycle,
   failedSpends,
   webhookExpectations,
+  planChanges,
 ];

@@ -162,7 +162,8 @@ export function analyticsEndpoints(doors: Doors): Endpoint[] {
     endpoint({
       ...csv,
       path: "/analytics/payments.csv",
-      summary: "The same as CSV, all of them; amounts in base units and as decimals.",
+      summary:
+        "The same as CSV, all of them; amounts in base units and as decimals. acceptedAt is the service's clock and settledAt the chain's: their difference is no duration.",
       query: z.object({ ...paymentFilter, cursor }),
       handle: ({ query: { cursor: from, ...filter }, caller: { provider } }) =>
         sheetOfPages(

@@ -121,7 +121,7 @@ export function figureEndpoints(doors: Doors): Endpoint[] {
       path: "/analytics/funnel",
       name: "funnel",
       summary:
-        "From the first 402 to the answer, as the provider's gates count, and what was asked for and not paid, by cause.",
+        "From the first 402 to the answer, as the provider's gates count, and what was asked for and never followed by access, by cause.",
       query: z.object({ ...figures, resource }),
       answer: funnelSchema,
       load: (query, { provider }) => analytics.funnel(provider, { ...rangeOf(query), resource: query.resource }),

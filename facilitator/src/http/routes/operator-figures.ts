@@ -82,7 +82,8 @@ export function operatorFigureEndpoints(doors: Doors): Endpoint[] {
       ...common,
       path: "/operator/funnel",
       name: "service-funnel",
-      summary: "From the first 402 to the answer, over all gates, and what was asked for and not paid, by cause.",
+      summary:
+        "From the first 402 to the answer, over all gates, and what was asked for and never followed by access, by cause.",
       query: z.object(figures),
       answer: funnelSchema,
       load: (query) => analytics.funnel("everyone", rangeOf(query)),
