@@ -82,7 +82,7 @@ const SAFEGUARDS = [
   },
   {
     name: "evidence: depth",
-    file: "facilitator/src/payments/pursue.ts",
+    file: "facilitator/src/payments/processor.ts",
     keep: "    if (!isLarge) return true;",
     instead: "    if (!isLarge || isLarge) return true;",
     test: "test/facilitator/chaos/rpc.ts",
@@ -96,8 +96,8 @@ const SAFEGUARDS = [
     instead: "",
     also: {
       file: "facilitator/src/indexer/index.ts",
-      keep: "    if (applied() === lowest.number) await believe(newest, lowest);\n    while",
-      instead: "    await believe(newest, lowest);\n    while",
+      keep: "    if (applied() === lowest.number) await confirmHead(newest, lowest);\n    while",
+      instead: "    await confirmHead(newest, lowest);\n    while",
     },
     test: "test/facilitator/indexer/head.ts",
     title: "S4 a head that stands on none of the blocks",

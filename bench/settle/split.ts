@@ -1,4 +1,4 @@
-/** Whose CPU time it was: each sample of a profile counts for the innermost function that belongs to a room. Pure. */
+/** Whose CPU time it was: each sample of a profile counts for the innermost function that belongs to a part of the program. Pure. */
 
 export interface Profile {
   readonly nodes: readonly {
@@ -12,23 +12,23 @@ export interface Profile {
 
 export type Work = "judging" | "storing" | "encoding" | "receipts" | "proofs" | "http" | "rpc" | "runtime";
 
-const ROOMS: readonly (readonly [RegExp, Work])[] = [
+const PARTS: readonly (readonly [RegExp, Work])[] = [
   [/payments\/proofs/, "proofs"],
-  [/payments\/(judge|claim|exact|pursue)|relayer\/account-reads/, "judging"],
-  [/payments\/(batch|calldata)|relayer\/(signing|gas|fees|raw-)/, "encoding"],
+  [/payments\/(judge|claim|exact|processor)|chain\/account-reads/, "judging"],
+  [/payments\/(batch|calldata)|chain\/gas|relayer\/(signing|fees|raw-)/, "encoding"],
   [
-    /pglite|^wasm|\/kysely\/|\/pg(-\w+)?\/|src\/store\/|payments\/(ledger|intake)|indexer\/(block-store|block-writer)/,
+    /pglite|^wasm|\/kysely\/|\/pg(-\w+)?\/|src\/db\/|events\/feed|payments\/(ledger|intake|block-rows)|indexer\/(undo|block-writer)/,
     "storing",
   ],
-  [/relayer\/chain-reader|src\/indexer\//, "receipts"],
-  [/relayer\/rpc|\/undici\/|internal\/deps\/undici/, "rpc"],
+  [/chain\/chain-reader|src\/indexer\//, "receipts"],
+  [/chain\/rpc|\/undici\/|internal\/deps\/undici/, "rpc"],
   [
-    /\/hono\/|@hono\/|node:_?http|src\/http\/|\/zod\/|strict-json|protocol\/schemas|src\/metrics|src\/log|\/pino\/|prom-client|node:_?stream|node:net/,
+    /\/hono\/|@hono\/|node:_?http|src\/http\/|\/zod\/|strict-json|protocol\/schemas|src\/telemetry\/|\/pino\/|prom-client|node:_?stream|node:net/,
     "http",
   ],
 ];
 
-/** Milliseconds of CPU by kind of work; what no room claims is the runtime's (garbage, sockets, timers). */
+/** Milliseconds of CPU by kind of work; what no part claims is the runtime's (garbage, sockets, timers). */
 export function splitOf(profile: Profile): Record<Work, number> {
   const parents = new Map<number, number>();
   const byId = new Map(profile.nodes.map((node) => [node.id, node]));
@@ -40,8 +40,8 @@ export function splitOf(profile: Profile): Record<Work, number> {
     const before = known.get(id);
     if (before) return before;
     const { functionName, url } = node.callFrame;
-    const room = ROOMS.find(([pattern]) => pattern.test(url))?.[1];
-    const work = functionName === "(idle)" ? "idle" : (room ?? workOf(parents.get(id)));
+    const part = PARTS.find(([pattern]) => pattern.test(url))?.[1];
+    const work = functionName === "(idle)" ? "idle" : (part ?? workOf(parents.get(id)));
     known.set(id, work);
     return work;
   };

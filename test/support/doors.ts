@@ -1,13 +1,16 @@
 /** What stands behind the API where nobody goes through it: for tests of its frames. */
 
 import { noRateLimit } from "../../facilitator/src/http/rate-limit";
-import type { Doors } from "../../facilitator/src/http/services";
+import type { ApiServices } from "../../facilitator/src/http/services";
 import { createMetrics } from "../../facilitator/src/telemetry/metrics";
 
 const unused = new Proxy({}, { get: () => () => undefined });
 
 /** @param admit who is let in by an API key; nobody is asked unless given */
-export function unusedDoors({ sandbox, admit }: Pick<Doors, "sandbox"> & { readonly admit?: unknown } = {}): Doors {
+export function unusedDoors({
+  sandbox,
+  admit,
+}: Pick<ApiServices, "sandbox"> & { readonly admit?: unknown } = {}): ApiServices {
   return {
     network: { name: "local-31337", chainId: 31_337 },
     ...(sandbox && { sandbox }),
@@ -24,5 +27,5 @@ export function unusedDoors({ sandbox, admit }: Pick<Doors, "sandbox"> & { reado
     authorizeWaitMs: 0,
     monotonicMs: () => 0,
     untilDraining: (work: Promise<unknown>) => work,
-  } as unknown as Doors;
+  } as unknown as ApiServices;
 }

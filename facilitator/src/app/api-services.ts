@@ -8,7 +8,7 @@ import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import { listEvents, newestEvent } from "../events/list";
 import { createRateLimit } from "../http/rate-limit";
-import type { Doors, Providers, Sandbox } from "../http/services";
+import type { ApiServices, Providers, Sandbox } from "../http/services";
 import type { Indexer } from "../indexer";
 import { listActs } from "../providers/audit";
 import { createKeys } from "../providers/keys";
@@ -72,7 +72,7 @@ interface Wiring {
   readonly sandbox: Sandbox | undefined;
 }
 
-export function doorsOf({ core, metrics, log, drain, sandbox }: Wiring): Doors {
+export function buildApiServices({ core, metrics, log, drain, sandbox }: Wiring): ApiServices {
   const { config, store, relayer, indexer, payments, wallClock } = core;
   const { clock } = indexer;
   const monotonicMs = () => performance.now();

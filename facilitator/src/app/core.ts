@@ -10,7 +10,7 @@ import { type Indexer, startIndexer } from "../indexer";
 import { noProgress, type Progress, readingBar } from "../lib/progress";
 import { type Payments, startPayments } from "../payments";
 import { type Relayer, startRelayer } from "../relayer";
-import type { OnStep } from "../telemetry/failpoints";
+import type { Failpoint } from "../telemetry/failpoints";
 import { createEventFeed, createProjections } from "./projections";
 
 export interface Core {
@@ -32,7 +32,7 @@ export interface CoreEffects {
   readonly log: Logger;
   /** to the chain's nodes */
   readonly fetch?: typeof fetch;
-  readonly onStep?: OnStep;
+  readonly onStep?: Failpoint;
   /** of the first reading of the chain */
   readonly progress?: Progress;
   /** ends a start that is under way */

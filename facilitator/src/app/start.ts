@@ -19,7 +19,7 @@ import { createLog, secretsOf } from "../telemetry/log";
 import { createMetrics, type Metrics } from "../telemetry/metrics";
 import { startWebhooks } from "../webhooks";
 import { countPending } from "../webhooks/delivery-log";
-import { type Drain, doorsOf } from "./api-services";
+import { buildApiServices, type Drain } from "./api-services";
 import { type Core, type CoreEffects, NODES_DRAIN_MS, startCore } from "./core";
 import { isLaneWell, readinessOf } from "./readiness";
 
@@ -122,7 +122,7 @@ export async function startFacilitator(
     const running = core;
     // Without the role api, what watches the process still finds its health and its measures.
     if (roles.includes("api")) {
-      const api = createApi(doorsOf({ core, metrics, log, drain, sandbox: effects.sandbox }));
+      const api = createApi(buildApiServices({ core, metrics, log, drain, sandbox: effects.sandbox }));
       fetch = api.app.fetch;
       fastLane = api.fastLane;
     } else fetch = createProbes({ readiness: () => readinessOf(running), metrics }).fetch;

@@ -22,14 +22,14 @@ export interface AccountFacts {
   readonly balance: bigint;
 }
 
-export interface MeansQuery {
+export interface FundsQuery {
   readonly token: Address;
   readonly payer: Address;
   readonly spender: Address;
 }
 
 /** What a payer has, and how much of it the spender may take. */
-export interface Means {
+export interface Funds {
   readonly balance: bigint;
   readonly approval: bigint;
 }
@@ -38,7 +38,7 @@ export interface AccountReads {
   /** @throws Unavailable when no node answers, or a token does not answer as tokens do */
   look(query: AccountQuery): Promise<AccountFacts>;
   /** In the order of the queries. @throws Unavailable as look does */
-  means(queries: readonly MeansQuery[]): Promise<Means[]>;
+  means(queries: readonly FundsQuery[]): Promise<Funds[]>;
 }
 
 /** authorizationState(address,bytes32) and balanceOf(address) */
@@ -223,8 +223,8 @@ export function createAccountReads(chain: ChainReader): AccountReads {
     },
   });
 
-  async function means(queries: readonly MeansQuery[]): Promise<Means[]> {
-    const found: Means[] = [];
+  async function means(queries: readonly FundsQuery[]): Promise<Funds[]> {
+    const found: Funds[] = [];
     for (let start = 0; start < queries.length; start += MAX_TOGETHER / 2) {
       const some = queries.slice(start, start + MAX_TOGETHER / 2);
       const calls = some.flatMap(({ token, payer, spender }): StaticCall[] => [

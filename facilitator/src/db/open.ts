@@ -9,7 +9,7 @@ import { type ClientBase, Pool, types as pgTypes } from "pg";
 import lockfile from "proper-lockfile";
 import { ConfigError } from "turnpike/protocol";
 import type { DatabaseConfig } from "../config";
-import { createWake, type Wake } from "../lib/notifier";
+import { createNotifier, type Notifier } from "../lib/notifier";
 import { type DatabaseWatch, guardPool } from "./guarded-pool";
 import { migrate } from "./migrate";
 import { pglitePool } from "./pglite-pool";
@@ -24,7 +24,7 @@ export type Db = Kysely<Tables>;
 export interface Store {
   readonly db: Db;
   readonly kind: DatabaseConfig["kind"];
-  readonly wake: Wake;
+  readonly wake: Notifier;
   /** migrations that were applied when it was opened */
   readonly migrated: readonly string[];
   transaction<T>(act: (tx: Tx) => Promise<T>): Promise<T>;
@@ -96,7 +96,7 @@ export async function connectStore(database: DatabaseConfig, options: StoreOptio
 
 interface Opened {
   readonly pool: Pool;
-  readonly wake: Wake;
+  readonly wake: Notifier;
   release(): Promise<void>;
 }
 
@@ -129,7 +129,7 @@ function createPool({ url, poolSize }: PostgresConfig, { timeoutMs }: StoreOptio
 
 function openPostgres(database: PostgresConfig, options: StoreOptions): Opened {
   const pool = createPool(database, options);
-  const wake = sharedWake(createWake(), pool, {
+  const wake = sharedWake(createNotifier(), pool, {
     connectionString: database.url.reveal(),
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     keepAlive: true,
@@ -161,5 +161,5 @@ async function openPglite({ dir, lockMs }: DatabaseConfig & { kind: "pglite" }):
 const options = (dataDir: string) => ({ dataDir, parsers: { [INT8]: Number } });
 
 function embedded(lite: PGlite, unlock: () => Promise<void>): Opened {
-  return { pool: pglitePool(lite) as unknown as Pool, wake: createWake(), release: unlock };
+  return { pool: pglitePool(lite) as unknown as Pool, wake: createNotifier(), release: unlock };
 }

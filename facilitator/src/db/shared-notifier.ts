@@ -4,7 +4,7 @@
  */
 import { randomUUID } from "node:crypto";
 import { Client, type ClientConfig, type Pool } from "pg";
-import type { Wake } from "../lib/notifier";
+import type { Notifier } from "../lib/notifier";
 
 const CHANNEL = "turnpike_wake";
 
@@ -19,7 +19,7 @@ interface Message {
 }
 
 /** The same wake, whose notifications reach the other processes too. */
-export function sharedWake(local: Wake, pool: Pool, connection: ClientConfig): Wake {
+export function sharedWake(local: Notifier, pool: Pool, connection: ClientConfig): Notifier {
   const self = randomUUID();
   const closing = new AbortController();
   let keys = new Set<string>();

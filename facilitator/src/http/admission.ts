@@ -3,9 +3,9 @@ import type { ApiScope } from "turnpike/facilitator";
 import { TurnpikeError } from "turnpike/protocol";
 import type { Caller } from "../providers/keys";
 import type { Admission } from "./endpoint";
-import type { Doors } from "./services";
+import type { ApiServices } from "./services";
 
-export function admissionTo({ providers, keyLimit }: Doors, scope: ApiScope | "any"): Admission<Caller> {
+export function admissionTo({ providers, keyLimit }: ApiServices, scope: ApiScope | "any"): Admission<Caller> {
   return {
     scope,
     async admit(authorization, origin) {
@@ -17,8 +17,8 @@ export function admissionTo({ providers, keyLimit }: Doors, scope: ApiScope | "a
 }
 
 /** A key with the scope `read` of a wallet that operates this service. */
-export function operatorAdmission(doors: Doors): Admission<Caller> {
-  const { scope, admit } = admissionTo(doors, "read");
+export function operatorAdmission(services: ApiServices): Admission<Caller> {
+  const { scope, admit } = admissionTo(services, "read");
   return {
     scope,
     async admit(authorization, origin) {

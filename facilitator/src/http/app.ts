@@ -1,5 +1,5 @@
 /**
- * The HTTP API: routes, limits, CORS, request ids, one log line per request. Knows doors to act through, no chain and no
+ * The HTTP API: routes, limits, CORS, request ids, one log line per request. Knows services to act through, no chain and no
  * database.
  */
 import { randomUUID } from "node:crypto";
@@ -11,7 +11,7 @@ import { z } from "zod";
 import { serveDashboard } from "./dashboard";
 import { createFastLane, type FastLane } from "./direct-routes";
 import { API_KEY_SCHEME, type Endpoint } from "./endpoint";
-import { tell } from "./errors";
+import { sendError } from "./errors";
 import { liveEvents } from "./live";
 import { addressOf, type RequestScope } from "./request";
 import { createObserver, OPEN_HEADERS } from "./response-observer";
@@ -33,11 +33,11 @@ import { subscriptionEndpoints } from "./routes/subscriptions";
 import { deliveryEndpoints } from "./routes/webhook-deliveries";
 import { webhookEndpoints } from "./routes/webhook-endpoints";
 import { x402Endpoints } from "./routes/x402";
-import type { Doors } from "./services";
+import type { ApiServices } from "./services";
 
 export const DOCUMENT_INFO = { title: "Turnpike Facilitator", version: "1" };
 
-export function endpointsOf(doors: Doors): Endpoint[] {
+export function endpointsOf(services: ApiServices): Endpoint[] {
   return [
     paymentEndpoints,
     subscriptionEndpoints,
@@ -58,7 +58,7 @@ export function endpointsOf(doors: Doors): Endpoint[] {
     operatorFigureEndpoints,
     serviceEndpoints,
     sandboxEndpoints,
-  ].flatMap((endpoints) => endpoints(doors));
+  ].flatMap((endpoints) => endpoints(services));
 }
 
 export interface Api {
@@ -67,15 +67,15 @@ export interface Api {
   readonly fastLane: FastLane;
 }
 
-export function createApi(doors: Doors): Api {
-  const endpoints = endpointsOf(doors);
-  return { app: createApp(doors, endpoints), fastLane: createFastLane(doors, endpoints) };
+export function createApi(services: ApiServices): Api {
+  const endpoints = endpointsOf(services);
+  return { app: createApp(services, endpoints), fastLane: createFastLane(services, endpoints) };
 }
 
-export function createApp(doors: Doors, endpoints = endpointsOf(doors)): OpenAPIHono<RequestScope> {
-  const { metrics, rateLimit } = doors;
+export function createApp(services: ApiServices, endpoints = endpointsOf(services)): OpenAPIHono<RequestScope> {
+  const { metrics, rateLimit } = services;
   const app = new OpenAPIHono<RequestScope>();
-  app.use(observed(doors));
+  app.use(observed(services));
   app.use(open);
   app.use(async (context, next) => {
     if (!/^(?:GET|HEAD)$/.test(context.req.method)) rateLimit.take(addressOf(context));
@@ -91,25 +91,25 @@ export function createApp(doors: Doors, endpoints = endpointsOf(doors)): OpenAPI
   app.get("/metrics", async (context) =>
     context.body(await metrics.text(), 200, { "content-type": metrics.contentType }),
   );
-  app.get("/events/live", liveEvents(doors));
-  serveDashboard(app, { isSandbox: doors.sandbox !== undefined, plainPage: () => frontPage(doors, endpoints) });
+  app.get("/events/live", liveEvents(services));
+  serveDashboard(app, { isSandbox: services.sandbox !== undefined, plainPage: () => frontPage(services, endpoints) });
 
-  app.notFound((context) => tell(context, new TurnpikeError("NotFound")));
-  app.onError((error, context) => tell(context, error));
+  app.notFound((context) => sendError(context, new TurnpikeError("NotFound")));
+  app.onError((error, context) => sendError(context, error));
   return app;
 }
 
 /** A request id on every answer, and each is observed. */
-function observed(doors: Doors) {
-  const observe = createObserver(doors);
+function observed(services: ApiServices) {
+  const observe = createObserver(services);
   return async (context: Context<RequestScope>, next: Next): Promise<void> => {
     const requestId = randomUUID();
-    const startedMs = doors.monotonicMs();
+    const startedMs = services.monotonicMs();
     context.set("requestId", requestId);
     context.set("brokeOff", (error) =>
-      doors.log.error({ requestId, route: context.get("route"), error }, "answer broke off"),
+      services.log.error({ requestId, route: context.get("route"), error }, "answer broke off"),
     );
-    context.set("untilEnd", doors.untilEnd);
+    context.set("untilEnd", services.untilEnd);
     // Before the answer is made: afterwards each header would make another one of it.
     context.header("x-request-id", requestId);
     context.header("cache-control", "no-store");
@@ -137,7 +137,7 @@ async function open(context: Context, next: Next): Promise<Response | undefined>
 }
 
 /** What a person sees at `/`: which service this is and what it answers. Static but for its own configuration. */
-export function frontPage({ network, supported }: Doors, endpoints: readonly Endpoint[]): string {
+export function frontPage({ network, supported }: ApiServices, endpoints: readonly Endpoint[]): string {
   const rows = endpoints.map(({ method, path }) => `<li><code>${method.toUpperCase()} ${path}</code></li>`).join("\n");
   return `<!doctype html>
 <html lang="en">

@@ -7,21 +7,21 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { bodyCutOff, JSON_TYPE, MAX_BODY_BYTES, parseJsonBody } from "./body";
 import type { Direct, Endpoint } from "./endpoint";
 import { createObserver, OPEN_HEADERS } from "./response-observer";
-import type { Doors } from "./services";
+import type { ApiServices } from "./services";
 
 /** @returns whether the request is answered here; if not, nothing of it has been touched */
 export type FastLane = (incoming: IncomingMessage, outgoing: ServerResponse) => boolean;
 
 const PATHS = ["/authorize", "/settle"];
 
-export function createFastLane(doors: Doors, endpoints: readonly Endpoint[]): FastLane {
-  const observe = createObserver(doors);
+export function createFastLane(services: ApiServices, endpoints: readonly Endpoint[]): FastLane {
+  const observe = createObserver(services);
   const write = createWriter();
   const lanes = new Map<string, Direct>();
   for (const { path, direct } of endpoints) if (direct && PATHS.includes(path)) lanes.set(path, direct);
 
   async function answer(route: string, direct: Direct, message: IncomingMessage, reply: ServerResponse): Promise<void> {
-    const startedMs = doors.monotonicMs();
+    const startedMs = services.monotonicMs();
     const requestId = randomUUID();
     const address = message.socket.remoteAddress ?? "unknown";
     const bytes = await bodyOf(message);
@@ -32,13 +32,13 @@ export function createFastLane(doors: Doors, endpoints: readonly Endpoint[]): Fa
       return;
     }
     const readBody = () => {
-      doors.rateLimit.take(address);
+      services.rateLimit.take(address);
       return parseJsonBody(bytes);
     };
     const { status, headers, text, failure } = await direct(readBody, {
       origin: { address, requestId },
       isGone: () => reply.destroyed,
-      untilEnd: doors.untilEnd,
+      untilEnd: services.untilEnd,
     });
     write(() => {
       reply.writeHead(status, {

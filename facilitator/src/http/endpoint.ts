@@ -10,7 +10,7 @@ import { InvalidRequest } from "turnpike/protocol";
 import { z } from "zod";
 import type { Origin } from "../providers/keys";
 import { hasNoBody, readJsonBody } from "./body";
-import { type Told, tell, toldOf } from "./errors";
+import { type ErrorResponse, errorResponseOf, sendError } from "./errors";
 import { addressOf, type RequestScope, type Site, siteOf, type UntilEnd } from "./request";
 
 type Fields = z.ZodObject;
@@ -83,7 +83,7 @@ export interface Endpoint {
 }
 
 /** Never throws: what goes wrong is told. `readBody` may throw. */
-export type Direct = (readBody: () => unknown, request: DirectRequest) => Promise<Told>;
+export type Direct = (readBody: () => unknown, request: DirectRequest) => Promise<ErrorResponse>;
 
 export interface DirectRequest {
   readonly origin: Origin;
@@ -115,7 +115,7 @@ export function endpoint<
       const headers = { "content-type": "application/json", ...answer.headers };
       return { status: answer.status as number, headers, text: JSON.stringify(answer.body) };
     } catch (error) {
-      return toldOf(error, origin.requestId, spec.problemExtra);
+      return errorResponseOf(error, origin.requestId, spec.problemExtra);
     }
   };
   return {
@@ -153,7 +153,7 @@ export function endpoint<
                 ...answer.headers,
               });
         } catch (error) {
-          return tell(context, error, spec.problemExtra);
+          return sendError(context, error, spec.problemExtra);
         }
       });
     },

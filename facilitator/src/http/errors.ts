@@ -10,7 +10,7 @@ import { CONTENT_CODING } from "./body";
 import type { RequestScope } from "./request";
 
 /** An answer as it is sent, but for what every answer carries. */
-export interface Told {
+export interface ErrorResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly text: string;
@@ -18,12 +18,12 @@ export interface Told {
 }
 
 /** The one place where an error becomes an answer. */
-export function tell(
+export function sendError(
   context: Context<RequestScope>,
   error: unknown,
   extra?: (problem: Problem) => Record<string, unknown>,
 ): Response {
-  const { status, headers, text, failure } = toldOf(error, context.get("requestId"), extra);
+  const { status, headers, text, failure } = errorResponseOf(error, context.get("requestId"), extra);
   context.set("failure", failure);
   return context.body(text, status as ContentfulStatusCode, {
     ...headers,
@@ -32,8 +32,12 @@ export function tell(
   });
 }
 
-export function toldOf(error: unknown, requestId: string, extra?: (problem: Problem) => Record<string, unknown>): Told {
-  const failure = tellable(error);
+export function errorResponseOf(
+  error: unknown,
+  requestId: string,
+  extra?: (problem: Problem) => Record<string, unknown>,
+): ErrorResponse {
+  const failure = toPublicError(error);
   const problem = problemFor(failure, requestId);
   const retryAfterSec = retryAfterOf(failure);
   return {
@@ -62,7 +66,7 @@ export function statusOf(error: TurnpikeError): number {
 }
 
 /** What is known to be safe to tell. Anything else is `Internal`, its cause told to the log alone. */
-export function tellable(error: unknown): TurnpikeError {
+export function toPublicError(error: unknown): TurnpikeError {
   return isTurnpikeError(error) ? error : new TurnpikeError("Internal", undefined, { cause: error });
 }
 

@@ -6,9 +6,9 @@ import type { Context } from "hono";
 import { streamSSE } from "hono/streaming";
 import { TurnpikeError } from "turnpike/protocol";
 import { admissionTo } from "./admission";
-import { tell } from "./errors";
+import { sendError } from "./errors";
 import { addressOf, type RequestScope } from "./request";
-import type { Doors } from "./services";
+import type { ApiServices } from "./services";
 
 /** A comment at least this often, so that no proxy takes the stream for dead. */
 const PULSE_MS = 15_000;
@@ -18,9 +18,9 @@ const MAX_STREAMS = 20;
 
 const PAGE = 100;
 
-export function liveEvents(doors: Doors): (context: Context<RequestScope>) => Promise<Response> {
-  const { providers, happened, untilDraining } = doors;
-  const admission = admissionTo(doors, "read");
+export function liveEvents(services: ApiServices): (context: Context<RequestScope>) => Promise<Response> {
+  const { providers, happened, untilDraining } = services;
+  const admission = admissionTo(services, "read");
   const open = new Map<string, number>();
 
   return async (context) => {
@@ -52,7 +52,7 @@ export function liveEvents(doors: Doors): (context: Context<RequestScope>) => Pr
         }
       });
     } catch (error) {
-      return tell(context, error);
+      return sendError(context, error);
     }
   };
 }

@@ -28,7 +28,7 @@ export interface RequestScope {
     failure: TurnpikeError | undefined;
     /** logs that an answer broke off that was being sent */
     brokeOff: ((error: unknown) => void) | undefined;
-    /** of the doors */
+    /** of the services */
     untilEnd: UntilEnd | undefined;
   };
 }

@@ -20,7 +20,7 @@ import type { UntilEnd } from "./request";
 export type { Caller, Origin } from "../providers/keys";
 
 /** Everything that the API acts through. */
-export interface Doors {
+export interface ApiServices {
   readonly network: Network;
   /** origin under which browsers reach this service */
   readonly publicUrl: string | undefined;

@@ -13,8 +13,8 @@ import { createRoleLease } from "../db/leases";
 import type { Store } from "../db/open";
 import type { EventFeed } from "../events/feed";
 import { repeat } from "../lib/loop";
-import { createWake } from "../lib/notifier";
-import type { OnStep } from "../telemetry/failpoints";
+import { createNotifier } from "../lib/notifier";
+import type { Failpoint } from "../telemetry/failpoints";
 import { createFaultLog } from "../telemetry/fault-log";
 import { type BlockRow, blockAt, newestBlock } from "./applied-blocks";
 import { type ChainProjections, createBlockWriter, type WriteMode, type Written } from "./block-writer";
@@ -70,7 +70,7 @@ export interface IndexerOptions {
   /** Whether a transaction is one of this service's: its receipt is asked for without looking whom it concerns. */
   readonly isOurs?: (transaction: Hex) => boolean;
   readonly log: Logger;
-  readonly onStep: OnStep;
+  readonly onStep: Failpoint;
   readonly monotonicMs?: () => number;
   /** Reads to here and no further. */
   readonly untilBlock?: number;
@@ -113,13 +113,13 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const undoDepth = Math.max(config.finalityDepth, MIN_UNDO_DEPTH);
   const reads = config.roles.includes("indexer");
   /** in this process alone: the others see for themselves */
-  const followed = createWake();
+  const followed = createNotifier();
   const lease = createRoleLease({ store, chainId, role: "indexer", lifeMs: LEASE_MS, monotonicMs });
   const linkedHead = createLinkedHead(chain, config.confirmations);
   const writer = createBlockWriter({ store, feed, projections, chainId, undoDepth, startBlock: config.startBlock });
   const faults = createFaultLog({ log, monotonicMs });
   /** a block's events may be stored and not told: by this process, or by one that has died */
-  let isUntold = true;
+  let hasStagedEvents = true;
   let isTooDeep = false;
   let isSpanAllowed = true;
   /** as the node tells it, and as the blocks below it confirm it */
@@ -159,7 +159,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     followed.notify("applied");
   }
 
-  async function look(): Promise<ChainBlock> {
+  async function refresh(): Promise<ChainBlock> {
     const beforeMs = lastReadMs;
     const newest = await chain.head();
     lastReadMs = monotonicMs();
@@ -174,8 +174,8 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
   /** Another process reads: what it has committed is what is known here. */
   async function follow(): Promise<void> {
-    isUntold = true;
-    await look();
+    hasStagedEvents = true;
+    await refresh();
     tipMoved();
     const before = applied();
     await readTip();
@@ -184,23 +184,23 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     // The node's newest block may be one that the reader has not come to: the one that belongs to what it has is believed.
     if (toldHead && isTooShort(toldHead)) {
       await linkedHead.follow(toldHead);
-      take(toldHead);
+      setHead(toldHead);
     }
     if (applied() < config.startBlock) return;
     const newest = await chain.block(applied() + config.confirmations - 1);
-    if (newest) await believe(newest, await linkedHead.follow(newest));
+    if (newest) await confirmHead(newest, await linkedHead.follow(newest));
   }
 
   async function round(): Promise<void> {
     await tellStaged();
-    const newest = await look();
+    const newest = await refresh();
     await kept.compare(newest, tip);
     const lowest = await linkedHead.follow(newest);
     const target = targetOf(newest);
-    if (!isNext(lowest)) await returnToChain(newest);
-    if (isTooShort(newest)) take(newest);
+    if (!isNext(lowest)) await resolveFork(newest);
+    if (isTooShort(newest)) setHead(newest);
     // What is applied already needs no reading to be believed.
-    if (applied() === lowest.number) await believe(newest, lowest);
+    if (applied() === lowest.number) await confirmHead(newest, lowest);
     while (applied() < target && !isStopping) {
       if (await canReadSpan(target)) {
         if (!(await readSpan(applied() + 1, Math.min(applied() + SPAN, target - undoDepth)))) return;
@@ -211,7 +211,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       const numbers = Array.from({ length: Math.min(READ_AHEAD, target - applied()) }, (_, index) => first + index);
       const reads = await Promise.all(numbers.map((number) => readBlock(reading, number, lowest)));
       for (let place = 0; place < reads.length && !isStopping; place++) {
-        const quiet = quietFrom(reads.slice(place));
+        const quiet = emptyPrefix(reads.slice(place));
         if (quiet.length > 0 && !(await applyQuiet(quiet))) {
           if (await isOvertaken()) break;
           return;
@@ -226,7 +226,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
         if (applied() > read.block.number) break;
       }
       options.onProgress?.({ applied: applied(), target });
-      if (applied() === lowest.number) await believe(newest, lowest);
+      if (applied() === lowest.number) await confirmHead(newest, lowest);
       await tellStaged();
       if (applied() % PROGRESS_EVERY < READ_AHEAD && target - applied() > READ_AHEAD)
         log.info({ applied: applied(), target }, "reading the chain");
@@ -238,7 +238,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     !isTooDeep && tip !== undefined && number === tip.number + 1 && parentHash === tip.hash;
 
   /** The next blocks that tell nothing, but for the last of them, which is applied as any other. */
-  function quietFrom(reads: readonly (ReadBlock | undefined)[]): ChainBlock[] {
+  function emptyPrefix(reads: readonly (ReadBlock | undefined)[]): ChainBlock[] {
     const quiet: ChainBlock[] = [];
     for (const read of reads) {
       const below = quiet.at(-1);
@@ -272,17 +272,17 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   }
 
   /** Chain time and depth are counted from a head that stands on what is applied, never from what a node merely says. */
-  async function believe(newest: ChainBlock, lowest: ChainBlock): Promise<void> {
+  async function confirmHead(newest: ChainBlock, lowest: ChainBlock): Promise<void> {
     if (head?.hash === newest.hash) return;
     if ((await blockAt(store.db, chainId, lowest.number))?.hash !== lowest.hash) return;
-    take(newest);
+    setHead(newest);
   }
 
   /** A chain so young that no block of it is deep enough to be applied: its newest one, which is linked, is all there is. */
   const isTooShort = (newest: ChainBlock): boolean =>
     applied() < config.startBlock && config.startBlock <= newest.number && targetOf(newest) < config.startBlock;
 
-  function take(newest: ChainBlock): void {
+  function setHead(newest: ChainBlock): void {
     if (head?.hash === newest.hash) return;
     if (head && head.number > newest.number) clock.reset();
     head = newest;
@@ -322,14 +322,14 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   }
 
   /** Takes back blocks until the newest applied one is on the chain that the node tells now. */
-  async function returnToChain(newest: ChainBlock): Promise<void> {
+  async function resolveFork(newest: ChainBlock): Promise<void> {
     for (;;) {
       const ours = await readTip();
       if (!ours) return;
       if (ours.number > newest.number) {
         // A node that is merely behind is waited for.
         if (!(await isLost(ours, newest))) return;
-        await stepBack(ours.hash);
+        await revertBlock(ours.hash);
         continue;
       }
       const isKept = ours.number === newest.number && ours.hash === newest.hash;
@@ -343,7 +343,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       const next = ours.number === newest.number ? newest : await chain.block(ours.number + 1);
       const isLinked = next && (next.number === ours.number ? next.hash : next.parentHash) === theirs.hash;
       if (!isLinked) throw new Unavailable("a node's blocks do not stand on each other");
-      await stepBack(ours.hash);
+      await revertBlock(ours.hash);
     }
   }
 
@@ -366,7 +366,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   }
 
   /** @param expected hash of the block to take back: another process may have done so already */
-  async function stepBack(expected: string): Promise<void> {
+  async function revertBlock(expected: string): Promise<void> {
     tipMoved();
     const outcome = await writer.revertNewest(expected);
     if (outcome.kind === "too-deep") {
@@ -398,7 +398,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       tipMoved();
     }
     store.wake.notify("block");
-    isUntold ||= written?.isStaged ?? false;
+    hasStagedEvents ||= written?.isStaged ?? false;
   }
 
   async function findExpired(finalBlock: number): Promise<Hex[]> {
@@ -407,9 +407,9 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   }
 
   async function tellStaged(): Promise<void> {
-    if (!isUntold) return;
+    if (!hasStagedEvents) return;
     await writer.publishStaged();
-    isUntold = false;
+    hasStagedEvents = false;
     store.wake.notify("events");
   }
 
@@ -439,7 +439,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
         faults.recovered("round");
       } catch (error) {
         // A block may have been written although its commit was not answered: its events are looked for again.
-        isUntold = true;
+        hasStagedEvents = true;
         faults.met("round", error, "reading the chain failed");
       }
     },

@@ -2,7 +2,7 @@
  * Wakes what waits in this process when a row changed. A hint only: whoever waits looks again afterwards, and looks
  * without a hint from time to time, since the change may have been made by another process.
  */
-export interface Wake {
+export interface Notifier {
   notify(key: string): void;
   /**
    * @returns true when woken, false when the time was up or the store is closing. Once it is closed each wait takes a
@@ -14,7 +14,7 @@ export interface Wake {
 
 const CLOSED_WAIT_MS = 100;
 
-export function createWake(): Wake {
+export function createNotifier(): Notifier {
   const waiting = new Map<string, Set<(woken: boolean) => void>>();
   let closed = false;
   return {

@@ -7,7 +7,7 @@ import type { ChainFact } from "../chain/facts";
 import type { Store, Tx } from "../db/open";
 import type { PaymentRow } from "../db/tables/payments";
 import type { BlockChange, BlockInput, BlockProjection, BlockReversal, RevertedBlock } from "../events/projection";
-import type { OnStep } from "../telemetry/failpoints";
+import type { Failpoint } from "../telemetry/failpoints";
 import { factsOfPayments, hasLivePayment, loadPayments, revertPayments, savePayments } from "./block-rows";
 import { findExpired } from "./expired";
 import { paymentRules } from "./projection";
@@ -16,7 +16,7 @@ export interface PaymentProjectionOptions {
   readonly store: Store;
   readonly chainId: number;
   readonly log: Logger;
-  readonly onStep: OnStep;
+  readonly onStep: Failpoint;
 }
 
 /** A thousand proofs in one turn would keep the next transactions from being sent. */

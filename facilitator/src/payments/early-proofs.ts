@@ -20,7 +20,7 @@ export interface EarlyProof {
 }
 
 export interface EarlyProofs {
-  expect(paymentId: string, signed: SignedPayment): EarlyProof;
+  register(paymentId: string, signed: SignedPayment): EarlyProof;
   /** Makes the proofs of rows that are about to be written, for those who wait. */
   prepare(rows: readonly PaymentRow[]): Promise<void>;
 }
@@ -44,7 +44,7 @@ export function createEarlyProofs({ chainId, signer }: EarlyProofsOptions): Earl
   const make = (signed: SignedPayment, facts: SettledFacts) => issueProof(signed, facts, chainId, signer());
 
   return {
-    expect(paymentId, signed) {
+    register(paymentId, signed) {
       const one: Waiting = { signed };
       const all = waiting.get(paymentId) ?? new Set();
       waiting.set(paymentId, all.add(one));

@@ -20,7 +20,7 @@ import { isOutcomeUnknown } from "../db/outage";
 import type { EventFeed } from "../events/feed";
 import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
-import type { OnStep } from "../telemetry/failpoints";
+import type { Failpoint } from "../telemetry/failpoints";
 import type { PaymentProjection } from "./block-projection";
 import { type Claim, claimOf, claimOfSignedPayment, refusal } from "./claim";
 import { createEarlyProofs } from "./early-proofs";
@@ -38,8 +38,8 @@ import { createHolds } from "./holds";
 import { createIntake } from "./intake";
 import { isSignedByPayer, type JudgeContext } from "./judge";
 import { transactionOf } from "./ledger";
+import { alreadyGranted, conflictWith, createPaymentProcessor, failureOf, type PaymentOutcome } from "./processor";
 import { isProofOf, settledFacts } from "./proofs";
-import { alreadyGranted, conflictWith, createPursuit, type Fate, failureOf } from "./pursue";
 import { startSender } from "./sender";
 
 export type { ExactFailure, ExactRequest, ExactVerdict, Settled, SettleOutcome } from "./exact";
@@ -123,7 +123,7 @@ export interface PaymentsOptions {
   readonly relayer: Relayer;
   readonly indexer: Indexer;
   readonly log: Logger;
-  readonly onStep: OnStep;
+  readonly onStep: Failpoint;
   readonly monotonicMs?: () => number;
 }
 
@@ -131,7 +131,7 @@ export interface PaymentsOptions {
 const HELD_RETRY_MS = 250;
 
 /** What was signed against what a server requires; more than the price is an error of the payer's, and is not taken. */
-function misfitOf({ authorization }: Claim, { payTo, amount }: ExactRequest): TurnpikeError | undefined {
+function mismatchOf({ authorization }: Claim, { payTo, amount }: ExactRequest): TurnpikeError | undefined {
   if (authorization.to !== payTo) return refusal("PaymentNotAllowed", "payee", "the payee is not the required one");
   if (authorization.value === amount) return undefined;
   return refusal("PaymentNotAllowed", "amount", "the amount is not the required one");
@@ -155,14 +155,14 @@ export function startPayments(options: PaymentsOptions): Payments {
     monotonicMs,
   });
 
-  const { find, isDeepEnough, isFinalFailure, pursue, judgeFresh } = createPursuit({
+  const { find, isDeepEnough, isFinalFailure, pursue, judgeFresh } = createPaymentProcessor({
     config,
     store,
     relayer,
     indexer,
     projection,
     sender,
-    intake: createIntake({ store, chainId, log, boarding: sender.boarding }),
+    intake: createIntake({ store, chainId, log, batches: sender.batches }),
     context,
     onStep,
     monotonicMs,
@@ -173,7 +173,7 @@ export function startPayments(options: PaymentsOptions): Payments {
   const earlyProofs = createEarlyProofs({ chainId, signer: () => relayer.proofSigner });
   projection.onBeforeSave((rows) => void earlyProofs.prepare(rows));
 
-  const refusedOf = (error: unknown): Fate => {
+  const refusedOf = (error: unknown): PaymentOutcome => {
     if (isTurnpikeError(error)) return { kind: "refused", error };
     throw error;
   };
@@ -184,7 +184,7 @@ export function startPayments(options: PaymentsOptions): Payments {
       const claim = claimOfSignedPayment(config, signed);
       if (claim instanceof TurnpikeError) return { kind: "refused", error: claim };
       const { paymentId } = claim;
-      const early = earlyProofs.expect(paymentId, signed);
+      const early = earlyProofs.register(paymentId, signed);
       try {
         const fate = await pursue(claim, wait).catch(refusedOf);
         if (fate.kind === "refused" || fate.kind === "failed") return { ...fate, paymentId };
@@ -237,8 +237,8 @@ export function startPayments(options: PaymentsOptions): Payments {
       if (claim instanceof TurnpikeError) return { kind: "invalid", ...exactFailure(claim) };
       const payer = claim.authorization.from;
       const invalid = (error: TurnpikeError): ExactVerdict => ({ kind: "invalid", payer, ...exactFailure(error) });
-      const misfit = misfitOf(claim, request);
-      if (misfit) return invalid(misfit);
+      const mismatch = mismatchOf(claim, request);
+      if (mismatch) return invalid(mismatch);
       const row = await find(claim.paymentId);
       if (row) {
         const conflict = conflictWith(row, claim);
@@ -264,8 +264,8 @@ export function startPayments(options: PaymentsOptions): Payments {
       if (claim instanceof TurnpikeError) return { kind: "refused", ...exactFailure(claim) };
       const payer = claim.authorization.from;
       const { paymentId } = claim;
-      const misfit = misfitOf(claim, request);
-      if (misfit) return { kind: "refused", payer, ...exactFailure(misfit) };
+      const mismatch = mismatchOf(claim, request);
+      if (mismatch) return { kind: "refused", payer, ...exactFailure(mismatch) };
       holds.begin(paymentId, request.purchase);
       const fate = await pursue(claim, wait).catch(refusedOf);
       switch (fate.kind) {

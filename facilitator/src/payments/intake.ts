@@ -10,7 +10,7 @@ import { databaseNowMs, idList } from "../db/sql";
 import { createStatistics } from "../db/statistics";
 import type { PaymentRow } from "../db/tables/payments";
 import { coalesce } from "../lib/coalesce";
-import type { Boarding, Departure } from "./boarding";
+import type { BatchBuilder, OpenBatch } from "./batch-builder";
 import type { Acceptance, Binding } from "./claim";
 import { HOLD_MS } from "./holds";
 
@@ -30,13 +30,13 @@ export interface IntakeOptions {
   readonly store: Store;
   readonly chainId: number;
   readonly log: Logger;
-  readonly boarding: Boarding;
+  readonly batches: BatchBuilder;
 }
 
 /** What every payment adds rows to. */
 const FILLED = ["payments", "events", "transactions", "transaction_hashes"] as const;
 
-export function createIntake({ store, chainId, log, boarding }: IntakeOptions): Intake {
+export function createIntake({ store, chainId, log, batches }: IntakeOptions): Intake {
   const statistics = createStatistics({ store, log, tables: FILLED });
   const recent = new Set<string>();
   const remember = (paymentId: string): void => {
@@ -57,13 +57,13 @@ export function createIntake({ store, chainId, log, boarding }: IntakeOptions): 
     let send: (() => void) | undefined;
     const bindings = await store.transaction(async (tx) => {
       if (store.kind === "postgres") await lockPayers(tx, acceptances);
-      const departure = hasRoom ? boarding.open(tx, acceptances) : undefined;
-      const made = await insertInTurn(tx, chainId, acceptances, departure);
-      boarded = departure?.boards.size ?? 0;
-      send = await departure?.depart(acceptances.filter((_, place) => made[place] === "bound"));
+      const batch = hasRoom ? batches.open(tx, acceptances) : undefined;
+      const made = await insertInTurn(tx, chainId, acceptances, batch);
+      boarded = batch?.payments.size ?? 0;
+      send = await batch?.commit(acceptances.filter((_, place) => made[place] === "bound"));
       return made;
     });
-    if (send) boarding.departed(send);
+    if (send) batches.onSubmitted(send);
     if (boarded < acceptances.length) store.wake.notify("payments");
     return bindings;
   }
@@ -86,11 +86,11 @@ export function createIntake({ store, chainId, log, boarding }: IntakeOptions): 
       },
     }),
     bind: coalesce<Acceptance, Binding>({
-      maxItems: boarding.seats,
-      gatherMs: boarding.paceMs,
+      maxItems: batches.capacity,
+      gatherMs: batches.paceMs,
       // On one connection one at a time: what waits meanwhile goes into the next.
       maxParallel: store.kind === "postgres" ? 2 : 1,
-      ready: async (first) => boarding.mayDepart(first) && boarding.room(),
+      ready: async (first) => batches.canSendNow(first) && batches.waitForSlot(),
       run(acceptances, hasRoom) {
         statistics.grew(acceptances.length);
         for (const { claim } of acceptances) remember(claim.paymentId);
@@ -116,7 +116,7 @@ async function insertInTurn(
   db: Db,
   chainId: number,
   acceptances: readonly Acceptance[],
-  departure: Departure | undefined,
+  batch: OpenBatch | undefined,
 ): Promise<Binding[]> {
   const bindings: Binding[] = new Array(acceptances.length);
   const firstOf = new Map(acceptances.map(({ claim }, place) => [claim.paymentId, place] as const).reverse());
@@ -129,7 +129,7 @@ async function insertInTurn(
       db,
       chainId,
       first.map(({ acceptance }) => acceptance),
-      departure,
+      batch,
     );
     first.forEach(({ place }, index) => {
       bindings[place] = inserted[index] as Binding;
@@ -150,11 +150,11 @@ async function insertDistinct(
   db: Db,
   chainId: number,
   acceptances: readonly Acceptance[],
-  departure: Departure | undefined,
+  batch: OpenBatch | undefined,
 ): Promise<Binding[]> {
   const asked = acceptances.map((acceptance) => {
     const { claim, hasCode, balance, atBlock, state } = acceptance;
-    const isBoarding = departure?.boards.has(acceptance) ?? false;
+    const isBoarding = batch?.payments.has(acceptance) ?? false;
     return {
       payment_id: claim.paymentId,
       door: claim.door,
@@ -171,7 +171,7 @@ async function insertDistinct(
       has_code: hasCode,
       state: isBoarding ? "sent" : state,
       attempts: isBoarding ? 1 : 0,
-      transaction_id: isBoarding ? departure?.transactionId : undefined,
+      transaction_id: isBoarding ? batch?.transactionId : undefined,
       accepted_block: atBlock,
       balance: balance.toString(),
       grant_id: claim.purchase?.grantId,

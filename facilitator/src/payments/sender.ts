@@ -14,10 +14,10 @@ import type { EventFeed } from "../events/feed";
 import { unmineStrays } from "../indexer/applied-blocks";
 import { repeat } from "../lib/loop";
 import type { Relayer } from "../relayer";
-import type { OnStep } from "../telemetry/failpoints";
+import type { Failpoint } from "../telemetry/failpoints";
 import { createFaultLog } from "../telemetry/fault-log";
 import { itemsPerBatch, planTransactions, QUEUED_COLUMNS, settleRequest } from "./batch";
-import { type Boarding, createBoarding, paceMsOf, SEND_MARGIN_SEC, slotsOf } from "./boarding";
+import { type BatchBuilder, createBatchBuilder, paceMsOf, SEND_MARGIN_SEC, slotsOf } from "./batch-builder";
 import { findEvidence } from "./evidence";
 import { createFailedSpendLimiter, type FailedSpendLimiter } from "./failed-spends";
 import { balanceAt, isAuthorizationUsed } from "./judge";
@@ -32,7 +32,7 @@ export interface SenderOptions {
   readonly applied: () => number;
   readonly untilNextBlockMs: () => number;
   readonly log: Logger;
-  readonly onStep: OnStep;
+  readonly onStep: Failpoint;
   readonly monotonicMs: () => number;
 }
 
@@ -40,7 +40,7 @@ export interface Sender {
   queue(): { readonly queued: number; readonly oldestMs: number };
   readonly failedSpends: FailedSpendLimiter;
   /** for those who need not queue */
-  readonly boarding: Boarding;
+  readonly batches: BatchBuilder;
   /** Settles or fails a payment whose nonce is used, from the chain's logs. @returns whether it was */
   reconcile(row: PaymentRow): Promise<boolean>;
   stop(): Promise<void>;
@@ -80,14 +80,14 @@ export function startSender(options: SenderOptions): Sender {
   const paceMs = paceMsOf(config);
   const faults = createFaultLog({ log, monotonicMs });
 
-  const boarding = createBoarding({
+  const batches = createBatchBuilder({
     config,
     relayer,
     clock,
     untilNextBlockMs: options.untilNextBlockMs,
     isQueueShort,
-    room,
-    departed: left,
+    waitForSlot: room,
+    onSubmitted: left,
   });
 
   function left(sendIt: () => void): void {
@@ -269,5 +269,5 @@ export function startSender(options: SenderOptions): Sender {
     },
   );
 
-  return { queue: () => backlog, failedSpends, boarding, reconcile, stop: () => loop.stop() };
+  return { queue: () => backlog, failedSpends, batches, reconcile, stop: () => loop.stop() };
 }

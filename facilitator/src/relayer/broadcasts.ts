@@ -4,7 +4,7 @@ import type { Hex } from "turnpike/protocol";
 import type { ChainReader } from "../chain/chain-reader";
 import type { Store } from "../db/open";
 import type { KnownForm, SignedForm } from "../db/tables/relayer";
-import type { OnStep } from "../telemetry/failpoints";
+import type { Failpoint } from "../telemetry/failpoints";
 import { rawBytesOf } from "./transactions";
 
 export interface Broadcasts {
@@ -26,7 +26,7 @@ export interface BroadcastsOptions {
   readonly store: Store;
   readonly chain: ChainReader;
   readonly log: Logger;
-  readonly onStep: OnStep;
+  readonly onStep: Failpoint;
   readonly monotonicMs: () => number;
 }
 

@@ -13,7 +13,7 @@ import { type Nodes, openNodes } from "../chain/open";
 import type { FacilitatorConfig } from "../config";
 import type { Db, Store, Tx } from "../db/open";
 import { repeat } from "../lib/loop";
-import type { OnStep } from "../telemetry/failpoints";
+import type { Failpoint } from "../telemetry/failpoints";
 import { createFaultLog } from "../telemetry/fault-log";
 import { acceptedSigners } from "./accepted-signers";
 import { openSigner } from "./keys";
@@ -106,7 +106,7 @@ export interface RelayerOptions {
   readonly config: FacilitatorConfig;
   readonly store: Store;
   readonly log: Logger;
-  readonly onStep: OnStep;
+  readonly onStep: Failpoint;
   readonly fetch?: typeof fetch;
   /** ends what waits for nodes */
   readonly signal?: AbortSignal | undefined;

@@ -11,14 +11,14 @@ import type { FacilitatorConfig } from "../config";
 import type { Store, Tx } from "../db/open";
 import { databaseNowMs } from "../db/sql";
 import type { KnownForm, OpenTransaction, SignedForm } from "../db/tables/relayer";
-import type { OnStep } from "../telemetry/failpoints";
+import type { Failpoint } from "../telemetry/failpoints";
 import { createFaultLog } from "../telemetry/fault-log";
 import { createBroadcasts } from "./broadcasts";
 import { CEILING_BELOW_BASE_FEE, watchFees } from "./fee-watch";
 import { bumpedFees, type Fees, firstFees } from "./fees";
 import { closeGap } from "./gap";
+import { createInFlightSlots } from "./in-flight-slots";
 import { acquireLease, type LeaseKey, releaseLease, renewLease, resetLane, stopLane, storeLaneReport } from "./lease";
-import { createPlaces } from "./places";
 import { createReceipts } from "./receipts";
 import type { DigestSigner } from "./signer";
 import { createSigning } from "./signing";
@@ -45,7 +45,7 @@ export interface LaneOptions {
   readonly signer: DigestSigner;
   readonly owner: string;
   readonly log: Logger;
-  readonly onStep: OnStep;
+  readonly onStep: Failpoint;
   /** monotonic milliseconds */
   readonly monotonicMs: () => number;
 }
@@ -111,18 +111,18 @@ export function createLane(options: LaneOptions): Lane {
   let reason: string | undefined;
   /** what keeps this lane from sending, as of the last round and as far as this one has come */
   let obstacle: string | undefined;
-  let met: string | undefined;
+  let blockedBy: string | undefined;
   /** when a round last ended well, and how many looks in a row found that no node has answered for too long since */
   let wellMs = monotonicMs();
   let silentLooks = 0;
   let gapSinceMs: number | undefined;
   let balance: { wei: bigint; atMs: number } | undefined;
   let counts = { queued: 0, oldestPendingSec: 0 };
-  const places = createPlaces();
+  const slots = createInFlightSlots();
   const fees = watchFees({ config, store, chain, of, monotonicMs });
   const { broadcast, send, ...broadcasts } = createBroadcasts({ store, chain, log, onStep, monotonicMs });
 
-  async function hold(): Promise<boolean> {
+  async function acquire(): Promise<boolean> {
     if (lease && monotonicMs() < lease.renewAtMs) return true;
     if (lease) {
       if (await renewLease(store, of, lease.epoch, config.laneLeaseMs)) {
@@ -198,7 +198,7 @@ export function createLane(options: LaneOptions): Lane {
   }
 
   /** What was not sent for a while is sent again; the head of the queue gets a higher fee when it waits too long. */
-  async function push(open: readonly OpenTransaction[], forms: ReadonlyMap<string, KnownForm[]>): Promise<void> {
+  async function rebroadcast(open: readonly OpenTransaction[], forms: ReadonlyMap<string, KnownForm[]>): Promise<void> {
     const nowMs = monotonicMs();
     const again = Math.max(config.blockTimeMs * 3, 2_000);
     for (const [place, row] of open.entries()) {
@@ -219,7 +219,7 @@ export function createLane(options: LaneOptions): Lane {
   async function signFirst(row: OpenTransaction): Promise<void> {
     const first = firstFees((await chain.head()).baseFeeWei, config);
     if (first) await broadcast(await signing.signAgain(row, first));
-    else met = CEILING_BELOW_BASE_FEE;
+    else blockedBy = CEILING_BELOW_BASE_FEE;
   }
 
   async function bump(row: OpenTransaction, last: KnownForm): Promise<SignedForm | undefined> {
@@ -230,7 +230,7 @@ export function createLane(options: LaneOptions): Lane {
       config,
     );
     if (!raised) {
-      met = "the fee ceiling is reached";
+      blockedBy = "the fee ceiling is reached";
       return undefined;
     }
     log.warn({ replaces: last.hash, nonce: row.nonce }, "fee raised");
@@ -240,12 +240,12 @@ export function createLane(options: LaneOptions): Lane {
   async function mayPay(maxAgeMs: number): Promise<Fees | undefined> {
     const first = await fees.look(maxAgeMs);
     if (typeof first !== "string") return first;
-    met = first;
+    blockedBy = first;
     return undefined;
   }
 
   /** Signs and stores what is queued, as far as the pool allows; nothing is sent before this is committed. */
-  async function fill(free: number): Promise<SignedForm[]> {
+  async function signQueued(free: number): Promise<SignedForm[]> {
     if (free <= 0 || counts.queued === 0) return [];
     const first = await mayPay(0);
     if (!lease || !first) return [];
@@ -277,29 +277,29 @@ export function createLane(options: LaneOptions): Lane {
   }
 
   async function round(): Promise<void> {
-    if (!(await hold())) return;
+    if (!(await acquire())) return;
     const beganMs = monotonicMs();
     const open = await storedTransactions(store.db, config.chainId, of.key);
     const forms = new Map<string, KnownForm[]>(open.map((row) => [row.id, []]));
     for (const form of await signedForms(store.db, [...forms.keys()])) forms.get(form.transaction_id)?.push(form);
     broadcasts.forgetAllBut([...forms.values()].flat(), beganMs);
-    met = undefined;
+    blockedBy = undefined;
     const waiting = await confirm(open, forms);
     if (status !== "running") return;
     // Those that a block holds have left their places, whether or not that block is read.
-    const taken = places.taken();
-    places.count([...forms.keys()], waiting.length);
-    if (places.taken() < taken) store.wake.notify("payments");
+    const taken = slots.used();
+    slots.count([...forms.keys()], waiting.length);
+    if (slots.used() < taken) store.wake.notify("payments");
     await measure(waiting);
-    await push(waiting, forms);
+    await rebroadcast(waiting, forms);
     // While something is under way more is likely to come, and finds out at once.
     if (waiting.length > 0) await mayPay(config.blockTimeMs);
-    const filled = await fill(config.lanesInFlight - places.taken());
+    const filled = await signQueued(config.lanesInFlight - slots.used());
     for (const form of filled) {
-      places.take(form.transaction_id);
+      slots.acquire(form.transaction_id);
       send(form);
     }
-    obstacle = met ?? overdue();
+    obstacle = blockedBy ?? overdue();
   }
 
   function overdue(): string | undefined {
@@ -345,7 +345,7 @@ export function createLane(options: LaneOptions): Lane {
       ...(balance && { balanceWei: balance.wei }),
       isBalanceLow: balance !== undefined && balance.wei < config.minBalanceWei,
       isStuck: status === "running" && obstacle !== undefined,
-      inFlight: places.taken(),
+      inFlight: slots.used(),
       ...counts,
     };
   }
@@ -369,14 +369,14 @@ export function createLane(options: LaneOptions): Lane {
       }
     },
     async signNow(tx, entries) {
-      const some = entries.slice(0, Math.max(0, config.lanesInFlight - places.taken()));
+      const some = entries.slice(0, Math.max(0, config.lanesInFlight - slots.used()));
       const isOpen = signer.isHere && status === "running" && counts.queued === 0;
       const first = fees.known();
       if (!lease || !first || !isOpen || some.length === 0) return NONE;
-      for (const { id } of some) places.take(id);
+      for (const { id } of some) slots.acquire(id);
       const signed = await signing.signNew(tx, some, { of, epoch: lease.epoch, fees: first });
       if (signed === "lease lost") {
-        for (const { id } of some) places.giveBack(id);
+        for (const { id } of some) slots.release(id);
         lease = undefined;
         return NONE;
       }
@@ -390,7 +390,7 @@ export function createLane(options: LaneOptions): Lane {
     },
     health,
     hasSent: (hash) => broadcasts.lastSentMs(hash) !== undefined,
-    inPool: () => (lease && status === "running" ? places.taken() : undefined),
+    inPool: () => (lease && status === "running" ? slots.used() : undefined),
     async release() {
       await broadcasts.end();
       if (lease) await releaseLease(store, of, lease.epoch);

@@ -7,7 +7,7 @@ import type { Hex } from "turnpike/protocol";
 import type { ChainReader } from "../chain/chain-reader";
 import type { Store } from "../db/open";
 import type { KnownForm, OpenTransaction } from "../db/tables/relayer";
-import type { OnStep } from "../telemetry/failpoints";
+import type { Failpoint } from "../telemetry/failpoints";
 import { markDisplaced, recordMined } from "./transactions";
 
 export interface Receipts {
@@ -25,7 +25,7 @@ export interface ReceiptsOptions {
   readonly store: Store;
   readonly chain: ChainReader;
   readonly log: Logger;
-  readonly onStep: OnStep;
+  readonly onStep: Failpoint;
   readonly monotonicMs: () => number;
   readonly blockTimeMs: number;
   /** For so long a used nonce may lack a receipt before it is certain that another used it. */

@@ -4,7 +4,7 @@ import type { Address, Hex } from "turnpike/protocol";
 import type { Db, Store, Tx } from "../db/open";
 import { databaseNowMs } from "../db/sql";
 import type { OpenTransaction, SignedForm, TransactionRow } from "../db/tables/relayer";
-import type { OnStep } from "../telemetry/failpoints";
+import type { Failpoint } from "../telemetry/failpoints";
 import type { Fees } from "./fees";
 import { type LeaseKey, reserveNonces } from "./lease";
 import { signRaw } from "./raw-transaction";
@@ -30,7 +30,7 @@ export interface SigningOptions {
   readonly store: Store;
   readonly signer: DigestSigner;
   readonly chainId: number;
-  readonly onStep: OnStep;
+  readonly onStep: Failpoint;
 }
 
 type UnstoredForm = Omit<SignedForm, "signed_at_ms">;

@@ -25,4 +25,4 @@ export const STEPS = [
 
 export type Step = (typeof STEPS)[number];
 
-export type OnStep = (step: Step) => void;
+export type Failpoint = (step: Step) => void;

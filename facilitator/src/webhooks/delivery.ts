@@ -6,7 +6,7 @@ import type { Logger } from "pino";
 import { type Network, TurnpikeError } from "turnpike/protocol";
 import type { Store } from "../db/open";
 import { repeat } from "../lib/loop";
-import { createWake } from "../lib/notifier";
+import { createNotifier } from "../lib/notifier";
 import { createFaultLog } from "../telemetry/fault-log";
 import type { Metrics } from "../telemetry/metrics";
 import { bodyOf, headersOf } from "./message";
@@ -72,7 +72,7 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
   const faults = createFaultLog({ log, monotonicMs });
   const underWay = new Map<Promise<void>, Claimed>();
   const stopping = new AbortController();
-  const freed = createWake();
+  const freed = createNotifier();
 
   /** One after another: two claims at once would each take all the places that are free. */
   let last: Promise<number> = Promise.resolve(0);

@@ -9,7 +9,7 @@ import { loadConfig, SETTINGS } from "../../../facilitator/src/config";
 import { Secret } from "../../../facilitator/src/config/setting";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
 import type { EventDraft } from "../../../facilitator/src/events/event";
-import { createWake } from "../../../facilitator/src/lib/notifier";
+import { createNotifier } from "../../../facilitator/src/lib/notifier";
 import { emptyDatabase } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
 
@@ -178,7 +178,7 @@ describe("store", function () {
 
 describe("wake", () => {
   it("wakes who waits for the key, nobody else, and everybody when it closes", async () => {
-    const wake = createWake();
+    const wake = createNotifier();
     const waits = [wake.wait("a", 5_000), wake.wait("b", 10), wake.wait("c", 5_000)];
     wake.notify("a");
     setImmediate(() => wake.close());

@@ -4,7 +4,7 @@ import { Hono } from "hono";
 import { TurnpikeError } from "turnpike/protocol";
 import { liveEvents } from "../../../facilitator/src/http/live";
 import type { RequestScope } from "../../../facilitator/src/http/request";
-import type { Doors } from "../../../facilitator/src/http/services";
+import type { ApiServices } from "../../../facilitator/src/http/services";
 import { until } from "../../support/facilitator";
 
 const STREAMS = 20;
@@ -28,7 +28,7 @@ describe("Facilitator: live events", () => {
       keyLimit: { take: () => undefined },
       happened: () => new Promise(() => undefined),
       untilDraining: <T>(work: Promise<T>) => work,
-    } as unknown as Doors;
+    } as unknown as ApiServices;
     const app = new Hono<RequestScope>();
     app.get("/events/live", liveEvents(doors));
     const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });

@@ -50,7 +50,7 @@ describe("proofs that are made while their block is being written", function () 
   it("the proof is signed once, early, and handed out for the row as it was foreseen", async () => {
     const signer = countedSigner();
     const proofs = createEarlyProofs({ chainId: CHAIN_ID, signer: () => signer });
-    const early = proofs.expect(ID, signed);
+    const early = proofs.register(ID, signed);
     await proofs.prepare([rowAt(7)]);
     expect(signer.signatures()).to.equal(1);
     const proof = await early.issue(factsAt(7));
@@ -62,7 +62,7 @@ describe("proofs that are made while their block is being written", function () 
   it("S4 a row that is written with other facts than were foreseen is proved by its own", async () => {
     const signer = countedSigner();
     const proofs = createEarlyProofs({ chainId: CHAIN_ID, signer: () => signer });
-    const early = proofs.expect(ID, signed);
+    const early = proofs.register(ID, signed);
     await proofs.prepare([rowAt(7)]);
     const others = [
       factsAt(8),
@@ -79,7 +79,7 @@ describe("proofs that are made while their block is being written", function () 
   it("each who waits for a payment is given a proof of what they themselves have asked for", async () => {
     const proofs = createEarlyProofs({ chainId: CHAIN_ID, signer: () => countedSigner() });
     const other = { ...signed, resource: `${signed.resource}&other` };
-    const [one, two] = [proofs.expect(ID, signed), proofs.expect(ID, other)];
+    const [one, two] = [proofs.register(ID, signed), proofs.register(ID, other)];
     await proofs.prepare([rowAt(7)]);
     expect((await one.issue(factsAt(7))).resource).to.equal(signed.resource);
     expect((await two.issue(factsAt(7))).resource).to.equal(other.resource);
@@ -88,7 +88,7 @@ describe("proofs that are made while their block is being written", function () 
   it("a key that was away while it was prepared is asked again when the proof is wanted", async () => {
     const signer = countedSigner(1);
     const proofs = createEarlyProofs({ chainId: CHAIN_ID, signer: () => signer });
-    const early = proofs.expect(ID, signed);
+    const early = proofs.register(ID, signed);
     await proofs.prepare([rowAt(7)]);
     expect((await early.issue(factsAt(7))).blockNumber).to.equal(7);
     expect(signer.signatures()).to.equal(2);
@@ -97,9 +97,9 @@ describe("proofs that are made while their block is being written", function () 
   it("nothing is signed for a payment that nobody waits for, or that is not settled", async () => {
     const signer = countedSigner();
     const proofs = createEarlyProofs({ chainId: CHAIN_ID, signer: () => signer });
-    proofs.expect(ID, signed).end();
+    proofs.register(ID, signed).end();
     await proofs.prepare([rowAt(7)]);
-    proofs.expect(ID, signed);
+    proofs.register(ID, signed);
     await proofs.prepare([{ ...rowAt(7), state: "failed" }]);
     expect(signer.signatures()).to.equal(0);
   });

@@ -10,9 +10,9 @@ import { addressSchema } from "turnpike/protocol";
 import { z } from "zod";
 import { type Endpoint, endpoint } from "../endpoint";
 import { requireOwnNetwork } from "../request";
-import type { Doors } from "../services";
+import type { ApiServices } from "../services";
 
-export function accountEndpoints({ subscriptions, authorizeWaitMs, monotonicMs, network }: Doors): Endpoint[] {
+export function accountEndpoints({ subscriptions, authorizeWaitMs, monotonicMs, network }: ApiServices): Endpoint[] {
   const { permits } = subscriptions;
   return [
     endpoint({

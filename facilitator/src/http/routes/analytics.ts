@@ -20,7 +20,7 @@ import { admissionTo } from "../admission";
 import { type Endpoint, endpoint } from "../endpoint";
 import { bothForms, CSV_PAGE, csvSchema, figures, isoTime, money, ok, rangeOf, sheetOfPages } from "../figures";
 import { limitSchema } from "../page";
-import type { Doors } from "../services";
+import type { ApiServices } from "../services";
 
 const grain = z.enum(["hour", "day"]).default("day");
 
@@ -94,9 +94,9 @@ const CHARGE_COLUMNS = {
   transaction: ({ transaction }: Charge) => transaction,
 };
 
-export function analyticsEndpoints(doors: Doors): Endpoint[] {
-  const { analytics, readiness } = doors;
-  const admission = admissionTo(doors, "read");
+export function analyticsEndpoints(services: ApiServices): Endpoint[] {
+  const { analytics, readiness } = services;
+  const admission = admissionTo(services, "read");
   const common = { method: "get", tag: "analytics", admission } as const;
   const csv = { ...common, mediaType: "text/csv", answers: { 200: csvSchema } } as const;
   const unitOf = ({ token }: { readonly token: string }) => ({ token, decimals: analytics.decimalsOf(token) });

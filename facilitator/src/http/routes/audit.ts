@@ -4,20 +4,20 @@ import { z } from "zod";
 import { admissionTo } from "../admission";
 import { type Endpoint, endpoint } from "../endpoint";
 import { cursorSchema, limitSchema } from "../page";
-import type { Doors } from "../services";
+import type { ApiServices } from "../services";
 
-export function auditEndpoints(doors: Doors): Endpoint[] {
+export function auditEndpoints(services: ApiServices): Endpoint[] {
   return [
     endpoint({
       method: "get",
       path: "/audit",
       tag: "keys",
       summary: "Administrative acts, the newest first: who, what, when, from where.",
-      admission: admissionTo(doors, "keys"),
+      admission: admissionTo(services, "keys"),
       query: z.object({ cursor: cursorSchema, limit: limitSchema }),
       answers: { 200: auditListSchema },
       async handle({ caller: { provider }, query: { cursor, limit } }) {
-        return { status: 200, body: await doors.providers.acts(provider, { before: cursor, limit }) };
+        return { status: 200, body: await services.providers.acts(provider, { before: cursor, limit }) };
       },
     }),
   ];

@@ -2,7 +2,7 @@
 import { hash32Schema, TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
 import { type Endpoint, endpoint } from "../endpoint";
-import type { Doors } from "../services";
+import type { ApiServices } from "../services";
 
 const transactionCostSchema = z.object({
   transaction: hash32Schema,
@@ -14,7 +14,7 @@ const transactionCostSchema = z.object({
   payments: z.number().int(),
 });
 
-export function costEndpoints({ costs }: Doors): Endpoint[] {
+export function costEndpoints({ costs }: ApiServices): Endpoint[] {
   return [
     endpoint({
       method: "get",

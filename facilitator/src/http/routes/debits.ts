@@ -7,17 +7,17 @@ import {
 } from "turnpike/facilitator";
 import { admissionTo } from "../admission";
 import { type Endpoint, endpoint } from "../endpoint";
-import type { Doors } from "../services";
+import type { ApiServices } from "../services";
 
-export function debitEndpoints(doors: Doors): Endpoint[] {
-  const { providers, authorizeWaitMs, untilDraining, metrics } = doors;
+export function debitEndpoints(services: ApiServices): Endpoint[] {
+  const { providers, authorizeWaitMs, untilDraining, metrics } = services;
   return [
     endpoint({
       method: "post",
       path: "/debits",
       tag: "debits",
       summary: "Debit allowances of the provider's subscribers. Safe to repeat: an idHash and index is debited once.",
-      admission: admissionTo(doors, "debits"),
+      admission: admissionTo(services, "debits"),
       body: debitsRequestSchema,
       answers: { 200: debitsResponseSchema, 202: debitsResponseSchema },
       async handle({ body, caller: { provider } }) {
@@ -38,7 +38,7 @@ export function debitEndpoints(doors: Doors): Endpoint[] {
       path: "/debits/rights",
       tag: "debits",
       summary: "Whether debits of these plans would be collected for the provider that asks, and by which accounts.",
-      admission: admissionTo(doors, "debits"),
+      admission: admissionTo(services, "debits"),
       body: debitRightsRequestSchema,
       answers: { 200: debitRightsResponseSchema },
       handle: async ({ body, caller: { provider } }) => ({

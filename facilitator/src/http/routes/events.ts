@@ -5,16 +5,16 @@ import { z } from "zod";
 import { admissionTo } from "../admission";
 import { type Endpoint, endpoint } from "../endpoint";
 import { cursorSchema, limitSchema } from "../page";
-import type { Doors } from "../services";
+import type { ApiServices } from "../services";
 
-export function eventEndpoints(doors: Doors): Endpoint[] {
+export function eventEndpoints(services: ApiServices): Endpoint[] {
   return [
     endpoint({
       method: "get",
       path: "/events",
       tag: "events",
       summary: "The provider's events after a cursor; pass `next` to go on, also when nothing follows yet.",
-      admission: admissionTo(doors, "read"),
+      admission: admissionTo(services, "read"),
       query: z.object({
         cursor: cursorSchema,
         limit: limitSchema,
@@ -26,7 +26,10 @@ export function eventEndpoints(doors: Doors): Endpoint[] {
       }),
       answers: { 200: eventListSchema },
       async handle({ query: { cursor, limit, type, subject }, caller: { provider } }) {
-        return { status: 200, body: await doors.providers.events({ provider, after: cursor, limit, type, subject }) };
+        return {
+          status: 200,
+          body: await services.providers.events({ provider, after: cursor, limit, type, subject }),
+        };
       },
     }),
   ];

@@ -31,7 +31,7 @@ import {
   sheetOfPages,
 } from "../figures";
 import { limitSchema } from "../page";
-import type { Doors } from "../services";
+import type { ApiServices } from "../services";
 
 const resource = z.string().min(1).max(128).optional();
 
@@ -107,9 +107,9 @@ const ALLOWANCE_COLUMNS = {
   cycleEnds: ({ cycleEnds }: Allowance) => isoTime(cycleEnds),
 };
 
-export function figureEndpoints(doors: Doors): Endpoint[] {
-  const { analytics } = doors;
-  const common = { tag: "analytics", admission: admissionTo(doors, "read") };
+export function figureEndpoints(services: ApiServices): Endpoint[] {
+  const { analytics } = services;
+  const common = { tag: "analytics", admission: admissionTo(services, "read") };
   const csv = { ...common, method: "get", mediaType: "text/csv", answers: { 200: csvSchema } } as const;
   const allowanceSheet: Sheet<Allowance> = {
     columns: ALLOWANCE_COLUMNS,

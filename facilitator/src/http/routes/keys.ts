@@ -14,14 +14,14 @@ import { admissionTo } from "../admission";
 import { type Endpoint, endpoint } from "../endpoint";
 import { createRateLimit } from "../rate-limit";
 import { ownOriginOf } from "../request";
-import type { Doors } from "../services";
+import type { ApiServices } from "../services";
 
 /** For anyone who asks, from one address: a contract wallet's signature costs a question to the chain. */
 const SIGNINGS_PER_MINUTE = 60;
 
-export function keyEndpoints(doors: Doors): Endpoint[] {
-  const { keys } = doors.providers;
-  const signings = createRateLimit(SIGNINGS_PER_MINUTE, doors.monotonicMs);
+export function keyEndpoints(services: ApiServices): Endpoint[] {
+  const { keys } = services.providers;
+  const signings = createRateLimit(SIGNINGS_PER_MINUTE, services.monotonicMs);
   return [
     endpoint({
       method: "post",
@@ -32,7 +32,7 @@ export function keyEndpoints(doors: Doors): Endpoint[] {
       answers: { 200: challengeSchema },
       async handle({ body, origin, site }) {
         signings.take(origin.address);
-        return { status: 200, body: await keys.challenge(body, ownOriginOf(doors.publicUrl, site)) };
+        return { status: 200, body: await keys.challenge(body, ownOriginOf(services.publicUrl, site)) };
       },
     }),
     endpoint({
@@ -44,7 +44,7 @@ export function keyEndpoints(doors: Doors): Endpoint[] {
       answers: { 201: newKeySchema },
       async handle({ body, origin, site }) {
         signings.take(origin.address);
-        return { status: 201, body: await keys.create(body, origin, ownOriginOf(doors.publicUrl, site)) };
+        return { status: 201, body: await keys.create(body, origin, ownOriginOf(services.publicUrl, site)) };
       },
     }),
     endpoint({
@@ -52,7 +52,7 @@ export function keyEndpoints(doors: Doors): Endpoint[] {
       path: "/keys",
       tag: "keys",
       summary: "The provider's API keys, without their secrets.",
-      admission: admissionTo(doors, "keys"),
+      admission: admissionTo(services, "keys"),
       answers: { 200: keyListSchema },
       handle: async ({ caller }) => ({ status: 200, body: { keys: await keys.list(caller.provider) } }),
     }),
@@ -61,7 +61,7 @@ export function keyEndpoints(doors: Doors): Endpoint[] {
       path: "/keys/current",
       tag: "keys",
       summary: "Whose key it is that asks, and what it may do.",
-      admission: admissionTo(doors, "any"),
+      admission: admissionTo(services, "any"),
       answers: { 200: currentKeySchema },
       async handle({ caller: { provider, keyId: id, scopes, isOperator } }) {
         return { status: 200, body: { id, provider, scopes: [...scopes], isOperator } };
@@ -72,7 +72,7 @@ export function keyEndpoints(doors: Doors): Endpoint[] {
       path: "/keys/rotate",
       tag: "keys",
       summary: "A successor of the key that asks, which goes on for `overlapSec`.",
-      admission: admissionTo(doors, "any"),
+      admission: admissionTo(services, "any"),
       body: rotateKeyRequestSchema,
       answers: { 201: newKeySchema },
       handle: async ({ caller, body }) => ({ status: 201, body: await keys.rotate(caller, body.overlapSec) }),
@@ -82,7 +82,7 @@ export function keyEndpoints(doors: Doors): Endpoint[] {
       path: "/keys/{id}",
       tag: "keys",
       summary: "Revoke an API key for good: the one that asks, or with the scope `keys` any of the provider's.",
-      admission: admissionTo(doors, "any"),
+      admission: admissionTo(services, "any"),
       params: z.object({ id: z.string().regex(/^[0-9a-f]{16}$/, "must be the id of an API key") }),
       answers: { 200: apiKeySchema },
       handle: async ({ caller, params }) => ({ status: 200, body: await keys.revoke(caller, params.id) }),

@@ -17,7 +17,7 @@ import { operatorAdmission } from "../admission";
 import { type Endpoint, endpoint } from "../endpoint";
 import { bothForms, figures, isoTime, money, ok, rangeOf } from "../figures";
 import { limitSchema } from "../page";
-import type { Doors } from "../services";
+import type { ApiServices } from "../services";
 import { CAUSE_COLUMNS, RECURRING_COLUMNS, RENEWAL_COLUMNS } from "./figures";
 
 type Provider = ProviderFiguresWire["providers"][number];
@@ -26,9 +26,9 @@ type Cost = ServiceCostsWire["points"][number];
 
 type Volume = VolumeWire["points"][number];
 
-export function operatorFigureEndpoints(doors: Doors): Endpoint[] {
-  const { analytics } = doors;
-  const common = { tag: "operator", admission: operatorAdmission(doors) };
+export function operatorFigureEndpoints(services: ApiServices): Endpoint[] {
+  const { analytics } = services;
+  const common = { tag: "operator", admission: operatorAdmission(services) };
   return [
     endpoint({
       ...common,
@@ -136,16 +136,16 @@ export function operatorFigureEndpoints(doors: Doors): Endpoint[] {
 }
 
 /** What concerns the service as a whole, for the wallets that OPERATORS names. */
-export function operatorEndpoints(doors: Doors): Endpoint[] {
+export function operatorEndpoints(services: ApiServices): Endpoint[] {
   return [
     endpoint({
       method: "get",
       path: "/operator/system",
       tag: "operator",
       summary: "Chain, lanes with their gas money, queues, and what the last day has cost.",
-      admission: operatorAdmission(doors),
+      admission: operatorAdmission(services),
       answers: { 200: systemSchema },
-      handle: async () => ({ status: 200, body: await doors.system() }),
+      handle: async () => ({ status: 200, body: await services.system() }),
     }),
   ];
 }

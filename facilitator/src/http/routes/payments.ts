@@ -10,9 +10,9 @@ import {
 import { type Hex, hash32Schema, paymentIdOf, proofToWire, TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
 import { type Endpoint, endpoint } from "../endpoint";
-import type { Doors } from "../services";
+import type { ApiServices } from "../services";
 
-export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, network }: Doors): Endpoint[] {
+export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, network }: ApiServices): Endpoint[] {
   return [
     endpoint({
       method: "post",

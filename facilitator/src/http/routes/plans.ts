@@ -4,9 +4,9 @@ import { addressSchema, hash32Schema } from "turnpike/protocol";
 import { z } from "zod";
 import { type Endpoint, endpoint } from "../endpoint";
 import { cursorSchema, limitSchema } from "../page";
-import type { Doors } from "../services";
+import type { ApiServices } from "../services";
 
-export function planEndpoints({ subscriptions }: Doors): Endpoint[] {
+export function planEndpoints({ subscriptions }: ApiServices): Endpoint[] {
   return [
     endpoint({
       method: "get",

@@ -5,7 +5,7 @@ import { z } from "zod";
 import { admissionTo } from "../admission";
 import { type Endpoint, endpoint } from "../endpoint";
 import { isOwnLocalPage, type Site } from "../request";
-import type { Doors, Sandbox } from "../services";
+import type { ApiServices, Sandbox } from "../services";
 
 const MAX_SECONDS = 366 * 86_400;
 
@@ -14,13 +14,13 @@ const advanceSchema = z.union([
   z.strictObject({ to: z.literal("next-renewal") }),
 ]);
 
-export function sandboxEndpoints(doors: Doors): Endpoint[] {
-  const { sandbox } = doors;
-  return sandbox ? endpointsOf(doors, sandbox) : [];
+export function sandboxEndpoints(services: ApiServices): Endpoint[] {
+  const { sandbox } = services;
+  return sandbox ? endpointsOf(services, sandbox) : [];
 }
 
-function endpointsOf(doors: Doors, sandbox: Sandbox): Endpoint[] {
-  const admission = admissionTo(doors, "read");
+function endpointsOf(services: ApiServices, sandbox: Sandbox): Endpoint[] {
+  const admission = admissionTo(services, "read");
   const tag = "sandbox";
   return [
     endpoint({

@@ -1,9 +1,9 @@
 /** The service itself: alive, ready. Metrics, the document and the front page are no JSON endpoints and stand in app.ts. */
 import { healthSchema, readinessSchema } from "turnpike/facilitator";
 import { type Endpoint, endpoint } from "../endpoint";
-import type { Doors } from "../services";
+import type { ApiServices } from "../services";
 
-export function serviceEndpoints({ readiness }: Doors): Endpoint[] {
+export function serviceEndpoints({ readiness }: ApiServices): Endpoint[] {
   return [
     endpoint({
       method: "get",

@@ -15,7 +15,7 @@ import { z } from "zod";
 import type { ActOutcome } from "../../subscriptions";
 import { type Endpoint, endpoint } from "../endpoint";
 import { requireOwnNetwork } from "../request";
-import type { Doors } from "../services";
+import type { ApiServices } from "../services";
 
 const RETRY_AFTER = { "retry-after": "1" };
 
@@ -35,7 +35,7 @@ export function subscriptionEndpoints({
   authorizeWaitMs: waitMs,
   network,
   untilDraining,
-}: Doors): Endpoint[] {
+}: ApiServices): Endpoint[] {
   return [
     endpoint({
       method: "post",

@@ -5,7 +5,7 @@ import { z } from "zod";
 import { admissionTo } from "../admission";
 import { type Endpoint, endpoint } from "../endpoint";
 import { cursorSchema, limitSchema } from "../page";
-import type { Doors } from "../services";
+import type { ApiServices } from "../services";
 import { endpointIdSchema } from "./webhook-endpoints";
 
 const queuedSchema = z.object({
@@ -14,9 +14,9 @@ const queuedSchema = z.object({
   state: z.literal("pending"),
 });
 
-export function deliveryEndpoints(doors: Doors): Endpoint[] {
-  const { endpoints, deliveries } = doors.providers;
-  const admission = admissionTo(doors, "webhooks");
+export function deliveryEndpoints(services: ApiServices): Endpoint[] {
+  const { endpoints, deliveries } = services.providers;
+  const admission = admissionTo(services, "webhooks");
   const ofEndpoint = z.object({ id: endpointIdSchema });
   const ofEvent = z.object({ id: endpointIdSchema, eventId: hash32Schema });
   const nothing = z.object({});

@@ -11,13 +11,13 @@ import {
 import { z } from "zod";
 import { admissionTo } from "../admission";
 import { type Endpoint, endpoint } from "../endpoint";
-import type { Doors } from "../services";
+import type { ApiServices } from "../services";
 
 export const endpointIdSchema = z.string().regex(/^we_[0-9a-f]{24}$/, "must be the id of a webhook endpoint");
 
-export function webhookEndpoints(doors: Doors): Endpoint[] {
-  const { endpoints } = doors.providers;
-  const admission = admissionTo(doors, "webhooks");
+export function webhookEndpoints(services: ApiServices): Endpoint[] {
+  const { endpoints } = services.providers;
+  const admission = admissionTo(services, "webhooks");
   const params = z.object({ id: endpointIdSchema });
   const tag = "webhooks";
   return [

@@ -10,7 +10,7 @@ import { caip2Of, type Hex, isEip3009 } from "turnpike/protocol";
 import type { ExactFailure, ExactRequest, SettleOutcome, X402Reason } from "../../payments/exact";
 import { purchaseOfServer, type SignedGrant } from "../../payments/grants";
 import { type Endpoint, endpoint } from "../endpoint";
-import type { Doors } from "../services";
+import type { ApiServices } from "../services";
 
 type OnceOutcome =
   | { readonly kind: "granted"; readonly transaction: Hex; readonly grant?: SignedGrant }
@@ -29,7 +29,7 @@ const MAX_UNSENT_WAIT_MS = 80_000;
 /** How long a payment is waited for that another request of a stock server holds. */
 const MAX_HELD_WAIT_MS = 3_000;
 
-export function x402Endpoints({ payments, supported, network, untilDraining }: Doors): Endpoint[] {
+export function x402Endpoints({ payments, supported, network, untilDraining }: ApiServices): Endpoint[] {
   async function settle(request: ExactRequest, isGone: () => boolean): Promise<SettleOutcome | "draining"> {
     const waitMs = Math.min(request.maxTimeoutSec * 1_000, MAX_SETTLE_WAIT_MS);
     const outcome = await untilDraining(payments.settleExact(request, { waitMs }));

@@ -172,7 +172,7 @@ export function createRenewals(context: RenewalsContext, options: RenewalsOption
     await store.transaction(async (tx) => {
       await emitTimeEvents(tx, { chainId, feed }, told, nowSec);
       await work.postpone(postponed, tx);
-      await work.letGo(gone, tx);
+      await work.remove(gone, tx);
     });
     if (told.length > 0) store.wake.notify("events");
   }

@@ -35,7 +35,7 @@ export interface WorkList {
   /** Ends leases. Only while a row is about the same period: a renewal seen meanwhile began it afresh. */
   postpone(rows: readonly (Key & Postponement)[], tx?: Db): Promise<void>;
   /** Nothing can be collected any more without the subscriber, whose act would bring the row back. */
-  letGo(rows: readonly Key[], tx?: Db): Promise<void>;
+  remove(rows: readonly Key[], tx?: Db): Promise<void>;
   /** Keeps what this owner has claimed and not ended. */
   extend(nowSec: number): Promise<void>;
 }
@@ -166,7 +166,7 @@ export function createWorkList(options: WorkListOptions): WorkList {
       waitingFrom = Math.min(waitingFrom, ...rows.map((row) => row.dueAtSec));
     },
 
-    async letGo(rows, tx = db) {
+    async remove(rows, tx = db) {
       if (rows.length === 0) return;
       await sql`
         delete from renewal_due d

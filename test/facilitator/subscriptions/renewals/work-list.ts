@@ -201,7 +201,7 @@ for (const [name, start] of DATABASES) {
         { ...one("later"), dueAtSec: NOW + 10, attempts: 1 },
         { ...one("moved"), dueAtSec: NOW + 10, attempts: 1 },
       ]);
-      await list.letGo([one("gone")]);
+      await list.remove([one("gone")]);
       expect(await list.claim(NOW + 9)).to.deep.equal([]);
       const again = await list.claim(NOW + 10);
       expect(named(again)).to.deep.equal(["later"]);

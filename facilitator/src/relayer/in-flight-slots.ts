@@ -1,9 +1,9 @@
 /** A lane's places in the pool: those that its last round has counted, and those that were taken since. */
-export interface Places {
-  taken(): number;
+export interface InFlightSlots {
+  used(): number;
   /** for a transaction that is being signed; its database transaction may yet fail */
-  take(id: string): void;
-  giveBack(id: string): void;
+  acquire(id: string): void;
+  release(id: string): void;
   /** @param seen ids of all that this round found stored. @param waiting how many of them no block holds yet */
   count(seen: readonly string[], waiting: number): void;
 }
@@ -11,14 +11,14 @@ export interface Places {
 /** Whatever so many rounds have not seen was rolled back, or has left the pool already. */
 const ROUNDS_UNSEEN = 3;
 
-export function createPlaces(): Places {
+export function createInFlightSlots(): InFlightSlots {
   let counted = 0;
   /** id, and how many rounds have not seen it */
   const unseen = new Map<string, number>();
   return {
-    taken: () => counted + unseen.size,
-    take: (id) => void unseen.set(id, 0),
-    giveBack: (id) => void unseen.delete(id),
+    used: () => counted + unseen.size,
+    acquire: (id) => void unseen.set(id, 0),
+    release: (id) => void unseen.delete(id),
     count(seen, waiting) {
       for (const id of seen) unseen.delete(id);
       for (const [id, rounds] of unseen) {

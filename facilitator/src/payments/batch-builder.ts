@@ -25,37 +25,37 @@ const MAX_PACE_MS = 250;
 const LAST_CALL = 8;
 
 /** One transaction that is being filled. */
-export interface Departure {
+export interface OpenBatch {
   readonly transactionId: string;
   /** those that are bound as sent with it, if they are bound */
-  readonly boards: ReadonlySet<Acceptance>;
+  readonly payments: ReadonlySet<Acceptance>;
   /** Writes the transaction of those that were bound. @returns what sends it, to be called when it is committed; if there is one */
-  depart(bound: readonly Acceptance[]): Promise<(() => void) | undefined>;
+  commit(bound: readonly Acceptance[]): Promise<(() => void) | undefined>;
 }
 
-export interface Boarding {
+export interface BatchBuilder {
   /** how many payments a transaction holds */
-  readonly seats: number;
+  readonly capacity: number;
   /**
    * Between two transactions, as of now. What is left of a block's time is divided among the places that are left: with
    * all of them taken early, whoever comes after that would miss the block.
    */
   paceMs(): number;
   /** Whether some of these might leave at once; the database has not been asked yet. */
-  mayDepart(acceptances: readonly Acceptance[]): boolean;
+  canSendNow(acceptances: readonly Acceptance[]): boolean;
   /**
    * Waits for a lane that has room, but for no new block: what was judged by the last one is bound before the next.
    * To wait here is cheaper than to be queued, which is written twice.
    * @returns whether there is one
    */
-  room(): Promise<boolean>;
+  waitForSlot(): Promise<boolean>;
   /** Where there is room. @returns undefined when all of them have to queue */
-  open(tx: Tx, acceptances: readonly Acceptance[]): Departure | undefined;
+  open(tx: Tx, acceptances: readonly Acceptance[]): OpenBatch | undefined;
   /** To be told when it is committed. @param send what `depart` has returned */
-  departed(send: () => void): void;
+  onSubmitted(send: () => void): void;
 }
 
-export interface BoardingOptions {
+export interface BatchBuilderOptions {
   readonly config: FacilitatorConfig;
   readonly relayer: Relayer;
   readonly clock: Clock;
@@ -63,8 +63,8 @@ export interface BoardingOptions {
   untilNextBlockMs(): number;
   /** so few are queued, and so lately, that they leave with the next transaction anyway */
   isQueueShort(): boolean;
-  room(): Promise<boolean>;
-  departed(send: () => void): void;
+  waitForSlot(): Promise<boolean>;
+  onSubmitted(send: () => void): void;
 }
 
 /** Settlements that may be under way at once. */
@@ -77,42 +77,42 @@ export const paceMsOf = ({ blockTimeMs }: FacilitatorConfig): number =>
 /** One alone goes by the queue: its transaction is not the settler's. */
 const FEWEST = 2;
 
-export function createBoarding(options: BoardingOptions): Boarding {
-  const { config, relayer, clock, isQueueShort, room, departed } = options;
-  const seats = itemsPerBatch(config);
+export function createBatchBuilder(options: BatchBuilderOptions): BatchBuilder {
+  const { config, relayer, clock, isQueueShort, waitForSlot: room, onSubmitted: departed } = options;
+  const capacity = itemsPerBatch(config);
   const minPaceMs = Math.min(MAX_PACE_MS, paceMsOf(config));
   const sends = config.roles.includes("relayer");
 
   /** Wallets of code have small batches of their own. */
-  function boardersOf(acceptances: readonly Acceptance[]): Acceptance[] {
+  function eligibleOf(acceptances: readonly Acceptance[]): Acceptance[] {
     if (!sends || acceptances.length < FEWEST || !isQueueShort()) return [];
     const lateSec = BigInt(clock.nowSec() + SEND_MARGIN_SEC);
     return acceptances
       .filter(
         ({ state, hasCode, claim }) => state === "queued" && !hasCode && claim.authorization.validBefore > lateSec,
       )
-      .slice(0, seats);
+      .slice(0, capacity);
   }
 
   return {
-    seats,
+    capacity: capacity,
     paceMs() {
       const free = Math.max(1, slotsOf(config) - (relayer.inPool() ?? 0));
       const leftMs = options.untilNextBlockMs() - config.blockTimeMs / LAST_CALL;
       return Math.max(minPaceMs, Math.min(MAX_PACE_MS, leftMs / free));
     },
-    mayDepart: (acceptances) => boardersOf(acceptances).length >= FEWEST,
-    room,
+    canSendNow: (acceptances) => eligibleOf(acceptances).length >= FEWEST,
+    waitForSlot: room,
     open(tx, acceptances) {
-      const boarders = boardersOf(acceptances);
-      if (boarders.length < FEWEST) return undefined;
+      const eligible = eligibleOf(acceptances);
+      if (eligible.length < FEWEST) return undefined;
       const transactionId = randomUUID();
-      const boards = new Set(boarders);
+      const members = new Set(eligible);
       return {
         transactionId,
-        boards,
-        async depart(bound) {
-          const rows = bound.filter((acceptance) => boards.has(acceptance)).map(queuedForm);
+        payments: members,
+        async commit(bound) {
+          const rows = bound.filter((acceptance) => members.has(acceptance)).map(queuedForm);
           const plan = planTransaction(rows, config.batchSettler, config);
           if (!plan) return undefined;
           // Without this the rest would be held for sent, in a transaction that does not carry it.
@@ -121,7 +121,7 @@ export function createBoarding(options: BoardingOptions): Boarding {
         },
       };
     },
-    departed,
+    onSubmitted: departed,
   };
 }
 

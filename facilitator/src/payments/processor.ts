@@ -9,17 +9,17 @@ import { isDatabaseOutage, isOutcomeUnknown } from "../db/outage";
 import type { PaymentRow } from "../db/tables/payments";
 import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
-import type { OnStep } from "../telemetry/failpoints";
+import type { Failpoint } from "../telemetry/failpoints";
+import { createAdmissionLimiter } from "./admission-limiter";
 import type { PaymentProjection } from "./block-projection";
 import { type Acceptance, type Claim, refusal } from "./claim";
-import { createDoorway } from "./doorway";
 import { findEvidence } from "./evidence";
 import type { Intake } from "./intake";
 import { balanceAt, isSignedByPayer, type JudgeContext, type Judgement, judge } from "./judge";
 import { rebindPayment, requeuePayment } from "./ledger";
 import { MAX_ATTEMPTS, type Sender } from "./sender";
 
-export interface Pursuit {
+export interface PaymentProcessor {
   find(paymentId: Hex): Promise<PaymentRow | undefined>;
   /** Whether the chain still has its block, as deep as its amount asks for. */
   isDeepEnough(row: PaymentRow): boolean;
@@ -28,10 +28,10 @@ export interface Pursuit {
   /** @throws Unavailable when the chain cannot be asked, or too many wait already */
   judgeFresh(claim: Claim): Promise<Judgement>;
   /** @throws Unavailable when the chain cannot be asked and nothing is known yet */
-  pursue(claim: Claim, options: { readonly waitMs: number }): Promise<Fate>;
+  pursue(claim: Claim, options: { readonly waitMs: number }): Promise<PaymentOutcome>;
 }
 
-export interface PursuitOptions {
+export interface PaymentProcessorOptions {
   readonly config: FacilitatorConfig;
   readonly store: Store;
   readonly relayer: Relayer;
@@ -40,12 +40,12 @@ export interface PursuitOptions {
   readonly sender: Sender;
   readonly intake: Intake;
   readonly context: JudgeContext;
-  readonly onStep: OnStep;
+  readonly onStep: Failpoint;
   readonly monotonicMs: () => number;
 }
 
 /** What became of a claim, whichever door it came through. */
-export type Fate =
+export type PaymentOutcome =
   | { readonly kind: "settled"; readonly row: PaymentRow }
   | { readonly kind: "pending" }
   | { readonly kind: "failed"; readonly error: TurnpikeError }
@@ -91,12 +91,12 @@ const BEHIND_RETRY_SEC = 2;
 /** During an outage of the database: a commit may have happened, so the row is looked for until the time is up. */
 const OUTAGE_LOOK_MS = 500;
 
-export function createPursuit(options: PursuitOptions): Pursuit {
+export function createPaymentProcessor(options: PaymentProcessorOptions): PaymentProcessor {
   const { config, store, relayer, indexer, projection, sender, intake, context, onStep, monotonicMs } = options;
   const { chainId } = config;
 
   const find = intake.find;
-  const doorway = createDoorway({ maxWaiting: config.maxIntake, maxAgeMs: config.maxQueueAgeMs, monotonicMs });
+  const limiter = createAdmissionLimiter({ maxWaiting: config.maxIntake, maxAgeMs: config.maxQueueAgeMs, monotonicMs });
 
   /** Blocks that the chain has lost since do not count. */
   const height = (): number => Math.min(indexer.head()?.number ?? indexer.applied(), indexer.keptTo());
@@ -145,13 +145,13 @@ export function createPursuit(options: PursuitOptions): Pursuit {
   }
 
   /** Takes in a claim that no live row stands for, as far as is known. "look": there is a row to look at now. */
-  async function accept(claim: Claim, isRebinding: boolean): Promise<Fate | Taken> {
+  async function accept(claim: Claim, isRebinding: boolean): Promise<PaymentOutcome | Taken> {
     const closed = busy() ?? sender.failedSpends.refusalOf(claim);
     if (closed) return { kind: "refused", error: closed };
-    return doorway.pass(() => takeIn(claim, isRebinding));
+    return limiter.run(() => admit(claim, isRebinding));
   }
 
-  async function takeIn(claim: Claim, isRebinding: boolean): Promise<Fate | Taken> {
+  async function admit(claim: Claim, isRebinding: boolean): Promise<PaymentOutcome | Taken> {
     const judgement = await judgeFresh(claim);
     if (judgement.kind === "bad") return { kind: "refused", error: judgement.error };
     if (judgement.kind === "used") {
@@ -174,7 +174,7 @@ export function createPursuit(options: PursuitOptions): Pursuit {
   }
 
   /** The nonce is used and no row knows of it: of a native payment the chain's own logs are as good as ours. */
-  async function adopt(claim: Claim, isRebinding: boolean): Promise<Fate | undefined> {
+  async function adopt(claim: Claim, isRebinding: boolean): Promise<PaymentOutcome | undefined> {
     await indexer.catchUp();
     const { from: payer, to, value, nonce } = claim.authorization;
     const query = { paymentId: claim.paymentId, token: claim.token.address, payer, nonce };
@@ -204,7 +204,7 @@ export function createPursuit(options: PursuitOptions): Pursuit {
   }
 
   /** Answers in time, whatever the work waits for: it goes on, and whoever asks again finds its outcome. */
-  function pursue(claim: Claim, { waitMs }: { readonly waitMs: number }): Promise<Fate> {
+  function pursue(claim: Claim, { waitMs }: { readonly waitMs: number }): Promise<PaymentOutcome> {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => resolve({ kind: "pending" }), Math.max(waitMs, MIN_ANSWER_MS));
       follow(claim, waitMs)
@@ -214,7 +214,7 @@ export function createPursuit(options: PursuitOptions): Pursuit {
   }
 
   /** What is known already outlives an outage of the database; of what nothing is known the outage is the answer. */
-  async function follow(claim: Claim, waitMs: number): Promise<Fate> {
+  async function follow(claim: Claim, waitMs: number): Promise<PaymentOutcome> {
     const untilMs = monotonicMs() + waitMs;
     const known: Known = { ...NOTHING_KNOWN };
     for (;;) {
@@ -234,7 +234,7 @@ export function createPursuit(options: PursuitOptions): Pursuit {
     return row;
   }
 
-  async function followOn(claim: Claim, untilMs: number, known: Known): Promise<Fate> {
+  async function followOn(claim: Claim, untilMs: number, known: Known): Promise<PaymentOutcome> {
     for (;;) {
       const leftMs = Math.max(0, untilMs - monotonicMs());
       const woken = store.wake.wait(`payment:${claim.paymentId}`, Math.min(leftMs, LOOK_AGAIN_MS));
@@ -291,7 +291,7 @@ export function createPursuit(options: PursuitOptions): Pursuit {
   }
 
   /** What was sent and did not move: refused with what is in its way, or sent once more. */
-  async function rejudge(row: PaymentRow, claim: Claim, before: number): Promise<Fate | undefined> {
+  async function rejudge(row: PaymentRow, claim: Claim, before: number): Promise<PaymentOutcome | undefined> {
     const judgement = await judgeFresh(claim);
     if (judgement.kind === "bad") return { kind: "refused", error: judgement.error, liveUntilSec: row.valid_before };
     if (judgement.kind === "used") return undefined;
@@ -312,7 +312,7 @@ export function createPursuit(options: PursuitOptions): Pursuit {
     find,
     isDeepEnough,
     isFinalFailure,
-    judgeFresh: (claim) => doorway.pass(() => judgeFresh(claim)),
+    judgeFresh: (claim) => limiter.run(() => judgeFresh(claim)),
     pursue,
   };
 }

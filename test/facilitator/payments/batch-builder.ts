@@ -1,6 +1,6 @@
 import { expect } from "chai";
 import type { Core } from "../../../facilitator/src/app/core";
-import { createBoarding } from "../../../facilitator/src/payments/boarding";
+import { createBatchBuilder } from "../../../facilitator/src/payments/batch-builder";
 import { type FacilitatorWorld, startWorld } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
 
@@ -89,14 +89,14 @@ for (const database of ["embedded", "PostgreSQL"] as const) {
     it("leave places for those who come late in a block's time", () => {
       const config = world.config({ BLOCK_TIME_MS: "1000", LANE_IN_FLIGHT: "16" });
       const paceMs = (taken: number | undefined, untilNextBlockMs: number): number =>
-        createBoarding({
+        createBatchBuilder({
           config,
           relayer: { ...core.relayer, inPool: () => taken },
           clock: core.indexer.clock,
           untilNextBlockMs: () => untilNextBlockMs,
           isQueueShort: () => true,
-          room: async () => true,
-          departed: () => undefined,
+          waitForSlot: async () => true,
+          onSubmitted: () => undefined,
         }).paceMs();
       expect(paceMs(2, 1_000), "14 places for 875 ms").to.equal(62.5);
       expect(paceMs(10, 725), "6 places for 600 ms").to.equal(100);

@@ -5,12 +5,12 @@
 import type { TurnpikeError } from "turnpike/protocol";
 import { refusal } from "./claim";
 
-export interface Doorway {
+export interface AdmissionLimiter {
   /** @throws Unavailable, with the time to come again after, when too many wait, or one waits too long */
-  pass<T>(work: () => Promise<T>): Promise<T>;
+  run<T>(work: () => Promise<T>): Promise<T>;
 }
 
-export interface DoorwayOptions {
+export interface AdmissionLimiterOptions {
   readonly maxWaiting: number;
   readonly maxAgeMs: number;
   readonly monotonicMs: () => number;
@@ -18,7 +18,11 @@ export interface DoorwayOptions {
 
 const RETRY_AFTER_SEC = 2;
 
-export function createDoorway({ maxWaiting, maxAgeMs, monotonicMs }: DoorwayOptions): Doorway {
+export function createAdmissionLimiter({
+  maxWaiting,
+  maxAgeMs,
+  monotonicMs,
+}: AdmissionLimiterOptions): AdmissionLimiter {
   /** since when, in the order of coming */
   const waiting = new Map<symbol, number>();
 
@@ -29,7 +33,7 @@ export function createDoorway({ maxWaiting, maxAgeMs, monotonicMs }: DoorwayOpti
   }
 
   return {
-    async pass(work) {
+    async run(work) {
       const error = closed();
       if (error) throw error;
       const place = Symbol();
