@@ -111,7 +111,9 @@ describe("dashboard, in a real browser", function () {
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).to.equal(390);
     await page.setViewportSize({ width: 1280, height: 800 });
     await visit(page, "/subscriptions");
-    const names = (await page.getByLabel("Plan").textContent()) ?? "";
+    const plans = page.getByLabel("Plan");
+    await plans.locator("option", { hasText: SCRIPT_NAME.slice(0, 40) }).waitFor({ state: "attached" });
+    const names = (await plans.textContent()) ?? "";
     expect(names).to.include(SCRIPT_NAME.slice(0, 40));
     expect(names).not.to.match(/[\p{Cc}\u200b\u202e]/u);
   });
