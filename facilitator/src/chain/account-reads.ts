@@ -1,7 +1,7 @@
 /**
- * What a token knows of many payers, in one question to the node: whether they have code, whether a nonce is used, what
- * they hold. The question is a creation call: a node runs its code over the list behind it and returns what it
- * answered, on every chain and without a contract there.
+ * Reads token state of many payers in one call: whether they have code, whether a nonce is used, their balances. Sends
+ * a contract-creation call whose code runs over an appended list and returns the answers. It works on every chain, and
+ * needs no deployed contract.
  */
 import { type Address, type Hex, Unavailable } from "turnpike/protocol";
 import { coalesce } from "../lib/coalesce";
@@ -11,7 +11,7 @@ export interface AccountQuery {
   readonly token: Address;
   readonly payer: Address;
   readonly nonce: Hex;
-  /** the block whose balance is asked for; all else is asked of the newest */
+  /** block at which the balance is read; everything else is read at the newest block */
   readonly balanceAtBlock: number;
 }
 
@@ -28,16 +28,16 @@ export interface FundsQuery {
   readonly spender: Address;
 }
 
-/** What a payer has, and how much of it the spender may take. */
+/** A payer's balance, and how much of it the spender may transfer. */
 export interface Funds {
   readonly balance: bigint;
   readonly approval: bigint;
 }
 
 export interface AccountReads {
-  /** @throws Unavailable when no node answers, or a token does not answer as tokens do */
+  /** @throws Unavailable when no node answers, or a token's answer is malformed */
   look(query: AccountQuery): Promise<AccountFacts>;
-  /** In the order of the queries. @throws Unavailable as look does */
+  /** Returns balances and allowances in the order of the queries. @throws Unavailable as `look` does */
   means(queries: readonly FundsQuery[]): Promise<Funds[]>;
 }
 
@@ -54,7 +54,7 @@ const MAX_TOGETHER = 100;
 
 const MAX_PARALLEL = 4;
 
-/** Nothing beside a block; and those who are judged together are bound together. */
+/** Short compared with a block, and payments that are judged together are bound together. */
 const GATHER_MS = 25;
 
 interface StaticCall {
@@ -71,11 +71,11 @@ interface Answered {
 }
 
 /**
- * For each item (target, account, 68 bytes of calldata: 160 bytes) writes three words: the size of the account's code,
- * whether the static call to the target answered with a word, and that word. A test runs it beside single calls.
+ * For each item (target, account, 68 bytes of calldata: 160 bytes) writes three words: the account's code size, whether
+ * the static call returned a word, and that word. A test compares it with single calls.
  */
 const PROGRAM = assemble([
-  // size = what stands behind the program; copied to memory 0; out = size, item = 0
+  // size = length of the list after the program, copied to memory 0; out = size, item = 0
   "61",
   "LENGTH",
   "38",
@@ -118,7 +118,7 @@ const PROGRAM = assemble([
   "51",
   "5a",
   "fa",
-  // mem[out + 32] = it succeeded and returned a word
+  // mem[out + 32] = the call succeeded and returned a word
   "601f",
   "3d",
   "11",
@@ -148,7 +148,7 @@ const PROGRAM = assemble([
   "f3",
 ]);
 
-/** Two-byte places for labels; LENGTH is the whole program's. */
+/** Assembles the program. Labels take two bytes; LENGTH is the program's length. */
 function assemble(parts: readonly string[]): string {
   const places = new Map<string, number>();
   let length = 0;
@@ -180,7 +180,7 @@ export function createAccountReads(chain: ChainReader): AccountReads {
     });
   }
 
-  /** For nodes that do not run creation calls. */
+  /** Fallback for nodes that do not run creation calls. */
   async function callOne({ token, payer, data }: StaticCall, block: BlockTag): Promise<Answered> {
     const [code, answer] = await Promise.all([chain.code(payer), chain.call({ to: token, data: `0x${data}`, block })]);
     const hasAnswered = answer.kind === "ok" && answer.data.length >= 66;
@@ -217,7 +217,7 @@ export function createAccountReads(chain: ChainReader): AccountReads {
         const state = states[place];
         const balance = balances[blocks.indexOf(balanceAtBlock)]?.[place];
         if (state?.word === undefined || balance?.word === undefined)
-          throw new Unavailable("a token does not tell what it knows of a payer", { retryAfterSec: 2 });
+          throw new Unavailable("a token's answer about a payer is malformed", { retryAfterSec: 2 });
         return { hasCode: state.hasCode, isNonceUsed: state.word !== 0n, balance: balance.word };
       });
     },
@@ -235,7 +235,7 @@ export function createAccountReads(chain: ChainReader): AccountReads {
       for (let place = 0; place < words.length; place += 2) {
         const [balance, approval] = words.slice(place, place + 2);
         if (balance === undefined || approval === undefined)
-          throw new Unavailable("a token does not tell what it knows of a payer", { retryAfterSec: 2 });
+          throw new Unavailable("a token's answer about a payer is malformed", { retryAfterSec: 2 });
         found.push({ balance, approval });
       }
     }

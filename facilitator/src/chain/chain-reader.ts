@@ -1,4 +1,4 @@
-/** What this service asks the chain, typed and checked: a node's answer of the wrong shape is as good as none. */
+/** Reads the chain with typed and checked answers. A malformed answer counts as no answer. */
 import { type Address, checksum, type Hex, isAddress, Unavailable } from "turnpike/protocol";
 import { type Rpc, RpcAnswerError } from "./rpc";
 
@@ -42,7 +42,7 @@ export interface LogFilter {
 }
 
 export interface CallRequest {
-  /** absent: `data` is run as the code of a contract that is being created */
+  /** absent: `data` runs as the creation code of a contract */
   readonly to?: Address;
   readonly data: Hex;
   readonly from?: Address;
@@ -50,19 +50,19 @@ export interface CallRequest {
   readonly block?: BlockTag;
 }
 
-/** What a call answered: return data, or the revert's data. */
+/** Answer of a call: its return data, or its revert data. */
 export type CallAnswer =
   | { readonly kind: "ok"; readonly data: Hex }
   | { readonly kind: "reverted"; readonly data: Hex; readonly message: string };
 
 export interface ChainReader {
   head(): Promise<ChainBlock>;
-  /** @returns undefined when there is no such block (yet) */
+  /** @returns undefined when there is no such block yet */
   block(number: number): Promise<ChainBlock | undefined>;
-  /** The same, as every node that has one tells it. */
+  /** Returns the block at this height from every node that has one. */
   blockOfEach(number: number): Promise<ChainBlock[]>;
   logsOfBlock(blockHash: Hex, filter: LogFilter): Promise<ChainLog[]>;
-  /** @throws RpcAnswerError when the node finds the span too wide */
+  /** @throws RpcAnswerError when the node rejects the range as too wide */
   logsBetween(fromBlock: number, toBlock: number, filter: LogFilter): Promise<ChainLog[]>;
   receipt(hash: Hex): Promise<ChainReceipt | undefined>;
   /** how many transactions of `address` are mined */
@@ -70,7 +70,7 @@ export interface ChainReader {
   balanceWei(address: Address): Promise<bigint>;
   code(address: Address): Promise<Hex>;
   call(request: CallRequest): Promise<CallAnswer>;
-  /** A reply, also an error, is no outcome: only a receipt is. */
+  /** Sends raw bytes. The reply is no outcome, not even an error: only a receipt is. */
   broadcast(raw: Hex): Promise<void>;
 }
 
@@ -79,7 +79,7 @@ const tag = (block: BlockTag): string => (block === "latest" ? block : `0x${bloc
 const quantity = (value: bigint | number): string => `0x${value.toString(16)}`;
 
 export function createChainReader(rpc: Rpc): ChainReader {
-  /** A node that answers with an error has not answered. */
+  /** Treats a node's error answer as no answer. */
   const ask = async (method: string, params: readonly unknown[]): Promise<unknown> => {
     try {
       return await rpc.request(method, params);
@@ -91,12 +91,12 @@ export function createChainReader(rpc: Rpc): ChainReader {
   return {
     async head() {
       const block = blockOf(await ask("eth_getBlockByNumber", ["latest", false]));
-      if (!block) throw new Unavailable("a node knows no newest block");
+      if (!block) throw new Unavailable("a node returned no newest block");
       return block;
     },
     async block(number) {
       const block = blockOf(await ask("eth_getBlockByNumber", [tag(number), false]));
-      if (block && block.number !== number) throw new Unavailable("a node answers for another block");
+      if (block && block.number !== number) throw new Unavailable("a node returned another block");
       return block;
     },
     async blockOfEach(number) {
@@ -106,7 +106,7 @@ export function createChainReader(rpc: Rpc): ChainReader {
           const block = blockOf(raw);
           return block?.number === number ? [block] : [];
         } catch {
-          // A malformed answer is as good as none.
+          // A malformed answer counts as none.
           return [];
         }
       });
@@ -115,9 +115,9 @@ export function createChainReader(rpc: Rpc): ChainReader {
       const logs = logsOf(
         await ask("eth_getLogs", [{ blockHash, address: filter.addresses, topics: filter.topics ?? [] }]),
       );
-      // Some nodes overlook a part of the question.
+      // Some nodes ignore part of the filter.
       const isAsked = (log: ChainLog) => log.blockHash === blockHash && filter.addresses.includes(log.address);
-      if (!logs.every(isAsked)) throw new Unavailable("a node tells logs that it was not asked for");
+      if (!logs.every(isAsked)) throw new Unavailable("a node returned logs outside the requested filter");
       return logs;
     },
     logsBetween: async (fromBlock, toBlock, filter) =>
@@ -130,7 +130,8 @@ export function createChainReader(rpc: Rpc): ChainReader {
       const raw = await ask("eth_getTransactionReceipt", [hash]);
       if (raw === null) return undefined;
       const fields = record(raw);
-      if (hexOf(fields.transactionHash) !== hash) throw new Unavailable("a node answers for another transaction");
+      if (hexOf(fields.transactionHash) !== hash)
+        throw new Unavailable("a node returned another transaction's receipt");
       let logs: readonly ChainLog[] | undefined;
       return {
         hash,
@@ -139,7 +140,7 @@ export function createChainReader(rpc: Rpc): ChainReader {
         success: numberOf(fields.status) === 1,
         gasUsed: bigintOf(fields.gasUsed),
         gasPriceWei: bigintOf(fields.effectiveGasPrice ?? "0x0"),
-        // Those of a batch are many, and whoever waits for it asks for none of them.
+        // Decoded on first use: a batch has many logs, and most callers read none of them.
         get logs() {
           logs ??= logsOf(fields.logs);
           return logs;
@@ -170,7 +171,7 @@ export function createChainReader(rpc: Rpc): ChainReader {
   };
 }
 
-/** Undefined: the node did not run the call at all. Nodes put the data in `data` or in `data.data`. */
+/** Returns undefined when the node did not run the call. Nodes put the revert data in `data` or in `data.data`. */
 function revertDataOf(error: RpcAnswerError): Hex | undefined {
   const nested =
     typeof error.data === "object" && error.data !== null ? (error.data as { data?: unknown }).data : error.data;
@@ -180,7 +181,7 @@ function revertDataOf(error: RpcAnswerError): Hex | undefined {
 
 function asUnavailable(error: unknown): Error {
   if (!(error instanceof RpcAnswerError)) return error as Error;
-  return new Unavailable(`a node refused a question: ${error.rpcCode}`, { cause: error, retryAfterSec: 2 });
+  return new Unavailable(`a node rejected a request: ${error.rpcCode}`, { cause: error, retryAfterSec: 2 });
 }
 
 function record(value: unknown): Record<string, unknown> {

@@ -1,6 +1,6 @@
 /**
- * Whether the contracts that the settings name are what this release was written for: code by its hash, tokens by the
- * domain that their signatures are made for. The same findings stop the start and are printed by the doctor.
+ * Checks that the configured contracts are those of this release: code by its hash, tokens by their signing domain. The
+ * findings can stop the start, and the doctor prints them.
  */
 import { AbiCoder, keccak256, TypedDataEncoder } from "ethers";
 import type { Address, Hex } from "turnpike/protocol";
@@ -11,16 +11,16 @@ import known from "./contract-code.json";
 
 export interface Finding {
   readonly level: "ok" | "warn" | "fail";
-  /** what was looked at */
+  /** what was checked */
   readonly subject: string;
   readonly detail: string;
-  /** what to do about it; absent with "ok" */
+  /** how to fix it; absent with "ok" */
   readonly remedy?: string;
 }
 
 interface KnownCode {
   readonly hash: string;
-  /** places in the code that differ from chain to chain: start and length, in bytes */
+  /** ranges of the code that differ from chain to chain: start and length, in bytes */
   readonly immutables: readonly (readonly number[])[];
 }
 
@@ -50,7 +50,7 @@ async function checkCode(chain: ChainReader, config: FacilitatorConfig, named: N
   if (keccak256(masked(code, named.code)) === named.code.hash) {
     return { level: "ok", subject: setting, detail: `${address} is this release's contract` };
   }
-  // On a chain of one's own the contracts may be the ones being written.
+  // On a local chain the contracts may be under development.
   const level = config.network.name.startsWith("local-") ? "warn" : "fail";
   return {
     level,
@@ -90,9 +90,9 @@ async function checkToken(chain: ChainReader, config: FacilitatorConfig, token: 
     };
   }
   if (digits.kind === "ok" && digits.data.length === 66) {
-    const [told] = AbiCoder.defaultAbiCoder().decode(["uint256"], digits.data);
-    if (Number(told) !== decimals) {
-      const detail = `${address} has ${told} decimals, not ${decimals}: amounts would be shown wrong`;
+    const [actual] = AbiCoder.defaultAbiCoder().decode(["uint256"], digits.data);
+    if (Number(actual) !== decimals) {
+      const detail = `${address} has ${actual} decimals, not ${decimals}: amounts would be shown wrong`;
       return { level: "warn", subject, detail, remedy: "set decimals in TOKENS" };
     }
   }

@@ -1,4 +1,4 @@
-/** What a simulated call reverted with, as the error that the wire tells. */
+/** Decodes the revert of a simulated call into the error that clients receive. */
 import { AbiCoder } from "ethers";
 import { decodeRevert } from "turnpike/chain";
 import { type Hex, TurnpikeError } from "turnpike/protocol";
@@ -10,7 +10,7 @@ export interface ContractError {
   /** the text of a require */
   readonly text?: string;
   readonly data: Hex;
-  /** under its own name where it is one of the contracts', else TransferFailed */
+  /** under its own name when it is an error of the contracts, else TransferFailed */
   readonly error: TurnpikeError;
 }
 
@@ -28,7 +28,7 @@ function textOf(data: Hex): string | undefined {
   try {
     return String(AbiCoder.defaultAbiCoder().decode(["string"], `0x${data.slice(10)}`)[0]).slice(0, 200);
   } catch {
-    // Anyone's contract may revert with bytes that only begin like a require's text.
+    // Any contract may revert with bytes that only start like a require's text.
     return undefined;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The hashes on the path of every payment, laid out by hand over native keccak. Each is the protocol's function of the
- * same purpose, several times as fast; a test compares them.
+ * Computes the hashes that every payment needs, hand-written over native keccak. Each equals the protocol's function of
+ * the same purpose and is several times as fast; a test compares them.
  */
 import {
   type Address,
@@ -41,7 +41,7 @@ const writeAddress = (into: Buffer, place: number, address: Address): void => {
   into.write(address.slice(2), place * WORD + 12, 20, "hex");
 };
 
-/** Of a struct's words, under a domain: 0x1901 || separator || keccak(struct). */
+/** Returns the digest of a struct under a domain: keccak(0x1901 || separator || keccak(struct)). */
 function digestOf(separator: Uint8Array, struct: Buffer): Buffer {
   const message = Buffer.allocUnsafe(2 + 2 * WORD);
   message[0] = 0x19;
@@ -51,7 +51,7 @@ function digestOf(separator: Uint8Array, struct: Buffer): Buffer {
   return keccak(message);
 }
 
-/** What the payer of an EIP-3009 transfer signs. */
+/** Returns the digest that the payer of an EIP-3009 transfer signs. */
 export function transferDigest(domain: TokenDomain, authorization: TransferAuthorization): Buffer {
   const { chainId, token: verifyingContract, name, version } = domain;
   const struct = Buffer.allocUnsafe(7 * WORD);
@@ -65,7 +65,7 @@ export function transferDigest(domain: TokenDomain, authorization: TransferAutho
   return digestOf(domainSeparator({ name, version, chainId, verifyingContract }), struct);
 }
 
-/** `proofDigest` of the protocol. */
+/** Returns the protocol's `proofDigest`. */
 export function fastProofDigest(proof: UnsignedPaymentProof, chainId: number): Hex {
   const struct = Buffer.allocUnsafe(13 * WORD);
   struct.set(PROOF_TYPE, 0);
@@ -85,7 +85,7 @@ export function fastProofDigest(proof: UnsignedPaymentProof, chainId: number): H
   return `0x${digestOf(domainSeparator(domain), struct).toString("hex")}`;
 }
 
-/** Networks have few names, and this service serves one of them. */
+/** Cache of name hashes: networks have few names, and this service serves one network. */
 const names = new Map<string, Buffer>();
 
 function hashOfName(name: string): Buffer {
@@ -97,7 +97,7 @@ function hashOfName(name: string): Buffer {
   return hash;
 }
 
-/** `paymentIdOf` of the protocol. */
+/** Returns the protocol's `paymentIdOf`. */
 export function fastPaymentId({ chainId, token, payer, nonce }: PaymentKey): Hex {
   const words = Buffer.allocUnsafe(4 * WORD);
   writeUint(words, 0, chainId);
@@ -107,7 +107,7 @@ export function fastPaymentId({ chainId, token, payer, nonce }: PaymentKey): Hex
   return keccakHex(words);
 }
 
-/** `paymentNonce` of the protocol: abi.encode(string, string). */
+/** Returns the protocol's `paymentNonce`: the hash of abi.encode(string, string). */
 export function fastPaymentNonce(ref: string, resource: string): Hex {
   const refBytes = Buffer.from(ref);
   const resourceBytes = Buffer.from(resource);

@@ -1,4 +1,6 @@
-/** One block's logs as facts, in order. Pure. The tokens' logs are read by hand: they stand on the path of every payment. */
+/**
+ * Decodes one block's logs into facts, in order. Pure. Token logs are decoded by hand, because every payment has them.
+ */
 import { decodeTurnpikeLog, type TurnpikeEvent, turnpikeInterface } from "turnpike/chain";
 import { type Address, checksum, type Hex } from "turnpike/protocol";
 import type { ChainLog } from "./chain-reader";
@@ -10,7 +12,7 @@ interface FactBase {
   readonly transaction: Hex;
 }
 
-/** An EIP-3009 authorization that was used; `transfer` is the token's own log right after, when there is one. */
+/** A used EIP-3009 authorization; `transfer` is the token's own log right after it, if any. */
 export interface AuthorizationUsed extends FactBase {
   readonly kind: "authorizationUsed";
   readonly paymentId: Hex;
@@ -43,7 +45,7 @@ turnpikeInterface.forEachEvent((event) => {
   TURNPIKE_TOPICS.push(event.topicHash as Hex);
 });
 
-/** First topics of every log that means something here. */
+/** First topics of every log that the service uses. */
 export const KNOWN_TOPICS: readonly Hex[] = [
   TRANSFER_TOPIC,
   AUTHORIZATION_USED_TOPIC,
@@ -84,7 +86,7 @@ export function factsOf(sources: FactSources, logs: readonly ChainLog[]): ChainF
   return facts;
 }
 
-/** The next log of the same transaction and token, when it moves the payer's tokens. */
+/** Returns the next log of the same transaction and token, if it transfers the payer's tokens. */
 function transferAfter(used: ChainLog, payerTopic: Hex, next: ChainLog | undefined): AuthorizationUsed["transfer"] {
   if (!next || next.logIndex !== used.logIndex + 1 || next.transaction !== used.transaction) return undefined;
   if (next.address !== used.address || next.topics.length !== 3 || next.data.length !== 66) return undefined;

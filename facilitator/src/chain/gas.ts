@@ -1,12 +1,15 @@
-/** Gas limits are computed, never estimated: with an estimate as limit a batch starves its items and still succeeds. */
+/**
+ * Computes gas limits and never estimates them: with an estimate as limit, a batch starves its items and still
+ * succeeds.
+ */
 import type { Hex } from "turnpike/protocol";
 
-/** No transaction may ask for more (EIP-7825). */
+/** Maximum gas limit of a transaction (EIP-7825). */
 export const MAX_TRANSACTION_GAS = 16_777_216n;
 
 const BASE = 21_000n;
 
-/** What a transaction with this calldata costs before any code runs, by the dearer of the two rules (EIP-7623). */
+/** Returns the gas of this calldata before any code runs, by the more expensive of the two rules (EIP-7623). */
 export function intrinsicGas(data: Hex): bigint {
   let zeros = 0;
   for (let i = 2; i < data.length; i += 2) if (data[i] === "0" && data[i + 1] === "0") zeros++;

@@ -1,10 +1,13 @@
-/** keccak-256 by the native library: on the path of every payment, and twenty times as fast as the portable one on long bytes. */
+/**
+ * Computes keccak-256 with the native library. Every payment needs it, and on long inputs it is twenty times as fast as
+ * the portable one.
+ */
 import createKeccak from "keccak";
 import type { Hex } from "turnpike/protocol";
 
 /**
- * One hasher for all, since making one costs more than a hash. The library starts it afresh after each digest and only
- * marks it as used up; were that to change, `update` would throw.
+ * One shared hasher, because creating one costs more than a hash. The library resets its state after each digest and
+ * only sets a flag; if that changes, `update` throws.
  */
 const hasher = createKeccak("keccak256") as unknown as Hasher;
 

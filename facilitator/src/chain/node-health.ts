@@ -1,26 +1,26 @@
 /**
- * How each node does, as its answers have shown. Tells a node by its place in RPC_URLS and its host: the rest of a URL may
- * be a key. Decides nothing: whom to ask is the matter of `rpc.ts`.
+ * Records the health of each node from its answers. Identifies a node by its position in RPC_URLS and its host: the
+ * rest of a URL may be a key. Makes no decisions; `rpc.ts` chooses the node.
  */
 import { Unavailable } from "turnpike/protocol";
 
 export type NodeStatus = "unknown" | "well" | "failing" | "wrong_chain";
 
 export interface NodeHealth {
-  /** in RPC_URLS, from 1 */
+  /** position in RPC_URLS, from 1 */
   readonly position: number;
-  /** with the port where it is none of the usual ones */
+  /** with its port, if that is not a default one */
   readonly host: string;
   readonly status: NodeStatus;
-  /** newest block when it was last asked for it */
+  /** newest block at the last query for it */
   readonly head?: number;
-  /** blocks behind the furthest of the nodes */
+  /** blocks behind the node that is furthest ahead */
   readonly behind?: number;
-  /** of its last answer */
+  /** latency of its last answer */
   readonly latencyMs?: number;
-  /** seconds since then */
+  /** seconds since its last answer */
   readonly answeredSec?: number;
-  /** why it last gave no answer; stays when it is well again */
+  /** cause of its last failure; kept after it recovers */
   readonly lastFault?: { readonly code: string; readonly agoSec: number };
 }
 
@@ -60,7 +60,7 @@ export function recordNode(url: string, index: number, monotonicMs: () => number
   };
 }
 
-/** Against the furthest of those that are well: another chain's height says nothing. */
+/** Compares heads among the nodes with status `well`: the height of another chain means nothing. */
 export function compareHeads(nodes: readonly NodeHealth[]): NodeHealth[] {
   const best = Math.max(
     ...nodes.flatMap(({ status, head }) => (status === "well" && head !== undefined ? [head] : [])),
@@ -74,7 +74,10 @@ const SILENT_MS = 15_000;
 
 const SILENT_BLOCKS = 3;
 
-/** Returns how long no node may answer until the chain counts as unreachable: longer than any two looks at it are apart. */
+/**
+ * Returns how long all nodes may be silent before the chain counts as unreachable. Longer than the interval between two
+ * queries.
+ */
 export function silentAfterMs({
   blockTimeMs,
   pollMs,
@@ -85,7 +88,7 @@ export function silentAfterMs({
   return Math.max(SILENT_MS, SILENT_BLOCKS * Math.max(blockTimeMs, pollMs));
 }
 
-/** Names the nodes by their places alone: a host may be a key, and anyone reads this. */
+/** Identifies nodes by position only: the text is public, and a host may be a key. */
 export function describeSilence(nodes: readonly NodeHealth[]): string {
   const each = nodes.map(({ position, status, lastFault }) =>
     status === "failing" && lastFault ? `node ${position} (${lastFault.code})` : `node ${position}`,
@@ -93,7 +96,7 @@ export function describeSilence(nodes: readonly NodeHealth[]): string {
   return `no node of RPC_URLS answers: ${each.join(", ")}`;
 }
 
-/** A word of ours or of the system's; never a message, which may hold the URL. */
+/** Returns an error code of this service or the system; never a message, which may contain the URL. */
 function faultOf(error: unknown): string {
   if (error instanceof Unavailable) return error.reason ?? "no_answer";
   if (!(error instanceof Error)) return "no_answer";

@@ -8,15 +8,15 @@ import { createRpc, type Rpc } from "./rpc";
 export interface ChainOptions {
   readonly config: FacilitatorConfig;
   readonly log: Logger;
-  /** to the chain's nodes */
+  /** used for requests to the nodes */
   readonly fetch?: typeof fetch;
-  /** aborts what waits for a node */
+  /** aborts requests that wait for a node */
   readonly signal?: AbortSignal | undefined;
 }
 
 /**
  * Opens the chain for a process that only reads.
- * @throws ConfigError when it is not the configured one or a contract is not the one meant, Unavailable when no node answers
+ * @throws ConfigError when the chain or a contract is not the configured one, Unavailable when no node answers
  */
 export async function openChain(options: ChainOptions): Promise<ChainReader> {
   return (await openNodes(options)).chain;
@@ -38,7 +38,7 @@ export async function openNodes({
   return { chain, nodes: rpc };
 }
 
-/** Nothing is sent to, or believed of, contracts that are not the ones meant. */
+/** Stops the start when a contract is not the configured one, before any transaction is sent or log is read. */
 async function requireContracts(chain: ChainReader, config: FacilitatorConfig, log: Logger): Promise<void> {
   const findings = await checkContracts(chain, config).catch((cause: unknown) => {
     throw new Unavailable("RPC_URLS do not answer", { cause });

@@ -1,13 +1,13 @@
 /**
- * JSON-RPC over HTTP with several nodes: the first is preferred, the others are asked when it does not answer. Requests
- * of one turn of the event loop travel together. Knows nothing of what is asked; an unanswered question is `Unavailable`.
+ * Sends JSON-RPC over HTTP to several nodes: prefers the first, and asks the others when it does not answer. Batches
+ * the requests of one event-loop turn. Independent of the methods; a request without an answer is `Unavailable`.
  */
 import type { Logger } from "pino";
 import { ConfigError, Unavailable } from "turnpike/protocol";
 import { Agent, request } from "undici";
 import { compareHeads, type NodeHealth, type NodeRecord, recordNode } from "./node-health";
 
-/** The node answered, with an error. */
+/** An error that a node answered with. */
 export class RpcAnswerError extends Error {
   constructor(
     readonly rpcCode: number,
@@ -25,13 +25,13 @@ export interface Rpc {
    * @throws Unavailable when no node answered
    */
   request(method: string, params: readonly unknown[]): Promise<unknown>;
-  /** The results of all nodes that serve this chain and answer soon, each asked by itself. */
+  /** Returns the results of all nodes that serve this chain and answer soon; each node is asked separately. */
   requestEach(method: string, params: readonly unknown[]): Promise<unknown[]>;
   /** @throws ConfigError when every node that answers serves another chain */
   checkChain(): Promise<void>;
-  /** How each node does as far as is known; asks them all in the background where that is old. */
+  /** Returns the known health of each node, and refreshes it in the background when it is old. */
   nodes(): readonly NodeHealth[];
-  /** The same, when all were asked, or a moment later. */
+  /** Returns the health of each node after asking them all, or after a short timeout. */
   lookAtNodes(): Promise<readonly NodeHealth[]>;
 }
 
@@ -41,7 +41,7 @@ export interface RpcOptions {
   readonly timeoutMs: number;
   readonly log: Logger;
   readonly fetch?: typeof fetch;
-  /** ends every request that waits for a node, and each later one, as `Unavailable` */
+  /** ends every pending and later request as `Unavailable` */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -62,9 +62,9 @@ interface Endpoint {
   readonly url: string;
   readonly seen: NodeRecord;
   chain: "unchecked" | "right" | "wrong";
-  /** monotonic milliseconds from which on it has to name its chain again */
+  /** monotonic milliseconds after which it must name its chain again */
   checkAgainAtMs: number;
-  /** monotonic milliseconds before which the others are asked first */
+  /** monotonic milliseconds until which the other nodes are asked first */
   restUntilMs: number;
 }
 
@@ -72,10 +72,10 @@ const MAX_TOGETHER = 50;
 
 const REST_MS = 5_000;
 
-/** What stands behind a URL may change: a balancer, a proxy, a node that was set up anew. */
+/** The node behind a URL may change: a load balancer, a proxy, a replaced node. */
 const CHECK_EVERY_MS = 10_000;
 
-/** What nodes nobody asked anything are known by, and how long whoever wants to know waits for it. */
+/** How often unused nodes are checked, and how long a caller waits for it. */
 const LOOK_EVERY_MS = 5_000;
 
 const LOOK_MS = 2_000;
@@ -121,7 +121,7 @@ export function createRpc(options: RpcOptions): Rpc {
     return batch.map((_, id) => {
       const answer = byId.get(id);
       if (!answer || (answer.error === undefined && answer.result === undefined)) {
-        throw new Unavailable("a node gave no answer to one of several questions", { reason: "incomplete" });
+        throw new Unavailable("a node's answer to a batch is incomplete", { reason: "incomplete" });
       }
       if (answer.error?.code === LIMIT_EXCEEDED)
         throw new Unavailable("a node's request limit is exceeded", { reason: "limit_exceeded" });
@@ -129,12 +129,15 @@ export function createRpc(options: RpcOptions): Rpc {
     });
   }
 
-  /** @returns the answers, if this endpoint serves our chain; it is asked so together with the questions, now and then */
+  /**
+   * Sends a batch, and asks for the chain id with it from time to time.
+   * @returns the answers, or undefined when this endpoint serves another chain
+   */
   async function postChecked(endpoint: Endpoint, batch: readonly Pending[]): Promise<Answer[] | undefined> {
     if (endpoint.chain === "right" && performance.now() < endpoint.checkAgainAtMs) return post(endpoint, batch);
-    const [told, ...answers] = await post(endpoint, [question("eth_chainId"), ...batch]);
-    if (typeof told?.result !== "string") throw new Unavailable("a node does not name its chain");
-    const chainId = Number(told.result);
+    const [chainIdAnswer, ...answers] = await post(endpoint, [question("eth_chainId"), ...batch]);
+    if (typeof chainIdAnswer?.result !== "string") throw new Unavailable("a node did not return its chain id");
+    const chainId = Number(chainIdAnswer.result);
     endpoint.chain = chainId === options.chainId ? "right" : "wrong";
     endpoint.checkAgainAtMs = performance.now() + CHECK_EVERY_MS;
     if (endpoint.chain === "right") return answers;
@@ -143,14 +146,14 @@ export function createRpc(options: RpcOptions): Rpc {
     return undefined;
   }
 
-  /** A connection that was kept open may be closed by now: a second question tells that from a node that is away. */
+  /** Tries twice, to tell a kept-alive connection that was closed from a node that is down. */
   const checkTwice = (endpoint: Endpoint): Promise<Answer[] | undefined> =>
     postChecked(endpoint, []).catch(() => postChecked(endpoint, []));
 
   let lookedMs = Number.NEGATIVE_INFINITY;
   let looking: Promise<unknown> | undefined;
 
-  /** A node that is only there for when another fails is known by nothing else. */
+  /** Checks all nodes. A standby node has no other traffic that would show its health. */
   function look(): Promise<unknown> {
     if (!looking && performance.now() - lookedMs >= LOOK_EVERY_MS) {
       looking = Promise.all(endpoints.map(askHead)).finally(() => {
@@ -166,7 +169,7 @@ export function createRpc(options: RpcOptions): Rpc {
       const [answer] = (await postChecked(endpoint, [question("eth_blockNumber")])) ?? [];
       if (typeof answer?.result === "string") endpoint.seen.headIs(Number(answer.result));
     } catch {
-      // That it failed is what was to be known, and is written down.
+      // The failure is recorded in the node's health.
     }
   }
 
@@ -178,7 +181,7 @@ export function createRpc(options: RpcOptions): Rpc {
       const [answer] = (await postChecked(endpoint, [{ ...question(method), params }])) ?? [];
       return answer && !answer.error ? [answer.result] : [];
     } catch {
-      // Its record says why.
+      // The failure is recorded in the node's health.
       return [];
     }
   }
@@ -186,8 +189,8 @@ export function createRpc(options: RpcOptions): Rpc {
   async function exchange(batch: readonly Pending[]): Promise<Answer[]> {
     const nowMs = performance.now();
     const rested = [...endpoints].sort((a, b) => Number(a.restUntilMs > nowMs) - Number(b.restUntilMs > nowMs));
-    // Each a second time: a connection that was kept open may have been closed by the other side just now. Asking twice
-    // is safe for everything that is asked here; a transaction's bytes can land but once.
+    // Each node is tried twice: the other side may have just closed a kept-alive connection. Repeating is safe for
+    // every request sent here, because a transaction's bytes can be mined only once.
     const order = [...rested, ...rested];
     let cause: unknown;
     for (const endpoint of order) {
@@ -255,7 +258,7 @@ export function createRpc(options: RpcOptions): Rpc {
   };
 }
 
-/** What `work` resolves to, or `otherwise` after a moment. */
+/** Returns the result of `work`, or `otherwise` after a short timeout. */
 async function orSoon<T>(work: Promise<T>, otherwise: T): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const tooLate = new Promise<T>((resolve) => {
@@ -277,7 +280,7 @@ const CONNECTIONS = 32;
 
 const connections = new Agent({ connections: CONNECTIONS, keepAliveTimeout: 4_000 });
 
-/** By the client below `fetch`, at a third of its price, unless another way is handed in. */
+/** Posts with the client below `fetch`, at a third of its cost, unless a `fetch` is given. */
 async function postJson<T>(url: string, body: string, { fetch, timeoutMs, signal }: RpcOptions): Promise<T> {
   const headers = { "content-type": "application/json" };
   const late = new AbortController();
@@ -310,7 +313,7 @@ async function postJson<T>(url: string, body: string, { fetch, timeoutMs, signal
 const httpFault = (status: number): Unavailable =>
   new Unavailable(`a node answered with HTTP ${status}`, { reason: `http_${status}` });
 
-/** Without URLs: they may hold an API key. */
+/** Never contains a URL, which may hold an API key. */
 function reasonOf(error: unknown): string {
   if (error instanceof Unavailable) return error.message;
   return error instanceof Error ? error.name : "unknown";

@@ -6,7 +6,7 @@ export interface Told {
   readonly block: ChainBlock;
   readonly logs: readonly ChainLog[];
   readonly facts: readonly ChainFact[];
-  /** those that were asked for with the block */
+  /** receipts requested together with the block */
   readonly receipts?: ReadonlyMap<Hex, Promise<ChainReceipt | undefined>> | undefined;
 }
 

@@ -1,20 +1,20 @@
-/** Whether a wallet signed a digest: by its key, or as a contract by ERC-1271. */
+/** Checks whether a wallet signed a digest: by its key, or as a contract by ERC-1271. */
 import { type Address, type Hex, recoverSigner } from "turnpike/protocol";
 import type { ChainReader } from "./chain-reader";
 
 const IS_VALID_SIGNATURE = "1626ba7e";
 
-/** What a wallet's check may cost the node. */
+/** Gas limit of a wallet's check. */
 const WALLET_GAS = 400_000n;
 
 export interface WalletSignature {
   readonly wallet: Address;
-  /** any of these */
+  /** one of these must be signed */
   readonly digests: readonly Hex[];
   readonly signature: Hex;
 }
 
-/** @throws Unavailable when the chain cannot be asked */
+/** @throws Unavailable when the chain cannot be read */
 export async function isSignedByWallet(
   chain: Pick<ChainReader, "code" | "call">,
   { wallet, digests, signature }: WalletSignature,
@@ -23,7 +23,7 @@ export async function isSignedByWallet(
   if ((await chain.code(wallet)) === "0x") return false;
   for (const digest of digests) {
     const answer = await chain.call({ to: wallet, data: checkCall(digest, signature), gas: WALLET_GAS });
-    // Whatever else the wallet does, wants or answers is a no.
+    // Any revert or other answer counts as invalid.
     if (answer.kind === "ok" && answer.data === `0x${IS_VALID_SIGNATURE.padEnd(64, "0")}`) return true;
   }
   return false;

@@ -1,4 +1,4 @@
-/** How the chain is read, and from when on it is believed. */
+/** How the chain is indexed, and when a block is trusted. */
 import { optional, setting, whole } from "./setting";
 
 export const BLOCKS = {

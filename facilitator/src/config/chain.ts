@@ -17,7 +17,7 @@ export const tokenConfigSchema = z.object({
     .refine((text) => parseAmount(text) !== undefined, "must be a decimal string of base units")
     .transform(BigInt)
     .default(100n),
-  /** base units: from here on `LARGE_CONFIRMATIONS` are waited for */
+  /** base units: payments from this amount on wait for `LARGE_CONFIRMATIONS` */
   largeAmount: z
     .string()
     .refine((text) => parseAmount(text) !== undefined, "must be a decimal string of base units")

@@ -1,4 +1,4 @@
-/** Where the rows are. */
+/** Where data is stored. */
 import { z } from "zod";
 import { optional, Secret, setting, whole } from "./setting";
 

@@ -1,6 +1,6 @@
 /**
- * Every setting of the Facilitator: its variable, unit, default and danger, by group in settings/. Read once at the start,
- * from the environment; nothing else reads `process.env`.
+ * Every setting of the Facilitator: its variable, unit, default and danger, grouped by file. Read once at the start;
+ * nothing else reads `process.env`.
  */
 import { type Address, ConfigError, type Network, networkOfChain } from "turnpike/protocol";
 import type { z } from "zod";
@@ -31,7 +31,7 @@ export const SETTINGS = {
   ...PROVIDERS,
 } as const;
 
-/** What the one process of an embedded database has to do, or nothing would be done. */
+/** Roles that the only process of an embedded database must have. */
 const ALONE: readonly Role[] = ["api", "relayer", "indexer"];
 
 type Settings = typeof SETTINGS;
@@ -66,7 +66,7 @@ export interface FacilitatorConfig
 export function loadConfig(env: Readonly<Record<string, string | undefined>>): FacilitatorConfig {
   const parsed: Record<string, unknown> = {};
   const entries = Object.entries(SETTINGS) as [string, Setting][];
-  // What belongs to one role comes last: the roles are known then, and a key of another role is not even opened.
+  // Settings of a single role come last, when the roles are known: another role's key is not even opened.
   entries.sort(([, a], [, b]) => Number(a.role !== undefined) - Number(b.role !== undefined));
   for (const [name, entry] of entries) {
     if (entry.role && !(parsed.roles as readonly Role[]).includes(entry.role)) continue;

@@ -1,6 +1,6 @@
 /**
- * Where a private key is: in the environment itself, in a file, or in a key management service that never hands it out.
- * A file is read at the start, so that a key which cannot be read stops the start and not the first payment.
+ * Where a private key is: in the environment, in a file, or in a key management service that never releases it. Files
+ * are read at the start, so that an unreadable key stops the start and not the first payment.
  */
 import { readFileSync } from "node:fs";
 import type { Hex } from "turnpike/protocol";
@@ -43,7 +43,7 @@ function readKeyFile(path: string): string | undefined {
     const text = readFileSync(path, "utf8").trim();
     return PRIVATE_KEY.test(text) ? text : undefined;
   } catch {
-    // The caller says so, in one sentence that names the variable.
+    // The caller reports the error, with the name of the variable.
     return undefined;
   }
 }

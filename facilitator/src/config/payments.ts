@@ -1,4 +1,4 @@
-/** Which payments are accepted, and how they are gathered. */
+/** Which payments are accepted, and how they are batched. */
 import { setting, whole } from "./setting";
 
 export const PAYMENTS = {

@@ -1,4 +1,4 @@
-/** What providers may ask of the service: API keys, debits, webhooks. */
+/** What providers may use: API keys, debits, webhooks. */
 import { addressSchema } from "turnpike/protocol";
 import { z } from "zod";
 import { flag, list, optional, origin, setting, whole } from "./setting";

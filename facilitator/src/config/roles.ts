@@ -1,6 +1,10 @@
 /**
- * api: answers HTTP. relayer: holds the keys, composes and sends transactions. renewals: collects what falls due.
- * indexer: reads the chain into rows. webhooks: delivers events.
+ * Roles of a process.
+ * api: answers HTTP.
+ * relayer: holds the keys, builds and sends transactions.
+ * renewals: collects what falls due.
+ * indexer: reads the chain into rows.
+ * webhooks: delivers events.
  */
 export const ROLES = ["api", "relayer", "renewals", "indexer", "webhooks"] as const;
 

@@ -1,4 +1,4 @@
-/** The process itself: what it does, where it listens, what it tells. */
+/** Settings of the process: its roles, its address and its log. */
 import { z } from "zod";
 import { ROLES } from "./roles";
 import { flag, list, optional, setting, whole } from "./setting";

@@ -1,10 +1,10 @@
-/** What a setting is, and how the text of one is read. Secrets are wrapped so that no log or error can print them. */
+/** Defines settings and parses their text. Secrets are wrapped so that no log or error can print them. */
 import { inspect } from "node:util";
 import { parseAmount } from "turnpike/protocol";
 import { z } from "zod";
 import type { Role } from "./roles";
 
-/** A value that prints as `[redacted]` wherever it ends up. */
+/** A value that always prints as `[redacted]`. */
 export class Secret<T extends string = string> {
   readonly #value: T;
   constructor(value: T) {
@@ -26,12 +26,12 @@ export class Secret<T extends string = string> {
 
 export interface Setting<S extends z.ZodType = z.ZodType> {
   readonly env: string;
-  /** what it is, with its unit */
+  /** description, with its unit */
   readonly about: string;
-  /** as it would stand in the environment; absent: the setting is required, unless `optional` */
+  /** default in the form of the environment variable; absent: the setting is required, unless `optional` */
   readonly fallback?: string;
   readonly optional?: true;
-  /** the one role that uses it: no other process reads it, even where it is set */
+  /** the only role that uses it: other processes ignore it */
   readonly role?: Role;
   /** what goes wrong when it is set carelessly */
   readonly danger?: string;

@@ -1,4 +1,4 @@
-/** Every setting as a commented file of the environment: what it is, what it is unless set, what goes wrong when careless. */
+/** Renders every setting as a commented environment file: description, default and danger. */
 import { SETTINGS } from ".";
 import type { Setting } from "./setting";
 
@@ -9,7 +9,7 @@ export function settingsText(): string {
     [
       ...wrapped(about),
       ...(danger ? wrapped(`Careless: ${danger}`) : []),
-      // What has a default, or may be left out, stands as a comment: the file says what it changes.
+      // A setting with a default, or an optional one, is commented out: the file shows only what it changes.
       fallback === undefined && !optional ? `${env}=` : `#${env}=${fallback ?? ""}`,
     ].join("\n"),
   );

@@ -1,11 +1,11 @@
 /**
- * Puts a pool's connections behind one guard: their errors reach callers translated, a connection that met an outage is
- * closed instead of reused, and each outcome is reported to the health of the database.
+ * Guards a pool's connections: translates their errors, closes a connection after an outage instead of reusing it, and
+ * reports each outage to the database's health.
  */
 import type { PostgresPool } from "kysely";
 import { isDatabaseOutage, translateDatabaseError } from "./outage";
 
-/** What both drivers' clients have in common. */
+/** Interface that both drivers' clients share. */
 interface Client {
   query(text: string, values: readonly unknown[]): Promise<unknown>;
   release(isBroken?: boolean): void;
@@ -16,17 +16,17 @@ interface Clients {
   end(): Promise<void>;
 }
 
-/** Receives what a statement met. */
+/** Receives the outages that statements meet. */
 export interface DatabaseWatch {
-  /** @param error translated */
+  /** @param error the translated error */
   failed(error: unknown): void;
 }
 
 export function guardPool(pool: Clients, watch: DatabaseWatch): PostgresPool {
   function translated(error: unknown): unknown {
-    const told = translateDatabaseError(error);
-    if (isDatabaseOutage(told)) watch.failed(told);
-    return told;
+    const failure = translateDatabaseError(error);
+    if (isDatabaseOutage(failure)) watch.failed(failure);
+    return failure;
   }
 
   async function connect() {
@@ -42,9 +42,9 @@ export function guardPool(pool: Clients, watch: DatabaseWatch): PostgresPool {
         try {
           return await client.query(text, values);
         } catch (error) {
-          const told = translated(error);
-          isBroken ||= isDatabaseOutage(told);
-          throw told;
+          const failure = translated(error);
+          isBroken ||= isDatabaseOutage(failure);
+          throw failure;
         }
       },
       release: () => client.release(isBroken),

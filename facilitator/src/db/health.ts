@@ -1,4 +1,7 @@
-/** Whether the database can be read and written now: from a probe every few seconds, and from what statements meet. */
+/**
+ * Tracks whether the database can be read and written now: by a probe every few seconds, and by the errors of
+ * statements.
+ */
 import type { DatabaseWatch } from "./guarded-pool";
 import type { Db, Store } from "./open";
 import { describeOutage } from "./outage";
@@ -6,26 +9,29 @@ import { databaseNowMs } from "./sql";
 
 export interface DatabaseHealth {
   readonly ok: boolean;
-  /** what is seen; holds no URL */
+  /** description of the state; contains no URL */
   readonly detail: string;
 }
 
 export interface HealthWatch extends DatabaseWatch {
-  /** Probes until stopped. The first probe has ended when this resolves. */
+  /** Probes until stopped. Resolves after the first probe. */
   start(store: Store, chainId: number): Promise<void>;
   health(): DatabaseHealth;
   stop(): Promise<void>;
 }
 
-/** Of the embedded database, which has one connection for everything. */
+/** Probe interval of the embedded database, which has a single connection. */
 const PROBE_EMBEDDED_MS = 10_000;
 
 const PROBE_MS = 2_000;
 
-/** A probe without an answer for so long is a failure of its own. */
+/** A probe that is not answered for this long counts as failed. */
 const SILENT_MS = 10_000;
 
-/** A full disk rejects some writes and accepts small ones: what a real statement met counts for so long. */
+/**
+ * How long a real statement's failure counts. A full disk rejects some writes and accepts small ones, so a probe may
+ * succeed.
+ */
 const REFUSED_MS = 10_000;
 
 export function createHealthWatch(monotonicMs: () => number): HealthWatch {
@@ -37,7 +43,7 @@ export function createHealthWatch(monotonicMs: () => number): HealthWatch {
   let running: Promise<void> | undefined;
   let probe: (() => Promise<void>) | undefined;
 
-  /** One at a time; a probe that is under way serves whoever asks for one. */
+  /** Probes the database; concurrent callers share one probe. */
   function look(): Promise<void> {
     running ??= once().finally(() => {
       running = undefined;

@@ -1,6 +1,6 @@
 /**
- * Who does a piece of work that one process is enough for. Held until a time by the database's clock; who stops renewing
- * loses it to the next that asks. A lease keeps processes from doing work twice; it is not what keeps the work right.
+ * Leases work for which one process is enough. Valid until a time of the database's clock; without renewal, the next
+ * process acquires it. A lease prevents duplicate work; correctness does not depend on it.
  */
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
@@ -9,7 +9,7 @@ import type { Store } from "./open";
 import { databaseNowMs } from "./sql";
 
 export interface RoleLease {
-  /** Takes or renews it. @returns whether it is ours */
+  /** Acquires or renews the lease. @returns whether this process has it */
   hold(): Promise<boolean>;
   release(): Promise<void>;
 }
@@ -31,7 +31,7 @@ export function createRoleLease({ store, chainId, role, lifeMs, ...options }: Ro
 
   return {
     async hold() {
-      // The embedded database has one process by its folder's lock.
+      // The embedded database has a single process, because of its folder's lock.
       if (store.kind === "pglite") return true;
       if (monotonicMs() < askAgainMs) return isOurs;
       const askedMs = monotonicMs();
@@ -64,7 +64,7 @@ export function createRoleLease({ store, chainId, role, lifeMs, ...options }: Ro
   };
 }
 
-/** Who holds it now, by the database's clock. */
+/** Returns the current owner of a lease, by the database's clock. */
 export async function holderOf(store: Store, chainId: number, role: string): Promise<string | undefined> {
   const row = await store.db
     .selectFrom("role_leases")

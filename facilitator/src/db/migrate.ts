@@ -1,19 +1,23 @@
 /**
- * Brings the database to the newest form: forward only, one runner at a time, all in one transaction. A database that a
- * newer release has migrated is used as it is, unless one of its steps says that this release cannot.
+ * Migrates the database to this release: forward only, one runner at a time, in one transaction. A database of a newer
+ * release is used as it is, unless one of its migrations excludes older releases.
  */
 import { type Kysely, sql } from "kysely";
 import { ConfigError } from "turnpike/protocol";
 import { MIGRATIONS } from "./migrations";
 import type { Tables } from "./schema";
 
-/** Any constant: PostgreSQL processes that start together queue up on it. */
+/** Arbitrary constant: PostgreSQL processes that start together wait for this lock. */
 const LOCK = 7_402_001;
 
-/** @returns the migrations that this call has applied. @throws ConfigError when the database is not for this release */
+/**
+ * Applies the pending migrations.
+ * @returns the ids that this call applied
+ * @throws ConfigError when the database is not for this release
+ */
 export async function migrate(db: Kysely<Tables>, kind: "pglite" | "postgres"): Promise<string[]> {
   return db.transaction().execute(async (tx) => {
-    // The embedded database has one process by its folder's lock; advisory locks are no mutex there.
+    // The embedded database has a single process, because of its folder's lock; advisory locks are no mutex there.
     if (kind === "postgres") await sql`select pg_advisory_xact_lock(${LOCK})`.execute(tx);
     await sql`create table if not exists migrations (id text primary key, applied_at timestamptz not null default now())`.execute(
       tx,
@@ -39,7 +43,7 @@ export async function migrate(db: Kysely<Tables>, kind: "pglite" | "postgres"): 
   });
 }
 
-/** Of this release, not applied yet. Changes nothing. */
+/** Returns the ids of this release's migrations that are not applied yet. Changes nothing. */
 export async function pendingMigrations(db: Kysely<Tables>): Promise<string[]> {
   const { rows: tables } = await sql<{ name: string | null }>`select to_regclass('migrations')::text as name`.execute(
     db,

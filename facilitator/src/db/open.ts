@@ -1,6 +1,6 @@
 /**
- * Opens the database: PostgreSQL by URL, or the embedded one in a folder that an exclusive lock guards. Same SQL and
- * same types on both: int8 as number, numeric as decimal text.
+ * Opens the database: PostgreSQL by URL, or the embedded one in a folder that an exclusive lock guards. Both have the
+ * same SQL and types: int8 as number, numeric as decimal text.
  */
 import { mkdirSync } from "node:fs";
 import { PGlite } from "@electric-sql/pglite";
@@ -18,36 +18,38 @@ import { sharedWake } from "./shared-notifier";
 
 export type Tx = Transaction<Tables>;
 
-/** Either the pool or an open transaction. Inside a transaction use only the transaction: the pool would wait for it for ever. */
+/**
+ * The pool or an open transaction. Inside a transaction use only the transaction: waiting for the pool would deadlock.
+ */
 export type Db = Kysely<Tables>;
 
 export interface Store {
   readonly db: Db;
   readonly kind: DatabaseConfig["kind"];
   readonly wake: Notifier;
-  /** migrations that were applied when it was opened */
+  /** migrations that were applied on opening */
   readonly migrated: readonly string[];
   transaction<T>(act: (tx: Tx) => Promise<T>): Promise<T>;
   close(): Promise<void>;
 }
 
-/** A database that is gone with the process: for comparing. */
+/** Directory of a database that ends with the process, for comparisons. */
 const IN_MEMORY = "memory://";
 
 const INT8 = 20;
 
 const LOCK_RETRY_MS = 500;
 
-/** A server that does not accept a connection for so long is held to be away. */
+/** A server that does not accept a connection within this time counts as down. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
-/** Before the first probe of a silent connection: a failover may end it without a word. */
+/** Delay before the first probe of an idle connection: a failover may end it silently. */
 const KEEP_ALIVE_MS = 10_000;
 
 export interface StoreOptions {
   /**
-   * Milliseconds until an unanswered statement is given up, and until the server ends a transaction that stopped
-   * midway. Absent: a statement may take as long as it needs.
+   * Milliseconds until an unanswered statement fails, and until the server ends a transaction that stopped midway.
+   * Absent: no limit.
    */
   readonly timeoutMs?: number;
   /** receives every outage that a statement meets */
@@ -56,9 +58,9 @@ export interface StoreOptions {
 
 const UNWATCHED: DatabaseWatch = { failed: () => undefined };
 
-/** Opens the database and brings it to this release's form. @throws Unavailable during an outage */
+/** Opens the database and migrates it to this release. @throws Unavailable during an outage */
 export async function openStore(database: DatabaseConfig, options: StoreOptions = {}): Promise<Store> {
-  // On a server migrations run on connections without the service's limits: a large table takes its time.
+  // On a server, migrations run on connections without the service's limits, because a large table takes long.
   const isServer = database.kind === "postgres";
   const store = await connectStore(database, isServer ? {} : options);
   let migrated: readonly string[];
@@ -73,7 +75,7 @@ export async function openStore(database: DatabaseConfig, options: StoreOptions 
   return { ...(await connectStore(database, options)), migrated };
 }
 
-/** Opens the database as it is. */
+/** Opens the database without migrating it. */
 export async function connectStore(database: DatabaseConfig, options: StoreOptions = {}): Promise<Store> {
   const { pool, wake, release } =
     database.kind === "postgres" ? openPostgres(database, options) : await openPglite(database);
@@ -111,7 +113,7 @@ function createPool({ url, poolSize }: PostgresConfig, { timeoutMs }: StoreOptio
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     ...(timeoutMs !== undefined && {
       query_timeout: timeoutMs,
-      // Not as a startup parameter, which poolers reject.
+      // Not a startup parameter, because connection poolers reject those.
       onConnect: (client: ClientBase) =>
         client.query(`set idle_in_transaction_session_timeout = ${timeoutMs}`).then(() => undefined),
     }),
@@ -120,8 +122,8 @@ function createPool({ url, poolSize }: PostgresConfig, { timeoutMs }: StoreOptio
         oid === INT8 ? Number : pgTypes.getTypeParser(oid, format as "text")) as typeof pgTypes.getTypeParser,
     },
   });
-  // Without a listener an `error` event ends the process. The pool listens to idle connections alone: a connection
-  // that is lost while a caller has it needs a listener of its own. Its caller receives the error from the statement.
+  // Without a listener, an `error` event ends the process. The pool listens to idle connections only, so a connection
+  // that a caller uses needs its own listener. The caller receives the error from its statement.
   pool.on("error", () => undefined);
   pool.on("connect", (client) => client.on("error", () => undefined));
   return pool;
@@ -147,7 +149,7 @@ async function openPglite({ dir, lockMs }: DatabaseConfig & { kind: "pglite" }):
       lockfilePath: `${dir}.lock`,
       stale: lockMs,
       update: Math.max(1_000, lockMs / 5),
-      // A process that was killed leaves its lock behind, and its successor starts at once.
+      // A killed process leaves its lock behind, and its successor starts at once.
       retries: { retries: Math.ceil(lockMs / LOCK_RETRY_MS) + 1, minTimeout: LOCK_RETRY_MS, maxTimeout: LOCK_RETRY_MS },
     });
   } catch (cause) {

@@ -1,6 +1,6 @@
 /**
- * Tells an outage of the database from a fault in a statement. An outage says nothing about the work that met it: a
- * commit may have happened or not, so callers read again instead of drawing a conclusion.
+ * Distinguishes an outage of the database from an error in a statement. After an outage the work's outcome is unknown:
+ * a commit may have happened, so callers read again.
  */
 import { isTurnpikeError, type TurnpikeError, Unavailable } from "turnpike/protocol";
 
@@ -40,7 +40,7 @@ const SOCKET_CODES = new Set([
   "EMFILE",
 ]);
 
-/** What `pg`, its pool and the query builder say without a code when a connection is gone. */
+/** Messages without a code from `pg`, its pool and the query builder when a connection is lost. */
 const LOST =
   /connection (?:terminated|error)|not queryable|timeout exceeded when trying to connect|timeout expired|query read timeout|pool after calling end|PGlite is clos/i;
 
@@ -61,7 +61,7 @@ function troubleOf(error: unknown): Trouble | undefined {
   return error instanceof Error && LOST.test(error.message) ? "outage" : undefined;
 }
 
-/** What an operator reads: the code alone, since a driver's message may hold the connection URL. */
+/** Describes an outage for operators by its code only, because a driver's message may contain the connection URL. */
 export function describeOutage(error: unknown): string {
   const cause = isDatabaseOutage(error) ? error.cause : error;
   const code = codeOf(cause);
@@ -73,7 +73,7 @@ export function describeOutage(error: unknown): string {
   return code === undefined ? "the connection was lost" : `it does not answer (${code})`;
 }
 
-/** Returns what callers receive for an error of the driver: Unavailable for an outage, else the error itself. */
+/** Converts a driver's error for callers: Unavailable for an outage, else the error itself. */
 export function translateDatabaseError(error: unknown): unknown {
   if (isTurnpikeError(error)) return error;
   const trouble = troubleOf(error);
@@ -87,10 +87,10 @@ export function translateDatabaseError(error: unknown): unknown {
   });
 }
 
-/** The server said no, or was never reached: the statement has changed nothing. */
+/** The server rejected the statement, or was never reached: nothing has changed. */
 const REFUSED = /^(?:53...|25006|28...|3D000|57P03|ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$/;
 
-/** Whether a statement, or a commit, that met this error may have been executed all the same. */
+/** Returns whether a statement or commit may have been executed although it met this error. */
 export function isOutcomeUnknown(error: unknown): boolean {
   if (!isDatabaseOutage(error)) return false;
   const code = codeOf(error.cause);

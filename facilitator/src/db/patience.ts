@@ -1,16 +1,16 @@
-/** Waits for a database that is away, so that a failover needs no restart of anything that uses it. */
+/** Waits for a database that is down, so that a failover requires no restarts. */
 import type { Logger } from "pino";
 import { ConfigError } from "turnpike/protocol";
 import { describeOutage, isDatabaseOutage } from "./outage";
 
 export interface Patience {
   readonly log: Logger;
-  /** ends the wait */
+  /** aborts the wait */
   readonly signal?: AbortSignal | undefined;
-  /** milliseconds until the outage is final; absent: never */
+  /** milliseconds until the outage is thrown; absent: never */
   readonly limitMs?: number;
   readonly monotonicMs: () => number;
-  /** receives what is waited for, in one sentence */
+  /** receives the reason for waiting, in one sentence */
   readonly onWait?: (reason: string) => void;
 }
 
@@ -18,18 +18,18 @@ const AGAIN_MS = 1_000;
 
 const MESSAGE_EVERY_MS = 5_000;
 
-/** invalid_password, invalid_authorization_specification, invalid_catalog_name: waiting helps nobody. */
+/** invalid_password, invalid_authorization_specification, invalid_catalog_name: waiting does not help. */
 const SETTING_STATES = new Set(["28P01", "28000", "3D000"]);
 
 /**
- * Runs `attempt` until it meets no outage of the database; each attempt begins afresh.
- * @throws ConfigError when the server rejects the URL's credentials or knows no such database
+ * Repeats `attempt` until it meets no outage of the database.
+ * @throws ConfigError when the server rejects the URL's credentials or has no such database
  * @throws the signal's reason when it is aborted
  */
 export async function untilDatabaseAnswers<T>(attempt: () => Promise<T>, patience: Patience): Promise<T> {
   const { log, signal, limitMs = Number.POSITIVE_INFINITY, monotonicMs, onWait } = patience;
   const beganMs = monotonicMs();
-  let saidMs = Number.NEGATIVE_INFINITY;
+  let loggedMs = Number.NEGATIVE_INFINITY;
   for (;;) {
     signal?.throwIfAborted();
     try {
@@ -42,9 +42,9 @@ export async function untilDatabaseAnswers<T>(attempt: () => Promise<T>, patienc
         throw new ConfigError(`DATABASE_URL cannot be used: ${reason}. ${remedyOf(state)}`, { cause: error });
       if (monotonicMs() - beganMs >= limitMs) throw error;
       onWait?.(`the database is unavailable: ${reason}`);
-      if (monotonicMs() - saidMs >= MESSAGE_EVERY_MS) {
-        saidMs = monotonicMs();
-        const waitedSec = Math.round((saidMs - beganMs) / 1_000);
+      if (monotonicMs() - loggedMs >= MESSAGE_EVERY_MS) {
+        loggedMs = monotonicMs();
+        const waitedSec = Math.round((loggedMs - beganMs) / 1_000);
         log.warn({ reason, waitedSec }, "the database is unavailable; the start continues when it answers");
       }
       await pause(signal);

@@ -1,4 +1,6 @@
-/** The embedded database in the shape of a `pg` pool of one connection, so that one dialect of the query builder serves both. */
+/**
+ * Adapts the embedded database to a `pg` pool of one connection, so that one dialect of the query builder serves both.
+ */
 import type { PGlite } from "@electric-sql/pglite";
 
 interface PooledClient {
@@ -18,7 +20,8 @@ export function pglitePool(lite: PGlite): { connect(): Promise<PooledClient>; en
       await before;
       return {
         async query(sql, parameters) {
-          // Without parameters the simple protocol does, at a third of the price: every transaction begins and ends so.
+          // Without parameters the simple protocol is enough, at a third of the cost; every transaction begins and ends
+          // that way.
           const [result] = parameters.length === 0 ? await lite.exec(sql) : [await lite.query(sql, [...parameters])];
           if (!result) return { command: "", rowCount: 0, rows: [] };
           const command = sql.trimStart().slice(0, 6).toUpperCase();

@@ -1,4 +1,7 @@
-/** All tables as the query builder sees them. Hashes are lower-case hex text, addresses EIP-55 text, amounts decimal text, times unix seconds. */
+/**
+ * All tables as typed for the query builder. Hashes are lower-case hex text, addresses EIP-55 text, amounts decimal
+ * text, times unix seconds.
+ */
 import type {
   FailedPeriodsTable,
   GateReportsTable,

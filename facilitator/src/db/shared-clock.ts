@@ -1,6 +1,6 @@
 /**
- * The database's clock as this process can read it at once: what is written down for other processes to compare with (leases,
- * due times, expiries) must not depend on whose machine is fast or slow. For wall time only, never for chain time.
+ * Provides the database's clock without a query. Times that processes compare (leases, due times, expiries) must not
+ * depend on a machine's clock. For wall time only, never for chain time.
  */
 import { sql } from "kysely";
 import type { Store } from "./open";
@@ -15,14 +15,14 @@ export interface SharedClock {
 export interface SharedClockOptions {
   readonly store: Store;
   readonly monotonicMs: () => number;
-  /** told when the database could not be asked: what was known goes on */
+  /** called when the database does not answer; the last known offset stays in use */
   readonly onMiss: () => void;
 }
 
-/** How often it is asked again, against the drift of two clocks. */
+/** How often the offset is measured, against clock drift. */
 const ASK_EVERY_MS = 60_000;
 
-/** The embedded database lives in this process and has its clock. */
+/** Starts the clock. The embedded database runs in this process and uses its clock. */
 export async function startSharedClock({ store, monotonicMs, onMiss }: SharedClockOptions): Promise<SharedClock> {
   if (store.kind === "pglite") return { nowMs: () => Date.now(), stop: () => undefined };
   let aheadMs = await ask();
@@ -34,7 +34,7 @@ export async function startSharedClock({ store, monotonicMs, onMiss }: SharedClo
   timer.unref();
   return { nowMs: () => Math.round(monotonicMs() + aheadMs), stop: () => clearInterval(timer) };
 
-  /** @returns what the database's clock shows more than ours */
+  /** Measures the offset. @returns the database's clock minus this process's, in milliseconds */
   async function ask(): Promise<number> {
     const askedMs = monotonicMs();
     const { rows } = await sql<{ now: number }>`select ${databaseNowMs} as now`.execute(store.db);

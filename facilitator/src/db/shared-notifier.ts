@@ -1,6 +1,6 @@
 /**
- * Carries wake-ups between processes that share a PostgreSQL server. Hints only: one that is lost while a connection is
- * down costs a waiting caller a moment, never an answer.
+ * Carries notifications between processes that share a PostgreSQL server. A notification is a hint: losing one delays a
+ * waiting caller, and never changes a result.
  */
 import { randomUUID } from "node:crypto";
 import { Client, type ClientConfig, type Pool } from "pg";
@@ -8,7 +8,7 @@ import type { Notifier } from "../lib/notifier";
 
 const CHANNEL = "turnpike_wake";
 
-/** PostgreSQL refuses payloads of 8,000 bytes */
+/** PostgreSQL rejects payloads of 8,000 bytes or more. */
 const MAX_PAYLOAD = 7_500;
 
 const RECONNECT_MS = 1_000;
@@ -18,7 +18,7 @@ interface Message {
   readonly keys: readonly string[];
 }
 
-/** The same wake, whose notifications reach the other processes too. */
+/** Extends a notifier to other processes. */
 export function sharedWake(local: Notifier, pool: Pool, connection: ClientConfig): Notifier {
   const self = randomUUID();
   const closing = new AbortController();
@@ -40,11 +40,11 @@ export function sharedWake(local: Notifier, pool: Pool, connection: ClientConfig
     }
   }
 
-  /** Listens on one connection until it ends, for whatever reason. */
+  /** Listens on one connection until it ends, for any reason. */
   async function listenOnce(): Promise<void> {
     const client = new Client(connection);
     const ended = new Promise<void>((resolve) => {
-      // An `error` event without a listener ends the process, at any moment of the connection's life.
+      // An `error` event without a listener ends the process, at any time in the connection's life.
       client.on("error", () => resolve());
       client.on("end", () => resolve());
     });
@@ -59,14 +59,14 @@ export function sharedWake(local: Notifier, pool: Pool, connection: ClientConfig
       await client.query(`listen ${CHANNEL}`);
       await ended;
     } catch {
-      // The server is away: whoever waits looks without a hint meanwhile.
+      // The server is down: waiting callers poll meanwhile.
     } finally {
       closing.signal.removeEventListener("abort", close);
       close();
     }
   }
 
-  /** One connection at a time: a second attempt begins only after the first has ended. */
+  /** Keeps one connection at a time: the next attempt begins only after the last one has ended. */
   async function listen(): Promise<void> {
     while (!closing.signal.aborted) {
       await listenOnce();
@@ -81,7 +81,7 @@ export function sharedWake(local: Notifier, pool: Pool, connection: ClientConfig
       local.notify(key);
       if (closing.signal.aborted) return;
       keys.add(key);
-      // One message per turn of the event loop; a failure to send one is a lost hint.
+      // Sends one message per turn of the event loop. A message that fails is a lost hint.
       if (keys.size === 1) setImmediate(() => void publish().catch(() => undefined));
     },
     close() {

@@ -1,10 +1,13 @@
-/** Lists as one parameter of a statement: a block may tell thousands, and the drivers differ in how they take arrays. */
+/**
+ * Passes lists as one parameter of a statement: a block may have thousands of values, and drivers encode arrays
+ * differently.
+ */
 import { type RawBuilder, sql } from "kysely";
 
-/** The database's clock, which all processes that share it agree on; for leases and ages, never for chain time. */
+/** The database's clock, shared by all processes; for leases and ages, never for chain time. */
 export const databaseNowMs = sql<number>`(extract(epoch from clock_timestamp()) * 1000)::bigint`;
 
-/** Hashes and ids alone: nothing that would need escaping. */
+/** Encodes hashes and ids, which need no escaping. */
 export const idList = (values: Iterable<string>): RawBuilder<string[]> => sql`${`{${[...values].join(",")}}`}::text[]`;
 
 export const textList = (values: readonly string[]): RawBuilder<string[]> => sql`${quoted(values)}::text[]`;

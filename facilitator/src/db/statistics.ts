@@ -1,14 +1,14 @@
 /**
- * Keeps the query planner's statistics up to date while tables fill. Without them the planner takes every index that
- * begins with the chain's id for a good one, and reads all rows to find one. The embedded database never analyzes by
- * itself, a server only after its first minute.
+ * Keeps the query planner's statistics up to date while tables grow. Without statistics the planner picks any index
+ * that starts with the chain id, and reads all rows to find one. The embedded database never analyzes by itself, and a
+ * server only after its first minute.
  */
 import { sql } from "kysely";
 import type { Logger } from "pino";
 import type { Store } from "./open";
 
 export interface Statistics {
-  /** Adds to the number of rows; analyzes the tables once they have grown enough. */
+  /** Counts new rows, and analyzes the tables once they have grown enough. */
   grew(rows: number): void;
 }
 
@@ -21,7 +21,7 @@ const MOST_ROWS_BETWEEN = 200_000;
 export interface StatisticsOptions {
   readonly store: Store;
   readonly log: Logger;
-  /** that fill together */
+  /** tables that grow together */
   readonly tables: readonly string[];
 }
 
@@ -34,7 +34,7 @@ export function createStatistics({ store, log, tables }: StatisticsOptions): Sta
       rows += more;
       if (rows < next) return;
       next = rows + Math.min(rows * (GROWTH - 1), MOST_ROWS_BETWEEN);
-      // Nothing waits for it, and nothing is wrong without it.
+      // Runs in the background; correctness does not depend on it.
       void sql`analyze ${names}`.execute(store.db).catch((error: unknown) => {
         log.warn({ reason: error instanceof Error ? error.message : "unknown" }, "statistics could not be updated");
       });

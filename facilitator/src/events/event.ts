@@ -1,7 +1,7 @@
 import type { Hex } from "turnpike/protocol";
 import { keccakOfText } from "../chain/keccak";
 
-/** Of a log: the same log in the same block has the same id for ever. */
+/** Returns the event id of a log: the same log in the same block always has the same id. */
 export function chainEventId(chainId: number, blockHash: string, logIndex: number, type: string): Hex {
   return keccakOfText(`${chainId}/${blockHash}/${logIndex}/${type}`);
 }

@@ -3,20 +3,20 @@ import type { Db, Tx } from "../db/open";
 import type { EventDraft } from "./event";
 import type { EventProjection } from "./projection";
 
-/** Publishes and reverts events, and brings the projections along in the same transaction. One writer at a time. */
+/** Publishes and reverts events, and updates the projections in the same transaction. One writer at a time. */
 export class EventFeed {
   readonly #chainId: number;
   readonly #projections: readonly EventProjection[];
 
-  /** @param projections each is called after the ones before it */
+  /** @param projections called in this order */
   constructor(chainId: number, projections: readonly EventProjection[]) {
     this.#chainId = chainId;
     this.#projections = projections;
   }
 
   /**
-   * Publishes events in the given order. An id that is published already is left alone, unless it was reverted with its
-   * block: then the event is valid again.
+   * Publishes events in the given order. Skips an id that is already published, unless it was reverted with its block:
+   * then the event is valid again.
    * @returns how many were new
    */
   async append(tx: Tx, drafts: readonly EventDraft[]): Promise<number> {
@@ -26,9 +26,9 @@ export class EventFeed {
   }
 
   /**
-   * Waits until nobody else writes events, until the end of the transaction: two writers would give one number twice, and
-   * a reader behind a cursor would miss an event with a lower `seq` that is committed later. Publishes staged events
-   * first, so that no writer finds a block's rows without its events.
+   * Locks the feed until the end of the transaction. Two writers could assign one number twice, or commit an event with
+   * a lower `seq` after a reader's cursor has passed it. Publishes staged events first, so that no writer finds a
+   * block's rows without its events.
    * @returns the highest block ever written; undefined before the first
    */
   async lock(tx: Tx): Promise<number | undefined> {
@@ -40,12 +40,15 @@ export class EventFeed {
       .where("name", "=", "indexer")
       .forUpdate()
       .executeTakeFirst();
-    // A statement of its own: the one that waits for the lock sees what was committed before it began.
+    // Runs as its own statement: the statement that waits for the lock sees only what was committed before it began.
     for (const drafts of await takeStaged(tx, chainId)) await this.#append(tx, drafts);
     return cursor?.position;
   }
 
-  /** Stores events to be published by whoever locks the feed next. @param tx that of their rows, under the lock */
+  /**
+   * Stores events for the next writer that locks the feed to publish.
+   * @param tx transaction of their rows, under the lock
+   */
   async stage(tx: Tx, drafts: readonly EventDraft[]): Promise<void> {
     await tx
       .insertInto("staged_events")
@@ -68,7 +71,7 @@ export class EventFeed {
     for (const projection of this.#projections) await projection.reverted?.(tx, this.#chainId, rows);
   }
 
-  /** Reverts every event of a log, before the chain is read again. The caller recounts what projections keep. */
+  /** Reverts every event of a log, before the chain is indexed again. The caller rebuilds the projections' rows. */
   async revertLogs(tx: Tx): Promise<void> {
     await tx
       .updateTable("events")
@@ -79,7 +82,7 @@ export class EventFeed {
       .execute();
   }
 
-  /** Under the lock. */
+  /** Publishes under the lock. */
   async #append(tx: Tx, all: readonly EventDraft[]): Promise<number> {
     const seen = new Set<string>();
     const drafts = all.filter(({ id }) => !seen.has(id) && seen.add(id));
@@ -91,7 +94,7 @@ export class EventFeed {
     return added.size + (await this.#insertNew(tx, more)).size;
   }
 
-  /** A number that is given out and not used would look like an event that was lost: only what is new has one. */
+  /** Inserts only new events, because a number that is assigned and not used would look like a lost event. */
   async #insertNew(tx: Tx, drafts: readonly EventDraft[]): Promise<Set<string>> {
     const chainId = this.#chainId;
     const rows = drafts.map((draft, place) => ({
@@ -108,18 +111,18 @@ export class EventFeed {
       block_time: draft.blockTime,
       transaction: draft.transaction ?? null,
     }));
-    // One parameter for all: a block may have thousands.
+    // One parameter for all rows: a block may have thousands.
     const inserted = await sql<{ id: string }>`
     insert into events (id, chain_id, type, object_id, sequence, provider, payer, payload, block_number, block_hash,
       log_index, block_time, transaction)
     select id, ${chainId}::bigint, type, object_id,
-      coalesce((select max(e.sequence) from events e where e.chain_id = ${chainId}::bigint and e.object_id = told.object_id), 0)
+      coalesce((select max(e.sequence) from events e where e.chain_id = ${chainId}::bigint and e.object_id = draft.object_id), 0)
         + row_number() over (partition by object_id order by place),
       provider, payer, payload, block_number, block_hash, log_index, block_time, transaction
-    from json_to_recordset(${JSON.stringify(rows)}::json) as told(place bigint, id text, type text, object_id text,
+    from json_to_recordset(${JSON.stringify(rows)}::json) as draft(place bigint, id text, type text, object_id text,
       provider text, payer text, payload jsonb, block_number bigint, block_hash text, log_index bigint,
       block_time bigint, transaction text)
-    where not exists (select 1 from events e where e.chain_id = ${chainId}::bigint and e.id = told.id)
+    where not exists (select 1 from events e where e.chain_id = ${chainId}::bigint and e.id = draft.id)
     order by place
     on conflict (chain_id, id) do nothing returning id`.execute(tx);
     const added = new Set(inserted.rows.map(({ id }) => id));
@@ -129,7 +132,7 @@ export class EventFeed {
     return added;
   }
 
-  /** Reverted events of these ids become valid again, under the same id. @returns events to publish because of it */
+  /** Makes reverted events of these ids valid again, under the same ids. @returns events to publish as a result */
   async #revive(tx: Tx, ids: readonly string[]): Promise<readonly EventDraft[]> {
     if (ids.length === 0) return [];
     const rows = await tx
@@ -149,7 +152,7 @@ export class EventFeed {
   }
 }
 
-/** @returns staged events in their order, by block. They are staged no longer. */
+/** Removes and returns the staged events, in order, by block. */
 async function takeStaged(tx: Tx, chainId: number): Promise<readonly (readonly EventDraft[])[]> {
   const rows = await tx
     .deleteFrom("staged_events")

@@ -1,10 +1,10 @@
-/** The feed behind GET /events: a provider's own, in the order of commit. */
+/** Lists a provider's events for GET /events, in commit order. */
 import type { EventList, FacilitatorEvent } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
 import type { Db } from "../db/open";
 
 export interface EventPage {
-  /** whose plan, or whose payee, the events concern */
+  /** provider whose plan or payee the events concern */
   readonly provider: Address;
   /** cursor of the last event seen */
   readonly after: number;
@@ -39,7 +39,7 @@ export async function listEvents(db: Db, chainId: number, page: EventPage): Prom
   return { events, next: String(rows.at(-1)?.seq ?? after) };
 }
 
-/** Cursor of the newest event of all: what comes after it is news. */
+/** Returns the cursor of the newest event; later events are new. */
 export async function newestEvent(db: Db, chainId: number): Promise<number> {
   const row = await db
     .selectFrom("events")

@@ -1,4 +1,4 @@
-/** What features implement to follow the feed and the chain, which know none of them. */
+/** Interfaces through which features follow the feed and the chain, which depend on no feature. */
 import type { Hex } from "turnpike/protocol";
 import type { ChainBlock, ChainReader } from "../chain/chain-reader";
 import type { ChainFact } from "../chain/facts";
@@ -6,7 +6,7 @@ import type { Tx } from "../db/open";
 import type { EventRow } from "../db/tables/events";
 import type { EventDraft } from "./event";
 
-/** The columns of an event that are known wherever it is published or reverted. */
+/** Columns of an event that are known both when it is published and when it is reverted. */
 export type CountedRow = Pick<EventRow, "type" | "object_id" | "provider" | "payer" | "payload" | "block_time">;
 
 /** An event that has just been published. */
@@ -14,22 +14,22 @@ export interface PublishedRow extends CountedRow {
   readonly id: string;
 }
 
-/** Rows that follow the events. Each method runs in the transaction that changes the events, under the feed's lock. */
+/** Rows derived from events. Each method runs in the transaction that changes the events, under the feed's lock. */
 export interface EventProjection {
-  /** Events were published, in this order. */
+  /** Called after events were published, in this order. */
   appended?(tx: Tx, chainId: number, events: readonly PublishedRow[]): Promise<void>;
-  /** Events are void: their block was reverted. */
+  /** Called after events were reverted with their block. */
   reverted?(tx: Tx, chainId: number, events: readonly CountedRow[]): Promise<void>;
   /**
-   * Reverted events are valid again: their very block is back on the chain.
-   * @returns events to publish because of it
+   * Called after reverted events became valid again, because their own block is back on the chain.
+   * @returns events to publish as a result
    */
   revived?(tx: Tx, chainId: number, events: readonly EventRow[]): Promise<readonly EventDraft[]>;
 }
 
-/** Rows that follow the service's own transactions. */
+/** Rows derived from the service's own transactions. */
 export interface TransactionProjection {
-  /** Transactions can no longer be reorganised away. Each is named once. */
+  /** Called once for each transaction that can no longer be reverted. */
   finalised(tx: Tx, chainId: number, ids: readonly string[]): Promise<void>;
 }
 
@@ -37,11 +37,11 @@ export interface BlockInput {
   readonly chainId: number;
   readonly block: ChainBlock;
   readonly facts: readonly ChainFact[];
-  /** what `findExpired` returned for a final block */
+  /** result of `findExpired` for a final block */
   readonly expired: readonly Hex[];
 }
 
-/** What a block does to a feature's rows. Pure: changes rows in memory and appends their events, in order. */
+/** Rules by which a block changes a feature's rows. Pure: changes rows in memory and appends their events, in order. */
 export interface BlockRules {
   apply(fact: ChainFact, events: EventDraft[]): void;
   expire?(id: Hex, events: EventDraft[]): void;
@@ -50,31 +50,31 @@ export interface BlockRules {
 /** The rows of one block, from `load` to the commit. */
 export interface BlockChange extends BlockRules {
   save(tx: Tx): Promise<void>;
-  /** The transaction is committed: wakes whoever waits for these rows. */
+  /** Called after the commit: wakes callers that wait for these rows. */
   committed?(): void;
 }
 
 export interface BlockReversal {
   readonly events: readonly EventDraft[];
-  /** The transaction is committed. */
+  /** Called after the commit. */
   committed?(): void;
 }
 
 /**
- * Rows that follow the chain's blocks. The indexer loads, applies and saves a block for all projections in turn, in one
- * transaction under the feed's lock, and reverts it in the opposite order.
+ * Rows derived from the chain's blocks. The indexer loads, applies and saves a block for each projection in turn, in
+ * one transaction under the feed's lock. It reverts in the opposite order.
  */
 export interface BlockProjection {
-  /** Returns the facts that concern stored rows. The logs of others need no second source. */
+  /** Returns the facts that concern stored rows. The logs of other facts are not checked against receipts. */
   concerning(facts: readonly ChainFact[]): Promise<readonly ChainFact[]>;
-  /** Returns whether a row waits for a log: then no block may be passed over. */
+  /** Returns whether a row waits for a log; no block may be skipped then. */
   isWaiting?(): Promise<boolean>;
-  /** Returns the ids of what had to be in a block up to this final one, and is in none. */
+  /** Returns the ids of rows whose log had to be in a block up to this final one, and is in none. */
   findExpired?(chain: ChainReader, finalBlock: number): Promise<readonly Hex[]>;
   load(tx: Tx, input: BlockInput): Promise<BlockChange>;
   /** Restores the rows as they were before the newest block. */
   revert(tx: Tx, block: RevertedBlock): Promise<BlockReversal>;
-  /** The newest block is not, or no longer, the one that was committed here last. */
+  /** Called when the newest block may no longer be the one that this process committed last. */
   tipMoved?(): void;
 }
 
@@ -84,7 +84,7 @@ export interface RevertedBlock {
   readonly timestamp: number;
 }
 
-/** Where an event stands, by its block. */
+/** Returns the position of an event, by its block. */
 export const whereOf = ({ chainId, block }: BlockInput) => ({
   chainId,
   blockNumber: block.number,
@@ -92,7 +92,7 @@ export const whereOf = ({ chainId, block }: BlockInput) => ({
   blockTime: block.timestampSec,
 });
 
-/** Rows of one table by key. Values are never edited, only replaced. */
+/** Rows of one table by key. Values are replaced, never mutated. */
 export class RowSet<T extends object> {
   readonly #before = new Map<string, T | undefined>();
   readonly #rows = new Map<string, T>();

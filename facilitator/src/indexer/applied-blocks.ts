@@ -26,7 +26,7 @@ export async function blockAt(db: Db, chainId: number, number: number): Promise<
     .executeTakeFirst();
 }
 
-/** Makes transactions wait for their receipt again that were mined in another block than the applied one of that height. */
+/** Reopens transactions that were mined in another block than the applied one of that height. */
 export async function unmineStrays(db: Db, chainId: number): Promise<void> {
   await sql`
     update transactions t set status = 'stored', block_number = null, block_hash = null, success = null from blocks b

@@ -16,13 +16,13 @@ import { type BlockRow, newestBlock } from "./applied-blocks";
 import { revertBlock } from "./reorganise";
 import { forgetUndo } from "./undo";
 
-/** What follows the chain, in the order in which blocks are applied to it. */
+/** Projections that follow the chain, in the order in which blocks are applied to them. */
 export interface ChainProjections {
   readonly blocks: readonly BlockProjection[];
   readonly transactions: readonly TransactionProjection[];
 }
 
-/** Applies a block's facts in their order. @returns the events, in order */
+/** Applies a block's facts in order. @returns the events, in order */
 export function applyBlock({ facts, expired }: BlockInput, all: readonly BlockRules[]): EventDraft[] {
   const events: EventDraft[] = [];
   for (const fact of facts) for (const rules of all) rules.apply(fact, events);
@@ -30,32 +30,35 @@ export function applyBlock({ facts, expired }: BlockInput, all: readonly BlockRu
   return events;
 }
 
-/** next: right above the newest. span: above it, with nothing of interest between. */
+/** next: the block after the newest one. span: a later block, with no relevant log in between. */
 export type WriteMode = "next" | "span";
 
 export interface Written {
   readonly changes: readonly BlockChange[];
   readonly events: number;
-  /** its events are stored, and wait for `publishStaged` */
+  /** whether its events are staged until `publishStaged` */
   readonly isStaged: boolean;
-  /** ids of transactions that were sent here and are mined in this block */
+  /** ids of this service's transactions that are mined in this block */
   readonly mined: readonly string[];
-  /** how many transactions were recorded as mined in another block of this height */
+  /** number of reopened transactions that were recorded as mined in another block of this height */
   readonly unmined: number;
 }
 
 export interface BlockWriter {
-  /** @returns undefined when the newest block is not its parent: another process has written, or the chain was reorganised */
+  /**
+   * Writes a block.
+   * @returns undefined when the newest block is not its parent: another process wrote, or the chain was reorganised
+   */
   write(
     input: BlockInput,
     mode: WriteMode,
-    /** of transactions in it, as far as they were read */
+    /** receipts of its transactions that were read */
     receipts?: readonly ChainReceipt[],
   ): Promise<Written | undefined>;
-  /** Publishes the events that `write` has staged, unless another writer of the feed has done so. */
+  /** Publishes the events that `write` staged, unless another writer of the feed already did. */
   publishStaged(): Promise<void>;
   /**
-   * Writes blocks without facts in one transaction. Each is the parent of the next.
+   * Writes blocks without facts in one transaction; each is the parent of the next.
    * @returns undefined when the newest block is not the parent of the first
    */
   writeEmptyBlocks(blocks: readonly ChainBlock[]): Promise<Pick<Written, "unmined"> | undefined>;
@@ -74,17 +77,17 @@ export interface BlockWriterOptions {
   readonly feed: EventFeed;
   readonly projections: ChainProjections;
   readonly chainId: number;
-  /** blocks below the highest ever written that can be reverted */
+  /** how many blocks below the highest one ever written can be reverted */
   readonly undoDepth: number;
   readonly startBlock: number;
-  /** a block with so many events, or more, stages them */
+  /** number of events from which a block stages them */
   readonly stageFrom?: number;
 }
 
-/** Publishing fewer takes some ten milliseconds; a further transaction for each block would cost a fast chain as much. */
+/** Publishing fewer takes about ten milliseconds; one more transaction per block would cost a fast chain as much. */
 const STAGE_FROM = 300;
 
-/** blocks whose headers are kept, for people who look */
+/** number of block headers that are kept for inspection */
 const KEEP_BLOCKS = 10_000;
 
 const PRUNE_EVERY = 1_000;
@@ -95,7 +98,10 @@ const isOn = (below: BlockRow, block: ChainBlock): boolean =>
 export function createBlockWriter(options: BlockWriterOptions): BlockWriter {
   const { store, feed, projections, chainId, undoDepth, startBlock, stageFrom = STAGE_FROM } = options;
 
-  /** Other writers wait here, and then find the block written. @returns the highest block ever written */
+  /**
+   * Locks the cursor. Other writers wait here, and then find the block written.
+   * @returns the highest block ever written
+   */
   async function lockCursor(tx: Tx): Promise<number> {
     const position = await feed.lock(tx);
     if (position !== undefined) return position;
@@ -189,7 +195,7 @@ export function createBlockWriter(options: BlockWriterOptions): BlockWriter {
         const highest = await lockCursor(tx);
         const newest = await newestBlock(tx, chainId);
         if (newest?.hash !== hash) return { kind: "other" };
-        // Below this the former rows are deleted: a wrong guess would be worse than a stop.
+        // The undo rows below are deleted: stopping is safer than guessing.
         if (newest.number <= highest - undoDepth) return { kind: "too-deep" };
         const reversals = await revertBlock(tx, { chainId, feed, projections: projections.blocks }, newest);
         return { kind: "reverted", reversals };

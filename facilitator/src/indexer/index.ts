@@ -1,6 +1,6 @@
 /**
- * Reads the chain, block after block, into rows: one transaction per block, so that rows, events and cursor never
- * disagree. Follows the head at `confirmations` depth; a block whose parent is not the one applied is taken back first.
+ * Indexes the chain into rows, one transaction per block, so that rows, events and cursor never disagree. Follows the
+ * head at `confirmations` depth. Reverts applied blocks first when a block's parent is not the applied one.
  */
 import type { Logger } from "pino";
 import { type ChainClock, createChainClock } from "turnpike/chain";
@@ -31,31 +31,36 @@ export interface IndexerHealth {
   readonly head: number | undefined;
   /** seconds since the chain was last read */
   readonly silentSec: number;
-  /** no node has answered for too long */
+  /** whether no node has answered for too long */
   readonly isSilent: boolean;
   /**
-   * Seconds that the applied blocks are behind those that are deep enough to be applied, and at least as long as the
-   * newest block was last seen.
+   * Seconds between the applied blocks and those deep enough to be applied. At least the time since the newest block
+   * was last read.
    */
   readonly lagSec: number;
-  /** highest applied block that the chain still has, where it has lost some */
+  /** highest applied block that is still on the chain, when it lost some */
   readonly keptTo?: number;
 }
 
 export interface Indexer {
-  /** chain time: the newest head's timestamp and the monotonic time since; throws Unavailable before the first head */
+  /** chain time: the newest head's timestamp plus the monotonic time since; throws Unavailable before the first head */
   readonly clock: ChainClock;
-  /** the newest block that stands on the applied ones */
+  /** newest block that is linked to the applied ones */
   head(): ChainBlock | undefined;
   /** number of the last applied block; -1 before the first */
   applied(): number;
-  /** Highest applied block that the chain still has: of later ones nothing is confirmed. Infinity while it has them all. */
+  /**
+   * Returns the highest applied block that is still on the chain; later blocks confirm nothing. Infinity when all are.
+   */
   keptTo(): number;
-  /** Milliseconds until the node is likely to have its next block; below 0 when that is overdue. */
+  /** Returns the milliseconds until the node probably has its next block; negative when that is overdue. */
   untilNextBlockMs(): number;
-  /** Reads to the head as it is now. @throws Unavailable */
+  /** Indexes up to the current head. @throws Unavailable */
   catchUp(): Promise<void>;
-  /** @returns whether the block is applied and the chain still has it, at the latest when the time is up */
+  /**
+   * Waits until the block is applied.
+   * @returns whether it is applied and still on the chain, at the latest after the timeout
+   */
   waitApplied(blockNumber: number, timeoutMs: number): Promise<boolean>;
   health(): IndexerHealth;
   stop(): Promise<void>;
@@ -67,36 +72,39 @@ export interface IndexerOptions {
   readonly feed: EventFeed;
   readonly projections: ChainProjections;
   readonly chain: ChainReader;
-  /** Whether a transaction is one of this service's: its receipt is asked for without looking whom it concerns. */
+  /** Returns whether this service sent a transaction: then its receipt is read without searching for a row. */
   readonly isOurs?: (transaction: Hex) => boolean;
   readonly log: Logger;
   readonly onStep: Failpoint;
   readonly monotonicMs?: () => number;
-  /** Reads to here and no further. */
+  /** last block to index */
   readonly untilBlock?: number;
-  /** Told after each stretch, where reading takes long. */
+  /** Called after each group of blocks, when indexing takes long. */
   readonly onProgress?: (place: { readonly applied: number; readonly target: number }) => void;
 }
 
 const READ_AHEAD = 16;
 
-/** Blocks that can be taken back, whatever is held to be final. */
+/** Minimum number of blocks that can be reverted, whatever FINALITY_DEPTH is. */
 const MIN_UNDO_DEPTH = 128;
 
-/** Blocks that are read at once where nothing can be reorganised and no row waits for a log. */
+/** Blocks that one query covers when no reorganisation is possible and no row waits for a log. */
 const SPAN = 500;
 
 const PROGRESS_EVERY = 1_000;
 
-/** So many times as often as otherwise, from this part of a block's time before it is due until as long after it. */
+/**
+ * Around the time of the next block, polls EAGER times as often: from 1/EARLY of a block's time before it is due until
+ * as long afterwards.
+ */
 const EAGER = 4;
 
 const EARLY = 8;
 
-/** One process reads; the others follow what it writes, and one of them goes on when it is gone. */
+/** One process indexes. The others follow what it writes, and one of them takes over when it is gone. */
 const LEASE_MS = 3_000;
 
-/** How long a follower waits for the block it was asked to catch up with. */
+/** How long a follower waits for the block that it has to catch up with. */
 const FOLLOW_MS = 5_000;
 
 const tipOf = ({ number, hash, timestampSec }: ChainBlock): BlockRow => ({ number, hash, timestamp: timestampSec });
@@ -112,35 +120,35 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const checking = { chain, projections: projections.blocks, isOurs };
   const undoDepth = Math.max(config.finalityDepth, MIN_UNDO_DEPTH);
   const reads = config.roles.includes("indexer");
-  /** in this process alone: the others see for themselves */
+  /** notifies in this process only; the others poll */
   const followed = createNotifier();
   const lease = createRoleLease({ store, chainId, role: "indexer", lifeMs: LEASE_MS, monotonicMs });
   const linkedHead = createLinkedHead(chain, config.confirmations);
   const writer = createBlockWriter({ store, feed, projections, chainId, undoDepth, startBlock: config.startBlock });
   const faults = createFaultLog({ log, monotonicMs });
-  /** a block's events may be stored and not told: by this process, or by one that has died */
+  /** whether a block's events may be staged: by this process, or by one that died */
   let hasStagedEvents = true;
   let isTooDeep = false;
   let isSpanAllowed = true;
-  /** as the node tells it, and as the blocks below it confirm it */
-  let toldHead: ChainBlock | undefined;
+  /** newest block as the node returns it, and as the blocks below confirm it */
+  let reportedHead: ChainBlock | undefined;
   let head: ChainBlock | undefined;
-  /** the newest applied block, as far as this process knows: others may have written since */
+  /** newest applied block that this process knows; others may have written since */
   let tip: BlockRow | undefined = await newestBlock(store.db, chainId);
   const lag = createLag({ monotonicMs, blockTimeMs: config.blockTimeMs });
-  /** the reading ends at the next block */
+  /** indexing ends before the next block */
   let isStopping = false;
   const kept = createKeptBlocks({ store, chain, chainId, onChange: keptChanged });
   const isLocal = config.network.name.startsWith("local-");
   let lastReadMs = monotonicMs();
-  /** since when the newest block may have been there */
+  /** earliest time at which the newest block may have existed */
   let newHeadMs = lastReadMs;
   let running: Promise<void> | undefined;
 
   const applied = (): number => tip?.number ?? config.startBlock - 1;
   const untilNextBlockMs = (): number => newHeadMs + config.blockTimeMs - monotonicMs();
 
-  /** The newest block is no longer the one that this process has written last. */
+  /** Notifies the projections that another block than this process's last one may be the newest. */
   function tipMoved(): void {
     for (const projection of projections.blocks) projection.tipMoved?.();
   }
@@ -152,9 +160,9 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   }
 
   function keptChanged(to: number): void {
-    if (to === Number.POSITIVE_INFINITY) log.info({ applied: applied() }, "the chain has every applied block");
+    if (to === Number.POSITIVE_INFINITY) log.info({ applied: applied() }, "every applied block is on the chain");
     else log.warn({ applied: applied(), keptTo: to }, "the chain's head moved back: later payments are not confirmed");
-    // Requests that wait for a confirmation read again.
+    // Requests that wait for a confirmation read their rows again.
     store.wake.notify("block");
     followed.notify("applied");
   }
@@ -163,8 +171,8 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     const beforeMs = lastReadMs;
     const newest = await chain.head();
     lastReadMs = monotonicMs();
-    if (newest.hash !== toldHead?.hash) newHeadMs = Math.max(beforeMs, lastReadMs - config.pollMs);
-    toldHead = newest;
+    if (newest.hash !== reportedHead?.hash) newHeadMs = Math.max(beforeMs, lastReadMs - config.pollMs);
+    reportedHead = newest;
     lag.see(targetOf(newest));
     return newest;
   }
@@ -172,7 +180,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const targetOf = ({ number }: ChainBlock): number =>
     Math.min(number - (config.confirmations - 1), options.untilBlock ?? number);
 
-  /** Another process reads: what it has committed is what is known here. */
+  /** Follows the process that indexes: its committed rows are the state here. */
   async function follow(): Promise<void> {
     hasStagedEvents = true;
     await refresh();
@@ -180,11 +188,12 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     const before = applied();
     await readTip();
     if (applied() !== before) followed.notify("applied");
-    if (toldHead) await kept.compare(toldHead, tip);
-    // The node's newest block may be one that the reader has not come to: the one that belongs to what it has is believed.
-    if (toldHead && isTooShort(toldHead)) {
-      await linkedHead.follow(toldHead);
-      setHead(toldHead);
+    if (reportedHead) await kept.compare(reportedHead, tip);
+    // The indexing process may not have reached the node's newest block, so the head is the one that belongs to its
+    // rows.
+    if (reportedHead && isTooShort(reportedHead)) {
+      await linkedHead.follow(reportedHead);
+      setHead(reportedHead);
     }
     if (applied() < config.startBlock) return;
     const newest = await chain.block(applied() + config.confirmations - 1);
@@ -192,14 +201,14 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   }
 
   async function round(): Promise<void> {
-    await tellStaged();
+    await publishStaged();
     const newest = await refresh();
     await kept.compare(newest, tip);
     const lowest = await linkedHead.follow(newest);
     const target = targetOf(newest);
     if (!isNext(lowest)) await resolveFork(newest);
     if (isTooShort(newest)) setHead(newest);
-    // What is applied already needs no reading to be believed.
+    // When the block is already applied, the head is confirmed without indexing.
     if (applied() === lowest.number) await confirmHead(newest, lowest);
     while (applied() < target && !isStopping) {
       if (await canReadSpan(target)) {
@@ -211,47 +220,48 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       const numbers = Array.from({ length: Math.min(READ_AHEAD, target - applied()) }, (_, index) => first + index);
       const reads = await Promise.all(numbers.map((number) => readBlock(reading, number, lowest)));
       for (let place = 0; place < reads.length && !isStopping; place++) {
-        const quiet = emptyPrefix(reads.slice(place));
-        if (quiet.length > 0 && !(await applyQuiet(quiet))) {
+        const empty = emptyPrefix(reads.slice(place));
+        if (empty.length > 0 && !(await applyEmpty(empty))) {
           if (await isOvertaken()) break;
           return;
         }
-        place += quiet.length;
+        place += empty.length;
         const read = reads[place];
         if (!read || read.block.number !== applied() + 1) return;
         await apply(read, "next");
-        // It does not stand on what is written: reorganised away, or a node contradicts itself. The next round sees which.
+        // The block does not follow the applied one: a reorganisation, or a node that contradicts itself. The next
+        // round finds out.
         if (applied() < read.block.number) return;
-        // Another process is further.
+        // Another process has applied more.
         if (applied() > read.block.number) break;
       }
       options.onProgress?.({ applied: applied(), target });
       if (applied() === lowest.number) await confirmHead(newest, lowest);
-      await tellStaged();
+      await publishStaged();
       if (applied() % PROGRESS_EVERY < READ_AHEAD && target - applied() > READ_AHEAD)
         log.info({ applied: applied(), target }, "reading the chain");
     }
   }
 
-  /** Most blocks stand right on the last one that was applied: then there is nothing to look back at. */
+  /** Returns whether a block directly follows the last applied one, as most do; no fork has to be searched for then. */
   const isNext = ({ number, parentHash }: ChainBlock): boolean =>
     !isTooDeep && tip !== undefined && number === tip.number + 1 && parentHash === tip.hash;
 
-  /** The next blocks that tell nothing, but for the last of them, which is applied as any other. */
+  /** Returns the next blocks without facts, except the last of them, which is applied like any other. */
   function emptyPrefix(reads: readonly (ReadBlock | undefined)[]): ChainBlock[] {
-    const quiet: ChainBlock[] = [];
+    const empty: ChainBlock[] = [];
     for (const read of reads) {
-      const below = quiet.at(-1);
-      if (read?.block.number !== applied() + 1 + quiet.length) break;
+      const below = empty.at(-1);
+      if (read?.block.number !== applied() + 1 + empty.length) break;
       if (below && read.block.parentHash !== below.hash) break;
       if (read.facts.length > 0) break;
-      quiet.push(read.block);
+      empty.push(read.block);
     }
-    return quiet.slice(0, -1);
+    return empty.slice(0, -1);
   }
 
-  /** One transaction for all: whoever is behind, with little of a processor, is not to stay behind. */
-  async function applyQuiet(blocks: readonly ChainBlock[]): Promise<boolean> {
+  /** Applies empty blocks in one transaction, so that a process that is behind with little CPU can catch up. */
+  async function applyEmpty(blocks: readonly ChainBlock[]): Promise<boolean> {
     const written = await writer.writeEmptyBlocks(blocks);
     if (!written) return false;
     const last = blocks.at(-1);
@@ -262,7 +272,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     return true;
   }
 
-  /** Another process has written meanwhile: what follows is read from where it is. */
+  /** Reads the tip that another process has written, to continue from there. @returns whether it is further */
   async function isOvertaken(): Promise<boolean> {
     const before = applied();
     await readTip();
@@ -271,14 +281,20 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     return applied() > before;
   }
 
-  /** Chain time and depth are counted from a head that stands on what is applied, never from what a node merely says. */
+  /**
+   * Sets the head once it is linked to the applied blocks. A head that a node merely reports must not move chain time
+   * or confirmations.
+   */
   async function confirmHead(newest: ChainBlock, lowest: ChainBlock): Promise<void> {
     if (head?.hash === newest.hash) return;
     if ((await blockAt(store.db, chainId, lowest.number))?.hash !== lowest.hash) return;
     setHead(newest);
   }
 
-  /** A chain so young that no block of it is deep enough to be applied: its newest one, which is linked, is all there is. */
+  /**
+   * Returns whether the chain is so short that no block is deep enough to be applied. Its newest block is the head
+   * then, after the link check.
+   */
   const isTooShort = (newest: ChainBlock): boolean =>
     applied() < config.startBlock && config.startBlock <= newest.number && targetOf(newest) < config.startBlock;
 
@@ -289,21 +305,24 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     clock.observe({ number: newest.number, timestampSec: newest.timestampSec });
   }
 
-  /** Far behind, Turnpike's logs alone are read, unless a row waits for another: what nobody waits for is found when asked for. */
+  /**
+   * Returns whether to read only Turnpike's logs, which is faster far behind the head. Impossible while a row waits for
+   * another log; other payments are found by query when requested.
+   */
   async function canReadSpan(target: number): Promise<boolean> {
     if (!isSpanAllowed || target - applied() <= undoDepth * 2) return false;
     const waiting = await Promise.all(projections.blocks.map((projection) => projection.isWaiting?.() ?? false));
     return !waiting.includes(true);
   }
 
-  /** @returns whether the reading can go on */
+  /** @returns whether indexing can continue */
   async function readSpan(from: number, to: number): Promise<boolean> {
     let logs: ChainLog[];
     try {
       logs = await chain.logsBetween(from, to, { addresses: [config.turnpike], topics: [TURNPIKE_TOPICS] });
     } catch (error) {
       if (isTurnpikeError(error)) throw error;
-      log.warn({ from, to }, "a node refuses to tell the logs of many blocks: reading one by one");
+      log.warn({ from, to }, "a node rejects log queries over many blocks; indexing block by block");
       isSpanAllowed = false;
       return true;
     }
@@ -321,13 +340,13 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     return true;
   }
 
-  /** Takes back blocks until the newest applied one is on the chain that the node tells now. */
+  /** Reverts blocks until the newest applied one is on the node's chain. */
   async function resolveFork(newest: ChainBlock): Promise<void> {
     for (;;) {
       const ours = await readTip();
       if (!ours) return;
       if (ours.number > newest.number) {
-        // A node that is merely behind is waited for.
+        // A node that is only behind will catch up.
         if (!(await isLost(ours, newest))) return;
         await revertBlock(ours.hash);
         continue;
@@ -339,17 +358,17 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
         isTooDeep = false;
         return;
       }
-      // Money is taken for gone only when the node's blocks agree about it.
+      // A payment is reverted only when the node's blocks agree about the reorganisation.
       const next = ours.number === newest.number ? newest : await chain.block(ours.number + 1);
       const isLinked = next && (next.number === ours.number ? next.hash : next.parentHash) === theirs.hash;
-      if (!isLinked) throw new Unavailable("a node's blocks do not stand on each other");
+      if (!isLinked) throw new Unavailable("a node's blocks are not linked to each other");
       await revertBlock(ours.hash);
     }
   }
 
   /**
-   * Whether the chain ends below an applied block and has lost it: another block stands at the end's height, or, on a
-   * local chain, where no other node can be ahead, the end alone shows it.
+   * Returns whether the chain ends below an applied block and has lost it. The proof is another block at the end's
+   * height. On a local chain no other node can be ahead, so the shorter chain is enough.
    */
   async function isLost(ours: BlockRow, newest: ChainBlock): Promise<boolean> {
     const [there, below] = await Promise.all([
@@ -361,11 +380,11 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     const hasBranched = known !== undefined && known.hash !== newest.hash;
     if (!hasBranched && !isLocal) return false;
     if (newest.number > 0 && below?.hash !== newest.parentHash)
-      throw new Unavailable("a node's blocks do not stand on each other");
+      throw new Unavailable("a node's blocks are not linked to each other");
     return !(await kept.isElsewhere(ours));
   }
 
-  /** @param expected hash of the block to take back: another process may have done so already */
+  /** @param expected hash of the block to revert: another process may have reverted it already */
   async function revertBlock(expected: string): Promise<void> {
     tipMoved();
     const outcome = await writer.revertNewest(expected);
@@ -392,7 +411,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     const written = await writer.write({ chainId, block, facts, expired }, mode, receipts);
     if (written) {
       tip = tipOf(block);
-      tell(block, written);
+      notifyWritten(block, written);
     } else {
       await readTip();
       tipMoved();
@@ -406,14 +425,14 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     return ids.flat();
   }
 
-  async function tellStaged(): Promise<void> {
+  async function publishStaged(): Promise<void> {
     if (!hasStagedEvents) return;
     await writer.publishStaged();
     hasStagedEvents = false;
     store.wake.notify("events");
   }
 
-  function tell({ number }: ChainBlock, { changes, events, isStaged, mined, unmined }: Written): void {
+  function notifyWritten({ number }: ChainBlock, { changes, events, isStaged, mined, unmined }: Written): void {
     if (mined.length > 0) {
       log.info({ block: number, transactions: mined.length, events }, "transactions mined");
       onStep("mined");
@@ -421,7 +440,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     for (const change of changes) change.committed?.();
     for (const id of mined) store.wake.notify(`tx:${id}`);
     if (events > 0 && !isStaged) store.wake.notify("events");
-    // Those of ours that are mined leave their slots to others.
+    // Mined transactions free their slots in the lanes.
     if (mined.length + unmined > 0) store.wake.notify("lane");
   }
 
@@ -438,16 +457,19 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
         await runOnce(reads && (await lease.hold()) ? round : follow);
         faults.recovered("round");
       } catch (error) {
-        // A block may have been written although its commit was not answered: its events are looked for again.
+        // A block may have been written although its commit was not answered, so its events may be staged.
         hasStagedEvents = true;
         faults.met("round", error, "reading the chain failed");
       }
     },
-    // A reader has its own pace; a follower is told of each block, and looks all the same.
+    // The indexing process has its own pace. A follower is notified of each block, and polls as well.
     () => store.wake.wait(reads ? "indexer" : "block", reads ? untilNextLook() : config.pollMs),
   );
 
-  /** Around the time when the next block is due it is looked for more often: payers wait for it. */
+  /**
+   * Returns the pause until the next poll; shorter around the time when the next block is due, because payers wait for
+   * it.
+   */
   function untilNextLook(): number {
     const slackMs = config.blockTimeMs / EARLY;
     const eagerMs = config.pollMs / EAGER;
@@ -463,27 +485,27 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     keptTo: () => kept.to(),
     untilNextBlockMs,
     async catchUp() {
-      // The round that runs may have looked at the head before what the caller waits for.
+      // The current round may have read the head before the block that the caller waits for.
       await running?.catch(() => undefined);
       await runOnce(reads ? round : follow);
-      if (reads || !toldHead) return;
-      // Whoever reads may be a moment behind. Standing still is told by health, not here.
-      await waitApplied(targetOf(toldHead), FOLLOW_MS);
+      if (reads || !reportedHead) return;
+      // The indexing process may be a moment behind. If it stalls, health reports it.
+      await waitApplied(targetOf(reportedHead), FOLLOW_MS);
       await runOnce(follow);
     },
     waitApplied,
     health() {
       const silentMs = monotonicMs() - lastReadMs;
       const isSilent = silentMs >= silentAfterMs(config);
-      // A reader looks once in a while: the pause until then is no lateness.
+      // The pause between two polls does not count as lag.
       const unseenSec = Math.max(0, Math.round((silentMs - Math.max(config.pollMs, config.blockTimeMs)) / 1_000));
       const waitingSec =
-        toldHead === undefined ? 0 : lag.sec(targetOf(toldHead), toldHead.timestampSec, applied(), tip);
+        reportedHead === undefined ? 0 : lag.sec(targetOf(reportedHead), reportedHead.timestampSec, applied(), tip);
       const isWhole = kept.to() === Number.POSITIVE_INFINITY;
       return {
         ok: !isTooDeep && isWhole && head !== undefined && !isSilent,
         applied: applied(),
-        head: toldHead?.number,
+        head: reportedHead?.number,
         silentSec: Math.round(silentMs / 1_000),
         isSilent,
         lagSec: Math.max(waitingSec, unseenSec),
@@ -494,7 +516,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       isStopping = true;
       followed.close();
       await loop.stop();
-      // A caller's reading may be under way beside the loop's.
+      // A caller's round may be running beside the loop's.
       await running?.catch(() => undefined);
       await lease.release();
     },

@@ -1,6 +1,6 @@
 /**
- * How far the applied blocks are still the chain's. A node's head may move back: nothing is confirmed about a block that
- * no node has any more, until the chain has grown past it or the block is taken back.
+ * Tracks how far the applied blocks are still on the chain, because a node's head may move back. While no node has a
+ * block, nothing is confirmed by it. This ends when the chain grows past it or the block is reverted.
  */
 import type { Hex } from "turnpike/protocol";
 import type { ChainBlock, ChainReader } from "../chain/chain-reader";
@@ -10,11 +10,11 @@ import { type BlockRow, blockAt } from "./applied-blocks";
 type Tip = Pick<BlockRow, "number" | "hash">;
 
 export interface KeptBlocks {
-  /** Compares the newest applied block with the chain. @throws Unavailable when the node stops answering meanwhile */
+  /** Compares the newest applied block with the chain. @throws Unavailable when the node stops answering */
   compare(newest: ChainBlock, tip: Tip | undefined): Promise<void>;
-  /** Highest applied block that the chain still has; Infinity while it has them all. */
+  /** Returns the highest applied block that is still on the chain; Infinity when all are. */
   to(): number;
-  /** Whether a node other than the preferred one has the block. */
+  /** Returns whether any node has the block. */
   isElsewhere(tip: Tip): Promise<boolean>;
 }
 
@@ -22,18 +22,18 @@ export interface KeptBlocksOptions {
   readonly store: Store;
   readonly chain: ChainReader;
   readonly chainId: number;
-  /** Called when the answer of `to` has changed. */
+  /** Called when the result of `to` changes. */
   readonly onChange: (to: number) => void;
 }
 
-/** Applied blocks among which the last common one is searched for; below them nothing is confirmed. */
+/** Number of applied blocks in which the last common one is searched for; older blocks confirm nothing then. */
 const SEARCHED = 1_000;
 
 const NONE = -1;
 
 export function createKeptBlocks({ store, chain, chainId, onChange }: KeptBlocksOptions): KeptBlocks {
   let keptTo = Number.POSITIVE_INFINITY;
-  /** the last comparison without a difference */
+  /** the last comparison that found no difference */
   let same: { readonly newest: Hex; readonly tip: string } | undefined;
 
   function set(to: number): void {
@@ -45,13 +45,13 @@ export function createKeptBlocks({ store, chain, chainId, onChange }: KeptBlocks
   const isElsewhere = async (tip: Tip): Promise<boolean> =>
     (await chain.blockOfEach(tip.number)).some(({ hash }) => hash === tip.hash);
 
-  /** Whether a head that is below ours is of another branch, as far as the kept blocks reach. */
+  /** Returns whether a head below the applied tip is on another branch, as far as the stored blocks show. */
   const isOtherBranch = async (newest: ChainBlock): Promise<boolean> => {
     const row = await blockAt(store.db, chainId, newest.number);
     return row !== undefined && row.hash !== newest.hash;
   };
 
-  /** Blocks agree up to some height and differ above it, so half of what is left is searched each time. */
+  /** Binary search: blocks agree up to some height and differ above it. */
   async function lastCommon(newest: ChainBlock): Promise<number> {
     const rows = await store.db
       .selectFrom("blocks")
@@ -83,7 +83,8 @@ export function createKeptBlocks({ store, chain, chainId, onChange }: KeptBlocks
         return set(Number.POSITIVE_INFINITY);
       }
       same = undefined;
-      // A node that is behind has no block there; one that has another contradicts the rest, and the reader decides.
+      // A lagging node has no block at this height. A node with a different block contradicts the others; the indexer
+      // resolves that.
       if (!theirs && !(await isOtherBranch(newest)) && (await isElsewhere(tip))) return set(Number.POSITIVE_INFINITY);
       set(await lastCommon(newest).catch(() => NONE));
     },

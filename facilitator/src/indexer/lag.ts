@@ -1,15 +1,16 @@
 /**
- * How far the applied blocks are behind, in seconds. A chain's blocks may come every 200 ms or every 12 s, so a number of
- * blocks says little: what counts is how long a block that could be applied has been waiting.
+ * Measures how far the applied blocks are behind, in seconds. Block times range from 200 ms to 12 s, so a number of
+ * blocks says little. The measure is how long a block that could be applied has been waiting.
  */
 import type { BlockRow } from "./applied-blocks";
 
 export interface Lag {
-  /** A block of this height can be applied from now on. */
+  /** Records that a block of this height can be applied from now on. */
   see(target: number): void;
   /**
-   * @param target the highest block that can be applied
-   * @param headSec its chain's time
+   * Returns the lag in seconds.
+   * @param target highest block that can be applied
+   * @param headSec chain time of the head
    */
   sec(target: number, headSec: number, applied: number, tip: Pick<BlockRow, "timestamp"> | undefined): number;
 }
@@ -19,7 +20,7 @@ export interface LagOptions {
   readonly blockTimeMs: number;
 }
 
-/** Heights whose time of coming is kept, while nothing is applied. */
+/** Maximum heights whose arrival time is kept while nothing is applied. */
 const MAX_WAITING = 1_000;
 
 export function createLag({ monotonicMs, blockTimeMs }: LagOptions): Lag {
@@ -36,7 +37,8 @@ export function createLag({ monotonicMs, blockTimeMs }: LagOptions): Lag {
       if (applied >= target) return 0;
       const [oldest] = waiting;
       const waitedSec = oldest ? (monotonicMs() - oldest.sinceMs) / 1_000 : 0;
-      // Far behind since before this process looked: by the chain's time, which a test clock may move by days at once.
+      // Was already far behind when this process started, so chain time counts; a test clock may move it by days at
+      // once.
       const blocksSec = ((target - applied) * blockTimeMs) / 1_000;
       const chainSec = tip === undefined ? blocksSec : Math.max(0, headSec - tip.timestamp);
       return Math.round(Math.max(waitedSec, Math.min(blocksSec, chainSec)));

@@ -1,24 +1,27 @@
-/** A node's newest block is believed when the blocks told by height lead to it, each naming the one below as its parent. */
+/**
+ * Verifies a node's newest block: the blocks queried by height must lead to it, each naming the one below as its
+ * parent.
+ */
 import { Unavailable } from "turnpike/protocol";
 import type { ChainBlock, ChainReader } from "../chain/chain-reader";
 
 export interface LinkedHead {
   /**
-   * Follows the newest block down, block by block.
-   * @returns the one `depth - 1` below it
-   * @throws Unavailable when the node contradicts itself, also for a moment: while the chain is being reorganised
+   * Follows the parents of the newest block down.
+   * @returns the block `depth - 1` below it
+   * @throws Unavailable when the node contradicts itself, even briefly during a reorganisation
    */
   follow(newest: ChainBlock): Promise<ChainBlock>;
 }
 
-/** Headers asked for at once. */
+/** Headers requested in parallel. */
 const AT_ONCE = 32;
 
-/** @param depth blocks to follow, the newest included */
+/** @param depth number of blocks to follow, including the newest */
 export function createLinkedHead(chain: ChainReader, depth: number): LinkedHead {
-  /** what the last newest block stood on, by height: the same hash needs no second look */
+  /** blocks below the last newest one, by height; an unchanged hash needs no second query */
   let known = new Map<number, ChainBlock>();
-  const contradiction = (): Unavailable => new Unavailable("a node's newest block does not stand on its others");
+  const contradiction = (): Unavailable => new Unavailable("a node's newest block is not linked to its other blocks");
 
   return {
     async follow(newest) {

@@ -1,4 +1,7 @@
-/** Reads one block: its header by height, the logs that are of interest and what they mean, and receipts of what was sent here. */
+/**
+ * Reads one block: its header by height, the relevant logs and their facts, and receipts of this service's
+ * transactions.
+ */
 import type { Hex } from "turnpike/protocol";
 import type { ChainBlock, ChainLog, ChainReader, ChainReceipt, LogFilter } from "../chain/chain-reader";
 import { type ChainFact, type FactSources, factsOf } from "../chain/facts";
@@ -7,7 +10,7 @@ export interface ReadBlock {
   readonly block: ChainBlock;
   readonly logs: readonly ChainLog[];
   readonly facts: readonly ChainFact[];
-  /** those that were asked for with it; undefined inside when they could not be had */
+  /** receipts requested with the block; undefined inside when one could not be read */
   readonly receipts?: ReadonlyMap<Hex, Promise<ChainReceipt | undefined>>;
 }
 
@@ -20,9 +23,9 @@ export interface BlockReading {
 }
 
 /**
- * Of a block that is told already, everything is asked for together. What is told is never taken for the block: the node
- * has to name the same one by its height.
- * @returns undefined when there is no such block (yet)
+ * Reads a block. Requests everything in parallel when its header is already known. That header alone is not trusted:
+ * the node has to return the same block by height.
+ * @returns undefined when there is no such block yet
  */
 export async function readBlock(
   { chain, filter, sources, isOurs }: BlockReading,

@@ -15,7 +15,7 @@ export async function revertBlock(
   { chainId, feed, projections }: Reverting,
   block: RevertedBlock,
 ): Promise<BlockReversal[]> {
-  // First, because the sums count by rows that the projections revert.
+  // First, because the rollups count rows that the projections revert.
   await feed.revertBlock(tx, block);
   const reversals: BlockReversal[] = [];
   for (const projection of [...projections].reverse()) reversals.push(await projection.revert(tx, block));

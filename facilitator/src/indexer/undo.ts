@@ -1,10 +1,10 @@
-/** Stores rows as they were before a block, and puts them back when the block is reverted. */
+/** Stores rows as they were before a block, and restores them when the block is reverted. */
 import { type Selectable, sql } from "kysely";
 import type { Tx } from "../db/open";
 import { idList } from "../db/sql";
 import type { UndoTable } from "../db/tables/indexer";
 
-/** A table whose rows are restored one by one. */
+/** A table whose rows are restored individually. */
 export interface RestoredTable {
   readonly table: string;
   /** its key columns; a row's key is their text, joined by "/" */
@@ -16,7 +16,7 @@ export interface BlockPlace {
   readonly blockNumber: number;
 }
 
-/** Writes the rows that a block changed, and what they were before. */
+/** Writes the rows that a block changed, and their former values. */
 export async function changeRows(
   tx: Tx,
   { chainId, blockNumber }: BlockPlace,
@@ -55,7 +55,7 @@ export async function replaceRows(
     select * from jsonb_populate_recordset(null::${sql.table(table)}, ${JSON.stringify(rows)}::jsonb)`.execute(tx);
 }
 
-/** Returns what a block changed. */
+/** Returns the former values of the rows that a block changed. */
 export function undoOf(tx: Tx, { chainId, blockNumber }: BlockPlace): Promise<Selectable<UndoTable>[]> {
   return tx
     .selectFrom("undo")
@@ -69,7 +69,7 @@ export async function deleteUndo(tx: Tx, { chainId, blockNumber }: BlockPlace): 
   await tx.deleteFrom("undo").where("chain_id", "=", chainId).where("block_number", "=", blockNumber).execute();
 }
 
-/** Deletes what final blocks changed: they are never reverted. */
+/** Deletes the undo rows of final blocks, which are never reverted. */
 export async function forgetUndo(tx: Tx, chainId: number, upToBlock: number): Promise<void> {
   await tx.deleteFrom("undo").where("chain_id", "=", chainId).where("block_number", "<=", upToBlock).execute();
 }

@@ -1,22 +1,22 @@
 /**
- * Many who ask at the same time are answered together: what comes in during one turn of the event loop, soon after the
- * last batch, or while as many as allowed are under way, is one batch. For questions whose price is mostly that of asking.
+ * Combines concurrent requests into batches, for work whose cost is mostly per call. A batch collects the requests of
+ * one event-loop turn. It collects longer during the pause after the last batch, or while `maxParallel` batches run.
  */
 export interface CoalesceOptions<Q, A> {
   readonly maxItems: number;
-  /** batches under way at once */
+  /** maximum batches that run at once */
   readonly maxParallel: number;
   /**
-   * Milliseconds since one batch left until the next may leave, unless that is full: asked for whenever one begins to
-   * gather; none unless given. Whoever comes after a pause waits for nobody.
+   * Returns the minimum milliseconds between the starts of two batches, unless one is full; 0 when absent. Called when
+   * a batch begins to collect. A request after a longer pause starts at once.
    */
   gatherMs?(): number;
   /**
-   * Waits, as long as it is worth it, for what a batch needs in order to leave; whoever comes meanwhile leaves with it.
-   * @returns whether it is there, for `run` to know; a batch leaves either way
+   * Waits, while worthwhile, for what the batch needs; requests that arrive meanwhile join it.
+   * @returns whether it is available, passed to `run`; the batch runs either way
    */
   ready?(first: readonly Q[]): Promise<boolean>;
-  /** answers in the order of the questions */
+  /** returns answers in the order of the questions */
   run(batch: readonly Q[], isReady: boolean): Promise<readonly A[]>;
 }
 
@@ -28,13 +28,13 @@ interface Waiting<Q, A> {
 
 const questionsOf = <Q>(some: readonly Waiting<Q, unknown>[]): Q[] => some.map(({ question }) => question);
 
-/** An error of a batch is every asker's error. */
+/** Creates a function that batches its calls. An error of a batch rejects each of its calls. */
 export function coalesce<Q, A>(options: CoalesceOptions<Q, A>): (question: Q) => Promise<A> {
   const { maxItems, maxParallel } = options;
   let waiting: Waiting<Q, A>[] = [];
   let running = 0;
   let gathering: NodeJS.Timeout | undefined;
-  /** one batch is about to leave: who comes now may still leave with it */
+  /** a batch is about to start; requests that arrive now may join it */
   let isLeaving = false;
   let leftAtMs = Number.NEGATIVE_INFINITY;
 

@@ -1,4 +1,7 @@
-/** Acts again and again until stopped. The pause begins with the act, so that a wake during the act is not lost. */
+/**
+ * Repeats an action until stopped. Each pause begins with the action, so that a notification during the action is not
+ * lost.
+ */
 export function repeat(act: () => Promise<void>, pause: () => Promise<unknown>): { stop(): Promise<void> } {
   let running = true;
   let endPause = (): void => undefined;
@@ -22,7 +25,7 @@ export function repeat(act: () => Promise<void>, pause: () => Promise<unknown>):
   };
 }
 
-/** What runs for a role until it is told to stop. */
+/** Work that runs for a role until it is stopped. */
 export interface Worker {
   stop(): Promise<void>;
 }

@@ -1,12 +1,13 @@
 /**
- * Wakes what waits in this process when a row changed. A hint only: whoever waits looks again afterwards, and looks
- * without a hint from time to time, since the change may have been made by another process.
+ * Notifies waiting code in this process that a row changed. A hint only: waiters read the row afterwards. They also
+ * poll, because another process may have changed it.
  */
 export interface Notifier {
   notify(key: string): void;
   /**
-   * @returns true when woken, false when the time was up or the store is closing. Once it is closed each wait takes a
-   * moment: a loop that outlives its store must leave the process its turns.
+   * Waits for a notification. After `close` each wait still takes a moment, so that a loop that outlives its store does
+   * not block the process.
+   * @returns true when notified, false after the timeout or on `close`
    */
   wait(key: string, timeoutMs: number): Promise<boolean>;
   close(): void;

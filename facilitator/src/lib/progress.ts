@@ -1,14 +1,14 @@
-/** How far long work has come, for who sits at the terminal. Everyone else reads the metrics. */
+/** Shows the progress of long work on a terminal. Without a terminal, use the metrics. */
 import { Presets, SingleBar } from "cli-progress";
 
 export interface Progress {
-  /** Work of so many units begins. */
+  /** Starts a bar for work of `total` units. */
   begin(what: string, total: number): ProgressBar;
 }
 
 export interface ProgressBar {
   advance(units: number): void;
-  /** The work has turned out to be more, or less. */
+  /** Changes the amount of work. */
   setTotal(total: number): void;
   end(): void;
 }
@@ -17,7 +17,7 @@ const SILENT: ProgressBar = { advance: () => undefined, setTotal: () => undefine
 
 export const noProgress: Progress = { begin: () => SILENT };
 
-/** Bars on stderr, where the log is not; nothing unless that is a terminal. */
+/** Draws bars on stderr, which the log does not use; does nothing when that is no terminal. */
 export function terminalProgress(stream: NodeJS.WriteStream = process.stderr): Progress {
   if (!stream.isTTY) return noProgress;
   return {
@@ -40,7 +40,7 @@ export function terminalProgress(stream: NodeJS.WriteStream = process.stderr): P
   };
 }
 
-/** Blocks of a reading, the last of which moves on while it goes. */
+/** Shows the progress of indexing; the target moves while it runs. */
 export function readingBar(progress: Progress, startBlock: number) {
   let bar: ProgressBar | undefined = progress.begin("blocks", 0);
   let read = 0;

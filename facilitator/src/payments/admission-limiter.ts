@@ -1,12 +1,12 @@
 /**
- * How many payments may wait to be judged and bound, and for how long. Past that the next one is told to come again before
- * anything is done for it: a queue that nobody bounds answers everybody too late.
+ * Limits how many payments may wait to be judged and bound, and for how long. Past the limit, rejects the next payment
+ * before any work is done for it: an unbounded queue answers every caller too late.
  */
 import type { TurnpikeError } from "turnpike/protocol";
 import { refusal } from "./claim";
 
 export interface AdmissionLimiter {
-  /** @throws Unavailable, with the time to come again after, when too many wait, or one waits too long */
+  /** @throws Unavailable, with a retry delay, when too many payments wait or one waits too long */
   run<T>(work: () => Promise<T>): Promise<T>;
 }
 
@@ -23,7 +23,7 @@ export function createAdmissionLimiter({
   maxAgeMs,
   monotonicMs,
 }: AdmissionLimiterOptions): AdmissionLimiter {
-  /** since when, in the order of coming */
+  /** start time of each, in order of arrival */
   const waiting = new Map<symbol, number>();
 
   function closed(): TurnpikeError | undefined {

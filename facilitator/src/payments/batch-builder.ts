@@ -1,6 +1,7 @@
 /**
- * Payments that come in together are bound straight into a transaction while a lane has room and few are queued before
- * them: one write less for each, and no wait. Rows and transaction are one database transaction, as from the queue.
+ * Binds payments that arrive together straight into a transaction while a lane has a free slot and the queue is short.
+ * Saves one write per payment, and the wait. As from the queue, the rows and the transaction are written in one
+ * database transaction.
  */
 import { randomUUID } from "node:crypto";
 import { type Clock, type Hex, TurnpikeError } from "turnpike/protocol";
@@ -10,48 +11,54 @@ import type { Relayer } from "../relayer";
 import { itemsPerBatch, planTransaction, type QueuedPayment, settleRequest } from "./batch";
 import type { Acceptance } from "./claim";
 
-/** Not sent any more so shortly before its window ends: it would be mined too late, and cost gas. */
+/** Seconds before `validBefore` from which a payment is no longer sent: it would be mined too late and cost gas. */
 export const SEND_MARGIN_SEC = 2;
 
 const PACES_PER_BLOCK = 16;
 
-/** On fast chains: transactions of a few payments cost more than the wait for some others. */
+/** On fast chains, transactions with few payments cost more than waiting for others. */
 const MIN_PACE_MS = 50;
 
-/** Slow chains have long paces; nobody waits for them to be bound. */
+/** Slow chains have a long pace; callers must not wait that long to be bound. */
 const MAX_PACE_MS = 250;
 
-/** In this part of a block's time before it is due nothing is held back any more: it may be early, or be seen late. */
+/**
+ * Fraction of the block time before the next block in which nothing is delayed: that block may be early, or be indexed
+ * late.
+ */
 const LAST_CALL = 8;
 
 /** One transaction that is being filled. */
 export interface OpenBatch {
   readonly transactionId: string;
-  /** those that are bound as sent with it, if they are bound */
+  /** payments that are bound as sent with this transaction, if they are bound */
   readonly payments: ReadonlySet<Acceptance>;
-  /** Writes the transaction of those that were bound. @returns what sends it, to be called when it is committed; if there is one */
+  /**
+   * Writes the transaction of the bound payments.
+   * @returns the function that sends it, to call after the commit; undefined when there is no transaction
+   */
   commit(bound: readonly Acceptance[]): Promise<(() => void) | undefined>;
 }
 
 export interface BatchBuilder {
-  /** how many payments a transaction holds */
+  /** maximum payments in one transaction */
   readonly capacity: number;
   /**
-   * Between two transactions, as of now. What is left of a block's time is divided among the places that are left: with
-   * all of them taken early, whoever comes after that would miss the block.
+   * Returns the current pause between two transactions. Divides the rest of the block time among the free slots. If all
+   * slots filled early, a later payment would miss the block.
    */
   paceMs(): number;
-  /** Whether some of these might leave at once; the database has not been asked yet. */
+  /** Returns whether some of these may be sent at once, without asking the database. */
   canSendNow(acceptances: readonly Acceptance[]): boolean;
   /**
-   * Waits for a lane that has room, but for no new block: what was judged by the last one is bound before the next.
-   * To wait here is cheaper than to be queued, which is written twice.
-   * @returns whether there is one
+   * Waits for a lane with a free slot, but not past the next block: payments judged at one block are bound before the
+   * next. Waiting here is cheaper than queuing, which writes each payment twice.
+   * @returns whether there is a free slot
    */
   waitForSlot(): Promise<boolean>;
-  /** Where there is room. @returns undefined when all of them have to queue */
+  /** Opens a batch when slots are free. @returns undefined when every payment has to queue */
   open(tx: Tx, acceptances: readonly Acceptance[]): OpenBatch | undefined;
-  /** To be told when it is committed. @param send what `depart` has returned */
+  /** Call after the commit. @param send the function that `commit` returned */
   onSubmitted(send: () => void): void;
 }
 
@@ -59,31 +66,31 @@ export interface BatchBuilderOptions {
   readonly config: FacilitatorConfig;
   readonly relayer: Relayer;
   readonly clock: Clock;
-  /** until the next block is due; below 0 when it is overdue */
+  /** time until the next block is due; negative when it is overdue */
   untilNextBlockMs(): number;
-  /** so few are queued, and so lately, that they leave with the next transaction anyway */
+  /** whether the queue is so short and recent that it leaves with the next transaction anyway */
   isQueueShort(): boolean;
   waitForSlot(): Promise<boolean>;
   onSubmitted(send: () => void): void;
 }
 
-/** Settlements that may be under way at once. */
+/** Returns how many settlements may be in flight at once. */
 export const slotsOf = ({ lanesInFlight, relayerKeys }: FacilitatorConfig): number =>
   lanesInFlight * relayerKeys.length;
 
 export const paceMsOf = ({ blockTimeMs }: FacilitatorConfig): number =>
   Math.max(MIN_PACE_MS, blockTimeMs / PACES_PER_BLOCK);
 
-/** One alone goes by the queue: its transaction is not the settler's. */
+/** A single payment uses the queue: its transaction does not go through the settler. */
 const FEWEST = 2;
 
 export function createBatchBuilder(options: BatchBuilderOptions): BatchBuilder {
-  const { config, relayer, clock, isQueueShort, waitForSlot: room, onSubmitted: departed } = options;
+  const { config, relayer, clock, isQueueShort, waitForSlot, onSubmitted } = options;
   const capacity = itemsPerBatch(config);
   const minPaceMs = Math.min(MAX_PACE_MS, paceMsOf(config));
   const sends = config.roles.includes("relayer");
 
-  /** Wallets of code have small batches of their own. */
+  /** Contract wallets have separate, smaller batches. */
   function eligibleOf(acceptances: readonly Acceptance[]): Acceptance[] {
     if (!sends || acceptances.length < FEWEST || !isQueueShort()) return [];
     const lateSec = BigInt(clock.nowSec() + SEND_MARGIN_SEC);
@@ -102,7 +109,7 @@ export function createBatchBuilder(options: BatchBuilderOptions): BatchBuilder {
       return Math.max(minPaceMs, Math.min(MAX_PACE_MS, leftMs / free));
     },
     canSendNow: (acceptances) => eligibleOf(acceptances).length >= FEWEST,
-    waitForSlot: room,
+    waitForSlot,
     open(tx, acceptances) {
       const eligible = eligibleOf(acceptances);
       if (eligible.length < FEWEST) return undefined;
@@ -115,13 +122,14 @@ export function createBatchBuilder(options: BatchBuilderOptions): BatchBuilder {
           const rows = bound.filter((acceptance) => members.has(acceptance)).map(queuedForm);
           const plan = planTransaction(rows, config.batchSettler, config);
           if (!plan) return undefined;
-          // Without this the rest would be held for sent, in a transaction that does not carry it.
-          if (plan.paymentIds.length !== rows.length) throw new TurnpikeError("Internal", "a transaction is overfull");
+          // Without this check the other payments would be marked as sent in a transaction that does not carry them.
+          if (plan.paymentIds.length !== rows.length)
+            throw new TurnpikeError("Internal", "a batch exceeds the limits of a transaction");
           return relayer.dispatch([settleRequest(plan, transactionId)], tx);
         },
       };
     },
-    onSubmitted: departed,
+    onSubmitted,
   };
 }
 

@@ -1,4 +1,4 @@
-/** What of the queue goes into the next transaction, and with how much gas. Pure: limits in, a plan out. */
+/** Plans which queued payments go into the next transaction, and its gas limit. Pure. */
 import type { Address, Hex } from "turnpike/protocol";
 import { intrinsicGas } from "../chain/gas";
 import type { PaymentRow } from "../db/tables/payments";
@@ -11,7 +11,7 @@ export interface BatchLimits {
   readonly gasPerItem: number;
 }
 
-/** What of a payment's row its transaction is made of. */
+/** Columns of a payment's row that its transaction is built from. */
 export const QUEUED_COLUMNS = [
   "payment_id",
   "token",
@@ -35,25 +35,25 @@ export interface PlannedTransaction {
   readonly paymentIds: readonly string[];
 }
 
-/** A wallet contract's check of a signature, on top of an ordinary item. */
+/** Gas for a contract wallet's signature check, added to an ordinary item. */
 const WALLET_EXTRA_GAS = 300_000;
 
 const WALLET_BATCH = 10;
 
-/** Of the settler around each token call, with calldata and what the rule of 63/64 keeps back. */
+/** Gas that the settler uses around each token call, including calldata and the share that the 63/64 rule withholds. */
 const ITEM_OVERHEAD_GAS = 12_000;
 
 const TRANSACTION_OVERHEAD_GAS = 30_000;
 
-/** a byte of calldata that is not zero, by the dearer rule */
+/** gas of a non-zero calldata byte, by the more expensive rule */
 const DEAREST_BYTE_GAS = 40;
 
-/** words of one item in calldata, apart from the signature: offset, eight of the tuple, length */
+/** calldata words of one item without its signature: offset, eight tuple fields, length */
 const ITEM_WORDS = 10;
 
 /**
- * Takes from the head of the queue. One payment goes straight to its token; what did not move before goes alone, so that
- * it can spoil no other; wallets of code share small batches of their own.
+ * Plans one transaction from the head of the queue. A single payment calls its token directly. A payment that did not
+ * move before is sent alone, so that it cannot spoil others. Contract wallets share separate, smaller batches.
  */
 export function planTransaction(
   queue: readonly QueuedPayment[],
@@ -88,7 +88,10 @@ export function planTransaction(
   };
 }
 
-/** What would fill a transaction leaves with the first; less waits for what else comes. @returns also what is left of the queue */
+/**
+ * Plans one transaction, and more only while the rest fills one; a partial rest waits for more payments.
+ * @returns the plans, and the rest of the queue
+ */
 export function planTransactions<T extends QueuedPayment>(
   queue: readonly T[],
   batchSettler: Address,
@@ -107,13 +110,13 @@ export function planTransactions<T extends QueuedPayment>(
   return { plans, rest };
 }
 
-/** @param id of the transaction, and of its key of idempotency */
+/** @param id id of the transaction, also used in its idempotency key */
 export const settleRequest = ({ to, data, gasLimit }: PlannedTransaction, id: string) => ({
   ...{ id, purpose: "settle", idempotencyKey: `settle/${id}` },
   ...{ to, data, gasLimit },
 });
 
-/** How many ordinary payments a transaction holds. */
+/** Returns how many ordinary payments fit into a transaction. */
 export function itemsPerBatch({ batchItems, batchGas, batchBytes, gasPerItem }: BatchLimits): number {
   const itemBytes = bytesOf(65);
   const byGas = (batchGas - baseGas(gasPerItem)) / gasOf(gasPerItem, itemBytes);

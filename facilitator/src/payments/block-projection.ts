@@ -1,4 +1,4 @@
-/** Follows the chain with the rows of payments, and keeps those of the last block for the requests that wait for them. */
+/** Applies blocks to the rows of payments, and keeps the rows of the last block for the requests that wait for them. */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Hex } from "turnpike/protocol";
@@ -19,7 +19,7 @@ export interface PaymentProjectionOptions {
   readonly onStep: Failpoint;
 }
 
-/** A thousand proofs in one turn would keep the next transactions from being sent. */
+/** Waking a thousand callers in one turn, each of which issues a proof, would delay the next transactions. */
 const WOKEN_AT_ONCE = 100;
 
 export class PaymentProjection implements BlockProjection {

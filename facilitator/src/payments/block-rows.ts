@@ -46,7 +46,7 @@ function factsOfPayment(row: PaymentRow) {
   };
 }
 
-/** Writes what the chain decides; other columns may be written meanwhile. */
+/** Writes the columns that the chain decides; other processes may write other columns at the same time. */
 export async function savePayments(tx: Tx, chainId: number, payments: readonly PaymentRow[]): Promise<void> {
   const facts = payments.map(factsOfPayment);
   if (facts.length === 0) return;
@@ -87,7 +87,7 @@ export async function hasLivePayment(db: Db, chainId: number): Promise<boolean> 
   return live !== undefined;
 }
 
-/** Makes the payments of a reverted block pending again. @returns them, and the events that say so */
+/** Makes the payments of a reverted block pending again. @returns their ids, and the reversal events */
 export async function revertPayments(
   tx: Tx,
   chainId: number,
@@ -110,14 +110,16 @@ export async function revertPayments(
     .set({
       ...UNMINED,
       settled_at_ms: null,
-      // The relayer sends our own transaction again, with the same bytes. After a stranger's, we send the payment.
+      // The relayer sends this service's own transaction again, with the same bytes. A payment that a third party
+      // settled is queued.
       state: sql<"queued" | "sent">`case when transaction_id is null then 'queued' else 'sent' end`,
       is_reversed: sql<boolean>`state = 'settled'`,
     })
     .where("chain_id", "=", chainId)
     .where("block_hash", "=", block.hash)
     .execute();
-  // Accepted at a block that is gone: on the other branch one of the same height may hold its transaction.
+  // The block of acceptance is gone. On the other branch, a block of the same height may contain the payment's
+  // transaction.
   await tx
     .updateTable("payments")
     .set({ accepted_block: block.number - 1 })

@@ -1,6 +1,6 @@
 /**
- * Calldata of one transfer straight to its token, and of many through the BatchSettler; laid out by hand because it
- * stands on the path of every payment. A test compares it with ethers.
+ * Encodes calldata for one transfer directly to its token, and for many through the BatchSettler. Hand-written because
+ * every payment runs through it; a test compares it with ethers.
  */
 import type { Address, Hex } from "turnpike/protocol";
 
@@ -32,7 +32,7 @@ const word = (value: bigint | number): string => value.toString(16).padStart(64,
 
 const addressWord = (address: Address): string => address.slice(2).toLowerCase().padStart(64, "0");
 
-/** Length, then the bytes, padded to whole words. */
+/** Returns the length, then the bytes, padded to whole words. */
 function bytesWords(bytes: Hex): string {
   const digits = bytes.slice(2).toLowerCase();
   return word(digits.length / 2) + digits.padEnd(Math.ceil(digits.length / 64) * 64, "0");
@@ -46,7 +46,7 @@ const terms = (transfer: SignedTransfer): string =>
   word(transfer.validBefore) +
   transfer.nonce.slice(2).toLowerCase();
 
-/** 65 bytes go through v, r, s: some tokens have no other form. */
+/** Uses the v, r, s form for 65-byte signatures: some tokens have no other form. */
 export function transferCalldata(transfer: SignedTransfer): Hex {
   const digits = transfer.signature.slice(2).toLowerCase();
   if (digits.length === SIGNATURE_DIGITS) {

@@ -1,4 +1,4 @@
-/** A payment as it was asked for through one of the two doors, before anything about it is believed. */
+/** A payment as requested through one of the two channels (`door`), before any of it is verified. */
 import {
   type Address,
   type ErrorCode,
@@ -30,13 +30,16 @@ export interface Authorization {
 /** The purchase that an x402 payment is for. */
 export interface Purchase {
   readonly grantId: Hex;
-  /** named by a gate, which can ask for it again; a stock server's is made here and ends with its request */
+  /**
+   * true when a gate named the purchase and can ask for it again; a stock server's purchase is created here and ends
+   * with its request
+   */
   readonly isGate: boolean;
 }
 
 export interface Claim {
   readonly door: PaymentDoor;
-  /** of x402 payments; a native one names its purchase in its nonce */
+  /** set for x402 payments; a native payment names its purchase in its nonce */
   readonly purchase: Purchase | undefined;
   readonly paymentId: Hex;
   readonly token: TokenConfig;
@@ -45,11 +48,11 @@ export interface Claim {
   readonly resourceHash: Hex;
   /** origin and path */
   readonly resourceShown: string;
-  /** unix seconds after which the memo is worthless, where it tells */
+  /** unix seconds after which the memo is worthless, if it says so */
   readonly memoExpiresAtSec: number | undefined;
 }
 
-/** Why not, in a stable word beside the error's code. */
+/** Stable reason of a refusal, sent beside the error code. */
 export type RefusalReason =
   | "network"
   | "token"
@@ -86,15 +89,18 @@ export interface ClaimedFacts {
   readonly token: Address;
   readonly authorization: Authorization;
   readonly signature: Hex;
-  /** "" where a stock server names none: x402 version 2 does not demand it */
+  /** "" when a stock server names none: x402 version 2 does not require it */
   readonly resource: string;
 }
 
-/** A native payment: its nonce must be the hash of memo reference and resource, so that the payer signed what it buys. */
+/**
+ * Builds the claim of a native payment. Its nonce must be the hash of memo reference and resource, so that the payer
+ * has signed what it buys.
+ */
 export function claimOfSignedPayment(config: FacilitatorConfig, signed: SignedPayment): Claim | TurnpikeError {
   const memo = parseMemo(signed.memo);
   if (fastPaymentNonce(memo?.ref ?? signed.memo, signed.resource) !== signed.authorization.nonce) {
-    return refusal("InvalidRequest", "nonce", "the authorization's nonce is not that of this memo and resource");
+    return refusal("InvalidRequest", "nonce", "the authorization's nonce does not match this memo and resource");
   }
   return claimOf(config, "authorize", signed, memo?.expiresAtSec);
 }
@@ -109,13 +115,17 @@ export function claimOf(
     return refusal("PaymentNotAllowed", "network", `this Facilitator settles on ${config.network.name}`);
   }
   const token = findToken(config, facts.token);
-  if (!token) return refusal("PaymentNotAllowed", "token", `token ${facts.token} is not settled here`);
+  if (!token) return refusal("PaymentNotAllowed", "token", `this Facilitator does not settle token ${facts.token}`);
   const { authorization } = facts;
   if (config.payTo && !config.payTo.includes(authorization.to)) {
-    return refusal("PaymentNotAllowed", "payee", `payee ${authorization.to} is not settled for here`);
+    return refusal("PaymentNotAllowed", "payee", `this Facilitator does not settle payments to ${authorization.to}`);
   }
   if (authorization.value < token.minAmount) {
-    return refusal("PaymentNotAllowed", "amount", `amounts below ${token.minAmount} base units are not settled here`);
+    return refusal(
+      "PaymentNotAllowed",
+      "amount",
+      `this Facilitator does not settle amounts below ${token.minAmount} base units`,
+    );
   }
   const isNamed = facts.resource !== "" || door === "authorize";
   if (isNamed && !URL.canParse(facts.resource)) {
@@ -140,8 +150,10 @@ export function claimOf(
 }
 
 /**
- * known: the paymentId has a row already, whatever its state. short: the payer's pending payments leave too little.
- * granted: it bought something else before its block went away.
+ * Result of binding a payment.
+ * `known`: the payment id already has a row, in any state.
+ * `short`: the payer's pending payments leave too little.
+ * `granted`: it bought something else before its block was reverted.
  */
 export type Binding = "bound" | "known" | "short" | "granted";
 
@@ -152,6 +164,6 @@ export interface Acceptance {
   /** as read at `atBlock` */
   readonly balance: bigint;
   readonly atBlock: number;
-  /** parked: nothing shall be sent, since its evidence stands on chain already */
+  /** parked: nothing is sent, because the chain already has the evidence */
   readonly state: "queued" | "parked";
 }

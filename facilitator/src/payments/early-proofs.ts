@@ -1,6 +1,7 @@
 /**
- * Proofs for those who wait, made while the block that settles their payments is being written: the database is at work
- * then, and this process is not. Nothing is handed out before the row is there, nor for a row that says anything else.
+ * Signs proofs for waiting callers while the block that settles their payments is being written. The database is busy
+ * then, and this process is idle. A proof is released only after the row is written, and only if the row has the same
+ * facts.
  */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { PaymentProof, SignedPayment } from "turnpike/protocol";
@@ -11,23 +12,24 @@ import { issueProof, type SettledFacts, settledFacts } from "./proofs";
 /** The proof that one caller waits for. */
 export interface EarlyProof {
   /**
-   * @param facts of the row as it stands: of others no proof is given
-   * @throws Unavailable when the key is elsewhere and nobody answers there
+   * Returns the proof for a settled row. Signs a new one when the prepared proof has other facts.
+   * @param facts facts of the row as written
+   * @throws Unavailable when a remote key's service does not answer
    */
   issue(facts: SettledFacts): Promise<PaymentProof>;
-  /** Waits no longer. */
+  /** Stops waiting for the proof. */
   end(): void;
 }
 
 export interface EarlyProofs {
   register(paymentId: string, signed: SignedPayment): EarlyProof;
-  /** Makes the proofs of rows that are about to be written, for those who wait. */
+  /** Signs the proofs of rows that are about to be written, for the callers that wait. */
   prepare(rows: readonly PaymentRow[]): Promise<void>;
 }
 
 export interface EarlyProofsOptions {
   readonly chainId: number;
-  /** asked for when a proof is wanted: only processes that give proofs have the key */
+  /** called when a proof is needed: only processes that issue proofs have the key */
   readonly signer: () => DigestSigner;
 }
 
@@ -36,7 +38,7 @@ interface Waiting {
   made?: { readonly facts: SettledFacts; readonly proof: Promise<PaymentProof> };
 }
 
-/** Then whatever else came in has its turn: the database's answers above all. */
+/** After this many, the event loop runs other work: above all, the database's answers. */
 const MADE_AT_ONCE = 20;
 
 export function createEarlyProofs({ chainId, signer }: EarlyProofsOptions): EarlyProofs {
@@ -52,7 +54,7 @@ export function createEarlyProofs({ chainId, signer }: EarlyProofsOptions): Earl
         issue(facts) {
           const { made } = one;
           if (!made || !isSame(made.facts, facts)) return make(signed, facts);
-          // A key that is elsewhere may have been away for a moment.
+          // A remote key may have been unavailable for a moment.
           return made.proof.catch(() => make(signed, facts));
         },
         end() {
@@ -68,7 +70,7 @@ export function createEarlyProofs({ chainId, signer }: EarlyProofsOptions): Earl
         if (!facts) continue;
         for (const one of waiting.get(row.payment_id) ?? []) {
           const proof = make(one.signed, facts);
-          // What fails is tried again when it is wanted, if it ever is.
+          // A failed proof is signed again when a caller asks for it.
           proof.catch(() => undefined);
           one.made = { facts, proof };
           if (++made % MADE_AT_ONCE === 0) await nextTurn();

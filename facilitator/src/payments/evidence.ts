@@ -1,6 +1,7 @@
 /**
- * The chain's evidence for one payment: the token's own `Transfer` right after the matching `AuthorizationUsed`. Looked
- * for by indexed topics where this database has not seen the block: after a loss, or when a stranger was faster.
+ * Finds the chain's evidence for one payment: the token's `Transfer` right after the matching `AuthorizationUsed`.
+ * Searches by indexed topics, for blocks that this database has not indexed: after data loss, or when a third party
+ * settled first.
  */
 import { type Address, type Hex, isTurnpikeError, Unavailable } from "turnpike/protocol";
 import type { ChainLog } from "../chain/chain-reader";
@@ -29,10 +30,10 @@ export interface EvidenceQuery {
   readonly nonce: Hex;
 }
 
-/** Nodes limit how many blocks one question may span. */
+/** Maximum blocks in one query; nodes limit it. */
 const SPAN = 5_000;
 
-/** @throws Unavailable when the chain cannot be asked */
+/** Returns the newest evidence up to a block. @throws Unavailable when the chain cannot be read */
 export async function findEvidence(
   { config, relayer }: { config: FacilitatorConfig; relayer: Relayer },
   query: EvidenceQuery,
@@ -46,9 +47,9 @@ export async function findEvidence(
   ];
   const log = await newestLog({ config, relayer }, query.token, topics, upToBlock);
   if (!log) return { kind: "none" };
-  // Some nodes overlook a part of the question.
+  // Some nodes ignore part of the filter.
   const isAsked = log.address === query.token && log.topics[1] === topics[1] && log.topics[2] === topics[2];
-  if (!isAsked) throw new Unavailable("a node tells logs that it was not asked for");
+  if (!isAsked) throw new Unavailable("a node returned logs outside the requested filter");
   const block = await relayer.chain.block(log.blockNumber);
   if (!block || block.hash !== log.blockHash) return { kind: "none" };
   const inBlock = { blockNumber: block.number, blockHash: block.hash, blockTimeSec: block.timestampSec };
@@ -84,14 +85,12 @@ async function newestLog(
     return (await relayer.chain.logsBetween(config.startBlock, upToBlock, filter)).at(-1);
   } catch (error) {
     if (isTurnpikeError(error)) throw error;
-    // The node found the span too wide: piece by piece, newest first.
+    // The node rejected the range as too wide: search in parts, newest first.
   }
   for (let to = upToBlock; to >= config.startBlock; to -= SPAN) {
     const from = Math.max(config.startBlock, to - SPAN + 1);
     const found = await relayer.chain.logsBetween(from, to, filter).catch((cause: unknown) => {
-      throw isTurnpikeError(cause)
-        ? cause
-        : new Unavailable("a node refuses to tell the logs of some blocks", { cause });
+      throw isTurnpikeError(cause) ? cause : new Unavailable("a node rejects log queries for some blocks", { cause });
     });
     if (found.length > 0) return found.at(-1);
   }

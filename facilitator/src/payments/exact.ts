@@ -1,14 +1,14 @@
-/** The standard x402 "exact" door: its request and answers, and our refusals in its vocabulary. */
+/** The standard x402 "exact" channel: its request, its outcomes, and this service's refusals as x402 reasons. */
 import type { Address, Hex, TurnpikeError } from "turnpike/protocol";
 import type { Authorization, Purchase } from "./claim";
 
 export interface ExactRequest {
   readonly network: string;
   readonly token: Address;
-  /** as the requirements name them */
+  /** payee that the requirements name */
   readonly payTo: Address;
   readonly amount: bigint;
-  /** what the server says is bought; "" where it names nothing */
+  /** resource that the server names; "" when it names none */
   readonly resource: string;
   readonly purchase: Purchase;
   readonly maxTimeoutSec: number;
@@ -54,7 +54,7 @@ export type SettleOutcome =
       readonly paymentId: Hex;
       readonly payer: Address;
       readonly retryAfterSec: number;
-      /** the one that carries it, where it was signed already */
+      /** transaction that carries the payment, once signed */
       readonly transaction?: Hex;
     }
   | ({ readonly kind: "refused" | "failed"; readonly paymentId?: Hex; readonly payer?: Address } & ExactFailure);

@@ -1,4 +1,4 @@
-/** Payments whose window has ended for good. */
+/** Finds payments whose validity window has ended in a final block. */
 import type { Logger } from "pino";
 import { tokenInterface } from "turnpike/chain";
 import type { Address, Hex } from "turnpike/protocol";
@@ -8,8 +8,8 @@ import type { Store } from "../db/open";
 const AT_ONCE = 500;
 
 /**
- * Those that had to be mined before block `finalNumber` and were not. The chain itself is asked whether the nonce is
- * unused: a node that withheld a log must not make us say "failed" of money that moved.
+ * Returns the payments that had to be mined before block `finalNumber` and were not. Checks the nonce on the chain: a
+ * node that withheld a log must not make a payment `failed` whose money moved.
  */
 export async function findExpired(
   { store, chain, log, chainId }: { store: Store; chain: ChainReader; log: Logger; chainId: number },
@@ -31,7 +31,10 @@ export async function findExpired(
       const answer = await chain.call({ to: row.token as Address, data });
       const isUnused = answer.kind === "ok" && /^0x0{64}$/.test(answer.data);
       if (!isUnused)
-        log.error({ paymentId: row.payment_id }, "an expired payment's nonce is used, and no log says by what");
+        log.error(
+          { paymentId: row.payment_id },
+          "an expired payment's nonce is used, but no log shows which transaction used it",
+        );
       return isUnused;
     }),
   );

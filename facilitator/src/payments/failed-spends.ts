@@ -1,6 +1,6 @@
 /**
- * Counts payments that cost gas and moved nothing, and refuses payers and payees with too many of them. The counts are in
- * the database: the process that sends a payment is often not the one that accepts the next.
+ * Counts payments that cost gas and moved nothing, and refuses payers and payees with too many of them. The counts are
+ * in the database: the process that sends a payment often does not accept the next one.
  */
 import { sql } from "kysely";
 import type { TurnpikeError } from "turnpike/protocol";
@@ -11,7 +11,7 @@ import { type Claim, refusal } from "./claim";
 
 export interface FailedSpendLimiter {
   add(payment: Pick<PaymentRow, "payer" | "pay_to">): Promise<void>;
-  /** Reads who is refused; at most once a second. */
+  /** Loads who is refused, at most once a second. */
   refresh(): Promise<void>;
   refusalOf(claim: Claim): TurnpikeError | undefined;
 }
@@ -22,7 +22,7 @@ interface Options {
   /** failed payments within an hour */
   readonly perPayer: number;
   readonly perPayee: number;
-  /** milliseconds that never go back */
+  /** monotonic clock in milliseconds */
   readonly monotonicMs: () => number;
 }
 
@@ -75,7 +75,7 @@ export function createFailedSpendLimiter({
       const isPayer = payers.has(from);
       if (!isPayer && !payees.has(to)) return undefined;
       const who = isPayer ? "payer" : "payee";
-      return refusal("RateLimited", "losses", `too many payments of this ${who} were sent and moved nothing`, {
+      return refusal("RateLimited", "losses", `too many payments of this ${who} cost gas and moved nothing`, {
         retryAfterSec: 600,
       });
     },

@@ -1,6 +1,7 @@
 /**
- * Grants of x402 payments. A payment is held for one purchase from its acceptance on, and granted to it once, in the
- * database: every process gives the same answer, and a second purchase never gets a first one's payment.
+ * Grants x402 payments to purchases. A payment is reserved for one purchase when it is accepted, and granted to it
+ * once, in the database. Every process gives the same answer, and a second purchase never gets the payment of the
+ * first.
  */
 import { sql } from "kysely";
 import { type Address, grantDigest, type Hex, randomBytes, toHex } from "turnpike/protocol";
@@ -11,7 +12,12 @@ import { coalesce } from "../lib/coalesce";
 import type { DigestSigner } from "../relayer/signer";
 import type { Claim, Purchase } from "./claim";
 
-/** granted: to this purchase. taken: to another, or another's to be. held: another request waits for it just now. */
+/**
+ * Result of a grant.
+ * `granted`: this purchase has the payment.
+ * `taken`: another purchase has it, or has it reserved.
+ * `held`: another request is waiting for it at the moment.
+ */
 export type GrantOutcome = "granted" | "taken" | "held";
 
 interface GrantAsk {
@@ -20,11 +26,11 @@ interface GrantAsk {
 }
 
 export interface Grants {
-  /** Grants a settled payment, durably: afterwards the answer may leave. The same purchase is granted it again and again. */
+  /** Grants a settled payment durably; the answer may be sent afterwards. Idempotent for the same purchase. */
   grant(paymentId: Hex, purchase: Purchase): Promise<GrantOutcome>;
-  /** Ends a stock server's hold on what was not granted, so that its next request need not wait. */
+  /** Ends a stock server's hold on a payment that was not granted, so that the next request need not wait. */
   release(paymentId: Hex, purchase: Purchase): Promise<void>;
-  /** Whether a stock server that asks now would get nothing: granted already, or held by a gate. */
+  /** Returns whether a stock server would be refused now: the payment is granted, or a gate has reserved it. */
   isTaken(paymentId: Hex): Promise<boolean>;
 }
 
@@ -33,7 +39,7 @@ export interface SignedGrant {
   readonly signature: Hex;
 }
 
-/** A purchase of a stock server, which names none itself: as long as one request. */
+/** Creates a purchase for a stock server, which names none. It lasts as long as one request. */
 export const purchaseOfServer = (): Purchase => ({ grantId: toHex(randomBytes(32)), isGate: false });
 
 const MAX_GRANTED_TOGETHER = 250;
@@ -80,13 +86,13 @@ export function createGrants(store: Store, chainId: number): Grants {
   };
 }
 
-/** No row: accepted by a release that knew no grants. Nobody knows whom it was given to. */
+/** No row: a release without grants accepted the payment, so its purchase is unknown. */
 const isOver = (row: PaymentGrantsTable | undefined): boolean =>
   row === undefined || row.granted_at_ms !== null || row.is_gate;
 
 /**
- * In the order of their ids, so that two processes never wait for each other.
- * @returns who was granted each payment by this statement
+ * Locks rows in the order of their ids, so that two processes cannot deadlock.
+ * @returns the grant id of each payment that this statement granted
  */
 async function grantAll(db: Db, chainId: number, asks: readonly GrantAsk[]): Promise<Map<string, string>> {
   const asked = asks.map(({ paymentId, purchase }) => ({
@@ -109,7 +115,10 @@ async function grantAll(db: Db, chainId: number, asks: readonly GrantAsk[]): Pro
   return new Map(rows.map((row) => [row.payment_id, row.grant_id]));
 }
 
-/** Signs what a gate serves by. @throws Unavailable when the key is elsewhere and nobody answers there */
+/**
+ * Signs the grant on which a gate serves a response.
+ * @throws Unavailable when a remote key's service does not answer
+ */
 export async function signGrant(
   { paymentId, token, authorization, resourceHash }: Claim,
   { grantId, chainId, transaction }: { readonly grantId: Hex; readonly chainId: number; readonly transaction: Hex },

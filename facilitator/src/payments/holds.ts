@@ -1,7 +1,7 @@
 /**
- * Holds of stock servers' requests on the payments that they wait for. A hold ends with its request: a process that dies
- * renews nothing, and the next request is granted the payment soon after. A lapsed hold costs a live request its turn at
- * most: who is granted is decided by one statement on the row (`grantAll`), whatever any hold says.
+ * Maintains the holds of stock servers' requests on the payments that they wait for. A hold ends with its request: when
+ * a process dies its holds lapse, and soon the next request is granted the payment. A lapsed hold costs a live request
+ * at most its turn: one statement on the row (`grantAll`) decides who is granted.
  */
 import { sql } from "kysely";
 import type { Logger } from "pino";
@@ -10,16 +10,16 @@ import type { Store } from "../db/open";
 import { databaseNowMs, idList } from "../db/sql";
 import type { Purchase } from "./claim";
 
-/** How long a hold outlives the process of its request. Some renewals may fail until it lapses. */
+/** How long a hold outlives the process of its request. A few renewals may fail before it lapses. */
 export const HOLD_MS = 10_000;
 
 const RENEW_MS = 3_000;
 
-/** Longer than any request lasts: what was never ended is not renewed for ever. */
+/** Longer than any request lasts: a hold that was never ended must not be renewed for ever. */
 const MAX_REQUEST_MS = 120_000;
 
 export interface Holds {
-  /** Renews the request's hold from now on, where it has one. A gate's hold has no end and needs none. */
+  /** Renews the request's hold from now on, if it has one. A gate's hold has no end and is not renewed. */
   begin(paymentId: Hex, purchase: Purchase): void;
   end(purchase: Purchase): void;
   stop(): Promise<void>;
@@ -79,8 +79,8 @@ export function createHolds({ store, chainId, log, monotonicMs }: HoldsOptions):
 }
 
 /**
- * One statement for all, in the order of their ids as `grantAll`. Skips the rows that another statement has locked: a
- * grant or a release decides about those. A released hold, whose end is 0, stays released.
+ * Renews all holds in one statement, in the order of their ids, like `grantAll`. Skips rows that another statement has
+ * locked: that grant or release decides. A released hold, whose end is 0, stays released.
  */
 export async function renewHolds(
   store: Pick<Store, "db">,

@@ -1,6 +1,6 @@
 /**
- * One-time payments, from a signed authorization to its outcome. `failed` is said only of what can never move money;
- * a refusal is judged afresh each time and never stored; all that is unknown is pending.
+ * Processes one-time payments, from a signed authorization to its outcome. `failed` is final: the payment can never
+ * move money. A refusal is judged again on each request and never stored. Every unknown outcome is pending.
  */
 import type { Logger } from "pino";
 import {
@@ -47,21 +47,21 @@ export type { SignedGrant } from "./grants";
 export { purchaseOfServer } from "./grants";
 
 export interface WaitOptions {
-  /** how long to wait for the chain */
+  /** maximum time to wait for the chain, in milliseconds */
   readonly waitMs: number;
 }
 
 export interface GrantOptions extends WaitOptions {
-  /** whether nobody would get the answer: nothing is granted then */
+  /** returns whether the client has disconnected; nothing is granted then */
   readonly isGone: () => boolean;
 }
 
 export type AuthorizeOutcome =
   | { readonly kind: "settled"; readonly paymentId: Hex; readonly proof: PaymentProof }
   | { readonly kind: "pending"; readonly paymentId: Hex; readonly retryAfterSec: number }
-  /** it can never move money */
+  /** can never move money */
   | { readonly kind: "failed"; readonly paymentId: Hex; readonly error: TurnpikeError }
-  /** nothing was sent by this call; while `liveUntilSec` has not passed the authorization can still move money */
+  /** this call sent nothing; until `liveUntilSec` the authorization can still move money */
   | {
       readonly kind: "refused";
       readonly error: TurnpikeError;
@@ -91,7 +91,7 @@ export type ProofVerdict =
     };
 
 export type GrantedOutcome =
-  /** signed where the request names its purchase */
+  /** signed when the request names its purchase */
   | { readonly kind: "granted"; readonly grant?: SignedGrant }
   | ({ readonly kind: "refused" } & ExactFailure)
   | { readonly kind: "held" };
@@ -99,17 +99,20 @@ export type GrantedOutcome =
 export interface Payments {
   authorize(signed: SignedPayment, options?: WaitOptions): Promise<AuthorizeOutcome>;
   status(paymentId: Hex): Promise<PaymentStatus>;
-  /** @throws Unavailable when the chain would have to be asked and does not answer */
+  /** @throws Unavailable when the chain is needed and does not answer */
   verifyProof(proof: PaymentProof): Promise<ProofVerdict>;
   verifyExact(request: ExactRequest): Promise<ExactVerdict>;
-  /** Settles, and grants nothing: what is settled may be asked for again. Keeps its hold until it is granted or released. */
+  /**
+   * Settles a payment without granting it: a settled payment may be requested again. The hold lasts until the payment
+   * is granted or released.
+   */
   settleExact(request: ExactRequest, options?: WaitOptions): Promise<SettleOutcome>;
   /**
-   * Grants a settled payment to the request's purchase, durably: the last step before the answer leaves. Waits for as
-   * long as another request of a stock server holds it, or the database does not say whether it was granted.
+   * Grants a settled payment to the request's purchase durably: the last step before the answer is sent. Waits while
+   * another stock server's request holds the payment, or while the database does not confirm the grant.
    */
   grantExact(request: ExactRequest, settled: Settled, options: GrantOptions): Promise<GrantedOutcome>;
-  /** Leaves a payment that was not granted to the next request, and ends the hold. */
+  /** Ends the hold on a payment that was not granted, so that the next request can get it. */
   releaseExact(request: ExactRequest): Promise<void>;
   health(): { readonly ok: boolean; readonly queued: number; readonly oldestQueuedSec: number };
   stop(): Promise<void>;
@@ -127,10 +130,13 @@ export interface PaymentsOptions {
   readonly monotonicMs?: () => number;
 }
 
-/** How soon a payment is asked for again that another request holds. */
+/** Pause between two attempts to grant a payment that another request holds. */
 const HELD_RETRY_MS = 250;
 
-/** What was signed against what a server requires; more than the price is an error of the payer's, and is not taken. */
+/**
+ * Compares the signed transfer with what the server requires. Paying more than the price is the payer's mistake, and is
+ * refused.
+ */
 function mismatchOf({ authorization }: Claim, { payTo, amount }: ExactRequest): TurnpikeError | undefined {
   if (authorization.to !== payTo) return refusal("PaymentNotAllowed", "payee", "the payee is not the required one");
   if (authorization.value === amount) return undefined;
@@ -186,9 +192,9 @@ export function startPayments(options: PaymentsOptions): Payments {
       const { paymentId } = claim;
       const early = earlyProofs.register(paymentId, signed);
       try {
-        const fate = await pursue(claim, wait).catch(refusedOf);
-        if (fate.kind === "refused" || fate.kind === "failed") return { ...fate, paymentId };
-        const facts = fate.kind === "settled" ? settledFacts(fate.row) : undefined;
+        const outcome = await pursue(claim, wait).catch(refusedOf);
+        if (outcome.kind === "refused" || outcome.kind === "failed") return { ...outcome, paymentId };
+        const facts = outcome.kind === "settled" ? settledFacts(outcome.row) : undefined;
         if (!facts) return { kind: "pending", paymentId, retryAfterSec: 1 };
         const proof = await early.issue(facts);
         onStep("proven");
@@ -225,7 +231,8 @@ export function startPayments(options: PaymentsOptions): Payments {
       requireKept(row.block_number);
       if (row.is_reversed) return invalid("reversed");
       if (row.state !== "settled") return invalid("pending");
-      // Settled again in another block: the earlier proof tells a transaction that is no more.
+      // The payment settled again in another block: the earlier proof names a transaction that is no longer on the
+      // chain.
       const isSame =
         row.tx_hash === proof.transaction && row.pay_to === proof.payTo && row.amount === proof.amount.toString();
       if (!isSame) return invalid("mismatch");
@@ -267,17 +274,17 @@ export function startPayments(options: PaymentsOptions): Payments {
       const mismatch = mismatchOf(claim, request);
       if (mismatch) return { kind: "refused", payer, ...exactFailure(mismatch) };
       holds.begin(paymentId, request.purchase);
-      const fate = await pursue(claim, wait).catch(refusedOf);
-      switch (fate.kind) {
+      const outcome = await pursue(claim, wait).catch(refusedOf);
+      switch (outcome.kind) {
         case "settled":
-          return { kind: "settled", paymentId, payer, transaction: fate.row.tx_hash as Hex };
+          return { kind: "settled", paymentId, payer, transaction: outcome.row.tx_hash as Hex };
         case "pending": {
           const transaction = await transactionOf(store.db, chainId, paymentId);
           return { kind: "pending", paymentId, payer, retryAfterSec: 1, ...(transaction && { transaction }) };
         }
         default: {
-          const error = (await hasBought(paymentId, fate.error)) ? alreadyGranted() : fate.error;
-          return { kind: fate.kind, paymentId, payer, ...exactFailure(error) };
+          const error = (await hasBought(paymentId, outcome.error)) ? alreadyGranted() : outcome.error;
+          return { kind: outcome.kind, paymentId, payer, ...exactFailure(error) };
         }
       }
     },
@@ -288,7 +295,7 @@ export function startPayments(options: PaymentsOptions): Payments {
       for (;;) {
         if (isGone()) return { kind: "held" };
         const outcome = await grants.grant(paymentId, purchase).catch((error: unknown) => {
-          // It may have been written: the same purchase asks again, and is granted its own.
+          // The grant may have been written. The same purchase tries again, and its own grant is returned.
           if (isOutcomeUnknown(error) && monotonicMs() < untilMs) return "held" as const;
           throw error;
         });
@@ -321,26 +328,29 @@ export function startPayments(options: PaymentsOptions): Payments {
     },
   };
 
-  /** Whether a payment that was accepted for something else has bought it: then that alone is the answer. */
+  /**
+   * Returns whether a payment that was accepted for something else has already bought it. Then the answer is
+   * `alreadyGranted`.
+   */
   async function hasBought(paymentId: Hex, { reason }: TurnpikeError): Promise<boolean> {
     if (reason === "other_contents") return grants.isTaken(paymentId);
-    // A native payment has no grant: it belongs to the resource in its nonce.
+    // A native payment has no grant: its nonce names the resource.
     return reason === "other_door" && (await find(paymentId))?.state === "settled";
   }
 
-  /** @throws Unavailable while nobody knows whether the block comes back or is gone */
+  /** @throws Unavailable while it is unknown whether the block stays on the chain */
   function requireKept(blockNumber: number | null): void {
     if (blockNumber === null || blockNumber <= indexer.keptTo()) return;
-    throw new Unavailable("the chain's head moved back: whether it keeps this payment is not known yet", {
+    throw new Unavailable("the chain's head moved back: it is not known yet whether this payment stays on the chain", {
       retryAfterSec: 2,
     });
   }
 
-  /** The proof is ours, but this database does not know the payment: the chain does. */
+  /** Verifies a proof by the chain, when this service signed it but this database has no row for the payment. */
   async function verifyByChain(proof: PaymentProof, paymentId: Hex, nonce: Hex): Promise<ProofVerdict> {
     const query = { paymentId, token: proof.token, payer: proof.payer, nonce };
     const evidence = await findEvidence({ config, relayer }, query, indexer.applied());
-    // Of what the chain has lost, it shows nothing.
+    // Evidence of a reverted block does not count.
     requireKept(evidence.kind === "transfer" ? evidence.blockNumber : indexer.applied());
     if (evidence.kind !== "transfer") return { kind: "invalid", reason: "unknown" };
     const isSame =
@@ -351,7 +361,7 @@ export function startPayments(options: PaymentsOptions): Payments {
       : { kind: "invalid", reason: "signer_retired" };
   }
 
-  /** @param settledAtSec block time by our own rows or the chain: a retired key could write any time into its proof */
+  /** @param settledAtSec block time from the row or the chain: a retired key could sign any time into its proof */
   function isTrusted({ facilitator }: PaymentProof, settledAtSec: number | null): boolean {
     return relayer.trustedSigners.isTrustedSigner(facilitator, settledAtSec ?? Number.POSITIVE_INFINITY);
   }

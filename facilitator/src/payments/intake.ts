@@ -1,6 +1,6 @@
 /**
- * Takes payments in by the group: one look for all that are asked for at the same time, one insert for all that are
- * bound. A payer's payments are bound one after the other, each against what the earlier ones have left.
+ * Reads and binds payments in groups: one query for all that are requested at the same time, one insert for all that
+ * are bound. Binds a payer's payments one after another, each against the balance that the earlier ones left.
  */
 import { sql } from "kysely";
 import type { Logger } from "pino";
@@ -15,7 +15,7 @@ import type { Acceptance, Binding } from "./claim";
 import { HOLD_MS } from "./holds";
 
 export interface Intake {
-  /** No payment of this id was found or bound here lately: most likely there is none. */
+  /** Returns true when no payment of this id was found or bound here recently: most likely it has no row. */
   isNew(paymentId: Hex): boolean;
   find(paymentId: Hex): Promise<PaymentRow | undefined>;
   /** Binds a payment and queues it. */
@@ -33,7 +33,7 @@ export interface IntakeOptions {
   readonly batches: BatchBuilder;
 }
 
-/** What every payment adds rows to. */
+/** Tables that every payment adds rows to. */
 const FILLED = ["payments", "events", "transactions", "transaction_hashes"] as const;
 
 export function createIntake({ store, chainId, log, batches }: IntakeOptions): Intake {
@@ -45,26 +45,26 @@ export function createIntake({ store, chainId, log, batches }: IntakeOptions): I
     if (oldest !== undefined) recent.delete(oldest);
   };
 
-  async function insertAll(acceptances: readonly Acceptance[], hasRoom: boolean): Promise<Binding[]> {
+  async function insertAll(acceptances: readonly Acceptance[], hasSlot: boolean): Promise<Binding[]> {
     const isEmbedded = store.kind === "pglite";
     const isEach = isEmbedded && countPayers(acceptances) === acceptances.length;
-    if (isEach && !hasRoom) {
+    if (isEach && !hasSlot) {
       const bindings = await insertDistinct(store.db, chainId, acceptances, undefined);
       store.wake.notify("payments");
       return bindings;
     }
-    let boarded = 0;
+    let batched = 0;
     let send: (() => void) | undefined;
     const bindings = await store.transaction(async (tx) => {
       if (store.kind === "postgres") await lockPayers(tx, acceptances);
-      const batch = hasRoom ? batches.open(tx, acceptances) : undefined;
+      const batch = hasSlot ? batches.open(tx, acceptances) : undefined;
       const made = await insertInTurn(tx, chainId, acceptances, batch);
-      boarded = batch?.payments.size ?? 0;
+      batched = batch?.payments.size ?? 0;
       send = await batch?.commit(acceptances.filter((_, place) => made[place] === "bound"));
       return made;
     });
     if (send) batches.onSubmitted(send);
-    if (boarded < acceptances.length) store.wake.notify("payments");
+    if (batched < acceptances.length) store.wake.notify("payments");
     return bindings;
   }
 
@@ -88,13 +88,13 @@ export function createIntake({ store, chainId, log, batches }: IntakeOptions): I
     bind: coalesce<Acceptance, Binding>({
       maxItems: batches.capacity,
       gatherMs: batches.paceMs,
-      // On one connection one at a time: what waits meanwhile goes into the next.
+      // On a single connection one group runs at a time; payments that arrive meanwhile join the next group.
       maxParallel: store.kind === "postgres" ? 2 : 1,
       ready: async (first) => batches.canSendNow(first) && batches.waitForSlot(),
-      run(acceptances, hasRoom) {
+      run(acceptances, hasSlot) {
         statistics.grew(acceptances.length);
         for (const { claim } of acceptances) remember(claim.paymentId);
-        return insertAll(acceptances, hasRoom);
+        return insertAll(acceptances, hasSlot);
       },
     }),
   };
@@ -104,14 +104,16 @@ const payerOf = ({ claim }: Acceptance): string => `${claim.token.address}/${cla
 
 const countPayers = (acceptances: readonly Acceptance[]): number => new Set(acceptances.map(payerOf)).size;
 
-/** Until the transaction ends no other process binds for these payers: both would count on the same money. */
+/**
+ * Locks the payers until the transaction ends, so that no other process binds their payments against the same balance.
+ */
 export async function lockPayers(tx: Tx, acceptances: readonly Acceptance[]): Promise<void> {
   const payers = [...new Set(acceptances.map(payerOf))].sort();
   await sql`select pg_advisory_xact_lock(hashtextextended(payer, 0))
     from unnest(${idList(payers)}) with ordinality as p(payer, place) order by place`.execute(tx);
 }
 
-/** Several of one payer follow each other, so that each insert sees what the one before has taken. */
+/** Inserts several payments of one payer in sequence, so that each insert sees what the earlier ones spend. */
 async function insertInTurn(
   db: Db,
   chainId: number,
@@ -137,7 +139,7 @@ async function insertInTurn(
     const taken = new Set(first);
     rest = rest.filter((each) => !taken.has(each));
   }
-  // The same payment again, in the same moment.
+  // Duplicates of a payment in the same group.
   for (const { acceptance, place } of all) {
     const first = bindings[firstOf.get(acceptance.claim.paymentId) ?? place];
     bindings[place] ??= first === "short" ? "short" : "known";
@@ -145,7 +147,7 @@ async function insertInTurn(
   return bindings;
 }
 
-/** All of different payers, in one statement. */
+/** Inserts payments of different payers in one statement. */
 async function insertDistinct(
   db: Db,
   chainId: number,
@@ -154,7 +156,7 @@ async function insertDistinct(
 ): Promise<Binding[]> {
   const asked = acceptances.map((acceptance) => {
     const { claim, hasCode, balance, atBlock, state } = acceptance;
-    const isBoarding = batch?.payments.has(acceptance) ?? false;
+    const isInBatch = batch?.payments.has(acceptance) ?? false;
     return {
       payment_id: claim.paymentId,
       door: claim.door,
@@ -169,16 +171,16 @@ async function insertDistinct(
       valid_before: claim.authorization.validBefore.toString(),
       signature: claim.signature,
       has_code: hasCode,
-      state: isBoarding ? "sent" : state,
-      attempts: isBoarding ? 1 : 0,
-      transaction_id: isBoarding ? batch?.transactionId : undefined,
+      state: isInBatch ? "sent" : state,
+      attempts: isInBatch ? 1 : 0,
+      transaction_id: isInBatch ? batch?.transactionId : undefined,
       accepted_block: atBlock,
       balance: balance.toString(),
       grant_id: claim.purchase?.grantId,
       is_gate: claim.purchase?.isGate,
     };
   });
-  // In the same statement as the payment: from the moment that anybody can see its authorization, it is taken.
+  // The hold is written with the payment: as soon as another request can see the authorization, it is reserved.
   const isHolding = acceptances.some(({ claim }) => claim.purchase !== undefined);
   const hold = sql`, held as (
     insert into payment_grants (chain_id, payment_id, grant_id, is_gate, held_until_ms)
@@ -186,7 +188,7 @@ async function insertDistinct(
       case when a.is_gate then null else ${databaseNowMs} + ${HOLD_MS}::bigint end
     from asked a join bound b on b.payment_id = a.payment_id where a.grant_id is not null
     on conflict (chain_id, payment_id) do nothing)`;
-  // Another process may have taken blocks back that this one still takes for applied.
+  // Another process may have reverted blocks that this process still counts as applied.
   const { rows } = await sql<{ payment_id: string }>`
     with asked as (select * from json_to_recordset(${JSON.stringify(asked)}::json) as a(payment_id text, door text,
       resource_hash text, resource_shown text, token text, payer text, pay_to text, amount numeric, nonce text,
@@ -204,8 +206,8 @@ async function insertDistinct(
     returning payment_id)${isHolding ? hold : sql``}
     select payment_id from bound`.execute(db);
   const bound = new Set(rows.map((row) => row.payment_id));
-  const left = asked.filter(({ payment_id }) => !bound.has(payment_id)).map(({ payment_id }) => payment_id);
-  const known = left.length === 0 ? new Set<string>() : await standing(db, chainId, left);
+  const unbound = asked.filter(({ payment_id }) => !bound.has(payment_id)).map(({ payment_id }) => payment_id);
+  const known = unbound.length === 0 ? new Set<string>() : await standing(db, chainId, unbound);
   return asked.map(({ payment_id: id }) => (bound.has(id) ? "bound" : known.has(id) ? "known" : "short"));
 }
 

@@ -1,6 +1,6 @@
 /**
- * Whether a payment is worth sending: window, signature, unused nonce, funds. Expected refusals are returned; that the
- * chain cannot be asked is thrown, so that it is never mistaken for one. Writes nothing.
+ * Checks whether a payment is worth sending: window, signature, unused nonce, funds. Returns expected refusals, and
+ * throws when the chain cannot be read, so that an outage is never mistaken for a refusal. Writes nothing.
  */
 import { tokenInterface } from "turnpike/chain";
 import { type Address, type Clock, type Hex, type TurnpikeError, Unavailable } from "turnpike/protocol";
@@ -20,11 +20,11 @@ export interface JudgeContext {
   readonly config: FacilitatorConfig;
   readonly relayer: Relayer;
   readonly clock: Clock;
-  /** last applied block: balances are read there, so that they agree with what the rows say is in flight */
+  /** last applied block; balances are read there, so that they agree with the rows of pending payments */
   applied(): number;
 }
 
-/** What a wallet contract may spend on its check, within one transfer. */
+/** Gas that a contract wallet's signature check may use within one transfer. */
 const WALLET_GAS = 400_000n;
 
 export function judgeWindow(config: FacilitatorConfig, claim: Claim, nowSec: number): TurnpikeError | undefined {
@@ -57,7 +57,7 @@ function digestOf({ chainId }: FacilitatorConfig, claim: Claim): Buffer {
   return transferDigest({ chainId, token, name, version }, claim.authorization);
 }
 
-/** @throws Unavailable when the chain cannot be asked */
+/** @throws Unavailable when the chain cannot be read */
 export async function isSignedByPayer(context: JudgeContext, claim: Claim): Promise<boolean> {
   if (isSignedByKey(context.config, claim)) return true;
   if ((await context.relayer.chain.code(claim.authorization.from)) === "0x") return false;
@@ -66,7 +66,7 @@ export async function isSignedByPayer(context: JudgeContext, claim: Claim): Prom
 
 const IS_VALID_SIGNATURE = "1626ba7e";
 
-/** ERC-1271. Whatever else the wallet does, wants or answers is a no. */
+/** Checks a signature by ERC-1271. Any revert or other answer counts as invalid. */
 async function isSignedByWallet(context: JudgeContext, claim: Claim): Promise<boolean> {
   const digest = digestOf(context.config, claim).toString("hex");
   const length = claim.signature.length / 2 - 1;
@@ -76,17 +76,17 @@ async function isSignedByWallet(context: JudgeContext, claim: Claim): Promise<bo
   return answer.kind === "ok" && answer.data === `0x${IS_VALID_SIGNATURE.padEnd(64, "0")}`;
 }
 
-/** @throws Unavailable when the chain cannot be asked */
+/** Judges one claim. @throws Unavailable when the chain cannot be read */
 export async function judge(context: JudgeContext, claim: Claim): Promise<Judgement> {
   const { config, relayer } = context;
   const bad = (error: TurnpikeError): Judgement => ({ kind: "bad", error });
   const late = judgeWindow(config, claim, context.clock.nowSec());
-  // What has ended may have moved the money before: then the chain proves it, and it is no refusal.
+  // An expired authorization may have moved the money before. If so, the chain proves it, and the claim is not refused.
   if (late && late.reason !== "expired") return bad(late);
   const { from, nonce } = claim.authorization;
   const token = claim.token.address;
   const atBlock = context.applied();
-  // Asked before the signature is checked: the node answers meanwhile.
+  // Starts before the signature check, so that the node answers meanwhile.
   const asked = relayer.accounts.look({ token, payer: from, nonce, balanceAtBlock: atBlock });
   const isKeys = isSignedByKey(config, claim);
   const { hasCode, isNonceUsed, balance } = await asked;
@@ -102,7 +102,7 @@ export async function judge(context: JudgeContext, claim: Claim): Promise<Judgem
     );
   }
   if (hasCode) {
-    // As the token would see it: a wallet may sign for itself and still be refused by the token.
+    // Simulates the transfer: a wallet may accept a signature that the token still refuses.
     const trial = await relayer.simulate({
       to: token,
       data: transferCalldata({ token, ...claim.authorization, signature: claim.signature }),
@@ -113,7 +113,7 @@ export async function judge(context: JudgeContext, claim: Claim): Promise<Judgem
   return { kind: "good", balance, hasCode, atBlock };
 }
 
-/** True also after a cancellation: proves nothing about money. */
+/** Returns whether the nonce is used. Also true after a cancellation, so it proves nothing about money. */
 export async function isAuthorizationUsed(
   relayer: Relayer,
   token: Address,
@@ -130,6 +130,6 @@ export async function balanceAt(relayer: Relayer, token: Address, payer: Address
 }
 
 function wordOf(answer: Hex): bigint {
-  if (answer.length !== 66) throw new Unavailable("a token does not answer as tokens do", { retryAfterSec: 2 });
+  if (answer.length !== 66) throw new Unavailable("a token's answer is malformed", { retryAfterSec: 2 });
   return BigInt(answer);
 }

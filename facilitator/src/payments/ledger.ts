@@ -1,4 +1,4 @@
-/** Changes rows of payments: binds, queues, parks, adopts. Each change names the state that it leaves. */
+/** Changes rows of payments: binds, queues, parks, adopts. Each update names the state that it expects. */
 import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
 import type { Db, Store, Tx } from "../db/open";
@@ -13,8 +13,9 @@ import { lockPayers } from "./intake";
 import { paymentPayload } from "./rows";
 
 /**
- * A fresh authorization takes the place of one that can never move money. "known": another was faster.
- * "granted": the failed one bought something before its block went away.
+ * Replaces an authorization that can never move money with a new one.
+ * @returns "known" when another request was faster; "granted" when the failed payment bought something before its block
+ * was reverted
  */
 export function rebindPayment(store: Store, acceptance: Acceptance): Promise<Binding> {
   return store.transaction(async (tx) => {
@@ -27,7 +28,9 @@ export function rebindPayment(store: Store, acceptance: Acceptance): Promise<Bin
   });
 }
 
-/** Whether the payment bought something before its block went away: it is not paid once more for something else. */
+/**
+ * Returns whether the payment bought something else before its block was reverted. It cannot pay for another purchase.
+ */
 async function isGrantedElsewhere(tx: Tx, { chainId, claim }: Acceptance): Promise<boolean> {
   const row = await tx
     .selectFrom("payment_grants")
@@ -39,7 +42,7 @@ async function isGrantedElsewhere(tx: Tx, { chainId, claim }: Acceptance): Promi
   return row !== undefined && row.grant_id !== claim.purchase?.grantId;
 }
 
-/** The payment now is for what the fresh authorization is for. */
+/** Reserves the payment for the purchase of the new authorization. */
 async function holdAgain(tx: Tx, { chainId, claim }: Acceptance): Promise<void> {
   const { purchase, paymentId } = claim;
   if (!purchase) return;
@@ -122,8 +125,8 @@ export async function requeuePayment(db: Db, row: PaymentRow): Promise<boolean> 
 }
 
 /**
- * Payments whose transaction is mined, in a block that is applied, without having moved: parked. Those whose transaction
- * can never land are queued again.
+ * Parks payments whose transaction is mined in an applied block but did not move them. Queues payments again whose
+ * transaction can never be mined.
  */
 export async function parkUnmoved(db: Db, chainId: number, applied: number): Promise<PaymentRow[]> {
   await sql`
@@ -140,22 +143,25 @@ export async function parkUnmoved(db: Db, chainId: number, applied: number): Pro
   return rows;
 }
 
-/** Where a change of a payment and its event are written together. */
+/** What a change needs to write a payment and its event together. */
 interface Ledger {
   readonly store: Store;
   readonly feed: EventFeed;
 }
 
-/** Evidence that the indexer did not write, because the row was not there yet when its block was applied. */
+/**
+ * Settles a payment from evidence that the indexer did not apply, because the block was applied before the row existed.
+ */
 export async function adoptEvidence(
   { store, feed }: Ledger,
   row: PaymentRow,
   evidence: Extract<Evidence, { kind: "transfer" }>,
 ): Promise<void> {
   await store.transaction(async (tx) => {
-    // In the order of the block writer: the feed first, then rows. No block is written or reverted meanwhile.
+    // Same lock order as the block writer: first the feed, then rows. No block is written or reverted meanwhile.
     await feed.lock(tx);
-    // Reorganised away meanwhile: nothing to adopt. No row at all: older than the headers that are kept.
+    // Another hash: the block was reverted, so there is nothing to adopt. No row: the block is older than the stored
+    // headers.
     const block = await tx
       .selectFrom("blocks")
       .select("hash")
@@ -188,7 +194,7 @@ export async function adoptEvidence(
   store.wake.notify("events");
 }
 
-/** Its nonce was used, but not for this payment. */
+/** Fails a payment whose nonce was used by something else. */
 export async function failSpent({ store, feed }: Ledger, row: PaymentRow, reason: string, place: Place): Promise<void> {
   const failed = {
     state: "failed" as const,

@@ -1,6 +1,6 @@
 /**
- * Follows one claim to its fate, whichever door it came through: takes it in, waits for the chain, judges afresh what
- * did not move. Asked the same thing twice, it gives the same answer and moves nothing twice.
+ * Processes one claim to its outcome, through either channel: admits it, waits for the chain, and judges again what did
+ * not move. Idempotent: the same claim gets the same answer and moves money once.
  */
 import { type Address, type Hex, isErrorCode, TurnpikeError, UINT256_MAX } from "turnpike/protocol";
 import { type FacilitatorConfig, findToken } from "../config";
@@ -21,13 +21,19 @@ import { MAX_ATTEMPTS, type Sender } from "./sender";
 
 export interface PaymentProcessor {
   find(paymentId: Hex): Promise<PaymentRow | undefined>;
-  /** Whether the chain still has its block, as deep as its amount asks for. */
+  /** Returns whether the chain still has the payment's block, with the confirmations that its amount requires. */
   isDeepEnough(row: PaymentRow): boolean;
-  /** Whether a failed payment can never move money, whatever becomes of the newest blocks. */
+  /** Returns whether a failed payment can never move money, even if the newest blocks are reverted. */
   isFinalFailure(row: PaymentRow): boolean;
-  /** @throws Unavailable when the chain cannot be asked, or too many wait already */
+  /**
+   * Judges a claim by the current chain.
+   * @throws Unavailable when the chain cannot be read, or too many payments wait
+   */
   judgeFresh(claim: Claim): Promise<Judgement>;
-  /** @throws Unavailable when the chain cannot be asked and nothing is known yet */
+  /**
+   * Processes a claim until it has an outcome or the time is up.
+   * @throws Unavailable when the chain cannot be read and nothing is known yet
+   */
   pursue(claim: Claim, options: { readonly waitMs: number }): Promise<PaymentOutcome>;
 }
 
@@ -44,14 +50,14 @@ export interface PaymentProcessorOptions {
   readonly monotonicMs: () => number;
 }
 
-/** What became of a claim, whichever door it came through. */
+/** Outcome of a claim, through either channel. */
 export type PaymentOutcome =
   | { readonly kind: "settled"; readonly row: PaymentRow }
   | { readonly kind: "pending" }
   | { readonly kind: "failed"; readonly error: TurnpikeError }
   | { readonly kind: "refused"; readonly error: TurnpikeError; readonly liveUntilSec?: number };
 
-/** unanswered: the connection was lost around the commit. Binding again changes nothing where the row is there. */
+/** unanswered: the connection was lost around the commit. Binding again is safe: an existing row is not changed. */
 type Taken = "bound" | "look" | "unanswered";
 
 function unanswered(error: unknown): "unanswered" {
@@ -59,16 +65,16 @@ function unanswered(error: unknown): "unanswered" {
   return "unanswered";
 }
 
-/** What one request has found out about its claim so far. */
+/** What one request has found out about its claim. */
 interface Known {
-  /** its signature is the payer's */
+  /** whether the signature is the payer's */
   isProven: boolean;
-  /** a row stands for it, or a commit that would write one was sent */
+  /** whether a row exists, or a commit that would write one was sent */
   isBound: boolean;
-  /** such a commit was not answered: the row may be there or not */
+  /** whether such a commit was not answered, so that the row may or may not exist */
   isUnanswered: boolean;
   rejudged: number;
-  /** `writes` of the projection when the row was last read */
+  /** `writes` of the projection at the last read of the row */
   lookedAt: number;
 }
 
@@ -80,15 +86,18 @@ const NOTHING_KNOWN: Known = {
   lookedAt: Number.POSITIVE_INFINITY,
 };
 
-/** Whoever does not wait still gets what can be known at once. */
+/** A request that does not wait still has this long to get an outcome that is already known. */
 const MIN_ANSWER_MS = 1_000;
 
-/** Without having been woken: the change may have been made by a process whose hint was lost. */
+/** How often the row is read without a notification: the notification of another process may be lost. */
 const LOOK_AGAIN_MS = 5_000;
 
 const BEHIND_RETRY_SEC = 2;
 
-/** During an outage of the database: a commit may have happened, so the row is looked for until the time is up. */
+/**
+ * How often the row is read during a database outage: a commit may have happened, so the search lasts until the time is
+ * up.
+ */
 const OUTAGE_LOOK_MS = 500;
 
 export function createPaymentProcessor(options: PaymentProcessorOptions): PaymentProcessor {
@@ -98,7 +107,7 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
   const find = intake.find;
   const limiter = createAdmissionLimiter({ maxWaiting: config.maxIntake, maxAgeMs: config.maxQueueAgeMs, monotonicMs });
 
-  /** Blocks that the chain has lost since do not count. */
+  /** Blocks that were reverted since do not count. */
   const height = (): number => Math.min(indexer.head()?.number ?? indexer.applied(), indexer.keptTo());
 
   function isDeepEnough(row: PaymentRow): boolean {
@@ -111,12 +120,15 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
 
   const isFinal = (blockNumber: number): boolean => height() - blockNumber >= config.finalityDepth;
 
-  /** What a log has ended is not over before that log is final: its block may go, and the money may move then. */
+  /**
+   * A failure that a log proves is final only when its block is: the block may be reverted, and the money may move
+   * then.
+   */
   function isFinalFailure(row: PaymentRow): boolean {
     return row.fail_reason === "expired" || row.block_number === null || isFinal(row.block_number);
   }
 
-  /** Nothing more is taken in while what was taken in cannot be sent. */
+  /** No payment is admitted while the admitted ones cannot be sent. */
   function busy(): TurnpikeError | undefined {
     if (sender.queue().oldestMs > config.maxQueueAgeMs) {
       return refusal("Unavailable", "busy", "the queue is too long", {
@@ -132,11 +144,11 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
   async function judgeFresh(claim: Claim): Promise<Judgement> {
     const first = await judge(context, claim);
     if (first.kind !== "bad" || first.error.reason !== "funds") return first;
-    // The money may stand in a block that is not applied yet.
+    // The payer's deposit may be in a block that is not indexed yet.
     await indexer.catchUp();
     const second = await judge(context, claim);
     if (second.kind !== "bad" || second.error.reason !== "funds") return second;
-    // Still not, since whoever reads the chain is behind, or dead: that is no word about the payer.
+    // The indexer may be behind or down: that is no fault of the payer.
     const { from, value } = claim.authorization;
     if ((await balanceAt(relayer, claim.token.address, from, -1)) < value) return second;
     throw refusal("Unavailable", "busy", "the block that brought the payer's money is not read yet", {
@@ -144,7 +156,7 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
     });
   }
 
-  /** Takes in a claim that no live row stands for, as far as is known. "look": there is a row to look at now. */
+  /** Admits a claim that has no known live row. @returns "look" when there is a row to read */
   async function accept(claim: Claim, isRebinding: boolean): Promise<PaymentOutcome | Taken> {
     const closed = busy() ?? sender.failedSpends.refusalOf(claim);
     if (closed) return { kind: "refused", error: closed };
@@ -173,7 +185,7 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
     return binding === "bound" ? "bound" : "look";
   }
 
-  /** The nonce is used and no row knows of it: of a native payment the chain's own logs are as good as ours. */
+  /** Adopts a nonce that is used without a row. For a native payment, the chain's logs are sufficient evidence. */
   async function adopt(claim: Claim, isRebinding: boolean): Promise<PaymentOutcome | undefined> {
     await indexer.catchUp();
     const { from: payer, to, value, nonce } = claim.authorization;
@@ -203,7 +215,7 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
     return undefined;
   }
 
-  /** Answers in time, whatever the work waits for: it goes on, and whoever asks again finds its outcome. */
+  /** Returns in time, whatever the work waits for. The work continues, and a later request finds its outcome. */
   function pursue(claim: Claim, { waitMs }: { readonly waitMs: number }): Promise<PaymentOutcome> {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => resolve({ kind: "pending" }), Math.max(waitMs, MIN_ANSWER_MS));
@@ -213,7 +225,9 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
     });
   }
 
-  /** What is known already outlives an outage of the database; of what nothing is known the outage is the answer. */
+  /**
+   * During a database outage, a claim that may be bound stays pending; any other claim gets the outage as its error.
+   */
   async function follow(claim: Claim, waitMs: number): Promise<PaymentOutcome> {
     const untilMs = monotonicMs() + waitMs;
     const known: Known = { ...NOTHING_KNOWN };
@@ -238,34 +252,34 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
     for (;;) {
       const leftMs = Math.max(0, untilMs - monotonicMs());
       const woken = store.wake.wait(`payment:${claim.paymentId}`, Math.min(leftMs, LOOK_AGAIN_MS));
-      // Nearly every payment is asked for once: what nobody has asked for lately is judged first, and then looked for.
+      // Nearly every payment is requested once, so an unknown id is judged first and read afterwards.
       const isNew = intake.isNew(claim.paymentId);
-      // What was settled before this request looked, another process may have taken back: then the row alone counts.
+      // Another process may have reverted a payment that settled before the last read. Then only the row counts.
       const settled = projection.settledInLastBlock(claim.paymentId, known.lookedAt);
       let row = settled ?? (isNew ? undefined : await look(claim, known));
       if (!row) {
-        // That this process cannot judge it now is no answer where another one has taken it in.
-        const fate = await accept(claim, false).catch((error: unknown) => ({ kind: "thrown" as const, error }));
+        // Another process may have admitted the claim, even if this one cannot judge it now.
+        const outcome = await accept(claim, false).catch((error: unknown) => ({ kind: "thrown" as const, error }));
         known.lookedAt = projection.writes();
-        if (fate === "bound" || fate === "look" || fate === "unanswered") {
+        if (outcome === "bound" || outcome === "look" || outcome === "unanswered") {
           known.isProven = true;
           known.isBound = true;
-          known.isUnanswered ||= fate === "unanswered";
-          if (fate === "look") continue;
+          known.isUnanswered ||= outcome === "unanswered";
+          if (outcome === "look") continue;
           if (monotonicMs() >= untilMs) return { kind: "pending" };
-          if (fate === "bound") await woken;
+          if (outcome === "bound") await woken;
           continue;
         }
         row = isNew ? await look(claim, known) : undefined;
         if (!row) {
-          if (fate.kind === "thrown") throw fate.error;
-          // A row may yet appear: what speaks against this claim now is no word about that one.
-          return known.isUnanswered && fate.kind === "refused" ? { kind: "pending" } : fate;
+          if (outcome.kind === "thrown") throw outcome.error;
+          // A row may still appear for the unanswered commit, so a refusal now is not the outcome of that payment.
+          return known.isUnanswered && outcome.kind === "refused" ? { kind: "pending" } : outcome;
         }
       }
       const conflict = conflictWith(row, claim);
       if (conflict) return { kind: "refused", error: conflict, liveUntilSec: row.valid_before };
-      // Ids can be computed by anyone: only the payer's own signature opens what stands under one.
+      // Payment ids are computable by anyone, so only the payer's signature gives access to the row.
       known.isBound = true;
       known.isProven ||= row.signature === claim.signature || (await isSignedByPayer(context, claim));
       if (!known.isProven)
@@ -274,10 +288,10 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
       if (row.state === "settled") {
         if (isDeepEnough(row)) return { kind: "settled", row };
       } else if (row.state === "failed" && isFinalFailure(row)) {
-        // Another authorization under the same nonce is judged by itself: it may be the one that took the nonce.
+        // Another authorization with the same nonce is judged separately: it may be the one that used the nonce.
         if (row.signature === claim.signature) return { kind: "failed", error: failureOf(row) };
-        const fate = await accept(claim, true);
-        if (fate !== "bound" && fate !== "look" && fate !== "unanswered") return fate;
+        const outcome = await accept(claim, true);
+        if (outcome !== "bound" && outcome !== "look" && outcome !== "unanswered") return outcome;
         continue;
       } else if (row.state === "parked" && !(await sender.reconcile(row))) {
         const refused = await rejudge(row, claim, known.rejudged++);
@@ -290,17 +304,13 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
     }
   }
 
-  /** What was sent and did not move: refused with what is in its way, or sent once more. */
+  /** Judges a sent payment that did not move: refuses it with the reason, or queues it once more. */
   async function rejudge(row: PaymentRow, claim: Claim, before: number): Promise<PaymentOutcome | undefined> {
     const judgement = await judgeFresh(claim);
     if (judgement.kind === "bad") return { kind: "refused", error: judgement.error, liveUntilSec: row.valid_before };
     if (judgement.kind === "used") return undefined;
     if (before > 0 || row.attempts > MAX_ATTEMPTS * 2) {
-      const error = refusal(
-        "TransferFailed",
-        "not_moved",
-        "the token did not move the money, for no reason that it tells",
-      );
+      const error = refusal("TransferFailed", "not_moved", "the token did not move the money and gave no reason");
       return { kind: "refused", error, liveUntilSec: row.valid_before };
     }
     await requeuePayment(store.db, row);
@@ -317,11 +327,11 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
   };
 }
 
-/** Whether the row was bound to what this claim asks for; a claim for anything else is a conflict. */
+/** Returns an error when the row was bound to something other than this claim asks for. */
 export function conflictWith(row: PaymentRow, claim: Claim): TurnpikeError | undefined {
   if (row.state === "failed") return undefined;
   if (row.door !== claim.door)
-    return refusal("PayloadConflict", "other_door", "this payment was accepted through another door");
+    return refusal("PayloadConflict", "other_door", "this payment was accepted through another channel");
   const isSame =
     row.resource_hash === claim.resourceHash &&
     row.pay_to === claim.authorization.to &&
@@ -335,7 +345,7 @@ export function conflictWith(row: PaymentRow, claim: Claim): TurnpikeError | und
 }
 
 export const alreadyGranted = (): TurnpikeError =>
-  refusal("PayloadConflict", "granted", "this payment was granted to another purchase, and pays for nothing else");
+  refusal("PayloadConflict", "granted", "this payment is already granted to another purchase");
 
 export function failureOf(row: PaymentRow): TurnpikeError {
   const code = isErrorCode(row.fail_code) ? row.fail_code : "PaymentExpired";

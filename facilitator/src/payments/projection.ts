@@ -1,4 +1,4 @@
-/** What a used or cancelled authorization, or the end of its window, does to a payment. Pure. */
+/** Applies a used or cancelled authorization, or the end of its window, to a payment. Pure. */
 import { type Hex, keccakText } from "turnpike/protocol";
 import type { AuthorizationUsed } from "../chain/facts";
 import type { PaymentRow } from "../db/tables/payments";
@@ -26,7 +26,7 @@ function applyUsed(
   const payment = payments.get(fact.paymentId);
   if (!payment || payment.state === "settled") return;
   const { transfer } = fact;
-  // A Paxos-style token says nothing moved by emitting no transfer: then nothing is proved, and nothing is final either.
+  // A Paxos-style token shows that nothing moved by emitting no transfer. Nothing is proved then, and nothing is final.
   if (!transfer) return;
   if (transfer.to !== payment.pay_to || transfer.amount !== BigInt(payment.amount)) {
     failPayment(

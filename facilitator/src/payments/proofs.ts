@@ -1,4 +1,7 @@
-/** The proof of a settled payment: a pure function of the request, the chain's facts and the signer. Nothing of it is kept. */
+/**
+ * Issues the proof of a settled payment: a pure function of the request, the chain's facts and the signer. Proofs are
+ * not stored.
+ */
 import {
   type Address,
   type Hex,
@@ -13,7 +16,7 @@ import { isSignerOf } from "../chain/signer-of";
 import type { PaymentRow } from "../db/tables/payments";
 import type { DigestSigner } from "../relayer/signer";
 
-/** A row that the chain has settled. */
+/** Facts of a row that the chain has settled. */
 export interface SettledFacts {
   readonly transaction: Hex;
   readonly blockNumber: number;
@@ -27,7 +30,7 @@ export function settledFacts(row: PaymentRow): SettledFacts | undefined {
   return { transaction: row.tx_hash as Hex, blockNumber: row.block_number, settledAt: row.block_time };
 }
 
-/** @throws Unavailable when the key is elsewhere and nobody answers there */
+/** Signs the proof. @throws Unavailable when a remote key's service does not answer */
 export async function issueProof(
   signed: SignedPayment,
   facts: SettledFacts,

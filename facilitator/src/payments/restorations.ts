@@ -1,6 +1,6 @@
 /**
- * Announces payments whose very block came back after a reorganisation. Their settlement keeps its id, which receivers
- * have seen and skip. They have also seen the reversal, so an event with an id of its own takes it back.
+ * Announces payments whose own block returned after a reorganisation. Their settlement event keeps its id, so receivers
+ * skip it as a duplicate. They also have the reversal event, so a new event with its own id cancels that.
  */
 import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
@@ -10,14 +10,14 @@ import type { EventRow } from "../db/tables/events";
 import type { EventDraft } from "../events/event";
 import type { EventProjection } from "../events/projection";
 
-/** @param times how often the payment has come back before: each reversal has an id of its own */
+/** @param times how often the payment was restored before: each reversal has its own id */
 export function reversalEventId(id: string, times: number): Hex {
   return keccakOfText(times === 0 ? `${id}/reversed` : `${id}/reversed/${times}`);
 }
 
 const RESTORED = "payment.restored";
 
-/** Returns by payment how often it came back; a payment that never did is absent. */
+/** Returns how often each payment was restored; a payment that never was is absent. */
 export async function timesRestored(
   db: Tx,
   chainId: number,
@@ -35,7 +35,7 @@ export async function timesRestored(
   return new Map(rows.map((row) => [row.object_id, Number(row.times)]));
 }
 
-/** Announces each settlement that is valid again, if its reversal was the last event of its payment. */
+/** Announces each settlement that is valid again, if the payment's last event is its reversal. */
 export const restorations: EventProjection = { revived: restorationsOf };
 
 async function restorationsOf(db: Tx, chainId: number, revived: readonly EventRow[]): Promise<EventDraft[]> {
@@ -51,10 +51,10 @@ async function restorationsOf(db: Tx, chainId: number, revived: readonly EventRo
     .orderBy("object_id")
     .orderBy("sequence", "desc")
     .execute();
-  const lastTold = new Map(newest.map((row) => [row.object_id, row.type]));
+  const lastType = new Map(newest.map((row) => [row.object_id, row.type]));
   const before = await timesRestored(db, chainId, ids);
   return settled
-    .filter((row) => lastTold.get(row.object_id) === "payment.reversed")
+    .filter((row) => lastType.get(row.object_id) === "payment.reversed")
     .map((row) => ({
       id: keccakOfText(`${row.id}/restored/${(before.get(row.object_id) ?? 0) + 1}`),
       chainId,
@@ -64,7 +64,7 @@ async function restorationsOf(db: Tx, chainId: number, revived: readonly EventRo
       payer: row.payer ?? undefined,
       payload: row.payload,
       blockTime: row.block_time,
-      // It is reverted with its block; no log of the chain belongs to it.
+      // The event is reverted with this block, but belongs to no log of it.
       ...(row.block_number !== null && { blockNumber: row.block_number }),
       ...(row.block_hash !== null && { blockHash: row.block_hash }),
       transaction: row.transaction ?? undefined,

@@ -17,7 +17,7 @@ export function paymentPayload(payment: PaymentRow): Record<string, unknown> {
   };
 }
 
-/** What the chain alone says of a payment, as long as it says nothing. */
+/** Columns that the chain decides, while it has decided nothing. */
 export const UNMINED = {
   fail_code: null,
   fail_reason: null,

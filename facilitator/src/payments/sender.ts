@@ -1,6 +1,6 @@
 /**
- * Turns the queue into transactions, at the pace of the chain, and looks after what was sent and did not move. The
- * choice of a batch, its transaction and the new state of its payments are one database transaction.
+ * Builds transactions from the queue at the pace of the chain, and retries payments that were sent and did not move.
+ * Choosing a batch, writing its transaction and updating its payments happen in one database transaction.
  */
 import { randomUUID } from "node:crypto";
 import { type RawBuilder, sql } from "kysely";
@@ -39,26 +39,26 @@ export interface SenderOptions {
 export interface Sender {
   queue(): { readonly queued: number; readonly oldestMs: number };
   readonly failedSpends: FailedSpendLimiter;
-  /** for those who need not queue */
+  /** for payments that need not queue */
   readonly batches: BatchBuilder;
-  /** Settles or fails a payment whose nonce is used, from the chain's logs. @returns whether it was */
+  /** Settles or fails a payment whose nonce is used, from the chain's logs. @returns whether it did */
   reconcile(row: PaymentRow): Promise<boolean>;
   stop(): Promise<void>;
 }
 
-/** A payment that did not move is tried again so often without anybody asking. */
+/** How often a payment that did not move is sent without a new request. */
 export const MAX_ATTEMPTS = 3;
 
-/** For each slot, whatever a node says: its count of what is mined is believed no further. */
+/** Per slot. Limits how far a node's count of mined transactions is trusted. */
 const MAX_UNREAD = 4;
 
-/** Slow chains have long paces; whoever stops this service does not wait for them. */
+/** Slow chains have a long pace; stopping the service must not wait for it. */
 const MAX_REST_MS = 500;
 
-/** Transactions made of the queue at once: a backlog is worked off faster than it grows. */
+/** Maximum transactions built from the queue at once, so that a backlog shrinks faster than it grows. */
 const MAX_COMPOSED = 8;
 
-/** How often it is looked whether there is room, without being told. */
+/** How often the free slots are counted without a notification. */
 const ROOM_LOOK_MS = 50;
 
 export function startSender(options: SenderOptions): Sender {
@@ -70,7 +70,7 @@ export function startSender(options: SenderOptions): Sender {
     perPayee: config.maxLossesPerPayee,
     monotonicMs,
   });
-  /** Payments without code, as nearly all are. */
+  /** Sized for payments from plain accounts, which nearly all are. */
   const fullBatch = itemsPerBatch(config);
   const slots = slotsOf(config);
   let backlog = { queued: 0, oldestMs: 0 };
@@ -86,11 +86,11 @@ export function startSender(options: SenderOptions): Sender {
     clock,
     untilNextBlockMs: options.untilNextBlockMs,
     isQueueShort,
-    waitForSlot: room,
-    onSubmitted: left,
+    waitForSlot,
+    onSubmitted,
   });
 
-  function left(sendIt: () => void): void {
+  function onSubmitted(sendIt: () => void): void {
     options.onStep("composed");
     closedAtMs = monotonicMs();
     sendIt();
@@ -106,7 +106,7 @@ export function startSender(options: SenderOptions): Sender {
       ])
       .where("chain_id", "=", config.chainId)
       .where("state", "=", "queued")
-      // What cannot be sent any more waits for nothing but its end.
+      // A payment that can no longer be sent only waits to expire.
       .where("valid_before", ">", clock.nowSec() + SEND_MARGIN_SEC)
       .executeTakeFirstOrThrow();
     const oldestMs = row.oldest === null ? 0 : Math.max(0, row.now - row.oldest);
@@ -114,8 +114,8 @@ export function startSender(options: SenderOptions): Sender {
   }
 
   /**
-   * Settlements that no block holds yet. Of its own lanes this process knows sooner than the rows do, which change when
-   * the block is applied; those that another process sends, the rows alone tell.
+   * Settlements that are in no block yet. For its own lanes, this process knows them earlier than the rows, which
+   * change when the block is applied. For other processes' lanes, only the rows are known.
    */
   const unmined = (): RawBuilder<number> => {
     const inPool = relayer.inPool();
@@ -127,7 +127,7 @@ export function startSender(options: SenderOptions): Sender {
       and not is_final and status in ('queued', 'stored') and purpose = 'settle')`;
   };
 
-  /** With every slot taken the queue is looked at, and not locked. */
+  /** When every slot is in use, the queue is measured without locking it. */
   async function waitsForSlot(): Promise<boolean> {
     if (!isFull) return false;
     if (await lacksSlots(store.db)) await measure();
@@ -138,7 +138,7 @@ export function startSender(options: SenderOptions): Sender {
     return backlog.queued < fullBatch && backlog.oldestMs < config.blockTimeMs;
   }
 
-  async function room(): Promise<boolean> {
+  async function waitForSlot(): Promise<boolean> {
     const applied = options.applied();
     const untilMs = monotonicMs() + MAX_REST_MS;
     const mayWait = (): boolean => isQueueShort() && options.applied() === applied && monotonicMs() < untilMs;
@@ -155,7 +155,7 @@ export function startSender(options: SenderOptions): Sender {
     return isFull;
   }
 
-  /** The oldest first, into as many transactions as there are slots for them. @returns whether there may be more */
+  /** Builds as many transactions as there are free slots, oldest payments first. @returns whether more may be queued */
   async function compose(): Promise<boolean> {
     const nowSec = clock.nowSec();
     let sendThem: (() => void) | undefined;
@@ -185,7 +185,7 @@ export function startSender(options: SenderOptions): Sender {
       );
       return rows.length === fullBatch * MAX_COMPOSED;
     });
-    if (sendThem) left(sendThem);
+    if (sendThem) onSubmitted(sendThem);
     return isMore;
   }
 
@@ -196,7 +196,7 @@ export function startSender(options: SenderOptions): Sender {
       where p.chain_id = ${config.chainId}::bigint and p.payment_id = x.payment_id`.execute(tx);
   }
 
-  /** An idle lane sends at once; a busy one gathers for a while, since one-item transactions would use up its slots. */
+  /** Sends at once when idle, and gathers payments when busy, because one-item transactions would use up the slots. */
   async function send(): Promise<void> {
     const restMs = closedAtMs + paceMs - monotonicMs();
     if (restMs > 0) await new Promise((resolve) => setTimeout(resolve, Math.min(restMs, MAX_REST_MS)));
@@ -237,7 +237,7 @@ export function startSender(options: SenderOptions): Sender {
     if (!(await isAuthorizationUsed(relayer, token, payer, nonce))) return false;
     const query = { paymentId: row.payment_id as Hex, token, payer, nonce };
     const evidence = await findEvidence({ config, relayer }, query, options.applied());
-    // Used, but not in a block that is applied yet: the indexer will see it.
+    // The nonce is used in a block that is not applied yet; the indexer will apply it.
     if (evidence.kind === "none") return false;
     if (evidence.kind === "cancelled") await failSpent({ store, feed }, row, "cancelled", evidence);
     else if (evidence.to !== row.pay_to || evidence.amount !== BigInt(row.amount))
@@ -252,7 +252,7 @@ export function startSender(options: SenderOptions): Sender {
     async () => {
       try {
         await failedSpends.refresh();
-        // Without keys here another process sends; the queue's length is still what decides on taking more in.
+        // Without keys another process sends. The queue's length is still needed to decide on admission.
         if (config.roles.includes("relayer")) {
           await sweep();
           await send();
@@ -263,7 +263,7 @@ export function startSender(options: SenderOptions): Sender {
       }
     },
     () => {
-      // While payments gather, the pace is the time to wait; otherwise whatever happens first.
+      // While payments gather, waits for the pace; otherwise for a notification.
       const restMs = backlog.queued > 0 ? paceMs : config.pollMs;
       return Promise.race([store.wake.wait("payments", restMs), store.wake.wait("block", restMs)]);
     },

@@ -1,4 +1,7 @@
-/** Sends stored bytes, and remembers when: a reply, also an error, decides nothing. Knows no nonce and no lease. */
+/**
+ * Broadcasts stored bytes and records when. The reply decides nothing, not even an error. Independent of nonces and
+ * leases.
+ */
 import type { Logger } from "pino";
 import type { Hex } from "turnpike/protocol";
 import type { ChainReader } from "../chain/chain-reader";
@@ -8,17 +11,20 @@ import type { Failpoint } from "../telemetry/failpoints";
 import { rawBytesOf } from "./transactions";
 
 export interface Broadcasts {
-  /** @param form its bytes are looked up where they are not at hand */
+  /** @param form its bytes are loaded when it does not carry them */
   broadcast(form: KnownForm | SignedForm): Promise<void>;
-  /** The same, for whom nothing waits: a node may take its time. */
+  /** Broadcasts without waiting for the node. */
   send(form: SignedForm): void;
-  /** when these bytes were sent last, monotonic milliseconds */
+  /** last time these bytes were sent, in monotonic milliseconds */
   lastSentMs(hash: string): number | undefined;
-  /** how long they are known here */
+  /** how long this process has known the form, in milliseconds */
   knownForMs(form: KnownForm): number;
-  /** All but these, and what was sent since this time, which whoever has looked before it does not know. */
+  /**
+   * Forgets all other forms that were last sent before `sinceMs`. Later ones are kept: the caller read its list before
+   * they were sent.
+   */
   forgetAllBut(forms: Iterable<KnownForm>, sinceMs: number): void;
-  /** Waits for what is under way. */
+  /** Waits for the broadcasts in flight. */
   end(): Promise<void>;
 }
 

@@ -1,4 +1,4 @@
-/** What a key may pay for a transaction now: the chain's base fee against its ceilings, and what it has spent today. */
+/** Checks what a key may pay for a transaction now: the base fee against the ceilings, and the fees spent today. */
 import { sql } from "kysely";
 import type { ChainReader } from "../chain/chain-reader";
 import type { FacilitatorConfig } from "../config";
@@ -12,9 +12,12 @@ export const CEILING_BELOW_BASE_FEE = "the fee ceiling is below the base fee";
 const DAY_CEILING_REACHED = "the day's fee ceiling is reached";
 
 export interface FeeWatch {
-  /** Asks, unless the last answer is younger. @returns the fees, or why nothing may be paid */
+  /**
+   * Reads the base fee, unless the last answer is younger than `maxAgeMs`.
+   * @returns the fees, or why nothing may be paid
+   */
   look(maxAgeMs: number): Promise<Fees | string>;
-  /** The last answer as long as it is good without asking: there is room in it for some full blocks. */
+  /** Returns the last answer while it is recent enough to use: it covers a few full blocks. */
   known(): Fees | undefined;
 }
 
@@ -56,7 +59,10 @@ const FRESH_MS = 30_000;
 
 const known = new WeakMap<Store, Map<string, { wei: bigint; atMs: number }>>();
 
-/** In wei; looked up every half minute. Mined transactions count with what they cost, others with their most. */
+/**
+ * Returns the wei spent in the last 24 hours; read every 30 s. Mined transactions count with their cost, others with
+ * their maximum.
+ */
 export async function spentToday(store: Store, of: LeaseKey, nowMs: number): Promise<bigint> {
   const byKey = known.get(store) ?? new Map<string, { wei: bigint; atMs: number }>();
   known.set(store, byKey);

@@ -1,4 +1,4 @@
-/** What a transaction may pay, as pure functions of the head's base fee and the ceilings. All in wei per gas. */
+/** Computes what a transaction may pay from the base fee and the ceilings, in wei per gas. Pure. */
 export interface Fees {
   readonly maxFeeWei: bigint;
   readonly priorityFeeWei: bigint;
@@ -9,7 +9,10 @@ export interface FeeLimits {
   readonly priorityFeeWei: bigint;
 }
 
-/** Room for six full blocks in a row before the fee is outbid. @returns undefined when even now the ceiling is too low */
+/**
+ * Returns fees that cover six full blocks in a row.
+ * @returns undefined when the ceiling is already below the base fee
+ */
 export function firstFees(baseFeeWei: bigint, limits: FeeLimits): Fees | undefined {
   const floor = baseFeeWei + limits.priorityFeeWei;
   if (floor > limits.maxFeePerGasWei) return undefined;
@@ -19,7 +22,7 @@ export function firstFees(baseFeeWei: bigint, limits: FeeLimits): Fees | undefin
   };
 }
 
-/** Both raised by an eighth: nodes want a tenth. @returns undefined when the ceiling does not allow it */
+/** Raises both fees by an eighth; nodes require a tenth. @returns undefined when the ceiling does not allow it */
 export function bumpedFees(last: Fees, baseFeeWei: bigint, limits: FeeLimits): Fees | undefined {
   const priorityFeeWei = raised(last.priorityFeeWei);
   const wanted = max(raised(last.maxFeeWei), baseFeeWei * 2n + priorityFeeWei);

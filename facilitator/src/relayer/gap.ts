@@ -1,6 +1,6 @@
 /**
- * A nonce below ours that nobody has used: everything of ours waits behind it. It comes of a transaction that was taken
- * for displaced while nodes lied about the nonce, or of a nonce that was adopted too high.
+ * Fills a gap: an unused nonce below this key's transactions, which all wait behind it. A gap arises when a node lied
+ * about the nonce and a transaction was marked displaced, or when the adopted nonce was too high.
  */
 import type { Address } from "turnpike/protocol";
 import type { Store, Tx } from "../db/open";
@@ -10,8 +10,8 @@ import type { LeaseKey } from "./lease";
 const FILL_GAS = 21_000;
 
 /**
- * Opens what was given up, and puts a transfer of nothing to ourselves where there is nothing.
- * @returns the nonces that are filled
+ * Reopens displaced transactions in the gap, and inserts an empty transfer to the own address for each missing nonce.
+ * @returns the filled nonces
  */
 export async function closeGap(
   store: Store,
@@ -37,7 +37,7 @@ export async function closeGap(
       .where("nonce", ">=", from)
       .where("nonce", "<", below)
       .execute();
-    // Mined, as far as is known here: reorganised away perhaps, and then it is opened elsewhere.
+    // The row says mined. If its block was reverted, `unmineTransactions` reopens it.
     if (rows.some(({ status }) => status === "mined")) return [];
     const givenUp = rows.filter(({ status }) => status === "displaced").map(({ id }) => id);
     if (givenUp.length > 0)
@@ -54,7 +54,7 @@ export async function closeGap(
   });
 }
 
-/** Without a signed form yet: the lane signs one as it would sign a higher fee. */
+/** Inserted without a signed form: the lane signs one, as it does for a higher fee. */
 async function insertNothing(tx: Tx, of: LeaseKey, epoch: number, nonce: number): Promise<void> {
   const id = `gap/${of.chainId}/${of.key}/${nonce}`;
   await tx

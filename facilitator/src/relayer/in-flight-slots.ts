@@ -1,19 +1,19 @@
-/** A lane's places in the pool: those that its last round has counted, and those that were taken since. */
+/** Counts a lane's used slots in the pool: those of its last round, and those acquired since. */
 export interface InFlightSlots {
   used(): number;
-  /** for a transaction that is being signed; its database transaction may yet fail */
+  /** for a transaction that is being signed; its database transaction may still fail */
   acquire(id: string): void;
   release(id: string): void;
-  /** @param seen ids of all that this round found stored. @param waiting how many of them no block holds yet */
+  /** @param seen ids of all stored transactions of this round @param waiting how many of them are in no block yet */
   count(seen: readonly string[], waiting: number): void;
 }
 
-/** Whatever so many rounds have not seen was rolled back, or has left the pool already. */
+/** A transaction unseen for this many rounds was rolled back, or has already left the pool. */
 const ROUNDS_UNSEEN = 3;
 
 export function createInFlightSlots(): InFlightSlots {
   let counted = 0;
-  /** id, and how many rounds have not seen it */
+  /** id, and the number of rounds that did not see it */
   const unseen = new Map<string, number>();
   return {
     used: () => counted + unseen.size,

@@ -1,6 +1,6 @@
 /**
- * The only place with keys, and the only sender. Others hand in calls with a key of idempotency and ask for outcomes;
- * they never see a nonce, a fee or a signature.
+ * Holds the keys and sends all transactions; nothing else does. Callers submit calls with an idempotency key and query
+ * outcomes; they never handle a nonce, a fee or a signature.
  */
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
@@ -31,12 +31,12 @@ export type { DigestSigner } from "./signer";
 export interface SubmitRequest {
   /** for logs and metrics, e.g. "subscribe" */
   readonly purpose: string;
-  /** the same key is the same transaction for ever; at most 200 characters */
+  /** the same key always names the same transaction; at most 200 characters */
   readonly idempotencyKey: string;
   readonly to: Address;
   readonly data: Hex;
   readonly gasLimit: bigint;
-  /** of the transaction, where the caller's rows name it already */
+  /** id of the transaction, when the caller's rows already name it */
   readonly id?: string;
 }
 
@@ -52,7 +52,7 @@ export type TxOutcome =
       readonly gasUsed: bigint;
       readonly logs: readonly ChainLog[];
     }
-  /** another transaction took its nonce: nothing of it can land */
+  /** another transaction used its nonce: it can never be mined */
   | { readonly kind: "displaced" };
 
 export type Simulation =
@@ -61,43 +61,50 @@ export type Simulation =
 
 export interface RelayerHealth {
   readonly ok: boolean;
-  /** why not, in one sentence */
+  /** reason when not ok, in one sentence */
   readonly reason?: string;
   readonly lanes: readonly LaneHealth[];
 }
 
 export interface Relayer {
-  /** of every lane, whichever process holds its key */
+  /** addresses of every lane, whichever process has its lease */
   readonly addresses: readonly Address[];
-  /** @throws ConfigError where no PROOF_KEY is set */
+  /** @throws ConfigError when PROOF_KEY is not set */
   readonly proofSigner: DigestSigner;
-  /** Whose proofs count, the current signer first. @throws ConfigError where no PROOF_KEY is set */
+  /** Signers whose proofs are accepted, the current one first. @throws ConfigError when PROOF_KEY is not set */
   readonly trustedSigners: TrustedSigners;
   readonly chain: ChainReader;
-  /** how each node of RPC_URLS does */
+  /** health of each node of RPC_URLS */
   readonly nodes: Nodes;
   readonly accounts: AccountReads;
-  /** Queues a transaction, within `tx` when given, so that it stands or falls with the caller's rows. @returns its id */
+  /**
+   * Queues a transaction, within `tx` when given, so that it commits or rolls back with the caller's rows.
+   * @returns its id
+   */
   submit(request: SubmitRequest, tx?: Db): Promise<string>;
   /**
-   * The same for some whose keys of idempotency are new, signed at once where lanes here have places for them.
-   * @returns what sends them, to be called when `tx` is committed
+   * Stores transactions with new idempotency keys. Signs them at once while lanes of this process have free slots, and
+   * queues the rest.
+   * @returns the function that sends them, to call after the commit of `tx`
    */
   dispatch(requests: readonly (SubmitRequest & { readonly id: string })[], tx: Tx): Promise<() => void>;
   /** @throws Unavailable when the receipt of a mined transaction cannot be read */
   outcome(transactionId: string): Promise<TxOutcome>;
-  /** The outcome as soon as it is more than pending, or what it is when the time is up. */
+  /** Returns the outcome as soon as it is not pending, or the current outcome after the timeout. */
   waitFor(transactionId: string, timeoutMs: number): Promise<TxOutcome>;
-  /** Runs a call without sending it, from the relayer's address unless told otherwise. @throws Unavailable */
+  /** Runs a call without sending it, by default from the relayer's address. @throws Unavailable */
   simulate(call: CallRequest): Promise<Simulation>;
-  /** @throws Unavailable when no node answers; the contract's error when it reverts */
+  /** Runs a read-only call. @throws Unavailable when no node answers; the contract's error when it reverts */
   read(call: { readonly to: Address; readonly data: Hex; readonly block?: BlockTag }): Promise<Hex>;
   health(): RelayerHealth;
-  /** How many transactions of the keys here no block holds yet; undefined where another process sends with one of them. */
+  /**
+   * Returns how many transactions of this process's keys are in no block yet; undefined when another process has the
+   * lease of one.
+   */
   inPool(): number | undefined;
-  /** Whether this process has sent it lately: a hint, no more. */
+  /** Returns whether this process sent it recently. A hint only. */
   hasSent(hash: Hex): boolean;
-  /** Sends what was queued in a transaction that has been committed meanwhile. */
+  /** Wakes the lanes for transactions that were queued in a transaction committed since. */
   poke(): void;
   stop(): Promise<void>;
 }
@@ -108,16 +115,16 @@ export interface RelayerOptions {
   readonly log: Logger;
   readonly onStep: Failpoint;
   readonly fetch?: typeof fetch;
-  /** ends what waits for nodes */
+  /** aborts requests that wait for nodes */
   readonly signal?: AbortSignal | undefined;
   /** monotonic milliseconds */
   readonly monotonicMs?: () => number;
 }
 
-/** How often a process without keys looks at the lanes of the others. */
+/** How often a process without keys reads the lanes of other processes. */
 const WATCH_MS = 500;
 
-/** @throws ConfigError when the chain is not the configured one or a contract is not there */
+/** Starts the relayer. @throws ConfigError when the chain is not the configured one or a contract is missing */
 export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const { config, store, log } = options;
   const { chain, nodes } = await openNodes(options);
@@ -196,7 +203,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
       if (row.status === "displaced") return { kind: "displaced" };
       if (row.status !== "mined" || !row.hash) return { kind: "pending", ...(row.hash && { hash: row.hash as Hex }) };
       const receipt = await chain.receipt(row.hash as Hex);
-      // Reorganised away a moment ago: pending, until the indexer says so too.
+      // The transaction was reverted a moment ago: pending, until the indexer updates the row.
       if (!receipt) return { kind: "pending", hash: row.hash as Hex };
       return { kind: "mined", ...receipt };
     },
@@ -228,7 +235,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
     poke: () => store.wake.notify("lane"),
     async stop() {
       await Promise.all(loops.map((loop) => loop.stop()));
-      // Without the database a lease ends by itself.
+      // If the database is down, the lease lapses by itself.
       await Promise.all(lanes.map((lane) => lane.release()));
     },
   };

@@ -1,17 +1,20 @@
 /**
- * The service's keys and everything that signs with them. A key that is held here signs with native secp256k1, RFC 6979
- * nonces and low s: the same digest always gives the same signature. A key management service signs afresh each time.
+ * Opens the service's keys. A local key signs with native secp256k1, RFC 6979 nonces and low s: the same digest always
+ * gives the same signature. A key management service gives a different signature each time.
  */
 import type { KeySource } from "../config/key-source";
 import { openKmsSigner } from "./kms";
 import { type DigestSigner, digestSigner } from "./signer";
 
 export interface SignerOptions {
-  /** of the key management service; its own when absent */
+  /** endpoint of the key management service; its default when absent */
   readonly kmsEndpoint?: string | undefined;
 }
 
-/** @throws ConfigError when the key is not one that can sign here, Unavailable when it cannot be asked */
+/**
+ * Opens the signer of a key.
+ * @throws ConfigError when the key cannot sign here, Unavailable when its service does not answer
+ */
 export async function openSigner(source: KeySource, { kmsEndpoint }: SignerOptions): Promise<DigestSigner> {
   if (source.kind === "local") return digestSigner(source.key);
   return openKmsSigner({ keyId: source.keyId, endpoint: kmsEndpoint });

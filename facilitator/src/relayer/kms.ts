@@ -1,6 +1,6 @@
 /**
- * Signs with a key that AWS KMS (or what speaks its wire API) holds and never hands out: ECC_SECG_P256K1, SIGN_VERIFY.
- * Credentials and region come from the AWS client's own chain. Knows nothing of what is signed.
+ * Signs with a key that never leaves AWS KMS (or a service with its wire API): ECC_SECG_P256K1, SIGN_VERIFY.
+ * Credentials and region come from the AWS client's own chain. Independent of what is signed.
  */
 import { computeAddress } from "ethers";
 import secp256k1 from "secp256k1";
@@ -17,12 +17,15 @@ const TIMEOUT_MS = 5_000;
 
 const SPEC = "ECC_SECG_P256K1";
 
-/** of the group: s above its half is as valid to mathematics and refused by the chain */
+/** order of the group; the chain rejects an s above half of it, although it is valid mathematically */
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
 
-/** @throws ConfigError when the key is of another kind, Unavailable when KMS does not answer */
+/**
+ * Opens a signer for the key.
+ * @throws ConfigError when the key is of another kind, Unavailable when KMS does not answer
+ */
 export async function openKmsSigner({ keyId, endpoint }: KmsKey): Promise<DigestSigner> {
-  // Loaded where it is used: the client is larger than the rest of the service.
+  // Imported only when used: the client is larger than the rest of the service.
   const { GetPublicKeyCommand, KMSClient, SignCommand } = await import("@aws-sdk/client-kms");
   const client = new KMSClient({ ...(endpoint !== undefined && { endpoint }), maxAttempts: 3 });
   const ask = <T>(act: (abort: { abortSignal: AbortSignal }) => Promise<T>): Promise<T> =>
@@ -53,22 +56,22 @@ export async function openKmsSigner({ keyId, endpoint }: KmsKey): Promise<Digest
           return `${toHex(compact)}${(27 + recovery).toString(16)}`;
         }
       }
-      // A lying or mistaken service: its signature must not go out under our address.
+      // A faulty or malicious service: a signature of another key must not be sent under this address.
       throw new Unavailable("the key management service answered with another key's signature");
     },
   };
 }
 
-/** The last 65 bytes of a SubjectPublicKeyInfo of this curve are the uncompressed point. */
+/** Returns the uncompressed point: the last 65 bytes of a SubjectPublicKeyInfo of this curve. */
 function publicKeyOf(info: Uint8Array): Uint8Array {
   const point = info.slice(-65);
   if (point.length !== 65 || point[0] !== 4 || !secp256k1.publicKeyVerify(point)) {
-    throw new ConfigError("the KMS key's public key is no point of secp256k1");
+    throw new ConfigError("the KMS key's public key is not a point of secp256k1");
   }
   return point;
 }
 
-/** DER `SEQUENCE { INTEGER r, INTEGER s }` as 64 bytes, s in the lower half. */
+/** Converts DER `SEQUENCE { INTEGER r, INTEGER s }` to 64 bytes, with s in the lower half. */
 export function compactOf(der: Uint8Array | undefined): Uint8Array {
   if (der?.[0] !== 0x30 || der[1] !== der.length - 2) throw malformed();
   const [r, rest] = integerOf(der.subarray(2));
@@ -88,7 +91,7 @@ function recovered(compact: Uint8Array, recovery: number, message: Uint8Array): 
   try {
     return secp256k1.ecdsaRecover(compact, recovery, message, false);
   } catch {
-    // Of the two candidates one need not be a point.
+    // One of the two candidates need not be a point.
     return undefined;
   }
 }
@@ -100,5 +103,5 @@ const isSame = (a: Uint8Array | undefined, b: Uint8Array): boolean =>
 
 const malformed = (): Unavailable => new Unavailable("the key management service's signature is malformed");
 
-/** The error's kind alone: its text may name accounts and keys. */
+/** Returns only the error's name: its message may contain accounts and keys. */
 const nameOf = (cause: unknown): string => (cause instanceof Error ? cause.name : "unknown");

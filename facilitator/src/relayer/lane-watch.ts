@@ -1,20 +1,20 @@
-/** The lanes as the database tells them, for a process that holds no key: other processes send. */
+/** Reads the lanes from the database, for a process without keys. */
 import type { Address } from "turnpike/protocol";
 import type { Store } from "../db/open";
 import { databaseNowMs } from "../db/sql";
 import { type LaneHealth, REPORT_EVERY_MS } from "./lane";
 
 export interface LaneWatch {
-  /** of the lanes that a process holds, or last held: a key that was retired keeps its row, and sends nothing any more */
+  /** addresses of lanes that are leased, or were last; a retired key keeps its row and sends nothing */
   addresses(): readonly Address[];
   health(): readonly LaneHealth[];
   look(): Promise<void>;
 }
 
-/** A lane whose holder renews its lease and reports nothing for so long does not get through its rounds. */
+/** When a leased lane has not reported for this long, its rounds do not complete. */
 const REPORT_SILENT_MS = 30_000;
 
-/** Some reports, one of which may come late. */
+/** A few reports, one of which may be late. */
 const REPORT_FRESH_MS = 3 * REPORT_EVERY_MS;
 
 export function watchLanes(store: Store, chainId: number): LaneWatch {
@@ -36,15 +36,15 @@ export function watchLanes(store: Store, chainId: number): LaneWatch {
         .orderBy("l.key")
         .execute();
       const heldNow = rows.filter((row) => row.lease_until_ms > row.now).map((row) => row.key as Address);
-      // While its process is replaced nobody holds it.
+      // Nobody has the lease while the lane's process is replaced.
       if (heldNow.length > 0) held = heldNow;
       lanes = rows.map((row): LaneHealth => {
         const silentMs = row.at_ms === null ? 0 : Math.max(0, row.now - row.at_ms);
-        // Its process lives and waits for nodes, meanwhile its lease may lapse: what it reports says more than that.
+        // Its process runs and waits for nodes, and its lease may lapse meanwhile. Its report says more than the lease.
         const isWaiting = row.obstacle !== null && silentMs <= REPORT_FRESH_MS && row.at_ms !== null;
         const isHeld = row.lease_until_ms > row.now || isWaiting;
         const isUsable = row.status === "running" && isHeld;
-        // A process of the release before holds the lane and reports nothing.
+        // A process of the previous release leases the lane and does not report.
         const obstacle =
           silentMs > REPORT_SILENT_MS
             ? `its process has not reported for ${Math.round(silentMs / 1_000)} s`

@@ -1,6 +1,7 @@
 /**
- * One key's queue: reserve a nonce, sign, store the bytes, only then broadcast; what becomes of it, `receipts` finds out.
- * A broadcast's reply decides nothing. Whoever resumes a lane sends the stored bytes again, lowest nonce first.
+ * Runs one key's queue: reserves a nonce, signs, stores the bytes, and only then broadcasts. `receipts` finds the
+ * outcome; a broadcast's reply decides nothing. A process that takes over a lane sends the stored bytes again, lowest
+ * nonce first.
  */
 import type { Logger } from "pino";
 import type { Address } from "turnpike/protocol";
@@ -30,7 +31,7 @@ export interface LaneHealth {
   readonly reason?: string;
   readonly balanceWei?: bigint;
   readonly isBalanceLow: boolean;
-  /** it sends nothing, or what it sent is not mined: `reason` says which */
+  /** it sends nothing, or what it sent is not mined; see `reason` */
   readonly isStuck: boolean;
   readonly inFlight: number;
   readonly queued: number;
@@ -56,39 +57,44 @@ export interface Signed {
 }
 
 export interface Lane {
-  /** One round of everything. Never throws: a fault is logged and the next round tries again. */
+  /** Runs one round. Never throws: logs the error and retries in the next round. */
   tick(): Promise<void>;
-  /** Beside the rounds: reports that no node answers, which a round that waits for one cannot. Never throws. */
+  /**
+   * Reports that no node answers, which a round that waits for a node cannot do. Runs beside the rounds. Never throws.
+   */
   watchNodes(): Promise<void>;
   /**
-   * Signs and stores within `tx` what was never queued, as far as there are places and nothing is queued.
-   * @returns how many of them, from the first, and what sends these, to be called when `tx` is committed
+   * Signs and stores transactions within `tx` without queuing them, as far as slots are free and the queue is empty.
+   * @returns how many were signed, from the first, and the function that sends them, to call after the commit of `tx`
    */
   signNow(tx: Tx, entries: readonly QueuedTransaction[]): Promise<Signed>;
   health(): LaneHealth;
-  /** whether these bytes were sent by this process lately */
+  /** whether this process sent these bytes recently */
   hasSent(hash: string): boolean;
-  /** transactions that no block holds yet, as the chain's own count tells; undefined while another process has the lane */
+  /** transactions in no block yet, by the chain's nonce; undefined while another process has the lease */
   inPool(): number | undefined;
   release(): Promise<void>;
 }
 
-/** For so long a used nonce may lack a receipt (nodes behind one URL differ) until it is certain that another used it. */
+/**
+ * Blocks to wait for the receipt of a used nonce before another transaction counts as its user. Nodes behind one URL
+ * may differ.
+ */
 const DISPLACED_AFTER_BLOCKS = 10;
 
 const NONE: Signed = { count: 0, send: () => undefined };
 
 const BALANCE_EVERY_MS = 5_000;
 
-/** How often a lane that did not change is reported to the processes that hold no key. */
+/** How often an unchanged lane is reported to the processes without keys. */
 export const REPORT_EVERY_MS = 2_000;
 
-/** Of the lease's life. */
+/** Fraction of the lease's life. */
 const LEASE_PART = 1 / 2;
 
 const SILENT_LOOKS = 2;
 
-/** After so many times BUMP_AFTER_MS without a receipt, raising the fee has not helped. */
+/** After this many times BUMP_AFTER_MS without a receipt, raising the fee has not helped. */
 const STUCK_AFTER_BUMPS = 3;
 
 export function createLane(options: LaneOptions): Lane {
@@ -109,10 +115,10 @@ export function createLane(options: LaneOptions): Lane {
   let lease: { epoch: number; renewAtMs: number } | undefined;
   let status: LaneHealth["status"] = "starting";
   let reason: string | undefined;
-  /** what keeps this lane from sending, as of the last round and as far as this one has come */
+  /** what prevents this lane from sending: as of the last round, and as of the current one */
   let obstacle: string | undefined;
   let blockedBy: string | undefined;
-  /** when a round last ended well, and how many looks in a row found that no node has answered for too long since */
+  /** when a round last succeeded, and how many checks in a row found that no node has answered for too long since */
   let wellMs = monotonicMs();
   let silentLooks = 0;
   let gapSinceMs: number | undefined;
@@ -144,7 +150,7 @@ export function createLane(options: LaneOptions): Lane {
     }
     lease = { epoch: taken.epoch, renewAtMs: monotonicMs() + config.laneLeaseMs / 3 };
     if (config.adoptNonce && (chainNonce > taken.nextNonce || taken.status === "stopped")) {
-      log.warn({ key: of.key, nonce: chainNonce }, "going on from the chain's nonce, as ADOPT_NONCE asks");
+      log.warn({ key: of.key, nonce: chainNonce }, "continuing from the chain's nonce because of ADOPT_NONCE");
       await resetLane(store, of, Math.max(chainNonce, taken.nextNonce));
     } else if (taken.status === "stopped") {
       return stopped(taken.reason ?? "stopped");
@@ -167,7 +173,7 @@ export function createLane(options: LaneOptions): Lane {
     return stopped(why);
   }
 
-  /** @returns those whose nonce is not used yet */
+  /** Records the outcomes of used nonces. @returns the transactions whose nonce is not used yet */
   async function confirm(
     open: readonly OpenTransaction[],
     forms: ReadonlyMap<string, KnownForm[]>,
@@ -182,7 +188,7 @@ export function createLane(options: LaneOptions): Lane {
     return waiting;
   }
 
-  /** Below the first of ours nothing may be missing; a node that is behind is given time. */
+  /** Closes a gap below the first of these nonces, after giving a lagging node time. */
   async function watchGap(from: number, below: number): Promise<void> {
     if (from >= below || !lease) {
       gapSinceMs = undefined;
@@ -193,11 +199,14 @@ export function createLane(options: LaneOptions): Lane {
     const filled = await closeGap(store, of, lease.epoch, { from, below });
     if (filled.length === 0) return;
     gapSinceMs = undefined;
-    log.error({ key: of.key, nonces: filled }, "nonces below ours were never used: they are filled");
+    log.error({ key: of.key, nonces: filled }, "nonces below this key's transactions were never used; filling them");
     store.wake.notify("lane");
   }
 
-  /** What was not sent for a while is sent again; the head of the queue gets a higher fee when it waits too long. */
+  /**
+   * Broadcasts transactions again that were not sent recently. Raises the fee of the lowest nonce when it waits too
+   * long.
+   */
   async function rebroadcast(open: readonly OpenTransaction[], forms: ReadonlyMap<string, KnownForm[]>): Promise<void> {
     const nowMs = monotonicMs();
     const again = Math.max(config.blockTimeMs * 3, 2_000);
@@ -215,7 +224,7 @@ export function createLane(options: LaneOptions): Lane {
     }
   }
 
-  /** What fills a gap has a nonce and no bytes yet. */
+  /** Signs the first form of a transaction that fills a gap; it has a nonce but no bytes yet. */
   async function signFirst(row: OpenTransaction): Promise<void> {
     const first = firstFees((await chain.head()).baseFeeWei, config);
     if (first) await broadcast(await signing.signAgain(row, first));
@@ -244,7 +253,7 @@ export function createLane(options: LaneOptions): Lane {
     return undefined;
   }
 
-  /** Signs and stores what is queued, as far as the pool allows; nothing is sent before this is committed. */
+  /** Signs and stores queued transactions, as far as slots are free. Nothing is sent before the commit. */
   async function signQueued(free: number): Promise<SignedForm[]> {
     if (free <= 0 || counts.queued === 0) return [];
     const first = await mayPay(0);
@@ -286,13 +295,13 @@ export function createLane(options: LaneOptions): Lane {
     blockedBy = undefined;
     const waiting = await confirm(open, forms);
     if (status !== "running") return;
-    // Those that a block holds have left their places, whether or not that block is read.
+    // A transaction in a block frees its slot, whether or not that block is indexed.
     const taken = slots.used();
     slots.count([...forms.keys()], waiting.length);
     if (slots.used() < taken) store.wake.notify("payments");
     await measure(waiting);
     await rebroadcast(waiting, forms);
-    // While something is under way more is likely to come, and finds out at once.
+    // More transactions are likely while some are in flight; they use these fees without waiting.
     if (waiting.length > 0) await mayPay(config.blockTimeMs);
     const filled = await signQueued(config.lanesInFlight - slots.used());
     for (const form of filled) {
@@ -307,7 +316,10 @@ export function createLane(options: LaneOptions): Lane {
     return isOverdue ? `its oldest transaction is not mined since ${counts.oldestPendingSec} s` : undefined;
   }
 
-  /** Before the lease lapses, which only a round renews: then nobody would know what is in its way. */
+  /**
+   * Returns whether no node has answered for too long. The limit is shorter than the lease: only a round renews the
+   * lease, and no process reports the cause once it lapses.
+   */
   function isSilent(): boolean {
     const afterMs = Math.min(silentAfterMs(config), config.laneLeaseMs * LEASE_PART);
     if (monotonicMs() - wellMs < afterMs) return false;
@@ -316,7 +328,7 @@ export function createLane(options: LaneOptions): Lane {
 
   let reported: { readonly text: string; readonly atMs: number } | undefined;
 
-  /** Only the process that holds the lane knows its balance and what is in its way. */
+  /** Only the process with the lease knows the lane's balance and obstacle. */
   async function report(): Promise<void> {
     if (!lease || store.kind === "pglite") return;
     const nowMs = monotonicMs();
@@ -352,7 +364,7 @@ export function createLane(options: LaneOptions): Lane {
 
   return {
     async watchNodes() {
-      // A look alone may be this process's own pause.
+      // A single check may be caused by a pause of this process.
       silentLooks = isSilent() ? silentLooks + 1 : 0;
       if (silentLooks < SILENT_LOOKS || !lease) return;
       obstacle = describeSilence(nodes.nodes());

@@ -1,6 +1,6 @@
 /**
- * Who may send with a key. One process holds the lane's row until a time by the database's clock; every taking over
- * raises the epoch, and a nonce can only be reserved under the newest one.
+ * Leases a key to one process, which alone may send with it. The lease is the lane's row, valid until a time of the
+ * database's clock. Each takeover raises the epoch, and only the newest epoch can reserve a nonce.
  */
 import { sql } from "kysely";
 import type { Address } from "turnpike/protocol";
@@ -25,11 +25,11 @@ export interface AcquireOptions {
   readonly lifeMs: number;
   /** first nonce of a key that this database has never used */
   readonly firstNonce: number;
-  /** take it from its holder: where one process at most has the database open */
+  /** take the lease from its owner; only when a single process can open the database */
   readonly steal: boolean;
 }
 
-/** @returns undefined while another process holds the lane */
+/** Acquires the lane's lease. @returns undefined while another process has it */
 export async function acquireLease(store: Store, of: LeaseKey, options: AcquireOptions): Promise<Lease | undefined> {
   const row = await store.db
     .insertInto("lanes")
@@ -51,7 +51,7 @@ export async function acquireLease(store: Store, of: LeaseKey, options: AcquireO
           lease_epoch: sql<number>`lanes.lease_epoch + 1`,
           lease_until_ms: sql<number>`${databaseNowMs} + ${options.lifeMs}::bigint`,
         })
-        // This process's own: it was acquired by a statement whose answer was lost with its connection.
+        // This process's own lease: the reply of the statement that acquired it was lost with the connection.
         .where(
           sql<boolean>`lanes.lease_until_ms < ${databaseNowMs} or lanes.lease_owner = ${of.owner} or ${options.steal}::boolean`,
         ),
@@ -61,7 +61,7 @@ export async function acquireLease(store: Store, of: LeaseKey, options: AcquireO
   return row && { epoch: row.lease_epoch, nextNonce: row.next_nonce, status: row.status, reason: row.reason };
 }
 
-/** @returns false when the lease is somebody else's by now */
+/** @returns false when another process has acquired the lease */
 export async function renewLease(store: Store, of: LeaseKey, epoch: number, lifeMs: number): Promise<boolean> {
   const result = await store.db
     .updateTable("lanes")
@@ -84,8 +84,8 @@ export async function releaseLease(store: Store, of: LeaseKey, epoch: number): P
 }
 
 /**
- * Reserves `count` nonces, under the lease alone; the row stays locked until the transaction ends.
- * @returns the first of them, or undefined when the lease is lost or the lane stopped
+ * Reserves `count` nonces, if the lease is valid. The row stays locked until the transaction ends.
+ * @returns the first nonce, or undefined when the lease is lost or the lane stopped
  */
 export async function reserveNonces(tx: Tx, of: LeaseKey, epoch: number, count: number): Promise<number | undefined> {
   const row = await tx
@@ -110,7 +110,7 @@ export async function stopLane(store: Store, of: LeaseKey, reason: string): Prom
     .execute();
 }
 
-/** The operator has decided that what happened to the key is known: goes on from the chain's nonce. */
+/** Resumes from the chain's nonce, after the operator has confirmed what happened to the key. */
 export async function resetLane(store: Store, of: LeaseKey, nextNonce: number): Promise<void> {
   await store.db
     .updateTable("lanes")
@@ -121,7 +121,7 @@ export async function resetLane(store: Store, of: LeaseKey, nextNonce: number): 
 }
 
 /**
- * Stores what the holder of a lane reports of it, for the processes that hold no key; nothing when another process has
+ * Stores the lease owner's report of a lane, for the processes without keys. Stores nothing when another process has
  * acquired the lane since `epoch`.
  */
 export async function storeLaneReport(db: Db, epoch: number, report: Omit<LaneReportsTable, "at_ms">): Promise<void> {

@@ -1,4 +1,7 @@
-/** An EIP-1559 transaction as bytes, written by hand: batches are long, and each is hashed twice. A test compares with ethers. */
+/**
+ * Encodes and signs an EIP-1559 transaction. Hand-written because batches are long, and each is hashed twice. A test
+ * compares it with ethers.
+ */
 import type { Address, Hex } from "turnpike/protocol";
 import { keccak, keccakHex } from "../chain/keccak";
 
@@ -21,7 +24,7 @@ const TYPE = Buffer.of(0x02);
 
 const EMPTY_LIST = Buffer.of(0xc0);
 
-/** Big-endian, without leading zeros; zero is no bytes at all. */
+/** Returns the value in big-endian without leading zeros; zero is empty. */
 function uintBytes(value: bigint | number): Buffer {
   const digits = value.toString(16);
   return digits === "0" ? Buffer.alloc(0) : Buffer.from(digits.length % 2 === 0 ? digits : `0${digits}`, "hex");
@@ -45,7 +48,7 @@ function typed(items: readonly Buffer[]): Buffer {
 
 const fromHex = (hex: Hex): Buffer => Buffer.from(hex.slice(2), "hex");
 
-/** @param sign 65 bytes r || s || v over the digest */
+/** @param sign returns 65 bytes r || s || v for the digest */
 export async function signRaw(
   fields: TransactionFields,
   sign: (digest: Hex) => Hex | Promise<Hex>,
@@ -71,7 +74,7 @@ export async function signRaw(
   return { hash: keccakHex(raw), raw: `0x${raw.toString("hex")}` };
 }
 
-/** r and s are numbers: a leading zero byte is left out. */
+/** Removes leading zero bytes: r and s are numbers. */
 function stripped(bytes: Buffer): Buffer {
   let start = 0;
   while (start < bytes.length && bytes[start] === 0) start++;

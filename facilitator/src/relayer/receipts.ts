@@ -1,6 +1,6 @@
 /**
- * What became of transactions whose nonce is used: mined, told by a receipt of any signed form, or displaced by a
- * transaction that is not ours. Settlements are recorded with the block that is read; what that leaves out is asked for here.
+ * Finds the outcome of transactions whose nonce is used: mined, by a receipt of any signed form, or displaced by
+ * another transaction. The indexer records settlements with their block; this asks for the receipts of all others.
  */
 import type { Logger } from "pino";
 import type { Hex } from "turnpike/protocol";
@@ -12,8 +12,9 @@ import { markDisplaced, recordMined } from "./transactions";
 
 export interface Receipts {
   /**
-   * @param used their nonces are used
-   * @returns one that another transaction has displaced, if there is any
+   * Records outcomes.
+   * @param used transactions whose nonces are used
+   * @returns one that another transaction has displaced, if any
    */
   record(
     used: readonly OpenTransaction[],
@@ -28,11 +29,11 @@ export interface ReceiptsOptions {
   readonly onStep: Failpoint;
   readonly monotonicMs: () => number;
   readonly blockTimeMs: number;
-  /** For so long a used nonce may lack a receipt before it is certain that another used it. */
+  /** How long a used nonce may lack a receipt before another transaction counts as its user. */
   readonly patienceMs: number;
 }
 
-/** A block is read within this time; a transaction without any log of interest waits for it in vain. */
+/** A block is indexed within this time. A transaction without a relevant log is never recorded by the indexer. */
 const MAX_READING_MS = 1_000;
 
 export function createReceipts(options: ReceiptsOptions): Receipts {
@@ -61,7 +62,7 @@ export function createReceipts(options: ReceiptsOptions): Receipts {
     const receipts = await Promise.all(forms.map((form) => chain.receipt(form.hash as Hex)));
     const receipt = receipts.find((found) => found !== undefined);
     if (!receipt) return false;
-    // A receipt from a block that the node does not have is none: the next round asks again.
+    // The node does not have the receipt's block, so the receipt does not count; the next round asks again.
     if ((await chain.block(receipt.blockNumber))?.hash !== receipt.blockHash) return true;
     await recordMined(store.db, row.id, receipt);
     onStep("mined");

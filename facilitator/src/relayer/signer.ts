@@ -4,12 +4,9 @@ import type { Secret } from "../config/setting";
 
 export interface DigestSigner {
   readonly address: Address;
-  /** signs without asking anybody */
+  /** whether the key is local, so that signing asks no other service */
   readonly isHere: boolean;
-  /**
-   * 65 bytes r || s || v, with low s
-   * @throws Unavailable when the key is elsewhere and nobody answers there
-   */
+  /** Returns 65 bytes r || s || v, with low s. @throws Unavailable when a remote key's service does not answer */
   signDigest(digest: Hex): Hex | Promise<Hex>;
 }
 

@@ -1,4 +1,4 @@
-/** Signs and stores: a nonce is reserved, and the bytes that use it are written, in one transaction or not at all. */
+/** Signs and stores: reserving a nonce and writing the bytes that use it happen in one transaction. */
 import { sql } from "kysely";
 import type { Address, Hex } from "turnpike/protocol";
 import type { Db, Store, Tx } from "../db/open";
@@ -18,11 +18,11 @@ interface Turn {
 }
 
 export interface Signing {
-  /** What is queued, oldest first. Nothing may be sent before this has returned. */
+  /** Signs queued transactions, oldest first. Nothing may be sent before this returns. */
   signQueued(turn: Turn & { readonly limit: number }): Promise<SignedForm[] | "lease lost">;
-  /** What was never queued, within the caller's transaction. It may be sent when that is committed. */
+  /** Signs transactions that were never queued, within the caller's transaction. They may be sent after its commit. */
   signNew(tx: Tx, entries: readonly QueuedTransaction[], turn: Turn): Promise<SignedForm[] | "lease lost">;
-  /** One more form of the same nonce and calldata. */
+  /** Signs another form of the same nonce and calldata. */
   signAgain(row: OpenTransaction, fees: Fees): Promise<SignedForm>;
 }
 

@@ -14,7 +14,7 @@ export interface QueuedTransaction {
   readonly gasLimit: bigint;
 }
 
-/** @returns the id under which this idempotency key stands, which is `entry.id` when it is new */
+/** Queues a transaction. @returns the id of this idempotency key, which is `entry.id` when it is new */
 export async function enqueueTransaction(db: Db, entry: QueuedTransaction): Promise<string> {
   const inserted = await db
     .insertInto("transactions")
@@ -49,11 +49,14 @@ export interface StoredTransaction extends QueuedTransaction {
   readonly form: Omit<SignedForm, "signed_at_ms" | "transaction_id" | "chain_id">;
 }
 
-/** Those that were never queued: each with its signed form, in one statement. @returns the forms as they stand */
+/**
+ * Stores transactions that were never queued, each with its signed form, in one statement.
+ * @returns the stored forms
+ */
 export async function storeTransactions(db: Db, entries: readonly StoredTransaction[]): Promise<SignedForm[]> {
   const rows = entries.map(({ form, gasLimit, ...entry }) => ({ ...entry, ...form, gasLimit: Number(gasLimit) }));
   const stored = await sql<{ hash: string; signed_at_ms: number }>`
-    with told as materialized (
+    with entry as materialized (
       select * from json_to_recordset(${JSON.stringify(rows)}::json) as t(id text, "chainId" bigint, purpose text,
         "idempotencyKey" text, "to" text, data text, "gasLimit" bigint, key text, nonce bigint, epoch bigint, hash text,
         raw text, max_fee_wei numeric, priority_fee_wei numeric)),
@@ -61,9 +64,9 @@ export async function storeTransactions(db: Db, entries: readonly StoredTransact
       insert into transactions (id, chain_id, purpose, idempotency_key, to_address, data, gas_limit, status, created_at_ms,
         key, nonce, epoch, stored_at_ms, hash)
       select id, "chainId", purpose, "idempotencyKey", "to", data, "gasLimit", 'stored', ${databaseNowMs}, key, nonce, epoch,
-        ${databaseNowMs}, hash from told order by nonce)
+        ${databaseNowMs}, hash from entry order by nonce)
     insert into transaction_hashes (hash, chain_id, transaction_id, raw, max_fee_wei, priority_fee_wei, signed_at_ms)
-    select hash, "chainId", id, raw, max_fee_wei, priority_fee_wei, ${databaseNowMs} from told
+    select hash, "chainId", id, raw, max_fee_wei, priority_fee_wei, ${databaseNowMs} from entry
     returning hash, signed_at_ms`.execute(db);
   const signedAtMs = new Map(stored.rows.map((row) => [row.hash, row.signed_at_ms]));
   return entries.map(({ form, id, chainId }) => ({
@@ -78,7 +81,7 @@ export async function findTransaction(db: Db, id: string): Promise<TransactionRo
   return db.selectFrom("transactions").selectAll().where("id", "=", id).executeTakeFirst();
 }
 
-/** Its bytes are signed and no receipt of any form of it is known, in the order of nonces. */
+/** Returns signed transactions without a known receipt, in nonce order. */
 export async function storedTransactions(db: Db, chainId: number, key: Address): Promise<OpenTransaction[]> {
   return db
     .selectFrom("transactions")
@@ -96,7 +99,7 @@ export async function rawBytesOf(db: Db, hash: string): Promise<string> {
   return (await query.executeTakeFirstOrThrow()).raw;
 }
 
-/** Every signed form of the given transactions, newest first. */
+/** Returns every signed form of the given transactions, newest first. */
 export async function signedForms(db: Db, ids: readonly string[]): Promise<KnownForm[]> {
   if (ids.length === 0) return [];
   return db
@@ -107,7 +110,7 @@ export async function signedForms(db: Db, ids: readonly string[]): Promise<Known
     .execute();
 }
 
-/** What was mined at these heights in none of the blocks that the chain has there now waits for its receipt again. */
+/** Reopens transactions that were mined at these heights in a block that is no longer on the chain. */
 export async function unmineTransactions(
   tx: Db,
   chainId: number,
@@ -124,7 +127,7 @@ export async function unmineTransactions(
   return Number((await update.executeTakeFirst()).numUpdatedRows);
 }
 
-/** Marks what was mined up to a final block. @returns the ids of what was not marked before */
+/** Marks transactions that were mined up to a final block. @returns the ids of those not marked before */
 export async function finaliseTransactions(tx: Db, chainId: number, upToBlock: number): Promise<string[]> {
   const rows = await tx
     .updateTable("transactions")
@@ -164,7 +167,10 @@ export async function recordMined(db: Db, id: string, facts: MinedFacts): Promis
     .execute();
 }
 
-/** Those of a block that is being written, in its own transaction. @returns the ids of what was not recorded before */
+/**
+ * Records mined transactions in the transaction of the block that is being written.
+ * @returns the ids of those not recorded before
+ */
 export async function recordMinedTogether(tx: Db, chainId: number, all: readonly MinedFacts[]): Promise<string[]> {
   if (all.length === 0) return [];
   const { rows } = await sql<{ id: string }>`
@@ -178,7 +184,7 @@ export async function recordMinedTogether(tx: Db, chainId: number, all: readonly
   return rows.map(({ id }) => id);
 }
 
-/** Another transaction has used its nonce. */
+/** Marks a transaction whose nonce another transaction has used. */
 export async function markDisplaced(db: Db, id: string): Promise<void> {
   await db
     .updateTable("transactions")

@@ -1,13 +1,13 @@
 /**
- * The steps of a payment between which this process may die. Each is told right after it is done; a test kills the
- * process at every one of them and looks at what the next process makes of it.
+ * Steps of a payment between which the process may die. Each is reported right after it completes. A test kills the
+ * process at every step and checks that the next process recovers.
  */
 export const STEPS = [
-  /** a request is read; nothing is stored */
+  /** the request is read; nothing is stored */
   "received",
-  /** its payment is bound and queued */
+  /** the payment is bound and queued */
   "bound",
-  /** it is in a transaction that waits for its nonce */
+  /** the payment is in a transaction that waits for its nonce */
   "composed",
   /** nonce and signature exist, in a database transaction that is not committed yet */
   "signed",
@@ -19,7 +19,7 @@ export const STEPS = [
   "mined",
   /** its block is applied: the payment is settled */
   "applied",
-  /** the proof is signed and not yet answered */
+  /** the proof is signed and not sent yet */
   "proven",
 ] as const;
 

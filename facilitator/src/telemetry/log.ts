@@ -1,22 +1,22 @@
 /**
- * The service's log: JSON lines from which secrets are cut out, whoever wrote them there. Signatures, subscription ids,
- * raw transactions and calldata go by their length, keys and connection URLs by their value.
+ * Creates the service's log: JSON lines from which secrets are removed. Signatures, subscription ids, raw transactions
+ * and calldata are recognized by their length; keys and connection URLs by their value.
  */
 import type { Logger } from "pino";
 import pino from "pino";
 import type { FacilitatorConfig } from "../config";
 
-/** A subscription id has 104 digits; hashes and addresses, which may be shown, have 64 and 40. */
+/** A subscription id has 104 digits; hashes (64) and addresses (40) may be logged. */
 const LONG_HEX = /0x[0-9a-fA-F]{104,}/g;
 
-/** API keys and webhook secrets, by how they begin; a key's id in front may be shown. */
+/** API keys and webhook secrets, by their prefix; a key's id may be logged. */
 const TOKENS = /(tpk_[0-9a-z]{1,32}_)[A-Za-z0-9_-]{8,}|whsec_[A-Za-z0-9+/=_-]{8,}/g;
 
 const REDACTED = "[redacted]";
 
 export interface LogOptions {
   readonly level: FacilitatorConfig["logLevel"];
-  /** exact values that may never be printed */
+  /** exact values that must never be logged */
   readonly secrets: readonly string[];
   /** where lines go; stdout when absent */
   readonly write?: (line: string) => void;
@@ -43,7 +43,7 @@ export function secretsOf(config: FacilitatorConfig): string[] {
   const keys = [...relayerKeys, ...(proofKey ? [proofKey] : [])].flatMap((source) =>
     source.kind === "local" ? [source.key.reveal()] : [],
   );
-  // Providers put API keys into the path of RPC URLs; what is on loopback has none.
+  // RPC providers put API keys into the URL's path; a URL without a path has none.
   const urls = rpcUrls.filter((url) => new URL(url).pathname.length > 1);
   return [...keys, ...urls, ...(database.kind === "postgres" ? [database.url.reveal()] : [])];
 }
@@ -54,7 +54,7 @@ function scrub(line: string, secrets: readonly string[]): string {
   return clean;
 }
 
-/** An error with its causes; a foreign error's own properties are left out, since nobody knows what they hold. */
+/** Describes an error with its causes. Omits other properties of foreign errors, which may contain secrets. */
 function describeError(error: unknown, depth = 0): unknown {
   if (!(error instanceof Error)) return typeof error;
   const { name, message, stack, cause } = error;

@@ -1,4 +1,4 @@
-/** What is measured, under which names. One registry per service, so that several run in one process. */
+/** Defines the metrics. One registry per service, so that several services can run in one process. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 
 interface CostGauge {
@@ -8,12 +8,12 @@ interface CostGauge {
   readonly cents?: number;
 }
 
-/** Read when somebody asks for the metrics. */
+/** Callbacks that are read when the metrics are requested. */
 export interface Gauges {
   lanes(): readonly {
     readonly key: string;
     readonly balanceEth: number;
-    /** it can send, and what it sends is mined */
+    /** whether it can send, and its transactions are mined */
     readonly isWell: boolean;
     readonly oldestPendingSec: number;
     readonly inFlight: number;
@@ -23,16 +23,16 @@ export interface Gauges {
   isDatabaseWell(): boolean;
   indexerLagBlocks(): number;
   indexerLagSec(): number;
-  // What the database alone knows; an outage leaves the measure out, and all others are told.
+  // Known only to the database. During an outage this metric is left out; all others are reported.
   renewalsDue(): Promise<number>;
-  /** of the last 24 hours; cents only where the native coin's price is set */
+  /** of the last 24 hours; cents only when NATIVE_PRICE is set */
   costs(): Promise<readonly CostGauge[]>;
   webhooksPending(): Promise<number>;
 }
 
 export type Metrics = ReturnType<typeof createMetrics>;
 
-/** Sets a gauge to what is asked for; a gauge without an answer is left out. */
+/** Sets a gauge to the result; removes it when there is none. */
 async function known(gauge: Gauge, ask: () => Promise<number>): Promise<void> {
   const value = await ask().catch(() => undefined);
   if (value === undefined) gauge.remove();
@@ -82,7 +82,7 @@ export function createMetrics() {
     ...metrics,
     contentType: registry.contentType,
     text: () => registry.metrics(),
-    /** Once, when the rooms that know are up. */
+    /** Registers the gauges, once, when the services behind them run. */
     watch(gauges: Gauges): void {
       new Gauge({
         name: "turnpike_relayer_balance_eth",
@@ -138,7 +138,7 @@ export function createMetrics() {
         labelNames: ["node"],
         registers,
         collect() {
-          // Of one that fails it is not known.
+          // The head of a failing node is unknown.
           this.reset();
           for (const { position, behind } of gauges.nodes())
             if (behind !== undefined) this.set({ node: position }, behind);
@@ -169,7 +169,7 @@ export function createMetrics() {
         },
       });
       let asked: Promise<readonly CostGauge[]> | undefined;
-      /** One question for the three of them. */
+      /** One query for the three gauges. */
       const costs = (): Promise<readonly CostGauge[]> => {
         asked ??= gauges.costs().finally(() => {
           asked = undefined;
@@ -183,7 +183,7 @@ export function createMetrics() {
           labelNames: ["purpose"],
           registers,
           async collect() {
-            // What was not done for a day is no longer among them; during an outage nothing is.
+            // Purposes without a transaction for a day are removed; during an outage, all are.
             const sums = await costs().catch((): readonly CostGauge[] => []);
             this.reset();
             for (const sum of sums) {

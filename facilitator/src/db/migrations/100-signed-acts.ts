@@ -1,4 +1,4 @@
-/** Which transaction carries which signed act, so that a repeated request finds it. */
+/** Records which transaction carries which signed act, so that a repeated request finds it. */
 import type { Migration } from "./migration";
 
 export const signedActs: Migration = {

@@ -1,4 +1,4 @@
-/** What providers have here: API keys, webhook endpoints with their outbox, debits, and the log of what was done. */
+/** Adds the providers' data: API keys, webhook endpoints with their outbox, debits, and the audit log. */
 import type { Migration } from "./migration";
 
 export const providers: Migration = {

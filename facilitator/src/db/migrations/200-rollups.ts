@@ -1,9 +1,9 @@
-/** Sums for charts, filled from the events that stand at the time. */
+/** Adds rollups for charts, filled from the valid events. */
 import type { Migration } from "./migration";
 
 const SUM = "count bigint not null, amount numeric(78,0) not null";
 
-/** What stands already, as the service counts it from now on: each event for its provider and for all of them. */
+/** Existing events, counted as the service counts new ones: once for the provider and once for all providers. */
 const COUNTED = `select e.chain_id, o.provider, e.type, e.block_time, e.payload, e.payer
   from events e cross join lateral (select '' as provider union select e.provider where e.provider is not null) o
   where not e.reverted`;
@@ -45,7 +45,7 @@ export const rollups: Migration = {
     `insert into rollup_events select chain_id, provider, grain, block_time - block_time % grain, type, count(*)
       from (${COUNTED}) c cross join (values (3600), (86400)) g (grain) group by 1, 2, 3, 4, 5`,
     `create index payments_listed on payments (chain_id, pay_to, accepted_at_ms desc, payment_id desc)`,
-    // Nothing was read by it, and every payment paid for it.
+    // No query uses it, and every payment pays for it.
     `drop index payments_payee`,
     `create index subscriptions_live on subscriptions (chain_id, plan_id, paid_through)
       where not cancelled and not paused`,

@@ -1,4 +1,4 @@
-/** What a provider's feed and its live stream read by. */
+/** Index for a provider's feed and live stream. */
 import type { Migration } from "./migration";
 
 export const eventsOfAProvider: Migration = {

@@ -1,4 +1,4 @@
-/** Which process does the work of a role that one process is enough for. */
+/** Leases of roles for which one process is enough. */
 import type { Migration } from "./migration";
 
 export const roleLeases: Migration = {

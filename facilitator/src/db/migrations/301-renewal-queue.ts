@@ -1,7 +1,7 @@
 /**
- * Parts the renewals that wait for their time from those that are ready to be collected, each with an index of its own:
- * what a claim costs depends on neither the waiting ones nor those that were claimed before. A leased row waits for the
- * end of its lease.
+ * Separates renewals that are not due yet from those that are ready to be collected, each with its own index. The cost
+ * of a claim then depends on neither the waiting nor the already claimed ones. A leased row waits for the end of its
+ * lease.
  */
 import type { Migration } from "./migration";
 

@@ -1,7 +1,7 @@
-/** Sums that came later: what recurs, causes of failure, the funnel of the gates, what transactions have cost. */
+/** Adds rollups of recurring revenue, failure causes, the gates' funnel and transaction costs. */
 import type { Migration } from "./migration";
 
-/** Of one period's price: what a subscription pays for being served, not for use. */
+/** Schemes that pay for a period of service, not for usage. */
 const PERIODS = "('signup', 'renewal', 'resume', 'plan-change')";
 
 export const analytics: Migration = {
@@ -36,7 +36,7 @@ export const analytics: Migration = {
       from events e cross join lateral (select '' as owner union select e.provider where e.provider is not null) o
       where not e.reverted and e.type in ('subscription.renewal_failed', 'payment.failed') and e.payload->>'reason' is not null
       group by 1, 2, 3, 4, 5`,
-    // Of final transactions, as they are counted from now on; the day is that of what they moved, or of their sending.
+    // Final transactions, counted like new ones. The day is that of the money they moved, or of their sending.
     `insert into rollup_costs select t.chain_id, coalesce(i.at, t.stored_at_ms / 1000) / 86400 * 86400, t.purpose,
         count(*), count(*) filter (where t.success is not true), sum(coalesce(i.items, 0)), sum(t.gas_used),
         sum(t.gas_used * t.gas_price_wei)

@@ -1,4 +1,4 @@
-/** Which routes of a provider are counted apart: only so many are. */
+/** Routes of a provider that are counted separately; their number is limited. */
 import type { Migration } from "./migration";
 
 export const gateResources: Migration = {

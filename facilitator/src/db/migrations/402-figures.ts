@@ -1,4 +1,7 @@
-/** What the pages read by, as measured on ten million payments: who is paid how much, and lists that are never walked through. */
+/**
+ * Adds rollups and indexes for the dashboard's pages: what each provider is paid, and lists that are never fully
+ * scanned.
+ */
 import type { Migration } from "./migration";
 
 export const figures: Migration = {

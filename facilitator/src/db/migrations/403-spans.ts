@@ -1,4 +1,7 @@
-/** Longer spans beside the days, where a year is read; and indexes that a payment enters once, when it is settled or failed. */
+/**
+ * Adds longer spans to the daily rollups, for queries over a year. Replaces indexes by ones that a payment enters once,
+ * when it is settled or failed.
+ */
 import type { Migration } from "./migration";
 
 const SPANS = "(values (86400), (604800), (2419200)) g (grain)";
@@ -6,7 +9,8 @@ const SPANS = "(values (86400), (604800), (2419200)) g (grain)";
 export const spans: Migration = {
   id: "403-spans",
   statements: [
-    // In place of rollup_plans, which is read and written no longer: by provider, so that its plans lie together.
+    // Replaces rollup_plans, which is no longer used. Its key starts with the provider, so that a provider's plans are
+    // adjacent.
     `create table rollup_provider_plans (
       chain_id bigint not null, provider text not null, grain int not null, bucket bigint not null, plan_id text not null,
       scheme text not null, count bigint not null, amount numeric(78,0) not null,

@@ -1,7 +1,7 @@
-/** How many subscriptions are served until when, and what providers were paid in four weeks: sums in place of counting rows. */
+/** Adds rollups of when subscriptions end, and of what providers were paid in four weeks, instead of counting rows. */
 import type { Migration } from "./migration";
 
-/** Neither cancelled nor paused, with the day on which it is served no longer, in days since 1970. */
+/** Subscriptions neither cancelled nor paused, with the day on which service ends, in days since 1970. */
 const ENDS = `select s.chain_id, p.provider, p.token, s.plan_id, p.interval_sec, p.amount,
     (s.paid_through + case when s.ending then 0 else p.grace_sec end) / 86400 as day
   from subscriptions s join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
@@ -31,7 +31,7 @@ export const standing: Migration = {
       group by k.chain_id, k.first, k.plan_id order by k.first, k.plan_id`,
     `insert into rollup_provider_spans select chain_id, token, bucket - bucket % 2419200, provider, sum(count), sum(amount)
       from rollup_providers group by 1, 2, 3, 4 order by 3, 4`,
-    // Who is served no longer today, without a look at every plan.
+    // Finds subscriptions that end today without reading every plan.
     `create index subscriptions_ends on subscriptions (chain_id, ending, paid_through) include (plan_id)
       where not cancelled and not paused`,
     `drop index subscriptions_standing`,

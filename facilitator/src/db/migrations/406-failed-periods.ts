@@ -1,4 +1,4 @@
-/** What fell due and was not charged, a row for each period, in place of reading the events of every one of them. */
+/** Adds a row for each period that fell due and was not charged, instead of reading the events of every period. */
 import type { Migration } from "./migration";
 
 export const failedPeriods: Migration = {

@@ -1,4 +1,4 @@
-/** Events of a block that tells very many, stored with its rows and told in the transaction after it. */
+/** Stores the events of a large block with its rows; they are published in the next transaction. */
 import type { Migration } from "./migration";
 
 export const stagedEvents: Migration = {
@@ -6,7 +6,7 @@ export const stagedEvents: Migration = {
   statements: [
     `create table staged_events (
       chain_id bigint not null, place bigserial not null, drafts text not null, primary key (chain_id, place))`,
-    // A megabyte that stands for a tenth of a second is not worth compressing.
+    // A megabyte that is stored for a tenth of a second is not worth compressing.
     "alter table staged_events alter column drafts set storage external",
   ],
 };

@@ -1,4 +1,4 @@
-/** What processes without keys know of the lanes, and a row that each process writes to see that writing works. */
+/** Adds reports on the lanes for processes without keys, and a row that each process writes to probe the database. */
 import type { Migration } from "./migration";
 
 export const health: Migration = {

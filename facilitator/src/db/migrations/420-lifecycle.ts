@@ -1,4 +1,4 @@
-/** How subscriptions begin and end, and payments that failed, by provider and chain time: few of all events, read without the others. */
+/** Indexes the start and end of subscriptions and failed payments, by provider and chain time: few of all events. */
 import type { Migration } from "./migration";
 
 export const lifecycle: Migration = {

@@ -1,4 +1,4 @@
-/** Payments of the last hour that cost gas and moved nothing, for all processes that accept payments. */
+/** Stores the last hour's payments that cost gas and moved nothing, for all processes that accept payments. */
 import type { Migration } from "./migration";
 
 export const failedSpends: Migration = {

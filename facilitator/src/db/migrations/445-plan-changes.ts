@@ -1,4 +1,4 @@
-/** Plan changes, by provider and chain time: few of all events, read without the others by what recurs. */
+/** Indexes plan changes by provider and chain time, for recurring revenue: few of all events. */
 import type { Migration } from "./migration";
 
 export const planChanges: Migration = {

@@ -1,4 +1,4 @@
-/** All migrations in order. Append only: what has run somewhere is never edited. */
+/** All migrations in order. Append only: a migration that was ever applied is never edited. */
 import { initial } from "./001-initial";
 import { signedActs } from "./100-signed-acts";
 import { providers } from "./110-providers";

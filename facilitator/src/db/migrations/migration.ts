@@ -1,7 +1,7 @@
 export interface Migration {
-  /** file name without its ending; the order is that of this list */
+  /** file name without extension; migrations run in the order of MIGRATIONS */
   readonly id: string;
   readonly statements: readonly string[];
-  /** the release before this one does not run on it: everything has to be stopped before; avoid it */
+  /** whether the previous release cannot run on it, so that every process has to be stopped first; avoid this */
   readonly isBreaking?: true;
 }

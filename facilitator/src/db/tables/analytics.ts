@@ -1,48 +1,51 @@
-/** Sums over the events that stand, one table per question: they are small where the events are many. */
-/** What final transactions have cost, by day and purpose. Added to once for each, when it becomes final. */
+/** Rollups of valid events, one table per question. They are small where the events are many. */
+/** Costs of final transactions by day and purpose. Each transaction is added once, when it becomes final. */
 export interface RollupCostsTable {
   chain_id: number;
-  /** day of the chain, unix seconds */
+  /** day in chain time, unix seconds */
   bucket: number;
   purpose: string;
   transactions: number;
-  /** of these, reverted */
+  /** reverted transactions among these */
   failed: number;
-  /** payments, signups, renewals, debits that moved money in them */
+  /** payments, signups, renewals and debits that moved money in these transactions */
   items: number;
   gas: string;
   wei: string;
 }
 
 /**
- * What fell due and was not charged at the first attempt, a row for each such period. Made of the events that stand and of
- * how the subscription stands, and made anew in the transaction that changes either, so that a block which is taken back
- * takes its share with it. Which periods have a row is decided by the events alone, the outcome by the record too.
+ * One row per period that fell due and was not charged at the first attempt. Derived from the valid events and the
+ * subscription's state. Updated in the transaction that changes either, so that reverting a block reverts its part.
+ * Events alone decide which periods have a row; the outcome also depends on the record.
  */
 export interface FailedPeriodsTable {
   chain_id: number;
   id_hash: string;
-  /** where the period that was paid before it ended, unix seconds */
+  /** end of the period paid before, unix seconds */
   paid_through: number;
   provider: string;
   token: string;
-  /** chain time of the first failure, or of the expiry of what was never tried */
+  /** chain time of the first failure, or of the expiry if no renewal was tried */
   failed_at: number;
   cause: string;
   /** base units */
   price: string;
-  /** moved: its new name has told the same of itself; gone: there is no such record (any more); neither is counted */
+  /** moved: the record has a new id that has its own row; gone: there is no such record any more; neither is counted */
   outcome: "lost" | "open" | "recovered" | "moved" | "gone";
 }
 
-/** What gates tell of their requests, in sums: who was asked to pay, who paid, who was served. A gate's word, not the chain's. */
+/**
+ * Rollups of the gates' reports on requests: how many were asked to pay, paid and were served. Reported by gates, not
+ * proved by the chain.
+ */
 export interface RollupFunnelTable {
   chain_id: number;
-  /** empty for all of them together */
+  /** empty for all providers together */
   provider: string;
   grain: number;
   bucket: number;
-  /** a path's template; empty for all of a provider's together */
+  /** path template; empty for all routes of a provider */
   resource: string;
   token: string;
   step: string;
@@ -52,7 +55,7 @@ export interface RollupFunnelTable {
   amount: string;
 }
 
-/** Which reports were counted, so that one that is sent again is not. */
+/** Reports that were counted, so that a repeated report is not counted again. */
 export interface GateReportsTable {
   chain_id: number;
   provider: string;
@@ -74,18 +77,18 @@ interface Summed {
   amount: string;
 }
 
-/** Money by time, token and scheme; `provider` is empty for all of them together. */
+/** Revenue by time, token and scheme; `provider` is empty for all providers together. */
 export interface RollupVolumeTable extends Summed {
   provider: string;
   /** seconds: an hour or a day */
   grain: number;
-  /** start of it, unix seconds */
+  /** start of the hour or day, unix seconds */
   bucket: number;
   token: string;
   scheme: string;
 }
 
-/** Money by provider, span of days and plan, in the plan's token. */
+/** Revenue by provider, span of days and plan, in the plan's token. */
 export interface RollupProviderPlansTable extends Summed {
   provider: string;
   /** seconds: one of `SPANS` */
@@ -95,14 +98,14 @@ export interface RollupProviderPlansTable extends Summed {
   scheme: string;
 }
 
-/** Money of each payer of a provider, ever. */
+/** All-time revenue from each payer of a provider. */
 export interface RollupPayersTable extends Summed {
   provider: string;
   token: string;
   payer: string;
 }
 
-/** How often what happened, by day. */
+/** Number of events of each type, by day. */
 export interface RollupEventsTable {
   chain_id: number;
   provider: string;
@@ -112,7 +115,7 @@ export interface RollupEventsTable {
   count: number;
 }
 
-/** What was charged for periods, by their length and day: what recurs follows from it. */
+/** Charges for periods, by period length and day: the basis of recurring revenue. */
 export interface RollupRecurringTable extends Summed {
   provider: string;
   token: string;
@@ -120,17 +123,17 @@ export interface RollupRecurringTable extends Summed {
   bucket: number;
 }
 
-/** What each provider was paid, by day: the operator asks for all of them. */
+/** Revenue of each provider by day, for the operator's totals. */
 export interface RollupProvidersTable extends Summed {
   token: string;
   bucket: number;
   provider: string;
 }
 
-/** The same by four weeks: a year is read by these. */
+/** Revenue of each provider by four weeks, for queries over a year. */
 export type RollupProviderSpansTable = RollupProvidersTable;
 
-/** Why something failed, by day. */
+/** Number of failures by cause and day. */
 export interface RollupCausesTable {
   chain_id: number;
   provider: string;
@@ -140,26 +143,26 @@ export interface RollupCausesTable {
   count: number;
 }
 
-/** By the day on which service ends, of the plans that are paid for periods of one length. */
+/** Subscriptions by the day on which service ends and the length of their period. */
 export interface RollupStandingTable {
   chain_id: number;
-  /** empty for all of them together */
+  /** empty for all providers together */
   provider: string;
   token: string;
   /** start of the day, unix seconds */
   bucket: number;
   interval_sec: number;
   count: number;
-  /** of one period of each, base units */
+  /** sum of one period's price of each, base units */
   amount: string;
 }
 
-/** One row holds four weeks: a plan is read from two or three places. */
+/** One row holds four weeks, so that a plan is read from two or three rows. */
 export interface RollupPlanStandingTable {
   chain_id: number;
   /** start of the four weeks, unix seconds */
   bucket: number;
   plan_id: string;
-  /** of each day: how many are served until then */
+  /** for each day, how many subscriptions end then */
   ends: number[];
 }

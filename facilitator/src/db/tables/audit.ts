@@ -10,7 +10,7 @@ export interface AuditLogTable {
   actor: string;
   act: string;
   object_id: string;
-  /** of the client; empty for the service itself */
+  /** address of the client; empty for the service itself */
   address: string;
   request_id: string | null;
   details: ColumnType<Record<string, unknown>, string, never>;

@@ -1,4 +1,4 @@
-/** How far a worker has come, by its name. */
+/** Progress of a worker, by its name. */
 export interface CursorsTable {
   chain_id: number;
   name: string;

@@ -1,4 +1,4 @@
-/** What happened, in the order of commit: the feed behind GET /events and the webhooks' outbox. */
+/** Events in commit order: the feed of GET /events, and the source of the webhooks' outbox. */
 import type { ColumnType, Generated, Selectable } from "kysely";
 
 export interface EventsTable {
@@ -9,9 +9,9 @@ export interface EventsTable {
   type: string;
   /** paymentId, planId or idHash */
   object_id: string;
-  /** counts the events of one object, from 1 */
+  /** number of the event among those of its object, from 1 */
   sequence: number;
-  /** whose plan or payee it concerns */
+  /** provider whose plan or payee it concerns */
   provider: string | null;
   /** the payer or subscriber */
   payer: string | null;
@@ -22,19 +22,20 @@ export interface EventsTable {
   /** chain time, unix seconds */
   block_time: number;
   transaction: string | null;
-  /** its block was reorganised away */
+  /** whether its block was reverted */
   reverted: Generated<boolean>;
 }
 
 export type EventRow = Selectable<EventsTable>;
 
 /**
- * What a block tells, stored with its rows and not told yet: a thousand events and their sums take as long as all else of
- * a block, and nobody who waits for a payment waits for them. See `EventFeed.lock`: nothing is published before them.
+ * Events of a block, stored with its rows and not published yet. Publishing a thousand events with their rollups takes
+ * as long as the rest of the block; callers that wait for payments must not wait for it. No later event is published
+ * before them: see `EventFeed.lock`.
  */
 export interface StagedEventsTable {
   chain_id: number;
-  /** the order in which they are told */
+  /** order of publication */
   place: Generated<number>;
   /** `EventDraft[]` as JSON */
   drafts: string;

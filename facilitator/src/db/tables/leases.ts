@@ -1,4 +1,4 @@
-/** One row per chain that every process rewrites from time to time: that reading and writing work is seen, not assumed. */
+/** One row per chain that every process rewrites periodically, to verify that the database accepts reads and writes. */
 import type { ColumnType } from "kysely";
 
 export interface DatabaseProbesTable {

@@ -1,8 +1,8 @@
-/** API keys by their hash, the challenges that were spent on them, and secrets of the service itself. */
+/** API keys by their hash, used challenges, and secrets of the service itself. */
 export interface ApiKeysTable {
   id: string;
   chain_id: number;
-  /** the wallet that signed for it */
+  /** wallet that signed the creation of the key */
   provider: string;
   name: string;
   /** comma-separated */
@@ -13,7 +13,7 @@ export interface ApiKeysTable {
   expires_at_ms: number;
   revoked_at_ms: number | null;
   rotated_from: string | null;
-  /** to the minute */
+  /** precise to a minute */
   last_used_at_ms: number | null;
 }
 

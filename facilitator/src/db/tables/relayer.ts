@@ -1,26 +1,28 @@
 /**
- * What the relayer sends. A row is written `queued` together with what it is for; nonce and signed bytes are stored
- * before the first broadcast, so that whoever resumes sends the same bytes.
+ * Transactions of the relayer. A row is written as `queued` together with the rows it is for. Nonce and signed bytes
+ * are stored before the first broadcast, so that a process that takes over sends the same bytes.
  */
 import type { Generated, Selectable } from "kysely";
 
-/** What the process that holds a lane reports of it, for the processes that hold no key. */
+/** Report of the process that leases a lane, for processes without keys. */
 export interface LaneReportsTable {
   chain_id: number;
   key: string;
   /** unix milliseconds by the database's clock */
   at_ms: number;
-  /** native coin; null before it was read */
+  /** balance of the native coin; null before it was read */
   balance_wei: string | null;
   is_balance_low: boolean;
-  /** why nothing is sent or mined; null while nothing is in the way */
+  /** why nothing is sent or mined; null when there is no obstacle */
   obstacle: string | null;
   in_flight: number;
   queued: number;
   oldest_pending_sec: number;
 }
 
-/** One row per relayer key: who may send with it, until when, and the next nonce. The row is the fence. */
+/**
+ * One row per relayer key: the process that may send with it, until when, and the next nonce. This row is the fence.
+ */
 export interface LanesTable {
   chain_id: number;
   /** address of the key */
@@ -37,7 +39,7 @@ export interface LanesTable {
 export type TransactionStatus = "queued" | "stored" | "mined" | "displaced";
 
 export interface TransactionsTable {
-  /** also the order of sending */
+  /** also the sending order */
   seq: Generated<number>;
   id: string;
   chain_id: number;
@@ -50,7 +52,7 @@ export interface TransactionsTable {
   created_at_ms: number;
   key: string | null;
   nonce: number | null;
-  /** of the lane's lease under which the bytes were stored */
+  /** epoch of the lane's lease under which the bytes were stored */
   epoch: number | null;
   stored_at_ms: number | null;
   hash: string | null;
@@ -59,7 +61,7 @@ export interface TransactionsTable {
   success: boolean | null;
   gas_used: number | null;
   gas_price_wei: string | null;
-  /** deep enough that a reorganisation is taken to be impossible */
+  /** whether it is so deep that a reorganisation counts as impossible */
   is_final: Generated<boolean>;
 }
 
@@ -76,10 +78,10 @@ export interface TransactionHashesTable {
 
 export type TransactionRow = Selectable<TransactionsTable>;
 
-/** Without its calldata: a lane looks at its open transactions many times a second, and a batch is long. */
+/** A transaction without its calldata: a lane reads its open transactions many times a second, and a batch is long. */
 export type OpenTransaction = Pick<TransactionRow, "id" | "purpose" | "nonce" | "stored_at_ms">;
 
 export type SignedForm = Selectable<TransactionHashesTable>;
 
-/** Without its bytes, for the same reason. */
+/** A signed form without its bytes, for the same reason. */
 export type KnownForm = Omit<SignedForm, "raw">;

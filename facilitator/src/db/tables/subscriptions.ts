@@ -1,23 +1,25 @@
-/** Subscriptions, their allowances and debits, as the chain's events tell them. The status is computed, never stored. */
+/**
+ * Subscriptions, their allowances and debits, derived from the chain's events. The status is computed, never stored.
+ */
 import type { Generated } from "kysely";
 
-/** Debits that providers asked for: which transaction carries each, so that a repeated request finds it. */
+/** Debits that providers requested, with the transaction of each, so that a repeated request finds it. */
 export interface DebitRequestsTable {
   chain_id: number;
   id_hash: string;
   debit_index: number;
-  /** from 0; a further one only when the one before can never land */
+  /** from 0; increases only when the previous attempt can never be mined */
   attempt: number;
   amount: string;
   provider: string;
   /** set in the transaction that inserts the row */
   transaction_id: string | null;
-  /** why this attempt did not debit; absent while it may */
+  /** why this attempt did not debit; null while it still may */
   closed_code: string | null;
   accepted_at_ms: number;
 }
 
-/** Plans and their operators, as the chain's events tell them. */
+/** Plans and their operators, derived from the chain's events. */
 export interface PlansTable {
   chain_id: number;
   plan_id: string;
@@ -43,31 +45,31 @@ export interface OperatorsTable {
   allowed: boolean;
 }
 
-/** Narrow work list of the renewals: one row per subscription that will be collectable, claimed by lease. */
+/** Work list of the renewals: one row per subscription that will be collectable, claimed by lease. */
 export interface RenewalDueTable {
   chain_id: number;
   id_hash: string;
-  /** unix seconds: when to look at it next; at first the end of the paid period, of a leased row the end of its lease */
+  /** unix seconds of the next check: at first the end of the paid period; for a leased row the end of its lease */
   due_at: number;
-  /** the period's end that this row is about */
+  /** end of the period that this row renews */
   paid_through: number;
   attempts: number;
   lease_owner: string | null;
   /** unix seconds of the chain */
   lease_until: number;
-  /** its time has come, and nobody has it: the next two are of now */
+  /** whether it is due and not leased; the next two columns are current then */
   is_ready: Generated<boolean>;
   provider: string | null;
   /** unix seconds */
   grace_ends_at: number | null;
 }
 
-/** The transaction behind each signed act that was accepted: one row per attempt to land it. */
+/** The transaction of each accepted signed act: one row per attempt. */
 export interface SignedActsTable {
   chain_id: number;
-  /** hash of what was signed: the same request is the same key */
+  /** hash of the signed content: the same request has the same key */
   act_key: string;
-  /** from 0; a further one only when the one before can never land */
+  /** from 0; increases only when the previous attempt can never be mined */
   attempt: number;
   act: string;
   /** idHash, or the token of a permit */
@@ -89,7 +91,7 @@ export interface SubscriptionsTable {
   paused: boolean;
   ending: boolean;
   cancelled: boolean;
-  /** where a rekeyed record went */
+  /** id of the record that it was rekeyed to */
   moved_to: string | null;
   block_number: number;
   created_at: number;
@@ -101,7 +103,7 @@ export interface AllowancesTable {
   id_hash: string;
   cap: string;
   spent: string;
-  /** the paid_through that `spent` belongs to */
+  /** value of paid_through that `spent` belongs to */
   cycle: number;
   debits: number;
 }

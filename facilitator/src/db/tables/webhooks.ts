@@ -12,10 +12,10 @@ export interface WebhookEndpointsTable {
   description: string;
   status: "enabled" | "disabled";
   disabled_reason: "owner" | "gone" | null;
-  /** attempts that failed since the last that did not */
+  /** failed attempts since the last successful one */
   failures: Generated<number>;
   created_at_ms: number;
-  /** Events with a higher `seq` are queued for it; null: not recorded, by a release before 440 */
+  /** Events with a higher `seq` are queued for it; null: created before migration 440, not recorded */
   queued_after: number | null;
 }
 
@@ -23,22 +23,22 @@ export interface WebhookSecretsTable {
   endpoint_id: string;
   secret: string;
   created_at_ms: number;
-  /** null: the newest */
+  /** null for the newest */
   expires_at_ms: number | null;
 }
 
-/** One event for one endpoint: the outbox. */
+/** Outbox: one event for one endpoint. */
 export interface WebhookDeliveriesTable {
   seq: Generated<number>;
   chain_id: number;
   endpoint_id: string;
   event_id: string;
-  /** of a test event; all others are told from their row in `events` */
+  /** body of a test event; other bodies are built from the row in `events` */
   body: string | null;
   state: Generated<(typeof DELIVERY_STATES)[number]>;
-  /** place in the schedule of attempts; a resend begins it anew */
+  /** position in the schedule of attempts; a resend restarts it */
   step: Generated<number>;
-  /** attempts ever made */
+  /** total number of attempts */
   attempts: Generated<number>;
   due_at_ms: number;
   lease_until_ms: Generated<number>;
