@@ -117,7 +117,7 @@ describe("payments", function () {
     await core.payments.authorize(signed);
     const asExact = { ...(await world.signExact()), authorization: signed.authorization, signature: signed.signature };
     const outcome = await core.payments.settleExact(asExact);
-    expect(outcome).to.include({ kind: "refused", reason: "invalid_transaction_state" });
+    expect(outcome).to.include({ kind: "refused", reason: "payment_already_granted" });
     expect(await core.payments.verifyExact(asExact)).to.include({
       kind: "invalid",
       reason: "invalid_transaction_state",
