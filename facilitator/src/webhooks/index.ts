@@ -17,7 +17,7 @@ export interface WebhooksContext {
   readonly metrics: Metrics;
 }
 
-/** Between queries of the outbox without a hint. */
+/** Interval between queries of the outbox without a notification. */
 const POLL_MS = 1_000;
 
 const PRUNE_EVERY_MS = 3_600_000;
