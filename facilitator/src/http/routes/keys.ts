@@ -1,4 +1,4 @@
-/** API keys: got by a wallet's signature over a challenge, listed, rotated, revoked. */
+/** API keys: created by a wallet's signature over a challenge, listed, rotated, revoked. */
 import {
   apiKeySchema,
   challengeRequestSchema,
@@ -16,7 +16,7 @@ import { createRateLimit } from "../rate-limit";
 import { ownOriginOf } from "../request";
 import type { ApiServices } from "../services";
 
-/** For anyone who asks, from one address: a contract wallet's signature costs a question to the chain. */
+/** For anyone, limited by address: a contract wallet's signature costs a request to the chain. */
 const SIGNINGS_PER_MINUTE = 60;
 
 export function keyEndpoints(services: ApiServices): Endpoint[] {

@@ -77,7 +77,7 @@ const pending = (id: Hex, retryAfterSec: number) => ({
   headers: { "retry-after": String(retryAfterSec) },
 });
 
-/** Until then the refused authorization can still move money: the payer must not think it void before. */
+/** Until then the refused authorization can still move money: the payer must not consider it void before. */
 function withLife(error: TurnpikeError, liveUntilSec: number | undefined): TurnpikeError {
   if (liveUntilSec === undefined) return error;
   const { code, message, reason, retryAfterSec, details, cause } = error;
