@@ -1,6 +1,6 @@
 /**
- * Moves a running sandbox's clock from outside, through its Facilitator: there it runs once at a time, whoever asks, and
- * knows the gates that have something to tell before time passes.
+ * Moves a running sandbox's clock from outside, through its Facilitator. The Facilitator runs one move at a time for
+ * all callers, and knows the gates that must report before time passes.
  */
 import type { TestClockState } from "turnpike/facilitator";
 
@@ -17,10 +17,13 @@ export interface Progress {
 
 const LOOK_MS = 100;
 
-/** Less is the chain's own blocks going by. */
+/** A smaller difference comes from the chain's own blocks. */
 const STEP_SEC = 60;
 
-/** Returns when everything that became due was done. @throws Error saying why the clock did not move, or stopped early */
+/**
+ * Returns when everything that became due was processed.
+ * @throws Error with the reason why the clock did not move, or stopped early
+ */
 export async function moveClock(
   { facilitatorUrl, apiKey }: RunningClock,
   seconds: number,
@@ -40,7 +43,7 @@ export async function moveClock(
   }
   if (clock.problem !== undefined) throw new Error(clock.problem);
 
-  /** Somebody else may be moving it. */
+  /** Another client may be moving it. */
   async function untilIsMoved(): Promise<TestClockState> {
     for (;;) {
       const answer = await ask({ seconds });
