@@ -1,6 +1,6 @@
 /**
- * The reference facilitator's own code (x402 1.2.0: verify, then settle) behind the smallest HTTP server there is: what
- * the same payments cost elsewhere. Its packages have a lock of their own in test/interop.
+ * Runs the reference facilitator's own code (x402 1.2.0: verify, then settle) behind a minimal HTTP server, to measure
+ * the same payments there. Its packages have their own lock in test/interop.
  */
 import { createServer, type IncomingMessage } from "node:http";
 import { createRequire } from "node:module";

@@ -56,7 +56,7 @@ export async function advance(
     await chain.send("evm_mine", []);
   }
 
-  /** Times of renewals and warnings; for failed ones, of the next retry or change of state. */
+  /** Returns the times of renewals and their warnings, and of retries and changes of state after failures. */
   async function momentsAfter(nowSec: number): Promise<number[]> {
     const [subscriptions, { nextRenewalAt }] = await Promise.all([
       subscriptionsOf({ facilitatorUrl, apiKey }),

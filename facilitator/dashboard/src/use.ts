@@ -148,7 +148,7 @@ export function useLoad<T>({ name, load, again = "", signOut }: Load<T>): Loaded
   return state;
 }
 
-/** Reads the part of the URL after `#`: `/payments?status=settled`. */
+/** The part of the URL after `#`: `/payments?status=settled`. */
 export interface Place {
   /** as it is in the URL */
   readonly hash: string;
@@ -160,7 +160,7 @@ export function usePlace(): Place {
   const [place, setPlace] = useState(read);
   useEffect(() => {
     const onChange = (): void => {
-      // The browser went to an anchor within the page, which has no route of its own.
+      // Following an anchor within the page must not change the route, so the former hash is restored.
       if (isWithinPage()) history.replaceState(null, "", lastHash || "#/");
       else setPlace((old) => (old.hash === location.hash ? old : read()));
     };

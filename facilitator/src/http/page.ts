@@ -10,6 +10,6 @@ export const limitSchema = z
 /** A position in the list, as an earlier page returned it. */
 export const cursorSchema = z
   .string()
-  .regex(/^(?:0|[1-9][0-9]{0,14})$/, "must be a cursor that an earlier page told")
+  .regex(/^(?:0|[1-9][0-9]{0,14})$/, "must be a cursor that an earlier page returned")
   .default("0")
   .transform(Number);

@@ -103,7 +103,7 @@ function VolumeChart({ data, before }: { data: VolumeWire; before?: VolumeWire |
   );
 }
 
-/** Sums of everything, in the same steps as the current range. */
+/** Returns the former range's sums of all schemes, in the steps of the range drawn over it. */
 function sumsBefore(before: VolumeWire, count: number): bigint[] {
   const { placeOf } = stepsOf(before, before.grain);
   const sums = Array.from({ length: count }, () => 0n);

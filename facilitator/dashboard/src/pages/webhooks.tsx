@@ -16,7 +16,7 @@ export function Webhooks() {
   const [round, setRound] = useState(0);
   const list = useGet<{ endpoints: WebhookEndpoint[] }>("/webhook-endpoints", {}, round);
   const [chosen, choose] = useQueryField("endpoint", "");
-  // A provider with one endpoint gets its deliveries at once.
+  // Until one is chosen, the first endpoint's deliveries are shown.
   const shown = chosen || (list.kind === "ready" ? list.data.endpoints[0]?.id : undefined);
   const [editing, edit] = useState<Editing>();
   const [removing, askRemoval] = useState<WebhookEndpoint>();

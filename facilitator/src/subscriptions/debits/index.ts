@@ -228,7 +228,7 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
   return {
     async collect(provider, items, { waitMs }) {
       if (new Set(items.map(debitKeyOf)).size !== items.length) {
-        throw new InvalidRequest("body: the same idHash and index stands there twice");
+        throw new InvalidRequest("body: the same idHash and index appear twice");
       }
       const untilMs = monotonicMs() + waitMs;
       const { records, verdicts } = await judgeAll(provider, items);
