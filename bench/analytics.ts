@@ -1,5 +1,5 @@
-// Measures the queries of a provider's page and of the operator's page on ten million payments of a year (500
-// providers, 2,000 plans, 1 million payers, by Zipf). It measures:
+// Measures the queries of a provider's page and of the operator's page on ten million payments of a year. They have 500
+// providers, 2,000 plans and 1 million payers, distributed by Zipf. It measures:
 // - PostgreSQL warm, and cold after a restart on files that the kernel has dropped from its cache
 // - the embedded database with a million payments
 // - how fast the service's own path stores events, including the sums

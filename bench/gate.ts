@@ -1,6 +1,6 @@
-// Measures the cost of a gate: every row of its speed goals, in one run with ungated servers and with the reference
-// packages, on a real chain with a subscriber. The load runs in this process, the servers in another. Figures "per
-// core" use the server process's own CPU time. Prints a table and one JSON line per figure.
+// Measures the cost of a gate: every row of its speed goals, on a real chain with a subscriber. Ungated servers and the
+// reference packages run alongside. The load runs in this process, the servers in another. Figures "per core" use the
+// server process's own CPU time. Prints a table and one JSON line per figure.
 // Run: npm run bench:gate [-- ROW ...] [--profile FOLDER]; the rows are subscriber, 402, proof, metered, reference.
 
 import { type ChildProcess, fork } from "node:child_process";

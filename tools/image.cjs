@@ -22,8 +22,8 @@ function instructionsOf(dockerfile) {
 }
 
 /**
- * Copies the files in git, which a fresh clone has. The result contains no built or secret file that .dockerignore
- * would exclude.
+ * Copies the files in git, as a fresh clone has them. .dockerignore lets fewer files through, but none of the others is
+ * built or secret.
  */
 function copyContext(folder) {
   const files = execFileSync("git", ["ls-files", "-z"], { cwd: ROOT }).toString().split("\0").filter(Boolean);

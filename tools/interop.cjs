@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// Runs the interop suite: stock x402 packages from their own lock (over 500 MB, so that `npm ci` need not install them)
-// against this project's gates, agent and Facilitator. Installs them when they are missing or outdated, then runs.
+// Runs the interop suite: stock x402 packages against this project's gates, agent and Facilitator. Their own lock lists
+// over 500 MB, so `npm ci` does not install them. Installs them when they are missing or outdated, then runs.
 const { readdirSync } = require("node:fs");
 const path = require("node:path");
 const { ROOT, installLocked, runTests } = require("./locked-folder.cjs");

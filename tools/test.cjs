@@ -4,7 +4,7 @@
  *
  * The halves share two cores with each other and with other load, so a test that waits for another process can run out
  * of time. The files of failed tests are therefore run once more, alone. A test that fails again has failed. One that
- * passes alone is listed at the end as unsteady, with its error: it is a bug of the test or a race in the code, and
+ * passes alone is listed at the end as unsteady, with its error. It is a bug of the test or a race in the code, and
  * must be investigated. STRICT=1 counts it as failed.
  */
 const { spawn } = require("node:child_process");

@@ -1,6 +1,6 @@
 /**
- * Fills a database with a synthetic year: providers, plans, payers and amounts by Zipf, rows in time order as a live
- * service writes them, then their sums.
+ * Fills a database with a synthetic year: providers, plans, payers and amounts by Zipf. Writes the rows in time order,
+ * as a live service does, then their sums.
  */
 import { sql } from "kysely";
 import { compactRollups } from "../../facilitator/src/analytics/compact-rollups";

@@ -91,7 +91,7 @@ export async function measureLive({ serverUrl, anvil, subscriptions, say }: Live
       return all >= expected;
     }, "all are collected");
     const told = "select count(distinct object_id) from events where type = 'subscription.renewal_failed'";
-    await until(async () => (await count(db, told)) >= world.failing, "all failures are told");
+    await until(async () => (await count(db, told)) >= world.failing, "every failure has its event");
     const seconds = (doneMs - startedMs) / 1_000;
     const logs = await renewedLogs(chain, provider);
     const periods = new Set(logs);

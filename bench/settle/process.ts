@@ -51,7 +51,7 @@ export function startHelper<Ask, Answer>(
 export function serveParent<Ask, Answer>(answer: (message: Ask) => Promise<Answer>): void {
   process.on("message", (message) => {
     answer(message as Ask).then(
-      (told) => process.send?.(told),
+      (result) => process.send?.(result),
       (error: unknown) => {
         process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
         process.exit(1);

@@ -30,12 +30,12 @@ export async function moveClock(
   onStep: (progress: Progress) => void = () => undefined,
 ): Promise<void> {
   let clock = await untilIsMoved();
-  let toldSec = 0;
+  let reportedSec = 0;
   const targetSec = clock.target ?? clock.now;
   for (;;) {
-    if (clock.now - toldSec >= STEP_SEC || clock.target === undefined) {
+    if (clock.now - reportedSec >= STEP_SEC || clock.target === undefined) {
       onStep({ nowSec: clock.now, targetSec });
-      toldSec = clock.now;
+      reportedSec = clock.now;
     }
     if (clock.target === undefined) break;
     await pause();

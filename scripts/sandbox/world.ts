@@ -1,6 +1,7 @@
 /**
- * Starts everything that the sandbox and the end-to-end tests need, and stops it in reverse order: a chain, the
- * contracts, a test token, plans, the Facilitator on an empty embedded database, the examples and their agents.
+ * Starts everything that the sandbox and the end-to-end tests need, and stops it in reverse order. These parts are a
+ * chain, the contracts, a test token, plans, the Facilitator on an empty embedded database, the examples and their
+ * agents.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import path from "node:path";

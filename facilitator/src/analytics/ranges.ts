@@ -91,7 +91,9 @@ const floorTo = (timeSec: number, grain: Grain): number => timeSec - (timeSec % 
 const ceilTo = (timeSec: number, grain: Grain): number => floorTo(timeSec + grain - 1, grain);
 
 const badCursor = () =>
-  new InvalidRequest("cursor: must be one that an earlier page returned", { details: { field: "cursor", in: "query" } });
+  new InvalidRequest("cursor: must be one that an earlier page returned", {
+    details: { field: "cursor", in: "query" },
+  });
 
 /** @throws InvalidRequest for a cursor that no page returned */
 export function sequenceOf(cursor: string | undefined): number | undefined {

@@ -1,5 +1,5 @@
 /**
- * Computes what an event adds to the sums behind charts. Pure. The sums are those of all valid events: reverting a
+ * Computes what an event adds to the sums behind charts. Pure. The sums are those of all valid events. Reverting a
  * block subtracts what its events added, so the sums can always be recomputed from the events.
  */
 import type { Scheme } from "turnpike/facilitator";

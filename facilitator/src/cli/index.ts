@@ -25,7 +25,7 @@ export async function runCommands(argv: readonly string[], env: Environment = pr
   );
   program
     .command("start", { isDefault: true })
-    .description("run the service until it is told to stop")
+    .description("run the service until it is stopped")
     .option(
       "--roles <roles>",
       `what this process does, comma-separated: ${ROLES.join(", ")} (default: ROLES, or all)`,

@@ -71,8 +71,8 @@ async function tellDifferences(sources: Sources, store: Store): Promise<number> 
 }
 
 /**
- * @returns undefined when the snapshot is between a block's rows and its events, and it is not the last attempt. Reads
- * one snapshot from the first row to the last, so that a running Facilitator does not change what is compared.
+ * Compares one snapshot from the first row to the last, so that a running Facilitator does not change it meanwhile.
+ * @returns undefined when the snapshot is between a block's rows and its events, and it is not the last attempt
  */
 function tellOfSnapshot(sources: Sources, store: Store, isLast: boolean): Promise<number | undefined> {
   return store.db

@@ -183,10 +183,10 @@ export function bothForms<Q extends z.ZodObject, A extends z.ZodType, R>(spec: B
       mediaType: "text/csv",
       answers: { 200: csvSchema },
       async handle({ query: asked, caller }) {
-        const told = await loadAll(asked, caller);
-        const unit = unitIn(told);
+        const figures = await loadAll(asked, caller);
+        const unit = unitIn(figures);
         const sheet = { columns, ...(unit && { unitOf: () => unit }) };
-        return fileOf(name, csvHeader(sheet) + csvRows(sheet, rows(told)));
+        return fileOf(name, csvHeader(sheet) + csvRows(sheet, rows(figures)));
       },
     }),
   ];

@@ -181,8 +181,8 @@ export function createSubscriptions(deps: SubscriptionsDeps): Subscriptions {
         await rehearsed().catch((error: unknown) => {
           if (!(error instanceof TurnpikeError) || error.code !== "InsufficientApproval") throw error;
         });
-        const stands = await applyPermit(permit, { token: plan.token, owner: row.subscriber }, untilMs);
-        if (!stands) throw new PermitPending();
+        const isEffective = await applyPermit(permit, { token: plan.token, owner: row.subscriber }, untilMs);
+        if (!isEffective) throw new PermitPending();
         return rehearsed();
       };
 

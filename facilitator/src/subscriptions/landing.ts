@@ -107,9 +107,9 @@ export function createLander(deps: LandingDeps): Lander {
   };
 }
 
-function refusalOf({ error: told }: ContractError): TurnpikeError {
+function refusalOf({ error: reported }: ContractError): TurnpikeError {
   // The contract reports an unknown record as not active.
-  return told.code === "SubscriptionNotActive" && told.details.status === "NONE"
-    ? new TurnpikeError("UnknownSubscription", undefined, { details: told.details })
-    : told;
+  return reported.code === "SubscriptionNotActive" && reported.details.status === "NONE"
+    ? new TurnpikeError("UnknownSubscription", undefined, { details: reported.details })
+    : reported;
 }

@@ -134,12 +134,12 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
     await concludeAttempt(store, { ...delivery, chainId }, conclusion, factsOf(result, attemptMs, durationMs));
     if (conclusion.kind === "released") return;
     metrics.webhooks.inc({ outcome: conclusion.kind });
-    const told = { endpoint: delivery.endpointId, event: eventId, attempt: attempts + 1, durationMs };
-    log.info({ ...told, outcome: conclusion.kind, ...outcomeOf(result) }, "webhook");
+    const fields = { endpoint: delivery.endpointId, event: eventId, attempt: attempts + 1, durationMs };
+    log.info({ ...fields, outcome: conclusion.kind, ...outcomeOf(result) }, "webhook");
   }
 
   async function postponed(delivery: Delivery): Promise<void> {
-    log.warn({ endpoint: delivery.endpointId, event: delivery.eventId }, "a delivery waits: its event is not there");
+    log.warn({ endpoint: delivery.endpointId, event: delivery.eventId }, "a delivery waits: its event is missing");
     await store.db
       .updateTable("webhook_deliveries")
       .set({ lease_until_ms: 0, due_at_ms: nowMs() + WITHOUT_EVENT_MS })

@@ -152,8 +152,8 @@ export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: 
           .executeTakeFirstOrThrow();
         // Also when it is enabled: a block written at the same time may have queued a delivery for it.
         if (enabled === false || before.status === "disabled") await dropPending(tx, id, nowMs());
-        const { url: _url, ...told } = change;
-        await record(tx, actor, "webhook.updated", id, { ...told, ...(url && { origin: new URL(url).origin }) });
+        const { url: _url, ...changed } = change;
+        await record(tx, actor, "webhook.updated", id, { ...changed, ...(url && { origin: new URL(url).origin }) });
         return endpointToWire(row);
       });
     },

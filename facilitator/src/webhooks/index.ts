@@ -45,7 +45,7 @@ export function startWebhooks({ config, store, wallClock, log, metrics }: Webhoo
   }, PRUNE_EVERY_MS);
   pruning.unref();
   recordBeginnings(store, config.chainId).catch((error: unknown) => {
-    log.warn({ error }, "where the webhook endpoints begin could not be recorded; the next start records it");
+    log.warn({ error }, "the first events of webhook endpoints could not be recorded; the next start records them");
   });
   return {
     stop() {

@@ -39,7 +39,7 @@ export function keyEndpoints(services: ApiServices): Endpoint[] {
       method: "post",
       path: "/keys",
       tag: "keys",
-      summary: "An API key for whoever signed a challenge with the provider's wallet. The key is shown once.",
+      summary: "Create an API key for the provider whose wallet signed a challenge. The key is shown once.",
       body: createKeyRequestSchema,
       answers: { 201: newKeySchema },
       async handle({ body, origin, site }) {

@@ -45,7 +45,7 @@ export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, net
       method: "get",
       path: "/payments/{id}",
       tag: "payments",
-      summary: "What became of a payment. Anyone can compute the id, so neither proof, memo nor resource is told.",
+      summary: "The status of a payment. Anyone can compute the id, so the response has no proof, memo or resource.",
       params: z.object({ id: hash32Schema }),
       answers: { 200: paymentStatusSchema },
       async handle({ params: { id } }) {

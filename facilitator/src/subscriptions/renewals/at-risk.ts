@@ -157,23 +157,23 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
     let place = { due_at: Math.max(await placeOf(horizonSec, nowSec), nowSec) + 1, id_hash: "" };
     for (;;) {
       const page = await pageAfter(place, untilSec, horizonSec);
-      const told = await check(page, untilSec, horizonSec);
+      const warnings = await check(page, untilSec, horizonSec);
       const last = page.at(-1);
       const isDone = page.length < PAGE || !last;
       if (last) place = { due_at: last.due_at, id_hash: last.id_hash };
       // The next page can continue within the same second.
       const position = isDone ? untilSec : place.due_at - 1;
       await store.transaction(async (tx) => {
-        await emitTimeEvents(tx, { chainId, feed }, told, nowSec);
+        await emitTimeEvents(tx, { chainId, feed }, warnings, nowSec);
         await tx
           .insertInto("cursors")
           .values({ chain_id: chainId, name: nameOf(horizonSec), position })
           .onConflict((conflict) => conflict.columns(["chain_id", "name"]).doUpdateSet({ position }))
           .execute();
       });
-      if (told.length > 0) {
+      if (warnings.length > 0) {
         store.wake.notify("events");
-        log.info({ horizonSec, warned: told.length }, "renewals are at risk");
+        log.info({ horizonSec, warned: warnings.length }, "renewals are at risk");
       }
       if (isDone) return;
     }

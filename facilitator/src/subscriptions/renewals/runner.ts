@@ -165,16 +165,16 @@ export function createRenewals(context: RenewalsContext, options: RenewalsOption
 
   /** Writes the events and the schedule in one transaction. */
   async function settle(decided: readonly (readonly [ClaimedRow, Decision])[], nowSec: number): Promise<void> {
-    const told = decided.flatMap(([, decision]) => decision.tell);
+    const events = decided.flatMap(([, decision]) => decision.tell);
     const postponed = decided.flatMap(([row, { postpone }]) => (postpone ? [{ ...row, ...postpone }] : []));
     const gone = decided.flatMap(([row, { letGo }]) => (letGo ? [row] : []));
-    if (told.length + postponed.length + gone.length === 0) return;
+    if (events.length + postponed.length + gone.length === 0) return;
     await store.transaction(async (tx) => {
-      await emitTimeEvents(tx, { chainId, feed }, told, nowSec);
+      await emitTimeEvents(tx, { chainId, feed }, events, nowSec);
       await work.postpone(postponed, tx);
       await work.remove(gone, tx);
     });
-    if (told.length > 0) store.wake.notify("events");
+    if (events.length > 0) store.wake.notify("events");
   }
 
   let idleAt: { readonly applied: number; readonly untilSec: number; readonly untilMs: number } | undefined;
