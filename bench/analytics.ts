@@ -1,6 +1,8 @@
-// How long the questions of a provider's page and of the operator's page take on ten million payments of a year (500
-// providers, 2,000 plans, 1 million payers, by Zipf), warm, and cold after a restart on files that the kernel has forgotten;
-// the same on the embedded database at a million; and how fast the service's own path takes events in, sums included.
+// Measures the queries of a provider's page and of the operator's page on ten million payments of a year. They have 500
+// providers, 2,000 plans and 1 million payers, distributed by Zipf. It measures:
+// - PostgreSQL warm, and cold after a restart on files that the kernel has dropped from its cache
+// - the embedded database with a million payments
+// - how fast the service's own path stores events, including the sums
 // Prints a table and one JSON line per figure. Needs about 25 GB of disk and, on two cores, half an hour for the rows.
 // Run: npm run bench:analytics [-- --payments=10000000 --only=postgres,pglite,ingest --keep=FOLDER --questions=WORDS]
 
@@ -20,9 +22,9 @@ const { values: args } = parseArgs({
   options: {
     payments: { type: "string", default: "10000000" },
     only: { type: "string", default: "postgres,pglite,ingest" },
-    /** the rows are kept there, brought to this release's form and used again */
+    /** folder of the rows, which are migrated to this release and reused */
     keep: { type: "string" },
-    /** those alone whose page and name have one of these words, divided by commas */
+    /** only those whose page and name contain one of these words, separated by commas */
     questions: { type: "string", default: "" },
     rounds: { type: "string", default: "20" },
     "cold-rounds": { type: "string", default: "5" },
@@ -65,7 +67,7 @@ async function onPostgres(): Promise<void> {
   try {
     const isThere = existsSync(path.join(folder, "data"));
     const server = await startServer(folder);
-    // Opening it brings a kept database to this release's form.
+    // Opening a kept database migrates it to this release.
     const store = await openStore({ kind: "postgres", url: new Secret(server.url), poolSize: 5 });
     if (!isThere) await fillIt(store, payments, folder);
     else if (store.migrated.length > 0) await sql`vacuum analyze`.execute(store.db);

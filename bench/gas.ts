@@ -1,8 +1,8 @@
-// What each operation of the contracts costs, as whole transactions, beside the plain token operation on the same token
-// in the same run. Prints a table and one JSON line per figure.
+// Measures the cost of each contract operation as a whole transaction, next to the plain token operation on the same
+// token in the same run. Prints a table and one JSON line per figure.
 // Run: npm run bench:gas
 //      npm run bench:gas -- --check     fails when a figure is above bench/gas.snapshot.json
-//      npm run bench:gas -- --update    writes that file anew
+//      npm run bench:gas -- --update    rewrites that file
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,13 +11,13 @@ import { type ContractTransactionResponse, HDNodeWallet, id, Signature } from "e
 import { ethers } from "hardhat";
 import * as c from "../test/support/contracts";
 
-/** Dollars are execution gas at these prices; what an L2 charges for data comes on top (about as much again on Base). */
+/** Dollars are execution gas at these prices; an L2's data fee comes on top (about as much again on Base). */
 const ETH_USD = 3_500;
 const L2_GAS_PRICES_GWEI = [0.005, 0.05];
 
 const PAYERS = 210;
 const SNAPSHOT = join(__dirname, "gas.snapshot.json");
-/** Constant, as all that is signed here: a zero byte more or less in calldata would move the figures. */
+/** Constant, like everything that is signed here: a zero byte more or less in calldata would change the figures. */
 const VALID_BEFORE = 2n ** 40n - 1n;
 
 interface Figure {
@@ -51,7 +51,7 @@ async function main(): Promise<void> {
   const wallets = payers(PAYERS);
   const addresses = wallets.map((wallet) => wallet.address);
 
-  // The relayer and the treasury have used the token before: nothing measured pays for a first-time slot.
+  // The relayer and the treasury have used the token before, so no measurement pays for a first-time slot.
   await w.token.mint(w.treasury, 1n);
   await w.token.connect(w.subscriber).approve(w.relayer, c.FOREVER);
 
@@ -123,7 +123,7 @@ async function main(): Promise<void> {
   record("renewal.batch100.gas", renewal100 / 100);
   record("renewal.batch100.overheadGas", (renewal100 - bare100) / 100, 8_100);
   record("renewal.batch200.overheadGas", ((await renewal(200)) - bare200) / 200);
-  // All are due again at one time, so that the debits that follow find them ACTIVE.
+  // All are due again at one time, so that the later debits find them ACTIVE.
   await due();
   await renewAll();
 
@@ -220,7 +220,7 @@ async function main(): Promise<void> {
   process.exitCode = missed.length > 0 || isDearer ? 1 : 0;
 }
 
-/** No figure above the one committed, and none that is missing on either side. */
+/** Fails for a figure above the committed one, and for one that is missing on either side. */
 function isWithinSnapshot(): boolean {
   const before: Record<string, number> = JSON.parse(readFileSync(SNAPSHOT, "utf8"));
   const now = new Map(figures.map(({ figure, value }) => [figure, value]));

@@ -1,9 +1,12 @@
-/** Load over keep-alive sockets, one request under way on each; as little work per request as Node allows. */
+/**
+ * Generates load over keep-alive sockets, one request in flight on each, with as little work per request as Node
+ * allows.
+ */
 import { connect } from "node:net";
 
 export interface Load {
   readonly url: string;
-  /** headers of the next request; undefined: no more. Equal objects are written out once */
+  /** returns the headers of the next request; undefined: no more. The same object is serialized once */
   readonly next: () => Readonly<Record<string, string>> | undefined;
   readonly expect: number;
   readonly connections: number;
@@ -38,7 +41,7 @@ export async function load({ url, next, expect, connections, forMs }: Load): Pro
       const socket = connect({ host: hostname, port: Number(port), noDelay: true });
       let beganMs = 0;
       let parts: Buffer | undefined;
-      /** of the last response: most are as long as the one before */
+      /** of the last response: most have the same length as the previous one */
       let lastLength = 0;
 
       function send(): void {

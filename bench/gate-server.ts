@@ -1,4 +1,7 @@
-/** The servers that bench/gate.ts loads, in a process of their own: ungated, gated, and reference packages beside them. */
+/**
+ * Runs the servers that bench/gate.ts loads, in their own process: ungated, gated, and reference packages for
+ * comparison.
+ */
 import { createServer, type RequestListener } from "node:http";
 import { createRequire } from "node:module";
 import type { AddressInfo } from "node:net";
@@ -14,7 +17,7 @@ export interface Assignment {
   readonly options: ProviderOptions & { readonly folder: string };
   readonly planId: string;
   readonly facilitatorUrl: string;
-  /** package.json of the reference packages: serve those, and no gates */
+  /** package.json of the reference packages: serves those, and no gates */
   readonly references: string | undefined;
 }
 
@@ -24,7 +27,7 @@ const PRICE = { type: "one-time", amount: 500_000n } as const;
 
 async function main(assignment: Assignment): Promise<void> {
   const { facilitatorUrl, references } = assignment;
-  // The reference packages bring a heap of their own, which would weigh on whatever stands beside them.
+  // The reference packages bring their own heap, which would slow the other servers.
   return references === undefined ? serveGates(assignment) : listenAll(referencesFrom(references, facilitatorUrl));
 }
 
@@ -95,7 +98,7 @@ function expressOf(...gates: ReturnType<typeof expressGate>[]): RequestListener 
   return app;
 }
 
-/** As their documentation shows, with a Facilitator that answers at once. */
+/** As in their documentation, with a Facilitator that answers at once. */
 function referencesFrom(manifest: string, url: string): Record<string, RequestListener> {
   const load = createRequire(manifest);
   const payTo = `0x${"11".repeat(20)}`;

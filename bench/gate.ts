@@ -1,6 +1,6 @@
-// What a gate costs: every row of its speed goals, side by side in one run with ungated servers and with the reference
-// packages, on a real chain with a subscriber. The load comes from this process, the servers are another one; figures
-// "per core" are the server process's own CPU time. Prints a table and one JSON line per figure.
+// Measures the cost of a gate: every row of its speed goals, on a real chain with a subscriber. Ungated servers and the
+// reference packages run alongside. The load runs in this process, the servers in another. Figures "per core" use the
+// server process's own CPU time. Prints a table and one JSON line per figure.
 // Run: npm run bench:gate [-- ROW ...] [--profile FOLDER]; the rows are subscriber, 402, proof, metered, reference.
 
 import { type ChildProcess, fork } from "node:child_process";
@@ -56,7 +56,7 @@ const isWanted = (row: (typeof ROWS)[number]): boolean => positionals.length ===
 
 async function main(): Promise<void> {
   const folder = mkdtempSync(path.join(tmpdir(), "turnpike-bench-gate-"));
-  // As it is published: a loader of TypeScript in the process would slow down every event.
+  // As published: a TypeScript loader in the process would slow down every event.
   const program = bundled(path.join(__dirname, "gate-server.ts"), folder);
   const world = await startSubscriptionWorld();
   const facilitator = createServer((request, response) => {
@@ -142,7 +142,7 @@ async function measureAll({ start, world, ids }: Bench): Promise<Figure[]> {
     const cpuUs = ((await cpuOf(child)) - before) / loaded.count;
     return { ...loaded, perSec: loaded.count / loaded.seconds, cpuUs };
   };
-  /** Twice each, in turns, the better one kept: what else the machine does falls on both. */
+  /** Runs each twice, in turns, and keeps the better result: other load on the machine affects both. */
   const compare = async (first: () => Promise<Measured>, second: () => Promise<Measured>) => {
     const [a, b, c, d] = [await first(), await second(), await first(), await second()];
     return [better(a, c), better(b, d)] as const;
@@ -247,7 +247,7 @@ async function told<T>(child: ChildProcess): Promise<T> {
   }
 }
 
-/** Proofs of distinct payments, each worth one request, as gate and Facilitator would have made them. */
+/** Creates proofs of distinct payments, each worth one request, as gate and Facilitator would. */
 function proofsFor({ contracts, treasury, chain }: SubscriptionWorld, count: number): Record<string, string>[] {
   const secret = utf8ToBytes(SECRET);
   const key = { id: toBase64Url(sha256(secret)).slice(0, 8), secret };

@@ -1,6 +1,6 @@
-// How many calls a meter charges per second, each durable in its journal before it is told, while their debits are
-// merged and sent (to a lane in memory: what the chain does is measured elsewhere). Prints a table and one JSON line per
-// figure; the goal is per core of this process, at 64 calls under way.
+// Measures how many calls a meter charges per second. Each charge is durable in its journal before it is confirmed,
+// while debits are merged and sent to an in-memory lane, without a chain. Prints a table and one JSON line per figure;
+// the goal is per core of this process, with 64 calls in flight.
 // Run: node -r ts-node/register/transpile-only -r tsconfig-paths/register bench/metering.ts
 
 import { mkdtempSync, rmSync } from "node:fs";

@@ -1,5 +1,6 @@
-// What renewals cost: the claim of a due row among 10 thousand, 100 thousand and a million subscriptions, an old snapshot
-// held open; and a live run on anvil with two runners of which one is killed. Prints one JSON line per figure.
+// Measures the cost of renewals. Prints one JSON line per figure. It measures:
+// - the claim of a due row among 10 thousand, 100 thousand and a million subscriptions, with an old snapshot open
+// - a live run on anvil with two runners of which one is killed
 // Run: npm run bench:renewals [-- --quick --only=due,live]
 import { parseArgs } from "node:util";
 import { type DueReport, measureDue } from "./renewals/due";

@@ -1,6 +1,6 @@
-// How many payments the Facilitator confirms, how long callers wait and what each costs in CPU, beside the reference
-// facilitator's code on the same chain. Chain, RPC proxy, Facilitator and load are processes of their own; whatever is
-// not confirmed (503, 202, a time-out) counts as failed. Prints a table and one JSON line per figure.
+// Measures the payments that the Facilitator confirms, the callers' latency and the CPU cost, next to the reference
+// facilitator's code on the same chain. Chain, RPC proxy, Facilitator and load are separate processes. Any result other
+// than a confirmed payment (503, 202, a time-out) counts as failed. Prints a table and one JSON line per figure.
 // Run: npm run bench:settle [-- --quick --embedded --only=sustained,closed,concurrent,split,reference --rate=1200]
 
 import { existsSync, writeFileSync } from "node:fs";
@@ -37,7 +37,7 @@ const FUNDS = 10n ** 12n;
 const CALLERS = 500;
 const WARM_UP = 2_000;
 const BUDGET_MS = 0.5;
-/** What settlement takes by itself; the rest is what any service takes that is asked over HTTP and asks a node. */
+/** The CPU time of settlement itself; the rest is what any service needs that serves HTTP and queries a node. */
 const SETTLING = ["judging", "storing", "encoding", "receipts", "proofs"] as const;
 const payTo = addressOfKey(testKey("bench payee") as Hex);
 
@@ -75,7 +75,7 @@ interface Scene {
   readonly postgresPid: number | undefined;
 }
 
-/** Everything of one scenario, fresh: nothing of what was measured before weighs on it. */
+/** Creates all parts of one scenario, so that no earlier measurement affects it. */
 async function stage<T>(
   blocks: "each second" | "at once",
   work: (scene: Scene) => Promise<T>,
@@ -111,7 +111,7 @@ const tools: {
   startPostgres(options: { durable: boolean }): Promise<{ url: string; stop(): Promise<void> }>;
 } = require("../facilitator/tools/postgres.cjs");
 
-/** With fsync, as in earnest; with the process id of the server, whose children do the work. */
+/** With fsync, as in production; includes the process id of the server, whose children do the work. */
 async function startPostgres(): Promise<{ url: string; pid: number; stop(): Promise<void> }> {
   const server = await tools.startPostgres({ durable: true });
   const client = new Client({ connectionString: server.url });
@@ -122,7 +122,7 @@ async function startPostgres(): Promise<{ url: string; pid: number; stop(): Prom
   return { ...server, pid };
 }
 
-/** Runs a load after a warm-up and says what it took of every process. */
+/** Runs a load after a warm-up and returns the CPU time of every process. */
 async function measure(scene: Scene, what: Load, door: Door = "/authorize"): Promise<LoadReport & { cpuMs: number }> {
   const { chain, generator, facilitator, proxy, postgresPid } = scene;
   const count = what.kind === "open" ? what.perSec * what.seconds : what.callers * (what.seconds + 4) * 8;
@@ -182,7 +182,7 @@ async function concurrent(): Promise<void> {
   });
 }
 
-/** What a payment takes of the program as it runs, divided by the shares of a profile of its sources. */
+/** Divides the CPU time of a payment in the built program by the shares of a profile of its sources. */
 async function split(): Promise<void> {
   say(`CPU by kind of work: the load of (a) for ${shortSeconds} s, and a profile at half of it, which tells shares`);
   const { cpuMs } = await stage("each second", (scene) =>
@@ -198,7 +198,7 @@ async function split(): Promise<void> {
     },
     true,
   );
-  // A profile tells no amounts: it takes time itself, and its samples are taken also while others have the core.
+  // A profile gives shares, not amounts: it costs time itself, and it samples also while other processes use the core.
   const shares = splitOf(profile);
   const all = Object.values(shares).reduce((sum, ms) => sum + ms, 0);
   for (const [work, ms] of Object.entries(shares)) record(`settle.cpuMs.${work}`, (cpuMs * ms) / all, null, 3);
@@ -258,7 +258,7 @@ async function main(): Promise<void> {
     `chain ${CHAIN_ID}, database ${args.embedded ? "embedded, on disk, which does not sync" : "PostgreSQL with fsync"}, ${PAYERS} payers`,
   );
   const scenarios = { sustained, closed, concurrent, split, reference };
-  // In the order in which they are asked for.
+  // In the order of the request.
   for (const name of args.only.split(",")) await scenarios[name as keyof typeof scenarios]();
   for (const { figure, value, goal } of figures) {
     say(`${figure.padEnd(36)} ${String(value).padStart(10)}${goal === null ? "" : `   goal ${goal}`}`);

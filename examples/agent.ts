@@ -1,4 +1,4 @@
-/** An agent: buys one answer, subscribes to a plan, and calls a metered route until it has what it came for. */
+/** An agent: buys one answer, subscribes to a plan, and calls a metered route until it is done. */
 import { type Agent, createAgent, type PaidResponse, walletFromKey } from "turnpike/agent";
 
 export interface ExampleAgentOptions {
@@ -8,13 +8,13 @@ export interface ExampleAgentOptions {
   readonly chainId: number;
   readonly turnpike: `0x${string}`;
   readonly token: `0x${string}`;
-  /** a node of its own: its time and nonces are trusted before the Facilitator's */
+  /** the agent's own node: its time and nonces take precedence over the Facilitator's */
   readonly rpc?: string;
-  /** what every HTTP call goes through; the global fetch unless given */
+  /** used for every HTTP call; default the global fetch */
   readonly fetch?: typeof fetch;
 }
 
-/** An agent that spends at most 1 token unit at once, 100 a day and 50 per period of a subscription. */
+/** Creates an agent that spends at most 1 token unit at once, 100 a day and 50 per period of a subscription. */
 export function exampleAgent({ key, facilitator, chainId, turnpike, token, rpc, fetch }: ExampleAgentOptions): Agent {
   return createAgent({
     wallet: walletFromKey(key),
@@ -31,7 +31,7 @@ export async function buyQuote(agent: Agent, provider: string, symbol: string): 
   return agent.pay(`${provider}/quote?symbol=${encodeURIComponent(symbol)}`);
 }
 
-/** One signature: the first period is paid and every further one collected without the agent. */
+/** One signature pays the first period and allows every further one to be collected without the agent. */
 export async function readReport(agent: Agent, provider: string, planId: `0x${string}`): Promise<Response> {
   await agent.subscribe({ planId, origins: [provider] });
   return agent.fetch(`${provider}/report`);

@@ -1,6 +1,6 @@
 /**
- * A gate without the SDK's gate: asks the contract whether a subscription is served, and debits its allowance with the
- * operator's own key. Runs against any chain that ethers reaches.
+ * A gate without the SDK's gate: reads from the contract whether a subscription is served, and debits its allowance
+ * with the operator's own key. Runs against any chain that ethers reaches.
  */
 import type { Signer } from "ethers";
 import { decodeRevert, Turnpike__factory } from "turnpike/chain";
@@ -12,7 +12,7 @@ export interface DirectDebits {
   isServed(idHash: string): Promise<boolean>;
   /**
    * Debits base units of the plan's token, once.
-   * @throws TurnpikeError with the contract's own reason, such as AllowanceExhausted: nothing moved then
+   * @throws TurnpikeError with the contract's own reason, such as AllowanceExhausted: then nothing was charged
    */
   debit(idHash: string, amount: bigint): Promise<{ readonly transaction: string }>;
 }

@@ -32,7 +32,7 @@ export async function startProvider({ port, ...options }: ExampleProviderOptions
   const [reader, small, large] = options.plans;
   const app = express();
   app.use(express.json());
-  // Pages of other origins ask before they pay, and these routes have one method each.
+  // Pages of other origins send a preflight before they pay, and these routes have one method each.
   app.options(["/quote", "/report", "/choice", "/complete"], preflight());
 
   app.get("/free", (_req, res) => {
@@ -76,7 +76,7 @@ export async function startProvider({ port, ...options }: ExampleProviderOptions
     },
   );
 
-  // A wrong setting ends the process here, with its remedy, and not a customer's request later.
+  // A wrong setting ends the process here, with its remedy, before a customer's request fails.
   await ready();
   const server = app.listen(port, "127.0.0.1");
   await once(server, "listening");

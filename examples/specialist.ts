@@ -1,6 +1,6 @@
 /**
- * An agent that sells to agents: a resource server and a client in one. It buys a quote from another provider for each
- * call and sells what it makes of it at a price of its own.
+ * An agent that sells to agents: a resource server and a client in one. For each call it buys a quote from another
+ * provider and sells the result at its own price.
  */
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
@@ -15,9 +15,9 @@ export const ADVICE_PRICE = 750_000;
 
 export interface SpecialistOptions extends ProviderOptions {
   readonly port: number;
-  /** with what the specialist pays; its owner closes it */
+  /** pays for the specialist's purchases; its owner closes it */
   readonly agent: Agent;
-  /** from whom it buys */
+  /** the provider it buys from */
   readonly upstream: string;
 }
 
@@ -32,7 +32,7 @@ export async function startSpecialist({
 
   app.get("/advice", paymentGate({ pricing: [{ type: "one-time", amount: ADVICE_PRICE }] }), async (req, res) => {
     const answer = await buyQuote(agent, upstream, String(req.query.symbol ?? "ETH")).catch((error: Error) => error);
-    // A 5xx gives the buyer its payment back to present again: nobody pays for advice that was not given.
+    // A 5xx lets the buyer present the payment again: nobody pays for advice that was not given.
     if (answer instanceof Error || !answer.ok)
       return void res.status(502).json({ error: "The quote could not be had." });
     const { symbol, price } = (await answer.json()) as { symbol: string; price: string };

@@ -1,5 +1,5 @@
 /**
- * Deploys Turnpike and BatchSettler, or finds them there, and writes deployments/<network>.json:
+ * Deploys Turnpike and BatchSettler, or finds them deployed, and writes deployments/<network>.json:
  *     npx hardhat run scripts/deploy.ts --network <localhost | baseSepolia | base | robinhood | custom>
  * Running it again changes nothing. TURNPIKE_DEPLOYMENTS names another folder than deployments/.
  */
@@ -11,13 +11,13 @@ import { type ContractRecord, type DeploymentRecord, publishToSdk, readRecord, w
 
 export interface DeployOptions {
   readonly signer: Signer & { provider: Provider };
-  /** a local chain may be given what it lacks; a live one may not */
+  /** whether missing prerequisites may be created: on a local chain, never on a live one */
   readonly isDevnet: boolean;
-  /** where the record goes; deployments/ unless given */
+  /** folder of the record; default deployments/ */
   readonly directory?: string;
 }
 
-/** @throws when the chain lacks Cancun or the CREATE2 deployer, or other code stands at a contract's address */
+/** @throws when the chain lacks Cancun or the CREATE2 deployer, or a contract's address has other code */
 export async function deploy({ signer, isDevnet, directory }: DeployOptions): Promise<DeploymentRecord> {
   const chainId = Number((await signer.provider.getNetwork()).chainId);
   await requireCancun(signer.provider);
@@ -50,7 +50,7 @@ async function place(
   return { address, ...(block === undefined ? {} : { block }), initCodeHash };
 }
 
-/** A chain in memory or on this machine for development, told by its client's name. */
+/** Recognizes a development chain, in memory or on this machine, by its client's name. */
 export async function isDevnet(send: (method: string, parameters: unknown[]) => Promise<unknown>): Promise<boolean> {
   return /^(hardhat|anvil)/i.test(String(await send("web3_clientVersion", [])));
 }

@@ -1,12 +1,12 @@
 /**
- * Which chains the scripts can reach, from the environment alone. One RPC URL and one key serve whichever network
- * `--network` names; what is missing is told only when that network is used.
+ * Defines the chains that the scripts can reach, from the environment alone. One RPC URL and one key serve any network
+ * that `--network` names. A missing setting is reported only when that network is used.
  */
 import type { HardhatUserConfig, NetworkUserConfig } from "hardhat/types";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Chain ids by Hardhat's network name. `custom` is any other chain: TURNPIKE_CHAIN_ID says which. */
+/** Chain ids by Hardhat's network name. `custom` is any other chain, with its id in TURNPIKE_CHAIN_ID. */
 const CHAINS: Readonly<Record<string, number | undefined>> = {
   localhost: undefined,
   baseSepolia: 84_532,
@@ -19,7 +19,7 @@ const LOCALHOST_URL = "http://127.0.0.1:8545";
 const PRIVATE_KEY = /^0x[0-9a-fA-F]{64}$/;
 const CHAIN_ID = /^[1-9][0-9]{0,15}$/;
 
-/** The in-process chain and `hardhat node`, which takes neither a chain id nor a block time as an argument. */
+/** The in-process chain and `hardhat node`, which accepts neither a chain id nor a block time as an argument. */
 export function nodeSettings(env: Environment): NonNullable<HardhatUserConfig["networks"]>["hardhat"] {
   const chainId = env.TURNPIKE_NODE_CHAIN_ID;
   const blockMs = env.TURNPIKE_NODE_BLOCK_MS;
@@ -27,7 +27,7 @@ export function nodeSettings(env: Environment): NonNullable<HardhatUserConfig["n
     hardfork: env.TURNPIKE_NODE_HARDFORK || "osaka",
     allowBlocksWithSameTimestamp: true,
     ...(chainId ? { chainId: Number(chainId) } : {}),
-    // Mined at intervals, never at once: with automine a nonce gap is refused, and a lane has several in flight.
+    // Mined at intervals, never at once: automine refuses a nonce gap, and a lane has several transactions in flight.
     ...(blockMs ? { mining: { auto: false, interval: Number(blockMs) } } : {}),
   };
 }

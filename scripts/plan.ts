@@ -1,4 +1,4 @@
-/** Creating and closing plans: the provider's own transactions on Turnpike. */
+/** Creates and closes plans: the provider's own transactions on Turnpike. */
 import { Contract, type Provider, type Signer, type TransactionReceipt } from "ethers";
 import { turnpikeInterface } from "turnpike/chain";
 import { type Address, checksum, type Hex, planIdOf } from "turnpike/protocol";
@@ -9,7 +9,7 @@ export interface NewPlan {
   readonly amount: bigint;
   readonly intervalSec: number;
   readonly graceSec: number;
-  /** the provider itself unless given */
+  /** default: the provider itself */
   readonly payTo?: Address;
   readonly salt?: Hex;
   /** a short JSON, e.g. {"name":"Pro"}; emitted, not stored */
@@ -18,7 +18,7 @@ export interface NewPlan {
 
 export interface CreatedPlan {
   readonly planId: Hex;
-  /** undefined: the same plan stood there before */
+  /** undefined: the same plan existed before */
   readonly receipt: TransactionReceipt | undefined;
 }
 
@@ -43,7 +43,7 @@ export async function createPlan(signer: LiveSigner, turnpike: Address, plan: Ne
   return { planId, receipt: await mined(contract, "createPlan", [terms, salt, metadata]) };
 }
 
-/** @param successor the plan to point to; none unless given */
+/** @param successor the plan to point to; default none */
 export async function deprecatePlan(
   signer: LiveSigner,
   turnpike: Address,
@@ -52,7 +52,7 @@ export async function deprecatePlan(
   return mined(new Contract(turnpike, turnpikeInterface, signer), "deprecatePlan", [planId, successor]);
 }
 
-/** Lets `operator` debit on the plan, or no longer. */
+/** Allows or disallows `operator` to debit on the plan. */
 export async function setOperator(
   signer: LiveSigner,
   turnpike: Address,

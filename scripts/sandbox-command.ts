@@ -1,9 +1,9 @@
 /**
- * Talks to the sandbox that `npm start` runs:
+ * Controls the sandbox that `npm start` runs:
  *   npm run sandbox -- advance 30d           moves the clock (s, m, h, d), and waits for what becomes due
- *   npm run sandbox -- scenario happy-year   tells a story of months in seconds; without a name, lists them
- *   npm run sandbox -- inbox                 the webhooks that arrived, oldest first
- * With `--folder PATH`, or TURNPIKE_SANDBOX_FOLDER, to the one of that folder.
+ *   npm run sandbox -- scenario happy-year   plays months in seconds; without a name, lists the scenarios
+ *   npm run sandbox -- inbox                 lists received webhooks, oldest first
+ * `--folder PATH` or TURNPIKE_SANDBOX_FOLDER selects the sandbox of another folder.
  */
 import { parseArgs } from "node:util";
 import type { Delivered } from "./sandbox/inbox-page";

@@ -1,7 +1,8 @@
 /**
- * Runs everything on this machine: a chain, the contracts, the Facilitator, a provider, agents. Walks all flows once,
- * telling what happens, and stays up:   npm start [-- --exit] [-- --port 9000]
- * `npm start -- --help` lists the options. Imports nothing heavy, so that the first line is printed at once.
+ * Runs everything on this machine: a chain, the contracts, the Facilitator, a provider, agents. It walks through all
+ * flows once, prints what happens, and stays up:
+ *   npm start [-- --exit] [-- --port 9000]
+ * `npm start -- --help` lists the options. It imports nothing heavy, so that the first line is printed at once.
  */
 import { AlreadyRunning, lockFolder } from "./sandbox/folder-lock";
 import { type Interruption, watchInterruption } from "./sandbox/interruption";
@@ -12,7 +13,7 @@ import { removeState } from "./sandbox/running";
 
 const STOP_TIMEOUT_MS = 20_000;
 
-/** What a shell reports of a program that ended by Ctrl-C. */
+/** The status that a shell reports for a program ended by Ctrl-C. */
 const INTERRUPTED = 130;
 
 const write = (line: string): void => void process.stdout.write(`${line}\n`);
@@ -25,7 +26,7 @@ async function main(): Promise<number> {
   }
   const interruption = watchInterruption(() => process.exit(1));
   const lock = await lockFolder(options.folder);
-  // However this process ends, it leaves nothing in the folder that would mislead the next one.
+  // However this process ends, it leaves no state in the folder that would mislead the next one.
   process.once("exit", () => lock.release());
   return run(options, interruption);
 }
@@ -38,7 +39,7 @@ async function run(options: SandboxOptions, { signal, interrupted }: Interruptio
     const { prepare } = require("./sandbox/prepare") as typeof import("./sandbox/prepare");
     await orExit(prepare(progress, signal));
   }
-  // Loading does not let a timer run, so each part is reported on its own.
+  // Timers do not run while a module loads, so each part is reported on its own.
   progress.say("Load the chain's part ...");
   require("./sandbox/chain");
   progress.say("Load the Facilitator ...");
@@ -46,7 +47,7 @@ async function run(options: SandboxOptions, { signal, interrupted }: Interruptio
   progress.say("Load the provider and the agents ...");
   const { startWorld } = require("./sandbox/world") as typeof import("./sandbox/world");
   const { walkAll } = require("./sandbox/walk/all") as typeof import("./sandbox/walk/all");
-  // What is under way when the world is stopped fails by that, in libraries too; until then a fault is a fault.
+  // Stopping the world makes pending work fail, also inside libraries. Before that, an error is a real one.
   process.on("unhandledRejection", (error) => {
     if (!signal.aborted) throw error;
   });
@@ -77,7 +78,7 @@ async function run(options: SandboxOptions, { signal, interrupted }: Interruptio
     clearTimeout(timer);
   }
 
-  /** Exits at an interruption while `work` lasts: so far nothing runs that has to be stopped in order. */
+  /** Exits on an interruption while `work` runs: nothing is running yet that must be stopped in order. */
   async function orExit<T>(work: Promise<T>): Promise<T> {
     let isStarting = true;
     void interrupted.then(() => {
@@ -97,5 +98,5 @@ main()
     process.stderr.write(`${isUsersMatter ? error.message : (error.stack ?? error.message)}\n`);
     return 1;
   })
-  // Everything is stopped; a call of an agent that still waits for an outcome would keep the process for minutes.
+  // Everything is stopped; an agent's call that still waits for an outcome would keep the process alive for minutes.
   .then((code) => process.exit(code));

@@ -1,6 +1,6 @@
 /**
- * Writes deployments/standard-json/<contract>.json, the compiler's whole input: with solc of the version that
- * deployments/<network>.json names, anyone can make the deployed bytes again.
+ * Writes deployments/standard-json/<contract>.json, the compiler's whole input. With the solc version that
+ * deployments/<network>.json names, anyone can reproduce the deployed bytes.
  *     npx hardhat run scripts/standard-json.ts
  */
 import { mkdirSync, writeFileSync } from "node:fs";
@@ -15,7 +15,7 @@ export const CONTRACTS = [
 
 export const standardJsonFile = (name: string): string => path.join(DEPLOYMENTS, "standard-json", `${name}.json`);
 
-/** Only the sources that the contract is made of: tests and other contracts may change without touching it. */
+/** Only the sources of the contract: tests and other contracts may change without an effect on it. */
 export function standardInputOf({ input, sources }: Artifact): StandardInput {
   return {
     language: input.language,

@@ -1,4 +1,7 @@
-/** Hardhat's tasks of this project. The work is in the scripts they name, loaded (by require: import() passes ts-node by) only when a task runs. */
+/**
+ * Defines the project's Hardhat tasks. The work is in scripts that are loaded only when a task runs. They are loaded by
+ * require, because import() bypasses ts-node.
+ */
 import { extendEnvironment, task, types } from "hardhat/config";
 import { HardhatPluginError } from "hardhat/plugins";
 import type { HardhatRuntimeEnvironment } from "hardhat/types";
@@ -78,7 +81,7 @@ async function turnpikeOf(hre: HardhatRuntimeEnvironment, given: string | undefi
   throw new HardhatPluginError(PLUGIN, `No deployment on chain ${chainId} is recorded: deploy, or give --turnpike.`);
 }
 
-/** Notes go to stderr, so that stdout holds nothing but the answer. */
+/** Notes go to stderr, so that stdout contains only the result. */
 function tell(line: string): void {
   process.stderr.write(`${line}\n`);
 }

@@ -1,10 +1,11 @@
 #!/usr/bin/env node
-// Completes package-lock.json: a registry that lacks the builds of other platforms leaves their optional packages out of
-// the lock, and `npm ci` then refuses it everywhere. Run after every `npm install`; writes nothing when all are there.
+// Completes package-lock.json. A registry that lacks the builds of other platforms leaves their optional packages out
+// of the lock, and `npm ci` then refuses it everywhere. Run it after every `npm install`; it writes nothing when all
+// are present.
 const { readFileSync, writeFileSync } = require("node:fs");
 const path = require("node:path");
 
-/** The workspace's, or that of the folder that is named. */
+/** The workspace's lock, or that of the given folder. */
 const FILE = path.resolve(process.argv[2] ?? path.resolve(__dirname, ".."), "package-lock.json");
 const OS = ["android", "darwin", "win32", "freebsd", "openharmony", "linux"];
 const CPU = {
@@ -18,7 +19,7 @@ const CPU = {
   arm: "arm",
 };
 
-/** Optional packages that are named but not locked, as [where they are named, name, version]. */
+/** Returns optional packages that are named but not locked, as [where they are named, name, version]. */
 function missingFrom(packages) {
   return Object.entries(packages).flatMap(([where, { optionalDependencies = {} }]) =>
     Object.entries(optionalDependencies)
@@ -27,7 +28,7 @@ function missingFrom(packages) {
   );
 }
 
-/** As Node resolves: beside the package that names it, then in every folder above. */
+/** Resolves like Node: next to the package that names it, then in every folder above. */
 function isLocked(packages, where, name) {
   const folder = where ? `${where}/node_modules/${name}` : `node_modules/${name}`;
   if (packages[folder]) return true;

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// Measures the coverage of contracts/ by the contracts' own tests and fails below 100 % of anything, so that a line or
-// branch which no test reaches cannot land.
+// Measures the coverage of contracts/ by the contracts' own tests. Fails below 100 % of any measure, so that no line or
+// branch without a test can be merged.
 const { spawnSync } = require("node:child_process");
 const { existsSync, readdirSync, readFileSync, rmSync } = require("node:fs");
 const { join, relative } = require("node:path");
@@ -9,7 +9,7 @@ const ROOT = join(__dirname, "..");
 const SUMMARY = join(ROOT, "coverage", "coverage-summary.json");
 const MEASURES = ["lines", "branches", "functions", "statements"];
 
-/** What has to be covered: the project's contracts; not their interfaces, nor what only tests use. */
+/** The covered sources: the project's contracts, without their interfaces and the contracts that only tests use. */
 function sources(folder = join(ROOT, "contracts")) {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     if (entry.isDirectory()) {
@@ -19,7 +19,7 @@ function sources(folder = join(ROOT, "contracts")) {
   });
 }
 
-/** Complaints about the summary that istanbul wrote; none when all is covered. */
+/** Returns problems in istanbul's summary; none when everything is covered. */
 function judge(summary) {
   const byFile = new Map(Object.entries(summary).map(([file, figures]) => [relative(ROOT, file), figures]));
   return sources().flatMap((file) => {
@@ -35,7 +35,7 @@ const cli = require.resolve("hardhat/internal/cli/cli.js");
 const run = spawnSync(process.execPath, [cli, "coverage", "--testfiles", "test/contracts/*.ts"], {
   cwd: ROOT,
   stdio: "inherit",
-  // Read by hardhat.config.ts and by the tests which say nothing about instrumented code.
+  // Read by hardhat.config.ts, and by the tests that do not apply to instrumented code.
   env: { ...process.env, SOLIDITY_COVERAGE: "true" },
 });
 if (run.status !== 0) process.exit(run.status ?? 1);

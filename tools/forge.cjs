@@ -1,7 +1,7 @@
 #!/usr/bin/env node
-// Runs Foundry's forge with the arguments given. The npm package's own launcher always exits 0, so this calls the
+// Runs Foundry's forge with the given arguments. The npm package's own launcher always exits 0, so this calls the
 // platform's binary and passes its exit code on. After a full `test` it also counts the premises: a law that was never
-// put to the test must not pass for one that held.
+// tested must not pass as one that held.
 const { spawnSync } = require("node:child_process");
 const { mkdirSync, readdirSync, readFileSync, rmSync } = require("node:fs");
 const { join } = require("node:path");
@@ -9,7 +9,7 @@ const { join } = require("node:path");
 const PREMISES = join(__dirname, "..", "out", "premises");
 const LEAST = 1000;
 
-/** The binary of this platform, or undefined where npm has none. */
+/** Returns the binary of this platform, or undefined when npm has none. */
 function findForge() {
   const arch = process.arch === "x64" ? "amd64" : process.arch;
   const platform = process.platform === "win32" ? "win32" : process.platform;
@@ -22,7 +22,7 @@ function findForge() {
   }
 }
 
-/** How often each premise came true, over all runs: lines of `name=count;`, appended by concurrent campaigns. */
+/** Counts how often each premise was true, over all runs: lines of `name=count;`, appended by concurrent campaigns. */
 function countPremises() {
   const counts = new Map();
   for (const file of readdirSync(PREMISES)) {
@@ -33,7 +33,7 @@ function countPremises() {
   return counts;
 }
 
-/** Prints the premises and answers whether each came true often enough. */
+/** Prints the premises and returns whether each was true often enough. */
 function judgePremises() {
   const counts = countPremises();
   const rare = [...counts].filter(([, count]) => count < LEAST);
@@ -55,7 +55,7 @@ if (forge === undefined) {
   process.exit(process.env.CI === "true" ? 1 : 0);
 }
 
-// Only a whole run with its full number of sequences says something about the premises.
+// Only a whole run with its full number of sequences is significant for the premises.
 const whole = args[0] === "test" && args.every((arg) => !/^--(no-)?match|^--(mt|mc|mp|list|rerun)/.test(arg));
 rmSync(PREMISES, { recursive: true, force: true });
 mkdirSync(PREMISES, { recursive: true });

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// The gate inside frameworks that are too large for everybody's `npm ci`: a real Next.js application, with a lock of its
-// own. Installs it where it is missing or outdated, puts the package beside it as it is published, then runs.
+// Tests the gate in frameworks that are too large for everybody's `npm ci`: a real Next.js application, with its own
+// lock. Installs it when it is missing or outdated, adds the package as it is published, then runs.
 const { cpSync, existsSync, rmSync, symlinkSync } = require("node:fs");
 const path = require("node:path");
 const { ROOT, installLocked, run, runTests } = require("./locked-folder.cjs");
@@ -15,7 +15,7 @@ function main() {
   for (const part of ["package.json", "dist"]) {
     cpSync(path.join(ROOT, "sdk", part), path.join(INSTALLED, part), { recursive: true });
   }
-  // Its own dependencies, where they are not the workspace's.
+  // Its own dependencies that are not the workspace's.
   const own = path.join(ROOT, "sdk/node_modules");
   if (existsSync(own)) symlinkSync(own, path.join(INSTALLED, "node_modules"), "dir");
   const built = run(process.execPath, [path.join(FOLDER, "node_modules/next/dist/bin/next"), "build"], FOLDER);

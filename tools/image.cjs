@@ -1,6 +1,6 @@
 /**
- * Does what the Dockerfile says without a container engine: each stage in a folder of its own, the same commands, the same
- * copies. What is not shown so: the base image, its user and its file system around the stage's folder.
+ * Executes the Dockerfile without a container engine: each stage in its own folder, with the same commands and copies.
+ * Not covered: the base image, its user and its file system around the stage's folder.
  */
 const { execFileSync, execSync } = require("node:child_process");
 const { cpSync, existsSync, mkdirSync, readFileSync, rmSync } = require("node:fs");
@@ -8,7 +8,7 @@ const { dirname, join, resolve } = require("node:path");
 
 const ROOT = resolve(__dirname, "..");
 
-/** Instructions as [name, rest], with continued lines joined and comments left out. */
+/** Parses instructions as [name, rest], with continued lines joined and comments left out. */
 function instructionsOf(dockerfile) {
   const text = dockerfile
     .split("\n")
@@ -21,7 +21,10 @@ function instructionsOf(dockerfile) {
     .map((line) => /^(\w+)\s+(.*)$/.exec(line.trim()).slice(1));
 }
 
-/** What git knows is what a fresh clone has, and more than .dockerignore lets through by nothing that is built or secret. */
+/**
+ * Copies the files in git, as a fresh clone has them. .dockerignore lets fewer files through, but none of the others is
+ * built or secret.
+ */
 function copyContext(folder) {
   const files = execFileSync("git", ["ls-files", "-z"], { cwd: ROOT }).toString().split("\0").filter(Boolean);
   for (const file of files) if (existsSync(join(ROOT, file))) copy(join(ROOT, file), join(folder, file));
@@ -77,7 +80,7 @@ function buildImage(home) {
       case "CMD":
         stage.cmd = JSON.parse(rest);
         break;
-      // Of the container, not of its files.
+      // Applies to the container, not to its files.
       case "WORKDIR":
       case "USER":
       case "EXPOSE":
@@ -92,7 +95,7 @@ function buildImage(home) {
   return { folder: stage.folder, env: stage.env, entrypoint: stage.entrypoint, cmd: stage.cmd };
 }
 
-/** A folder as the target, with a slash at its end or for several sources, takes the source's own name. */
+/** With an existing folder, a trailing slash or several sources, the target keeps the source's own name. */
 const intoOf = (to, source) =>
   to.endsWith("/") ? join(to, source.split("/").pop()) : to === "./" || to === "." ? source : to;
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// The interop suite: stock x402 packages from a lock of their own (over 500 MB, so that `npm ci` need not bring them)
-// against this project's gates, agent and Facilitator. Installs them where they are missing or outdated, then runs.
+// Runs the interop suite: stock x402 packages against this project's gates, agent and Facilitator. Their own lock lists
+// over 500 MB, so `npm ci` does not install them. Installs them when they are missing or outdated, then runs.
 const { readdirSync } = require("node:fs");
 const path = require("node:path");
 const { ROOT, installLocked, runTests } = require("./locked-folder.cjs");

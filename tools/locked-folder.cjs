@@ -1,4 +1,4 @@
-/** A test folder with packages and a lock of its own, too large for everybody's `npm ci`: installs and runs it. */
+/** Installs and runs a test folder with its own packages and lock, which are too large for everybody's `npm ci`. */
 const { spawnSync } = require("node:child_process");
 const { existsSync, readFileSync, writeFileSync } = require("node:fs");
 const path = require("node:path");
@@ -12,7 +12,7 @@ function run(command, args, cwd = ROOT) {
   return status ?? 1;
 }
 
-/** Installs what the folder's lock says, unless that was done already. @returns the exit status */
+/** Installs what the folder's lock lists, unless that is already done. @returns the exit status */
 function installLocked(folder) {
   const lock = readFileSync(path.join(folder, "package-lock.json"), "utf8");
   // A copy of the lock that the installed packages came from.
@@ -23,7 +23,7 @@ function installLocked(folder) {
   return status;
 }
 
-/** @returns the exit status of `hardhat test` with these files, given from the root */
+/** @returns the exit status of `hardhat test` with these files, relative to the root */
 function runTests(files) {
   return run(process.execPath, [require.resolve("hardhat/internal/cli/cli.js"), "test", ...files]);
 }

@@ -1,7 +1,10 @@
 /**
- * Checks the prose of the documentation: refuses retired words, sentences of more than 40 words, links and anchors that
- * lead nowhere, and paths of pages in sources that do not exist. `node tools/prose.cjs [files]` prints one line for each
- * fault and exits with 1.
+ * Checks the prose of the documentation. `node tools/prose.cjs [files]` prints one line for each fault and exits with
+ * 1. A fault is one of these:
+ * - a retired word
+ * - a sentence of more than 40 words
+ * - a link or anchor without a target
+ * - a path of a page, in a source, that does not exist
  */
 const { existsSync, readdirSync, readFileSync, statSync } = require("node:fs");
 const { dirname, extname, join, relative, resolve } = require("node:path");

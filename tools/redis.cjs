@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The shared stores on a real Redis: finds `redis-server`, installs it where apt can, then runs test/redis.
+// Runs test/redis on a real Redis: finds `redis-server`, and installs it where apt can.
 const { spawnSync } = require("node:child_process");
 const { readdirSync } = require("node:fs");
 const path = require("node:path");

@@ -1,7 +1,7 @@
 /**
- * Takes each safeguard of settlement away, in a copy, and sees a named test fail; with all of them in place the same tests
- * pass. `node tools/safeguards.cjs [words]` tries those whose name holds one of the words. docs/engineering/settlement-safety.md tells why
- * each is there.
+ * Removes each safeguard of settlement in a copy and checks that a named test fails. With all of them in place the same
+ * tests pass. `node tools/safeguards.cjs [words]` tries those whose name contains one of the words.
+ * docs/engineering/settlement-safety.md explains each one.
  */
 const { spawn } = require("node:child_process");
 const { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } = require("node:fs");
@@ -11,7 +11,7 @@ const { join } = require("node:path");
 const ROOT = join(__dirname, "..");
 const MOCHA = require.resolve("mocha/bin/mocha.js");
 
-/** `keep` stands exactly once in `file`; `instead` is what is left without the safeguard. */
+/** `keep` occurs exactly once in `file`; `instead` is what is left without the safeguard. */
 const SAFEGUARDS = [
   {
     name: "fence",
@@ -176,7 +176,7 @@ const SAFEGUARDS = [
   },
 ];
 
-/** Everything that the tests read, without what is installed. */
+/** Everything that the tests read, without installed packages. */
 const COPIED = ["artifacts", "cache", "contracts", "deployments", "facilitator", "scripts", "sdk", "test", "tools"];
 const FILES = ["hardhat.config.ts", "package.json", "tsconfig.json"];
 
@@ -204,7 +204,7 @@ function replaceOnce(path, keep, instead) {
 }
 
 function runTest(copy, { test, title, env = {} }) {
-  // None of them asks hardhat for anything but a node, which is a process of its own: mocha alone starts sooner.
+  // The tests need nothing of hardhat but a node, which is a separate process: mocha alone starts sooner.
   const loader = ["-r", join(copy, "tools/typescript.cjs"), MOCHA, "--exit", "--timeout", "120000"];
   const args = [...loader, "--grep", title.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), test];
   return new Promise((resolve) => {

@@ -1,6 +1,6 @@
 /**
- * Lists the test files that `npm ci` alone suffices for. `npm test` and `npx hardhat test` both take the list from here,
- * so that neither picks up a suite that needs more.
+ * Lists the test files that need only `npm ci`. `npm test` and `npx hardhat test` both use this list, so that neither
+ * runs a suite that needs more.
  */
 const { readdirSync } = require("node:fs");
 const { join } = require("node:path");

@@ -1,9 +1,9 @@
-/** Mocha's own report, and a file beside it that says which tests failed: a line of JSON for each, into $TEST_REPORT. */
+/** Wraps Mocha's own reporter and writes failed tests to $TEST_REPORT, one line of JSON each. */
 const { appendFileSync } = require("node:fs");
 const { relative } = require("node:path");
 const { reporters } = require("mocha");
 
-/** The file that a failed test or hook stands in; a suite knows it when the hook does not. */
+/** Returns the file of a failed test or hook; a suite knows it when the hook does not. */
 function fileOf(runnable) {
   for (let at = runnable; at; at = at.parent) if (at.file) return relative(process.cwd(), at.file);
   return null;

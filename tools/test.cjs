@@ -1,11 +1,11 @@
 /**
- * The whole test command. Most tests wait for blocks rather than compute, so two halves run side by side; the laws, which
- * take all cores, come last. With arguments it is `hardhat test` with those arguments.
+ * Runs all tests. Most tests wait for blocks rather than compute, so two halves run in parallel; the laws, which use
+ * all cores, come last. With arguments it is `hardhat test` with those arguments.
  *
- * The halves share two cores with each other and with whatever else the machine does, and a test that waits for another
- * process can run out of time there. So the files of tests that failed are run once more, alone. What fails again has
- * failed. What passes alone is named at the end as unsteady, with its error: it is a bug of the test or a race in the
- * code, and somebody has to look at it. STRICT=1 counts it as failed.
+ * The halves share two cores with each other and with other load, so a test that waits for another process can run out
+ * of time. The files of failed tests are therefore run once more, alone. A test that fails again has failed. One that
+ * passes alone is listed at the end as unsteady, with its error. It is a bug of the test or a race in the code, and
+ * must be investigated. STRICT=1 counts it as failed.
  */
 const { spawn } = require("node:child_process");
 const { mkdtempSync, readFileSync, rmSync, writeFileSync } = require("node:fs");
@@ -15,10 +15,10 @@ const { leftOut, quickTestFiles, SLOW } = require("./test-files.cjs");
 
 const HARDHAT = require.resolve("hardhat/internal/cli/cli.js");
 
-/** More unsteady files than this are no accident of the machine. */
+/** More unsteady files than this are not caused by the machine's load. */
 const UNSTEADY_AT_MOST = 3;
 
-/** Runs a program; what it prints is shown at once, or kept until it has ended. */
+/** Runs a program; its output is shown at once, or kept until it has ended. */
 function run(args, { shown, env }) {
   return new Promise((resolve) => {
     const stdio = shown ? "inherit" : ["ignore", "pipe", "pipe"];
@@ -33,7 +33,7 @@ function run(args, { shown, env }) {
   });
 }
 
-/** Runs these test files; says how that ended and which tests failed. */
+/** Runs these test files; returns the exit status and the failed tests. */
 async function runFiles(files, { shown }) {
   const folder = mkdtempSync(join(tmpdir(), "turnpike-test-report-"));
   const report = join(folder, "failures");
@@ -54,7 +54,7 @@ function show(title, failures) {
     console.log(`\n  ${file}: ${test}\n    ${error.replaceAll("\n", "\n    ")}`);
 }
 
-/** The halves' verdict: a half that failed without naming a test (it crashed, or did not load) has failed. */
+/** Combines the halves' results: a half that failed without naming a test (it crashed, or did not load) has failed. */
 async function verdict(halves) {
   const failed = halves.filter(({ code }) => code !== 0);
   if (failed.length === 0) return 0;

@@ -1,6 +1,6 @@
 /**
- * `node -r ./tools/typescript.cjs FILE`: TypeScript by esbuild, which takes a second where the compiler takes fifteen; for
- * tools that start one process after another. Types are not looked at.
+ * `node -r ./tools/typescript.cjs FILE`: compiles TypeScript with esbuild, which takes a second where the compiler
+ * takes fifteen. For tools that start one process after another. Types are not checked.
  */
 const { readFileSync } = require("node:fs");
 const { transformSync } = require("esbuild");

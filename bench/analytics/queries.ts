@@ -1,4 +1,4 @@
-/** Every question that a provider's page and the operator's page ask, as they ask it. */
+/** Lists every query of a provider's page and of the operator's page, as the pages send it. */
 import type { Address } from "turnpike/protocol";
 import type { Analytics } from "../../facilitator/src/analytics";
 import type { Db } from "../../facilitator/src/db/open";
@@ -8,7 +8,7 @@ import { addressOf, CHAIN_ID, DAY_SEC, END_SEC, LARGEST_PROVIDER } from "./fill"
 export interface Question {
   readonly name: string;
   readonly page: "provider" | "operator";
-  /** @param turn from 0: 0 is the hardest (the largest provider, a year), later ones vary who asks and for how long */
+  /** @param turn from 0: 0 is the hardest (the largest provider, a year), later ones vary the provider and the range */
   ask(turn: number): Promise<unknown>;
 }
 
@@ -18,10 +18,10 @@ const PAGE = 50;
 export function questionsOf(analytics: Analytics, db: Db): Question[] {
   const who = (turn: number) => (turn === 0 ? LARGEST_PROVIDER : addressOf(1 + (turn % 7))) as Address;
   const range = (turn: number) => ({ fromSec: undefined, toSec: undefined, days: DAYS[turn % DAYS.length] ?? 30 });
-  // The pages ask for the hours of a week at most; anyone may ask for all that are kept.
+  // The pages query the hours of a week at most; a client may query all kept hours.
   const week = { fromSec: undefined, toSec: undefined, days: 7 };
   const hours = (turn: number) => ({ fromSec: undefined, toSec: undefined, days: [89, 1, 7, 30][turn % 4] ?? 7 });
-  /** somewhere in the year: a page that nobody has just looked at */
+  /** somewhere in the year: a page that nobody has read recently */
   const sec = (turn: number) => END_SEC - Math.floor((((50 + turn * 37) % 100) / 100) * 360 * DAY_SEC) - 1;
   const cursor = (time: number) => `${time}.0x${"f".repeat(64)}`;
   const provider = (name: string, ask: Question["ask"]): Question => ({ name, page: "provider", ask });

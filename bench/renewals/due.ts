@@ -1,7 +1,7 @@
 /**
- * What it costs to claim one due renewal among so many subscriptions: PostgreSQL of its own, the service's own work list,
- * a snapshot held open from before the first claim. Beside the time waited, which other work on the machine disturbs, the
- * CPU of the database's own processes is counted, which it does not.
+ * Measures the claim of one due renewal among many subscriptions, on a private PostgreSQL with the service's own work
+ * list. A snapshot stays open from before the first claim. In addition to elapsed time, which other load disturbs, it
+ * measures the CPU time of the database's processes, which other load does not affect.
  */
 import { readFileSync } from "node:fs";
 import { Client } from "pg";
@@ -12,7 +12,7 @@ import { createWorkList } from "../../facilitator/src/subscriptions/renewals/wor
 export interface DueReport {
   readonly subscriptions: number;
   readonly claimed: number;
-  /** microseconds for each claimed row: looking, leasing, scheduling the next look */
+  /** microseconds for each claimed row: reading, leasing, scheduling the next check */
   readonly perItemUs: number;
   /** the claims alone, without the scheduling */
   readonly claimUs: number;
@@ -65,11 +65,11 @@ export async function measureDue(ask: DueAsk): Promise<DueReport> {
     claimed: ask.due,
     perItemUs: Math.min(...warm.map(({ total }) => total)),
     claimUs: Math.min(...warm.map(({ claims }) => claims)),
-    // Counted in ticks of 10 ms: all rounds together.
+    // CPU time has ticks of 10 ms, so all rounds are measured together.
     cpuUs: warm.reduce((sum, { cpu }) => sum + cpu, 0) / warm.length,
   };
 
-  /** Everything that is due then, claimed by one owner and scheduled anew, as after failures. */
+  /** Claims everything that is due for one owner and reschedules it, as after failures. */
   async function oneRound(round: number): Promise<{ total: number; claims: number; cpu: number }> {
     const nowSec = NOW_SEC + round * DAY_SEC;
     const monotonicMs = (): number => performance.now();
@@ -103,7 +103,7 @@ export async function measureDue(ask: DueAsk): Promise<DueReport> {
 
 const TICK_MS = 10;
 
-/** Of all connections to it, since they were opened. The server runs on this machine. */
+/** Returns the CPU time of all connections since they were opened. The server runs on this machine. */
 async function databaseCpuMs(db: Client, name: string): Promise<number> {
   const { rows } = await db.query<{ pid: number }>(
     "select pid from pg_stat_activity where datname = $1 and backend_type = 'client backend'",
@@ -111,7 +111,7 @@ async function databaseCpuMs(db: Client, name: string): Promise<number> {
   );
   let ticks = 0;
   for (const { pid } of rows) {
-    // After the name in brackets: state, ten others, then user and system time.
+    // After the name in parentheses: state, ten others, then user and system time.
     const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
     ticks += Number(fields[11]) + Number(fields[12]);
   }
@@ -136,7 +136,7 @@ async function fillTables(db: Client, { subscriptions, due, rounds }: DueAsk): P
 
 async function connect(url: string): Promise<Client> {
   const client = new Client({ connectionString: url });
-  // At the end the server goes first when something has failed: what failed is what is told.
+  // The server stops first after a failure, so that the original failure is reported.
   client.on("error", () => undefined);
   await client.connect();
   return client;

@@ -1,6 +1,7 @@
 /**
- * Thousands of renewals that fall due at once on anvil with a block each second, collected by two Facilitators on one
- * PostgreSQL; one is killed when a third is done. One in ten fails, in five ways. Counted by the chain's own logs.
+ * Runs thousands of renewals that fall due at once on anvil with one block per second. Two Facilitators on one
+ * PostgreSQL collect them; one is killed when a third is done. One in ten fails, in five ways. Results come from the
+ * chain's own logs.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -28,9 +29,9 @@ export interface LiveReport {
   /** periods charged more than once */
   readonly doubled: number;
   readonly failing: number;
-  /** subscriptions whose failure was told */
+  /** subscriptions with a failure event */
   readonly failuresTold: number;
-  /** how often each reason was told */
+  /** number of failures by reason */
   readonly reasons: Readonly<Record<string, number>>;
   readonly seconds: number;
   readonly perSecond: number;
@@ -90,7 +91,7 @@ export async function measureLive({ serverUrl, anvil, subscriptions, say }: Live
       return all >= expected;
     }, "all are collected");
     const told = "select count(distinct object_id) from events where type = 'subscription.renewal_failed'";
-    await until(async () => (await count(db, told)) >= world.failing, "all failures are told");
+    await until(async () => (await count(db, told)) >= world.failing, "every failure has its event");
     const seconds = (doneMs - startedMs) / 1_000;
     const logs = await renewedLogs(chain, provider);
     const periods = new Set(logs);
@@ -204,7 +205,7 @@ async function call(contract: Contract, method: string, args: unknown[]): Promis
   await (await contract.getFunction(method)(...args)).wait();
 }
 
-/** One entry for each `Renewed`: subscription and period. */
+/** Returns one entry for each `Renewed`: subscription and period. */
 async function renewedLogs(chain: LoadChain, provider: JsonRpcProvider): Promise<string[]> {
   const head = await provider.getBlockNumber();
   const topics = [turnpikeInterface.getEvent("Renewed")?.topicHash ?? ""];

@@ -1,4 +1,4 @@
-/** A chain for load: anvil with high limits, our contracts and a token on it, payers with funds. */
+/** Runs a chain for load: anvil with high limits, the project's contracts and a token on it, payers with funds. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,7 +9,7 @@ import { type FundedWallet, freePort, testKey } from "../../scripts/sandbox/chai
 import { deployAll, type LocalContracts } from "../../scripts/sandbox/contracts";
 import { end, endWithParent } from "./process";
 
-/** Stock x402 packages know only chains of their list: this one stands in for Base Sepolia. */
+/** Stock x402 packages know only the chains of their list, so this one uses the id of Base Sepolia. */
 export const CHAIN_ID = 84_532;
 const GAS_LIMIT = 400_000_000;
 
@@ -17,16 +17,16 @@ export interface LoadChain {
   readonly rpcUrl: string;
   readonly pid: number;
   readonly contracts: LocalContracts;
-  /** gives each account so many base units of the token, without a transaction */
+  /** gives each account a number of base units of the token, without a transaction */
   fund(accounts: readonly Address[], amount: bigint): Promise<void>;
   giveGas(account: Address): Promise<void>;
   balanceOf(account: Address): Promise<bigint>;
-  /** from now on: a block each second, or for each transaction at once */
+  /** from now on: one block per second, or a block for each transaction at once */
   mine(how: "each second" | "at once"): Promise<void>;
   stop(): Promise<void>;
 }
 
-/** @returns undefined where npm has no anvil for this platform */
+/** @returns undefined when npm has no anvil for this platform */
 export function findAnvil(): string | undefined {
   const arch = process.arch === "x64" ? "amd64" : process.arch;
   const file = process.platform === "win32" ? "anvil.exe" : "anvil";
@@ -84,7 +84,7 @@ export async function startLoadChain(anvil: string): Promise<LoadChain> {
     giveGas,
     balanceOf: (account) => contracts.balanceOf(account),
     async mine(how) {
-      // In this order: without an interval anvil mines nothing, until it is told to mine at once.
+      // The order matters: without an interval, anvil mines nothing until automine is enabled.
       await provider.send("evm_setIntervalMining", [how === "at once" ? 0 : 1]);
       await provider.send("evm_setAutomine", [how === "at once"]);
     },
@@ -95,7 +95,7 @@ export async function startLoadChain(anvil: string): Promise<LoadChain> {
   };
 }
 
-/** Of the test token's balances, which are its first mapping. */
+/** The slot of the test token's balances, its first mapping. */
 const balanceSlot = (account: Address): string =>
   keccak256(AbiCoder.defaultAbiCoder().encode(["address", "uint256"], [account, 0]));
 

@@ -1,4 +1,4 @@
-/** The Facilitator as operators run it: its own process, settings from the environment, its database on disk. */
+/** Runs the Facilitator as operators do: its own process, settings from the environment, its database on disk. */
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +12,7 @@ import type { Profile } from "./split";
 export interface LoadedFacilitator {
   readonly url: string;
   readonly pid: number;
-  /** Profiles what the process does while `work` goes on. */
+  /** Profiles the process while `work` runs. */
   profile(work: () => Promise<unknown>): Promise<Profile>;
   stop(): Promise<void>;
 }
@@ -21,9 +21,9 @@ export interface FacilitatorOptions {
   readonly chain: LoadChain;
   readonly rpcUrl: string;
   readonly blockMs: number;
-  /** an empty PostgreSQL database; the embedded one on disk when absent */
+  /** an empty PostgreSQL database; default: the embedded one on disk */
   readonly databaseUrl?: string | undefined;
-  /** from its sources, so that a profile tells the rooms apart */
+  /** runs from its sources, so that a profile shows the parts of the program */
   readonly fromSources?: boolean | undefined;
 }
 
@@ -95,7 +95,7 @@ export async function startLoadedFacilitator(options: FacilitatorOptions): Promi
   };
 }
 
-/** Settings that may be tried out from the bench's own environment. */
+/** Settings that may be set in the bench's own environment. */
 const TUNABLE: Readonly<Record<string, true>> = {
   LOG_LEVEL: true,
   POLL_MS: true,

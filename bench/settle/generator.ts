@@ -1,6 +1,7 @@
 /**
- * The load as a process of its own: posts what was signed before, open loop (by the clock, whatever comes back) or closed
- * loop (so many callers, each with one request under way). Whatever is not a confirmed payment counts as failed.
+ * Generates load in its own process with payments that were signed before. Open loop sends by the clock; closed loop
+ * runs a number of callers with one request in flight each. Any response other than a confirmed payment counts as
+ * failed.
  */
 import { connect, type Socket } from "node:net";
 import { makePayloads, type PayloadTerms } from "./payloads";
@@ -18,14 +19,14 @@ export interface LoadReport {
   readonly sent: number;
   readonly confirmed: number;
   readonly failed: number;
-  /** how often by what came back instead: a status, a code or "timeout" */
+  /** number of failures by response: a status, a code or "timeout" */
   readonly failures: Readonly<Record<string, number>>;
-  /** from the first request to the last answer */
+  /** from the first request to the last response */
   readonly seconds: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly maxMs: number;
-  /** open loop: the most by which a request left later than planned, which its latency includes */
+  /** open loop: the maximum delay of a request after its planned time, which its latency includes */
   readonly latestMs: number;
   readonly cpuSec: number;
 }
@@ -41,7 +42,7 @@ interface Reply {
   readonly body: string;
 }
 
-/** Connections that are kept open, one request on each at a time: an HTTP client with nothing to spare. */
+/** Keeps connections open with one request at a time on each: an HTTP client with minimal overhead. */
 class Lines {
   readonly #idle: Line[] = [];
   constructor(

@@ -1,4 +1,7 @@
-/** Signed payments in bulk, as the bodies that agents post, made before the clock starts. Test keys, worthless anywhere else. */
+/**
+ * Creates signed payments in bulk before the clock starts, as the bodies that agents post. Test keys, worthless
+ * elsewhere.
+ */
 import {
   type Address,
   addressOfKey,
@@ -37,7 +40,7 @@ const MEMO_KEY = { id: "k1", secret: new Uint8Array(32).fill(7) };
 const payerKey = (index: number): Hex => keccakText(`turnpike bench payer ${index}`);
 export const payerAddress = (index: number): Address => addressOfKey(payerKey(index));
 
-/** Bodies for one door; payers take turns, nonces are never used twice. */
+/** Creates bodies for one endpoint; payers take turns, and no nonce is used twice. */
 export function makePayloads(terms: PayloadTerms, count: number): string[] {
   const payers = Array.from({ length: terms.payers }, (_, index) => ({
     sign: digestSigner(new Secret(payerKey(index))).signDigest,

@@ -1,4 +1,6 @@
-/** Child processes of the bench: started by file, spoken to by messages, measured by the CPU time they used, and ended. */
+/**
+ * Manages the bench's child processes: starts them by file, exchanges messages, measures their CPU time, and ends them.
+ */
 import { type ChildProcess, execFileSync, fork } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
@@ -12,12 +14,12 @@ const TICKS_PER_SEC = 100;
 
 export interface Helper<Ask, Answer> {
   readonly pid: number;
-  /** @returns the next message of the child after `message` was sent to it */
+  /** @returns the child's next message after `message` was sent to it */
   ask(message: Ask): Promise<Answer>;
   stop(): Promise<void>;
 }
 
-/** A TypeScript file of this bench as a process of its own. */
+/** Runs a TypeScript file of this bench in its own process. */
 export function startHelper<Ask, Answer>(
   file: string,
   env: Readonly<Record<string, string>> = {},
@@ -45,11 +47,11 @@ export function startHelper<Ask, Answer>(
   };
 }
 
-/** Serves the parent's messages one after the other: the child's side of `ask`. */
+/** Handles the parent's messages sequentially: the child's side of `ask`. */
 export function serveParent<Ask, Answer>(answer: (message: Ask) => Promise<Answer>): void {
   process.on("message", (message) => {
     answer(message as Ask).then(
-      (told) => process.send?.(told),
+      (result) => process.send?.(result),
       (error: unknown) => {
         process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
         process.exit(1);
@@ -74,10 +76,10 @@ export async function end(child: ChildProcess): Promise<void> {
   clearTimeout(timer);
 }
 
-/** CPU seconds that a process has used, its threads included. */
+/** Returns the CPU seconds that a process has used, including its threads. */
 export function cpuSecOf(pid: number): number {
   if (process.platform === "linux") {
-    // After the name in brackets, which may hold anything: state is field 3, utime 14, stime 15.
+    // After the name in parentheses, which may contain anything: state is field 3, utime 14, stime 15.
     const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
       .replace(/^.*\) /s, "")
       .split(" ");
@@ -91,7 +93,7 @@ export function cpuSecOf(pid: number): number {
   return Number(seconds) + Number(minutes) * 60 + Number(hours) * 3_600;
 }
 
-/** The same over a group of processes whose parent is `pid`, itself included. */
+/** Sums the same over a group of processes whose parent is `pid`, including itself. */
 export function cpuSecOfTree(pid: number): number {
   const rows = execFileSync("ps", ["-A", "-o", "pid=,ppid="]).toString().trim().split("\n");
   const children = rows.map((row) => row.trim().split(/\s+/).map(Number)).filter(([, parent]) => parent === pid);
@@ -102,7 +104,7 @@ function cpuSecOrZero(pid: number): number {
   try {
     return cpuSecOf(pid);
   } catch {
-    // Ended between the listing and the look.
+    // Ended between the listing and the read.
     return 0;
   }
 }

@@ -1,4 +1,4 @@
-/** Loaded before the Facilitator: SIGUSR2 begins a CPU profile, the next one ends it and writes it to PROFILE_FILE. */
+/** Loaded before the Facilitator: SIGUSR2 starts a CPU profile; the next one ends it and writes it to PROFILE_FILE. */
 import { writeFileSync } from "node:fs";
 import { Session } from "node:inspector";
 

@@ -1,6 +1,6 @@
 /**
- * The reference facilitator's own code (x402 1.2.0: verify, then settle) behind the smallest HTTP server there is: what
- * the same payments cost elsewhere. Its packages have a lock of their own in test/interop.
+ * Runs the reference facilitator's own code (x402 1.2.0: verify, then settle) behind a minimal HTTP server, to measure
+ * the same payments there. Its packages have their own lock in test/interop.
  */
 import { createServer, type IncomingMessage } from "node:http";
 import { createRequire } from "node:module";
@@ -52,13 +52,13 @@ if (require.main === module) {
     const chain = baseSepolia;
     const signer = createWalletClient({ account, chain, transport: http(rpcUrl) }).extend(publicActions);
     const server = createServer(async (message, response) => {
-      const told = await textOf(message)
+      const result = await textOf(message)
         .then(async (body) => {
           const { paymentPayload, paymentRequirements } = JSON.parse(body) as Record<string, unknown>;
           return settle(signer, paymentPayload, paymentRequirements);
         })
         .catch((error: unknown) => ({ success: false, errorReason: error instanceof Error ? error.name : "unknown" }));
-      const text = JSON.stringify(told);
+      const text = JSON.stringify(result);
       response.writeHead(200, { "content-type": "application/json", "content-length": Buffer.byteLength(text) });
       response.end(text);
     });

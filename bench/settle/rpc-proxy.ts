@@ -1,6 +1,8 @@
 /**
- * A process between Facilitator and chain that keeps the rules of public chains where anvil does not: at most 2^24 gas
- * and 128 KB for a transaction, at most 16 transactions of one key waiting. Everything else passes through untouched.
+ * Proxies the chain's RPC and enforces rules of public chains that anvil does not:
+ * - at most 2^24 gas and 128 KB for a transaction
+ * - at most 16 waiting transactions of one key
+ * Everything else passes through unchanged.
  */
 import { Agent, createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -60,7 +62,10 @@ interface Sent {
   readonly gasLimit: bigint;
 }
 
-/** What the rules look at of a signed EIP-1559 transaction, natively: this process shares the cores that are measured. */
+/**
+ * Parses the fields of a signed EIP-1559 transaction that the rules need. Hand-written, because this process shares the
+ * measured cores.
+ */
 function readTransaction(raw: string): Sent {
   const bytes = Buffer.from(raw.slice(2), "hex");
   const list = itemAt(bytes, 1);
@@ -72,7 +77,7 @@ function readTransaction(raw: string): Sent {
   }) as [Buffer, Buffer, Buffer, Buffer, Buffer];
   const number = (digits: Buffer): bigint => BigInt(`0x0${digits.toString("hex")}`);
   const word = (digits: Buffer): string => digits.toString("hex").padStart(64, "0");
-  // The list without its last three items is what was signed.
+  // The list without its last three items is the signed payload.
   const body = bytes.subarray(list.start, items[8]?.end);
   const digest = keccak(Buffer.concat([bytes.subarray(0, 1), listHead(body.length), body]));
   const v = (27 + Number(number(parity))).toString(16);
@@ -80,7 +85,7 @@ function readTransaction(raw: string): Sent {
   return { from, nonce: Number(number(nonce)), gasLimit: number(gasLimit) };
 }
 
-/** Where the contents of an RLP item begin and end. */
+/** Returns where the contents of an RLP item begin and end. */
 interface Item {
   readonly start: number;
   readonly end: number;
@@ -136,7 +141,7 @@ async function serve(message: IncomingMessage, response: ServerResponse): Promis
     return;
   }
   const asked = JSON.parse(body.toString()) as Call | Call[];
-  // In order: the transactions of one request are to arrive as they were sent.
+  // In order: the transactions of one request must arrive as they were sent.
   const answers: string[] = [];
   for (const call of Array.isArray(asked) ? asked : [asked]) answers.push(await answer(call));
   response.writeHead(200, { "content-type": "application/json" });

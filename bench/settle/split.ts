@@ -1,4 +1,7 @@
-/** Whose CPU time it was: each sample of a profile counts for the innermost function that belongs to a part of the program. Pure. */
+/**
+ * Attributes CPU time: each sample of a profile counts for the innermost function that belongs to a part of the
+ * program. Pure.
+ */
 
 export interface Profile {
   readonly nodes: readonly {
@@ -28,7 +31,7 @@ const PARTS: readonly (readonly [RegExp, Work])[] = [
   ],
 ];
 
-/** Milliseconds of CPU by kind of work; what no part claims is the runtime's (garbage, sockets, timers). */
+/** Returns milliseconds of CPU by kind of work. Samples of no part count for the runtime (garbage, sockets, timers). */
 export function splitOf(profile: Profile): Record<Work, number> {
   const parents = new Map<number, number>();
   const byId = new Map(profile.nodes.map((node) => [node.id, node]));

@@ -1,7 +1,7 @@
 /**
- * Bundles the Facilitator into one file that runs without a TypeScript loader: node facilitator/tools/build.cjs. What its
- * package.json names stays outside, since some of it is native; the workspace's own packages go in. Its folder is as deep as
- * the sources' are, so that the dashboard's files are found from there.
+ * Bundles the Facilitator into one file that runs without a TypeScript loader: node facilitator/tools/build.cjs. The
+ * dependencies of its package.json stay outside, since some are native; the workspace's own packages are bundled. The
+ * output folder is as deep as the sources', so that it finds the dashboard's files.
  */
 const { join, resolve } = require("node:path");
 const { buildSync } = require("esbuild");

@@ -1,6 +1,6 @@
 /**
- * Writes facilitator/src/chain/contract-code.json: by which hash the runtime code of this release's contracts is known.
- * Run after the contracts changed and were compiled: node facilitator/tools/contract-code.cjs
+ * Writes facilitator/src/chain/contract-code.json: the hashes of the runtime code of this release's contracts. Run it
+ * after a change and compile of the contracts: node facilitator/tools/contract-code.cjs
  */
 const { readFileSync, writeFileSync } = require("node:fs");
 const { join, resolve } = require("node:path");
@@ -9,7 +9,7 @@ const { keccak256 } = require("ethers");
 const ROOT = resolve(__dirname, "../..");
 const FILE = join(ROOT, "facilitator/src/chain/contract-code.json");
 
-/** EIP-712 keeps chain id and address in the code: those bytes are left out. */
+/** EIP-712 stores chain id and address in the code: those bytes are left out. */
 function codeOf(name) {
   const folder = join(ROOT, `artifacts/contracts/${name}.sol`);
   const { buildInfo } = JSON.parse(readFileSync(join(folder, `${name}.dbg.json`), "utf8"));

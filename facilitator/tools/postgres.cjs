@@ -1,4 +1,4 @@
-/** A PostgreSQL server of one's own on loopback, in a folder that goes with it: for tests and measurements, not for money. */
+/** Starts a private PostgreSQL server on loopback, in a temporary folder: for tests and measurements, not for money. */
 const { chmodSync, mkdtempSync, rmSync } = require("node:fs");
 const { createServer } = require("node:net");
 const { tmpdir } = require("node:os");
@@ -14,13 +14,13 @@ const freePort = () =>
   });
 
 /**
- * @param {{ durable?: boolean }} [options] durable: with fsync, as in earnest; otherwise it is left out, which is faster
+ * @param {{ durable?: boolean }} [options] durable: with fsync, as in production; without it the server is faster
  * @returns {Promise<{ url: string, crash(): Promise<void>, resume(): Promise<void>, stop(): Promise<void> }>} crash: as
- *   `pg_ctl stop -m immediate`; resume: starts it again on the same data
+ * `pg_ctl stop -m immediate`; resume: starts it again on the same data
  */
 exports.startPostgres = async ({ durable = false } = {}) => {
   const folder = mkdtempSync(join(tmpdir(), "turnpike-postgres-"));
-  // The user that PostgreSQL runs as has to pass through; the data inside is that user's alone.
+  // PostgreSQL's user needs to traverse the folder; the data inside belongs to that user alone.
   chmodSync(folder, 0o711);
   const port = await freePort();
   const said = [];
@@ -32,7 +32,7 @@ exports.startPostgres = async ({ durable = false } = {}) => {
     persistent: false,
     initdbFlags: ["--no-sync"],
     postgresFlags: ["-c", "max_connections=200", ...(durable ? [] : ["-c", "fsync=off"])],
-    // PostgreSQL refuses to run as root; the package then makes a user of that name.
+    // PostgreSQL refuses to run as root; the package then creates a user of that name.
     createPostgresUser: process.getuid?.() === 0,
     onLog: (line) => said.push(String(line)),
     onError: (line) => said.push(String(line)),

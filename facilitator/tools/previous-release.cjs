@@ -1,6 +1,6 @@
 /**
- * Runs the release before the newest migration on this release's tables: its own code and its own tests, on a PostgreSQL
- * where every new database is migrated already by what is checked out here.
+ * Runs the release before the newest migration on this release's tables, with its own code and tests. Every new
+ * database on its PostgreSQL is already migrated by the current checkout.
  *   node facilitator/tools/previous-release.cjs [commit] [tests of that commit ...]
  */
 const { execFileSync, spawn } = require("node:child_process");
@@ -21,7 +21,7 @@ const git = (...args) =>
     .toString()
     .trim();
 
-/** The last commit that did not have the newest migration. */
+/** The last commit without the newest migration. */
 function previous() {
   const [added] = git("log", "--diff-filter=A", "--format=%H", "--", MIGRATIONS).split("\n");
   if (!added) throw new Error("the history of the migrations is not here: fetch it whole, or name a commit");
@@ -48,7 +48,7 @@ async function main([commit = previous(), ...tests]) {
   const program = build(join(ROOT, "facilitator/dist/previous-release", "facilitator.cjs"));
   const postgres = await startPostgres();
   try {
-    // Every database made on this server begins as a copy of it.
+    // Every database on this server begins as a copy of it.
     const template = new URL(postgres.url);
     template.pathname = "/template1";
     const env = { ...process.env, DATABASE_URL: template.href, ...SETTINGS };
@@ -65,7 +65,7 @@ async function main([commit = previous(), ...tests]) {
   }
 }
 
-/** Whatever `migrate` wants to read; it asks no chain. */
+/** Settings that `migrate` requires; it queries no chain. */
 const NOBODY = `0x${"11".repeat(20)}`;
 const SETTINGS = {
   CHAIN_ID: "31337",

@@ -1,5 +1,5 @@
 /**
- * Runs a command with TEST_PG_URL naming a fresh PostgreSQL of its own, and stops it afterwards:
+ * Runs a command with TEST_PG_URL set to a temporary PostgreSQL, and stops it afterwards:
  * node facilitator/tools/with-postgres.cjs npx hardhat test test/facilitator/db/store.ts
  */
 const { spawn } = require("node:child_process");
@@ -16,7 +16,7 @@ async function main([command, ...args]) {
   }
 }
 
-// Said at once: the database's own exit hook would end this process with 0, whatever exitCode says.
+// Exits at once: the database's own exit hook would end this process with 0, whatever exitCode is.
 main(process.argv.slice(2)).then(
   (status) => process.exit(status),
   (error) => {

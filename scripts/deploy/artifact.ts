@@ -1,4 +1,4 @@
-/** What the compiler made of a contract, read from Hardhat's artifacts: the bytes to send and the bytes to expect. */
+/** Reads a contract's build from Hardhat's artifacts: the bytes to send and the bytes to expect. */
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { getBytes, hexlify, keccak256 } from "ethers";
@@ -35,10 +35,10 @@ export interface Artifact {
   readonly initCode: string;
   readonly initCodeHash: string;
   readonly compiler: string;
-  /** every source the contract was made of, by its name in the standard JSON input */
+  /** every source of the contract, by its name in the standard JSON input */
   readonly sources: readonly string[];
   readonly input: StandardInput;
-  /** Whether `code` is this contract's runtime code, whatever values its immutables took on that chain. */
+  /** Returns whether `code` is this contract's runtime code, for any values of its immutables. */
   isRuntimeCode(code: string): boolean;
 }
 
@@ -63,7 +63,7 @@ export function readArtifact(source: string, name: string): Artifact {
   };
 }
 
-// EIP-712 keeps chain id, address and domain separator in the code, so these bytes differ from chain to chain.
+// EIP-712 stores chain id, address and domain separator in the code, so these bytes differ from chain to chain.
 function masked(code: string, ranges: readonly Range[]): string {
   const bytes = getBytes(code);
   for (const { start, length } of ranges) bytes.fill(0, start, start + length);

@@ -1,17 +1,22 @@
-/** Deployment through the canonical CREATE2 deployer: the address depends on the bytes alone, so it is the same on every chain. */
+/**
+ * Deploys through the canonical CREATE2 deployer: the address depends on the bytes alone, so it is the same on every
+ * chain.
+ */
 import { concat, getCreate2Address, type Provider, type Signer, type TransactionReceipt, toQuantity } from "ethers";
 import type { Artifact } from "./artifact";
 
 export const CREATE2_DEPLOYER = "0x4e59b44847b379578588920cA78FbF26c0B4956C";
 const SALT = `0x${"00".repeat(32)}`;
 
-/** Whoever sends this presigned transaction, it creates the deployer at its one address; its sender needs 0.01 ether. */
+/**
+ * Presigned transaction that creates the deployer at its fixed address, with any sender; its signer needs 0.01 ether.
+ */
 const DEPLOYER_SENDER = "0x3fAB184622Dc19b6109349B94811493BF2a45362";
 const DEPLOYER_COST_WEI = 10n ** 16n;
 const DEPLOYER_TRANSACTION =
   "0xf8a58085174876e800830186a08080b853604580600e600039806000f350fe7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffe03601600081602082378035828234f58015156039578182fd5b8082525050506014600cf31ba02222222222222222222222222222222222222222222222222222222222222222a02222222222222222222222222222222222222222222222222222222222222222";
 
-/** Creation code that uses TSTORE and MCOPY and returns one byte: it runs where the contracts can run. */
+/** Creation code that uses TSTORE and MCOPY and returns one byte: where it runs, the contracts run too. */
 const CANCUN_PROBE = "0x5f5f5d5f5f5f5e60015ff3";
 
 /** @throws when the chain lacks the opcodes of Cancun, which the contracts are compiled for */
@@ -22,7 +27,7 @@ export async function requireCancun(provider: Provider): Promise<void> {
   throw new Error(`Chain ${chainId} does not run Cancun's opcodes, which these contracts need: choose another chain.`);
 }
 
-/** Puts the deployer there where a devnet lacks it. @throws on a live chain without it */
+/** Creates the deployer on a devnet that lacks it. @throws on a live chain without it */
 export async function requireDeployer(signer: Signer & { provider: Provider }, isDevnet: boolean): Promise<void> {
   const { provider } = signer;
   if ((await provider.getCode(CREATE2_DEPLOYER)) !== "0x") return;
@@ -38,7 +43,7 @@ export function addressOf(artifact: Artifact): string {
   return getCreate2Address(CREATE2_DEPLOYER, SALT, artifact.initCodeHash);
 }
 
-/** @returns the receipt, or undefined when the right code stood there before */
+/** @returns the receipt, or undefined when the right code was already deployed */
 export async function create2(
   signer: Signer & { provider: Provider },
   artifact: Artifact,
@@ -55,7 +60,7 @@ export async function create2(
   return receipt;
 }
 
-/** The block that created `address`, by bisection. @returns undefined when the node keeps no old states */
+/** Finds the block that created `address`, by bisection. @returns undefined when the node keeps no old states */
 export async function creationBlock(provider: Provider, address: string): Promise<number | undefined> {
   let low = 0;
   let high = await provider.getBlockNumber();

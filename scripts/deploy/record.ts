@@ -1,4 +1,4 @@
-/** `deployments/<network>.json`: where the contracts stand on one chain. Written by scripts/deploy.ts only. */
+/** Writes `deployments/<network>.json`: the addresses of the contracts on one chain. Only scripts/deploy.ts uses it. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { networkOfChain } from "turnpike/protocol";
@@ -9,7 +9,7 @@ const SDK_LIST = path.join(ROOT, "sdk/src/chain/deployed.json");
 
 export interface ContractRecord {
   readonly address: string;
-  /** absent when the code was found there and the node keeps no old states */
+  /** absent when the contract was already deployed and the node keeps no old states */
   readonly block?: number;
   /** absent when someone else deployed it */
   readonly transaction?: string;
@@ -40,7 +40,7 @@ export function writeRecord(record: DeploymentRecord, directory = DEPLOYMENTS): 
   return file;
 }
 
-/** Rewrites the list of deployments that the SDK ships, from the records of lasting chains. */
+/** Rewrites the list of deployments that the SDK ships, from the records of permanent chains. */
 export function publishToSdk(): void {
   const names = readdirSync(DEPLOYMENTS).filter((name) => name.endsWith(".json") && !name.startsWith("local-"));
   const entries = names.sort().map((name) => {

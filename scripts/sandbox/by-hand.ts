@@ -1,4 +1,4 @@
-/** The one-time flow without the agent, one function per step: what any client in any language has to do. */
+/** Implements the one-time flow without the agent, one function per step: what a client in any language has to do. */
 import type { Wallet } from "ethers";
 import { createFacilitatorClient } from "turnpike/facilitator";
 import {
@@ -23,14 +23,14 @@ export async function quoteOf(url: string, init: RequestInit = {}): Promise<Paym
   return (await response.json()) as PaymentRequiredWire;
 }
 
-/** The first one-time option of a 402. */
+/** Returns the first one-time option of a 402. */
 export function oneTimeOption({ accepts }: PaymentRequiredWire): AcceptEntryWire {
   const entry = accepts.find((entry) => !isPlanEntry(entry));
   if (!entry) throw new Error("The 402 offers no one-time payment.");
   return entry;
 }
 
-/** Signs a token transfer whose nonce names what it buys. */
+/** Signs a token transfer whose nonce names the purchase. */
 export async function signPayment(wallet: Wallet, chainId: number, entry: AcceptEntryWire): Promise<SignedPaymentWire> {
   const { network, memo = "", resource = "", payTo, extra } = entry;
   const token = entry.token as Address;
@@ -62,7 +62,7 @@ export async function signPayment(wallet: Wallet, chainId: number, entry: Accept
   return { scheme: "exact", network, token, authorization, signature, memo, resource };
 }
 
-/** Posts it to the Facilitator until the chain has decided. */
+/** Posts it to the Facilitator until the payment settles or fails. */
 export async function authorize(facilitator: string, payment: SignedPaymentWire): Promise<PaymentProof> {
   const client = createFacilitatorClient({ url: facilitator });
   for (let attempt = 0; attempt < 5; attempt += 1) {
@@ -73,7 +73,7 @@ export async function authorize(facilitator: string, payment: SignedPaymentWire)
   throw new Error("The Facilitator has not told the outcome of the payment.");
 }
 
-/** All three steps. @returns a proof that nobody has presented yet */
+/** Runs all three steps. @returns a proof that was not presented yet */
 export async function buyProof(
   { wallet, chainId, facilitator }: { wallet: Wallet; chainId: number; facilitator: string },
   url: string,
@@ -86,6 +86,6 @@ export function present(url: string, proof: PaymentProof): Promise<Response> {
   return fetch(url, { headers: { [HEADER.payment]: encodePaymentProof(proof) } });
 }
 
-// ethers' types ask for arrays that may be written to.
+// ethers' types require mutable arrays.
 const mutable = <T>(types: Readonly<Record<string, readonly T[]>>): Record<string, T[]> =>
   Object.fromEntries(Object.entries(types).map(([name, fields]) => [name, [...fields]]));

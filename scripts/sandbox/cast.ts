@@ -1,4 +1,4 @@
-/** Who walks through the flows: agents with tokens and no gas, each heard by the narrator. */
+/** Creates the agents of the walk, with tokens and no gas; the narrator reports their requests. */
 import type { Narrator } from "./narrate";
 import type { TestAgent, World } from "./world";
 

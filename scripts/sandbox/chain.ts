@@ -1,6 +1,6 @@
 /**
- * A chain of one's own for the sandbox or a test: Hardhat's node as a child process on a free port.
- * Knows nothing of the contracts (see contracts.ts) and never reaches beyond loopback.
+ * Starts a private chain for the sandbox or a test: Hardhat's node as a child process on a free port. Knows nothing of
+ * the contracts (see contracts.ts) and never leaves loopback.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -27,18 +27,18 @@ const STOP_TIMEOUT_MS = 5_000;
 const MAX_POLL_MS = 250;
 
 export interface ChainOptions {
-  /** 31337 unless given */
+  /** default 31337 */
   readonly chainId?: number;
-  /** mine every so many milliseconds; without it each transaction is mined at once */
+  /** block interval in milliseconds; without it each transaction is mined at once */
   readonly blockMs?: number;
-  /** the newest that the contracts run on unless given */
+  /** default: the newest hardfork that the contracts run on */
   readonly hardfork?: string;
   /**
-   * Spared by Ctrl-C on the terminal, which goes to the whole group: for whoever has to settle on the chain before
-   * stopping it. Everyone else wants it gone then.
+   * Protects the node from a terminal's Ctrl-C, which goes to the whole process group. For callers that must settle on
+   * the chain before they stop it; the others want it to end at once.
    */
   readonly isSpared?: boolean;
-  /** the port to listen on where it is free; any free one unless given */
+  /** the preferred port; default any free one */
   readonly port?: number | undefined;
 }
 
@@ -48,16 +48,16 @@ export interface Chain {
   readonly rpcUrl: string;
   readonly chainId: number;
   readonly provider: JsonRpcProvider;
-  /** A wallet derived from `name`, given 1,000 ether: the same name is the same key. For tests only. */
+  /** Derives a wallet from `name` and gives it 1,000 ether: the same name is the same key. For tests only. */
   wallet(name: string): Promise<FundedWallet>;
-  /** Moves the chain's clock forward and mines a block there. */
+  /** Moves the chain's clock forward and mines a block. */
   advance(seconds: number): Promise<void>;
   stop(): Promise<void>;
 }
 
 /** Hardhat's node, whose block time can change while it runs. */
 export interface LocalChain extends Chain {
-  /** Mines every so many milliseconds from now on. */
+  /** Sets the block interval in milliseconds from now on. */
   mineEvery(blockMs: number): Promise<void>;
 }
 
@@ -120,7 +120,7 @@ export async function startChain({
   };
 }
 
-/** The private key of a named test role. Worthless anywhere but on a local chain. */
+/** Returns the private key of a named test role. Worthless except on a local chain. */
 export function testKey(name: string): string {
   return keccak256(toUtf8Bytes(`turnpike test key: ${name}`));
 }

@@ -1,6 +1,6 @@
 /**
- * The sandbox's clock: moves the chain's time forward in steps, and waits after each until the Facilitator has done what
- * became due, so that renewals, dunning and webhooks happen as they would have over the months.
+ * Moves the chain's time forward in steps. After each step it waits until the Facilitator has processed what became
+ * due. Renewals, dunning and webhooks therefore happen as they would over the months.
  */
 import { JsonRpcProvider } from "ethers";
 import type { SubscriberListWire, System } from "turnpike/facilitator";
@@ -10,18 +10,18 @@ export interface ClockOptions {
   readonly rpcUrl: string;
   readonly facilitatorUrl: string;
   readonly apiKey: string;
-  /** What has to be told or charged at the time it happened, before that is long ago. */
+  /** Called before time passes, for work that must be reported or charged at its own time. */
   beforeStep(): Promise<void>;
 }
 
 const DAY_SEC = 86_400;
 
-/** How long before a renewal whoever cannot pay it is warned. */
+/** How long before a renewal a payer that cannot pay it is warned. */
 const WARNINGS_SEC = [3 * DAY_SEC, DAY_SEC] as const;
 
 const TOGETHER_SEC = 1_800;
 
-/** Warnings are looked for so often, and a moment is not looked at twice. */
+/** The interval of the search for warnings; each moment is checked once. */
 const WARNED_WITHIN_SEC = 60;
 
 const LOOK_MS = 40;
@@ -48,13 +48,15 @@ export async function advance(
     chain.destroy();
   }
 
-  /** What follows a block is read with the next one: both are made at once, not when their time has come. */
+  /**
+   * What follows a block is processed with the next one. Both are mined at once, because their real time does not pass.
+   */
   async function mine(): Promise<void> {
     await chain.send("evm_mine", []);
     await chain.send("evm_mine", []);
   }
 
-  /** Of what renews and is warned of; of what failed, when it is tried again or its standing changes. */
+  /** Returns the times of renewals and their warnings, and of retries and changes of state after failures. */
   async function momentsAfter(nowSec: number): Promise<number[]> {
     const [subscriptions, { nextRenewalAt }] = await Promise.all([
       subscriptionsOf({ facilitatorUrl, apiKey }),
@@ -65,12 +67,12 @@ export async function advance(
     return coming.flatMap((due) => [...WARNINGS_SEC.map((before) => due - before), due]).filter((at) => at > nowSec);
   }
 
-  /** Has read the block, and nothing is due or under way, and whoever is to be warned was. */
+  /** The block is indexed, nothing is due or pending, and every due warning was emitted. */
   async function untilIdle({ number, timestampSec }: Head): Promise<void> {
     const untilMs = performance.now() + GIVE_UP_MS;
     for (;;) {
       const system = await ask<System>({ facilitatorUrl, apiKey }, "/operator/system");
-      // By its own word of what it has read: how far it thinks that it is behind says nothing of blocks it has not heard of.
+      // Uses the block that the Facilitator reports as read: its lag says nothing of blocks that it does not know.
       const hasRead = system.chain.applied >= number && (system.warnedUntil ?? 0) + WARNED_WITHIN_SEC >= timestampSec;
       if (hasRead && system.renewalsDue + system.renewalsUnderWay === 0) return;
       if (performance.now() > untilMs) throw new Error("The Facilitator does not catch up with the clock.");
@@ -89,14 +91,14 @@ export async function subscriptionsOf(asked: Asked): Promise<SubscriberListWire[
   return (await ask<SubscriberListWire>(asked, "/analytics/subscriptions?limit=200")).subscriptions;
 }
 
-/** As the sandbox's provider, who is its operator too. */
+/** Uses the key of the sandbox's provider, who is also its operator. */
 async function ask<T>({ facilitatorUrl, apiKey }: Asked, path: string): Promise<T> {
   const answer = await fetch(facilitatorUrl + path, { headers: { authorization: `Bearer ${apiKey}` } });
   if (!answer.ok) throw new Error(`The Facilitator answers ${path} with HTTP ${answer.status}.`);
   return (await answer.json()) as T;
 }
 
-/** Of the newest block, unix seconds. */
+/** Returns the time of the newest block, unix seconds. */
 export async function chainTime({ rpcUrl }: Pick<ClockOptions, "rpcUrl">): Promise<number> {
   const chain = new JsonRpcProvider(oneShot(rpcUrl), undefined, { batchMaxCount: 1, cacheTimeout: -1 });
   try {
@@ -106,10 +108,10 @@ export async function chainTime({ rpcUrl }: Pick<ClockOptions, "rpcUrl">): Promi
   }
 }
 
-/** The next moment at which something may happen. */
+/** Returns the next time at which something can happen. */
 function nextOf(moments: readonly number[], nowSec: number): number {
   const first = Math.min(...moments, nowSec + 30 * DAY_SEC);
-  // What falls due within minutes is one step: subscriptions of one afternoon renew together.
+  // Due times within minutes make one step: subscriptions of one afternoon renew together.
   return Math.max(first, ...moments.filter((at) => at <= first + TOGETHER_SEC));
 }
 

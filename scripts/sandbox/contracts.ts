@@ -1,4 +1,4 @@
-/** The contracts and a test token on a local chain, put there by the same script that serves every other chain. */
+/** Deploys the contracts and a test token on a local chain, with the same script that serves every other chain. */
 import { Contract, ContractFactory } from "ethers";
 import type { Address } from "turnpike/protocol";
 import { deploy } from "../deploy";
@@ -15,14 +15,14 @@ export interface LocalContracts {
   readonly token: Address;
   readonly tokenName: string;
   readonly tokenVersion: string;
-  /** the first block that can hold an event of theirs */
+  /** the first block that can contain one of their events */
   readonly block: number;
   /** The faucet: anyone may mint; amounts in base units. */
   mint(to: string, amount: bigint): Promise<void>;
   balanceOf(account: string): Promise<bigint>;
 }
 
-/** @param directory where deployments/<network>.json goes: a folder of the caller's own */
+/** @param directory folder of deployments/<network>.json, owned by the caller */
 export async function deployAll(chain: Chain, directory: string): Promise<LocalContracts> {
   const deployer = await chain.wallet("deployer");
   const record = await deploy({ signer: deployer, isDevnet: true, directory });

@@ -1,4 +1,4 @@
-/** The Facilitator on a local chain, with keys of its own and an embedded database, that can be stopped and come back. */
+/** Runs a Facilitator on a local chain, with its own keys and an embedded database. It can be stopped and restarted. */
 import path from "node:path";
 import { Wallet } from "ethers";
 import type { Address } from "turnpike/protocol";
@@ -11,9 +11,9 @@ import { type Restartable, restartable } from "./restartable";
 
 export interface LocalFacilitator extends Restartable {
   readonly url: string;
-  /** whose proofs a gate believes */
+  /** the signer of the proofs that a gate accepts */
   readonly signer: Address;
-  /** who pays the gas */
+  /** the account that pays the gas */
   readonly relayer: Address;
 }
 
@@ -23,13 +23,13 @@ export interface LocalFacilitatorOptions {
   readonly blockMs: number;
   readonly home: string;
   readonly port?: number | undefined;
-  /** who may read what concerns the whole service */
+  /** wallets that may read data about the whole service */
   readonly operator: string;
-  /** makes the dashboard one of a sandbox: with its key and its clock */
+  /** makes the dashboard a sandbox's, with its key and its clock */
   readonly sandbox?: Sandbox | undefined;
 }
 
-/** Dollars for an ether: what the costs on the dashboard are counted with. */
+/** Dollars for an ether, for the costs on the dashboard. */
 const NATIVE_PRICE = "3000";
 
 export async function localFacilitator(options: LocalFacilitatorOptions): Promise<LocalFacilitator> {
@@ -51,7 +51,7 @@ export async function localFacilitator(options: LocalFacilitatorOptions): Promis
     BLOCK_TIME_MS: String(blockMs),
     POLL_MS: "100",
     FINALITY_DEPTH: "1",
-    // The inbox is on this machine, and a person clicking through the dashboard must not meet a limit.
+    // The inbox is on this machine, and a person who uses the dashboard must not reach a limit.
     ALLOW_PRIVATE_WEBHOOKS: "true",
     KEY_REQUESTS_PER_MINUTE: "0",
     OPERATORS: operator,

@@ -1,6 +1,6 @@
 /**
- * Lets one sandbox run in a folder at a time. The holder answers on a port of its own with the id in the lock file, so a
- * lock whose holder was killed is recognised whatever process has its number now.
+ * Lets one sandbox run in a folder at a time. The holder answers on its own port with the id in the lock file. A lock
+ * whose holder was killed is therefore recognized, also when another process has its pid.
  */
 import { randomUUID } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -11,7 +11,7 @@ import path from "node:path";
 export const stateFile = (folder: string): string => path.join(folder, "state.json");
 
 export interface FolderLock {
-  /** Removes what this sandbox wrote and the lock. Synchronous, so that it serves while the process exits. */
+  /** Removes this sandbox's files and the lock. Synchronous, so that it can run while the process exits. */
   release(): void;
 }
 
@@ -28,7 +28,7 @@ interface Holder {
 
 const LOCK = "lock.json";
 
-/** What a sandbox writes into its folder. */
+/** The files that a sandbox writes into its folder. */
 const OWN = /^(state\.json(\.draft)?|turnpike-run-\w{6})$/;
 
 const STATE = "state.json";
@@ -37,7 +37,7 @@ const ATTEMPTS = 20;
 
 const RETRY_MS = 50;
 
-/** A sandbox that loads its parts does not answer for a moment. */
+/** A sandbox that loads its modules does not answer for a moment. */
 const ANSWER_MS = 3_000;
 
 /** Acquires the folder and removes what a killed sandbox left in it. @throws AlreadyRunning */
@@ -69,7 +69,7 @@ export async function lockFolder(folder: string): Promise<FolderLock> {
   };
 }
 
-/** A folder that the user named may hold a file of the same name and of another program. */
+/** A folder that the user named may contain another program's file of the same name. */
 function refuseForeign(file: string): void {
   if (!existsSync(file) || readFileSync(file, "utf8").includes('"facilitatorUrl"')) return;
   throw new Error(`${file} was not written by a sandbox. Name another folder with --folder.`);
@@ -85,7 +85,7 @@ async function acquire(folder: string, file: string, holder: Holder): Promise<vo
     }
     const other = read(file);
     if (other && (await isRunning(other))) throw alreadyRunning(folder, other);
-    // Without content it may be half written: the next attempt reads it again.
+    // An empty file may be half written: the next attempt reads it again.
     if (other ? read(file)?.id === other.id : attempt > ATTEMPTS / 2) rmSync(file, { force: true });
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }

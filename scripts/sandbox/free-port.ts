@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
 
-/** @param preferred taken when nobody listens there */
+/** @param preferred used when nobody listens there */
 export async function freePort(preferred = 0): Promise<number> {
   const server = createServer();
   try {

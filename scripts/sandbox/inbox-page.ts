@@ -1,4 +1,7 @@
-/** The inbox for people: what came, whether its signature was good, and what it says. Shows text alone, and runs no script. */
+/**
+ * Renders the inbox for people: each webhook, whether its signature is valid, and its contents. Shows text alone and
+ * runs no script.
+ */
 import { createHash } from "node:crypto";
 
 const STYLE = `
@@ -11,14 +14,14 @@ pre { overflow: auto; }
 .forged { color: #c22; }
 @media (max-width: 40rem) { li { grid-template-columns: 1fr; } }`;
 
-/** The style and nothing else: what came may say anything. */
+/** Allows the style and nothing else: a webhook may contain anything. */
 const STYLE_HASH = createHash("sha256").update(STYLE).digest("base64");
 
 export const PAGE_HEADERS = {
   "content-type": "text/html; charset=utf-8",
   "content-security-policy": `default-src 'none'; style-src 'sha256-${STYLE_HASH}'; frame-ancestors 'none'`,
   "x-content-type-options": "nosniff",
-  // What came meanwhile is there without a click.
+  // Webhooks that arrive meanwhile appear without a click.
   refresh: "5",
 };
 

@@ -1,6 +1,7 @@
 /**
- * A receiver of webhooks, as a provider would write one: checks each signature, keeps what came, and shows it at its
- * address, newest first, to a browser as a page and to a program as JSON. The API key that it registers with is the sandbox's, good for nothing elsewhere.
+ * Receives webhooks as a provider's program would: verifies each signature and stores the event. At its address it
+ * lists the events, newest first, as a page for browsers and as JSON for programs. The API key that it registers with
+ * belongs to the sandbox and is worthless elsewhere.
  */
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
@@ -58,7 +59,7 @@ export async function startInbox(facilitatorUrl: string, apiKey: string, port: n
         return;
       }
       const delivered = read(Buffer.concat(chunks).toString("utf8"), request.headers, secret);
-      // At least once: the same event again is the same id.
+      // At-least-once delivery: the same event again has the same id.
       if (!received.some(({ id }) => id === delivered.id)) received.push(delivered);
       received.splice(0, received.length - KEPT);
       response.writeHead(delivered.isVerified ? 204 : 400).end();

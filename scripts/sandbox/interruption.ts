@@ -1,6 +1,6 @@
 /**
- * Notices that the sandbox has to stop: Ctrl-C, SIGTERM, or the end of the npm process that started it, which forwards
- * no signal when it is killed.
+ * Notices that the sandbox must stop: Ctrl-C, SIGTERM, or the end of the parent npm process, which forwards no signal
+ * when it is killed.
  */
 export interface Interruption {
   readonly signal: AbortSignal;
@@ -12,10 +12,10 @@ const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 const PARENT_LOOK_MS = 250;
 
-/** npm forwards a Ctrl-C that the terminal sends to every process: the same wish, twice. */
+/** npm forwards a Ctrl-C that the terminal sends to every process: one request arrives twice. */
 const REPEATED_MS = 1_000;
 
-/** @param onForced called when somebody insists while the sandbox is stopping */
+/** @param onForced called on a further signal while the sandbox is stopping */
 export function watchInterruption(onForced: () => void): Interruption {
   const stopping = new AbortController();
   let sinceMs = 0;

@@ -1,6 +1,6 @@
 /**
- * Moves a running sandbox's clock from outside, through its Facilitator: there it runs once at a time, whoever asks, and
- * knows the gates that have something to tell before time passes.
+ * Moves a running sandbox's clock from outside, through its Facilitator. The Facilitator runs one move at a time for
+ * all callers, and knows the gates that must report before time passes.
  */
 import type { TestClockState } from "turnpike/facilitator";
 
@@ -17,22 +17,25 @@ export interface Progress {
 
 const LOOK_MS = 100;
 
-/** Less is the chain's own blocks going by. */
+/** A smaller difference comes from the chain's own blocks. */
 const STEP_SEC = 60;
 
-/** Returns when everything that became due was done. @throws Error saying why the clock did not move, or stopped early */
+/**
+ * Returns when everything that became due was processed.
+ * @throws Error with the reason why the clock did not move, or stopped early
+ */
 export async function moveClock(
   { facilitatorUrl, apiKey }: RunningClock,
   seconds: number,
   onStep: (progress: Progress) => void = () => undefined,
 ): Promise<void> {
   let clock = await untilIsMoved();
-  let toldSec = 0;
+  let reportedSec = 0;
   const targetSec = clock.target ?? clock.now;
   for (;;) {
-    if (clock.now - toldSec >= STEP_SEC || clock.target === undefined) {
+    if (clock.now - reportedSec >= STEP_SEC || clock.target === undefined) {
       onStep({ nowSec: clock.now, targetSec });
-      toldSec = clock.now;
+      reportedSec = clock.now;
     }
     if (clock.target === undefined) break;
     await pause();
@@ -40,7 +43,7 @@ export async function moveClock(
   }
   if (clock.problem !== undefined) throw new Error(clock.problem);
 
-  /** Somebody else may be moving it. */
+  /** Another client may be moving it. */
   async function untilIsMoved(): Promise<TestClockState> {
     for (;;) {
       const answer = await ask({ seconds });

@@ -1,21 +1,21 @@
-/** Tells what happens, for someone who has never seen the project: requests, transactions, gas and balances. */
+/** Prints what happens, for a reader who is new to the project: requests, transactions, gas and balances. */
 import { HEADER, isPlanEntry, type PaymentRequiredWire } from "turnpike/protocol";
 import { transactionsSince } from "./transactions";
 import { shortened, units, withoutHex, withShortHex } from "./wording";
 import type { World } from "./world";
 
 export interface Narrator {
-  /** A fetch that tells every request and answer. */
+  /** A fetch that prints every request and response. */
   readonly fetch: typeof fetch;
   say(line: string): void;
-  /** Runs one step: what it is, what happens, which transactions it made, whose balance moved. */
+  /** Runs one step and prints its title, events, transactions and changed balances. */
   step(title: string, about: string, act: () => Promise<void>): Promise<void>;
   readonly failures: readonly string[];
-  /** how many steps began, those before this narrator's included */
+  /** number of started steps, including those before this narrator's */
   readonly steps: () => number;
 }
 
-/** Something is not as it must be. */
+/** Thrown when a result is not as expected. */
 export class Unexpected extends Error {
   override readonly name = "Unexpected";
 }
@@ -29,9 +29,9 @@ const SECRET_HEADERS: readonly string[] = [HEADER.payment, HEADER.subscription, 
 const MAX_BODY = 220;
 
 /**
- * @param accounts whose balances are told, by the name they are told under
- * @param signal when it is aborted, nothing more is told and the next step does not begin
- * @param stepsBefore how many steps of other narrators came before this one's
+ * @param accounts whose balances are printed, by name
+ * @param signal when it is aborted, printing stops and the next step does not begin
+ * @param stepsBefore number of steps of other narrators before this one's
  */
 export function createNarrator(
   world: World,
@@ -45,7 +45,7 @@ export function createNarrator(
   };
   let number = stepsBefore;
 
-  // An exchange is told when it is over, so that simultaneous ones do not mix; the same one again is only counted.
+  // An exchange is printed when it completes, so that simultaneous ones do not mix; repetitions are only counted.
   let last = "";
   let repeats = 0;
   const tellExchange = (request: string, answer: string): void => {
@@ -111,7 +111,7 @@ export function createNarrator(
   };
 }
 
-/** A 402 as the options it offers, an error as what it says; any other body as it is, cut to a line. */
+/** Prints a 402 as its options and an error as its message; any other body as it is, cut to a line. */
 async function summaryOf(world: World, response: Response): Promise<string> {
   const text = await response.text();
   const cut = (line: string) => (line.length > MAX_BODY ? `${line.slice(0, MAX_BODY)}...` : line);

@@ -1,4 +1,4 @@
-/** What stands on chain, and waiting until it does. */
+/** Reads the state on chain, and waits until it is as expected. */
 import { STATUSES, type SubscriptionStatus } from "turnpike/protocol";
 import type { World } from "./world";
 
@@ -17,7 +17,7 @@ export async function spentOf({ turnpike }: World, idHash: string): Promise<bigi
   return (await turnpike.getFunction("getAllowance")(idHash)).spent;
 }
 
-/** Asks again until it is so. @throws when it is not within `timeoutMs` */
+/** Polls until the condition holds. @throws when it does not hold within `timeoutMs` */
 export async function until(what: string, isSo: () => Promise<boolean>, timeoutMs = 20_000): Promise<void> {
   const end = performance.now() + timeoutMs;
   while (!(await isSo())) {

@@ -1,6 +1,6 @@
 /**
- * Requests to a node of one's own on connections of their own. The node closes one that was idle for five seconds; on a busy
- * machine that crosses a request on its way, which then fails though nothing is wrong.
+ * Sends each request to a local node on its own connection. The node closes a connection that was idle for five
+ * seconds. On a busy machine that crosses a request in flight, which then fails although nothing is wrong.
  */
 import { Agent } from "node:http";
 import { FetchRequest } from "ethers";

@@ -1,10 +1,10 @@
-/** Reads the sandbox's options from the command line and the environment. A flag outranks its variable. */
+/** Reads the sandbox's options from the command line and the environment. A flag takes precedence over its variable. */
 import path from "node:path";
 import { parseArgs } from "node:util";
 
 export type Server = "facilitator" | "provider" | "specialist" | "inbox" | "chain";
 
-/** A port to listen on. `isRequired` when the user named it: no other port serves instead. */
+/** A port to listen on. `isRequired` when the user named it: no other port is used instead. */
 export interface PortChoice {
   readonly number: number;
   readonly isRequired: boolean;
@@ -21,12 +21,12 @@ export interface SandboxOptions {
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** What the user wrote is wrong. The message says how to write it. */
+/** The user's input is invalid. The message says how to write it. */
 export class WrongOption extends Error {
   override readonly name = "WrongOption";
 }
 
-/** In the order in which `--port N` numbers them. The chain takes any free port unless one is named. */
+/** In the order in which `--port N` numbers them. The chain uses any free port unless one is named. */
 const DEFAULT_PORTS: Readonly<Record<Server, number>> = {
   facilitator: 8402,
   provider: 4021,

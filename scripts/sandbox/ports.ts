@@ -1,4 +1,4 @@
-/** Decides on which ports the sandbox listens: a port that the user named or none, a default one or any free one. */
+/** Selects the ports of the sandbox: a port that the user named or none, a default one or any free one. */
 import { freePort } from "./free-port";
 import { type SandboxOptions, type Server, WrongOption } from "./options";
 

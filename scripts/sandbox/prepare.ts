@@ -1,4 +1,4 @@
-/** Builds what the sandbox runs on: the contracts' artifacts and types, and the dashboard. Both at once. */
+/** Builds what the sandbox needs, in parallel: the contracts' artifacts and types, and the dashboard. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import path from "node:path";
@@ -13,7 +13,7 @@ const DASHBOARD = path.join(ROOT, "facilitator/tools/build-dashboard.cjs");
 /** The sandbox deploys these alone. Without the tests' contracts the first compile takes half the time. */
 const DEPLOYED = ["contracts/Turnpike.sol", "contracts/BatchSettler.sol", "contracts/test/TestToken.sol"];
 
-/** Written by a compile of everything. Where it exists, a compile of less would remove it. */
+/** Written by a full compile. Where it exists, a partial compile would remove it. */
 const WHOLE = path.join(ROOT, "artifacts/contracts/test/FaultyTokens.sol");
 
 /** @throws Error with the compiler's output when a build fails */
@@ -27,7 +27,7 @@ export async function prepare(progress: Progress, signal: AbortSignal): Promise<
 }
 
 async function run(args: readonly string[], env: Readonly<Record<string, string>>, signal: AbortSignal): Promise<void> {
-  // A process group of its own on POSIX: the compiler starts a process in turn, which has to end with it.
+  // A process group of its own on POSIX: the compiler starts another process, which must end with it.
   const isGroup = process.platform !== "win32";
   const child = spawn(process.execPath, args, {
     cwd: ROOT,
@@ -60,6 +60,6 @@ function killAll(child: ChildProcess, isGroup: boolean): void {
     if (isGroup) process.kill(-child.pid, "SIGTERM");
     else child.kill();
   } catch {
-    // It ended between the question and the signal.
+    // It ended between the check and the signal.
   }
 }

@@ -1,13 +1,13 @@
-/** Reports what the sandbox is doing while it starts: each step when it begins, while it lasts and when it is done. */
+/** Reports the sandbox's start: each step when it begins, while it runs and when it is done. */
 export interface Progress {
   say(line: string): void;
-  /** Reports a step that `work` carries out. */
+  /** Runs `work` as a reported step. */
   during<T>(step: string, work: Promise<T>): Promise<T>;
 }
 
 const STILL_MS = 5_000;
 
-/** @param write gets whole lines; times are counted from now */
+/** @param write receives whole lines; times are counted from now */
 export function reportProgress(write: (line: string) => void): Progress {
   const startMs = performance.now();
   const say = (line: string): void =>

@@ -1,4 +1,4 @@
-/** A server that can go down and come back at the same address. */
+/** Runs a server that can stop and restart at the same address. */
 interface Running {
   stop(): Promise<void>;
 }

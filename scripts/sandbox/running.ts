@@ -1,4 +1,4 @@
-/** Where a running sandbox publishes its addresses. Loads none of its parts, so that a command answers at once. */
+/** Finds a running sandbox by its published addresses. Loads none of its parts, so that a command answers at once. */
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { stateFile } from "./folder-lock";
 import type { SandboxState } from "./state";

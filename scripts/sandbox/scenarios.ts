@@ -1,4 +1,4 @@
-/** Stories of subscriptions that last months, told in seconds: an agent acts, the clock runs, the dashboard shows it. */
+/** Plays subscriptions of several months in seconds: an agent acts, the clock runs, the dashboard shows it. */
 import { Contract, JsonRpcProvider, Wallet } from "ethers";
 import { type Agent, createAgent, walletFromKey } from "turnpike/agent";
 import type { SubscriptionWire } from "turnpike/facilitator";
@@ -39,13 +39,13 @@ interface Stage {
   readonly agent: Agent;
   readonly account: Wallet;
   readonly token: Contract;
-  /** Waits until everything that became due was done. */
+  /** Waits until everything that became due was processed. */
   wait(seconds: number): Promise<void>;
 }
 
 export async function play(name: ScenarioName, state: SandboxState, say: Say): Promise<void> {
   const chain = new JsonRpcProvider(oneShot(state.rpcUrl), undefined, { batchMaxCount: 1, cacheTimeout: -1 });
-  // Each telling has an account of its own, so that a scenario can be told again.
+  // Each run has its own account, so that a scenario can be played again.
   const key = toHex(randomBytes(32)) as Hex;
   const account = new Wallet(key, chain);
   const { rpcUrl, facilitatorUrl, chainId, turnpike, token: tokenAddress, providerApiKey: apiKey } = state;

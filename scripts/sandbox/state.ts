@@ -1,4 +1,4 @@
-/** `.sandbox/state.json`: what any outside program needs to use the running sandbox. */
+/** `.sandbox/state.json`: what another program needs to use the running sandbox. */
 import { renameSync, writeFileSync } from "node:fs";
 import { Wallet } from "ethers";
 import { testKey } from "./chain";
@@ -6,7 +6,7 @@ import { TEST_TOKEN } from "./contracts";
 import { stateFile } from "./folder-lock";
 import { UNIT, type World } from "./world";
 
-/** Accounts with tokens and ether for whoever comes to try. */
+/** Accounts with tokens and ether for trying the sandbox. */
 const VISITORS = ["visitor 1", "visitor 2", "visitor 3"];
 
 export type SandboxState = ReturnType<typeof stateOf>;
@@ -51,7 +51,7 @@ export async function writeState(world: World, folder: string): Promise<string> 
     await world.contracts.mint(address, 1_000n * UNIT);
   }
   const file = stateFile(folder);
-  // Whole or not at all: somebody may be waiting for it to appear.
+  // Written atomically: another program may be waiting for the file.
   const draft = `${file}.draft`;
   writeFileSync(draft, `${JSON.stringify(stateOf(world), null, 2)}\n`);
   renameSync(draft, file);

@@ -1,14 +1,14 @@
-/** The sandbox's side of the dashboard: its provider's key, and its clock, which runs one way at a time. */
+/** Serves the sandbox's part of the dashboard: its provider's key, and its clock, which runs one move at a time. */
 import type { SubscriberListWire, TestClockState } from "turnpike/facilitator";
 import type { Sandbox } from "../../facilitator/src/http/services";
 import { advance, type ClockOptions, chainTime, subscriptionsOf } from "./clock";
 
-/** What is known only when the Facilitator runs already. */
+/** Facts that are known only once the Facilitator runs. */
 export interface SandboxFacts extends ClockOptions {
   readonly inboxUrl?: string | undefined;
 }
 
-/** @param facts not asked for before the Facilitator answers requests */
+/** @param facts not read before the Facilitator answers requests */
 export function createSandboxDoor(facts: () => SandboxFacts): Sandbox {
   let running: { nowSec: number; targetSec: number } | undefined;
   let problem: string | undefined;
@@ -31,7 +31,7 @@ export function createSandboxDoor(facts: () => SandboxFacts): Sandbox {
 
     async advance(by) {
       if (running) return false;
-      // Taken before the first wait, so that two requests at once are one.
+      // Set before the first await, so that of two simultaneous requests one runs.
       running = { nowSec: 0, targetSec: 0 };
       problem = undefined;
       try {
@@ -60,7 +60,7 @@ function nextOf(subscriptions: SubscriberListWire["subscriptions"], nowSec: numb
   return due.length === 0 ? undefined : Math.min(...due.map(({ paidThrough }) => paidThrough));
 }
 
-/** Where nothing renews, a day. */
+/** A day when nothing renews. */
 function secondsToNext(subscriptions: SubscriberListWire["subscriptions"], nowSec: number): number {
   return (nextOf(subscriptions, nowSec) ?? nowSec + 86_400) - nowSec;
 }

@@ -1,10 +1,10 @@
-/** What was mined: each transaction by the name of what it calls, its outcome and its gas. */
+/** Lists mined transactions: the name of the called function, the outcome and the gas. */
 import type { Interface, TransactionResponse } from "ethers";
 import { batchSettlerInterface, tokenInterface, turnpikeInterface } from "turnpike/chain";
 import { shortened } from "./wording";
 import type { World } from "./world";
 
-/** @returns one line for each transaction after block `from`, the faucet's and the provider's own set-up left out */
+/** @returns one line for each transaction after block `from`, without the faucet's and the provider's own set-up */
 export async function transactionsSince(world: World, from: number): Promise<string[]> {
   const { provider } = world.chain;
   const last = await provider.getBlockNumber();

@@ -1,6 +1,7 @@
 /**
- * Everything the sandbox and the end-to-end tests run on, started in order and stopped in reverse: a chain, the
- * contracts, a test token, plans, the Facilitator on an empty embedded database, the examples and their agents.
+ * Starts everything that the sandbox and the end-to-end tests need, and stops it in reverse order. These parts are a
+ * chain, the contracts, a test token, plans, the Facilitator on an empty embedded database, the examples and their
+ * agents.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import path from "node:path";
@@ -27,16 +28,16 @@ export const INTERVAL_SEC = 30 * DAY_SEC;
 
 const BLOCK_MS = 500;
 
-/** Nothing is gained by waiting for blocks while the contracts are deployed one after another. */
+/** Waiting for blocks gains nothing while the contracts are deployed one after another. */
 const SETUP_BLOCK_MS = 25;
 
 export interface WorldOptions extends Pick<ChainOptions, "isSpared"> {
-  /** 31337 unless given */
+  /** default 31337 */
   readonly chainId?: number;
   readonly blockMs?: number;
-  /** folder that holds everything this world writes; removed when it stops */
+  /** folder of everything that this world writes; removed when it stops */
   readonly folder: string;
-  /** the ports to listen on where they are free; any free ones unless given */
+  /** the preferred ports; default any free ones */
   readonly ports?: {
     readonly facilitator: number;
     readonly provider: number;
@@ -46,7 +47,7 @@ export interface WorldOptions extends Pick<ChainOptions, "isSpared"> {
   };
   /** called with each part before it starts */
   readonly onStart?: (part: string) => void;
-  /** with an API key of the provider's, a receiver of its webhooks, and both in the dashboard beside the clock */
+  /** adds an API key of the provider, a receiver of its webhooks, and both in the dashboard next to the clock */
   readonly withInbox?: boolean;
 }
 
@@ -64,9 +65,9 @@ export interface World {
   readonly providerKey?: string;
   readonly inbox?: Inbox;
   readonly specialistAccount: Wallet;
-  /** Turnpike, read as anyone can. */
+  /** Turnpike, with read access as anyone has it. */
   readonly turnpike: Contract;
-  /** A new agent with tokens and without any gas; the same name is the same key. */
+  /** Creates an agent with tokens and without any gas; the same name is the same key. */
   agent(name: string, options?: { readonly tokens?: bigint; readonly fetch?: typeof fetch }): Promise<TestAgent>;
   stop(): Promise<void>;
 }
@@ -171,7 +172,7 @@ export async function startWorld({
         chainId: contracts.chainId,
         turnpike,
         token: contracts.token,
-        // Of a real chain's id an agent believes no Facilitator that the time has jumped: it asks its own node.
+        // On a real chain's id, an agent does not trust a Facilitator that reports a time jump: it asks its own node.
         ...(contracts.network.startsWith("local-") ? {} : { rpc: chain.rpcUrl }),
       };
       const made = exampleAgent(fetch ? { ...options, fetch } : options);

@@ -1,6 +1,6 @@
-/** The only way to the Facilitator: its HTTP API with the provider's key. Knows no page. */
+/** Calls the Facilitator's HTTP API with the provider's key. No other module does. Knows no page. */
 
-/** What the API answered instead of what was asked for. */
+/** An error response of the API. */
 export class ApiProblem extends Error {
   constructor(
     readonly status: number,
@@ -16,16 +16,16 @@ export type Query = Readonly<Record<string, string | number | undefined>>;
 export interface Api {
   get<T>(path: string, query?: Query): Promise<T>;
   send<T>(method: "POST" | "PATCH" | "DELETE", path: string, body?: unknown): Promise<T>;
-  /** Saves what the path answers as a file. */
+  /** Saves the path's response as a file. */
   download(path: string, query: Query, name: string): Promise<void>;
-  /** Calls back whenever something happened, until the signal. Reconnects by itself. */
+  /** Calls back on each event until the signal aborts. Reconnects by itself. */
   follow(onEvents: () => void, onState: (isLive: boolean) => void, signal: AbortSignal): Promise<void>;
 }
 
 const RETRY_MS = 3_000;
 const JSON_BODY = { "content-type": "application/json" };
 
-/** What a header holds: an API key is of these letters. */
+/** Characters that a header may contain: an API key uses only these. */
 const isHeaderText = (text: string): boolean => /^[\x21-\x7e]+$/.test(text);
 
 export function createApi(key: string | undefined): Api {
@@ -82,7 +82,7 @@ export function createApi(key: string | undefined): Api {
             if (value.includes("data:")) onEvents();
           }
         } catch {
-          // Whatever broke the stream, the next round asks anew; meanwhile the page says that it is not live.
+          // Whatever broke the stream, the next round connects again; meanwhile the page shows that it is not live.
         }
         if (signal.aborted) return;
         onState(false);

@@ -1,4 +1,4 @@
-/** Charts over time: hover tells the values, and a table behind tells them to whoever cannot see them. */
+/** Draws charts over time, with values on hover and as a table for screen readers. */
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -9,7 +9,7 @@ export interface Series {
   /** of the style sheet, `--s1` to `--s6` or a tone */
   readonly color: string;
   readonly values: readonly number[];
-  /** as the tooltip and the table write them */
+  /** as the tooltip and the table show them */
   readonly texts: readonly string[];
 }
 
@@ -24,7 +24,7 @@ export interface ChartProps {
   readonly empty: string;
   /** bars to compare with, drawn behind the others */
   readonly behind?: Series;
-  /** before the figures of the axis */
+  /** prefix of the axis figures */
   readonly sign?: string;
   readonly height?: number;
   formatAt(timeSec: number): string;
@@ -60,7 +60,7 @@ export function Chart({
     if (!element || !box || shown.length === 0) return;
     const style = getComputedStyle(document.documentElement);
     const color = (name: string): string => style.getPropertyValue(name).trim();
-    // Half a bar of room at either end.
+    // Half a bar of space at either end.
     const half = kind === "bars" ? ((times[1] ?? 0) - (times[0] ?? 0)) / 2 : 0;
     const layers = kind === "bars" ? stacked(shown).reverse() : shown.map((one) => ({ ...one, tops: one.values }));
     const behindBars = behind && { fill: color(behind.color), width: 0, ...(wideBars && { paths: wideBars }) };
@@ -132,7 +132,7 @@ export function Chart({
       if (at === undefined) return;
       const lines = told.flatMap(({ name, texts, values }) => (values[idx] ? [`${name}: ${texts[idx]}`] : []));
       target.textContent = [formatAt(at), ...(lines.length > 0 ? lines : ["nothing"])].join("\n");
-      // On the side where there is room.
+      // On the side with enough space.
       const width = element?.clientWidth ?? 0;
       const place = left + 72;
       target.style.left = `${place + target.offsetWidth > width ? Math.max(0, left + 40 - target.offsetWidth) : place}px`;
@@ -224,7 +224,7 @@ function labels(ticks: readonly number[], step: number): string[] {
   return ticks.map((tick) => (step < DAY_SEC && tick % DAY_SEC === 0 ? formatDay(tick) : write(tick)));
 }
 
-/** Where one has nothing, nothing of it is drawn: it would show at the edges of what covers it. */
+/** A series of zeros is not drawn: it would show at the edges of the one that covers it. */
 function stacked(series: readonly Series[]): { color: string; tops: (number | null)[] }[] {
   let below: number[] = [];
   return series.map(({ color, values }) => {

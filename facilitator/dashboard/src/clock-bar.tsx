@@ -1,4 +1,4 @@
-/** The sandbox's clock: moves the chain's time, and tells what happened on the way. */
+/** Shows the sandbox's clock, moves the chain's time, and reports the events on the way. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { EventList, TestClockState } from "turnpike/facilitator";
 import { ApiProblem } from "./api";
@@ -29,17 +29,17 @@ export function ClockBar() {
   const [isMoving, setMoving] = useState(false);
   const [problem, setProblem] = useState<string>();
   const [story, setStory] = useState<string>();
-  /** the feed's end when the clock began to run; absent before the first time */
+  /** the end of the feed when the clock started; absent before the first time */
   const cursor = useRef<string>();
   const state = useAnswer<TestClockState>(api, { path: "/sandbox/clock", again: `${tick} ${look}`, signOut });
   const known = state.kind === "ready" ? state.data : state.kind === "problem" ? state.stale : undefined;
-  // Somebody else may move it too.
+  // Another client may move the clock too.
   const isRunning = isMoving || known?.target !== undefined;
-  /** where it stood when it was last seen standing */
+  /** the time of the clock when it was last seen stopped */
   const began = useRef(0);
   if (known && known.target === undefined) began.current = known.now;
 
-  // What happens is told while it runs, and what still comes of it.
+  // Reports events while the clock runs, and the ones that still follow from it.
   useEffect(() => {
     if (cursor.current === undefined) return;
     feed(cursor.current).then(({ counts }) => setStory((told) => tell(counts) ?? told), ignore);
@@ -126,15 +126,15 @@ export function ClockBar() {
   );
 }
 
-/** How far it has run, for the eye; the time is told in words. */
+/** Progress for sighted users; the time is also shown in words. */
 function Way({ from, to, at }: { from: number; to: number; at: number }) {
   return <Bar share={(at - from) / Math.max(1, to - from)} />;
 }
 
-/** The same is asked again when the clock stands. */
+/** The same query runs again when the clock stops. */
 const ignore = (): void => undefined;
 
-/** @returns undefined where nothing is worth telling */
+/** @returns undefined when there is nothing to report */
 function tell(counts: ReadonlyMap<string, number>): string | undefined {
   const said = [...counts].flatMap(([type, count]) => {
     const words = SAID[type];

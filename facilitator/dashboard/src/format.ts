@@ -1,6 +1,6 @@
-/** How figures are written for people. Amounts come as base units in decimal text and never pass through a float. */
+/** Formats figures for people. Amounts are base units in decimal text and never become a float. */
 
-/** `"1234500"` at 6 decimals: `1.2345`; at least two digits after the point, no more than it takes. */
+/** Formats `"1234500"` at 6 decimals as `1.2345`, with at least two digits after the point and no more than needed. */
 export function formatAmount(baseUnits: string, decimals: number): string {
   const negative = baseUnits.startsWith("-");
   const digits = (negative ? baseUnits.slice(1) : baseUnits).padStart(decimals + 1, "0");
@@ -9,14 +9,14 @@ export function formatAmount(baseUnits: string, decimals: number): string {
   return `${negative ? "−" : ""}${group(whole)}${fraction && `.${fraction}`}`;
 }
 
-/** What an amount is counted in: before it where it is a dollar, else after it. */
+/** The symbol of a token: before the amount for a dollar, otherwise after it. */
 export interface Unit {
   readonly sign: string;
   readonly name: string;
   readonly decimals: number;
 }
 
-/** Tokens name themselves; what calls itself a dollar is written as one. */
+/** Tokens choose their own names; one that calls itself a dollar is written as one. */
 export function unitOf(tokenName: string, decimals: number): Unit {
   const isDollar = /usd|dollar/i.test(tokenName);
   return { sign: isDollar ? "$" : "", name: isDollar ? "" : tokenName.slice(0, 12), decimals };
@@ -28,7 +28,7 @@ export function formatMoney(baseUnits: string, { sign, name, decimals }: Unit): 
   return name === "" ? signed : `${signed} ${name}`;
 }
 
-/** The same to the cent, and below a dollar to four digits: for sums that nobody has to add up. */
+/** Formats to the cent, and below a dollar to four digits: for sums that need not add up exactly. */
 export function formatMoneyShort(baseUnits: string, unit: Unit): string {
   const whole = 10n ** BigInt(unit.decimals);
   const value = BigInt(baseUnits);
@@ -76,7 +76,7 @@ const trim = (text: string): string => (text.includes(".") ? text.replace(/\.?0+
 
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/** `21 Nov 2026`, in UTC as every time here */
+/** `21 Nov 2026`, in UTC like every time in the dashboard */
 export function formatDate(timeSec: number): string {
   const at = new Date(timeSec * 1_000);
   return `${formatDay(timeSec)} ${at.getUTCFullYear()}`;
@@ -116,13 +116,13 @@ export function formatInterval(seconds: number): string {
   return `${formatCount(seconds)} s`;
 }
 
-/** In the largest unit of which it is at least one: `12 days`, `3 hours`. */
+/** Uses the largest unit of which there is at least one: `12 days`, `3 hours`. */
 export function formatSpan(seconds: number): string {
   for (const [unit, size] of SIZES) if (seconds >= size) return plural(Math.floor(seconds / size), unit);
   return `${Math.max(0, Math.floor(seconds))} s`;
 }
 
-/** The two ends of a hash or an address; of what is short the whole. */
+/** Shortens a hash or an address to its two ends; short text stays whole. */
 export function endsOf(hex: string): readonly [start: string, end: string] {
   return hex.length > 14 ? [hex.slice(0, 8), hex.slice(-4)] : [hex, ""];
 }
@@ -132,12 +132,12 @@ export function shorten(hex: string): string {
   return end ? `${start}…${end}` : start;
 }
 
-/** `part` of `whole` in percent with one digit; undefined of nothing. */
+/** Returns `part` of `whole` in percent with one digit; undefined when `whole` is zero. */
 export function formatShare(part: number, whole: number): string | undefined {
   return whole === 0 ? undefined : `${trim(((100 * part) / whole).toFixed(1))} %`;
 }
 
-/** Up or down against before, in percent; undefined where before was nothing. */
+/** Returns the change in percent; undefined when the former value is zero. */
 export function formatChange(now: string, before: string): string | undefined {
   const old = BigInt(before);
   if (old === 0n) return undefined;
@@ -145,14 +145,14 @@ export function formatChange(now: string, before: string): string | undefined {
   return `${permille > 0 ? "+" : permille < 0 ? "−" : "±"}${trim((Math.abs(permille) / 10).toFixed(1))} %`;
 }
 
-/** Hundredths of a token: `0.38 ¢`, `0.0042 ¢`, `1.2 ¢`. */
+/** Formats hundredths of a token: `0.38 ¢`, `0.0042 ¢`, `1.2 ¢`. */
 export function formatCents(cents: number): string {
   if (cents === 0) return "0 ¢";
   const digits = cents >= 10 ? 1 : cents >= 0.1 ? 2 : Math.min(8, 1 - Math.floor(Math.log10(cents)));
   return `${trim(cents.toFixed(digits))} ¢`;
 }
 
-/** Wei as the chain's coin, to four digits that tell something. */
+/** Formats wei in the chain's coin, to four significant digits. */
 export function formatCoin(wei: string | number): string {
   const coins = Number(wei) / 1e18;
   return coins === 0
@@ -166,13 +166,13 @@ export function formatMs(ms: number): string {
   return ms < 1_000 ? `${Math.round(ms)} ms` : `${trim((ms / 1_000).toFixed(1))} s`;
 }
 
-/** What is not seen, or turns around what stands beside it. */
+/** Invisible characters, and those that change the direction of the text next to them. */
 const UNSEEN = /[\p{Cc}\p{Zl}\p{Zp}\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]/gu;
 const NAME_LENGTH = 80;
 
-/** Anyone's text, fit to stand in a line among other text: its beginning, and nothing in it that is not seen. */
+/** Makes untrusted text safe for a line of other text: truncates it and removes invisible characters. */
 export function plainText(text: string): string {
-  // Cut before it is read through: it may be long.
+  // Truncated before it is scanned: it may be long.
   const seen = text
     .slice(0, 4 * NAME_LENGTH)
     .replace(UNSEEN, " ")
@@ -182,7 +182,7 @@ export function plainText(text: string): string {
   return letters.length > NAME_LENGTH ? `${letters.slice(0, NAME_LENGTH - 1).join("")}…` : seen;
 }
 
-/** A plan's name out of its metadata, which is anyone's text. */
+/** Returns a plan's name from its metadata, which is untrusted text. */
 export function planName(metadata: string, planId: string): string {
   try {
     const parsed: unknown = JSON.parse(metadata);
@@ -191,7 +191,7 @@ export function planName(metadata: string, planId: string): string {
       if (name) return name;
     }
   } catch {
-    // Metadata need not be JSON: then the plan goes by its id.
+    // Metadata need not be JSON; then the plan is shown by its id.
   }
   return shorten(planId);
 }

@@ -1,8 +1,8 @@
-/** Whether the figures follow the chain, by the readiness that the service reports. */
+/** Reports whether the figures follow the chain, from the service's readiness. */
 import type { Readiness } from "turnpike/facilitator";
 import { formatCount } from "./format";
 
-/** Returns a sentence while the reader of the chain is behind; undefined while it follows. */
+/** Returns a sentence while the indexer is behind; undefined while it follows. */
 export function latenessOf({ checks }: Readiness): string | undefined {
   const indexer = checks.find(({ name }) => name === "indexer");
   if (!indexer || indexer.ok) return undefined;

@@ -1,4 +1,4 @@
-/** The dashboard: who is signed in, which page, and whether it is live. */
+/** Renders the dashboard: the signed-in provider, the current page, and the live state. */
 import { render } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { CurrentKey, NewApiKey, Readiness, SupportedWire } from "turnpike/facilitator";
@@ -35,7 +35,7 @@ const PAGES = [
   { path: "/system", title: "System", page: System },
 ] as const;
 
-/** Where the figures of a page come from, if not from the chain alone. */
+/** The source of a page's figures when it is not the chain alone. */
 const SOURCES: Readonly<Record<string, string>> = {
   "/": "Every figure is a sum over events of the chain, but for what was lost, which is your gates' word, and failed attempts and the time to settle, which are the service's.",
   "/subscriptions/":
@@ -49,18 +49,18 @@ const SOURCES: Readonly<Record<string, string>> = {
   "/system": "How the service stands is its own word; costs and volume can be told again from the chain.",
 };
 
-/** A reader that falls behind makes no event. */
+/** An indexer that falls behind emits no event. */
 const LOOK_MS = 5_000;
 
-/** Blocks that come at once are read within one look: that is no delay to report. */
+/** Blocks that arrive together are read within one interval: that is no delay to report. */
 const LATE_LOOKS = 2;
 
-/** Many events make one reload. */
+/** Merges many events into one reload. */
 const SETTLE_MS = 400;
 
 function App() {
   const [session, setSession] = useState<Session | undefined>(savedSession);
-  // Whoever opens a sandbox is in; whoever left it is asked.
+  // In a sandbox, opening the page signs in; after a sign-out, the form is shown.
   const [isOpening, setOpening] = useState(isSandbox && session === undefined);
   /** why the sign-in is shown again */
   const [reason, setReason] = useState<string>();
@@ -83,7 +83,7 @@ function App() {
 
   function signOut(why?: string): void {
     setReason(why);
-    // A key that was made for this tab ends with it; if nobody hears of it, its time does.
+    // A key created for this tab is revoked at sign-out; if the request fails, the key expires.
     if (session?.kind === "tab") {
       const [, id] = session.key.split("_");
       void createApi(session.key)
@@ -120,7 +120,7 @@ function Dashboard({ session, onSignOut }: { session: Session; onSignOut: SignOu
   );
 }
 
-/** Leads back to the sign-in, which says why. */
+/** Returns to the sign-in, which shows the reason. */
 function Refused({ why, onSignOut }: { why: string; onSignOut: SignOut }) {
   useEffect(() => onSignOut(why), [why]);
   return null;
@@ -157,7 +157,7 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
   const current = PAGES.find((entry) => entry.path === path);
   const idHash = /^\/subscriptions\/(0x[0-9a-f]{64})$/.exec(path)?.[1];
   const payer = /^\/payers\/(0x[0-9a-fA-F]{40})$/.exec(path)?.[1];
-  /** of a page that is about one of what another page lists */
+  /** for a page about one item of another page's list */
   const listed = idHash ? "/subscriptions" : payer ? "/payers" : undefined;
   const title = idHash ? "Subscription" : payer ? "Payer" : (current?.title ?? "Not found");
   const { notices, problems } = useNotices();
@@ -239,7 +239,7 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
 
 const LIVE_LOOKS = { live: "live on", reconnecting: "live", "not up to date": "live stale" } as const;
 
-/** What the page's questions met, and a place where they say so. */
+/** Collects the errors of the page's queries and shows them. */
 function useNotices(): { notices: NoticesOfPage; problems: readonly ApiProblem[] } {
   const [known, setKnown] = useState<ReadonlyMap<symbol, ApiProblem>>(new Map());
   const notices = useMemo<NoticesOfPage>(

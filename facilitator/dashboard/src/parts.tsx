@@ -1,11 +1,11 @@
-/** The pieces that every page is made of. */
+/** Defines the components that every page uses. */
 import type { ComponentChildren } from "preact";
 import { useContext, useState } from "preact/hooks";
 import type { Query } from "./api";
 import { endsOf } from "./format";
 import { type Loaded, Notices, type Trail, useSigned } from "./use";
 
-/** What went wrong, told once however many figures it is about. */
+/** Shows an error once, however many figures it affects. */
 export function Problem({ message, code }: { message: string; code: string }) {
   return (
     <p class="problem" role="alert">
@@ -14,7 +14,7 @@ export function Problem({ message, code }: { message: string; code: string }) {
   );
 }
 
-/** Shows what was loaded; old figures stay readable while nobody answers, and the page says once that nobody does. */
+/** Shows loaded data. While requests fail, the former figures stay readable and the page shows one error. */
 export function Shown<T>({ of, children }: { of: Loaded<T>; children: (data: T) => ComponentChildren }) {
   const isToldAbove = useContext(Notices) !== undefined;
   switch (of.kind) {
@@ -44,10 +44,10 @@ export function Panel({
   aside,
   children,
 }: {
-  /** absent where the page's own says it */
+  /** absent when the page's own heading says it */
   title?: string;
   note?: ComponentChildren;
-  /** beside the title */
+  /** next to the title */
   aside?: ComponentChildren;
   children: ComponentChildren;
 }) {
@@ -93,7 +93,7 @@ export function Figure({
   );
 }
 
-/** How much of a whole, for the eye; whoever cannot see it reads the figures beside it. */
+/** A bar of the share for sighted users; screen readers get the figures next to it. */
 export function Bar({ share, tone }: { share: number; tone?: Tone | "accent" | undefined }) {
   return (
     <span class="bar" aria-hidden="true">
@@ -109,7 +109,7 @@ export function Controls({ children }: { children: ComponentChildren }) {
   return <div class="controls">{children}</div>;
 }
 
-/** Nothing yet, and what would change that. */
+/** Shows that there is no data, and what would add some. */
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
   return (
     <div class="empty">
@@ -126,14 +126,14 @@ export function Figures({ children }: { children: ComponentChildren }) {
 export interface Column<T> {
   readonly title: string;
   readonly isNumber?: boolean;
-  /** left out where there is little room */
+  /** hidden when there is little space */
   readonly isMinor?: boolean;
-  /** left out already where there is not much room, as the others tell it too */
+  /** hidden first when space is limited, as other columns contain it too */
   readonly isSpare?: boolean;
-  /** sentences, which may take several lines */
+  /** sentences, which may wrap */
   readonly isProse?: boolean;
   cell(row: T): ComponentChildren;
-  /** of all rows together, in a line below them */
+  /** totals of all rows, in a row below them */
   readonly total?: ComponentChildren;
 }
 
@@ -197,7 +197,7 @@ function classOf({ isNumber, isMinor, isSpare, isProse }: Look) {
   return names.filter(Boolean).join(" ") || undefined;
 }
 
-/** A hash or address: its ends for the eye, whole for the clipboard and for whoever searches the page. */
+/** Shows a hash or address by its two ends; copying and searching use the whole. */
 export function Hex({ value }: { value: string }) {
   const [start, end] = endsOf(value);
   return (
@@ -209,7 +209,7 @@ export function Hex({ value }: { value: string }) {
   );
 }
 
-/** Text of any length in a place that is not: the whole of it is one hover away. */
+/** Truncates text of any length; the whole is shown on hover. */
 export function Cut({ text, whole = text }: { text: string; whole?: string }) {
   return (
     <bdi class="cut" title={whole}>
@@ -218,7 +218,7 @@ export function Cut({ text, whole = text }: { text: string; whole?: string }) {
   );
 }
 
-/** A subscription by the name that anyone may know, and the way to its page. */
+/** Links a subscription's public name to its page. */
 export function SubscriptionLink({ of }: { of: string }) {
   return (
     <a href={`#/subscriptions/${of}`}>
@@ -227,7 +227,7 @@ export function SubscriptionLink({ of }: { of: string }) {
   );
 }
 
-/** Who paid, and the way to everything that it paid. */
+/** Links a payer to everything that it paid. */
 export function PayerLink({ of }: { of: string }) {
   return (
     <a href={`#/payers/${of}`}>
@@ -236,7 +236,7 @@ export function PayerLink({ of }: { of: string }) {
   );
 }
 
-/** What stands in a column of its own where there is room. */
+/** Content that gets a column of its own when there is space. */
 export function Narrow({ children }: { children: ComponentChildren }) {
   return <span class="note line narrow">{children}</span>;
 }
@@ -306,7 +306,7 @@ export function Download({
   path: string;
   query: Query;
   name: string;
-  /** where a page has several */
+  /** for a page with several of them */
   title?: string;
 }) {
   const { api } = useSigned();

@@ -1,4 +1,4 @@
-/** What the provider's plans are called, in whichever token, for lists that know only their ids. */
+/** Resolves plan ids to names, in any token, for lists that contain only ids. */
 import type { PlanFiguresWire } from "turnpike/facilitator";
 import { planName } from "./format";
 import { useLoad, useSigned } from "./use";
@@ -8,7 +8,7 @@ export type Plan = PlanFiguresWire["plans"][number] & { readonly token: string }
 export interface PlanNames {
   find(planId: string): Plan | undefined;
   nameOf(planId: string): string;
-  /** of a choice among them */
+  /** of a choice among plans */
   readonly options: Readonly<Record<string, string>>;
 }
 

@@ -1,4 +1,4 @@
-/** Which days and which token's figures are looked at, and in which steps they are drawn. */
+/** Selects the days, token and grain of the figures. */
 import type { ComponentChildren } from "preact";
 import type { Query } from "./api";
 import { formatDate, formatDay, formatHour } from "./format";
@@ -12,14 +12,14 @@ const HOUR_SEC = 3_600;
 const DAY_SEC = 86_400;
 
 export interface Range {
-  /** of every question for figures */
+  /** of every query for figures */
   readonly query: Query;
   readonly grain: "hour" | "day";
-  /** what is chosen by */
+  /** the values of the controls */
   readonly choices: ComponentChildren;
 }
 
-/** Where a month passes by a click, a month is too short to see anything. */
+/** In a sandbox, where a click advances a month, a month is too short to show anything. */
 const DEFAULT_DAYS = isSandbox ? "90" : "30";
 
 export function useRange(): Range {
@@ -37,7 +37,7 @@ export function useRange(): Range {
   };
 }
 
-/** Whose amounts are shown where the service settles several: two tokens are never added up. */
+/** Selects the token when the service settles several: two tokens are never added up. */
 export function useToken(): { readonly token: string | undefined; readonly choice: ComponentChildren } {
   const { tokens } = useSigned().supported;
   const first = tokens[0]?.address ?? "";
@@ -55,10 +55,10 @@ export function useToken(): { readonly token: string | undefined; readonly choic
   };
 }
 
-/** Starts of the steps between two times: hours of a few days, days of a season, weeks of a year. */
+/** Returns the starts of the steps between two times: hours for a few days, days for a season, weeks for a year. */
 export interface Steps {
   readonly times: readonly number[];
-  /** place of a time among them; -1 outside */
+  /** index of the step that contains a time; -1 outside */
   placeOf(timeSec: number): number;
   formatAt(timeSec: number): string;
 }

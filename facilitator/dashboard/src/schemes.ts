@@ -1,4 +1,4 @@
-/** How money came in, in words and colours that mean the same on every page. */
+/** Names and colours of the payment schemes, the same on every page. */
 export const SCHEME_NAMES = {
   "one-time": "One-time",
   signup: "Signup",

@@ -1,8 +1,8 @@
-/** Who is signed in: an API key, kept for this tab only. The key goes into a header, never into an address. */
+/** Stores the signed-in API key for this tab only. The key goes into a header, never into a URL. */
 const NAME = "turnpike-key";
 const KIND = "turnpike-key-kind";
 
-/** `tab`: made for this tab alone, so it ends with it. */
+/** `tab`: created for this tab alone, so it ends with it. */
 export interface Session {
   readonly key: string;
   readonly kind: "given" | "tab";
@@ -23,5 +23,5 @@ export function endSession(): void {
   sessionStorage.removeItem(KIND);
 }
 
-/** Whether the service that served this page is a sandbox, which has a key for whoever opens it, and a clock. */
+/** Returns whether the service that served this page is a sandbox, which has an open key and a movable clock. */
 export const isSandbox: boolean = document.querySelector("meta[name=turnpike]")?.getAttribute("content") === "sandbox";

@@ -1,4 +1,4 @@
-/** What a page needs of the outside: its data, kept fresh, and where in the address it stands. */
+/** Hooks for a page's data, its refresh, and its state in the URL. */
 import { createContext } from "preact";
 import { useCallback, useContext, useEffect, useState } from "preact/hooks";
 import type { CurrentKey, SupportedWire } from "turnpike/facilitator";
@@ -7,14 +7,14 @@ import { formatMoney, formatMoneyShort, type Unit, unitOf } from "./format";
 
 export interface Signed {
   readonly api: Api;
-  /** counts up whenever something happened */
+  /** increments on each event */
   readonly tick: number;
   readonly who: CurrentKey;
   readonly supported: SupportedWire;
   readonly signOut: SignOut;
 }
 
-/** @param why the sign-in says it; absent: the user chose to */
+/** @param why shown on the sign-in page; absent: the user chose to */
 export type SignOut = (why?: string) => void;
 
 const KEY_REFUSED =
@@ -22,15 +22,15 @@ const KEY_REFUSED =
 
 export const SignedIn = createContext<Signed | undefined>(undefined);
 
-/** Where a page collects what went wrong with its questions: one cause is told once, whatever waits for an answer. */
+/** Collects a page's errors: each cause is shown once, however many queries wait. */
 export interface NoticesOfPage {
-  /** @param problem undefined: it is over */
+  /** @param problem undefined: resolved */
   tell(question: symbol, problem: ApiProblem | undefined): void;
 }
 
 export const Notices = createContext<NoticesOfPage | undefined>(undefined);
 
-/** Nobody answers, or what answers cannot: it is tried again. */
+/** No response, or a server error: the query is retried. */
 export const isOutage = ({ status }: ApiProblem): boolean => status === 0 || status >= 500;
 
 export function useSigned(): Signed {
@@ -41,7 +41,7 @@ export function useSigned(): Signed {
 
 const FALLBACK: Unit = { sign: "", name: "", decimals: 6 };
 
-/** What a token's amounts are counted in; without one the first that the service settles. */
+/** The token of amounts; without one, the first that the service settles. */
 export function useUnit(): (token?: string) => Unit {
   const { tokens } = useSigned().supported;
   return useCallback(
@@ -55,7 +55,7 @@ export function useUnit(): (token?: string) => Unit {
 
 type Money = (baseUnits: string, token?: string) => string;
 
-/** @param digits `short` for sums at a glance, all of them where each is one payment */
+/** @param digits `short` for sums at a glance, all digits for single payments */
 export function useMoney(digits: "all" | "short" = "all"): Money {
   const unit = useUnit();
   const format = digits === "all" ? formatMoney : formatMoneyShort;
@@ -70,15 +70,15 @@ export type Loaded<T> =
 const RETRY_MS = 5_000;
 
 /**
- * Asks again when something happened, and every few seconds while nobody answers; old figures stay until new ones come.
- * @param round another number asks anew at once
+ * Queries again on each event, and every few seconds while requests fail. Former figures stay until new ones arrive.
+ * @param round another number queries again at once
  */
 export function useGet<T>(path: string, query: Query = {}, round = 0): Loaded<T> {
   const { api, tick, signOut } = useSigned();
   return useAnswer(api, { path, query, again: `${tick} ${round}`, signOut });
 }
 
-/** Another number every so often, while somebody looks. */
+/** Increments periodically while the page is visible. */
 export function useRound(everyMs: number): number {
   const [round, setRound] = useState(0);
   useEffect(() => {
@@ -93,21 +93,21 @@ export function useRound(everyMs: number): number {
 interface Question {
   readonly path: string;
   readonly query?: Query;
-  /** another one asks anew at once */
+  /** another number queries again at once */
   readonly again?: string;
   readonly signOut: SignOut;
 }
 
-/** The same before it is known who asks. */
+/** The same query before the sign-in. */
 export function useAnswer<T>(api: Api, { path, query = {}, again, signOut }: Question): Loaded<T> {
   return useLoad({ name: `${path} ${JSON.stringify(query)}`, load: () => api.get<T>(path, query), again, signOut });
 }
 
 interface Load<T> {
-  /** of what is asked for; another one begins anew */
+  /** of the query; another one starts again */
   readonly name: string;
   load(): Promise<T>;
-  /** another one asks anew at once */
+  /** another number queries again at once */
   readonly again?: string | undefined;
   readonly signOut: SignOut;
 }
@@ -148,9 +148,9 @@ export function useLoad<T>({ name, load, again = "", signOut }: Load<T>): Loaded
   return state;
 }
 
-/** The part of the address after `#`: `/payments?status=settled`. */
+/** The part of the URL after `#`: `/payments?status=settled`. */
 export interface Place {
-  /** as it stands in the address */
+  /** as it is in the URL */
   readonly hash: string;
   readonly path: string;
   readonly query: URLSearchParams;
@@ -160,12 +160,12 @@ export function usePlace(): Place {
   const [place, setPlace] = useState(read);
   useEffect(() => {
     const onChange = (): void => {
-      // The browser has gone to a place within the page, which keeps its address.
+      // Following an anchor within the page must not change the route, so the former hash is restored.
       if (isWithinPage()) history.replaceState(null, "", lastHash || "#/");
       else setPlace((old) => (old.hash === location.hash ? old : read()));
     };
     addEventListener("hashchange", onChange);
-    // It may have changed between the first drawing and now.
+    // It may have changed between the first render and now.
     onChange();
     return () => removeEventListener("hashchange", onChange);
   }, []);
@@ -186,7 +186,7 @@ export function useQueryField(name: string, fallback: string): [string, (value: 
   return [query.get(name) ?? fallback, set];
 }
 
-/** Where in a list somebody is: each page a cursor deeper than the one before. Another filter begins anew. */
+/** The position in a list: each page adds a cursor. Another filter starts from the first page. */
 export interface Trail {
   readonly cursor: string | undefined;
   readonly hasBack: boolean;
@@ -208,7 +208,7 @@ export function useTrail(filter = ""): Trail {
 /** Pages begin with a slash. */
 const isWithinPage = (): boolean => /^#[^/]/.test(location.hash);
 
-/** Of the page that was read last. */
+/** Of the most recently loaded page. */
 let lastHash = "";
 
 function read(): Place {

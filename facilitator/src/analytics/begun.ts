@@ -1,4 +1,7 @@
-/** What opened access by subscription: signups, resumptions and plan changes, also those that charged nothing. */
+/**
+ * Reads what opened access by subscription: signups, resumptions and plan changes, including those that charged
+ * nothing.
+ */
 import { sql } from "kysely";
 import type { Db } from "../db/open";
 import { DAY_SEC } from "../lib/durations";
@@ -16,7 +19,7 @@ export async function begunIn(db: Db, query: LifecycleQuery): Promise<Begun> {
 async function signupsIn(db: Db, scope: Scope, range: Range): Promise<Pick<Begun, "signups" | "prices">> {
   const { chainId, provider, token } = scope;
   if (provider === undefined) {
-    // The sums of everyone hold no plans.
+    // The sums over all providers contain no plans.
     const schemes = byScheme(await volumeOverTime(db, scope, range, DAY_SEC));
     const count = (schemes.get("signup")?.count ?? 0) + (schemes.get("plan-change")?.count ?? 0);
     return { signups: [{ price: undefined, count }], prices: new Set() };
@@ -36,7 +39,7 @@ async function signupsIn(db: Db, scope: Scope, range: Range): Promise<Pick<Begun
   return { signups: signups.filter(({ count }) => count > 0), prices: new Set(signups.map(({ price }) => price)) };
 }
 
-/** A resumption within a paid period charges nothing: the sums of money do not hold it. */
+/** Counts resumptions within a paid period. They charge nothing, so the sums of money do not contain them. */
 async function resumedIn(db: Db, { scope, range, hasOtherTokens }: LifecycleQuery): Promise<number> {
   if (!hasOtherTokens) return (await eventCounts(db, scope, range)).get("subscription.resumed") ?? 0;
   const { chainId, provider, token } = scope;

@@ -1,6 +1,6 @@
 /**
- * Compacts the rollups of finished time: groups their rows by owner. They were written in the order of time, so that a
- * year of one provider would be read from as many pages as it has days. Rows are moved, never changed.
+ * Compacts the rollups of finished days by grouping their rows by owner. Rows are written in time order, so a year of
+ * one provider would take as many page reads as it has days. Rows are moved, never changed.
  */
 import { sql } from "kysely";
 import type { Db, Store } from "../db/open";
@@ -11,13 +11,13 @@ import { bucketOf, type Span } from "./rollups";
 interface Compaction {
   readonly table: "rollup_volume" | "rollup_events" | "rollup_provider_plans" | "rollup_funnel" | "rollup_recurring";
   readonly key: string;
-  /** of its rows; undefined where all are days */
+  /** of its rows; undefined when all rows are days */
   readonly grain?: number;
   /** the span that is compacted at once, after its end */
   readonly every: Span;
 }
 
-/** Where the rollups of a chain are, and what guards their rows. */
+/** The rollup tables of a chain, and the locks that guard their rows. */
 interface Rollups {
   readonly store: Store;
   readonly feed: EventFeed;
@@ -43,7 +43,7 @@ const COMPACTIONS: readonly Compaction[] = [
   { table: "rollup_recurring", key: "provider, token, interval_sec, bucket", every: WEEK_SEC },
 ];
 
-/** Gates report the last day. Older rows hardly ever change. */
+/** Gates report about the last day. Older rows rarely change. */
 const OPEN_SEC = DAY_SEC;
 
 /** Compacts every finished span that is not compacted yet. @returns the number of rows moved */
@@ -73,7 +73,7 @@ async function compactNext(
   const name = `gathered ${table} ${grain ?? DAY_SEC}`;
   const ofGrain = grain === undefined ? sql`` : sql`and grain = ${grain}`;
   return store.transaction(async (tx) => {
-    // One writer at a time: no writer waits for a row that moves.
+    // One writer at a time, so that no writer waits for a row that moves.
     await feed.lock(tx);
     const fromSec = await nextOf(tx);
     if (fromSec === undefined || fromSec + every > untilSec) return undefined;

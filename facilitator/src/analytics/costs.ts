@@ -1,4 +1,6 @@
-/** What this service's transactions have cost: gas times price, and token cents where the native coin's price is set. */
+/**
+ * Computes what this service's transactions cost: gas times price, and token cents when the native coin's price is set.
+ */
 import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
 import type { Db } from "../db/open";
@@ -7,14 +9,14 @@ import type { TransactionProjection } from "../events/projection";
 
 export interface TransactionCost {
   readonly transaction: Hex;
-  /** what it was for, e.g. "settle" */
+  /** its purpose, e.g. "settle" */
   readonly purpose: string;
   readonly gasUsed: number;
   readonly gasPriceWei: string;
   readonly costWei: string;
   /** hundredths of a token; absent without NATIVE_PRICE */
   readonly costCents?: number;
-  /** payments in it, where it settles some */
+  /** payments in it, for a settlement */
   readonly payments: number;
 }
 
@@ -26,7 +28,7 @@ export interface CostSum {
 }
 
 export interface Costs {
-  /** @returns undefined for a transaction that is not ours, or not mined */
+  /** @returns undefined for a transaction that is not this service's, or not mined */
   of(hash: Hex): Promise<TransactionCost | undefined>;
   /** of the last 24 hours by the database's clock, by purpose */
   ofLastDay(): Promise<readonly CostSum[]>;
@@ -89,7 +91,7 @@ export function createCosts(db: Db, chainId: number, nativePrice: number | undef
   };
 }
 
-/** What moves money, and so is an item that a transaction's cost is shared by. */
+/** Items that move money. The cost of a transaction is divided by their number. */
 const ITEMS = sql.raw(
   `('payment.settled', 'subscription.created', 'subscription.renewed', 'subscription.resumed', 'subscription.plan_changed', 'allowance.debited')`,
 );

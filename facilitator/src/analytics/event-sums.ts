@@ -8,7 +8,7 @@ import { type CountedEvent, EVERYONE, PERIOD_SCHEMES, SPANS, type Sums, sumsOf }
 
 const RECOUNT_PAGE = 5_000;
 
-/** Counts the sums of all valid events again. */
+/** Recomputes the sums from all valid events. */
 export async function recountSums(db: Tx, chainId: number): Promise<void> {
   for (const table of EVENT_SUMS) await db.deleteFrom(table).where("chain_id", "=", chainId).execute();
   for (let after = 0; ; ) {
@@ -39,7 +39,7 @@ function countedOf({
   return { ...row, blockTime, provider: provider ?? undefined, payer: payer ?? undefined };
 }
 
-/** The tables that `addSums` writes. They can be counted again from the events. */
+/** The tables that `addSums` writes. They can be recomputed from the events. */
 export const EVENT_SUMS = [
   "rollup_volume",
   "rollup_provider_plans",
@@ -59,7 +59,7 @@ const PROVIDERS_BY = [
 const addEvents = (tx: Tx, chainId: number, events: readonly CountedRow[], sign: 1 | -1 = 1): Promise<void> =>
   addSums(tx, chainId, sumsOf(events.map(countedOf), sign));
 
-/** Adds published events to the sums, and takes reverted ones out. */
+/** Adds published events to the sums and subtracts reverted ones. */
 export const eventSums: EventProjection = {
   appended: addEvents,
   reverted: (tx, chainId, events) => addEvents(tx, chainId, events, -1),
@@ -72,7 +72,7 @@ export const eventSums: EventProjection = {
 async function addSums(db: Db, chainId: number, sums: Sums): Promise<void> {
   const additions = additionsOf(chainId, sums);
   if (additions.length === 0) return;
-  // In one statement: a request that waits for a block waits for each round trip.
+  // One statement: a request that waits for a block waits for each round trip.
   const parts = additions.map((addition, place) => sql`${sql.ref(`sum_${place}`)} as (${addition})`);
   await sql`with ${sql.join(parts)} select 1`.execute(db);
 }
@@ -101,7 +101,7 @@ function additionsOf(chainId: number, { volume, plans, payers, events, causes }:
     }
   }
   if (plans.length > 0) {
-    // Whose a plan is, its row knows: plans never change, and stand before what is paid for them.
+    // The plan's row names its provider. Plans never change, and a plan is stored before any payment for it.
     additions.push(sql`insert into rollup_provider_plans as r (chain_id, provider, grain, bucket, plan_id, scheme, count, amount)
       select ${chainId}::bigint, p.provider, g.grain, x.bucket - x.bucket % g.grain, x.plan_id, x.scheme, sum(x.count), sum(x.amount)
       from unnest(${textList(plans.map((row) => row.plan))}, ${intList(plans.map((row) => row.bucket))},

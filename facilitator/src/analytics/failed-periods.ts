@@ -5,14 +5,14 @@ import type { FailedPeriodsTable } from "../db/tables/analytics";
 import type { CountedRow, EventProjection } from "../events/projection";
 import type { RecordProjection } from "../subscriptions/rows";
 
-/** No attempt was made before nobody could collect it any more. */
+/** No attempt was made before the period became uncollectable. */
 const NOT_TRIED = "NotTried";
 
 const COLUMNS = sql.raw("chain_id, id_hash, paid_through, provider, token, failed_at, cause, price, outcome");
 
 const FAILURES: readonly string[] = ["subscription.renewal_failed", "subscription.expired"];
 
-/** The rows as they should be. @param idHashes only theirs */
+/** Derives the rows from the events. @param idHashes restricts the result to these */
 export function failedPeriodsDerived(chainId: number, idHashes?: readonly string[]): RawBuilder<FailedPeriodsTable> {
   const those = idHashes ? sql`and object_id = any(${idList(idHashes)})` : sql``;
   return sql`
@@ -40,8 +40,8 @@ export function failedPeriodsDerived(chainId: number, idHashes?: readonly string
 }
 
 /**
- * Derives the periods of failures that are published, reverted or valid again, and the outcomes of failed periods whose
- * subscriptions change. Other events need no statement.
+ * Derives the periods of failures that are published, reverted or valid again. Also derives the outcomes of failed
+ * periods whose subscriptions change. Other events need no statement.
  */
 export const failedPeriods: EventProjection & RecordProjection = {
   appended: deriveOf,
@@ -61,7 +61,7 @@ async function deriveOf(tx: Tx, chainId: number, events: readonly CountedRow[]):
   await derive(tx, chainId, [...new Set(failed.map((event) => event.object_id))]);
 }
 
-/** Derives only what has failed before: most subscriptions never do. */
+/** Derives only subscriptions that have failed before: most never do. */
 async function updateOutcomes(tx: Tx, chainId: number, idHashes: readonly string[]): Promise<void> {
   if (idHashes.length === 0) return;
   const failed = await tx

@@ -1,6 +1,6 @@
 /**
- * What fell due and was not charged at the first attempt, in money, by how it ended. Each period counts once, on the day on
- * which it first failed.
+ * Sums what fell due and was not charged at the first attempt, by outcome. Each period counts once, on the day of its
+ * first failure.
  */
 import { sql } from "kysely";
 import type { FailedRenewalsWire } from "turnpike/facilitator";
@@ -13,7 +13,7 @@ export interface FailedRenewalFigures {
   failedRenewals(provider: Address, query: FiguresQuery): Promise<FailedRenewalsWire>;
 }
 
-/** The others are told under another name, or of no record. */
+/** The other outcomes are reported under another name, or belong to no record. */
 const OUTCOMES = ["lost", "open", "recovered"] as const;
 
 type Outcome = (typeof OUTCOMES)[number];

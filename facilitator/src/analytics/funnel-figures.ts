@@ -1,4 +1,4 @@
-/** The funnel in the words of the wire. Every total is a sum over rows that stand below it. */
+/** Builds the wire form of the funnel. Every total is the sum of the rows below it. */
 import type { FunnelStep, FunnelWire } from "turnpike/facilitator";
 import { DAY_SEC } from "../lib/durations";
 import { begunIn } from "./begun";
@@ -33,14 +33,14 @@ export function createFunnelFigures({ db, config, clock }: AnalyticsOptions): Fu
       );
       const isChosen = (row: { readonly resource: string }): boolean =>
         resource === undefined || row.resource === resource;
-      // One resource's share is the same whether it is asked for alone or with the others.
+      // A resource's share is the same whether it is queried alone or with the others.
       const all = outcomesOf(reported, begun);
       const outcomes = all.filter(isChosen);
       const rows = reported.filter(isChosen);
       const isWhole = resource === undefined;
       const steps: readonly (readonly [FunnelStep, Sum])[] = [
         ["asked", sumOf(rows, isAsked)],
-        // What it was for is settled or failed in the end: the few under way are not signed twice by being counted later.
+        // Counts only settled and failed authorizations. Pending ones count once they end, so none counts twice.
         ["signed", isWhole ? { count: settled.count + failed.count, amount: settled.amount + failed.amount } : NOTHING],
         ["settled", isWhole ? settled : NOTHING],
         ["paid", sumOf(rows, isStep("paid"))],
@@ -97,7 +97,7 @@ const moneyOf = ({ asked, answered, lost }: Outcome & { readonly lost: bigint })
   lost: lost.toString(),
 });
 
-/** Without a price, and with one that was paid before. */
+/** Requests without a price, and with one that was paid before. */
 function turnedAway(rows: readonly Reported[]): FunnelWire["turnedAway"] {
   const counts = new Map<string, number>();
   for (const row of rows) {
@@ -106,7 +106,7 @@ function turnedAway(rows: readonly Reported[]): FunnelWire["turnedAway"] {
   return [...counts].map(([cause, count]) => ({ cause, count })).sort((a, b) => b.count - a.count);
 }
 
-/** Every resource that anything was told of, those that were asked for most first. */
+/** Returns every resource with a report, most requested first. */
 function resourcesOf(rows: readonly Reported[], outcomes: readonly Outcome[]): FunnelWire["resources"] {
   const asked = new Map(together(outcomes, ({ resource }) => resource).map((one) => [one.resource, one]));
   const names = [...new Set(rows.map(({ resource }) => resource))];

@@ -1,4 +1,7 @@
-/** From the first 402 to the answer: what gates counted, beside what this service settled, and what was asked for and never followed by access. */
+/**
+ * Follows requests from the first 402 to the response: gates' counts, this service's settlements, and prices that no
+ * access followed.
+ */
 import { sql } from "kysely";
 import type { Db } from "../db/open";
 import { inSpans, type Sum } from "./queries";
@@ -7,7 +10,7 @@ import { ALL_RESOURCES } from "./reported-sums";
 import { EVERYONE } from "./rollups";
 
 export interface Reported extends Sum {
-  /** a path's template; empty for all of them together */
+  /** a path's template; empty for all paths together */
   readonly resource: string;
   readonly step: string;
   readonly cause: string;
@@ -17,8 +20,8 @@ export interface Reported extends Sum {
 type Row = Omit<Reported, "amount"> & { readonly amount: string };
 
 /**
- * Sums of the range by resource, step, cause and offer, in the scope's token and in none: every figure of a funnel is made
- * of these rows. Those of everyone together are kept without resources.
+ * Sums the range by resource, step, cause and offer, in the scope's token and in none. Every figure of a funnel derives
+ * from these rows. Those of all providers together are kept without resources.
  */
 export async function reportedIn(db: Db, scope: Scope, range: Range): Promise<Reported[]> {
   const { chainId, provider, token } = scope;
@@ -45,14 +48,14 @@ export async function reportedIn(db: Db, scope: Scope, range: Range): Promise<Re
 
 export type OfferKind = "one-time" | "subscription";
 
-/** A 402 to a request that brought nothing: the first of two, where all goes well. */
+/** A 402 to a request without payment: the first of two requests in a successful purchase. */
 const FIRST = "PaymentRequired";
 
-/** Reasons of InvalidPaymentProof that say that money had come: for an earlier request, or for another one. */
+/** Reasons of InvalidPaymentProof that imply an earlier payment: for an earlier request, or for another one. */
 const REPLAYED =
   /^(?:PaymentAlreadyUsed\/already_used|InvalidPaymentProof\/(?:already_\w+|payment_already_granted|authorization_used|expired|resource))$/;
 
-/** Whether a price was asked that nobody had paid yet: a payment that is presented again has been paid. */
+/** Returns whether the 402 requested a new price: a payment that is presented again is already paid. */
 export const isAsked = ({ step, cause }: Reported): boolean =>
   step === "asked" || (step === "refused" && !REPLAYED.test(cause));
 
@@ -64,7 +67,7 @@ export interface Outcome {
   readonly offer: OfferKind;
   readonly count: number;
   readonly asked: bigint;
-  /** of what was asked for, what access followed: the rest is lost */
+  /** the part of the requested amount that access followed: the rest is lost */
   readonly answered: bigint;
 }
 
@@ -76,24 +79,24 @@ interface Open {
   amount: bigint;
 }
 
-/** What opened access by subscription in the range. */
+/** The subscriptions that opened access in the range. */
 export interface Begun {
-  /** signups and plan changes by the plan's price; undefined where the sums do not hold it */
+  /** signups and plan changes by the plan's price; undefined when the sums do not contain it */
   readonly signups: readonly { readonly price: bigint | undefined; readonly count: number }[];
-  /** paused subscriptions that were resumed, whether they were charged or not */
+  /** paused subscriptions that were resumed, charged or not */
   readonly resumed: number;
   /** prices of the provider's plans */
   readonly prices: ReadonlySet<bigint>;
 }
 
-/** A subscriber who paused: resuming it opens access again. */
+/** A subscriber who paused: resuming opens access again. */
 const PAUSED = "SubscriptionNotActive/paused";
 
 /**
- * Computes which of the prices that were asked were followed by access. A payment answers a price of its own resource, by
- * amount: a first request before a refusal, and the refusal that asked for most before the others. A subscription answers
- * prices only of resources that served subscribers, one each: a resumption those of paused subscriptions; a signup or plan
- * change those of its plan's price, then those of several prices, then those of resources that offer both. Pure.
+ * Computes which requested prices were followed by access. Pure. A payment matches a price of its own resource, by
+ * amount: a first request before a refusal, and the refusal with the highest amount first. A subscription matches only
+ * prices of resources that served subscribers, one price each. A resumption matches the prices of paused subscriptions.
+ * A signup or plan change matches in this order: its plan's price, one of several prices, a resource that offers both.
  */
 export function outcomesOf(reported: readonly Reported[], begun: Begun): Outcome[] {
   const open = reported
@@ -105,7 +108,7 @@ export function outcomesOf(reported: readonly Reported[], begun: Begun): Outcome
     let left = amount;
     for (const cell of open)
       if (cell.row.resource === resource && cell.offer === "one-time") left -= byAmount(cell, left);
-    // Where only plans were offered first, the price of one request answered such an offer.
+    // When the first 402 offered only plans, the remaining payments match those offers, by count.
     if (amount > 0n) spare.set(resource, Number((BigInt(count) * left) / amount));
   }
   const plans = open.filter(({ offer }) => offer === "subscription");
@@ -144,11 +147,11 @@ export function outcomesOf(reported: readonly Reported[], begun: Begun): Outcome
   }));
 }
 
-/** The price of one request, where all of the sum asked for the same; -1 otherwise. */
+/** Returns the price of one request when all requests of the sum had the same one; -1 otherwise. */
 const unitOf = ({ count, amount }: Sum): bigint =>
   count > 0 && amount % BigInt(count) === 0n ? amount / BigInt(count) : -1n;
 
-/** @returns how much of the amount it took */
+/** @returns the part of the amount that it used */
 function byAmount(cell: Open, available: bigint): bigint {
   const taken = cell.amount < available ? cell.amount : available;
   if (cell.amount > 0n) cell.count -= Number((BigInt(cell.count) * taken) / cell.amount);
@@ -156,7 +159,7 @@ function byAmount(cell: Open, available: bigint): bigint {
   return taken;
 }
 
-/** @returns how many of the prices it took */
+/** @returns the number of prices that it used */
 function byCount(cell: Open, available: number): number {
   const taken = cell.amount === 0n ? 0 : Math.min(cell.count, available);
   if (taken === 0) return 0;
@@ -171,7 +174,7 @@ const rank = ({ cause }: Reported): number => (cause === FIRST ? 0 : 1);
 
 const compare = (a: bigint, b: bigint): number => (a === b ? 0 : a < b ? -1 : 1);
 
-/** The outcomes of one name together, those that lost most first. */
+/** Groups the outcomes by name, largest loss first. */
 export function together<N extends string>(
   outcomes: readonly Outcome[],
   nameOf: (outcome: Outcome) => N,
@@ -192,7 +195,7 @@ export function together<N extends string>(
     .sort((a, b) => compare(b.lost, a.lost) || compare(b.asked, a.asked) || (a.name < b.name ? -1 : 1));
 }
 
-/** Of the given rows together. */
+/** Sums the given rows. */
 export function sumOf(reported: readonly Reported[], isWanted: (row: Reported) => boolean): Sum {
   return reported
     .filter(isWanted)

@@ -1,4 +1,4 @@
-/** A provider's figures in the words of the wire. Reads the sums and its own rows; asks no chain. */
+/** Builds a provider's figures in wire terms. Reads the sums and its own rows; makes no chain request. */
 import type {
   ChargeListWire,
   OverviewWire,
@@ -48,25 +48,25 @@ export interface ListQuery {
   readonly limit: number;
 }
 
-/** A list that is too long for one answer, and what its amounts are counted in. */
+/** A list that is too long for one response, and the token of its amounts. */
 export interface Whole<T> {
   readonly told: Told;
   pageAfter(cursor: string | undefined, limit: number): Promise<{ rows: readonly T[]; next?: string | undefined }>;
 }
 
 export interface Analytics extends SubscriptionFigures, FailedRenewalFigures, FunnelFigures, ServiceFigures {
-  /** @returns undefined for a token that is settled no longer */
+  /** @returns undefined for a token that is no longer settled */
   decimalsOf(token: string): number | undefined;
   overview(whose: Whose, query: FiguresQuery): Promise<OverviewWire>;
   volume(whose: Whose, query: FiguresQuery & { readonly grain: "hour" | "day" }): Promise<VolumeWire>;
   plans(provider: Address, query: FiguresQuery & { readonly limit: number }): Promise<PlanFiguresWire>;
-  /** All plans in the order in which they were made, a page at a time. */
+  /** All plans in order of creation, one page at a time. */
   allPlans(provider: Address, query: FiguresQuery): Whole<PlanFiguresWire["plans"][number]>;
   payers(
     provider: Address,
     query: Pick<FiguresQuery, "token"> & { readonly limit: number; readonly payer?: Address | undefined },
   ): Promise<PayerFiguresWire>;
-  /** Everyone who paid, by address, a page at a time. */
+  /** All payers by address, one page at a time. */
   allPayers(provider: Address, token: Address | undefined): Whole<PayerFiguresWire["payers"][number]>;
   /** What a payer's subscriptions were charged. */
   charges(

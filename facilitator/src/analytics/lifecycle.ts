@@ -1,4 +1,7 @@
-/** What began, what ended, who came back, and which payments failed: one reading of the events, so that pages agree. */
+/**
+ * Counts subscriptions that began, ended and came back, and payments that failed. One reader of the events, so that
+ * pages agree.
+ */
 import { type RawBuilder, sql } from "kysely";
 import type { Db } from "../db/open";
 import type { Sum } from "./queries";
@@ -10,7 +13,7 @@ export interface Lifecycle {
   readonly expired: number;
   /** subscriptions that were cancelled or expired and did not come back */
   readonly ended: number;
-  /** of these, those that stood before the range and whose subscriber has no later subscription either */
+  /** of these, those active before the range whose subscriber has no later subscription either */
   readonly lost: number;
 }
 
@@ -18,7 +21,7 @@ const BEGINS = sql.raw("'subscription.created', 'subscription.resumed'");
 
 const ENDS = sql.raw("'subscription.cancelled', 'subscription.expired'");
 
-/** Literals, as the partial index has them: the planner proves nothing about parameters. */
+/** Literals, as in the partial index: the planner cannot match parameters to its condition. */
 const told = ({ chainId, provider }: Scope, { fromSec, toSec }: Range, types: RawBuilder<unknown>) => sql`
   from events where chain_id = ${chainId} and ${provider === undefined ? sql`provider is not null` : sql`provider = ${provider}`}
     and not reverted and type in (${types}) and block_time >= ${fromSec} and block_time < ${toSec}`;
@@ -26,7 +29,7 @@ const told = ({ chainId, provider }: Scope, { fromSec, toSec }: Range, types: Ra
 export interface LifecycleQuery {
   readonly scope: Scope;
   readonly range: Range;
-  /** whether the service settles other tokens too: the index says nothing of tokens, so events are read whole then */
+  /** whether the service settles other tokens too: the index has no token column, so events are then read in full */
   readonly hasOtherTokens: boolean;
 }
 

@@ -1,4 +1,7 @@
-/** Payments and subscriptions of one provider, newest first, a page at a time. Cursors are positions, not offsets. */
+/**
+ * Lists one provider's payments and subscriptions, newest first, one page at a time. Cursors are positions, not
+ * offsets.
+ */
 import { type RawBuilder, sql } from "kysely";
 import type { Scheme } from "turnpike/facilitator";
 import type { Db } from "../db/open";
@@ -7,7 +10,7 @@ import type { PaymentRow } from "../db/tables/payments";
 import type { SubscriptionsTable } from "../db/tables/subscriptions";
 
 export interface Page {
-  /** `time.id` of the last row seen; undefined: from the newest */
+  /** `time.id` of the last row read; undefined: from the newest */
   readonly after: { readonly time: number; readonly id: string } | undefined;
   readonly limit: number;
 }
@@ -25,10 +28,10 @@ const FAILED = sql<boolean>`state = 'failed'`;
 
 const SETTLED = sql<boolean>`state = 'settled'`;
 
-/** What a payment comes to in the end; the indexes that lists are read by hold these alone. */
+/** The final states of a payment; the list indexes contain only these. */
 const DONE = sql<boolean>`state in ('settled', 'failed')`;
 
-/** The few that are under way: an index of all of them finds them. */
+/** The pending payments, which are few: one index finds all of them. */
 const UNDER_WAY = sql<boolean>`state in ('queued', 'sent', 'parked')`;
 
 export async function listPayments(db: Db, filter: PaymentFilter, { after, limit }: Page): Promise<PaymentRow[]> {
@@ -51,17 +54,17 @@ export interface SubscriberFilter {
   readonly subscriber?: string | undefined;
 }
 
-/** Rekeyed records are left out: their successor tells the same story. */
+/** Rekeyed records are left out: their successor has the same history. */
 export async function listSubscribers(db: Db, filter: SubscriberFilter, page: Page): Promise<SubscriptionsTable[]> {
   return rowsOf(db, filter.chainId, await newestOfPlans(db, filter, page));
 }
 
-/** Subscriptions that are looked at for each one that is wanted, at first and at most: not all have an allowance. */
+/** Subscriptions read for each wanted one, at first and at most: not all have an allowance. */
 const LOOK = 4;
 
 const MOST_LOOKED_AT = 40_000;
 
-/** Of subscriptions that may be charged for use, newest first. */
+/** Lists subscriptions that may be charged for use, newest first. */
 export async function listAllowances(
   db: Db,
   filter: SubscriberFilter,
@@ -79,16 +82,16 @@ export async function listAllowances(
   }
 }
 
-/** When a subscription began, and which it is. */
+/** A subscription's start and id. */
 type Place = NonNullable<Page["after"]>;
 
-/** Rows of each plan that a look for the page's oldest row takes: the more, the fewer pages it finds none for. */
+/** Rows of each plan in the first read: a larger number leaves fewer pages without a bound on their age. */
 const GLANCE = 5;
 
 /**
- * Each plan's newest by its index, and the newest of these: a provider's subscriptions are never sorted, however many they
- * are, nor those of an account that has very many. First a glance at every plan for how old the page's last row is at most,
- * then each plan's rows down to that.
+ * Merges the newest rows of each plan's index. This avoids sorting a provider's subscriptions, however many there are,
+ * also for an account that has very many. A first read over every plan bounds the age of the page's last row. A second
+ * read takes each plan's rows down to that bound.
  */
 async function newestOfPlans(
   db: Db,
@@ -123,7 +126,7 @@ async function rowsOf(db: Db, chainId: number, places: readonly Place[]): Promis
 
 const idsOf = (places: readonly Place[]) => idList(places.map(({ id }) => id));
 
-/** What a subscription's money was told by, and which field of the payload says how much. */
+/** The event types of a subscription's money, and the payload field with the amount. */
 const CHARGES = [
   ["subscription.created", "signup", "charged"],
   ["subscription.renewed", "renewal", "charged"],
@@ -148,7 +151,7 @@ export interface ChargeRow {
   readonly transaction: string | null;
 }
 
-/** What a payer's subscriptions were charged, newest first: each subscription's newest, and the newest of these. */
+/** Lists what a payer's subscriptions were charged, newest first: merges the newest charges of each subscription. */
 export async function listCharges(
   db: Db,
   { chainId, provider, payer, token }: ChargeFilter,

@@ -1,6 +1,6 @@
 /**
- * What charts and tables show, read from the sums. A scope is one provider or everyone; amounts are base units of one
- * token; ranges are `[from, to)` in unix seconds and lie on the borders of their grain.
+ * Reads the sums behind charts and tables. A scope is one provider or all of them. Amounts are base units of one token.
+ * Ranges are `[from, to)` in unix seconds, aligned to their grain.
  */
 import { type RawBuilder, sql } from "kysely";
 import { SCHEMES, type Scheme } from "turnpike/facilitator";
@@ -23,7 +23,7 @@ export interface VolumePoint extends Sum {
   readonly scheme: Scheme;
 }
 
-/** In the order of time; hours and days without payments are left out. */
+/** In time order; hours and days without payments are left out. */
 export function volumeOverTime(db: Db, scope: Scope, range: Range, grain: Grain): Promise<VolumePoint[]> {
   const isScattered = scope.provider === undefined && grain !== DAY_SEC;
   const read = (from: Db) => volumePoints(from, scope, range, grain);
@@ -31,8 +31,8 @@ export function volumeOverTime(db: Db, scope: Scope, range: Range, grain: Grain)
 }
 
 /**
- * The hours of everyone lie on as many pages as there are: read in the order of pages they are fetched ahead, in that of
- * the index one by one. What PostgreSQL takes to be cheaper is dearer on a disk.
+ * Reads the hours of all providers in page order, so that pages are prefetched. Each hour is on a page of its own, and
+ * index order reads these pages one by one. PostgreSQL estimates that order as cheaper, but on a disk it is slower.
  */
 function inPageOrder<T>(db: Db, read: (from: Db) => Promise<T>): Promise<T> {
   return db.transaction().execute(async (tx) => {
@@ -72,7 +72,7 @@ export function byScheme(points: readonly VolumePoint[]): ReadonlyMap<Scheme, Su
   return sums;
 }
 
-/** How often each type of event was told. */
+/** Counts published events by type. */
 export async function eventCounts(
   db: Db,
   scope: Pick<Scope, "chainId" | "provider">,
@@ -91,7 +91,7 @@ export async function eventCounts(
   return new Map(rows.map(({ type, count }) => [type, count]));
 }
 
-/** Start of the first day of which anything is told; undefined before anything was. */
+/** Returns the start of the first day with data; undefined before there is any. */
 export async function firstDay(
   db: Db,
   { chainId, provider }: Pick<Scope, "chainId" | "provider">,
@@ -109,7 +109,10 @@ export async function firstDay(
   return row?.bucket;
 }
 
-/** Rows of a range's days, by the longest spans that make it up. @param rowsOf of the spans that the condition is of */
+/**
+ * Reads the rows of a range's days, using the longest spans that compose it.
+ * @param rowsOf builds the query of the rows that match a condition on spans
+ */
 export function inSpans(
   { fromSec, toSec }: Range,
   rowsOf: (within: RawBuilder<boolean>) => RawBuilder<unknown>,
@@ -129,9 +132,9 @@ export interface PlanFigures extends Sum {
   readonly price: bigint;
   readonly intervalSec: number;
   readonly deprecated: boolean;
-  /** served now */
+  /** active now */
   readonly active: number;
-  /** what the active ones pay in 30 days, base units, rounded down */
+  /** 30-day revenue of the active ones, base units, rounded down */
   readonly recurring: bigint;
   readonly byScheme: ReadonlyMap<Scheme, Sum>;
 }
@@ -139,7 +142,7 @@ export interface PlanFigures extends Sum {
 export interface PlanPage {
   readonly nowSec: number;
   readonly limit: number;
-  /** in the order in which they were made, from the one after this; absent: highest revenue first */
+  /** in order of creation, starting after this plan; absent: highest revenue first */
   readonly afterIndex?: number | undefined;
 }
 
@@ -214,13 +217,15 @@ export interface PayerFigures extends Sum {
 
 export interface PayerPage {
   readonly limit: number;
-  /** one alone */
+  /** restricts the result to one payer */
   readonly payer?: string | undefined;
-  /** by address, from the one after this: whoever pays meanwhile keeps its place; absent: who paid most first */
+  /**
+   * by address, starting after this one: payments made meanwhile do not change the order; absent: highest amount first
+   */
   readonly after?: string | undefined;
 }
 
-/** Who paid how much, ever: of everyone, the pairs of payer and provider. */
+/** Returns the total of each payer. For the scope of all providers, rows are pairs of payer and provider. */
 export async function payersOf(
   db: Db,
   { chainId, provider, token }: Scope,

@@ -1,4 +1,4 @@
-/** Whose figures, in which token, of which days: what a query says, made whole and checked. */
+/** Completes and validates a query's scope, token and days. */
 import { type Address, type Clock, InvalidRequest } from "turnpike/protocol";
 import { type FacilitatorConfig, findToken } from "../config";
 import type { Db } from "../db/open";
@@ -24,7 +24,7 @@ export interface Range {
   readonly toSec: number;
 }
 
-/** One provider's, or those of all providers together, which are the operator's to see. */
+/** One provider's figures, or those of all providers together, which only operators may read. */
 export type Whose = Address | "everyone";
 
 export interface FiguresQuery {
@@ -37,7 +37,7 @@ export interface FiguresQuery {
   readonly days: number;
 }
 
-/** Hours are kept for this long. */
+/** How long hours are kept. */
 export const HOURS_KEPT_DAYS = 90;
 
 const MAX_DAYS = 3 * 366;
@@ -80,7 +80,7 @@ export function createRanges({ config, clock }: RangesOptions) {
   };
 }
 
-/** Start of the first day whose hours are kept, unix seconds. */
+/** Returns the start of the first day whose hours are kept, unix seconds. */
 export const hoursKeptSince = (nowSec: number): number => floorTo(nowSec, DAY_SEC) - HOURS_KEPT_DAYS * DAY_SEC;
 
 const badFrom = (message: string) =>
@@ -91,16 +91,18 @@ const floorTo = (timeSec: number, grain: Grain): number => timeSec - (timeSec % 
 const ceilTo = (timeSec: number, grain: Grain): number => floorTo(timeSec + grain - 1, grain);
 
 const badCursor = () =>
-  new InvalidRequest("cursor: must be one that an earlier page told", { details: { field: "cursor", in: "query" } });
+  new InvalidRequest("cursor: must be one that an earlier page returned", {
+    details: { field: "cursor", in: "query" },
+  });
 
-/** @throws InvalidRequest for a cursor that no page told */
+/** @throws InvalidRequest for a cursor that no page returned */
 export function sequenceOf(cursor: string | undefined): number | undefined {
   if (cursor === undefined) return undefined;
   if (!/^\d{1,15}$/.test(cursor)) throw badCursor();
   return Number(cursor);
 }
 
-/** @throws InvalidRequest for a cursor that no page told */
+/** @throws InvalidRequest for a cursor that no page returned */
 export function positionOf(cursor: string | undefined): { time: number; id: string } | undefined {
   if (cursor === undefined) return undefined;
   const match = /^(\d{1,15})\.(0x[0-9a-f]{64})$/.exec(cursor);

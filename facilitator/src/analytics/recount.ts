@@ -1,6 +1,6 @@
 /**
- * Compares every sum with what it stands for: the events that stand, the transactions, the finer sums, counted by the
- * database itself and not by the code that keeps the sums. Part of `reconcile`: a chart can be trusted as far as this finds nothing.
+ * Compares every sum with its source: valid events, transactions, finer sums. The database counts the sources itself,
+ * without the code that maintains the sums. Part of `reconcile`: a chart is correct as far as this finds no difference.
  */
 import { sql } from "kysely";
 import type { Db } from "../db/open";
@@ -27,7 +27,7 @@ const SCHEME_OF: Readonly<Record<string, string>> = {
   "allowance.debited": "overage",
 };
 
-/** @param sinceSec hours before it are not compared: their sums are kept by day only */
+/** @param sinceSec earlier hours are not compared: their sums are kept by day only */
 export async function findWrongSums(db: Db, chainId: number, sinceSec: number, limit = 20): Promise<WrongSum[]> {
   const ofEvents = await wrongByEvents(db, chainId, sinceSec, limit);
   if (ofEvents.length >= limit) return ofEvents;
@@ -101,9 +101,12 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
 }
 
 /**
- * What no event stands behind: costs against the transactions, all days together (blocks are not kept for ever, and a
- * transaction that moved nothing has no other time); who is served until when against the subscriptions; failed periods
- * against what they are made of; the gates' word, which is kept in sums alone, against itself.
+ * Compares the sums that derive from no event:
+ * - costs with the transactions, all days together: blocks are not kept for ever, and a transaction that moved nothing
+ *   has no other time
+ * - service end dates with the subscriptions
+ * - failed periods with the rows they derive from
+ * - gates' reports, which are kept as sums only, with each other
  */
 async function wrongByThemselves(db: Db, chainId: number, limit: number): Promise<WrongSum[]> {
   const { rows } = await sql<WrongSum>`

@@ -1,12 +1,12 @@
 /**
- * What recurs, from what was charged for periods: a period's price is spread over the days that it pays for, and brought to
- * 30 days. Pure, but for one expression that says how far back the rows must reach.
+ * Computes recurring revenue from charged periods: spreads a period's price over the days that it pays for, scaled to
+ * 30 days. Pure, except for one expression that says how far back the rows must reach.
  */
 import { type RawBuilder, sql } from "kysely";
 import { DAY_SEC } from "../lib/durations";
 
 export interface Charged {
-  /** of the periods that were paid */
+  /** of the paid periods */
   readonly intervalSec: number;
   /** the day */
   readonly atSec: number;
@@ -39,7 +39,7 @@ const MONTH_DAYS = 30n;
 /** Longer periods count as this long. */
 const MAX_DAYS = 1_100;
 
-/** Days that a period pays for: at least one, and whole ones. */
+/** Returns the days that a period pays for: whole ones, at least one. */
 const daysOf = (intervalSec: number): number => Math.min(MAX_DAYS, Math.max(1, Math.round(intervalSec / DAY_SEC)));
 
 /** One day more than any period of that length reaches back. */
@@ -62,7 +62,7 @@ export function recurringOn(
   for (let atSec = fromSec; atSec < toSec; atSec += DAY_SEC) points.set(atSec, { amount: 0n, count: 0 });
   for (const [intervalSec, steps] of stepsByInterval(charged, changes)) {
     const span = daysOf(intervalSec);
-    /** periods shorter than a day follow each other within it */
+    /** periods shorter than a day run one after another within it */
     const share = Math.min(1, intervalSec / DAY_SEC);
     let amount = 0n;
     let count = 0;
@@ -84,7 +84,7 @@ export function recurringOn(
   return [...points].map(([atSec, sum]) => ({ atSec, ...sum }));
 }
 
-/** By how much what runs grows and shrinks on each day, for each length of a period. */
+/** Returns the daily change of the recurring amount, for each length of a period. */
 function stepsByInterval(charged: readonly Charged[], changes: readonly PlanChange[]): Map<number, Map<number, Step>> {
   const intervals = new Map<number, Map<number, Step>>();
   const step = (intervalSec: number, atSec: number, amount: bigint, count: number): void => {
@@ -101,7 +101,7 @@ function stepsByInterval(charged: readonly Charged[], changes: readonly PlanChan
   for (const { intervalSec, atSec, amount, count } of charged)
     run(intervalSec, atSec, endOf(intervalSec, atSec), amount, count);
   for (const { atSec, intervalSec, price, charged: paid, before } of changes) {
-    // The credit for the rest of the old period is no part of what recurs.
+    // The credit for the rest of the old period does not recur.
     run(intervalSec, atSec, endOf(intervalSec, atSec), price - paid, paid > 0n ? 0 : 1);
     const end = endOf(before.intervalSec, before.atSec);
     if (atSec < end) run(before.intervalSec, atSec, end, -before.amount, -1);

@@ -3,13 +3,15 @@ import { OTHER_RESOURCES, type ReportEntry } from "turnpike/facilitator";
 import type { Db, Tx } from "../db/open";
 import { bucketOf, EVERYONE, SPANS } from "./rollups";
 
-/** Routes of one provider that are counted apart; a path that holds an id would be a new one with every request. */
+/**
+ * Maximum routes of a provider that are counted separately: a path with an id would be a new route at every request.
+ */
 export const MAX_RESOURCES = 200;
 
 /** The sum of all routes. */
 export const ALL_RESOURCES = "";
 
-/** @returns those of `wanted` that are counted apart */
+/** @returns those of `wanted` that are counted separately */
 export async function knownResources(
   tx: Tx,
   owner: { readonly chainId: number; readonly provider: string },
@@ -25,7 +27,7 @@ export async function knownResources(
   const known = new Set(rows.map(({ resource }) => resource));
   const unknown = [...wanted].filter((resource) => !known.has(resource));
   const fresh = unknown.slice(0, Math.max(0, MAX_RESOURCES - known.size));
-  // What all the others are counted as has a name too.
+  // All other routes are counted under one common name, which is stored as well.
   if (unknown.length > fresh.length && !known.has(OTHER_RESOURCES)) fresh.push(OTHER_RESOURCES);
   if (fresh.length > 0) {
     await tx
@@ -37,7 +39,10 @@ export async function knownResources(
   return new Set([...known, ...fresh]);
 }
 
-/** By day, week and four weeks, route and all routes, provider and everyone; rows in one order, so that two writers do not lock each other out. */
+/**
+ * Adds by day, week and four weeks; by route and for all routes; by provider and for all providers. Rows are written in
+ * one order, so that two writers do not deadlock.
+ */
 export async function addReported(
   db: Db,
   { chainId, provider }: { readonly chainId: number; readonly provider: string },
@@ -69,6 +74,6 @@ export async function addReported(
     do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`.execute(db);
 }
 
-/** Under the name that it is counted by. */
+/** Uses the name under which the route is counted. */
 export const countedAs = (resource: string, known: ReadonlySet<string>): string =>
   known.has(resource) ? resource : OTHER_RESOURCES;

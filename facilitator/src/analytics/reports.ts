@@ -1,4 +1,7 @@
-/** Takes what gates report of their requests. Believes it as a provider's word about itself: it moves no money and no proof. */
+/**
+ * Accepts gates' reports of their requests. A report is a provider's statement about itself: it moves no money and
+ * creates no proof.
+ */
 import { createHash } from "node:crypto";
 import type { Report, ReportReceipt } from "turnpike/facilitator";
 import { type Address, type Clock, InvalidRequest, TurnpikeError } from "turnpike/protocol";
@@ -8,11 +11,11 @@ import { DAY_SEC, HOUR_SEC } from "../lib/durations";
 import { addReported, countedAs, knownResources } from "./reported-sums";
 
 export interface Reports {
-  /** @throws InvalidRequest for a time or token that it does not take; PayloadConflict for an id that told something else */
+  /** @throws InvalidRequest for a time or token that is not accepted; PayloadConflict for an id with other contents */
   take(provider: Address, report: Report): Promise<ReportReceipt>;
 }
 
-/** Hours that a report may still be about; ids are remembered for longer, so that none counts twice. */
+/** Maximum age in hours of what a report is about; ids are kept longer, so that no report counts twice. */
 export const MAX_AGE_SEC = DAY_SEC;
 
 export interface ReportsDeps {

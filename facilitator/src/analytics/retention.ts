@@ -1,6 +1,6 @@
 /**
- * Once a day of the chain: deletes hourly rollups and ids of reports that are too old, and compacts the rollups of
- * finished days. Daily rollups are kept for ever.
+ * Deletes hourly rollups and report ids that are too old, and compacts the rollups of finished days. Runs once a day of
+ * the chain. Daily rollups are kept for ever.
  */
 import type { Logger } from "pino";
 import type { Clock } from "turnpike/protocol";
@@ -22,12 +22,12 @@ export interface RetentionContext {
   readonly log: Logger;
 }
 
-/** Reports are accepted for a day. One that is sent again after this is too old to be accepted. */
+/** Reports are accepted for a day. A report sent again after this is too old to be accepted. */
 const REPORTS_KEPT_SEC = 3 * DAY_SEC;
 
 const LOOK_EVERY_MS = 60_000;
 
-/** Deletes hourly rollups and ids of reports that are no longer kept. @returns the number of rows deleted */
+/** Deletes hourly rollups and report ids past their retention. @returns the number of rows deleted */
 export async function deleteOld(db: Db, chainId: number, nowSec: number): Promise<number> {
   let gone = 0;
   // Earlier releases kept hours of the other two as well.

@@ -1,6 +1,6 @@
 /**
- * What an event adds to the sums that charts are drawn from. Pure. The sums are those of all events that stand: taking
- * a block back subtracts what its events added, so that they can always be recomputed from the events.
+ * Computes what an event adds to the sums behind charts. Pure. The sums are those of all valid events. Reverting a
+ * block subtracts what its events added, so the sums can always be recomputed from the events.
  */
 import type { Scheme } from "turnpike/facilitator";
 import type { EventDraft } from "../events/event";
@@ -10,7 +10,10 @@ export const GRAINS = [HOUR_SEC, DAY_SEC] as const;
 
 export type Grain = (typeof GRAINS)[number];
 
-/** Days, weeks, and four of them, counted from the epoch: what is many rows a day is read by these where a range is long. */
+/**
+ * Spans of a day, a week, and four weeks, counted from the epoch. Long ranges of tables with many rows a day read the
+ * longer spans.
+ */
 export const SPANS = [DAY_SEC, WEEK_SEC, FOUR_WEEKS_SEC] as const;
 
 export type Span = (typeof SPANS)[number];
@@ -22,7 +25,7 @@ export interface SpanRange {
   readonly toSec: number;
 }
 
-/** The fewest spans that make up the days from one to another: the longest in the middle, single days at the ends. */
+/** Returns the fewest spans that compose a range of days: the longest in the middle, single days at the ends. */
 export function spansOf(fromSec: number, toSec: number, spans: readonly Span[] = SPANS): SpanRange[] {
   const grain = spans.at(-1);
   if (grain === undefined || fromSec >= toSec) return [];
@@ -34,7 +37,7 @@ export function spansOf(fromSec: number, toSec: number, spans: readonly Span[] =
   return [...spansOf(fromSec, first, rest), { grain, fromSec: first, toSec: last }, ...spansOf(last, toSec, rest)];
 }
 
-/** The provider under which the sums of all providers stand. */
+/** The provider value for the sums of all providers. */
 export const EVERYONE = "";
 
 interface Sum {
@@ -66,7 +69,7 @@ export interface Sums {
 
 export type CountedEvent = Pick<EventDraft, "type" | "provider" | "payer" | "payload" | "blockTime">;
 
-/** Where an event's money stands in its payload. */
+/** The payload fields that hold an event's amount. */
 const MONEY: Readonly<Record<string, { readonly scheme: Scheme; readonly field: "amount" | "charged" }>> = {
   "payment.settled": { scheme: "one-time", field: "amount" },
   "subscription.created": { scheme: "signup", field: "charged" },
@@ -76,10 +79,10 @@ const MONEY: Readonly<Record<string, { readonly scheme: Scheme; readonly field: 
   "allowance.debited": { scheme: "overage", field: "amount" },
 };
 
-/** Schemes that pay for a period, rather than for use: what recurs is their sum. */
+/** Schemes that pay for a period rather than for use: their sum is the recurring revenue. */
 export const PERIOD_SCHEMES: readonly Scheme[] = ["signup", "renewal", "resume", "plan-change"];
 
-/** Events that say in their payload's `reason` why. */
+/** Events whose payload has a `reason`. */
 export const FAILURES: readonly string[] = ["subscription.renewal_failed", "payment.failed"];
 
 const MAX_CAUSE_LENGTH = 64;
@@ -120,7 +123,7 @@ export function sumsOf(events: readonly CountedEvent[], sign: 1 | -1 = 1): Sums 
   };
 }
 
-/** Start of the hour, day or span, unix seconds; days are those of UTC. */
+/** Returns the start of the hour, day or span, unix seconds; days are UTC days. */
 export function bucketOf(timeSec: number, grain: Grain | Span): number {
   return timeSec - (timeSec % grain);
 }

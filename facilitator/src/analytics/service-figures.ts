@@ -1,4 +1,4 @@
-/** What only the operator sees: who is paid how much, and what the service's transactions have cost. */
+/** Reads figures for operators only: each provider's revenue, and the cost of the service's transactions. */
 import { type RawBuilder, sql } from "kysely";
 import type { OverviewWire, ProviderFiguresWire, ServiceCostsWire } from "turnpike/facilitator";
 import type { Address } from "turnpike/protocol";
@@ -71,7 +71,10 @@ export function createServiceFigures({ db, config, clock }: AnalyticsOptions): S
   };
 }
 
-/** Averages over the service's final transactions that moved money: what the chain shows anyone, and no counts. */
+/**
+ * Averages over the service's final transactions that moved money. Returns only what the chain shows anyone, without
+ * counts.
+ */
 export async function settlementCostIn(
   db: Db,
   chainId: number,
@@ -141,7 +144,7 @@ async function volumeByProvider(db: Db, scope: Scope, range: Range, limit: numbe
   return rows.map((row) => ({ ...row, amount: BigInt(row.amount) }));
 }
 
-/** By day and, where a range holds them whole, by four weeks. */
+/** By day, and by four weeks where a range contains them in full. */
 function paidIn({ chainId, token }: Scope, { fromSec, toSec }: Range): RawBuilder<unknown> {
   const parts = spansOf(fromSec, toSec, [DAY_SEC, FOUR_WEEKS_SEC]).map(
     (

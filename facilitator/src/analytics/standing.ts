@@ -1,7 +1,7 @@
 /**
- * How many subscriptions are active at a moment, and what they bring: from the sums of those that are served until a later
- * day, and of today from the rows themselves. ACTIVE as the contract computes it: neither cancelled nor paused, and in the
- * paid period or, unless it ends, in its grace.
+ * Computes how many subscriptions are active at a time, and their recurring amount. Uses the sums of subscriptions
+ * served until a later day, and the rows themselves for today. ACTIVE matches the contract: neither cancelled nor
+ * paused, and in the paid period or, unless it ends, in its grace.
  */
 import { type RawBuilder, sql } from "kysely";
 import type { Db } from "../db/open";
@@ -19,7 +19,7 @@ const MONTH_SEC = 30n * BigInt(DAY_SEC);
 
 export const inAMonth = (amount: bigint, intervalSec: number): bigint => (amount * MONTH_SEC) / BigInt(intervalSec);
 
-/** Over all plans of the scope. */
+/** Sums all plans of the scope. */
 export async function standing(db: Db, { chainId, provider, token }: Scope, nowSec: number): Promise<Standing> {
   const own = sql`token = ${token} ${provider === undefined ? sql`` : sql`and provider = ${provider}`}`;
   const { rows } = await sql<{ interval_sec: number; active: number; amount: string }>`
@@ -36,7 +36,7 @@ export async function standing(db: Db, { chainId, provider, token }: Scope, nowS
   };
 }
 
-/** @returns by plan id; without those that have none */
+/** @returns by plan id; plans without subscriptions are left out */
 export async function activeByPlan(
   db: Db,
   chainId: number,
@@ -60,8 +60,8 @@ export async function activeByPlan(
 const tomorrowOf = (nowSec: number): number => bucketOf(nowSec, DAY_SEC) + DAY_SEC;
 
 /**
- * Those that are served now and not until tomorrow, by the time that their period ends: plans have few lengths of grace, and
- * each is one stretch of the index.
+ * Reads subscriptions that are served now but not until tomorrow, by the end of their period. Plans have few lengths of
+ * grace, and each is one range of the index.
  * @param own which plans
  */
 function endingToday(chainId: number, nowSec: number, own: RawBuilder<unknown>): RawBuilder<unknown> {

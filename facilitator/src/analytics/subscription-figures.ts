@@ -1,4 +1,4 @@
-/** What subscriptions bring, how renewals went and why not, allowances, and how long settling takes. */
+/** Computes subscription revenue, renewal outcomes and failure causes, allowances, and settlement latency. */
 import { sql } from "kysely";
 import type { AllowanceListWire, LatencyWire, RecurringWire, RenewalFiguresWire } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
@@ -48,7 +48,7 @@ const CHANGES = {
   expired: "subscription.expired",
 } as const;
 
-/** Newest payments that percentiles are taken of. */
+/** Number of newest payments from which percentiles are computed. */
 const LATENCY_SAMPLE = 1_000;
 
 const LATENCY_STEPS_MS = [500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 60_000, 300_000];
@@ -87,7 +87,7 @@ export function createSubscriptionFigures({ db, config, clock }: AnalyticsOption
         ...(changes.get(atSec) ?? { created: 0, cancelled: 0, expired: 0 }),
       }));
       const ran = recurringOn(charged, range.fromSec - DAY_SEC, range.fromSec, planChanges)[0]?.count ?? 0;
-      // Of those that were lost some were past due at the beginning: no period of theirs ran.
+      // A lost subscription may have been past due at the start: then no period of it was running.
       const before = Math.max(ran, lost);
       return {
         ...told,
@@ -147,7 +147,7 @@ export function createSubscriptionFigures({ db, config, clock }: AnalyticsOption
 
 const namesOf = <T extends object>(object: T) => Object.keys(object) as (keyof T)[];
 
-/** In the order of days; those on which nothing happened are left out. */
+/** In day order; days without data are left out. */
 async function countsByDay<N extends string>(
   db: Db,
   { chainId, provider }: Scope,
@@ -231,13 +231,13 @@ interface ChangeRow {
   readonly before_interval_sec: number;
 }
 
-/** How much later or earlier a block's time may be than the acceptance of what it settles. */
+/** Maximum difference between a block's time and the acceptance of a payment that it settles. */
 const SLACK_SEC = DAY_SEC;
 
 /**
- * Milliseconds from acceptance to settlement of the newest payments that the chain's days of the range settled, shortest
- * first. Acceptance is told by the database's clock, which the index is in the order of; a chain whose clock was moved
- * ahead, as a sandbox's is, settles at times of its own, so the index is read as far as the two clocks are apart.
+ * Returns milliseconds from acceptance to settlement of the newest payments settled in the range, shortest first.
+ * Acceptance uses the database's clock, which orders the index. A chain whose clock was moved ahead, as a sandbox's,
+ * settles at its own time. The index is therefore read as far as the two clocks differ.
  */
 async function settledWithin(
   db: Db,

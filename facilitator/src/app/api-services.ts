@@ -111,10 +111,10 @@ export function buildApiServices({ core, metrics, log, drain, sandbox }: Wiring)
 }
 
 export interface Drain {
-  /** The service is stopping: what waits for an outcome is answered with what is known. */
+  /** The service is stopping: requests that wait for an outcome are answered with what is known. */
   begin(): void;
   until<T>(work: Promise<T>): Promise<T | "draining">;
-  /** Connections are about to be cut: what has no answer yet is answered that the service stops. */
+  /** Connections are about to be cut: requests without a response get an error that the service is stopping. */
   end(): void;
   /** @throws Unavailable at the end */
   untilEnd<T extends object>(work: Promise<T>): Promise<T>;

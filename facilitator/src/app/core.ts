@@ -1,4 +1,4 @@
-/** Starts the parts below HTTP in the order in which they need each other, and stops them in the reverse order. */
+/** Starts the parts below HTTP in dependency order, and stops them in reverse order. */
 import type { Logger } from "pino";
 import type { FacilitatorConfig } from "../config";
 import { createHealthWatch, type HealthWatch } from "../db/health";
@@ -21,9 +21,9 @@ export interface Core {
   readonly indexer: Indexer;
   readonly payments: Payments;
   readonly database: Pick<HealthWatch, "health">;
-  /** wall time that all processes on the database agree on */
+  /** wall time shared by all processes on the database */
   readonly wallClock: Pick<SharedClock, "nowMs">;
-  /** Ends what waits for nodes: each request to them is `Unavailable` from now on. Stored transactions stay stored. */
+  /** Aborts requests to nodes: from now on each one throws `Unavailable`. Stored transactions stay stored. */
   endNodes(): void;
   stop(): Promise<void>;
 }
@@ -33,9 +33,9 @@ export interface CoreEffects {
   /** to the chain's nodes */
   readonly fetch?: typeof fetch;
   readonly onStep?: Failpoint;
-  /** of the first reading of the chain */
+  /** of the first read of the chain */
   readonly progress?: Progress;
-  /** ends a start that is under way */
+  /** aborts a start in progress */
   readonly signal?: AbortSignal | undefined;
   /** receives what the start is doing, in one sentence */
   readonly onStage?: (stage: string) => void;
@@ -43,10 +43,10 @@ export interface CoreEffects {
 
 const monotonicMs = (): number => performance.now();
 
-/** What a stop leaves requests to nodes to end by themselves: a node that answers takes far less. */
+/** How long a stop waits for requests to nodes: a healthy node needs far less. */
 export const NODES_DRAIN_MS = 3_000;
 
-/** Where the database is away, or goes away during the start, the start waits for it and begins again. */
+/** When the database is unreachable, or becomes so during the start, the start waits for it and begins again. */
 export function startCore(config: FacilitatorConfig, effects: CoreEffects): Promise<Core> {
   const { log, signal, onStage } = effects;
   return untilDatabaseAnswers(() => startOnce(config, effects), {
@@ -64,7 +64,7 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
   };
   const nodes = new AbortController();
   const endNodes = (): void => nodes.abort();
-  /** Each part is stopped, whatever becomes of the others: one that fails must not leave the rest running. */
+  /** Stops each part even when another one fails to stop, so that none keeps running. */
   const stop = async (): Promise<void> => {
     const cut = setTimeout(endNodes, NODES_DRAIN_MS);
     for (const { name, stop: end } of started.reverse().splice(0)) {
@@ -72,7 +72,7 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     }
     clearTimeout(cut);
   };
-  // During the start nobody waits for an answer.
+  // Nobody waits for a response during the start.
   signal?.addEventListener("abort", endNodes, { once: true });
   try {
     onStage("opening the database");
@@ -123,7 +123,7 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
   }
 }
 
-/** @throws the signal's reason as soon as it is aborted; the work goes on until its part is stopped */
+/** @throws the signal's reason as soon as it is aborted; the work continues until its part is stopped */
 function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return work;
   return new Promise((resolve, reject) => {

@@ -1,4 +1,4 @@
-/** What follows the feed and the blocks, in the order in which it does. */
+/** Lists the projections of events and blocks, in the order in which they run. */
 import { activeCounts } from "../analytics/active-counts";
 import { transactionCosts } from "../analytics/costs";
 import { eventSums } from "../analytics/event-sums";

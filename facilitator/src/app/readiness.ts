@@ -1,4 +1,4 @@
-/** Whether the service can settle now, said part by part. Shows no address of a node and no key but public ones. */
+/** Reports by part whether the service can settle now. Shows no address of a node and only public keys. */
 import type { Readiness } from "turnpike/facilitator";
 import { describeSilence } from "../chain/node-health";
 import type { IndexerHealth } from "../indexer";
@@ -8,7 +8,7 @@ import type { Core } from "./core";
 
 const MAX_DETAIL = 256;
 
-/** Whether it can send, and gets mined what it sends. Another process may be the one that holds it. */
+/** Reports whether it can send transactions and get them mined. Another process may hold the lane. */
 export function isLaneWell({ status, isBalanceLow, isStuck }: LaneHealth): boolean {
   return (status === "running" || status === "standby") && !isBalanceLow && !isStuck;
 }

@@ -23,7 +23,7 @@ import { buildApiServices, type Drain } from "./api-services";
 import { type Core, type CoreEffects, NODES_DRAIN_MS, startCore } from "./core";
 import { isLaneWell, readinessOf } from "./readiness";
 
-/** What a worker is given. */
+/** The context of a worker. */
 interface RoleContext extends Core {
   /** chain time */
   readonly clock: Clock;
@@ -36,33 +36,33 @@ export interface FacilitatorEffects {
   readonly logger?: Logger;
   /** to the chain's nodes */
   readonly fetch?: CoreEffects["fetch"];
-  /** told after each step of a payment: where a test kills the process */
+  /** called after each step of a payment, where a test kills the process */
   readonly onStep?: CoreEffects["onStep"];
-  /** of long work, for who sits at the terminal */
+  /** reports the progress of long work to the terminal */
   readonly progress?: Progress;
   /** what makes this service a sandbox */
   readonly sandbox?: Sandbox;
-  /** ends a start that is under way: it stops what it began and throws the signal's reason */
+  /** aborts a start in progress: it stops what it started and throws the signal's reason */
   readonly signal?: AbortSignal;
 }
 
 export interface RunningFacilitator {
   readonly url: string;
-  /** Answers who is waiting, closes everything. What is under way on the chain goes on at the next start. */
+  /** Answers waiting requests and closes everything. Pending transactions continue at the next start. */
   stop(): Promise<void>;
 }
 
 const DRAIN_MS = 5_000;
 
-/** When requests that are not answered by then get 503: after nodes are waited for, before connections are cut. */
+/** When unanswered requests get 503: after the wait for nodes, before connections are cut. */
 const ANSWER_MS = 4_000;
 
-/** Where a process is replaced, the next one is up by then. */
+/** A replacement process is up by then. */
 const RETRY_AFTER_SEC = 5;
 
 const IDLE: Worker = { stop: async () => undefined };
 
-/** What runs for each role beside the core, which does the work of relayer and indexer, and HTTP, which is the api. */
+/** The workers of each role. The core does the work of relayer and indexer, and HTTP is the api. */
 const WORKERS: { readonly [R in Role]?: (context: RoleContext) => Worker } = {
   renewals: (context) => (context.config.renewals ? createRenewals(context) : IDLE),
   webhooks: startWebhooks,
@@ -70,8 +70,8 @@ const WORKERS: { readonly [R in Role]?: (context: RoleContext) => Worker } = {
 };
 
 /**
- * Starts everything that the roles need. HTTP answers from the first moment on: alive, and not ready before all is up.
- * @throws ConfigError, Unavailable when the chain does not answer; whatever had begun is stopped by then
+ * Starts everything that the roles need. HTTP answers from the start: alive, and not ready until all parts are up.
+ * @throws ConfigError, or Unavailable when no node answers; the parts already started are stopped by then
  */
 export async function startFacilitator(
   config: FacilitatorConfig,
@@ -95,7 +95,7 @@ export async function startFacilitator(
   const workers: Worker[] = [];
   let stopped: Promise<void> | undefined;
 
-  /** Each part is stopped, whatever becomes of the others. */
+  /** Stops each part even when another one fails to stop. */
   async function stopAll(): Promise<void> {
     drain.begin();
     const timers = [setTimeout(() => core?.endNodes(), NODES_DRAIN_MS), setTimeout(() => drain.end(), ANSWER_MS)];
@@ -120,7 +120,7 @@ export async function startFacilitator(
       if (roles.includes(role)) workers.push(WORKERS[role]?.(context) ?? IDLE);
     }
     const running = core;
-    // Without the role api, what watches the process still finds its health and its measures.
+    // Without the role api, health and metrics are served all the same.
     if (roles.includes("api")) {
       const api = createApi(buildApiServices({ core, metrics, log, drain, sandbox: effects.sandbox }));
       fetch = api.app.fetch;
@@ -177,7 +177,7 @@ function createDrain(): Drain {
   };
 }
 
-/** Each race is forgotten as soon as its work is done: a race against one lasting promise would keep them all. */
+/** Each race is released when its work is done: racing against one lasting promise would keep them all in memory. */
 function createGate() {
   const waiting = new Set<() => void>();
   let isOpen = false;

@@ -1,4 +1,4 @@
-/** The service from inside, for its operators: what readiness judges, in figures, and what the last day has cost. */
+/** Reports the service's internals to its operators: the figures behind readiness, and the costs of the last day. */
 import type { System } from "turnpike/facilitator";
 import { type Costs, centsOf } from "../analytics/costs";
 import { warnedUntilSec } from "../subscriptions/renewals/at-risk";

@@ -1,4 +1,7 @@
-/** The commands of the program. Each reads its settings from the environment and ends with a status that scripts can read. */
+/**
+ * Defines the commands of the program. Each reads its settings from the environment and ends with an exit status for
+ * scripts.
+ */
 import { Command, InvalidArgumentError } from "commander";
 import { isTurnpikeError } from "turnpike/protocol";
 import { type RunningFacilitator, startFacilitator } from "../app/start";
@@ -15,14 +18,14 @@ import { reconcileCommand } from "./reconcile";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** @param argv as the process was given it */
+/** @param argv the arguments of the process */
 export async function runCommands(argv: readonly string[], env: Environment = process.env): Promise<void> {
   const program = new Command("facilitator").description(
     "Turnpike's Facilitator: submits, confirms, renews and tells. Settings come from the environment: docs/reference/settings.md.",
   );
   program
     .command("start", { isDefault: true })
-    .description("run the service until it is told to stop")
+    .description("run the service until it is stopped")
     .option(
       "--roles <roles>",
       `what this process does, comma-separated: ${ROLES.join(", ")} (default: ROLES, or all)`,
@@ -62,7 +65,7 @@ export async function runCommands(argv: readonly string[], env: Environment = pr
   }
 }
 
-/** Connections that are kept open would hold the process. */
+/** Open keep-alive connections would keep the process running. */
 function end(status: number): never {
   process.exit(status);
 }
@@ -79,10 +82,10 @@ function told(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : "unknown";
 }
 
-/** A server that is being started, or taken over by its standby, is waited for. */
+/** Waits for a server that is starting, or that its standby is taking over. */
 const WAIT_MS = 60_000;
 
-/** Migrates the database and ends: for installations where the service may not change tables. */
+/** Migrates the database and exits: for installations where the service may not change tables. */
 export async function migrateCommand(config: FacilitatorConfig): Promise<void> {
   const log = createLog({ level: config.logLevel, secrets: secretsOf(config) });
   const store = await untilDatabaseAnswers(() => openStore(config.database), {
@@ -94,7 +97,7 @@ export async function migrateCommand(config: FacilitatorConfig): Promise<void> {
   process.stdout.write(`${done}\n`);
 }
 
-/** `facilitator reindex`: rebuilds what the chain decides, and ends. */
+/** `facilitator reindex`: rebuilds what the chain decides, and exits. */
 export async function reindexCommand(config: FacilitatorConfig, isWiped: boolean): Promise<void> {
   const log = createLog({ level: config.logLevel, secrets: secretsOf(config) });
   const chain = await openChain({ config, log });
@@ -107,10 +110,10 @@ export async function reindexCommand(config: FacilitatorConfig, isWiped: boolean
   }
 }
 
-/** A stop that takes longer ends as a kill does: whatever was signed or promised is stored before. */
+/** A longer stop ends like a kill: everything signed or promised is already stored. */
 const STOP_LIMIT_MS = 10_000;
 
-/** A signal ends a start as well as a service that is up: what has begun is stopped, and the status is 0. */
+/** A signal ends a start in progress as well as a running service. It stops the started parts and exits with 0. */
 export async function startCommand(config: FacilitatorConfig): Promise<void> {
   const stopping = new AbortController();
   const stopped = new Promise<void>((resolve) => {

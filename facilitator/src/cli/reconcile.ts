@@ -51,13 +51,13 @@ interface Sources {
   readonly log: ReturnType<typeof createLog>;
 }
 
-/** @returns how many differences there are; undefined where nothing has been read that could differ */
+/** @returns the number of differences; undefined when no data has been read that could differ */
 async function compare(sources: Sources, store: Store): Promise<number | undefined> {
   if (!(await newestBlock(store.db, sources.config.chainId))) return undefined;
   return tellDifferences(sources, store);
 }
 
-/** A snapshot can fall between the rows of a block and its events, which a Facilitator that runs tells at once. */
+/** A snapshot can fall between the rows of a block and its events, which a running Facilitator writes at once. */
 const SNAPSHOTS = 20;
 
 const NEXT_SNAPSHOT_MS = 250;
@@ -70,7 +70,10 @@ async function tellDifferences(sources: Sources, store: Store): Promise<number> 
   }
 }
 
-/** @returns undefined when it is not the last, and between a block's rows and its events. One snapshot from the first row to the last: a Facilitator that runs meanwhile changes nothing in what is compared. */
+/**
+ * Compares one snapshot from the first row to the last, so that a running Facilitator does not change it meanwhile.
+ * @returns undefined when the snapshot is between a block's rows and its events, and it is not the last attempt
+ */
 function tellOfSnapshot(sources: Sources, store: Store, isLast: boolean): Promise<number | undefined> {
   return store.db
     .transaction()

@@ -1,4 +1,4 @@
-/** Endpoints of providers: who asks is known by an API key, and asks no more often than the key may. */
+/** Admits requests to providers' endpoints: an API key identifies the caller and limits its rate. */
 import type { ApiScope } from "turnpike/facilitator";
 import { TurnpikeError } from "turnpike/protocol";
 import type { Caller } from "../providers/keys";

@@ -1,6 +1,6 @@
 /**
- * The HTTP API: routes, limits, CORS, request ids, one log line per request. Knows services to act through, no chain and no
- * database.
+ * Builds the HTTP API: routes, limits, CORS, request ids, one log line per request. It acts through services and knows
+ * no chain and no database.
  */
 import { randomUUID } from "node:crypto";
 import { OpenAPIHono } from "@hono/zod-openapi";
@@ -63,7 +63,7 @@ export function endpointsOf(services: ApiServices): Endpoint[] {
 
 export interface Api {
   readonly app: OpenAPIHono<RequestScope>;
-  /** for the server to ask first */
+  /** called by the server first */
   readonly fastLane: FastLane;
 }
 
@@ -99,7 +99,7 @@ export function createApp(services: ApiServices, endpoints = endpointsOf(service
   return app;
 }
 
-/** A request id on every answer, and each is observed. */
+/** Every response gets a request id and is observed. */
 function observed(services: ApiServices) {
   const observe = createObserver(services);
   return async (context: Context<RequestScope>, next: Next): Promise<void> => {
@@ -110,7 +110,7 @@ function observed(services: ApiServices) {
       services.log.error({ requestId, route: context.get("route"), error }, "answer broke off"),
     );
     context.set("untilEnd", services.untilEnd);
-    // Before the answer is made: afterwards each header would make another one of it.
+    // Set before the response is created: afterwards each header would create another response.
     context.header("x-request-id", requestId);
     context.header("cache-control", "no-store");
     await next();
@@ -121,7 +121,7 @@ function observed(services: ApiServices) {
   };
 }
 
-/** The API is for every origin: it takes no cookie, and no credential that a browser would send by itself. */
+/** The API is open to every origin: it uses no cookie, and no credential that a browser sends by itself. */
 async function open(context: Context, next: Next): Promise<Response | undefined> {
   if (context.req.method === "OPTIONS") {
     return context.body(null, 204, {
@@ -136,7 +136,9 @@ async function open(context: Context, next: Next): Promise<Response | undefined>
   return undefined;
 }
 
-/** What a person sees at `/`: which service this is and what it answers. Static but for its own configuration. */
+/**
+ * Renders the page at `/` for people: which service this is and what it serves. Static except for its configuration.
+ */
 export function frontPage({ network, supported }: ApiServices, endpoints: readonly Endpoint[]): string {
   const rows = endpoints.map(({ method, path }) => `<li><code>${method.toUpperCase()} ${path}</code></li>`).join("\n");
   return `<!doctype html>
@@ -164,7 +166,7 @@ const headers = z.object({
   "webhook-attempt": z.string().describe("counts from 1"),
 });
 
-/** The webhooks in openapi.json, from the same schemas that receivers verify with. */
+/** Adds the webhooks to openapi.json, from the same schemas that receivers verify with. */
 export function describeWebhooks(app: OpenAPIHono<RequestScope>): void {
   for (const type of WEBHOOK_EVENT_TYPES) {
     app.openAPIRegistry.registerWebhook({

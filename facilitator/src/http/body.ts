@@ -1,4 +1,7 @@
-/** Reads a request's JSON body: bounded, strictly typed, one reading only. Says which rule was broken, never what a parser said. */
+/**
+ * Reads a request's JSON body: bounded, strictly typed, with a single interpretation. Errors name the broken rule,
+ * never a parser's message.
+ */
 import { InvalidRequest, isTurnpikeError, parseStrictBody, TurnpikeError } from "turnpike/protocol";
 
 export const MAX_BODY_BYTES = 64 * 1_024;
@@ -10,26 +13,26 @@ export const JSON_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** Whether a request carries no body at all, as `curl -X POST` sends it. */
+/** Returns whether a request has no body at all, as `curl -X POST` sends it. */
 export function hasNoBody({ headers }: Request): boolean {
   const length = headers.get("content-length");
   if (headers.has("transfer-encoding")) return false;
   return length === "0" || (length === null && !headers.has("content-type"));
 }
 
-/** `reason` of an UnsupportedMediaType that is about the body's coding, not its type. */
+/** `reason` of an UnsupportedMediaType for the body's encoding, not its type. */
 export const CONTENT_CODING = "content_encoding";
 
 /** @throws UnsupportedMediaType, PayloadTooLarge or InvalidRequest */
 export async function readJsonBody(request: Request): Promise<Record<string, unknown> | unknown[]> {
-  // Not decompressed: 64 KiB is the bound on what arrives and on what is parsed, and both are one number.
+  // Bodies are not decompressed: 64 KiB bounds both what arrives and what is parsed.
   if (!/^(?:identity)?$/i.test(request.headers.get("content-encoding") ?? "")) throw encoded();
   if (!JSON_TYPE.test(request.headers.get("content-type") ?? "")) throw new TurnpikeError("UnsupportedMediaType");
   if (Number(request.headers.get("content-length") ?? 0) > MAX_BODY_BYTES) throw tooLarge();
   try {
     return parseJsonBody(await boundedBytes(request));
   } catch (error) {
-    // What reading a connection throws is about the connection: the client left, or was too slow.
+    // An error while reading is about the connection: the client left, or was too slow.
     throw isTurnpikeError(error) ? error : bodyCutOff(error);
   }
 }
@@ -50,7 +53,7 @@ export function parseJsonBody(bytes: Uint8Array): Record<string, unknown> | unkn
 }
 
 async function boundedBytes(request: Request): Promise<Uint8Array> {
-  // A declared length is what the connection's parser holds the body to: no stream has to be counted.
+  // The connection's parser enforces a declared length: no stream has to be counted.
   if (request.headers.has("content-length")) return new Uint8Array(await request.arrayBuffer());
   if (!request.body) return new Uint8Array();
   const chunks: Uint8Array[] = [];

@@ -1,6 +1,6 @@
 /**
- * Serves the dashboard's three files at `/`. They are read once at the start, compressed once, and named by their hash,
- * so that a browser asks for them again only when they changed. Where they were not built, the plain page stands in.
+ * Serves the dashboard's three files at `/`. They are read and compressed once at the start, and named by their hash,
+ * so that a browser requests them again only after a change. When they are not built, the plain page is served.
  */
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
@@ -17,7 +17,9 @@ const FILES = {
   "/dashboard.css": { name: "dashboard.css", type: "text/css; charset=utf-8" },
 } as const;
 
-/** Nothing but this service's own files and answers; no frame, no form that leaves, no inline script or style. */
+/**
+ * Allows only this service's own files and responses; no frame, no form to another origin, no inline script or style.
+ */
 const SECURITY_HEADERS = {
   "content-security-policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
@@ -32,12 +34,12 @@ const SECURITY_HEADERS = {
 export interface DashboardOptions {
   /** whether the page offers the sandbox's key and clock */
   readonly isSandbox: boolean;
-  /** what stands at `/` where the dashboard was not built */
+  /** the page at `/` when the dashboard is not built */
   readonly plainPage: () => string;
   readonly dir?: string;
 }
 
-/** What the page says of the service that serves it. */
+/** The page's metadata about the service that serves it. */
 const MODE = {
   service: '<meta name="turnpike" content="service">',
   sandbox: '<meta name="turnpike" content="sandbox">',

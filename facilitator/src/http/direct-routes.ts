@@ -1,6 +1,6 @@
 /**
- * The few endpoints that carry the load, answered straight on the connection: what the app's middleware does for every
- * request is done here too, at a fraction of its price. Whatever is unusual about a request goes through the app.
+ * Serves the few endpoints that carry the load directly on the connection. It repeats what the app's middleware does
+ * for every request, at a fraction of the cost. Any unusual request goes through the app.
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -9,7 +9,7 @@ import type { Direct, Endpoint } from "./endpoint";
 import { createObserver, OPEN_HEADERS } from "./response-observer";
 import type { ApiServices } from "./services";
 
-/** @returns whether the request is answered here; if not, nothing of it has been touched */
+/** @returns whether the request is handled here; if not, nothing of it has been read */
 export type FastLane = (incoming: IncomingMessage, outgoing: ServerResponse) => boolean;
 
 const PATHS = ["/authorize", "/settle"];
@@ -26,7 +26,7 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
     const address = message.socket.remoteAddress ?? "unknown";
     const bytes = await bodyOf(message);
     if (!bytes) {
-      // Nobody is left to answer; the app logs such a request in the same way.
+      // The client is gone; the app logs such a request in the same way.
       const failure = bodyCutOff();
       observe({ requestId, method: "POST", route, status: failure.status, startedMs, failure });
       return;
@@ -62,8 +62,8 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
 }
 
 /**
- * What is answered in one turn of the event loop is sent in one go: a block answers hundreds, and a receiver that had to
- * be woken for each would cost more than what it is sent.
+ * Corks responses of one turn of the event loop and sends them together. A block completes hundreds, and waking a
+ * receiver for each would cost more than the data.
  */
 function createWriter(): (send: () => void) => void {
   let ready: (() => void)[] = [];
@@ -77,7 +77,7 @@ function createWriter(): (send: () => void) => void {
   };
 }
 
-/** JSON of a declared, allowed length, and nothing that would change how it is to be read. */
+/** Accepts JSON of a declared, allowed length, without headers that change how it is read. */
 function isPlain({ headers }: IncomingMessage): boolean {
   const length = headers["content-length"];
   return (
@@ -91,7 +91,7 @@ function isPlain({ headers }: IncomingMessage): boolean {
   );
 }
 
-/** @returns undefined when the connection broke off before the end */
+/** @returns undefined when the connection broke before the end */
 function bodyOf(message: IncomingMessage): Promise<Buffer | undefined> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];

@@ -1,6 +1,6 @@
 /**
- * An endpoint is one object: path, schemas and handler. The same schemas check what comes in, type what goes out and
- * make openapi.json, so the three cannot differ.
+ * Defines an endpoint as one object: path, schemas and handler. The same schemas validate requests, type responses and
+ * generate openapi.json, so the three cannot differ.
  */
 import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context } from "hono";
@@ -23,24 +23,24 @@ export interface Call<P, Q, B, C> {
   readonly params: P;
   readonly query: Q;
   readonly body: B;
-  /** who asks, as `admit` found out */
+  /** the caller, as `admit` identified it */
   readonly caller: C;
-  /** where from */
+  /** the origin of the request */
   readonly origin: Origin;
-  /** which site the client means, as it says itself */
+  /** the site that the client addresses, by its own headers */
   readonly site: Site;
-  /** Whether the connection has ended: nobody would get the answer. */
+  /** Returns whether the connection has ended: nobody would receive the response. */
   isGone(): boolean;
 }
 
-/** Decides who may ask: by the Authorization header, for one scope, or with any key. */
+/** Decides who may call: by the Authorization header, for one scope, or with any key. */
 export interface Admission<C> {
   readonly scope: ApiScope | "any";
   /** @throws InvalidApiKey, ScopeMissing, RateLimited */
   admit(authorization: string | null, origin: Origin): Promise<C>;
 }
 
-/** The body is what the schema reads: the wire form, with decimal strings. */
+/** The body as the schema reads it: the wire form, with decimal strings. */
 export type Answer<A extends Answers> = {
   [S in keyof A & number]: {
     readonly status: S;
@@ -49,7 +49,7 @@ export type Answer<A extends Answers> = {
   };
 }[keyof A & number];
 
-/** Of a text that is sent while it is read. */
+/** A text response that is sent while it is read. */
 export type TextParts = AsyncGenerator<string>;
 
 interface EndpointOf<P extends Fields, Q extends Fields, B extends z.ZodType, A extends Answers, C> {
@@ -62,27 +62,27 @@ interface EndpointOf<P extends Fields, Q extends Fields, B extends z.ZodType, A 
   readonly query?: Q;
   readonly body?: B;
   readonly answers: A;
-  /** of an answer that is text and not JSON */
+  /** set for a text response instead of JSON */
   readonly mediaType?: "text/csv";
   /** absent: open to anyone */
   readonly admission?: Admission<C>;
-  /** fields that an error's body carries beside the problem's, for stock clients that look for them */
+  /** fields that an error's body carries in addition, for stock clients that look for them */
   readonly problemExtra?: (problem: Problem) => Record<string, unknown>;
   handle(call: Call<z.output<P>, z.output<Q>, z.output<B>, C>): Promise<Answer<NoInfer<A>>>;
 }
 
-/** An endpoint with its types forgotten: what a list of endpoints holds. */
+/** An endpoint without its type parameters, for lists of endpoints. */
 export interface Endpoint {
   readonly method: Method;
   readonly path: string;
-  /** what an API key needs; absent: open to anyone */
+  /** the scope that an API key needs; absent: open to anyone */
   readonly scope?: ApiScope | "any";
-  /** where nothing but the body matters and anyone may ask: the same answers, without a way through the app */
+  /** for open endpoints that depend on the body alone: the same responses, without the app's middleware */
   readonly direct?: Direct;
   mount(app: OpenAPIHono<RequestScope>): void;
 }
 
-/** Never throws: what goes wrong is told. `readBody` may throw. */
+/** Never throws: errors become responses. `readBody` may throw. */
 export type Direct = (readBody: () => unknown, request: DirectRequest) => Promise<ErrorResponse>;
 
 export interface DirectRequest {
@@ -93,7 +93,7 @@ export interface DirectRequest {
 
 const none = z.object({});
 
-/** Where nothing stops the service. */
+/** For callers that nothing stops. */
 const all: UntilEnd = (work) => work;
 
 type None = typeof none;
@@ -128,7 +128,7 @@ export function endpoint<
       app.on(spec.method, spec.path.replaceAll(/\{(\w+)\}/g, ":$1"), async (context) => {
         context.set("route", spec.path);
         try {
-          // Read first, whatever else is wrong: an unread body would cost the client its connection.
+          // Read first, also when the request is invalid: an unread body would cost the client its connection.
           const { raw } = context.req;
           const body = mayOmitBody && hasNoBody(raw) ? {} : spec.body && (await readJsonBody(raw));
           const origin = { address: addressOf(context), requestId: context.get("requestId") };
@@ -161,14 +161,14 @@ export function endpoint<
 }
 
 /**
- * Whether a request may leave its body out, where every field of it has a default. Only behind an API key: its header
- * keeps pages of other origins out, which could otherwise post without a body.
+ * Returns whether a request may omit its body because every field has a default. Only behind an API key: its header
+ * excludes pages of other origins, which could otherwise post without a body.
  */
 function isBodyOptional({ body, admission }: { readonly body?: z.ZodType; readonly admission?: unknown }): boolean {
   return body !== undefined && admission !== undefined && body.safeParse({}).success;
 }
 
-/** What fails while it is sent cuts the connection: an answer that ends well is a whole one. */
+/** An error while sending cuts the connection, so a response that ends normally is complete. */
 function textOf(context: Context<RequestScope>, body: unknown): string | ReadableStream<Uint8Array> {
   if (typeof body !== "object" || body === null) return String(body);
   const parts = body as TextParts;
@@ -182,7 +182,7 @@ function textOf(context: Context<RequestScope>, body: unknown): string | Readabl
       } catch (error) {
         context.get("brokeOff")?.(error);
         const { outgoing } = (context.env ?? {}) as { outgoing?: { destroy(): void } };
-        // An error of the stream would be written into the answer, and the answer ended.
+        // Otherwise an error of the stream would be written into the response, which would then end normally.
         if (outgoing) outgoing.destroy();
         else controller.error(error);
       }
@@ -202,7 +202,7 @@ function parse(schema: z.ZodType | undefined, value: unknown, where: string): un
   throw new InvalidRequest(`${field}: ${message}`, { details: { field, in: where } });
 }
 
-/** Of a union the branch that came furthest: the one the sender most likely meant. */
+/** Picks the branch of a union that matched furthest: the one the sender most likely meant. */
 function firstIssue(issues: readonly z.core.$ZodIssue[]): { path: readonly PropertyKey[]; message: string } {
   const issue = issues[0];
   if (!issue) return { path: [], message: "is malformed" };
@@ -212,7 +212,7 @@ function firstIssue(issues: readonly z.core.$ZodIssue[]): { path: readonly Prope
   return furthest ?? { path: issue.path, message: issue.message };
 }
 
-/** States a bound that a value breaks in plain words; a schema's own message stays. */
+/** Describes a violated bound in plain words; a schema's own message is kept. */
 function sentenceOf(issue: z.core.$ZodIssue): string {
   if (issue.code === "too_big" && issue.message.startsWith("Too big")) {
     if (issue.origin === "string") return `is too long: use at most ${issue.maximum} characters`;
@@ -227,7 +227,7 @@ function sentenceOf(issue: z.core.$ZodIssue): string {
   return issue.message;
 }
 
-/** @throws InvalidRequest for a parameter that is given twice: two readers would take different ones */
+/** @throws InvalidRequest for a repeated parameter: two readers would use different values */
 function singleValues(context: Context): Record<string, string> {
   const values: Record<string, string> = {};
   for (const [name, given] of Object.entries(context.req.queries())) {

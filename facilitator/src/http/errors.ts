@@ -1,6 +1,6 @@
 /**
- * The status table of this API: every error leaves as problem details with its stable code. Codes and texts are those of
- * the protocol's one table; here stands only where the Facilitator's status differs from a gate's.
+ * Maps errors to responses: problem details with a stable code. Codes and texts come from the protocol's table. This
+ * file lists only the statuses that differ from a gate's.
  */
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
@@ -9,7 +9,7 @@ import { isTurnpikeError, TurnpikeError } from "turnpike/protocol";
 import { CONTENT_CODING } from "./body";
 import type { RequestScope } from "./request";
 
-/** An answer as it is sent, but for what every answer carries. */
+/** A response without the parts that every response has. */
 export interface ErrorResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -17,7 +17,7 @@ export interface ErrorResponse {
   readonly failure?: TurnpikeError;
 }
 
-/** The one place where an error becomes an answer. */
+/** Converts an error to a response. No other code does. */
 export function sendError(
   context: Context<RequestScope>,
   error: unknown,
@@ -27,7 +27,7 @@ export function sendError(
   context.set("failure", failure);
   return context.body(text, status as ContentfulStatusCode, {
     ...headers,
-    // The rest of the body is still on its way: nothing else can follow on this connection.
+    // The rest of the body is still arriving: nothing else can follow on this connection.
     ...(failure && isBodyUnread(context, failure) && { connection: "close" }),
   });
 }
@@ -56,7 +56,7 @@ function isBodyUnread({ req }: Context, { code }: TurnpikeError): boolean {
   return /^(?:POST|PATCH)$/.test(req.method) && (!req.raw.bodyUsed || code === "PayloadTooLarge");
 }
 
-/** 402 asks for a payment; the Facilitator never asks for one, it judges what it was given. */
+/** 402 requests a payment. The Facilitator never requests one; it only verifies. */
 const PAYMENT_REQUIRED = 402;
 
 const NOT_PROCESSABLE = 422;
@@ -65,17 +65,17 @@ export function statusOf(error: TurnpikeError): number {
   return error.status === PAYMENT_REQUIRED ? NOT_PROCESSABLE : error.status;
 }
 
-/** What is known to be safe to tell. Anything else is `Internal`, its cause told to the log alone. */
+/** Returns the error when it is safe to expose. Any other error is `Internal`, and its cause goes to the log only. */
 export function toPublicError(error: unknown): TurnpikeError {
   return isTurnpikeError(error) ? error : new TurnpikeError("Internal", undefined, { cause: error });
 }
 
 const UNAVAILABLE = 503;
 
-/** Where the error itself names no time. */
+/** Used when the error itself has no time. */
 const RETRY_AFTER_SEC = 2;
 
-/** Seconds for the Retry-After header; every 503 has one. */
+/** Returns seconds for the Retry-After header; every 503 has one. */
 export function retryAfterOf(error: TurnpikeError): number | undefined {
   return error.retryAfterSec ?? (statusOf(error) === UNAVAILABLE ? RETRY_AFTER_SEC : undefined);
 }

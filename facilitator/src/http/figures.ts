@@ -1,16 +1,16 @@
-/** What endpoints of figures have in common: the days of a query, and the same answer as JSON and as CSV. */
+/** Defines what endpoints of figures share: the range of a query, and the same response as JSON and as CSV. */
 import { type Address, addressSchema } from "turnpike/protocol";
 import { z } from "zod";
 import type { Caller } from "../providers/keys";
 import { type Admission, type Endpoint, endpoint, type TextParts } from "./endpoint";
 
-/** Rows as CSV (RFC 4180) that a spreadsheet opens and does not run; amounts with the token and the decimals that they are of. */
+/** Writes rows as CSV (RFC 4180) that a spreadsheet opens and does not run; amounts have their token and decimals. */
 export type Cell = string | number | boolean | undefined;
 
-/** What a row's amounts are counted in. */
+/** The token of a row's amounts. */
 export interface TokenUnit {
   readonly token: string;
-  /** undefined of a token that this service settles no longer */
+  /** undefined for a token that this service no longer settles */
   readonly decimals: number | undefined;
 }
 
@@ -26,7 +26,7 @@ type Column<T> = ((row: T) => Cell) | Money<T>;
 export interface Sheet<T> {
   /** an amount makes two columns: `amount` in base units, and `amountDecimal` */
   readonly columns: Readonly<Record<string, Column<T>>>;
-  /** of every sheet that has amounts: makes the columns `token` and `decimals` */
+  /** for every sheet with amounts: adds the columns `token` and `decimals` */
   readonly unitOf?: (row: T) => TokenUnit;
 }
 
@@ -37,7 +37,7 @@ export function csvHeader<T>({ columns, unitOf }: Sheet<T>): string {
   return line([...names, ...(unitOf ? ["token", "decimals"] : [])]);
 }
 
-/** @throws TypeError for a sheet with amounts of nothing */
+/** @throws TypeError for a sheet with amounts and no token */
 export function csvRows<T>({ columns, unitOf }: Sheet<T>, rows: readonly T[]): string {
   return rows
     .map((row) => {
@@ -52,7 +52,7 @@ export function csvRows<T>({ columns, unitOf }: Sheet<T>, rows: readonly T[]): s
 
 const isMoney = <T>(column: Column<T>): column is Money<T> => typeof column === "object";
 
-/** As it stands in a line: a number's minus makes no formula of it. */
+/** Formats one field. A leading minus of a number is no formula. */
 type CellText = string;
 
 function moneyCells(amount: string | undefined, unit: TokenUnit | undefined): CellText[] {
@@ -60,7 +60,7 @@ function moneyCells(amount: string | undefined, unit: TokenUnit | undefined): Ce
   return amount === undefined ? ["", ""] : [amount, decimalOf(amount, unit.decimals) ?? ""];
 }
 
-/** `1500000` at 6 decimals: `1.500000`; all digits, so that nothing is rounded. */
+/** Formats `1500000` at 6 decimals as `1.500000`, with all digits, so that nothing is rounded. */
 export function decimalOf(baseUnits: string, decimals: number | undefined): string | undefined {
   if (decimals === undefined) return undefined;
   if (decimals === 0) return baseUnits;
@@ -71,7 +71,7 @@ export function decimalOf(baseUnits: string, decimals: number | undefined): stri
 
 const line = (cells: readonly CellText[]): string => `${cells.join(",")}\r\n`;
 
-/** Anyone can write a text that begins like a formula, after blanks or not: an apostrophe keeps it a text. */
+/** Escapes text that begins like a formula, after blanks or not: a leading apostrophe keeps it a text. */
 function cellText(cell: Cell): CellText {
   const text = String(cell ?? "");
   const safe = typeof cell === "string" && /^(?:\s*[=+\-@]|[\t\r\n])/.test(text) ? `'${text}` : text;
@@ -110,7 +110,7 @@ export const rangeOf = ({ token, from, to, days }: FiguresFields) => ({ token, f
 
 export const ok = <T>(body: T) => ({ status: 200 as const, body });
 
-/** What a CSV answers: text, or the parts of one that is not read at once. */
+/** The body of a CSV response: text, or chunks that are read as they are sent. */
 export const csvSchema = z.string() as unknown as z.ZodType<string, string | TextParts>;
 
 const fileOf = <B>(name: string, body: B) => ({
@@ -121,13 +121,14 @@ const fileOf = <B>(name: string, body: B) => ({
 
 export interface CsvPage<T> {
   readonly rows: readonly T[];
-  /** where the next one begins; absent at the end */
+  /** cursor of the next page; absent at the end */
   readonly next?: string | undefined;
 }
 
 /**
- * A whole list as one CSV, however long: each page is read when the one before was taken. What fails before the first row
- * is a problem as ever; later it breaks the connection, so that nobody takes a part for the whole.
+ * Streams a whole list as one CSV, of any length: each page is read once the previous one was consumed. An error before
+ * the first row is a problem response. A later one breaks the connection, so that a partial file is not taken for the
+ * whole.
  */
 export async function sheetOfPages<T>(
   name: string,
@@ -159,13 +160,15 @@ interface Both<Q extends z.ZodObject, A extends z.ZodType, R> {
   /** of the CSV's file */
   readonly name: string;
   load(query: z.output<Q>, caller: Caller): Promise<z.input<A>>;
-  /** of the CSV, which is never a page of a list; absent where an answer holds everything */
+  /** of the CSV, which always contains the whole list; absent when one response contains everything */
   loadAll?(query: z.output<Q>, caller: Caller): Promise<z.input<A>>;
   rows(answer: z.input<A>): readonly R[];
   readonly columns: Sheet<R>["columns"];
 }
 
-/** The endpoint, and the same with `.csv`: all of its rows, times as text, amounts in base units and as decimals. */
+/**
+ * Defines the endpoint, and the same one with `.csv`: all rows, times as text, amounts in base units and as decimals.
+ */
 export function bothForms<Q extends z.ZodObject, A extends z.ZodType, R>(spec: Both<Q, A, R>): Endpoint[] {
   const { path, tag, admission, summary, query, answer, name, load, loadAll = load, rows, columns } = spec;
   return [
@@ -180,16 +183,16 @@ export function bothForms<Q extends z.ZodObject, A extends z.ZodType, R>(spec: B
       mediaType: "text/csv",
       answers: { 200: csvSchema },
       async handle({ query: asked, caller }) {
-        const told = await loadAll(asked, caller);
-        const unit = unitIn(told);
+        const figures = await loadAll(asked, caller);
+        const unit = unitIn(figures);
         const sheet = { columns, ...(unit && { unitOf: () => unit }) };
-        return fileOf(name, csvHeader(sheet) + csvRows(sheet, rows(told)));
+        return fileOf(name, csvHeader(sheet) + csvRows(sheet, rows(figures)));
       },
     }),
   ];
 }
 
-/** Of answers whose amounts are all of one token. */
+/** For responses whose amounts are all of one token. */
 function unitIn(answer: unknown): TokenUnit | undefined {
   if (typeof answer !== "object" || answer === null || !("token" in answer) || !("decimals" in answer))
     return undefined;

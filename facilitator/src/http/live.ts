@@ -1,6 +1,6 @@
 /**
- * Server-sent events for whoever watches: a line whenever something of the provider's happened, from now on. Says only
- * that and what it was; the figures are asked for as ever.
+ * Streams server-sent events to the dashboard: one line for each new event of the provider. A line names the event
+ * only; clients fetch the figures separately.
  */
 import type { Context } from "hono";
 import { streamSSE } from "hono/streaming";
@@ -10,10 +10,10 @@ import { sendError } from "./errors";
 import { addressOf, type RequestScope } from "./request";
 import type { ApiServices } from "./services";
 
-/** A comment at least this often, so that no proxy takes the stream for dead. */
+/** Maximum time between comments, so that no proxy considers the stream dead. */
 const PULSE_MS = 15_000;
 
-/** Streams of one key; a browser opens one per tab. */
+/** Maximum streams of one key; a browser opens one per tab. */
 const MAX_STREAMS = 20;
 
 const PAGE = 100;
@@ -29,7 +29,7 @@ export function liveEvents(services: ApiServices): (context: Context<RequestScop
       const origin = { address: addressOf(context), requestId: context.get("requestId") };
       const { provider, keyId } = await admission.admit(context.req.header("authorization") ?? null, origin);
       let after = await providers.newestEvent();
-      // Counted when nothing can fail any more before the stream, which takes it out again.
+      // Counted only when nothing before the stream can fail any more; the end of the stream releases it.
       const count = open.get(keyId) ?? 0;
       if (count >= MAX_STREAMS) throw new TurnpikeError("RateLimited", "this key has too many live streams open");
       open.set(keyId, count + 1);

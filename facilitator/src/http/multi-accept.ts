@@ -1,23 +1,26 @@
 /**
- * Takes in several new connections in one turn of the event loop.
+ * Accepts several new connections in one turn of the event loop.
  *
  * libuv (1.45 and later) accepts one connection per turn and listening handle, and a service under load makes some
- * hundred turns a second: whoever comes in a burst waits in the system's queue, unseen, until the caller gives up. Several
- * handles on one socket take in one each. A process cannot open its own socket twice, but what it has handed to a child
- * comes back as another handle; so a child gets the socket, sends it back as often as is wanted, and ends.
+ * hundred turns a second. A burst would wait in the kernel's queue until the callers give up. Several handles on one
+ * socket accept one connection each. A process cannot open its own socket twice, but a socket passed to a child comes
+ * back as another handle. The child therefore gets the socket, sends it back as often as needed, and exits.
  */
 import { type ChildProcess, type SendHandle, spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Server } from "node:http";
 import { createServer, type Server as NetServer } from "node:net";
 
-/** With this many connections open at once the handles are worth their child's 40 ms; a quiet service starts none. */
+/** Open connections from which on the handles are worth their child's 40 ms; an idle service starts none. */
 const BUSY = 64;
 
 /** 1,000 connections in turns of 10 ms: 136 were in after 150 turns by one handle, 984 by eight. */
 const MORE_HANDLES = 7;
 
-/** What the child runs. It must not outlive its parent: it holds the port. Handles may be lost where files are at their limit. */
+/**
+ * The child's program. It must not outlive its parent, because it holds the port. Handles can be lost at the limit of
+ * open files.
+ */
 const SEND_BACK = `
   process.once("disconnect", () => process.exit());
   setTimeout(() => process.exit(), 10_000);
@@ -26,11 +29,14 @@ const SEND_BACK = `
   });`;
 
 export interface Accepting {
-  /** Ends with the last connection that came in by the further handles; the port is free once `server` is closed too. */
+  /** Ends with the last connection of the additional handles; the port is free once `server` is closed too. */
   close(): Promise<void>;
 }
 
-/** @param server listening; is handed every connection, and closes them as its own. @param backlog as it listens with. */
+/**
+ * @param server listening; receives every connection and closes it as its own.
+ * @param backlog the one it listens with
+ */
 export function acceptMore(server: Server, backlog: number): Accepting {
   const more: NetServer[] = [];
   let open = 0;
@@ -38,18 +44,18 @@ export function acceptMore(server: Server, backlog: number): Accepting {
   let closed = false;
 
   function listenOn(handle: unknown): void {
-    // As `http.Server` takes its own connections.
+    // Same settings as `http.Server` uses for its own connections.
     const another = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => server.emit("connection", socket));
-    // What one handle cannot take in waits for the others.
+    // A connection that one handle cannot accept waits for the others.
     another.on("error", () => {});
     another.listen(handle, backlog);
     more.push(another);
   }
 
   function begin(): void {
-    // Not `server` itself: a child that is sent a server begins to accept.
+    // Not `server` itself: a child that receives a server begins to accept.
     const { _handle: own } = server as Server & { _handle?: unknown };
-    // Nothing of this process's environment: it holds keys.
+    // The environment is not passed on: it contains keys.
     const helper = spawn(process.execPath, ["-e", SEND_BACK], {
       stdio: ["ignore", "ignore", "ignore", "ipc"],
       env: {},

@@ -1,4 +1,4 @@
-/** How long lists are read: `limit` rows at a time, each page naming the cursor of the next. */
+/** Defines pagination of lists: `limit` rows at a time; each page has the cursor of the next one. */
 import { z } from "zod";
 
 export const limitSchema = z
@@ -7,9 +7,9 @@ export const limitSchema = z
   .default("50")
   .transform(Number);
 
-/** A position in the list, as an earlier page told it. */
+/** A position in the list, as an earlier page returned it. */
 export const cursorSchema = z
   .string()
-  .regex(/^(?:0|[1-9][0-9]{0,14})$/, "must be a cursor that an earlier page told")
+  .regex(/^(?:0|[1-9][0-9]{0,14})$/, "must be a cursor that an earlier page returned")
   .default("0")
   .transform(Number);

@@ -1,4 +1,4 @@
-/** What a process without the API answers: alive, ready, measured. */
+/** Serves health, readiness and metrics in a process without the API. */
 import { Hono } from "hono";
 import type { Readiness } from "turnpike/facilitator";
 import type { Metrics } from "../telemetry/metrics";

@@ -1,4 +1,4 @@
-/** How many requests one address, or one API key, may make. A full bucket lasts a burst; it refills evenly over a minute. */
+/** Limits the requests of one address or one API key. A full bucket allows a burst; it refills evenly over a minute. */
 import { TurnpikeError } from "turnpike/protocol";
 
 export interface RateLimit {
@@ -8,7 +8,7 @@ export interface RateLimit {
 
 export const noRateLimit: RateLimit = { take: () => undefined };
 
-/** Remembered at most: beyond, who has not asked for longest is forgotten. */
+/** Maximum buckets in memory: beyond it, the least recently used one is dropped. */
 const MAX_REMEMBERED = 10_000;
 
 export function createRateLimit(perMinute: number, monotonicMs: () => number): RateLimit {

@@ -1,8 +1,11 @@
-/** Which site a client means to speak to, and from which page it speaks: told by itself, so believed on loopback alone. */
+/**
+ * Determines which site a client addresses and from which page it calls. Both are the client's own claim, so they are
+ * trusted on loopback only.
+ */
 import type { Context } from "hono";
 import { findNetwork, InvalidRequest, type Network, type TurnpikeError } from "turnpike/protocol";
 
-/** The client's, as this process sees it: behind a proxy the proxy's. */
+/** The client's address as this process sees it: behind a proxy, the proxy's. */
 export function addressOf(context: Context): string {
   const incoming = (context.env as { incoming?: { socket?: { remoteAddress?: string } } } | undefined)?.incoming;
   return incoming?.socket?.remoteAddress ?? "unknown";
@@ -16,17 +19,17 @@ export function requireOwnNetwork(name: string | undefined, own: Network): void 
   });
 }
 
-/** Waits for an answer's contents. @throws Unavailable when the service stops before they are there */
+/** Waits for a response's contents. @throws Unavailable when the service stops first */
 export type UntilEnd = <T extends object>(work: Promise<T>) => Promise<T>;
 
-/** What every request carries with it through the handlers. */
+/** The context that every request carries through the handlers. */
 export interface RequestScope {
   Variables: {
     requestId: string;
-    /** the path's pattern, for logs and metrics: never the path itself with what a client put there */
+    /** the path's pattern, for logs and metrics: never the path itself, which contains client data */
     route: string;
     failure: TurnpikeError | undefined;
-    /** logs that an answer broke off that was being sent */
+    /** logs that a response broke off while it was sent */
     brokeOff: ((error: unknown) => void) | undefined;
     /** of the services */
     untilEnd: UntilEnd | undefined;
@@ -46,13 +49,16 @@ export function siteOf(context: Context): Site {
   return { host: context.req.header("host"), page: context.req.header("origin") };
 }
 
-/** @returns undefined where nobody told this service how browsers reach it, and the client is not on this machine */
+/** @returns undefined when no public origin is configured and the client is not on this machine */
 export function ownOriginOf(publicUrl: string | undefined, { host }: Site): string | undefined {
   if (publicUrl !== undefined) return publicUrl;
   return host !== undefined && LOOPBACK.test(host) ? `http://${host.toLowerCase()}` : undefined;
 }
 
-/** A page that this service itself served on this machine: no other site's, also not one whose name leads here. */
+/**
+ * Returns whether this service itself served the page on this machine. Other sites do not match, also not one whose
+ * name resolves to this machine.
+ */
 export function isOwnLocalPage(site: Site): boolean {
   const own = ownOriginOf(undefined, site);
   return own !== undefined && site.page === own;

@@ -1,10 +1,10 @@
-/** What every answer has, whichever way it takes: headers, one log line and one measurement. */
+/** Adds what every response has, on either path: headers, one log line and one measurement. */
 import type { Logger } from "pino";
 import { CORS_EXPOSE_HEADERS, type TurnpikeError } from "turnpike/protocol";
 import { createFaultLog } from "../telemetry/fault-log";
 import type { Metrics } from "../telemetry/metrics";
 
-/** The API is for every origin. */
+/** The API is open to every origin. */
 export const OPEN_HEADERS = {
   "access-control-allow-origin": "*",
   "access-control-expose-headers": `${CORS_EXPOSE_HEADERS}, X-Request-Id`,
@@ -28,8 +28,8 @@ export interface Observed {
 const UNAVAILABLE = 503;
 
 /**
- * One log line and one measurement for each request. Bodies and headers are never logged. A refusal for now (503) is no
- * fault of this program: under overload or in an outage there are thousands, so they are counted and logged together.
+ * Writes one log line and one measurement for each request. Bodies and headers are never logged. A 503 is not a fault
+ * of this program: an overload or outage causes thousands, so they are counted and logged together.
  */
 export function createObserver({ log, metrics, monotonicMs }: Watching) {
   const refusals = createFaultLog({ log, monotonicMs });

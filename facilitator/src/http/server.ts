@@ -1,4 +1,4 @@
-/** Serves the app over HTTP, and stops without cutting off who is being answered. */
+/** Serves the app over HTTP, and stops without cutting responses in progress. */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
@@ -8,7 +8,7 @@ import { acceptMore } from "./multi-accept";
 
 export interface ServerOptions {
   readonly fetch: (request: Request, env?: unknown) => Response | Promise<Response>;
-  /** asked before `fetch` */
+  /** called before `fetch` */
   readonly fastLane?: FastLane;
   readonly host: string;
   /** 0: any free one */
@@ -19,25 +19,25 @@ export interface ServerOptions {
 
 export interface RunningServer {
   readonly url: string;
-  /** Takes no new request, lets the running ones end for `drainMs`, then cuts. */
+  /** Accepts no new request, waits up to `drainMs` for running ones, then cuts the rest. */
   stop(drainMs: number): Promise<void>;
 }
 
-/** A request that has not arrived by then, head and body, is answered 408 and its connection closed. */
+/** A request whose head and body have not arrived by then gets 408, and its connection is closed. */
 const REQUEST_TIMEOUT_MS = 15_000;
 
-/** Node compares connections with that every 30 s by default, which makes 45 s of 15. */
+/** Node checks connections against that every 30 s by default, which makes 45 s of 15. */
 const CHECK_EVERY_MS = 500;
 
-/** Longer than clients keep theirs: who closes first must not be the one that is just being asked. */
+/** Longer than clients keep connections open, so that the server does not close one that is about to be used. */
 const KEEP_ALIVE_MS = 65_000;
 
-/** Connections that wait to be taken in: a burst is not turned away before anything can be said to it. */
+/** Connections waiting to be accepted: a burst is not refused before it can get a response. */
 const BACKLOG = 4_096;
 
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { fetch, fastLane, host, port, requestTimeoutMs = REQUEST_TIMEOUT_MS } = options;
-  // Whoever embeds this service keeps its own Request and Response.
+  // An embedding program keeps its own Request and Response.
   const listener = getRequestListener(fetch, { overrideGlobalObjects: false });
   const timeouts = {
     requestTimeout: requestTimeoutMs,
@@ -62,7 +62,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   return {
     url: `http://${shown}:${bound}`,
     async stop(drainMs) {
-      // Who is answered from now on is not to ask again on the same connection.
+      // Clients answered from now on must not reuse the connection.
       server.keepAliveTimeout = 1;
       const cut = setTimeout(() => server.closeAllConnections(), drainMs);
       await Promise.all([new Promise((resolve) => server.close(resolve)), accepting.close()]);

@@ -1,4 +1,4 @@
-/** Everything that providers do here, wired: keys, webhook endpoints, debits, what they may read. */
+/** Wires the services of providers: keys, webhook endpoints, debits, figures. */
 import type { Logger } from "pino";
 import type { ApiScope, EventList, Readiness, SupportedWire, System, TestClockState } from "turnpike/facilitator";
 import type { Address, Network } from "turnpike/protocol";
@@ -19,12 +19,12 @@ import type { UntilEnd } from "./request";
 
 export type { Caller, Origin } from "../providers/keys";
 
-/** Everything that the API acts through. */
+/** The services that the API uses. */
 export interface ApiServices {
   readonly network: Network;
   /** origin under which browsers reach this service */
   readonly publicUrl: string | undefined;
-  /** only where this service runs as one */
+  /** only when this service runs as a sandbox */
   readonly sandbox?: Sandbox;
   readonly payments: Payments;
   readonly subscriptions: Subscriptions;
@@ -32,7 +32,7 @@ export interface ApiServices {
   readonly analytics: Analytics;
   readonly reports: Reports;
   readonly costs: Pick<Costs, "of">;
-  /** Waits for news; a hint, and at the latest after the time. */
+  /** Waits for new events: resolves on a notification, or at the latest after the time. */
   happened(timeoutMs: number): Promise<unknown>;
   readonly supported: Omit<SupportedWire, "kinds" | "extensions" | "signers" | "network" | "chainId">;
   readiness(): Readiness;
@@ -43,10 +43,10 @@ export interface ApiServices {
   readonly rateLimit: RateLimit;
   /** by API key */
   readonly keyLimit: RateLimit;
-  /** how long a request may be held while the chain confirms */
+  /** how long a request may wait for the chain to confirm */
   readonly authorizeWaitMs: number;
   readonly monotonicMs: () => number;
-  /** Waits for work that goes on without its caller, unless the service is stopping. */
+  /** Waits for work that continues without its caller, unless the service is stopping. */
   untilDraining<T>(work: Promise<T>): Promise<T | "draining">;
   readonly untilEnd: UntilEnd;
 }
@@ -56,7 +56,7 @@ export interface Providers {
   readonly keys: Keys;
   readonly endpoints: ReturnType<typeof createWebhookEndpoints>;
   readonly debits: Debits;
-  /** @returns who asks. @throws TurnpikeError when the key is not valid or lacks the scope */
+  /** @returns the caller. @throws TurnpikeError when the key is not valid or lacks the scope */
   admit(authorization: string | null, scope: ApiScope | "any", origin: Origin): Promise<Caller>;
   events(page: EventPage): Promise<EventList>;
   newestEvent(): Promise<number>;
@@ -68,15 +68,15 @@ export interface Providers {
 }
 
 /**
- * What a program hands in that embeds this service as a sandbox: a clock that can be moved, and a key for whoever opens
- * the page. Nothing in the environment makes one, so no deployed service has it.
+ * Options of a program that embeds this service as a sandbox: a movable clock, and a key for anyone who opens the page.
+ * No environment variable enables it, so no deployed service has it.
  */
 export interface Sandbox {
   /** an API key of the sandbox's provider, worthless elsewhere */
   providerKey(): string;
   clock(): Promise<TestClockState>;
   /**
-   * Begins to move the clock; what becomes due on the way is done.
+   * Starts to move the clock; everything that becomes due on the way is processed.
    * @returns false when it is moving already
    */
   advance(by: { readonly seconds: number } | { readonly to: "next-renewal" }): Promise<boolean>;

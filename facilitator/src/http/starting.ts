@@ -1,4 +1,4 @@
-/** What a process answers before it is up: alive, not ready and why, and that a request is to be sent again. */
+/** Serves requests before the process is ready: alive, not ready with the reason, and retry for everything else. */
 import { Hono } from "hono";
 import { PROBLEM_CONTENT_TYPE, type Readiness } from "turnpike/facilitator";
 import { Unavailable } from "turnpike/protocol";
@@ -7,7 +7,7 @@ import { problemFor } from "./errors";
 
 export interface Starting {
   readonly app: Hono;
-  /** Takes in what the start is doing. */
+  /** Records what the start is doing. */
   readonly onStage: (stage: string) => void;
 }
 

@@ -1,11 +1,11 @@
-/** Reads the log of administrative acts of one provider, newest first. */
+/** Reads one provider's log of administrative acts, newest first. */
 import type { auditListSchema } from "turnpike/facilitator";
 import type { Address } from "turnpike/protocol";
 import type { z } from "zod";
 import type { Db } from "../db/open";
 
 export interface AuditPage {
-  /** position of the last entry seen; 0 for the newest */
+  /** position of the last entry read; 0 for the newest */
   readonly before: number;
   readonly limit: number;
 }

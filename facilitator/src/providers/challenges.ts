@@ -1,6 +1,6 @@
 /**
- * Challenges that a wallet signs: made without keeping a record, good for ten minutes and once. Only a redeemed one is
- * written down, so that asking for many costs this service nothing.
+ * Issues challenges for a wallet to sign. They are stateless, valid for ten minutes, and usable once. Only a redeemed
+ * challenge is stored, so requests for many challenges cost no storage.
  */
 import { randomBytes } from "node:crypto";
 import { type Address, equalConstantTime, hmacSha256, TurnpikeError, utf8ToBytes } from "turnpike/protocol";
@@ -12,7 +12,7 @@ const SECRET_NAME = "api-key-challenges";
 
 const MAC_BYTES = 16;
 
-/** Letters and digits alone, as the nonce of EIP-4361 has to be: salt, end in unix seconds, code. */
+/** Letters and digits only, as EIP-4361 requires of a nonce: salt, expiry in unix seconds, code. */
 const FORM = /^([0-9a-f]{32})([0-9]{12})([0-9a-f]{32})$/;
 
 export interface Challenge {
@@ -22,7 +22,7 @@ export interface Challenge {
   readonly validUntil: number;
 }
 
-/** One secret for all processes of the service, made by the first that needs it. */
+/** Returns the secret that all processes of the service share. The first process that needs it creates it. */
 async function secretOf(db: Db): Promise<Uint8Array> {
   const fresh = { name: SECRET_NAME, value: randomBytes(32).toString("hex") };
   await db
@@ -50,7 +50,10 @@ export async function issueChallenge(db: Db, provider: Address, nowSec: number):
   return { text: `${salt}${end}${mac}`, issuedAt: nowSec, validUntil };
 }
 
-/** @throws InvalidSignature with reason `challenge` when it is not ours, not for this wallet, or past its time */
+/**
+ * @throws InvalidSignature with reason `challenge` when this service did not issue it for this wallet, or it has
+ * expired
+ */
 export async function checkChallenge(db: Db, provider: Address, text: string, nowSec: number): Promise<Challenge> {
   const [, salt, end, mac] = FORM.exec(text) ?? [];
   const isOurs =
@@ -63,7 +66,7 @@ export async function checkChallenge(db: Db, provider: Address, text: string, no
   return { text, issuedAt: validUntil - LIFE_SEC, validUntil };
 }
 
-/** Within the transaction that makes the key. @throws InvalidSignature when it was redeemed before */
+/** Redeems a challenge in the transaction that creates the key. @throws InvalidSignature when it was redeemed before */
 export async function spendChallenge(tx: Tx, { text, validUntil }: Challenge, nowSec: number): Promise<void> {
   await tx
     .deleteFrom("spent_challenges")

@@ -1,6 +1,6 @@
 /**
- * API keys: made for whoever proves a wallet, shown once, stored as a hash. A key says which provider asks and what it may
- * do; there is nothing else by which a request is known.
+ * Manages API keys: created for the owner of a wallet, shown once, stored as a hash. A key identifies the provider and
+ * its scopes; nothing else identifies a request.
  */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Selectable } from "kysely";
@@ -23,27 +23,27 @@ import type { Store, Tx } from "../db/open";
 import type { ApiKeysTable } from "../db/tables/providers";
 import { checkChallenge, issueChallenge, spendChallenge } from "./challenges";
 
-/** Where a request came from, as this service sees it. */
+/** The origin of a request, as this service sees it. */
 export interface Origin {
   readonly address: string;
   readonly requestId: string;
 }
 
-/** Who asks, known by an API key. */
+/** The caller, identified by an API key. */
 export interface Caller extends Origin {
   readonly provider: Address;
   readonly keyId: string;
   readonly scopes: readonly ApiScope[];
-  /** whether it may read what concerns the service as a whole */
+  /** whether it may read data about the service as a whole */
   readonly isOperator: boolean;
 }
 
 export interface KeysDeps {
   readonly store: Store;
   readonly network: Network;
-  /** who signs this service's proofs: what a wallet signs names it */
+  /** the signer of this service's proofs; wallets name it in what they sign */
   readonly facilitator: Address;
-  /** the signers before and after it: a challenge may come from a process that has another key */
+  /** the previous and next signers: another process with another key may have issued the challenge */
   readonly otherFacilitators?: readonly Address[];
   readonly chain: Pick<ChainReader, "code" | "call">;
   readonly operators: readonly Address[];
@@ -99,7 +99,7 @@ export function createKeys(deps: KeysDeps) {
     return { row, key: `tpk_${row.id}_${secret}` };
   }
 
-  /** @throws UnknownObject, also for another provider's */
+  /** @throws UnknownObject, also for a key of another provider */
   async function requireOwn(tx: Tx, provider: Address, id: string): Promise<Row> {
     const row = await tx
       .selectFrom("api_keys")
@@ -113,7 +113,7 @@ export function createKeys(deps: KeysDeps) {
   }
 
   return {
-    /** @param ownOrigin this service's, as who signs in sees it; undefined: only typed data can be signed */
+    /** @param ownOrigin this service's origin as the browser sees it; undefined: only typed data can be signed */
     async challenge(request: ChallengeRequest, ownOrigin: string | undefined): Promise<KeyChallenge> {
       const expiresAt = request.expiresAt ?? nowSec() + YEAR_SEC;
       const { text: challenge, issuedAt, validUntil } = await issueChallenge(store.db, request.provider, nowSec());
@@ -126,9 +126,9 @@ export function createKeys(deps: KeysDeps) {
     },
 
     /**
-     * What was signed is never read: the one text that this service would have asked for is made again, so another
-     * domain, chain, statement or time is another signature.
-     * @throws InvalidSignature when the wallet did not sign, or the challenge is no good; Unavailable
+     * Verifies the signature without parsing the signed text. The service rebuilds the only text that it would have
+     * requested, so another domain, chain, statement or time does not match.
+     * @throws InvalidSignature when the wallet did not sign, or the challenge is invalid; Unavailable
      */
     async create(request: CreateKeyRequest, origin: Origin, ownOrigin: string | undefined): Promise<NewApiKey> {
       const { provider, name, scopes, expiresAt, challenge, signature } = request;
@@ -161,8 +161,8 @@ export function createKeys(deps: KeysDeps) {
     },
 
     /**
-     * Who a request is from.
-     * @param authorization the header as it came
+     * Identifies the caller of a request.
+     * @param authorization the header as received
      * @throws InvalidApiKey, ScopeMissing
      */
     async authenticate(authorization: string | null, scope: ApiScope | "any", origin: Origin): Promise<Caller> {
@@ -195,7 +195,7 @@ export function createKeys(deps: KeysDeps) {
       return rows.map(keyToWire);
     },
 
-    /** A successor with the same name, scopes and end; the key that asks goes on for `overlapSec`. */
+    /** Creates a key with the same name, scopes and expiry. The calling key stays valid for `overlapSec`. */
     async rotate(caller: Caller, overlapSec: number): Promise<NewApiKey> {
       return store.transaction(async (tx) => {
         const old = await requireOwn(tx, caller.provider, caller.keyId);
@@ -209,7 +209,9 @@ export function createKeys(deps: KeysDeps) {
       });
     },
 
-    /** For good. Any key may end itself; the scope `keys` ends every key of the provider's. */
+    /**
+     * Revokes a key permanently. Any key may revoke itself; the scope `keys` allows revoking every key of the provider.
+     */
     async revoke(caller: Caller, id: string): Promise<ApiKey> {
       if (id !== caller.keyId && !caller.scopes.includes("keys")) {
         throw new TurnpikeError("ScopeMissing", "another key is revoked with the scope keys", {

@@ -1,11 +1,11 @@
-/** The signed acts as calls of the contract: for each its function, arguments and gas. Pure. */
+/** Maps signed acts to contract calls: function, arguments and gas. Pure. */
 import { turnpikeInterface } from "turnpike/chain";
 import type { ChangeAct, ChangeRequest, PermitFields, SubscribeRequest } from "turnpike/facilitator";
 import { type Hex, idHashOf, keccakText } from "turnpike/protocol";
 
 /**
- * The token may use 300,000 gas for a permit and again for a charge, diagnosis 100,000, a contract wallet's signature
- * the rest. A limit, not a price: unused gas costs nothing.
+ * Gas limits of the acts. The token may use 300,000 gas for a permit and again for a charge. Diagnosis takes 100,000; a
+ * contract wallet's signature takes the rest. These are limits, not prices: unused gas costs nothing.
  */
 export const SUBSCRIBE_GAS = 1_000_000n;
 
@@ -53,7 +53,7 @@ export function changeCall<A extends ChangeAct>(act: A, idHash: Hex, request: Ch
   return { data: encoder(idHash, request, { version, deadline, signature }), gasLimit: CHANGE_GAS };
 }
 
-/** The due renewal first, then the change, in one transaction. */
+/** Runs the due renewal first, then the change, in one transaction. */
 export function renewedFirst(idHash: Hex, change: ActCall): ActCall {
   const renew = encode("renew", [idHash]);
   return { data: encode("multicall", [[renew, change.data]]), gasLimit: change.gasLimit + RENEW_GAS };
@@ -68,12 +68,12 @@ export function decodeQuote(data: Hex): { readonly charge: bigint; readonly cred
   return { charge: charge as bigint, credit: credit as bigint };
 }
 
-/** A permit is no part of it: the same signed act with another permit is the same act. */
+/** Excludes the permit: the same signed act with another permit is the same act. */
 export function actKeyOf(act: string, objectId: Hex, signature: Hex): Hex {
   return keccakText(`${act}|${objectId}|${signature.toLowerCase()}`);
 }
 
-/** The record that a rekey leaves; otherwise the one that was changed. */
+/** Returns the record that a rekey creates; otherwise the changed record. */
 export function resultingIdHash(
   act: ChangeAct,
   idHash: Hex,

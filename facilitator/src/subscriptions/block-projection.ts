@@ -1,4 +1,4 @@
-/** Follows the chain with the rows of plans, subscriptions, allowances and debits. */
+/** Projects the chain onto the rows of plans, subscriptions, allowances and debits. */
 import type { ChainFact } from "../chain/facts";
 import type { Tx } from "../db/open";
 import type { BlockChange, BlockInput, BlockProjection, BlockReversal, RevertedBlock } from "../events/projection";
@@ -10,7 +10,7 @@ export class SubscriptionProjection implements BlockProjection {
   readonly #chainId: number;
   readonly #records: readonly RecordProjection[];
 
-  /** @param records follow the subscriptions; the first is nearest to their rows */
+  /** @param records projections of the subscriptions; the first is nearest to their rows */
   constructor(chainId: number, records: readonly RecordProjection[]) {
     this.#chainId = chainId;
     this.#records = records;

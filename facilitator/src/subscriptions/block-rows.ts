@@ -1,4 +1,4 @@
-/** The rows that one block's facts name, held in memory while the rules change them, with what they were before. */
+/** Holds the rows that one block's facts name in memory while the rules change them, with their former contents. */
 import { sql } from "kysely";
 import type { ChainFact } from "../chain/facts";
 import type { Tx } from "../db/open";
@@ -36,7 +36,7 @@ export function emptyState(): SubscriptionState {
   };
 }
 
-/** In the order in which rows are written and restored. */
+/** The order in which rows are written and restored. */
 const RESTORED = [
   { table: "plans", key: ["plan_id"] },
   { table: "operators", key: ["plan_id", "operator"] },
@@ -76,7 +76,10 @@ export async function loadState(tx: Tx, chainId: number, facts: readonly ChainFa
   return state;
 }
 
-/** Writes what a block changed. @param records follow the subscriptions; the first is nearest to the change */
+/**
+ * Writes the changes of a block.
+ * @param records projections of the subscriptions; the first is nearest to the change
+ */
 export async function saveState(
   tx: Tx,
   place: BlockPlace,
@@ -113,7 +116,7 @@ export async function revertState(tx: Tx, place: BlockPlace, records: readonly R
   await deleteUndo(tx, place);
 }
 
-/** Runs a change of these subscriptions within every projection, one around the other. */
+/** Runs a change of these subscriptions inside every projection, nested. */
 function within(
   records: readonly RecordProjection[],
   tx: Tx,
@@ -125,7 +128,7 @@ function within(
   return all();
 }
 
-/** Keeps a row in the work list while its subscription will fall due. A new period starts its attempts afresh. */
+/** Keeps a row in the work list while its subscription can fall due. A new period resets its attempts. */
 async function saveDue(
   tx: Tx,
   chainId: number,

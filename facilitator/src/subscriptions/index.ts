@@ -1,6 +1,6 @@
 /**
- * Accepts what subscribers signed: judged by rehearsal before anything is sent, landed once, answered from the rows that
- * the indexer committed. Repeating a request is always safe.
+ * Accepts acts that subscribers signed. Each act is simulated before it is sent, submitted once, and answered from the
+ * rows that the indexer committed. Repeating a request is always safe.
  */
 import type {
   ChangeAct,
@@ -60,13 +60,13 @@ export type ActOutcome =
   | { readonly kind: "done"; readonly change: SubscriptionChangeWire }
   | { readonly kind: "pending" };
 
-/** Every method throws a TurnpikeError that says why not; `Unavailable` when it cannot be known now. */
+/** Every method throws a TurnpikeError with the reason; `Unavailable` when the answer cannot be known now. */
 export interface Subscriptions {
   readonly permits: Permits;
   subscribe(request: SubscribeRequest, waiting: Waiting): Promise<ActOutcome>;
   change<A extends ChangeAct>(act: A, idHash: Hex, request: ChangeRequest<A>, waiting: Waiting): Promise<ActOutcome>;
   get(idHash: Hex): Promise<SubscriptionWire>;
-  /** those of one account, the newest first */
+  /** those of one account, newest first */
   of(subscriber: Address): Promise<{ readonly subscriptions: SubscriptionWire[]; readonly more: boolean }>;
   quote(idHash: Hex, newPlanId: Hex): Promise<ChangeQuote>;
   plan(planId: Hex): Promise<PlanWire>;
@@ -80,7 +80,7 @@ export function createSubscriptions(deps: SubscriptionsDeps): Subscriptions {
   const lander = createLander({ chainId, store, relayer, indexer, clock, actsPerHour, monotonicMs });
   const permits = createPermits({ config, relayer, clock, lander });
 
-  /** An absent row proves nothing while the reader is behind. @throws Unavailable */
+  /** Checks that the indexer is current: while it is behind, an absent row proves nothing. @throws Unavailable */
   function requireCurrent(): void {
     const { ok, lagSec } = indexer.health();
     if (!ok || lagSec > config.maxLagSec)
@@ -113,7 +113,7 @@ export function createSubscriptions(deps: SubscriptionsDeps): Subscriptions {
     };
   }
 
-  /** The permit goes to the token first. @returns false while that is pending */
+  /** Submits the permit to the token first. @returns false while it is pending */
   async function applyPermit(
     permit: PermitFields,
     { token, owner }: { token: string; owner: string },
@@ -130,7 +130,7 @@ export function createSubscriptions(deps: SubscriptionsDeps): Subscriptions {
       const untilMs = monotonicMs() + waitMs;
       const idHash = idHashOf(request.subscriber, request.secretHash);
       const standing = await findSubscription(store.db, chainId, idHash);
-      // Also after this service lost its memory, and when a stranger submitted the signature first.
+      // Also answers after this service lost its database, and when someone else submitted the signature first.
       if (standing && isSameSignup(standing, request)) {
         return { kind: "done", change: await resultOf(idHash, standing.row.transaction as Hex) };
       }
@@ -158,7 +158,7 @@ export function createSubscriptions(deps: SubscriptionsDeps): Subscriptions {
     async change(act, idHash, request, { waitMs }) {
       const untilMs = monotonicMs() + waitMs;
       const { row, plan } = await requireSubscription(idHash);
-      // Whoever is subscribed can always leave, whatever this Facilitator stopped serving meanwhile.
+      // A subscriber can always cancel, also when this Facilitator no longer serves the plan.
       const against = act === "cancel" ? undefined : policyAgainst(plan, config);
       if (against) throw against;
 
@@ -177,12 +177,12 @@ export function createSubscriptions(deps: SubscriptionsDeps): Subscriptions {
       const { permit } = request;
       const prepare = async (): Promise<ActCall> => {
         if (!permit) return rehearsed();
-        // Judged before the permit costs gas, and again when it stands.
+        // Simulated before the permit costs gas, and again once the permit is effective.
         await rehearsed().catch((error: unknown) => {
           if (!(error instanceof TurnpikeError) || error.code !== "InsufficientApproval") throw error;
         });
-        const stands = await applyPermit(permit, { token: plan.token, owner: row.subscriber }, untilMs);
-        if (!stands) throw new PermitPending();
+        const isEffective = await applyPermit(permit, { token: plan.token, owner: row.subscriber }, untilMs);
+        if (!isEffective) throw new PermitPending();
         return rehearsed();
       };
 
@@ -205,7 +205,7 @@ export function createSubscriptions(deps: SubscriptionsDeps): Subscriptions {
     },
 
     async of(subscriber) {
-      // Of an account that was not read yet nothing can be told.
+      // Nothing is known of an account whose funds have not been read yet.
       requireCurrent();
       const nowSec = clock.nowSec();
       const { records, more } = await listSubscriptions(store.db, chainId, subscriber);
@@ -230,7 +230,7 @@ export function createSubscriptions(deps: SubscriptionsDeps): Subscriptions {
   };
 }
 
-/** Only within `change`: the permit's transaction is not in yet, so the act cannot be judged. */
+/** Used only within `change`: while the permit's transaction is pending, the act cannot be simulated. */
 class PermitPending extends TurnpikeError {
   constructor() {
     super("PaymentPending");

@@ -1,6 +1,6 @@
 /**
- * Lands one call on the chain, once: the same key is the same transaction, and a further attempt begins only when the one
- * before can never land. Knows keys, calls and outcomes; nothing of subscriptions.
+ * Submits one call to the chain exactly once. The same key is the same transaction; a further attempt starts only when
+ * the previous one can never confirm. Knows keys, calls and outcomes, but nothing of subscriptions.
  */
 import { type Address, type Clock, type Hex, TurnpikeError, Unavailable } from "turnpike/protocol";
 import type { ContractError } from "../chain/contract-errors";
@@ -16,7 +16,7 @@ export interface LandingDeps {
   readonly relayer: Relayer;
   readonly indexer: Indexer;
   readonly clock: Clock;
-  /** what one signer may have sent for it within an hour: acts cost the relayer gas and the signer nothing */
+  /** limit of a signer's transactions within an hour: acts cost the relayer gas and the signer nothing */
   readonly actsPerHour: number;
   readonly monotonicMs: () => number;
 }
@@ -29,7 +29,7 @@ export interface Act {
   readonly objectId: Hex;
   readonly signer: Address;
   readonly to: Address;
-  /** Judges before anything is sent. @throws TurnpikeError what speaks against sending it */
+  /** Validates before anything is sent. @throws TurnpikeError with the reason not to send it */
   prepare(): Promise<ActCall>;
 }
 
@@ -40,7 +40,7 @@ export type Landing =
 export interface Lander {
   /**
    * @param untilMs monotonic
-   * @throws TurnpikeError when nothing was sent, or what was sent can never land
+   * @throws TurnpikeError when nothing was sent, or the sent transaction can never confirm
    */
   land(act: Act, untilMs: number): Promise<Landing>;
   /** Runs a call without sending it. @throws the contract's error by name, or Unavailable */
@@ -100,16 +100,16 @@ export function createLander(deps: LandingDeps): Lander {
       const landing = await awaited(transactionId, untilMs);
       if (landing !== "never") return landing;
 
-      // It was good when judged and is not now: the chain says why, or it is worth another try.
+      // It was valid when simulated and is not now: the chain reports the reason, or a retry may succeed.
       await act.prepare();
       throw new Unavailable("The chain did not take the transaction; nothing was done.", { retryAfterSec: 1 });
     },
   };
 }
 
-function refusalOf({ error: told }: ContractError): TurnpikeError {
-  // To the contract an unknown record is one that is not active.
-  return told.code === "SubscriptionNotActive" && told.details.status === "NONE"
-    ? new TurnpikeError("UnknownSubscription", undefined, { details: told.details })
-    : told;
+function refusalOf({ error: reported }: ContractError): TurnpikeError {
+  // The contract reports an unknown record as not active.
+  return reported.code === "SubscriptionNotActive" && reported.details.status === "NONE"
+    ? new TurnpikeError("UnknownSubscription", undefined, { details: reported.details })
+    : reported;
 }

@@ -1,4 +1,4 @@
-/** What an event says of its object: the full state after the event, in the wire's words. Pure. */
+/** Builds an event's payload: the full state of its object after the event, in wire terms. Pure. */
 import { STATUSES, type SubscriptionStatus, statusAt } from "turnpike/protocol";
 import type { AllowanceRow, PlanRow, SubscriptionRow } from "./rows";
 
@@ -61,7 +61,7 @@ export function allowancePayload(allowance: AllowanceRow, paidThroughSec: number
   return { cap: allowance.cap, spent: spent.toString(), remaining: remaining.toString(), debits: allowance.debits };
 }
 
-/** Spent counts for its own cycle only. */
+/** Spent amounts apply to their own cycle only. */
 export function spentIn(allowance: AllowanceRow, paidThroughSec: number): bigint {
   return allowance.cycle === paidThroughSec ? BigInt(allowance.spent) : 0n;
 }

@@ -1,4 +1,4 @@
-/** Permits and accounts: what stands between a signature and the token, told and changed through the relayer. */
+/** Reads token accounts and submits permits through the relayer. */
 import { tokenInterface } from "turnpike/chain";
 import type { AccountWire, PermitFields } from "turnpike/facilitator";
 import { type Address, type Clock, type Hex, TurnpikeError } from "turnpike/protocol";
@@ -20,7 +20,10 @@ export type PermitLanding =
 export interface Permits {
   /** @throws TurnpikeError */
   account(address: Address, token: Address): Promise<AccountWire>;
-  /** Gives the permit to the token; one that somebody else gave first is as good. @throws TurnpikeError */
+  /**
+   * Submits the permit to the token. A permit that someone else submitted first counts as well.
+   * @throws TurnpikeError
+   */
   apply(permit: SignedPermit, untilMs: number): Promise<PermitLanding>;
 }
 
@@ -45,7 +48,7 @@ export function createPermits({ config, relayer, clock, lander }: PermitDeps): P
       const [balance, approval, permitNonce] = await Promise.all([
         read(token.address, "balanceOf", [address]),
         approvalOf(token.address, address),
-        // A token without permits has no such function: it is told by leaving the nonce out.
+        // A token without permits has no such function. The answer then has no nonce.
         read(token.address, "nonces", [address]).catch((error: unknown) => {
           if (error instanceof TurnpikeError && error.code === "Unavailable") throw error;
           return undefined;
@@ -85,7 +88,7 @@ export function createPermits({ config, relayer, clock, lander }: PermitDeps): P
           to: token.address,
           prepare: async () => {
             const balance = await read(token.address, "balanceOf", [owner]);
-            // Fresh wallets are free to make, and each permit costs the relayer gas.
+            // New wallets are free to create, and each permit costs the relayer gas.
             if (balance < token.minAmount) throw new TurnpikeError("InsufficientFunds");
             await lander.rehearse(token.address, call);
             return call;
@@ -106,7 +109,7 @@ function permitCall(permit: SignedPermit, spender: Address): ActCall {
   return { data: tokenInterface.encodeFunctionData("permit", args) as Hex, gasLimit: PERMIT_GAS };
 }
 
-/** Tokens say in texts of their own why they refuse; the two causes that can be told apart are the deadline and the rest. */
+/** Maps a token's revert text to a reason. Texts differ by token, so only an expired deadline is distinguished. */
 function refusalOf({ deadline, owner }: SignedPermit, text: string | undefined, clock: Clock): TurnpikeError {
   if (deadline < BigInt(clock.nowSec())) {
     return new TurnpikeError("SignatureExpired", undefined, { details: { deadline: deadline.toString() } });

@@ -1,11 +1,14 @@
-/** Which plans this Facilitator spends gas on: strangers make plans for free, so a listed token and a price worth it. Pure. */
+/**
+ * Decides for which plans this Facilitator spends gas: anyone can create plans for free, so it requires a listed token
+ * and a minimum price. Pure.
+ */
 import { type Address, TurnpikeError } from "turnpike/protocol";
 import { type FacilitatorConfig, findToken } from "../config";
 import type { PlansTable } from "../db/tables/subscriptions";
 
 type Terms = Pick<PlansTable, "token" | "amount" | "pay_to">;
 
-/** @returns what speaks against it */
+/** @returns the reason to refuse it */
 export function policyAgainst(plan: Terms, config: FacilitatorConfig): TurnpikeError | undefined {
   const token = findToken(config, plan.token as Address);
   if (!token) return refused(`token ${plan.token} is not served here`, "token");

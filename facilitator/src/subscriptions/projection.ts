@@ -1,4 +1,4 @@
-/** What each of Turnpike's events does to plans, subscriptions, allowances and debits, as the contract does it. Pure. */
+/** Applies each Turnpike event to plans, subscriptions, allowances and debits, as the contract does. Pure. */
 import type { Hex } from "turnpike/protocol";
 import type { TurnpikeFact } from "../chain/facts";
 import { chainEventId, type EventDraft } from "../events/event";
@@ -7,7 +7,7 @@ import type { SubscriptionState } from "./block-rows";
 import { planPayload, spentIn, subscriptionPayload } from "./payloads";
 import { type AllowanceRow, debitKey, operatorKey, type SubscriptionRow } from "./rows";
 
-/** percent of the cap at which `allowance.threshold_reached` is told */
+/** percent of the cap at which `allowance.threshold_reached` is emitted */
 const THRESHOLD_PERCENT = 80n;
 
 const LAST_VERSION = 65_535;
@@ -174,7 +174,7 @@ function applyTurnpike(input: BlockInput, state: SubscriptionState, fact: Turnpi
       break;
     case "RenewalFailed":
     case "DebitFailed":
-      // Anyone can make the chain emit these: only the attempts of this service count, and those tell themselves.
+      // Anyone can make the chain emit these. Only this service's own attempts count, and those emit their own events.
       break;
   }
 }
@@ -216,7 +216,7 @@ function applyDebit(
   if (before < cap && spent >= cap) tell("allowance.exhausted", event.idHash, debit);
 }
 
-/** A given `cycle` starts it anew with nothing spent; without one, what was spent stays spent. */
+/** A given `cycle` resets the allowance with nothing spent; without one, the spent amount is kept. */
 function setAllowance(
   state: SubscriptionState,
   chainId: number,
@@ -233,13 +233,13 @@ function setAllowance(
   });
 }
 
-/** As the contract sees it: a word of nothing but zeros is no allowance. */
+/** Matches the contract: an all-zero word is no allowance. */
 function wasMade(allowance: AllowanceRow | undefined): boolean {
   if (!allowance) return false;
   return allowance.cap !== "0" || allowance.spent !== "0" || allowance.cycle !== 0 || allowance.debits !== 0;
 }
 
-/** The provider ends a subscription without voiding the subscriber's signatures: the version stays. */
+/** The provider ends a subscription without voiding the subscriber's signatures: the version is unchanged. */
 function isProvidersAct(state: SubscriptionState, row: SubscriptionRow, by: string): boolean {
   return by !== row.subscriber && by === state.plans.get(row.plan_id)?.provider;
 }
@@ -249,10 +249,10 @@ function priceOf(state: SubscriptionState, idHash: string): string | null {
   return (subscription && state.plans.get(subscription.plan_id)?.amount) ?? null;
 }
 
-/** A plan's metadata is anyone's text of any length: longer ones are cut. */
+/** Truncates a plan's metadata, which is untrusted text of any length. */
 const MAX_METADATA = 16_384;
 
-/** Returns what the database stores: it takes no NUL and no half of a surrogate pair. */
+/** Returns text that the database accepts: no NUL and no unpaired surrogate. */
 const storableText = (text: string): string =>
   text
     .slice(0, MAX_METADATA)

@@ -1,4 +1,7 @@
-/** Subscriptions and plans as the database has them, with the status computed for the chain's time. Asks no chain. */
+/**
+ * Reads subscriptions and plans from the database, with the status computed for the chain's time. Makes no chain
+ * request.
+ */
 import type { PlanWire, SubscriptionWire } from "turnpike/facilitator";
 import { type Address, checksum, type Hex, type SubscriptionStatus, statusAt } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
@@ -30,10 +33,10 @@ export async function findSubscription(db: Db, chainId: number, idHash: Hex): Pr
   return { row, plan, allowance };
 }
 
-/** What a wallet can have many of, but is asked about in one answer. */
+/** Bounds the list that one answer returns for a wallet. */
 const MAX_LISTED = 100;
 
-/** Without those that were moved to another key. */
+/** Excludes records that were moved to another key. */
 export async function listSubscriptions(
   db: Db,
   chainId: number,
@@ -57,7 +60,7 @@ export async function listSubscriptions(
   return { records, more: rows.length > MAX_LISTED };
 }
 
-/** Of rows that were read, what belongs to each: two questions, however many they are. */
+/** Loads the related rows of the given rows with two queries, whatever their number. */
 export async function recordsOf(
   db: Db,
   chainId: number,
@@ -65,7 +68,7 @@ export async function recordsOf(
 ): Promise<SubscriptionRecord[]> {
   if (rows.length === 0) return [];
   const ids = rows.map((row) => row.id_hash);
-  // One after the other: `db` may be a transaction, which has one connection.
+  // Sequential: `db` may be a transaction, which has one connection.
   const plans = await plansOf(db, chainId, new Set(rows.map((row) => row.plan_id)));
   const allowances = await allowancesOf(db, chainId, ids);
   const planOf = new Map(plans.map((plan) => [plan.plan_id, plan]));
@@ -87,7 +90,7 @@ export function findPlan(db: Db, chainId: number, planId: Hex): Promise<PlansTab
 
 export interface PlanPage {
   readonly provider?: Address | undefined;
-  /** plan index after which to begin */
+  /** plan index after which the page begins */
   readonly after: number;
   readonly limit: number;
 }

@@ -19,9 +19,9 @@ export type AllowanceRow = Selectable<AllowancesTable>;
 
 export type DebitRow = Selectable<DebitsTable>;
 
-/** Rows that follow subscriptions. */
+/** Projections of the subscriptions' rows. */
 export interface RecordProjection {
-  /** Runs `change`, which changes these subscriptions or their plans, and updates the rows that follow them. */
+  /** Runs `change`, which changes these subscriptions or their plans, and updates the derived rows. */
   around(tx: Tx, chainId: number, idHashes: readonly string[], change: () => Promise<void>): Promise<void>;
 }
 

@@ -1,18 +1,21 @@
-/** Which addresses a webhook may be sent to: public unicast only. What a name leads to is judged when it is connected to. */
+/**
+ * Decides which addresses a webhook may be sent to: public unicast only. A host name is checked when the socket
+ * connects.
+ */
 import { type LookupAddress, type LookupOptions, lookup as systemLookup } from "node:dns";
 import { isIP } from "node:net";
 import ipaddr from "ipaddr.js";
 import { InvalidRequest } from "turnpike/protocol";
 
-/** 169.254.169.254 and its like are link-local; Azure's stands among the public ones. */
+/** 169.254.169.254 and similar addresses are link-local; Azure's is a public one. */
 const METADATA = new Set(["168.63.129.16"]);
 
-/** Of IPv6 only this block is given out; outside it stand mapped, translated and compatible forms of IPv4. */
+/** The only IPv6 block assigned for global unicast. Mapped, translated and compatible forms of IPv4 are outside it. */
 const GLOBAL_UNICAST = ipaddr.IPv6.parseCIDR("2000::/3");
 
 /** @param address an IP address as text; anything else is not public */
 export function isPublicAddress(address: string): boolean {
-  // The library also reads 1.2.3 and 0x7f.1, which a socket would resolve as names.
+  // The library also accepts 1.2.3 and 0x7f.1, which a socket would resolve as names.
   if (!isIP(address)) return false;
   const parsed = ipaddr.parse(address);
   if (parsed.range() !== "unicast") return false;
@@ -20,12 +23,12 @@ export function isPublicAddress(address: string): boolean {
 }
 
 export interface AddressPolicy {
-  /** for local work: any address, and plain http */
+  /** for local development: any address, and plain http */
   readonly allowPrivate: boolean;
 }
 
 /**
- * What can be said of a URL before anyone connects to it.
+ * Checks what can be known of a URL before a connection.
  * @throws InvalidRequest
  */
 export function checkWebhookUrl(text: string, { allowPrivate }: AddressPolicy): string {
@@ -43,10 +46,10 @@ export function checkWebhookUrl(text: string, { allowPrivate }: AddressPolicy): 
   return url.href;
 }
 
-/** Brackets stand around IPv6 in URLs only. */
+/** IPv6 addresses have brackets in URLs only. */
 export const bareHost = (hostname: string): string => hostname.replace(/^\[|\]$/g, "");
 
-/** The name leads, at this moment, to an address that nothing may be sent to. */
+/** The name currently resolves to an address that is not allowed. */
 export class RefusedAddress extends Error {
   readonly code = "TURNPIKE_REFUSED_ADDRESS";
   constructor() {
@@ -61,8 +64,8 @@ export type Lookup = (
 ) => void;
 
 /**
- * A resolver for sockets that gives only public addresses. The socket connects to what it was given here, so a name that
- * changes its mind between a check and the connection gains nothing.
+ * Creates a socket resolver that returns only public addresses. The socket connects to the returned address, so a DNS
+ * change between check and connection has no effect.
  */
 export function publicLookup(resolve: Lookup = systemLookup as Lookup): Lookup {
   return (hostname, options, callback) => {

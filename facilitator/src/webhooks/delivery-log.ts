@@ -1,4 +1,4 @@
-/** What was delivered to an endpoint, when, and how the receiver answered. Reads only. */
+/** Reads an endpoint's deliveries: when each was attempted and how the receiver responded. */
 import {
   type attemptSchema,
   type deliveryDetailSchema,
@@ -10,7 +10,7 @@ import type { z } from "zod";
 import type { Db } from "../db/open";
 
 export interface DeliveryPage {
-  /** position of the last delivery seen; 0 for the newest */
+  /** position of the last delivery read; 0 for the newest */
   readonly before: number;
   readonly limit: number;
 }
@@ -48,7 +48,7 @@ const toWire = (row: Row) => ({
   ...(row.finished_at_ms !== null && { finishedAt: unixSec(row.finished_at_ms) }),
 });
 
-/** Newest first. */
+/** Lists deliveries, newest first. */
 export async function listDeliveries(
   db: Db,
   endpointId: string,

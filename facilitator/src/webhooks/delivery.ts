@@ -1,6 +1,6 @@
 /**
- * Delivers what stands in the outbox, at least once: claims what is due, sends, records what became of it. A claim is a
- * lease, so whoever dies between commit and answer leaves the delivery to the next. Knows no event and no chain.
+ * Delivers the outbox at least once: claims due deliveries, sends them, records the outcome. A claim is a lease, so
+ * another process retries the deliveries of one that died. Knows no event and no chain.
  */
 import type { Logger } from "pino";
 import { type Network, TurnpikeError } from "turnpike/protocol";
@@ -21,7 +21,7 @@ import {
 import { nextAttempt } from "./schedule";
 import type { Sender, SendResult } from "./send";
 
-/** Told right after each is done; a test kills the process there and looks at what the next one makes of it. */
+/** Called after each step completes; a test kills the process there and checks how the next one recovers. */
 export const DELIVERY_STEPS = ["claimed", "sent"] as const;
 
 export type DeliveryStep = (typeof DELIVERY_STEPS)[number];
@@ -32,7 +32,7 @@ export interface DeliveryDeps {
   readonly sender: Sender;
   readonly log: Logger;
   readonly metrics: Pick<Metrics, "webhooks">;
-  /** deliveries under way in this process, at most */
+  /** maximum concurrent deliveries in this process */
   readonly inFlight: number;
   readonly pollMs: number;
   /** unix milliseconds */
@@ -44,11 +44,11 @@ export interface DeliveryDeps {
 }
 
 export interface DeliveryWorker {
-  /** Claims what is due and begins to send it. @returns how many */
+  /** Claims due deliveries and starts to send them. @returns how many */
   tick(): Promise<number>;
-  /** Resolves when nothing that was begun is under way. */
+  /** Resolves when no started delivery is in flight. */
   settled(): Promise<void>;
-  /** deliveries begun here that have not ended */
+  /** deliveries started here that have not ended */
   readonly underWay: number;
   stop(): Promise<void>;
 }
@@ -56,14 +56,16 @@ export interface DeliveryWorker {
 /** Longer than the longest attempt. */
 const LEASE_MS = 60_000;
 
-/** Deliveries of one endpoint at once; a failing one gets one, and all failing ones together a quarter of the places. */
+/**
+ * Concurrent deliveries of one endpoint. A failing endpoint gets one; all failing ones share a quarter of the slots.
+ */
 const SHARE = 8;
 
 const FAILING_PART = 4;
 
 const DRAIN_MS = 5_000;
 
-/** Its event is being rebuilt: looked at again after so long. */
+/** Delay before a delivery is checked again whose event is being rebuilt. */
 const WITHOUT_EVENT_MS = 30_000;
 
 export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
@@ -74,7 +76,7 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
   const stopping = new AbortController();
   const freed = createNotifier();
 
-  /** One after another: two claims at once would each take all the places that are free. */
+  /** Serializes claims: two at once would each take all the free slots. */
   let last: Promise<number> = Promise.resolve(0);
   function tick(): Promise<number> {
     last = last.catch(() => 0).then(claimDue);
@@ -107,7 +109,7 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
   function begin(delivery: Delivery, endpoints: Claimed["endpoints"]): void {
     const work = deliver(delivery)
       .catch((error: unknown) => {
-        // The lease ends by itself, and the delivery is made again.
+        // The lease expires by itself, and the delivery is retried.
         const place = { endpoint: delivery.endpointId, event: delivery.eventId };
         faults.met("delivery", error, "a delivery could not be recorded", place);
       })
@@ -132,12 +134,12 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
     await concludeAttempt(store, { ...delivery, chainId }, conclusion, factsOf(result, attemptMs, durationMs));
     if (conclusion.kind === "released") return;
     metrics.webhooks.inc({ outcome: conclusion.kind });
-    const told = { endpoint: delivery.endpointId, event: eventId, attempt: attempts + 1, durationMs };
-    log.info({ ...told, outcome: conclusion.kind, ...outcomeOf(result) }, "webhook");
+    const fields = { endpoint: delivery.endpointId, event: eventId, attempt: attempts + 1, durationMs };
+    log.info({ ...fields, outcome: conclusion.kind, ...outcomeOf(result) }, "webhook");
   }
 
   async function postponed(delivery: Delivery): Promise<void> {
-    log.warn({ endpoint: delivery.endpointId, event: delivery.eventId }, "a delivery waits: its event is not there");
+    log.warn({ endpoint: delivery.endpointId, event: delivery.eventId }, "a delivery waits: its event is missing");
     await store.db
       .updateTable("webhook_deliveries")
       .set({ lease_until_ms: 0, due_at_ms: nowMs() + WITHOUT_EVENT_MS })
@@ -171,7 +173,7 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
     async stop() {
       const stopped = loop.stop();
       freed.close();
-      // Who is being told may be told to the end; then the delivery is left to the next process.
+      // A request in flight may finish; afterwards the delivery is left to the next process.
       const cut = setTimeout(() => stopping.abort(new TurnpikeError("Unavailable")), DRAIN_MS);
       await stopped;
       await settled();

@@ -1,6 +1,6 @@
 /**
- * A provider's webhook endpoints: where, for which events, with which secrets; their deliveries and what can be asked of
- * them. Whoever asks names a provider, and sees nothing of another's.
+ * Manages a provider's webhook endpoints: URL, event types, secrets and deliveries. The caller names a provider and has
+ * no access to another provider's endpoints.
  */
 import { randomBytes } from "node:crypto";
 import type { Selectable } from "kysely";
@@ -18,7 +18,7 @@ import { checkWebhookUrl } from "./addresses";
 import { testBody } from "./message";
 import { dropPending, lockNewestEvent } from "./outbox";
 
-/** Who asks, as the log of acts will have it. */
+/** The caller, as recorded in the audit log. */
 export interface Actor {
   readonly provider: string;
   readonly keyId: string;
@@ -42,7 +42,7 @@ export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: 
   const { chainId } = network;
   const policy = { allowPrivate };
 
-  /** @throws UnknownObject, also for another provider's */
+  /** @throws UnknownObject, also for an endpoint of another provider */
   async function requireOwn(db: Store["db"], provider: string, id: string): Promise<Row> {
     const row = await db
       .selectFrom("webhook_endpoints")
@@ -68,7 +68,7 @@ export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: 
     return secret;
   }
 
-  /** Due at once; an event that was delivered, or given up, begins its schedule anew. */
+  /** Makes a delivery due at once. A delivered or failed event restarts its schedule. */
   async function queue(tx: Tx, endpointId: string, eventId: string, body: string | null): Promise<void> {
     const fresh = { state: "pending" as const, step: 0, due_at_ms: nowMs(), lease_until_ms: 0, finished_at_ms: null };
     await tx
@@ -134,7 +134,7 @@ export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: 
       const url = change.url === undefined ? undefined : checkWebhookUrl(change.url, policy);
       const { enabled, types, description } = change;
       return store.transaction(async (tx) => {
-        // What it gets begins anew with the next event: earlier ones were not queued while it was off or wanted others.
+        // Starts with the next event: earlier ones were not queued while it was disabled or had other types.
         const newestEvent = enabled || types !== undefined ? await lockNewestEvent(tx, chainId) : undefined;
         const before = await requireOwn(tx, actor.provider, id);
         const row = await tx
@@ -150,10 +150,10 @@ export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: 
           .where("id", "=", id)
           .returningAll()
           .executeTakeFirstOrThrow();
-        // Also when it is enabled: a block that was being written meanwhile may have queued something for it.
+        // Also when it is enabled: a block written at the same time may have queued a delivery for it.
         if (enabled === false || before.status === "disabled") await dropPending(tx, id, nowMs());
-        const { url: _url, ...told } = change;
-        await record(tx, actor, "webhook.updated", id, { ...told, ...(url && { origin: new URL(url).origin }) });
+        const { url: _url, ...changed } = change;
+        await record(tx, actor, "webhook.updated", id, { ...changed, ...(url && { origin: new URL(url).origin }) });
         return endpointToWire(row);
       });
     },
@@ -166,7 +166,10 @@ export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: 
       });
     },
 
-    /** The new secret signs from now on; the one before beside it until its time is up. Older ones end at once. */
+    /**
+     * Rotates the secret. The new one signs from now on; the previous one signs as well until it expires. Older ones
+     * end at once.
+     */
     async rotateSecret(actor: Actor, id: string, overlapSec: number) {
       const previousExpiresAtMs = nowMs() + overlapSec * 1_000;
       return store.transaction(async (tx) => {
@@ -187,7 +190,7 @@ export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: 
       });
     },
 
-    /** Queues an event that says nothing but that the endpoint works. @returns its id */
+    /** Queues a test event that shows that the endpoint works. @returns its id */
     async sendTest(actor: Actor, id: string): Promise<string> {
       const eventId = toHex(randomBytes(32));
       await store.transaction(async (tx) => {
@@ -199,7 +202,7 @@ export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: 
       return eventId;
     },
 
-    /** Delivers an event of the provider's (again), also one that came before the endpoint. */
+    /** Delivers an event of the provider again, also one older than the endpoint. */
     async resend(actor: Actor, id: string, eventId: string): Promise<void> {
       await store.transaction(async (tx) => {
         await requireEnabled(await requireOwn(tx, actor.provider, id));

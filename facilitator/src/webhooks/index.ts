@@ -17,7 +17,7 @@ export interface WebhooksContext {
   readonly metrics: Metrics;
 }
 
-/** Between queries of the outbox without a hint. */
+/** Interval between queries of the outbox without a notification. */
 const POLL_MS = 1_000;
 
 const PRUNE_EVERY_MS = 3_600_000;
@@ -45,7 +45,7 @@ export function startWebhooks({ config, store, wallClock, log, metrics }: Webhoo
   }, PRUNE_EVERY_MS);
   pruning.unref();
   recordBeginnings(store, config.chainId).catch((error: unknown) => {
-    log.warn({ error }, "where the webhook endpoints begin could not be recorded; the next start records it");
+    log.warn({ error }, "the first events of webhook endpoints could not be recorded; the next start records them");
   });
   return {
     stop() {

@@ -1,4 +1,4 @@
-/** What is sent for an event: its body and the headers of Standard Webhooks. The body is the same at every attempt. */
+/** Builds the body and Standard Webhooks headers of an event. The body is identical at every attempt. */
 import { Webhook } from "standardwebhooks";
 import { TEST_EVENT_TYPE, type webhookEnvelopeSchema } from "turnpike/facilitator";
 import type { Network } from "turnpike/protocol";
@@ -29,7 +29,7 @@ export function bodyOf(row: ToldRow, { name, chainId }: Network): string {
   return JSON.stringify(event);
 }
 
-/** Of the endpoint itself: it is about no object. */
+/** Events about the endpoint itself have no object. */
 export function testBody(id: string, nowSec: number, network: Network): string {
   const row = { id, type: TEST_EVENT_TYPE, object_id: id, sequence: 0, block_time: nowSec, transaction: null };
   return bodyOf({ ...row, payload: { note: "This endpoint works." } }, network);
@@ -42,7 +42,7 @@ export interface Signing {
   readonly nowMs: number;
   /** counts from 1 */
   readonly attempt: number;
-  /** every secret that is live: receivers may know either while one is being rotated */
+  /** every valid secret: during a rotation, a receiver may know either */
   readonly secrets: readonly string[];
 }
 

@@ -1,4 +1,6 @@
-/** The outbox as the delivery worker sees it: what is due and not leased, and what became of an attempt. */
+/**
+ * Reads and writes the outbox for the delivery worker: due deliveries without a lease, and the outcomes of attempts.
+ */
 import { sql } from "kysely";
 import { recordAct } from "../db/audit";
 import type { Db, Store, Tx } from "../db/open";
@@ -36,9 +38,9 @@ export interface Claim {
   readonly limit: number;
   /** deliveries of one endpoint at once */
   readonly share: number;
-  /** healthy: those whose last attempt did not fail */
+  /** healthy: the last attempt did not fail */
   readonly endpoints: "healthy" | "failing";
-  /** endpoints that have their share already */
+  /** endpoints that use their whole share */
   readonly busy: readonly string[];
 }
 
@@ -49,7 +51,7 @@ export interface Delivery {
   readonly url: string;
   readonly secrets: readonly string[];
   readonly step: number;
-  /** made before this one */
+  /** created before this one */
   readonly attempts: number;
   /** of a test event */
   readonly body: string | null;
@@ -66,7 +68,7 @@ interface ClaimedRow {
   provider: string;
 }
 
-/** Takes what is due, oldest first, of each endpoint no more than its share: a long queue delays nobody else's. */
+/** Claims due deliveries, oldest first, up to each endpoint's share: a long queue does not delay other endpoints. */
 export async function claimDeliveries(db: Db, claim: Claim): Promise<Delivery[]> {
   const { chainId, nowMs, leaseMs, limit, share, endpoints, busy } = claim;
   const { rows } = await sql<ClaimedRow>`
@@ -98,7 +100,7 @@ export async function claimDeliveries(db: Db, claim: Claim): Promise<Delivery[]>
   }));
 }
 
-/** A cheap look whether there is anything to claim at all. */
+/** Checks cheaply whether there is anything to claim. */
 export async function isAnythingDue(db: Db, chainId: number, nowMs: number): Promise<boolean> {
   const row = await db
     .selectFrom("webhook_deliveries")
@@ -136,7 +138,7 @@ async function secretsOf(db: Db, rows: readonly ClaimedRow[], nowMs: number): Pr
   return secrets;
 }
 
-/** What an attempt led to. `released`: it was not made. */
+/** The outcome of an attempt. `released`: no attempt was made. */
 export type Conclusion =
   | { readonly kind: "delivered" }
   | { readonly kind: "retry"; readonly dueAtMs: number }
@@ -163,7 +165,7 @@ export async function concludeAttempt(
       .updateTable("webhook_deliveries")
       .where("endpoint_id", "=", endpointId)
       .where("event_id", "=", eventId)
-      // Another process took over a lapsed lease and has concluded already: what it wrote stands.
+      // Another process took over an expired lease and recorded an outcome first: that outcome is kept.
       .where("attempts", "=", attempts)
       .where("state", "=", "pending");
   await store.transaction(async (tx) => {
@@ -171,7 +173,7 @@ export async function concludeAttempt(
       await own(tx).set({ lease_until_ms: 0 }).execute();
       return;
     }
-    // Always the endpoint before its deliveries, as whoever disables it: in two orders they would wait for each other.
+    // Locks the endpoint before its deliveries, as disabling does: two orders would deadlock.
     await sql`select id from webhook_endpoints where id = ${endpointId} for no key update`.execute(tx);
     const finished = { lease_until_ms: 0, attempts: attempts + 1, finished_at_ms: facts.nowMs };
     const update =
@@ -215,7 +217,7 @@ async function disable(tx: Tx, delivery: Delivery & { readonly chainId: number }
   await recordAct(tx, { chainId, provider, actor: "service", act: "webhook.disabled", objectId: endpointId });
 }
 
-/** Begins with the next event for endpoints of a release that did not record where they begin. */
+/** Sets the start to the next event for endpoints of a release that did not record one. */
 export async function recordBeginnings(store: Store, chainId: number): Promise<void> {
   const unrecorded = store.db
     .selectFrom("webhook_endpoints")
@@ -233,10 +235,10 @@ export async function recordBeginnings(store: Store, chainId: number): Promise<v
   });
 }
 
-/** Deletes the deliveries that were finished before then, with their attempts. */
+/** Deletes deliveries that finished before the given time, with their attempts. */
 export async function forgetFinished(store: Store, chainId: number, beforeMs: number): Promise<void> {
   await store.transaction(async (tx) => {
-    // The endpoint before its deliveries, as everywhere. Deliveries that are deleted are not expected any longer.
+    // Locks the endpoint before its deliveries, as everywhere. Deleted deliveries are no longer expected.
     await sql`
       update webhook_endpoints w set queued_after = finished.seq
       from (select d.endpoint_id, max(e.seq) as seq from webhook_deliveries d
@@ -254,14 +256,14 @@ export async function forgetFinished(store: Store, chainId: number, beforeMs: nu
 }
 
 /**
- * Returns the highest `seq` of an event. No event is added until `tx` ends, so that each later event finds what `tx`
- * changes about an endpoint. To be called before the endpoint is locked, as `appendEvents` locks in that order.
+ * Returns the highest `seq` of an event. No event is added until `tx` ends, so each later event sees the endpoint as
+ * `tx` changed it. Call it before the endpoint is locked: `appendEvents` locks in that order.
  */
 export async function lockNewestEvent(tx: Tx, chainId: number): Promise<number> {
   await sql`select position from cursors where chain_id = ${chainId}::bigint and name = 'indexer' for update`.execute(
     tx,
   );
-  // A statement of its own: it sees what was committed while the lock was waited for.
+  // A separate statement, so that it sees rows committed while it waited for the lock.
   const newest = await tx
     .selectFrom("events")
     .select(({ fn }) => fn.max("seq").as("seq"))
@@ -274,7 +276,10 @@ export interface Unqueued {
   readonly event: string;
 }
 
-/** Finds the events that an enabled endpoint was to get and that were never queued for it. A resend changes nothing. */
+/**
+ * Finds events that an enabled endpoint should have received and that were never queued for it. A resend
+ * changes nothing.
+ */
 export async function findUnqueued(db: Db, chainId: number): Promise<Unqueued[]> {
   const { rows } = await sql<Unqueued>`
     select w.id as endpoint, e.id as event from webhook_endpoints w

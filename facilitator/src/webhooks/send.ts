@@ -1,4 +1,4 @@
-/** One HTTP request to a receiver: bounded in time and size, never redirected, only to public addresses. */
+/** Sends one HTTP request to a receiver: bounded in time and size, never redirected, only to public addresses. */
 import { isIP } from "node:net";
 import type { DELIVERY_ERRORS } from "turnpike/facilitator";
 import { Agent, buildConnector, request } from "undici";
@@ -11,7 +11,7 @@ export interface Receiver {
   readonly signal?: AbortSignal;
 }
 
-/** `aborted`: this service stopped meanwhile. What the receiver answered beyond its status is not kept. */
+/** `aborted`: this service stopped meanwhile. Only the status of the response is kept. */
 export type SendResult =
   | { readonly kind: "answered"; readonly statusCode: number; readonly retryAfterSec?: number }
   | { readonly kind: "failed"; readonly error: (typeof DELIVERY_ERRORS)[number] }
@@ -26,13 +26,13 @@ export interface SenderOptions {
   readonly allowPrivate: boolean;
   /** default 15,000 */
   readonly timeoutMs?: number;
-  /** of names; the system's when absent */
+  /** resolver of host names; the system's when absent */
   readonly lookup?: Lookup;
 }
 
 const TIMEOUT_MS = 15_000;
 
-/** A receiver's answer is read so far, for the connection's sake, and then cut. */
+/** Bytes of a response that are read to keep the connection usable; the rest is cut. */
 const MAX_ANSWER_BYTES = 64 * 1_024;
 
 export function createSender({ allowPrivate, timeoutMs = TIMEOUT_MS, lookup }: SenderOptions): Sender {
@@ -50,7 +50,7 @@ export function createSender({ allowPrivate, timeoutMs = TIMEOUT_MS, lookup }: S
       try {
         const answer = await request(url, { method: "POST", dispatcher: agent, headers, body, signal: both });
         const { statusCode } = answer;
-        // The status is the answer; what follows is only cleared away.
+        // Only the status matters; the body is discarded.
         await answer.body.dump({ limit: MAX_ANSWER_BYTES, signal: both }).catch(() => undefined);
         const retryAfterSec = secondsOf(answer.headers["retry-after"]);
         return { kind: "answered", statusCode, ...(retryAfterSec !== undefined && { retryAfterSec }) };
@@ -63,7 +63,7 @@ export function createSender({ allowPrivate, timeoutMs = TIMEOUT_MS, lookup }: S
   };
 }
 
-/** The lookup hook is not called for addresses that stand in the URL: those are judged here. */
+/** Checks IP addresses in the URL itself: the lookup hook is not called for those. */
 function guardedConnector({
   allowPrivate,
   timeoutMs,

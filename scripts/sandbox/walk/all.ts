@@ -1,4 +1,4 @@
-/** Walks every flow once: those that disturb nobody in the sandbox's own world, the others in one beside it. */
+/** Walks through every flow once: harmless ones in the sandbox's own world, the others in a second one. */
 import { type Cast, createCast } from "../cast";
 import { createNarrator } from "../narrate";
 import { writeState } from "../state";
@@ -10,14 +10,14 @@ import { walkSubscription } from "./subscription";
 
 export interface WalkOptions {
   readonly world: World;
-  /** Starts a second world, for an outage and for time travel: the first one keeps the wall's time and stays up. */
+  /** Starts a second world, for an outage and for time travel: the first one keeps real time and stays up. */
   readonly startApart: () => Promise<World>;
-  /** where the state is written */
+  /** folder of the state */
   readonly folder: string;
   readonly signal: AbortSignal;
 }
 
-/** @returns what was not as it must be, or undefined when the walk was interrupted */
+/** @returns the unexpected result, or undefined when the walk was interrupted */
 export async function walkAll({ world, startApart, folder, signal }: WalkOptions): Promise<string[] | undefined> {
   const state = await writeState(world, folder);
   const { cast, say } = await enter(world, signal);
@@ -26,7 +26,7 @@ export async function walkAll({ world, startApart, folder, signal }: WalkOptions
   say(`Dashboard at ${facilitator.url}/ (it opens signed in; API key ${world.providerKey})`);
   say(`Webhooks that arrived at ${world.inbox?.url}/`);
   say(`Specialist at ${specialist.url}\nAddresses and test keys in ${state}`);
-  // Started meanwhile; whether it started counts where it is used.
+  // Started in parallel; a failure to start is handled where it is used.
   const starting = startApart();
   starting.catch(() => undefined);
   try {

@@ -1,4 +1,4 @@
-/** What would disturb everybody else on the chain: an outage, and a clock that leaves the wall's by a month. */
+/** Walks through flows that would disturb other users of the chain: an outage, and a clock that runs a month ahead. */
 import { encodePaymentProof, HEADER } from "turnpike/protocol";
 import { buyProof, oneTimeOption, quoteOf } from "../by-hand";
 import type { Cast } from "../cast";
@@ -6,7 +6,7 @@ import { mustBe } from "../narrate";
 import { recordOf, until } from "../observe";
 import { DAY_SEC, INTERVAL_SEC, UNIT } from "../world";
 
-/** Walks in a world of its own, because the walk leaves that world's clock ahead of the wall's. */
+/** Runs in a world of its own, because it leaves that world's clock ahead of real time. */
 export async function walkApart({ world, narrator, ada }: Cast): Promise<void> {
   const { chain, contracts, facilitator, provider, plans } = world;
   const { agent } = ada;

@@ -1,4 +1,4 @@
-/** Metered use: a subscription with a cap, charged call by call. */
+/** Metered use: a subscription with a cap, charged per call. */
 import { complete } from "../../../examples/agent";
 import type { Cast } from "../cast";
 import { mustBe } from "../narrate";

@@ -83,7 +83,7 @@ export async function walkSubscription({ world, narrator, ada }: Cast): Promise<
   });
 }
 
-/** The report, asked for with an id as it is: no agent that would retry or pay. */
+/** Requests the report with an id as it is: no agent that would retry or pay. */
 function fetchWith(provider: string, id: string): Promise<Response> {
   return fetch(`${provider}/report`, { headers: { [HEADER.subscription]: id } });
 }

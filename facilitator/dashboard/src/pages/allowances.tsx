@@ -1,4 +1,4 @@
-/** What subscribers allow to be charged beyond their plan, how much of it is used, and whose is nearly gone. */
+/** Shows what subscribers allow beyond their plan, how much is used, and which allowances are nearly exhausted. */
 import type { AllowanceListWire } from "turnpike/facilitator";
 import { formatCount, formatDate } from "../format";
 import {
@@ -21,7 +21,7 @@ import {
 import { usePlanNames } from "../plan-names";
 import { useGet, useMoney, useQueryField, useSigned, useTrail } from "../use";
 
-/** From this share of the cap on the next calls may be answered 402. */
+/** From this share of the cap on, the next calls may be answered 402. */
 const AT_RISK_PERCENT = 80;
 
 type Row = AllowanceListWire["allowances"][number];

@@ -1,4 +1,4 @@
-/** What a refusal means, in words; the codes stay beside them. */
+/** Explains refusal codes in words; the codes are shown next to them. */
 export const CAUSES: Readonly<Record<string, string>> = {
   PaymentRequired: "Saw the price and did not pay",
   InvalidPaymentProof: "The proof was rejected",

@@ -1,4 +1,4 @@
-/** What was sent to one endpoint, every attempt of it, and sending it again. */
+/** Shows the deliveries to one endpoint with every attempt, and resends them. */
 import { useEffect, useState } from "preact/hooks";
 import type { deliveryDetailSchema, deliveryListSchema } from "turnpike/facilitator";
 import type { z } from "zod";
@@ -20,7 +20,7 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
   const query = { limit: 20, cursor: trail.cursor };
   const list = useGet<List>(`/webhook-endpoints/${endpoint}/deliveries`, query, round);
   const isWaiting = list.kind === "ready" && list.data.deliveries.some(({ state }) => state === "pending");
-  // A delivery is no event: nothing tells of its end.
+  // A delivery is not an event: nothing signals its end.
   useEffect(() => {
     if (!isWaiting) return;
     const timer = setInterval(() => setRound((now) => now + 1), LOOK_MS);

@@ -1,11 +1,11 @@
-/** The fields of a webhook endpoint: a new one's, or those of one that exists. */
+/** The form of a webhook endpoint, new or existing. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { WebhookEndpoint } from "turnpike/facilitator";
 
 export interface EndpointFields {
   readonly url: string;
   readonly description: string;
-  /** null: every type, also those of later versions */
+  /** null: every type, including those of later versions */
   readonly types: readonly string[] | null;
 }
 
@@ -16,7 +16,7 @@ export interface EndpointFormProps {
   onCancel(): void;
 }
 
-/** By what they are about, as the service names them. */
+/** Grouped by object, as the service names them. */
 const TYPES: Readonly<Record<string, readonly string[]>> = {
   payment: ["settled", "failed", "reversed"],
   subscription: [

@@ -1,4 +1,4 @@
-/** What fell due and was not charged: lost for good, still tried, or collected later. */
+/** Shows what fell due and was not charged: lost, still retried, or collected later. */
 import type { FailedRenewalsWire, RenewalFiguresWire } from "turnpike/facilitator";
 import type { Query } from "../api";
 import { formatCount } from "../format";

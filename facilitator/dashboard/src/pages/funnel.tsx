@@ -1,4 +1,4 @@
-/** From a price that was told to a request that was served: how many came how far, what was lost on the way, and why. */
+/** Shows the funnel from an offered price to a served request: counts at each step, and losses with their cause. */
 import type { FunnelWire } from "turnpike/facilitator";
 import { formatCount, formatShare, plural } from "../format";
 import { Bar, Controls, Cut, Download, Empty, Figure, Figures, Panel, Shown, Table } from "../parts";
@@ -7,10 +7,10 @@ import { useGet, useMoney, useRound } from "../use";
 import { CAUSES } from "./causes";
 import { FailedRenewals } from "./failed-renewals";
 
-/** What gates report is no event: nothing tells of it. */
+/** A gate's report is not an event: nothing signals it. */
 const LOOK_MS = 10_000;
 
-/** Under each figure that only gates count. */
+/** Shown below each figure that only gates count. */
 const NO_REPORTS = "no gate reports";
 
 type Step = FunnelWire["steps"][number];

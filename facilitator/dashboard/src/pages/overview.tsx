@@ -1,4 +1,4 @@
-/** What came in, what will come in, what it cost, and what was lost. */
+/** Shows revenue, expected revenue, costs and losses. */
 import type {
   FailedRenewalsWire,
   FunnelWire,
@@ -16,13 +16,13 @@ import { useGet, useMoney, useRound, useUnit } from "../use";
 import { TopPayers } from "./payers";
 import { Volume } from "./volume";
 
-/** That what happened is final, and what gates report, is no event. */
+/** Finality and gates' reports emit no event. */
 const LOOK_MS = 10_000;
 
 export function Overview() {
   const { query, grain, choices } = useRange();
   const overview = useGet<OverviewWire>("/analytics/overview", query, useRound(LOOK_MS));
-  // Asked for once, so that no two places of the page tell another number.
+  // Queried once, so that all parts of the page show the same number.
   const failed = useGet<FailedRenewalsWire>("/analytics/failed-renewals", query, useRound(LOOK_MS));
   const unpaid = failed.kind === "ready" ? failed.data : failed.kind === "problem" ? failed.stale : undefined;
   return (
@@ -53,7 +53,7 @@ function Key({ data, query, unpaid }: { data: OverviewWire; query: Query; unpaid
   const funnel = useGet<FunnelWire>("/analytics/funnel", query, useRound(LOOK_MS));
   const lost = funnel.kind === "ready" ? funnel.data : funnel.kind === "problem" ? funnel.stale : undefined;
   const asked = lost?.steps.find(({ step }) => step === "asked");
-  // A period that was recovered is one that was renewed.
+  // A recovered period counts as renewed.
   const due = renewals.renewed + (unpaid?.lost.count ?? 0) + (unpaid?.open.count ?? 0);
   const tried = payments.settled + payments.failed;
   const cents = data.settlementCost?.centsPerPayment;

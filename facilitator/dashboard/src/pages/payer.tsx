@@ -1,4 +1,4 @@
-/** One payer: all that it paid, by any means. */
+/** Shows everything that one payer paid, by any scheme. */
 import type { ChargeListWire, PayerFiguresWire, PaymentListWire } from "turnpike/facilitator";
 import { formatTime, plural } from "../format";
 import {

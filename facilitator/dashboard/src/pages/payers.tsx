@@ -1,4 +1,4 @@
-/** Who paid most. */
+/** Lists the payers with the highest amounts. */
 import type { PayerFiguresWire } from "turnpike/facilitator";
 import { formatCount, formatShare, plural } from "../format";
 import { Bar, Controls, Download, Empty, Panel, PayerLink, Shown, Table } from "../parts";

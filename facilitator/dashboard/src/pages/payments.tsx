@@ -109,7 +109,7 @@ export function PaymentTable({ payments, empty }: { payments: PaymentListWire["p
   );
 }
 
-/** The path is what tells them apart; the whole is one hover away. */
+/** The path distinguishes resources; the full URL is shown on hover. */
 function Resource({ of }: { of: string }) {
   return <Cut text={URL.canParse(of) ? new URL(of).pathname : of} whole={of} />;
 }

@@ -1,4 +1,4 @@
-/** Each plan's price, subscribers and revenue. */
+/** Shows each plan's price, subscribers and revenue. */
 import type { PlanFiguresWire } from "turnpike/facilitator";
 import { formatCount, formatInterval, planName } from "../format";
 import { Bar, Controls, Cut, Download, Empty, Hex, Narrow, Panel, Shown, Status, Table } from "../parts";

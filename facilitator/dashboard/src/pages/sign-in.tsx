@@ -1,13 +1,15 @@
 /**
- * By the provider's wallet, which gets a key for this tab by signing in (EIP-4361), or by an API key that exists; in a
- * sandbox by its own.
+ * Signs in with one of these:
+ * - the provider's wallet, which creates a key for this tab (EIP-4361)
+ * - an existing API key
+ * - the sandbox's own key, in a sandbox
  */
 import { useState } from "preact/hooks";
 import type { KeyChallenge, NewApiKey } from "turnpike/facilitator";
 import { ApiProblem, createApi } from "../api";
 import { isSandbox, type Session } from "../session";
 
-/** What a browser wallet offers (EIP-1193). */
+/** The interface of a browser wallet (EIP-1193). */
 interface Wallet {
   request(call: { readonly method: string; readonly params?: readonly unknown[] }): Promise<unknown>;
 }
@@ -130,7 +132,7 @@ async function signInBy(wallet: Wallet): Promise<Session> {
     expiresAt: Math.floor(Date.now() / 1_000) + KEY_LIFE_SEC,
   };
   const { challenge, message, expiresAt } = await api.send<KeyChallenge>("POST", "/keys/challenge", wanted);
-  // The wallet would warn of another domain; here it is told why.
+  // The wallet would warn of another domain; the page explains it here.
   if (!message?.startsWith(`${location.host} wants you to sign in`)) {
     throw new Error("The service does not know that it is reached under this address: its operator sets PUBLIC_URL.");
   }

@@ -1,4 +1,4 @@
-/** One subscription: how it stands, whether it can pay what comes next, and its story. */
+/** Shows one subscription: its status, whether it can pay the next charge, and its history. */
 import type { ComponentChildren } from "preact";
 import type { EventList, SubscriptionWire } from "turnpike/facilitator";
 import { formatDate, formatInterval, formatTime, plural } from "../format";
@@ -9,7 +9,7 @@ import { useGet, useLoad, useMoney, useSigned } from "../use";
 type Event = EventList["events"][number];
 
 const PAGE = 200;
-/** nobody reads further */
+/** maximum depth of the history */
 const MOST = 2_000;
 
 export function SubscriptionPage({ idHash }: { idHash: string }) {
@@ -44,7 +44,7 @@ export function SubscriptionPage({ idHash }: { idHash: string }) {
   );
 }
 
-/** All of it, however long: the newest stand in the last page. */
+/** Loads the whole history, of any length: the newest entries are in the last page. */
 function useStory(idHash: string) {
   const { api, tick, signOut } = useSigned();
   return useLoad<readonly Event[]>({
@@ -63,7 +63,7 @@ function useStory(idHash: string) {
   });
 }
 
-/** Attempts that failed one after the other for the same reason are one piece of the story. */
+/** Merges consecutive failed attempts with the same reason into one entry. */
 function together(events: readonly Event[]): Event[][] {
   const pieces: Event[][] = [];
   for (const event of events) {
@@ -78,7 +78,7 @@ function together(events: readonly Event[]): Event[][] {
 
 const isTry = ({ type, reverted }: Event): boolean => type === "subscription.renewal_failed" && !reverted;
 
-/** Newest first, as the rest. */
+/** Newest first, like the other lists. */
 function Tries({ of }: { of: readonly Event[] }) {
   const [newest, oldest] = [of[0], of.at(-1)];
   if (!newest || !oldest) return null;

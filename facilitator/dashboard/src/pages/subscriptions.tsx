@@ -1,4 +1,4 @@
-/** Who subscribes and how each stands. */
+/** Lists subscribers with their status. */
 import type { SubscriberListWire } from "turnpike/facilitator";
 import { formatDate, formatShare } from "../format";
 import {
@@ -85,7 +85,7 @@ export function Subscriptions() {
   );
 }
 
-/** For the eye, and for whoever hears the page. */
+/** For sighted users and for screen readers. */
 function Used({ share }: { share: number }) {
   const text = `${formatShare(share, 1)} used`;
   return (

@@ -1,4 +1,4 @@
-/** Whether the Facilitator can do its work now; for its operators also how, and what it costs. */
+/** Shows whether the Facilitator can work now; for its operators also its internals and costs. */
 import type { ProviderFiguresWire, Readiness, ServiceCostsWire, System as SystemWire } from "turnpike/facilitator";
 import type { Query } from "../api";
 import { Chart } from "../chart";
@@ -7,7 +7,7 @@ import { Bar, Controls, Cut, Empty, Figure, Figures, Hex, Panel, Shown, Status, 
 import { stepsOf, useRange } from "../range";
 import { useGet, useMoney, useRound, useSigned } from "../use";
 
-/** A node or a lane that fails makes no event. */
+/** A failing node or lane emits no event. */
 const LOOK_MS = 5_000;
 
 export function System() {
@@ -104,7 +104,7 @@ function OperatorView() {
   );
 }
 
-/** Blocks from which on a node's answers may be missing what another one knows. */
+/** Lag in blocks from which a node's answers may lack what another node has. */
 const FAR_BEHIND = 5;
 
 function Nodes({ nodes }: { nodes: SystemWire["rpcNodes"] }) {
@@ -287,7 +287,7 @@ const MOST_SERIES = 6;
 
 const OTHERS = "others";
 
-/** Every purpose, where there are too many the last as one. */
+/** Every purpose; when there are too many, the last one combines the rest. */
 const seriesNames = (purposes: readonly string[]): readonly string[] =>
   purposes.length <= MOST_SERIES ? purposes : [...purposes.slice(0, MOST_SERIES - 1), OTHERS];
 

@@ -1,4 +1,4 @@
-/** What was paid, by how it was paid, beside the time before. */
+/** Shows paid amounts by scheme, compared with the preceding time. */
 import type { OverviewWire, VolumeWire } from "turnpike/facilitator";
 import type { Query } from "../api";
 import { Chart } from "../chart";
@@ -32,11 +32,11 @@ export function Volume({ overview, query, grain }: VolumeProps) {
   );
 }
 
-/** Growth is told against a time of which something is known from its first day on. */
+/** Growth is compared only with a time that has data from its first day. */
 const hasTimeBefore = ({ since, from, to, volumeBefore }: OverviewWire): boolean =>
   since !== undefined && since <= 2 * from - to && volumeBefore.count > 0;
 
-/** The one figure that everybody looks for. */
+/** The main figure of the page. */
 function Lead({ data }: { data: OverviewWire }) {
   const { volume, volumeBefore, token } = data;
   const money = useMoney("short");
@@ -57,7 +57,7 @@ function Lead({ data }: { data: OverviewWire }) {
   );
 }
 
-/** Beside the range of the same length before it. */
+/** Next to the preceding range of the same length. */
 function Compared({ data }: { data: VolumeWire }) {
   const { from, to, token, grain } = data;
   const before = useGet<VolumeWire>("/analytics/volume", { from: 2 * from - to, to: from, token, grain });
@@ -103,7 +103,7 @@ function VolumeChart({ data, before }: { data: VolumeWire; before?: VolumeWire |
   );
 }
 
-/** Of everything together, step by step as the range after it is drawn. */
+/** Returns the former range's sums of all schemes, in the steps of the range drawn over it. */
 function sumsBefore(before: VolumeWire, count: number): bigint[] {
   const { placeOf } = stepsOf(before, before.grain);
   const sums = Array.from({ length: count }, () => 0n);

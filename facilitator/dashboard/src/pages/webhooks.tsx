@@ -1,4 +1,4 @@
-/** Where events are sent: endpoints, made, changed, tested, their secrets rotated, and removed. */
+/** Manages webhook endpoints: create, change, test, rotate secrets, remove. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { newEndpointSchema, rotatedSecretSchema, WebhookEndpoint } from "turnpike/facilitator";
@@ -16,7 +16,7 @@ export function Webhooks() {
   const [round, setRound] = useState(0);
   const list = useGet<{ endpoints: WebhookEndpoint[] }>("/webhook-endpoints", {}, round);
   const [chosen, choose] = useQueryField("endpoint", "");
-  // Whoever has one endpoint wants to see what was sent to it.
+  // Until one is chosen, the first endpoint's deliveries are shown.
   const shown = chosen || (list.kind === "ready" ? list.data.endpoints[0]?.id : undefined);
   const [editing, edit] = useState<Editing>();
   const [removing, askRemoval] = useState<WebhookEndpoint>();
@@ -116,7 +116,7 @@ export function Webhooks() {
               onClick={() =>
                 act(async () => {
                   await api.send("DELETE", `/webhook-endpoints/${removing.id}`);
-                  // The button that asked goes with the endpoint.
+                  // The button that had the focus disappears with the endpoint.
                   opener.current = undefined;
                   ask(undefined);
                   choose("");

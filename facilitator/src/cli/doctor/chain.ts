@@ -1,11 +1,11 @@
-/** What the doctor finds out about each node and about the chain it serves. */
+/** Checks each node and the chain that it serves. */
 import type { Logger } from "pino";
 import { type ChainReader, createChainReader } from "../../chain/chain-reader";
 import { checkContracts, type Finding } from "../../chain/contract-checks";
 import { createRpc } from "../../chain/rpc";
 import type { FacilitatorConfig } from "../../config";
 
-/** The span that reading far behind asks for at once. @see startIndexer */
+/** The block span that catching up requests at once. @see startIndexer */
 const SPAN_BLOCKS = 500;
 
 const CALLS_TOGETHER = 50;
@@ -45,7 +45,7 @@ export async function examineChain(options: ChainDoctor): Promise<Finding[]> {
 
 interface Examined {
   readonly findings: Finding[];
-  /** when it answers and serves the right chain */
+  /** present when it answers and serves the right chain */
   readonly chain?: ChainReader;
 }
 
@@ -73,7 +73,7 @@ function clockFinding(config: FacilitatorConfig, subject: string, head: number, 
   const detail = `newest block ${head} is ${Math.abs(skewSec)} s ${skewSec < 0 ? "ahead of" : "behind"} this machine's clock`;
   const size = Math.abs(skewSec);
   if (size <= SKEW_WARN_SEC) return { level: "ok", subject, detail };
-  // The clock of a chain of one's own is moved at will.
+  // The clock of a private chain may be moved.
   const level = size > SKEW_FAIL_SEC && !config.network.name.startsWith("local-") ? "fail" : "warn";
   return { level, subject, detail, remedy: "see that the node is synced and that this machine's clock is kept by NTP" };
 }
@@ -89,7 +89,7 @@ async function logsFinding(
     await chain.logsBetween(from, head, { addresses: [config.turnpike] });
     return { level: "ok", subject, detail: `tells the logs of ${head - from + 1} blocks at once` };
   } catch {
-    // Whatever it says: this is what the doctor wanted to know.
+    // The contents of the response do not matter here.
     const remedy = "reading far behind will take a request for each block: take a node with a wider limit for reindex";
     return { level: "warn", subject, detail: `does not tell the logs of ${SPAN_BLOCKS} blocks at once`, remedy };
   }

@@ -1,4 +1,4 @@
-/** What the doctor finds out about the database, without changing it. */
+/** Checks the database without changing it. */
 import { sql } from "kysely";
 import type { Finding } from "../../chain/contract-checks";
 import type { FacilitatorConfig } from "../../config";
@@ -11,7 +11,7 @@ const SKEW_SEC = 5;
 
 export interface DatabaseExamined {
   readonly findings: Finding[];
-  /** to be closed by the caller; absent when it cannot be read */
+  /** closed by the caller; absent when it cannot be read */
   readonly store?: Store;
 }
 
@@ -22,7 +22,7 @@ export async function examineDatabase(config: FacilitatorConfig, nowMs: () => nu
     store = await connectStore(config.database);
     await sql`select 1`.execute(store.db);
   } catch (error) {
-    // A driver's message may hold the URL.
+    // A driver's message may contain the URL.
     const isOurs = error instanceof Error && error.name === "ConfigError";
     const detail = isOurs ? error.message : `it cannot be reached: ${describeOutage(error)}`;
     const remedy = isOurs

@@ -1,4 +1,7 @@
-/** `facilitator doctor`: looks at everything the service stands on and says what to do; a status other than 0 when it cannot run. */
+/**
+ * `facilitator doctor`: checks everything that the service depends on and says what to do. The exit status is not 0
+ * when the service cannot run.
+ */
 import { isTurnpikeError } from "turnpike/protocol";
 import type { Finding } from "../../chain/contract-checks";
 import { openChain } from "../../chain/open";

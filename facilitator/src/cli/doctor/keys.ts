@@ -1,4 +1,4 @@
-/** What the doctor finds out about keys: that they can sign, that they can pay, that nobody else reads or uses them. */
+/** Checks the keys: that they can sign and pay, and that nobody else can read or use them. */
 import { statSync } from "node:fs";
 import { type Address, ConfigError } from "turnpike/protocol";
 import type { ChainReader } from "../../chain/chain-reader";

@@ -1,7 +1,7 @@
 /**
- * Everything in the database that the chain decides, in one canonical form: two databases that know the same chain print
- * the same bytes. What a request brought, what the relayer did and when somebody looked is left out, and so are the numbers
- * that count in the order of arrival.
+ * Prints everything in the database that the chain decides, in one canonical form. Two databases that know the same
+ * chain print the same bytes. Requests' own data, the relayer's work, times of observation and sequence numbers are
+ * left out.
  */
 import { sql } from "kysely";
 import type { Db } from "../../db/open";
@@ -22,7 +22,7 @@ interface Dumped {
 
 const PAGE = 2_000;
 
-/** Columns in the order in which they are printed. Which rows and columns these are is what "chain-derived" means. */
+/** Columns in print order. These rows and columns define what "chain-derived" means. */
 const DUMPED: readonly Dumped[] = [
   {
     table: "plans",
@@ -50,7 +50,7 @@ const DUMPED: readonly Dumped[] = [
     table: "renewal_due",
     key: ["id_hash"],
     columns: ["paid_through"],
-    // What has lapsed is let go by whoever looks at it next.
+    // Lapsed rows are left out: a runner removes them only when it next reads them.
     where: `exists (select 1 from subscriptions s join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
       where s.chain_id = renewal_due.chain_id and s.id_hash = renewal_due.id_hash
         and s.paid_through + p.interval_sec > (select max(b.timestamp) from blocks b where b.chain_id = s.chain_id))`,
@@ -69,7 +69,7 @@ const DUMPED: readonly Dumped[] = [
   },
 ];
 
-/** In the order of tables and keys; pages of rows, so that a large database needs little memory. */
+/** Prints in order of tables and keys, in pages of rows, so that a large database needs little memory. */
 export async function* dumpChainRows(db: Db, chainId: number): AsyncGenerator<DumpedRow> {
   for (const { table, key, columns, where = "true" } of DUMPED) {
     const names = columns.flatMap((line) => line.split(" "));

@@ -1,7 +1,10 @@
 /**
- * Compares the database with the chain, and tells every difference: the rows against a second reading of all logs, the
- * subscriptions against the contract's own storage, the payments against the token's logs, the outbox and the sums against
- * the events. Changes nothing. Where a Facilitator runs on the database, `store` has to be one snapshot of it.
+ * Compares the database with the chain and reports every difference. Changes nothing. When a Facilitator runs on the
+ * database, `store` must be one snapshot of it. It compares:
+ * - the rows with a second reading of all logs
+ * - the subscriptions with the contract's own storage
+ * - the payments with the token's logs
+ * - the outbox and the sums with the events
  */
 import { tokenInterface, turnpikeInterface } from "turnpike/chain";
 import type { Address, Hex } from "turnpike/protocol";
@@ -16,14 +19,14 @@ import { findUnqueued } from "../../webhooks/outbox";
 import { type DumpedRow, differences, dumpChainRows } from "./dump";
 import { type Reindex, readChain } from "./reindex";
 
-/** One sentence that names what is wrong. */
+/** One sentence that states what is wrong. */
 export type Wrong = string;
 
 const PAGE = 200;
 
 const DAY_SEC = 86_400;
 
-/** @throws Unavailable when no node answers: what was not told by then is not checked */
+/** @throws Unavailable when no node answers: what was not reported by then is not checked */
 export async function* reconcile(job: Omit<Reindex, "untilBlock">): AsyncGenerator<Wrong> {
   const { store, config, chain } = job;
   const newest = await newestBlock(store.db, config.chainId);
@@ -64,7 +67,7 @@ async function* againstSecondReading(job: Omit<Reindex, "untilBlock">, untilBloc
   }
 }
 
-/** Which payments were asked for stands on no chain: these are compared one by one. */
+/** The chain does not show which payments were requested: these are compared one by one. */
 async function* withoutPayments(rows: AsyncGenerator<DumpedRow>): AsyncGenerator<DumpedRow> {
   for await (const row of rows) {
     if (row.table !== "payments" && !(row.table === "events" && row.text.includes('["type","payment.'))) yield row;
@@ -146,7 +149,7 @@ async function wrongPayment(
     const answer = await chain.call({ to: row.token as Address, data, block });
     if (answer.kind !== "ok") return `${name}: the token does not tell whether its nonce is used`;
     const isUsed = !/^0x0*$/.test(answer.data);
-    // A failure that a log has brought about has used its nonce.
+    // A failure caused by a log has used its nonce.
     const isExpected = row.state === "failed" && row.fail_reason !== "expired";
     return isUsed && !isExpected ? `${name}: ${row.state} here, and its nonce is used on the chain` : undefined;
   }

@@ -1,4 +1,4 @@
-/** Reads the whole chain into a database that has nothing of it yet. */
+/** Reads the whole chain into a database that contains none of it. */
 import type { Logger } from "pino";
 import { ConfigError } from "turnpike/protocol";
 import { recountSums } from "../../analytics/event-sums";
@@ -19,11 +19,14 @@ export interface Reindex {
   readonly chain: ChainReader;
   readonly log: Logger;
   readonly progress: Progress;
-  /** where the reading stops; the newest block when absent */
+  /** last block to read; the newest block when absent */
   readonly untilBlock?: number;
 }
 
-/** @returns the last block that was read. @throws ConfigError when somebody else writes, or there is something already */
+/**
+ * @returns the last block that was read.
+ * @throws ConfigError when another process writes, or the database has data already
+ */
 export async function reindex({ isWiped, ...job }: Reindex & { readonly isWiped: boolean }): Promise<number> {
   const { store, config } = job;
   const holder = await holderOf(store, config.chainId, "indexer");
@@ -73,9 +76,9 @@ const TABLES = [
 ] as const;
 
 /**
- * Takes everything out of the database that the chain decides, to be read again. What only this database knows stays:
- * accepted payments, sent transactions, providers, and the numbers and deliveries of events, which are found again under
- * their ids. Dunning begins afresh; nobody is charged twice for it.
+ * Removes everything that the chain decides from the database, to read it again. Data that only this database has
+ * stays: accepted payments, sent transactions, providers, and the numbers and deliveries of events, which are matched
+ * by id. Dunning restarts; nobody is charged twice for it.
  */
 export async function wipeChainRows(store: Store, chainId: number): Promise<void> {
   const feed = createEventFeed(chainId);
@@ -84,17 +87,17 @@ export async function wipeChainRows(store: Store, chainId: number): Promise<void
     await feed.revertLogs(tx);
     await recountSums(tx, chainId);
     for (const table of TABLES) await tx.deleteFrom(table).where("chain_id", "=", chainId).execute();
-    // Of events that no log stands behind: they stay, and get their outcome when their subscriptions are read.
+    // Events without a log stay, and get their outcome when their subscriptions are read.
     await recountFailedPeriods(tx, chainId);
     await tx.deleteFrom("cursors").where("chain_id", "=", chainId).where("name", "=", "indexer").execute();
-    // Parked: nothing is sent for it until the chain has been read; then its log settles it, or its time ends it.
+    // Parked: nothing is sent for it until the chain has been read. Then its log settles it, or it expires.
     await tx
       .updateTable("payments")
       .set({
         ...UNMINED,
         state: "parked",
         is_reversed: false,
-        // `settled_at_ms` stays: when it was seen first stands on no chain.
+        // `settled_at_ms` stays: the time of first observation is not on the chain.
       })
       .where("chain_id", "=", chainId)
       .where((eb) =>

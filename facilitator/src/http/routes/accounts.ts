@@ -1,4 +1,4 @@
-/** Token accounts: what an agent without an RPC has to know before it signs, and permits that it signed. */
+/** Token accounts: what an agent without an RPC must know before it signs, and signed permits. */
 import {
   accountSchema,
   pendingSchema,

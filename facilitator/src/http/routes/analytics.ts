@@ -1,4 +1,4 @@
-/** A provider's figures and lists: what the dashboard shows, and the same as CSV. */
+/** A provider's figures and lists: what the dashboard shows, as JSON and as CSV. */
 import {
   type ChargeListWire,
   chargeListSchema,

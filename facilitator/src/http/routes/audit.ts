@@ -1,4 +1,4 @@
-/** The log of what was done with a provider's keys and webhook endpoints. */
+/** The audit log of a provider's keys and webhook endpoints. */
 import { auditListSchema } from "turnpike/facilitator";
 import { z } from "zod";
 import { admissionTo } from "../admission";

@@ -1,4 +1,4 @@
-/** The feed of what happened to a provider's plans, subscriptions and payments, in the order of commit. */
+/** The feed of events of a provider's plans, subscriptions and payments, in commit order. */
 import { eventListSchema } from "turnpike/facilitator";
 import { hash32Schema } from "turnpike/protocol";
 import { z } from "zod";

@@ -1,4 +1,4 @@
-/** API keys: got by a wallet's signature over a challenge, listed, rotated, revoked. */
+/** API keys: created by a wallet's signature over a challenge, listed, rotated, revoked. */
 import {
   apiKeySchema,
   challengeRequestSchema,
@@ -16,7 +16,7 @@ import { createRateLimit } from "../rate-limit";
 import { ownOriginOf } from "../request";
 import type { ApiServices } from "../services";
 
-/** For anyone who asks, from one address: a contract wallet's signature costs a question to the chain. */
+/** For anyone, limited by address: a contract wallet's signature costs a request to the chain. */
 const SIGNINGS_PER_MINUTE = 60;
 
 export function keyEndpoints(services: ApiServices): Endpoint[] {
@@ -39,7 +39,7 @@ export function keyEndpoints(services: ApiServices): Endpoint[] {
       method: "post",
       path: "/keys",
       tag: "keys",
-      summary: "An API key for whoever signed a challenge with the provider's wallet. The key is shown once.",
+      summary: "Create an API key for the provider whose wallet signed a challenge. The key is shown once.",
       body: createKeyRequestSchema,
       answers: { 201: newKeySchema },
       async handle({ body, origin, site }) {

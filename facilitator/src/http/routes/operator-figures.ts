@@ -1,4 +1,4 @@
-/** All providers together, and what the service has cost: for the wallets that OPERATORS names, and for nobody else. */
+/** Figures of all providers together, and the service's costs: only for the wallets that OPERATORS names. */
 import {
   costsSchema,
   funnelSchema,
@@ -135,7 +135,7 @@ export function operatorFigureEndpoints(services: ApiServices): Endpoint[] {
   ];
 }
 
-/** What concerns the service as a whole, for the wallets that OPERATORS names. */
+/** Data about the service as a whole, for the wallets that OPERATORS names. */
 export function operatorEndpoints(services: ApiServices): Endpoint[] {
   return [
     endpoint({

@@ -45,7 +45,7 @@ export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, net
       method: "get",
       path: "/payments/{id}",
       tag: "payments",
-      summary: "What became of a payment. Anyone can compute the id, so neither proof, memo nor resource is told.",
+      summary: "The status of a payment. Anyone can compute the id, so the response has no proof, memo or resource.",
       params: z.object({ id: hash32Schema }),
       answers: { 200: paymentStatusSchema },
       async handle({ params: { id } }) {
@@ -77,7 +77,7 @@ const pending = (id: Hex, retryAfterSec: number) => ({
   headers: { "retry-after": String(retryAfterSec) },
 });
 
-/** Until then the refused authorization can still move money: the payer must not think it void before. */
+/** Until then the refused authorization can still move money: the payer must not consider it void before. */
 function withLife(error: TurnpikeError, liveUntilSec: number | undefined): TurnpikeError {
   if (liveUntilSec === undefined) return error;
   const { code, message, reason, retryAfterSec, details, cause } = error;

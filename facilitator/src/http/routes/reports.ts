@@ -1,4 +1,4 @@
-/** What a provider's gates have counted. */
+/** Reports of a provider's gates. */
 import { reportReceiptSchema, reportSchema } from "turnpike/facilitator";
 import { admissionTo } from "../admission";
 import { type Endpoint, endpoint } from "../endpoint";

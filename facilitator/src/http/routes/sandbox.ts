@@ -1,4 +1,4 @@
-/** A sandbox's own routes: its key for its page, and its clock. Mounted only where a sandbox was handed in. */
+/** A sandbox's own routes: its key for its page, and its clock. Mounted only when a sandbox is passed in. */
 import { testClockSchema } from "turnpike/facilitator";
 import { TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
@@ -53,7 +53,7 @@ function endpointsOf(services: ApiServices, sandbox: Sandbox): Endpoint[] {
       body: advanceSchema,
       answers: { 202: testClockSchema },
       async handle({ body, site }) {
-        // The key is in a header that no other site's page can send; whoever got hold of it still is another page.
+        // No other site's page can send the key's header. A page that obtained the key is still of another origin.
         if (site.page !== undefined) requireOwnPage(site);
         if (!(await sandbox.advance(body)))
           throw new TurnpikeError("RateLimited", "the clock is moving already", { retryAfterSec: 1 });

@@ -1,4 +1,7 @@
-/** The service itself: alive, ready. Metrics, the document and the front page are no JSON endpoints and stand in app.ts. */
+/**
+ * The service itself: alive, ready. Metrics, the OpenAPI document and the front page are not JSON endpoints; app.ts
+ * serves them.
+ */
 import { healthSchema, readinessSchema } from "turnpike/facilitator";
 import { type Endpoint, endpoint } from "../endpoint";
 import type { ApiServices } from "../services";

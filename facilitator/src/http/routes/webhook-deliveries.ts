@@ -1,4 +1,4 @@
-/** What was sent to a webhook endpoint, how it was answered, and sending it again. */
+/** Deliveries to a webhook endpoint, the receiver's responses, and resends. */
 import { deliveryDetailSchema, deliveryListSchema } from "turnpike/facilitator";
 import { hash32Schema } from "turnpike/protocol";
 import { z } from "zod";
@@ -9,7 +9,7 @@ import type { ApiServices } from "../services";
 import { endpointIdSchema } from "./webhook-endpoints";
 
 const queuedSchema = z.object({
-  /** its delivery is found under this id */
+  /** the id of its delivery */
   eventId: hash32Schema,
   state: z.literal("pending"),
 });

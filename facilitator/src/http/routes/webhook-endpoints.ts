@@ -1,4 +1,4 @@
-/** Webhook endpoints of a provider: where events are sent, and with which secret they are signed. */
+/** Webhook endpoints of a provider: where events are sent, and the secret that signs them. */
 import {
   createEndpointRequestSchema,
   endpointListSchema,

@@ -1,4 +1,7 @@
-/** The standard x402 Facilitator interface. Negatives are HTTP 200; stock clients throw the body away otherwise. */
+/**
+ * The standard x402 Facilitator interface. Negative results are HTTP 200, because stock clients discard the body
+ * otherwise.
+ */
 import {
   supportedSchema,
   type X402Request,
@@ -17,16 +20,16 @@ type OnceOutcome =
   | { readonly kind: "pending"; readonly transaction?: Hex }
   | ({ readonly kind: "refused" | "failed" } & ExactFailure);
 
-/** Below what clients wait for an answer: a 503 tells them more than a broken connection. */
+/** Shorter than clients' time-outs: a 503 is more useful to them than a broken connection. */
 const MAX_SETTLE_WAIT_MS = 35_000;
 
 /**
- * What is in no transaction yet is waited for longer. Stock servers ask once more only where they are given one, and
- * wait for 90 s themselves.
+ * A payment that is not in a transaction yet gets a longer wait. Stock servers retry only when they received a
+ * transaction, and they wait for 90 s themselves.
  */
 const MAX_UNSENT_WAIT_MS = 80_000;
 
-/** How long a payment is waited for that another request of a stock server holds. */
+/** How long to wait for a payment that another request of a stock server is processing. */
 const MAX_HELD_WAIT_MS = 3_000;
 
 export function x402Endpoints({ payments, supported, network, untilDraining }: ApiServices): Endpoint[] {
@@ -38,12 +41,12 @@ export function x402Endpoints({ payments, supported, network, untilDraining }: A
     return untilDraining(payments.settleExact(request, { waitMs: MAX_UNSENT_WAIT_MS - waitMs }));
   }
 
-  /** Settles, then grants: the grant is durable before this returns, and nobody who has left is granted anything. */
+  /** Settles, then grants. The grant is durable before this returns, and a client that has disconnected gets none. */
   async function settleOnce(request: ExactRequest, isGone: () => boolean): Promise<OnceOutcome> {
     let isGranted = false;
     try {
       const outcome = await settle(request, isGone);
-      // With its transaction, where there is one: a stock server asks another process then.
+      // Includes the transaction when there is one: a stock server then queries another process.
       if (outcome === "draining") return pendingOf(await payments.settleExact(request, { waitMs: 0 }));
       if (outcome.kind !== "settled") return outcome;
       const { transaction } = outcome;
@@ -72,7 +75,7 @@ export function x402Endpoints({ payments, supported, network, untilDraining }: A
         const verdict = await payments.verifyExact(request);
         if (verdict.kind === "valid") return { status: 200, body: { isValid: true as const, payer: verdict.payer } };
         const { reason, error, payer } = verdict;
-        // Of a payment that bought something already the reference has but one word.
+        // The reference has only one reason for a payment that was already used.
         const invalidReason = reason === "payment_already_granted" ? "invalid_transaction_state" : reason;
         return {
           status: 200,
@@ -117,7 +120,7 @@ export function x402Endpoints({ payments, supported, network, untilDraining }: A
             return { status: 200, body: { ...refused, payer, errorReason, errorMessage, transaction } };
           }
           default: {
-            // Not a verdict on the payment: it could not be judged.
+            // Not a verdict on the payment: it could not be verified.
             if (outcome.error.status >= 500) throw outcome.error;
             const { reason: errorReason, error } = outcome;
             return { status: 200, body: { ...refused, payer, errorReason, errorMessage: error.message } };
@@ -155,12 +158,12 @@ export function x402Endpoints({ payments, supported, network, untilDraining }: A
   ];
 }
 
-/** What is known of a settlement that is not waited for any longer. */
+/** Returns what is known of a settlement after the wait ends. */
 function pendingOf(outcome: SettleOutcome): OnceOutcome {
   return outcome.kind === "settled" ? { kind: "pending", transaction: outcome.transaction } : outcome;
 }
 
-/** One word of the standard's vocabulary for what stands in the problem in full. */
+/** Returns the standard's reason for a problem. */
 function reasonOf(code: string): string {
   if (code === "InvalidRequest" || code === "UnsupportedMediaType" || code === "PayloadTooLarge")
     return "invalid_payload";
@@ -168,7 +171,7 @@ function reasonOf(code: string): string {
 }
 
 /**
- * Reads what is asked for. The purchase is what the server says, never what the payload says.
+ * Parses the request. The server's requirements define the purchase, never the payload.
  * @returns a reason in the standard's words when the payload was made for other requirements than it is presented with
  */
 function exactRequestOf({ paymentPayload, paymentRequirements, grant }: X402Request): ExactRequest | X402Reason {

@@ -1,4 +1,4 @@
-/** A batch of debits as one call of the contract: its gas, its rehearsal, and what its receipt says of each item. */
+/** Builds a batch of debits as one contract call: its gas, its simulation, and the outcome of each item by receipt. */
 import { decodeTurnpikeLog, reasonName, turnpikeInterface } from "turnpike/chain";
 import type { DebitRequest } from "turnpike/facilitator";
 import type { Address, ErrorCode, Hex } from "turnpike/protocol";
@@ -7,10 +7,12 @@ import { intrinsicGas, MAX_TRANSACTION_GAS } from "../../chain/gas";
 import type { Relayer } from "../../relayer";
 import { debitKeyOf } from "./records";
 
-/** The contract gives each item at most so much, and reverts as a whole when it cannot. @see Frames.ITEM_GAS */
+/** The contract's gas cap for each item. It reverts the whole call when it cannot provide it. @see Frames.ITEM_GAS */
 const ITEM_CAP = 450_000n;
 
-/** What a debit uses with well-behaved tokens; a batch of dearer ones is found out by rehearsal and halved. */
+/**
+ * Gas that a debit uses with well-behaved tokens. Simulation detects a batch of costlier ones, which is then halved.
+ */
 const ITEM_USE = 60_000n;
 
 export function encodeDebits(items: readonly DebitRequest[]): Hex {
@@ -23,7 +25,7 @@ export function debitGas(data: Hex, items: number): bigint {
   return wanted < MAX_TRANSACTION_GAS ? wanted : MAX_TRANSACTION_GAS;
 }
 
-/** Why each item would fail now, or undefined, by its key. @throws Unavailable */
+/** Returns by key why each item would fail now, or undefined. @throws Unavailable */
 export async function rehearse(
   items: readonly DebitRequest[],
   { relayer, turnpike }: { readonly relayer: Pick<Relayer, "simulate">; readonly turnpike: Address },
@@ -36,7 +38,7 @@ export async function rehearse(
   }
   const [only] = items;
   if (items.length === 1 && only) return new Map([[debitKeyOf(only), simulation.error.error.code]]);
-  // The only revert of the whole is too little gas for the next item.
+  // The whole call reverts only when too little gas is left for the next item.
   const middle = Math.ceil(items.length / 2);
   const first = await rehearse(items.slice(0, middle), { relayer, turnpike });
   const second = await rehearse(items.slice(middle), { relayer, turnpike });
@@ -46,7 +48,7 @@ export async function rehearse(
 const reasonOf = (selector: string): ErrorCode | undefined =>
   /^0x0{8}$/.test(selector) ? undefined : (reasonName(selector) ?? "TransferFailed");
 
-/** Items that the contract says have failed, by their key, with the reason. Only Turnpike's own events count. */
+/** Returns by key the reason of each item that the contract reports as failed. Only Turnpike's own events count. */
 export function failuresIn(logs: readonly ChainLog[], turnpike: Address): Map<string, ErrorCode> {
   const failures = new Map<string, ErrorCode>();
   for (const log of logs) {

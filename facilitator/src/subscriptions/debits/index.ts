@@ -1,7 +1,7 @@
 /**
- * Debits for providers that made the relayer their plan's operator: judged by rehearsal, written down before they are
- * sent, settled when the rows of the chain say so. The same subscription and index is the same debit for ever; the
- * contract takes each index once, whatever happens here.
+ * Debits allowances for providers whose plan's operator is the relayer. Each debit is simulated, stored before it is
+ * sent, and settled when the indexed rows show it. The same subscription and index always identify the same debit. The
+ * contract accepts each index once, so a repeated send never charges twice.
  */
 import type { DebitRequest, DebitResultWire, DebitRightWire } from "turnpike/facilitator";
 import {
@@ -43,18 +43,18 @@ export interface DebitsDeps {
 }
 
 export interface Debits {
-  /** @returns one result for each item, in order. @throws RateLimited, Unavailable: outcome unknown, ask again */
+  /** @returns one result for each item, in order. @throws RateLimited, Unavailable: outcome unknown, retry */
   collect(
     provider: Address,
     items: readonly DebitRequest[],
     waiting: { readonly waitMs: number },
   ): Promise<DebitResultWire[]>;
-  /** Whether debits of each plan would be collected for this provider, whoever the subscriber; in order. */
+  /** Returns, in order, whether debits of each plan would be collected for this provider, for any subscriber. */
   rights(provider: Address, planIds: readonly Hex[]): Promise<DebitRights>;
 }
 
 export interface DebitRights {
-  /** the accounts that debit */
+  /** the accounts that send debits */
   readonly relayers: Address[];
   readonly rights: DebitRightWire[];
 }
@@ -77,13 +77,13 @@ const PENDING: Verdict = { kind: "pending" };
 export function createDebits({ config, store, relayer, indexer, monotonicMs }: DebitsDeps): Debits {
   const { chainId, turnpike } = config;
 
-  /** Rehearsed from no address, every debit would fail. @throws Unavailable */
+  /** Simulated without a sender, every debit would fail. @throws Unavailable */
   function requireRelayer(): void {
     if (relayer.addresses.length === 0)
       throw new Unavailable("No relayer of this service is known yet.", { retryAfterSec: 5 });
   }
 
-  /** What the rows say, before the chain is asked. */
+  /** Decides from the rows alone, before the chain is queried. */
   async function judge(provider: Address, item: DebitRequest, record: DebitRecord): Promise<Verdict> {
     const { plan, onChain, sent } = record;
     if (!plan || plan.provider !== provider) return failed("UnknownSubscription");
@@ -101,11 +101,11 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
     const against = await faultOfPlan(plan);
     if (against) return failed(against.code, against.message);
     if (item.amount < minAmount) return failed("PaymentNotAllowed", `a debit is at least ${minAmount} base units`);
-    // Its index comes after one that is not decided: the chain could only refuse it now.
+    // An earlier index is still undecided: the chain can only refuse this one now.
     return record.isBehind ? PENDING : { kind: "new", attempt: sent ? sent.attempt + 1 : 0 };
   }
 
-  /** What speaks against every debit of the plan. */
+  /** Returns the reason to refuse every debit of the plan, if any. */
   async function faultOfPlan(plan: NonNullable<DebitRecord["plan"]>): Promise<PlanFault | undefined> {
     const { code, message } = policyAgainst(plan, config as FacilitatorConfig) ?? {};
     if (code && message !== undefined) return { code, message };
@@ -139,7 +139,7 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
     return { records, verdicts };
   }
 
-  /** Rehearses what is new and sends what would succeed. @returns what it found out about the others */
+  /** Simulates new debits and sends those that would succeed. @returns the results of the others */
   async function begin(provider: Address, items: readonly NewRequest[]): Promise<Map<string, Verdict>> {
     const found = new Map<string, Verdict>();
     requireRelayer();
@@ -158,7 +158,10 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
     return found;
   }
 
-  /** The chain is ahead of the rows: perhaps it is this very debit that took the index. Never told as failed unseen. */
+  /**
+   * Handles a chain that is ahead of the rows. This very debit may have taken the index, so it is not reported as
+   * failed until its block is indexed.
+   */
   async function lookAgain(provider: Address, items: readonly NewRequest[]): Promise<Map<string, Verdict>> {
     await indexer.catchUp();
     const { records, verdicts } = await judgeAll(provider, items);
@@ -166,7 +169,7 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
       items.map((item, place): [string, Verdict] => {
         const verdict = verdicts.get(debitKeyOf(item)) ?? PENDING;
         if (verdict.kind !== "new") return [debitKeyOf(item), verdict];
-        // At its turn by the rows, and not by the newest block: something not yet confirmed took it.
+        // The rows expect this index, the newest block does not: something unconfirmed took it.
         return [debitKeyOf(item), records[place]?.debits === item.index ? PENDING : failed("StaleDebit")];
       }),
     );
@@ -191,7 +194,7 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
     relayer.poke();
   }
 
-  /** Waits for one transaction, and closes what it did not debit. */
+  /** Waits for one transaction, then closes the debits that it did not execute. */
   async function follow(transactionId: string, untilMs: number): Promise<void> {
     const leftMs = () => Math.max(0, untilMs - monotonicMs());
     const outcome = await relayer.waitFor(transactionId, leftMs());
@@ -205,27 +208,27 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
       .execute();
     const all = (code: string) => new Map(own.map((row) => [`${row.id_hash}/${row.debit_index}`, code]));
     if (outcome.kind !== "mined") return closeRequests(store.db, chainId, transactionId, all("displaced"));
-    // Deep enough to be believed, and its rows are there.
+    // The block is confirmed and its rows are stored.
     if (!(await indexer.waitApplied(outcome.blockNumber, leftMs()))) return;
     const failures = outcome.success ? failuresIn(outcome.logs, turnpike) : all("InsufficientGas");
     await closeRequests(store.db, chainId, transactionId, failures);
   }
 
-  /** After the waiting: what is settled, what the chain refused, what is still under way. */
+  /** Returns results after the wait: settled, refused by the chain, or still pending. */
   function conclude(item: DebitRequest, record: DebitRecord | undefined): Verdict {
     const { onChain, sent } = record ?? {};
-    // The chain has lost its block, or moved back for a moment.
+    // The chain dropped its block, or the head moved back for a moment.
     if (onChain && onChain.blockNumber > indexer.keptTo()) return PENDING;
     if (onChain?.amount === item.amount) return { kind: "settled", transaction: onChain.transaction };
     const code = sent?.closedCode;
-    // Displaced: nothing was decided about the debit itself, and the next request sends it anew.
+    // Displaced: the debit itself is undecided, and the next request sends it again.
     return code && isErrorCode(code) ? failed(code) : PENDING;
   }
 
   return {
     async collect(provider, items, { waitMs }) {
       if (new Set(items.map(debitKeyOf)).size !== items.length) {
-        throw new InvalidRequest("body: the same idHash and index stands there twice");
+        throw new InvalidRequest("body: the same idHash and index appear twice");
       }
       const untilMs = monotonicMs() + waitMs;
       const { records, verdicts } = await judgeAll(provider, items);
@@ -252,7 +255,7 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
       const judge = () => Promise.all(planIds.map((planId) => rightOf(provider, planId)));
       const rights = await judge();
       if (rights.every(({ status }) => status === "allowed")) return { relayers, rights };
-      // The plan or its operator may stand in a block that is not applied yet.
+      // The plan or its operator may be in a block that is not indexed yet.
       await indexer.catchUp();
       return { relayers, rights: await judge() };
     },

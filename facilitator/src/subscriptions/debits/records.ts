@@ -1,4 +1,7 @@
-/** What the rows say of debits: whose subscription it is, what the chain has at that index, what this service has sent. */
+/**
+ * Reads what the rows say of debits: the owner of the subscription, the chain's debit at that index, this service's
+ * attempts.
+ */
 import { sql } from "kysely";
 import type { DebitRequest } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
@@ -14,24 +17,24 @@ export interface DebitRecord {
     readonly amount: string;
     readonly pay_to: string;
   };
-  /** debits of the subscription that the rows know */
+  /** indexed debits of the subscription */
   readonly debits: number;
-  /** the debit that the chain has at this index */
+  /** the debit on chain at this index */
   readonly onChain?: { readonly amount: bigint; readonly transaction: Hex; readonly blockNumber: number };
-  /** the newest attempt of this service's */
+  /** this service's newest attempt */
   readonly sent?: {
     readonly attempt: number;
     readonly amount: bigint;
     readonly transactionId: string;
     readonly closedCode: string | null;
   };
-  /** an earlier debit of the same subscription is under way */
+  /** an earlier debit of the same subscription is pending */
   readonly isBehind: boolean;
 }
 
 export const debitKeyOf = ({ idHash, index }: Pick<DebitRequest, "idHash" | "index">): string => `${idHash}/${index}`;
 
-/** One record for each item, in order. */
+/** Returns one record for each item, in order. */
 export async function findDebits(db: Db, chainId: number, items: readonly DebitRequest[]): Promise<DebitRecord[]> {
   const asked = JSON.stringify(items.map(({ idHash, index }) => ({ id: idHash, index })));
   const { rows } = await sql<{
@@ -87,7 +90,7 @@ export async function findDebits(db: Db, chainId: number, items: readonly DebitR
   }));
 }
 
-/** A plan's terms, as far as debits are judged by them. */
+/** The terms of a plan that decide about debits. */
 export async function findPlan(db: Db, chainId: number, planId: Hex): Promise<DebitRecord["plan"]> {
   const row = await db
     .selectFrom("plans")
@@ -98,7 +101,7 @@ export async function findPlan(db: Db, chainId: number, planId: Hex): Promise<De
   return row && { id: planId, ...row };
 }
 
-/** Relayer addresses that may not debit on the plan. */
+/** Returns the relayer addresses that may not debit on the plan. */
 export async function missingOperators(
   db: Db,
   chainId: number,
@@ -120,7 +123,7 @@ export interface NewRequest extends DebitRequest {
   readonly attempt: number;
 }
 
-/** Takes the items' places. @returns those that were taken: another request may have come first */
+/** Reserves the items. @returns the reserved ones; another request may have reserved the rest first */
 export async function takePlaces(
   tx: Tx,
   { chainId, provider }: { readonly chainId: number; readonly provider: Address },
@@ -166,7 +169,7 @@ export async function nameTransaction(
   }
 }
 
-/** Nothing of this transaction debited these, and nothing of it will. */
+/** Closes debits that this transaction did not execute and never can. */
 export async function closeRequests(
   db: Db,
   chainId: number,
@@ -187,7 +190,7 @@ export async function closeRequests(
   }
 }
 
-/** Transactions of debits accepted for a provider within the last hour. */
+/** Counts a provider's debit transactions accepted within the last hour. */
 export async function countBatches(db: Db, chainId: number, provider: Address): Promise<number> {
   const { rows } = await sql<{ count: number }>`
     select count(distinct transaction_id) as count from debit_requests

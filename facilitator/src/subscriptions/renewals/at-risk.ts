@@ -1,6 +1,7 @@
 /**
- * Warns of renewals that will fail: once per horizon before the period ends, what all renewals of a payer within it need is
- * set against what the payer has and has approved. One process does it; a second one would tell the same events.
+ * Warns of renewals that will fail. Once per horizon before the period ends, it compares the sum of a payer's renewals
+ * within the horizon with the payer's balance and allowance. One process runs it; a second one would emit the same
+ * events.
  */
 import { sql } from "kysely";
 import type { Logger } from "pino";
@@ -16,7 +17,7 @@ import { emitTimeEvents, type TimeEvent } from "./time-events";
 import type { DuePlan } from "./work-list";
 
 export interface RiskWatch {
-  /** Checks what has come within a horizon since the last look. @throws Unavailable when the chain cannot be asked */
+  /** Checks renewals that entered a horizon since the last run. @throws Unavailable when no node answers */
   look(): Promise<void>;
 }
 
@@ -32,10 +33,10 @@ export interface RiskContext {
 
 const DAY_SEC = 86_400;
 
-/** How long before the end of the period it is looked whether the next one can be paid. */
+/** How long before the end of the period the next payment is checked. */
 export const HORIZONS_SEC = [3 * DAY_SEC, DAY_SEC] as const;
 
-/** of the chain's time; warnings are for days */
+/** in chain time; warnings are about days */
 const EVERY_SEC = 30;
 
 const PAGE = 500;
@@ -58,7 +59,7 @@ interface Need {
 
 const nameOf = (horizonSec: number): string => `at-risk/${horizonSec}`;
 
-/** Until when, by the chain's time, every warning that was due is told; undefined before the first look. */
+/** Chain time up to which every due warning was emitted; undefined before the first run. */
 export async function warnedUntilSec(db: Db, chainId: number): Promise<number | undefined> {
   const rows = await db
     .selectFrom("cursors")
@@ -77,7 +78,7 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
   const lease = createRoleLease({ store, chainId, role: "at-risk", lifeMs: LEASE_MS });
   let nextSec = 0;
 
-  /** @returns the end of what was checked already; at first, that of what is due now */
+  /** @returns the end of the checked span; on the first run, the end of what is due now */
   async function placeOf(horizonSec: number, nowSec: number): Promise<number> {
     const row = await store.db
       .selectFrom("cursors")
@@ -101,7 +102,7 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
     return rows;
   }
 
-  /** Of each payer and token: everything that falls due by then, also what the payer already owes nothing for. */
+  /** Sums, by payer and token, everything that falls due by then, including renewals already past due. */
   async function needsOf(payers: readonly string[], untilSec: number): Promise<Need[]> {
     const { rows } = await sql<Need>`
       select s.subscriber, p.token, sum(p.amount)::text as required, count(*)::int as renewals
@@ -152,27 +153,27 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
 
   async function lookAt(horizonSec: number, nowSec: number): Promise<void> {
     const untilSec = nowSec + horizonSec;
-    // What is due already tells itself.
+    // A renewal that is due emits its own events.
     let place = { due_at: Math.max(await placeOf(horizonSec, nowSec), nowSec) + 1, id_hash: "" };
     for (;;) {
       const page = await pageAfter(place, untilSec, horizonSec);
-      const told = await check(page, untilSec, horizonSec);
+      const warnings = await check(page, untilSec, horizonSec);
       const last = page.at(-1);
       const isDone = page.length < PAGE || !last;
       if (last) place = { due_at: last.due_at, id_hash: last.id_hash };
-      // The same second may go on in the next page.
+      // The next page can continue within the same second.
       const position = isDone ? untilSec : place.due_at - 1;
       await store.transaction(async (tx) => {
-        await emitTimeEvents(tx, { chainId, feed }, told, nowSec);
+        await emitTimeEvents(tx, { chainId, feed }, warnings, nowSec);
         await tx
           .insertInto("cursors")
           .values({ chain_id: chainId, name: nameOf(horizonSec), position })
           .onConflict((conflict) => conflict.columns(["chain_id", "name"]).doUpdateSet({ position }))
           .execute();
       });
-      if (told.length > 0) {
+      if (warnings.length > 0) {
         store.wake.notify("events");
-        log.info({ horizonSec, warned: told.length }, "renewals are at risk");
+        log.info({ horizonSec, warned: warnings.length }, "renewals are at risk");
       }
       if (isDone) return;
     }

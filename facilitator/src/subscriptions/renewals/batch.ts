@@ -1,6 +1,6 @@
 /**
- * Collects a batch of due periods: rehearsed, sent without those that would fail, judged by the events of its receipt.
- * What ran out of gas is halved and tried again. Knows nothing of schedules.
+ * Collects a batch of due periods: simulates it, drops the items that would fail, sends the rest, and reads the outcome
+ * from the receipt's events. A batch that runs out of gas is halved and retried. Knows nothing of schedules.
  */
 import { decodeTurnpikeLog, reasonName, turnpikeInterface } from "turnpike/chain";
 import { type Address, type Hex, keccakText } from "turnpike/protocol";
@@ -14,7 +14,9 @@ export interface BatchItem {
   readonly attempts: number;
 }
 
-/** What became of an item. `early`: the chain's next block may come before the period ends. `unsettled`: look again. */
+/**
+ * The outcome of an item. `early`: the chain's next block may come before the period ends. `unsettled`: check again.
+ */
 export type ItemOutcome =
   | { readonly kind: "renewed"; readonly paidThroughSec: number; readonly blockNumber: number }
   | { readonly kind: "failed"; readonly reason: string }
@@ -24,14 +26,16 @@ export type ItemOutcome =
 export interface BatchDeps {
   readonly relayer: Relayer;
   readonly turnpike: Address;
-  /** called while a transaction waits; false ends the waiting */
+  /** called while a transaction is pending; false ends the wait */
   keepWaiting(): Promise<boolean>;
 }
 
-/** The contract gives each item at most so much, and reverts as a whole when it cannot. @see Frames.ITEM_GAS */
+/** The contract's gas cap for each item. It reverts the whole call when it cannot provide it. @see Frames.ITEM_GAS */
 const ITEM_CAP = 450_000n;
 
-/** What an item uses of well-behaved tokens, twice over; a batch of dearer ones is found out by rehearsal and halved. */
+/**
+ * Twice the gas that an item uses with well-behaved tokens. Simulation detects a costlier batch, which is then halved.
+ */
 const ITEM_USE = 60_000n;
 
 const WAIT_SLICE_MS = 1_000;
@@ -41,7 +45,7 @@ export function batchGas(data: Hex, items: number): bigint {
   return wanted < MAX_TRANSACTION_GAS ? wanted : MAX_TRANSACTION_GAS;
 }
 
-/** @returns the outcome by idHash, of every item. @throws Unavailable when the chain cannot be asked */
+/** @returns the outcome of every item by idHash. @throws Unavailable when no node answers */
 export async function collect(items: readonly BatchItem[], deps: BatchDeps): Promise<Map<Hex, ItemOutcome>> {
   const outcomes = new Map<Hex, ItemOutcome>();
   const rehearsed = await rehearse(items, deps);
@@ -61,7 +65,7 @@ export async function collect(items: readonly BatchItem[], deps: BatchDeps): Pro
 const encode = (items: readonly BatchItem[]): Hex =>
   turnpikeInterface.encodeFunctionData("renewBatch", [items.map((item) => item.idHash)]) as Hex;
 
-/** @returns for each item the reason why it would fail, or undefined; "starved" when the gas would not do for all */
+/** @returns for each item the reason why it would fail, or undefined; "starved" when the gas is too little for all */
 async function rehearse(
   items: readonly BatchItem[],
   { relayer, turnpike }: BatchDeps,
@@ -105,12 +109,12 @@ async function send(items: readonly BatchItem[], deps: BatchDeps): Promise<Map<H
     }
     if (outcome.kind !== "mined") return all({ kind: "failed", reason: "displaced" });
     if (outcome.success) return judge(items, outcome.logs, turnpike, outcome.blockNumber);
-    // The only revert of the whole is too little gas for the next item.
+    // The whole call reverts only when too little gas is left for the next item.
     return items.length > 1 ? collectHalves(items, deps) : all({ kind: "failed", reason: "InsufficientGas" });
   }
 }
 
-/** Only Turnpike's own events count; an item that none speaks of is looked at again. */
+/** Only Turnpike's own events count; an item without an event is checked again. */
 function judge(
   items: readonly BatchItem[],
   logs: readonly ChainLog[],

@@ -1,6 +1,6 @@
 /**
- * When a renewal is attempted, and when it is attempted again. Pure, on the chain's time alone: `p` paidThrough, `g`
- * grace, `i` interval; collectable from p (inclusive) to p + i (exclusive), served until p + g.
+ * Computes when a renewal is attempted and retried. Pure, in chain time alone. `p` is paidThrough, `g` grace, `i`
+ * interval. A period is collectable from p (inclusive) to p + i (exclusive), and served until p + g.
  */
 export interface DueTerms {
   /** p, unix seconds */
@@ -9,7 +9,7 @@ export interface DueTerms {
   readonly graceSec: number;
 }
 
-/** Where a due subscription stands at a time. */
+/** The state of a due subscription at a time. */
 export type Stage = "early" | "in_grace" | "past_due" | "lapsed";
 
 export function stageAt({ paidThroughSec: p, intervalSec, graceSec }: DueTerms, nowSec: number): Stage {
@@ -22,7 +22,7 @@ const HOUR = 3_600;
 
 const DAY = 24 * HOUR;
 
-/** Wait after the n-th failed attempt: at most so long, and at most this fraction of the interval. */
+/** Limits the wait after the n-th failed attempt: an absolute maximum, and a fraction of the interval. */
 const STEPS = [
   { sec: HOUR, fraction: 24 },
   { sec: 6 * HOUR, fraction: 8 },
@@ -35,9 +35,11 @@ function marginSec(intervalSec: number): number {
 }
 
 /**
- * When to look at the subscription next, after `attempts` failed attempts of which the last was at `nowSec`. Never passes
- * over the last moment at which an attempt can still keep it served, nor over the last at which one can succeed, nor over
- * the two boundaries themselves, at which its standing changes.
+ * Returns when to check the subscription next, after `attempts` failures of which the last was at `nowSec`. The result
+ * never skips these times:
+ * - the last moment at which an attempt can keep it served
+ * - the last moment at which an attempt can succeed
+ * - the two boundaries at which its state changes
  * @param attempts from 1
  */
 export function nextLookSec(terms: DueTerms, attempts: number, nowSec: number): number {

@@ -1,7 +1,7 @@
 /**
- * Collects renewals as they fall due, without any client: claims due rows, has them collected, schedules what failed and
- * tells what changed by the mere passing of time. Two runners do no harm: leases keep them apart, and where they meet all
- * the same the contract collects a period once.
+ * Collects renewals as they fall due, without any client. It claims due rows, collects them, schedules retries, and
+ * emits the events that passing time causes. Several runners are safe: leases separate them, and the contract collects
+ * a period once.
  */
 import { randomUUID } from "node:crypto";
 import type { Hex } from "turnpike/protocol";
@@ -19,7 +19,7 @@ import { emitTimeEvents, type TimeEvent } from "./time-events";
 import { type ClaimedRow, countDue, createWorkList, LOOK_FROM_START_MS, type Postponement } from "./work-list";
 
 export interface Renewals extends Worker {
-  /** Works on everything that is due now. @returns how many rows that were */
+  /** Processes everything that is due now. @returns the number of rows */
   tick(): Promise<number>;
 }
 
@@ -34,23 +34,23 @@ export interface RenewalsOptions {
   readonly monotonicMs?: () => number;
 }
 
-/** To the contract the record is none to be renewed: the indexer is about to take the row away. */
+/** The contract does not consider the record renewable: the indexer is about to remove the row. */
 const GONE = new Set(["SubscriptionNotActive", "Ending"]);
 
 const GONE_SEC = 10;
 
-/** of the chain's time; renewed while a transaction waits. Whoever takes over too early charges nobody twice. */
+/** In chain time; extended while a transaction is pending. A runner that takes over too early charges nobody twice. */
 export const LEASE_SEC = 30;
 
-/** Rows that are not served here are looked at again after so long, in case the settings change. */
+/** How long until a row that is not served here is checked again, in case the settings change. */
 const UNSERVED_SEC = 7 * 86_400;
 
 const APPLY_WAIT_MS = 5_000;
 
-/** Batches that wait for the chain at the same time: enough to fill blocks, few enough to leave payments their slots. */
+/** Batches pending at the same time: enough to fill blocks, few enough to leave slots for payments. */
 const IN_FLIGHT = 4;
 
-/** What is done about a row once its outcome is known. */
+/** The action on a row once its outcome is known. */
 interface Decision {
   readonly postpone?: Postponement;
   readonly letGo?: true;
@@ -120,7 +120,7 @@ export function createRenewals(context: RenewalsContext, options: RenewalsOption
   async function collectRows(rows: readonly ClaimedRow[]): Promise<void> {
     const outcomes = await collect(rows.map(itemOf), { relayer, turnpike, keepWaiting });
     const blocks = [...outcomes.values()].flatMap((o) => (o.kind === "renewed" ? [o.blockNumber] : []));
-    // The indexer moves the rows of what was renewed; until then they stay leased.
+    // The indexer updates the rows of renewed subscriptions; until then they stay leased.
     if (blocks.length > 0) await indexer.waitApplied(Math.max(...blocks), APPLY_WAIT_MS);
     const nowSec = clock.nowSec();
     const decided = rows.map((row): [ClaimedRow, Decision] => {
@@ -163,23 +163,23 @@ export function createRenewals(context: RenewalsContext, options: RenewalsOption
     return { postpone: { dueAtSec: nextAttemptAt, attempts }, tell };
   }
 
-  /** What is told and what is scheduled stand or fall together. */
+  /** Writes the events and the schedule in one transaction. */
   async function settle(decided: readonly (readonly [ClaimedRow, Decision])[], nowSec: number): Promise<void> {
-    const told = decided.flatMap(([, decision]) => decision.tell);
+    const events = decided.flatMap(([, decision]) => decision.tell);
     const postponed = decided.flatMap(([row, { postpone }]) => (postpone ? [{ ...row, ...postpone }] : []));
     const gone = decided.flatMap(([row, { letGo }]) => (letGo ? [row] : []));
-    if (told.length + postponed.length + gone.length === 0) return;
+    if (events.length + postponed.length + gone.length === 0) return;
     await store.transaction(async (tx) => {
-      await emitTimeEvents(tx, { chainId, feed }, told, nowSec);
+      await emitTimeEvents(tx, { chainId, feed }, events, nowSec);
       await work.postpone(postponed, tx);
       await work.remove(gone, tx);
     });
-    if (told.length > 0) store.wake.notify("events");
+    if (events.length > 0) store.wake.notify("events");
   }
 
   let idleAt: { readonly applied: number; readonly untilSec: number; readonly untilMs: number } | undefined;
 
-  /** Blocks bring rows, time makes them due: until either has come there is nothing to be found. */
+  /** Finds whether there can be work: only a new block or passing time makes rows due. */
   async function look(): Promise<void> {
     const applied = indexer.applied();
     const nowSec = clock.nowSec();
@@ -188,7 +188,7 @@ export function createRenewals(context: RenewalsContext, options: RenewalsOption
     const worked = await tick();
     await risks.look();
     if (worked > 0) return;
-    // What another process left lying comes with no block.
+    // Rows that another process abandoned come with no block.
     idleAt = { applied, untilSec: await work.nextDueSec(), untilMs: monotonicMs() + LOOK_FROM_START_MS };
   }
 

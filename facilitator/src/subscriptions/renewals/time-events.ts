@@ -1,4 +1,4 @@
-/** Events that passing time causes. No log of the chain belongs to them, so their id is a hash of their contents. */
+/** Emits events that passing time causes. They have no log on the chain, so their id is a hash of their contents. */
 import { keccakText } from "turnpike/protocol";
 import type { Tx } from "../../db/open";
 import type { EventDraft } from "../../events/event";
@@ -9,16 +9,16 @@ import { subscriptionsOf } from "../rows";
 
 export interface TimeEvent {
   readonly idHash: string;
-  /** its period: nothing is published once the subscription is in another */
+  /** its period: nothing is published once the subscription is in another one */
   readonly paidThroughSec: number;
   readonly type: string;
   /** distinguishes it from others of the same type and period, e.g. the number of the attempt */
   readonly mark?: number | string;
-  /** beside the subscription's own state */
+  /** in addition to the subscription's own state */
   readonly more?: Readonly<Record<string, unknown>>;
 }
 
-/** @returns how many were new */
+/** @returns the number of new events */
 export async function emitTimeEvents(
   tx: Tx,
   { chainId, feed }: { readonly chainId: number; readonly feed: EventFeed },

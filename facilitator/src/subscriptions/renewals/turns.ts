@@ -1,26 +1,26 @@
 /**
- * Whose turn it is: the providers that have something ready, and from which end of grace on to look at each. Pure memory of
- * one process; what it forgets or never knew is found by looking at everything from time to time.
+ * Schedules providers in turn: which ones have ready rows, and from which end of grace to read each. In memory of one
+ * process only; a periodic full scan finds what it does not know.
  */
 export interface Turn {
   readonly provider: string;
-  /** nothing of this provider's with an earlier end of grace is ready, as far as is known; unix seconds */
+  /** no row of this provider with an earlier end of grace is known to be ready; unix seconds */
   readonly fromSec: number;
 }
 
 export interface Turns {
-  /** Something of the provider's became ready, with this end of grace. */
+  /** Records that a row of the provider became ready, with this end of grace. */
   add(provider: string, graceEndsAtSec: number): void;
-  /** The next providers in the round, at most so many. */
+  /** Returns the next providers in the round, up to a limit. */
   next(count: number): Turn[];
-  /** What was found when they were asked for `limit` rows. */
+  /** Records what was found when they were queried for `limit` rows. */
   took(asked: readonly Turn[], rows: readonly { provider: string; grace_ends_at: number }[], limit: number): void;
   isEmpty(): boolean;
   clear(): void;
 }
 
 export function createTurns(): Turns {
-  /** in the order of the round: who was asked stands at the end */
+  /** in the order of the round: queried providers move to the end */
   const from = new Map<string, number>();
   return {
     add(provider, graceEndsAtSec) {
@@ -36,7 +36,7 @@ export function createTurns(): Turns {
       for (const { provider, fromSec } of asked) {
         from.delete(provider);
         const reached = latest.get(provider);
-        // Fewer than were asked for: everything that these had was given, and none has more.
+        // The query returned fewer rows than its limit, so these providers have no more.
         if (rows.length < limit) continue;
         from.set(provider, reached ?? fromSec);
       }

@@ -1,8 +1,10 @@
 /**
- * The work list of the renewals. A row waits for its time (or for the end of somebody's lease); when that has come it is
- * made ready, which writes down whose it is and when its grace ends; then it is claimed, which leases it by making it wait
- * again. Both steps go through an index of exactly the rows that they want, so that neither the number of subscriptions
- * nor the number of those already claimed matters. A row that the indexer rewrote is left alone.
+ * Stores the work list of renewals. A row passes three states:
+ * - waiting for its time, or for the end of a lease
+ * - ready, with its provider and its end of grace
+ * - claimed, which leases it by making it wait again
+ * Each step uses an index of exactly the rows that it needs. The cost therefore does not grow with the number of
+ * subscriptions or of claimed rows. A row that the indexer rewrote is not changed.
  */
 import { sql } from "kysely";
 import type { Db } from "../../db/open";
@@ -28,15 +30,15 @@ export interface Postponement {
 }
 
 export interface WorkList {
-  /** Takes what is due and not leased to another: each provider in turn, of each the least grace left first. */
+  /** Claims rows that are due and not leased: providers in turn, and for each the least remaining grace first. */
   claim(nowSec: number): Promise<ClaimedRow[]>;
-  /** When the next row has waited long enough, or the next lease ends, as far as is known here; Infinity for never. */
+  /** Returns when the next row becomes due or the next lease ends, as far as is known here; Infinity for never. */
   nextDueSec(): Promise<number>;
-  /** Ends leases. Only while a row is about the same period: a renewal seen meanwhile began it afresh. */
+  /** Ends leases. Applies only while a row is about the same period: a renewal indexed meanwhile resets it. */
   postpone(rows: readonly (Key & Postponement)[], tx?: Db): Promise<void>;
-  /** Nothing can be collected any more without the subscriber, whose act would bring the row back. */
+  /** Removes rows that only an act of the subscriber can make collectable again, which adds the row back. */
   remove(rows: readonly Key[], tx?: Db): Promise<void>;
-  /** Keeps what this owner has claimed and not ended. */
+  /** Extends the leases of rows that this owner claimed and has not finished. */
   extend(nowSec: number): Promise<void>;
 }
 
@@ -44,21 +46,21 @@ export interface WorkListOptions {
   readonly db: Db;
   readonly chainId: number;
   readonly owner: string;
-  /** rows of one claim, at most */
+  /** maximum rows of one claim */
   readonly limit: number;
   readonly leaseSec: number;
   readonly monotonicMs: () => number;
 }
 
-/** Made ready at once. Far more than a claim takes, so that the order holds among all that is due. */
+/** Rows made ready at once. Far more than a claim takes, so that the order holds across all due rows. */
 const READY_AT_ONCE = 5_000;
 
-/** Providers among whom one claim is shared. */
+/** Maximum providers that share one claim. */
 const PROVIDERS_AT_ONCE = 8;
 
 /**
- * What stands before the place that a look has come to is passed over, since an old snapshot may keep its dead entries in
- * the index for hours. Others may have put something there meanwhile: from time to time the look begins at the beginning.
+ * Scans start after the last position: an old snapshot can keep dead entries in the index for hours. Other processes
+ * may have added rows before that position, so a scan periodically starts from the beginning.
  */
 export const LOOK_FROM_START_MS = 20_000;
 
@@ -72,7 +74,7 @@ export function createWorkList(options: WorkListOptions): WorkList {
     fromStartAtMs = monotonicMs() + LOOK_FROM_START_MS;
     waitingFrom = 0;
     turns.clear();
-    // Made ready by a process that is gone, perhaps. One index entry per provider, not per row.
+    // A stopped process may have made these ready. Reads one index entry per provider, not per row.
     const { rows } = await sql<{ provider: string }>`
       with recursive ready as (
         (select provider from renewal_due where chain_id = ${chainId}::bigint and is_ready order by provider limit 1)
@@ -84,7 +86,7 @@ export function createWorkList(options: WorkListOptions): WorkList {
     for (const { provider } of rows) turns.add(provider, 0);
   }
 
-  /** @returns how many were made ready */
+  /** @returns the number of rows made ready */
   async function makeReady(nowSec: number): Promise<number> {
     const { rows } = await sql<{ provider: string; grace_ends_at: number; due_at: number }>`
       with due as (
@@ -136,7 +138,7 @@ export function createWorkList(options: WorkListOptions): WorkList {
     async claim(nowSec) {
       if (monotonicMs() >= fromStartAtMs) await beginAgain();
       await makeReady(nowSec);
-      // A provider whose rows another process has just taken gives way to the next ones.
+      // A provider whose rows another process just claimed is skipped for the next ones.
       for (;;) {
         const rows = await take(nowSec);
         if (rows.length > 0 || turns.isEmpty()) return rows;
@@ -162,7 +164,7 @@ export function createWorkList(options: WorkListOptions): WorkList {
         where d.chain_id = ${chainId}::bigint and d.id_hash = x.id_hash and d.paid_through = x.paid_through`.execute(
         tx,
       );
-      // A moment before what this process has looked at already.
+      // Earlier than the position this process has scanned to.
       waitingFrom = Math.min(waitingFrom, ...rows.map((row) => row.dueAtSec));
     },
 
@@ -197,15 +199,15 @@ export async function countDue(db: Db, chainId: number, nowSec: number): Promise
   return Number(rows[0]?.count ?? 0);
 }
 
-/** What is neither due nor done. */
+/** The counts of claimed and waiting rows. */
 export interface Ahead {
-  /** claimed by a runner: a transaction waits for the chain, or its outcome is about to be written down */
+  /** claimed by a runner: a transaction is pending, or its outcome is about to be stored */
   readonly underWay: number;
-  /** when the next one falls due or is tried again; absent where nothing waits */
+  /** when the next one falls due or is retried; absent when nothing waits */
   readonly nextDueSec?: number;
 }
 
-/** @param leaseSec no claim lasts longer */
+/** @param leaseSec maximum duration of a claim */
 export async function lookAhead(db: Db, chainId: number, nowSec: number, leaseSec: number): Promise<Ahead> {
   const { rows } = await sql<{ under_way: string; next_due: number | null }>`
     select
