@@ -67,6 +67,8 @@ describe("Facilitator: stopping and answering in time", function () {
   });
 
   it("HD6 a signal in the first reading of the chain ends it at the next block, and stops what had begun", async () => {
+    // Hardhat does not link the blocks that it mines at once: no other test may meet them.
+    const before = (await world.chain.provider.send("evm_snapshot", [])) as string;
     await world.chain.provider.send("hardhat_mine", [`0x${BLOCKS.toString(16)}`]);
     const DATABASE_URL = await postgres.database();
     const stopping = new AbortController();
@@ -97,6 +99,7 @@ describe("Facilitator: stopping and answering in time", function () {
     const open = "select count(*) as value from pg_stat_activity where datname = current_database()";
     expect(await numberIn(DATABASE_URL, open), "no connection but this one").to.equal(1);
     expect(lines.join("")).to.contain("the Facilitator has stopped").and.not.contain("is up");
+    await world.chain.provider.send("evm_revert", [before]);
   });
 
   it("HD6 every role ends by itself while no node answers, and answers who waits for it", async () => {
