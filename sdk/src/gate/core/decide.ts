@@ -275,10 +275,10 @@ async function judgeNative(payload: JsonObject, at: PaymentCase): Promise<Paymen
   const nowSec = context.time.nowSec();
   const verdict = judgeProof(proof, { settings: context.settings, method: request.method, resource, bodyHash, nowSec });
   if (verdict.kind === "faulty") return invalid(verdict.reason, messageOf(verdict.reason));
-  const { paymentId, nonce } = verdict;
+  const { paymentId, nonce, ref } = verdict;
   return claimAndConfirm(at, {
     payment: paymentOf(proof, paymentId),
-    secret: secretOfProof(proof.memo),
+    secret: secretOfProof(ref),
     keepUntilSec: proof.expiresAt + DAY_SEC,
     nowSec,
     confirm: async () => {

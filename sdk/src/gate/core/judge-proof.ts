@@ -37,7 +37,8 @@ export type ProofFault =
   | (string & {});
 
 export type ProofVerdict =
-  | { readonly kind: "sound"; readonly paymentId: Hex; readonly nonce: Hex }
+  /** ref: the memo's, which the gate chose */
+  | { readonly kind: "sound"; readonly paymentId: Hex; readonly nonce: Hex; readonly ref: string }
   | { readonly kind: "faulty"; readonly reason: ProofFault };
 
 export interface ProofContext {
@@ -68,7 +69,8 @@ export function judgeProof(proof: PaymentProof, context: ProofContext): ProofVer
     return faulty("signer_retired");
   if (!isProofSignedBy(proof, chainId, proof.facilitator, recoverSigner)) return faulty("signature");
   const nonce = paymentNonce(memo.ref, resource);
-  return { kind: "sound", nonce, paymentId: paymentIdOf({ chainId, token: proof.token, payer: proof.payer, nonce }) };
+  const paymentId = paymentIdOf({ chainId, token: proof.token, payer: proof.payer, nonce });
+  return { kind: "sound", nonce, paymentId, ref: memo.ref };
 }
 
 /**

@@ -5,10 +5,11 @@
 export type ReplaySecret = readonly [kind: "proof" | "identifier" | "key", value: string];
 
 /**
- * Names a native proof by its memo: 32 bytes of it come from the gate alone. A proof that its Facilitator signs again
- * has the same memo, and the gate has checked the whole signed object before.
+ * Names a native proof by its memo's reference, 16 bytes that are random or the gate's HMAC of the Idempotency-Key; the
+ * chain shows only a hash. Every proof of the payment has it, also one for a later quote with the same key. The gate
+ * has checked the signed proof before.
  */
-export const secretOfProof = (memo: string): ReplaySecret => ["proof", memo];
+export const secretOfProof = (ref: string): ReplaySecret => ["proof", ref];
 
 /**
  * Returns the secret of a standard payload: its payment-identifier, else the request's usable Idempotency-Key.

@@ -4,6 +4,7 @@ import { expect } from "chai";
 import type { Provider } from "turnpike/gate";
 import {
   addressOf,
+  NOW,
   ONE_TIME,
   paidHeaders,
   quoteOf,
@@ -26,6 +27,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
     let server: AdapterServer;
     let served: number;
     let next: () => Handled | Promise<Handled>;
+    const clock = { sec: NOW, nowSec: () => clock.sec };
 
     const at = (path: string) => `${server.url}${PREFIX}${path}`;
     const route = (path: string, gate: object = {}): RouteSpec => ({
@@ -41,7 +43,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
     before(async () => {
       console.error = () => undefined;
       facilitator = await startSmallFacilitator();
-      provider = testProvider(facilitator, { replay: {} });
+      provider = testProvider(facilitator, { replay: {}, clock });
       server = await start(provider, [
         route("/paid"),
         route("/other"),
@@ -94,6 +96,21 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
         expect(again.headers["access-control-expose-headers"]).to.include("Idempotency-Replayed");
       }
       expect([served, facilitator.calls.length]).to.deep.equal([1, asked]);
+    });
+
+    it("HA6 gives it to a client that kept only its Idempotency-Key, with the proof of a later quote", async () => {
+      const sent = { headers: KEY };
+      const headers = { ...KEY, ...(await paidHeaders(at("/paid"), {}, sent)) };
+      expect((await send(at("/paid"), { headers })).status).to.equal(201);
+      clock.sec += 2;
+      const later = { ...KEY, ...(await paidHeaders(at("/paid"), {}, sent)) };
+      clock.sec = NOW;
+      expect(later["X-PAYMENT"], "another memo").to.not.equal(headers["X-PAYMENT"]);
+      await expectReplay(at("/paid"), later);
+      const other = { "Idempotency-Key": "another purchase of this test".replaceAll(" ", "-") };
+      const unrelated = await paidHeaders(at("/paid"), {}, { headers: other });
+      expect((await send(at("/paid"), { headers: unrelated })).text, "another purchase").to.equal("the content");
+      expect(served).to.equal(2);
     });
 
     it("HA6 keeps no cookie", async () => {
