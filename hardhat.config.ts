@@ -4,9 +4,10 @@ import "@nomicfoundation/hardhat-toolbox";
 import {
   TASK_COMPILE_SOLIDITY_GET_SOLC_BUILD,
   TASK_COMPILE_SOLIDITY_GET_SOURCE_PATHS,
+  TASK_TEST,
   TASK_TEST_GET_TEST_FILES,
 } from "hardhat/builtin-tasks/task-names";
-import { type HardhatUserConfig, subtask } from "hardhat/config";
+import { type HardhatUserConfig, subtask, task } from "hardhat/config";
 import { explorer, liveNetworks, nodeSettings } from "./scripts/networks";
 import "./scripts/tasks";
 
@@ -33,12 +34,20 @@ subtask(TASK_COMPILE_SOLIDITY_GET_SOURCE_PATHS, async (_args, { config }, runSup
 });
 
 // Named files run as they are. Without names, what `npm ci` suffices for runs: TypeScript files outside the folders of
-// suites that install more. TEST_DRY_RUN=1 loads the files and lists their tests without running them.
+// suites that install more.
 subtask(TASK_TEST_GET_TEST_FILES, async ({ testFiles }: { testFiles: string[] }, { config }, runSuper) => {
   if (testFiles.length > 0) return runSuper();
   console.log(suites.leftOut());
   return suites.testFiles(config.paths.tests);
 });
+
+// All files together run in TEST_JOBS processes, since most tests wait for blocks.
+task(TASK_TEST, async (args: { testFiles: string[]; parallel: boolean }, _hre, runSuper) =>
+  runSuper({ ...args, parallel: args.parallel || (args.testFiles.length === 0 && !isDryRun) }),
+);
+
+/** Loads the files and lists their tests without running them. */
+const isDryRun = process.env.TEST_DRY_RUN === "1";
 
 const config: HardhatUserConfig = {
   solidity: {
@@ -59,7 +68,8 @@ const config: HardhatUserConfig = {
   mocha: {
     // A limit ends a hang; how fast something is, no test says.
     timeout: 120_000,
-    dryRun: process.env.TEST_DRY_RUN === "1",
+    jobs: Number(process.env.TEST_JOBS ?? 3),
+    dryRun: isDryRun,
     // tools/test.cjs has the failed tests written down, so that it can say them last.
     ...(process.env.TEST_REPORT && { reporter: require.resolve("./tools/test-report.cjs") }),
   },

@@ -1,9 +1,8 @@
 /**
- * Lists the test files that need only `npm ci`. `npm test` and `npx hardhat test` both use this list, so that neither
- * runs a suite that needs more.
+ * Lists the test files that need only `npm ci`, which `npx hardhat test` runs, and those of them that `npm test` runs.
  */
 const { readdirSync } = require("node:fs");
-const { join } = require("node:path");
+const { join, normalize } = require("node:path");
 
 /** Suites that install packages or programs of their own, by folder, and the command that runs each. */
 const SUITES = {
@@ -13,10 +12,34 @@ const SUITES = {
   redis: "npm run test:redis",
 };
 
-/** Folders whose tests take minutes each, and the command that runs them; `npx hardhat test` runs them too. */
+/**
+ * Suites that take minutes each, with the start of the paths of their files. `npm test` leaves them out,
+ * `npm run test:<name>` runs one, and `npx hardhat test` runs them all.
+ */
 const SLOW = {
-  [join("test", "package")]: "npm run test:package",
-  [join("test", "facilitator", "chaos")]: "npm run test:faults",
+  package: ["test/package/"],
+  // The sandbox and the examples as programs, started and stopped as a user would.
+  start: ["test/e2e/readme.ts", "test/e2e/sandbox.ts", "test/e2e/scenarios.ts", "test/scripts/deploy.ts"],
+  // In a real browser.
+  dashboard: ["test/e2e/dashboard"],
+  // Processes killed and frozen, nodes and databases that fail, reorganised chains.
+  faults: [
+    "test/facilitator/app/clocks-apart.ts",
+    "test/facilitator/app/compose.ts",
+    "test/facilitator/app/readiness.ts",
+    "test/facilitator/app/restored-backup.ts",
+    "test/facilitator/app/roles.ts",
+    "test/facilitator/chaos/",
+    "test/facilitator/cli/reindex.ts",
+    "test/facilitator/db/database-outage.ts",
+    "test/facilitator/events/staged-events.ts",
+    "test/facilitator/indexer/return.ts",
+    "test/facilitator/payments/crash.ts",
+    "test/facilitator/payments/faults.ts",
+    "test/facilitator/webhooks/kill.ts",
+    "test/sdk/gate/metering/kill-shared.ts",
+    "test/sdk/gate/metering/kill.ts",
+  ],
 };
 
 /** Folders that hold no tests. */
@@ -32,15 +55,22 @@ function testFiles(folder) {
   });
 }
 
-/** Returns the test files that `npm test` runs. */
-function quickTestFiles() {
-  const isSlow = (file) => Object.keys(SLOW).some((folder) => file.startsWith(join(folder, "/")));
-  return testFiles("test").filter((file) => !isSlow(file));
+const isIn = (suite) => (file) => SLOW[suite].some((start) => file.startsWith(normalize(start)));
+
+/** Returns the files of a suite that takes minutes. */
+function slowTestFiles(suite) {
+  return testFiles("test").filter(isIn(suite));
 }
 
-/** Returns the sentence that says how to run the suites that are left out. */
+/** Returns the test files that `npm test` runs. */
+function quickTestFiles() {
+  const isSlow = Object.keys(SLOW).map(isIn);
+  return testFiles("test").filter((file) => !isSlow.some((isOf) => isOf(file)));
+}
+
+/** Returns the sentence that says how to run the suites that install more. */
 function leftOut() {
   return `Suites that install more than npm ci run by their own commands: ${Object.values(SUITES).join(", ")}.`;
 }
 
-module.exports = { SLOW, SUITES, leftOut, quickTestFiles, testFiles };
+module.exports = { SLOW, SUITES, leftOut, quickTestFiles, slowTestFiles, testFiles };
