@@ -18,8 +18,14 @@ const SUITES = {
  */
 const SLOW = {
   package: ["test/package/"],
-  // The sandbox and the examples as programs, started and stopped as a user would.
-  start: ["test/e2e/readme.ts", "test/e2e/sandbox.ts", "test/e2e/scenarios.ts", "test/scripts/deploy.ts"],
+  // The sandbox, the examples and commands as programs, started and stopped as a user would.
+  start: [
+    "test/e2e/readme.ts",
+    "test/e2e/sandbox.ts",
+    "test/e2e/scenarios.ts",
+    "test/facilitator/cli/doctor.ts",
+    "test/scripts/deploy.ts",
+  ],
   // In a real browser.
   dashboard: ["test/e2e/dashboard"],
   // Processes killed and frozen, nodes and databases that fail, reorganised chains.

@@ -1,6 +1,6 @@
 /**
- * Runs the tests. `npm test` runs all but the suites that take minutes each, and the laws, which use all cores, last.
- * With a suite's name it runs that suite; with other arguments it is `hardhat test` with those arguments.
+ * Runs the tests. `npm test` runs all but the suites that take minutes each. With a suite's name it runs that suite; with
+ * other arguments it is `hardhat test` with those arguments.
  *
  * Several files run in parallel and share the cores with other load, so a test that waits for another process can run
  * out of time. The files of failed tests are therefore run once more, alone. A test that fails again has failed. One
@@ -78,12 +78,9 @@ async function main(args) {
   if (compiled !== 0) return compiled;
   if (suite !== undefined) return verdict(await runFiles(slowTestFiles(suite), ["--parallel"]));
   console.log(leftOut());
-  const slow = Object.keys(SLOW).map((name) => `npm run test:${name}`);
-  console.log(`Suites that take minutes each, too: ${slow.join(", ")}.`);
-  const tests = await runFiles(quickTestFiles(), ["--parallel"]);
-  const laws = await run([join(__dirname, "forge.cjs"), "test"]);
-  const judged = await verdict(tests);
-  return laws !== 0 ? laws : judged;
+  const slow = [...Object.keys(SLOW), "laws"].map((name) => `npm run test:${name}`);
+  console.log(`So do suites that take minutes each: ${slow.join(", ")}.`);
+  return verdict(await runFiles(quickTestFiles(), ["--parallel"]));
 }
 
 main(process.argv.slice(2)).then((code) => {
