@@ -32,7 +32,8 @@ function judge(summary) {
 
 rmSync(SUMMARY, { force: true });
 const cli = require.resolve("hardhat/internal/cli/cli.js");
-const run = spawnSync(process.execPath, [cli, "coverage", "--testfiles", "test/contracts/*.ts"], {
+const counters = require.resolve("./coverage-hashes.cjs");
+const run = spawnSync(process.execPath, ["-r", counters, cli, "coverage", "--testfiles", "test/contracts/*.ts"], {
   cwd: ROOT,
   stdio: "inherit",
   // Read by hardhat.config.ts, and by the tests that do not apply to instrumented code.
