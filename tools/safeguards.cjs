@@ -23,11 +23,11 @@ const SAFEGUARDS = [
   },
   {
     name: "stored bytes",
-    file: "facilitator/src/relayer/lane.ts",
-    keep: "      await broadcast(raised ?? newest);",
+    file: "facilitator/src/relayer/lane-sender.ts",
+    keep: "      await broadcasts.broadcast(raised ?? newest);",
     instead:
       "      const again = { maxFeeWei: BigInt(newest.max_fee_wei) + 1n, priorityFeeWei: BigInt(newest.priority_fee_wei) };\n" +
-      "      await broadcast(raised ?? (await signing.signAgain(row, again)));",
+      "      await broadcasts.broadcast(raised ?? (await this.#options.signing.signAgain(row, again)));",
     test: "test/facilitator/chaos/lanes.ts",
     title: "B10 a pool that forgets everything",
   },
@@ -48,10 +48,10 @@ const SAFEGUARDS = [
   },
   {
     name: "stored before it is sent, where it is signed at once",
-    file: "facilitator/src/relayer/lane.ts",
-    keep: '      if (signed === "lease lost") {\n        for',
+    file: "facilitator/src/relayer/lane-sender.ts",
+    keep: '    if (signed === "lease lost") {\n      for',
     instead:
-      '      if (signed !== "lease lost") for (const form of signed) send(form);\n      if (signed === "lease lost") {\n        for',
+      '    if (signed !== "lease lost") for (const form of signed) broadcasts.send(form);\n    if (signed === "lease lost") {\n      for',
     test: "test/facilitator/relayer/signed-at-once.ts",
     title: "S7 are stored with the next nonces",
   },

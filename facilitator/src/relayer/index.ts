@@ -17,7 +17,8 @@ import type { Failpoint } from "../telemetry/failpoints";
 import { createFaultLog } from "../telemetry/fault-log";
 import { acceptedSigners } from "./accepted-signers";
 import { openSigner } from "./keys";
-import { createLane, type LaneHealth } from "./lane";
+import { createLane } from "./lane";
+import type { LaneHealth } from "./lane-state";
 import { watchLanes } from "./lane-watch";
 import type { DigestSigner } from "./signer";
 import { enqueueTransaction, findTransaction } from "./transactions";
@@ -25,7 +26,7 @@ import { enqueueTransaction, findTransaction } from "./transactions";
 export type { CallRequest, ChainLog, ChainReader } from "../chain/chain-reader";
 export type { ContractError } from "../chain/contract-errors";
 export { intrinsicGas } from "../chain/gas";
-export type { LaneHealth } from "./lane";
+export type { LaneHealth } from "./lane-state";
 export type { DigestSigner } from "./signer";
 
 export interface SubmitRequest {

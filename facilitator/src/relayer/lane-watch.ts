@@ -2,7 +2,7 @@
 import type { Address } from "turnpike/protocol";
 import type { Store } from "../db/open";
 import { databaseNowMs } from "../db/sql";
-import { type LaneHealth, REPORT_EVERY_MS } from "./lane";
+import { type LaneHealth, REPORT_EVERY_MS } from "./lane-state";
 
 export interface LaneWatch {
   /** addresses of lanes that are leased, or were last; a retired key keeps its row and sends nothing */
