@@ -1,6 +1,6 @@
 /**
  * Records the health of each node from its answers. Identifies a node by its position in RPC_URLS and its host: the
- * rest of a URL may be a key. Makes no decisions; `rpc.ts` chooses the node.
+ * rest of a URL may be a key. Makes no decisions; `rpc-nodes.ts` chooses the node.
  */
 import { Unavailable } from "turnpike/protocol";
 
