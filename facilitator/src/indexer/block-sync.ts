@@ -3,12 +3,13 @@
  * of Turnpike's logs far behind the head.
  */
 import type { Logger } from "pino";
-import { type Hex, isTurnpikeError } from "turnpike/protocol";
+import { type Hex, isTurnpikeError, Unavailable } from "turnpike/protocol";
 import type { ChainBlock, ChainLog, ChainReader } from "../chain/chain-reader";
 import { factsOf, KNOWN_TOPICS, TURNPIKE_TOPICS } from "../chain/facts";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import type { BlockProjection } from "../events/projection";
+import type { FaultLog } from "../telemetry/fault-log";
 import type { AppliedTip } from "./applied-tip";
 import type { BlockApplier } from "./block-applier";
 import type { ForkResolver } from "./fork-resolver";
@@ -29,6 +30,7 @@ export interface BlockSyncOptions {
   /** returns whether this service sent a transaction */
   readonly isOurs: (transaction: Hex) => boolean;
   readonly log: Logger;
+  readonly faults: FaultLog;
   /** Called after each group of blocks. */
   readonly onProgress?: ((place: { readonly applied: number; readonly target: number }) => void) | undefined;
 }
@@ -45,6 +47,8 @@ export class BlockSync {
   readonly #reading: BlockReading;
   #isSpanAllowed = true;
   #isStopping = false;
+  /** hashes of the applied block and of the next one, when the last round ended because they are not linked */
+  #unlinked: string | undefined;
 
   constructor(options: BlockSyncOptions) {
     this.#options = options;
@@ -101,14 +105,21 @@ export class BlockSync {
     const { tip, applier } = this.#options;
     for (let place = 0; place < reads.length && !this.#isStopping; place++) {
       const empty = this.#emptyPrefix(reads.slice(place));
-      if (empty.length > 0 && !(await applier.applyEmpty(empty))) return this.#isOvertaken();
+      if (empty.length > 0 && !(await applier.applyEmpty(empty))) {
+        if (await this.#isOvertaken()) return true;
+        this.#warnOfUnlinked(empty[0]);
+        return false;
+      }
       place += empty.length;
       const read = reads[place];
       if (!read || read.block.number !== tip.number + 1) return false;
       await applier.apply(read, "next");
       // The block does not follow the applied one: a reorganisation, or a node that contradicts itself. The next
       // round finds out.
-      if (tip.number < read.block.number) return false;
+      if (tip.number < read.block.number) {
+        this.#warnOfUnlinked(read.block);
+        return false;
+      }
       // Another process has applied more.
       if (tip.number > read.block.number) return true;
     }
@@ -136,6 +147,24 @@ export class BlockSync {
     tip.moved();
     store.wake.notify("block");
     return tip.number > before;
+  }
+
+  /**
+   * Warns when the next block is still not linked to the applied one, although the search for a fork has found none.
+   * Not at the first time: the chain may have been reorganised since that search.
+   */
+  #warnOfUnlinked(next: ChainBlock | undefined): void {
+    const { tip, faults } = this.#options;
+    const ours = tip.block;
+    if (!ours || next?.number !== ours.number + 1 || next.parentHash === ours.hash) return;
+    const unlinked = `${ours.hash} ${next.hash}`;
+    if (unlinked === this.#unlinked) {
+      const reason = `the node's block ${next.number} is not linked to the applied block ${ours.number}; check the node`;
+      faults.met("unlinked", new Unavailable(reason), "indexing does not continue until the next block is linked");
+    } else {
+      faults.recovered("unlinked");
+    }
+    this.#unlinked = unlinked;
   }
 
   /**

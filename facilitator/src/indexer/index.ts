@@ -12,7 +12,7 @@ import type { Store } from "../db/open";
 import type { EventFeed } from "../events/feed";
 import { repeat } from "../lib/loop";
 import type { Failpoint } from "../telemetry/failpoints";
-import { createFaultLog } from "../telemetry/fault-log";
+import { createFaultLog, type FaultLog } from "../telemetry/fault-log";
 import { newestBlock } from "./applied-blocks";
 import { AppliedTip } from "./applied-tip";
 import { BlockApplier } from "./block-applier";
@@ -97,7 +97,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const reads = config.roles.includes("indexer");
   const lease = createRoleLease({ store, chainId, role: "indexer", lifeMs: LEASE_MS, monotonicMs });
   const faults = createFaultLog({ log, monotonicMs });
-  const { tip, heads, forks, applier, sync, follower } = await compose({ ...options, monotonicMs });
+  const { tip, heads, forks, applier, sync, follower } = await compose({ ...options, monotonicMs, faults });
   let running: Promise<void> | undefined;
 
   /** Runs a round, or joins the one under way. */
@@ -164,8 +164,9 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 }
 
 /** Builds the parts of an indexer, from the newest row of now. */
-async function compose(options: IndexerOptions & { readonly monotonicMs: () => number }) {
-  const { config, store, feed, projections, chain, log, onStep, monotonicMs, isOurs = () => false } = options;
+async function compose(options: IndexerOptions & { readonly monotonicMs: () => number; readonly faults: FaultLog }) {
+  const { config, store, feed, projections, chain, log, onStep, monotonicMs, faults, onProgress } = options;
+  const { isOurs = () => false } = options;
   const { chainId, startBlock } = config;
   const undoDepth = Math.max(config.finalityDepth, MIN_UNDO_DEPTH);
   const isLocal = config.network.name.startsWith("local-");
@@ -176,7 +177,6 @@ async function compose(options: IndexerOptions & { readonly monotonicMs: () => n
   const heads = new HeadTracker({ config, store, chain, tip, monotonicMs, untilBlock: options.untilBlock });
   const forks = new ForkResolver({ store, chain, chainId, tip, writer, log, isLocal });
   const applier = new BlockApplier({ config, store, chain, projections: blocks, writer, tip, isOurs, log, onStep });
-  const { onProgress } = options;
   const sync = new BlockSync({
     config,
     store,
@@ -189,6 +189,7 @@ async function compose(options: IndexerOptions & { readonly monotonicMs: () => n
     undoDepth,
     isOurs,
     log,
+    faults,
     onProgress,
   });
   const follower = new Follower({ config, chain, tip, heads, applier });
