@@ -105,8 +105,8 @@ const SAFEGUARDS = [
   {
     name: "a block that is told by its height",
     file: "facilitator/src/indexer/read-block.ts",
-    keep: "    chain.block(number),\n    chain.logsOfBlock(told.hash",
-    instead: "    told,\n    chain.logsOfBlock(told.hash",
+    keep: "    chain.block(number),\n    chain.logsOfBlock(reported.hash",
+    instead: "    reported,\n    chain.logsOfBlock(reported.hash",
     test: "test/facilitator/indexer/head.ts",
     title: "S4 a head that names the last block as its parent",
   },

@@ -59,7 +59,7 @@ export class RpcNode {
   }
 
   health(): NodeHealth {
-    return this.#record.tell(this.servesOtherChain);
+    return this.#record.health(this.servesOtherChain);
   }
 
   /** Makes callers ask the other nodes first for a while, and this one for its chain again. */
@@ -94,7 +94,7 @@ export class RpcNode {
   /** Asks for the newest block, for the node's health. */
   async readHead(): Promise<void> {
     const [head] = await this.ask("eth_blockNumber");
-    if (typeof head === "string") this.#record.headIs(Number(head));
+    if (typeof head === "string") this.#record.recordHead(Number(head));
   }
 
   /** Asks this node alone. @returns its result in a list, which is empty when it returned none */

@@ -9,9 +9,9 @@ export interface RpcNodesOptions extends RpcNodeOptions {
 }
 
 /** How often unused nodes are checked, and how long a caller waits for it. */
-const LOOK_EVERY_MS = 5_000;
+const REFRESH_EVERY_MS = 5_000;
 
-const LOOK_MS = 2_000;
+const REFRESH_WAIT_MS = 2_000;
 
 export class RpcNodes {
   readonly #options: RpcNodesOptions;
@@ -81,7 +81,7 @@ export class RpcNodes {
 
   /** Checks all nodes. A standby node has no other traffic that would show its health. */
   #readHeads(): Promise<unknown> {
-    if (!this.#reading && performance.now() - this.#readMs >= LOOK_EVERY_MS) {
+    if (!this.#reading && performance.now() - this.#readMs >= REFRESH_EVERY_MS) {
       this.#reading = Promise.all(this.#nodes.map((node) => node.readHead())).finally(() => {
         this.#readMs = performance.now();
         this.#reading = undefined;
@@ -95,7 +95,7 @@ export class RpcNodes {
 async function orSoon<T>(work: Promise<T>, otherwise: T): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const tooLate = new Promise<T>((resolve) => {
-    timer = setTimeout(() => resolve(otherwise), LOOK_MS);
+    timer = setTimeout(() => resolve(otherwise), REFRESH_WAIT_MS);
   });
   const result = await Promise.race([work, tooLate]);
   clearTimeout(timer);

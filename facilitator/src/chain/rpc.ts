@@ -31,7 +31,7 @@ export interface Rpc {
   /** Returns the known health of each node, and refreshes it in the background when it is old. */
   nodes(): readonly NodeHealth[];
   /** Returns the health of each node after asking them all, or after a short timeout. */
-  lookAtNodes(): Promise<readonly NodeHealth[]>;
+  refreshNodes(): Promise<readonly NodeHealth[]>;
 }
 
 interface PendingCall extends RpcCall {
@@ -75,6 +75,6 @@ export function createRpc(options: RpcNodesOptions): Rpc {
     requestEach: (method, params) => nodes.askEach(method, params),
     checkChain: () => nodes.check(),
     nodes: () => nodes.health(),
-    lookAtNodes: () => nodes.freshHealth(),
+    refreshNodes: () => nodes.freshHealth(),
   };
 }

@@ -20,7 +20,7 @@ export interface AppliedTipOptions {
   readonly monotonicMs: () => number;
 }
 
-/** Longest pause between two looks of a waiting caller. */
+/** Maximum pause between two checks of a waiting caller. */
 const WAIT_MS = 500;
 
 export class AppliedTip {

@@ -93,7 +93,7 @@ export class ForkResolver {
       this.#isTooDeep = true;
       throw new TurnpikeError(
         "Internal",
-        "the chain was reorganised deeper than can be taken back: start with an empty database",
+        "the chain was reorganised deeper than blocks can be reverted: start with an empty database",
       );
     }
     await tip.read();

@@ -111,7 +111,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const loop = repeat(
     async () => {
       try {
-        await runOnce(reads && (await lease.hold()) ? sync : follower);
+        await runOnce(reads && (await lease.acquire()) ? sync : follower);
         faults.recovered("round");
       } catch (error) {
         // A block may have been written although its commit was not answered, so its events may be staged.

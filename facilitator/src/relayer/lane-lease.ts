@@ -53,22 +53,22 @@ export class LaneLease {
       log.warn({ key: of.key }, "the lease of a lane lapsed, and another process acquired it");
     }
     const chainNonce = await chain.nonce(of.key);
-    const taken = await acquireLease(store, of, {
+    const acquired = await acquireLease(store, of, {
       lifeMs: config.laneLeaseMs,
       firstNonce: chainNonce,
       steal: store.kind === "pglite",
     });
-    if (!taken) {
+    if (!acquired) {
       this.#status = "standby";
       return false;
     }
-    this.#lease = { epoch: taken.epoch, renewAtMs: monotonicMs() + config.laneLeaseMs / 3 };
-    if (config.adoptNonce && (chainNonce > taken.nextNonce || taken.status === "stopped")) {
+    this.#lease = { epoch: acquired.epoch, renewAtMs: monotonicMs() + config.laneLeaseMs / 3 };
+    if (config.adoptNonce && (chainNonce > acquired.nextNonce || acquired.status === "stopped")) {
       log.warn({ key: of.key, nonce: chainNonce }, "continuing from the chain's nonce because of ADOPT_NONCE");
-      await resetLane(store, of, Math.max(chainNonce, taken.nextNonce));
-    } else if (taken.status === "stopped") {
-      return this.#stopped(taken.reason ?? "stopped");
-    } else if (chainNonce > taken.nextNonce) {
+      await resetLane(store, of, Math.max(chainNonce, acquired.nextNonce));
+    } else if (acquired.status === "stopped") {
+      return this.#stopped(acquired.reason ?? "stopped");
+    } else if (chainNonce > acquired.nextNonce) {
       return this.stop("the chain has seen transactions of this key that this database has not");
     }
     this.#status = "running";

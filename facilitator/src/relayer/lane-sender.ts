@@ -70,9 +70,9 @@ export class LaneSender {
     const waiting = await this.#confirm(open, forms);
     if (lease.status !== "running") return;
     // A transaction in a block frees its slot, whether or not that block is indexed.
-    const taken = slots.used();
+    const before = slots.used();
     slots.count([...forms.keys()], waiting.length);
-    if (slots.used() < taken) store.wake.notify("payments");
+    if (slots.used() < before) store.wake.notify("payments");
     await state.measure(waiting);
     await this.#rebroadcast(waiting, forms);
     // More transactions are likely while some are in flight; they use these fees without waiting.
@@ -171,7 +171,7 @@ export class LaneSender {
 
   async #mayPay(maxAgeMs: number): Promise<Fees | undefined> {
     const { state, fees } = this.#options;
-    const first = await fees.look(maxAgeMs);
+    const first = await fees.read(maxAgeMs);
     if (typeof first !== "string") return first;
     state.blocked(first);
     return undefined;

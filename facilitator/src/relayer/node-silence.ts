@@ -12,13 +12,13 @@ export interface NodeSilenceOptions {
 /** Fraction of the lease's life. */
 const LEASE_PART = 1 / 2;
 
-const SILENT_LOOKS = 2;
+const SILENT_CHECKS = 2;
 
 export class NodeSilence {
   readonly #options: NodeSilenceOptions;
   /** when a round last succeeded, and how many checks in a row found that no node has answered for too long since */
   #wellMs: number;
-  #silentLooks = 0;
+  #silentChecks = 0;
 
   constructor(options: NodeSilenceOptions) {
     this.#options = options;
@@ -33,8 +33,8 @@ export class NodeSilence {
   /** Checks the nodes. @returns whether they are silent, by more checks than one */
   check(): boolean {
     // A single check may be caused by a pause of this process.
-    this.#silentLooks = this.#isSilent() ? this.#silentLooks + 1 : 0;
-    return this.#silentLooks >= SILENT_LOOKS;
+    this.#silentChecks = this.#isSilent() ? this.#silentChecks + 1 : 0;
+    return this.#silentChecks >= SILENT_CHECKS;
   }
 
   /**

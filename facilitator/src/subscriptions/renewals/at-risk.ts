@@ -182,7 +182,7 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
   return {
     async look() {
       const nowSec = clock.nowSec();
-      if (nowSec < nextSec || !(await lease.hold())) return;
+      if (nowSec < nextSec || !(await lease.acquire())) return;
       for (const horizonSec of HORIZONS_SEC) await lookAt(horizonSec, nowSec);
       nextSec = nowSec + EVERY_SEC;
     },
