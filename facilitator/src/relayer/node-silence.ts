@@ -4,7 +4,7 @@ import type { Rpc } from "../chain/rpc";
 import type { FacilitatorConfig } from "../config";
 
 export interface NodeSilenceOptions {
-  readonly config: FacilitatorConfig;
+  readonly config: Pick<FacilitatorConfig, "blockTimeMs" | "pollMs" | "laneLeaseMs">;
   readonly nodes: Pick<Rpc, "nodes">;
   readonly monotonicMs: () => number;
 }
