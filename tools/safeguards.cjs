@@ -23,11 +23,11 @@ const SAFEGUARDS = [
   },
   {
     name: "stored bytes",
-    file: "facilitator/src/relayer/lane.ts",
-    keep: "      await broadcast(raised ?? newest);",
+    file: "facilitator/src/relayer/lane-sender.ts",
+    keep: "      await broadcasts.broadcast(raised ?? newest);",
     instead:
       "      const again = { maxFeeWei: BigInt(newest.max_fee_wei) + 1n, priorityFeeWei: BigInt(newest.priority_fee_wei) };\n" +
-      "      await broadcast(raised ?? (await signing.signAgain(row, again)));",
+      "      await broadcasts.broadcast(raised ?? (await this.#options.signing.signAgain(row, again)));",
     test: "test/facilitator/chaos/lanes.ts",
     title: "B10 a pool that forgets everything",
   },
@@ -48,10 +48,10 @@ const SAFEGUARDS = [
   },
   {
     name: "stored before it is sent, where it is signed at once",
-    file: "facilitator/src/relayer/lane.ts",
-    keep: '      if (signed === "lease lost") {\n        for',
+    file: "facilitator/src/relayer/lane-sender.ts",
+    keep: '    if (signed === "lease lost") {\n      for',
     instead:
-      '      if (signed !== "lease lost") for (const form of signed) send(form);\n      if (signed === "lease lost") {\n        for',
+      '    if (signed !== "lease lost") for (const form of signed) broadcasts.send(form);\n    if (signed === "lease lost") {\n      for',
     test: "test/facilitator/relayer/signed-at-once.ts",
     title: "S7 are stored with the next nonces",
   },
@@ -73,8 +73,8 @@ const SAFEGUARDS = [
   },
   {
     name: "evidence: logs and receipts agree",
-    file: "facilitator/src/indexer/index.ts",
-    keep: "crossCheck(checking, { block, logs, facts, receipts: early })",
+    file: "facilitator/src/indexer/block-applier.ts",
+    keep: "crossCheck(this.#checking, { block, logs, facts, receipts: early })",
     instead: "Promise.resolve([])",
     test: "test/facilitator/chaos/rpc.ts",
     title: "each lie alone",
@@ -91,13 +91,13 @@ const SAFEGUARDS = [
   },
   {
     name: "a head that stands on its blocks",
-    file: "facilitator/src/indexer/index.ts",
-    keep: "    if ((await blockAt(store.db, chainId, lowest.number))?.hash !== lowest.hash) return;\n",
+    file: "facilitator/src/indexer/head-tracker.ts",
+    keep: "    if ((await blockAt(store.db, config.chainId, lowest.number))?.hash !== lowest.hash) return;\n",
     instead: "",
     also: {
-      file: "facilitator/src/indexer/index.ts",
-      keep: "    if (applied() === lowest.number) await confirmHead(newest, lowest);\n    while",
-      instead: "    await confirmHead(newest, lowest);\n    while",
+      file: "facilitator/src/indexer/block-sync.ts",
+      keep: "    if (tip.number === lowest.number) await heads.confirm(newest, lowest);\n    while",
+      instead: "    await heads.confirm(newest, lowest);\n    while",
     },
     test: "test/facilitator/indexer/head.ts",
     title: "S4 a head that stands on none of the blocks",
@@ -105,8 +105,8 @@ const SAFEGUARDS = [
   {
     name: "a block that is told by its height",
     file: "facilitator/src/indexer/read-block.ts",
-    keep: "    chain.block(number),\n    chain.logsOfBlock(told.hash",
-    instead: "    told,\n    chain.logsOfBlock(told.hash",
+    keep: "    chain.block(number),\n    chain.logsOfBlock(reported.hash",
+    instead: "    reported,\n    chain.logsOfBlock(reported.hash",
     test: "test/facilitator/indexer/head.ts",
     title: "S4 a head that names the last block as its parent",
   },

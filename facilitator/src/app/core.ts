@@ -1,7 +1,7 @@
 /** Starts the parts below HTTP in dependency order, and stops them in reverse order. */
 import type { Logger } from "pino";
 import type { FacilitatorConfig } from "../config";
-import { createHealthWatch, type HealthWatch } from "../db/health";
+import { HealthWatch } from "../db/health";
 import { openStore, type Store } from "../db/open";
 import { untilDatabaseAnswers } from "../db/patience";
 import { type SharedClock, startSharedClock } from "../db/shared-clock";
@@ -76,7 +76,7 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
   signal?.addEventListener("abort", endNodes, { once: true });
   try {
     onStage("opening the database");
-    const database = begun("database health", createHealthWatch(monotonicMs));
+    const database = begun("database health", new HealthWatch(monotonicMs));
     const store = await openStore(config.database, { timeoutMs: config.databaseTimeoutMs, watch: database });
     // The store is closed last: every other part may write while it stops.
     started.unshift({ name: "store", stop: () => store.close() });

@@ -3,7 +3,7 @@ import type { Readiness } from "turnpike/facilitator";
 import { describeSilence } from "../chain/node-health";
 import type { IndexerHealth } from "../indexer";
 import type { Relayer } from "../relayer";
-import type { LaneHealth } from "../relayer/lane";
+import type { LaneHealth } from "../relayer/lane-state";
 import type { Core } from "./core";
 
 const MAX_DETAIL = 256;

@@ -15,7 +15,7 @@ export async function systemOf(core: Core, costs: Pick<Costs, "ofLastDay" | "nat
   const { queued, oldestQueuedSec } = payments.health();
   const nowSec = indexer.clock.nowSec();
   const [nodes, renewalsDue, ahead, warnedUntil, webhooksPending, spent] = await Promise.all([
-    relayer.nodes.lookAtNodes(),
+    relayer.nodes.refreshNodes(),
     countDue(store.db, chainId, nowSec),
     lookAhead(store.db, chainId, nowSec, LEASE_SEC),
     warnedUntilSec(store.db, chainId),

@@ -36,9 +36,9 @@ export interface Funds {
 
 export interface AccountReads {
   /** @throws Unavailable when no node answers, or a token's answer is malformed */
-  look(query: AccountQuery): Promise<AccountFacts>;
-  /** Returns balances and allowances in the order of the queries. @throws Unavailable as `look` does */
-  means(queries: readonly FundsQuery[]): Promise<Funds[]>;
+  facts(query: AccountQuery): Promise<AccountFacts>;
+  /** Returns balances and allowances in the order of the queries. @throws Unavailable as `facts` does */
+  funds(queries: readonly FundsQuery[]): Promise<Funds[]>;
 }
 
 /** authorizationState(address,bytes32) and balanceOf(address) */
@@ -187,7 +187,7 @@ export function createAccountReads(chain: ChainReader): AccountReads {
     return { hasCode: code !== "0x", word: hasAnswered ? BigInt(answer.data.slice(0, 66)) : undefined };
   }
 
-  const look = coalesce<AccountQuery, AccountFacts>({
+  const facts = coalesce<AccountQuery, AccountFacts>({
     maxItems: MAX_TOGETHER,
     maxParallel: MAX_PARALLEL,
     gatherMs: () => GATHER_MS,
@@ -223,7 +223,7 @@ export function createAccountReads(chain: ChainReader): AccountReads {
     },
   });
 
-  async function means(queries: readonly FundsQuery[]): Promise<Funds[]> {
+  async function funds(queries: readonly FundsQuery[]): Promise<Funds[]> {
     const found: Funds[] = [];
     for (let start = 0; start < queries.length; start += MAX_TOGETHER / 2) {
       const some = queries.slice(start, start + MAX_TOGETHER / 2);
@@ -242,5 +242,5 @@ export function createAccountReads(chain: ChainReader): AccountReads {
     return found;
   }
 
-  return { look, means };
+  return { facts, funds };
 }

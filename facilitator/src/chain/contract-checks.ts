@@ -78,7 +78,7 @@ async function checkToken(chain: ChainReader, config: FacilitatorConfig, token: 
   ]);
   if (separator.kind !== "ok" || separator.data.length !== 66) {
     const remedy = "see that name and version are those of its EIP-712 domain";
-    return { level: "warn", subject, detail: `${address} does not tell its signing domain`, remedy };
+    return { level: "warn", subject, detail: `${address} does not return its signing domain`, remedy };
   }
   const domain = { name, version, chainId: config.chainId, verifyingContract: address };
   if (TypedDataEncoder.hashDomain(domain) !== separator.data) {

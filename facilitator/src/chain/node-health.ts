@@ -1,6 +1,6 @@
 /**
  * Records the health of each node from its answers. Identifies a node by its position in RPC_URLS and its host: the
- * rest of a URL may be a key. Makes no decisions; `rpc.ts` chooses the node.
+ * rest of a URL may be a key. Makes no decisions; `rpc-nodes.ts` chooses the node.
  */
 import { Unavailable } from "turnpike/protocol";
 
@@ -27,8 +27,8 @@ export interface NodeHealth {
 export interface NodeRecord {
   answered(tookMs: number): void;
   failed(error: unknown): void;
-  headIs(head: number): void;
-  tell(isWrongChain: boolean): NodeHealth;
+  recordHead(head: number): void;
+  health(isWrongChain: boolean): NodeHealth;
 }
 
 export function recordNode(url: string, index: number, monotonicMs: () => number): NodeRecord {
@@ -46,10 +46,10 @@ export function recordNode(url: string, index: number, monotonicMs: () => number
       fault = { atMs: monotonicMs(), code: faultOf(error) };
       isFailing = true;
     },
-    headIs(number) {
+    recordHead(number) {
       head = number;
     },
-    tell: (isWrongChain) => ({
+    health: (isWrongChain) => ({
       position: index + 1,
       host: new URL(url).host,
       status: isFailing ? "failing" : !answer ? "unknown" : isWrongChain ? "wrong_chain" : "well",

@@ -22,7 +22,7 @@ export async function openChain(options: ChainOptions): Promise<ChainReader> {
   return (await openNodes(options)).chain;
 }
 
-export type Nodes = Pick<Rpc, "nodes" | "lookAtNodes">;
+export type Nodes = Pick<Rpc, "nodes" | "refreshNodes">;
 
 export async function openNodes({
   config,

@@ -2,7 +2,8 @@ import { type Hex, Unavailable } from "turnpike/protocol";
 import type { ChainBlock, ChainLog, ChainReader, ChainReceipt } from "./chain-reader";
 import type { ChainFact } from "./facts";
 
-export interface Told {
+/** A block with its logs as a node returned them. */
+export interface BlockLogs {
   readonly block: ChainBlock;
   readonly logs: readonly ChainLog[];
   readonly facts: readonly ChainFact[];
@@ -13,7 +14,7 @@ export interface Told {
 export async function requireSameLogs(
   chain: ChainReader,
   hash: Hex,
-  { block, logs, receipts }: Pick<Told, "block" | "logs" | "receipts">,
+  { block, logs, receipts }: Pick<BlockLogs, "block" | "logs" | "receipts">,
 ): Promise<ChainReceipt> {
   const receipt = (await receipts?.get(hash)) ?? (await chain.receipt(hash));
   const inReceipt = new Map(receipt?.logs.map((log) => [log.logIndex, log]));

@@ -13,13 +13,6 @@ export interface DatabaseHealth {
   readonly detail: string;
 }
 
-export interface HealthWatch extends DatabaseWatch {
-  /** Probes until stopped. Resolves after the first probe. */
-  start(store: Store, chainId: number): Promise<void>;
-  health(): DatabaseHealth;
-  stop(): Promise<void>;
-}
-
 /** Probe interval of the embedded database, which has a single connection. */
 const PROBE_EMBEDDED_MS = 10_000;
 
@@ -34,65 +27,101 @@ const SILENT_MS = 10_000;
  */
 const REFUSED_MS = 10_000;
 
-export function createHealthWatch(monotonicMs: () => number): HealthWatch {
-  let okMs: number | undefined;
-  let askedMs: number | undefined;
-  let failure: string | undefined;
-  let refused: { readonly detail: string; readonly atMs: number } | undefined;
-  let timer: NodeJS.Timeout | undefined;
-  let running: Promise<void> | undefined;
-  let probe: (() => Promise<void>) | undefined;
+/** Probes the database one probe at a time, and remembers what came of it. */
+class DatabaseProbe {
+  readonly #monotonicMs: () => number;
+  #act: (() => Promise<void>) | undefined;
+  #running: Promise<void> | undefined;
+  /** when the current probe began */
+  #askedMs: number | undefined;
+  /** when the last successful probe ended */
+  #okMs: number | undefined;
+  #failure: string | undefined;
+
+  constructor(monotonicMs: () => number) {
+    this.#monotonicMs = monotonicMs;
+  }
+
+  /** Probes from now on with `act`; it throws during an outage. */
+  begin(act: () => Promise<void>): void {
+    this.#act = act;
+  }
 
   /** Probes the database; concurrent callers share one probe. */
-  function look(): Promise<void> {
-    running ??= once().finally(() => {
-      running = undefined;
+  run(): Promise<void> {
+    this.#running ??= this.#once().finally(() => {
+      this.#running = undefined;
     });
-    return running;
+    return this.#running;
   }
 
-  async function once(): Promise<void> {
-    if (!probe) return;
-    askedMs = monotonicMs();
+  health(): DatabaseHealth {
+    const nowMs = this.#monotonicMs();
+    if (this.#failure !== undefined) return { ok: false, detail: this.#failure };
+    if (this.#okMs === undefined) return { ok: false, detail: "it was not read yet" };
+    if (this.#askedMs !== undefined && nowMs - this.#askedMs > SILENT_MS)
+      return { ok: false, detail: `no answer for ${Math.round((nowMs - this.#askedMs) / 1_000)} s` };
+    return { ok: true, detail: `read and written ${Math.round((nowMs - this.#okMs) / 1_000)} s ago` };
+  }
+
+  /** Ends after the current probe. */
+  async end(): Promise<void> {
+    this.#act = undefined;
+    await this.#running;
+  }
+
+  async #once(): Promise<void> {
+    if (!this.#act) return;
+    this.#askedMs = this.#monotonicMs();
     try {
-      await probe();
-      okMs = monotonicMs();
-      failure = undefined;
+      await this.#act();
+      this.#okMs = this.#monotonicMs();
+      this.#failure = undefined;
     } catch (error) {
-      failure = describeOutage(error);
+      this.#failure = describeOutage(error);
     } finally {
-      askedMs = undefined;
+      this.#askedMs = undefined;
     }
   }
+}
 
-  return {
-    failed(error) {
-      const code = (error as { cause?: { code?: unknown } } | undefined)?.cause?.code;
-      const isRefusal = code === "25006" || code === "ENOSPC" || (typeof code === "string" && /^53/.test(code));
-      if (isRefusal) refused = { detail: describeOutage(error), atMs: monotonicMs() };
-      else void look();
-    },
-    async start(store, chainId) {
-      probe = () => probeDatabase(store.db, chainId);
-      await look();
-      timer = setInterval(() => void look(), store.kind === "pglite" ? PROBE_EMBEDDED_MS : PROBE_MS);
-      timer.unref();
-    },
-    health() {
-      const nowMs = monotonicMs();
-      if (refused && nowMs - refused.atMs < REFUSED_MS) return { ok: false, detail: refused.detail };
-      if (failure !== undefined) return { ok: false, detail: failure };
-      if (okMs === undefined) return { ok: false, detail: "it was not read yet" };
-      if (askedMs !== undefined && nowMs - askedMs > SILENT_MS)
-        return { ok: false, detail: `no answer for ${Math.round((nowMs - askedMs) / 1_000)} s` };
-      return { ok: true, detail: `read and written ${Math.round((nowMs - okMs) / 1_000)} s ago` };
-    },
-    async stop() {
-      clearInterval(timer);
-      probe = undefined;
-      await running;
-    },
-  };
+export class HealthWatch implements DatabaseWatch {
+  readonly #monotonicMs: () => number;
+  readonly #probe: DatabaseProbe;
+  /** the last statement that the database refused */
+  #refused: { readonly detail: string; readonly atMs: number } | undefined;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(monotonicMs: () => number) {
+    this.#monotonicMs = monotonicMs;
+    this.#probe = new DatabaseProbe(monotonicMs);
+  }
+
+  /** Probes until stopped. Resolves after the first probe. */
+  async start(store: Store, chainId: number): Promise<void> {
+    this.#probe.begin(() => probeDatabase(store.db, chainId));
+    await this.#probe.run();
+    this.#timer = setInterval(() => void this.#probe.run(), store.kind === "pglite" ? PROBE_EMBEDDED_MS : PROBE_MS);
+    this.#timer.unref();
+  }
+
+  failed(error: unknown): void {
+    const code = (error as { cause?: { code?: unknown } } | undefined)?.cause?.code;
+    const isRefusal = code === "25006" || code === "ENOSPC" || (typeof code === "string" && /^53/.test(code));
+    if (isRefusal) this.#refused = { detail: describeOutage(error), atMs: this.#monotonicMs() };
+    else void this.#probe.run();
+  }
+
+  health(): DatabaseHealth {
+    const refused = this.#refused;
+    if (refused && this.#monotonicMs() - refused.atMs < REFUSED_MS) return { ok: false, detail: refused.detail };
+    return this.#probe.health();
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#probe.end();
+  }
 }
 
 /** Writes the row and reads it back. @throws Unavailable during an outage */

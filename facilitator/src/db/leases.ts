@@ -10,7 +10,7 @@ import { databaseNowMs } from "./sql";
 
 export interface RoleLease {
   /** Acquires or renews the lease. @returns whether this process has it */
-  hold(): Promise<boolean>;
+  acquire(): Promise<boolean>;
   release(): Promise<void>;
 }
 
@@ -30,7 +30,7 @@ export function createRoleLease({ store, chainId, role, lifeMs, ...options }: Ro
   let isOurs = false;
 
   return {
-    async hold() {
+    async acquire() {
       // The embedded database has a single process, because of its folder's lock.
       if (store.kind === "pglite") return true;
       if (monotonicMs() < askAgainMs) return isOurs;

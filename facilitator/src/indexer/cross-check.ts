@@ -4,7 +4,7 @@
  */
 import type { Hex } from "turnpike/protocol";
 import type { ChainReader, ChainReceipt } from "../chain/chain-reader";
-import { requireSameLogs, type Told } from "../chain/same-logs";
+import { type BlockLogs, requireSameLogs } from "../chain/same-logs";
 import type { BlockProjection } from "../events/projection";
 
 /** Receipts that are read in parallel: a block may have hundreds. */
@@ -24,7 +24,7 @@ export interface CrossCheckOptions {
  */
 export async function crossCheck(
   { chain, projections, isOurs }: CrossCheckOptions,
-  read: Told,
+  read: BlockLogs,
 ): Promise<ChainReceipt[]> {
   const ours = new Set(read.facts.map((fact) => fact.transaction).filter(isOurs));
   const others = read.facts.filter((fact) => !ours.has(fact.transaction));

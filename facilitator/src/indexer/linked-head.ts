@@ -27,8 +27,8 @@ export function createLinkedHead(chain: ChainReader, depth: number): LinkedHead 
     async follow(newest) {
       if (depth === 1) return newest;
       const lowest = Math.max(0, newest.number - depth + 1);
-      const isTold = known.get(newest.number)?.hash === newest.hash;
-      if (!isTold && (await chain.block(newest.number))?.hash !== newest.hash) throw contradiction();
+      const isKnown = known.get(newest.number)?.hash === newest.hash;
+      if (!isKnown && (await chain.block(newest.number))?.hash !== newest.hash) throw contradiction();
       const linked = new Map([[newest.number, newest]]);
       let block = newest;
       while (block.number > lowest) {

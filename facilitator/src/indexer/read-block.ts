@@ -30,20 +30,20 @@ export interface BlockReading {
 export async function readBlock(
   { chain, filter, sources, isOurs }: BlockReading,
   number: number,
-  told: ChainBlock,
+  reported: ChainBlock,
 ): Promise<ReadBlock | undefined> {
   const withLogs = (block: ChainBlock, logs: readonly ChainLog[]) => ({ block, logs, facts: factsOf(sources, logs) });
   const readLogs = async (block: ChainBlock) => withLogs(block, await chain.logsOfBlock(block.hash, filter));
-  if (number !== told.number) {
+  if (number !== reported.number) {
     const block = await chain.block(number);
     return block && readLogs(block);
   }
-  const ours = told.transactions.filter(isOurs);
+  const ours = reported.transactions.filter(isOurs);
   const receipts = new Map(ours.map((hash) => [hash, chain.receipt(hash).catch(() => undefined)]));
   const [block, logs] = await Promise.all([
     chain.block(number),
-    chain.logsOfBlock(told.hash, filter).catch(() => undefined),
+    chain.logsOfBlock(reported.hash, filter).catch(() => undefined),
   ]);
-  if (block && block.hash === told.hash && logs) return { ...withLogs(block, logs), receipts };
+  if (block && block.hash === reported.hash && logs) return { ...withLogs(block, logs), receipts };
   return block && readLogs(block);
 }

@@ -87,7 +87,7 @@ export async function judge(context: JudgeContext, claim: Claim): Promise<Judgem
   const token = claim.token.address;
   const atBlock = context.applied();
   // Starts before the signature check, so that the node answers meanwhile.
-  const asked = relayer.accounts.look({ token, payer: from, nonce, balanceAtBlock: atBlock });
+  const asked = relayer.accounts.facts({ token, payer: from, nonce, balanceAtBlock: atBlock });
   const isKeys = isSignedByKey(config, claim);
   const { hasCode, isNonceUsed, balance } = await asked;
   const isSigned = isKeys || (hasCode && (await isSignedByWallet(context, claim)));

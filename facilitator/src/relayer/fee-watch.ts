@@ -16,7 +16,7 @@ export interface FeeWatch {
    * Reads the base fee, unless the last answer is younger than `maxAgeMs`.
    * @returns the fees, or why nothing may be paid
    */
-  look(maxAgeMs: number): Promise<Fees | string>;
+  read(maxAgeMs: number): Promise<Fees | string>;
   /** Returns the last answer while it is recent enough to use: it covers a few full blocks. */
   known(): Fees | undefined;
 }
@@ -39,7 +39,7 @@ export function watchFees({ config, store, chain, of, monotonicMs }: FeeWatchOpt
     last && monotonicMs() - last.atMs < ageMs ? last.fees : undefined;
 
   return {
-    async look(maxAgeMs) {
+    async read(maxAgeMs) {
       const recent = within(maxAgeMs);
       if (recent) return recent;
       const atMs = monotonicMs();

@@ -2,18 +2,59 @@
  * Fills a gap: an unused nonce below this key's transactions, which all wait behind it. A gap arises when a node lied
  * about the nonce and a transaction was marked displaced, or when the adopted nonce was too high.
  */
+import type { Logger } from "pino";
 import type { Address } from "turnpike/protocol";
 import type { Store, Tx } from "../db/open";
 import { databaseNowMs } from "../db/sql";
 import type { LeaseKey } from "./lease";
 
+export interface GapWatchOptions {
+  readonly store: Store;
+  readonly of: LeaseKey;
+  readonly log: Logger;
+  readonly monotonicMs: () => number;
+  /** how long a gap may be a lagging node's */
+  readonly patienceMs: number;
+}
+
 const FILL_GAS = 21_000;
+
+/** Knows since when there is a gap, and closes it after giving a lagging node time. */
+export class GapWatch {
+  readonly #options: GapWatchOptions;
+  #sinceMs: number | undefined;
+
+  constructor(options: GapWatchOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Closes a gap that has been there for long enough.
+   * @param from the chain's nonce
+   * @param below the first nonce of a stored transaction
+   * @param epoch of the lane's lease; undefined when it is lost
+   */
+  async check(from: number, below: number, epoch: number | undefined): Promise<void> {
+    const { store, of, log, monotonicMs, patienceMs } = this.#options;
+    if (from >= below || epoch === undefined) {
+      this.#sinceMs = undefined;
+      return;
+    }
+    this.#sinceMs ??= monotonicMs();
+    if (monotonicMs() - this.#sinceMs <= patienceMs) return;
+    const filled = await closeGap(store, of, epoch, { from, below });
+    if (filled.length === 0) return;
+    this.#sinceMs = undefined;
+    log.error({ key: of.key, nonces: filled }, "nonces below this key's transactions were never used; filling them");
+    store.wake.notify("lane");
+  }
+}
 
 /**
  * Reopens displaced transactions in the gap, and inserts an empty transfer to the own address for each missing nonce.
  * @returns the filled nonces
  */
-export async function closeGap(
+async function closeGap(
   store: Store,
   of: LeaseKey,
   epoch: number,

@@ -17,7 +17,8 @@ import type { Failpoint } from "../telemetry/failpoints";
 import { createFaultLog } from "../telemetry/fault-log";
 import { acceptedSigners } from "./accepted-signers";
 import { openSigner } from "./keys";
-import { createLane, type LaneHealth } from "./lane";
+import { createLane } from "./lane";
+import type { LaneHealth } from "./lane-state";
 import { watchLanes } from "./lane-watch";
 import type { DigestSigner } from "./signer";
 import { enqueueTransaction, findTransaction } from "./transactions";
@@ -25,7 +26,7 @@ import { enqueueTransaction, findTransaction } from "./transactions";
 export type { CallRequest, ChainLog, ChainReader } from "../chain/chain-reader";
 export type { ContractError } from "../chain/contract-errors";
 export { intrinsicGas } from "../chain/gas";
-export type { LaneHealth } from "./lane";
+export type { LaneHealth } from "./lane-state";
 export type { DigestSigner } from "./signer";
 
 export interface SubmitRequest {
@@ -139,7 +140,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
     createLane({ config, store, chain, nodes, signer, owner, log, monotonicMs, onStep: options.onStep }),
   );
   const watch = watchLanes(store, config.chainId);
-  await Promise.all([...lanes.map((lane) => lane.tick()), ...(sends ? [] : [watch.look()])]).catch(async (error) => {
+  await Promise.all([...lanes.map((lane) => lane.tick()), ...(sends ? [] : [watch.refresh()])]).catch(async (error) => {
     await Promise.allSettled(lanes.map((lane) => lane.release()));
     throw error;
   });
@@ -151,12 +152,12 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
     ),
   );
   for (const lane of lanes) loops.push(repeat(lane.watchNodes, () => store.wake.wait("lanes", WATCH_MS)));
-  if (!sends) loops.push(repeat(looked, () => store.wake.wait("lanes", WATCH_MS)));
+  if (!sends) loops.push(repeat(refreshLanes, () => store.wake.wait("lanes", WATCH_MS)));
   const addressesOf = (): readonly Address[] => (sends ? signers.map(({ address }) => address) : watch.addresses());
 
-  async function looked(): Promise<void> {
+  async function refreshLanes(): Promise<void> {
     try {
-      await watch.look();
+      await watch.refresh();
       faults.recovered("lanes");
     } catch (error) {
       faults.met("lanes", error, "the lanes cannot be read");

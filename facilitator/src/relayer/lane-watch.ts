@@ -2,13 +2,13 @@
 import type { Address } from "turnpike/protocol";
 import type { Store } from "../db/open";
 import { databaseNowMs } from "../db/sql";
-import { type LaneHealth, REPORT_EVERY_MS } from "./lane";
+import { type LaneHealth, REPORT_EVERY_MS } from "./lane-state";
 
 export interface LaneWatch {
   /** addresses of lanes that are leased, or were last; a retired key keeps its row and sends nothing */
   addresses(): readonly Address[];
   health(): readonly LaneHealth[];
-  look(): Promise<void>;
+  refresh(): Promise<void>;
 }
 
 /** When a leased lane has not reported for this long, its rounds do not complete. */
@@ -19,11 +19,11 @@ const REPORT_FRESH_MS = 3 * REPORT_EVERY_MS;
 
 export function watchLanes(store: Store, chainId: number): LaneWatch {
   let lanes: LaneHealth[] = [];
-  let held: Address[] = [];
+  let leased: Address[] = [];
   return {
-    addresses: () => held,
+    addresses: () => leased,
     health: () => lanes,
-    async look() {
+    async refresh() {
       const rows = await store.db
         .selectFrom("lanes as l")
         .leftJoin("lane_reports as r", (join) =>
@@ -35,15 +35,15 @@ export function watchLanes(store: Store, chainId: number): LaneWatch {
         .where("l.chain_id", "=", chainId)
         .orderBy("l.key")
         .execute();
-      const heldNow = rows.filter((row) => row.lease_until_ms > row.now).map((row) => row.key as Address);
+      const leasedNow = rows.filter((row) => row.lease_until_ms > row.now).map((row) => row.key as Address);
       // Nobody has the lease while the lane's process is replaced.
-      if (heldNow.length > 0) held = heldNow;
+      if (leasedNow.length > 0) leased = leasedNow;
       lanes = rows.map((row): LaneHealth => {
         const silentMs = row.at_ms === null ? 0 : Math.max(0, row.now - row.at_ms);
         // Its process runs and waits for nodes, and its lease may lapse meanwhile. Its report says more than the lease.
         const isWaiting = row.obstacle !== null && silentMs <= REPORT_FRESH_MS && row.at_ms !== null;
-        const isHeld = row.lease_until_ms > row.now || isWaiting;
-        const isUsable = row.status === "running" && isHeld;
+        const isLeased = row.lease_until_ms > row.now || isWaiting;
+        const isUsable = row.status === "running" && isLeased;
         // A process of the previous release leases the lane and does not report.
         const obstacle =
           silentMs > REPORT_SILENT_MS

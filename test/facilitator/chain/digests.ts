@@ -166,8 +166,8 @@ describe("reading what a token knows of many payers", function () {
       asked++;
       return core.relayer.chain.call(request);
     };
-    const { look } = createAccountReads({ ...core.relayer.chain, call });
-    const facts = await Promise.all(queries.map((query) => look({ ...query, balanceAtBlock })));
+    const { facts: read } = createAccountReads({ ...core.relayer.chain, call });
+    const facts = await Promise.all(queries.map((query) => read({ ...query, balanceAtBlock })));
     expect(asked, "one for the nonces, one for the balances").to.equal(2);
     for (const [place, { token, payer }] of queries.entries()) {
       const data = calls.encodeFunctionData("balanceOf", [payer]) as Hex;
@@ -185,11 +185,11 @@ describe("reading what a token knows of many payers", function () {
       ...chain,
       call: async (request) => (request.to ? chain.call(request) : { kind: "reverted", data: "0x", message: "no" }),
     });
-    expect(await refusing.look(query)).to.deep.equal({ hasCode: false, isNonceUsed: false, balance: 7n });
+    expect(await refusing.facts(query)).to.deep.equal({ hasCode: false, isNonceUsed: false, balance: 7n });
     const silent = createAccountReads({ ...chain, call: async () => ({ kind: "ok", data: "0x" }) });
-    const refused = await silent.look(query).catch((error: unknown) => error);
+    const refused = await silent.facts(query).catch((error: unknown) => error);
     expect(refused).to.include({ code: "Unavailable" });
-    const noToken = await refusing.look({ ...query, token: payer }).catch((error: unknown) => error);
+    const noToken = await refusing.facts({ ...query, token: payer }).catch((error: unknown) => error);
     expect(noToken, "no account without code is a token").to.include({ code: "Unavailable" });
   });
 });

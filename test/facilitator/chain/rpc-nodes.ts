@@ -46,7 +46,7 @@ describe("Facilitator: how each node does", () => {
       "other.example": answering(5_000, 1),
       "garbled.example": () => new Response("<html>"),
     });
-    const nodes = await rpc.lookAtNodes();
+    const nodes = await rpc.refreshNodes();
     expect(
       nodes.map(({ position, host, status, head, behind, lastFault }) => ({
         position,

@@ -32,8 +32,8 @@ describe("Facilitator: a process that knows less than the database or the chain"
     if (settled.kind !== "settled") expect.fail(`it is ${settled.kind}`);
     await first.stop();
     const second = await world.core({ RENEWALS: "false" });
-    const { accounts } = second.relayer as { accounts: { look: unknown } };
-    accounts.look = () => Promise.reject(new Unavailable("the node is silent"));
+    const { accounts } = second.relayer as { accounts: { facts: unknown } };
+    accounts.facts = () => Promise.reject(new Unavailable("the node is silent"));
     const again = await second.payments.authorize(signed);
     expect(again.kind).to.equal("settled");
     const other = await second.payments.authorize(await world.signPayment());

@@ -1,12 +1,13 @@
-/** Far from the head, blocks that tell nothing are written together: whoever has little of a processor catches up. */
+/** Far from the head, blocks without facts are written in one transaction, so that a slow process can catch up. */
 import { expect } from "chai";
 import { sql } from "kysely";
+import pino from "pino";
 import type { Core } from "../../../facilitator/src/app/core";
 import { type FacilitatorWorld, startWorld, until } from "../../support/facilitator";
 
 const QUIET = 40;
 
-describe("blocks that tell nothing", function () {
+describe("blocks without facts", function () {
   this.timeout(120_000);
   let world: FacilitatorWorld;
   before(async () => {
@@ -14,7 +15,7 @@ describe("blocks that tell nothing", function () {
   });
   after(() => world?.stop());
 
-  // One by one: blocks that the node mines at a stroke do not stand on each other.
+  // One by one: blocks that the node mines at once are not linked to each other.
   const mine = async (count: number) => {
     for (let mined = 0; mined < count; mined++) await world.chain.provider.send("evm_mine", []);
   };
@@ -27,7 +28,7 @@ describe("blocks that tell nothing", function () {
     return core.store.db.selectFrom("blocks").select(["number", "hash", "parent_hash"]).orderBy("number").execute();
   }
 
-  it("S4 are kept one by one and written together; what stands between them is found, and a reorganisation takes them back", async () => {
+  it("S4 are stored one by one in one transaction; a payment between them is found, and a reorganisation reverts them", async () => {
     const first = await world.core();
     const signed = await world.signPayment();
     const paid = await first.payments.authorize(signed);
@@ -57,5 +58,35 @@ describe("blocks that tell nothing", function () {
     const other = await headOf();
     expect((await blocksOf(second)).at(-1)).to.include({ hash: other.hash, number: other.number });
     expect((await second.payments.verifyProof(paid.proof)).kind, "what was paid before").to.equal("valid");
+    await second.stop();
+  });
+
+  it("warns once when the node's next block is not linked to the applied one, and continues when one is", async () => {
+    const lines: { level: number; msg: string; reason?: string; repeated?: number }[] = [];
+    const log = pino({ level: "warn" }, { write: (line: string) => void lines.push(JSON.parse(line)) });
+    const core = await world.core({}, { log });
+    await applied(core);
+    const snapshot = await world.chain.provider.send("evm_snapshot", []);
+    await world.chain.provider.send("hardhat_mine", ["0x100"]);
+    // On a slow machine the same fault is logged again later, with the number of repetitions.
+    const isWarning = ({ msg, repeated }: (typeof lines)[number]) =>
+      msg.includes("indexing does not continue") && repeated === undefined;
+    const warnings = () => lines.filter(isWarning);
+    await until(async () => warnings().length > 0, "it warns");
+    const stuckAt = core.indexer.applied();
+    const { level, reason } = warnings()[0] ?? {};
+    expect(level).to.equal(log.levels.values.warn);
+    expect(reason)
+      .to.contain(`block ${stuckAt + 1} `)
+      .and.contain(`block ${stuckAt};`);
+    await core.indexer.catchUp();
+    await core.indexer.catchUp();
+    expect(core.indexer.applied(), "what it does is as before").to.equal(stuckAt);
+    expect(warnings(), "one warning a fault").to.have.length(1);
+
+    await world.chain.provider.send("evm_revert", [snapshot]);
+    await mine(2);
+    await applied(core);
+    expect(warnings()).to.have.length(1);
   });
 });

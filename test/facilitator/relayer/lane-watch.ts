@@ -26,12 +26,12 @@ describe("Facilitator: lanes as a process without keys sees them", function () {
       .execute();
     const watch = watchLanes(core.store, chainId);
     expect(watch.addresses()).to.deep.equal([]);
-    await watch.look();
+    await watch.refresh();
     expect(watch.addresses()).to.deep.equal([own]);
     expect(watch.health().map(({ key }) => key)).to.have.members([own, retired]);
 
     await core.relayer.stop();
-    await watch.look();
+    await watch.refresh();
     expect(watch.addresses(), "while its process is replaced").to.deep.equal([own]);
   });
 

@@ -118,7 +118,7 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
     const served = page.filter((row) => !policyAgainst(row, config));
     if (served.length === 0) return [];
     const needs = await needsOf([...new Set(served.map((row) => row.subscriber))], untilSec);
-    const means = await relayer.accounts.means(
+    const funds = await relayer.accounts.funds(
       needs.map(({ subscriber, token }) => ({
         token: token as Address,
         payer: subscriber as Address,
@@ -127,7 +127,7 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
     );
     const warnings = new Map<string, Record<string, unknown>>();
     for (const [index, { subscriber, token, required, renewals }] of needs.entries()) {
-      const { balance, approval } = means[index] ?? { balance: 0n, approval: 0n };
+      const { balance, approval } = funds[index] ?? { balance: 0n, approval: 0n };
       const needed = BigInt(required);
       const missingFunds = needed > balance ? needed - balance : 0n;
       const missingApproval = needed > approval ? needed - approval : 0n;
@@ -182,7 +182,7 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
   return {
     async look() {
       const nowSec = clock.nowSec();
-      if (nowSec < nextSec || !(await lease.hold())) return;
+      if (nowSec < nextSec || !(await lease.acquire())) return;
       for (const horizonSec of HORIZONS_SEC) await lookAt(horizonSec, nowSec);
       nextSec = nowSec + EVERY_SEC;
     },

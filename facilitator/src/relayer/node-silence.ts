@@ -1,0 +1,50 @@
+/** Detects that no node answers, which a lane's round cannot do while it waits for one. */
+import { silentAfterMs } from "../chain/node-health";
+import type { Rpc } from "../chain/rpc";
+import type { FacilitatorConfig } from "../config";
+
+export interface NodeSilenceOptions {
+  readonly config: Pick<FacilitatorConfig, "blockTimeMs" | "pollMs" | "laneLeaseMs">;
+  readonly nodes: Pick<Rpc, "nodes">;
+  readonly monotonicMs: () => number;
+}
+
+/** Fraction of the lease's life. */
+const LEASE_PART = 1 / 2;
+
+const SILENT_CHECKS = 2;
+
+export class NodeSilence {
+  readonly #options: NodeSilenceOptions;
+  /** when a round last succeeded, and how many checks in a row found that no node has answered for too long since */
+  #wellMs: number;
+  #silentChecks = 0;
+
+  constructor(options: NodeSilenceOptions) {
+    this.#options = options;
+    this.#wellMs = options.monotonicMs();
+  }
+
+  /** Records that a round has succeeded. */
+  succeeded(): void {
+    this.#wellMs = this.#options.monotonicMs();
+  }
+
+  /** Checks the nodes. @returns whether they are silent, by more checks than one */
+  check(): boolean {
+    // A single check may be caused by a pause of this process.
+    this.#silentChecks = this.#isSilent() ? this.#silentChecks + 1 : 0;
+    return this.#silentChecks >= SILENT_CHECKS;
+  }
+
+  /**
+   * Returns whether no node has answered for too long. The limit is shorter than the lease: only a round renews the
+   * lease, and no process reports the cause once it lapses.
+   */
+  #isSilent(): boolean {
+    const { config, nodes, monotonicMs } = this.#options;
+    const afterMs = Math.min(silentAfterMs(config), config.laneLeaseMs * LEASE_PART);
+    if (monotonicMs() - this.#wellMs < afterMs) return false;
+    return nodes.nodes().every(({ status, answeredSec }) => status !== "well" || (answeredSec ?? 0) * 1_000 >= afterMs);
+  }
+}
