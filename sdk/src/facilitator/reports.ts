@@ -4,11 +4,10 @@
  */
 import * as z from "zod";
 import { addressSchema, amountSchema } from "../protocol";
+import { HOUR_SEC } from "../protocol/durations";
 
 /** entries in one report */
 export const MAX_REPORT_ENTRIES = 200;
-
-const HOUR_SEC = 3_600;
 
 /**
  * asked: a 402 to a request without a credential. refused: a 402 to one whose credential was not accepted, `cause` says

@@ -19,6 +19,7 @@ import {
   TurnpikeError,
   Unavailable,
 } from "../protocol";
+import { DAY_SEC } from "../protocol/durations";
 
 /** A plan of the test provider; amounts in base units. */
 export interface TestPlan {
@@ -50,8 +51,6 @@ export type TestChange = Partial<
     readonly blocked: boolean;
   }
 >;
-
-const DAY_SEC = 86_400;
 
 export interface Books {
   readonly terms: Terms;

@@ -13,6 +13,7 @@ import {
   toHex,
   utf8ToBytes,
 } from "../../protocol";
+import { DAY_SEC } from "../../protocol/durations";
 import { secretOfProof } from "../replay/secret";
 import type { Decision } from "./answer";
 import { askCallback } from "./ask-callback";
@@ -245,8 +246,6 @@ async function isFree(route: Route, request: GateRequest): Promise<boolean> {
   });
   return answer === true;
 }
-
-const DAY_SEC = 86_400;
 
 /** Judges a payment header and claims its payment: a proof of this project's Facilitator, or a standard payload. */
 export async function judgePayment(credential: PaymentCredential, at: PaymentCase): Promise<PaymentVerdict> {

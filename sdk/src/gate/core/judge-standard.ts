@@ -22,6 +22,7 @@ import {
   Unavailable,
   x402V1PayloadSchema,
 } from "../../protocol";
+import { DAY_SEC } from "../../protocol/durations";
 import { holdClaim } from "../claims/held-claim";
 import type { ClaimStore } from "../claims/rules";
 import { secretOfPayload } from "../replay/secret";
@@ -53,8 +54,6 @@ interface Purchase {
   readonly token: TokenTerms;
   readonly settlement: X402RequestWire;
 }
-
-const DAY_SEC = 86_400;
 
 /** How much clocks may differ. */
 const SLACK_SEC = 60;

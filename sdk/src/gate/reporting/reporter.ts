@@ -5,6 +5,7 @@
 import type { FacilitatorClient } from "../../facilitator/client";
 import { MAX_REPORT_ENTRIES, OTHER_RESOURCES, type ReportEntryWire, type ReportStep } from "../../facilitator/reports";
 import { isTurnpikeError, randomBytes, type TurnpikeError, toHex } from "../../protocol";
+import { HOUR_SEC } from "../../protocol/durations";
 
 /** What to count, of one request. */
 export interface Observation {
@@ -43,8 +44,6 @@ export interface ReporterOptions {
 export const MAX_SUMS = 1_000;
 
 const MAX_FOLDED_SUMS = 1_200;
-
-const HOUR_SEC = 3_600;
 
 const TIMEOUT_MS = 5_000;
 
