@@ -85,7 +85,8 @@ export class ClaimLog {
 
   async #toNextGeneration(): Promise<void> {
     for (let tries = 0; tries < ROTATION_TRIES; tries++) {
-      if (this.#openNewest()) return;
+      // Another call of this process may have opened it meanwhile.
+      if (!this.#file.isRotated || this.#openNewest()) return;
       await new Promise((resolve) => setTimeout(resolve, ROTATION_WAIT_MS));
     }
     // The process that began the rotation died in it: what it would have written follows from the file alone.
