@@ -1,12 +1,13 @@
 /** Reads the chain as typed facts. The only part of the SDK that imports ethers. */
 export * from "./abi";
 export * from "./clock";
+export type { HeadListener } from "./confirmed-head";
 export * from "./contracts";
 export type * from "./debit-sender";
 export * from "./deployments";
 export * from "./errors";
 export * from "./events";
-export type { HeadListener, HeadWatcher, HeadWatcherOptions } from "./heads";
+export type { HeadWatcher, HeadWatcherOptions } from "./heads";
 export { watchHeads } from "./heads";
 export type { MeterStatesOptions } from "./metered-states";
 export { createMeterStates } from "./metered-states";

@@ -1,7 +1,7 @@
 /**
  * Caches the terms that quotes are made from: plans and tokens, read from the chain once and kept current by its logs.
  */
-import type { HeadListener } from "../../chain/heads";
+import type { HeadListener } from "../../chain/confirmed-head";
 import { loadPlans, type Plan } from "../../chain/plans";
 import { checkChainId, hasCode, type Rpc } from "../../chain/rpc";
 import { loadToken } from "../../chain/tokens";
