@@ -2,11 +2,13 @@
 export * from "./abi";
 export * from "./clock";
 export type { HeadListener } from "./confirmed-head";
-export * from "./contracts";
 export type * from "./debit-sender";
 export * from "./deployments";
 export * from "./errors";
 export * from "./events";
+// The contracts as typechain's classes for ethers, for programs that call them directly.
+export type { BatchSettler, Turnpike } from "./generated";
+export { BatchSettler__factory, Turnpike__factory } from "./generated";
 export type { HeadWatcher, HeadWatcherOptions } from "./heads";
 export { watchHeads } from "./heads";
 export type { MeterStatesOptions } from "./metered-states";
@@ -17,4 +19,3 @@ export * from "./plans";
 export * from "./rpc";
 export * from "./settlement";
 export * from "./states";
-export * from "./tokens";

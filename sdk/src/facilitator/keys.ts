@@ -11,7 +11,7 @@ import {
   type TypedData,
   typedDataDigest,
 } from "../protocol";
-import { DAY_SEC } from "../protocol/durations";
+import { DAY_SEC } from "../protocol/time";
 
 /**
  * read: the provider's events, records and figures. debits: charge allowances. webhooks: endpoints and deliveries.

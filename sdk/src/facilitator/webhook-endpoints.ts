@@ -1,7 +1,7 @@
 /** Wire bodies of webhook endpoints, their deliveries and the audit log. */
 import * as z from "zod";
 import { addressSchema, hash32Schema } from "../protocol";
-import { DAY_SEC } from "../protocol/durations";
+import { DAY_SEC } from "../protocol/time";
 import { WEBHOOK_EVENT_TYPES } from "./webhook-events";
 
 const unixSec = z.number().int().nonnegative();

@@ -12,7 +12,7 @@ import {
   signature65Schema,
   x402V1PayloadSchema,
 } from "../protocol";
-import { DAY_SEC } from "../protocol/durations";
+import { DAY_SEC } from "../protocol/time";
 
 const networkSchema = z.string().min(1).max(64);
 

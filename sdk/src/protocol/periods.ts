@@ -1,5 +1,5 @@
 /** Computes a subscription's status, and what it allows, as pure functions of a record and a time. */
-import { HOUR_SEC } from "./durations";
+import { HOUR_SEC } from "./time";
 
 /** In the order of the contract's enum. */
 export const STATUSES = ["NONE", "ACTIVE", "PAST_DUE", "EXPIRED", "PAUSED", "CANCELLED"] as const;

@@ -19,7 +19,7 @@ import {
   TurnpikeError,
   Unavailable,
 } from "../protocol";
-import { DAY_SEC } from "../protocol/durations";
+import { DAY_SEC } from "../protocol/time";
 
 /** A plan of the test provider; amounts in base units. */
 export interface TestPlan {

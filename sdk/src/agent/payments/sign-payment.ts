@@ -20,7 +20,7 @@ import {
   Unavailable,
   utf8ToBytes,
 } from "../../protocol";
-import { DAY_SEC } from "../../protocol/durations";
+import { DAY_SEC } from "../../protocol/time";
 import type { AgentContext } from "../core/context";
 import { emitPayment } from "../core/effects";
 import { plausibleTimeSec } from "../core/facilitators";

@@ -1,6 +1,6 @@
 /** Keeps claims in a store that gates on several machines share, by the common rules and the store's own clock. */
 import { type Hex, isHash32, randomBytes, toHex, Unavailable } from "../../protocol";
-import { HOUR_SEC } from "../../protocol/durations";
+import { HOUR_SEC } from "../../protocol/time";
 import { type AtomicStore, type CellChange, guardCells } from "../stores/atomic-store";
 import { lineOfRecord, recordOfLine } from "./claim-line";
 import {

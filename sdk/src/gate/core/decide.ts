@@ -13,7 +13,7 @@ import {
   toHex,
   utf8ToBytes,
 } from "../../protocol";
-import { DAY_SEC } from "../../protocol/durations";
+import { DAY_SEC } from "../../protocol/time";
 import { secretOfProof } from "../replay/secret";
 import type { Decision } from "./answer";
 import { askCallback } from "./ask-callback";

@@ -22,7 +22,7 @@ import {
   Unavailable,
   x402V1PayloadSchema,
 } from "../../protocol";
-import { DAY_SEC } from "../../protocol/durations";
+import { DAY_SEC } from "../../protocol/time";
 import { holdClaim } from "../claims/held-claim";
 import type { ClaimStore } from "../claims/rules";
 import { secretOfPayload } from "../replay/secret";

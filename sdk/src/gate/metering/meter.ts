@@ -3,9 +3,9 @@
  * once, and debited on chain later, merged with others. Reads no HTTP and no chain itself.
  */
 import type { AllowanceFacts, DebitSender, MeterStates } from "../../chain/debit-sender";
-import type { Clock } from "../../protocol/clock";
 import { ConfigError, type ErrorCode } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
+import type { Clock } from "../../protocol/time";
 import { remainingOf, unsettledOf } from "./books";
 import { Charges, type Deduction, type ReadNewest, TICK_MS } from "./charges";
 import { Loop } from "./loop";

@@ -10,7 +10,7 @@ import {
   type PaymentRequiredWire,
   TurnpikeError,
 } from "../../protocol";
-import { DAY_SEC } from "../../protocol/durations";
+import { DAY_SEC } from "../../protocol/time";
 import { watchResponse } from "../adapters/node-response";
 import { type HeldClaim, holdClaim } from "../claims/held-claim";
 import type { GateContext } from "../core/context";

@@ -1,6 +1,6 @@
 /** Checks how long, and up to what size, a gate keeps answers for clients that lost them. */
 import { ConfigError } from "../../protocol";
-import { DAY_SEC } from "../../protocol/durations";
+import { DAY_SEC } from "../../protocol/time";
 
 /** What a provider keeps of the answers to paid requests. */
 export interface ReplayOptions {

@@ -4,7 +4,7 @@
  */
 import { MAX_REPORT_ENTRIES, OTHER_RESOURCES, type ReportEntryWire } from "../../facilitator/reports";
 import { randomBytes, toHex } from "../../protocol";
-import { HOUR_SEC } from "../../protocol/durations";
+import { HOUR_SEC } from "../../protocol/time";
 
 /** Sums that are kept apart: beyond, routes are counted together, and beyond that nothing is. */
 export const MAX_SUMS = 1_000;
