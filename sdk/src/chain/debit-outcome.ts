@@ -7,7 +7,7 @@ import type { Address, ErrorCode, Hex } from "../protocol";
 import { turnpikeInterface } from "./abi";
 import type { DebitItem, DebitOutcome, DebitResult } from "./debit-sender";
 import { reasonName } from "./errors";
-import { findLogs, readMetered, type TurnpikeLog } from "./metered-states";
+import { findLogs, quantity, readMetered, type TurnpikeLog } from "./metered-states";
 import type { Rpc } from "./rpc";
 
 /** Whose debits of which contract, and when they are final. */
@@ -27,7 +27,7 @@ export interface SignedDebits {
   readonly fromBlock: number;
 }
 
-interface Receipt {
+interface DebitReceipt {
   readonly blockNumber: Hex;
   readonly status: Hex;
   readonly transactionHash: Hex;
@@ -43,7 +43,7 @@ export async function readDebitOutcome(
   const { rpc, confirmations } = source;
   const sent = payloads.map((text) => ({ ...payloadOf(text), transaction: Transaction.from(payloadOf(text).raw) }));
   for (const { transaction } of sent) {
-    const receipt = await rpc.send<Receipt | null>("eth_getTransactionReceipt", [transaction.hash]);
+    const receipt = await rpc.send<DebitReceipt | null>("eth_getTransactionReceipt", [transaction.hash]);
     if (!receipt) continue;
     if ((await headNumber(rpc)) - Number(receipt.blockNumber) + 1 < confirmations) return { kind: "pending" };
     const { transactionHash, blockNumber } = receipt;
@@ -91,7 +91,7 @@ async function withoutReceipt(
   return { kind: "final", results, blockNumber: block };
 }
 
-function resultsOf(turnpike: Address, receipt: Receipt, items: readonly DebitItem[]): DebitResult[] {
+function resultsOf(turnpike: Address, receipt: DebitReceipt, items: readonly DebitItem[]): DebitResult[] {
   // The batch isolates its items: as a whole it fails only for lack of gas.
   if (Number(receipt.status) === 0) return items.map(() => ({ kind: "failed", reason: "InsufficientGas" }));
   const logs = receipt.logs.filter((log) => log.address.toLowerCase() === turnpike.toLowerCase());
@@ -119,5 +119,3 @@ export const headNumber = async (rpc: Rpc): Promise<number> => Number(await rpc.
 
 export const nonceAt = async (rpc: Rpc, address: Address, tag: string): Promise<number> =>
   Number(await rpc.send<Hex>("eth_getTransactionCount", [address, tag]));
-
-const quantity = (value: number): Hex => `0x${value.toString(16)}`;

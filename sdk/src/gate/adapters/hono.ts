@@ -92,7 +92,7 @@ function honoBody(c: Context): HonoBody {
         bytes = await readAhead(original.raw, maxBytes, REMEDY);
         return bytes;
       }
-      const kept = await keptBytes(req.bodyCache);
+      const kept = await cachedBytes(req.bodyCache);
       if (!kept) throw bodyDropped(REMEDY);
       if (kept.byteLength > maxBytes) throw bodyTooLarge(maxBytes);
       return kept;
@@ -104,7 +104,7 @@ function honoBody(c: Context): HonoBody {
       }
       return c;
     },
-    isRead: () => hasBody(req.method) && (req.raw.bodyUsed || Object.keys(req.bodyCache).length > 0),
+    isRead: () => mayHaveBody(req.method) && (req.raw.bodyUsed || Object.keys(req.bodyCache).length > 0),
     isLost: () => req.raw.bodyUsed && Object.keys(req.bodyCache).length === 0,
     restore() {
       if (!bytes) return;
@@ -115,10 +115,10 @@ function honoBody(c: Context): HonoBody {
 }
 
 /** Hono remembers the empty body of a GET like any other. */
-const hasBody = (method: string): boolean => method !== "GET" && method !== "HEAD";
+const mayHaveBody = (method: string): boolean => method !== "GET" && method !== "HEAD";
 
 /** Returns the whole body from Hono's cache, where its own methods have read it. */
-async function keptBytes({ arrayBuffer, text, blob }: Cache): Promise<Uint8Array | undefined> {
+async function cachedBytes({ arrayBuffer, text, blob }: Cache): Promise<Uint8Array | undefined> {
   const kept = (await (arrayBuffer ?? text ?? blob)) as unknown;
   if (typeof kept === "string") return new TextEncoder().encode(kept);
   if (kept instanceof ArrayBuffer) return new Uint8Array(kept);

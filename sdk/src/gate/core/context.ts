@@ -80,7 +80,7 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
   let claims: ClaimStore | undefined;
   let starting: Promise<void> | undefined;
   let isMeterOpen = false;
-  const facilitator = lazily(() => facilitatorOf(settings, options));
+  const facilitator = lazily(() => gateFacilitatorOf(settings, options));
   const meter = options.meter ?? parts.meterOf(options, settings, time, rpc);
   if (meter) {
     followed?.heads.listen({
@@ -151,7 +151,7 @@ function follow(rpc: Rpc, settings: Settings, terms: Terms, options: ProviderOpt
   return { heads, time: chainTime(clock, heads), states };
 }
 
-function facilitatorOf({ facilitator, facilitatorWaitMs }: Settings, { fetch }: ProviderOptions): GateFacilitator {
+function gateFacilitatorOf({ facilitator, facilitatorWaitMs }: Settings, { fetch }: ProviderOptions): GateFacilitator {
   if (!facilitator) throw new ConfigError("facilitator is not set (TURNPIKE_FACILITATOR_URL)");
   return createGateFacilitator({ url: facilitator.url, waitMs: facilitatorWaitMs, fetch });
 }

@@ -27,7 +27,7 @@ import {
   type PaymentCase,
   type PaymentVerdict,
 } from "./claim-payment";
-import { collectableOffers, isCollectable } from "./collectable";
+import { collectableOffers, isRouteCollectable } from "./collectable";
 import type { GateContext } from "./context";
 import { type Credentials, type PaymentCredential, readCredentials } from "./credentials";
 import { faultOfSettlement, judgeProof } from "./judge-proof";
@@ -140,7 +140,7 @@ function decideSync(
 
 function isQuotableSync(context: GateContext, route: Route): boolean {
   try {
-    return isCollectable(context, route) && isBookkeepingKnown(context, route);
+    return isRouteCollectable(context, route) && isBookkeepingKnown(context, route);
   } catch {
     // The asynchronous path finds the same error, and reports it.
     return false;

@@ -44,7 +44,7 @@ interface Authorization {
   readonly nonce: Hex;
 }
 
-interface Purchase {
+interface StandardPurchase {
   /** the client's own idempotency key, which names this payment and no other */
   readonly identifier?: string;
   /** its quote has expired */
@@ -138,7 +138,7 @@ const malformed = (path: readonly PropertyKey[] = []): InvalidPaymentProof =>
   });
 
 /** Reads a version 1 payload. It echoes nothing, so it must pay one of the current options exactly. */
-async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Purchase | Fault> {
+async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<StandardPurchase | Fault> {
   const parsed = x402V1PayloadSchema.safeParse(payload);
   if (!parsed.success) throw malformed(parsed.error.issues[0]?.path);
   const { settings } = at.context;
@@ -170,7 +170,7 @@ async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Purch
 /**
  * Reads a version 2 payload. It echoes the option, whose memo proves the quote: quoted terms hold until they expire.
  */
-function purchaseOfV2(payload: JsonObject, at: PaymentCase): Purchase | Fault {
+function purchaseOfV2(payload: JsonObject, at: PaymentCase): StandardPurchase | Fault {
   const parsed = payloadV2Schema.safeParse(payload);
   if (!parsed.success) throw malformed(parsed.error.issues[0]?.path);
   const { settings, terms, time } = at.context;
@@ -216,7 +216,7 @@ function faultOfWindow({ validAfter, validBefore }: Authorization, nowSec: numbe
  * code.
  */
 async function faultOfSignature(
-  { authorization, signature, token: { address: token, name, version } }: Purchase,
+  { authorization, signature, token: { address: token, name, version } }: StandardPurchase,
   { settings, rpc }: GateContext,
 ): Promise<Fault | undefined> {
   if (!SIGNATURE_65.test(signature)) return undefined;

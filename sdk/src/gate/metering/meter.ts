@@ -115,7 +115,7 @@ export function createMeter(options: MeterOptions): Meter {
   const { store, sender, states, clock, settle = "merged" } = options;
   const { report = () => undefined, onRefused = () => undefined, monotonicMs = () => performance.now() } = options;
   const limits = limitsOf(options.limits);
-  const now = () => ({ ms: monotonicMs(), sec: chainTime(clock) });
+  const now = () => ({ ms: monotonicMs(), sec: chainTimeSec(clock) });
   const settler = new Settler({ store, sender, states, limits, now, report, onRefused });
   const loop = new Loop({ round: () => settler.round(), restMs, report });
   const charges = new Charges({ store, settler, loop, limits, monotonicMs });
@@ -168,7 +168,7 @@ export function createMeter(options: MeterOptions): Meter {
 }
 
 /** Returns the chain's time, where it is known: without it nothing is due because of a cycle's end. */
-function chainTime(clock: Clock): number | undefined {
+function chainTimeSec(clock: Clock): number | undefined {
   try {
     return clock.nowSec();
   } catch {

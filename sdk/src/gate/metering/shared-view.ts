@@ -5,7 +5,7 @@
 import { Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import type { CellChange, SharedCells } from "../stores/atomic-store";
-import { type Account, type Batch, Books, emptyAccount, hasBalance, type Totals } from "./books";
+import { type Batch, Books, emptyAccount, hasBalance, type MeteredAccount, type Totals } from "./books";
 import { fromJson, toJson } from "./entry-line";
 
 /** The sender's cell; each subscription has one of its own. Amounts as "123n". */
@@ -41,7 +41,7 @@ const ACCOUNT_PREFIX = "account:";
 /** Above this many, cells of subscriptions that owe nothing are not remembered. */
 const KEPT = 50_000;
 
-/** How often a change is tried anew when other gates are quicker. */
+/** How often a change is retried when other gates are quicker. */
 export const MAX_TRIES = 50;
 
 export function contended(): Unavailable {
@@ -59,13 +59,13 @@ const readSender = (text: string | undefined): SenderState =>
  * Writes an account as its cell's text.
  * @param isUrgent a gate waits for this subscription's debit; the mark comes first, so that it is found without parsing
  */
-export function accountText(account: Account, isUrgent = false): string {
+export function accountText(account: MeteredAccount, isUrgent = false): string {
   return JSON.stringify(isUrgent ? { hurried: true, account } : { account }, toJson);
 }
 
 /** A fresh object each time: the caller may change it. */
-export function readAccount(text: string): Account {
-  const { account } = JSON.parse(text, fromJson) as { account: Account };
+export function readAccount(text: string): MeteredAccount {
+  const { account } = JSON.parse(text, fromJson) as { account: MeteredAccount };
   // JSON leaves out what is undefined.
   return { ...account, blocked: account.blocked };
 }

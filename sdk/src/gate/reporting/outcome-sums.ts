@@ -21,7 +21,7 @@ interface Sum {
 }
 
 /** A report under its id. */
-export interface Batch {
+export interface ReportBatch {
   readonly id: string;
   readonly entries: readonly ReportEntryWire[];
   /** sent before, with an unknown outcome */
@@ -61,7 +61,7 @@ export class OutcomeSums {
   }
 
   /** Removes as many sums as fit into one report. */
-  takeBatch(): Batch | undefined {
+  takeBatch(): ReportBatch | undefined {
     const entries: ReportEntryWire[] = [];
     if (this.#lost > 0) {
       const what = { hour: this.hourNow(), resource: OTHER_RESOURCES, step: "lost" as const };
@@ -81,7 +81,7 @@ export class OutcomeSums {
   }
 
   /** Counts a batch again that the Facilitator has not counted: it was never sent, or refused for its hour alone. */
-  restore({ entries }: Batch): void {
+  restore({ entries }: ReportBatch): void {
     for (const { count, amount, ...entry } of entries) {
       if (entry.step === "lost") this.#lost += count;
       else this.add(entry, count, BigInt(amount));
@@ -89,12 +89,12 @@ export class OutcomeSums {
   }
 
   /** Gives a batch up: its counts are reported as lost. */
-  lose({ entries }: Batch): void {
+  lose({ entries }: ReportBatch): void {
     this.#lost += entries.reduce((total, entry) => total + entry.count, 0);
   }
 
   /** Returns whether the Facilitator accepts a batch no more. */
-  isOld({ entries }: Batch): boolean {
+  isOld({ entries }: ReportBatch): boolean {
     return entries.some(({ hour }) => hour < this.#oldestHour());
   }
 

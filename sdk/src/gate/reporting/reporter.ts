@@ -6,7 +6,7 @@ import type { FacilitatorClient } from "../../facilitator/client";
 import type { ReportEntryWire, ReportStep } from "../../facilitator/reports";
 import { isTurnpikeError, type TurnpikeError } from "../../protocol";
 import { Deadline } from "../../protocol/waiting";
-import { type Batch, OutcomeSums } from "./outcome-sums";
+import { OutcomeSums, type ReportBatch } from "./outcome-sums";
 
 /** What to count, of one request. */
 export interface Observation {
@@ -55,7 +55,7 @@ class PeriodicReporter implements Reporter {
   readonly #stop = new AbortController();
   #seen = 0;
   /** a batch that may have arrived: sent again under the same id, before any other */
-  #unsent: Batch | undefined;
+  #unsent: ReportBatch | undefined;
   #sending: Promise<boolean> | undefined;
   #timer: NodeJS.Timeout | undefined;
   #failures = 0;
@@ -131,7 +131,7 @@ class PeriodicReporter implements Reporter {
     return this.#failures === 0;
   }
 
-  async #send({ id, entries }: Batch): Promise<void> {
+  async #send({ id, entries }: ReportBatch): Promise<void> {
     const { send, timeoutMs = TIMEOUT_MS } = this.#options;
     const deadline = new Deadline(timeoutMs, this.#stop.signal);
     try {
