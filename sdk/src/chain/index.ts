@@ -6,7 +6,7 @@ export type * from "./debit-sender";
 export * from "./deployments";
 export * from "./errors";
 export * from "./events";
-// The contracts as typechain's classes for ethers, for programs that call them directly.
+/** The contracts as typechain's classes for ethers, for programs that call them directly. */
 export type { BatchSettler, Turnpike } from "./generated";
 export { BatchSettler__factory, Turnpike__factory } from "./generated";
 export type { HeadWatcher, HeadWatcherOptions } from "./heads";
