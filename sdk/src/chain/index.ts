@@ -1,12 +1,15 @@
 /** Reads the chain as typed facts. The only part of the SDK that imports ethers. */
 export * from "./abi";
 export * from "./clock";
-export * from "./contracts";
+export type { HeadListener } from "./confirmed-head";
 export type * from "./debit-sender";
 export * from "./deployments";
 export * from "./errors";
 export * from "./events";
-export type { HeadListener, HeadWatcher, HeadWatcherOptions } from "./heads";
+/** The contracts as typechain's classes for ethers, for programs that call them directly. */
+export type { BatchSettler, Turnpike } from "./generated";
+export { BatchSettler__factory, Turnpike__factory } from "./generated";
+export type { HeadWatcher, HeadWatcherOptions } from "./heads";
 export { watchHeads } from "./heads";
 export type { MeterStatesOptions } from "./metered-states";
 export { createMeterStates } from "./metered-states";
@@ -16,4 +19,3 @@ export * from "./plans";
 export * from "./rpc";
 export * from "./settlement";
 export * from "./states";
-export * from "./tokens";

@@ -86,4 +86,5 @@ export async function findLogs({ rpc, turnpike }: MeterStatesOptions, search: Lo
   return logs;
 }
 
-const quantity = (value: number): Hex => `0x${value.toString(16)}`;
+/** A number as JSON-RPC writes it. */
+export const quantity = (value: number): Hex => `0x${value.toString(16)}`;

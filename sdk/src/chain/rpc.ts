@@ -4,6 +4,7 @@
  */
 import { FetchRequest, type Interface, JsonRpcProvider, Network, WebSocketProvider } from "ethers";
 import { ConfigError, type Hex, TurnpikeError, Unavailable } from "../protocol";
+import { atMost } from "../protocol/waiting";
 import { decodeRevert } from "./errors";
 
 /** JSON-RPC to one chain, with fallbacks. */
@@ -63,7 +64,7 @@ export function connectRpc({ urls, chainId, timeoutMs = 5_000 }: RpcOptions): Rp
         const leftMs = MAX_TIMEOUTS * timeoutMs - (performance.now() - startedMs);
         if (leftMs <= 0) break;
         try {
-          const answer = await withTimeout(endpoint.send(method, [...params]), Math.min(timeoutMs, leftMs));
+          const answer = await atMost(Math.min(timeoutMs, leftMs), endpoint.send(method, [...params]), late);
           resting.delete(endpoint);
           return answer as T;
         } catch (error) {
@@ -174,16 +175,8 @@ function socketEndpoint(url: string, network: Network): Endpoint {
   };
 }
 
-async function withTimeout<T>(answer: Promise<T>, timeoutMs: number): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new TurnpikeError("Unavailable", "time-out", { reason: LATE })), timeoutMs);
-  });
-  try {
-    return await Promise.race([answer, late]);
-  } finally {
-    clearTimeout(timer);
-  }
+function late(): never {
+  throw new TurnpikeError("Unavailable", "time-out", { reason: LATE });
 }
 
 /** @throws ConfigError when the endpoints serve another chain than the one configured */

@@ -4,6 +4,7 @@
  * cannot be read, every answer is Unavailable. Judges nothing: the status is a function of record and clock, elsewhere.
  */
 import { type Address, checksum, type Hex, Unavailable, ZERO_ADDRESS } from "../protocol";
+import { type Deferred, deferred } from "../protocol/waiting";
 import { turnpikeInterface } from "./abi";
 import type { HeadWatcher } from "./heads";
 import { callView, type Rpc } from "./rpc";
@@ -109,10 +110,7 @@ export interface StateReaderOptions {
   readonly monotonicMs?: () => number;
 }
 
-interface Waiting {
-  readonly promise: Promise<SubscriptionState>;
-  readonly resolve: (state: SubscriptionState) => void;
-  readonly reject: (error: unknown) => void;
+interface Waiting extends Deferred<SubscriptionState> {
   attempts: number;
 }
 
@@ -173,7 +171,7 @@ export function createStateReader(options: StateReaderOptions): StateReader {
     if (!seen.has(idHash) && unknownInThisSecond() >= unknownPerSec) {
       throw new Unavailable("Too many unknown subscriptions are being tried.", { retryAfterSec: 1 });
     }
-    const entry = createWaiting();
+    const entry = { ...deferred<SubscriptionState>(), attempts: 0 };
     waiting.set(idHash, entry);
     setImmediate(flush);
     return entry.promise;
@@ -237,16 +235,6 @@ export function createStateReader(options: StateReaderOptions): StateReader {
   }
 
   return { peek, read, recheck, close: stopListening };
-}
-
-function createWaiting(): Waiting {
-  let resolve: Waiting["resolve"] = () => undefined;
-  let reject: Waiting["reject"] = () => undefined;
-  const promise = new Promise<SubscriptionState>((onState, onError) => {
-    resolve = onState;
-    reject = onError;
-  });
-  return { promise, resolve, reject, attempts: 0 };
 }
 
 function dropOldest(collection: { size: number; keys(): Iterator<Hex>; delete(key: Hex): boolean }): void {

@@ -2,7 +2,6 @@
 export * from "./analytics";
 export * from "./client";
 export * from "./debits";
-export * from "./funnel";
 export * from "./keys";
 export * from "./operator-figures";
 export * from "./payments";

@@ -11,6 +11,7 @@ import {
   type TypedData,
   typedDataDigest,
 } from "../protocol";
+import { DAY_SEC } from "../protocol/time";
 
 /**
  * read: the provider's events, records and figures. debits: charge allowances. webhooks: endpoints and deliveries.
@@ -115,7 +116,12 @@ export const keyListSchema = z.object({ keys: z.array(apiKeySchema) });
 
 export const rotateKeyRequestSchema = z.object({
   /** seconds for which the old key goes on working; at most 7 days */
-  overlapSec: z.number().int().min(0).max(604_800).default(86_400),
+  overlapSec: z
+    .number()
+    .int()
+    .min(0)
+    .max(7 * DAY_SEC)
+    .default(DAY_SEC),
 });
 
 /** What a wallet signs to get a key. */

@@ -3,6 +3,7 @@
  * Any malformed answer is `Unavailable`: the outcome is unknown, and the caller may retry.
  */
 import { ConfigError, TurnpikeError, Unavailable } from "../protocol";
+import { Deadline } from "../protocol/waiting";
 import { errorOfProblem, problemSchema } from "./problem";
 
 export type FetchLike = (input: string, init: RequestInit) => Promise<Response>;
@@ -42,12 +43,12 @@ export function createTransport(options: TransportOptions): (exchange: Exchange)
 
   return async ({ method, path, query, body, signal }) => {
     const url = `${base}${path}${queryString(query)}`;
-    const deadline = AbortSignal.timeout(timeoutMs);
+    const deadline = new Deadline(timeoutMs, signal);
     try {
       const response = await send(url, {
         method,
         redirect: "manual",
-        signal: signal ? AbortSignal.any([signal, deadline]) : deadline,
+        signal: deadline.signal,
         headers: {
           accept: "application/json",
           ...(options.apiKey === undefined ? {} : { authorization: `Bearer ${options.apiKey}` }),
@@ -58,8 +59,10 @@ export function createTransport(options: TransportOptions): (exchange: Exchange)
       return await answerOf(response);
     } catch (error) {
       if (error instanceof TurnpikeError) throw error;
-      const what = deadline.aborted ? `did not answer within ${timeoutMs} ms` : "cannot be reached";
+      const what = deadline.isOver ? `did not answer within ${timeoutMs} ms` : "cannot be reached";
       throw new Unavailable(`The Facilitator at ${base} ${what}.`, { cause: error });
+    } finally {
+      deadline.end();
     }
   };
 }

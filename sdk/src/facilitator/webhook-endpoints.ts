@@ -1,6 +1,7 @@
 /** Wire bodies of webhook endpoints, their deliveries and the audit log. */
 import * as z from "zod";
 import { addressSchema, hash32Schema } from "../protocol";
+import { DAY_SEC } from "../protocol/time";
 import { WEBHOOK_EVENT_TYPES } from "./webhook-events";
 
 const unixSec = z.number().int().nonnegative();
@@ -61,7 +62,12 @@ export const endpointListSchema = z.object({ endpoints: z.array(webhookEndpointS
 
 export const rotateSecretRequestSchema = z.object({
   /** seconds for which the old secret signs beside the new one; at most 7 days */
-  overlapSec: z.number().int().min(0).max(604_800).default(86_400),
+  overlapSec: z
+    .number()
+    .int()
+    .min(0)
+    .max(7 * DAY_SEC)
+    .default(DAY_SEC),
 });
 
 export const rotatedSecretSchema = z.object({

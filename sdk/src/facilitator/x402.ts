@@ -12,12 +12,13 @@ import {
   signature65Schema,
   x402V1PayloadSchema,
 } from "../protocol";
+import { DAY_SEC } from "../protocol/time";
 
 const networkSchema = z.string().min(1).max(64);
 
 const textSchema = z.string().max(2_048);
 
-const timeoutSchema = z.number().int().positive().max(86_400);
+const timeoutSchema = z.number().int().positive().max(DAY_SEC);
 
 const extraSchema = z.object({ name: z.string().max(128).optional(), version: z.string().max(32).optional() }).loose();
 

@@ -3,6 +3,7 @@
  * case).
  */
 import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils";
+import { BoundedMap } from "./bounded-map";
 import type { Hex } from "./hex";
 import { keccak256Of } from "./keccak";
 
@@ -14,7 +15,7 @@ export const ZERO_ADDRESS: Address = "0x0000000000000000000000000000000000000000
 
 const ADDRESS = /^0x[0-9a-fA-F]{40}$/;
 
-const cache = new Map<string, Address>();
+const cache = new BoundedMap<string, Address>(10_000);
 
 /** Any case is taken in, also a wrong checksum: the checksum protects people who type, and machines write here. */
 export function isAddress(value: unknown): value is Address {
@@ -29,7 +30,6 @@ export function checksum(address: string): Address {
   const hash = bytesToHex(keccak256Of(utf8ToBytes(lower)));
   let out = "0x";
   for (let i = 0; i < 40; i++) out += Number.parseInt(hash[i] ?? "0", 16) >= 8 ? lower[i]?.toUpperCase() : lower[i];
-  if (cache.size > 10_000) cache.clear();
   cache.set(address, out as Address);
   return out as Address;
 }

@@ -3,6 +3,7 @@
  */
 import { secp256k1 } from "@noble/curves/secp256k1";
 import { type Address, checksum } from "./address";
+import { BoundedMap } from "./bounded-map";
 import { concatBytes, type Hex, hexToBytes, keccak256, keccakText, wordOfAddress, wordOfUint } from "./hex";
 
 /** One field of an EIP-712 struct. */
@@ -32,7 +33,7 @@ export interface TypedData {
 
 const typeHashes = new WeakMap<readonly TypedDataField[], Uint8Array>();
 
-const separators = new Map<string, Uint8Array>();
+const separators = new BoundedMap<string, Uint8Array>(1_000);
 
 function typeHash(primaryType: string, fields: readonly TypedDataField[]): Uint8Array {
   const known = typeHashes.get(fields);
@@ -75,7 +76,6 @@ export function domainSeparator(domain: TypedDataDomain): Uint8Array {
   const separator = hexToBytes(
     keccak256(concatBytes(hexToBytes(keccakText(`EIP712Domain(${fields.join(",")})`)), ...words)),
   );
-  if (separators.size > 1_000) separators.clear();
   separators.set(key, separator);
   return separator;
 }

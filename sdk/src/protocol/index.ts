@@ -1,22 +1,20 @@
 /** The pure part of the wire protocol, shared by gate, agent and Facilitator. Imports nothing else of this project. */
 export * from "./address";
 export * from "./amounts";
-export * from "./clock";
 export * from "./eip712";
 export * from "./errors";
 export * from "./grant";
 export * from "./headers";
 export * from "./hex";
+export * from "./ids";
 export * from "./memo";
 export * from "./networks";
-export * from "./payment-id";
 export * from "./periods";
-export * from "./plan-id";
 export * from "./proof";
 export * from "./resource";
 export * from "./schemas";
 export * from "./signers";
 export * from "./strict-json";
-export * from "./subscription-id";
+export { type Clock, systemClock } from "./time";
 export * from "./typed-data";
 export * from "./x402-v2";

@@ -18,6 +18,8 @@ interface WebAssemblyLike {
 
 const WORDS = 25;
 
+const ROUNDS = 24;
+
 const ROUNDS_AT = 256;
 
 // Locals: the state, its five column parities, one number, the state turned about, and the loop's position.
@@ -79,7 +81,7 @@ const each = (write: (index: number) => number[], count = WORDS): number[] =>
 function walk(): { readonly from: number; readonly to: number; readonly by: number }[] {
   const steps = [{ from: 0, to: 0, by: 0 }];
   let [x, y] = [1, 0];
-  for (let t = 0; t < 24; t++) {
+  for (let t = 0; t < WORDS - 1; t++) {
     const to = { x: y, y: (2 * x + 3 * y) % 5 };
     steps.push({ from: x + 5 * y, to: to.x + 5 * to.y, by: (((t + 1) * (t + 2)) / 2) % 64 });
     ({ x, y } = to);
@@ -114,7 +116,7 @@ function program(): Uint8Array {
     ...[OP.loop, VOID],
     ...round(),
     ...[...get(ROUND), OP.const32, 8, OP.add, ...set(ROUND)],
-    ...[...get(ROUND), OP.const32, ...signed(24 * 8), OP.less, OP.branchIf, 0, OP.end],
+    ...[...get(ROUND), OP.const32, ...signed(ROUNDS * 8), OP.less, OP.branchIf, 0, OP.end],
     ...each((word) => [OP.const32, 0, ...get(A + word), OP.store, ...at(word)]),
     OP.end,
   ];
@@ -131,15 +133,28 @@ function program(): Uint8Array {
   ]);
 }
 
+/** The round constants, 64 bits each: the bits of a linear feedback shift register, at places 2^j - 1. */
+function roundConstants(): bigint[] {
+  let register = 1n;
+  return Array.from({ length: ROUNDS }, () => {
+    let constant = 0n;
+    for (let j = 0; j < 7; j++) {
+      register = ((register << 1n) ^ ((register >> 7n) * 0x71n)) & 0xffn;
+      if (register & 2n) constant ^= 1n << ((1n << BigInt(j)) - 1n);
+    }
+    return constant;
+  });
+}
+
 /** @returns undefined where the platform has no WebAssembly, or forbids it */
-export function permutationInWasm(roundConstants: Uint32Array): Permutation | undefined {
+export function permutationInWasm(): Permutation | undefined {
   try {
     const { Module, Instance } = (globalThis as unknown as { WebAssembly: WebAssemblyLike }).WebAssembly;
     const { memory, permute } = new Instance(new Module(program())).exports;
-    new Uint32Array(memory.buffer, ROUNDS_AT, roundConstants.length).set(roundConstants);
+    new BigUint64Array(memory.buffer, ROUNDS_AT, ROUNDS).set(roundConstants());
     return { state: new Int32Array(memory.buffer, 0, WORDS * 2), permute };
   } catch {
-    // A content security policy, or a runtime that compiles nothing: the portable permutation does.
+    // A content security policy, or a runtime that compiles nothing: the library does.
     return undefined;
   }
 }

@@ -1,4 +1,5 @@
 /** Computes a subscription's status, and what it allows, as pure functions of a record and a time. */
+import { HOUR_SEC } from "./time";
 
 /** In the order of the contract's enum. */
 export const STATUSES = ["NONE", "ACTIVE", "PAST_DUE", "EXPIRED", "PAUSED", "CANCELLED"] as const;
@@ -53,5 +54,5 @@ export function quoteChange(
 
 /** The grace a plan gets unless its provider names one: an hour or a thirtieth of the interval, at most half of it. */
 export function defaultGraceSec(intervalSec: number): number {
-  return Math.floor(Math.min(Math.max(3_600, intervalSec / 30), intervalSec / 2));
+  return Math.floor(Math.min(Math.max(HOUR_SEC, intervalSec / 30), intervalSec / 2));
 }

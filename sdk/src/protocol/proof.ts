@@ -1,5 +1,6 @@
 /** Signs, encodes and parses payment proofs, and recovers their signers. The gate decides whether a proof pays. */
 import { type Address, checksum, sameAddress } from "./address";
+import { BoundedMap } from "./bounded-map";
 import { recoverSigner, signDigest, type TypedDataField, typedDataDigest } from "./eip712";
 import { InvalidPaymentProof } from "./errors";
 import { type Hex, keccakText } from "./hex";
@@ -29,16 +30,13 @@ const PROOF_TYPES: { readonly PaymentProof: readonly TypedDataField[] } = {
 /** A proof before its Facilitator has signed it. */
 export type UnsignedPaymentProof = Omit<PaymentProof, "signature">;
 
-const MAX_HASHES = 1_000;
-
-const hashes = new Map<string, Hex>();
+const hashes = new BoundedMap<string, Hex>(1_000);
 
 /** Many proofs are of one resource. */
 function hashOf(resource: string): Hex {
   const known = hashes.get(resource);
   if (known) return known;
   const hash = keccakText(resource);
-  if (hashes.size >= MAX_HASHES) hashes.clear();
   hashes.set(resource, hash);
   return hash;
 }

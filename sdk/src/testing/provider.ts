@@ -23,7 +23,7 @@ import {
   Unavailable,
 } from "../protocol";
 import { type ManualClock, manualClock } from "./clock";
-import { type Books, openBooks, type TestChange, type TestPlan, type TestSubscription } from "./subscriptions";
+import { TestBooks, type TestChange, type TestPlan, type TestSubscription } from "./subscriptions";
 
 /** Its clock and its address. */
 export interface TestProviderOptions {
@@ -64,7 +64,7 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
   const payTo = addressOfKey(keyOf("provider"));
   const payer = addressOfKey(keyOf("payer"));
   const token = { address: checksum(`0x${"70".repeat(20)}`), name: "Test USD", version: "1" };
-  const books = openBooks({ clock, token, payTo, payer });
+  const books = new TestBooks({ clock, token, payTo, payer });
   const settings = settingsOf(
     {
       network: `local-${CHAIN_ID}`,
@@ -113,7 +113,7 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
   };
 }
 
-function contextOf(books: Books, settings: GateContext["settings"], clock: ManualClock): GateContext {
+function contextOf(books: TestBooks, settings: GateContext["settings"], clock: ManualClock): GateContext {
   const mayAnswer = (): void => {
     if (books.isDown) throw new Unavailable("The test's Facilitator is down.", { retryAfterSec: 1 });
   };

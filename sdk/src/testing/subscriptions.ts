@@ -19,6 +19,7 @@ import {
   TurnpikeError,
   Unavailable,
 } from "../protocol";
+import { DAY_SEC } from "../protocol/time";
 
 /** A plan of the test provider; amounts in base units. */
 export interface TestPlan {
@@ -51,159 +52,174 @@ export type TestChange = Partial<
   }
 >;
 
-const DAY_SEC = 86_400;
-
-export interface Books {
-  readonly terms: Terms;
-  readonly states: StateReader;
-  readonly meter: MeterPort;
-  addPlan(plan: TestPlan): Plan;
-  subscribe(subscription: TestSubscription): string;
-  ownedBy(wallet: Address): { readonly idHash: Hex; readonly planId: Hex; readonly status: SubscriptionStatus }[];
-  change(id: string, change: TestChange): void;
-  /** base units charged so far in this cycle */
-  spentOf(id: string): bigint;
-  /** whether the chain can be asked */
-  isDown: boolean;
-}
-
-export interface BooksParts {
+export interface TestBooksParts {
   readonly clock: Clock;
   readonly token: { readonly address: Address; readonly name: string; readonly version: string };
   readonly payTo: Address;
   readonly payer: Address;
 }
 
-export function openBooks({ clock, token, payTo, payer }: BooksParts): Books {
-  const plans = new Map<string, Plan>();
-  const states = new Map<string, SubscriptionState>();
-  const blocked = new Set<string>();
-  let subscriptions = 0;
+export class TestBooks {
+  readonly terms: Terms;
+  readonly states: StateReader;
+  readonly meter: MeterPort;
+  /** whether the chain can be asked */
+  isDown = false;
+  readonly #parts: TestBooksParts;
+  readonly #plans = new Map<string, Plan>();
+  readonly #states = new Map<string, SubscriptionState>();
+  readonly #blocked = new Set<string>();
+  #subscriptions = 0;
 
-  const unknown = (idHash: Hex): SubscriptionState => ({
-    ...{ idHash, known: false, subscriber: payer, planId: idHash, paidThroughSec: 0, version: 0 },
-    ...{ paused: false, ending: false, cancelled: false, blockNumber: 0 },
-    allowance: { cap: 0n, spent: 0n, debits: 0 },
-  });
-
-  async function read(idHash: Hex): Promise<SubscriptionState> {
-    if (books.isDown) throw new Unavailable("The test's chain is down.", { retryAfterSec: 1 });
-    return states.get(idHash) ?? unknown(idHash);
+  constructor(parts: TestBooksParts) {
+    this.#parts = parts;
+    this.terms = this.#createTerms();
+    this.states = this.#createStates();
+    this.meter = this.#createMeter();
   }
 
-  function addPlan({ planId, amount = 10_000_000n, intervalSec, graceSec, deprecated = false }: TestPlan): Plan {
-    const id = (planId ?? keccakText(`test plan ${plans.size}`)).toLowerCase() as Hex;
+  addPlan({ planId, amount = 10_000_000n, intervalSec, graceSec, deprecated = false }: TestPlan): Plan {
+    const { payTo, token } = this.#parts;
+    const index = this.#plans.size;
+    const id = (planId ?? keccakText(`test plan ${index}`)).toLowerCase() as Hex;
     const plan: Plan = {
-      ...{ planId: id, index: plans.size, provider: payTo, token: token.address, amount, payTo, deprecated },
+      ...{ planId: id, index, provider: payTo, token: token.address, amount, payTo, deprecated },
       intervalSec: intervalSec ?? 30 * DAY_SEC,
       graceSec: graceSec ?? DAY_SEC,
       successor: undefined,
     };
-    plans.set(id, plan);
+    this.#plans.set(id, plan);
     return plan;
   }
 
-  function hashOf(id: string): Hex {
-    const idHash = parseSubscriptionId(id)?.idHash;
-    if (idHash && states.has(idHash)) return idHash;
-    throw new TurnpikeError(
-      "UnknownSubscription",
-      "This test has no such subscription: use the id that subscribe() gave.",
-    );
+  subscribe({ planId, maxOverage = 0n, subscriber = this.#parts.payer }: TestSubscription): string {
+    const plan = this.#plans.get(planId.toLowerCase()) ?? this.addPlan({ planId });
+    const id = subscriptionId(subscriber, keccakText(`test secret ${this.#subscriptions++}`));
+    const idHash = parseSubscriptionId(id)?.idHash as Hex;
+    this.#states.set(idHash, {
+      ...this.#unknown(idHash),
+      known: true,
+      subscriber,
+      planId: plan.planId,
+      paidThroughSec: this.#parts.clock.nowSec() + plan.intervalSec,
+      allowance: { cap: maxOverage, spent: 0n, debits: 0 },
+    });
+    return id;
   }
 
-  const at = (idHash: string): SubscriptionState => states.get(idHash) ?? unknown(idHash as Hex);
-  const remaining = (idHash: string): bigint => {
-    const { cap, spent } = at(idHash).allowance;
-    return cap > spent ? cap - spent : 0n;
-  };
-  const book = (idHash: string, spent: bigint): void => {
-    const state = at(idHash);
-    states.set(idHash, { ...state, allowance: { ...state.allowance, spent } });
-  };
+  ownedBy(wallet: Address): { readonly idHash: Hex; readonly planId: Hex; readonly status: SubscriptionStatus }[] {
+    const owned = [...this.#states.values()].filter(({ subscriber }) => subscriber === wallet);
+    return owned.reverse().map((state) => {
+      const { intervalSec = 0, graceSec = 0 } = this.#plans.get(state.planId) ?? {};
+      const status = statusAt({ ...state, intervalSec, graceSec }, this.#parts.clock.nowSec());
+      return { idHash: state.idHash, planId: state.planId, status };
+    });
+  }
 
-  let charged = 0n;
-  const books: Books = {
-    isDown: false,
-    terms: {
-      plan: (planId) => plans.get(planId),
-      token: () => token,
+  change(id: string, { cap, spent, blocked: isBlocked, ...record }: TestChange): void {
+    const idHash = this.#hashOf(id);
+    const state = this.#at(idHash);
+    const allowance = {
+      ...state.allowance,
+      ...(cap === undefined ? {} : { cap }),
+      ...(spent === undefined ? {} : { spent }),
+    };
+    this.#states.set(idHash, { ...state, ...record, allowance });
+    if (isBlocked === true) this.#blocked.add(idHash);
+    if (isBlocked === false) this.#blocked.delete(idHash);
+  }
+
+  /** base units charged so far in this cycle */
+  spentOf(id: string): bigint {
+    return this.#at(this.#hashOf(id)).allowance.spent;
+  }
+
+  #createTerms(): Terms {
+    return {
+      plan: (planId) => this.#plans.get(planId),
+      token: () => this.#parts.token,
       // A plan that a route names exists: a test need not add it.
-      async load(planIds) {
-        for (const planId of planIds) if (!plans.has(planId)) addPlan({ planId });
+      load: async (planIds) => {
+        for (const planId of planIds) if (!this.#plans.has(planId)) this.addPlan({ planId });
       },
       onAdvance: () => undefined,
       onReset: () => undefined,
-    },
-    states: {
-      peek: (idHash) => (books.isDown ? undefined : states.get(idHash)),
+    };
+  }
+
+  #createStates(): StateReader {
+    const read = async (idHash: Hex): Promise<SubscriptionState> => {
+      if (this.isDown) throw new Unavailable("The test's chain is down.", { retryAfterSec: 1 });
+      return this.#at(idHash);
+    };
+    return {
+      peek: (idHash) => (this.isDown ? undefined : this.#states.get(idHash)),
       read,
       recheck: read,
       close: () => undefined,
-    },
-    meter: {
+    };
+  }
+
+  #createMeter(): MeterPort {
+    let charged = 0n;
+    return {
       prove: async () => undefined,
       proveAny: async () => undefined,
       canCollect: () => true,
       onBlocks: () => undefined,
       start: async () => undefined,
-      async reserve(idHash, amount) {
-        if (blocked.has(idHash)) throw new InsufficientFunds("A debit of this subscription could not be collected.");
-        const left = remaining(idHash);
+      reserve: async (idHash, amount) => {
+        if (this.#blocked.has(idHash)) {
+          throw new InsufficientFunds("A debit of this subscription could not be collected.");
+        }
+        const left = this.#remaining(idHash);
         if (amount > 0n && left === 0n) throw new AllowanceExhausted();
         const clipped = amount > left;
         const taken = clipped ? left : amount;
         charged += taken;
-        book(idHash, at(idHash).allowance.spent + taken);
+        this.#charge(idHash, taken);
         return { charged: taken, remaining: left - taken, clipped };
       },
-      remaining: (idHash) => remaining(idHash),
-      isBlocked: (idHash) => blocked.has(idHash),
+      remaining: (idHash) => this.#remaining(idHash),
+      isBlocked: (idHash) => this.#blocked.has(idHash),
       retryBlocked: () => undefined,
       isSaturated: () => false,
       // Every charge is final at once here.
       unsettled: () => ({ unsettled: 0n, charged, settled: charged, lost: 0n, subscriptions: [] }),
       flush: async () => undefined,
       stop: async () => undefined,
-    },
-    addPlan,
-    subscribe({ planId, maxOverage = 0n, subscriber = payer }) {
-      const plan = plans.get(planId.toLowerCase()) ?? addPlan({ planId });
-      const id = subscriptionId(subscriber, keccakText(`test secret ${subscriptions++}`));
-      const idHash = parseSubscriptionId(id)?.idHash as Hex;
-      const paidThroughSec = clock.nowSec() + plan.intervalSec;
-      const allowance = { cap: maxOverage, spent: 0n, debits: 0 };
-      states.set(idHash, {
-        ...unknown(idHash),
-        known: true,
-        subscriber,
-        planId: plan.planId,
-        paidThroughSec,
-        allowance,
-      });
-      return id;
-    },
-    ownedBy(wallet) {
-      const owned = [...states.values()].filter(({ subscriber }) => subscriber === wallet);
-      return owned.reverse().map((state) => {
-        const { intervalSec = 0, graceSec = 0 } = plans.get(state.planId) ?? {};
-        const status = statusAt({ ...state, intervalSec, graceSec }, clock.nowSec());
-        return { idHash: state.idHash, planId: state.planId, status };
-      });
-    },
-    change(id, { cap, spent, blocked: isBlocked, ...record }) {
-      const idHash = hashOf(id);
-      const state = at(idHash);
-      const allowance = {
-        ...state.allowance,
-        ...(cap === undefined ? {} : { cap }),
-        ...(spent === undefined ? {} : { spent }),
-      };
-      states.set(idHash, { ...state, ...record, allowance });
-      if (isBlocked === true) blocked.add(idHash);
-      if (isBlocked === false) blocked.delete(idHash);
-    },
-    spentOf: (id) => at(hashOf(id)).allowance.spent,
-  };
-  return books;
+    };
+  }
+
+  #remaining(idHash: Hex): bigint {
+    const { cap, spent } = this.#at(idHash).allowance;
+    return cap > spent ? cap - spent : 0n;
+  }
+
+  #charge(idHash: Hex, amount: bigint): void {
+    const state = this.#at(idHash);
+    const { allowance } = state;
+    this.#states.set(idHash, { ...state, allowance: { ...allowance, spent: allowance.spent + amount } });
+  }
+
+  #at(idHash: Hex): SubscriptionState {
+    return this.#states.get(idHash) ?? this.#unknown(idHash);
+  }
+
+  #unknown(idHash: Hex): SubscriptionState {
+    return {
+      ...{ idHash, known: false, subscriber: this.#parts.payer, planId: idHash, paidThroughSec: 0, version: 0 },
+      ...{ paused: false, ending: false, cancelled: false, blockNumber: 0 },
+      allowance: { cap: 0n, spent: 0n, debits: 0 },
+    };
+  }
+
+  #hashOf(id: string): Hex {
+    const idHash = parseSubscriptionId(id)?.idHash;
+    if (idHash && this.#states.has(idHash)) return idHash;
+    throw new TurnpikeError(
+      "UnknownSubscription",
+      "This test has no such subscription: use the id that subscribe() gave.",
+    );
+  }
 }

@@ -110,7 +110,7 @@ describe("agent.subscribe and changes, judged by the contracts", () => {
     expect(theirs).to.include({ subscriber: addressOf("second"), existing: false });
   });
 
-  it("refuses a second subscription beside one that is past due, and buys anew once it has lapsed or ended", async () => {
+  it("refuses a second subscription beside one that is past due, and buys another once it has lapsed or ended", async () => {
     const { agent } = freshAgent();
     const first = await agent.subscribe({ planId });
     await advance(INTERVAL_SEC + 3_600 + 10);

@@ -15,6 +15,7 @@ import {
   wordOfAddress,
   wordOfUint,
 } from "../../protocol";
+import { Deadline } from "../../protocol/waiting";
 import type { Effects } from "./effects";
 
 export interface ChainReader {
@@ -78,24 +79,22 @@ export function createChainReader(url: string, chainId: number, effects: Effects
 
   async function send(method: string, params: readonly unknown[]): Promise<unknown> {
     const { facilitatorTimeoutMs: timeoutMs } = effects.limits;
-    // The timer keeps its signal. The one of AbortSignal.timeout can be collected inside AbortSignal.any, and never fires.
-    const deadline = new AbortController();
-    const timer = setTimeout(() => deadline.abort(), timeoutMs);
+    const deadline = new Deadline(timeoutMs, effects.closing);
     try {
       const response = await effects.fetch(url, {
         method: "POST",
         headers: { "content-type": "application/json" },
         body: JSON.stringify({ jsonrpc: "2.0", id: nextId++, method, params }),
         redirect: "error",
-        signal: AbortSignal.any([effects.closing, deadline.signal]),
+        signal: deadline.signal,
       });
       const answer = (await response.json()) as { result?: unknown };
       if (answer.result !== undefined && answer.result !== null) return answer.result;
     } catch (cause) {
-      const what = deadline.signal.aborted ? `did not answer within ${timeoutMs} ms` : "cannot be reached";
+      const what = deadline.isOver ? `did not answer within ${timeoutMs} ms` : "cannot be reached";
       throw new Unavailable(`The agent's RPC ${what}.`, { cause });
     } finally {
-      clearTimeout(timer);
+      deadline.end();
     }
     throw new Unavailable(`The agent's RPC did not answer ${method}.`);
   }

@@ -54,7 +54,7 @@ interface Mark {
 
 const EXHAUSTED = "AllowanceExhausted";
 
-/** The refusals that a gate with an older record gives after each change. A code that is not here may stand for any. */
+/** The changes that a gate with an older record may answer with each refusal. A code that is not listed fits any. */
 const EXPLAINED: Readonly<Record<string, readonly Change[]>> = {
   SubscriptionNotActive: ["status", "plan"],
   [EXHAUSTED]: ["cap", "plan"],

@@ -20,6 +20,7 @@ import {
   systemClock,
   TurnpikeError,
 } from "../../protocol";
+import { Deadline } from "../../protocol/waiting";
 import { backoffMs, type Effects, RetryBudget } from "./effects";
 import { isPrivateChannel } from "./request";
 
@@ -101,9 +102,7 @@ function createFacilitator(url: string, effects: Effects, pinned: readonly Addre
     });
   const client = createFacilitatorClient({ url, fetch: exchange, timeoutMs });
   async function announced(): Promise<readonly Address[] | undefined> {
-    // A timer of its own: the signal of AbortSignal.timeout can be collected inside AbortSignal.any, and never fires.
-    const deadline = new AbortController();
-    const timer = setTimeout(() => deadline.abort(), SIGNERS_TIMEOUT_MS);
+    const deadline = new Deadline(SIGNERS_TIMEOUT_MS);
     try {
       const { proofSigners } = await client.supported({ signal: deadline.signal });
       return proofSigners;
@@ -111,7 +110,7 @@ function createFacilitator(url: string, effects: Effects, pinned: readonly Addre
       // Whatever went wrong, there is no list; a payment does not fail for that.
       return undefined;
     } finally {
-      clearTimeout(timer);
+      deadline.end();
     }
   }
   let signers = pinned && Promise.resolve<readonly Address[] | undefined>(pinned);

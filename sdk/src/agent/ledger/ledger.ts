@@ -3,9 +3,8 @@
  * progress. Agents with the same ledger store share one view. Knows no network and no wallet.
  */
 import { type Address, type Hex, PolicyRefused, paymentProofSchema, sameAddress } from "../../protocol";
+import { DAY_SEC } from "../../protocol/time";
 import type { Ledger, LedgerRecord, PaymentEntry, RootEntry, SpendEntry, SubscriptionEntry } from "./ledger-store";
-
-const DAY_SEC = 24 * 60 * 60;
 
 /** Amounts in base units, over a rolling day. */
 export interface BudgetLimits {

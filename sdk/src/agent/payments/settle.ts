@@ -123,7 +123,7 @@ async function askNamed(
       const refusal = refusalBeforeWork(error);
       if (refusal && isFirst && job.isFirstPost) {
         emitPayment(context.effects, "payment.held", job);
-        throw notSubmitted(attempt.entry, refusal, error);
+        throw paymentNotSubmitted(attempt.entry, refusal, error);
       }
       if (refusal) return { kind: "wait", waitMs: waitMsOf(error, 100), why: OUTCOME_UNKNOWN, cause: error };
       const waitMs = error.retryAfterSec === undefined ? {} : { waitMs: clamp(error.retryAfterSec, 0, 10_000) };
@@ -189,7 +189,7 @@ function held(entry: PaymentEntry, why: string, cause?: unknown): PaymentPending
   );
 }
 
-function notSubmitted(entry: PaymentEntry, { code }: TurnpikeError, cause: TurnpikeError): TurnpikeError {
+function paymentNotSubmitted(entry: PaymentEntry, { code }: TurnpikeError, cause: TurnpikeError): TurnpikeError {
   const { retryAfterSec } = cause;
   const when = retryAfterSec === undefined ? "later" : `in ${retryAfterSec} s`;
   const why = code === "RateLimited" ? "rate limit refused" : "address has no route for";

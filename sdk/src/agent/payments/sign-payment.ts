@@ -20,6 +20,7 @@ import {
   Unavailable,
   utf8ToBytes,
 } from "../../protocol";
+import { DAY_SEC } from "../../protocol/time";
 import type { AgentContext } from "../core/context";
 import { emitPayment } from "../core/effects";
 import { plausibleTimeSec } from "../core/facilitators";
@@ -34,7 +35,7 @@ import { tokenDomain } from "./token-domain";
 const MIN_WINDOW_SEC = 15;
 
 /** A quote that lives longer is not timed: its clock is another one. */
-const MAX_QUOTE_LIFE_SEC = 86_400;
+const MAX_QUOTE_LIFE_SEC = DAY_SEC;
 
 /**
  * @param quotedAtSec when the quote arrived, by the policy's clock

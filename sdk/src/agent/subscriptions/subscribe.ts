@@ -96,7 +96,7 @@ type SignupSecret = { readonly value: Hex; readonly kept: SubscriptionEntry["sec
 const canCharge = ({ status }: SubscriptionState): boolean =>
   status === "ACTIVE" || status === "PAUSED" || status === "PAST_DUE";
 
-interface Found {
+interface SignupState {
   /** the active subscription on the plan */
   readonly existing: Subscription | undefined;
   /** one on the plan that is paused or past due; undefined where another one is active */
@@ -106,7 +106,10 @@ interface Found {
 }
 
 /** Finds the wallet's subscription on the plan, in the ledger and on chain. */
-async function secretFor(context: AgentContext, { ledger, facilitator, plan, origins }: SignupJob): Promise<Found> {
+async function secretFor(
+  context: AgentContext,
+  { ledger, facilitator, plan, origins }: SignupJob,
+): Promise<SignupState> {
   const subscriber = await context.signer.address();
   const root = await context.roots.ofSubscriptions(plan.deployment);
   let secret: SignupSecret;
@@ -230,7 +233,7 @@ async function signSubscribe(
   };
 }
 
-/** Posts a signup that stands in the ledger, and settles what became of it. */
+/** Posts a signup that the ledger holds, and returns its outcome. */
 async function postSignup(
   context: AgentContext,
   job: SignupJob,

@@ -11,7 +11,7 @@ export function responseOf({ status, headers, body }: Answer): Response {
   return new Response(WITHOUT_BODY.has(status) ? null : (body as BodyInit), { status, headers });
 }
 
-export interface Served {
+export interface ServedResponse {
   readonly gate: Gate;
   readonly scope: RequestScope;
   readonly decision: Extract<Decision, { kind: "allow" }>;
@@ -21,7 +21,7 @@ export interface Served {
 }
 
 /** @returns what to send: the handler's response with the paid headers, or the refusal of its charge */
-export async function settleResponse({ gate, scope, decision, response, threw }: Served): Promise<Response> {
+export async function settleResponse({ gate, scope, decision, response, threw }: ServedResponse): Promise<Response> {
   if (decision.payment.kind === "free") return response;
   if (isRefusedCharge(scope, threw ? 500 : response.status)) {
     const answer = await gate.answerOfRefusedCharge(scope);

@@ -1,12 +1,13 @@
 /** Adapts a gate to Hono middleware. */
 import type { Context, MiddlewareHandler, Next } from "hono";
 import { answerOf, CORS_HEADERS, type Decision, isPreflight, PREFLIGHT } from "../core/answer";
+import { bodyDropped, bodyTooLarge } from "../core/body-fault";
+import { readAhead, unreadRequest } from "../core/fetch-body";
 import { applyDecision, type Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
-import { type GateRequest, gateRequestOfFetch } from "../core/request";
+import { type BodyOfRequest, type GateRequest, gateRequestOfFetch } from "../core/request";
 import { openRequestScope, requestScopes } from "../core/request-scope";
 import { responseOf, settleResponse } from "./fetch-response";
-import { honoBody } from "./hono-body";
 
 /** What a gated handler finds in its context. */
 export interface PaidVariables {
@@ -70,4 +71,56 @@ export function honoGate(gate: Gate): HonoGate {
     return undefined;
   }
   return Object.assign(middleware, { ready: () => gate.ready() });
+}
+
+const REMEDY = "mount the gate before the middleware that reads it (a validator, c.req.json())";
+
+type Cache = Context["req"]["bodyCache"];
+
+interface HonoBody extends BodyOfRequest {
+  /** Undoes what callbacks did to the context's body, for the handler. */
+  restore(): void;
+}
+
+function honoBody(c: Context): HonoBody {
+  const { req } = c;
+  const original = { raw: req.raw, bodyCache: req.bodyCache };
+  let bytes: Uint8Array | undefined;
+  return {
+    async read(maxBytes) {
+      if (bytes || !req.raw.bodyUsed) {
+        bytes = await readAhead(original.raw, maxBytes, REMEDY);
+        return bytes;
+      }
+      const kept = await cachedBytes(req.bodyCache);
+      if (!kept) throw bodyDropped(REMEDY);
+      if (kept.byteLength > maxBytes) throw bodyTooLarge(maxBytes);
+      return kept;
+    },
+    raw() {
+      if (bytes) {
+        req.raw = unreadRequest(original.raw, bytes);
+        req.bodyCache = {};
+      }
+      return c;
+    },
+    isRead: () => mayHaveBody(req.method) && (req.raw.bodyUsed || Object.keys(req.bodyCache).length > 0),
+    isLost: () => req.raw.bodyUsed && Object.keys(req.bodyCache).length === 0,
+    restore() {
+      if (!bytes) return;
+      req.raw = original.raw;
+      req.bodyCache = original.bodyCache;
+    },
+  };
+}
+
+/** Hono remembers the empty body of a GET like any other. */
+const mayHaveBody = (method: string): boolean => method !== "GET" && method !== "HEAD";
+
+/** Returns the whole body from Hono's cache, where its own methods have read it. */
+async function cachedBytes({ arrayBuffer, text, blob }: Cache): Promise<Uint8Array | undefined> {
+  const kept = (await (arrayBuffer ?? text ?? blob)) as unknown;
+  if (typeof kept === "string") return new TextEncoder().encode(kept);
+  if (kept instanceof ArrayBuffer) return new Uint8Array(kept);
+  return kept instanceof Blob ? new Uint8Array(await kept.arrayBuffer()) : undefined;
 }

@@ -1,5 +1,6 @@
 /** Keeps claims in a store that gates on several machines share, by the common rules and the store's own clock. */
 import { type Hex, isHash32, randomBytes, toHex, Unavailable } from "../../protocol";
+import { HOUR_SEC } from "../../protocol/time";
 import { type AtomicStore, type CellChange, guardCells } from "../stores/atomic-store";
 import { lineOfRecord, recordOfLine } from "./claim-line";
 import {
@@ -13,7 +14,7 @@ import {
 } from "./rules";
 
 /** Chain time may run behind the store's. */
-const MARGIN_SEC = 3_600;
+const MARGIN_SEC = HOUR_SEC;
 
 const MAX_TRIES = 20;
 

@@ -13,7 +13,7 @@ import type { GateRequest } from "./request";
 import type { Route } from "./route";
 import type { Settings } from "./settings";
 
-export interface PaymentGrant {
+export interface GrantedPayment {
   readonly kind: "grants";
   readonly payment: OneTimePayment;
   readonly claim: HeldClaim;
@@ -24,7 +24,7 @@ export interface PaymentGrant {
 }
 
 export type PaymentVerdict =
-  | PaymentGrant
+  | GrantedPayment
   /** the payment has bought its request before; its kept answer */
   | { readonly kind: "replay"; readonly answer: KeptAnswer; readonly cors: boolean }
   | { readonly kind: "refused"; readonly refusal: Refusal }

@@ -31,7 +31,7 @@ export async function requireCollectable(context: Pick<GateContext, "meter">, pl
 }
 
 /** Returns whether every plan of a metered route is known, without a call, to be collectable. */
-export function isCollectable({ meter }: Pick<GateContext, "meter">, { metered, planIds }: MeteredRoute): boolean {
+export function isRouteCollectable({ meter }: Pick<GateContext, "meter">, { metered, planIds }: MeteredRoute): boolean {
   return !metered || planIds.every((planId) => meter?.canCollect(planId) === true);
 }
 
@@ -44,7 +44,7 @@ export async function collectableOffers(
   route: MeteredRoute,
   offers: readonly Offer[],
 ): Promise<{ readonly offers: readonly Offer[]; readonly outage?: TurnpikeError }> {
-  if (isCollectable(context, route)) return { offers };
+  if (isRouteCollectable(context, route)) return { offers };
   const outages = new Map<Hex, TurnpikeError>();
   const check = async (planId: Hex): Promise<void> => {
     try {

@@ -7,6 +7,7 @@ import { connectRpc, type Rpc } from "../../chain/rpc";
 import { createStateReader, type StateReader } from "../../chain/states";
 import type { Subscription } from "../../facilitator/subscriptions";
 import { type Address, type Clock, ConfigError, systemClock, type TurnpikeError, Unavailable } from "../../protocol";
+import { atMost } from "../../protocol/waiting";
 import { fileClaims } from "../claims/file";
 import { memoryClaims } from "../claims/memory";
 import type { ClaimStore } from "../claims/rules";
@@ -79,7 +80,7 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
   let claims: ClaimStore | undefined;
   let starting: Promise<void> | undefined;
   let isMeterOpen = false;
-  const facilitator = lazily(() => facilitatorOf(settings, options));
+  const facilitator = lazily(() => gateFacilitatorOf(settings, options));
   const meter = options.meter ?? parts.meterOf(options, settings, time, rpc);
   if (meter) {
     followed?.heads.listen({
@@ -150,7 +151,7 @@ function follow(rpc: Rpc, settings: Settings, terms: Terms, options: ProviderOpt
   return { heads, time: chainTime(clock, heads), states };
 }
 
-function facilitatorOf({ facilitator, facilitatorWaitMs }: Settings, { fetch }: ProviderOptions): GateFacilitator {
+function gateFacilitatorOf({ facilitator, facilitatorWaitMs }: Settings, { fetch }: ProviderOptions): GateFacilitator {
   if (!facilitator) throw new ConfigError("facilitator is not set (TURNPIKE_FACILITATOR_URL)");
   return createGateFacilitator({ url: facilitator.url, waitMs: facilitatorWaitMs, fetch });
 }
@@ -196,21 +197,10 @@ export function chainTime(clock: ChainClock, heads: HeadWatcher): GateTime {
     refresh() {
       if (heads.fresh()) return undefined;
       // In an outage the last known head and the time since it still serve: quotes need a time even then.
-      return bounded(
-        heads.current().then(
-          () => undefined,
-          () => undefined,
-        ),
-      );
+      const current = heads.current().then(ignored, ignored);
+      return atMost(MAX_WAIT_MS, current, ignored);
     },
   };
 }
 
-async function bounded(work: Promise<void>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, MAX_WAIT_MS);
-  });
-  await Promise.race([work, late]);
-  clearTimeout(timer);
-}
+const ignored = (): undefined => undefined;

@@ -13,6 +13,7 @@ import {
   toHex,
   utf8ToBytes,
 } from "../../protocol";
+import { DAY_SEC } from "../../protocol/time";
 import { secretOfProof } from "../replay/secret";
 import type { Decision } from "./answer";
 import { askCallback } from "./ask-callback";
@@ -26,7 +27,7 @@ import {
   type PaymentCase,
   type PaymentVerdict,
 } from "./claim-payment";
-import { collectableOffers, isCollectable } from "./collectable";
+import { collectableOffers, isRouteCollectable } from "./collectable";
 import type { GateContext } from "./context";
 import { type Credentials, type PaymentCredential, readCredentials } from "./credentials";
 import { faultOfSettlement, judgeProof } from "./judge-proof";
@@ -139,7 +140,7 @@ function decideSync(
 
 function isQuotableSync(context: GateContext, route: Route): boolean {
   try {
-    return isCollectable(context, route) && isBookkeepingKnown(context, route);
+    return isRouteCollectable(context, route) && isBookkeepingKnown(context, route);
   } catch {
     // The asynchronous path finds the same error, and reports it.
     return false;
@@ -245,8 +246,6 @@ async function isFree(route: Route, request: GateRequest): Promise<boolean> {
   });
   return answer === true;
 }
-
-const DAY_SEC = 86_400;
 
 /** Judges a payment header and claims its payment: a proof of this project's Facilitator, or a standard payload. */
 export async function judgePayment(credential: PaymentCredential, at: PaymentCase): Promise<PaymentVerdict> {

@@ -7,6 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { createFacilitatorClient, type FacilitatorClient } from "../../facilitator/client";
 import type { FetchLike } from "../../facilitator/transport";
 import { Unavailable } from "../../protocol";
+import { Deadline } from "../../protocol/waiting";
 
 export interface GateFacilitator
   extends Pick<FacilitatorClient, "verifyProof" | "x402Settle" | "payment" | "subscriptionsOf"> {
@@ -57,9 +58,13 @@ interface Watch {
 function watchForSilence({ url, waitMs, send, done }: Watch): AbortSignal {
   const silent = new AbortController();
   const probe = async (): Promise<void> => {
-    const signal = AbortSignal.any([done, AbortSignal.timeout(waitMs)]);
-    const response = await send(`${url}/healthz`, { method: "GET", redirect: "manual", signal });
-    await response.body?.cancel();
+    const deadline = new Deadline(waitMs, done);
+    try {
+      const response = await send(`${url}/healthz`, { method: "GET", redirect: "manual", signal: deadline.signal });
+      await response.body?.cancel();
+    } finally {
+      deadline.end();
+    }
   };
   const watch = async (): Promise<void> => {
     for (;;) {

@@ -22,6 +22,7 @@ import {
   Unavailable,
   x402V1PayloadSchema,
 } from "../../protocol";
+import { DAY_SEC } from "../../protocol/time";
 import { holdClaim } from "../claims/held-claim";
 import type { ClaimStore } from "../claims/rules";
 import { secretOfPayload } from "../replay/secret";
@@ -43,7 +44,7 @@ interface Authorization {
   readonly nonce: Hex;
 }
 
-interface Purchase {
+interface StandardPurchase {
   /** the client's own idempotency key, which names this payment and no other */
   readonly identifier?: string;
   /** its quote has expired */
@@ -53,8 +54,6 @@ interface Purchase {
   readonly token: TokenTerms;
   readonly settlement: X402RequestWire;
 }
-
-const DAY_SEC = 86_400;
 
 /** How much clocks may differ. */
 const SLACK_SEC = 60;
@@ -139,7 +138,7 @@ const malformed = (path: readonly PropertyKey[] = []): InvalidPaymentProof =>
   });
 
 /** Reads a version 1 payload. It echoes nothing, so it must pay one of the current options exactly. */
-async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Purchase | Fault> {
+async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<StandardPurchase | Fault> {
   const parsed = x402V1PayloadSchema.safeParse(payload);
   if (!parsed.success) throw malformed(parsed.error.issues[0]?.path);
   const { settings } = at.context;
@@ -171,7 +170,7 @@ async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Purch
 /**
  * Reads a version 2 payload. It echoes the option, whose memo proves the quote: quoted terms hold until they expire.
  */
-function purchaseOfV2(payload: JsonObject, at: PaymentCase): Purchase | Fault {
+function purchaseOfV2(payload: JsonObject, at: PaymentCase): StandardPurchase | Fault {
   const parsed = payloadV2Schema.safeParse(payload);
   if (!parsed.success) throw malformed(parsed.error.issues[0]?.path);
   const { settings, terms, time } = at.context;
@@ -217,7 +216,7 @@ function faultOfWindow({ validAfter, validBefore }: Authorization, nowSec: numbe
  * code.
  */
 async function faultOfSignature(
-  { authorization, signature, token: { address: token, name, version } }: Purchase,
+  { authorization, signature, token: { address: token, name, version } }: StandardPurchase,
   { settings, rpc }: GateContext,
 ): Promise<Fault | undefined> {
   if (!SIGNATURE_65.test(signature)) return undefined;

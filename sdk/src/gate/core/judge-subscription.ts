@@ -12,6 +12,7 @@ import {
   statusAt,
   Unavailable,
 } from "../../protocol";
+import { BoundedMap } from "../../protocol/bounded-map";
 import type { MeterPort } from "../metering/meter";
 import { requireCollectable } from "./collectable";
 import type { GateContext } from "./context";
@@ -167,16 +168,13 @@ function inactive(reason: string, message: string): SubscriptionVerdict {
 }
 
 // Two hashes per look-up are most of a subscriber's request's cost, and the same few ids recur.
-const MAX_PARSED = 10_000;
-
-const parsedIds = new Map<string, ParsedSubscriptionId>();
+const parsedIds = new BoundedMap<string, ParsedSubscriptionId>(10_000);
 
 function parseRemembered(id: string): ParsedSubscriptionId | undefined {
   const known = parsedIds.get(id);
   if (known) return known;
   const parsed = parseSubscriptionId(id);
   if (!parsed) return undefined;
-  if (parsedIds.size >= MAX_PARSED) parsedIds.clear();
   parsedIds.set(id, parsed);
   return parsed;
 }

@@ -1,7 +1,7 @@
 /** Defines what a granted request carries: who paid, how, and access to the allowance. */
 import type { Plan } from "../../chain/plans";
 import type { Address, Hex } from "../../protocol";
-import type { Deduction } from "../metering/meter";
+import type { Deduction } from "../metering/charges";
 
 interface Deducts {
   /**

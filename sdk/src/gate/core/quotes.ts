@@ -4,6 +4,7 @@
  * cheap.
  */
 import { EXTENSION, encodeHeaderText, HEADER, memoIssuer, type PaymentRequiredWire } from "../../protocol";
+import { BoundedMap } from "../../protocol/bounded-map";
 import { buildQuote, factsOf, isUsableKey, type Quote, type QuoteRequest, refOf } from "./quote";
 import { signInChallenge } from "./sign-in-challenge";
 
@@ -15,7 +16,7 @@ export interface Quotes {
 const MAX_TEMPLATES = 200;
 
 export function createQuotes(): Quotes {
-  const templates = new Map<string, Template>();
+  const templates = new BoundedMap<string, Template>(MAX_TEMPLATES);
   return {
     quote(input) {
       if (!isRegular(input)) return buildQuote(input);
@@ -24,7 +25,6 @@ export function createQuotes(): Quotes {
       if (known && known.offers === input.offers && known.refusal === input.refusal) return filled(known, input);
       const quote = buildQuote(input);
       const template = templateOf(quote, input);
-      if (templates.size >= MAX_TEMPLATES) templates.clear();
       if (template) templates.set(key, template);
       return quote;
     },

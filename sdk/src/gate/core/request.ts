@@ -237,7 +237,7 @@ const NOT_IN_A_TARGET = /[\0-\x20#\x7f]/;
  */
 export function resourceOfRequest(request: GateRequest, origin: Origin): string {
   const { target } = request;
-  const resource = NOT_IN_A_TARGET.test(target) ? undefined : resourceOf(publicUrlOf(request, origin), target);
+  const resource = NOT_IN_A_TARGET.test(target) ? undefined : resourceOf(publicUrlOfRequest(request, origin), target);
   // A router sees the path as it came. Where serialising changes it (dot segments, a raw quotation mark), one resource
   // would name two paths, and the cheaper one's payment would buy the other.
   if (resource !== undefined && pathOf(resource).endsWith(pathOf(target))) return resource;
@@ -251,7 +251,7 @@ const pathOf = (target: string): string => target.split("?", 1)[0] ?? "";
 /** A host as in URLs, without anything that could become a path, a query or credentials. */
 const HOST = /^(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?$/i;
 
-function publicUrlOf(request: GateRequest, { publicUrl, trustProxy }: Origin): string {
+function publicUrlOfRequest(request: GateRequest, { publicUrl, trustProxy }: Origin): string {
   if (publicUrl !== undefined) return publicUrl;
   if (trustProxy) {
     const host = firstOf(request.header("x-forwarded-host")) ?? request.host;

@@ -18,6 +18,7 @@ import {
   signInMessage,
   signInSchema,
 } from "../../protocol";
+import { BoundedMap } from "../../protocol/bounded-map";
 import { holdClaim } from "../claims/held-claim";
 import type { GateContext } from "./context";
 import { judgeIdHash } from "./judge-subscription";
@@ -33,7 +34,7 @@ const MAX_JUDGED = 10;
 const MAX_WALLETS = 10_000;
 
 /** The subscriptions that wallets last had; each is judged by the chain again every time. */
-const known = new WeakMap<GateContext, Map<Address, readonly Hex[]>>();
+const known = new WeakMap<GateContext, BoundedMap<Address, readonly Hex[]>>();
 
 /**
  * Judges whether a `SIGN-IN-WITH-X` grants this request. The Facilitator's index lists a wallet's subscriptions; that
@@ -67,7 +68,7 @@ async function judgeWallet(context: GateContext, route: MeteredRoute, wallet: Ad
     .filter(({ planId }) => route.planIds.includes(planId))
     .sort((a, b) => Number(b.status === "ACTIVE") - Number(a.status === "ACTIVE"))
     .map(({ idHash }) => idHash);
-  remember(walletsOf(context), wallet, found);
+  walletsOf(context).set(wallet, found);
   return (await judgeEach(context, route, wallet, found)) ?? first ?? NONE;
 }
 
@@ -98,14 +99,9 @@ async function judgeEach(
 }
 
 function walletsOf(context: GateContext): Map<Address, readonly Hex[]> {
-  const wallets = known.get(context) ?? new Map();
+  const wallets = known.get(context) ?? new BoundedMap<Address, readonly Hex[]>(MAX_WALLETS);
   known.set(context, wallets);
   return wallets;
-}
-
-function remember(wallets: Map<Address, readonly Hex[]>, wallet: Address, idHashes: readonly Hex[]): void {
-  if (wallets.size >= MAX_WALLETS) wallets.clear();
-  wallets.set(wallet, idHashes);
 }
 
 /** How much clocks may differ. */

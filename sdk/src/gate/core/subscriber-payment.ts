@@ -10,7 +10,7 @@ import {
   type TurnpikeError,
   toAmount,
 } from "../../protocol";
-import type { Deduction } from "../metering/meter";
+import type { Deduction } from "../metering/charges";
 import { requireCollectable } from "./collectable";
 import type { GateContext } from "./context";
 import type { MeteredRoute, SubscriptionPayment } from "./payment";

@@ -1,10 +1,9 @@
 /**
  * Caches the terms that quotes are made from: plans and tokens, read from the chain once and kept current by its logs.
  */
-import type { HeadListener } from "../../chain/heads";
-import { loadPlans, type Plan } from "../../chain/plans";
+import type { HeadListener } from "../../chain/confirmed-head";
+import { loadPlans, loadToken, type Plan } from "../../chain/plans";
 import { checkChainId, hasCode, type Rpc } from "../../chain/rpc";
-import { loadToken } from "../../chain/tokens";
 import { type Address, ConfigError, type Hex, Unavailable } from "../../protocol";
 import type { Settings } from "./settings";
 

@@ -53,7 +53,7 @@ export type Entry =
   | { readonly kind: "rekeyed"; readonly idHash: Hex; readonly to: Hex; readonly block: number }
   | { readonly kind: "lost"; readonly idHash: Hex; readonly amount: bigint; readonly reason: LossReason };
 
-export interface Account {
+export interface MeteredAccount {
   readonly idHash: Hex;
   /** reserved and in no batch */
   pending: bigint;
@@ -88,7 +88,7 @@ const BATCHES_KEPT = 8;
 const ACCOUNTS_KEPT = 50_000;
 
 export class Books {
-  readonly accounts = new Map<Hex, Account>();
+  readonly accounts = new Map<Hex, MeteredAccount>();
   readonly batches = new Map<number, Batch>();
   /** from a rekeyed idHash to the one that carries on */
   readonly successors = new Map<Hex, Hex>();
@@ -105,11 +105,11 @@ export class Books {
     return at;
   }
 
-  find(idHash: Hex): Account | undefined {
+  find(idHash: Hex): MeteredAccount | undefined {
     return this.accounts.get(this.current(idHash));
   }
 
-  account(idHash: Hex): Account {
+  account(idHash: Hex): MeteredAccount {
     const at = this.current(idHash);
     let account = this.accounts.get(at);
     if (account === undefined) {
@@ -251,7 +251,7 @@ export class Books {
   }
 }
 
-export function emptyAccount(idHash: Hex): Account {
+export function emptyAccount(idHash: Hex): MeteredAccount {
   return {
     idHash,
     pending: 0n,
@@ -267,7 +267,7 @@ export function emptyAccount(idHash: Hex): Account {
   };
 }
 
-function clearPending(account: Account): void {
+function clearPending(account: MeteredAccount): void {
   account.calls = 0;
   account.blocked = undefined;
 }
@@ -283,12 +283,12 @@ function sumOf(items: readonly DebitItem[]): bigint {
 }
 
 /** Returns what a cancellation now could cost the provider. */
-export function unsettledOf(account: Account): bigint {
+export function unsettledOf(account: MeteredAccount): bigint {
   return account.pending + account.held + (account.inFlight.length === 0 ? 0n : sumOf(account.inFlight));
 }
 
 /** Returns whether this account has a balance, a block or a loss: anything that the chain does not have. */
-export function hasBalance(account: Account): boolean {
+export function hasBalance(account: MeteredAccount): boolean {
   return unsettledOf(account) > 0n || account.blocked !== undefined || account.lost > 0n;
 }
 
@@ -296,7 +296,7 @@ export function hasBalance(account: Account): boolean {
  * Returns cap - spent - reserved, never below zero. The facts may be older or newer than the books: a debit under way
  * whose index the chain has passed is in `spent` already, a settled one that it has not reached is not.
  */
-export function remainingOf(account: Account | undefined, facts: AllowanceFacts): bigint {
+export function remainingOf(account: MeteredAccount | undefined, facts: AllowanceFacts): bigint {
   let remaining = facts.cap - facts.spent;
   if (account !== undefined) {
     remaining -= account.pending + account.held;

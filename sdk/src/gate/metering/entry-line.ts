@@ -4,12 +4,12 @@
  */
 import { crc32 } from "node:zlib";
 import { TurnpikeError } from "../../protocol/errors";
-import type { Account, Batch, Entry, Totals } from "./books";
+import type { Batch, Entry, MeteredAccount, Totals } from "./books";
 
 /** The whole books, at the head of a compacted journal. */
 export interface SnapshotEntry {
   readonly kind: "snapshot";
-  readonly accounts: readonly Account[];
+  readonly accounts: readonly MeteredAccount[];
   readonly batches: readonly Batch[];
   readonly recent: readonly Batch[];
   readonly successors: readonly (readonly [string, string])[];

@@ -103,7 +103,7 @@ export class JournalLock {
         await this.take();
         await this.options.rejoin();
       } catch {
-        await this.giveBack();
+        await this.releaseLock();
         await this.rest(TAKE_AGAIN_MS);
       }
     }
@@ -111,7 +111,7 @@ export class JournalLock {
     if (!this.isLost) this.doubt = undefined;
   }
 
-  private async giveBack(): Promise<void> {
+  private async releaseLock(): Promise<void> {
     if (!this.isLost) await this.unlock?.().catch(() => undefined);
     this.isLost = true;
   }

@@ -7,6 +7,7 @@ import { type FileHandle, open, readFile, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ConfigError, type TurnpikeError, Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
+import { type Deferred, deferred } from "../../protocol/waiting";
 import type { Entry } from "./books";
 import { decodeLines, encodeLine, type Line, type SnapshotEntry } from "./entry-line";
 
@@ -97,9 +98,7 @@ interface Group {
   readonly lines: Line[];
   /** this group's line for a subscription since its last other entry */
   readonly reservations: Map<Hex, Reservation>;
-  readonly durable: Promise<void>;
-  readonly resolve: () => void;
-  readonly reject: (error: unknown) => void;
+  readonly durable: Deferred<void>;
 }
 
 export class Journal {
@@ -153,7 +152,7 @@ export class Journal {
       line.calls += 1;
       line.block = Math.max(line.block, block);
     }
-    return group.durable;
+    return group.durable.promise;
   }
 
   append(entry: Entry): Promise<void> {
@@ -161,7 +160,7 @@ export class Journal {
     // What is reserved after this entry must follow it in the file.
     group.reservations.clear();
     group.lines.push(entry);
-    return group.durable;
+    return group.durable.promise;
   }
 
   /** Resolves when everything appended so far is durable and the file is closed. */
@@ -173,7 +172,7 @@ export class Journal {
   /** Closes the file without writing what waits: its entries are refused with `reason`. */
   async abandon(reason: TurnpikeError): Promise<void> {
     this.failure ??= reason;
-    this.group?.reject(reason);
+    this.group?.durable.reject(reason);
     this.group = undefined;
     await this.close();
   }
@@ -181,7 +180,7 @@ export class Journal {
   private openGroup(): Group {
     this.requireHealthy();
     if (this.group === undefined) {
-      this.group = createGroup();
+      this.group = { lines: [], reservations: new Map(), durable: deferred() };
       this.writing ??= this.write();
     }
     return this.group;
@@ -200,7 +199,7 @@ export class Journal {
         await this.fail(cause, group);
         break;
       }
-      group.resolve();
+      group.durable.resolve();
       if (snapshot !== undefined && !(await this.compact(Buffer.from(snapshot)))) break;
     }
     this.writing = undefined;
@@ -249,27 +248,17 @@ export class Journal {
     const failure = new Unavailable("The meter's journal cannot be written.", { cause, retryAfterSec: 30 });
     this.failure = failure;
     const isSafe = await cutBack(this.file, path, this.sizeBytes);
-    group.reject(failure);
+    group.durable.reject(failure);
     const remedy = `Cut ${path} to ${this.sizeBytes} bytes before the next start: what follows was refused, and would be charged.`;
     this.refuseAll(failure, isSafe ? failure : new ConfigError(remedy, { cause }));
   }
 
   private refuseAll(failure: TurnpikeError, reported = failure): void {
     this.failure = failure;
-    this.group?.reject(failure);
+    this.group?.durable.reject(failure);
     this.group = undefined;
     this.options.onFailure(reported);
   }
-}
-
-function createGroup(): Group {
-  let resolve: () => void = () => undefined;
-  let reject: (error: unknown) => void = () => undefined;
-  const durable = new Promise<void>((onDone, onError) => {
-    resolve = onDone;
-    reject = onError;
-  });
-  return { lines: [], reservations: new Map(), durable, resolve, reject };
 }
 
 async function writeWhole(path: string, bytes: Buffer): Promise<void> {

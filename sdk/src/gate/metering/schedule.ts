@@ -1,6 +1,6 @@
 /** Decides when a debit is due, how long a failed one waits, and what the chain's current state allows. Pure. */
 import type { MeteredState } from "../../chain/debit-sender";
-import type { Account } from "./books";
+import type { MeteredAccount } from "./books";
 
 export interface MeterLimits {
   /** base units a subscription may owe before its debits are final: the most a cancellation can cost; 1,000,000 */
@@ -71,7 +71,7 @@ export interface Now {
   readonly sec: number | undefined;
 }
 
-export function isDue(account: Readonly<Account>, timing: Timing, limits: MeterLimits, now: Now): boolean {
+export function isDue(account: Readonly<MeteredAccount>, timing: Timing, limits: MeterLimits, now: Now): boolean {
   if (account.pending === 0n || now.ms < timing.retryAtMs) return false;
   if (account.blocked || timing.attempts > 0) return true;
   return (
@@ -105,7 +105,7 @@ export type Judgement =
   /** the debit at this index had settled, and a later view does not have it */
   | { readonly kind: "reverted"; readonly index: number };
 
-export function judgeDebit(account: Readonly<Account>, state: MeteredState): Judgement {
+export function judgeDebit(account: Readonly<MeteredAccount>, state: MeteredState): Judgement {
   if (state.debits < account.nextIndex && state.status !== "CANCELLED") {
     // An endpoint that lags behind the last settled debit would have it debited again under an older index.
     if (state.blockNumber < account.settledBlock) return { kind: "later" };

@@ -5,7 +5,7 @@
 import type { DebitItem, DebitResult, DebitSender, MeteredState, MeterStates } from "../../chain/debit-sender";
 import type { ErrorCode } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import { type Account, type Batch, type BatchItem, isBlockReason } from "./books";
+import { type Batch, type BatchItem, isBlockReason, type MeteredAccount } from "./books";
 import type { MeterReport } from "./reports";
 import { freshTiming, isDue, judgeDebit, type MeterLimits, type Now, retryDelayMs, type Timing } from "./schedule";
 import type { MeterStore } from "./store";
@@ -36,7 +36,7 @@ interface Draft {
 }
 
 /** Something to debit, before the chain was asked. */
-type Wanted = { readonly account: Readonly<Account>; readonly call?: Call };
+type Wanted = { readonly account: Readonly<MeteredAccount>; readonly call?: Call };
 
 const RESUBMIT_MS = 10_000;
 

@@ -4,7 +4,7 @@
  */
 import type { AllowanceFacts } from "../../chain/debit-sender";
 import type { Hex } from "../../protocol/hex";
-import { type Account, type Batch, Books, type Entry, remainingOf, type Totals, unsettledOf } from "./books";
+import { type Batch, Books, type Entry, type MeteredAccount, remainingOf, type Totals, unsettledOf } from "./books";
 
 /** Keeps a meter's books in memory: for tests only, never where real money is charged. */
 export function createMemoryMeterStore(): MeterStore {
@@ -56,7 +56,7 @@ export function localBooks(books: () => Books): LocalBooks {
 }
 
 /** Decides a reservation. A cost above the remainder is clipped to it and served; an empty remainder is a refusal. */
-export function decideReservation(account: Account | undefined, request: ReserveRequest): Reserved {
+export function decideReservation(account: MeteredAccount | undefined, request: ReserveRequest): Reserved {
   if (account?.blocked) return { kind: "blocked" };
   const remaining = remainingOf(account, request.facts);
   if (request.mayClip === false && request.amount > remaining) return { kind: "short" };
@@ -105,11 +105,11 @@ export interface MeterStore {
   /** Resolves when the change is durable. A shared store refuses it from a process without the subscription's lease. */
   record(entry: Exclude<Entry, { kind: "reserved" }>): Promise<void>;
   /** Returns this process's view; with a shared store it may be slightly old (`reserve` decides). */
-  account(idHash: Hex): Readonly<Account> | undefined;
+  account(idHash: Hex): Readonly<MeteredAccount> | undefined;
   /** The accounts whose debits this process sends; a shared store leases each to one process at a time. */
-  accounts(): Iterable<Readonly<Account>>;
+  accounts(): Iterable<Readonly<MeteredAccount>>;
   /** Every account that this process knows, whichever gate sends its debits: for views. */
-  everyAccount(): Iterable<Readonly<Account>>;
+  everyAccount(): Iterable<Readonly<MeteredAccount>>;
   /** Accounts whose debit another gate waits for, to be sent by this one. */
   urgent(): Iterable<Hex>;
   /** Reads what other gates have changed; does nothing for a store of one process. */

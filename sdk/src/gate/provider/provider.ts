@@ -17,7 +17,7 @@ import type { Amount } from "../core/pricing";
 import { gateRequestOfNode } from "../core/request";
 import { openRequestScope, requestScopes } from "../core/request-scope";
 import type { GateOptions } from "../core/route";
-import type { Deduction } from "../metering/meter";
+import type { Deduction } from "../metering/charges";
 import type { UnsettledReport } from "../metering/reports";
 import { reportsOf } from "../reporting/funnel-metrics";
 import { meterOf } from "./create-meter";

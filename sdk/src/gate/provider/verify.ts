@@ -10,6 +10,7 @@ import {
   type PaymentRequiredWire,
   TurnpikeError,
 } from "../../protocol";
+import { DAY_SEC } from "../../protocol/time";
 import { watchResponse } from "../adapters/node-response";
 import { type HeldClaim, holdClaim } from "../claims/held-claim";
 import type { GateContext } from "../core/context";
@@ -55,8 +56,6 @@ interface Asked {
   readonly request: GateRequest;
   readonly response: ServerResponse | undefined;
 }
-
-const DAY_SEC = 86_400;
 
 const verdicts = new WeakMap<PaymentProof, Promise<boolean>>();
 

@@ -32,7 +32,7 @@ export function keeperOf({ purchased, limits, gateKey, nowMs }: KeeperOptions): 
   };
 }
 
-export type Served =
+export type ServedAnswer =
   | { readonly kind: "answer"; readonly answer: KeptAnswer }
   /** it has bought its request, and no answer can be given again */
   | { readonly kind: "no_answer" };
@@ -53,7 +53,7 @@ export async function findServed({
   purchased,
   gateKeys,
   nowMs,
-}: ServedQuestion): Promise<Served | undefined> {
+}: ServedQuestion): Promise<ServedAnswer | undefined> {
   const used = await store.served?.(paymentId, nowMs);
   if (!used) return undefined;
   const plain = purchased && used.answer !== undefined ? unseal(used.answer, purchased, gateKeys) : undefined;

@@ -1,5 +1,6 @@
 /** Checks how long, and up to what size, a gate keeps answers for clients that lost them. */
 import { ConfigError } from "../../protocol";
+import { DAY_SEC } from "../../protocol/time";
 
 /** What a provider keeps of the answers to paid requests. */
 export interface ReplayOptions {
@@ -14,7 +15,7 @@ export type ReplayLimits = Required<ReplayOptions>;
 const DEFAULTS: ReplayLimits = { maxBytes: 64 * 1_024, keepSec: 600 };
 
 /** Claims outlive their answers: a day is what every claim is kept beyond its payment's window. */
-const MOST: ReplayLimits = { maxBytes: 1_024 * 1_024, keepSec: 86_400 };
+const MOST: ReplayLimits = { maxBytes: 1_024 * 1_024, keepSec: DAY_SEC };
 
 /** @returns undefined where no answer is kept. @throws ConfigError naming the setting */
 export function replayLimitsOf(replay: ReplayOptions | false | undefined): ReplayLimits | undefined {

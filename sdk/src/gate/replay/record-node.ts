@@ -15,16 +15,17 @@ export interface NodeRecording {
   answer(): KeptAnswer | undefined;
 }
 
-interface Head {
+interface RecordedHead {
   readonly status: number;
   readonly headers: Map<string, string>;
 }
 
 export function recordNode(response: ServerResponse, maxBytes: number): NodeRecording {
   const recorder = new Recorder(maxBytes);
-  let head: Head | undefined;
+  let head: RecordedHead | undefined;
 
-  const headSoFar = (): Head => head ?? { status: response.statusCode, headers: headersOf(response.getHeaders()) };
+  const headSoFar = (): RecordedHead =>
+    head ?? { status: response.statusCode, headers: headersOf(response.getHeaders()) };
 
   return {
     head([status, ...rest]) {

@@ -3,6 +3,7 @@
  * of one or more keys. What the texts mean is the callers' business.
  */
 import { isTurnpikeError, Unavailable } from "../../protocol";
+import { atMost } from "../../protocol/waiting";
 
 export interface CellChange {
   /** `a@b` is stored where `b` is, so that both can change together */
@@ -71,17 +72,12 @@ export function guardCells(
 }
 
 async function within<T>(answer: Promise<T>, what: string): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Unavailable(`${what} does not answer.`, { retryAfterSec: 2 })), TIMEOUT_MS);
-    timer.unref();
-  });
   try {
-    return await Promise.race([answer, late]);
+    return await atMost(TIMEOUT_MS, answer, () => {
+      throw new Unavailable(`${what} does not answer.`, { retryAfterSec: 2 });
+    });
   } catch (cause) {
     // The client's own message may hold addresses and passwords: it goes no further than `cause`.
     throw isTurnpikeError(cause) ? cause : new Unavailable(`${what} cannot be used.`, { cause, retryAfterSec: 2 });
-  } finally {
-    clearTimeout(timer);
   }
 }

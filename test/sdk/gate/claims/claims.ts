@@ -125,6 +125,17 @@ describe("claims", () => {
     expect(readFileSync(path.join(folder, newest), "latin1")).to.not.include(idOf(0));
   });
 
+  it("wait together while another process rotates the file, and no longer than it takes", async () => {
+    const store = file();
+    appendFileSync(path.join(folder, "claims-0.log"), "\nR;");
+    const startedMs = performance.now();
+    const waiting = ["a", "b", "c"].map((name) => attempt(store, idOf(name)));
+    setTimeout(() => appendFileSync(path.join(folder, "claims-1.log"), ""), 50);
+    for (const { kind } of await Promise.all(waiting)) expect(kind).to.equal("acquired");
+    expect(performance.now() - startedMs).to.be.lessThan(3_000);
+    expect(readdirSync(folder).filter((name) => name.endsWith(".log"))).to.deep.equal(["claims-0.log", "claims-1.log"]);
+  });
+
   it("C1 are granted once among processes that share the folder, also when one is killed", async function () {
     this.timeout(120_000);
     const script = path.join(__dirname, "../../../support/claim-process.ts");

@@ -1,3 +1,9 @@
+/** Defines the injected clock, and names durations in seconds. */
+
+export const HOUR_SEC = 3_600;
+
+export const DAY_SEC = 24 * HOUR_SEC;
+
 /** Defines the injected clock: unix seconds of the chain. */
 export interface Clock {
   /** unix seconds, whole */

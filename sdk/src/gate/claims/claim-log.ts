@@ -1,0 +1,132 @@
+/**
+ * Appends claims to the newest of a folder's files. A file that has grown is rotated: its live records are written to
+ * the next one under a lock.
+ */
+import { renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { lock } from "proper-lockfile";
+import { type Hex, Unavailable } from "../../protocol";
+import { ClaimFile, generationsIn, pathOfGeneration } from "./claim-file";
+import { lineOfRecord, ROTATED } from "./claim-line";
+import { forget } from "./memory";
+import type { ClaimRecord } from "./rules";
+
+const ROTATION_WAIT_MS = 10;
+
+const ROTATION_TRIES = 500;
+
+const MAX_TRIES = 5;
+
+/** Waits a little longer than a dead holder's lock stays valid. */
+const LOCK = { stale: 5_000, retries: { retries: 60, minTimeout: 50, maxTimeout: 200 } };
+
+export class ClaimLog {
+  readonly #folder: string;
+  readonly #rotateBytes: number;
+  #file: ClaimFile;
+  #rotation: Promise<void> | undefined;
+  #newestSec = 0;
+
+  /** @param rotateBytes how much a file may grow beyond its living records */
+  constructor(folder: string, rotateBytes: number) {
+    this.#folder = folder;
+    this.#rotateBytes = rotateBytes;
+    this.#file = new ClaimFile(folder, Math.max(0, ...generationsIn(folder)));
+  }
+
+  record(paymentId: Hex): ClaimRecord | undefined {
+    return this.#file.records.get(paymentId);
+  }
+
+  /** Records that expired before this moment are left out of the next rotation. */
+  observe(nowSec: number): void {
+    this.#newestSec = Math.max(this.#newestSec, nowSec);
+  }
+
+  /** Reads what other processes appended. @returns a promise where the next file is waited for */
+  catchUp(): Promise<void> | undefined {
+    this.#file.catchUp();
+    return this.#file.isRotated ? this.#toNextGeneration() : undefined;
+  }
+
+  /** Appends a line, and reads the file up to it. @throws Unavailable */
+  async append(line: string): Promise<void> {
+    for (let tries = 0; ; tries++) {
+      const isWhole = this.#file.write(line);
+      if (this.#file.catchUp(line)) break;
+      // A line after a rotation is void, and so is a torn one: append it again, to the current file.
+      if (this.#file.isRotated) await this.#toNextGeneration();
+      else if (!isWhole || tries > MAX_TRIES) throw cannotWrite();
+    }
+    if (this.#file.grownBytes > this.#rotateBytes) this.#rotateInBackground();
+  }
+
+  /** @throws Unavailable when the disk takes nothing */
+  requireWritable(): void {
+    // An empty line is none: it shows that the disk takes another byte.
+    if (!this.#file.write("")) throw cannotWrite();
+  }
+
+  async close(): Promise<void> {
+    await this.#rotation;
+    this.#file.close();
+  }
+
+  /**
+   * Rotates without making a request wait; a failure (a lock that another process holds) is retried at the next line.
+   */
+  #rotateInBackground(): void {
+    this.#rotation ??= this.#rotate()
+      .catch(() => undefined)
+      .finally(() => {
+        this.#rotation = undefined;
+      });
+  }
+
+  async #toNextGeneration(): Promise<void> {
+    for (let tries = 0; tries < ROTATION_TRIES; tries++) {
+      // Another call of this process may have opened it meanwhile.
+      if (!this.#file.isRotated || this.#openNewest()) return;
+      await new Promise((resolve) => setTimeout(resolve, ROTATION_WAIT_MS));
+    }
+    // The process that began the rotation died in it: what it would have written follows from the file alone.
+    await this.#rotate();
+  }
+
+  async #rotate(): Promise<void> {
+    const unlock = await lock(this.#folder, { lockfilePath: join(this.#folder, "rotation.lock"), ...LOCK });
+    try {
+      if (this.#openNewest()) return;
+      const { generation, records } = this.#file;
+      if (!this.#file.isRotated) this.#file.write(ROTATED);
+      this.#file.catchUp();
+      forget(records, this.#newestSec);
+      const living = [...records].map(([id, record]) => lineOfRecord(id, record)).join("\n");
+      const next = pathOfGeneration(this.#folder, generation + 1);
+      writeFileSync(`${next}.new`, living, { mode: 0o600, flush: true });
+      renameSync(`${next}.new`, next);
+      rmSync(pathOfGeneration(this.#folder, generation - 1), { force: true });
+      this.#open(generation + 1);
+    } finally {
+      await unlock();
+    }
+  }
+
+  /** @returns whether there was a newer file than the open one */
+  #openNewest(): boolean {
+    const newest = Math.max(...generationsIn(this.#folder));
+    if (newest <= this.#file.generation) return false;
+    this.#open(newest);
+    return true;
+  }
+
+  #open(generation: number): void {
+    const next = new ClaimFile(this.#folder, generation);
+    this.#file.close();
+    this.#file = next;
+  }
+}
+
+function cannotWrite(): Unavailable {
+  return new Unavailable("The claim file cannot be written: is the disk full?");
+}

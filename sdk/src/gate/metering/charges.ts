@@ -1,0 +1,203 @@
+/**
+ * Charges calls: reserves under what may be unsettled, and waits where earlier debits are in the way, or where a call
+ * waits for a debit of its own.
+ */
+import type { AllowanceFacts, DebitResult } from "../../chain/debit-sender";
+import {
+  AllowanceExhausted,
+  type ErrorCode,
+  InsufficientFunds,
+  PaymentPending,
+  SubscriptionNotActive,
+  Unavailable,
+} from "../../protocol/errors";
+import type { Hex } from "../../protocol/hex";
+import { atMost, type Deferred, deferred } from "../../protocol/waiting";
+import { unsettledOf } from "./books";
+import type { Loop } from "./loop";
+import type { MeterLimits } from "./schedule";
+import type { Call, Settler } from "./settler";
+import type { MeterStore, Reserved, ReserveRequest } from "./store";
+
+/** A charge; amounts in token base units. */
+export interface Deduction {
+  readonly charged: bigint;
+  /** of the cap in this cycle, all reservations counted */
+  readonly remaining: bigint;
+  /** the cost was above what remained; only that was charged */
+  readonly clipped: boolean;
+}
+
+/** @throws Unavailable, SubscriptionNotActive */
+export type ReadNewest = () => Promise<AllowanceFacts>;
+
+/** A request, and how to read its facts again. */
+export interface ChargeRequest extends ReserveRequest {
+  readonly newest: ReadNewest | undefined;
+}
+
+export interface ChargesOptions {
+  readonly store: MeterStore;
+  readonly settler: Settler;
+  readonly loop: Loop;
+  readonly limits: MeterLimits;
+  readonly monotonicMs: () => number;
+}
+
+/** How often the accounts are scanned for debits that are due by age. */
+export const TICK_MS = 250;
+
+/** Rounds in a row that may fail before a flush gives up; the meter itself never does. */
+const FLUSH_FAILURES = 3;
+
+export class Charges {
+  readonly #options: ChargesOptions;
+  /** of the calls that wait for a debit of their own; `stop` resolves them with undefined */
+  readonly #waiting = new Set<Deferred<DebitResult | undefined>>();
+  #isStopping = false;
+
+  constructor(options: ChargesOptions) {
+    this.#options = options;
+  }
+
+  /** Charges a call whose debit is merged with others. */
+  async merged(request: ChargeRequest): Promise<Deduction> {
+    const { store, settler, loop, limits, monotonicMs } = this.#options;
+    const { charged, remaining } = await this.#untilCapacity(request, (asked) => store.reserve(asked));
+    const account = store.account(request.idHash);
+    if (account !== undefined) {
+      const timing = settler.timing(account.idHash);
+      if (account.pending <= charged) timing.sinceMs = monotonicMs();
+      timing.cycleEndSec = Math.max(timing.cycleEndSec, request.facts.paidThroughSec);
+      const isFull = account.pending >= limits.settleAmount || account.calls >= limits.settleCalls;
+      loop.wake(isFull && store.batches().length === 0 && timing.attempts === 0 ? 0 : TICK_MS);
+    }
+    return { charged, remaining, clipped: charged < request.amount };
+  }
+
+  /** Charges a call by a debit of its own, and waits for it. */
+  async each(request: ChargeRequest): Promise<Deduction> {
+    const { store, limits, monotonicMs } = this.#options;
+    const untilMs = monotonicMs() + limits.waitMs;
+    for (;;) {
+      const { charged, remaining, block } = await this.#untilCapacity(request, (asked) => store.hold(asked));
+      const held = { idHash: request.idHash, amount: charged, block };
+      const result = await this.#debitCall(held, untilMs - monotonicMs());
+      if (result.kind === "settled") return { charged, remaining, clipped: charged < request.amount };
+      if (result.kind === "failed" && !isOwnFault(result.reason)) throw refusalOf(result.reason);
+      if (monotonicMs() >= untilMs || this.#isStopping) throw saturated();
+    }
+  }
+
+  /** Debits everything owed now, and waits for it. */
+  flush(): Promise<void> {
+    return this.#options.store.isShared ? this.#flushShared() : this.#flushOwn();
+  }
+
+  /** Ends every wait. */
+  stop(): void {
+    this.#isStopping = true;
+    for (const { resolve } of this.#waiting) resolve(undefined);
+  }
+
+  /** Retries the reservation until it fits under maxUnsettled, and requests settlement of the debits in its way. */
+  async #untilCapacity(first: ChargeRequest, ask: (request: ReserveRequest) => Promise<Reserved>) {
+    const { loop, limits, monotonicMs } = this.#options;
+    const untilMs = monotonicMs() + limits.waitMs;
+    let request = first;
+    for (;;) {
+      const answer = await ask(request);
+      if (answer.kind === "reserved") return { ...answer, block: request.facts.blockNumber };
+      if (answer.kind === "short") {
+        // A cap that was raised since the facts were read is not clipped to what it was.
+        request = { ...request, facts: (await request.newest?.()) ?? request.facts, mayClip: true };
+        continue;
+      }
+      if (answer.kind === "exhausted") throw new AllowanceExhausted();
+      if (answer.kind === "blocked")
+        throw new InsufficientFunds("A debit of this subscription could not be collected.");
+      const leftMs = untilMs - monotonicMs();
+      if (leftMs <= 0 || this.#isStopping) throw saturated();
+      this.#requestSettlement(request.idHash);
+      await atMost(leftMs, loop.nextRound(), nothing);
+      request = { ...request, mayClip: request.newest === undefined };
+    }
+  }
+
+  #requestSettlement(idHash: Hex): void {
+    const { store, settler, loop } = this.#options;
+    const account = store.account(idHash);
+    if (account !== undefined && account.pending > 0n && settler.timing(account.idHash).attempts === 0) {
+      settler.forced.add(account.idHash);
+    }
+    if (store.batches().length === 0) loop.wake();
+  }
+
+  async #debitCall(held: Pick<Call, "idHash" | "amount" | "block">, waitMs: number): Promise<DebitResult> {
+    const { store, settler, loop } = this.#options;
+    const settled = deferred<DebitResult | undefined>();
+    const call: Call = { ...held, sealed: false, settle: settled.resolve };
+    settler.calls.add(call);
+    loop.wake();
+    this.#waiting.add(settled);
+    if (this.#isStopping) settled.resolve(undefined);
+    const result = await atMost(waitMs, settled.promise, nothing).finally(() => this.#waiting.delete(settled));
+    if (result !== undefined) return result;
+    if (call.sealed) {
+      throw new PaymentPending("The debit was sent, its outcome is not known yet.", { retryAfterSec: 5 });
+    }
+    if (settler.calls.delete(call)) store.release(held.idHash, held.amount);
+    throw saturated();
+  }
+
+  async #flushOwn(): Promise<void> {
+    const { store, settler, loop, limits } = this.#options;
+    for (const account of store.accounts()) if (account.pending > 0n) settler.forced.add(account.idHash);
+    // The loop's own timers let the process exit; a process that waits for a flush should not.
+    const stayAlive = setInterval(() => undefined, 60_000);
+    try {
+      while (!settler.isIdle) {
+        if (this.#isStopping) throw new Unavailable("The meter was stopped before everything was settled.");
+        const ended = loop.nextRound();
+        loop.wake(store.batches().length > 0 ? limits.pollMs : 0);
+        await ended;
+        if (loop.failures >= FLUSH_FAILURES) throw loop.lastError;
+      }
+    } finally {
+      clearInterval(stayAlive);
+    }
+  }
+
+  /** Flushes a shared store, whichever gate sends: until nothing is owed that could be debited. */
+  async #flushShared(): Promise<void> {
+    const { store, settler, loop, limits, monotonicMs } = this.#options;
+    const untilMs = monotonicMs() + limits.waitMs;
+    for (;;) {
+      // What another gate has reserved is owed too, and shows here only after a reload.
+      await store.reload();
+      const owing = [...store.everyAccount()].filter((account) => unsettledOf(account) > 0n && !account.blocked);
+      if (owing.length === 0) return;
+      if (this.#isStopping || monotonicMs() > untilMs) throw saturated();
+      for (const { idHash } of owing) {
+        settler.forced.add(idHash);
+        await store.requestSettlement(idHash);
+      }
+      await atMost(TICK_MS, loop.nextRound(), nothing);
+    }
+  }
+}
+
+const nothing = (): undefined => undefined;
+
+const isOwnFault = (reason: ErrorCode): boolean => reason === "StaleDebit" || reason === "InsufficientGas";
+
+function refusalOf(reason: ErrorCode): Error {
+  if (reason === "InsufficientFunds" || reason === "InsufficientApproval") return new InsufficientFunds();
+  if (reason === "AllowanceExhausted") return new AllowanceExhausted();
+  if (reason === "SubscriptionNotActive") return new SubscriptionNotActive();
+  return new Unavailable(`The debit was refused (${reason}).`, { reason, retryAfterSec: 5 });
+}
+
+function saturated(): Unavailable {
+  return new Unavailable("Earlier usage of this subscription is still being settled.", { retryAfterSec: 2 });
+}

@@ -1,0 +1,201 @@
+/**
+ * Keeps what this process last read or wrote of a shared meter's cells, as texts and as books. The store decides; this
+ * view may be slightly old. Also defines how accounts and the sender's state are written as cells.
+ */
+import { Unavailable } from "../../protocol/errors";
+import type { Hex } from "../../protocol/hex";
+import type { CellChange, SharedCells } from "../stores/atomic-store";
+import { type Batch, Books, emptyAccount, hasBalance, type MeteredAccount, type Totals } from "./books";
+import { fromJson, toJson } from "./entry-line";
+
+/** The sender's cell; each subscription has one of its own. Amounts as "123n". */
+export interface SenderState {
+  /** the process that sends; "" when none does */
+  readonly owner: string;
+  /** unix milliseconds, by the store's clock */
+  readonly leaseUntilMs: number;
+  /** counts every change, so that no two texts are the same */
+  readonly turn: number;
+  readonly batches: readonly Batch[];
+  readonly recent: readonly Batch[];
+  readonly successors: readonly (readonly [Hex, Hex])[];
+  readonly totals: Totals;
+  readonly nextBatch: number;
+}
+
+const EMPTY: SenderState = {
+  owner: "",
+  leaseUntilMs: 0,
+  turn: 0,
+  batches: [],
+  recent: [],
+  successors: [],
+  totals: { charged: 0n, settled: 0n, lost: 0n },
+  nextBatch: 1,
+};
+
+export const SENDER_KEY = "lane";
+
+const ACCOUNT_PREFIX = "account:";
+
+/** Above this many, cells of subscriptions that owe nothing are not remembered. */
+const KEPT = 50_000;
+
+/** How often a change is retried when other gates are quicker. */
+export const MAX_TRIES = 50;
+
+export function contended(): Unavailable {
+  return new Unavailable("The meter's store is contended.", { retryAfterSec: 1 });
+}
+
+export const accountKey = (idHash: Hex): string => `${ACCOUNT_PREFIX}${idHash}`;
+
+export const senderText = (sender: SenderState): string => JSON.stringify(sender, toJson);
+
+const readSender = (text: string | undefined): SenderState =>
+  text === undefined ? EMPTY : (JSON.parse(text, fromJson) as SenderState);
+
+/**
+ * Writes an account as its cell's text.
+ * @param isUrgent a gate waits for this subscription's debit; the mark comes first, so that it is found without parsing
+ */
+export function accountText(account: MeteredAccount, isUrgent = false): string {
+  return JSON.stringify(isUrgent ? { hurried: true, account } : { account }, toJson);
+}
+
+/** A fresh object each time: the caller may change it. */
+export function readAccount(text: string): MeteredAccount {
+  const { account } = JSON.parse(text, fromJson) as { account: MeteredAccount };
+  // JSON leaves out what is undefined.
+  return { ...account, blocked: account.blocked };
+}
+
+export class SharedView {
+  readonly #cells: SharedCells;
+  readonly #texts = new Map<string, string | undefined>();
+  #sender = EMPTY;
+  #books = new Books();
+
+  constructor(cells: SharedCells) {
+    this.#cells = cells;
+  }
+
+  get sender(): SenderState {
+    return this.#sender;
+  }
+
+  get books(): Books {
+    return this.#books;
+  }
+
+  has(key: string): boolean {
+    return this.#texts.has(key);
+  }
+
+  text(key: string): string | undefined {
+    return this.#texts.get(key);
+  }
+
+  /** Forgets every account, and that any cell was read. */
+  clear(): void {
+    this.#books = new Books();
+    this.#texts.clear();
+  }
+
+  async reread(keys: readonly string[]): Promise<void> {
+    const found = await this.#cells.read(keys);
+    keys.forEach((key, i) => void this.#learn(key, found[i]));
+  }
+
+  /** Makes all changes in the store, or none if another gate was quicker. @returns whether they were made */
+  async swap(changes: readonly CellChange[]): Promise<boolean> {
+    const isMade = await this.#cells.compareAndSwap(changes);
+    if (isMade) for (const { key, next } of changes) this.#learn(key, next);
+    return isMade;
+  }
+
+  /** Reads what other gates changed. */
+  async refresh(): Promise<void> {
+    const known = [...this.#books.accounts.values()].filter(hasBalance).map(({ idHash }) => accountKey(idHash));
+    const found = new Map((await this.#cells.listed()).map(({ key, text }) => [key, text]));
+    for (const [key, text] of found) this.#learn(key, text);
+    const gone = known.filter((key) => !found.has(key));
+    if (gone.length > 0) await this.reread(gone);
+    if (this.#texts.size > KEPT) this.#evictIdle();
+  }
+
+  /** Returns the accounts whose debit another gate waits for. */
+  urgent(): Hex[] {
+    return [...this.#texts.values()].flatMap((text) =>
+      text?.startsWith('{"hurried":true') ? [readAccount(text).idHash] : [],
+    );
+  }
+
+  /**
+   * Builds books of these accounts alone, to apply one entry to.
+   * @param moved the account that the entry moves to its successor
+   */
+  draft(accountKeys: readonly string[], moved?: Hex): Books {
+    const draft = new Books();
+    for (const key of accountKeys) {
+      const text = this.#texts.get(key);
+      if (text === undefined) continue;
+      const account = readAccount(text);
+      draft.accounts.set(account.idHash, account);
+    }
+    const { batches, recent, successors, totals, nextBatch } = this.#sender;
+    for (const batch of batches) draft.batches.set(batch.id, batch);
+    draft.recent.push(...recent);
+    // An account that a gate with an old view reserved under the old idHash is moved again.
+    for (const [from, to] of successors) if (from !== moved) draft.successors.set(from, to);
+    Object.assign(draft.totals, totals);
+    draft.nextBatch = nextBatch;
+    return draft;
+  }
+
+  /** Returns the changes that write a draft's accounts and the sender's state. */
+  changesTo(draft: Books, accountKeys: readonly string[]): CellChange[] {
+    const changes: CellChange[] = [];
+    for (const key of accountKeys) {
+      const idHash = key.slice(ACCOUNT_PREFIX.length) as Hex;
+      const expected = this.#texts.get(key);
+      // Rekeyed: nothing is left under the old idHash.
+      const account = draft.accounts.get(idHash) ?? (expected === undefined ? undefined : emptyAccount(idHash));
+      if (account) changes.push({ key, expected, next: accountText(account), listed: hasBalance(account) });
+    }
+    const { recent, successors, totals, nextBatch } = draft;
+    const batches = [...draft.batches.values()];
+    changes.push(this.changeOfSender({ batches, recent, successors: [...successors], totals, nextBatch }));
+    return changes;
+  }
+
+  changeOfSender(change: Partial<SenderState>): CellChange {
+    const next = senderText({ ...this.#sender, ...change, turn: this.#sender.turn + 1 });
+    return { key: SENDER_KEY, expected: this.#texts.get(SENDER_KEY), next };
+  }
+
+  #learn(key: string, text: string | undefined): void {
+    this.#texts.set(key, text);
+    if (key !== SENDER_KEY) {
+      const account = text === undefined ? undefined : readAccount(text);
+      if (account) this.#books.accounts.set(account.idHash, account);
+      return;
+    }
+    const sender = readSender(text);
+    this.#sender = sender;
+    this.#books.batches.clear();
+    for (const batch of sender.batches) this.#books.batches.set(batch.id, batch);
+    this.#books.recent.splice(0, this.#books.recent.length, ...sender.recent);
+    for (const [from, to] of sender.successors) this.#books.successors.set(from, to);
+    Object.assign(this.#books.totals, sender.totals);
+    this.#books.nextBatch = sender.nextBatch;
+  }
+
+  #evictIdle(): void {
+    for (const account of [...this.#books.accounts.values()]) {
+      if (hasBalance(account)) continue;
+      this.#books.accounts.delete(account.idHash);
+      this.#texts.delete(accountKey(account.idHash));
+    }
+  }
+}
