@@ -1,6 +1,6 @@
 /** The standard x402 "exact" channel: its request, its outcomes, and this service's refusals as x402 reasons. */
 import type { Address, Hex, TurnpikeError } from "turnpike/protocol";
-import type { Authorization, Purchase } from "./claim";
+import type { Authorization, Purchase } from "./payment-request";
 
 export interface ExactRequest {
   readonly network: string;

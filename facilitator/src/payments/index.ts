@@ -22,7 +22,6 @@ import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
 import type { Failpoint } from "../telemetry/failpoints";
 import type { PaymentProjection } from "./block-projection";
-import { type Claim, claimOf, claimOfSignedPayment, refusal } from "./claim";
 import { createEarlyProofs } from "./early-proofs";
 import { findEvidence } from "./evidence";
 import {
@@ -38,6 +37,7 @@ import { createHolds } from "./holds";
 import { createIntake } from "./intake";
 import { isSignedByPayer, type JudgeContext } from "./judge";
 import { transactionOf } from "./ledger";
+import { type PaymentRequest, refusal, requestOf, requestOfSignedPayment } from "./payment-request";
 import { alreadyGranted, conflictWith, createPaymentProcessor, failureOf, type PaymentOutcome } from "./processor";
 import { isProofOf, settledFacts } from "./proofs";
 import { startSender } from "./sender";
@@ -69,7 +69,7 @@ export type AuthorizeOutcome =
       readonly liveUntilSec?: number;
     };
 
-export interface PaymentStatus {
+export interface PaymentStatusAnswer {
   readonly status: "pending" | "settled" | "failed" | "reversed" | "unknown";
   readonly transaction?: Hex;
   readonly reason?: string;
@@ -98,7 +98,7 @@ export type GrantedOutcome =
 
 export interface Payments {
   authorize(signed: SignedPayment, options?: WaitOptions): Promise<AuthorizeOutcome>;
-  status(paymentId: Hex): Promise<PaymentStatus>;
+  status(paymentId: Hex): Promise<PaymentStatusAnswer>;
   /** @throws Unavailable when the chain is needed and does not answer */
   verifyProof(proof: PaymentProof): Promise<ProofVerdict>;
   verifyExact(request: ExactRequest): Promise<ExactVerdict>;
@@ -137,7 +137,7 @@ const HELD_RETRY_MS = 250;
  * Compares the signed transfer with what the server requires. Paying more than the price is the payer's mistake, and is
  * refused.
  */
-function mismatchOf({ authorization }: Claim, { payTo, amount }: ExactRequest): TurnpikeError | undefined {
+function mismatchOf({ authorization }: PaymentRequest, { payTo, amount }: ExactRequest): TurnpikeError | undefined {
   if (authorization.to !== payTo) return refusal("PaymentNotAllowed", "payee", "the payee is not the required one");
   if (authorization.value === amount) return undefined;
   return refusal("PaymentNotAllowed", "amount", "the amount is not the required one");
@@ -187,12 +187,12 @@ export function startPayments(options: PaymentsOptions): Payments {
   return {
     async authorize(signed, wait = { waitMs: config.authorizeWaitMs }) {
       onStep("received");
-      const claim = claimOfSignedPayment(config, signed);
-      if (claim instanceof TurnpikeError) return { kind: "refused", error: claim };
-      const { paymentId } = claim;
+      const request = requestOfSignedPayment(config, signed);
+      if (request instanceof TurnpikeError) return { kind: "refused", error: request };
+      const { paymentId } = request;
       const early = earlyProofs.register(paymentId, signed);
       try {
-        const outcome = await pursue(claim, wait).catch(refusedOf);
+        const outcome = await pursue(request, wait).catch(refusedOf);
         if (outcome.kind === "refused" || outcome.kind === "failed") return { ...outcome, paymentId };
         const facts = outcome.kind === "settled" ? settledFacts(outcome.row) : undefined;
         if (!facts) return { kind: "pending", paymentId, retryAfterSec: 1 };
@@ -239,25 +239,25 @@ export function startPayments(options: PaymentsOptions): Payments {
       return isTrusted(proof, row.block_time) ? { kind: "valid", paymentId } : invalid("signer_retired");
     },
 
-    async verifyExact(request) {
-      const claim = claimOf(config, "settle", request);
-      if (claim instanceof TurnpikeError) return { kind: "invalid", ...exactFailure(claim) };
-      const payer = claim.authorization.from;
+    async verifyExact(exact) {
+      const request = requestOf(config, "settle", exact);
+      if (request instanceof TurnpikeError) return { kind: "invalid", ...exactFailure(request) };
+      const payer = request.authorization.from;
       const invalid = (error: TurnpikeError): ExactVerdict => ({ kind: "invalid", payer, ...exactFailure(error) });
-      const mismatch = mismatchOf(claim, request);
+      const mismatch = mismatchOf(request, exact);
       if (mismatch) return invalid(mismatch);
-      const row = await find(claim.paymentId);
+      const row = await find(request.paymentId);
       if (row) {
-        const conflict = conflictWith(row, claim);
+        const conflict = conflictWith(row, request);
         if (conflict) return invalid(conflict);
         requireKept(row.block_number);
         if (row.state === "failed") return invalid(failureOf(row));
-        if (await grants.isTaken(claim.paymentId)) return invalid(alreadyGranted());
-        return (await isSignedByPayer(context, claim))
+        if (await grants.isTaken(request.paymentId)) return invalid(alreadyGranted());
+        return (await isSignedByPayer(context, request))
           ? { kind: "valid", payer }
           : invalid(refusal("InvalidSignature", "signature", "the signature is not the payer's"));
       }
-      const judgement = await judgeFresh(claim);
+      const judgement = await judgeFresh(request);
       if (judgement.kind === "good") return { kind: "valid", payer };
       return invalid(
         judgement.kind === "bad"
@@ -266,15 +266,15 @@ export function startPayments(options: PaymentsOptions): Payments {
       );
     },
 
-    async settleExact(request, wait = { waitMs: request.maxTimeoutSec * 1_000 }) {
-      const claim = claimOf(config, "settle", request);
-      if (claim instanceof TurnpikeError) return { kind: "refused", ...exactFailure(claim) };
-      const payer = claim.authorization.from;
-      const { paymentId } = claim;
-      const mismatch = mismatchOf(claim, request);
+    async settleExact(exact, wait = { waitMs: exact.maxTimeoutSec * 1_000 }) {
+      const request = requestOf(config, "settle", exact);
+      if (request instanceof TurnpikeError) return { kind: "refused", ...exactFailure(request) };
+      const payer = request.authorization.from;
+      const { paymentId } = request;
+      const mismatch = mismatchOf(request, exact);
       if (mismatch) return { kind: "refused", payer, ...exactFailure(mismatch) };
-      holds.begin(paymentId, request.purchase);
-      const outcome = await pursue(claim, wait).catch(refusedOf);
+      holds.begin(paymentId, exact.purchase);
+      const outcome = await pursue(request, wait).catch(refusedOf);
       switch (outcome.kind) {
         case "settled":
           return { kind: "settled", paymentId, payer, transaction: outcome.row.tx_hash as Hex };
@@ -289,8 +289,8 @@ export function startPayments(options: PaymentsOptions): Payments {
       }
     },
 
-    async grantExact(request, { paymentId, transaction }, { waitMs, isGone }) {
-      const { purchase } = request;
+    async grantExact(exact, { paymentId, transaction }, { waitMs, isGone }) {
+      const { purchase } = exact;
       const untilMs = monotonicMs() + waitMs;
       for (;;) {
         if (isGone()) return { kind: "held" };
@@ -303,10 +303,10 @@ export function startPayments(options: PaymentsOptions): Payments {
         if (outcome === "taken") return { kind: "refused", ...exactFailure(alreadyGranted()) };
         if (outcome === "granted") {
           if (!purchase.isGate) return { kind: "granted" };
-          const claim = claimOf(config, "settle", request);
-          if (claim instanceof TurnpikeError) return { kind: "refused", ...exactFailure(claim) };
+          const request = requestOf(config, "settle", exact);
+          if (request instanceof TurnpikeError) return { kind: "refused", ...exactFailure(request) };
           const facts = { grantId: purchase.grantId, chainId, transaction };
-          return { kind: "granted", grant: await signGrant(claim, facts, relayer.proofSigner) };
+          return { kind: "granted", grant: await signGrant(request, facts, relayer.proofSigner) };
         }
         const leftMs = untilMs - monotonicMs();
         if (leftMs <= 0) return { kind: "held" };

@@ -1,6 +1,6 @@
 /**
- * Processes one claim to its outcome, through either channel: admits it, waits for the chain, and judges again what did
- * not move. Idempotent: the same claim gets the same answer and moves money once.
+ * Processes one request to its outcome, through either channel: admits it, waits for the chain, and judges again what did
+ * not move. Idempotent: the same request gets the same answer and moves money once.
  */
 import { type Address, type Hex, isErrorCode, TurnpikeError, UINT256_MAX } from "turnpike/protocol";
 import { type FacilitatorConfig, findToken } from "../config";
@@ -12,11 +12,11 @@ import type { Relayer } from "../relayer";
 import type { Failpoint } from "../telemetry/failpoints";
 import { createAdmissionLimiter } from "./admission-limiter";
 import type { PaymentProjection } from "./block-projection";
-import { type Acceptance, type Claim, refusal } from "./claim";
 import { findEvidence } from "./evidence";
 import type { Intake } from "./intake";
 import { balanceAt, isSignedByPayer, type JudgeContext, type Judgement, judge } from "./judge";
 import { rebindPayment, requeuePayment } from "./ledger";
+import { type Acceptance, type PaymentRequest, refusal } from "./payment-request";
 import { MAX_ATTEMPTS, type Sender } from "./sender";
 
 export interface PaymentProcessor {
@@ -26,15 +26,15 @@ export interface PaymentProcessor {
   /** Returns whether a failed payment can never move money, even if the newest blocks are reverted. */
   isFinalFailure(row: PaymentRow): boolean;
   /**
-   * Judges a claim by the current chain.
+   * Judges a request by the current chain.
    * @throws Unavailable when the chain cannot be read, or too many payments wait
    */
-  judgeFresh(claim: Claim): Promise<Judgement>;
+  judgeFresh(request: PaymentRequest): Promise<Judgement>;
   /**
-   * Processes a claim until it has an outcome or the time is up.
+   * Processes a request until it has an outcome or the time is up.
    * @throws Unavailable when the chain cannot be read and nothing is known yet
    */
-  pursue(claim: Claim, options: { readonly waitMs: number }): Promise<PaymentOutcome>;
+  pursue(request: PaymentRequest, options: { readonly waitMs: number }): Promise<PaymentOutcome>;
 }
 
 export interface PaymentProcessorOptions {
@@ -50,7 +50,7 @@ export interface PaymentProcessorOptions {
   readonly monotonicMs: () => number;
 }
 
-/** Outcome of a claim, through either channel. */
+/** Outcome of a request, through either channel. */
 export type PaymentOutcome =
   | { readonly kind: "settled"; readonly row: PaymentRow }
   | { readonly kind: "pending" }
@@ -65,7 +65,7 @@ function unanswered(error: unknown): "unanswered" {
   return "unanswered";
 }
 
-/** What one request has found out about its claim. */
+/** What one call has found out about its request. */
 interface Known {
   /** whether the signature is the payer's */
   isProven: boolean;
@@ -141,36 +141,36 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
       : refusal("Unavailable", "relayer", "the relayer cannot send now", { retryAfterSec: 10 });
   }
 
-  async function judgeFresh(claim: Claim): Promise<Judgement> {
-    const first = await judge(context, claim);
+  async function judgeFresh(request: PaymentRequest): Promise<Judgement> {
+    const first = await judge(context, request);
     if (first.kind !== "bad" || first.error.reason !== "funds") return first;
     // The payer's deposit may be in a block that is not indexed yet.
     await indexer.catchUp();
-    const second = await judge(context, claim);
+    const second = await judge(context, request);
     if (second.kind !== "bad" || second.error.reason !== "funds") return second;
     // The indexer may be behind or down: that is no fault of the payer.
-    const { from, value } = claim.authorization;
-    if ((await balanceAt(relayer, claim.token.address, from, -1)) < value) return second;
+    const { from, value } = request.authorization;
+    if ((await balanceAt(relayer, request.token.address, from, -1)) < value) return second;
     throw refusal("Unavailable", "busy", "the block that brought the payer's money is not read yet", {
       retryAfterSec: BEHIND_RETRY_SEC,
     });
   }
 
-  /** Admits a claim that has no known live row. @returns "look" when there is a row to read */
-  async function accept(claim: Claim, isRebinding: boolean): Promise<PaymentOutcome | Taken> {
-    const closed = busy() ?? sender.failedSpends.refusalOf(claim);
+  /** Admits a request that has no known live row. @returns "look" when there is a row to read */
+  async function accept(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Taken> {
+    const closed = busy() ?? sender.failedSpends.refusalOf(request);
     if (closed) return { kind: "refused", error: closed };
-    return limiter.run(() => admit(claim, isRebinding));
+    return limiter.run(() => admit(request, isRebinding));
   }
 
-  async function admit(claim: Claim, isRebinding: boolean): Promise<PaymentOutcome | Taken> {
-    const judgement = await judgeFresh(claim);
+  async function admit(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Taken> {
+    const judgement = await judgeFresh(request);
     if (judgement.kind === "bad") return { kind: "refused", error: judgement.error };
     if (judgement.kind === "used") {
-      if (!isRebinding && (await find(claim.paymentId))) return "look";
-      return (await adopt(claim, isRebinding)) ?? "look";
+      if (!isRebinding && (await find(request.paymentId))) return "look";
+      return (await adopt(request, isRebinding)) ?? "look";
     }
-    const acceptance: Acceptance = { chainId, claim, state: "queued", ...judgement };
+    const acceptance: Acceptance = { chainId, request, state: "queued", ...judgement };
     const binding = await (isRebinding ? rebindPayment(store, acceptance) : intake.bind(acceptance)).catch(unanswered);
     if (binding === "unanswered") return binding;
     if (binding === "short") {
@@ -186,23 +186,23 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
   }
 
   /** Adopts a nonce that is used without a row. For a native payment, the chain's logs are sufficient evidence. */
-  async function adopt(claim: Claim, isRebinding: boolean): Promise<PaymentOutcome | undefined> {
+  async function adopt(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | undefined> {
     await indexer.catchUp();
-    const { from: payer, to, value, nonce } = claim.authorization;
-    const query = { paymentId: claim.paymentId, token: claim.token.address, payer, nonce };
+    const { from: payer, to, value, nonce } = request.authorization;
+    const query = { paymentId: request.paymentId, token: request.token.address, payer, nonce };
     const evidence = await findEvidence({ config, relayer }, query, indexer.applied());
     const isOurs = evidence.kind === "transfer" && evidence.to === to && evidence.amount === value;
     if (evidence.kind === "none") return { kind: "pending" };
-    if (!isOurs || claim.door === "settle") {
+    if (!isOurs || request.channel === "settle") {
       const why =
         evidence.kind === "cancelled" ? "the authorization was cancelled" : "the authorization was used already";
       const error = refusal("PaymentNotAllowed", "nonce_used", why);
       if (isFinal(evidence.blockNumber)) return { kind: "failed", error };
-      return claim.door === "settle" ? { kind: "refused", error } : { kind: "pending" };
+      return request.channel === "settle" ? { kind: "refused", error } : { kind: "pending" };
     }
     const acceptance: Acceptance = {
       chainId,
-      claim,
+      request,
       state: "parked",
       hasCode: false,
       balance: UINT256_MAX,
@@ -210,56 +210,56 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
     };
     if (isRebinding) await rebindPayment(store, acceptance);
     else await intake.bind(acceptance);
-    const row = await find(claim.paymentId);
+    const row = await find(request.paymentId);
     if (row) await sender.reconcile(row);
     return undefined;
   }
 
   /** Returns in time, whatever the work waits for. The work continues, and a later request finds its outcome. */
-  function pursue(claim: Claim, { waitMs }: { readonly waitMs: number }): Promise<PaymentOutcome> {
+  function pursue(request: PaymentRequest, { waitMs }: { readonly waitMs: number }): Promise<PaymentOutcome> {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => resolve({ kind: "pending" }), Math.max(waitMs, MIN_ANSWER_MS));
-      follow(claim, waitMs)
+      follow(request, waitMs)
         .then(resolve, reject)
         .finally(() => clearTimeout(timer));
     });
   }
 
   /**
-   * During a database outage, a claim that may be bound stays pending; any other claim gets the outage as its error.
+   * During a database outage, a request that may be bound stays pending; any other request gets the outage as its error.
    */
-  async function follow(claim: Claim, waitMs: number): Promise<PaymentOutcome> {
+  async function follow(request: PaymentRequest, waitMs: number): Promise<PaymentOutcome> {
     const untilMs = monotonicMs() + waitMs;
     const known: Known = { ...NOTHING_KNOWN };
     for (;;) {
       try {
-        return await followOn(claim, untilMs, known);
+        return await followOn(request, untilMs, known);
       } catch (error) {
         if (!known.isBound || !isDatabaseOutage(error)) throw error;
         if (monotonicMs() >= untilMs) return { kind: "pending" };
-        await store.wake.wait(`payment:${claim.paymentId}`, OUTAGE_LOOK_MS);
+        await store.wake.wait(`payment:${request.paymentId}`, OUTAGE_LOOK_MS);
       }
     }
   }
 
-  async function look(claim: Claim, known: Known): Promise<PaymentRow | undefined> {
-    const row = await find(claim.paymentId);
+  async function look(request: PaymentRequest, known: Known): Promise<PaymentRow | undefined> {
+    const row = await find(request.paymentId);
     known.lookedAt = projection.writes();
     return row;
   }
 
-  async function followOn(claim: Claim, untilMs: number, known: Known): Promise<PaymentOutcome> {
+  async function followOn(request: PaymentRequest, untilMs: number, known: Known): Promise<PaymentOutcome> {
     for (;;) {
       const leftMs = Math.max(0, untilMs - monotonicMs());
-      const woken = store.wake.wait(`payment:${claim.paymentId}`, Math.min(leftMs, LOOK_AGAIN_MS));
+      const woken = store.wake.wait(`payment:${request.paymentId}`, Math.min(leftMs, LOOK_AGAIN_MS));
       // Nearly every payment is requested once, so an unknown id is judged first and read afterwards.
-      const isNew = intake.isNew(claim.paymentId);
+      const isNew = intake.isNew(request.paymentId);
       // Another process may have reverted a payment that settled before the last read. Then only the row counts.
-      const settled = projection.settledInLastBlock(claim.paymentId, known.lookedAt);
-      let row = settled ?? (isNew ? undefined : await look(claim, known));
+      const settled = projection.settledInLastBlock(request.paymentId, known.lookedAt);
+      let row = settled ?? (isNew ? undefined : await look(request, known));
       if (!row) {
-        // Another process may have admitted the claim, even if this one cannot judge it now.
-        const outcome = await accept(claim, false).catch((error: unknown) => ({ kind: "thrown" as const, error }));
+        // Another process may have admitted the request, even if this one cannot judge it now.
+        const outcome = await accept(request, false).catch((error: unknown) => ({ kind: "thrown" as const, error }));
         known.lookedAt = projection.writes();
         if (outcome === "bound" || outcome === "look" || outcome === "unanswered") {
           known.isProven = true;
@@ -270,18 +270,18 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
           if (outcome === "bound") await woken;
           continue;
         }
-        row = isNew ? await look(claim, known) : undefined;
+        row = isNew ? await look(request, known) : undefined;
         if (!row) {
           if (outcome.kind === "thrown") throw outcome.error;
           // A row may still appear for the unanswered commit, so a refusal now is not the outcome of that payment.
           return known.isUnanswered && outcome.kind === "refused" ? { kind: "pending" } : outcome;
         }
       }
-      const conflict = conflictWith(row, claim);
+      const conflict = conflictWith(row, request);
       if (conflict) return { kind: "refused", error: conflict, liveUntilSec: row.valid_before };
       // Payment ids are computable by anyone, so only the payer's signature gives access to the row.
       known.isBound = true;
-      known.isProven ||= row.signature === claim.signature || (await isSignedByPayer(context, claim));
+      known.isProven ||= row.signature === request.signature || (await isSignedByPayer(context, request));
       if (!known.isProven)
         return { kind: "refused", error: refusal("InvalidSignature", "signature", "the signature is not the payer's") };
 
@@ -289,12 +289,12 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
         if (isDeepEnough(row)) return { kind: "settled", row };
       } else if (row.state === "failed" && isFinalFailure(row)) {
         // Another authorization with the same nonce is judged separately: it may be the one that used the nonce.
-        if (row.signature === claim.signature) return { kind: "failed", error: failureOf(row) };
-        const outcome = await accept(claim, true);
+        if (row.signature === request.signature) return { kind: "failed", error: failureOf(row) };
+        const outcome = await accept(request, true);
         if (outcome !== "bound" && outcome !== "look" && outcome !== "unanswered") return outcome;
         continue;
       } else if (row.state === "parked" && !(await sender.reconcile(row))) {
-        const refused = await rejudge(row, claim, known.rejudged++);
+        const refused = await rejudge(row, request, known.rejudged++);
         if (refused) return refused;
       }
       if (monotonicMs() >= untilMs) return { kind: "pending" };
@@ -305,8 +305,12 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
   }
 
   /** Judges a sent payment that did not move: refuses it with the reason, or queues it once more. */
-  async function rejudge(row: PaymentRow, claim: Claim, before: number): Promise<PaymentOutcome | undefined> {
-    const judgement = await judgeFresh(claim);
+  async function rejudge(
+    row: PaymentRow,
+    request: PaymentRequest,
+    before: number,
+  ): Promise<PaymentOutcome | undefined> {
+    const judgement = await judgeFresh(request);
     if (judgement.kind === "bad") return { kind: "refused", error: judgement.error, liveUntilSec: row.valid_before };
     if (judgement.kind === "used") return undefined;
     if (before > 0 || row.attempts > MAX_ATTEMPTS * 2) {
@@ -322,20 +326,20 @@ export function createPaymentProcessor(options: PaymentProcessorOptions): Paymen
     find,
     isDeepEnough,
     isFinalFailure,
-    judgeFresh: (claim) => limiter.run(() => judgeFresh(claim)),
+    judgeFresh: (request) => limiter.run(() => judgeFresh(request)),
     pursue,
   };
 }
 
-/** Returns an error when the row was bound to something other than this claim asks for. */
-export function conflictWith(row: PaymentRow, claim: Claim): TurnpikeError | undefined {
+/** Returns an error when the row was bound to something other than this request asks for. */
+export function conflictWith(row: PaymentRow, request: PaymentRequest): TurnpikeError | undefined {
   if (row.state === "failed") return undefined;
-  if (row.door !== claim.door)
+  if (row.door !== request.channel)
     return refusal("PayloadConflict", "other_door", "this payment was accepted through another channel");
   const isSame =
-    row.resource_hash === claim.resourceHash &&
-    row.pay_to === claim.authorization.to &&
-    row.amount === claim.authorization.value.toString();
+    row.resource_hash === request.resourceHash &&
+    row.pay_to === request.authorization.to &&
+    row.amount === request.authorization.value.toString();
   if (isSame) return undefined;
   return refusal(
     "PayloadConflict",
