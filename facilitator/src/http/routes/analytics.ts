@@ -137,8 +137,8 @@ export function analyticsEndpoints(services: ApiServices): Endpoint[] {
         "The same as CSV, all of them in the order in which they were made; amounts in base units and as decimals.",
       query: z.object(figures),
       async handle({ query, caller: { provider } }) {
-        const { told, pageAfter } = analytics.allPlans(provider, rangeOf(query));
-        return sheetOfPages("plans", { columns: PLAN_COLUMNS, unitOf: () => told }, (after) =>
+        const { unit, pageAfter } = analytics.allPlans(provider, rangeOf(query));
+        return sheetOfPages("plans", { columns: PLAN_COLUMNS, unitOf: () => unit }, (after) =>
           pageAfter(after, CSV_PAGE),
         );
       },
