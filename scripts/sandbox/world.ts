@@ -18,8 +18,7 @@ import { deployAll, type LocalContracts } from "./contracts";
 import { ExampleProvider } from "./example-provider";
 import { type LocalFacilitator, localFacilitator } from "./facilitator";
 import { type Inbox, providerKey, startInbox } from "./inbox";
-import type { Restartable } from "./restartable";
-import { StartedParts } from "./started-parts";
+import { type Restartable, StartedParts } from "./restartable";
 import { createSandboxDoor, type SandboxFacts } from "./test-clock";
 
 export const UNIT = 1_000_000n;
