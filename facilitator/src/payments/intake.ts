@@ -207,11 +207,11 @@ async function insertDistinct(
     select payment_id from bound`.execute(db);
   const bound = new Set(rows.map((row) => row.payment_id));
   const unbound = asked.filter(({ payment_id }) => !bound.has(payment_id)).map(({ payment_id }) => payment_id);
-  const known = unbound.length === 0 ? new Set<string>() : await standing(db, chainId, unbound);
+  const known = unbound.length === 0 ? new Set<string>() : await existingIds(db, chainId, unbound);
   return asked.map(({ payment_id: id }) => (bound.has(id) ? "bound" : known.has(id) ? "known" : "short"));
 }
 
-async function standing(db: Db, chainId: number, ids: readonly string[]): Promise<Set<string>> {
+async function existingIds(db: Db, chainId: number, ids: readonly string[]): Promise<Set<string>> {
   const rows = await db
     .selectFrom("payments")
     .select("payment_id")

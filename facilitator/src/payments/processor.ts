@@ -32,13 +32,13 @@ export interface PaymentProcessorOptions {
 const MIN_ANSWER_MS = 1_000;
 
 /** How often the row is read without a notification: the notification of another process may be lost. */
-const LOOK_AGAIN_MS = 5_000;
+const REREAD_MS = 5_000;
 
 /**
  * How often the row is read during a database outage: a commit may have happened, so the search lasts until the time is
  * up.
  */
-const OUTAGE_LOOK_MS = 500;
+const OUTAGE_REREAD_MS = 500;
 
 export class PaymentProcessor {
   readonly #options: PaymentProcessorOptions;
@@ -97,7 +97,7 @@ class RequestRun {
       } catch (error) {
         if (!this.#isBound || !isDatabaseOutage(error)) throw error;
         if (this.#isTimeUp()) return { kind: "pending" };
-        await this.#options.store.wake.wait(this.#key, OUTAGE_LOOK_MS);
+        await this.#options.store.wake.wait(this.#key, OUTAGE_REREAD_MS);
       }
     }
   }
@@ -115,7 +115,7 @@ class RequestRun {
     const { store, intake, projection, admission, monotonicMs } = this.#options;
     const { paymentId } = this.#request;
     const leftMs = Math.max(0, this.#untilMs - monotonicMs());
-    const restMs = Math.min(leftMs, LOOK_AGAIN_MS);
+    const restMs = Math.min(leftMs, REREAD_MS);
     const woken = store.wake.wait(this.#key, restMs);
     // Nearly every payment is requested once, so an unknown id is judged first and read afterwards.
     const isNew = intake.isNew(paymentId);

@@ -38,7 +38,7 @@ const MAX_REST_MS = 500;
 const MAX_COMPOSED = 8;
 
 /** How often the free slots are counted without a notification. */
-const SLOT_LOOK_MS = 50;
+const SLOT_CHECK_MS = 50;
 
 export class PaymentQueue {
   readonly #options: PaymentQueueOptions;
@@ -95,7 +95,7 @@ export class PaymentQueue {
     const mayWait = (): boolean => this.isShort() && this.#options.applied() === applied && monotonicMs() < untilMs;
     while (mayWait()) {
       if (!(await this.#lacksSlots(store.db))) return true;
-      await store.wake.wait("payments", SLOT_LOOK_MS);
+      await store.wake.wait("payments", SLOT_CHECK_MS);
     }
     return false;
   }

@@ -130,7 +130,7 @@ class RenewalRunner implements Renewals {
     if (idle?.applied === applied && nowSec < idle.untilSec && this.#monotonicMs() < idle.untilMs) return;
     this.#idle = undefined;
     const worked = await this.tick();
-    await this.#risks.look();
+    await this.#risks.check();
     if (worked > 0) return;
     // Rows that another process abandoned come with no block.
     const untilSec = await this.#work.nextDueSec();
