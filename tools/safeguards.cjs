@@ -82,7 +82,7 @@ const SAFEGUARDS = [
   },
   {
     name: "evidence: depth",
-    file: "facilitator/src/payments/processor.ts",
+    file: "facilitator/src/payments/settlement-depth.ts",
     keep: "    if (!isLarge) return true;",
     instead: "    if (!isLarge || isLarge) return true;",
     test: "test/facilitator/chaos/rpc.ts",

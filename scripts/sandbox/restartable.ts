@@ -1,4 +1,4 @@
-/** Runs a server that can stop and restart at the same address. */
+/** Runs servers: one that can stop and restart at the same address, and several that stop in reverse order. */
 interface Running {
   stop(): Promise<void>;
 }
@@ -21,4 +21,23 @@ export async function restartable(launch: () => Promise<Running>): Promise<Resta
       await stopping?.stop();
     },
   };
+}
+
+/** Keeps what has started, and stops it in reverse order. */
+export class StartedParts {
+  readonly #closers: (() => Promise<void>)[] = [];
+
+  /** Adds a part that runs. @returns the part */
+  add<Part extends Running>(part: Part): Part {
+    this.onStop(() => part.stop());
+    return part;
+  }
+
+  onStop(close: () => Promise<void>): void {
+    this.#closers.push(close);
+  }
+
+  async stop(): Promise<void> {
+    for (const close of this.#closers.splice(0).reverse()) await close();
+  }
 }

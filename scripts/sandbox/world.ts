@@ -10,14 +10,15 @@ import type { Agent } from "turnpike/agent";
 import { turnpikeInterface } from "turnpike/chain";
 import { type Address, defaultGraceSec, type Hex, Unavailable } from "turnpike/protocol";
 import { exampleAgent } from "../../examples/agent";
-import { type RunningProvider, type RunningServer, startProvider } from "../../examples/provider";
+import type { RunningProvider, RunningServer } from "../../examples/provider";
 import { startSpecialist } from "../../examples/specialist";
 import { createPlan, deprecatePlan } from "../plan";
 import { type Chain, type ChainOptions, type FundedWallet, freePort, startChain, testKey } from "./chain";
 import { deployAll, type LocalContracts } from "./contracts";
+import { ExampleProvider } from "./example-provider";
 import { type LocalFacilitator, localFacilitator } from "./facilitator";
 import { type Inbox, providerKey, startInbox } from "./inbox";
-import { type Restartable, restartable } from "./restartable";
+import { type Restartable, StartedParts } from "./restartable";
 import { createSandboxDoor, type SandboxFacts } from "./test-clock";
 
 export const UNIT = 1_000_000n;
@@ -87,40 +88,38 @@ export async function startWorld({
   withInbox = false,
   onStart = () => undefined,
 }: WorldOptions): Promise<World> {
-  const closers: (() => Promise<void>)[] = [];
-  const stop = async () => {
-    for (const close of closers.splice(0).reverse()) await close();
-  };
+  const started = new StartedParts();
   try {
     const home = mkdtempSync(path.join(folder, "turnpike-run-"));
-    closers.push(async () => rmSync(home, { recursive: true, force: true }));
+    started.onStop(async () => rmSync(home, { recursive: true, force: true }));
     onStart("a chain");
-    const chain = await startChain({ ...(chainId ? { chainId } : {}), blockMs, isSpared, port: ports?.chain });
-    closers.push(() => chain.stop());
+    const chain = started.add(
+      await startChain({ ...(chainId ? { chainId } : {}), blockMs, isSpared, port: ports?.chain }),
+    );
     onStart("the contracts, a test token and plans");
     await chain.mineEvery(Math.min(blockMs, SETUP_BLOCK_MS));
     const contracts = await deployAll(chain, path.join(home, "deployments"));
-    const { turnpike } = contracts;
-
     const providerAccount = await chain.wallet("provider");
     const plans = await createPlans(providerAccount, contracts);
     await chain.mineEvery(blockMs);
+
     onStart("the Facilitator with its dashboard");
+    const exampleProvider = new ExampleProvider();
+    const flush = (): Promise<void> => exampleProvider.flush();
     let facts: SandboxFacts | undefined;
     const sandbox = createSandboxDoor(() => {
       if (!facts) throw new Unavailable("the sandbox is still starting");
       return facts;
     });
-    const facilitator = await localFacilitator({
-      ...{ chain, contracts, blockMs, home, port: ports?.facilitator, operator: providerAccount.address },
-      sandbox: withInbox ? sandbox : undefined,
-    });
-    closers.push(() => facilitator.stop());
+    const facilitator = started.add(
+      await localFacilitator({
+        ...{ chain, contracts, blockMs, home, port: ports?.facilitator, operator: providerAccount.address },
+        sandbox: withInbox ? sandbox : undefined,
+      }),
+    );
     const key = withInbox ? await providerKey(facilitator.url, providerAccount) : undefined;
     const inbox = key && (await startInbox(facilitator.url, key, await freePort(ports?.inbox)));
-    if (inbox) closers.push(() => inbox.stop());
-    let seller: RunningProvider | undefined;
-    const flush = async (): Promise<void> => seller?.flush();
+    if (inbox) started.add(inbox);
     if (key)
       facts = {
         rpcUrl: chain.rpcUrl,
@@ -131,68 +130,30 @@ export async function startWorld({
       };
 
     onStart("the provider and the agents");
-    const gate = {
-      network: contracts.network,
-      rpcUrl: chain.rpcUrl,
-      turnpike,
-      token: contracts.token,
-      facilitator: { url: facilitator.url, signers: [facilitator.signer] },
-      pollMs: Math.min(blockMs, 250),
-    };
+    const base = { chain, contracts, facilitator, home, pollMs: Math.min(blockMs, 250) };
     const providerOptions = {
-      ...gate,
+      ...providerOptionsOf(base, providerAccount, plans),
       port: await freePort(ports?.provider),
-      plans: [plans.reader, plans.small, plans.large],
-      payTo: providerAccount.address,
-      operatorKey: providerAccount.privateKey as Hex,
-      secret: testKey("provider's gate"),
-      claims: path.join(home, "provider"),
-      meterFolder: path.join(home, "provider"),
       ...(key && { reports: { apiKey: key } }),
-    } as const;
-    const server = await restartable(async () => {
-      const started = await startProvider(providerOptions);
-      seller = started;
-      return {
-        stop() {
-          seller = undefined;
-          return started.stop();
-        },
-      };
-    });
-    const provider = { ...server, url: `http://127.0.0.1:${providerOptions.port}`, flush };
-    closers.push(() => provider.stop());
-
-    const agent: World["agent"] = async (name, { tokens = 1_000n * UNIT, fetch } = {}) => {
-      const wallet = new Wallet(testKey(name));
-      if (tokens > 0n) await contracts.mint(wallet.address, tokens);
-      const options = {
-        key: wallet.privateKey as Hex,
-        facilitator: facilitator.url,
-        chainId: contracts.chainId,
-        turnpike,
-        token: contracts.token,
-        // On a real chain's id, an agent does not trust a Facilitator that reports a time jump: it asks its own node.
-        ...(contracts.network.startsWith("local-") ? {} : { rpc: chain.rpcUrl }),
-      };
-      const made = exampleAgent(fetch ? { ...options, fetch } : options);
-      closers.push(() => made.close());
-      return { agent: made, wallet, address: wallet.address as Address };
     };
+    const server = await exampleProvider.start(providerOptions);
+    const provider = { ...server, url: `http://127.0.0.1:${providerOptions.port}`, flush };
+    started.add(provider);
 
+    const agent = agentFactory(base, started);
     const buyer = await agent("specialist");
-    const specialist = await startSpecialist({
-      ...gate,
-      port: await freePort(ports?.specialist),
-      agent: buyer.agent,
-      upstream: provider.url,
-      payTo: buyer.address,
-      secret: testKey("specialist's gate"),
-      claims: path.join(home, "specialist"),
-    });
-    closers.push(() => specialist.stop());
+    const specialist = started.add(
+      await startSpecialist({
+        ...gateOptionsOf(base),
+        port: await freePort(ports?.specialist),
+        agent: buyer.agent,
+        upstream: provider.url,
+        payTo: buyer.address,
+        secret: testKey("specialist's gate"),
+        claims: path.join(home, "specialist"),
+      }),
+    );
 
-    const contract = new Contract(turnpike, turnpikeInterface, chain.provider);
     return {
       chain,
       contracts,
@@ -204,14 +165,66 @@ export async function startWorld({
       ...(key && { providerKey: key }),
       ...(inbox && { inbox }),
       specialistAccount: buyer.wallet,
-      turnpike: contract,
+      turnpike: new Contract(contracts.turnpike, turnpikeInterface, chain.provider),
       agent,
-      stop,
+      stop: () => started.stop(),
     };
   } catch (error) {
-    await stop();
+    await started.stop();
     throw error;
   }
+}
+
+/** What providers and agents are configured with. */
+interface WorldBase {
+  readonly chain: Chain;
+  readonly contracts: LocalContracts;
+  readonly facilitator: LocalFacilitator;
+  readonly home: string;
+  readonly pollMs: number;
+}
+
+function gateOptionsOf({ chain, contracts, facilitator, pollMs }: WorldBase) {
+  return {
+    network: contracts.network,
+    rpcUrl: chain.rpcUrl,
+    turnpike: contracts.turnpike,
+    token: contracts.token,
+    facilitator: { url: facilitator.url, signers: [facilitator.signer] },
+    pollMs,
+  };
+}
+
+function providerOptionsOf(base: WorldBase, account: FundedWallet, plans: World["plans"]) {
+  return {
+    ...gateOptionsOf(base),
+    plans: [plans.reader, plans.small, plans.large],
+    payTo: account.address,
+    operatorKey: account.privateKey as Hex,
+    secret: testKey("provider's gate"),
+    claims: path.join(base.home, "provider"),
+    meterFolder: path.join(base.home, "provider"),
+  } as const;
+}
+
+/** Returns the function that creates agents. Each agent is closed with the world. */
+function agentFactory({ chain, contracts, facilitator }: WorldBase, started: StartedParts): World["agent"] {
+  return async (name, { tokens = 1_000n * UNIT, fetch } = {}) => {
+    const wallet = new Wallet(testKey(name));
+    if (tokens > 0n) await contracts.mint(wallet.address, tokens);
+    const options = {
+      key: wallet.privateKey as Hex,
+      facilitator: facilitator.url,
+      chainId: contracts.chainId,
+      turnpike: contracts.turnpike,
+      token: contracts.token,
+      // On a real chain's id, an agent does not trust a Facilitator that reports a time jump: it asks its own node.
+      ...(contracts.network.startsWith("local-") ? {} : { rpc: chain.rpcUrl }),
+    };
+    const agent = exampleAgent(fetch ? { ...options, fetch } : options);
+    started.onStop(() => agent.close());
+    return { agent, wallet, address: wallet.address as Address };
+  };
 }
 
 /** Monthly plans of the example provider: one for reading, two sizes of a metered one, and one that is closed. */

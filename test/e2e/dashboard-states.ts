@@ -188,7 +188,7 @@ describe("dashboard, when there is nothing to show", function () {
     const { page } = at;
     await visit(page, `/subscriptions/0x${"0".repeat(64)}`);
     await main(page).getByRole("alert").first().waitFor();
-    await page.getByText("Nothing is told of it.").waitFor();
+    await page.getByText("No event of this subscription yet.").waitFor();
   });
 
   it("asks whose amounts to show where the service settles several tokens", async () => {

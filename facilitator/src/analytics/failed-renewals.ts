@@ -29,7 +29,7 @@ export function createFailedRenewals({ db, config, clock }: AnalyticsOptions): F
   const { scopeOf, rangeOf } = createRanges({ config, clock });
   return {
     async failedRenewals(provider, query) {
-      const { scope, told } = scopeOf(provider, query.token);
+      const { scope, unit } = scopeOf(provider, query.token);
       const range = rangeOf(query, DAY_SEC);
       const rows = await failedIn(db, { ...scope, provider }, range);
       const causes = [...new Set(rows.map(({ cause }) => cause))].map((cause) => ({
@@ -37,7 +37,7 @@ export function createFailedRenewals({ db, config, clock }: AnalyticsOptions): F
         ...byOutcome(rows.filter((row) => row.cause === cause)),
       }));
       return {
-        ...told,
+        ...unit,
         from: range.fromSec,
         to: range.toSec,
         ...byOutcome(rows),

@@ -17,7 +17,7 @@ export function createFunnelFigures({ db, config, clock }: AnalyticsOptions): Fu
   const { scopeOf, rangeOf } = createRanges({ config, clock });
   return {
     async funnel(whose, { resource, ...query }) {
-      const { scope, told } = scopeOf(whose, query.token);
+      const { scope, unit } = scopeOf(whose, query.token);
       const range = rangeOf(query, DAY_SEC);
       const [reported, volume, failed, begun] = await Promise.all([
         reportedIn(db, scope, range),
@@ -51,7 +51,7 @@ export function createFunnelFigures({ db, config, clock }: AnalyticsOptions): Fu
       const answered = sumAnswered(outcomes);
       const asked = outcomes.reduce((sum, one) => sum + one.asked, 0n);
       return {
-        ...told,
+        ...unit,
         from: range.fromSec,
         to: range.toSec,
         ...(resource !== undefined && { resource }),

@@ -22,7 +22,7 @@ const BEGINS = sql.raw("'subscription.created', 'subscription.resumed'");
 const ENDS = sql.raw("'subscription.cancelled', 'subscription.expired'");
 
 /** Literals, as in the partial index: the planner cannot match parameters to its condition. */
-const told = ({ chainId, provider }: Scope, { fromSec, toSec }: Range, types: RawBuilder<unknown>) => sql`
+const publishedEvents = ({ chainId, provider }: Scope, { fromSec, toSec }: Range, types: RawBuilder<unknown>) => sql`
   from events where chain_id = ${chainId} and ${provider === undefined ? sql`provider is not null` : sql`provider = ${provider}`}
     and not reverted and type in (${types}) and block_time >= ${fromSec} and block_time < ${toSec}`;
 
@@ -38,7 +38,7 @@ export async function lifecycleIn(db: Db, { scope, range, hasOtherTokens }: Life
   const { rows } = await sql<Lifecycle>`
     with own as (
       select type, object_id, coalesce(payer, object_id) as payer, provider, seq
-      ${told(scope, range, sql`${BEGINS}, ${ENDS}`)} ${ofToken}),
+      ${publishedEvents(scope, range, sql`${BEGINS}, ${ENDS}`)} ${ofToken}),
     each as (
       select object_id, payer, provider, max(seq) filter (where type in (${ENDS})) as ended,
         coalesce(max(seq) filter (where type in (${BEGINS})), 0) as begun, bool_or(type = 'subscription.created') as is_new,
@@ -58,6 +58,6 @@ export async function lifecycleIn(db: Db, { scope, range, hasOtherTokens }: Life
 export async function failedPaymentsIn(db: Db, scope: Scope, range: Range): Promise<Sum> {
   const { rows } = await sql<{ count: number; amount: string }>`
     select count(*)::int8 as count, coalesce(sum((payload->>'amount')::numeric), 0) as amount
-    ${told(scope, range, sql.raw("'payment.failed'"))} and payload->>'token' = ${scope.token}`.execute(db);
+    ${publishedEvents(scope, range, sql.raw("'payment.failed'"))} and payload->>'token' = ${scope.token}`.execute(db);
   return { count: rows[0]?.count ?? 0, amount: BigInt(rows[0]?.amount ?? 0) };
 }

@@ -9,19 +9,24 @@ import { idList } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
 import type { SubscriptionsTable } from "../db/tables/subscriptions";
 
+export interface ListQuery {
+  readonly cursor?: string | undefined;
+  readonly limit: number;
+}
+
 export interface Page {
   /** `time.id` of the last row read; undefined: from the newest */
   readonly after: { readonly time: number; readonly id: string } | undefined;
   readonly limit: number;
 }
 
-export type PaymentStatus = "pending" | "settled" | "failed";
+export type ListedState = "pending" | "settled" | "failed";
 
 export interface PaymentFilter {
   readonly chainId: number;
   readonly payTo: string;
   readonly payer?: string | undefined;
-  readonly status?: PaymentStatus | undefined;
+  readonly status?: ListedState | undefined;
 }
 
 const FAILED = sql<boolean>`state = 'failed'`;

@@ -244,3 +244,9 @@ export async function payersOf(
   const rows = await query.orderBy("payer").limit(limit).execute();
   return rows.map((row) => ({ ...row, amount: BigInt(row.amount) }));
 }
+
+export function schemesToWire(
+  sums: ReadonlyMap<Scheme, Sum>,
+): Partial<Record<Scheme, { count: number; amount: string }>> {
+  return Object.fromEntries([...sums].map(([scheme, sum]) => [scheme, sumToWire(sum)]));
+}

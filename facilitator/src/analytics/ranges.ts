@@ -42,9 +42,16 @@ export const HOURS_KEPT_DAYS = 90;
 
 const MAX_DAYS = 3 * 366;
 
-export interface Told {
+/** The token of the amounts in one answer. */
+export interface TokenUnit {
   readonly token: Address;
   readonly decimals: number;
+}
+
+/** A list that is too long for one response, and the token of its amounts. */
+export interface PagedRows<T> {
+  readonly unit: TokenUnit;
+  pageAfter(cursor: string | undefined, limit: number): Promise<{ rows: readonly T[]; next?: string | undefined }>;
 }
 
 export interface RangesOptions {
@@ -54,13 +61,13 @@ export interface RangesOptions {
 
 export function createRanges({ config, clock }: RangesOptions) {
   return {
-    scopeOf(whose: Whose, token: Address | undefined): { scope: Scope; told: Told } {
+    scopeOf(whose: Whose, token: Address | undefined): { scope: Scope; unit: TokenUnit } {
       const known = token === undefined ? config.tokens[0] : findToken(config as FacilitatorConfig, token);
       if (!known) throw new InvalidRequest("token: is none of this Facilitator's: see GET /supported");
       const provider = whose === "everyone" ? undefined : whose;
       return {
         scope: { chainId: config.chainId, provider, token: known.address },
-        told: { token: known.address, decimals: known.decimals },
+        unit: { token: known.address, decimals: known.decimals },
       };
     },
 

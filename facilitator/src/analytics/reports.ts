@@ -39,15 +39,18 @@ export function createReports({ store, config, clock }: ReportsDeps): Reports {
           .returning("id")
           .executeTakeFirst();
         if (!inserted) {
-          const { digest: told } = await tx
+          const { digest: stored } = await tx
             .selectFrom("gate_reports")
             .select("digest")
             .where("chain_id", "=", chainId)
             .where("provider", "=", provider)
             .where("id", "=", report.id)
             .executeTakeFirstOrThrow();
-          if (told !== digest)
-            throw new TurnpikeError("PayloadConflict", "a report with this id has told something else");
+          if (stored !== digest)
+            throw new TurnpikeError(
+              "PayloadConflict",
+              `report ${report.id} was submitted before with other contents: use a new id`,
+            );
           return { status: "repeated" };
         }
         const wanted = new Set(report.entries.map(({ resource }) => resource));

@@ -57,12 +57,12 @@ export function startRetention({ store, feed, config, clock, log }: RetentionCon
   let doneOn: number | undefined;
   let running: Promise<void> = Promise.resolve();
   const timer = setInterval(() => {
-    running = running.then(look);
+    running = running.then(runOnceADay);
   }, LOOK_EVERY_MS);
   timer.unref();
-  running = look();
+  running = runOnceADay();
 
-  async function look(): Promise<void> {
+  async function runOnceADay(): Promise<void> {
     try {
       const nowSec = clock.nowSec();
       const today = bucketOf(nowSec, DAY_SEC);

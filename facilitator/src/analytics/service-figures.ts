@@ -31,11 +31,11 @@ export function createServiceFigures({ db, config, clock }: AnalyticsOptions): S
   const { scopeOf, rangeOf } = createRanges({ config, clock });
   return {
     async providers({ limit, ...query }) {
-      const { scope, told } = scopeOf("everyone", query.token);
+      const { scope, unit } = scopeOf("everyone", query.token);
       const range = rangeOf(query, DAY_SEC);
       const rows = await volumeByProvider(db, scope, range, limit);
       return {
-        ...told,
+        ...unit,
         from: range.fromSec,
         to: range.toSec,
         providers: rows.map(({ provider, count, amount }) => ({

@@ -72,7 +72,7 @@ export function createSubscriptionFigures({ db, config, clock }: AnalyticsOption
     },
 
     async recurring(whose, query) {
-      const { scope, told } = scopeOf(whose, query.token);
+      const { scope, unit } = scopeOf(whose, query.token);
       const range = rangeOf(query, DAY_SEC);
       const [charged, planChanges, changes, { lost }] = await Promise.all([
         chargedIn(db, scope, range),
@@ -90,7 +90,7 @@ export function createSubscriptionFigures({ db, config, clock }: AnalyticsOption
       // A lost subscription may have been past due at the start: then no period of it was running.
       const before = Math.max(ran, lost);
       return {
-        ...told,
+        ...unit,
         from: range.fromSec,
         to: range.toSec,
         points,

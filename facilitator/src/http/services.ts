@@ -13,7 +13,7 @@ import type { Subscriptions } from "../subscriptions";
 import type { Debits } from "../subscriptions/debits";
 import type { Metrics } from "../telemetry/metrics";
 import type { DeliveryPage, findDelivery, listDeliveries } from "../webhooks/delivery-log";
-import type { createWebhookEndpoints } from "../webhooks/endpoints";
+import type { WebhookEndpoints } from "../webhooks/endpoints";
 import type { RateLimit } from "./rate-limit";
 import type { UntilEnd } from "./request";
 
@@ -54,7 +54,7 @@ export interface ApiServices {
 /** What a provider manages and reads. */
 export interface Providers {
   readonly keys: Keys;
-  readonly endpoints: ReturnType<typeof createWebhookEndpoints>;
+  readonly endpoints: WebhookEndpoints;
   readonly debits: Debits;
   /** @returns the caller. @throws TurnpikeError when the key is not valid or lacks the scope */
   admit(authorization: string | null, scope: ApiScope | "any", origin: Origin): Promise<Caller>;

@@ -30,64 +30,79 @@ const questionsOf = <Q>(some: readonly Waiting<Q, unknown>[]): Q[] => some.map((
 
 /** Creates a function that batches its calls. An error of a batch rejects each of its calls. */
 export function coalesce<Q, A>(options: CoalesceOptions<Q, A>): (question: Q) => Promise<A> {
-  const { maxItems, maxParallel } = options;
-  let waiting: Waiting<Q, A>[] = [];
-  let running = 0;
-  let gathering: NodeJS.Timeout | undefined;
-  /** a batch is about to start; requests that arrive now may join it */
-  let isLeaving = false;
-  let leftAtMs = Number.NEGATIVE_INFINITY;
+  const batches = new Batches(options);
+  return (question) => batches.ask(question);
+}
 
-  function schedule(): void {
-    if (isLeaving || running >= maxParallel || waiting.length === 0) return;
-    const isFull = waiting.length >= maxItems;
-    if (gathering && !isFull) return;
-    clearTimeout(gathering);
-    const restMs = isFull ? 0 : leftAtMs + (options.gatherMs?.() ?? 0) - performance.now();
-    if (restMs >= 1) {
-      gathering = setTimeout(leave, restMs);
-      return;
-    }
-    isLeaving = true;
-    setImmediate(leave);
+class Batches<Q, A> {
+  readonly #options: CoalesceOptions<Q, A>;
+  #waiting: Waiting<Q, A>[] = [];
+  #running = 0;
+  #gathering: NodeJS.Timeout | undefined;
+  /** a batch is about to start; requests that arrive now may join it */
+  #isStarting = false;
+  #startedAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: CoalesceOptions<Q, A>) {
+    this.#options = options;
   }
 
-  function leave(): void {
-    gathering = undefined;
-    isLeaving = true;
-    running++;
-    void answer().finally(() => {
-      running--;
-      schedule();
+  ask(question: Q): Promise<A> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ question, resolve, reject });
+      this.#schedule();
     });
   }
 
-  function take(): Waiting<Q, A>[] {
-    const batch = waiting.slice(0, maxItems);
-    waiting = waiting.slice(maxItems);
-    leftAtMs = performance.now();
-    isLeaving = false;
-    schedule();
+  #schedule(): void {
+    const { maxItems, maxParallel } = this.#options;
+    if (this.#isStarting || this.#running >= maxParallel || this.#waiting.length === 0) return;
+    const isFull = this.#waiting.length >= maxItems;
+    if (this.#gathering && !isFull) return;
+    clearTimeout(this.#gathering);
+    const restMs = isFull ? 0 : this.#startedAtMs + (this.#options.gatherMs?.() ?? 0) - performance.now();
+    if (restMs >= 1) {
+      this.#gathering = setTimeout(() => this.#start(), restMs);
+      return;
+    }
+    this.#isStarting = true;
+    setImmediate(() => this.#start());
+  }
+
+  #start(): void {
+    this.#gathering = undefined;
+    this.#isStarting = true;
+    this.#running++;
+    void this.#run().finally(() => {
+      this.#running--;
+      this.#schedule();
+    });
+  }
+
+  /** Closes the batch: later requests wait for the next one. */
+  #close(): Waiting<Q, A>[] {
+    const { maxItems } = this.#options;
+    const batch = this.#waiting.slice(0, maxItems);
+    this.#waiting = this.#waiting.slice(maxItems);
+    this.#startedAtMs = performance.now();
+    this.#isStarting = false;
+    this.#schedule();
     return batch;
   }
 
-  async function answer(): Promise<void> {
+  async #run(): Promise<void> {
+    const options = this.#options;
     let batch: readonly Waiting<Q, A>[] | undefined;
     try {
-      const isReady = options.ready ? await options.ready(questionsOf(waiting.slice(0, maxItems))) : true;
-      batch = take();
+      const first = () => questionsOf(this.#waiting.slice(0, options.maxItems));
+      const isReady = options.ready ? await options.ready(first()) : true;
+      batch = this.#close();
       const answers = await options.run(questionsOf(batch), isReady);
       batch.forEach(({ resolve }, place) => {
         resolve(answers[place] as A);
       });
     } catch (error) {
-      for (const { reject } of batch ?? take()) reject(error);
+      for (const { reject } of batch ?? this.#close()) reject(error);
     }
   }
-
-  return (question) =>
-    new Promise((resolve, reject) => {
-      waiting.push({ question, resolve, reject });
-      schedule();
-    });
 }

@@ -3,7 +3,7 @@
  * before any work is done for it: an unbounded queue answers every caller too late.
  */
 import type { TurnpikeError } from "turnpike/protocol";
-import { refusal } from "./claim";
+import { refusal } from "./payment-request";
 
 export interface AdmissionLimiter {
   /** @throws Unavailable, with a retry delay, when too many payments wait or one waits too long */

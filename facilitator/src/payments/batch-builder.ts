@@ -9,7 +9,7 @@ import type { FacilitatorConfig } from "../config";
 import type { Tx } from "../db/open";
 import type { Relayer } from "../relayer";
 import { itemsPerBatch, planTransaction, type QueuedPayment, settleRequest } from "./batch";
-import type { Acceptance } from "./claim";
+import type { Acceptance } from "./payment-request";
 
 /** Seconds before `validBefore` from which a payment is no longer sent: it would be mined too late and cost gas. */
 export const SEND_MARGIN_SEC = 2;
@@ -96,7 +96,7 @@ export function createBatchBuilder(options: BatchBuilderOptions): BatchBuilder {
     const lateSec = BigInt(clock.nowSec() + SEND_MARGIN_SEC);
     return acceptances
       .filter(
-        ({ state, hasCode, claim }) => state === "queued" && !hasCode && claim.authorization.validBefore > lateSec,
+        ({ state, hasCode, request }) => state === "queued" && !hasCode && request.authorization.validBefore > lateSec,
       )
       .slice(0, capacity);
   }
@@ -133,18 +133,18 @@ export function createBatchBuilder(options: BatchBuilderOptions): BatchBuilder {
   };
 }
 
-function queuedForm({ claim, hasCode }: Acceptance): QueuedPayment {
-  const { from, to, value, nonce, validAfter, validBefore } = claim.authorization;
+function queuedForm({ request, hasCode }: Acceptance): QueuedPayment {
+  const { from, to, value, nonce, validAfter, validBefore } = request.authorization;
   return {
-    payment_id: claim.paymentId as Hex,
-    token: claim.token.address,
+    payment_id: request.paymentId as Hex,
+    token: request.token.address,
     payer: from,
     pay_to: to,
     amount: value.toString(),
     nonce,
     valid_after: Number(validAfter),
     valid_before: Number(validBefore),
-    signature: claim.signature,
+    signature: request.signature,
     has_code: hasCode,
     attempts: 0,
   };

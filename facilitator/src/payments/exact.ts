@@ -1,6 +1,17 @@
 /** The standard x402 "exact" channel: its request, its outcomes, and this service's refusals as x402 reasons. */
 import type { Address, Hex, TurnpikeError } from "turnpike/protocol";
-import type { Authorization, Purchase } from "./claim";
+import type { SignedGrant } from "./grants";
+import type { Authorization, Purchase } from "./payment-request";
+
+export interface WaitOptions {
+  /** maximum time to wait for the chain, in milliseconds */
+  readonly waitMs: number;
+}
+
+export interface GrantOptions extends WaitOptions {
+  /** returns whether the client has disconnected; nothing is granted then */
+  readonly isGone: () => boolean;
+}
 
 export interface ExactRequest {
   readonly network: string;
@@ -58,6 +69,12 @@ export type SettleOutcome =
       readonly transaction?: Hex;
     }
   | ({ readonly kind: "refused" | "failed"; readonly paymentId?: Hex; readonly payer?: Address } & ExactFailure);
+
+export type GrantedOutcome =
+  /** signed when the request names its purchase */
+  | { readonly kind: "granted"; readonly grant?: SignedGrant }
+  | ({ readonly kind: "refused" } & ExactFailure)
+  | { readonly kind: "held" };
 
 const REASONS: Readonly<Record<string, X402Reason>> = {
   network: "invalid_network",

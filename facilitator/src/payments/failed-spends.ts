@@ -7,13 +7,13 @@ import type { TurnpikeError } from "turnpike/protocol";
 import type { Db } from "../db/open";
 import { databaseNowMs } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
-import { type Claim, refusal } from "./claim";
+import { type PaymentRequest, refusal } from "./payment-request";
 
 export interface FailedSpendLimiter {
   add(payment: Pick<PaymentRow, "payer" | "pay_to">): Promise<void>;
   /** Loads who is refused, at most once a second. */
   refresh(): Promise<void>;
-  refusalOf(claim: Claim): TurnpikeError | undefined;
+  refusalOf(request: PaymentRequest): TurnpikeError | undefined;
 }
 
 interface Options {

@@ -10,7 +10,7 @@ import { databaseNowMs, idList } from "../db/sql";
 import type { PaymentGrantsTable } from "../db/tables/payments";
 import { coalesce } from "../lib/coalesce";
 import type { DigestSigner } from "../relayer/signer";
-import type { Claim, Purchase } from "./claim";
+import type { PaymentRequest, Purchase } from "./payment-request";
 
 /**
  * Result of a grant.
@@ -120,7 +120,7 @@ async function grantAll(db: Db, chainId: number, asks: readonly GrantAsk[]): Pro
  * @throws Unavailable when a remote key's service does not answer
  */
 export async function signGrant(
-  { paymentId, token, authorization, resourceHash }: Claim,
+  { paymentId, token, authorization, resourceHash }: PaymentRequest,
   { grantId, chainId, transaction }: { readonly grantId: Hex; readonly chainId: number; readonly transaction: Hex },
   signer: DigestSigner,
 ): Promise<SignedGrant> {

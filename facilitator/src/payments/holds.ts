@@ -8,7 +8,7 @@ import type { Logger } from "pino";
 import type { Hex } from "turnpike/protocol";
 import type { Store } from "../db/open";
 import { databaseNowMs, idList } from "../db/sql";
-import type { Purchase } from "./claim";
+import type { Purchase } from "./payment-request";
 
 /** How long a hold outlives the process of its request. A few renewals may fail before it lapses. */
 export const HOLD_MS = 10_000;

@@ -3,58 +3,49 @@
  * move money. A refusal is judged again on each request and never stored. Every unknown outcome is pending.
  */
 import type { Logger } from "pino";
-import {
-  findNetwork,
-  type Hex,
-  isTurnpikeError,
-  type PaymentProof,
-  parseMemo,
-  type SignedPayment,
-  TurnpikeError,
-  Unavailable,
-} from "turnpike/protocol";
-import { fastPaymentId, fastPaymentNonce } from "../chain/digests";
+import { type Hex, type PaymentProof, type SignedPayment, TurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
-import { isOutcomeUnknown } from "../db/outage";
 import type { EventFeed } from "../events/feed";
 import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
 import type { Failpoint } from "../telemetry/failpoints";
+import { PaymentAdmission } from "./admission";
 import type { PaymentProjection } from "./block-projection";
-import { type Claim, claimOf, claimOfSignedPayment, refusal } from "./claim";
-import { createEarlyProofs } from "./early-proofs";
-import { findEvidence } from "./evidence";
-import {
-  type ExactFailure,
-  type ExactRequest,
-  type ExactVerdict,
-  exactFailure,
-  type Settled,
-  type SettleOutcome,
+import { createEarlyProofs, type EarlyProofs } from "./early-proofs";
+import type {
+  ExactRequest,
+  ExactVerdict,
+  GrantedOutcome,
+  GrantOptions,
+  Settled,
+  SettleOutcome,
+  WaitOptions,
 } from "./exact";
-import { createGrants, type SignedGrant, signGrant } from "./grants";
-import { createHolds } from "./holds";
-import { createIntake } from "./intake";
-import { isSignedByPayer, type JudgeContext } from "./judge";
-import { transactionOf } from "./ledger";
-import { alreadyGranted, conflictWith, createPaymentProcessor, failureOf, type PaymentOutcome } from "./processor";
-import { isProofOf, settledFacts } from "./proofs";
-import { startSender } from "./sender";
+import { ExactPayments } from "./exact-payments";
+import { createGrants } from "./grants";
+import { createHolds, type Holds } from "./holds";
+import { createIntake, type Intake } from "./intake";
+import type { JudgeContext } from "./judge";
+import { refusedBy } from "./outcome";
+import { requestOfSignedPayment } from "./payment-request";
+import { PaymentProcessor } from "./processor";
+import { type ProofVerdict, ProofVerifier } from "./proof-verifier";
+import { settledFacts } from "./proofs";
+import { Sender } from "./sender";
+import { SettlementDepth } from "./settlement-depth";
 
-export type { ExactFailure, ExactRequest, ExactVerdict, Settled, SettleOutcome } from "./exact";
-export type { SignedGrant } from "./grants";
+export type {
+  ExactRequest,
+  ExactVerdict,
+  GrantedOutcome,
+  GrantOptions,
+  Settled,
+  SettleOutcome,
+  WaitOptions,
+} from "./exact";
 export { purchaseOfServer } from "./grants";
-
-export interface WaitOptions {
-  /** maximum time to wait for the chain, in milliseconds */
-  readonly waitMs: number;
-}
-
-export interface GrantOptions extends WaitOptions {
-  /** returns whether the client has disconnected; nothing is granted then */
-  readonly isGone: () => boolean;
-}
+export type { ProofVerdict } from "./proof-verifier";
 
 export type AuthorizeOutcome =
   | { readonly kind: "settled"; readonly paymentId: Hex; readonly proof: PaymentProof }
@@ -69,36 +60,15 @@ export type AuthorizeOutcome =
       readonly liveUntilSec?: number;
     };
 
-export interface PaymentStatus {
+export interface PaymentStatusAnswer {
   readonly status: "pending" | "settled" | "failed" | "reversed" | "unknown";
   readonly transaction?: Hex;
   readonly reason?: string;
 }
 
-export type ProofVerdict =
-  | { readonly kind: "valid"; readonly paymentId: Hex }
-  | {
-      readonly kind: "invalid";
-      readonly reason:
-        | "network"
-        | "signature"
-        | "expired"
-        | "unknown"
-        | "pending"
-        | "reversed"
-        | "mismatch"
-        | "signer_retired";
-    };
-
-export type GrantedOutcome =
-  /** signed when the request names its purchase */
-  | { readonly kind: "granted"; readonly grant?: SignedGrant }
-  | ({ readonly kind: "refused" } & ExactFailure)
-  | { readonly kind: "held" };
-
 export interface Payments {
   authorize(signed: SignedPayment, options?: WaitOptions): Promise<AuthorizeOutcome>;
-  status(paymentId: Hex): Promise<PaymentStatus>;
+  status(paymentId: Hex): Promise<PaymentStatusAnswer>;
   /** @throws Unavailable when the chain is needed and does not answer */
   verifyProof(proof: PaymentProof): Promise<ProofVerdict>;
   verifyExact(request: ExactRequest): Promise<ExactVerdict>;
@@ -130,239 +100,120 @@ export interface PaymentsOptions {
   readonly monotonicMs?: () => number;
 }
 
-/** Pause between two attempts to grant a payment that another request holds. */
-const HELD_RETRY_MS = 250;
-
-/**
- * Compares the signed transfer with what the server requires. Paying more than the price is the payer's mistake, and is
- * refused.
- */
-function mismatchOf({ authorization }: Claim, { payTo, amount }: ExactRequest): TurnpikeError | undefined {
-  if (authorization.to !== payTo) return refusal("PaymentNotAllowed", "payee", "the payee is not the required one");
-  if (authorization.value === amount) return undefined;
-  return refusal("PaymentNotAllowed", "amount", "the amount is not the required one");
+export function startPayments(options: PaymentsOptions): Payments {
+  return new PaymentService(options);
 }
 
-export function startPayments(options: PaymentsOptions): Payments {
-  const { config, store, feed, projection, relayer, indexer, log, onStep } = options;
-  const { chainId } = config;
-  const monotonicMs = options.monotonicMs ?? (() => performance.now());
-  const context: JudgeContext = { config, relayer, clock: indexer.clock, applied: () => indexer.applied() };
-  const sender = startSender({
-    onStep,
-    config,
-    store,
-    feed,
-    relayer,
-    clock: indexer.clock,
-    applied: () => indexer.applied(),
-    untilNextBlockMs: () => indexer.untilNextBlockMs(),
-    log,
-    monotonicMs,
-  });
+class PaymentService implements Payments {
+  readonly #config: FacilitatorConfig;
+  readonly #onStep: Failpoint;
+  readonly #sender: Sender;
+  readonly #intake: Intake;
+  readonly #depth: SettlementDepth;
+  readonly #processor: PaymentProcessor;
+  readonly #earlyProofs: EarlyProofs;
+  readonly #proofVerifier: ProofVerifier;
+  readonly #exact: ExactPayments;
+  readonly #holds: Holds;
 
-  const { find, isDeepEnough, isFinalFailure, pursue, judgeFresh } = createPaymentProcessor({
-    config,
-    store,
-    relayer,
-    indexer,
-    projection,
-    sender,
-    intake: createIntake({ store, chainId, log, batches: sender.batches }),
-    context,
-    onStep,
-    monotonicMs,
-  });
-
-  const grants = createGrants(store, chainId);
-  const holds = createHolds({ store, chainId, log, monotonicMs });
-  const earlyProofs = createEarlyProofs({ chainId, signer: () => relayer.proofSigner });
-  projection.onBeforeSave((rows) => void earlyProofs.prepare(rows));
-
-  const refusedOf = (error: unknown): PaymentOutcome => {
-    if (isTurnpikeError(error)) return { kind: "refused", error };
-    throw error;
-  };
-
-  return {
-    async authorize(signed, wait = { waitMs: config.authorizeWaitMs }) {
-      onStep("received");
-      const claim = claimOfSignedPayment(config, signed);
-      if (claim instanceof TurnpikeError) return { kind: "refused", error: claim };
-      const { paymentId } = claim;
-      const early = earlyProofs.register(paymentId, signed);
-      try {
-        const outcome = await pursue(claim, wait).catch(refusedOf);
-        if (outcome.kind === "refused" || outcome.kind === "failed") return { ...outcome, paymentId };
-        const facts = outcome.kind === "settled" ? settledFacts(outcome.row) : undefined;
-        if (!facts) return { kind: "pending", paymentId, retryAfterSec: 1 };
-        const proof = await early.issue(facts);
-        onStep("proven");
-        return { kind: "settled", paymentId, proof };
-      } finally {
-        early.end();
-      }
-    },
-
-    async status(paymentId) {
-      const row = await find(paymentId);
-      if (!row) return { status: "unknown" };
-      const transaction = row.tx_hash === null ? {} : { transaction: row.tx_hash as Hex };
-      if (row.state === "settled")
-        return isDeepEnough(row) ? { status: "settled", ...transaction } : { status: "pending", ...transaction };
-      if (row.state === "failed" && isFinalFailure(row))
-        return { status: "failed", ...transaction, ...(row.fail_reason && { reason: row.fail_reason }) };
-      return { status: row.is_reversed ? "reversed" : "pending" };
-    },
-
-    async verifyProof(proof) {
-      const invalid = (reason: (ProofVerdict & { kind: "invalid" })["reason"]): ProofVerdict => ({
-        kind: "invalid",
-        reason,
-      });
-      if (findNetwork(proof.network)?.chainId !== chainId) return invalid("network");
-      if (!relayer.trustedSigners.find(proof.facilitator)) return invalid("signature");
-      if (!isProofOf(proof, chainId, proof.facilitator)) return invalid("signature");
-      if (proof.expiresAt <= indexer.clock.nowSec()) return invalid("expired");
-      const nonce = fastPaymentNonce(parseMemo(proof.memo)?.ref ?? proof.memo, proof.resource);
-      const paymentId = fastPaymentId({ chainId, token: proof.token, payer: proof.payer, nonce });
-      const row = await find(paymentId);
-      if (!row) return verifyByChain(proof, paymentId, nonce);
-      requireKept(row.block_number);
-      if (row.is_reversed) return invalid("reversed");
-      if (row.state !== "settled") return invalid("pending");
-      // The payment settled again in another block: the earlier proof names a transaction that is no longer on the
-      // chain.
-      const isSame =
-        row.tx_hash === proof.transaction && row.pay_to === proof.payTo && row.amount === proof.amount.toString();
-      if (!isSame) return invalid("mismatch");
-      return isTrusted(proof, row.block_time) ? { kind: "valid", paymentId } : invalid("signer_retired");
-    },
-
-    async verifyExact(request) {
-      const claim = claimOf(config, "settle", request);
-      if (claim instanceof TurnpikeError) return { kind: "invalid", ...exactFailure(claim) };
-      const payer = claim.authorization.from;
-      const invalid = (error: TurnpikeError): ExactVerdict => ({ kind: "invalid", payer, ...exactFailure(error) });
-      const mismatch = mismatchOf(claim, request);
-      if (mismatch) return invalid(mismatch);
-      const row = await find(claim.paymentId);
-      if (row) {
-        const conflict = conflictWith(row, claim);
-        if (conflict) return invalid(conflict);
-        requireKept(row.block_number);
-        if (row.state === "failed") return invalid(failureOf(row));
-        if (await grants.isTaken(claim.paymentId)) return invalid(alreadyGranted());
-        return (await isSignedByPayer(context, claim))
-          ? { kind: "valid", payer }
-          : invalid(refusal("InvalidSignature", "signature", "the signature is not the payer's"));
-      }
-      const judgement = await judgeFresh(claim);
-      if (judgement.kind === "good") return { kind: "valid", payer };
-      return invalid(
-        judgement.kind === "bad"
-          ? judgement.error
-          : refusal("PaymentNotAllowed", "nonce_used", "the authorization was used already"),
-      );
-    },
-
-    async settleExact(request, wait = { waitMs: request.maxTimeoutSec * 1_000 }) {
-      const claim = claimOf(config, "settle", request);
-      if (claim instanceof TurnpikeError) return { kind: "refused", ...exactFailure(claim) };
-      const payer = claim.authorization.from;
-      const { paymentId } = claim;
-      const mismatch = mismatchOf(claim, request);
-      if (mismatch) return { kind: "refused", payer, ...exactFailure(mismatch) };
-      holds.begin(paymentId, request.purchase);
-      const outcome = await pursue(claim, wait).catch(refusedOf);
-      switch (outcome.kind) {
-        case "settled":
-          return { kind: "settled", paymentId, payer, transaction: outcome.row.tx_hash as Hex };
-        case "pending": {
-          const transaction = await transactionOf(store.db, chainId, paymentId);
-          return { kind: "pending", paymentId, payer, retryAfterSec: 1, ...(transaction && { transaction }) };
-        }
-        default: {
-          const error = (await hasBought(paymentId, outcome.error)) ? alreadyGranted() : outcome.error;
-          return { kind: outcome.kind, paymentId, payer, ...exactFailure(error) };
-        }
-      }
-    },
-
-    async grantExact(request, { paymentId, transaction }, { waitMs, isGone }) {
-      const { purchase } = request;
-      const untilMs = monotonicMs() + waitMs;
-      for (;;) {
-        if (isGone()) return { kind: "held" };
-        const outcome = await grants.grant(paymentId, purchase).catch((error: unknown) => {
-          // The grant may have been written. The same purchase tries again, and its own grant is returned.
-          if (isOutcomeUnknown(error) && monotonicMs() < untilMs) return "held" as const;
-          throw error;
-        });
-        if (outcome !== "held") holds.end(purchase);
-        if (outcome === "taken") return { kind: "refused", ...exactFailure(alreadyGranted()) };
-        if (outcome === "granted") {
-          if (!purchase.isGate) return { kind: "granted" };
-          const claim = claimOf(config, "settle", request);
-          if (claim instanceof TurnpikeError) return { kind: "refused", ...exactFailure(claim) };
-          const facts = { grantId: purchase.grantId, chainId, transaction };
-          return { kind: "granted", grant: await signGrant(claim, facts, relayer.proofSigner) };
-        }
-        const leftMs = untilMs - monotonicMs();
-        if (leftMs <= 0) return { kind: "held" };
-        await store.wake.wait("block", Math.min(leftMs, HELD_RETRY_MS));
-      }
-    },
-
-    async releaseExact({ token, authorization: { from: payer, nonce }, purchase }) {
-      holds.end(purchase);
-      await grants.release(fastPaymentId({ chainId, token, payer, nonce }), purchase);
-    },
-
-    health() {
-      const { queued, oldestMs } = sender.queue();
-      return { ok: oldestMs <= config.maxQueueAgeMs, queued, oldestQueuedSec: Math.round(oldestMs / 1_000) };
-    },
-    async stop() {
-      await Promise.all([sender.stop(), holds.stop()]);
-    },
-  };
-
-  /**
-   * Returns whether a payment that was accepted for something else has already bought it. Then the answer is
-   * `alreadyGranted`.
-   */
-  async function hasBought(paymentId: Hex, { reason }: TurnpikeError): Promise<boolean> {
-    if (reason === "other_contents") return grants.isTaken(paymentId);
-    // A native payment has no grant: its nonce names the resource.
-    return reason === "other_door" && (await find(paymentId))?.state === "settled";
-  }
-
-  /** @throws Unavailable while it is unknown whether the block stays on the chain */
-  function requireKept(blockNumber: number | null): void {
-    if (blockNumber === null || blockNumber <= indexer.keptTo()) return;
-    throw new Unavailable("the chain's head moved back: it is not known yet whether this payment stays on the chain", {
-      retryAfterSec: 2,
+  constructor(options: PaymentsOptions) {
+    const { config, store, feed, projection, relayer, indexer, log, onStep } = options;
+    const { chainId } = config;
+    const monotonicMs = options.monotonicMs ?? (() => performance.now());
+    const { clock } = indexer;
+    const applied = (): number => indexer.applied();
+    const untilNextBlockMs = (): number => indexer.untilNextBlockMs();
+    const context: JudgeContext = { config, relayer, clock, applied };
+    const sender = new Sender({
+      ...{ onStep, config, store, feed, relayer, clock, applied, untilNextBlockMs, log, monotonicMs },
     });
+    const intake = createIntake({ store, chainId, log, batches: sender.batches });
+    const depth = new SettlementDepth(config, indexer);
+    const admission = new PaymentAdmission({
+      ...{ config, store, relayer, indexer, depth, sender, intake, context, onStep, monotonicMs },
+    });
+    const processor = new PaymentProcessor({
+      ...{ store, projection, sender, intake, admission, depth, context, monotonicMs },
+    });
+    const grants = createGrants(store, chainId);
+    const holds = createHolds({ store, chainId, log, monotonicMs });
+    const earlyProofs = createEarlyProofs({ chainId, signer: () => relayer.proofSigner });
+    projection.onBeforeSave((rows) => void earlyProofs.prepare(rows));
+    this.#config = config;
+    this.#onStep = onStep;
+    this.#sender = sender;
+    this.#intake = intake;
+    this.#depth = depth;
+    this.#processor = processor;
+    this.#earlyProofs = earlyProofs;
+    this.#proofVerifier = new ProofVerifier({ config, relayer, indexer, intake, depth });
+    this.#exact = new ExactPayments({
+      ...{ config, store, relayer, intake, admission, processor, depth, grants, holds, context, monotonicMs },
+    });
+    this.#holds = holds;
   }
 
-  /** Verifies a proof by the chain, when this service signed it but this database has no row for the payment. */
-  async function verifyByChain(proof: PaymentProof, paymentId: Hex, nonce: Hex): Promise<ProofVerdict> {
-    const query = { paymentId, token: proof.token, payer: proof.payer, nonce };
-    const evidence = await findEvidence({ config, relayer }, query, indexer.applied());
-    // Evidence of a reverted block does not count.
-    requireKept(evidence.kind === "transfer" ? evidence.blockNumber : indexer.applied());
-    if (evidence.kind !== "transfer") return { kind: "invalid", reason: "unknown" };
-    const isSame =
-      evidence.transaction === proof.transaction && evidence.to === proof.payTo && evidence.amount === proof.amount;
-    if (!isSame) return { kind: "invalid", reason: "mismatch" };
-    return isTrusted(proof, evidence.blockTimeSec)
-      ? { kind: "valid", paymentId }
-      : { kind: "invalid", reason: "signer_retired" };
+  async authorize(
+    signed: SignedPayment,
+    wait: WaitOptions = { waitMs: this.#config.authorizeWaitMs },
+  ): Promise<AuthorizeOutcome> {
+    this.#onStep("received");
+    const request = requestOfSignedPayment(this.#config, signed);
+    if (request instanceof TurnpikeError) return { kind: "refused", error: request };
+    const { paymentId } = request;
+    const early = this.#earlyProofs.register(paymentId, signed);
+    try {
+      const outcome = await this.#processor.process(request, wait).catch(refusedBy);
+      if (outcome.kind === "refused" || outcome.kind === "failed") return { ...outcome, paymentId };
+      const facts = outcome.kind === "settled" ? settledFacts(outcome.row) : undefined;
+      if (!facts) return { kind: "pending", paymentId, retryAfterSec: 1 };
+      const proof = await early.issue(facts);
+      this.#onStep("proven");
+      return { kind: "settled", paymentId, proof };
+    } finally {
+      early.end();
+    }
   }
 
-  /** @param settledAtSec block time from the row or the chain: a retired key could sign any time into its proof */
-  function isTrusted({ facilitator }: PaymentProof, settledAtSec: number | null): boolean {
-    return relayer.trustedSigners.isTrustedSigner(facilitator, settledAtSec ?? Number.POSITIVE_INFINITY);
+  async status(paymentId: Hex): Promise<PaymentStatusAnswer> {
+    const row = await this.#intake.find(paymentId);
+    if (!row) return { status: "unknown" };
+    const transaction = row.tx_hash === null ? {} : { transaction: row.tx_hash as Hex };
+    if (row.state === "settled")
+      return this.#depth.isDeepEnough(row)
+        ? { status: "settled", ...transaction }
+        : { status: "pending", ...transaction };
+    if (row.state === "failed" && this.#depth.isFinalFailure(row))
+      return { status: "failed", ...transaction, ...(row.fail_reason && { reason: row.fail_reason }) };
+    return { status: row.is_reversed ? "reversed" : "pending" };
+  }
+
+  verifyProof(proof: PaymentProof): Promise<ProofVerdict> {
+    return this.#proofVerifier.verify(proof);
+  }
+
+  verifyExact(request: ExactRequest): Promise<ExactVerdict> {
+    return this.#exact.verify(request);
+  }
+
+  settleExact(request: ExactRequest, options?: WaitOptions): Promise<SettleOutcome> {
+    return this.#exact.settle(request, options);
+  }
+
+  grantExact(request: ExactRequest, settled: Settled, options: GrantOptions): Promise<GrantedOutcome> {
+    return this.#exact.grant(request, settled, options);
+  }
+
+  releaseExact(request: ExactRequest): Promise<void> {
+    return this.#exact.release(request);
+  }
+
+  health(): { readonly ok: boolean; readonly queued: number; readonly oldestQueuedSec: number } {
+    const { queued, oldestMs } = this.#sender.queue();
+    return { ok: oldestMs <= this.#config.maxQueueAgeMs, queued, oldestQueuedSec: Math.round(oldestMs / 1_000) };
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([this.#sender.stop(), this.#holds.stop()]);
   }
 }

@@ -11,8 +11,8 @@ import { createStatistics } from "../db/statistics";
 import type { PaymentRow } from "../db/tables/payments";
 import { coalesce } from "../lib/coalesce";
 import type { BatchBuilder, OpenBatch } from "./batch-builder";
-import type { Acceptance, Binding } from "./claim";
 import { HOLD_MS } from "./holds";
+import type { Acceptance, Binding } from "./payment-request";
 
 export interface Intake {
   /** Returns true when no payment of this id was found or bound here recently: most likely it has no row. */
@@ -93,14 +93,14 @@ export function createIntake({ store, chainId, log, batches }: IntakeOptions): I
       ready: async (first) => batches.canSendNow(first) && batches.waitForSlot(),
       run(acceptances, hasSlot) {
         statistics.grew(acceptances.length);
-        for (const { claim } of acceptances) remember(claim.paymentId);
+        for (const { request } of acceptances) remember(request.paymentId);
         return insertAll(acceptances, hasSlot);
       },
     }),
   };
 }
 
-const payerOf = ({ claim }: Acceptance): string => `${claim.token.address}/${claim.authorization.from}`;
+const payerOf = ({ request }: Acceptance): string => `${request.token.address}/${request.authorization.from}`;
 
 const countPayers = (acceptances: readonly Acceptance[]): number => new Set(acceptances.map(payerOf)).size;
 
@@ -121,9 +121,9 @@ async function insertInTurn(
   batch: OpenBatch | undefined,
 ): Promise<Binding[]> {
   const bindings: Binding[] = new Array(acceptances.length);
-  const firstOf = new Map(acceptances.map(({ claim }, place) => [claim.paymentId, place] as const).reverse());
+  const firstOf = new Map(acceptances.map(({ request }, place) => [request.paymentId, place] as const).reverse());
   const all = acceptances.map((acceptance, place) => ({ acceptance, place }));
-  let rest = all.filter(({ acceptance, place }) => firstOf.get(acceptance.claim.paymentId) === place);
+  let rest = all.filter(({ acceptance, place }) => firstOf.get(acceptance.request.paymentId) === place);
   while (rest.length > 0) {
     const seen = new Set<string>();
     const first = rest.filter(({ acceptance }) => !seen.has(payerOf(acceptance)) && seen.add(payerOf(acceptance)));
@@ -141,7 +141,7 @@ async function insertInTurn(
   }
   // Duplicates of a payment in the same group.
   for (const { acceptance, place } of all) {
-    const first = bindings[firstOf.get(acceptance.claim.paymentId) ?? place];
+    const first = bindings[firstOf.get(acceptance.request.paymentId) ?? place];
     bindings[place] ??= first === "short" ? "short" : "known";
   }
   return bindings;
@@ -155,33 +155,33 @@ async function insertDistinct(
   batch: OpenBatch | undefined,
 ): Promise<Binding[]> {
   const asked = acceptances.map((acceptance) => {
-    const { claim, hasCode, balance, atBlock, state } = acceptance;
+    const { request, hasCode, balance, atBlock, state } = acceptance;
     const isInBatch = batch?.payments.has(acceptance) ?? false;
     return {
-      payment_id: claim.paymentId,
-      door: claim.door,
-      resource_hash: claim.resourceHash,
-      resource_shown: claim.resourceShown,
-      token: claim.token.address,
-      payer: claim.authorization.from,
-      pay_to: claim.authorization.to,
-      amount: claim.authorization.value.toString(),
-      nonce: claim.authorization.nonce,
-      valid_after: claim.authorization.validAfter.toString(),
-      valid_before: claim.authorization.validBefore.toString(),
-      signature: claim.signature,
+      payment_id: request.paymentId,
+      door: request.channel,
+      resource_hash: request.resourceHash,
+      resource_shown: request.resourceShown,
+      token: request.token.address,
+      payer: request.authorization.from,
+      pay_to: request.authorization.to,
+      amount: request.authorization.value.toString(),
+      nonce: request.authorization.nonce,
+      valid_after: request.authorization.validAfter.toString(),
+      valid_before: request.authorization.validBefore.toString(),
+      signature: request.signature,
       has_code: hasCode,
       state: isInBatch ? "sent" : state,
       attempts: isInBatch ? 1 : 0,
       transaction_id: isInBatch ? batch?.transactionId : undefined,
       accepted_block: atBlock,
       balance: balance.toString(),
-      grant_id: claim.purchase?.grantId,
-      is_gate: claim.purchase?.isGate,
+      grant_id: request.purchase?.grantId,
+      is_gate: request.purchase?.isGate,
     };
   });
   // The hold is written with the payment: as soon as another request can see the authorization, it is reserved.
-  const isHolding = acceptances.some(({ claim }) => claim.purchase !== undefined);
+  const isHolding = acceptances.some(({ request }) => request.purchase !== undefined);
   const hold = sql`, held as (
     insert into payment_grants (chain_id, payment_id, grant_id, is_gate, held_until_ms)
     select ${chainId}::bigint, a.payment_id, a.grant_id, a.is_gate,
@@ -207,11 +207,11 @@ async function insertDistinct(
     select payment_id from bound`.execute(db);
   const bound = new Set(rows.map((row) => row.payment_id));
   const unbound = asked.filter(({ payment_id }) => !bound.has(payment_id)).map(({ payment_id }) => payment_id);
-  const known = unbound.length === 0 ? new Set<string>() : await standing(db, chainId, unbound);
+  const known = unbound.length === 0 ? new Set<string>() : await existingIds(db, chainId, unbound);
   return asked.map(({ payment_id: id }) => (bound.has(id) ? "bound" : known.has(id) ? "known" : "short"));
 }
 
-async function standing(db: Db, chainId: number, ids: readonly string[]): Promise<Set<string>> {
+async function existingIds(db: Db, chainId: number, ids: readonly string[]): Promise<Set<string>> {
   const rows = await db
     .selectFrom("payments")
     .select("payment_id")

@@ -9,7 +9,7 @@ import { isSignerOf } from "../chain/signer-of";
 import type { FacilitatorConfig } from "../config";
 import type { Relayer } from "../relayer";
 import { transferCalldata } from "./calldata";
-import { type Claim, refusal } from "./claim";
+import { type PaymentRequest, refusal } from "./payment-request";
 
 export type Judgement =
   | { readonly kind: "good"; readonly balance: bigint; readonly hasCode: boolean; readonly atBlock: number }
@@ -27,8 +27,12 @@ export interface JudgeContext {
 /** Gas that a contract wallet's signature check may use within one transfer. */
 const WALLET_GAS = 400_000n;
 
-export function judgeWindow(config: FacilitatorConfig, claim: Claim, nowSec: number): TurnpikeError | undefined {
-  const { validAfter, validBefore } = claim.authorization;
+export function judgeWindow(
+  config: FacilitatorConfig,
+  request: PaymentRequest,
+  nowSec: number,
+): TurnpikeError | undefined {
+  const { validAfter, validBefore } = request.authorization;
   if (validBefore <= BigInt(nowSec + config.minWindowSec)) {
     return refusal(
       "PaymentExpired",
@@ -42,62 +46,66 @@ export function judgeWindow(config: FacilitatorConfig, claim: Claim, nowSec: num
   if (validBefore > BigInt(nowSec + config.maxWindowSec)) {
     return refusal("InvalidRequest", "window_too_long", `validBefore is more than ${config.maxWindowSec} seconds away`);
   }
-  if (claim.memoExpiresAtSec !== undefined && validBefore > BigInt(claim.memoExpiresAtSec)) {
+  if (request.memoExpiresAtSec !== undefined && validBefore > BigInt(request.memoExpiresAtSec)) {
     return refusal("InvalidRequest", "window_too_long", "validBefore is after the memo's expiry");
   }
   return undefined;
 }
 
-export function isSignedByKey(config: FacilitatorConfig, claim: Claim): boolean {
-  return isSignerOf(digestOf(config, claim), claim.signature, claim.authorization.from);
+export function isSignedByKey(config: FacilitatorConfig, request: PaymentRequest): boolean {
+  return isSignerOf(digestOf(config, request), request.signature, request.authorization.from);
 }
 
-function digestOf({ chainId }: FacilitatorConfig, claim: Claim): Buffer {
-  const { address: token, name, version } = claim.token;
-  return transferDigest({ chainId, token, name, version }, claim.authorization);
+function digestOf({ chainId }: FacilitatorConfig, request: PaymentRequest): Buffer {
+  const { address: token, name, version } = request.token;
+  return transferDigest({ chainId, token, name, version }, request.authorization);
 }
 
 /** @throws Unavailable when the chain cannot be read */
-export async function isSignedByPayer(context: JudgeContext, claim: Claim): Promise<boolean> {
-  if (isSignedByKey(context.config, claim)) return true;
-  if ((await context.relayer.chain.code(claim.authorization.from)) === "0x") return false;
-  return isSignedByWallet(context, claim);
+export async function isSignedByPayer(context: JudgeContext, request: PaymentRequest): Promise<boolean> {
+  if (isSignedByKey(context.config, request)) return true;
+  if ((await context.relayer.chain.code(request.authorization.from)) === "0x") return false;
+  return isSignedByWallet(context, request);
 }
 
 const IS_VALID_SIGNATURE = "1626ba7e";
 
 /** Checks a signature by ERC-1271. Any revert or other answer counts as invalid. */
-async function isSignedByWallet(context: JudgeContext, claim: Claim): Promise<boolean> {
-  const digest = digestOf(context.config, claim).toString("hex");
-  const length = claim.signature.length / 2 - 1;
-  const padded = claim.signature.slice(2).padEnd(Math.ceil(length / 32) * 64, "0");
+async function isSignedByWallet(context: JudgeContext, request: PaymentRequest): Promise<boolean> {
+  const digest = digestOf(context.config, request).toString("hex");
+  const length = request.signature.length / 2 - 1;
+  const padded = request.signature.slice(2).padEnd(Math.ceil(length / 32) * 64, "0");
   const data = `0x${IS_VALID_SIGNATURE}${digest}${(64).toString(16).padStart(64, "0")}${length.toString(16).padStart(64, "0")}${padded}`;
-  const answer = await context.relayer.chain.call({ to: claim.authorization.from, data: data as Hex, gas: WALLET_GAS });
+  const answer = await context.relayer.chain.call({
+    to: request.authorization.from,
+    data: data as Hex,
+    gas: WALLET_GAS,
+  });
   return answer.kind === "ok" && answer.data === `0x${IS_VALID_SIGNATURE.padEnd(64, "0")}`;
 }
 
-/** Judges one claim. @throws Unavailable when the chain cannot be read */
-export async function judge(context: JudgeContext, claim: Claim): Promise<Judgement> {
+/** Judges one request. @throws Unavailable when the chain cannot be read */
+export async function judge(context: JudgeContext, request: PaymentRequest): Promise<Judgement> {
   const { config, relayer } = context;
   const bad = (error: TurnpikeError): Judgement => ({ kind: "bad", error });
-  const late = judgeWindow(config, claim, context.clock.nowSec());
-  // An expired authorization may have moved the money before. If so, the chain proves it, and the claim is not refused.
+  const late = judgeWindow(config, request, context.clock.nowSec());
+  // An expired authorization may have moved the money before. If so, the chain proves it, and the request is not refused.
   if (late && late.reason !== "expired") return bad(late);
-  const { from, nonce } = claim.authorization;
-  const token = claim.token.address;
+  const { from, nonce } = request.authorization;
+  const token = request.token.address;
   const atBlock = context.applied();
   // Starts before the signature check, so that the node answers meanwhile.
   const asked = relayer.accounts.facts({ token, payer: from, nonce, balanceAtBlock: atBlock });
-  const isKeys = isSignedByKey(config, claim);
+  const isKeys = isSignedByKey(config, request);
   const { hasCode, isNonceUsed, balance } = await asked;
-  const isSigned = isKeys || (hasCode && (await isSignedByWallet(context, claim)));
+  const isSigned = isKeys || (hasCode && (await isSignedByWallet(context, request)));
   if (!isSigned) return bad(refusal("InvalidSignature", "signature", "the signature is not the payer's"));
   if (isNonceUsed) return { kind: "used" };
   if (late) return bad(late);
-  if (balance < claim.authorization.value) {
+  if (balance < request.authorization.value) {
     return bad(
-      refusal("InsufficientFunds", "funds", `the payer holds ${balance} of ${claim.authorization.value} base units`, {
-        details: { required: claim.authorization.value.toString(), available: balance.toString() },
+      refusal("InsufficientFunds", "funds", `the payer holds ${balance} of ${request.authorization.value} base units`, {
+        details: { required: request.authorization.value.toString(), available: balance.toString() },
       }),
     );
   }
@@ -105,7 +113,7 @@ export async function judge(context: JudgeContext, claim: Claim): Promise<Judgem
     // Simulates the transfer: a wallet may accept a signature that the token still refuses.
     const trial = await relayer.simulate({
       to: token,
-      data: transferCalldata({ token, ...claim.authorization, signature: claim.signature }),
+      data: transferCalldata({ token, ...request.authorization, signature: request.signature }),
       gas: WALLET_GAS,
     });
     if (trial.kind === "reverted") return bad(refusal("TransferFailed", "not_moved", trial.error.error.message));

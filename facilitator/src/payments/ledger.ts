@@ -6,10 +6,10 @@ import { databaseNowMs } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
 import { chainEventId, type EventDraft } from "../events/event";
 import type { EventFeed } from "../events/feed";
-import type { Acceptance, Binding } from "./claim";
 import type { Evidence, Place } from "./evidence";
 import { HOLD_MS } from "./holds";
 import { lockPayers } from "./intake";
+import type { Acceptance, Binding } from "./payment-request";
 import { paymentPayload } from "./rows";
 
 /**
@@ -31,20 +31,20 @@ export function rebindPayment(store: Store, acceptance: Acceptance): Promise<Bin
 /**
  * Returns whether the payment bought something else before its block was reverted. It cannot pay for another purchase.
  */
-async function isGrantedElsewhere(tx: Tx, { chainId, claim }: Acceptance): Promise<boolean> {
+async function isGrantedElsewhere(tx: Tx, { chainId, request }: Acceptance): Promise<boolean> {
   const row = await tx
     .selectFrom("payment_grants")
     .select("grant_id")
     .where("chain_id", "=", chainId)
-    .where("payment_id", "=", claim.paymentId)
+    .where("payment_id", "=", request.paymentId)
     .where("granted_at_ms", "is not", null)
     .executeTakeFirst();
-  return row !== undefined && row.grant_id !== claim.purchase?.grantId;
+  return row !== undefined && row.grant_id !== request.purchase?.grantId;
 }
 
 /** Reserves the payment for the purchase of the new authorization. */
-async function holdAgain(tx: Tx, { chainId, claim }: Acceptance): Promise<void> {
-  const { purchase, paymentId } = claim;
+async function holdAgain(tx: Tx, { chainId, request }: Acceptance): Promise<void> {
+  const { purchase, paymentId } = request;
   if (!purchase) return;
   const { grantId, isGate } = purchase;
   await sql`
@@ -56,32 +56,32 @@ async function holdAgain(tx: Tx, { chainId, claim }: Acceptance): Promise<void> 
       where g.granted_at_ms is null`.execute(tx);
 }
 
-async function isShort(tx: Tx, { chainId, claim, balance }: Acceptance): Promise<boolean> {
+async function isShort(tx: Tx, { chainId, request, balance }: Acceptance): Promise<boolean> {
   const row = await tx
     .selectFrom("payments")
     .select((eb) => eb.fn.sum<string | null>("amount").as("pending"))
     .where("chain_id", "=", chainId)
-    .where("token", "=", claim.token.address)
-    .where("payer", "=", claim.authorization.from)
+    .where("token", "=", request.token.address)
+    .where("payer", "=", request.authorization.from)
     .where("state", "in", ["queued", "sent"])
     .executeTakeFirst();
-  return BigInt(row?.pending ?? 0) + claim.authorization.value > balance;
+  return BigInt(row?.pending ?? 0) + request.authorization.value > balance;
 }
 
 async function replaceFailed(tx: Tx, acceptance: Acceptance): Promise<boolean> {
-  const { chainId, claim } = acceptance;
-  const { authorization } = claim;
+  const { chainId, request } = acceptance;
+  const { authorization } = request;
   const result = await tx
     .updateTable("payments")
     .set({
-      door: claim.door,
-      resource_hash: claim.resourceHash,
-      resource_shown: claim.resourceShown,
+      door: request.channel,
+      resource_hash: request.resourceHash,
+      resource_shown: request.resourceShown,
       pay_to: authorization.to,
       amount: authorization.value.toString(),
       valid_after: Number(authorization.validAfter),
       valid_before: Number(authorization.validBefore),
-      signature: claim.signature,
+      signature: request.signature,
       has_code: acceptance.hasCode,
       state: acceptance.state,
       fail_code: null,
@@ -97,7 +97,7 @@ async function replaceFailed(tx: Tx, acceptance: Acceptance): Promise<boolean> {
       log_index: null,
     })
     .where("chain_id", "=", chainId)
-    .where("payment_id", "=", claim.paymentId)
+    .where("payment_id", "=", request.paymentId)
     .where("state", "=", "failed")
     .executeTakeFirst();
   return result.numUpdatedRows > 0n;

@@ -1,353 +1,217 @@
 /**
- * Processes one claim to its outcome, through either channel: admits it, waits for the chain, and judges again what did
- * not move. Idempotent: the same claim gets the same answer and moves money once.
+ * Processes one request to its outcome, through either channel: admits it, waits for the chain, and judges again what
+ * did not move. Idempotent: the same request gets the same answer and moves money once.
  */
-import { type Address, type Hex, isErrorCode, TurnpikeError, UINT256_MAX } from "turnpike/protocol";
-import { type FacilitatorConfig, findToken } from "../config";
+import type { TurnpikeError } from "turnpike/protocol";
 import type { Store } from "../db/open";
-import { isDatabaseOutage, isOutcomeUnknown } from "../db/outage";
+import { isDatabaseOutage } from "../db/outage";
 import type { PaymentRow } from "../db/tables/payments";
-import type { Indexer } from "../indexer";
-import type { Relayer } from "../relayer";
-import type { Failpoint } from "../telemetry/failpoints";
-import { createAdmissionLimiter } from "./admission-limiter";
+import type { Admitted, PaymentAdmission } from "./admission";
 import type { PaymentProjection } from "./block-projection";
-import { type Acceptance, type Claim, refusal } from "./claim";
-import { findEvidence } from "./evidence";
 import type { Intake } from "./intake";
-import { balanceAt, isSignedByPayer, type JudgeContext, type Judgement, judge } from "./judge";
-import { rebindPayment, requeuePayment } from "./ledger";
-import { MAX_ATTEMPTS, type Sender } from "./sender";
-
-export interface PaymentProcessor {
-  find(paymentId: Hex): Promise<PaymentRow | undefined>;
-  /** Returns whether the chain still has the payment's block, with the confirmations that its amount requires. */
-  isDeepEnough(row: PaymentRow): boolean;
-  /** Returns whether a failed payment can never move money, even if the newest blocks are reverted. */
-  isFinalFailure(row: PaymentRow): boolean;
-  /**
-   * Judges a claim by the current chain.
-   * @throws Unavailable when the chain cannot be read, or too many payments wait
-   */
-  judgeFresh(claim: Claim): Promise<Judgement>;
-  /**
-   * Processes a claim until it has an outcome or the time is up.
-   * @throws Unavailable when the chain cannot be read and nothing is known yet
-   */
-  pursue(claim: Claim, options: { readonly waitMs: number }): Promise<PaymentOutcome>;
-}
+import { isSignedByPayer, type JudgeContext } from "./judge";
+import { requeuePayment } from "./ledger";
+import { conflictWith, failureOf, type PaymentOutcome } from "./outcome";
+import { type PaymentRequest, refusal } from "./payment-request";
+import type { Sender } from "./sender";
+import type { SettlementDepth } from "./settlement-depth";
+import { MAX_ATTEMPTS } from "./unmoved";
 
 export interface PaymentProcessorOptions {
-  readonly config: FacilitatorConfig;
   readonly store: Store;
-  readonly relayer: Relayer;
-  readonly indexer: Indexer;
   readonly projection: Pick<PaymentProjection, "writes" | "settledInLastBlock">;
-  readonly sender: Sender;
-  readonly intake: Intake;
+  readonly sender: Pick<Sender, "reconcile">;
+  readonly intake: Pick<Intake, "find" | "isNew">;
+  readonly admission: PaymentAdmission;
+  readonly depth: SettlementDepth;
   readonly context: JudgeContext;
-  readonly onStep: Failpoint;
   readonly monotonicMs: () => number;
 }
-
-/** Outcome of a claim, through either channel. */
-export type PaymentOutcome =
-  | { readonly kind: "settled"; readonly row: PaymentRow }
-  | { readonly kind: "pending" }
-  | { readonly kind: "failed"; readonly error: TurnpikeError }
-  | { readonly kind: "refused"; readonly error: TurnpikeError; readonly liveUntilSec?: number };
-
-/** unanswered: the connection was lost around the commit. Binding again is safe: an existing row is not changed. */
-type Taken = "bound" | "look" | "unanswered";
-
-function unanswered(error: unknown): "unanswered" {
-  if (!isOutcomeUnknown(error)) throw error;
-  return "unanswered";
-}
-
-/** What one request has found out about its claim. */
-interface Known {
-  /** whether the signature is the payer's */
-  isProven: boolean;
-  /** whether a row exists, or a commit that would write one was sent */
-  isBound: boolean;
-  /** whether such a commit was not answered, so that the row may or may not exist */
-  isUnanswered: boolean;
-  rejudged: number;
-  /** `writes` of the projection at the last read of the row */
-  lookedAt: number;
-}
-
-const NOTHING_KNOWN: Known = {
-  isProven: false,
-  isBound: false,
-  isUnanswered: false,
-  rejudged: 0,
-  lookedAt: Number.POSITIVE_INFINITY,
-};
 
 /** A request that does not wait still has this long to get an outcome that is already known. */
 const MIN_ANSWER_MS = 1_000;
 
 /** How often the row is read without a notification: the notification of another process may be lost. */
-const LOOK_AGAIN_MS = 5_000;
-
-const BEHIND_RETRY_SEC = 2;
+const REREAD_MS = 5_000;
 
 /**
  * How often the row is read during a database outage: a commit may have happened, so the search lasts until the time is
  * up.
  */
-const OUTAGE_LOOK_MS = 500;
+const OUTAGE_REREAD_MS = 500;
 
-export function createPaymentProcessor(options: PaymentProcessorOptions): PaymentProcessor {
-  const { config, store, relayer, indexer, projection, sender, intake, context, onStep, monotonicMs } = options;
-  const { chainId } = config;
+export class PaymentProcessor {
+  readonly #options: PaymentProcessorOptions;
 
-  const find = intake.find;
-  const limiter = createAdmissionLimiter({ maxWaiting: config.maxIntake, maxAgeMs: config.maxQueueAgeMs, monotonicMs });
-
-  /** Blocks that were reverted since do not count. */
-  const height = (): number => Math.min(indexer.head()?.number ?? indexer.applied(), indexer.keptTo());
-
-  function isDeepEnough(row: PaymentRow): boolean {
-    if (row.block_number !== null && row.block_number > indexer.keptTo()) return false;
-    const token = findToken(config, row.token as Address);
-    const isLarge = token !== undefined && BigInt(row.amount) >= token.largeAmount;
-    if (!isLarge) return true;
-    return height() - (row.block_number ?? height()) + 1 >= config.largeConfirmations;
+  constructor(options: PaymentProcessorOptions) {
+    this.#options = options;
   }
-
-  const isFinal = (blockNumber: number): boolean => height() - blockNumber >= config.finalityDepth;
 
   /**
-   * A failure that a log proves is final only when its block is: the block may be reverted, and the money may move
-   * then.
+   * Processes a request until it has an outcome or the time is up. Returns in time, whatever the work waits for. The
+   * work continues, and a later request finds its outcome.
+   * @throws Unavailable when the chain cannot be read and nothing is known yet
    */
-  function isFinalFailure(row: PaymentRow): boolean {
-    return row.fail_reason === "expired" || row.block_number === null || isFinal(row.block_number);
-  }
-
-  /** No payment is admitted while the admitted ones cannot be sent. */
-  function busy(): TurnpikeError | undefined {
-    if (sender.queue().oldestMs > config.maxQueueAgeMs) {
-      return refusal("Unavailable", "busy", "the queue is too long", {
-        retryAfterSec: Math.ceil(config.maxQueueAgeMs / 1_000),
-      });
-    }
-    const health = relayer.health();
-    return health.ok
-      ? undefined
-      : refusal("Unavailable", "relayer", "the relayer cannot send now", { retryAfterSec: 10 });
-  }
-
-  async function judgeFresh(claim: Claim): Promise<Judgement> {
-    const first = await judge(context, claim);
-    if (first.kind !== "bad" || first.error.reason !== "funds") return first;
-    // The payer's deposit may be in a block that is not indexed yet.
-    await indexer.catchUp();
-    const second = await judge(context, claim);
-    if (second.kind !== "bad" || second.error.reason !== "funds") return second;
-    // The indexer may be behind or down: that is no fault of the payer.
-    const { from, value } = claim.authorization;
-    if ((await balanceAt(relayer, claim.token.address, from, -1)) < value) return second;
-    throw refusal("Unavailable", "busy", "the block that brought the payer's money is not read yet", {
-      retryAfterSec: BEHIND_RETRY_SEC,
-    });
-  }
-
-  /** Admits a claim that has no known live row. @returns "look" when there is a row to read */
-  async function accept(claim: Claim, isRebinding: boolean): Promise<PaymentOutcome | Taken> {
-    const closed = busy() ?? sender.failedSpends.refusalOf(claim);
-    if (closed) return { kind: "refused", error: closed };
-    return limiter.run(() => admit(claim, isRebinding));
-  }
-
-  async function admit(claim: Claim, isRebinding: boolean): Promise<PaymentOutcome | Taken> {
-    const judgement = await judgeFresh(claim);
-    if (judgement.kind === "bad") return { kind: "refused", error: judgement.error };
-    if (judgement.kind === "used") {
-      if (!isRebinding && (await find(claim.paymentId))) return "look";
-      return (await adopt(claim, isRebinding)) ?? "look";
-    }
-    const acceptance: Acceptance = { chainId, claim, state: "queued", ...judgement };
-    const binding = await (isRebinding ? rebindPayment(store, acceptance) : intake.bind(acceptance)).catch(unanswered);
-    if (binding === "unanswered") return binding;
-    if (binding === "short") {
-      return {
-        kind: "refused",
-        error: refusal("InsufficientFunds", "funds", "the payer's pending payments leave too little for this one"),
-      };
-    }
-    if (binding === "granted") return { kind: "refused", error: alreadyGranted() };
-    onStep("bound");
-    if (isRebinding) store.wake.notify("payments");
-    return binding === "bound" ? "bound" : "look";
-  }
-
-  /** Adopts a nonce that is used without a row. For a native payment, the chain's logs are sufficient evidence. */
-  async function adopt(claim: Claim, isRebinding: boolean): Promise<PaymentOutcome | undefined> {
-    await indexer.catchUp();
-    const { from: payer, to, value, nonce } = claim.authorization;
-    const query = { paymentId: claim.paymentId, token: claim.token.address, payer, nonce };
-    const evidence = await findEvidence({ config, relayer }, query, indexer.applied());
-    const isOurs = evidence.kind === "transfer" && evidence.to === to && evidence.amount === value;
-    if (evidence.kind === "none") return { kind: "pending" };
-    if (!isOurs || claim.door === "settle") {
-      const why =
-        evidence.kind === "cancelled" ? "the authorization was cancelled" : "the authorization was used already";
-      const error = refusal("PaymentNotAllowed", "nonce_used", why);
-      if (isFinal(evidence.blockNumber)) return { kind: "failed", error };
-      return claim.door === "settle" ? { kind: "refused", error } : { kind: "pending" };
-    }
-    const acceptance: Acceptance = {
-      chainId,
-      claim,
-      state: "parked",
-      hasCode: false,
-      balance: UINT256_MAX,
-      atBlock: indexer.applied(),
-    };
-    if (isRebinding) await rebindPayment(store, acceptance);
-    else await intake.bind(acceptance);
-    const row = await find(claim.paymentId);
-    if (row) await sender.reconcile(row);
-    return undefined;
-  }
-
-  /** Returns in time, whatever the work waits for. The work continues, and a later request finds its outcome. */
-  function pursue(claim: Claim, { waitMs }: { readonly waitMs: number }): Promise<PaymentOutcome> {
+  process(request: PaymentRequest, { waitMs }: { readonly waitMs: number }): Promise<PaymentOutcome> {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => resolve({ kind: "pending" }), Math.max(waitMs, MIN_ANSWER_MS));
-      follow(claim, waitMs)
+      const run = new RequestRun(this.#options, request, waitMs);
+      run
+        .toOutcome()
         .then(resolve, reject)
         .finally(() => clearTimeout(timer));
     });
   }
+}
+
+/** One call for a request: what it has found out, and how it goes on from there. */
+class RequestRun {
+  readonly #options: PaymentProcessorOptions;
+  readonly #request: PaymentRequest;
+  readonly #untilMs: number;
+  /** whether the signature is the payer's */
+  #isProven = false;
+  /** whether a row exists, or a commit that would write one was sent */
+  #isBound = false;
+  /** whether such a commit was not answered, so that the row may or may not exist */
+  #isUnanswered = false;
+  #rejudged = 0;
+  /** `writes` of the projection at the last read of the row */
+  #readAtWrites = Number.POSITIVE_INFINITY;
+
+  constructor(options: PaymentProcessorOptions, request: PaymentRequest, waitMs: number) {
+    this.#options = options;
+    this.#request = request;
+    this.#untilMs = options.monotonicMs() + waitMs;
+  }
 
   /**
-   * During a database outage, a claim that may be bound stays pending; any other claim gets the outage as its error.
+   * During a database outage, a request that may be bound stays pending; any other request gets the outage as its
+   * error.
    */
-  async function follow(claim: Claim, waitMs: number): Promise<PaymentOutcome> {
-    const untilMs = monotonicMs() + waitMs;
-    const known: Known = { ...NOTHING_KNOWN };
+  async toOutcome(): Promise<PaymentOutcome> {
     for (;;) {
       try {
-        return await followOn(claim, untilMs, known);
+        const outcome = await this.#step();
+        if (outcome) return outcome;
       } catch (error) {
-        if (!known.isBound || !isDatabaseOutage(error)) throw error;
-        if (monotonicMs() >= untilMs) return { kind: "pending" };
-        await store.wake.wait(`payment:${claim.paymentId}`, OUTAGE_LOOK_MS);
+        if (!this.#isBound || !isDatabaseOutage(error)) throw error;
+        if (this.#isTimeUp()) return { kind: "pending" };
+        await this.#options.store.wake.wait(this.#key, OUTAGE_REREAD_MS);
       }
     }
   }
 
-  async function look(claim: Claim, known: Known): Promise<PaymentRow | undefined> {
-    const row = await find(claim.paymentId);
-    known.lookedAt = projection.writes();
+  get #key(): string {
+    return `payment:${this.#request.paymentId}`;
+  }
+
+  #isTimeUp(): boolean {
+    return this.#options.monotonicMs() >= this.#untilMs;
+  }
+
+  /** Reads or admits the payment, and waits when the chain has not decided. @returns undefined to read it again */
+  async #step(): Promise<PaymentOutcome | undefined> {
+    const { store, intake, projection, admission, monotonicMs } = this.#options;
+    const { paymentId } = this.#request;
+    const leftMs = Math.max(0, this.#untilMs - monotonicMs());
+    const restMs = Math.min(leftMs, REREAD_MS);
+    const woken = store.wake.wait(this.#key, restMs);
+    // Nearly every payment is requested once, so an unknown id is judged first and read afterwards.
+    const isNew = intake.isNew(paymentId);
+    // Another process may have reverted a payment that settled before the last read. Then only the row counts.
+    const settled = projection.settledInLastBlock(paymentId, this.#readAtWrites);
+    let row = settled ?? (isNew ? undefined : await this.#readRow());
+    if (!row) {
+      // Another process may have admitted the request, even if this one cannot judge it now.
+      const outcome = await admission
+        .admit(this.#request)
+        .catch((error: unknown) => ({ kind: "thrown" as const, error }));
+      this.#readAtWrites = projection.writes();
+      if (isAdmitted(outcome)) return this.#afterAdmission(outcome, woken);
+      row = isNew ? await this.#readRow() : undefined;
+      if (!row) {
+        if (outcome.kind === "thrown") throw outcome.error;
+        // A row may still appear for the unanswered commit, so a refusal now is not the outcome of that payment.
+        return this.#isUnanswered && outcome.kind === "refused" ? { kind: "pending" } : outcome;
+      }
+    }
+    return (await this.#refuseStranger(row)) ?? this.#decide(row, woken, restMs);
+  }
+
+  async #readRow(): Promise<PaymentRow | undefined> {
+    const { intake, projection } = this.#options;
+    const row = await intake.find(this.#request.paymentId);
+    this.#readAtWrites = projection.writes();
     return row;
   }
 
-  async function followOn(claim: Claim, untilMs: number, known: Known): Promise<PaymentOutcome> {
-    for (;;) {
-      const leftMs = Math.max(0, untilMs - monotonicMs());
-      const woken = store.wake.wait(`payment:${claim.paymentId}`, Math.min(leftMs, LOOK_AGAIN_MS));
-      // Nearly every payment is requested once, so an unknown id is judged first and read afterwards.
-      const isNew = intake.isNew(claim.paymentId);
-      // Another process may have reverted a payment that settled before the last read. Then only the row counts.
-      const settled = projection.settledInLastBlock(claim.paymentId, known.lookedAt);
-      let row = settled ?? (isNew ? undefined : await look(claim, known));
-      if (!row) {
-        // Another process may have admitted the claim, even if this one cannot judge it now.
-        const outcome = await accept(claim, false).catch((error: unknown) => ({ kind: "thrown" as const, error }));
-        known.lookedAt = projection.writes();
-        if (outcome === "bound" || outcome === "look" || outcome === "unanswered") {
-          known.isProven = true;
-          known.isBound = true;
-          known.isUnanswered ||= outcome === "unanswered";
-          if (outcome === "look") continue;
-          if (monotonicMs() >= untilMs) return { kind: "pending" };
-          if (outcome === "bound") await woken;
-          continue;
-        }
-        row = isNew ? await look(claim, known) : undefined;
-        if (!row) {
-          if (outcome.kind === "thrown") throw outcome.error;
-          // A row may still appear for the unanswered commit, so a refusal now is not the outcome of that payment.
-          return known.isUnanswered && outcome.kind === "refused" ? { kind: "pending" } : outcome;
-        }
-      }
-      const conflict = conflictWith(row, claim);
-      if (conflict) return { kind: "refused", error: conflict, liveUntilSec: row.valid_before };
-      // Payment ids are computable by anyone, so only the payer's signature gives access to the row.
-      known.isBound = true;
-      known.isProven ||= row.signature === claim.signature || (await isSignedByPayer(context, claim));
-      if (!known.isProven)
-        return { kind: "refused", error: refusal("InvalidSignature", "signature", "the signature is not the payer's") };
+  async #afterAdmission(admitted: Admitted, woken: Promise<unknown>): Promise<PaymentOutcome | undefined> {
+    this.#isProven = true;
+    this.#isBound = true;
+    this.#isUnanswered ||= admitted === "unanswered";
+    if (admitted === "exists") return undefined;
+    if (this.#isTimeUp()) return { kind: "pending" };
+    if (admitted === "bound") await woken;
+    return undefined;
+  }
 
-      if (row.state === "settled") {
-        if (isDeepEnough(row)) return { kind: "settled", row };
-      } else if (row.state === "failed" && isFinalFailure(row)) {
-        // Another authorization with the same nonce is judged separately: it may be the one that used the nonce.
-        if (row.signature === claim.signature) return { kind: "failed", error: failureOf(row) };
-        const outcome = await accept(claim, true);
-        if (outcome !== "bound" && outcome !== "look" && outcome !== "unanswered") return outcome;
-        continue;
-      } else if (row.state === "parked" && !(await sender.reconcile(row))) {
-        const refused = await rejudge(row, claim, known.rejudged++);
-        if (refused) return refused;
-      }
-      if (monotonicMs() >= untilMs) return { kind: "pending" };
-      if (row.state === "settled" || row.state === "failed")
-        await store.wake.wait("block", Math.min(leftMs, LOOK_AGAIN_MS));
-      else await woken;
+  /** Refuses a request that the row is not for, or whose signature is not the payer's. */
+  async #refuseStranger(row: PaymentRow): Promise<PaymentOutcome | undefined> {
+    const request = this.#request;
+    const conflict = conflictWith(row, request);
+    if (conflict) return { kind: "refused", error: conflict, liveUntilSec: row.valid_before };
+    // Payment ids are computable by anyone, so only the payer's signature gives access to the row.
+    this.#isBound = true;
+    this.#isProven ||= row.signature === request.signature || (await isSignedByPayer(this.#options.context, request));
+    if (this.#isProven) return undefined;
+    return { kind: "refused", error: refusal("InvalidSignature", "signature", "the signature is not the payer's") };
+  }
+
+  /** Returns the outcome that the row proves; otherwise waits for the chain. */
+  async #decide(row: PaymentRow, woken: Promise<unknown>, restMs: number): Promise<PaymentOutcome | undefined> {
+    const { store, sender, depth } = this.#options;
+    if (row.state === "settled") {
+      if (depth.isDeepEnough(row)) return { kind: "settled", row };
+    } else if (row.state === "failed" && depth.isFinalFailure(row)) {
+      return this.#afterFailure(row);
+    } else if (row.state === "parked" && !(await sender.reconcile(row))) {
+      const refused = await this.#rejudge(row);
+      if (refused) return refused;
     }
+    if (this.#isTimeUp()) return { kind: "pending" };
+    if (row.state === "settled" || row.state === "failed") await store.wake.wait("block", restMs);
+    else await woken;
+    return undefined;
+  }
+
+  async #afterFailure(row: PaymentRow): Promise<PaymentOutcome | undefined> {
+    // Another authorization with the same nonce is judged separately: it may be the one that used the nonce.
+    if (row.signature === this.#request.signature) return { kind: "failed", error: failureOf(row) };
+    const outcome = await this.#options.admission.readmit(this.#request);
+    return isAdmitted(outcome) ? undefined : outcome;
   }
 
   /** Judges a sent payment that did not move: refuses it with the reason, or queues it once more. */
-  async function rejudge(row: PaymentRow, claim: Claim, before: number): Promise<PaymentOutcome | undefined> {
-    const judgement = await judgeFresh(claim);
-    if (judgement.kind === "bad") return { kind: "refused", error: judgement.error, liveUntilSec: row.valid_before };
+  async #rejudge(row: PaymentRow): Promise<PaymentOutcome | undefined> {
+    const { store, admission } = this.#options;
+    const isRepeated = this.#rejudged++ > 0;
+    const refused = (error: TurnpikeError): PaymentOutcome => ({
+      kind: "refused",
+      error,
+      liveUntilSec: row.valid_before,
+    });
+    const judgement = await admission.judgeUnlimited(this.#request);
+    if (judgement.kind === "bad") return refused(judgement.error);
     if (judgement.kind === "used") return undefined;
-    if (before > 0 || row.attempts > MAX_ATTEMPTS * 2) {
-      const error = refusal("TransferFailed", "not_moved", "the token did not move the money and gave no reason");
-      return { kind: "refused", error, liveUntilSec: row.valid_before };
-    }
+    if (isRepeated || row.attempts > MAX_ATTEMPTS * 2)
+      return refused(refusal("TransferFailed", "not_moved", "the token did not move the money and gave no reason"));
     await requeuePayment(store.db, row);
     store.wake.notify("payments");
     return undefined;
   }
-
-  return {
-    find,
-    isDeepEnough,
-    isFinalFailure,
-    judgeFresh: (claim) => limiter.run(() => judgeFresh(claim)),
-    pursue,
-  };
 }
 
-/** Returns an error when the row was bound to something other than this claim asks for. */
-export function conflictWith(row: PaymentRow, claim: Claim): TurnpikeError | undefined {
-  if (row.state === "failed") return undefined;
-  if (row.door !== claim.door)
-    return refusal("PayloadConflict", "other_door", "this payment was accepted through another channel");
-  const isSame =
-    row.resource_hash === claim.resourceHash &&
-    row.pay_to === claim.authorization.to &&
-    row.amount === claim.authorization.value.toString();
-  if (isSame) return undefined;
-  return refusal(
-    "PayloadConflict",
-    "other_contents",
-    "this payment was accepted with another payee, amount or resource",
-  );
-}
-
-export const alreadyGranted = (): TurnpikeError =>
-  refusal("PayloadConflict", "granted", "this payment is already granted to another purchase");
-
-export function failureOf(row: PaymentRow): TurnpikeError {
-  const code = isErrorCode(row.fail_code) ? row.fail_code : "PaymentExpired";
-  return new TurnpikeError(code, undefined, { reason: row.fail_reason ?? "expired" });
+function isAdmitted(result: PaymentOutcome | Admitted | { readonly kind: "thrown" }): result is Admitted {
+  return typeof result === "string";
 }

@@ -51,8 +51,6 @@ export interface KeysDeps {
   readonly nowMs: () => number;
 }
 
-export type Keys = ReturnType<typeof createKeys>;
-
 type Row = Selectable<ApiKeysTable>;
 
 const YEAR_SEC = 366 * 86_400;
@@ -65,19 +63,160 @@ const MINUTE_MS = 60_000;
 
 const FORM = /^Bearer tpk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})$/;
 
-export function createKeys(deps: KeysDeps) {
-  const { store, network, facilitator, otherFacilitators = [], chain, operators, nowMs } = deps;
-  const { chainId } = network;
-  const nowSec = () => Math.floor(nowMs() / 1_000);
-  const live = (db: Store["db"]) =>
-    db
-      .selectFrom("api_keys")
-      .where("chain_id", "=", chainId)
-      .where("revoked_at_ms", "is", null)
-      .where("expires_at_ms", ">", nowMs());
+export function createKeys(deps: KeysDeps): Keys {
+  return new Keys(deps);
+}
 
-  async function insert(tx: Tx, fields: Pick<Row, "provider" | "name" | "scopes" | "expires_at_ms" | "rotated_from">) {
-    const { count } = await live(tx)
+export class Keys {
+  readonly #deps: KeysDeps;
+
+  constructor(deps: KeysDeps) {
+    this.#deps = deps;
+  }
+
+  /** @param ownOrigin this service's origin as the browser sees it; undefined: only typed data can be signed */
+  async challenge(request: ChallengeRequest, ownOrigin: string | undefined): Promise<KeyChallenge> {
+    const { store, facilitator } = this.#deps;
+    const chainId = this.#chainId;
+    const expiresAt = request.expiresAt ?? this.#nowSec() + YEAR_SEC;
+    const { text: challenge, issuedAt, validUntil } = await issueChallenge(store.db, request.provider, this.#nowSec());
+    const terms = { ...request, expiresAt, challenge, facilitator, chainId };
+    const site = ownOrigin === undefined ? undefined : { origin: ownOrigin, issuedAt, validUntil };
+    return {
+      ...{ challenge, validUntil, expiresAt, facilitator, chainId },
+      ...(site && { message: apiKeyMessage(terms, site) }),
+    };
+  }
+
+  /**
+   * Verifies the signature without parsing the signed text. The service rebuilds the only text that it would have
+   * requested, so another domain, chain, statement or time does not match.
+   * @throws InvalidSignature when the wallet did not sign, or the challenge is invalid; Unavailable
+   */
+  async create(request: CreateKeyRequest, origin: Origin, ownOrigin: string | undefined): Promise<NewApiKey> {
+    const { store, facilitator, otherFacilitators = [], chain } = this.#deps;
+    const chainId = this.#chainId;
+    const { provider, name, scopes, expiresAt, challenge, signature } = request;
+    if (expiresAt <= this.#nowSec() || expiresAt > this.#nowSec() + MAX_LIFE_SEC) {
+      throw new InvalidRequest("expiresAt: must be in the future, at most five years", {
+        details: { field: "expiresAt" },
+      });
+    }
+    const issued = await checkChallenge(store.db, provider, challenge, this.#nowSec());
+    const site: SignInSite | undefined = ownOrigin === undefined ? undefined : { origin: ownOrigin, ...issued };
+    const digests = [facilitator, ...otherFacilitators].flatMap((named) =>
+      apiKeyDigests({ provider, name, scopes, expiresAt, challenge, facilitator: named, chainId }, site),
+    );
+    if (!(await isSignedByWallet(chain, { wallet: provider, digests, signature }))) {
+      throw new TurnpikeError("InvalidSignature", `the challenge is not signed by ${provider}`, {
+        reason: "signature",
+      });
+    }
+    return store.transaction(async (tx) => {
+      await spendChallenge(tx, issued, this.#nowSec());
+      const { row, key } = await this.#insert(tx, {
+        ...{ provider, name, scopes: scopes.join(","), expires_at_ms: expiresAt * 1_000, rotated_from: null },
+      });
+      await recordAct(tx, {
+        ...{ chainId, provider, actor: "wallet", act: "key.created", objectId: row.id, ...origin },
+        details: { name, scopes },
+      });
+      return { ...keyToWire(row), key };
+    });
+  }
+
+  /**
+   * Identifies the caller of a request.
+   * @param authorization the header as received
+   * @throws InvalidApiKey, ScopeMissing
+   */
+  async authenticate(authorization: string | null, scope: ApiScope | "any", origin: Origin): Promise<Caller> {
+    const { store, operators } = this.#deps;
+    const [, id, secret] = FORM.exec(authorization ?? "") ?? [];
+    const row =
+      id && secret ? await this.#live(store.db).selectAll().where("id", "=", id).executeTakeFirst() : undefined;
+    if (!row || !secret || !timingSafeEqual(Buffer.from(hashOf(secret), "hex"), Buffer.from(row.hash, "hex"))) {
+      throw new TurnpikeError("InvalidApiKey");
+    }
+    const scopes = row.scopes.split(",") as ApiScope[];
+    if (scope !== "any" && !scopes.includes(scope)) {
+      throw new TurnpikeError("ScopeMissing", `the API key lacks the scope ${scope}`, { details: { scope } });
+    }
+    if ((row.last_used_at_ms ?? 0) < this.#deps.nowMs() - MINUTE_MS) {
+      await store.db
+        .updateTable("api_keys")
+        .set({ last_used_at_ms: this.#deps.nowMs() })
+        .where("id", "=", row.id)
+        .execute();
+    }
+    const provider = row.provider as Address;
+    return { ...origin, provider, keyId: row.id, scopes, isOperator: operators.includes(provider) };
+  }
+
+  async list(provider: Address): Promise<ApiKey[]> {
+    const rows = await this.#deps.store.db
+      .selectFrom("api_keys")
+      .selectAll()
+      .where("chain_id", "=", this.#chainId)
+      .where("provider", "=", provider)
+      .orderBy("created_at_ms", "desc")
+      .orderBy("id")
+      .limit(200)
+      .execute();
+    return rows.map(keyToWire);
+  }
+
+  /** Creates a key with the same name, scopes and expiry. The calling key stays valid for `overlapSec`. */
+  async rotate(caller: Caller, overlapSec: number): Promise<NewApiKey> {
+    return this.#deps.store.transaction(async (tx) => {
+      const old = await this.#requireOwn(tx, caller.provider, caller.keyId);
+      const { provider, name, scopes, expires_at_ms: expiresAtMs } = old;
+      const fields = { provider, name, scopes, expires_at_ms: expiresAtMs, rotated_from: old.id };
+      const { row, key } = await this.#insert(tx, fields);
+      const endMs = Math.min(expiresAtMs, this.#deps.nowMs() + overlapSec * 1_000);
+      await tx.updateTable("api_keys").set({ expires_at_ms: endMs }).where("id", "=", old.id).execute();
+      await this.#record(tx, caller, "key.rotated", old.id, { successor: row.id, overlapSec });
+      return { ...keyToWire(row), key };
+    });
+  }
+
+  /**
+   * Revokes a key permanently. Any key may revoke itself; the scope `keys` allows revoking every key of the provider.
+   */
+  async revoke(caller: Caller, id: string): Promise<ApiKey> {
+    if (id !== caller.keyId && !caller.scopes.includes("keys")) {
+      throw new TurnpikeError("ScopeMissing", "another key is revoked with the scope keys", {
+        details: { scope: "keys" },
+      });
+    }
+    return this.#deps.store.transaction(async (tx) => {
+      const row = await this.#requireOwn(tx, caller.provider, id);
+      if (row.revoked_at_ms !== null) return keyToWire(row);
+      const revoked = { ...row, revoked_at_ms: this.#deps.nowMs() };
+      await tx.updateTable("api_keys").set({ revoked_at_ms: revoked.revoked_at_ms }).where("id", "=", id).execute();
+      await this.#record(tx, caller, "key.revoked", id);
+      return keyToWire(revoked);
+    });
+  }
+
+  get #chainId(): number {
+    return this.#deps.network.chainId;
+  }
+
+  #nowSec(): number {
+    return Math.floor(this.#deps.nowMs() / 1_000);
+  }
+
+  #live(db: Store["db"]) {
+    return db
+      .selectFrom("api_keys")
+      .where("chain_id", "=", this.#chainId)
+      .where("revoked_at_ms", "is", null)
+      .where("expires_at_ms", ">", this.#deps.nowMs());
+  }
+
+  async #insert(tx: Tx, fields: Pick<Row, "provider" | "name" | "scopes" | "expires_at_ms" | "rotated_from">) {
+    const { count } = await this.#live(tx)
       .select(({ fn }) => fn.countAll().as("count"))
       .where("provider", "=", fields.provider)
       .executeTakeFirstOrThrow();
@@ -88,9 +227,9 @@ export function createKeys(deps: KeysDeps) {
       .values({
         ...fields,
         id: randomBytes(8).toString("hex"),
-        chain_id: chainId,
+        chain_id: this.#chainId,
         hash: hashOf(secret),
-        created_at_ms: nowMs(),
+        created_at_ms: this.#deps.nowMs(),
         revoked_at_ms: null,
         last_used_at_ms: null,
       })
@@ -100,11 +239,11 @@ export function createKeys(deps: KeysDeps) {
   }
 
   /** @throws UnknownObject, also for a key of another provider */
-  async function requireOwn(tx: Tx, provider: Address, id: string): Promise<Row> {
+  async #requireOwn(tx: Tx, provider: Address, id: string): Promise<Row> {
     const row = await tx
       .selectFrom("api_keys")
       .selectAll()
-      .where("chain_id", "=", chainId)
+      .where("chain_id", "=", this.#chainId)
       .where("provider", "=", provider)
       .where("id", "=", id)
       .executeTakeFirst();
@@ -112,126 +251,9 @@ export function createKeys(deps: KeysDeps) {
     return row;
   }
 
-  return {
-    /** @param ownOrigin this service's origin as the browser sees it; undefined: only typed data can be signed */
-    async challenge(request: ChallengeRequest, ownOrigin: string | undefined): Promise<KeyChallenge> {
-      const expiresAt = request.expiresAt ?? nowSec() + YEAR_SEC;
-      const { text: challenge, issuedAt, validUntil } = await issueChallenge(store.db, request.provider, nowSec());
-      const terms = { ...request, expiresAt, challenge, facilitator, chainId };
-      const site = ownOrigin === undefined ? undefined : { origin: ownOrigin, issuedAt, validUntil };
-      return {
-        ...{ challenge, validUntil, expiresAt, facilitator, chainId },
-        ...(site && { message: apiKeyMessage(terms, site) }),
-      };
-    },
-
-    /**
-     * Verifies the signature without parsing the signed text. The service rebuilds the only text that it would have
-     * requested, so another domain, chain, statement or time does not match.
-     * @throws InvalidSignature when the wallet did not sign, or the challenge is invalid; Unavailable
-     */
-    async create(request: CreateKeyRequest, origin: Origin, ownOrigin: string | undefined): Promise<NewApiKey> {
-      const { provider, name, scopes, expiresAt, challenge, signature } = request;
-      if (expiresAt <= nowSec() || expiresAt > nowSec() + MAX_LIFE_SEC) {
-        throw new InvalidRequest("expiresAt: must be in the future, at most five years", {
-          details: { field: "expiresAt" },
-        });
-      }
-      const issued = await checkChallenge(store.db, provider, challenge, nowSec());
-      const site: SignInSite | undefined = ownOrigin === undefined ? undefined : { origin: ownOrigin, ...issued };
-      const digests = [facilitator, ...otherFacilitators].flatMap((named) =>
-        apiKeyDigests({ provider, name, scopes, expiresAt, challenge, facilitator: named, chainId }, site),
-      );
-      if (!(await isSignedByWallet(chain, { wallet: provider, digests, signature }))) {
-        throw new TurnpikeError("InvalidSignature", `the challenge is not signed by ${provider}`, {
-          reason: "signature",
-        });
-      }
-      return store.transaction(async (tx) => {
-        await spendChallenge(tx, issued, nowSec());
-        const { row, key } = await insert(tx, {
-          ...{ provider, name, scopes: scopes.join(","), expires_at_ms: expiresAt * 1_000, rotated_from: null },
-        });
-        await recordAct(tx, {
-          ...{ chainId, provider, actor: "wallet", act: "key.created", objectId: row.id, ...origin },
-          details: { name, scopes },
-        });
-        return { ...keyToWire(row), key };
-      });
-    },
-
-    /**
-     * Identifies the caller of a request.
-     * @param authorization the header as received
-     * @throws InvalidApiKey, ScopeMissing
-     */
-    async authenticate(authorization: string | null, scope: ApiScope | "any", origin: Origin): Promise<Caller> {
-      const [, id, secret] = FORM.exec(authorization ?? "") ?? [];
-      const row = id && secret ? await live(store.db).selectAll().where("id", "=", id).executeTakeFirst() : undefined;
-      if (!row || !secret || !timingSafeEqual(Buffer.from(hashOf(secret), "hex"), Buffer.from(row.hash, "hex"))) {
-        throw new TurnpikeError("InvalidApiKey");
-      }
-      const scopes = row.scopes.split(",") as ApiScope[];
-      if (scope !== "any" && !scopes.includes(scope)) {
-        throw new TurnpikeError("ScopeMissing", `the API key lacks the scope ${scope}`, { details: { scope } });
-      }
-      if ((row.last_used_at_ms ?? 0) < nowMs() - MINUTE_MS) {
-        await store.db.updateTable("api_keys").set({ last_used_at_ms: nowMs() }).where("id", "=", row.id).execute();
-      }
-      const provider = row.provider as Address;
-      return { ...origin, provider, keyId: row.id, scopes, isOperator: operators.includes(provider) };
-    },
-
-    async list(provider: Address): Promise<ApiKey[]> {
-      const rows = await store.db
-        .selectFrom("api_keys")
-        .selectAll()
-        .where("chain_id", "=", chainId)
-        .where("provider", "=", provider)
-        .orderBy("created_at_ms", "desc")
-        .orderBy("id")
-        .limit(200)
-        .execute();
-      return rows.map(keyToWire);
-    },
-
-    /** Creates a key with the same name, scopes and expiry. The calling key stays valid for `overlapSec`. */
-    async rotate(caller: Caller, overlapSec: number): Promise<NewApiKey> {
-      return store.transaction(async (tx) => {
-        const old = await requireOwn(tx, caller.provider, caller.keyId);
-        const { provider, name, scopes, expires_at_ms: expiresAtMs } = old;
-        const fields = { provider, name, scopes, expires_at_ms: expiresAtMs, rotated_from: old.id };
-        const { row, key } = await insert(tx, fields);
-        const endMs = Math.min(expiresAtMs, nowMs() + overlapSec * 1_000);
-        await tx.updateTable("api_keys").set({ expires_at_ms: endMs }).where("id", "=", old.id).execute();
-        await record(tx, caller, "key.rotated", old.id, { successor: row.id, overlapSec });
-        return { ...keyToWire(row), key };
-      });
-    },
-
-    /**
-     * Revokes a key permanently. Any key may revoke itself; the scope `keys` allows revoking every key of the provider.
-     */
-    async revoke(caller: Caller, id: string): Promise<ApiKey> {
-      if (id !== caller.keyId && !caller.scopes.includes("keys")) {
-        throw new TurnpikeError("ScopeMissing", "another key is revoked with the scope keys", {
-          details: { scope: "keys" },
-        });
-      }
-      return store.transaction(async (tx) => {
-        const row = await requireOwn(tx, caller.provider, id);
-        if (row.revoked_at_ms !== null) return keyToWire(row);
-        const revoked = { ...row, revoked_at_ms: nowMs() };
-        await tx.updateTable("api_keys").set({ revoked_at_ms: revoked.revoked_at_ms }).where("id", "=", id).execute();
-        await record(tx, caller, "key.revoked", id);
-        return keyToWire(revoked);
-      });
-    },
-  };
-
-  function record(tx: Tx, caller: Caller, act: string, objectId: string, details: Record<string, unknown> = {}) {
+  #record(tx: Tx, caller: Caller, act: string, objectId: string, details: Record<string, unknown> = {}) {
     const { provider, keyId: actor, address, requestId } = caller;
-    return recordAct(tx, { chainId, provider, actor, act, objectId, address, requestId, details });
+    return recordAct(tx, { chainId: this.#chainId, provider, actor, act, objectId, address, requestId, details });
   }
 }
 

@@ -38,16 +38,172 @@ type Row = Selectable<WebhookEndpointsTable>;
 
 const MAX_ENDPOINTS = 20;
 
-export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: WebhookEndpointsDeps) {
-  const { chainId } = network;
-  const policy = { allowPrivate };
+export function createWebhookEndpoints(deps: WebhookEndpointsDeps): WebhookEndpoints {
+  return new WebhookEndpoints(deps);
+}
+
+export class WebhookEndpoints {
+  readonly #store: Store;
+  readonly #network: Network;
+  readonly #policy: { readonly allowPrivate: boolean };
+  readonly #nowMs: () => number;
+
+  constructor({ store, network, allowPrivate, nowMs }: WebhookEndpointsDeps) {
+    this.#store = store;
+    this.#network = network;
+    this.#policy = { allowPrivate };
+    this.#nowMs = nowMs;
+  }
 
   /** @throws UnknownObject, also for an endpoint of another provider */
-  async function requireOwn(db: Store["db"], provider: string, id: string): Promise<Row> {
+  async requireOwn(provider: string, id: string): Promise<void> {
+    await this.#ownRow(this.#store.db, provider, id);
+  }
+
+  async create(actor: Actor, request: CreateEndpointRequest): Promise<WebhookEndpoint & { secret: string }> {
+    const url = checkWebhookUrl(request.url, this.#policy);
+    return this.#store.transaction(async (tx) => {
+      const newestEvent = await lockNewestEvent(tx, this.#network.chainId);
+      const { count } = await tx
+        .selectFrom("webhook_endpoints")
+        .select(({ fn }) => fn.countAll().as("count"))
+        .where("chain_id", "=", this.#network.chainId)
+        .where("provider", "=", actor.provider)
+        .executeTakeFirstOrThrow();
+      if (Number(count) >= MAX_ENDPOINTS) throw new InvalidRequest(`a provider may have ${MAX_ENDPOINTS} endpoints`);
+      const row = await tx
+        .insertInto("webhook_endpoints")
+        .values({
+          id: `we_${randomBytes(12).toString("hex")}`,
+          chain_id: this.#network.chainId,
+          provider: actor.provider,
+          url,
+          types: request.types ? JSON.stringify(request.types) : null,
+          description: request.description,
+          status: "enabled",
+          disabled_reason: null,
+          created_at_ms: this.#nowMs(),
+          queued_after: newestEvent,
+        })
+        .returningAll()
+        .executeTakeFirstOrThrow();
+      const secret = await this.#addSecret(tx, row.id);
+      await this.#record(tx, actor, "webhook.created", row.id, { origin: new URL(url).origin });
+      return { ...endpointToWire(row), secret };
+    });
+  }
+
+  async list(provider: string): Promise<WebhookEndpoint[]> {
+    const rows = await this.#store.db
+      .selectFrom("webhook_endpoints")
+      .selectAll()
+      .where("chain_id", "=", this.#network.chainId)
+      .where("provider", "=", provider)
+      .orderBy("created_at_ms")
+      .orderBy("id")
+      .execute();
+    return rows.map(endpointToWire);
+  }
+
+  async get(provider: string, id: string): Promise<WebhookEndpoint> {
+    return endpointToWire(await this.#ownRow(this.#store.db, provider, id));
+  }
+
+  async update(actor: Actor, id: string, change: UpdateEndpointRequest): Promise<WebhookEndpoint> {
+    const url = change.url === undefined ? undefined : checkWebhookUrl(change.url, this.#policy);
+    const { enabled, types, description } = change;
+    return this.#store.transaction(async (tx) => {
+      // Starts with the next event: earlier ones were not queued while it was disabled or had other types.
+      const newestEvent = enabled || types !== undefined ? await lockNewestEvent(tx, this.#network.chainId) : undefined;
+      const before = await this.#ownRow(tx, actor.provider, id);
+      const row = await tx
+        .updateTable("webhook_endpoints")
+        .set({
+          ...(url !== undefined && { url, failures: 0 }),
+          ...(types !== undefined && { types: types === null ? null : JSON.stringify(types) }),
+          ...(description !== undefined && { description }),
+          ...(enabled === true && { status: "enabled" as const, disabled_reason: null, failures: 0 }),
+          ...(newestEvent !== undefined && { queued_after: newestEvent }),
+          ...(enabled === false && { status: "disabled" as const, disabled_reason: "owner" as const }),
+        })
+        .where("id", "=", id)
+        .returningAll()
+        .executeTakeFirstOrThrow();
+      // Also when it is enabled: a block written at the same time may have queued a delivery for it.
+      if (enabled === false || before.status === "disabled") await dropPending(tx, id, this.#nowMs());
+      const { url: _url, ...changed } = change;
+      await this.#record(tx, actor, "webhook.updated", id, { ...changed, ...(url && { origin: new URL(url).origin }) });
+      return endpointToWire(row);
+    });
+  }
+
+  async remove(actor: Actor, id: string): Promise<void> {
+    await this.#store.transaction(async (tx) => {
+      await this.#ownRow(tx, actor.provider, id);
+      await tx.deleteFrom("webhook_endpoints").where("id", "=", id).execute();
+      await this.#record(tx, actor, "webhook.deleted", id);
+    });
+  }
+
+  /**
+   * Rotates the secret. The new one signs from now on; the previous one signs as well until it expires. Older ones
+   * end at once.
+   */
+  async rotateSecret(actor: Actor, id: string, overlapSec: number) {
+    const previousExpiresAtMs = this.#nowMs() + overlapSec * 1_000;
+    return this.#store.transaction(async (tx) => {
+      await this.#ownRow(tx, actor.provider, id);
+      await tx
+        .deleteFrom("webhook_secrets")
+        .where("endpoint_id", "=", id)
+        .where("expires_at_ms", "is not", null)
+        .execute();
+      await tx
+        .updateTable("webhook_secrets")
+        .set({ expires_at_ms: previousExpiresAtMs })
+        .where("endpoint_id", "=", id)
+        .execute();
+      const secret = await this.#addSecret(tx, id);
+      await this.#record(tx, actor, "webhook.secret_rotated", id, { overlapSec });
+      return { secret, previousExpiresAt: Math.floor(previousExpiresAtMs / 1_000) };
+    });
+  }
+
+  /** Queues a test event that shows that the endpoint works. @returns its id */
+  async sendTest(actor: Actor, id: string): Promise<string> {
+    const eventId = toHex(randomBytes(32));
+    await this.#store.transaction(async (tx) => {
+      await requireEnabled(await this.#ownRow(tx, actor.provider, id));
+      await this.#queue(tx, id, eventId, testBody(eventId, Math.floor(this.#nowMs() / 1_000), this.#network));
+      await this.#record(tx, actor, "webhook.tested", id, { event: eventId, type: TEST_EVENT_TYPE });
+    });
+    this.#store.wake.notify("events");
+    return eventId;
+  }
+
+  /** Delivers an event of the provider again, also one older than the endpoint. */
+  async resend(actor: Actor, id: string, eventId: string): Promise<void> {
+    await this.#store.transaction(async (tx) => {
+      await requireEnabled(await this.#ownRow(tx, actor.provider, id));
+      const known = await tx
+        .selectFrom("webhook_deliveries")
+        .select("body")
+        .where("endpoint_id", "=", id)
+        .where("event_id", "=", eventId)
+        .executeTakeFirst();
+      if (!known) await this.#requireOwnEvent(tx, actor.provider, eventId);
+      await this.#queue(tx, id, eventId, known?.body ?? null);
+      await this.#record(tx, actor, "webhook.resent", id, { event: eventId });
+    });
+    this.#store.wake.notify("events");
+  }
+
+  /** @throws UnknownObject, also for an endpoint of another provider */
+  async #ownRow(db: Store["db"], provider: string, id: string): Promise<Row> {
     const row = await db
       .selectFrom("webhook_endpoints")
       .selectAll()
-      .where("chain_id", "=", chainId)
+      .where("chain_id", "=", this.#network.chainId)
       .where("provider", "=", provider)
       .where("id", "=", id)
       .executeTakeFirst();
@@ -55,176 +211,47 @@ export function createWebhookEndpoints({ store, network, allowPrivate, nowMs }: 
     return row;
   }
 
-  const record = (tx: Tx, actor: Actor, act: string, objectId: string, details: Record<string, unknown> = {}) =>
-    recordAct(tx, {
-      ...{ chainId, provider: actor.provider, actor: actor.keyId, act, objectId, details },
-      ...{ address: actor.address, requestId: actor.requestId },
-    });
+  #record(tx: Tx, actor: Actor, act: string, objectId: string, details: Record<string, unknown> = {}): Promise<void> {
+    const { provider, keyId, address, requestId } = actor;
+    const chainId = this.#network.chainId;
+    return recordAct(tx, { chainId, provider, actor: keyId, act, objectId, details, address, requestId });
+  }
 
-  async function addSecret(tx: Tx, endpointId: string): Promise<string> {
+  async #addSecret(tx: Tx, endpointId: string): Promise<string> {
     const secret = `whsec_${randomBytes(32).toString("base64")}`;
-    const row = { endpoint_id: endpointId, secret, created_at_ms: nowMs(), expires_at_ms: null };
+    const row = { endpoint_id: endpointId, secret, created_at_ms: this.#nowMs(), expires_at_ms: null };
     await tx.insertInto("webhook_secrets").values(row).execute();
     return secret;
   }
 
   /** Makes a delivery due at once. A delivered or failed event restarts its schedule. */
-  async function queue(tx: Tx, endpointId: string, eventId: string, body: string | null): Promise<void> {
-    const fresh = { state: "pending" as const, step: 0, due_at_ms: nowMs(), lease_until_ms: 0, finished_at_ms: null };
+  async #queue(tx: Tx, endpointId: string, eventId: string, body: string | null): Promise<void> {
+    const fresh = {
+      state: "pending" as const,
+      step: 0,
+      due_at_ms: this.#nowMs(),
+      lease_until_ms: 0,
+      finished_at_ms: null,
+    };
     await tx
       .insertInto("webhook_deliveries")
-      .values({ ...fresh, endpoint_id: endpointId, event_id: eventId, chain_id: chainId, body, created_at_ms: nowMs() })
+      .values({
+        ...fresh,
+        endpoint_id: endpointId,
+        event_id: eventId,
+        chain_id: this.#network.chainId,
+        body,
+        created_at_ms: this.#nowMs(),
+      })
       .onConflict((conflict) => conflict.columns(["endpoint_id", "event_id"]).doUpdateSet(fresh))
       .execute();
   }
 
-  return {
-    requireOwn: (provider: string, id: string) => requireOwn(store.db, provider, id).then(() => undefined),
-
-    async create(actor: Actor, request: CreateEndpointRequest): Promise<WebhookEndpoint & { secret: string }> {
-      const url = checkWebhookUrl(request.url, policy);
-      return store.transaction(async (tx) => {
-        const newestEvent = await lockNewestEvent(tx, chainId);
-        const { count } = await tx
-          .selectFrom("webhook_endpoints")
-          .select(({ fn }) => fn.countAll().as("count"))
-          .where("chain_id", "=", chainId)
-          .where("provider", "=", actor.provider)
-          .executeTakeFirstOrThrow();
-        if (Number(count) >= MAX_ENDPOINTS) throw new InvalidRequest(`a provider may have ${MAX_ENDPOINTS} endpoints`);
-        const row = await tx
-          .insertInto("webhook_endpoints")
-          .values({
-            id: `we_${randomBytes(12).toString("hex")}`,
-            chain_id: chainId,
-            provider: actor.provider,
-            url,
-            types: request.types ? JSON.stringify(request.types) : null,
-            description: request.description,
-            status: "enabled",
-            disabled_reason: null,
-            created_at_ms: nowMs(),
-            queued_after: newestEvent,
-          })
-          .returningAll()
-          .executeTakeFirstOrThrow();
-        const secret = await addSecret(tx, row.id);
-        await record(tx, actor, "webhook.created", row.id, { origin: new URL(url).origin });
-        return { ...endpointToWire(row), secret };
-      });
-    },
-
-    async list(provider: string): Promise<WebhookEndpoint[]> {
-      const rows = await store.db
-        .selectFrom("webhook_endpoints")
-        .selectAll()
-        .where("chain_id", "=", chainId)
-        .where("provider", "=", provider)
-        .orderBy("created_at_ms")
-        .orderBy("id")
-        .execute();
-      return rows.map(endpointToWire);
-    },
-
-    async get(provider: string, id: string): Promise<WebhookEndpoint> {
-      return endpointToWire(await requireOwn(store.db, provider, id));
-    },
-
-    async update(actor: Actor, id: string, change: UpdateEndpointRequest): Promise<WebhookEndpoint> {
-      const url = change.url === undefined ? undefined : checkWebhookUrl(change.url, policy);
-      const { enabled, types, description } = change;
-      return store.transaction(async (tx) => {
-        // Starts with the next event: earlier ones were not queued while it was disabled or had other types.
-        const newestEvent = enabled || types !== undefined ? await lockNewestEvent(tx, chainId) : undefined;
-        const before = await requireOwn(tx, actor.provider, id);
-        const row = await tx
-          .updateTable("webhook_endpoints")
-          .set({
-            ...(url !== undefined && { url, failures: 0 }),
-            ...(types !== undefined && { types: types === null ? null : JSON.stringify(types) }),
-            ...(description !== undefined && { description }),
-            ...(enabled === true && { status: "enabled" as const, disabled_reason: null, failures: 0 }),
-            ...(newestEvent !== undefined && { queued_after: newestEvent }),
-            ...(enabled === false && { status: "disabled" as const, disabled_reason: "owner" as const }),
-          })
-          .where("id", "=", id)
-          .returningAll()
-          .executeTakeFirstOrThrow();
-        // Also when it is enabled: a block written at the same time may have queued a delivery for it.
-        if (enabled === false || before.status === "disabled") await dropPending(tx, id, nowMs());
-        const { url: _url, ...changed } = change;
-        await record(tx, actor, "webhook.updated", id, { ...changed, ...(url && { origin: new URL(url).origin }) });
-        return endpointToWire(row);
-      });
-    },
-
-    async remove(actor: Actor, id: string): Promise<void> {
-      await store.transaction(async (tx) => {
-        await requireOwn(tx, actor.provider, id);
-        await tx.deleteFrom("webhook_endpoints").where("id", "=", id).execute();
-        await record(tx, actor, "webhook.deleted", id);
-      });
-    },
-
-    /**
-     * Rotates the secret. The new one signs from now on; the previous one signs as well until it expires. Older ones
-     * end at once.
-     */
-    async rotateSecret(actor: Actor, id: string, overlapSec: number) {
-      const previousExpiresAtMs = nowMs() + overlapSec * 1_000;
-      return store.transaction(async (tx) => {
-        await requireOwn(tx, actor.provider, id);
-        await tx
-          .deleteFrom("webhook_secrets")
-          .where("endpoint_id", "=", id)
-          .where("expires_at_ms", "is not", null)
-          .execute();
-        await tx
-          .updateTable("webhook_secrets")
-          .set({ expires_at_ms: previousExpiresAtMs })
-          .where("endpoint_id", "=", id)
-          .execute();
-        const secret = await addSecret(tx, id);
-        await record(tx, actor, "webhook.secret_rotated", id, { overlapSec });
-        return { secret, previousExpiresAt: Math.floor(previousExpiresAtMs / 1_000) };
-      });
-    },
-
-    /** Queues a test event that shows that the endpoint works. @returns its id */
-    async sendTest(actor: Actor, id: string): Promise<string> {
-      const eventId = toHex(randomBytes(32));
-      await store.transaction(async (tx) => {
-        await requireEnabled(await requireOwn(tx, actor.provider, id));
-        await queue(tx, id, eventId, testBody(eventId, Math.floor(nowMs() / 1_000), network));
-        await record(tx, actor, "webhook.tested", id, { event: eventId, type: TEST_EVENT_TYPE });
-      });
-      store.wake.notify("events");
-      return eventId;
-    },
-
-    /** Delivers an event of the provider again, also one older than the endpoint. */
-    async resend(actor: Actor, id: string, eventId: string): Promise<void> {
-      await store.transaction(async (tx) => {
-        await requireEnabled(await requireOwn(tx, actor.provider, id));
-        const known = await tx
-          .selectFrom("webhook_deliveries")
-          .select("body")
-          .where("endpoint_id", "=", id)
-          .where("event_id", "=", eventId)
-          .executeTakeFirst();
-        if (!known) await requireOwnEvent(tx, actor.provider, eventId);
-        await queue(tx, id, eventId, known?.body ?? null);
-        await record(tx, actor, "webhook.resent", id, { event: eventId });
-      });
-      store.wake.notify("events");
-    },
-  };
-
-  async function requireOwnEvent(tx: Tx, provider: string, eventId: string): Promise<void> {
+  async #requireOwnEvent(tx: Tx, provider: string, eventId: string): Promise<void> {
     const event = await tx
       .selectFrom("events")
       .select("id")
-      .where("chain_id", "=", chainId)
+      .where("chain_id", "=", this.#network.chainId)
       .where("id", "=", eventId)
       .where("provider", "=", provider)
       .executeTakeFirst();

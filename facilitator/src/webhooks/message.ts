@@ -4,7 +4,7 @@ import { TEST_EVENT_TYPE, type webhookEnvelopeSchema } from "turnpike/facilitato
 import type { Network } from "turnpike/protocol";
 import type { z } from "zod";
 
-export interface ToldRow {
+export interface EventContents {
   readonly id: string;
   readonly type: string;
   readonly object_id: string;
@@ -14,7 +14,7 @@ export interface ToldRow {
   readonly payload: Record<string, unknown>;
 }
 
-export function bodyOf(row: ToldRow, { name, chainId }: Network): string {
+export function bodyOf(row: EventContents, { name, chainId }: Network): string {
   const event: z.input<typeof webhookEnvelopeSchema> = {
     type: row.type,
     id: row.id,

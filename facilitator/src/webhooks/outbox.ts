@@ -7,7 +7,7 @@ import type { Db, Store, Tx } from "../db/open";
 import { databaseNowMs, idList } from "../db/sql";
 import type { WebhookAttemptsTable } from "../db/tables/webhooks";
 import type { EventProjection, PublishedRow } from "../events/projection";
-import type { ToldRow } from "./message";
+import type { EventContents } from "./message";
 
 /**
  * Queues published events for every enabled endpoint of their provider that accepts their type. An event is queued once
@@ -31,7 +31,7 @@ async function queueDeliveries(tx: Tx, chainId: number, events: readonly Publish
     on conflict (endpoint_id, event_id) do nothing`.execute(tx);
 }
 
-export interface Claim {
+export interface DeliveryClaim {
   readonly chainId: number;
   readonly nowMs: number;
   readonly leaseMs: number;
@@ -55,7 +55,7 @@ export interface Delivery {
   readonly attempts: number;
   /** of a test event */
   readonly body: string | null;
-  readonly event: ToldRow | undefined;
+  readonly event: EventContents | undefined;
 }
 
 interface ClaimedRow {
@@ -69,7 +69,7 @@ interface ClaimedRow {
 }
 
 /** Claims due deliveries, oldest first, up to each endpoint's share: a long queue does not delay other endpoints. */
-export async function claimDeliveries(db: Db, claim: Claim): Promise<Delivery[]> {
+export async function claimDeliveries(db: Db, claim: DeliveryClaim): Promise<Delivery[]> {
   const { chainId, nowMs, leaseMs, limit, share, endpoints, busy } = claim;
   const { rows } = await sql<ClaimedRow>`
     with picked as (
@@ -113,7 +113,7 @@ export async function isAnythingDue(db: Db, chainId: number, nowMs: number): Pro
   return row !== undefined;
 }
 
-async function eventsOf(db: Db, chainId: number, rows: readonly ClaimedRow[]): Promise<Map<string, ToldRow>> {
+async function eventsOf(db: Db, chainId: number, rows: readonly ClaimedRow[]): Promise<Map<string, EventContents>> {
   const ids = rows.filter((row) => row.body === null).map((row) => row.event_id);
   if (ids.length === 0) return new Map();
   const events = await db

@@ -168,7 +168,7 @@ function Renewals({ query, unpaid }: { query: Query; unpaid: Unpaid }) {
   const money = useMoney("short");
   const figures = useGet<RenewalFiguresWire>("/analytics/renewals", query);
   const { lost, open, recovered, token } = unpaid ?? NOTHING_FAILED;
-  const told = [
+  const uncharged = [
     { ...lost, what: "lost" },
     { ...open, what: "still tried" },
     { ...recovered, what: "recovered" },
@@ -201,9 +201,9 @@ function Renewals({ query, unpaid }: { query: Query; unpaid: Unpaid }) {
                   {data.causes.map(({ cause, count }) => `${cause} (${formatCount(count)})`).join(", ")}.
                 </p>
               )}
-              {told.length > 0 && (
+              {uncharged.length > 0 && (
                 <p class="note">
-                  <a href="#/funnel">Not charged when due</a>: {told.join(", ")}.
+                  <a href="#/funnel">Not charged when due</a>: {uncharged.join(", ")}.
                 </p>
               )}
             </>

@@ -25,7 +25,7 @@ export function SubscriptionPage({ idHash }: { idHash: string }) {
         <Shown of={story}>
           {(events) =>
             events.length === 0 ? (
-              <Empty title="Nothing is told of it." />
+              <Empty title="No event of this subscription yet." />
             ) : (
               <ol class="timeline">
                 {together([...events].reverse()).map(([event, ...before]) =>

@@ -20,7 +20,7 @@ export function Webhooks() {
   const shown = chosen || (list.kind === "ready" ? list.data.endpoints[0]?.id : undefined);
   const [editing, edit] = useState<Editing>();
   const [removing, askRemoval] = useState<WebhookEndpoint>();
-  const [told, setTold] = useState<ComponentChildren>();
+  const [notice, setNotice] = useState<ComponentChildren>();
   const [problem, setProblem] = useState<string>();
 
   const opener = useRef<HTMLElement>();
@@ -51,9 +51,9 @@ export function Webhooks() {
 
   async function act(what: () => Promise<ComponentChildren>): Promise<void> {
     setProblem(undefined);
-    setTold(undefined);
+    setNotice(undefined);
     try {
-      setTold(await what());
+      setNotice(await what());
       setRound((now) => now + 1);
     } catch (error) {
       setProblem(error instanceof Error ? error.message : "It did not work.");
@@ -100,7 +100,7 @@ export function Webhooks() {
             onCancel={() => open(undefined)}
           />
         )}
-        <div role="status">{told}</div>
+        <div role="status">{notice}</div>
         {problem && (
           <p class="problem" role="alert">
             {problem}

@@ -18,8 +18,8 @@ export interface PaymentGrantsTable {
   held_until_ms: number | null;
   granted_at_ms: number | null;
 }
-/** Channel (`door`) through which a one-time payment was accepted. */
-export type PaymentDoor = "authorize" | "settle";
+/** Channel through which a one-time payment was accepted. */
+export type PaymentChannel = "authorize" | "settle";
 
 /**
  * State of a payment.
@@ -34,7 +34,7 @@ export type PaymentState = "queued" | "sent" | "parked" | "settled" | "failed";
 export interface PaymentsTable {
   chain_id: number;
   payment_id: string;
-  door: PaymentDoor;
+  door: PaymentChannel;
   resource_hash: string;
   /** origin and path, never the query */
   resource_shown: string;

@@ -203,8 +203,8 @@ export function figureEndpoints(services: ApiServices): Endpoint[] {
       summary: "Everyone who paid since the beginning, as CSV, by address; amounts in base units and as decimals.",
       query: z.object({ token: addressSchema.optional() }),
       async handle({ query, caller: { provider } }) {
-        const { told, pageAfter } = analytics.allPayers(provider, query.token);
-        return sheetOfPages("payers", { columns: PAYER_COLUMNS, unitOf: () => told }, (at) => pageAfter(at, CSV_PAGE));
+        const { unit, pageAfter } = analytics.allPayers(provider, query.token);
+        return sheetOfPages("payers", { columns: PAYER_COLUMNS, unitOf: () => unit }, (at) => pageAfter(at, CSV_PAGE));
       },
     }),
   ];

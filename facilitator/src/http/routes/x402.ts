@@ -32,130 +32,146 @@ const MAX_UNSENT_WAIT_MS = 80_000;
 /** How long to wait for a payment that another request of a stock server is processing. */
 const MAX_HELD_WAIT_MS = 3_000;
 
-export function x402Endpoints({ payments, supported, network, untilDraining }: ApiServices): Endpoint[] {
-  async function settle(request: ExactRequest, isGone: () => boolean): Promise<SettleOutcome | "draining"> {
-    const waitMs = Math.min(request.maxTimeoutSec * 1_000, MAX_SETTLE_WAIT_MS);
-    const outcome = await untilDraining(payments.settleExact(request, { waitMs }));
-    const isUnsent = outcome !== "draining" && outcome.kind === "pending" && !outcome.transaction;
-    if (!isUnsent || request.purchase.isGate || isGone()) return outcome;
-    return untilDraining(payments.settleExact(request, { waitMs: MAX_UNSENT_WAIT_MS - waitMs }));
-  }
+export const x402Endpoints = (services: ApiServices): Endpoint[] => [
+  verifyEndpoint(services),
+  settleEndpoint(services),
+  supportedEndpoint(services),
+];
 
-  /** Settles, then grants. The grant is durable before this returns, and a client that has disconnected gets none. */
-  async function settleOnce(request: ExactRequest, isGone: () => boolean): Promise<OnceOutcome> {
-    let isGranted = false;
-    try {
-      const outcome = await settle(request, isGone);
-      // Includes the transaction when there is one: a stock server then queries another process.
-      if (outcome === "draining") return pendingOf(await payments.settleExact(request, { waitMs: 0 }));
-      if (outcome.kind !== "settled") return outcome;
-      const { transaction } = outcome;
-      const granted = await payments.grantExact(request, outcome, { waitMs: MAX_HELD_WAIT_MS, isGone });
-      if (granted.kind === "held") return { kind: "pending", transaction };
-      isGranted = granted.kind === "granted";
-      return granted.kind === "granted" ? { ...granted, transaction } : granted;
-    } finally {
-      if (!isGranted) await payments.releaseExact(request);
-    }
-  }
+function verifyEndpoint({ payments }: ApiServices): Endpoint {
+  return endpoint({
+    method: "post",
+    path: "/verify",
+    tag: "x402",
+    summary: "Standard x402: would this payload settle, and buy something?",
+    body: x402RequestSchema,
+    answers: { 200: x402VerifyResponseSchema },
+    problemExtra: ({ code, message }) => ({ isValid: false, invalidReason: reasonOf(code), invalidMessage: message }),
+    async handle({ body }) {
+      const request = exactRequestOf(body);
+      if (typeof request === "string")
+        return { status: 200, body: { isValid: false as const, invalidReason: request } };
+      const verdict = await payments.verifyExact(request);
+      if (verdict.kind === "valid") return { status: 200, body: { isValid: true as const, payer: verdict.payer } };
+      const { reason, error, payer } = verdict;
+      // The reference has only one reason for a payment that was already used.
+      const invalidReason = reason === "payment_already_granted" ? "invalid_transaction_state" : reason;
+      return {
+        status: 200,
+        body: { isValid: false as const, invalidReason, invalidMessage: error.message, ...(payer && { payer }) },
+      };
+    },
+  });
+}
 
-  return [
-    endpoint({
-      method: "post",
-      path: "/verify",
-      tag: "x402",
-      summary: "Standard x402: would this payload settle, and buy something?",
-      body: x402RequestSchema,
-      answers: { 200: x402VerifyResponseSchema },
-      problemExtra: ({ code, message }) => ({ isValid: false, invalidReason: reasonOf(code), invalidMessage: message }),
-      async handle({ body }) {
-        const request = exactRequestOf(body);
-        if (typeof request === "string")
-          return { status: 200, body: { isValid: false as const, invalidReason: request } };
-        const verdict = await payments.verifyExact(request);
-        if (verdict.kind === "valid") return { status: 200, body: { isValid: true as const, payer: verdict.payer } };
-        const { reason, error, payer } = verdict;
-        // The reference has only one reason for a payment that was already used.
-        const invalidReason = reason === "payment_already_granted" ? "invalid_transaction_state" : reason;
-        return {
-          status: 200,
-          body: { isValid: false as const, invalidReason, invalidMessage: error.message, ...(payer && { payer }) },
-        };
-      },
+function settleEndpoint(services: ApiServices): Endpoint {
+  const { network } = services;
+  return endpoint({
+    method: "post",
+    path: "/settle",
+    tag: "x402",
+    summary:
+      "Standard x402: settle, and grant the payment to one purchase. `settlement_pending` while the outcome is unknown; asking again never pays twice.",
+    body: x402RequestSchema,
+    answers: { 200: x402SettleResponseSchema },
+    problemExtra: ({ code, message }) => ({
+      success: false,
+      errorReason: reasonOf(code),
+      errorMessage: message,
+      transaction: "",
+      network: network.name,
     }),
-    endpoint({
-      method: "post",
-      path: "/settle",
-      tag: "x402",
-      summary:
-        "Standard x402: settle, and grant the payment to one purchase. `settlement_pending` while the outcome is unknown; asking again never pays twice.",
-      body: x402RequestSchema,
-      answers: { 200: x402SettleResponseSchema },
-      problemExtra: ({ code, message }) => ({
-        success: false,
-        errorReason: reasonOf(code),
-        errorMessage: message,
-        transaction: "",
-        network: network.name,
-      }),
-      async handle({ body, isGone }) {
-        const { network: name } = body.paymentRequirements;
-        const refused = { success: false as const, transaction: "", network: name };
-        const request = exactRequestOf(body);
-        if (typeof request === "string") return { status: 200, body: { ...refused, errorReason: request } };
-        const { from: payer } = request.authorization;
-        const outcome = await settleOnce(request, isGone);
-        switch (outcome.kind) {
-          case "granted": {
-            const { transaction, grant } = outcome;
-            return {
-              status: 200,
-              body: { success: true as const, payer, transaction, network: name, ...(grant && { grant }) },
-            };
-          }
-          case "pending": {
-            const { transaction = "" } = outcome;
-            const errorMessage = "The payment is not settled yet: send the same request again, and sign nothing new.";
-            const errorReason = "settlement_pending";
-            return { status: 200, body: { ...refused, payer, errorReason, errorMessage, transaction } };
-          }
-          default: {
-            // Not a verdict on the payment: it could not be verified.
-            if (outcome.error.status >= 500) throw outcome.error;
-            const { reason: errorReason, error } = outcome;
-            return { status: 200, body: { ...refused, payer, errorReason, errorMessage: error.message } };
-          }
+    async handle({ body, isGone }) {
+      const { network: name } = body.paymentRequirements;
+      const refused = { success: false as const, transaction: "", network: name };
+      const request = exactRequestOf(body);
+      if (typeof request === "string") return { status: 200, body: { ...refused, errorReason: request } };
+      const { from: payer } = request.authorization;
+      const outcome = await settleOnce(services, request, isGone);
+      switch (outcome.kind) {
+        case "granted": {
+          const { transaction, grant } = outcome;
+          return {
+            status: 200,
+            body: { success: true as const, payer, transaction, network: name, ...(grant && { grant }) },
+          };
         }
-      },
-    }),
-    endpoint({
-      method: "get",
-      path: "/supported",
-      tag: "x402",
-      summary: "Chains, tokens, signers and relayers; also as stock x402 clients of versions 1 and 2 read them.",
-      answers: { 200: supportedSchema },
-      async handle() {
-        const v1Names = [...new Set([network.name, network.x402v1 ?? network.name])];
-        const { relayers, ...facts } = supported;
-        return {
-          status: 200,
-          body: {
-            kinds: [
-              ...v1Names.map((name) => ({ x402Version: 1, scheme: "exact", network: name })),
-              { x402Version: 2, scheme: "exact", network: caip2Of(network.chainId) },
-            ],
-            extensions: [],
-            signers: { [caip2Of(network.chainId)]: [...relayers] },
-            network: network.name,
-            chainId: network.chainId,
-            ...facts,
-            paymentGrants: true,
-            relayers: [...relayers],
-          },
-        };
-      },
-    }),
-  ];
+        case "pending": {
+          const { transaction = "" } = outcome;
+          const errorMessage = "The payment is not settled yet: send the same request again, and sign nothing new.";
+          const errorReason = "settlement_pending";
+          return { status: 200, body: { ...refused, payer, errorReason, errorMessage, transaction } };
+        }
+        default: {
+          // Not a verdict on the payment: it could not be verified.
+          if (outcome.error.status >= 500) throw outcome.error;
+          const { reason: errorReason, error } = outcome;
+          return { status: 200, body: { ...refused, payer, errorReason, errorMessage: error.message } };
+        }
+      }
+    },
+  });
+}
+
+function supportedEndpoint({ supported, network }: ApiServices): Endpoint {
+  return endpoint({
+    method: "get",
+    path: "/supported",
+    tag: "x402",
+    summary: "Chains, tokens, signers and relayers; also as stock x402 clients of versions 1 and 2 read them.",
+    answers: { 200: supportedSchema },
+    async handle() {
+      const v1Names = [...new Set([network.name, network.x402v1 ?? network.name])];
+      const { relayers, ...facts } = supported;
+      return {
+        status: 200,
+        body: {
+          kinds: [
+            ...v1Names.map((name) => ({ x402Version: 1, scheme: "exact", network: name })),
+            { x402Version: 2, scheme: "exact", network: caip2Of(network.chainId) },
+          ],
+          extensions: [],
+          signers: { [caip2Of(network.chainId)]: [...relayers] },
+          network: network.name,
+          chainId: network.chainId,
+          ...facts,
+          paymentGrants: true,
+          relayers: [...relayers],
+        },
+      };
+    },
+  });
+}
+
+/** Settles, then grants. The grant is durable before this returns, and a client that has disconnected gets none. */
+async function settleOnce(services: ApiServices, request: ExactRequest, isGone: () => boolean): Promise<OnceOutcome> {
+  const { payments } = services;
+  let isGranted = false;
+  try {
+    const outcome = await settle(services, request, isGone);
+    // Includes the transaction when there is one: a stock server then queries another process.
+    if (outcome === "draining") return pendingOf(await payments.settleExact(request, { waitMs: 0 }));
+    if (outcome.kind !== "settled") return outcome;
+    const { transaction } = outcome;
+    const granted = await payments.grantExact(request, outcome, { waitMs: MAX_HELD_WAIT_MS, isGone });
+    if (granted.kind === "held") return { kind: "pending", transaction };
+    isGranted = granted.kind === "granted";
+    return granted.kind === "granted" ? { ...granted, transaction } : granted;
+  } finally {
+    if (!isGranted) await payments.releaseExact(request);
+  }
+}
+
+async function settle(
+  { payments, untilDraining }: ApiServices,
+  request: ExactRequest,
+  isGone: () => boolean,
+): Promise<SettleOutcome | "draining"> {
+  const waitMs = Math.min(request.maxTimeoutSec * 1_000, MAX_SETTLE_WAIT_MS);
+  const outcome = await untilDraining(payments.settleExact(request, { waitMs }));
+  const isUnsent = outcome !== "draining" && outcome.kind === "pending" && !outcome.transaction;
+  if (!isUnsent || request.purchase.isGate || isGone()) return outcome;
+  return untilDraining(payments.settleExact(request, { waitMs: MAX_UNSENT_WAIT_MS - waitMs }));
 }
 
 /** Returns what is known of a settlement after the wait ends. */

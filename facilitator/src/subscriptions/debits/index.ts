@@ -3,36 +3,25 @@
  * sent, and settled when the indexed rows show it. The same subscription and index always identify the same debit. The
  * contract accepts each index once, so a repeated send never charges twice.
  */
-import type { DebitRequest, DebitResultWire, DebitRightWire } from "turnpike/facilitator";
-import {
-  type Address,
-  ERRORS,
-  type ErrorCode,
-  type Hex,
-  InvalidRequest,
-  isErrorCode,
-  keccakText,
-  TurnpikeError,
-  Unavailable,
-} from "turnpike/protocol";
+import type { DebitRequest, DebitResultWire } from "turnpike/facilitator";
+import { type Address, type Hex, InvalidRequest, isErrorCode, keccakText, TurnpikeError } from "turnpike/protocol";
 import { type FacilitatorConfig, findToken } from "../../config";
 import type { Store } from "../../db/open";
 import type { Indexer } from "../../indexer";
 import type { Relayer } from "../../relayer";
-import { policyAgainst } from "../policy";
 import { debitGas, encodeDebits, failuresIn, rehearse } from "./batch";
 import {
+  claimIndexes,
   closeRequests,
   countBatches,
   type DebitRecord,
   debitKeyOf,
   findDebits,
-  findPlan,
-  missingOperators,
   type NewRequest,
   nameTransaction,
-  takePlaces,
 } from "./records";
+import { type DebitRights, DebitRules } from "./rights";
+import { failed, PENDING, toWire, type Verdict } from "./verdict";
 
 export interface DebitsDeps {
   readonly config: Pick<FacilitatorConfig, "chainId" | "turnpike" | "tokens" | "payTo" | "debitBatchesPerHour">;
@@ -53,38 +42,66 @@ export interface Debits {
   rights(provider: Address, planIds: readonly Hex[]): Promise<DebitRights>;
 }
 
-export interface DebitRights {
-  /** the accounts that send debits */
-  readonly relayers: Address[];
-  readonly rights: DebitRightWire[];
+export function createDebits(deps: DebitsDeps): Debits {
+  return new DebitCollector(deps);
 }
 
-type Verdict =
-  | { readonly kind: "settled"; readonly transaction: string }
-  | { readonly kind: "failed"; readonly code: ErrorCode; readonly message?: string }
-  | { readonly kind: "pending" }
-  | { readonly kind: "new"; readonly attempt: number };
+class DebitCollector implements Debits {
+  readonly #deps: DebitsDeps;
+  readonly #rules: DebitRules;
 
-interface PlanFault {
-  readonly code: ErrorCode;
-  readonly message: string;
-}
+  constructor(deps: DebitsDeps) {
+    this.#deps = deps;
+    this.#rules = new DebitRules(deps);
+  }
 
-const failed = (code: ErrorCode, message?: string): Verdict => ({ kind: "failed", code, ...(message && { message }) });
+  async collect(
+    provider: Address,
+    items: readonly DebitRequest[],
+    { waitMs }: { readonly waitMs: number },
+  ): Promise<DebitResultWire[]> {
+    const { config, store, monotonicMs } = this.#deps;
+    const { chainId } = config;
+    if (new Set(items.map(debitKeyOf)).size !== items.length) {
+      throw new InvalidRequest("body: the same idHash and index appear twice");
+    }
+    const untilMs = monotonicMs() + waitMs;
+    const { records, verdicts } = await this.#judgeAll(provider, items);
+    const fresh = items.flatMap((item): NewRequest[] => {
+      const verdict = verdicts.get(debitKeyOf(item));
+      return verdict?.kind === "new" ? [{ ...item, attempt: verdict.attempt }] : [];
+    });
+    if (fresh.length > 0) for (const [key, verdict] of await this.#begin(provider, fresh)) verdicts.set(key, verdict);
 
-const PENDING: Verdict = { kind: "pending" };
+    const waited = items.filter((item) => verdicts.get(debitKeyOf(item))?.kind === "pending");
+    if (waited.length > 0) {
+      const under = fresh.length > 0 ? await findDebits(store.db, chainId, waited) : records;
+      const open = under.flatMap(({ sent }) => (sent && sent.closedCode === null ? [sent.transactionId] : []));
+      await Promise.all([...new Set(open)].map((id) => this.#follow(id, untilMs)));
+      const after = await findDebits(store.db, chainId, waited);
+      for (const [place, item] of waited.entries()) verdicts.set(debitKeyOf(item), this.#conclude(item, after[place]));
+    }
+    return items.map((item) => toWire(item, verdicts.get(debitKeyOf(item)) ?? PENDING));
+  }
 
-export function createDebits({ config, store, relayer, indexer, monotonicMs }: DebitsDeps): Debits {
-  const { chainId, turnpike } = config;
+  rights(provider: Address, planIds: readonly Hex[]): Promise<DebitRights> {
+    return this.#rules.rights(provider, planIds);
+  }
 
-  /** Simulated without a sender, every debit would fail. @throws Unavailable */
-  function requireRelayer(): void {
-    if (relayer.addresses.length === 0)
-      throw new Unavailable("No relayer of this service is known yet.", { retryAfterSec: 5 });
+  async #judgeAll(provider: Address, items: readonly DebitRequest[]) {
+    const { config, store } = this.#deps;
+    const records = await findDebits(store.db, config.chainId, items);
+    const verdicts = new Map<string, Verdict>();
+    for (const [place, item] of items.entries()) {
+      const record = records[place] as DebitRecord;
+      verdicts.set(debitKeyOf(item), await this.#judge(provider, item, record));
+    }
+    return { records, verdicts };
   }
 
   /** Decides from the rows alone, before the chain is queried. */
-  async function judge(provider: Address, item: DebitRequest, record: DebitRecord): Promise<Verdict> {
+  async #judge(provider: Address, item: DebitRequest, record: DebitRecord): Promise<Verdict> {
+    const { config, indexer } = this.#deps;
     const { plan, onChain, sent } = record;
     if (!plan || plan.provider !== provider) return failed("UnknownSubscription");
     if (onChain) {
@@ -98,52 +115,19 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
       return failed("PayloadConflict", `index ${item.index} is under way with another amount`);
     }
     const minAmount = findToken(config as FacilitatorConfig, plan.token as Address)?.minAmount ?? 0n;
-    const against = await faultOfPlan(plan);
+    const against = await this.#rules.faultOfPlan(plan);
     if (against) return failed(against.code, against.message);
     if (item.amount < minAmount) return failed("PaymentNotAllowed", `a debit is at least ${minAmount} base units`);
     // An earlier index is still undecided: the chain can only refuse this one now.
     return record.isBehind ? PENDING : { kind: "new", attempt: sent ? sent.attempt + 1 : 0 };
   }
 
-  /** Returns the reason to refuse every debit of the plan, if any. */
-  async function faultOfPlan(plan: NonNullable<DebitRecord["plan"]>): Promise<PlanFault | undefined> {
-    const { code, message } = policyAgainst(plan, config as FacilitatorConfig) ?? {};
-    if (code && message !== undefined) return { code, message };
-    const missing = await missingOperators(store.db, chainId, plan.id, relayer.addresses);
-    if (missing.length === 0) return undefined;
-    return { code: "NotOperator", message: `make the relayer an operator of the plan: ${missing.join(", ")}` };
-  }
-
-  async function faultOfRight(provider: Address, planId: Hex): Promise<PlanFault | undefined> {
-    const plan = await findPlan(store.db, chainId, planId);
-    if (!plan) return { code: "UnknownPlan", message: `plan ${planId} does not exist on chain ${chainId}` };
-    if (plan.provider !== provider) {
-      return { code: "NotProvider", message: `the API key is of ${provider}, the plan's provider is ${plan.provider}` };
-    }
-    return faultOfPlan(plan);
-  }
-
-  async function rightOf(provider: Address, planId: Hex): Promise<DebitRightWire> {
-    const fault = await faultOfRight(provider, planId);
-    if (!fault) return { status: "allowed", planId };
-    return { status: "refused", planId, code: fault.code, message: fault.message.slice(0, 512) };
-  }
-
-  async function judgeAll(provider: Address, items: readonly DebitRequest[]) {
-    const records = await findDebits(store.db, chainId, items);
-    const verdicts = new Map<string, Verdict>();
-    for (const [place, item] of items.entries()) {
-      const record = records[place] as DebitRecord;
-      verdicts.set(debitKeyOf(item), await judge(provider, item, record));
-    }
-    return { records, verdicts };
-  }
-
   /** Simulates new debits and sends those that would succeed. @returns the results of the others */
-  async function begin(provider: Address, items: readonly NewRequest[]): Promise<Map<string, Verdict>> {
+  async #begin(provider: Address, items: readonly NewRequest[]): Promise<Map<string, Verdict>> {
+    const { config, relayer } = this.#deps;
     const found = new Map<string, Verdict>();
-    requireRelayer();
-    const reasons = await rehearse(items, { relayer, turnpike });
+    this.#rules.requireRelayer();
+    const reasons = await rehearse(items, { relayer, turnpike: config.turnpike });
     const willing = items.filter((item) => reasons.get(debitKeyOf(item)) === undefined);
     const stale = items.filter((item) => reasons.get(debitKeyOf(item)) === "StaleDebit");
     for (const item of items) {
@@ -151,10 +135,10 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
       if (reason !== undefined) found.set(debitKeyOf(item), failed(reason));
     }
     if (willing.length > 0) {
-      await send(provider, willing);
+      await this.#send(provider, willing);
       for (const item of willing) found.set(debitKeyOf(item), PENDING);
     }
-    if (stale.length > 0) for (const [key, verdict] of await lookAgain(provider, stale)) found.set(key, verdict);
+    if (stale.length > 0) for (const [key, verdict] of await this.#judgeStale(provider, stale)) found.set(key, verdict);
     return found;
   }
 
@@ -162,9 +146,9 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
    * Handles a chain that is ahead of the rows. This very debit may have taken the index, so it is not reported as
    * failed until its block is indexed.
    */
-  async function lookAgain(provider: Address, items: readonly NewRequest[]): Promise<Map<string, Verdict>> {
-    await indexer.catchUp();
-    const { records, verdicts } = await judgeAll(provider, items);
+  async #judgeStale(provider: Address, items: readonly NewRequest[]): Promise<Map<string, Verdict>> {
+    await this.#deps.indexer.catchUp();
+    const { records, verdicts } = await this.#judgeAll(provider, items);
     return new Map(
       items.map((item, place): [string, Verdict] => {
         const verdict = verdicts.get(debitKeyOf(item)) ?? PENDING;
@@ -175,7 +159,9 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
     );
   }
 
-  async function send(provider: Address, items: readonly NewRequest[]): Promise<void> {
+  async #send(provider: Address, items: readonly NewRequest[]): Promise<void> {
+    const { config, store, relayer } = this.#deps;
+    const { chainId, turnpike } = config;
     const recent = await countBatches(store.db, chainId, provider);
     if (recent >= config.debitBatchesPerHour) {
       throw new TurnpikeError("RateLimited", `${recent} batches of debits were sent within the hour`, {
@@ -183,7 +169,7 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
       });
     }
     await store.transaction(async (tx) => {
-      const taken = await takePlaces(tx, { chainId, provider }, items);
+      const taken = await claimIndexes(tx, { chainId, provider }, items);
       if (taken.length === 0) return;
       const data = encodeDebits(taken);
       const key = taken.map((item) => `${debitKeyOf(item)}/${item.attempt}/${item.amount}`).join();
@@ -195,7 +181,9 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
   }
 
   /** Waits for one transaction, then closes the debits that it did not execute. */
-  async function follow(transactionId: string, untilMs: number): Promise<void> {
+  async #follow(transactionId: string, untilMs: number): Promise<void> {
+    const { config, store, relayer, indexer, monotonicMs } = this.#deps;
+    const { chainId, turnpike } = config;
     const leftMs = () => Math.max(0, untilMs - monotonicMs());
     const outcome = await relayer.waitFor(transactionId, leftMs());
     if (outcome.kind === "pending") return;
@@ -215,62 +203,13 @@ export function createDebits({ config, store, relayer, indexer, monotonicMs }: D
   }
 
   /** Returns results after the wait: settled, refused by the chain, or still pending. */
-  function conclude(item: DebitRequest, record: DebitRecord | undefined): Verdict {
+  #conclude(item: DebitRequest, record: DebitRecord | undefined): Verdict {
     const { onChain, sent } = record ?? {};
     // The chain dropped its block, or the head moved back for a moment.
-    if (onChain && onChain.blockNumber > indexer.keptTo()) return PENDING;
+    if (onChain && onChain.blockNumber > this.#deps.indexer.keptTo()) return PENDING;
     if (onChain?.amount === item.amount) return { kind: "settled", transaction: onChain.transaction };
     const code = sent?.closedCode;
     // Displaced: the debit itself is undecided, and the next request sends it again.
     return code && isErrorCode(code) ? failed(code) : PENDING;
-  }
-
-  return {
-    async collect(provider, items, { waitMs }) {
-      if (new Set(items.map(debitKeyOf)).size !== items.length) {
-        throw new InvalidRequest("body: the same idHash and index appear twice");
-      }
-      const untilMs = monotonicMs() + waitMs;
-      const { records, verdicts } = await judgeAll(provider, items);
-      const fresh = items.flatMap((item): NewRequest[] => {
-        const verdict = verdicts.get(debitKeyOf(item));
-        return verdict?.kind === "new" ? [{ ...item, attempt: verdict.attempt }] : [];
-      });
-      if (fresh.length > 0) for (const [key, verdict] of await begin(provider, fresh)) verdicts.set(key, verdict);
-
-      const waited = items.filter((item) => verdicts.get(debitKeyOf(item))?.kind === "pending");
-      if (waited.length > 0) {
-        const under = fresh.length > 0 ? await findDebits(store.db, chainId, waited) : records;
-        const open = under.flatMap(({ sent }) => (sent && sent.closedCode === null ? [sent.transactionId] : []));
-        await Promise.all([...new Set(open)].map((id) => follow(id, untilMs)));
-        const after = await findDebits(store.db, chainId, waited);
-        for (const [place, item] of waited.entries()) verdicts.set(debitKeyOf(item), conclude(item, after[place]));
-      }
-      return items.map((item) => toWire(item, verdicts.get(debitKeyOf(item)) ?? PENDING));
-    },
-
-    async rights(provider, planIds) {
-      requireRelayer();
-      const relayers = [...relayer.addresses];
-      const judge = () => Promise.all(planIds.map((planId) => rightOf(provider, planId)));
-      const rights = await judge();
-      if (rights.every(({ status }) => status === "allowed")) return { relayers, rights };
-      // The plan or its operator may be in a block that is not indexed yet.
-      await indexer.catchUp();
-      return { relayers, rights: await judge() };
-    },
-  };
-}
-
-function toWire({ idHash, index }: DebitRequest, verdict: Verdict): DebitResultWire {
-  switch (verdict.kind) {
-    case "settled":
-      return { status: "settled", idHash, index, transaction: verdict.transaction };
-    case "failed": {
-      const { code } = verdict;
-      return { status: "failed", idHash, index, code, message: (verdict.message ?? ERRORS[code].cause).slice(0, 512) };
-    }
-    default:
-      return { status: "pending", idHash, index };
   }
 }

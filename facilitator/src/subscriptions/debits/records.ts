@@ -124,7 +124,7 @@ export interface NewRequest extends DebitRequest {
 }
 
 /** Reserves the items. @returns the reserved ones; another request may have reserved the rest first */
-export async function takePlaces(
+export async function claimIndexes(
   tx: Tx,
   { chainId, provider }: { readonly chainId: number; readonly provider: Address },
   items: readonly NewRequest[],

@@ -18,7 +18,7 @@ import type { DuePlan } from "./work-list";
 
 export interface RiskWatch {
   /** Checks renewals that entered a horizon since the last run. @throws Unavailable when no node answers */
-  look(): Promise<void>;
+  check(): Promise<void>;
 }
 
 export interface RiskContext {
@@ -151,7 +151,7 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
     });
   }
 
-  async function lookAt(horizonSec: number, nowSec: number): Promise<void> {
+  async function checkHorizon(horizonSec: number, nowSec: number): Promise<void> {
     const untilSec = nowSec + horizonSec;
     // A renewal that is due emits its own events.
     let place = { due_at: Math.max(await placeOf(horizonSec, nowSec), nowSec) + 1, id_hash: "" };
@@ -180,10 +180,10 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
   }
 
   return {
-    async look() {
+    async check() {
       const nowSec = clock.nowSec();
       if (nowSec < nextSec || !(await lease.acquire())) return;
-      for (const horizonSec of HORIZONS_SEC) await lookAt(horizonSec, nowSec);
+      for (const horizonSec of HORIZONS_SEC) await checkHorizon(horizonSec, nowSec);
       nextSec = nowSec + EVERY_SEC;
     },
   };

@@ -65,15 +65,79 @@ const PROVIDERS_AT_ONCE = 8;
 export const LOOK_FROM_START_MS = 20_000;
 
 export function createWorkList(options: WorkListOptions): WorkList {
-  const { db, chainId, owner, limit, leaseSec, monotonicMs } = options;
-  const turns = createTurns();
-  let waitingFrom = 0;
-  let fromStartAtMs = Number.NEGATIVE_INFINITY;
+  return new RenewalWorkList(options);
+}
 
-  async function beginAgain(): Promise<void> {
-    fromStartAtMs = monotonicMs() + LOOK_FROM_START_MS;
-    waitingFrom = 0;
-    turns.clear();
+class RenewalWorkList implements WorkList {
+  readonly #options: WorkListOptions;
+  readonly #turns = createTurns();
+  /** due time from which the waiting rows are scanned; unix seconds */
+  #waitingFrom = 0;
+  #fromStartAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: WorkListOptions) {
+    this.#options = options;
+  }
+
+  async claim(nowSec: number): Promise<ClaimedRow[]> {
+    if (this.#options.monotonicMs() >= this.#fromStartAtMs) await this.#scanFromStart();
+    await this.#makeReady(nowSec);
+    // A provider whose rows another process just claimed is skipped for the next ones.
+    for (;;) {
+      const rows = await this.#lease(nowSec);
+      if (rows.length > 0 || this.#turns.isEmpty()) return rows;
+    }
+  }
+
+  async nextDueSec(): Promise<number> {
+    const { db, chainId } = this.#options;
+    const { rows } = await sql<{ due_at: number }>`
+      select due_at from renewal_due where chain_id = ${chainId}::bigint and not is_ready
+        and due_at >= ${this.#waitingFrom}::bigint
+      order by due_at, id_hash limit 1`.execute(db);
+    return rows[0]?.due_at ?? Number.POSITIVE_INFINITY;
+  }
+
+  async postpone(rows: readonly (Key & Postponement)[], tx: Db = this.#options.db): Promise<void> {
+    if (rows.length === 0) return;
+    const { chainId } = this.#options;
+    await sql`
+      update renewal_due d set due_at = x.due_at, attempts = x.attempts, lease_owner = null, lease_until = 0,
+        is_ready = false
+      from unnest(${rows.map((row) => row.id_hash)}::text[], ${rows.map((row) => row.paid_through)}::bigint[],
+        ${rows.map((row) => row.dueAtSec)}::bigint[], ${rows.map((row) => row.attempts)}::int[])
+        as x(id_hash, paid_through, due_at, attempts)
+      where d.chain_id = ${chainId}::bigint and d.id_hash = x.id_hash and d.paid_through = x.paid_through`.execute(tx);
+    // Earlier than the position this process has scanned to.
+    this.#waitingFrom = Math.min(this.#waitingFrom, ...rows.map((row) => row.dueAtSec));
+  }
+
+  async remove(rows: readonly Key[], tx: Db = this.#options.db): Promise<void> {
+    if (rows.length === 0) return;
+    const { chainId } = this.#options;
+    await sql`
+      delete from renewal_due d
+      using unnest(${rows.map((row) => row.id_hash)}::text[], ${rows.map((row) => row.paid_through)}::bigint[])
+        as x(id_hash, paid_through)
+      where d.chain_id = ${chainId}::bigint and d.id_hash = x.id_hash and d.paid_through = x.paid_through`.execute(tx);
+  }
+
+  async extend(nowSec: number): Promise<void> {
+    const { db, chainId, owner, leaseSec } = this.#options;
+    await db
+      .updateTable("renewal_due")
+      .set({ due_at: nowSec + leaseSec, lease_until: nowSec + leaseSec })
+      .where("chain_id", "=", chainId)
+      .where("lease_owner", "=", owner)
+      .where("is_ready", "=", false)
+      .execute();
+  }
+
+  async #scanFromStart(): Promise<void> {
+    const { db, chainId } = this.#options;
+    this.#fromStartAtMs = this.#options.monotonicMs() + LOOK_FROM_START_MS;
+    this.#waitingFrom = 0;
+    this.#turns.clear();
     // A stopped process may have made these ready. Reads one index entry per provider, not per row.
     const { rows } = await sql<{ provider: string }>`
       with recursive ready as (
@@ -83,16 +147,17 @@ export function createWorkList(options: WorkListOptions): WorkList {
           and d.provider > ready.provider order by d.provider limit 1)
         from ready where ready.provider is not null)
       select provider from ready where provider is not null`.execute(db);
-    for (const { provider } of rows) turns.add(provider, 0);
+    for (const { provider } of rows) this.#turns.add(provider, 0);
   }
 
   /** @returns the number of rows made ready */
-  async function makeReady(nowSec: number): Promise<number> {
+  async #makeReady(nowSec: number): Promise<number> {
+    const { db, chainId } = this.#options;
     const { rows } = await sql<{ provider: string; grace_ends_at: number; due_at: number }>`
       with due as (
         select chain_id, id_hash from renewal_due
         where chain_id = ${chainId}::bigint and not is_ready
-          and due_at >= ${waitingFrom}::bigint and due_at <= ${nowSec}::bigint
+          and due_at >= ${this.#waitingFrom}::bigint and due_at <= ${nowSec}::bigint
         order by due_at, id_hash limit ${READY_AT_ONCE}::int for update skip locked)
       update renewal_due d set is_ready = true, lease_owner = null, lease_until = 0, provider = p.provider,
         grace_ends_at = d.paid_through + p.grace_sec
@@ -101,14 +166,15 @@ export function createWorkList(options: WorkListOptions): WorkList {
       where d.chain_id = due.chain_id and d.id_hash = due.id_hash
       returning d.provider, d.grace_ends_at, d.due_at`.execute(db);
     for (const row of rows) {
-      turns.add(row.provider, row.grace_ends_at);
-      waitingFrom = Math.max(waitingFrom, row.due_at);
+      this.#turns.add(row.provider, row.grace_ends_at);
+      this.#waitingFrom = Math.max(this.#waitingFrom, row.due_at);
     }
     return rows.length;
   }
 
-  async function take(nowSec: number): Promise<ClaimedRow[]> {
-    const ring = turns.next(PROVIDERS_AT_ONCE);
+  async #lease(nowSec: number): Promise<ClaimedRow[]> {
+    const { db, chainId, owner, limit, leaseSec } = this.#options;
+    const ring = this.#turns.next(PROVIDERS_AT_ONCE);
     if (ring.length === 0) return [];
     const until = nowSec + leaseSec;
     const { rows } = await sql<ClaimedRow & { grace_ends_at: number }>`
@@ -130,65 +196,9 @@ export function createWorkList(options: WorkListOptions): WorkList {
       where d.chain_id = ${chainId}::bigint and d.id_hash = taken.id_hash
       returning d.chain_id, d.id_hash, d.paid_through, d.attempts, d.grace_ends_at, s.subscriber, p.plan_id, p.token,
         p.amount, p.pay_to, p.interval_sec, p.grace_sec, p.provider`.execute(db);
-    turns.took(ring, rows, limit);
+    this.#turns.took(ring, rows, limit);
     return [...rows].sort((a, b) => a.grace_ends_at - b.grace_ends_at || (a.id_hash < b.id_hash ? -1 : 1));
   }
-
-  return {
-    async claim(nowSec) {
-      if (monotonicMs() >= fromStartAtMs) await beginAgain();
-      await makeReady(nowSec);
-      // A provider whose rows another process just claimed is skipped for the next ones.
-      for (;;) {
-        const rows = await take(nowSec);
-        if (rows.length > 0 || turns.isEmpty()) return rows;
-      }
-    },
-
-    async nextDueSec() {
-      const { rows } = await sql<{ due_at: number }>`
-        select due_at from renewal_due where chain_id = ${chainId}::bigint and not is_ready
-          and due_at >= ${waitingFrom}::bigint
-        order by due_at, id_hash limit 1`.execute(db);
-      return rows[0]?.due_at ?? Number.POSITIVE_INFINITY;
-    },
-
-    async postpone(rows, tx = db) {
-      if (rows.length === 0) return;
-      await sql`
-        update renewal_due d set due_at = x.due_at, attempts = x.attempts, lease_owner = null, lease_until = 0,
-          is_ready = false
-        from unnest(${rows.map((row) => row.id_hash)}::text[], ${rows.map((row) => row.paid_through)}::bigint[],
-          ${rows.map((row) => row.dueAtSec)}::bigint[], ${rows.map((row) => row.attempts)}::int[])
-          as x(id_hash, paid_through, due_at, attempts)
-        where d.chain_id = ${chainId}::bigint and d.id_hash = x.id_hash and d.paid_through = x.paid_through`.execute(
-        tx,
-      );
-      // Earlier than the position this process has scanned to.
-      waitingFrom = Math.min(waitingFrom, ...rows.map((row) => row.dueAtSec));
-    },
-
-    async remove(rows, tx = db) {
-      if (rows.length === 0) return;
-      await sql`
-        delete from renewal_due d
-        using unnest(${rows.map((row) => row.id_hash)}::text[], ${rows.map((row) => row.paid_through)}::bigint[])
-          as x(id_hash, paid_through)
-        where d.chain_id = ${chainId}::bigint and d.id_hash = x.id_hash and d.paid_through = x.paid_through`.execute(
-        tx,
-      );
-    },
-
-    async extend(nowSec) {
-      await db
-        .updateTable("renewal_due")
-        .set({ due_at: nowSec + leaseSec, lease_until: nowSec + leaseSec })
-        .where("chain_id", "=", chainId)
-        .where("lease_owner", "=", owner)
-        .where("is_ready", "=", false)
-        .execute();
-    },
-  };
 }
 
 export async function countDue(db: Db, chainId: number, nowSec: number): Promise<number> {

@@ -1,4 +1,4 @@
-/** A payment as requested through one of the two channels (`door`), before any of it is verified. */
+/** A payment as requested through one of the two channels, before any of it is verified. The database column is `door`. */
 import {
   type Address,
   type ErrorCode,
@@ -14,7 +14,7 @@ import { fastPaymentId, fastPaymentNonce } from "../chain/digests";
 import { keccakOfText } from "../chain/keccak";
 import { type FacilitatorConfig, findToken } from "../config";
 import type { TokenConfig } from "../config/chain";
-import type { PaymentDoor } from "../db/tables/payments";
+import type { PaymentChannel } from "../db/tables/payments";
 
 export interface Authorization {
   readonly from: Address;
@@ -37,8 +37,8 @@ export interface Purchase {
   readonly isGate: boolean;
 }
 
-export interface Claim {
-  readonly door: PaymentDoor;
+export interface PaymentRequest {
+  readonly channel: PaymentChannel;
   /** set for x402 payments; a native payment names its purchase in its nonce */
   readonly purchase: Purchase | undefined;
   readonly paymentId: Hex;
@@ -83,7 +83,7 @@ export function refusal(
   return new TurnpikeError(code, message, { ...options, reason });
 }
 
-export interface ClaimedFacts {
+export interface RequestedFacts {
   readonly purchase?: Purchase;
   readonly network: string;
   readonly token: Address;
@@ -94,23 +94,26 @@ export interface ClaimedFacts {
 }
 
 /**
- * Builds the claim of a native payment. Its nonce must be the hash of memo reference and resource, so that the payer
+ * Builds the request of a native payment. Its nonce must be the hash of memo reference and resource, so that the payer
  * has signed what it buys.
  */
-export function claimOfSignedPayment(config: FacilitatorConfig, signed: SignedPayment): Claim | TurnpikeError {
+export function requestOfSignedPayment(
+  config: FacilitatorConfig,
+  signed: SignedPayment,
+): PaymentRequest | TurnpikeError {
   const memo = parseMemo(signed.memo);
   if (fastPaymentNonce(memo?.ref ?? signed.memo, signed.resource) !== signed.authorization.nonce) {
     return refusal("InvalidRequest", "nonce", "the authorization's nonce does not match this memo and resource");
   }
-  return claimOf(config, "authorize", signed, memo?.expiresAtSec);
+  return requestOf(config, "authorize", signed, memo?.expiresAtSec);
 }
 
-export function claimOf(
+export function requestOf(
   config: FacilitatorConfig,
-  door: PaymentDoor,
-  facts: ClaimedFacts,
+  channel: PaymentChannel,
+  facts: RequestedFacts,
   memoExpiresAtSec?: number,
-): Claim | TurnpikeError {
+): PaymentRequest | TurnpikeError {
   if (findNetwork(facts.network)?.chainId !== config.chainId) {
     return refusal("PaymentNotAllowed", "network", `this Facilitator settles on ${config.network.name}`);
   }
@@ -127,12 +130,12 @@ export function claimOf(
       `this Facilitator does not settle amounts below ${token.minAmount} base units`,
     );
   }
-  const isNamed = facts.resource !== "" || door === "authorize";
+  const isNamed = facts.resource !== "" || channel === "authorize";
   if (isNamed && !URL.canParse(facts.resource)) {
     return refusal("InvalidRequest", "resource", "resource is not a URL");
   }
   return {
-    door,
+    channel,
     purchase: facts.purchase,
     paymentId: fastPaymentId({
       chainId: config.chainId,
@@ -159,7 +162,7 @@ export type Binding = "bound" | "known" | "short" | "granted";
 
 export interface Acceptance {
   readonly chainId: number;
-  readonly claim: Claim;
+  readonly request: PaymentRequest;
   readonly hasCode: boolean;
   /** as read at `atBlock` */
   readonly balance: bigint;

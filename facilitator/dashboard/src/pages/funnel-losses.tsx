@@ -1,0 +1,142 @@
+/** Shows what the funnel lost: by cause and by resource. */
+import { formatCount, plural } from "../format";
+import { Bar, Cut, Empty, Panel, Table } from "../parts";
+import { useMoney } from "../use";
+import { CAUSES } from "./causes";
+import { hasGateReports, stepOf, type ViewProps } from "./funnel-data";
+
+export function LossesByCause({ data }: ViewProps) {
+  const money = useMoney("short");
+  const { causes, turnedAway, token } = data;
+  const asked = stepOf(data, "asked");
+  const hasReports = hasGateReports(data);
+  const worst = causes.reduce((max, { lost }) => Math.max(max, Number(lost)), 1);
+  return (
+    <Panel
+      title="Lost revenue by cause"
+      note="What was asked for and never followed by access, worst first. A payment answers a price of its own resource; a signup one of its plan's price, and a resumption one of a paused subscription. No column counts money that moved: that is Received."
+    >
+      <Table
+        caption="Lost revenue by cause"
+        empty={<Empty title={hasReports ? "Nothing was lost in this range." : "Nothing is known: no gate reports."} />}
+        rows={causes}
+        columns={[
+          {
+            title: "Cause",
+            isProse: true,
+            cell: ({ cause }) => (
+              <>
+                {CAUSES[cause.split("/")[0] ?? cause] ?? "Refused"} <code>{cause}</code>
+              </>
+            ),
+            total: "Together",
+          },
+          { title: "Offer", isMinor: true, cell: (row) => row.offer },
+          {
+            title: "Requests",
+            isNumber: true,
+            cell: (row) => formatCount(row.count),
+            total: formatCount(asked?.count ?? 0),
+          },
+          {
+            title: "Asked",
+            isNumber: true,
+            isMinor: true,
+            cell: (row) => money(row.asked, token),
+            total: money(asked?.amount ?? "0", token),
+          },
+          {
+            title: "Followed by access",
+            isNumber: true,
+            isMinor: true,
+            cell: (row) => money(row.answered, token),
+            total: money(data.answered, token),
+          },
+          {
+            title: "Lost",
+            isNumber: true,
+            cell: (row) => money(row.lost, token),
+            total: money(data.lost, token),
+          },
+          { title: "Share", isSpare: true, cell: (row) => <Bar share={Number(row.lost) / worst} tone="bad" /> },
+        ]}
+      />
+      {turnedAway.length > 0 && (
+        <p class="note">
+          Turned away without a price, or with a payment that was presented again:{" "}
+          {turnedAway.map(({ cause, count }) => `${cause} (${formatCount(count)})`).join(", ")}.
+        </p>
+      )}
+      {data.lostReports > 0 && (
+        <p class="note">{plural(data.lostReports, "observation was", "observations were")} dropped by a busy gate.</p>
+      )}
+    </Panel>
+  );
+}
+
+export function ByResource({ data }: ViewProps) {
+  const money = useMoney("short");
+  const { resources, token } = data;
+  const asked = stepOf(data, "asked");
+  const served = stepOf(data, "served");
+  const shown = resources.filter(
+    ({ asked: { count }, paid, served: done, bySubscription }) =>
+      count + paid.count + done.count + bySubscription.count > 0,
+  );
+  return (
+    <Panel title="By resource" note="Those that were asked for most first.">
+      <Table
+        caption="Funnel by resource"
+        empty={<Empty title="No gate told of a resource." />}
+        rows={shown}
+        columns={[
+          {
+            title: "Resource",
+            cell: (row) => <Cut text={row.resource} />,
+            total: "Together",
+          },
+          {
+            title: "Requests",
+            isNumber: true,
+            cell: (row) => formatCount(row.asked.count),
+            total: formatCount(asked?.count ?? 0),
+          },
+          {
+            title: "Served",
+            isNumber: true,
+            isMinor: true,
+            cell: (row) => formatCount(row.served.count),
+            total: formatCount(served?.count ?? 0),
+          },
+          {
+            title: "By subscription",
+            isNumber: true,
+            isSpare: true,
+            cell: (row) => formatCount(row.bySubscription.count),
+            total: formatCount(data.bySubscription.count),
+          },
+          {
+            title: "Asked",
+            isNumber: true,
+            isMinor: true,
+            cell: (row) => money(row.asked.amount, token),
+            total: money(asked?.amount ?? "0", token),
+          },
+          {
+            title: "Followed by access",
+            isNumber: true,
+            isMinor: true,
+            cell: (row) => money(row.answered, token),
+            total: money(data.answered, token),
+          },
+          {
+            title: "Lost",
+            isNumber: true,
+            cell: (row) => money(row.lost, token),
+            total: money(data.lost, token),
+          },
+        ]}
+      />
+    </Panel>
+  );
+}

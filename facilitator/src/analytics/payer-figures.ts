@@ -1,0 +1,60 @@
+/** Builds the figures of a provider's payers, and what the subscriptions of one of them were charged. */
+import type { ChargeListWire, PayerFiguresWire } from "turnpike/facilitator";
+import type { Address } from "turnpike/protocol";
+import { type ListQuery, listCharges } from "./lists";
+import { type PayerFigures, payersOf, sumToWire } from "./queries";
+import { type AnalyticsOptions, createRanges, type FiguresQuery, type PagedRows, sequenceOf } from "./ranges";
+
+export interface PayersFigures {
+  payers(
+    provider: Address,
+    query: Pick<FiguresQuery, "token"> & { readonly limit: number; readonly payer?: Address | undefined },
+  ): Promise<PayerFiguresWire>;
+  /** All payers by address, one page at a time. */
+  allPayers(provider: Address, token: Address | undefined): PagedRows<PayerFiguresWire["payers"][number]>;
+  /** What a payer's subscriptions were charged. */
+  charges(
+    provider: Address,
+    query: ListQuery & { readonly payer: Address; readonly token?: Address | undefined },
+  ): Promise<ChargeListWire>;
+}
+
+export function createPayerFigures({ db, config, clock }: AnalyticsOptions): PayersFigures {
+  const { chainId } = config;
+  const { scopeOf } = createRanges({ config, clock });
+  return {
+    async payers(provider, { token, limit, payer }) {
+      const { scope, unit } = scopeOf(provider, token);
+      const payers = await payersOf(db, scope, { limit, payer });
+      return { ...unit, payers: payers.map(payerToWire) };
+    },
+
+    allPayers(provider, token) {
+      const { scope, unit } = scopeOf(provider, token);
+      return {
+        unit,
+        async pageAfter(after = "", limit) {
+          const rows = await payersOf(db, scope, { limit, after });
+          return { rows: rows.map(payerToWire), ...(rows.length === limit && { next: rows.at(-1)?.payer }) };
+        },
+      };
+    },
+
+    async charges(provider, { payer, token, cursor, limit }) {
+      const { unit } = scopeOf(provider, token);
+      const filter = { chainId, provider, payer, token: unit.token };
+      const rows = await listCharges(db, filter, { afterSeq: sequenceOf(cursor), limit });
+      return {
+        ...{ ...unit, payer },
+        charges: rows.map((row) => ({
+          ...{ at: row.block_time, scheme: row.scheme, token: unit.token, amount: row.amount },
+          subject: row.object_id,
+          ...(row.transaction && { transaction: row.transaction }),
+        })),
+        ...(rows.length === limit && { next: String(rows.at(-1)?.seq) }),
+      };
+    },
+  };
+}
+
+const payerToWire = ({ payer, ...sum }: PayerFigures) => ({ payer, ...sumToWire(sum) });

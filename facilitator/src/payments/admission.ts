@@ -1,0 +1,176 @@
+/**
+ * Admits payment requests: judges them by the current chain and binds those that are worth sending to a row. Adopts the
+ * chain's evidence when a payment has moved its money already.
+ */
+import { type TurnpikeError, UINT256_MAX } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../config";
+import type { Store } from "../db/open";
+import { isOutcomeUnknown } from "../db/outage";
+import type { Indexer } from "../indexer";
+import type { Relayer } from "../relayer";
+import type { Failpoint } from "../telemetry/failpoints";
+import { type AdmissionLimiter, createAdmissionLimiter } from "./admission-limiter";
+import { findEvidence } from "./evidence";
+import type { Intake } from "./intake";
+import { balanceAt, type JudgeContext, type Judgement, judge } from "./judge";
+import { rebindPayment } from "./ledger";
+import { alreadyGranted, type PaymentOutcome } from "./outcome";
+import { type Acceptance, type Binding, type PaymentRequest, refusal } from "./payment-request";
+import type { Sender } from "./sender";
+import type { SettlementDepth } from "./settlement-depth";
+
+export interface AdmissionOptions {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly relayer: Relayer;
+  readonly indexer: Indexer;
+  readonly depth: SettlementDepth;
+  readonly sender: Sender;
+  readonly intake: Intake;
+  readonly context: JudgeContext;
+  readonly onStep: Failpoint;
+  readonly monotonicMs: () => number;
+}
+
+/**
+ * Result of an admission that is not an outcome yet.
+ * `bound`: the payment has a new row.
+ * `exists`: there is a row to read.
+ * `unanswered`: the connection was lost around the commit. Binding again is safe: an existing row is not changed.
+ */
+export type Admitted = "bound" | "exists" | "unanswered";
+
+const BEHIND_RETRY_SEC = 2;
+
+export class PaymentAdmission {
+  readonly #options: AdmissionOptions;
+  readonly #limiter: AdmissionLimiter;
+
+  constructor(options: AdmissionOptions) {
+    const { config, monotonicMs } = options;
+    this.#options = options;
+    this.#limiter = createAdmissionLimiter({
+      maxWaiting: config.maxIntake,
+      maxAgeMs: config.maxQueueAgeMs,
+      monotonicMs,
+    });
+  }
+
+  /**
+   * Judges a request by the current chain.
+   * @throws Unavailable when the chain cannot be read, or too many payments wait
+   */
+  judge(request: PaymentRequest): Promise<Judgement> {
+    return this.#limiter.run(() => this.judgeUnlimited(request));
+  }
+
+  /** Judges the request of a payment that is admitted already. @throws Unavailable when the chain cannot be read */
+  async judgeUnlimited(request: PaymentRequest): Promise<Judgement> {
+    const { relayer, indexer, context } = this.#options;
+    const first = await judge(context, request);
+    if (first.kind !== "bad" || first.error.reason !== "funds") return first;
+    // The payer's deposit may be in a block that is not indexed yet.
+    await indexer.catchUp();
+    const second = await judge(context, request);
+    if (second.kind !== "bad" || second.error.reason !== "funds") return second;
+    // The indexer may be behind or down: that is no fault of the payer.
+    const { from, value } = request.authorization;
+    if ((await balanceAt(relayer, request.token.address, from, -1)) < value) return second;
+    throw refusal("Unavailable", "busy", "the block that brought the payer's money is not read yet", {
+      retryAfterSec: BEHIND_RETRY_SEC,
+    });
+  }
+
+  /** Admits a request that has no known live row. */
+  admit(request: PaymentRequest): Promise<PaymentOutcome | Admitted> {
+    return this.#limit(request, false);
+  }
+
+  /** Admits a request whose row failed for good with another authorization of the same nonce, and replaces that row. */
+  readmit(request: PaymentRequest): Promise<PaymentOutcome | Admitted> {
+    return this.#limit(request, true);
+  }
+
+  async #limit(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
+    const closed = this.#whyClosed() ?? this.#options.sender.failedSpends.refusalOf(request);
+    if (closed) return { kind: "refused", error: closed };
+    return this.#limiter.run(() => this.#judgeAndBind(request, isRebinding));
+  }
+
+  /** No payment is admitted while the admitted ones cannot be sent. */
+  #whyClosed(): TurnpikeError | undefined {
+    const { config, sender, relayer } = this.#options;
+    if (sender.queue().oldestMs > config.maxQueueAgeMs) {
+      return refusal("Unavailable", "busy", "the queue is too long", {
+        retryAfterSec: Math.ceil(config.maxQueueAgeMs / 1_000),
+      });
+    }
+    const health = relayer.health();
+    return health.ok
+      ? undefined
+      : refusal("Unavailable", "relayer", "the relayer cannot send now", { retryAfterSec: 10 });
+  }
+
+  async #judgeAndBind(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
+    const { config, store, intake, onStep } = this.#options;
+    const judgement = await this.judgeUnlimited(request);
+    if (judgement.kind === "bad") return { kind: "refused", error: judgement.error };
+    if (judgement.kind === "used") {
+      if (!isRebinding && (await intake.find(request.paymentId))) return "exists";
+      return (await this.#adopt(request, isRebinding)) ?? "exists";
+    }
+    const acceptance: Acceptance = { chainId: config.chainId, request, state: "queued", ...judgement };
+    const binding = await this.#bind(acceptance, isRebinding).catch(unanswered);
+    if (binding === "unanswered") return binding;
+    if (binding === "short") {
+      return {
+        kind: "refused",
+        error: refusal("InsufficientFunds", "funds", "the payer's pending payments leave too little for this one"),
+      };
+    }
+    if (binding === "granted") return { kind: "refused", error: alreadyGranted() };
+    onStep("bound");
+    if (isRebinding) store.wake.notify("payments");
+    return binding === "bound" ? "bound" : "exists";
+  }
+
+  /** Adopts a nonce that is used without a row. For a native payment, the chain's logs are sufficient evidence. */
+  async #adopt(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | undefined> {
+    const { config, relayer, indexer, depth, sender, intake } = this.#options;
+    await indexer.catchUp();
+    const { from: payer, to, value, nonce } = request.authorization;
+    const query = { paymentId: request.paymentId, token: request.token.address, payer, nonce };
+    const evidence = await findEvidence({ config, relayer }, query, indexer.applied());
+    const isOurs = evidence.kind === "transfer" && evidence.to === to && evidence.amount === value;
+    if (evidence.kind === "none") return { kind: "pending" };
+    if (!isOurs || request.channel === "settle") {
+      const why =
+        evidence.kind === "cancelled" ? "the authorization was cancelled" : "the authorization was used already";
+      const error = refusal("PaymentNotAllowed", "nonce_used", why);
+      if (depth.isFinal(evidence.blockNumber)) return { kind: "failed", error };
+      return request.channel === "settle" ? { kind: "refused", error } : { kind: "pending" };
+    }
+    const acceptance: Acceptance = {
+      chainId: config.chainId,
+      request,
+      state: "parked",
+      hasCode: false,
+      balance: UINT256_MAX,
+      atBlock: indexer.applied(),
+    };
+    await this.#bind(acceptance, isRebinding);
+    const row = await intake.find(request.paymentId);
+    if (row) await sender.reconcile(row);
+    return undefined;
+  }
+
+  #bind(acceptance: Acceptance, isRebinding: boolean): Promise<Binding> {
+    const { store, intake } = this.#options;
+    return isRebinding ? rebindPayment(store, acceptance) : intake.bind(acceptance);
+  }
+}
+
+function unanswered(error: unknown): "unanswered" {
+  if (!isOutcomeUnknown(error)) throw error;
+  return "unanswered";
+}

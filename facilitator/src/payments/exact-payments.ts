@@ -1,0 +1,165 @@
+/** The standard x402 "exact" channel: verifies, settles and grants payments for stock servers and for gates. */
+import { type Hex, TurnpikeError } from "turnpike/protocol";
+import { fastPaymentId } from "../chain/digests";
+import type { FacilitatorConfig } from "../config";
+import type { Store } from "../db/open";
+import { isOutcomeUnknown } from "../db/outage";
+import type { Relayer } from "../relayer";
+import type { PaymentAdmission } from "./admission";
+import {
+  type ExactRequest,
+  type ExactVerdict,
+  exactFailure,
+  type GrantedOutcome,
+  type GrantOptions,
+  type Settled,
+  type SettleOutcome,
+  type WaitOptions,
+} from "./exact";
+import { type Grants, signGrant } from "./grants";
+import type { Holds } from "./holds";
+import type { Intake } from "./intake";
+import { isSignedByPayer, type JudgeContext } from "./judge";
+import { transactionOf } from "./ledger";
+import { alreadyGranted, conflictWith, failureOf, refusedBy } from "./outcome";
+import { type PaymentRequest, refusal, requestOf } from "./payment-request";
+import type { PaymentProcessor } from "./processor";
+import type { SettlementDepth } from "./settlement-depth";
+
+export interface ExactPaymentsOptions {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly relayer: Relayer;
+  readonly intake: Pick<Intake, "find">;
+  readonly admission: PaymentAdmission;
+  readonly processor: PaymentProcessor;
+  readonly depth: SettlementDepth;
+  readonly grants: Grants;
+  readonly holds: Holds;
+  readonly context: JudgeContext;
+  readonly monotonicMs: () => number;
+}
+
+/** Pause between two attempts to grant a payment that another request holds. */
+const HELD_RETRY_MS = 250;
+
+/**
+ * Compares the signed transfer with what the server requires. Paying more than the price is the payer's mistake, and is
+ * refused.
+ */
+function mismatchOf({ authorization }: PaymentRequest, { payTo, amount }: ExactRequest): TurnpikeError | undefined {
+  if (authorization.to !== payTo) return refusal("PaymentNotAllowed", "payee", "the payee is not the required one");
+  if (authorization.value === amount) return undefined;
+  return refusal("PaymentNotAllowed", "amount", "the amount is not the required one");
+}
+
+export class ExactPayments {
+  readonly #options: ExactPaymentsOptions;
+
+  constructor(options: ExactPaymentsOptions) {
+    this.#options = options;
+  }
+
+  async verify(exact: ExactRequest): Promise<ExactVerdict> {
+    const { config, intake, grants, depth, context, admission } = this.#options;
+    const request = requestOf(config, "settle", exact);
+    if (request instanceof TurnpikeError) return { kind: "invalid", ...exactFailure(request) };
+    const payer = request.authorization.from;
+    const invalid = (error: TurnpikeError): ExactVerdict => ({ kind: "invalid", payer, ...exactFailure(error) });
+    const mismatch = mismatchOf(request, exact);
+    if (mismatch) return invalid(mismatch);
+    const row = await intake.find(request.paymentId);
+    if (row) {
+      const conflict = conflictWith(row, request);
+      if (conflict) return invalid(conflict);
+      depth.requireKept(row.block_number);
+      if (row.state === "failed") return invalid(failureOf(row));
+      if (await grants.isTaken(request.paymentId)) return invalid(alreadyGranted());
+      return (await isSignedByPayer(context, request))
+        ? { kind: "valid", payer }
+        : invalid(refusal("InvalidSignature", "signature", "the signature is not the payer's"));
+    }
+    const judgement = await admission.judge(request);
+    if (judgement.kind === "good") return { kind: "valid", payer };
+    return invalid(
+      judgement.kind === "bad"
+        ? judgement.error
+        : refusal("PaymentNotAllowed", "nonce_used", "the authorization was used already"),
+    );
+  }
+
+  async settle(
+    exact: ExactRequest,
+    wait: WaitOptions = { waitMs: exact.maxTimeoutSec * 1_000 },
+  ): Promise<SettleOutcome> {
+    const { config, store, holds, processor } = this.#options;
+    const request = requestOf(config, "settle", exact);
+    if (request instanceof TurnpikeError) return { kind: "refused", ...exactFailure(request) };
+    const payer = request.authorization.from;
+    const { paymentId } = request;
+    const mismatch = mismatchOf(request, exact);
+    if (mismatch) return { kind: "refused", payer, ...exactFailure(mismatch) };
+    holds.begin(paymentId, exact.purchase);
+    const outcome = await processor.process(request, wait).catch(refusedBy);
+    switch (outcome.kind) {
+      case "settled":
+        return { kind: "settled", paymentId, payer, transaction: outcome.row.tx_hash as Hex };
+      case "pending": {
+        const transaction = await transactionOf(store.db, config.chainId, paymentId);
+        return { kind: "pending", paymentId, payer, retryAfterSec: 1, ...(transaction && { transaction }) };
+      }
+      default: {
+        const error = (await this.#hasBought(paymentId, outcome.error)) ? alreadyGranted() : outcome.error;
+        return { kind: outcome.kind, paymentId, payer, ...exactFailure(error) };
+      }
+    }
+  }
+
+  /**
+   * Returns whether a payment that was accepted for something else has already bought it. Then the answer is
+   * `alreadyGranted`.
+   */
+  async #hasBought(paymentId: Hex, { reason }: TurnpikeError): Promise<boolean> {
+    const { grants, intake } = this.#options;
+    if (reason === "other_contents") return grants.isTaken(paymentId);
+    // A native payment has no grant: its nonce names the resource.
+    return reason === "other_door" && (await intake.find(paymentId))?.state === "settled";
+  }
+
+  async grant(exact: ExactRequest, settled: Settled, { waitMs, isGone }: GrantOptions): Promise<GrantedOutcome> {
+    const { store, grants, holds, monotonicMs } = this.#options;
+    const { purchase } = exact;
+    const untilMs = monotonicMs() + waitMs;
+    for (;;) {
+      if (isGone()) return { kind: "held" };
+      const outcome = await grants.grant(settled.paymentId, purchase).catch((error: unknown) => {
+        // The grant may have been written. The same purchase tries again, and its own grant is returned.
+        if (isOutcomeUnknown(error) && monotonicMs() < untilMs) return "held" as const;
+        throw error;
+      });
+      if (outcome !== "held") holds.end(purchase);
+      if (outcome === "taken") return { kind: "refused", ...exactFailure(alreadyGranted()) };
+      if (outcome === "granted") return this.#signGrant(exact, settled);
+      const leftMs = untilMs - monotonicMs();
+      if (leftMs <= 0) return { kind: "held" };
+      await store.wake.wait("block", Math.min(leftMs, HELD_RETRY_MS));
+    }
+  }
+
+  /** Signs the grant of a gate's purchase; a stock server's purchase needs none. */
+  async #signGrant(exact: ExactRequest, { transaction }: Settled): Promise<GrantedOutcome> {
+    const { config, relayer } = this.#options;
+    const { purchase } = exact;
+    if (!purchase.isGate) return { kind: "granted" };
+    const request = requestOf(config, "settle", exact);
+    if (request instanceof TurnpikeError) return { kind: "refused", ...exactFailure(request) };
+    const facts = { grantId: purchase.grantId, chainId: config.chainId, transaction };
+    return { kind: "granted", grant: await signGrant(request, facts, relayer.proofSigner) };
+  }
+
+  async release({ token, authorization: { from: payer, nonce }, purchase }: ExactRequest): Promise<void> {
+    const { config, grants, holds } = this.#options;
+    holds.end(purchase);
+    await grants.release(fastPaymentId({ chainId: config.chainId, token, payer, nonce }), purchase);
+  }
+}

@@ -1,0 +1,42 @@
+/** Outcomes of payment requests, and the refusals that follow from a row of the payment. */
+import { isErrorCode, isTurnpikeError, TurnpikeError } from "turnpike/protocol";
+import type { PaymentRow } from "../db/tables/payments";
+import { type PaymentRequest, refusal } from "./payment-request";
+
+/** Outcome of a request, through either channel. */
+export type PaymentOutcome =
+  | { readonly kind: "settled"; readonly row: PaymentRow }
+  | { readonly kind: "pending" }
+  | { readonly kind: "failed"; readonly error: TurnpikeError }
+  | { readonly kind: "refused"; readonly error: TurnpikeError; readonly liveUntilSec?: number };
+
+/** Returns an error when the row was bound to something other than this request asks for. */
+export function conflictWith(row: PaymentRow, request: PaymentRequest): TurnpikeError | undefined {
+  if (row.state === "failed") return undefined;
+  if (row.door !== request.channel)
+    return refusal("PayloadConflict", "other_door", "this payment was accepted through another channel");
+  const isSame =
+    row.resource_hash === request.resourceHash &&
+    row.pay_to === request.authorization.to &&
+    row.amount === request.authorization.value.toString();
+  if (isSame) return undefined;
+  return refusal(
+    "PayloadConflict",
+    "other_contents",
+    "this payment was accepted with another payee, amount or resource",
+  );
+}
+
+export const alreadyGranted = (): TurnpikeError =>
+  refusal("PayloadConflict", "granted", "this payment is already granted to another purchase");
+
+export function failureOf(row: PaymentRow): TurnpikeError {
+  const code = isErrorCode(row.fail_code) ? row.fail_code : "PaymentExpired";
+  return new TurnpikeError(code, undefined, { reason: row.fail_reason ?? "expired" });
+}
+
+/** Returns the refusal that an expected error means. @throws any other error */
+export function refusedBy(error: unknown): PaymentOutcome {
+  if (isTurnpikeError(error)) return { kind: "refused", error };
+  throw error;
+}

@@ -1,0 +1,86 @@
+/** Verifies proofs of payment: by the payment's row, or by the chain when this database has none. */
+import { findNetwork, type Hex, type PaymentProof, parseMemo } from "turnpike/protocol";
+import { fastPaymentId, fastPaymentNonce } from "../chain/digests";
+import type { FacilitatorConfig } from "../config";
+import type { Indexer } from "../indexer";
+import type { Relayer } from "../relayer";
+import { findEvidence } from "./evidence";
+import type { Intake } from "./intake";
+import { isProofOf } from "./proofs";
+import type { SettlementDepth } from "./settlement-depth";
+
+export type ProofVerdict =
+  | { readonly kind: "valid"; readonly paymentId: Hex }
+  | {
+      readonly kind: "invalid";
+      readonly reason:
+        | "network"
+        | "signature"
+        | "expired"
+        | "unknown"
+        | "pending"
+        | "reversed"
+        | "mismatch"
+        | "signer_retired";
+    };
+
+export interface ProofVerifierOptions {
+  readonly config: FacilitatorConfig;
+  readonly relayer: Relayer;
+  readonly indexer: Indexer;
+  readonly intake: Pick<Intake, "find">;
+  readonly depth: SettlementDepth;
+}
+
+const invalid = (reason: (ProofVerdict & { kind: "invalid" })["reason"]): ProofVerdict => ({ kind: "invalid", reason });
+
+export class ProofVerifier {
+  readonly #options: ProofVerifierOptions;
+
+  constructor(options: ProofVerifierOptions) {
+    this.#options = options;
+  }
+
+  /** @throws Unavailable when the chain is needed and does not answer */
+  async verify(proof: PaymentProof): Promise<ProofVerdict> {
+    const { config, relayer, indexer, intake, depth } = this.#options;
+    const { chainId } = config;
+    if (findNetwork(proof.network)?.chainId !== chainId) return invalid("network");
+    if (!relayer.trustedSigners.find(proof.facilitator)) return invalid("signature");
+    if (!isProofOf(proof, chainId, proof.facilitator)) return invalid("signature");
+    if (proof.expiresAt <= indexer.clock.nowSec()) return invalid("expired");
+    const nonce = fastPaymentNonce(parseMemo(proof.memo)?.ref ?? proof.memo, proof.resource);
+    const paymentId = fastPaymentId({ chainId, token: proof.token, payer: proof.payer, nonce });
+    const row = await intake.find(paymentId);
+    if (!row) return this.#verifyByChain(proof, paymentId, nonce);
+    depth.requireKept(row.block_number);
+    if (row.is_reversed) return invalid("reversed");
+    if (row.state !== "settled") return invalid("pending");
+    // The payment settled again in another block: the earlier proof names a transaction that is no longer on the
+    // chain.
+    const isSame =
+      row.tx_hash === proof.transaction && row.pay_to === proof.payTo && row.amount === proof.amount.toString();
+    if (!isSame) return invalid("mismatch");
+    return this.#isTrusted(proof, row.block_time) ? { kind: "valid", paymentId } : invalid("signer_retired");
+  }
+
+  /** Verifies a proof by the chain, when this service signed it but this database has no row for the payment. */
+  async #verifyByChain(proof: PaymentProof, paymentId: Hex, nonce: Hex): Promise<ProofVerdict> {
+    const { config, relayer, indexer, depth } = this.#options;
+    const query = { paymentId, token: proof.token, payer: proof.payer, nonce };
+    const evidence = await findEvidence({ config, relayer }, query, indexer.applied());
+    // Evidence of a reverted block does not count.
+    depth.requireKept(evidence.kind === "transfer" ? evidence.blockNumber : indexer.applied());
+    if (evidence.kind !== "transfer") return invalid("unknown");
+    const isSame =
+      evidence.transaction === proof.transaction && evidence.to === proof.payTo && evidence.amount === proof.amount;
+    if (!isSame) return invalid("mismatch");
+    return this.#isTrusted(proof, evidence.blockTimeSec) ? { kind: "valid", paymentId } : invalid("signer_retired");
+  }
+
+  /** @param settledAtSec block time from the row or the chain: a retired key could sign any time into its proof */
+  #isTrusted({ facilitator }: PaymentProof, settledAtSec: number | null): boolean {
+    const { trustedSigners } = this.#options.relayer;
+    return trustedSigners.isTrustedSigner(facilitator, settledAtSec ?? Number.POSITIVE_INFINITY);
+  }
+}

@@ -1,0 +1,84 @@
+/** Payments whose transaction was mined without moving them: settles or fails them by the chain's logs, or retries them. */
+import type { Logger } from "pino";
+import type { Address, Clock, Hex } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../config";
+import type { Store } from "../db/open";
+import type { PaymentRow } from "../db/tables/payments";
+import type { EventFeed } from "../events/feed";
+import { unmineStrays } from "../indexer/applied-blocks";
+import type { Relayer } from "../relayer";
+import { findEvidence } from "./evidence";
+import type { FailedSpendLimiter } from "./failed-spends";
+import { balanceAt, isAuthorizationUsed } from "./judge";
+import { adoptEvidence, failSpent, parkUnmoved, requeuePayment } from "./ledger";
+
+export interface UnmovedPaymentsOptions {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly feed: EventFeed;
+  readonly relayer: Relayer;
+  readonly clock: Clock;
+  readonly applied: () => number;
+  readonly failedSpends: FailedSpendLimiter;
+  readonly log: Logger;
+}
+
+/** How often a payment that did not move is sent without a new request. */
+export const MAX_ATTEMPTS = 3;
+
+export class UnmovedPayments {
+  readonly #options: UnmovedPaymentsOptions;
+  /** last applied block at the last sweep */
+  #sweptAt = -1;
+
+  constructor(options: UnmovedPaymentsOptions) {
+    this.#options = options;
+  }
+
+  /** Looks for such payments once a block. */
+  async sweep(): Promise<void> {
+    const { config, store, log } = this.#options;
+    const applied = this.#options.applied();
+    if (applied === this.#sweptAt) return;
+    await unmineStrays(store.db, config.chainId);
+    const parked = await parkUnmoved(store.db, config.chainId, applied);
+    this.#sweptAt = applied;
+    for (const row of parked) {
+      log.warn(
+        { paymentId: row.payment_id, attempts: row.attempts },
+        "a payment's transaction was mined without moving it",
+      );
+      await this.#reconcileOrRetry(row);
+      store.wake.notify(`payment:${row.payment_id}`);
+    }
+  }
+
+  async #reconcileOrRetry(row: PaymentRow): Promise<void> {
+    const { config, store, relayer, clock, failedSpends } = this.#options;
+    if (await this.reconcile(row)) return;
+    await failedSpends.add(row);
+    if (row.attempts >= MAX_ATTEMPTS || row.valid_before <= clock.nowSec() + config.minWindowSec) return;
+    const balance = await balanceAt(relayer, row.token as Address, row.payer as Address, -1);
+    if (balance >= BigInt(row.amount)) await requeuePayment(store.db, row);
+  }
+
+  /** Settles or fails a payment whose nonce is used, from the chain's logs. @returns whether it did */
+  async reconcile(row: PaymentRow): Promise<boolean> {
+    const { config, store, feed, relayer } = this.#options;
+    const token = row.token as Address;
+    const payer = row.payer as Address;
+    const nonce = row.nonce as Hex;
+    if (!(await isAuthorizationUsed(relayer, token, payer, nonce))) return false;
+    const query = { paymentId: row.payment_id as Hex, token, payer, nonce };
+    const evidence = await findEvidence({ config, relayer }, query, this.#options.applied());
+    // The nonce is used in a block that is not applied yet; the indexer will apply it.
+    if (evidence.kind === "none") return false;
+    if (evidence.kind === "cancelled") await failSpent({ store, feed }, row, "cancelled", evidence);
+    else if (evidence.to !== row.pay_to || evidence.amount !== BigInt(row.amount))
+      await failSpent({ store, feed }, row, "nonce_spent_elsewhere", evidence);
+    else if (row.door === "settle" && evidence.blockNumber <= row.accepted_block)
+      await failSpent({ store, feed }, row, "settled_before_acceptance", evidence);
+    else await adoptEvidence({ store, feed }, row, evidence);
+    return true;
+  }
+}
