@@ -1,9 +1,9 @@
 /**
- * Checks the prose of the documentation. `node tools/prose.cjs [files]` prints one line for each fault and exits with
- * 1. A fault is one of these:
- * - a retired word
- * - a sentence of more than 40 words
- * - a link or anchor without a target
+ * Checks the prose of documentation, sources and tests. `node tools/prose.cjs [files]` prints one line for each fault
+ * and exits with 1. A fault is one of these:
+ * - a retired word, in a page, a source or a test
+ * - a sentence of more than 40 words, in a page
+ * - a link or anchor without a target, in a page
  * - a path of a page, in a source, that does not exist
  */
 const { existsSync, readdirSync, readFileSync, statSync } = require("node:fs");
@@ -11,10 +11,15 @@ const { dirname, extname, join, relative, resolve } = require("node:path");
 
 const ROOT = join(__dirname, "..");
 
-/** Files and folders whose text is checked. Add a source or test folder here once its own prose is clean. */
-const COVERED = ["README.md", "CHANGELOG.md", "llms.txt", "docs"];
-/** Folders whose mentions of `docs/...` must name a page that exists. */
-const MENTIONING = ["contracts", "sdk/src", "facilitator/src", "facilitator/dashboard/src", "scripts", "test", "tools"];
+/** Files and folders whose text is checked. */
+const COVERED = [
+  ...["README.md", "CHANGELOG.md", "llms.txt", "docs"],
+  ...["sdk/src", "facilitator/src", "facilitator/dashboard/src", "facilitator/tools", "contracts"],
+  ...["scripts", "test", "bench", "tools", "examples"],
+];
+/** Files and folders whose retired words are not replaced yet. Their links and paths are checked. */
+const PENDING = [
+];
 const GENERATED = new Set(["node_modules", "generated", "dist", "api", ".next"]);
 const SOURCES = new Set([".ts", ".tsx", ".mjs", ".cjs", ".sol"]);
 const MAX_WORDS = 40;
@@ -37,19 +42,17 @@ const RETIRED = [
   [/\b(?:this build|later build|earlier builds?|the build before|in earnest)\b/gi, "state what is true now"],
 ];
 
-/** Where a retired word is a term, or text that the page must copy from code: file (or prefix) and phrase. */
+/** Text in which a retired word is a term. It is removed before the words are searched. */
+const TERMS = [
+  // The column and wire field `door` of a payment, and its type.
+  /\.door\b|\bdoor[?:,](?=[^\n]*)|\b(?:payment_id|as a\(payment_id text|a\.payment_id), (?:a\.)?door\b|\bdoor (?:text|=|===|!==) |[{,] door [,}]/g,
+];
+/** Text that a file must copy from code of others: file (or prefix) and phrase. */
 const ALLOWED = [
   ["docs/reference/errors.md", "subscribe anew"],
-  ["docs/reference/settings.md", "fit together is believed"],
-  ["docs/reference/settings.md", "Whoever holds"],
-  ["docs/reference/settings.md", "Whoever answers there"],
-  // Names of safeguards and titles of tests.
-  ["docs/engineering/settlement-safety.md", "a head that stands on its blocks"],
-  ["docs/engineering/settlement-safety.md", "a head that stands on none of the blocks"],
-  ["docs/engineering/settlement-safety.md", "a block that is told by its height"],
-  ["docs/engineering/settlement-safety.md", "a block that stands on the newest"],
-  ["docs/engineering/settlement-safety.md", "a block that stands on another one than the newest"],
-  ["docs/engineering/settlement-safety.md", "come before whatever is told next"],
+  // These name the retired words themselves.
+  ["tools/prose.cjs", /[\s\S]+/g],
+  ["test/agreement/prose.ts", /The outage is told as 503|"told"|Subscribe anew|`door`|"door"/g],
 ];
 
 function filesIn(path, extensions) {
@@ -76,7 +79,11 @@ const lineAt = (text, index) => text.slice(0, index).split("\n").length;
 /** @returns retired words as `{ line, message }` */
 function wordFaults(text, allowed = []) {
   let plain = text;
-  for (const phrase of allowed) {
+  for (const phrase of [...TERMS, ...allowed]) {
+    if (phrase instanceof RegExp) {
+      plain = plain.replaceAll(phrase, blank);
+      continue;
+    }
     const words = phrase.split(" ").map((word) => word.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&"));
     plain = plain.replaceAll(new RegExp(words.join("\\s+"), "gi"), blank);
   }
@@ -162,7 +169,8 @@ function faultsOfPage(file, text) {
   const allowed = ALLOWED.filter(([prefix]) => name.startsWith(prefix)).map(([, phrase]) => phrase);
   const isPage = [".md", ".txt"].includes(extname(file));
   const plain = isPage ? withoutCode(text) : text;
-  const faults = wordFaults(plain, allowed);
+  const isPending = PENDING.some((prefix) => name.startsWith(prefix));
+  const faults = isPending ? [] : wordFaults(plain, allowed);
   return isPage ? [...faults, ...sentenceFaults(plain), ...linkFaults(file, text, plain)] : faults;
 }
 

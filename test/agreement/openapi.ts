@@ -1,10 +1,10 @@
 import { expect } from "chai";
 import { WEBHOOK_EVENT_TYPES } from "turnpike/facilitator";
 import { createApp, endpointsOf } from "../../facilitator/src/http/app";
-import { unusedDoors } from "../support/doors";
+import { unusedServices } from "../support/unused-services";
 
-/** Doors that nobody goes through: the document is about their frames. */
-const doors = unusedDoors();
+/** Services that are never called: the tests read the routes alone. */
+const services = unusedServices();
 
 interface Operation {
   readonly requestBody?: { readonly content: Record<string, { readonly schema: object }> };
@@ -21,7 +21,7 @@ interface Document {
 }
 
 describe("openapi.json", () => {
-  const app = createApp(doors);
+  const app = createApp(services);
   let document: Document;
   before(async () => {
     document = (await (await app.request("/openapi.json")).json()) as Document;
@@ -33,7 +33,7 @@ describe("openapi.json", () => {
     );
 
   it("describes exactly the endpoints that are mounted", () => {
-    const mounted = endpointsOf(doors).map(({ method, path }) => `${method} ${path}`);
+    const mounted = endpointsOf(services).map(({ method, path }) => `${method} ${path}`);
     expect(
       operations()
         .map(([name]) => name)
@@ -52,30 +52,30 @@ describe("openapi.json", () => {
   it("names every parameter of a path, a body for every POST and PATCH, and the problem that any may answer", () => {
     for (const [name, operation] of operations()) {
       const inPath = [...name.matchAll(/\{(\w+)\}/g)].map((match) => match[1]);
-      const told = (operation.parameters ?? [])
+      const described = (operation.parameters ?? [])
         .filter((parameter) => parameter.in === "path")
         .map((parameter) => parameter.name);
-      expect(told, name).to.deep.equal(inPath);
+      expect(described, name).to.deep.equal(inPath);
       expect(operation.requestBody !== undefined, name).to.equal(/^(?:post|patch) /.test(name));
       expect(operation.responses, name).to.have.property("default");
       expect(operation.summary, name).to.be.a("string");
     }
   });
 
-  it("names the scope of every route that needs an API key, and tells every webhook", () => {
-    const scoped = endpointsOf(doors).flatMap(({ method, path, scope }) =>
+  it("names the scope of every route that needs an API key, and every webhook", () => {
+    const scoped = endpointsOf(services).flatMap(({ method, path, scope }) =>
       scope ? [[`${method} ${path}`, scope]] : [],
     );
-    const told = operations().flatMap(([name, { security }]) =>
+    const described = operations().flatMap(([name, { security }]) =>
       security ? [[name, security[0]?.apiKey?.[0] ?? "any"]] : [],
     );
-    expect(told.sort()).to.deep.equal(scoped.sort());
-    expect(told.length).to.be.greaterThan(15);
+    expect(described.sort()).to.deep.equal(scoped.sort());
+    expect(described.length).to.be.greaterThan(15);
     expect(document.components.securitySchemes).to.deep.equal({ apiKey: { type: "http", scheme: "bearer" } });
     expect(Object.keys(document.webhooks).sort()).to.deep.equal([...WEBHOOK_EVENT_TYPES].sort());
   });
 
-  it("describes amounts as strings, as they stand on the wire", () => {
+  it("describes amounts as strings, as on the wire", () => {
     const schema = document.paths["/authorize"]?.post?.requestBody?.content["application/json"]?.schema as never;
     const { properties } = (schema as { properties: { signedPayment: { properties: Record<string, never> } } })
       .properties.signedPayment;

@@ -1,4 +1,4 @@
-/** Far from the head, blocks that tell nothing are written together: whoever has little of a processor catches up. */
+/** Far from the head, blocks without events are written together, so that a slow machine catches up. */
 import { expect } from "chai";
 import { sql } from "kysely";
 import type { Core } from "../../../facilitator/src/app/core";
@@ -6,7 +6,7 @@ import { type FacilitatorWorld, startWorld, until } from "../../support/facilita
 
 const QUIET = 40;
 
-describe("blocks that tell nothing", function () {
+describe("blocks without events", function () {
   this.timeout(120_000);
   let world: FacilitatorWorld;
   before(async () => {
@@ -14,7 +14,7 @@ describe("blocks that tell nothing", function () {
   });
   after(() => world?.stop());
 
-  // One by one: blocks that the node mines at a stroke do not stand on each other.
+  // One by one: blocks that the node mines in one call do not link to each other.
   const mine = async (count: number) => {
     for (let mined = 0; mined < count; mined++) await world.chain.provider.send("evm_mine", []);
   };
@@ -27,7 +27,7 @@ describe("blocks that tell nothing", function () {
     return core.store.db.selectFrom("blocks").select(["number", "hash", "parent_hash"]).orderBy("number").execute();
   }
 
-  it("S4 are kept one by one and written together; what stands between them is found, and a reorganisation takes them back", async () => {
+  it("S4 are kept one by one and written together; a block with events between them is found, and a reorganisation reverts them", async () => {
     const first = await world.core();
     const signed = await world.signPayment();
     const paid = await first.payments.authorize(signed);
