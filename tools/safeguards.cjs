@@ -242,7 +242,9 @@ async function main(words) {
         `${isProven ? "proven" : "NOT PROVEN"}  ${safeguard.name}: ${safeguard.test} "${safeguard.title}"\n`,
       );
       if (!isProven)
-        process.stdout.write(`with it:\n${intact.output.slice(-3_000)}\nwithout it:\n${without.output.slice(-3_000)}\n`);
+        process.stdout.write(
+          `with it:\n${intact.output.slice(-3_000)}\nwithout it:\n${without.output.slice(-3_000)}\n`,
+        );
     }
   } finally {
     rmSync(copy, { recursive: true, force: true });

@@ -34,7 +34,7 @@ describe("sandbox scenarios", function () {
     expect(await linesOf("exhausted-allowance")).to.deep.equal([
       "4 calls were served; the next one is answered 402: the cap of this cycle is reached.",
       "The cap is raised: 200.",
-      "A month later the cap stands anew: 200.",
+      "A month later the cap is reset: 200.",
     ]);
   });
 

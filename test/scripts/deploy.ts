@@ -89,7 +89,7 @@ describe("scripts on a fresh node", function () {
     expect(planId).to.match(/^0x[0-9a-f]{64}$/);
     const again = await hardhat("plan:create", "--network", "localhost", ...terms);
     expect(again).to.include({ code: 0, stdout: first.stdout });
-    expect(again.stderr).to.contain("stood there before");
+    expect(again.stderr).to.contain("exists already");
     expect(await hardhat("plan:deprecate", "--network", "localhost", "--plan", planId)).to.include({ code: 0 });
     const twice = await hardhat("plan:deprecate", "--network", "localhost", "--plan", planId);
     expect(twice.code).to.not.equal(0);
