@@ -123,7 +123,11 @@ async function startPostgres(): Promise<{ url: string; pid: number; stop(): Prom
 }
 
 /** Runs a load after a warm-up and returns the CPU time of every process. */
-async function measure(scene: Scene, what: Load, endpoint: Endpoint = "/authorize"): Promise<LoadReport & { cpuMs: number }> {
+async function measure(
+  scene: Scene,
+  what: Load,
+  endpoint: Endpoint = "/authorize",
+): Promise<LoadReport & { cpuMs: number }> {
   const { chain, generator, facilitator, proxy, postgresPid } = scene;
   const count = what.kind === "open" ? what.perSec * what.seconds : what.callers * (what.seconds + 4) * 8;
   await sign(generator, chain, endpoint, count + WARM_UP * 2);

@@ -70,7 +70,9 @@ export function makePayloads(terms: PayloadTerms, count: number): string[] {
       },
       signature: payer.sign(digest),
     };
-    return JSON.stringify(terms.endpoint === "/authorize" ? nativeBody(terms, signed, ref) : standardBody(terms, signed));
+    return JSON.stringify(
+      terms.endpoint === "/authorize" ? nativeBody(terms, signed, ref) : standardBody(terms, signed),
+    );
   });
 }
 
