@@ -1,4 +1,4 @@
-/** Far from the head, blocks without events are written together, so that a slow machine catches up. */
+/** Far from the head, blocks without facts are written in one transaction, so that a slow process can catch up. */
 import { expect } from "chai";
 import { sql } from "kysely";
 import type { Core } from "../../../facilitator/src/app/core";
@@ -6,7 +6,7 @@ import { type FacilitatorWorld, startWorld, until } from "../../support/facilita
 
 const QUIET = 40;
 
-describe("blocks without events", function () {
+describe("blocks without facts", function () {
   this.timeout(120_000);
   let world: FacilitatorWorld;
   before(async () => {
@@ -14,7 +14,7 @@ describe("blocks without events", function () {
   });
   after(() => world?.stop());
 
-  // One by one: blocks that the node mines in one call do not link to each other.
+  // One by one: blocks that the node mines at once are not linked to each other.
   const mine = async (count: number) => {
     for (let mined = 0; mined < count; mined++) await world.chain.provider.send("evm_mine", []);
   };
@@ -27,7 +27,7 @@ describe("blocks without events", function () {
     return core.store.db.selectFrom("blocks").select(["number", "hash", "parent_hash"]).orderBy("number").execute();
   }
 
-  it("S4 are kept one by one and written together; a block with events between them is found, and a reorganisation reverts them", async () => {
+  it("S4 are stored one by one in one transaction; a payment between them is found, and a reorganisation reverts them", async () => {
     const first = await world.core();
     const signed = await world.signPayment();
     const paid = await first.payments.authorize(signed);
