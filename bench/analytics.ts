@@ -40,7 +40,7 @@ const GOAL_MS = 200;
 const EMBEDDED_SHARE = 10;
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
-const tell = (line: string): void => {
+const report = (line: string): void => {
   if (process.stdout.isTTY) process.stdout.write(`\r\u001b[K${line}`);
   else say(line);
 };
@@ -103,7 +103,7 @@ const folderFor = (name: string): string =>
 
 async function fillIt(store: Store, count: number, folder: string): Promise<void> {
   const startedMs = performance.now();
-  await fill(store, { payments: count, payers: count / PAYMENTS_PER_PAYER }, (done) => tell(`filling: ${done}`));
+  await fill(store, { payments: count, payers: count / PAYMENTS_PER_PAYER }, (done) => report(`filling: ${done}`));
   const seconds = Math.round((performance.now() - startedMs) / 1_000);
   say(`\n${count} payments, ${(bytesOf(folder) / 1e9).toFixed(1)} GB, filled in ${seconds} s`);
 }
@@ -118,7 +118,7 @@ async function time(where: string, folder: string, open: () => Promise<Opened>):
     forgetPages(folder);
     return open();
   };
-  record(`${where}, cold`, await timeCold(openCold, rounds.cold, isWanted, (done) => tell(`cold: ${done}`)));
+  record(`${where}, cold`, await timeCold(openCold, rounds.cold, isWanted, (done) => report(`cold: ${done}`)));
 }
 
 async function intake(): Promise<void> {

@@ -74,7 +74,7 @@ async function main(): Promise<void> {
     running.push(child);
     const options = { ...optionsOf(world, facilitatorUrl), folder };
     child.send({ options, planId: world.planId, facilitatorUrl, references: undefined, ...more });
-    const { urls } = await told<{ urls: Record<string, string> }>(child);
+    const { urls } = await nextMessage<{ urls: Record<string, string> }>(child);
     return { child, urls };
   };
   try {
@@ -132,7 +132,7 @@ interface Bench {
 async function measureAll({ start, world, ids }: Bench): Promise<Figure[]> {
   const figures: Figure[] = [];
   let { child, urls } = await start({});
-  const tell = (figure: string, value: number, goal: number | null = null) =>
+  const publish = (figure: string, value: number, goal: number | null = null) =>
     figures.push({ figure, value: Math.round(value * 1_000) / 1_000, goal });
   const measure = async (name: string, expect: number, next: () => Record<string, string> | undefined = nothing) => {
     const url = urls[name] as string;
@@ -159,12 +159,12 @@ async function measureAll({ start, world, ids }: Bench): Promise<Figure[]> {
       () => measure(`${name} gated`, 200, subscriber),
     );
     const goal = name === "express" ? null : 0.9;
-    tell(`gate.subscriber.${name}.ofUngated`, gated.perSec / ungated.perSec, goal);
-    tell(`gate.subscriber.${name}.cpuUsAdded`, gated.cpuUs - ungated.cpuUs, name === "express" ? null : 30);
-    tell(`gate.subscriber.${name}.perSec`, gated.perSec);
-    tell(`ungated.${name}.perSec`, ungated.perSec);
+    publish(`gate.subscriber.${name}.ofUngated`, gated.perSec / ungated.perSec, goal);
+    publish(`gate.subscriber.${name}.cpuUsAdded`, gated.cpuUs - ungated.cpuUs, name === "express" ? null : 30);
+    publish(`gate.subscriber.${name}.perSec`, gated.perSec);
+    publish(`ungated.${name}.perSec`, ungated.perSec);
     const asked = world.rpc.methods.filter((method) => method === "eth_call").length;
-    tell(`gate.subscriber.${name}.rpcCallsPerRequest`, asked / (gated.count * 2), 0);
+    publish(`gate.subscriber.${name}.rpcCallsPerRequest`, asked / (gated.count * 2), 0);
   }
 
   if (isWanted("402")) {
@@ -172,27 +172,27 @@ async function measureAll({ start, world, ids }: Bench): Promise<Figure[]> {
       () => measure("hono ungated", 200),
       () => measure("hono single", 402),
     );
-    tell("gate.402.ofUngated", quoted.perSec / ungatedHono.perSec, 0.5);
-    tell("gate.402.cpuUs", quoted.cpuUs);
-    tell("gate.402.perSec", quoted.perSec);
+    publish("gate.402.ofUngated", quoted.perSec / ungatedHono.perSec, 0.5);
+    publish("gate.402.cpuUs", quoted.cpuUs);
+    publish("gate.402.perSec", quoted.perSec);
     const withPlan = await measure("hono gated", 402);
-    tell("gate.402.withPlan.ofUngated", withPlan.perSec / ungatedHono.perSec);
+    publish("gate.402.withPlan.ofUngated", withPlan.perSec / ungatedHono.perSec);
   }
 
   for (const mode of isWanted("proof") ? ["signature", "default"] : []) {
     const proofs = proofsFor(world, mode === "signature" ? 16_000 : 6_000);
     const measured = await measure(`node proof ${mode}`, 200, () => proofs.pop());
     const dot = mode === "signature" ? "" : ".default";
-    tell(`gate.proof${dot}.perSecPerCore`, 1e6 / measured.cpuUs, mode === "signature" ? 5_000 : null);
-    tell(`gate.proof${dot}.perSec`, measured.perSec);
-    tell(`gate.proof${dot}.p99Ms`, measured.p99Ms, mode === "signature" ? 5 : null);
+    publish(`gate.proof${dot}.perSecPerCore`, 1e6 / measured.cpuUs, mode === "signature" ? 5_000 : null);
+    publish(`gate.proof${dot}.perSec`, measured.perSec);
+    publish(`gate.proof${dot}.p99Ms`, measured.p99Ms, mode === "signature" ? 5 : null);
   }
 
   if (isWanted("metered")) {
     const metered = await measure("node metered", 200, subscriber);
-    tell("gate.metered.perSecPerCore", 1e6 / metered.cpuUs, 10_000);
-    tell("gate.metered.perSec", metered.perSec);
-    tell("gate.metered.p99Ms", metered.p99Ms);
+    publish("gate.metered.perSecPerCore", 1e6 / metered.cpuUs, 10_000);
+    publish("gate.metered.perSec", metered.perSec);
+    publish("gate.metered.p99Ms", metered.p99Ms);
   }
 
   await stop(child);
@@ -211,9 +211,9 @@ async function measureAll({ start, world, ids }: Bench): Promise<Figure[]> {
       () => measure(`reference ${framework} ungated`, 200),
       () => measure(`reference ${name}`, 402),
     );
-    tell(`reference.${name}.402.perSec`, measured.perSec);
-    tell(`reference.${name}.402.ofUngated`, measured.perSec / ungated.perSec);
-    tell(`reference.${name}.402.cpuUs`, measured.cpuUs);
+    publish(`reference.${name}.402.perSec`, measured.perSec);
+    publish(`reference.${name}.402.ofUngated`, measured.perSec / ungated.perSec);
+    publish(`reference.${name}.402.cpuUs`, measured.cpuUs);
   }
   await stop(child);
   return figures;
@@ -229,11 +229,11 @@ async function stop(child: ChildProcess): Promise<void> {
 
 async function cpuOf(child: ChildProcess): Promise<number> {
   child.send("cpu");
-  const { cpu } = await told<{ cpu: NodeJS.CpuUsage }>(child);
+  const { cpu } = await nextMessage<{ cpu: NodeJS.CpuUsage }>(child);
   return cpu.user + cpu.system;
 }
 
-async function told<T>(child: ChildProcess): Promise<T> {
+async function nextMessage<T>(child: ChildProcess): Promise<T> {
   const waiting = new AbortController();
   const ended = once(child, "exit", { signal: waiting.signal }).then(() => {
     throw new TypeError("the servers ended");

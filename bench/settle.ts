@@ -12,7 +12,7 @@ import { testKey } from "../scripts/sandbox/chain";
 import { CHAIN_ID, findAnvil, type LoadChain, startLoadChain } from "./settle/chain";
 import { type LoadedFacilitator, startLoadedFacilitator } from "./settle/facilitator";
 import type { GeneratorAsk, Load, LoadReport } from "./settle/generator";
-import { type Door, payerAddress } from "./settle/payloads";
+import { type Endpoint, payerAddress } from "./settle/payloads";
 import { cpuSecOf, cpuSecOfTree, type Helper, parentOf, startHelper } from "./settle/process";
 import { REFERENCE_HOME, type ReferenceAnswer, type ReferenceAsk } from "./settle/reference";
 import type { ProxyAnswer, ProxyAsk } from "./settle/rpc-proxy";
@@ -54,9 +54,9 @@ const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
 type Generator = Helper<GeneratorAsk, LoadReport | "signed">;
 
-async function sign(generator: Generator, chain: LoadChain, door: Door, count: number): Promise<void> {
+async function sign(generator: Generator, chain: LoadChain, endpoint: Endpoint, count: number): Promise<void> {
   const { token, tokenName, tokenVersion, chainId, network } = chain.contracts;
-  const terms = { door, chainId, network, token, tokenName, tokenVersion, payTo, amount: AMOUNT, payers: PAYERS };
+  const terms = { endpoint, chainId, network, token, tokenName, tokenVersion, payTo, amount: AMOUNT, payers: PAYERS };
   const validBefore = Math.floor(Date.now() / 1_000) + 900;
   await generator.ask({ kind: "sign", terms: { ...terms, validBefore }, count });
 }
@@ -123,10 +123,14 @@ async function startPostgres(): Promise<{ url: string; pid: number; stop(): Prom
 }
 
 /** Runs a load after a warm-up and returns the CPU time of every process. */
-async function measure(scene: Scene, what: Load, door: Door = "/authorize"): Promise<LoadReport & { cpuMs: number }> {
+async function measure(
+  scene: Scene,
+  what: Load,
+  endpoint: Endpoint = "/authorize",
+): Promise<LoadReport & { cpuMs: number }> {
   const { chain, generator, facilitator, proxy, postgresPid } = scene;
   const count = what.kind === "open" ? what.perSec * what.seconds : what.callers * (what.seconds + 4) * 8;
-  await sign(generator, chain, door, count + WARM_UP * 2);
+  await sign(generator, chain, endpoint, count + WARM_UP * 2);
   const warm = await load(generator, facilitator.url, { kind: "open", perSec: WARM_UP / 4, seconds: 4 });
   const paidBefore = await chain.balanceOf(payTo);
   if (paidBefore < BigInt(warm.confirmed) * AMOUNT) throw new TypeError("the payee holds less than was confirmed");
@@ -184,7 +188,7 @@ async function concurrent(): Promise<void> {
 
 /** Divides the CPU time of a payment in the built program by the shares of a profile of its sources. */
 async function split(): Promise<void> {
-  say(`CPU by kind of work: the load of (a) for ${shortSeconds} s, and a profile at half of it, which tells shares`);
+  say(`CPU by kind of work: the load of (a) for ${shortSeconds} s, and a profile at half of it, which shows shares`);
   const { cpuMs } = await stage("each second", (scene) =>
     measure(scene, { kind: "open", perSec, seconds: shortSeconds }),
   );

@@ -23,13 +23,13 @@ task("plan:create", "Creates a plan; the sending account is its provider")
   .addOptionalParam("payTo", "address that receives every charge; the provider unless given")
   .addOptionalParam("name", "shown to subscribers")
   .addOptionalParam("metadata", "JSON text instead of a name", undefined, types.string)
-  .addOptionalParam("salt", "32 bytes; tells two plans of equal terms apart")
+  .addOptionalParam("salt", "32 bytes; distinguishes two plans of equal terms")
   .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
   .setAction(async (given, hre) => {
     const { defaultGraceSec } = require("turnpike/protocol") as typeof import("turnpike/protocol");
     const { createPlan } = require("./plan") as typeof import("./plan");
     const graceSec: number = given.grace ?? defaultGraceSec(given.interval);
-    if (graceSec === 0) tell("Warning: with a grace of 0 a subscriber is cut off until its renewal is mined.");
+    if (graceSec === 0) print("Warning: with a grace of 0 a subscriber is cut off until its renewal is mined.");
     const { planId, receipt } = await createPlan(await account(hre), await turnpikeOf(hre, given.turnpike), {
       token: given.token,
       amount: BigInt(given.amount),
@@ -39,7 +39,7 @@ task("plan:create", "Creates a plan; the sending account is its provider")
       salt: given.salt,
       metadata: given.metadata ?? (given.name ? JSON.stringify({ name: given.name }) : "{}"),
     });
-    tell(receipt ? `Created in ${receipt.hash}` : "The same plan stood there before.");
+    print(receipt ? `Created in ${receipt.hash}` : "The same plan exists already.");
     process.stdout.write(`${planId}\n`);
   });
 
@@ -82,6 +82,6 @@ async function turnpikeOf(hre: HardhatRuntimeEnvironment, given: string | undefi
 }
 
 /** Notes go to stderr, so that stdout contains only the result. */
-function tell(line: string): void {
+function print(line: string): void {
   process.stderr.write(`${line}\n`);
 }

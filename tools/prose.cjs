@@ -1,9 +1,9 @@
 /**
- * Checks the prose of the documentation. `node tools/prose.cjs [files]` prints one line for each fault and exits with
- * 1. A fault is one of these:
- * - a retired word
- * - a sentence of more than 40 words
- * - a link or anchor without a target
+ * Checks the prose of documentation, sources and tests. `node tools/prose.cjs [files]` prints one line for each fault
+ * and exits with 1. A fault is one of these:
+ * - a retired word, in a page, a source or a test
+ * - a sentence of more than 40 words, in a page
+ * - a link or anchor without a target, in a page
  * - a path of a page, in a source, that does not exist
  */
 const { existsSync, readdirSync, readFileSync, statSync } = require("node:fs");
@@ -11,11 +11,127 @@ const { dirname, extname, join, relative, resolve } = require("node:path");
 
 const ROOT = join(__dirname, "..");
 
-/** Files and folders whose text is checked. Add a source or test folder here once its own prose is clean. */
-const COVERED = ["README.md", "CHANGELOG.md", "llms.txt", "docs"];
+/** Files and folders whose text is checked. */
+const COVERED = [
+  ...["README.md", "CHANGELOG.md", "llms.txt", "sdk/README.md", "docs"],
+  ...["sdk/src", "facilitator/src", "facilitator/dashboard/src", "facilitator/tools", "contracts"],
+  ...["scripts", "test", "bench", "tools", "examples"],
+];
+/** Files and folders whose retired words are not replaced yet. Their links and paths are checked. */
+const PENDING = [
+  "contracts/",
+  "facilitator/dashboard/src/chart.tsx",
+  "facilitator/dashboard/src/clock-bar.tsx",
+  "facilitator/dashboard/src/main.tsx",
+  "facilitator/dashboard/src/pages/funnel.tsx",
+  "facilitator/dashboard/src/pages/overview.tsx",
+  "facilitator/dashboard/src/pages/payments.tsx",
+  "facilitator/dashboard/src/pages/subscription.tsx",
+  "facilitator/dashboard/src/pages/system.tsx",
+  "facilitator/dashboard/src/pages/webhooks.tsx",
+  "facilitator/dashboard/src/use.ts",
+  "facilitator/src/analytics/failed-periods.ts",
+  "facilitator/src/analytics/failed-renewals.ts",
+  "facilitator/src/analytics/funnel-figures.ts",
+  "facilitator/src/analytics/index.ts",
+  "facilitator/src/analytics/lifecycle.ts",
+  "facilitator/src/analytics/ranges.ts",
+  "facilitator/src/analytics/reports.ts",
+  "facilitator/src/analytics/service-figures.ts",
+  "facilitator/src/analytics/subscription-figures.ts",
+  "facilitator/src/app/core.ts",
+  "facilitator/src/chain/contract-checks.ts",
+  "facilitator/src/chain/node-health.ts",
+  "facilitator/src/chain/rpc.ts",
+  "facilitator/src/chain/same-logs.ts",
+  "facilitator/src/cli/doctor/chain.ts",
+  "facilitator/src/cli/doctor/index.ts",
+  "facilitator/src/cli/doctor/keys.ts",
+  "facilitator/src/cli/index.ts",
+  "facilitator/src/cli/maintenance/reconcile.ts",
+  "facilitator/src/cli/maintenance/reindex.ts",
+  "facilitator/src/db/migrations/406-failed-periods.ts",
+  "facilitator/src/db/tables/payments.ts",
+  "facilitator/src/http/routes/analytics.ts",
+  "facilitator/src/http/routes/figures.ts",
+  "facilitator/src/http/routes/payments.ts",
+  "facilitator/src/http/routes/reports.ts",
+  "facilitator/src/indexer/cross-check.ts",
+  "facilitator/src/indexer/read-block.ts",
+  "facilitator/src/lib/progress.ts",
+  "facilitator/src/main.ts",
+  "facilitator/src/payments/claim.ts",
+  "facilitator/src/subscriptions/projection.ts",
+  "facilitator/src/subscriptions/renewals/runner.ts",
+  "facilitator/src/webhooks/outbox.ts",
+  "sdk/src/agent/core/context.ts",
+  "sdk/src/agent/core/facilitators.ts",
+  "sdk/src/agent/subscriptions/subscribe.ts",
+  "sdk/src/chain/clock.ts",
+  "sdk/src/facilitator/client.ts",
+  "sdk/src/facilitator/subscription-figures.ts",
+  "sdk/src/gate/core/judge-proof.ts",
+  "sdk/src/gate/metering/journal-lock.ts",
+  "sdk/src/gate/metering/journal.ts",
+  "sdk/src/gate/metering/shared-store.ts",
+  "sdk/src/protocol/address.ts",
+  "test/e2e/dashboard-live.ts",
+  "test/e2e/dashboard-states.ts",
+  "test/e2e/dashboard-totals.ts",
+  "test/facilitator/cli/doctor.ts",
+  "test/facilitator/events/staged-events.ts",
+  "test/sdk/agent/events.ts",
+  "test/sdk/agent/fetch.ts",
+  "test/sdk/agent/processes.ts",
+  "test/sdk/agent/quote.ts",
+  "test/sdk/agent/refusals.ts",
+  "test/sdk/agent/subscribe.ts",
+  "test/sdk/agent/support/chain-rpc.ts",
+  "test/sdk/agent/support/relay.ts",
+  "test/sdk/agent/support/standard-server.ts",
+  "test/sdk/agent/support/world.ts",
+  "test/sdk/chain/heads.ts",
+  "test/sdk/chain/reading.ts",
+  "test/sdk/facilitator/client.ts",
+  "test/sdk/facilitator/verify-webhook.ts",
+  "test/sdk/gate/adapters/adapters.ts",
+  "test/sdk/gate/adapters/preflight.ts",
+  "test/sdk/gate/adapters/tricks-connection.ts",
+  "test/sdk/gate/adapters/tricks-http2.ts",
+  "test/sdk/gate/adapters/tricks-targets.ts",
+  "test/sdk/gate/claims/postgres.ts",
+  "test/sdk/gate/core/grants.ts",
+  "test/sdk/gate/core/one-time.ts",
+  "test/sdk/gate/core/payment-identifier.ts",
+  "test/sdk/gate/core/peers-faults.ts",
+  "test/sdk/gate/core/plan-only.ts",
+  "test/sdk/gate/core/quotes.ts",
+  "test/sdk/gate/core/sign-in-chain.ts",
+  "test/sdk/gate/core/sign-in.ts",
+  "test/sdk/gate/core/standard.ts",
+  "test/sdk/gate/metering/collection.ts",
+  "test/sdk/gate/metering/crash.ts",
+  "test/sdk/gate/metering/facilitator.ts",
+  "test/sdk/gate/metering/journal.ts",
+  "test/sdk/gate/metering/kill-shared.ts",
+  "test/sdk/gate/metering/kill.ts",
+  "test/sdk/gate/metering/metering.ts",
+  "test/sdk/gate/replay/replay-stores.ts",
+  "test/sdk/gate/reporting/reports-requests.ts",
+  "test/sdk/gate/reporting/reports.ts",
+  "test/sdk/gate/support/claim-store.ts",
+  "test/sdk/gate/support/metered-gate-process.ts",
+  "test/sdk/gate/support/one-grant.ts",
+  "test/sdk/gate/support/shared-meter.ts",
+  "test/sdk/gate/support/tricked.ts",
+  "test/sdk/protocol/periods.ts",
+  "test/support/metered-process.ts",
+  "tools/safeguards.cjs",
+];
 /** Folders whose mentions of `docs/...` must name a page that exists. */
 const MENTIONING = ["contracts", "sdk/src", "facilitator/src", "facilitator/dashboard/src", "scripts", "test", "tools"];
-const GENERATED = new Set(["node_modules", "generated", "dist", "api", ".next"]);
+/** Folders that are not read. `docs/api` is what `npm run docs:api` writes. */
+const GENERATED = new Set(["node_modules", "generated", "dist", ".next"]);
 const SOURCES = new Set([".ts", ".tsx", ".mjs", ".cjs", ".sol"]);
 const MAX_WORDS = 40;
 
@@ -37,26 +153,30 @@ const RETIRED = [
   [/\b(?:this build|later build|earlier builds?|the build before|in earnest)\b/gi, "state what is true now"],
 ];
 
-/** Where a retired word is a term, or text that the page must copy from code: file (or prefix) and phrase. */
+/** Text in which a retired word is a term. It is removed before the words are searched. */
+const TERMS = [
+  // The column and wire field `door` of a payment, in code.
+  /\.door\b|\bdoor(?:\?|:|,| text\b| =)/g,
+];
+/** Text that a file must copy from code of others: file (or prefix) and phrase. */
 const ALLOWED = [
   ["docs/reference/errors.md", "subscribe anew"],
-  ["docs/reference/settings.md", "fit together is believed"],
-  ["docs/reference/settings.md", "Whoever holds"],
-  ["docs/reference/settings.md", "Whoever answers there"],
-  // Names of safeguards and titles of tests.
-  ["docs/engineering/settlement-safety.md", "a head that stands on its blocks"],
-  ["docs/engineering/settlement-safety.md", "a head that stands on none of the blocks"],
-  ["docs/engineering/settlement-safety.md", "a block that is told by its height"],
-  ["docs/engineering/settlement-safety.md", "a block that stands on the newest"],
-  ["docs/engineering/settlement-safety.md", "a block that stands on another one than the newest"],
-  ["docs/engineering/settlement-safety.md", "come before whatever is told next"],
+  // These name the retired words themselves.
+  ["tools/prose.cjs", /[\s\S]+/g],
+  [
+    "test/agreement/prose.ts",
+    /The outage is told as 503|The caller is told|"told"|Subscribe anew|`door`|"door"|{ door }/g,
+  ],
 ];
 
 function filesIn(path, extensions) {
   if (!existsSync(path)) return [];
   if (statSync(path).isFile()) return [path];
   return readdirSync(path, { withFileTypes: true }).flatMap((entry) => {
-    if (entry.isDirectory()) return GENERATED.has(entry.name) ? [] : filesIn(join(path, entry.name), extensions);
+    if (entry.isDirectory())
+      return GENERATED.has(entry.name) || join(path, entry.name) === join(ROOT, "docs", "api")
+        ? []
+        : filesIn(join(path, entry.name), extensions);
     return extensions.has(extname(entry.name)) ? [join(path, entry.name)] : [];
   });
 }
@@ -76,7 +196,11 @@ const lineAt = (text, index) => text.slice(0, index).split("\n").length;
 /** @returns retired words as `{ line, message }` */
 function wordFaults(text, allowed = []) {
   let plain = text;
-  for (const phrase of allowed) {
+  for (const phrase of [...TERMS, ...allowed]) {
+    if (phrase instanceof RegExp) {
+      plain = plain.replaceAll(phrase, blank);
+      continue;
+    }
     const words = phrase.split(" ").map((word) => word.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&"));
     plain = plain.replaceAll(new RegExp(words.join("\\s+"), "gi"), blank);
   }
@@ -162,7 +286,8 @@ function faultsOfPage(file, text) {
   const allowed = ALLOWED.filter(([prefix]) => name.startsWith(prefix)).map(([, phrase]) => phrase);
   const isPage = [".md", ".txt"].includes(extname(file));
   const plain = isPage ? withoutCode(text) : text;
-  const faults = wordFaults(plain, allowed);
+  const isPending = PENDING.some((prefix) => name.startsWith(prefix));
+  const faults = isPending ? [] : wordFaults(plain, allowed);
   return isPage ? [...faults, ...sentenceFaults(plain), ...linkFaults(file, text, plain)] : faults;
 }
 

@@ -90,7 +90,7 @@ const SAFEGUARDS = [
     env: { CHAOS_ONLY: "broadcast: nonce too low" },
   },
   {
-    name: "a head that stands on its blocks",
+    name: "a head that links to an indexed block",
     file: "facilitator/src/indexer/head-tracker.ts",
     keep: "    if ((await blockAt(store.db, config.chainId, lowest.number))?.hash !== lowest.hash) return;\n",
     instead: "",
@@ -100,10 +100,10 @@ const SAFEGUARDS = [
       instead: "    await heads.confirm(newest, lowest);\n    while",
     },
     test: "test/facilitator/indexer/head.ts",
-    title: "S4 a head that stands on none of the blocks",
+    title: "S4 a head that does not link to an indexed block",
   },
   {
-    name: "a block that is told by its height",
+    name: "a block that is returned by its height",
     file: "facilitator/src/indexer/read-block.ts",
     keep: "    chain.block(number),\n    chain.logsOfBlock(reported.hash",
     instead: "    reported,\n    chain.logsOfBlock(reported.hash",
@@ -111,12 +111,12 @@ const SAFEGUARDS = [
     title: "S4 a head that names the last block as its parent",
   },
   {
-    name: "a block that stands on the newest",
+    name: "a block that extends the newest",
     file: "facilitator/src/indexer/block-writer.ts",
     keep: "below.number === block.number - 1 && below.hash === block.parentHash",
     instead: "below.number === block.number - 1",
     test: "test/facilitator/indexer/head.ts",
-    title: "B8 a block that stands on another one than the newest",
+    title: "B8 a block whose parent is not the newest block",
   },
   {
     name: "a block that the chain still has",
@@ -140,7 +140,7 @@ const SAFEGUARDS = [
     keep: "    for (const drafts of await takeStaged(tx, chainId)) await this.#append(tx, drafts);\n",
     instead: "",
     test: "test/facilitator/events/staged-events.ts",
-    title: "come before whatever is told next",
+    title: "come before any later event",
   },
   {
     name: "one grant",
@@ -209,17 +209,17 @@ function runTest(copy, { test, title, env = {} }) {
   const args = [...loader, "--grep", title.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), test];
   return new Promise((resolve) => {
     const child = spawn(process.execPath, args, { cwd: copy, env: { ...process.env, ...env } });
-    let told = "";
+    let output = "";
     child.stdout.on("data", (chunk) => {
-      told += chunk;
+      output += chunk;
     });
     child.stderr.on("data", (chunk) => {
-      told += chunk;
+      output += chunk;
     });
     child.on("close", (code) => {
-      const passing = Number(/(\d+) passing/.exec(told)?.[1] ?? 0);
-      const failing = Number(/(\d+) failing/.exec(told)?.[1] ?? 0);
-      resolve({ passes: code === 0 && passing > 0 && failing === 0, fails: failing > 0, told });
+      const passing = Number(/(\d+) passing/.exec(output)?.[1] ?? 0);
+      const failing = Number(/(\d+) failing/.exec(output)?.[1] ?? 0);
+      resolve({ passes: code === 0 && passing > 0 && failing === 0, fails: failing > 0, output });
     });
   });
 }
@@ -242,7 +242,9 @@ async function main(words) {
         `${isProven ? "proven" : "NOT PROVEN"}  ${safeguard.name}: ${safeguard.test} "${safeguard.title}"\n`,
       );
       if (!isProven)
-        process.stdout.write(`with it:\n${intact.told.slice(-3_000)}\nwithout it:\n${without.told.slice(-3_000)}\n`);
+        process.stdout.write(
+          `with it:\n${intact.output.slice(-3_000)}\nwithout it:\n${without.output.slice(-3_000)}\n`,
+        );
     }
   } finally {
     rmSync(copy, { recursive: true, force: true });

@@ -53,15 +53,15 @@ const address = (number: string) => `('0x' || lpad((${number})::text, 40, '0'))`
 const hash = (kind: string, number: string) =>
   `('0x' || md5('${kind}' || (${number})) || md5((${number}) || '${kind}'))`;
 
-/** @param tell reports the progress, in weeks of the year */
-export async function fill(store: Store, scale: Scale, tell: (done: string) => void): Promise<void> {
+/** @param report reports the progress, in weeks of the year */
+export async function fill(store: Store, scale: Scale, report: (done: string) => void): Promise<void> {
   const { db } = store;
   const run = async (text: string) => void (await sql.raw(text).execute(db));
   for (const table of UNLOGGED) await run(`alter table ${table} set unlogged`);
   const indexes = await dropIndexes(db);
   const subscriptions = Math.round(scale.payments * SUBSCRIPTIONS_PER_PAYMENT);
 
-  tell("plans and subscriptions");
+  report("plans and subscriptions");
   await run(`insert into plans (chain_id, plan_id, plan_index, provider, token, amount, interval_sec, grace_sec, pay_to, salt,
       metadata, deprecated, successor, block_number, created_at)
     select ${CHAIN_ID}, ${hash("plan", "p")}, p, ${address(zipf(PROVIDERS, "p", 1))}, '${TOKEN}', (1 + p % 20) * 1000000,
@@ -87,27 +87,27 @@ export async function fill(store: Store, scale: Scale, tell: (done: string) => v
     const from = START_SEC + week * WEEK_SEC;
     const to = Math.min(from + WEEK_SEC, END_SEC);
     await fillSpan(db, scale, from, to);
-    tell(`week ${week + 1} of 53`);
+    report(`week ${week + 1} of 53`);
   }
   await fillFailedPeriods(db, Math.round(scale.payments * PERIOD_SHARE * FAILED_SHARE));
-  await sumUp(store, indexes, tell);
+  await sumUp(store, indexes, report);
 }
 
 /** Runs after the rows of the year: indexes, sums, and the service's daily work on them. */
-export async function sumUp(store: Store, indexes: readonly string[], tell: (done: string) => void): Promise<void> {
+export async function sumUp(store: Store, indexes: readonly string[], report: (done: string) => void): Promise<void> {
   const { db } = store;
   const run = async (text: string) => void (await sql.raw(text).execute(db));
   for (const [index, definition] of indexes.entries()) {
-    tell(`index ${index + 1} of ${indexes.length}`);
+    report(`index ${index + 1} of ${indexes.length}`);
     await run(definition);
   }
-  tell("sums");
+  report("sums");
   await count(db);
   await fillOwnSums(db);
   await run("drop table bench_subscriptions");
-  tell("the daily job");
-  await tidy(store);
-  tell("statistics");
+  report("the daily job");
+  await compact(store);
+  report("statistics");
   await run("vacuum analyze");
 }
 
@@ -126,7 +126,7 @@ const GATHERED_EVERY = [
 ] as const;
 
 /** Runs the service's daily job: deletes old hours, and compacts the rollups of finished days. */
-export async function tidy(store: Store): Promise<void> {
+export async function compact(store: Store): Promise<void> {
   await store.db
     .insertInto("cursors")
     .values({ chain_id: CHAIN_ID, name: "indexer", position: 1 })

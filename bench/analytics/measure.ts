@@ -46,7 +46,7 @@ export async function timeCold(
   open: () => Promise<Opened>,
   rounds: number,
   isWanted: Wanted,
-  tell: (done: string) => void,
+  report: (done: string) => void,
 ): Promise<Timing[]> {
   const took = new Map<string, { question: Question; ms: number[] }>();
   for (let round = 0; round < rounds; round++) {
@@ -62,7 +62,7 @@ export async function timeCold(
         took.set(key, entry);
         const ms = await timeOf(() => question.ask(0));
         entry.ms.push(ms);
-        tell(`round ${round + 1} of ${rounds}, ${index + 1} of ${count}: ${key} ${ms.toFixed(1)} ms`);
+        report(`round ${round + 1} of ${rounds}, ${index + 1} of ${count}: ${key} ${ms.toFixed(1)} ms`);
       }
       await close();
     }

@@ -66,7 +66,7 @@ export async function measureLive({ serverUrl, anvil, subscriptions, say }: Live
   const runners: ChildProcess[] = [];
   try {
     const world = await subscribeAll(chain, provider, subscriptions);
-    say(`${subscriptions} subscriptions stand, of which ${world.failing} will fail`);
+    say(`${subscriptions} subscriptions exist, of which ${world.failing} will fail`);
     const keys = ["runner 1", "runner 2"].map((each) => testKey(each) as Hex);
     for (const key of keys) await chain.giveGas(addressOfKey(key));
     const env = settings(chain, world.tokens, keys, url.href);
@@ -90,8 +90,8 @@ export async function measureLive({ serverUrl, anvil, subscriptions, say }: Live
       doneMs = performance.now();
       return all >= expected;
     }, "all are collected");
-    const told = "select count(distinct object_id) from events where type = 'subscription.renewal_failed'";
-    await until(async () => (await count(db, told)) >= world.failing, "every failure has its event");
+    const failed = "select count(distinct object_id) from events where type = 'subscription.renewal_failed'";
+    await until(async () => (await count(db, failed)) >= world.failing, "every failure has its event");
     const seconds = (doneMs - startedMs) / 1_000;
     const logs = await renewedLogs(chain, provider);
     const periods = new Set(logs);

@@ -35,7 +35,7 @@ const TIMEOUT_MS = 60_000;
 
 let bodies: string[] = [];
 let next = 0;
-let door = "";
+let endpoint = "";
 
 interface Reply {
   readonly status: number;
@@ -94,7 +94,7 @@ class Line {
         clearTimeout(timer);
         resolve(reply);
       };
-      const head = `POST ${door} HTTP/1.1\r\nhost: ${this.#host}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`;
+      const head = `POST ${endpoint} HTTP/1.1\r\nhost: ${this.#host}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`;
       this.#socket.write(head + body, "latin1");
     });
   }
@@ -202,6 +202,6 @@ serveParent<GeneratorAsk, LoadReport | "signed">(async (message) => {
   if (message.kind === "run") return run(message.url, message.load);
   bodies = makePayloads(message.terms, message.count);
   next = 0;
-  door = message.terms.door;
+  endpoint = message.terms.endpoint;
   return "signed";
 });

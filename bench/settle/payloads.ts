@@ -18,10 +18,10 @@ import {
 import { Secret } from "../../facilitator/src/config/setting";
 import { digestSigner } from "../../facilitator/src/relayer/signer";
 
-export type Door = "/authorize" | "/settle";
+export type Endpoint = "/authorize" | "/settle";
 
 export interface PayloadTerms {
-  readonly door: Door;
+  readonly endpoint: Endpoint;
   readonly chainId: number;
   readonly network: string;
   readonly token: Address;
@@ -50,7 +50,7 @@ export function makePayloads(terms: PayloadTerms, count: number): string[] {
     const payer = payers[index % payers.length];
     if (!payer) throw new TypeError("there are no payers");
     const ref = randomRef();
-    const nonce = terms.door === "/authorize" ? paymentNonce(ref, RESOURCE) : toHex(randomBytes(32));
+    const nonce = terms.endpoint === "/authorize" ? paymentNonce(ref, RESOURCE) : toHex(randomBytes(32));
     const authorization = {
       from: payer.address,
       to: terms.payTo,
@@ -70,7 +70,9 @@ export function makePayloads(terms: PayloadTerms, count: number): string[] {
       },
       signature: payer.sign(digest),
     };
-    return JSON.stringify(terms.door === "/authorize" ? nativeBody(terms, signed, ref) : standardBody(terms, signed));
+    return JSON.stringify(
+      terms.endpoint === "/authorize" ? nativeBody(terms, signed, ref) : standardBody(terms, signed),
+    );
   });
 }
 

@@ -8,7 +8,7 @@ const { buildSync } = require("esbuild");
 const { dependencies } = require("../package.json");
 
 const FOLDER = resolve(__dirname, "..");
-const DOORS = ["protocol", "chain", "facilitator"];
+const ENTRY_POINTS = ["protocol", "chain", "facilitator"];
 
 function build(outfile = join(FOLDER, "dist/program/facilitator.cjs")) {
   const sdk = resolve(FOLDER, "../sdk/src");
@@ -21,7 +21,7 @@ function build(outfile = join(FOLDER, "dist/program/facilitator.cjs")) {
     external: Object.keys(dependencies)
       .filter((name) => name !== "turnpike")
       .flatMap((name) => [name, `${name}/*`]),
-    alias: Object.fromEntries(DOORS.map((door) => [`turnpike/${door}`, join(sdk, door, "index.ts")])),
+    alias: Object.fromEntries(ENTRY_POINTS.map((entry) => [`turnpike/${entry}`, join(sdk, entry, "index.ts")])),
     outfile,
     logLevel: "error",
   });

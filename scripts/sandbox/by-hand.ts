@@ -70,7 +70,7 @@ export async function authorize(facilitator: string, payment: SignedPaymentWire)
     if (outcome.kind === "settled") return outcome.proof;
     if (outcome.kind === "refused") throw outcome.error;
   }
-  throw new Error("The Facilitator has not told the outcome of the payment.");
+  throw new Error("The Facilitator has not reported the outcome of the payment.");
 }
 
 /** Runs all three steps. @returns a proof that was not presented yet */

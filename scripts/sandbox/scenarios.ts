@@ -125,7 +125,7 @@ async function exhaustedAllowance({ state, say, agent, wait }: Stage): Promise<v
   await agent.setMaxOverage(subscription.id, 4_000_000);
   say(`The cap is raised: ${await call()}.`);
   await wait(MONTH_SEC);
-  say(`A month later the cap stands anew: ${await call()}.`);
+  say(`A month later the cap is reset: ${await call()}.`);
 }
 
 async function closedPlan({ state, say, agent }: Stage): Promise<void> {

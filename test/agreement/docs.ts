@@ -47,7 +47,7 @@ describe("agreement > docs", () => {
       [...readFileSync(page, "utf8").matchAll(/\]\(([^)#\s]+\.md)/g)].map(([, target]) =>
         join(dirname(page), target ?? ""),
       );
-    const indexes = ["docs/README.md", "docs/reference/operations/README.md"];
+    const indexes = ["docs/README.md", "docs/reference/operations/README.md", "docs/reference/api/README.md"];
     const indexed = new Set([...indexes.flatMap(linksOf), ...indexes]);
     expect(pages("docs").filter((page) => !page.startsWith("docs/api/") && !indexed.has(page))).to.deep.equal([]);
     const users = ["quickstart", "guides", "concepts"].flatMap((folder) => pages(join("docs", folder)));

@@ -37,7 +37,7 @@ describe("agreement > errors", () => {
     expect(listed.map(([code]) => code).sort()).to.deep.equal([...fromContracts].sort());
   });
 
-  it("every error that a user is told to expect has a contract error or an SDK class of its name", () => {
+  it("every documented error has a contract error or an SDK class of its name", () => {
     const named = { AllowanceExhausted, InsufficientFunds, InvalidPaymentProof, PlanDeprecated, SubscriptionNotActive };
     for (const [name, errorClass] of Object.entries(named)) {
       expect(errorClass.name, name).to.equal(name);
@@ -59,15 +59,15 @@ describe("agreement > errors", () => {
     }
   });
 
-  it("every code of TypeScript's is told by some line of it, and no line tells another", () => {
+  it("every code in TypeScript is thrown by some line, and no line throws another", () => {
     const text = [...sources("sdk/src"), ...sources("facilitator/src")]
       .filter((file) => !file.endsWith("protocol/errors.ts"))
       .map((file) => readFileSync(file, "utf8"))
       .join("\n");
-    const told = new Set(
+    const thrown = new Set(
       [...text.matchAll(/["'`]([A-Z][A-Za-z]+)["'`]|new ([A-Z][A-Za-z]+)\(/g)].map(([, a, b]) => a ?? b),
     );
-    const silent = Object.entries(ERRORS).filter(([code, row]) => row.origin !== "contract" && !told.has(code));
+    const silent = Object.entries(ERRORS).filter(([code, row]) => row.origin !== "contract" && !thrown.has(code));
     expect(silent.map(([code]) => code)).to.deep.equal([]);
     for (const [, code = ""] of text.matchAll(/new TurnpikeError\(\s*["'](\w+)["']/g)) {
       expect(Object.keys(ERRORS), code).to.include(code);

@@ -75,7 +75,7 @@ describe("agreement > image", () => {
       for (const variable of Object.keys(environment)) expect([...settings], name).to.include(variable);
       for (const role of environment.ROLES?.split(",") ?? []) roles.add(role);
       expect(Number.parseInt(grace, 10), `${name} may finish what it does`).to.be.greaterThan(10);
-      // Loopback: whoever wants it in the open puts a proxy before it.
+      // Loopback: public access goes through a proxy.
       for (const port of compose.services[name]?.ports ?? []) expect(port).to.match(/^127\.0\.0\.1:/);
     }
     expect([...roles].sort()).to.deep.equal([...ROLES].sort());

@@ -1,16 +1,34 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect } from "chai";
 import { WEBHOOK_EVENT_TYPES } from "turnpike/facilitator";
 import { createApp, endpointsOf } from "../../facilitator/src/http/app";
-import { unusedDoors } from "../support/doors";
+import { OPERATIONS } from "../../facilitator/src/http/operations";
+import { dereferenced } from "../support/openapi";
+import { unusedServices } from "../support/unused-services";
 
-/** Doors that nobody goes through: the document is about their frames. */
-const doors = unusedDoors();
+/** Services that are never called: the tests read the routes alone. */
+const services = unusedServices();
+
+interface Pages {
+  openApiDocument(): Promise<object>;
+  pagesOf(document: object): Map<string, string>;
+  readonly FOLDER: string;
+}
+const { openApiDocument, pagesOf, FOLDER }: Pages = require("../../tools/openapi.cjs");
+
+interface Media {
+  readonly schema: object;
+  readonly example?: unknown;
+}
 
 interface Operation {
-  readonly requestBody?: { readonly content: Record<string, { readonly schema: object }> };
-  readonly parameters?: readonly { readonly name: string; readonly in: string; readonly required?: boolean }[];
-  readonly responses: Record<string, unknown>;
+  readonly requestBody?: { readonly content: Record<string, Media> };
+  readonly parameters?: readonly { readonly name: string; readonly in: string; readonly example?: unknown }[];
+  readonly responses: Record<string, { readonly description: string; readonly content?: Record<string, Media> }>;
   readonly summary?: string;
+  readonly operationId?: string;
+  readonly description?: string;
   readonly security?: readonly Record<string, readonly string[]>[];
 }
 interface Document {
@@ -21,10 +39,10 @@ interface Document {
 }
 
 describe("openapi.json", () => {
-  const app = createApp(doors);
+  const app = createApp(services);
   let document: Document;
   before(async () => {
-    document = (await (await app.request("/openapi.json")).json()) as Document;
+    document = dereferenced<Document>((await (await app.request("/openapi.json")).json()) as object);
   });
 
   const operations = (): [string, Operation][] =>
@@ -33,7 +51,7 @@ describe("openapi.json", () => {
     );
 
   it("describes exactly the endpoints that are mounted", () => {
-    const mounted = endpointsOf(doors).map(({ method, path }) => `${method} ${path}`);
+    const mounted = endpointsOf(services).map(({ method, path }) => `${method} ${path}`);
     expect(
       operations()
         .map(([name]) => name)
@@ -52,30 +70,30 @@ describe("openapi.json", () => {
   it("names every parameter of a path, a body for every POST and PATCH, and the problem that any may answer", () => {
     for (const [name, operation] of operations()) {
       const inPath = [...name.matchAll(/\{(\w+)\}/g)].map((match) => match[1]);
-      const told = (operation.parameters ?? [])
+      const described = (operation.parameters ?? [])
         .filter((parameter) => parameter.in === "path")
         .map((parameter) => parameter.name);
-      expect(told, name).to.deep.equal(inPath);
+      expect(described, name).to.deep.equal(inPath);
       expect(operation.requestBody !== undefined, name).to.equal(/^(?:post|patch) /.test(name));
       expect(operation.responses, name).to.have.property("default");
       expect(operation.summary, name).to.be.a("string");
     }
   });
 
-  it("names the scope of every route that needs an API key, and tells every webhook", () => {
-    const scoped = endpointsOf(doors).flatMap(({ method, path, scope }) =>
+  it("names the scope of every route that needs an API key, and every webhook", () => {
+    const scoped = endpointsOf(services).flatMap(({ method, path, scope }) =>
       scope ? [[`${method} ${path}`, scope]] : [],
     );
-    const told = operations().flatMap(([name, { security }]) =>
-      security ? [[name, security[0]?.apiKey?.[0] ?? "any"]] : [],
+    const described = operations().flatMap(([name, { security }]) =>
+      security?.[0] ? [[name, security[0].apiKey?.[0] ?? "any"]] : [],
     );
-    expect(told.sort()).to.deep.equal(scoped.sort());
-    expect(told.length).to.be.greaterThan(15);
+    expect(described.sort()).to.deep.equal(scoped.sort());
+    expect(described.length).to.be.greaterThan(15);
     expect(document.components.securitySchemes).to.deep.equal({ apiKey: { type: "http", scheme: "bearer" } });
     expect(Object.keys(document.webhooks).sort()).to.deep.equal([...WEBHOOK_EVENT_TYPES].sort());
   });
 
-  it("describes amounts as strings, as they stand on the wire", () => {
+  it("describes amounts as strings, as on the wire", () => {
     const schema = document.paths["/authorize"]?.post?.requestBody?.content["application/json"]?.schema as never;
     const { properties } = (schema as { properties: { signedPayment: { properties: Record<string, never> } } })
       .properties.signedPayment;
@@ -85,5 +103,35 @@ describe("openapi.json", () => {
     };
     expect(authorization.properties.value?.type).to.equal("string");
     expect(authorization.required).to.include.members(["from", "to", "value", "validAfter", "validBefore", "nonce"]);
+  });
+
+  it("gives every operation its own id, a description, an example of each JSON body and a problem for each status", () => {
+    const ids = operations().map(([, { operationId }]) => operationId);
+    expect(new Set(ids).size).to.equal(ids.length);
+    for (const [name, operation] of operations()) {
+      expect(operation.operationId, name).to.match(/^[a-z][A-Za-z0-9]+$/);
+      expect(operation.description, name).to.match(/\.$/);
+      for (const parameter of operation.parameters ?? []) expect(parameter, name).to.have.property("example");
+      const bodies = [operation.requestBody, ...Object.values(operation.responses)];
+      for (const media of bodies.flatMap((body) => body?.content?.["application/json"] ?? [])) {
+        expect(media, name).to.have.property("example");
+      }
+      const statuses = Object.keys(operation.responses);
+      expect(statuses, name).to.include.members(["500", "503"]);
+      if (operation.requestBody) expect(statuses, name).to.include.members(["400", "413", "415", "429"]);
+      if (operation.security?.[0]) expect(statuses, name).to.include.members(["401", "429"]);
+    }
+  });
+
+  it("describes no operation that is not mounted", () => {
+    const mounted = new Set(operations().map(([name]) => name));
+    const others = Object.keys(OPERATIONS).filter((name) => !mounted.has(name));
+    expect(others.filter((name) => !name.includes(" /sandbox/"))).to.deep.equal([]);
+  });
+
+  it("is what docs/reference/api shows: else run node tools/openapi.cjs --pages", async () => {
+    const pages = pagesOf(await openApiDocument());
+    expect(readdirSync(FOLDER).sort()).to.deep.equal([...pages.keys()].sort());
+    for (const [name, text] of pages) expect(readFileSync(join(FOLDER, name), "utf8"), name).to.equal(text);
   });
 });

@@ -30,11 +30,11 @@ describe("agreement > operations", () => {
     const page = read("docs/operators/metrics.md");
     const rows = [...page.matchAll(/^\| `(turnpike_\w+)` \|[^|]*\| ([^|]+) \|/gm)];
     expect(rows.length).to.be.greaterThan(0);
-    const told = new Map(helps.map(([, name, help]) => [name, help]));
-    for (const [, name, what] of rows) expect(what?.replaceAll("`", ""), name).to.equal(told.get(name));
+    const documented = new Map(helps.map(([, name, help]) => [name, help]));
+    for (const [, name, what] of rows) expect(what?.replaceAll("`", ""), name).to.equal(documented.get(name));
   });
 
-  it("HD2 a measure that the database alone knows is left out during an outage, and the others are told", async () => {
+  it("HD2 a metric that is read from the database is omitted during an outage, and the others are exported", async () => {
     const metrics = createMetrics();
     const away = () => Promise.reject(new Error("away"));
     metrics.watch({
@@ -53,7 +53,7 @@ describe("agreement > operations", () => {
     expect(text).not.to.match(/^turnpike_(renewals_due|webhooks_pending) /m);
   });
 
-  it("what is measured is told under those names", async () => {
+  it("metrics are exported under those names", async () => {
     const metrics = createMetrics();
     metrics.renewals.inc({ outcome: "renewed" });
     expect(await metrics.text()).to.contain('turnpike_renewals_total{outcome="renewed"} 1');
@@ -67,7 +67,7 @@ describe("agreement > operations", () => {
   it("the image runs the commands that there are, in the roles that there are", () => {
     const commands = [...read("facilitator/src/cli/index.ts").matchAll(/\.command\("(\w+)"/g)].map(([, name]) => name);
     const page = read("docs/operators/run.md");
-    for (const name of commands) expect(page, `${name} is told`).to.match(new RegExp(`^\\| \`${name}\\b`, "m"));
+    for (const name of commands) expect(page, `${name} is documented`).to.match(new RegExp(`^\\| \`${name}\\b`, "m"));
     const roles = [...read("compose.yaml").matchAll(/^\s+ROLES: ([a-z,]+)$/gm)].flatMap(
       ([, list]) => list?.split(",") ?? [],
     );

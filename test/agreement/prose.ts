@@ -24,6 +24,17 @@ describe("agreement > prose check", () => {
     expect(faultsIn("Subscribe anew.", resolve("docs", "reference", "errors.md"))).to.deep.equal([]);
   });
 
+  it("refuses a retired word in a source, and accepts the field that has its name", () => {
+    const source = resolve("test", "sample.ts");
+    expect(faultsIn("// The caller is told.\n", source)).to.deep.equal([
+      '1: "told": return, send, report, show, state',
+    ]);
+    expect(faultsIn("const { door } = claim;\nclaim.door === row.door;\n", source)).to.deep.equal([
+      '1: "door": channel, entry point',
+    ]);
+    expect(faultsIn("claim.door === row.door;\n", source)).to.deep.equal([]);
+  });
+
   it("refuses a sentence of more than 40 words, and accepts one of 40", () => {
     const words = (count: number) => `${Array.from({ length: count }, () => "word").join(" ")}.`;
     expect(faultsIn(`${words(40)} ${words(40)}`)).to.deep.equal([]);

@@ -28,7 +28,7 @@ describe("agreement > safeguards", () => {
   });
 
   for (const { name, test, title, also, ...patch } of SAFEGUARDS) {
-    it(`${name}: what would be taken away stands there once, and its test exists`, () => {
+    it(`${name}: the code to remove occurs once, and its test exists`, () => {
       for (const { file, keep } of [patch, ...(also ? [also] : [])]) {
         expect(readFileSync(file, "utf8").split(keep), `${file}: ${keep}`).to.have.length(2);
       }

@@ -159,7 +159,7 @@ describe("Allowances", () => {
       expect((await me.getAllowance(s.idHash)).spent).to.equal(1n);
     });
 
-    it("A27 L9 counts against the old cycle until it is renewed, also in grace, and starts anew after", async () => {
+    it("A27 L9 counts against the old cycle until it is renewed, also in grace, and from zero after", async () => {
       const { w, s, operator } = await loadFixture(metered);
       await c.at(s.paidThrough - 1, () => operator.debit(s.idHash, 400n, 0n));
       await c.at(s.paidThrough, () => operator.debit(s.idHash, 400n, 1n));
@@ -213,7 +213,7 @@ describe("Allowances", () => {
   });
 
   describe("debitBatch", () => {
-    it("A13 L16 takes what can be taken, in order, and tells the reason for the rest", async () => {
+    it("A13 L16 takes what can be taken, in order, and reports the reason for the rest", async () => {
       const { w, s, operator } = await loadFixture(metered);
       const other = await c.subscribe(w, { maxOverage: CAP });
       const debits = [

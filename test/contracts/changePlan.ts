@@ -63,7 +63,7 @@ describe("Subscriptions", () => {
       }
     });
 
-    it("starts the allowance anew, and keeps the count of debits", async () => {
+    it("resets the allowance, and keeps the count of debits", async () => {
       const { w, dearer, s, me } = await loadFixture(upgrade);
       const operator = w.turnpike.connect(w.operator);
       await operator.debit(s.idHash, 60n, 0n);

@@ -45,7 +45,7 @@ function compile(): Record<string, Compiled> {
   return output.contracts[FILE];
 }
 
-/** What the service gives each item unless it is told otherwise. */
+/** The service's default gas per item. */
 const GIVEN = BigInt(PAYMENTS.gasPerItem.fallback ?? 0);
 
 describe("BatchSettler with a token behind a proxy, with a denylist, and payees who hold nothing", function () {
@@ -102,7 +102,7 @@ describe("BatchSettler with a token behind a proxy, with a denylist, and payees 
       if (process.env.GAS_PER_ITEM_TOLD === "1") {
         console.log(`batch of ${size}: an item needs ${high} of ${GIVEN}; ${gasUsed / BigInt(size)} gas each in all`);
       }
-      // Room for a token that is dearer still.
+      // Leaves a margin for more expensive tokens.
       expect(high < (GIVEN * 9n) / 10n, `an item of ${size} needs ${high} of ${GIVEN}`).to.equal(true);
     }
   });

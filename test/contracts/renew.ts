@@ -12,7 +12,7 @@ async function subscribed() {
 
 describe("Renewals", () => {
   describe("renew", () => {
-    it("A16 reverts one second before the period ends, and tells when to retry", async () => {
+    it("A16 reverts one second before the period ends, and names the time to retry", async () => {
       const { w, s } = await loadFixture(subscribed);
       await expect(c.at(s.paidThrough - 1, () => w.turnpike.renew(s.idHash)))
         .to.be.revertedWithCustomError(w.turnpike, "RenewalNotDue")

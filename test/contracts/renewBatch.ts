@@ -35,7 +35,7 @@ describe("Renewals", () => {
       await w.turnpike.renewBatch([]);
     });
 
-    it("A13 L17 skips what fails, wherever it stands, with its reason", async () => {
+    it("A13 L17 skips a failing item at any position, with its reason", async () => {
       for (const position of [0, 9, 19]) {
         const { w, ids, due } = await loadFixture(twenty);
         await w.turnpike.connect(w.subscriber).cancel(c.present(ids[position]), false);
@@ -48,7 +48,7 @@ describe("Renewals", () => {
       }
     });
 
-    it("tells every cause by the selector of its error", async () => {
+    it("reports every cause by the selector of its error", async () => {
       const { w, ids, due } = await loadFixture(twenty);
       await w.token.mint(w.stranger, 3n * c.PRICE);
       await w.token.connect(w.stranger).approve(w.turnpike, 3n * c.PRICE);

@@ -83,12 +83,12 @@ describe("BatchSettler under every gas limit", function () {
       limits.push(CAP);
       const seen: string[] = [];
       for (const gasLimit of limits) {
-        const told = await w.settler
+        const results = await w.settler
           .connect(w.relayer)
           .settle.staticCall(batch, GAS_PER_ITEM, { gasLimit })
           .catch(() => undefined);
-        if (told) expect(told, `with ${gasLimit} gas`).to.deep.equal(ok);
-        seen.push(told ? "settled" : "refused");
+        if (results) expect(results, `with ${gasLimit} gas`).to.deep.equal(ok);
+        seen.push(results ? "settled" : "refused");
       }
       const firstSettled = seen.indexOf("settled");
       expect(firstSettled, "too little gas is refused").to.be.greaterThan(0);

@@ -84,7 +84,7 @@ for (const act of ACTS) {
   }
 
   describe(`Signatures > ${act.name}`, () => {
-    it("does it for the subscriber, whoever brings it, and raises the version", async () => {
+    it("acts for the subscriber, from any sender, and raises the version", async () => {
       const { w, s, auth, send } = await signed();
       await expect(send()).to.emit(w.turnpike, act.event);
       expect((await w.turnpike.getSubscription(s.idHash)).version).to.equal(auth.version + 1n);

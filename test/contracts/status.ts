@@ -111,7 +111,7 @@ describe("Standing", () => {
     ],
   ];
   for (const [title, change, moments] of rows) {
-    it(`stands by the table when ${title}`, async () => {
+    it(`agrees with the table when ${title}`, async () => {
       const rules = await loadFixture(harness);
       for (const [after, status] of moments) {
         expect((await rules.judge({ ...plain, ...change }, P + after)).status, `${after} s after`).to.equal(status);

@@ -75,7 +75,7 @@ describe("Subscriptions", () => {
       expect((await w.turnpike.getSubscription(s.idHash)).subscriber).to.equal(w.subscriber.address);
     });
 
-    it("tells what is missing, and records nothing", async () => {
+    it("names what is missing, and records nothing", async () => {
       const w = await loadFixture(c.world);
       const token = await w.token.getAddress();
       const secretHash = c.freshSecretHash();
@@ -149,7 +149,7 @@ describe("Subscriptions", () => {
       await expect(s.send()).to.emit(w.turnpike, "Subscribed");
     });
 
-    it("A2 A22 tells the missing approval when the permit is invalid or left out, and can be sent again with it", async () => {
+    it("A2 A22 names the missing approval when the permit is invalid or left out, and can be sent again with it", async () => {
       const w = await loadFixture(c.world);
       const signer = await newcomer(w);
       const s = await signup(w, { signer });

@@ -60,7 +60,7 @@ describe("Turnpike", () => {
       }
     });
 
-    it("takes no ether, by any door", async () => {
+    it("accepts no ether, by any entry point", async () => {
       const w = await loadFixture(c.world);
       const data = w.turnpike.interface.encodeFunctionData("multicall", [[]]);
       for (const transaction of [
@@ -94,7 +94,7 @@ describe("Turnpike", () => {
         .withArgs(id("?"), c.Status.NONE);
     });
 
-    it("tells its signing domain", async () => {
+    it("returns its signing domain", async () => {
       const w = await loadFixture(c.world);
       const domain = await w.turnpike.eip712Domain();
       const { chainId } = await ethers.provider.getNetwork();

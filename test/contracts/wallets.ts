@@ -37,7 +37,7 @@ describe("Wallets", () => {
     await expect(w.turnpike.pauseBySig(s.idHash, auth)).to.emit(w.turnpike, "Paused");
   });
 
-  it("a wallet that calls is the one who acts, not whoever sent its transaction", async () => {
+  it("a wallet that calls is the actor, not the sender of its transaction", async () => {
     const w = await loadFixture(c.world);
     const wallet = await walletOf(w);
     const s = await signup(w, wallet, w.stranger);
@@ -129,7 +129,7 @@ describe("Wallets", () => {
     await expect(s.send()).to.changeTokenBalance(w.token, w.treasury, c.PRICE);
   });
 
-  it("A7 a wallet that answers differently later is asked anew each time, and never for a renewal", async () => {
+  it("A7 a wallet that answers differently later is asked again each time, and never for a renewal", async () => {
     const w = await loadFixture(c.world);
     const wallet = await ethers.deployContract("FickleWallet", [w.stranger.address]);
     await w.token.mint(wallet, 10n * c.PRICE);

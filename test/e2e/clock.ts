@@ -52,7 +52,7 @@ describe("sandbox clock", function () {
       expect(occurredAt - (paidThroughSec + index * INTERVAL_SEC)).to.be.within(0, 3_600);
   });
 
-  it("is moved by one at a time: whoever comes second waits for the first", async () => {
+  it("is moved by one request at a time: the second waits for the first", async () => {
     const before = await chainNow();
     await Promise.all([moveClock(running(), DAY_SEC), moveClock(running(), DAY_SEC)]);
     expect((await chainNow()) - before).to.be.within(2 * DAY_SEC, 2 * DAY_SEC + 3_600);

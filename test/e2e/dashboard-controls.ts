@@ -132,7 +132,7 @@ describe("dashboard, under the hand", function () {
     expect([...followed].filter((hash) => /^#\/subscriptions\/0x/.test(hash))).to.have.length(2);
   });
 
-  it("HC4 tells one outage once, however many figures it is about, and does not call itself live meanwhile", async () => {
+  it("HC4 shows one outage once, however many figures it affects, and is not marked live meanwhile", async () => {
     const { page } = at;
     await visit(page, "/?days=30");
     await page.getByText("live", { exact: true }).waitFor();
@@ -147,7 +147,7 @@ describe("dashboard, under the hand", function () {
     await page.waitForFunction(() => document.querySelectorAll("main .empty").length >= 5);
     expect(await alerts.count()).to.equal(1);
     expect(await page.getByText("live", { exact: true }).count()).to.equal(0);
-    // Another cause beside it is told too, and each once.
+    // A second cause is shown too, and each once.
     await page.route(
       ({ pathname }) => pathname === "/analytics/latency",
       (route) => route.fulfill({ status: 500, json: { code: "Internal", message: "A fault." } }),

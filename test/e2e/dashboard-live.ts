@@ -24,7 +24,7 @@ describe("dashboard, while things happen", function () {
     await page.getByRole("row").filter({ hasText: "$0.50" }).filter({ hasText: "settled" }).waitFor();
   });
 
-  it("shows what a gate has told, though nothing happened on the chain", async () => {
+  it("shows a gate's report, though nothing happened on the chain", async () => {
     const { page, world } = at;
     await world.provider.flush();
     await visit(page, "/funnel");
@@ -58,7 +58,7 @@ describe("dashboard, while things happen", function () {
     expect(errors).to.deep.equal([]);
   });
 
-  it("moves the sandbox's clock to the next renewal, and tells what happened", async () => {
+  it("moves the sandbox's clock to the next renewal, and reports what happened", async () => {
     const { page, world } = at;
     await visit(page, "/subscriptions");
     const before = await recordOf(world, idHash);

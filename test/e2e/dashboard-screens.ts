@@ -52,7 +52,7 @@ async function happyYear(world: World): Promise<string> {
   const { agent: late } = await world.agent("who comes at the end");
   await buyQuote(late, world.provider.url, "XYZ");
   await world.provider.flush();
-  // What transactions cost is told when they are final, so many blocks later.
+  // Transaction costs are shown once they are final, so many blocks later.
   await world.chain.provider.send("hardhat_mine", [`0x${FINAL_AFTER.toString(16)}`]);
   return idHash;
 }
@@ -99,7 +99,7 @@ describe("dashboard, on the data of a happy year", function () {
         expect(await failuresOf(page), `${title} at ${width}, ${colorScheme}`).to.deep.equal([]);
         expect(await tooWide(page), `of ${title} at ${width}, to be scrolled sideways`).to.deep.equal([]);
       };
-      // Nothing that happens tells a page that what had happened is final: it looks by itself.
+      // No event notifies a page of finality: it polls.
       await visit(page, "/?days=365");
       await figure(page, "Settlement cost").getByText("¢").waitFor();
       for (const [address, title] of Object.entries(PAGES)) {
@@ -126,7 +126,7 @@ describe("dashboard, on the data of a happy year", function () {
     });
   }
 
-  it("tells what was lost, and why", async () => {
+  it("shows lost revenue, and its causes", async () => {
     const { page } = at;
     await page.setViewportSize({ width: 1280, height: 844 });
     await visit(page, "/funnel?days=365");
@@ -150,7 +150,7 @@ describe("dashboard, on the data of a happy year", function () {
       .getByRole("table", { name: /^Volume/ })
       .getByRole("cell", { name: "$10.00 (1)" })
       .count();
-    // The signup and each renewal stand in a week of their own.
+    // The signup and each renewal are in different weeks.
     expect(cells).to.be.within(RENEWALS, RENEWALS + 1);
     expect(at.errors).to.deep.equal([]);
   });

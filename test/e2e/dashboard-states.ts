@@ -49,7 +49,7 @@ describe("dashboard, when there is nothing to show", function () {
     }
   });
 
-  it("says on every page that it is loading, to whoever sees and whoever hears, until the answer is there", async () => {
+  it("says on every page that it is loading, on screen and to screen readers, until the answer arrives", async () => {
     const { page } = at;
     for (const [address, title] of Object.entries(PAGES)) {
       let release: () => void = () => undefined;
@@ -58,7 +58,7 @@ describe("dashboard, when there is nothing to show", function () {
       });
       const hold = async (route: Route): Promise<void> => {
         await held;
-        // The page may have asked anew meanwhile.
+        // The page may have sent another request meanwhile.
         await route.continue().catch(() => undefined);
       };
       await page.evaluate(() => {
@@ -251,7 +251,7 @@ describe("dashboard, when there is nothing to show", function () {
     await visit(page, "/payments");
   });
 
-  it("tells what renewals failed to collect, and a hundred attempts as one piece of a subscription's story", async () => {
+  it("shows what renewals failed to collect, and a hundred attempts as one entry of a subscription's history", async () => {
     const { page } = at;
     const idHash = `0x${"5".repeat(64)}`;
     const token = `0x${"c".repeat(40)}`;

@@ -35,7 +35,7 @@ describe("dashboard, added up", function () {
     // At its own URL its answer is replayed, which costs nobody anything; at another one it is refused.
     for (const proof of seen) await fetch(`${provider.url}/quote?symbol=MORE`, { headers: { "X-PAYMENT": proof } });
     await buyQuote(other, provider.url, "XYZ");
-    // Without a word to the gates: what they have counted is of another month by the time that they tell it.
+    // Gates are not notified: their counts are of another month by the time that they report them.
     const before = await recordOf(world, idHash);
     await chain.advance(INTERVAL_SEC + DAY_SEC);
     await until("the renewal", async () => (await recordOf(world, idHash)).paidThroughSec > before.paidThroughSec);
@@ -108,14 +108,14 @@ describe("dashboard, added up", function () {
     // What moved is what the volume is, whatever was asked for.
     const received = await money("Received");
     await page.getByRole("row", { name: /^Accepted/ }).waitFor();
-    // The payment that was presented again is told, and is no loss.
+    // The payment that was presented again is shown, and is no loss.
     await page.getByText(/presented again:.*resource/).waitFor();
     await visit(page, "/?days=90");
     expect(await money("Lost")).to.equal(lost);
     expect(await money("Volume")).to.equal(received);
   });
 
-  it("HC9 tells no growth against a time of which nothing is known", async () => {
+  it("HC9 shows no growth against a time without figures", async () => {
     const { page } = at;
     await visit(page, "/?days=30");
     await figure(page, "Volume").waitFor();
@@ -144,7 +144,7 @@ describe("dashboard, added up", function () {
     await moveClock({ facilitatorUrl: world.facilitator.url, apiKey: world.providerKey ?? "" }, 3 * DAY_SEC);
     await agent.cancel(first);
     await agent.subscribe({ planId: world.plans.reader });
-    await until("both are told", async () => {
+    await until("both are reported", async () => {
       const answer = await fetch(`${world.facilitator.url}/analytics/overview?days=1`, {
         headers: { authorization: `Bearer ${world.providerKey}` },
       });

@@ -8,7 +8,7 @@ const SCRIPT_NAME = `<img src=x onerror="document.title='owned'"><script>documen
 /** Turned around, with what is not seen, and longer than any name has to be. */
 const ODD_NAME = `Gold\u202e\u0007\u200b ${"very ".repeat(400)}long`;
 const MAX_GZIP_BYTES = 60_000;
-/** to be walked through by Tab, from wherever somebody stood: once around the page */
+/** to be walked through by Tab, from any element: once around the page */
 const STOPS = 60;
 /** of a week: every six hours one */
 const BARS = 28;
@@ -72,7 +72,7 @@ describe("dashboard, in a real browser", function () {
     await page.getByText("There is no such page.").waitFor();
   });
 
-  it("tells of a chart's bar under the pointer", async () => {
+  it("describes a chart's bar under the pointer", async () => {
     const { page } = at;
     await visit(page, "/?days=7");
     const plot = page.locator(".plot .u-over").first();
@@ -88,7 +88,7 @@ describe("dashboard, in a real browser", function () {
     expect(found.some((text) => text.includes("One-time: $0.50 (1)"))).to.equal(true);
   });
 
-  it("tells the story of one subscription", async () => {
+  it("shows the history of one subscription", async () => {
     const { page } = at;
     await visit(page, "/subscriptions");
     await page.getByRole("table").getByRole("link").first().click();

@@ -17,7 +17,7 @@ describe("end to end > metered use", function () {
     const one = await world.agent(`writer ${++count}`);
     const origins = [world.provider.url];
     const subscription = await one.agent.subscribe({ planId: world.plans.small, maxOverage, origins });
-    // By hand: an agent would wait a while for a fresh subscription to be known before it believes a refusal.
+    // By hand: an agent retries for a while after it subscribed before it accepts a refusal.
     const call = async (words = 1_000) => {
       const response = await fetch(`${world.provider.url}/complete`, {
         method: "POST",

@@ -161,7 +161,7 @@ describe("end to end > one-time payments", function () {
     });
   });
 
-  it("C6 tells an outage as 503, never as 402, and serves the same proof afterwards", async () => {
+  it("C6 answers an outage with 503, never with 402, and serves the same proof afterwards", async () => {
     const url = freshUrl();
     const proof = await buyProof(hand(), url);
     await world.facilitator.stop();
@@ -176,7 +176,7 @@ describe("end to end > one-time payments", function () {
     expect((await present(url, proof)).status).to.equal(200);
   });
 
-  it("tells a payment's status by its id, without proof or resource", async () => {
+  it("returns a payment's status by its id, without proof or resource", async () => {
     const url = freshUrl();
     const { receipt } = await ada.agent.pay(url);
     const client = createFacilitatorClient({ url: world.facilitator.url });

@@ -88,7 +88,7 @@ describe("end to end > the sandbox", function () {
 
     const walked = () => until("the end of the walk", async () => running.output().includes("stays up"), 240_000);
 
-    it("tells outside programs where everything is, and what it does while it starts", async () => {
+    it("publishes its addresses to other programs, and its progress while it starts", async () => {
       expect(state.chainId).to.equal(84_532);
       expect((await fetch(`${state.facilitatorUrl}/supported`)).status).to.equal(200);
       expect((await fetch(`${state.providerUrl}/quote`)).status).to.equal(402);

@@ -3,7 +3,7 @@ import { play, type ScenarioName } from "../../scripts/sandbox/scenarios";
 import { stateOf } from "../../scripts/sandbox/state";
 import { startSandbox, type World } from "../support/sandbox";
 
-/** `SCENARIOS=all` tells the long ones too, which step through months by hours. */
+/** `SCENARIOS=all` runs the long ones too, which step through months by hours. */
 const isAll = process.env.SCENARIOS === "all";
 
 describe("sandbox scenarios", function () {
@@ -12,36 +12,36 @@ describe("sandbox scenarios", function () {
 
   before(async () => {
     world = await startSandbox({ withInbox: true });
-    // Whoever mints the tokens of a scenario: funded by the program, which a test does without.
+    // The account that mints a scenario's tokens: the program funds it, and a test does not run the program.
     await world.chain.wallet("visitor 1");
   });
   after(() => world?.stop());
 
-  async function told(name: ScenarioName): Promise<string[]> {
+  async function linesOf(name: ScenarioName): Promise<string[]> {
     const lines: string[] = [];
     await play(name, stateOf(world), (line) => lines.push(line));
     return lines;
   }
 
   it("closed-plan: a deprecated plan refuses, its successor takes", async () => {
-    expect(await told("closed-plan")).to.deep.equal([
+    expect(await linesOf("closed-plan")).to.deep.equal([
       "The plan of last year is closed: PlanDeprecated.",
       "Its successor is open: the report answers 200.",
     ]);
   });
 
-  it("exhausted-allowance: served to the cap, then 402; raised; a month later anew", async () => {
-    expect(await told("exhausted-allowance")).to.deep.equal([
+  it("exhausted-allowance: served to the cap, then 402; raised; reset a month later", async () => {
+    expect(await linesOf("exhausted-allowance")).to.deep.equal([
       "4 calls were served; the next one is answered 402: the cap of this cycle is reached.",
       "The cap is raised: 200.",
-      "A month later the cap stands anew: 200.",
+      "A month later the cap is reset: 200.",
     ]);
   });
 
   if (!isAll) return;
 
   it("failing-card: served in its grace, PAST_DUE, EXPIRED, and resumed with money", async () => {
-    expect(await told("failing-card")).to.deep.equal([
+    expect(await linesOf("failing-card")).to.deep.equal([
       "Subscribed: ACTIVE.",
       "The account is empty now.",
       "An hour after the renewal was due, in its grace: ACTIVE.",
@@ -52,7 +52,7 @@ describe("sandbox scenarios", function () {
   });
 
   it("happy-year: twelve renewals without the agent", async () => {
-    const lines = await told("happy-year");
+    const lines = await linesOf("happy-year");
     expect(lines).to.have.length(14);
     for (const line of lines.slice(1, 13)) expect(line).to.match(/^Month \d+ over: ACTIVE, paid through/);
     expect(new Set(lines.slice(1, 13).map((line) => line.split(" ").at(-1))).size).to.equal(12);

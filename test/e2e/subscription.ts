@@ -44,7 +44,7 @@ describe("end to end > subscriptions", function () {
     expect((await agent.fetch(`${world.provider.url}/report`)).status).to.equal(200);
   });
 
-  it("passes a subscriber straight through a gate with several options, and tells a stranger all of them", async () => {
+  it("passes a subscriber straight through a gate with several options, and offers a stranger all of them", async () => {
     const url = `${world.provider.url}/choice`;
     const body = (await (await fetch(url)).json()) as { accepts: unknown[]; plans: { planId: string }[] };
     expect(body.plans.map(({ planId }) => planId)).to.deep.equal([world.plans.reader]);

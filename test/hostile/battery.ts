@@ -50,9 +50,9 @@ describe("the hostile battery itself", () => {
 describe("agreement > docs/engineering/hostile.md", () => {
   it("lists every case with what it does and what is safe, and no other", () => {
     const rows = readFileSync("docs/engineering/hostile.md", "utf8").match(/^\| `(?:D|HA)\d+-.*$/gm) ?? [];
-    const told = rows.map((row) => row.split(" | ").slice(0, 3).join(" | "));
-    const stand = CASES.map(({ id, does, safeResult }) => `| \`${id}\` | ${does} | ${safeResult}`);
-    expect(told).to.deep.equal(stand);
+    const documented = rows.map((row) => row.split(" | ").slice(0, 3).join(" | "));
+    const existing = CASES.map(({ id, does, safeResult }) => `| \`${id}\` | ${does} | ${safeResult}`);
+    expect(documented).to.deep.equal(existing);
   });
 });
 

@@ -37,7 +37,7 @@ describe("the hostile battery against servers", () => {
     }
   }).timeout(60_000);
 
-  it("sees a server that is taken in", async () => {
+  it("detects a server that accepts a lie", async () => {
     const server = createServer(({ url, headers }, response) => {
       const payment = headers["x-payment"];
       // Two mistakes that gates make: a path compared as it came, and a payment that is only looked at.
@@ -53,7 +53,7 @@ describe("the hostile battery against servers", () => {
     }
   }).timeout(60_000);
 
-  it("HA2 finds nothing at this project's gate with a Facilitator that lies, and sees a server that believes it", async () => {
+  it("HA2 finds nothing at this project's gate with a Facilitator that lies, and detects a server that trusts it", async () => {
     const liar = await startLiar();
     const facilitator = { url: liar.url, signers: [addressOf("facilitator")] };
     const provider = testProvider({} as SmallFacilitator, {
@@ -87,10 +87,10 @@ describe("the hostile battery against servers", () => {
       const open = createServer(
         gated(trusting.paymentGate({ pricing: ONE_TIME }), (_request, response) => response.end("content")),
       );
-      const believed: ReplayResult[] = [];
-      for await (const each of tryLies(await listen(open))) believed.push(each);
+      const accepted: ReplayResult[] = [];
+      for await (const each of tryLies(await listen(open))) accepted.push(each);
       expect(
-        believed.map(({ kind }) => kind),
+        accepted.map(({ kind }) => kind),
         "a lie without any grant",
       ).to.include("unsafe");
       await closeServer(open);

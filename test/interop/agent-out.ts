@@ -65,7 +65,7 @@ describe("interop > agent out", function () {
         expect((await agent.fetch(`${server.url}/dear`)).status).to.equal(402);
         expect(await world.transfers(payer.address)).to.deep.equal([10_000n, 10_000n]);
 
-        // A stock server settles only behind a good answer: nothing moved, and what was signed is kept, not signed anew.
+        // A stock server settles only behind a good answer: nothing moved, and the signature is kept, and nothing is signed again.
         expect((await agent.pay(`${server.url}/broken`)).status).to.equal(500);
         expect(await world.transfers(payer.address)).to.have.length(2);
         const kept = await agent.payments();

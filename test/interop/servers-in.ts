@@ -5,7 +5,7 @@ import { type Hex, v1, v2 } from "./support/stock";
 import { STOCK_SERVERS, type StockServer } from "./support/stock-servers";
 import { CAIP2, type InteropWorld, type Payer, startInteropWorld, V1_NETWORK } from "./support/world";
 
-interface Door {
+interface Client {
   verify(payload: object, requirements: object): Promise<{ isValid: boolean; invalidReason?: string; payer?: string }>;
   settle(
     payload: object,
@@ -42,9 +42,9 @@ describe("interop > servers in", function () {
       ...more,
     }),
   };
-  const doors = {
-    1: (): Door => v1.verify().useFacilitator({ url: world.facilitatorUrl }),
-    2: (): Door => new (v2.server().HTTPFacilitatorClient)({ url: world.facilitatorUrl }),
+  const clients = {
+    1: (): Client => v1.verify().useFacilitator({ url: world.facilitatorUrl }),
+    2: (): Client => new (v2.server().HTTPFacilitatorClient)({ url: world.facilitatorUrl }),
   };
 
   /** A payload as the version's own client makes it. */
@@ -64,9 +64,9 @@ describe("interop > servers in", function () {
         const payer = await world.payer();
         const wanted = requirements[version]();
         const payload = await sign(version, payer, wanted);
-        const door = doors[version]();
-        expect(await door.verify(payload, wanted)).to.deep.include({ isValid: true, payer: payer.address });
-        const settled = await door.settle(payload, wanted);
+        const client = clients[version]();
+        expect(await client.verify(payload, wanted)).to.deep.include({ isValid: true, payer: payer.address });
+        const settled = await client.settle(payload, wanted);
         expect(settled).to.deep.include({
           success: true,
           payer: payer.address,
@@ -74,29 +74,29 @@ describe("interop > servers in", function () {
         });
         const receipt = await world.chain.provider.getTransactionReceipt(settled.transaction);
         expect(receipt?.status).to.equal(1);
-        expect(await door.verify(payload, wanted)).to.deep.include({
+        expect(await client.verify(payload, wanted)).to.deep.include({
           isValid: false,
           invalidReason: "invalid_transaction_state",
         });
-        // Whoever asks again, here or elsewhere, is told that it has bought something already.
-        expect(await door.settle(payload, wanted)).to.deep.include({
+        // Any further request, here or elsewhere, is refused because the payment already bought something.
+        expect(await client.settle(payload, wanted)).to.deep.include({
           success: false,
           errorReason: "payment_already_granted",
         });
         expect(await world.transfers(payer.address)).to.deep.equal([1_000n]);
       });
 
-      it("tells a used nonce as invalid where the payment was made elsewhere", async () => {
+      it("reports a used nonce as invalid where the payment was made elsewhere", async () => {
         const payer = await world.payer();
         const wanted = requirements[version]();
         const payload = await sign(version, payer, wanted);
         await world.spend(payload);
-        const door = doors[version]();
-        expect(await door.verify(payload, wanted)).to.deep.include({
+        const client = clients[version]();
+        expect(await client.verify(payload, wanted)).to.deep.include({
           isValid: false,
           invalidReason: "invalid_transaction_state",
         });
-        expect(await door.settle(payload, wanted)).to.deep.include({ success: false });
+        expect(await client.settle(payload, wanted)).to.deep.include({ success: false });
         expect(await world.transfers(payer.address)).to.deep.equal([1_000n]);
       });
 
@@ -107,12 +107,12 @@ describe("interop > servers in", function () {
         const key = version === 1 ? "maxAmountRequired" : "amount";
         const brief = { ...wanted, maxTimeoutSeconds: 1 };
         const good = await sign(version, payer, wanted);
-        const told = (fields: object) => structuredClone(changed(good, fields));
+        const altered = (fields: object) => structuredClone(changed(good, fields));
         const cases: [string, object, object][] = [
           ["insufficient_funds", await sign(version, poor, wanted), wanted],
-          ["invalid_exact_evm_payload_signature", told({ signature: `0x${"11".repeat(65)}` }), wanted],
-          ["invalid_exact_evm_payload_authorization_value", told({ authorization: { value: "1001" } }), wanted],
-          ["invalid_exact_evm_payload_signature", told({ authorization: { validAfter: "1" } }), wanted],
+          ["invalid_exact_evm_payload_signature", altered({ signature: `0x${"11".repeat(65)}` }), wanted],
+          ["invalid_exact_evm_payload_authorization_value", altered({ authorization: { value: "1001" } }), wanted],
+          ["invalid_exact_evm_payload_signature", altered({ authorization: { validAfter: "1" } }), wanted],
           ["invalid_exact_evm_payload_authorization_valid_before", await sign(version, payer, brief), brief],
         ];
         const other = { ...wanted, payTo: payer.address };
@@ -123,28 +123,28 @@ describe("interop > servers in", function () {
         } else {
           cases.push(["invalid_payment_requirements", good, other], ["invalid_payment_requirements", good, dearer]);
         }
-        const door = doors[version]();
+        const client = clients[version]();
         for (const [reason, payload, asked] of cases) {
-          const verdict = await door.verify(payload, asked);
+          const verdict = await client.verify(payload, asked);
           v1.types().VerifyResponseSchema.parse(verdict);
           expect([verdict.isValid, verdict.invalidReason], JSON.stringify(verdict)).to.deep.equal([false, reason]);
-          const outcome = await door.settle(payload, asked);
+          const outcome = await client.settle(payload, asked);
           expect([outcome.success, outcome.errorReason, outcome.transaction]).to.deep.equal([false, reason, ""]);
         }
         expect(await world.transfers(payer.address)).to.deep.equal([]);
       });
 
-      it("C8 tells what is no payload in the standard's shape, without a parser's words", async () => {
-        for (const door of ["verify", "settle"]) {
+      it("C8 refuses a payload of another shape, without a parser's message", async () => {
+        for (const endpoint of ["verify", "settle"]) {
           for (const body of ["{", "[]", '{"paymentPayload":1}', '{"paymentPayload":{},"paymentRequirements":{}}']) {
-            const answer = await fetch(`${world.facilitatorUrl}/${door}`, {
+            const answer = await fetch(`${world.facilitatorUrl}/${endpoint}`, {
               method: "POST",
               headers: { "Content-Type": "application/json" },
               body,
             });
             const text = await answer.text();
             expect(answer.status, text).to.be.within(400, 422);
-            expect(JSON.parse(text)).to.include(door === "verify" ? { isValid: false } : { success: false });
+            expect(JSON.parse(text)).to.include(endpoint === "verify" ? { isValid: false } : { success: false });
             expect(text).to.not.match(/unexpected|SyntaxError|ZodError|position \d/i);
           }
         }
@@ -154,8 +154,8 @@ describe("interop > servers in", function () {
         const payer = await world.payer();
         const wanted = requirements[version]();
         const payload = await sign(version, payer, wanted);
-        const door = doors[version]();
-        const all = await Promise.all(Array.from({ length: 50 }, () => door.settle(payload, wanted)));
+        const client = clients[version]();
+        const all = await Promise.all(Array.from({ length: 50 }, () => client.settle(payload, wanted)));
         expect(all.filter(({ success }) => success)).to.have.length(1);
         expect(await world.transfers(payer.address)).to.deep.equal([1_000n]);
       });
@@ -184,7 +184,7 @@ describe("interop > servers in", function () {
     });
   }
 
-  it("tells what it supports as both versions' clients read it", async () => {
+  it("lists what it supports as both versions' clients read it", async () => {
     const first = await v1.verify().useFacilitator({ url: world.facilitatorUrl }).supported();
     expect(first.kinds).to.deep.include({ x402Version: 1, scheme: "exact", network: V1_NETWORK });
     v1.types().SupportedPaymentKindsResponseSchema.parse({

@@ -197,7 +197,7 @@ contract Laws is Settlements {
         for (uint256 i = step % 4; i < tombstones.length; i += 4) _tryAll(tombstones[i]);
     }
 
-    /// @dev Every selector that could charge, by those who would have the right to it.
+    /// @dev Every selector that could charge, by the accounts that have the right to it.
     function _tryAll(bytes32 id) private {
         SubscriptionView memory s = turnpike.getSubscription(id);
         uint256 before = sound.balanceOf(s.subscriber) + fickle.trueBalanceOf(s.subscriber);

@@ -6,7 +6,7 @@ import {Premise, Premises} from "./Premises.sol";
 import {Replay} from "./Replay.sol";
 import {Log} from "./Vm.sol";
 
-/// @notice The history of each subscription as its events tell it, and the laws that one event can break. It knows who
+/// @notice The history of each subscription as its events state it, and the laws that one event can break. It knows who
 /// signed or called for what, and does not know the model.
 abstract contract Lives is Replay, Premises {
     /// @dev One subscription through all its rekeys.
@@ -25,7 +25,7 @@ abstract contract Lives is Replay, Premises {
         bool over;
     }
 
-    /// @dev What a step is meant to do, told before it is done.
+    /// @dev What a step is meant to do, stated before it is done.
     struct Intent {
         address caller;
         address subscriber; // who called or validly signed; zero: nobody did

@@ -12,7 +12,7 @@ import {
 import {FickleToken} from "./doubles/FickleToken.sol";
 import {Unexpected, World} from "./World.sol";
 
-/// @notice What Turnpike ought to hold and answer, written anew from its rules: nothing of its code is used.
+/// @notice What Turnpike ought to hold and answer, written again from its rules: nothing of its code is used.
 /// @dev Every `_expect...` function returns the exact error that the act must end in, or nothing for success.
 abstract contract Model is World {
     struct Record {
@@ -66,7 +66,7 @@ abstract contract Model is World {
 
     // ------------------------------------------------------------------ money
 
-    /// @dev Moves the model's money when the token would, and tells the error when it would not.
+    /// @dev Moves the model's money when the token would, and returns the error when it would not.
     function _expectCollect(address token, address from, address to, uint256 amount) internal returns (bytes memory) {
         FickleToken.Fault fault = token == address(fickle) ? fickle.fault() : FickleToken.Fault.None;
         uint256 balance = balances[token][from];

@@ -48,7 +48,7 @@ abstract contract Witness is Lives {
     }
 
     /// @dev Leaves out the logs of items that failed. An item's logs begin with one of Turnpike's, which the token's
-    /// follow; a failed item's are those up to the log that tells of its failure.
+    /// follow; a failed item's are those up to the log that reports its failure.
     function _surviving(Log[] memory logs, bytes4[] memory reasons) private view returns (Log[] memory kept) {
         kept = new Log[](logs.length);
         uint256 count;

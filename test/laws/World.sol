@@ -8,7 +8,7 @@ import {FickleToken} from "./doubles/FickleToken.sol";
 import {FickleWallet} from "./doubles/FickleWallet.sol";
 import {vm} from "./Vm.sol";
 
-/// @notice What a test account was told to expect, and what came instead.
+/// @notice What a test account expects, and what came instead.
 error Unexpected(string act, bytes expected, bytes actual);
 
 /// @notice Who and what there is: contracts, accounts, tokens, plans and the clock. No rule lives here.

@@ -59,8 +59,8 @@ const step: fc.Arbitrary<Step> = fc.record({
   besideSec: fc.integer({ min: -1, max: 1 }),
 });
 
-/** What the SDK believes of the subscription. */
-interface Belief {
+/** What the SDK expects of the subscription. */
+interface Expectation {
   readonly record: SubscriptionRecord;
   readonly plan: number;
   readonly paid: bigint;
@@ -70,7 +70,7 @@ function termsOf(plan: number): Terms {
   return c.present(PLANS[plan]);
 }
 
-function clockOf({ record: r }: Belief, { boundary, besideSec }: Step, nowSec: number): number {
+function clockOf({ record: r }: Expectation, { boundary, besideSec }: Step, nowSec: number): number {
   const at = {
     stay: nowSec,
     due: r.paidThroughSec,
@@ -82,11 +82,11 @@ function clockOf({ record: r }: Belief, { boundary, besideSec }: Step, nowSec: n
 }
 
 /** What an act comes to by the SDK's rules; undefined where it must be refused. */
-function believed(b: Belief, act: Act, nowSec: number): Belief | undefined {
+function expectedAfter(b: Expectation, act: Act, nowSec: number): Expectation | undefined {
   const { record, plan } = b;
   const { amount, interval } = termsOf(plan);
   const status = statusAt(record, nowSec);
-  const paidUntil = (startSec: number, paid = amount): Belief => ({
+  const paidUntil = (startSec: number, paid = amount): Expectation => ({
     ...b,
     record: { ...record, paused: false, paidThroughSec: startSec + interval },
     paid: b.paid + paid,
@@ -149,13 +149,13 @@ function send({ w, planIds }: Stage, idHash: string, act: Act) {
 }
 
 /** At a time that both know: the status; and for each plan to move to, the quote. */
-async function agree({ w, planIds }: Stage, idHash: string, b: Belief, nowSec: number): Promise<void> {
+async function agree({ w, planIds }: Stage, idHash: string, b: Expectation, nowSec: number): Promise<void> {
   const shown = await w.turnpike.getSubscription(idHash);
   expect(STATUSES[Number(shown.status)], "status").to.equal(statusAt(b.record, nowSec));
   expect(Number(shown.paidThrough), "paidThrough").to.equal(b.record.paidThroughSec);
   expect(await w.token.balanceOf(w.treasury), "paid").to.equal(b.paid);
   for (const [plan, planId] of planIds.entries()) {
-    const next = believed(b, { kind: "change", plan }, nowSec);
+    const next = expectedAfter(b, { kind: "change", plan }, nowSec);
     const quote = await w.turnpike.quoteChange(idHash, planId).catch(() => undefined);
     expect(quote?.charge, `quote for plan ${plan}`).to.equal(next === undefined ? undefined : next.paid - b.paid);
   }
@@ -167,23 +167,23 @@ async function live(stage: Stage, firstPlan: number, steps: readonly Step[]): Pr
   const { idHash, paidThrough } = await c.subscribe(w, { planId: c.present(planIds[firstPlan]) });
   const { amount, interval, grace } = termsOf(firstPlan);
   const flags = { known: true, cancelled: false, ending: false, paused: false };
-  let belief: Belief = {
+  let expectation: Expectation = {
     record: { ...flags, paidThroughSec: paidThrough, intervalSec: interval, graceSec: grace },
     plan: firstPlan,
     paid: before + amount,
   };
   for (const { act, ...jump } of steps) {
-    const nowSec = clockOf(belief, { act, ...jump }, await time.latest());
-    const next = believed(belief, act, nowSec);
+    const nowSec = clockOf(expectation, { act, ...jump }, await time.latest());
+    const next = expectedAfter(expectation, act, nowSec);
     await time.setNextBlockTimestamp(nowSec);
     const sent = send(stage, idHash, act).then(
       () => "done",
       () => "refused",
     );
     expect(await sent, `${act.kind} at ${nowSec}`).to.equal(next === undefined ? "refused" : "done");
-    belief = next ?? belief;
+    expectation = next ?? expectation;
     if ((await time.latest()) < nowSec) await time.increaseTo(nowSec);
-    await agree(stage, idHash, belief, nowSec);
+    await agree(stage, idHash, expectation, nowSec);
   }
 }
 
@@ -199,22 +199,22 @@ describe("Laws > model", () => {
     );
   }).timeout(RUNS * 20_000);
 
-  it("L19 tells apart every status in the histories that it tries", () => {
+  it("L19 distinguishes every status in the histories that it tries", () => {
     // The steps above must not pass by never leaving ACTIVE.
     const seen = new Set<string>();
     const record = { known: true, cancelled: false, ending: false, paused: false };
     fc.assert(
       fc.property(fc.array(step, { minLength: STEPS, maxLength: STEPS }), (steps) => {
-        let belief: Belief = {
+        let expectation: Expectation = {
           record: { ...record, paidThroughSec: 1_000_000, intervalSec: 30 * c.DAY, graceSec: 3 * c.DAY },
           plan: 0,
           paid: 0n,
         };
         let nowSec = 999_999;
         for (const one of steps) {
-          nowSec = clockOf(belief, one, nowSec);
-          seen.add(statusAt(belief.record, nowSec));
-          belief = believed(belief, one.act, nowSec) ?? belief;
+          nowSec = clockOf(expectation, one, nowSec);
+          seen.add(statusAt(expectation.record, nowSec));
+          expectation = expectedAfter(expectation, one.act, nowSec) ?? expectation;
         }
       }),
       { numRuns: RUNS, seed: 0x7475726e },

@@ -8,7 +8,7 @@ import { testKey } from "../support/chain";
 import { startSandbox, type World } from "../support/sandbox";
 import { type Bundle, bundle, fromSource } from "./support/bundle";
 
-/** What a bundle of the agent's door may weigh, compressed: a third above what it weighs today. */
+/** The limit of a compressed bundle of the agent's entry point, with a margin of a third. */
 const MAX_GZIP_BYTES = 105_000;
 
 describe("the agent in a browser", function () {
@@ -77,7 +77,7 @@ describe("the agent in a browser", function () {
       url: `${urlOf(shop)}/quote?symbol=BROWSER`,
     };
     const before = await world.contracts.balanceOf(address);
-    const told = await page.evaluate(async ({ key, token, turnpike, chainId, facilitator, url }) => {
+    const outcome = await page.evaluate(async ({ key, token, turnpike, chainId, facilitator, url }) => {
       const { createAgent, walletFromKey } = await import("/agent.js" as string);
       const events: string[] = [];
       const agent = createAgent({
@@ -99,13 +99,13 @@ describe("the agent in a browser", function () {
       };
     }, job);
     expect(errors).to.deep.equal([]);
-    expect(told.status).to.equal(200);
-    expect(told.body).to.include({ price: "1234.56" });
-    expect(told.receipt).to.include({ amount: "500000", isSettled: true });
-    expect(told.offered).to.include("one-time");
-    expect(told.events.at(-1)).to.equal("payment.served");
+    expect(outcome.status).to.equal(200);
+    expect(outcome.body).to.include({ price: "1234.56" });
+    expect(outcome.receipt).to.include({ amount: "500000", isSettled: true });
+    expect(outcome.offered).to.include("one-time");
+    expect(outcome.events.at(-1)).to.equal("payment.served");
     expect(before - (await world.contracts.balanceOf(address))).to.equal(500_000n);
-    const receipt = await world.chain.provider.getTransactionReceipt(told.receipt.transaction);
+    const receipt = await world.chain.provider.getTransactionReceipt(outcome.receipt.transaction);
     expect(receipt?.status).to.equal(1);
   });
 
@@ -121,7 +121,7 @@ describe("the agent in a browser", function () {
       facilitator: world.facilitator.url,
       url: `${urlOf(shop)}/report`,
     };
-    const told = await page.evaluate(async ({ key, token, turnpike, chainId, facilitator, url }) => {
+    const outcome = await page.evaluate(async ({ key, token, turnpike, chainId, facilitator, url }) => {
       const { createAgent, walletFromKey } = await import("/agent.js" as string);
       const agent = createAgent({
         wallet: walletFromKey(key),
@@ -134,7 +134,7 @@ describe("the agent in a browser", function () {
       return { status, served: responses.map((response) => response.status) };
     }, job);
     expect(errors).to.deep.equal([]);
-    expect(told).to.deep.equal({ status: "ACTIVE", served: [200, 200] });
+    expect(outcome).to.deep.equal({ status: "ACTIVE", served: [200, 200] });
     expect(await world.chain.provider.getBalance(address), "no gas of its own").to.equal(0n);
   });
 

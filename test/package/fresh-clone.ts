@@ -47,10 +47,10 @@ describe("a fresh clone after npm ci", function () {
       const at = path.join(clone.folder, cwd);
       const { code, stdout, stderr } = await clone.run("npm", ["pack", "--json", ...args], {}, at);
       expect(code, stdout + stderr).to.equal(0);
-      const [told] = JSON.parse(stdout) as [{ filename: string; files: { path: string }[] }];
-      const files = told.files.map((file) => file.path);
+      const [packed] = JSON.parse(stdout) as [{ filename: string; files: { path: string }[] }];
+      const files = packed.files.map((file) => file.path);
       expect(files).to.include.members(["dist/index.js", "dist/index.mjs", "dist/index.d.ts", "dist/gate/next.mjs"]);
-      const project = await emptyProject({ file: path.join(at, told.filename), files });
+      const project = await emptyProject({ file: path.join(at, packed.filename), files });
       try {
         expect(await project.run("plain.mjs")).to.equal("esm 0.50\n");
         expect(await project.run("plain.cjs")).to.match(/^cjs 0x[0-9a-fA-F]{40}\n$/);

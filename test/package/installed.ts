@@ -14,10 +14,10 @@ describe("the package in an empty project", function () {
   });
   after(() => project?.remove());
 
-  const doors = () =>
+  const entryPoints = () =>
     Object.keys(project.manifest.exports)
-      .filter((door) => door !== "./package.json")
-      .map((door) => door.replace(/^\./, "turnpike"));
+      .filter((entry) => entry !== "./package.json")
+      .map((entry) => entry.replace(/^\./, "turnpike"));
 
   it("holds what it is made of and nothing else: no source, no test, no secret", () => {
     const strange = project.files.filter(
@@ -26,20 +26,20 @@ describe("the package in an empty project", function () {
     expect(strange).to.deep.equal([]);
   });
 
-  it("opens every door by import and by require, with the same names behind it", async () => {
-    const list = JSON.stringify(doors());
+  it("loads every entry point by import and by require, with the same exports", async () => {
+    const list = JSON.stringify(entryPoints());
     await writeFile(
-      join(project.folder, "doors.mjs"),
+      join(project.folder, "entry-points.mjs"),
       `import { createRequire } from "node:module";
       const require = createRequire(import.meta.url);
-      for (const door of ${list}) {
-        const names = [Object.keys(await import(door)), Object.keys(require(door))].map((keys) =>
+      for (const entry of ${list}) {
+        const names = [Object.keys(await import(entry)), Object.keys(require(entry))].map((keys) =>
           keys.filter((key) => key !== "default" && key !== "module.exports" && key !== "__esModule").sort().join());
-        console.log(door, names[0] === names[1] && names[0].length > 0);
+        console.log(entry, names[0] === names[1] && names[0].length > 0);
       }`,
     );
-    const lines = (await project.run("doors.mjs")).trim().split("\n");
-    expect(lines).to.deep.equal(doors().map((door) => `${door} true`));
+    const lines = (await project.run("entry-points.mjs")).trim().split("\n");
+    expect(lines).to.deep.equal(entryPoints().map((entry) => `${entry} true`));
   });
 
   it("serves plain JavaScript as an ECMAScript module", async () => {
@@ -50,7 +50,7 @@ describe("the package in an empty project", function () {
     expect(await project.run("plain.cjs")).to.match(/^cjs 0x[0-9a-fA-F]{40}\n$/);
   });
 
-  // What require() resolves to is typed as well, which `npm run check:package` checks for every door.
+  // What require() resolves to is typed as well, which `npm run check:package` checks for every entry point.
   for (const resolution of ["nodenext", "bundler"] as const) {
     it(`is typed for TypeScript, strict, resolution ${resolution}`, async () => {
       const own = { name: "an-empty-project", type: "module" };

@@ -36,13 +36,13 @@ describe("the package's README", function () {
     }
   });
 
-  it("lists exactly the doors of the package", () => {
-    const section = readme.split(/^## /m).find((part) => part.startsWith("Doors")) ?? "";
-    const listed = [...section.matchAll(/^\| `(turnpike[^`]*)` \|/gm)].map(([, door = ""]) => door);
-    const doors = Object.keys(project.manifest.exports)
-      .filter((door) => door !== "./package.json")
-      .map((door) => door.replace(/^\./, "turnpike"));
-    expect(listed.sort()).to.deep.equal(doors.sort());
+  it("lists exactly the entry points of the package", () => {
+    const section = readme.split(/^## /m).find((part) => part.startsWith("Entry points")) ?? "";
+    const listed = [...section.matchAll(/^\| `(turnpike[^`]*)` \|/gm)].map(([, entry = ""]) => entry);
+    const entryPoints = Object.keys(project.manifest.exports)
+      .filter((entry) => entry !== "./package.json")
+      .map((entry) => entry.replace(/^\./, "turnpike"));
+    expect(listed.sort()).to.deep.equal(entryPoints.sort());
   });
 
   it("tests an application as it says", async () => {

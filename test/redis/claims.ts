@@ -55,7 +55,7 @@ describe("claims in Redis", function () {
     expect(await store.served?.(idOf("answered"), 1)).to.deep.equal({ answer: undefined });
   });
 
-  it("are an outage while the server cannot be reached, and told without its address", async () => {
+  it("are an outage while the server cannot be reached, and reported without its address", async () => {
     const away = new Redis("redis://user:hidden@127.0.0.1:1", { maxRetriesPerRequest: 0, lazyConnect: true });
     away.on("error", () => undefined);
     const fault = await redisClaims(away)

@@ -37,7 +37,7 @@ describe("scripts on a fresh anvil", function () {
   const deployer = () => chain.wallet("deployer");
   const deployHere = async () => deploy({ signer: await deployer(), isDevnet: true, directory });
 
-  it("know it for a devnet, deploy the committed bytes once, and record where they stand", async () => {
+  it("know it for a devnet, deploy the committed bytes once, and record their addresses", async () => {
     expect(await isDevnet((method, parameters) => chain.provider.send(method, parameters))).to.equal(true);
     const record = await deployHere();
     expect(JSON.parse(readFileSync(path.join(directory, "local-31340.json"), "utf8"))).to.deep.equal(record);

@@ -52,7 +52,7 @@ describe("scripts on a fresh node", function () {
   const account = new Wallet(testKey("deployer")).address;
   const record = () => JSON.parse(readFileSync(path.join(directory, "local-31338.json"), "utf8"));
 
-  it("deploys both contracts and records where they stand", async () => {
+  it("deploys both contracts and records their addresses", async () => {
     const { code, stderr } = await hardhat(...DEPLOY, "localhost");
     expect(code, stderr).to.equal(0);
     for (const [field, source, name] of [
@@ -69,7 +69,7 @@ describe("scripts on a fresh node", function () {
     expect(record().compiler).to.match(/^0\.8\.37\+commit\./);
   });
 
-  it("changes nothing when it runs again, and finds the block anew without a record", async () => {
+  it("changes nothing when it runs again, and finds the block again without a record", async () => {
     const before = record();
     const nonce = await chain.provider.getTransactionCount(account);
     expect(await hardhat(...DEPLOY, "localhost")).to.include({ code: 0 });
@@ -89,7 +89,7 @@ describe("scripts on a fresh node", function () {
     expect(planId).to.match(/^0x[0-9a-f]{64}$/);
     const again = await hardhat("plan:create", "--network", "localhost", ...terms);
     expect(again).to.include({ code: 0, stdout: first.stdout });
-    expect(again.stderr).to.contain("stood there before");
+    expect(again.stderr).to.contain("exists already");
     expect(await hardhat("plan:deprecate", "--network", "localhost", "--plan", planId)).to.include({ code: 0 });
     const twice = await hardhat("plan:deprecate", "--network", "localhost", "--plan", planId);
     expect(twice.code).to.not.equal(0);
@@ -103,7 +103,7 @@ describe("scripts on a fresh node", function () {
     expect(stderr).to.contain("Warning: with a grace of 0");
   });
 
-  it("tells in one sentence what a network lacks, and only when that network is used", async () => {
+  it("states in one sentence what a network lacks, and only when that network is used", async () => {
     const { code, stderr } = await hardhatWith({ TURNPIKE_DEPLOYER_KEY: "" }, ...DEPLOY, "base");
     expect(code).to.not.equal(0);
     expect(stderr).to.contain("Network base needs TURNPIKE_DEPLOYER_KEY").and.not.contain("TURNPIKE_RPC_URL");

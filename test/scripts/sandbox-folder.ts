@@ -50,7 +50,7 @@ describe("a sandbox's folder", () => {
     await lock();
   });
 
-  it("HB2 recognises what a killed sandbox left, whoever has its process id now, and removes that alone", async () => {
+  it("HB2 recognises what a killed sandbox left, also when its process id is reused, and removes that alone", async () => {
     const holder = { id: "a sandbox that was killed", pid: process.pid, port: await freePort() };
     writeFileSync(path.join(folder, "lock.json"), JSON.stringify(holder));
     writeFileSync(path.join(folder, "state.json"), '{"facilitatorUrl":"killed"}');

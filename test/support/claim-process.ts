@@ -1,5 +1,5 @@
 /** One of several processes that race for the same claims: prints the number of each payment that it acquired. */
-// Not through the door: three processes at once load what they need and no more.
+// Not through the entry point: three processes at once load what they need and no more.
 
 import { keccakText } from "turnpike/protocol";
 import { fileClaims } from "../../sdk/src/gate/claims/file";

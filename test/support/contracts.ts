@@ -34,7 +34,7 @@ export interface World {
   planId: string;
 }
 
-/** A fixture: the plan stands, and the subscriber has funds and has approved without limit. */
+/** A fixture: the plan exists, and the subscriber has funds and has approved without limit. */
 export async function world(): Promise<World> {
   const [provider, operator, subscriber, relayer, stranger, treasury] = await ethers.getSigners();
   assert(provider && operator && subscriber && relayer && stranger && treasury, "too few signers");
@@ -200,7 +200,7 @@ export async function digestOf(w: World, name: MessageName, message: Record<stri
   return ethers.TypedDataEncoder.hash(await domainOf(w), typesOf(name), message);
 }
 
-/** An `Auth` over one change, at the record's current version unless told otherwise. */
+/** An `Auth` over one change, at the record's current version by default. */
 export async function authFor(
   w: World,
   name: Exclude<MessageName, "Subscribe">,

@@ -231,7 +231,7 @@ export async function startWorld(options: WorldOptions = { blockMs: BLOCK_MS }):
   return world;
 }
 
-/** A machine that stands still meanwhile, or a slow look, does not use up the patience: one look counts for so much. */
+/** The most that one attempt counts, so that a paused machine or a slow attempt does not use up the timeout. */
 const LOOK_COUNTS_MS = 5_000;
 
 /** Polls until `look` answers something, instead of sleeping and hoping. */

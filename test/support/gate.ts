@@ -148,7 +148,7 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
 
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const body = await text(request).catch(() => undefined);
-    // Whoever asked has left in the middle of it.
+    // The client disconnected in the middle of it.
     if (body === undefined) return;
     if (!/^\/(?:supported$|payments\/)/.test(request.url ?? ""))
       calls.push({ path: request.url ?? "", body: parse(body) });
@@ -184,7 +184,7 @@ export interface SettleBody {
   readonly grant?: { readonly id: string; readonly resource: string };
 }
 
-/** What `/settle` answers when it grants the payment to whoever asks, signed with the key of that name. */
+/** What `/settle` answers when it grants the payment to any gate, signed with the key of that name. */
 export function signedSettlement(
   { paymentPayload, paymentRequirements, grant }: SettleBody,
   transaction: Hex,

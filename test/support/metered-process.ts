@@ -21,7 +21,7 @@ interface Assignment {
 const PARALLEL = 8;
 const FACTS_AGE_MS = 40;
 
-const tell = (line: string): number => writeSync(1, `${line}\n`);
+const print = (line: string): number => writeSync(1, `${line}\n`);
 
 async function main(assignment: Assignment): Promise<void> {
   const { rpcUrl, chainId, turnpike, operatorKey, idHashes, journal, drain } = assignment;
@@ -36,14 +36,14 @@ async function main(assignment: Assignment): Promise<void> {
   if (drain) {
     await meter.flush();
     const { charged, settled, lost, unsettled } = meter.unsettled();
-    tell(`report ${charged} ${settled} ${lost} ${unsettled}`);
+    print(`report ${charged} ${settled} ${lost} ${unsettled}`);
     await meter.stop();
     rpc.close();
     return;
   }
 
   let facts: readonly MeteredState[] = await states.read(idHashes);
-  tell("ready");
+  print("ready");
   const refresh = async (): Promise<never> => {
     for (;;) {
       await new Promise((resolve) => setTimeout(resolve, FACTS_AGE_MS));
@@ -55,9 +55,9 @@ async function main(assignment: Assignment): Promise<void> {
       const at = facts[i % facts.length];
       if (at === undefined) continue;
       const amount = BigInt(1 + ((i * 7) % 50));
-      tell(`asked ${amount}`);
+      print(`asked ${amount}`);
       const { charged } = await meter.reserve(at.idHash, amount, at).catch(refusal);
-      tell(`told ${charged}`);
+      print(`told ${charged}`);
       await new Promise((resolve) => setImmediate(resolve));
     }
   };

@@ -32,7 +32,7 @@ async function startProxy(target: string): Promise<RpcProxy> {
       proxy.refused++;
       return void request.socket.destroy();
     }
-    // Whoever asks, or the node, may be gone: the other one sees a connection that ended.
+    // The client or the node may be gone: the other one sees a connection that ended.
     const cut = (): void => void request.socket.destroy();
     const body = await text(request).catch(cut);
     if (typeof body !== "string") return;

@@ -45,7 +45,7 @@ export const CHAIN = {
     env: "RPC_URLS",
     about: "JSON-RPC URLs of that chain, comma-separated; the first is preferred, the others are asked when it fails.",
     danger:
-      "A node whose blocks, logs and receipts fit together is believed: take nodes that you trust. Another is asked when one fails; they are not compared.",
+      "Nodes are not compared with each other: name only nodes that you trust. The next one is asked when one fails.",
     schema: z.string().transform(list).pipe(z.array(url).min(1)),
   }),
   turnpike: setting({ env: "TURNPIKE", about: "Address of the Turnpike contract.", schema: addressSchema }),

@@ -24,7 +24,7 @@ export const KEYS = {
   proofKey: optional({
     env: "PROOF_KEY",
     about: "Key that signs payment proofs, in the same forms; gates pin its address. Required with the role api.",
-    danger: "Whoever holds it can forge proofs of payment.",
+    danger: "A holder of this key can forge proofs of payment.",
     role: "api",
     schema: keySource,
   }),
@@ -32,13 +32,13 @@ export const KEYS = {
     env: "PROOF_SIGNERS",
     about:
       "Further addresses whose proofs count, comma-separated: the next one before PROOF_KEY is replaced, the former one afterwards. 0x...@TIME (unix seconds or ISO 8601) counts for payments that settled before.",
-    danger: "Whoever holds one of their keys can forge proofs of payment: take out at once what has leaked.",
+    danger: "A holder of one of their keys can forge proofs of payment: remove a leaked one at once.",
     schema: z.string().transform(list).pipe(z.array(proofSigner).min(1)),
   }),
   kmsEndpoint: optional({
     env: "KMS_ENDPOINT",
     about: "URL of the key management service, where it is not AWS's own for AWS_REGION.",
-    danger: "Whoever answers there signs for the service.",
+    danger: "The server at this URL signs for the service.",
     schema: url,
   }),
 } as const;

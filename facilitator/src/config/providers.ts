@@ -15,7 +15,7 @@ export const PROVIDERS = {
     env: "OPERATORS",
     about:
       "Wallets whose API keys may also read what concerns the whole service (lanes, balances, costs), comma-separated addresses; nobody's when absent.",
-    danger: "Whoever holds such a key sees what every provider's transactions have cost, together.",
+    danger: "A holder of such a key sees the total costs of all providers' transactions.",
     schema: z.string().transform(list).pipe(z.array(addressSchema)),
   }),
   keyRequestsPerMinute: setting({

@@ -8,7 +8,7 @@ export function settingsText(): string {
   const entries = (Object.values(SETTINGS) as Setting[]).map(({ env, about, fallback, optional, danger }) =>
     [
       ...wrapped(about),
-      ...(danger ? wrapped(`Careless: ${danger}`) : []),
+      ...(danger ? wrapped(`Caution: ${danger}`) : []),
       // A setting with a default, or an optional one, is commented out: the file shows only what it changes.
       fallback === undefined && !optional ? `${env}=` : `#${env}=${fallback ?? ""}`,
     ].join("\n"),

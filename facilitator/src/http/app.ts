@@ -13,6 +13,7 @@ import { createFastLane, type FastLane } from "./direct-routes";
 import { API_KEY_SCHEME, type Endpoint } from "./endpoint";
 import { sendError } from "./errors";
 import { liveEvents } from "./live";
+import { completeDocument } from "./openapi";
 import { addressOf, type RequestScope } from "./request";
 import { createObserver, OPEN_HEADERS } from "./response-observer";
 import { accountEndpoints } from "./routes/accounts";
@@ -86,7 +87,7 @@ export function createApp(services: ApiServices, endpoints = endpointsOf(service
 
   app.openAPIRegistry.registerComponent("securitySchemes", API_KEY_SCHEME, { type: "http", scheme: "bearer" });
   describeWebhooks(app);
-  const document = app.getOpenAPI31Document({ openapi: "3.1.0", info: DOCUMENT_INFO });
+  const document = completeDocument(app.getOpenAPI31Document({ openapi: "3.1.0", info: DOCUMENT_INFO }));
   app.get("/openapi.json", (context) => context.json(document));
   app.get("/metrics", async (context) =>
     context.body(await metrics.text(), 200, { "content-type": metrics.contentType }),

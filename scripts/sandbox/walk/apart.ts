@@ -24,7 +24,7 @@ export async function walkApart({ world, narrator, ada }: Cast): Promise<void> {
         const response = await ask();
         mustBe(response.status, 503, "the status meanwhile");
         mustBe(response.headers.has("retry-after"), true, "that Retry-After is there");
-        mustBe(oneTimeOption(await quoteOf(url)).amount, "500000", "the price told meanwhile");
+        mustBe(oneTimeOption(await quoteOf(url)).amount, "500000", "the price quoted meanwhile");
       } finally {
         await facilitator.start();
       }

@@ -21,7 +21,7 @@ export async function walkOneTime({ world, narrator, ada, poor }: Cast): Promise
 
   await narrator.step(
     "A one-time payment",
-    "agent.pay() asks, is told the price (402), signs a token transfer, has the Facilitator settle it and asks again with the proof.",
+    "agent.pay() asks, gets the price (402), signs a token transfer, has the Facilitator settle it and asks again with the proof.",
     async () => {
       const paid = await spent(async () => {
         const response = await buyQuote(ada.agent, provider.url, "ETH");
@@ -88,7 +88,7 @@ export async function walkOneTime({ world, narrator, ada, poor }: Cast): Promise
 
   await narrator.step(
     "Insufficient funds",
-    "An agent without tokens is told so by name, before anything is sent to the chain.",
+    "An agent without tokens gets an error with that name, before anything is sent to the chain.",
     async () => {
       const error: unknown = await poor.agent.pay(`${provider.url}/quote`).catch((reason) => reason);
       mustBe(isTurnpikeError(error) ? error.code : String(error), "InsufficientFunds", "the error");

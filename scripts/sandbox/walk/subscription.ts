@@ -37,7 +37,7 @@ export async function walkSubscription({ world, narrator, ada }: Cast): Promise<
 
   await narrator.step(
     "Several options at one gate",
-    "A stranger is told every option; a subscriber passes straight through and pays nothing more.",
+    "A stranger is offered every option; a subscriber passes straight through and pays nothing more.",
     async () => {
       const url = `${provider.url}/choice`;
       mustBe((await narrator.fetch(url)).status, 402, "the stranger's status");

@@ -1,4 +1,4 @@
-/** One webhook of every type as the service makes it: a short history, told by the very rules that write the outbox. */
+/** One webhook of every type as the service makes it: a short history, emitted by the rules that write the outbox. */
 import type { TurnpikeEvent } from "turnpike/chain";
 import type { WebhookEventType } from "turnpike/facilitator";
 import { addressOfKey, type Hex, keccakText, networkOfChain } from "turnpike/protocol";
@@ -105,7 +105,7 @@ export function webhookExamples(): ReadonlyMap<WebhookEventType, string> {
   if (!row || !terms) throw new TypeError("the history lacks its subscription");
   const due = { ...row, ending: false };
   const dueSec = row.paid_through;
-  const tell = (type: WebhookEventType, atSec: number, beside: Record<string, unknown> = {}) =>
+  const emit = (type: WebhookEventType, atSec: number, beside: Record<string, unknown> = {}) =>
     drafts.push(
       clockEvent(type, atSec, {
         objectId: newIdHash,
@@ -114,11 +114,11 @@ export function webhookExamples(): ReadonlyMap<WebhookEventType, string> {
     );
   const needs = { renewals: 1, required: "25000000", balance: "12000000", approval: "100000000" };
   const lacks = { missingFunds: "13000000", missingApproval: "0" };
-  tell("subscription.renewal_at_risk", dueSec - 3 * DAY, { dueAt: dueSec, horizonSec: 3 * DAY, ...needs, ...lacks });
+  emit("subscription.renewal_at_risk", dueSec - 3 * DAY, { dueAt: dueSec, horizonSec: 3 * DAY, ...needs, ...lacks });
   const failure = { reason: "InsufficientFunds", attempt: 1, nextAttemptAt: dueSec + 3_600 };
-  tell("subscription.renewal_failed", dueSec, failure);
-  tell("subscription.past_due", dueSec + 3 * DAY);
-  tell("subscription.expired", dueSec + 30 * DAY);
+  emit("subscription.renewal_failed", dueSec, failure);
+  emit("subscription.past_due", dueSec + 3 * DAY);
+  emit("subscription.expired", dueSec + 30 * DAY);
 
   const bodies = new Map<WebhookEventType, string>();
   const sequences = new Map<string, number>();
@@ -126,8 +126,8 @@ export function webhookExamples(): ReadonlyMap<WebhookEventType, string> {
     const sequence = (sequences.get(draft.objectId) ?? 0) + 1;
     sequences.set(draft.objectId, sequence);
     const { id, type, objectId: object_id, blockTime: block_time, payload } = draft;
-    const told = { id, type, object_id, sequence, block_time, transaction: draft.transaction ?? null };
-    const body = bodyOf({ ...told, payload: { ...payload } }, NETWORK);
+    const event = { id, type, object_id, sequence, block_time, transaction: draft.transaction ?? null };
+    const body = bodyOf({ ...event, payload: { ...payload } }, NETWORK);
     if (!bodies.has(type as WebhookEventType)) bodies.set(type as WebhookEventType, body);
   }
   return bodies;

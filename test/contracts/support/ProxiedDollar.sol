@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 // A dollar as the large ones are built: behind a proxy that knows its admin, pausable, with a denylist of its own, a domain
-// separator that is made anew for each signature, and a look whether the signer is a contract. For measuring alone: whatever
+// separator that is made again for each signature, and a look whether the signer is a contract. For measuring alone: whatever
 // these tokens do beside an authorized transfer is missing, and anyone may mint.
 
 contract ProxiedDollar {

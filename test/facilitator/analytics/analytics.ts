@@ -45,7 +45,7 @@ describe("Facilitator: analytics", function () {
     return response.json();
   };
 
-  it("tells volume by how it was paid, what recurs, and who subscribes", async () => {
+  it("returns volume by form of payment, recurring revenue and subscribers", async () => {
     const overview = overviewSchema.parse(await json("/analytics/overview"));
     expect(overview.volume).to.deep.equal({ count: 3, amount: PRICE + 750_000n });
     expect(overview.volumeBefore).to.deep.equal({ count: 0, amount: 0n });
@@ -123,7 +123,7 @@ describe("Facilitator: analytics", function () {
     expect(lines.find((line) => line.includes(plan))).to.include(`,"'=HYPERLINK(""http://evil"",""x"")",`);
   });
 
-  it("tells as CSV too how long settling took", async () => {
+  it("returns settlement times as CSV too", async () => {
     const lines = (await (await get("/analytics/latency.csv")).text()).trim().split("\r\n");
     expect(lines[0]).to.equal("upToMs,count");
     const counts = lines.slice(1).map((line) => Number(line.split(",")[1]));
@@ -145,7 +145,7 @@ describe("Facilitator: analytics", function () {
     await expectProblem(await get("/analytics/volume?grain=hour&days=365"), 400, "InvalidRequest");
   });
 
-  it("tells whoever watches that something happened", async () => {
+  it("notifies listeners of events", async () => {
     const stop = new AbortController();
     const response = await fetch(`${service.url}/events/live`, {
       headers: { authorization: `Bearer ${key}` },

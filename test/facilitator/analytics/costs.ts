@@ -7,9 +7,9 @@ import { expectProblem } from "../support/problem";
 const NATIVE_PRICE = 2_950.75;
 const CENTS = 100;
 
-/** Cents are told with six digits, whatever gas costs at the moment. */
-function expectCents(told: number | undefined, cents: number): void {
-  expect(told).to.be.closeTo(cents, cents * 1e-5);
+/** Cents are returned with six digits, whatever the gas price is. */
+function expectCents(actual: number | undefined, cents: number): void {
+  expect(actual).to.be.closeTo(cents, cents * 1e-5);
 }
 
 describe("Facilitator: what transactions cost", function () {
@@ -43,7 +43,7 @@ describe("Facilitator: what transactions cost", function () {
     return outcome.proof.transaction;
   }
 
-  it("are told as the chain's receipt has them: gas times price, and that in token cents", async () => {
+  it("are those of the chain's receipt: gas times price, also in token cents", async () => {
     const hash = await settle();
     const receipt = await http.world.chain.provider.getTransactionReceipt(hash);
     const cost = await costOf(hash);
@@ -86,7 +86,7 @@ describe("Facilitator: what transactions cost", function () {
     await expectProblem(await http.call(`/transactions/${foreign}/cost`), 404, "NotFound");
   });
 
-  it("are told in wei alone where nobody has said what a coin is worth", async () => {
+  it("are in wei alone where no price of the coin is set", async () => {
     const hash = await settle();
     await costOf(hash);
     await http.restart({ NATIVE_PRICE: "" });

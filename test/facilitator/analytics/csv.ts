@@ -10,8 +10,8 @@ import { createApp } from "../../../facilitator/src/http/app";
 import { endpoint } from "../../../facilitator/src/http/endpoint";
 import { csvHeader, csvRows, csvSchema, decimalOf, money, sheetOfPages } from "../../../facilitator/src/http/figures";
 import { startServer } from "../../../facilitator/src/http/server";
-import { unusedDoors } from "../../support/doors";
 import { emptyDatabase } from "../../support/facilitator";
+import { unusedServices } from "../../support/unused-services";
 import { paymentToWire } from "../support/payments";
 import { PRICE, type Service, type ServiceWorld, startServiceWorld } from "../support/service";
 
@@ -41,7 +41,7 @@ describe("CSV", () => {
     expect(() => csvRows({ columns }, [{ name: "x" }])).to.throw(TypeError);
   });
 
-  it("HF6 keeps a formula a text, whatever blank stands before it", () => {
+  it("HF6 keeps a formula text, after any blank character", () => {
     const columns = { name: ({ name }: { name: string }) => name };
     for (const blank of ["", " ", "\n", "\r\n", "\t", " \n\t", "\u00a0", "\ufeff"])
       for (const sign of ["=", "+", "-", "@"])
@@ -79,7 +79,7 @@ describe("CSV", () => {
       }),
     );
     const log = { info: () => undefined, error: (_: unknown, line: string) => logged.push(line) } as never;
-    const app = createApp({ ...unusedDoors(), log }, endpoints);
+    const app = createApp({ ...unusedServices(), log }, endpoints);
     const server = await startServer({ fetch: app.fetch, host: "127.0.0.1", port: 0 });
     try {
       const whole = await fetch(`${server.url}/whole.csv`);
@@ -238,7 +238,7 @@ describe("CSV", () => {
         const decimal = names.flatMap((name, index) => (name.endsWith("Decimal") ? [index] : []));
         expect(decimal.length, path).to.be.greaterThan(0);
         for (const cells of lines.map((line) => line.split(","))) {
-          // A plan's metadata may hold commas: what stands before it keeps its place.
+          // A plan's metadata may hold commas: the columns before it keep their places.
           if (cells.length !== names.length) continue;
           expect(cells.slice(-2), path).to.deep.equal([world.contracts.token, "6"]);
           for (const at of decimal) expect(cells[at], path).to.equal(decimalOf(cells[at - 1] ?? "", 6));

@@ -57,11 +57,11 @@ const happenings = fc.array(
   }),
   { maxLength: 4 },
 );
-/** A block changes records and tells; the clock tells between blocks; a block may go, and may come back as it was. */
+/** A block changes records and emits events; the clock emits between blocks; a block may be reverted, and restored unchanged. */
 const blocks = fc.array(
   fc.record({
     fate: fc.constantFrom("stays", "stays", "goes", "returns"),
-    ...{ told: happenings, byTheClock: happenings },
+    ...{ emitted: happenings, byTheClock: happenings },
     changes: fc.uniqueArray(
       fc.tuple(
         subscription,
@@ -85,7 +85,7 @@ type History = typeof blocks extends fc.Arbitrary<infer Drawn> ? Drawn : never;
 const EVERY_OUTCOME: History = [
   {
     fate: "stays",
-    told: SUBSCRIPTIONS.map((name) => ({
+    emitted: SUBSCRIPTIONS.map((name) => ({
       ...{ subscription: name, type: FAILED, period: 1, attempt: 1, reason: "InsufficientFunds" },
       ...{ token: TOKENS[0] ?? "", provider: "0xa", price: "900" },
     })),
@@ -94,7 +94,7 @@ const EVERY_OUTCOME: History = [
   },
   {
     fate: "stays",
-    told: [],
+    emitted: [],
     byTheClock: [],
     changes: [
       ["sub0", { paid_through: 1, paused: false, cancelled: false, moved_to: "sub9" }],
@@ -132,10 +132,14 @@ describe("Facilitator: periods that were not charged at once", function () {
         logIndex: index,
       }),
     }));
-  const tell = (drafts: readonly EventDraft[]) => store.transaction((tx) => feed.append(tx, drafts));
+  const emit = (drafts: readonly EventDraft[]) => store.transaction((tx) => feed.append(tx, drafts));
 
   /** As the indexer writes a block. */
-  const write = (number: number, changes: readonly (readonly [string, Standing | undefined])[], told: EventDraft[]) =>
+  const write = (
+    number: number,
+    changes: readonly (readonly [string, Standing | undefined])[],
+    emitted: EventDraft[],
+  ) =>
     store.transaction(async (tx) => {
       const state = emptyState();
       const names = changes.map(([name]) => name);
@@ -149,7 +153,7 @@ describe("Facilitator: periods that were not charged at once", function () {
           });
       }
       await saveState(tx, { chainId: CHAIN_ID, blockNumber: number }, state, RECORD_PROJECTIONS);
-      await feed.append(tx, told);
+      await feed.append(tx, emitted);
     });
   /** As a reorganisation takes it back. */
   const takeBack = (number: number) =>
@@ -197,16 +201,16 @@ describe("Facilitator: periods that were not charged at once", function () {
     return record.cancelled || record.paused ? "lost" : "open";
   }
 
-  it("equal the events and the records, whatever is told, changed, taken back and told again", async () => {
+  it("equal the events and the records after any appends, changes, reverts and restores", async () => {
     const outcomes = new Set<string>();
     await fc.assert(
       fc.asyncProperty(blocks, async (history) => {
         await clear();
-        for (const [number, { changes, told, byTheClock, fate }] of history.entries()) {
-          const drafts = draftsOf(told, `block ${number}`, number * 2);
+        for (const [number, { changes, emitted, byTheClock, fate }] of history.entries()) {
+          const drafts = draftsOf(emitted, `block ${number}`, number * 2);
           await write(number, changes, drafts);
           if (fate !== "stays") await takeBack(number);
-          await tell(draftsOf(byTheClock, `clock ${number}`, number * 2 + 1));
+          await emit(draftsOf(byTheClock, `clock ${number}`, number * 2 + 1));
           if (fate === "returns") await write(number, changes, drafts);
           const should = await expected();
           expect(await rows()).to.deep.equal(should);
@@ -231,7 +235,7 @@ describe("Facilitator: periods that were not charged at once", function () {
     await clear();
     const failure = { type: FAILED, attempt: 1, token: "0xc0", provider: "0xa", price: "900", period: 1 };
     await write(1, [["sub1", { paid_through: 1, paused: false, cancelled: false, moved_to: null }]], []);
-    await tell(draftsOf([{ ...failure, subscription: "sub1", reason: "Why" }], "clock 1", 0));
+    await emit(draftsOf([{ ...failure, subscription: "sub1", reason: "Why" }], "clock 1", 0));
     await store.db.updateTable("failed_periods").set({ outcome: "lost" }).execute();
     expect(await findWrongSums(store.db, CHAIN_ID, 0)).to.deep.equal([
       {

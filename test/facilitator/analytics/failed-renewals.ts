@@ -24,7 +24,7 @@ const NONE = { count: 0, amount: "0" };
 describe("Facilitator: what renewals failed to collect", function () {
   this.timeout(120_000);
   let store: Store;
-  let told = 0;
+  let eventCount = 0;
   const config = {
     chainId: CHAIN_ID,
     tokens: [TOKEN, EURO].map((address) => ({ address, name: "Test", version: "1", decimals: 6 })),
@@ -44,8 +44,8 @@ describe("Facilitator: what renewals failed to collect", function () {
   });
   after(() => store.close());
 
-  /** A record as it stands now. */
-  const stands = (name: string, how: object = {}) =>
+  /** Stores a subscription's current record. */
+  const storeRecord = (name: string, how: object = {}) =>
     store.db
       .insertInto("subscriptions")
       .values({
@@ -54,11 +54,11 @@ describe("Facilitator: what renewals failed to collect", function () {
         ...{ block_number: 1, created_at: 1, transaction: "0x", ...how },
       })
       .execute();
-  const tell = (name: string, type: string, more: object = {}, { at = DUE, provider = PROVIDER } = {}) =>
+  const emit = (name: string, type: string, more: object = {}, { at = DUE, provider = PROVIDER } = {}) =>
     store.transaction((tx) =>
       feed.append(tx, [
         {
-          ...{ id: `event ${told++}`, chainId: CHAIN_ID, type: `subscription.${type}`, objectId: name, provider },
+          ...{ id: `event ${eventCount++}`, chainId: CHAIN_ID, type: `subscription.${type}`, objectId: name, provider },
           ...{ payer: OTHER, blockTime: at, blockNumber: BLOCK, blockHash: `block of ${name}` },
           payload: { token: TOKEN, planId: "plan", price: "900", paidThrough: DUE, ...more },
         },
@@ -66,21 +66,21 @@ describe("Facilitator: what renewals failed to collect", function () {
     );
   const fails = async (name: string, reason: string, attempts = 3, more: object = {}): Promise<void> => {
     for (let attempt = 1; attempt <= attempts; attempt++)
-      await tell(name, "renewal_failed", { reason, attempt, ...more }, { at: DUE + attempt * 3_600 });
+      await emit(name, "renewal_failed", { reason, attempt, ...more }, { at: DUE + attempt * 3_600 });
   };
 
   it("counts a period once with its price, however often it was tried: lost, still tried, or recovered", async () => {
-    await stands("expired");
+    await storeRecord("expired");
     await fails("expired", "InsufficientFunds");
-    await tell("expired", "past_due");
-    await tell("expired", "expired", {}, { at: DUE + 2 * DAY_SEC });
-    await stands("cancelled", { cancelled: true });
+    await emit("expired", "past_due");
+    await emit("expired", "expired", {}, { at: DUE + 2 * DAY_SEC });
+    await storeRecord("cancelled", { cancelled: true });
     await fails("cancelled", "InsufficientAllowance", 1, { price: "50" });
-    await stands("tried on");
+    await storeRecord("tried on");
     await fails("tried on", "InsufficientFunds", 5);
-    await stands("renewed late", { paid_through: DUE + MONTH_SEC });
+    await storeRecord("renewed late", { paid_through: DUE + MONTH_SEC });
     await fails("renewed late", "InsufficientFunds", 2);
-    await tell("renewed late", "renewed", { charged: "900", paidThrough: DUE + MONTH_SEC });
+    await emit("renewed late", "renewed", { charged: "900", paidThrough: DUE + MONTH_SEC });
     const one = { count: 1, amount: "900" };
     expect(await failed()).to.deep.include({
       lost: { count: 2, amount: "950" },
@@ -94,38 +94,38 @@ describe("Facilitator: what renewals failed to collect", function () {
   });
 
   it("keeps what expired lost when the subscriber comes back later", async () => {
-    await stands("came back", { paid_through: NOW_SEC + MONTH_SEC });
+    await storeRecord("came back", { paid_through: NOW_SEC + MONTH_SEC });
     await fails("came back", "InsufficientFunds");
-    await tell("came back", "expired", {}, { at: DUE + DAY_SEC });
+    await emit("came back", "expired", {}, { at: DUE + DAY_SEC });
     expect((await failed()).lost).to.deep.equal({ count: 1, amount: "900" });
   });
 
   it("says so of what expired without having been tried", async () => {
-    await stands("forgotten");
-    await tell("forgotten", "expired");
+    await storeRecord("forgotten");
+    await emit("forgotten", "expired");
     expect((await failed()).causes.map(({ cause }) => cause)).to.deep.equal(["NotTried"]);
   });
 
   it("counts on the day of the first failure, and in no other range", async () => {
-    await stands("long ago");
+    await storeRecord("long ago");
     await fails("long ago", "InsufficientFunds");
-    await tell("long ago", "expired", {}, { at: NOW_SEC });
+    await emit("long ago", "expired", {}, { at: NOW_SEC });
     expect((await failed(PROVIDER, { days: 1 })).lost).to.deep.equal(NONE);
     expect((await failed(PROVIDER, { fromSec: DUE, toSec: DUE + DAY_SEC })).lost.count).to.equal(1);
   });
 
-  it("takes a rekeyed record for one: the new name has told the same of itself", async () => {
-    await stands("old name", { cancelled: true, moved_to: "new name" });
+  it("counts a rekeyed record once: the new id has the same events", async () => {
+    await storeRecord("old name", { cancelled: true, moved_to: "new name" });
     await fails("old name", "InsufficientFunds");
-    await stands("new name");
+    await storeRecord("new name");
     await fails("new name", "InsufficientFunds");
     expect(await failed()).to.deep.include({ lost: NONE, open: { count: 1, amount: "900" } });
   });
 
   it("leaves out other tokens, other providers, and what a reorganisation took back", async () => {
-    for (const name of ["euro", "another's", "undone"]) await stands(name);
+    for (const name of ["euro", "another's", "undone"]) await storeRecord(name);
     await fails("euro", "InsufficientFunds", 1, { token: EURO });
-    await tell("another's", "expired", {}, { provider: OTHER });
+    await emit("another's", "expired", {}, { provider: OTHER });
     await fails("undone", "InsufficientFunds", 1);
     await store.transaction((tx) => feed.revertBlock(tx, { number: BLOCK, hash: "block of undone" }));
     expect(await failed()).to.deep.include({ lost: NONE, open: NONE, recovered: NONE, causes: [] });

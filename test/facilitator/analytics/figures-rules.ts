@@ -111,7 +111,7 @@ describe("rules of figures", () => {
       expect(lostIn([...again, forged])).to.deep.equal([[forged.cause, 7n]]);
     });
 
-    it("HC18 adds up in every row, whatever was told", () => {
+    it("HC18 adds up in every row, whatever was reported", () => {
       const any = fc.record({
         resource: fc.constantFrom("/a", "/b", "*"),
         step: fc.constantFrom("asked", "refused", "paid", "subscribed", "served"),

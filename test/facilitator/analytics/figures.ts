@@ -76,7 +76,7 @@ describe("figures", () => {
         ]),
       );
 
-    it("tell renewals by day and why attempts failed, what recurs, and who left", async () => {
+    it("list renewals by day, causes of failed attempts, recurring revenue and churn", async () => {
       await happen("subscription.created", 10, { charged: "900" });
       await happen("subscription.created", 3, { charged: "900" });
       await happen("subscription.renewed", 2, { charged: "900" });
@@ -207,19 +207,19 @@ describe("figures", () => {
       }
     });
 
-    it("HC19 count as churn who left and did not come back, and of those only who stood before", async () => {
+    it("HC19 count as churn only subscribers who were active before, left and did not come back", async () => {
       const FOURTH = "0x0000000000000000000000000000000000000004" as Address;
       const at = (type: string, daysAgo: number, objectId: string, payer: string = objectId) =>
         happen(`subscription.${type}`, daysAgo, {}, { objectId, payer, provider: FOURTH });
-      for (const name of ["stays", "leaves", "expires", "resumes", "starts anew"]) await at("created", 20, name);
+      for (const name of ["stays", "leaves", "expires", "resumes", "starts again"]) await at("created", 20, name);
       await at("cancelled", 5, "leaves");
-      // Told twice of one that leaves: it is one that left.
+      // Reported twice for one that leaves: it counts once.
       await at("expired", 2, "leaves");
       await at("expired", 4, "expires");
       await at("expired", 4, "resumes");
       await at("resumed", 3, "resumes");
-      await at("cancelled", 4, "starts anew");
-      await at("created", 2, "another", "starts anew");
+      await at("cancelled", 4, "starts again");
+      await at("created", 2, "another", "starts again");
       await at("created", 3, "comes and goes");
       await at("cancelled", 1, "comes and goes");
       const { churn } = await analytics().recurring(FOURTH, QUERY);
@@ -230,7 +230,7 @@ describe("figures", () => {
       expect(before.churn).to.deep.equal({ atStart: 0, lost: 0 });
     });
 
-    it("HC20 tell since when anything is known, so that growth is told against whole times alone", async () => {
+    it("HC20 state since when figures exist, so that growth is against complete periods only", async () => {
       const FIFTH = "0x0000000000000000000000000000000000000005" as Address;
       expect(await analytics().overview(FIFTH, QUERY)).not.to.have.property("since");
       for (const [daysAgo, amount] of [
@@ -244,7 +244,7 @@ describe("figures", () => {
       expect(since).to.be.greaterThan(2 * from - to);
     });
 
-    it("HC21 tell what was signed with what failed, in money too", async () => {
+    it("HC21 include signed requests with failed ones, also as amounts", async () => {
       const SIXTH = "0x0000000000000000000000000000000000000006" as Address;
       await happen("payment.settled", 1, { amount: "30" }, { provider: SIXTH });
       await happen("payment.failed", 1, { amount: "12", reason: "expired" }, { provider: SIXTH });
@@ -255,7 +255,7 @@ describe("figures", () => {
       expect(payments).to.include({ settled: 1, failed: 1 });
     });
 
-    it("HC22 tell how long settling took, by the newest that the days of the range settled", async () => {
+    it("HC22 return settlement times, of the newest payments that settled in the range's days", async () => {
       const payments = [100, 900, 1_500, 4_000].map((tookMs, index) => ({
         ...{
           chain_id: CHAIN_ID,
@@ -285,7 +285,7 @@ describe("figures", () => {
         { upToMs: 2_000, count: 1 },
         { upToMs: 5_000, count: 1 },
       ]);
-      // The chain's clock was moved on since: what it settled is told in the days in which it did.
+      // The chain's clock was moved on since: payments count in the days in which they settled.
       const aheadSec = 400 * DAY_SEC;
       const later = createAnalytics({ db: store.db, config, clock: { nowSec: () => NOW_SEC + aheadSec } });
       expect(await later.latency(PROVIDER, QUERY)).to.include({ sampled: 0 });
@@ -326,7 +326,7 @@ describe("figures", () => {
       await store.db.deleteFrom("rollup_funnel").execute();
     });
 
-    it("HF5 tell as received what moved, and resumptions that charged nothing as access", async () => {
+    it("HF5 count moved money as received, and resumptions without a charge as access", async () => {
       const fourth = "0x0000000000000000000000000000000000000004" as Address;
       await store.db
         .insertInto("plans")

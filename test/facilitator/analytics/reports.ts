@@ -105,15 +105,15 @@ describe("Facilitator: what gates report", function () {
       expect(bad.status).to.equal(402);
       await provider.flush();
 
-      const told = await funnel();
-      expect(told.steps).to.deep.equal([
+      const found = await funnel();
+      expect(found.steps).to.deep.equal([
         { step: "asked", count: 5, amount: 5n * AMOUNT },
         { step: "signed", count: 1, amount: AMOUNT },
         { step: "settled", count: 1, amount: AMOUNT },
         { step: "paid", count: 1, amount: AMOUNT },
         { step: "served", count: 1, amount: AMOUNT },
       ]);
-      expect(told.causes).to.deep.equal([
+      expect(found.causes).to.deep.equal([
         {
           ...{ cause: "PaymentRequired", offer: "one-time", count: 4 },
           ...{ asked: 4n * AMOUNT, answered: AMOUNT, lost: 3n * AMOUNT },
@@ -123,10 +123,10 @@ describe("Facilitator: what gates report", function () {
           ...{ asked: AMOUNT, answered: 0n, lost: AMOUNT },
         },
       ]);
-      expect(told.lost).to.equal(4n * AMOUNT);
-      expect(told.answeredBy).to.deep.equal({ "one-time": AMOUNT, subscription: 0n });
-      expect(told.received).to.deep.equal({ "one-time": AMOUNT, subscription: 0n });
-      expect(told.resources.find(({ resource }) => resource === "/quotes/:symbol")).to.deep.equal({
+      expect(found.lost).to.equal(4n * AMOUNT);
+      expect(found.answeredBy).to.deep.equal({ "one-time": AMOUNT, subscription: 0n });
+      expect(found.received).to.deep.equal({ "one-time": AMOUNT, subscription: 0n });
+      expect(found.resources.find(({ resource }) => resource === "/quotes/:symbol")).to.deep.equal({
         resource: "/quotes/:symbol",
         asked: { count: 5, amount: 5n * AMOUNT },
         answered: AMOUNT,
@@ -154,9 +154,9 @@ describe("Facilitator: what gates report", function () {
       const elsewhere = await fetch(`${url}/quotes/MNO`, { headers: { "X-PAYMENT": proof } });
       expect(elsewhere.status).to.equal(402);
       await provider.flush();
-      const told = await funnel();
-      expect(told.lost).to.equal(before.lost);
-      expect(told.turnedAway.map(({ cause, count }) => `${cause} ${count}`)).to.include.members([
+      const found = await funnel();
+      expect(found.lost).to.equal(before.lost);
+      expect(found.turnedAway.map(({ cause, count }) => `${cause} ${count}`)).to.include.members([
         "PaymentAlreadyUsed/already_used 1",
         "InvalidPaymentProof/resource 1",
       ]);
@@ -165,19 +165,19 @@ describe("Facilitator: what gates report", function () {
 
   it("counts a report once, and refuses another under the same id", async () => {
     const before = (await funnel()).turnedAway.find(({ cause }) => cause === "Once")?.count ?? 0;
-    const told = report({ step: "turned_away", cause: "Once", count: 7 });
-    expect(await (await post(told)).json()).to.deep.equal({ status: "counted" });
-    expect(await (await post(told)).json()).to.deep.equal({ status: "repeated" });
+    const sent = report({ step: "turned_away", cause: "Once", count: 7 });
+    expect(await (await post(sent)).json()).to.deep.equal({ status: "counted" });
+    expect(await (await post(sent)).json()).to.deep.equal({ status: "repeated" });
     expect((await funnel()).turnedAway.find(({ cause }) => cause === "Once")?.count).to.equal(before + 7);
-    const other = { ...told, entries: [{ ...told.entries[0], count: 8 }] };
+    const other = { ...sent, entries: [{ ...sent.entries[0], count: 8 }] };
     await expectProblem(await post(other), 409, "PayloadConflict");
   });
 
   it("counts reports that come in at once, each once", async () => {
-    const told = Array.from({ length: 12 }, (_, index) =>
+    const sent = Array.from({ length: 12 }, (_, index) =>
       report({ step: "turned_away", cause: "AtOnce", resource: `/r${index % 3}` }),
     );
-    const answers = await Promise.all([...told, ...told].map((each) => post(each)));
+    const answers = await Promise.all([...sent, ...sent].map((each) => post(each)));
     expect(answers.every(({ status }) => status === 200)).to.equal(true);
     expect((await funnel()).turnedAway.find(({ cause }) => cause === "AtOnce")?.count).to.equal(12);
   });
@@ -236,11 +236,11 @@ describe("Facilitator: what gates report", function () {
       }));
       expect((await post(report({}, { entries }), key)).status).to.equal(200);
     }
-    const told = await funnel("", key);
-    expect(told.steps[0]).to.deep.equal({ step: "asked", count: 300, amount: 300n });
-    // Every route that is counted apart, and the others together: what stands in the rows is all of it.
-    expect(told.resources).to.have.length(201);
-    expect(told.resources.reduce((sum, { lost }) => sum + lost, 0n)).to.equal(told.lost);
-    expect(told.resources[0]).to.deep.include({ resource: "*", asked: { count: 100, amount: 100n } });
+    const found = await funnel("", key);
+    expect(found.steps[0]).to.deep.equal({ step: "asked", count: 300, amount: 300n });
+    // Every route that is counted apart, and the others together: the rows contain all of it.
+    expect(found.resources).to.have.length(201);
+    expect(found.resources.reduce((sum, { lost }) => sum + lost, 0n)).to.equal(found.lost);
+    expect(found.resources[0]).to.deep.include({ resource: "*", asked: { count: 100, amount: 100n } });
   });
 });

@@ -48,7 +48,7 @@ interface Happening {
   readonly reason?: string | undefined;
 }
 
-/** A block is its happenings, taken back later or not; what gates tell meanwhile; and whether somebody tidies then. */
+/** A block is its events, reverted later or not; the reports of gates meanwhile; and whether rollups are compacted then. */
 const blocks = fc.array(
   fc.record({
     laterSec: fc.integer({ min: 1, max: 12 * DAY_SEC }),
@@ -185,7 +185,7 @@ describe("rollups", function () {
     await recordMined(store.db, id, { ...block, ...gas, gasPriceWei: 3n });
   }
 
-  it("equal what events, transactions and gates say, whatever blocks are taken back and whoever tidies", async () => {
+  it("equal what events, transactions and gates say, whatever blocks are reverted and whenever rollups are compacted", async () => {
     const tokens = [{ address: TOKEN, name: "Test", version: "1", decimals: 6 }];
     const clock = { nowSec: () => atSec };
     let atSec = START_SEC;
@@ -202,12 +202,12 @@ describe("rollups", function () {
           await finalise(store, index);
           for (const [number, { provider, ...entry }] of reports.entries()) {
             const id = `${index}${number}`.padStart(32, "0");
-            const told = { ...entry, hour: bucketOf(atSec, HOUR_SEC), token: TOKEN as Address };
+            const counted = { ...entry, hour: bucketOf(atSec, HOUR_SEC), token: TOKEN as Address };
             await createReports({ store, config: { chainId: CHAIN_ID, tokens } as never, clock }).take(
               providerOf(provider),
               {
                 id,
-                entries: [told],
+                entries: [counted],
               },
             );
           }

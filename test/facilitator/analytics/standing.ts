@@ -23,7 +23,7 @@ const START_SEC = 1_800_000_000;
 const providerOf = (number: number) => `0x${String(number).padStart(40, "0")}`;
 const MONTH_SEC = 30 * DAY_SEC;
 
-/** Two of one provider; the last stands from the first block that names it on, and goes with that block. */
+/** Two of one provider; the last exists from the first block that names it on, and goes with that block. */
 const TERMS = [
   { provider: 1, intervalSec: 30 * DAY_SEC, graceSec: 3 * DAY_SEC, price: 7n },
   { provider: 1, intervalSec: 7 * DAY_SEC, graceSec: 0, price: 10n ** 20n },

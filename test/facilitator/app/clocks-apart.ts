@@ -73,7 +73,7 @@ describe("Facilitator: processes whose clocks are days apart", function () {
     expect(outcome?.kind).to.equal("done");
     return payer;
   }
-  const told = (type: string) => receiver.received.filter(({ body }) => JSON.parse(body).type === type);
+  const delivered = (type: string) => receiver.received.filter(({ body }) => JSON.parse(body).type === type);
 
   it("B1 B17 pay once what both are asked for, renew each period once, and sign webhooks with the true time", async () => {
     const signed = await world.signPayment();
@@ -87,7 +87,11 @@ describe("Facilitator: processes whose clocks are days apart", function () {
     await world.chain.advance(INTERVAL_SEC);
     const renewals = async (): Promise<number> => (await turnpike.queryFilter("Renewed", 0)).length;
     await until(async () => (await renewals()) === payers.length, "all are renewed", PATIENCE_MS);
-    await until(async () => told("subscription.renewed").length === payers.length, "and it is told", PATIENCE_MS);
+    await until(
+      async () => delivered("subscription.renewed").length === payers.length,
+      "and it is delivered",
+      PATIENCE_MS,
+    );
     for (const { address } of payers) expect(await world.balanceOf(address)).to.equal(FUNDS - 2n * PRICE);
 
     const ids = receiver.received.map(({ headers }) => headers["webhook-id"]);
@@ -97,7 +101,7 @@ describe("Facilitator: processes whose clocks are days apart", function () {
     }
   });
 
-  it("S6 a failed delivery is due again in seconds for both, whoever failed", async () => {
+  it("S6 a failed delivery is due again in seconds for both, whichever failed", async () => {
     receiver.answer(500);
     await subscribe(0);
     const { rows } = await until(

@@ -65,13 +65,13 @@ describe("Facilitator: what readiness judges", function () {
     await client.end();
   }
 
-  /** As PostgreSQL answers where the disk has no room for another page. */
+  /** As PostgreSQL answers where the disk has no space for another page. */
   const fill = (table: string): string => `
     create or replace function no_room() returns trigger language plpgsql as $$
       begin raise exception 'could not extend file: No space left on device' using errcode = 'disk_full'; end $$;
     create trigger no_room before insert or update on ${table} for each row execute function no_room()`;
 
-  it("HD4 a full disk is 503 with Retry-After on payments and in /readyz, and over when there is room", async () => {
+  it("HD4 a full disk is 503 with Retry-After on payments and in /readyz, and ends when there is space", async () => {
     const DATABASE_URL = await postgres.database();
     const { url, lines } = await start({ DATABASE_URL });
     expect((await readiness(url)).status).to.equal(200);
@@ -118,7 +118,7 @@ describe("Facilitator: what readiness judges", function () {
     expect(funded).to.match(/^turnpike_relayer_balance_eth\{key="0x[0-9a-fA-F]{40}"\} \d{3}/m);
 
     await world.chain.provider.send("hardhat_setBalance", [addressOfKey(key), "0x1"]);
-    await until(async () => (await checkOf(api.url, "lane"))?.ok === false, "the API tells of it", 60_000);
+    await until(async () => (await checkOf(api.url, "lane"))?.ok === false, "the API reports it", 60_000);
     expect((await checkOf(api.url, "lane"))?.detail).to.contain("low on gas money");
     expect((await readiness(api.url)).status).to.equal(503);
     expect((await authorize(api.url)).status).to.equal(503);
@@ -133,7 +133,7 @@ describe("Facilitator: what readiness judges", function () {
     expect(relayer.url).not.to.equal(api.url);
   });
 
-  it("HD4 a reader that stands still is late by the clock, however few blocks that is", async () => {
+  it("HD4 a reader that stops is late by the clock, however few blocks that is", async () => {
     const DATABASE_URL = await postgres.database();
     const reader = await start({ DATABASE_URL, ROLES: "relayer,indexer" });
     const api = await start({ DATABASE_URL, ROLES: "api", MAX_LAG_SEC: "2" });
@@ -162,7 +162,7 @@ describe("Facilitator: what readiness judges", function () {
 
       // The relayer's node first: its lease lapses meanwhile, and the process lives.
       ofRelayer.silence();
-      await until(async () => (await checkOf(api.url, "lane"))?.ok === false, "the API tells of the lane");
+      await until(async () => (await checkOf(api.url, "lane"))?.ok === false, "the API reports the lane");
       ofApi.silence();
       const details = new Set<string>();
       await until(async () => {

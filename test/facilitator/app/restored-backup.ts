@@ -102,7 +102,7 @@ describe("Facilitator: an old backup", function () {
     await asked;
     const backup = await copyOf(url);
 
-    // After it: the database that will be lost takes in more, and collects a period.
+    // After it: the database that will be lost accepts more, and collects a period.
     await mining(100);
     await start();
     proofs.set(underWay, await settled(underWay));
@@ -119,7 +119,7 @@ describe("Facilitator: an old backup", function () {
     await until(async () => running?.output().includes("somebody else uses its key"), "the alarm", PATIENCE_MS);
     expect((await fetch(`${running?.url}/readyz`)).status).to.equal(503);
     const refused = await running?.client.authorize(paymentToWire(await world.signPayment())).catch(({ code }) => code);
-    expect(refused, "nothing new is taken in").to.equal("Unavailable");
+    expect(refused, "nothing new is accepted").to.equal("Unavailable");
     const doctor = await program.run(["doctor"], world.env({ DATABASE_URL: url }));
     expect(doctor.stdout).to.match(/^fail RELAYER_KEYS 1: .*Remedy: .*ADOPT_NONCE=true/m);
     await end("stop");
@@ -139,8 +139,8 @@ describe("Facilitator: an old backup", function () {
     await world.chain.advance(INTERVAL_SEC);
     await until(async () => (await renewals()) === 2 * SUBSCRIBERS, "the next period is collected", PATIENCE_MS);
     for (const { address } of subscribers) expect(await world.balanceOf(address)).to.equal(FUNDS - 3n * PRICE);
-    const told = (await turnpike.queryFilter("Renewed", 0)).map((log) => `${log.topics[1]}/${log.data}` as Hex);
-    expect(new Set(told).size, "each period once").to.equal(told.length);
+    const renewedLogs = (await turnpike.queryFilter("Renewed", 0)).map((log) => `${log.topics[1]}/${log.data}` as Hex);
+    expect(new Set(renewedLogs).size, "each period once").to.equal(renewedLogs.length);
 
     // While it runs: blocks come in all the time.
     const reconciled = await program.run(["reconcile"], world.env({ DATABASE_URL: url }));

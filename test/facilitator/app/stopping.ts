@@ -76,7 +76,7 @@ describe("Facilitator: stopping and answering in time", function () {
     const progress: Progress = {
       begin: () => ({ advance: () => stopping.abort(), setTotal: () => undefined, end: () => undefined }),
     };
-    // A node that does not tell the logs of many blocks: they are read one by one.
+    // A node that does not return the logs of many blocks: they are read one by one.
     const oneByOne: typeof fetch = async (input, init) => {
       const body = String(init?.body ?? "");
       if (!body.includes("eth_getLogs") || !/"fromBlock"/.test(body)) return fetch(input, init);

@@ -93,7 +93,7 @@ describe("hand-made hashing and encoding", () => {
     );
   });
 
-  it("writes and signs a transaction as ethers does, at every length that RLP tells apart", async () => {
+  it("writes and signs a transaction as ethers does, at every length that RLP distinguishes", async () => {
     const key = hexOf(32).filter((value) => BigInt(value) > 0n && BigInt(value) < 2n ** 255n);
     const length = fc.constantFrom(0, 1, 4, 54, 55, 56, 57, 255, 256, 257, 65_535, 65_536, 90_000);
     const data = length.chain((size) =>
@@ -107,11 +107,11 @@ describe("hand-made hashing and encoding", () => {
       data,
       gasLimit: fc.bigInt(21_000n, 2n ** 24n),
       tip: fee,
-      room: fee,
+      margin: fee,
     });
     await fc.assert(
-      fc.asyncProperty(fields, key, async ({ tip, room, ...rest }, secret) => {
-        const wanted = { ...rest, priorityFeeWei: tip, maxFeeWei: tip + room };
+      fc.asyncProperty(fields, key, async ({ tip, margin, ...rest }, secret) => {
+        const wanted = { ...rest, priorityFeeWei: tip, maxFeeWei: tip + margin };
         const signed = await signRaw(wanted, (digest) => signDigest(digest, secret));
         const expected = Transaction.from({
           type: 2,

@@ -37,7 +37,7 @@ function nodesOf(behaviours: Record<string, Behaviour>) {
 }
 
 describe("Facilitator: how each node does", () => {
-  it("tells who answers, who is behind, who fails and by what, and who serves another chain", async () => {
+  it("reports which node answers, is behind, fails and by what, or serves another chain", async () => {
     const rpc = nodesOf({
       "well.example": answering(1_000),
       "behind.example:8545": answering(990),
@@ -74,7 +74,7 @@ describe("Facilitator: how each node does", () => {
     expect(JSON.stringify(nodes)).not.to.match(/s3cr3t|hunter2|user/);
   });
 
-  it("tells what the questions of the service showed, before anybody looked", async () => {
+  it("reports what the service's own requests showed, before any probe", async () => {
     const behaviours: Record<string, Behaviour> = {
       "first.example": () => new Response("", { status: 503 }),
       "second.example": answering(7),

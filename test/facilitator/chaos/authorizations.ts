@@ -32,8 +32,8 @@ describe("authorizations that somebody else interferes with", function () {
   const transfersOf = async (payer: string) => (await world.transfers()).filter(({ from }) => from === payer);
   const settled = async (signed: SignedPayment) => {
     const outcome = await until(async () => {
-      const told = await core.payments.authorize(signed);
-      return told.kind !== "pending" && told;
+      const outcome = await core.payments.authorize(signed);
+      return outcome.kind !== "pending" && outcome;
     }, "the outcome is known");
     if (outcome.kind !== "settled") expect.fail(`it is ${outcome.kind}`);
     return outcome.proof;
@@ -63,8 +63,8 @@ describe("authorizations that somebody else interferes with", function () {
   }
   async function failure(signed: SignedPayment): Promise<string | undefined> {
     const outcome = await until(async () => {
-      const told = await core.payments.authorize(signed, { waitMs: 200 });
-      return told.kind !== "pending" && told;
+      const outcome = await core.payments.authorize(signed, { waitMs: 200 });
+      return outcome.kind !== "pending" && outcome;
     }, "the outcome is final");
     return outcome.kind === "failed" ? outcome.error.reason : outcome.kind;
   }
@@ -149,7 +149,7 @@ describe("authorizations that somebody else interferes with", function () {
       async () => world.chain.provider.getTransactionReceipt(transaction).then((found) => found !== null),
       "mined",
     );
-    // Others settle meanwhile: the writer of blocks and those who adopt meet in the same rows.
+    // Others settle meanwhile: the writer of blocks and the adopting requests meet in the same rows.
     const busy = Array.from({ length: 10 }, async () => settled(await world.signPayment()));
     const proofs = await Promise.all(signed.map(settled));
     await Promise.all(busy);

@@ -13,8 +13,8 @@ const PRICE = 250_000n;
 const nameOf = (instance: number): string => `instance ${instance}`;
 
 /**
- * Whoever has inserted waits until the other instance has, too, or waits for a lock: they surely look in between, however
- * slow the machine is. Told by locks, which are seen at once, unlike rows.
+ * An instance that inserted waits until the other one has, too, or waits for a lock: they surely look in between, however
+ * slow the machine is. Detected by locks, which are visible at once, unlike rows.
  */
 async function insertTogether({ store }: Core): Promise<void> {
   await sql`create function meet() returns trigger language plpgsql as $$

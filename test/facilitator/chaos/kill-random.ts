@@ -66,7 +66,7 @@ describe(`a service that is killed at any time, under load (KILL_SEED=${SEED})`,
     await Promise.all(paying);
     await living.kill();
     const core = await world.core(settings);
-    await audit(world, core, clients.told);
+    await audit(world, core, clients.answered);
     await core.stop();
   }
 

@@ -69,7 +69,7 @@ describe(`two processes on one database, one of which dies or freezes (KILL_SEED
     await Promise.all(paying);
     await Promise.all(living.splice(0).map((victim) => victim.kill()));
     const core = await world.core(settings);
-    await audit(world, core, clients.told);
+    await audit(world, core, clients.answered);
     await core.stop();
   });
 });

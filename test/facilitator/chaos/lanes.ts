@@ -148,16 +148,16 @@ describe("lanes under stress", function () {
       {
         name: "ahead",
         strikes: GROUPS.nonce,
-        act: { kind: "lie", tell: (_, honest) => `0x${(Number(honest) + 3).toString(16)}` },
+        act: { kind: "lie", respond: (_, honest) => `0x${(Number(honest) + 3).toString(16)}` },
       },
-      { name: "kept", strikes: GROUPS.broadcast, act: { kind: "swallow", tell: () => `0x${"5".repeat(64)}` } },
+      { name: "kept", strikes: GROUPS.broadcast, act: { kind: "swallow", respond: () => `0x${"5".repeat(64)}` } },
     );
     await core.payments.authorize(signed[0] as SignedPayment, { waitMs: 0 });
     await until(async () => lane()?.status === "stopped", "the lane has stopped");
     expect(isReady()).to.equal(false);
     expect(lane()?.reason).to.match(/not ours/);
     await core.stop();
-    // Adopted while the lie still stands: the database now counts from too high a nonce.
+    // Adopted while the lie still applies: the database now counts from too high a nonce.
     core = await world.core({ RELAYER_KEYS: key, RPC_URLS: rpc.url, BUMP_AFTER_MS: "500", ADOPT_NONCE: "true" });
     rpc.set();
     await requireOneEach(signed);

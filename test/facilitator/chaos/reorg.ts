@@ -34,7 +34,7 @@ describe(`payments on a chain that changes its mind (CHAOS_SEED=${SEED})`, funct
     const ask = (one: SignedPayment): void => {
       const known = async () => {
         const outcome = await core.payments.authorize(one);
-        // As agents are told: nothing was sent, or nothing is known yet, so the same is asked again.
+        // As agents do: nothing was sent, or nothing is known yet, so the same request is repeated.
         const isOpen = outcome.kind === "pending" || (outcome.kind === "refused" && outcome.error.retryable);
         return !isOpen && outcome;
       };
@@ -100,7 +100,7 @@ describe(`payments on a chain that changes its mind (CHAOS_SEED=${SEED})`, funct
     );
     const reversed = events.filter(({ type }) => type === "payment.reversed").length;
     const reverted = events.filter(({ type, reverted: isOver }) => type === "payment.settled" && isOver).length;
-    expect(reversed, "each settlement that went was told").to.equal(reverted);
+    expect(reversed, "each reverted settlement was reported").to.equal(reverted);
     await until(async () => {
       const open = await core.store.db.selectFrom("transactions").select("id").where("status", "=", "stored").execute();
       return open.length === 0;

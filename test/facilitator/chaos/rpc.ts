@@ -9,7 +9,7 @@ const SEED = Number(process.env.CHAOS_SEED ?? Date.now() % 1_000_000);
 const LIES = Number(process.env.CHAOS_LIES ?? 4);
 const OUTAGES = Number(process.env.CHAOS_OUTAGES ?? 3);
 const PAIRS = Number(process.env.CHAOS_PAIRS ?? 2);
-/** Tried each time: those that a service has believed. */
+/** Tried each time: lies that a service has accepted. */
 const ALWAYS = [
   "logs: invented",
   "head: far ahead",

@@ -35,7 +35,7 @@ describe("Facilitator: doctor and the checks at the start", function () {
     return `file:${file}`;
   }
 
-  it("finds nothing to object to where all is well, and tells no secret", async () => {
+  it("finds no fault where all is well, and prints no secret", async () => {
     const env = world.env({ RELAYER_KEYS: keyFile("good", 0o600) });
     const { status, stdout, stderr } = await program.run(["doctor"], env);
     expect(stdout + stderr).not.to.contain("fail");
@@ -98,7 +98,7 @@ describe("Facilitator: doctor and the checks at the start", function () {
     }
   });
 
-  it("B9 warns of a node that does not tell many blocks' logs, and falls back on the node that serves the chain", async () => {
+  it("B9 warns of a node that does not return many blocks' logs, and falls back on the node that serves the chain", async () => {
     const narrow = await narrowNode(world.chain.rpcUrl);
     const { port } = narrow.address() as AddressInfo;
     const env = world.env({ RPC_URLS: `http://127.0.0.1:${port},${world.chain.rpcUrl}` });

@@ -123,7 +123,7 @@ describe("Facilitator: rebuilt from the chain", function () {
     return found;
   };
 
-  /** The clock told of a failure, which no log stands behind. @returns what is kept of it */
+  /** The clock reported a failure, of which there is no log. @returns what is kept of it */
   async function fails(store: Store) {
     const { chainId } = world.chain;
     const row = await store.db.selectFrom("subscriptions").selectAll().executeTakeFirstOrThrow();

@@ -8,7 +8,7 @@ import { type BreakablePostgres, startBreakablePostgres } from "../../support/po
 import { paymentToWire } from "../support/payments";
 import { buildProgram, type LaunchedProcess, type Program } from "../support/processes";
 
-/** Two processes for everything that one stands by for, and the split of compose.yaml. */
+/** Two processes for every role with a standby, and the split of compose.yaml. */
 const PROCESSES = ["api", "api", "relayer,indexer", "relayer,indexer", "renewals,webhooks,indexer"];
 const OUTAGE_MS = 10_000;
 
@@ -85,7 +85,7 @@ describe("Facilitator: outages of PostgreSQL", function () {
       120_000,
     );
   }
-  /** Payments one after the other, several at a time, until told to stop. */
+  /** Payments one after the other, several at a time, until stopped. */
   function load(apis: readonly LaunchedProcess[]) {
     let isOver = false;
     const paid: Address[] = [];
@@ -175,7 +175,7 @@ describe("Facilitator: outages of PostgreSQL", function () {
         if (performance.now() < endMs - OUTAGE_MS / 2) continue;
         expect(readiness.status).to.equal(503);
         expect(checks.find(({ name }) => name === "database")?.ok).to.equal(false);
-        expect((await fetch(`${one.url}/metrics`)).status, "measures are told all the same").to.equal(200);
+        expect((await fetch(`${one.url}/metrics`)).status, "metrics are exported all the same").to.equal(200);
       }
     }
     await postgres.resume();
@@ -187,7 +187,9 @@ describe("Facilitator: outages of PostgreSQL", function () {
         lines.flatMap((line) => (/"level":"error"/.test(line) ? [line.slice(0, 300)] : [])),
         "an outage is no fault",
       ).to.deep.equal([]);
-      expect(lines.filter((line) => /"level":"warn"/.test(line)).length, "and told in a few lines").to.be.lessThan(60);
+      expect(lines.filter((line) => /"level":"warn"/.test(line)).length, "and logged in a few lines").to.be.lessThan(
+        60,
+      );
     }
     await stopAll(all);
   });

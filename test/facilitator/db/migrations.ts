@@ -36,7 +36,7 @@ describe("Facilitator: migrations", function () {
     }
   });
 
-  it("add no unique rule to a table that stood before", () => {
+  it("add no unique rule to an existing table", () => {
     const made = new Map<string, string>();
     for (const { id, statements } of MIGRATIONS) {
       for (const statement of statements) {
@@ -70,7 +70,7 @@ describe("Facilitator: migrations", function () {
       for (const store of stores) await store.close();
     });
 
-    it("have the database read a small sample of every column, and tidy up slowly, where payments fill a table", async () => {
+    it("have the database read a small sample of every column, and vacuum slowly, where payments fill a table", async () => {
       const store = await open(await postgres.database());
       const { rows: columns } = await sql<{ name: string }>`
         select c.relname || '.' || a.attname as name from pg_attribute a join pg_class c on c.oid = a.attrelid

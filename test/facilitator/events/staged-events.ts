@@ -19,11 +19,11 @@ import { prepareVictims, type Victims } from "../chaos/support/kill-victim";
 import { blockWriterOf } from "../support/block-writer";
 import { paymentToWire } from "../support/payments";
 
-/** In one block: enough for its events to be told in a transaction of their own. */
+/** In one block: enough for its events to be published in a transaction of their own. */
 const PAYMENTS = 301;
 const AMOUNT = 1_000n;
 
-describe("events of a block that tells very many", function () {
+describe("events of a block with very many", function () {
   this.timeout(300_000);
   let world: FacilitatorWorld;
   let victims: Victims;
@@ -32,7 +32,7 @@ describe("events of a block that tells very many", function () {
   let ids: readonly Hex[];
   const open: Store[] = [];
 
-  /** A service that is killed when it has applied a block of many payments, and before it has told of it. */
+  /** A service that is killed when it has applied a block of many payments, and before it has published its events. */
   before(async () => {
     [world, victims] = await Promise.all([startWorld(), prepareVictims()]);
     home = mkdtempSync(path.join(tmpdir(), "turnpike-staged-"));
@@ -87,7 +87,7 @@ describe("events of a block that tells very many", function () {
     return { store, env };
   }
 
-  const toldOf = ({ db }: Store): Promise<EventRow[]> => db.selectFrom("events").selectAll().orderBy("seq").execute();
+  const eventsOf = ({ db }: Store): Promise<EventRow[]> => db.selectFrom("events").selectAll().orderBy("seq").execute();
   const writerOn = (store: Store) => blockWriterOf(store, world.chain.chainId);
 
   async function differences(store: Store, env: Record<string, string>): Promise<string[]> {
@@ -99,28 +99,28 @@ describe("events of a block that tells very many", function () {
     return wrong;
   }
 
-  it("keep nobody waiting: their payments are settled before they are told", async () => {
+  it("keep nobody waiting: their payments are settled before they are published", async () => {
     const { store } = await openCopy();
     const settled = await store.db.selectFrom("payments").select("state").execute();
     expect(settled.filter(({ state }) => state === "settled")).to.have.length(PAYMENTS);
-    expect(await toldOf(store)).to.deep.equal([]);
+    expect(await eventsOf(store)).to.deep.equal([]);
   });
 
-  it("S6 are told once each, with their sums, when the process that stored them has died", async () => {
+  it("S6 are published once each, with their sums, when the process that stored them has died", async () => {
     const env = copyOfDatabase();
     const core = await world.core(env);
-    // The chain stands still: what wakes the next process is not another block.
-    await until(async () => (await toldOf(core.store)).length > 0, "they are told");
-    const told = await toldOf(core.store);
-    expect(told.map(({ type, sequence, reverted }) => `${type} ${sequence} ${reverted}`)).to.deep.equal(
+    // The chain does not move: what wakes the next process is not another block.
+    await until(async () => (await eventsOf(core.store)).length > 0, "they are published");
+    const events = await eventsOf(core.store);
+    expect(events.map(({ type, sequence, reverted }) => `${type} ${sequence} ${reverted}`)).to.deep.equal(
       ids.map(() => "payment.settled 1 false"),
     );
-    expect(new Set(told.map(({ object_id }) => object_id))).to.deep.equal(new Set(ids));
+    expect(new Set(events.map(({ object_id }) => object_id))).to.deep.equal(new Set(ids));
     expect(await differences(core.store, env)).to.deep.equal([]);
     await core.stop();
   });
 
-  it("come before whatever is told next", async () => {
+  it("come before any later event", async () => {
     const { store } = await openCopy();
     const [id = "0x"] = ids;
     const next = {
@@ -133,36 +133,36 @@ describe("events of a block that tells very many", function () {
     };
     await store.transaction((tx) => createEventFeed(world.chain.chainId).append(tx, [next]));
     await writerOn(store).publishStaged();
-    const told = await toldOf(store);
-    expect(told).to.have.length(PAYMENTS + 1);
-    expect(told.at(-1)).to.include({ id: "next", sequence: 2 });
+    const events = await eventsOf(store);
+    expect(events).to.have.length(PAYMENTS + 1);
+    expect(events.at(-1)).to.include({ id: "next", sequence: 2 });
   });
 
-  it("B8 are told and taken back when their block is gone before anybody has told them", async () => {
+  it("B8 are published and reverted when their block is gone before they were published", async () => {
     const { store } = await openCopy();
     const newest = await newestBlock(store.db, world.chain.chainId);
     expect(await writerOn(store).revertNewest(newest?.hash ?? "")).to.include({ kind: "reverted" });
-    const told = await toldOf(store);
+    const events = await eventsOf(store);
     const count = (type: string, reverted: boolean): number =>
-      told.filter((event) => event.type === type && event.reverted === reverted).length;
+      events.filter((event) => event.type === type && event.reverted === reverted).length;
     expect([count("payment.settled", true), count("payment.reversed", false)]).to.deep.equal([PAYMENTS, PAYMENTS]);
-    expect(told).to.have.length(2 * PAYMENTS);
+    expect(events).to.have.length(2 * PAYMENTS);
   });
 
-  it("S8 are found again by whoever reads the chain anew, with the same ids", async () => {
+  it("S8 are found again by a process that reindexes the chain, with the same ids", async () => {
     const { store, env } = await openCopy();
     const log = pino({ level: "silent" });
     const config = world.config(env);
     const chain = await openChain({ config, log });
     await store.db.deleteFrom("role_leases").execute();
     await reindex({ config, store, chain, log, progress: noProgress, isWiped: true });
-    const told = await toldOf(store);
-    expect(told.filter(({ type }) => type === "payment.settled")).to.have.length(PAYMENTS);
-    expect(told.filter(({ reverted }) => reverted)).to.deep.equal([]);
+    const events = await eventsOf(store);
+    expect(events.filter(({ type }) => type === "payment.settled")).to.have.length(PAYMENTS);
+    expect(events.filter(({ reverted }) => reverted)).to.deep.equal([]);
     expect(await differences(store, env)).to.deep.equal([]);
   });
 
-  it("are missed by a comparison with the chain as long as they are not told", async () => {
+  it("are reported missing by a comparison with the chain until they are published", async () => {
     const { store, env } = await openCopy();
     expect((await differences(store, env)).join()).to.match(/stored and not told yet/);
     await writerOn(store).publishStaged();

@@ -38,7 +38,7 @@ describe("Facilitator: HTTP", function () {
       expect(await http.service.client.verifyProof(forged)).to.deep.equal({ valid: false, reason: "signature" });
     });
 
-    it("tells a payment's status by id, and nothing of what it bought", async () => {
+    it("returns a payment's status by id, and nothing about the purchase", async () => {
       const payment = await http.world.signPayment();
       const id = http.world.idOf(payment);
       const before = await http.service.client.payment(id);
@@ -206,7 +206,7 @@ describe("Facilitator: HTTP", function () {
       expect((await http.service.client.authorize(signed)).kind).to.equal("settled");
     });
 
-    it("limits POST requests of one address when told to", async () => {
+    it("limits POST requests of one address where a limit is set", async () => {
       await http.restart({ REQUESTS_PER_MINUTE: "3" });
       const statuses: number[] = [];
       for (let i = 0; i < 5; i++) statuses.push((await post("/authorize", "{}")).status);

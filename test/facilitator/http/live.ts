@@ -13,7 +13,7 @@ describe("Facilitator: live events", () => {
   it("do not count a stream that never began: a key may try again for ever", async () => {
     let isDown = true;
     let open = 0;
-    const doors = {
+    const services = {
       providers: {
         admit: async () => ({ provider: "0x1", keyId: "k" }),
         async newestEvent() {
@@ -30,7 +30,7 @@ describe("Facilitator: live events", () => {
       untilDraining: <T>(work: Promise<T>) => work,
     } as unknown as ApiServices;
     const app = new Hono<RequestScope>();
-    app.get("/events/live", liveEvents(doors));
+    app.get("/events/live", liveEvents(services));
     const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
     await until(async () => server.listening, "the server listens");
     const { port } = server.address() as { port: number };

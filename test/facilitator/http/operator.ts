@@ -73,7 +73,7 @@ describe("Facilitator: the operator's views", function () {
     renewalFiguresSchema.parse(await json("/operator/renewals"));
   });
 
-  it("tell what a payment has cost in gas, in the chain's coin and in cents, once it is final", async () => {
+  it("return what a payment has cost in gas, in the chain's coin and in cents, once it is final", async () => {
     const settled = async () => {
       const { purposes } = costsSchema.parse(await json("/operator/costs"));
       return purposes.find(({ purpose }) => purpose === "settle");

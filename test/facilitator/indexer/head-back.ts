@@ -55,7 +55,7 @@ function lagging(node: ChaosRpc, limit: { readonly to: number }): void {
       strikes: GROUPS.head,
       act: {
         kind: "lie",
-        tell: (_, honest, ask) =>
+        respond: (_, honest, ask) =>
           Number((honest as { number: string }).number) <= limit.to
             ? honest
             : ask("eth_getBlockByNumber", [`0x${limit.to.toString(16)}`, false]),
@@ -64,7 +64,7 @@ function lagging(node: ChaosRpc, limit: { readonly to: number }): void {
     {
       name: "blocks",
       strikes: GROUPS.block,
-      act: { kind: "lie", tell: ({ params }, honest) => (Number(params[0]) > limit.to ? null : honest) },
+      act: { kind: "lie", respond: ({ params }, honest) => (Number(params[0]) > limit.to ? null : honest) },
     },
   );
 }

@@ -26,7 +26,7 @@ describe("a node that invents its newest block", function () {
     await node?.stop();
   });
 
-  it("S4 a head that stands on none of the blocks moves neither the clock nor the depth, and the true one does", async () => {
+  it("S4 a head that does not link to an indexed block moves neither the clock nor the depth, and the true one does", async () => {
     const before = core.indexer.head()?.number ?? 0;
     const invented = `0x${"ab".repeat(32)}`;
     node.set({
@@ -34,7 +34,7 @@ describe("a node that invents its newest block", function () {
       strikes: GROUPS.head,
       act: {
         kind: "lie",
-        tell: (_, honest) => {
+        respond: (_, honest) => {
           const { number, timestamp } = honest as { number: string; timestamp: string };
           return {
             ...(honest as object),
@@ -45,7 +45,7 @@ describe("a node that invents its newest block", function () {
         },
       },
     });
-    // The second time it is asked, the first answer has been taken in.
+    // The second time it is asked, the first answer has been processed.
     await until(async () => (node.struck()[0] ?? 0) >= 4, "the node was asked for its newest block");
     expect(core.indexer.head()?.hash).not.to.equal(invented);
     expect(core.indexer.clock.nowSec()).to.be.lessThan((await world.nowSec()) + DAY_SEC / 2);
@@ -54,7 +54,7 @@ describe("a node that invents its newest block", function () {
     expect(core.indexer.clock.nowSec()).to.be.lessThan((await world.nowSec()) + DAY_SEC / 2);
   });
 
-  it("S4 a head that names the last block as its parent, and that nobody tells by its height, is not applied", async () => {
+  it("S4 a head that names the last block as its parent, and that no node returns by its height, is not applied", async () => {
     await world.chain.provider.send("evm_setIntervalMining", [0]);
     await core.indexer.catchUp();
     const before = core.indexer.applied();
@@ -65,7 +65,7 @@ describe("a node that invents its newest block", function () {
         strikes: GROUPS.head,
         act: {
           kind: "lie",
-          tell: (_, honest) => {
+          respond: (_, honest) => {
             const { number, hash, timestamp } = honest as { number: string; hash: string; timestamp: string };
             return {
               ...(honest as object),
@@ -77,7 +77,7 @@ describe("a node that invents its newest block", function () {
           },
         },
       },
-      { name: "no logs", strikes: GROUPS.logs, act: { kind: "swallow", tell: () => [] } },
+      { name: "no logs", strikes: GROUPS.logs, act: { kind: "swallow", respond: () => [] } },
     );
     await until(async () => (node.struck()[0] ?? 0) >= 4, "the node was asked for its newest block");
     expect(core.indexer.applied()).to.equal(before);
@@ -88,7 +88,7 @@ describe("a node that invents its newest block", function () {
     await until(async () => core.indexer.applied() > before, "the true block is applied");
   });
 
-  it("B8 a block that stands on another one than the newest is not written, whoever has read it", async () => {
+  it("B8 a block whose parent is not the newest block is not written, whichever process read it", async () => {
     await core.indexer.catchUp();
     await core.indexer.stop();
     const { chainId } = world.chain;

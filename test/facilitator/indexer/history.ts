@@ -34,11 +34,11 @@ describe("the indexer's records and the contract's", function () {
   it("L22 S8 agree after a random history, and are the same when read again from the first block", async () => {
     const idHashes = await liveThroughAHistory();
     await core.indexer.catchUp();
-    const told = await chainStates(idHashes);
+    const states = await chainStates(idHashes);
     const { db } = core.store;
     let compared = 0;
     for (const [index, idHash] of idHashes.entries()) {
-      const chain = told[index];
+      const chain = states[index];
       const row = await db.selectFrom("subscriptions").selectAll().where("id_hash", "=", idHash).executeTakeFirst();
       if (!chain || chain.subscription.subscriber === `0x${"0".repeat(40)}`) {
         expect(row).to.equal(undefined);

@@ -57,7 +57,7 @@ describe("facts of a block", () => {
     expect(transferIn([moved({ logIndex: 3 }), used()])).to.deep.equal(["no transfer"]);
   });
 
-  it("B5 B33 overlooks a decoy token that emits the same logs", () => {
+  it("B5 overlooks a decoy token that emits the same logs", () => {
     const decoy = hex("6", 40) as Address;
     expect(transferIn([used({ address: decoy }), moved({ address: decoy })])).to.deep.equal([]);
   });
@@ -106,13 +106,13 @@ describe("indexer", function () {
     expect(again.proof.transaction).to.equal(first.proof.transaction);
     expect(again.proof.blockNumber).to.be.greaterThan(first.proof.blockNumber);
     expect((await world.transfers()).filter(({ from }) => from === payer.address)).to.have.length(1);
-    const told = await eventsOf(paymentId);
-    expect(told.map(({ type, reverted }) => [type, reverted])).to.deep.equal([
+    const events = await eventsOf(paymentId);
+    expect(events.map(({ type, reverted }) => [type, reverted])).to.deep.equal([
       ["payment.settled", true],
       ["payment.reversed", false],
       ["payment.settled", false],
     ]);
-    expect(new Set(told.map((event) => event.id)).size).to.equal(3);
+    expect(new Set(events.map((event) => event.id)).size).to.equal(3);
   });
 
   it("B8 a cancelled authorization is pending until its cancellation is final, and lives again without it", async () => {
@@ -170,7 +170,7 @@ describe("indexer", function () {
     expect(await db.selectFrom("plans").select("plan_id").execute()).to.deep.equal([{ plan_id: planId }]);
   });
 
-  it("tells chain time by the newest head", async () => {
+  it("takes chain time from the newest head", async () => {
     await world.chain.advance(86_400);
     const advancedSec = await world.nowSec();
     await core.indexer.catchUp();

@@ -33,7 +33,7 @@ describe("Facilitator: a block that is reorganised away and comes back", functio
       .execute();
   }
 
-  it("B8 S6 tells that its payment is settled after all, each time under an id of its own", async () => {
+  it("B8 S6 reports that its payment is settled after all, each time under an id of its own", async () => {
     const { chainId } = world.chain;
     const first = await world.core();
     await endpoint(first, "all", null);
@@ -50,7 +50,7 @@ describe("Facilitator: a block that is reorganised away and comes back", functio
 
     let core = first;
     for (const _ of [1, 2]) {
-      // As a node tells it that is on another branch for a while: the block is taken back, then it is there again.
+      // As reported by a node on another branch for a while: the block is reverted, then it is there again.
       await core.indexer.stop();
       const writer = blockWriterOf(core.store, chainId);
       for (;;) {
@@ -66,33 +66,33 @@ describe("Facilitator: a block that is reorganised away and comes back", functio
     }
 
     const { db } = core.store;
-    const told = await db
+    const events = await db
       .selectFrom("events")
       .selectAll()
       .where("object_id", "=", paymentId)
       .orderBy("sequence")
       .execute();
-    expect(told.map(({ type, sequence, reverted }) => [type, sequence, reverted])).to.deep.equal([
+    expect(events.map(({ type, sequence, reverted }) => [type, sequence, reverted])).to.deep.equal([
       ["payment.settled", 1, false],
       ["payment.reversed", 2, false],
       ["payment.restored", 3, true],
       ["payment.reversed", 4, false],
       ["payment.restored", 5, false],
     ]);
-    expect(new Set(told.map(({ id }) => id)).size).to.equal(told.length);
-    expect(told[4]?.payload, "the whole state, as it was told first").to.deep.equal(told[0]?.payload);
+    expect(new Set(events.map(({ id }) => id)).size).to.equal(events.length);
+    expect(events[4]?.payload, "the whole state, as in the first event").to.deep.equal(events[0]?.payload);
     const queuedFor = async (name: string): Promise<string[]> => {
       const rows = await db.selectFrom("webhook_deliveries").selectAll().where("endpoint_id", "=", name).execute();
-      return rows.map((row) => told.find(({ id }) => id === row.event_id)?.type ?? "");
+      return rows.map((row) => events.find(({ id }) => id === row.event_id)?.type ?? "");
     };
-    expect((await queuedFor("all")).sort()).to.deep.equal(told.map(({ type }) => type).sort());
+    expect((await queuedFor("all")).sort()).to.deep.equal(events.map(({ type }) => type).sort());
     expect((await queuedFor("reversals")).sort()).to.deep.equal([
       ...["payment.restored", "payment.restored"],
       ...["payment.reversed", "payment.reversed"],
     ]);
     expect(await queuedFor("plans")).to.deep.equal([]);
 
-    // The chain tells one payment; so do the rows that it decides, and the sums.
+    // The chain has one payment; so have the rows that it decides, and the sums.
     expect(await dumpText(db, chainId)).to.equal(before);
     const wrong: string[] = [];
     const log = pino({ level: "silent" });

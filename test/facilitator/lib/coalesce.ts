@@ -3,8 +3,8 @@ import { coalesce } from "../../../facilitator/src/lib/coalesce";
 
 const NEVER_MS = 3_600_000;
 
-/** A door that opens when it is told to. */
-function door(): { readonly opened: Promise<boolean>; open(isReady: boolean): void } {
+/** A promise that resolves when `open` is called. */
+function latch(): { readonly opened: Promise<boolean>; open(isReady: boolean): void } {
   let open: (isReady: boolean) => void = () => undefined;
   const opened = new Promise<boolean>((resolve) => {
     open = resolve;
@@ -17,9 +17,9 @@ describe("questions that are asked together", function () {
   this.timeout(10_000);
 
   it("leave with the batch that gets ready when they come, and not with one of their own", async () => {
-    const gate = door();
+    const gate = latch();
     const batches: { readonly questions: readonly number[]; readonly isReady: boolean }[] = [];
-    const begun = door();
+    const begun = latch();
     const ask = coalesce<number, number>({
       maxItems: 10,
       maxParallel: 2,

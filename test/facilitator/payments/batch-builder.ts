@@ -22,7 +22,7 @@ for (const database of ["embedded", "PostgreSQL"] as const) {
       await postgres?.stop();
     });
 
-    it("B13 share a transaction that carries those who can pay, and nobody else", async () => {
+    it("B13 share a transaction that carries only the payers who can pay", async () => {
       const payers = await Promise.all(Array.from({ length: 6 }, () => world.payer(250_000n)));
       const signed = await Promise.all(payers.map((payer) => world.signPayment({ payer })));
       // The first payer's money is there once, and is asked for twice; one is asked for twice by the same signature.
@@ -86,7 +86,7 @@ for (const database of ["embedded", "PostgreSQL"] as const) {
       expect(new Set(reports)).to.deep.equal(new Set([true]));
     });
 
-    it("leave places for those who come late in a block's time", () => {
+    it("reserve slots for late payments of a block's time", () => {
       const config = world.config({ BLOCK_TIME_MS: "1000", LANE_IN_FLIGHT: "16" });
       const paceMs = (taken: number | undefined, untilNextBlockMs: number): number =>
         createBatchBuilder({

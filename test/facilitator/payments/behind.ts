@@ -1,4 +1,4 @@
-/** Whoever reads the chain for the others is dead: what nobody has read yet is unknown, and not said against a payer. */
+/** The process that reads the chain is dead: unread blocks are unknown, and are not held against a payer. */
 import { expect } from "chai";
 import type { Hex } from "turnpike/protocol";
 import { testKey } from "../../support/chain";

@@ -145,7 +145,7 @@ describe("planTransaction", () => {
     expect(planTransaction(rows(30, { has_code: true }), settler, limits)?.paymentIds).to.have.length(10);
   });
 
-  it("works off a backlog with as many full transactions as have room, and leaves less than one for what comes next", () => {
+  it("sends a backlog in as many full transactions as there are slots, and leaves less than one for what comes next", () => {
     const small = { ...limits, batchItems: 10 };
     const ids = (from: number, to: number) =>
       rows(to)

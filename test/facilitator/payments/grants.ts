@@ -131,7 +131,7 @@ describe("Facilitator: grants of x402 payments, by two processes on one PostgreS
     expect(await settle(two, request, 1, { grant })).to.include({ errorReason: "payment_already_granted" });
   });
 
-  it("HA1 a granted payment is told as granted, whatever else the next server asks it for", async () => {
+  it("HA1 a granted payment is reported as granted, whatever else the next server asks it for", async () => {
     const resource = "https://another.example/thing";
     for (const version of [1, 2] as const) {
       const [bought, ofGate, native] = [await world.signExact(), await world.signExact(), await world.signPayment()];
@@ -193,7 +193,7 @@ describe("Facilitator: grants of x402 payments, by two processes on one PostgreS
     });
     afterEach(mineAgain);
 
-    it("HA8 HA3 a stock server is told so with the transaction, and the same payload buys afterwards, at the other process", async () => {
+    it("HA8 HA3 a stock server gets this answer with the transaction, and the same payload buys afterwards, at the other process", async () => {
       const answer = await settle(one, request);
       expect(answer).to.include({ success: false, errorReason: "settlement_pending" });
       expect(answer.transaction, "stock servers ask again only with one").to.match(/^0x[0-9a-f]{64}$/);
@@ -219,15 +219,15 @@ describe("Facilitator: grants of x402 payments, by two processes on one PostgreS
       const strangers = [{}, { grant: { ...grant, id: fresh() } }];
       for (const more of strangers) {
         const refused = await until(async () => {
-          const told = await settle(two, request, 1, more);
-          return !told.success && told.errorReason !== "settlement_pending" && told;
-        }, "it is told");
+          const answer = await settle(two, request, 1, more);
+          return !answer.success && answer.errorReason !== "settlement_pending" && answer;
+        }, "it is reported");
         expect(refused).to.include({ errorReason: "payment_already_granted" });
       }
       expectGranted(await settle(two, request, 1, { grant }), request, grant.id, grant.resource);
     });
 
-    it("HA1 whoever has left is granted nothing, and the next request is", async () => {
+    it("HA1 a client that disconnected is granted nothing, and the next request is", async () => {
       request = { ...request, maxTimeoutSec: 20 };
       const controller = new AbortController();
       const left = fetch(`${one.url}/settle`, {

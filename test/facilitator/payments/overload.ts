@@ -7,7 +7,7 @@ import { type Service, type ServiceWorld, startServiceWorld } from "../support/s
 
 const MAX_INTAKE = 3;
 
-/** A node that holds every question about payers until it is let go. */
+/** A node that holds every question about payers until it is released. */
 async function startHoldingNode(target: string) {
   let release: (() => void) | undefined;
   let held = new Promise<void>(() => undefined);
@@ -22,14 +22,14 @@ async function startHoldingNode(target: string) {
       held = new Promise((resolve) => {
         release = resolve;
       });
-      const tell = async (_: unknown, honest: unknown) => {
+      const respond = async (_: unknown, honest: unknown) => {
         holds += 1;
         await held;
         return honest;
       };
-      node.set({ name: "held", strikes: ({ method }) => method === "eth_call", act: { kind: "lie", tell } });
+      node.set({ name: "held", strikes: ({ method }) => method === "eth_call", act: { kind: "lie", respond } });
     },
-    letGo() {
+    release() {
       node.set();
       release?.();
     },
@@ -45,7 +45,7 @@ describe("Facilitator: overload", function () {
     world = await startServiceWorld();
     node = await startHoldingNode(world.chain.rpcUrl);
   });
-  afterEach(() => node.letGo());
+  afterEach(() => node.release());
   after(async () => {
     await world?.stop();
     await node?.stop();
@@ -78,17 +78,17 @@ describe("Facilitator: overload", function () {
     const refusedCount = 3;
     const payments = await Promise.all(Array.from({ length: MAX_INTAKE + refusedCount }, () => world.signPayment()));
     node.hold();
-    const told: { signed: SignedPayment; response: Response }[] = [];
-    const all = payments.map(async (signed) => told.push({ signed, response: await post(service, signed) }));
-    // The others wait for the node, which is held: whoever is answered was refused.
-    await until(async () => told.length >= refusedCount, "those beyond the bound are answered");
-    const refused = told.slice();
+    const answered: { signed: SignedPayment; response: Response }[] = [];
+    const all = payments.map(async (signed) => answered.push({ signed, response: await post(service, signed) }));
+    // The others wait for the node, which is held: an answered request was refused.
+    await until(async () => answered.length >= refusedCount, "those beyond the bound are answered");
+    const refused = answered.slice();
     expect(refused).to.have.length(refusedCount);
     for (const { response } of refused) await expectBusy(response);
-    node.letGo();
+    node.release();
     await Promise.all(all);
-    for (const { response } of told.slice(refusedCount)) expect(response.status).to.equal(200);
-    // Nothing of the refused ones was kept: they are judged afresh, and paid once.
+    for (const { response } of answered.slice(refusedCount)) expect(response.status).to.equal(200);
+    // Nothing of the refused ones was kept: they are judged again, and paid once.
     for (const { signed } of refused) expect((await post(service, signed)).status).to.equal(200);
     const paid = (await world.transfers()).map(({ from }) => from).sort();
     expect(paid).to.deep.equal(payments.map(({ authorization }) => authorization.from).sort());
@@ -98,19 +98,19 @@ describe("Facilitator: overload", function () {
   it("B14 answers 503 once one waits too long, however few they are", async () => {
     const service = await start({ MAX_INTAKE: "1000", MAX_QUEUE_AGE_MS: "200" });
     node.hold();
-    const told: Response[] = [];
+    const answered: Response[] = [];
     const all: Promise<unknown>[] = [];
     const refused = await until(async () => {
-      all.push(post(service, await world.signPayment()).then((response) => told.push(response)));
-      return told[0];
-    }, "the door is closed");
+      all.push(post(service, await world.signPayment()).then((response) => answered.push(response)));
+      return answered[0];
+    }, "new payments are refused");
     await expectBusy(refused);
-    const before = told.length;
-    node.letGo();
+    const before = answered.length;
+    node.release();
     await Promise.all(all);
-    expect(told.slice(before).map(({ status }) => status)).to.include(200);
+    expect(answered.slice(before).map(({ status }) => status)).to.include(200);
     const signed = await world.signPayment();
-    await until(async () => (await post(service, signed)).status === 200, "the door is open again");
+    await until(async () => (await post(service, signed)).status === 200, "new payments are accepted again");
     await service.stop();
   });
 });

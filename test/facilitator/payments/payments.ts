@@ -85,7 +85,7 @@ describe("payments", function () {
     for (const signed of both) expect(await transfersOf(signed.authorization.from)).to.have.length(1);
   });
 
-  it("S13 another window for the same purchase gets the proof of the payment that stands", async () => {
+  it("S13 another window for the same purchase gets the proof of the existing payment", async () => {
     const payer = await world.payer();
     const ref = randomRef();
     const first = await core.payments.authorize(await world.signPayment({ payer, ref, validForSec: 200 }));
@@ -104,7 +104,7 @@ describe("payments", function () {
     expect(await transfersOf(signed.authorization.from)).to.have.length(1);
   });
 
-  it("C1b a transfer that was on chain before is no settlement through the standard door", async () => {
+  it("C1b a transfer that was on chain before is no settlement through the standard channel", async () => {
     const request = await world.signExact();
     await submitAsStranger(request);
     const outcome = await core.payments.settleExact(request);
@@ -112,7 +112,7 @@ describe("payments", function () {
     expect(outcome).to.include({ reason: "invalid_transaction_state" });
   });
 
-  it("C1b a native payment is refused by the standard door, and the other way round", async () => {
+  it("C1b a native payment is refused by the standard channel, and the other way round", async () => {
     const signed = await world.signPayment();
     await core.payments.authorize(signed);
     const asExact = { ...(await world.signExact()), authorization: signed.authorization, signature: signed.signature };
@@ -143,8 +143,8 @@ describe("payments", function () {
     const signed = await world.signPayment({ payer });
     await cancelAuthorization(payer.key, signed.authorization.nonce);
     const outcome = await until(async () => {
-      const told = await core.payments.authorize(signed, { waitMs: 100 });
-      return told.kind !== "pending" && told;
+      const outcome = await core.payments.authorize(signed, { waitMs: 100 });
+      return outcome.kind !== "pending" && outcome;
     }, "the cancellation is final");
     expect(outcome.kind).to.equal("failed");
     expect(await transfersOf(payer.address)).to.have.length(0);
@@ -238,7 +238,7 @@ describe("payments", function () {
     expect(await transfersOf(signed.authorization.from)).to.have.length(1);
   });
 
-  it("takes in nothing more while the relayer is low on gas money", async () => {
+  it("accepts nothing more while the relayer is low on gas money", async () => {
     const [relayer] = core.relayer.addresses;
     await world.chain.provider.send("hardhat_setBalance", [relayer, "0x1"]);
     await core.stop();

@@ -129,7 +129,7 @@ describe("the proof key is rotated while payments go on", function () {
     expect(await reasonOf(live[0] as Core, forged(retiredAt - 1))).to.equal("signer_retired");
   });
 
-  it("HD3 a proof that names another amount or payee than what was paid is no proof, whoever signed it", async () => {
+  it("HD3 a proof that names another amount or payee than what was paid is no proof, whatever key signed it", async () => {
     await live[0]?.stop();
     const core = await start({ PROOF_KEY: NEW_KEY, PROOF_SIGNERS: OLD });
     live.splice(0, 1, core);

@@ -31,7 +31,7 @@ describe("Facilitator: providers", function () {
   }
   const remove = ({ id }: Endpoint) => call(`/webhook-endpoints/${id}`, { key, method: "DELETE" });
 
-  it("tells a provider by webhook what its subscribers do, in full and in order of sequence", async () => {
+  it("notifies a provider by webhook of its subscribers' acts, in full and in order of sequence", async () => {
     const endpoint = await endpointOf(key);
     receiver.received.length = 0;
     const subscriber = await http.world.payer(1_000_000_000n);
@@ -43,19 +43,19 @@ describe("Facilitator: providers", function () {
     const cancelled = await http.world.change("cancel", subscriber, { idHash, atPeriodEnd: true, version: 1 });
     await http.service.client.change({ idHash, act: "cancel", request: cancelled });
 
-    const told = await until(async () => {
+    const delivered = await until(async () => {
       const events = receiver.received.map(
         ({ body, headers }): WebhookEvent => verifyWebhook(body, headers, endpoint.secret),
       );
       const own = events.filter(({ subject }) => subject === idHash);
       return own.length === 3 && own.sort((a, b) => a.sequence - b.sequence);
     }, "three webhooks came");
-    expect(told.map(({ type, sequence }) => `${sequence} ${type}`)).to.deep.equal([
+    expect(delivered.map(({ type, sequence }) => `${sequence} ${type}`)).to.deep.equal([
       "1 subscription.created",
       "2 allowance.cap_changed",
       "3 subscription.cancelled",
     ]);
-    const [created, changed, ended] = told;
+    const [created, changed, ended] = delivered;
     if (created?.type !== "subscription.created" || changed?.type !== "allowance.cap_changed") throw new Error("types");
     expect(created.data).to.include({ idHash, subscriber: subscriber.address, status: "ACTIVE", charged: 10_000_000n });
     expect(changed.data.allowance).to.include({ cap: 7_000_000n, remaining: 7_000_000n });
@@ -64,11 +64,11 @@ describe("Facilitator: providers", function () {
     const feed = await http.service.client.events({ limit: 200 });
     if (feed.kind !== "found") throw feed.error;
     const inFeed = feed.value.events.filter(({ subject }) => subject === idHash);
-    expect(inFeed.map(({ id }) => id)).to.deep.equal(told.map(({ id }) => id));
+    expect(inFeed.map(({ id }) => id)).to.deep.equal(delivered.map(({ id }) => id));
     await remove(endpoint);
   });
 
-  it("S6 tells a reorganised payment as reversed, and as settled again when it is", async () => {
+  it("S6 reports a reorganised payment as reversed, and as settled again when it is", async () => {
     const { chain } = http.world;
     const wallet = await http.world.payer(0n);
     const ownKey = await http.service.apiKey({ wallet });
@@ -223,7 +223,7 @@ describe("Facilitator: providers", function () {
     }
   });
 
-  it("refuses private addresses unless it is told to allow them", async () => {
+  it("refuses private addresses unless they are allowed", async () => {
     await http.restart({ ALLOW_PRIVATE_WEBHOOKS: "false" });
     for (const url of [receiver.url, "https://127.0.0.1/", "https://[::1]/", "https://169.254.169.254/latest"]) {
       const problem = await expectProblem(

@@ -32,7 +32,7 @@ describe("Facilitator: signing in by EIP-4361", function () {
   const signedBy = (signer: Payer, message: string) => signDigest(personalDigest(message), signer.key);
   const refused = async (body: object, reason: string) => {
     const problem = await expectProblem(await call("/keys", { body }), 422, "InvalidSignature");
-    expect(problem.reason ?? problem.details).to.satisfy((told: unknown) => JSON.stringify(told).includes(reason));
+    expect(problem.reason ?? problem.details).to.satisfy((stated: unknown) => JSON.stringify(stated).includes(reason));
   };
 
   it("asks for exactly the text that the standard describes", async () => {

@@ -112,7 +112,7 @@ describe("Facilitator: keys in AWS KMS", function () {
     });
   });
 
-  it("takes no other kind of key, no other key's signature, no malformed one, and tells an outage as one", async () => {
+  it("takes no other kind of key, no other key's signature, no malformed one, and reports an outage as one", async () => {
     const foreign = await startKms("prime256v1", "ECC_NIST_P256");
     const codeOf = (act: Promise<unknown>) =>
       act.then(

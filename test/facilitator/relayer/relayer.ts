@@ -10,7 +10,7 @@ import { type FacilitatorWorld, fund, startWorld, until, walletOf } from "../../
 describe("fees", () => {
   const limits = { maxFeePerGasWei: 1_000n, priorityFeeWei: 10n };
 
-  it("leave room for rising base fees, within the ceiling", () => {
+  it("leave a margin for rising base fees, within the ceiling", () => {
     expect(firstFees(100n, limits)).to.deep.equal({ maxFeeWei: 210n, priorityFeeWei: 10n });
     expect(firstFees(700n, limits)).to.deep.equal({ maxFeeWei: 1_000n, priorityFeeWei: 10n });
     expect(firstFees(990n, limits)?.maxFeeWei).to.equal(1_000n);
@@ -56,7 +56,7 @@ describe("relayer", function () {
     });
   const someone = (): Address => walletOf(world.chain, testKey(`someone ${keys++}`) as Hex).address as Address;
 
-  it("sends one transaction per key of idempotency, and tells its receipt", async () => {
+  it("sends one transaction per key of idempotency, and returns its receipt", async () => {
     const { core } = await fresh();
     const to = someone();
     const ids = await Promise.all(Array.from({ length: 20 }, () => mint(core, "the same", to)));
@@ -82,7 +82,7 @@ describe("relayer", function () {
     await core.stop();
   });
 
-  it("tells a mined transaction that reverted as mined without success", async () => {
+  it("reports a reverted transaction as mined without success", async () => {
     const { core } = await fresh();
     const data = world.token.interface.encodeFunctionData("transfer", [someone(), 10n ** 30n]) as Hex;
     const id = await core.relayer.submit({

@@ -159,7 +159,7 @@ describe("transactions that are signed at once", function () {
     await hand.lane.release();
   });
 
-  it("S7 the fence: whoever has slept through the end of its lease signs nothing at once", async () => {
+  it("S7 the fence: an owner that sleeps through the end of its lease signs nothing at once", async () => {
     const key = testKey(`at once fenced ${process.pid}`) as Hex;
     const sleeper = await busy({ key, owner: "sleeper" });
     await core.store.db.updateTable("lanes").set({ lease_until_ms: 0 }).where("status", "=", "running").execute();

@@ -121,7 +121,7 @@ describe("Facilitator: subscriptions", function () {
       expect(found.successor).to.equal(world.planId);
     });
 
-    it("B2 refuses an id hash that stands for another plan", async () => {
+    it("B2 refuses an id hash that is in use for another plan", async () => {
       const secretHash = secretHashOf(toHex(randomBytes(32)));
       const subscriber = await world.payer(FUNDS);
       done(await service.client.subscribe((await world.signup(subscriber, { secretHash, permit: FUNDS })).request));
@@ -182,7 +182,7 @@ describe("Facilitator: subscriptions", function () {
       expect(await record(idHash)).to.include({ status: "ACTIVE", version: 0 });
     });
 
-    it("tells an unknown subscription from an inactive one", async () => {
+    it("distinguishes an unknown subscription from an inactive one", async () => {
       const { subscriber, idHash } = await subscribed();
       const unknown = toHex(randomBytes(32));
       const request = await world.change("pause", subscriber, { idHash: unknown });
@@ -218,7 +218,7 @@ describe("Facilitator: subscriptions", function () {
   });
 
   describe("POST /permits and GET /accounts", () => {
-    it("sets the approval once, and takes a permit that stands already for done", async () => {
+    it("sets the approval once, and accepts an existing permit as done", async () => {
       const owner = await world.payer(FUNDS);
       const token = world.contracts.token;
       const account = async () => {
@@ -308,7 +308,7 @@ describe("Facilitator: subscriptions", function () {
       const over = await limited.client.change({ idHash, act: "resume", request: resume }).catch((error) => error);
       expect(over).to.include({ code: "Unavailable" });
       expect(over.cause).to.include({ code: "RateLimited" });
-      // What was done is still told.
+      // What was done is still reported.
       done(await limited.client.change({ idHash, act: "pause", request: pause }));
       await limited.stop();
     });

@@ -9,7 +9,7 @@ export interface HttpService {
   /** In the place of the one before. */
   restart(settings: Readonly<Record<string, string>>): Promise<void>;
   post(path: string, body: BodyInit, headers?: Record<string, string>): Promise<Response>;
-  /** A JSON exchange; the body stands for the method: POST with one, GET without, unless told otherwise. */
+  /** A JSON exchange; by default POST with a body, GET without. */
   call(path: string, call?: { key?: string; body?: unknown; method?: string }): Promise<Response>;
 }
 

@@ -25,9 +25,9 @@ export async function startSilentNode(target: string): Promise<SilentNode> {
       return;
     }
     const answered = await fetch(target, { method: "POST", headers: { "content-type": "application/json" }, body });
-    const told = await answered.text();
+    const answer = await answered.text();
     if (isSilent) unanswered += 1;
-    else outgoing.writeHead(answered.status, { "content-type": "application/json" }).end(told);
+    else outgoing.writeHead(answered.status, { "content-type": "application/json" }).end(answer);
   };
   const server = createServer((incoming, outgoing) => {
     answer(incoming, outgoing).catch(() => outgoing.destroy());

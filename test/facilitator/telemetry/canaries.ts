@@ -2,6 +2,7 @@ import { expect } from "chai";
 import { addressOfKey, type Hex, keccakText } from "turnpike/protocol";
 import { createLog, secretsOf } from "../../../facilitator/src/telemetry/log";
 import { until } from "../../support/facilitator";
+import { dereferenced } from "../../support/openapi";
 import { type ServiceWorld, startServiceWorld } from "../support/service";
 import { type Receiver, startReceiver } from "../webhooks/support/receiver";
 
@@ -66,7 +67,7 @@ describe("Facilitator: canaries", function () {
       body: JSON.stringify({ url: receiver.url }),
     });
     const { secret } = (await endpoint.json()) as { secret: string };
-    const document = (await (await fetch(`${service.url}/openapi.json`)).json()) as Document;
+    const document = dereferenced<Document>((await (await fetch(`${service.url}/openapi.json`)).json()) as object);
 
     const answers: string[] = [];
     for (const [path, methods] of Object.entries(document.paths)) {

@@ -84,7 +84,7 @@ describe("Facilitator: addresses of webhooks", () => {
       callback(null, answers.shift() ?? []);
   const v4 = (address: string): LookupAddress => ({ address, family: 4 });
 
-  it("B18 connects to no private address, whether it stands in the URL or a name leads there", async () => {
+  it("B18 connects to no private address, in the URL or behind a name", async () => {
     const refused = { kind: "failed", error: "address" };
     expect(await send(receiver.url)).to.deep.equal(refused);
     expect(await send(named("[::ffff:127.0.0.1]"))).to.deep.equal(refused);
@@ -125,7 +125,7 @@ describe("Facilitator: addresses of webhooks", () => {
     expect(receiver.received).to.have.length(1);
   });
 
-  it("tells a name that leads nowhere from a receiver that is down", async () => {
+  it("distinguishes a name that does not resolve from a receiver that is down", async () => {
     const nowhere: Lookup = (_host, _options, callback) =>
       callback(Object.assign(new Error("no such name"), { code: "ENOTFOUND" }), []);
     expect(await send(named("nowhere.example"), nowhere)).to.deep.equal({ kind: "failed", error: "dns" });

@@ -29,9 +29,9 @@ describe("Facilitator: webhook delivery", function () {
     await receiver.stop();
   });
 
-  it("S6 tells each event once, signed so that the stock package and this SDK verify it", async () => {
+  it("S6 delivers each event once, signed so that the stock package and this SDK verify it", async () => {
     const { secret, id: endpoint } = await outbox.endpoint(receiver.url);
-    const ids = await outbox.tell([{}, { type: "plan.deprecated" }]);
+    const ids = await outbox.emit([{}, { type: "plan.deprecated" }]);
     const worker = outbox.worker();
     await outbox.drain(worker);
     expect(receiver.received.map(({ headers }) => headers["webhook-id"])).to.have.members(ids);
@@ -51,7 +51,7 @@ describe("Facilitator: webhook delivery", function () {
     expect((await outbox.deliveries(endpoint)).map(({ state }) => state)).to.deep.equal(["delivered", "delivered"]);
   });
 
-  it("S6 queues in the transaction of the event: both stand, or neither", async () => {
+  it("S6 queues in the transaction of the event: both are stored, or neither", async () => {
     const { id } = await outbox.endpoint(receiver.url);
     const draft = { id: keccakText("lost"), chainId: CHAIN_ID, type: "plan.created", objectId: keccakText("o") };
     const event = { ...draft, provider: PROVIDER, payload: planPayload(PROVIDER), blockTime: 1 };
@@ -62,17 +62,17 @@ describe("Facilitator: webhook delivery", function () {
     expect(await failure.catch((error: Error) => error.message)).to.equal("the block does not commit");
     expect(await outbox.deliveries(id)).to.deep.equal([]);
     await outbox.store.transaction((tx) => feed.append(tx, [event]));
-    // A replayed block tells nothing twice.
+    // A replayed block emits nothing twice.
     await outbox.store.transaction((tx) => feed.append(tx, [event]));
     expect(await outbox.deliveries(id)).to.have.length(1);
   });
 
-  it("B22 tells a provider's events to its own endpoints, of the types they want", async () => {
+  it("B22 delivers a provider's events to its own endpoints, of the types they want", async () => {
     const stranger = addressOfKey(keccakText("another provider"));
     const all = await outbox.endpoint(receiver.url);
     const some = await outbox.endpoint(receiver.url, { types: ["plan.deprecated"] });
     const others = await outbox.endpoint(receiver.url, { provider: stranger });
-    await outbox.tell([{}, { type: "plan.deprecated" }, { provider: stranger }]);
+    await outbox.emit([{}, { type: "plan.deprecated" }, { provider: stranger }]);
     expect(await outbox.deliveries(all.id)).to.have.length(2);
     expect(await outbox.deliveries(some.id)).to.have.length(1);
     expect(await outbox.deliveries(others.id)).to.have.length(1);
@@ -81,7 +81,7 @@ describe("Facilitator: webhook delivery", function () {
   it("tries ten times within 76 hours and then gives up, on a clock that the test turns", async () => {
     const { id } = await outbox.endpoint(receiver.url);
     receiver.answer(503);
-    await outbox.tell([{}]);
+    await outbox.emit([{}]);
     const worker = outbox.worker();
     const startMs = outbox.clock.nowMs;
     const atSec: number[] = [];
@@ -114,7 +114,7 @@ describe("Facilitator: webhook delivery", function () {
 
   it("delivers again when asked, from the beginning of the schedule", async () => {
     const { id } = await outbox.endpoint(receiver.url);
-    const [eventId = ""] = await outbox.tell([{}]);
+    const [eventId = ""] = await outbox.emit([{}]);
     const worker = outbox.worker();
     await outbox.drain(worker);
     receiver.answer(500);
@@ -129,13 +129,13 @@ describe("Facilitator: webhook delivery", function () {
   });
 
   it("S6 a resend of an event from before the endpoint is no reason to expect the others, and a missing one is found", async () => {
-    const early = await outbox.tell([{}, {}, {}]);
+    const early = await outbox.emit([{}, {}, {}]);
     const { id } = await outbox.endpoint(receiver.url);
     const missing = () => findUnqueued(outbox.store.db, CHAIN_ID);
     const actor = actorOf(PROVIDER);
     await outbox.endpoints.resend(actor, id, early[0] as string);
     expect(await missing()).to.deep.equal([]);
-    const [late, other] = await outbox.tell([{}, { type: "plan.deprecated" }]);
+    const [late, other] = await outbox.emit([{}, { type: "plan.deprecated" }]);
     const drop = (event: string) => outbox.store.db.deleteFrom("webhook_deliveries").where("event_id", "=", event);
     await drop(late as string).execute();
     expect(await missing()).to.deep.equal([{ endpoint: id, event: late }]);
@@ -143,11 +143,11 @@ describe("Facilitator: webhook delivery", function () {
 
     // While it is off, and while it wants other types, nothing is queued for it.
     await outbox.endpoints.update(actor, id, { enabled: false });
-    await outbox.tell([{}]);
+    await outbox.emit([{}]);
     await outbox.endpoints.update(actor, id, { enabled: true });
     expect(await missing()).to.deep.equal([]);
     await outbox.endpoints.update(actor, id, { types: ["plan.deprecated"] });
-    await outbox.tell([{}]);
+    await outbox.emit([{}]);
     await outbox.endpoints.update(actor, id, { types: null });
     expect(await missing()).to.deep.equal([]);
 
@@ -157,7 +157,7 @@ describe("Facilitator: webhook delivery", function () {
     expect(await missing()).to.deep.equal([]);
 
     // A delivery that is finished and deleted is not missing.
-    const [kept] = await outbox.tell([{}]);
+    const [kept] = await outbox.emit([{}]);
     await outbox.drain(outbox.worker());
     await forgetFinished(outbox.store, CHAIN_ID, outbox.clock.nowMs + 1);
     expect((await outbox.deliveries(id)).map(({ event_id }) => event_id)).not.to.include.members([kept, other]);
@@ -165,7 +165,7 @@ describe("Facilitator: webhook delivery", function () {
   });
 
   it("B20 stops at 410, waits at 429, cuts what hangs, and reads no more than it must of an endless answer", async () => {
-    // Patient with whoever answers, also on a busy machine; not with the one that hangs.
+    // Patient with receivers that answer, also on a busy machine; not with the one that hangs.
     const [patient, hasty] = [30_000, 300].map((timeoutMs) => createSender({ allowPrivate: true, timeoutMs }));
     let current = patient;
     const sender: Sender = {
@@ -174,20 +174,20 @@ describe("Facilitator: webhook delivery", function () {
     };
     const gone = await outbox.endpoint(receiver.url);
     receiver.answer(410);
-    const [first = ""] = await outbox.tell([{}, {}]);
+    const [first = ""] = await outbox.emit([{}, {}]);
     const worker = outbox.worker({ sender });
     await worker.tick();
     await worker.settled();
     expect(await outbox.endpoints.get(PROVIDER, gone.id)).to.include({ status: "disabled", disabledReason: "gone" });
     const states = (await outbox.deliveries(gone.id)).map(({ state }) => state);
     expect(states).not.to.include("pending");
-    await outbox.tell([{}]);
+    await outbox.emit([{}]);
     expect(await outbox.deliveries(gone.id), "nothing is queued for it").to.have.length(2);
     expect(first).to.have.length(66);
 
     const { id } = await outbox.endpoint(receiver.url);
     receiver.answer((response) => void response.writeHead(429, { "retry-after": "120" }).end());
-    await outbox.tell([{}]);
+    await outbox.emit([{}]);
     await outbox.drain(worker);
     expect((await outbox.deliveries(id))[0]).to.include({ attempts: 1, due_at_ms: outbox.clock.nowMs + 120_000 });
 
@@ -220,10 +220,10 @@ describe("Facilitator: webhook delivery", function () {
     const { id, secret: old } = await outbox.endpoint(receiver.url);
     const { secret: fresh } = await outbox.endpoints.rotateSecret(actorOf(PROVIDER), id, 3_600);
     const worker = outbox.worker();
-    await outbox.tell([{}]);
+    await outbox.emit([{}]);
     await outbox.drain(worker);
     outbox.clock.nowMs += 3_600_001;
-    await outbox.tell([{}]);
+    await outbox.emit([{}]);
     await outbox.drain(worker);
     const [during, after] = receiver.received;
     const isGood = (received: typeof during, secret: string): boolean => {
@@ -244,23 +244,23 @@ describe("Facilitator: webhook delivery", function () {
     slow.answer((response) => void open.push(() => response.writeHead(204).end()));
     await outbox.endpoint(slow.url, { types: ["plan.created"] });
     await outbox.endpoint(receiver.url, { types: ["plan.deprecated"] });
-    await outbox.tell(Array.from({ length: 200 }, () => ({ type: "plan.created" })));
+    await outbox.emit(Array.from({ length: 200 }, () => ({ type: "plan.created" })));
     const worker = outbox.worker({ timeoutMs: 30_000 });
     await worker.tick();
-    await outbox.tell(Array.from({ length: 20 }, () => ({ type: "plan.deprecated" })));
+    await outbox.emit(Array.from({ length: 20 }, () => ({ type: "plan.deprecated" })));
     await until(async () => {
       await worker.tick();
       return receiver.received.length === 20;
     }, "the quick receiver has everything");
     expect(slow.received.length).to.be.lessThan(16);
     slow.answer(204);
-    for (const letGo of open) letGo();
+    for (const release of open) release();
     await slow.stop();
   });
 
   it("S6 two workers on one database share the work and send nothing twice", async () => {
     await outbox.endpoint(receiver.url);
-    const ids = await outbox.tell(Array.from({ length: 60 }, () => ({})));
+    const ids = await outbox.emit(Array.from({ length: 60 }, () => ({})));
     const workers = [outbox.worker(), outbox.worker(), outbox.worker()];
     await Promise.all(workers.map((worker) => outbox.drain(worker)));
     await Promise.all(workers.map((worker) => outbox.drain(worker)));

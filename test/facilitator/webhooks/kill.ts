@@ -23,7 +23,7 @@ describe("Facilitator: webhooks and sudden death", function () {
       const outbox = await openOutbox(url);
       const { id } = await outbox.endpoint(receiver.url);
       // Committed, and nobody has sent it.
-      const [eventId = ""] = await outbox.tell([{}]);
+      const [eventId = ""] = await outbox.emit([{}]);
 
       const child = spawn(
         process.execPath,

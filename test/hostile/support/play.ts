@@ -5,7 +5,7 @@ import { credentialsIn, signaturesIn } from "./disclosed";
 import type { HostileServer } from "./servers";
 import { addressOf, CHAIN_ID, type Dialect, keyOf, PRICE, type Stage, TOKEN } from "./stage";
 
-/** What a client is told. It uses what it has settings for, and leaves the rest. */
+/** A client's options. It uses those that it has settings for, and ignores the others. */
 export interface PayOptions {
   /** of the payer: a test key, worthless anywhere else */
   readonly privateKey: Hex;

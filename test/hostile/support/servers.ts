@@ -40,7 +40,7 @@ export class Servers {
     const seen: Seen[] = [];
     const server = createServer(async (req, res) => {
       const body = await text(req).catch(() => undefined);
-      // Whoever asked has left in the middle of it.
+      // The client disconnected in the middle of it.
       if (body === undefined) return;
       const request = { method: req.method ?? "", url: req.url ?? "", headers: req.headers, body };
       seen.push(request);

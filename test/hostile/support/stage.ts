@@ -1,5 +1,5 @@
 /**
- * One hostile case's world: a gate that speaks every dialect of 402 at once and lies where it is told to, a Facilitator
+ * One hostile case's world: a gate that speaks every dialect of 402 at once and lies where the case says so, a Facilitator
  * that settles or does not, and a chain that is a set of spent nonces. All of it judges by the rules of the wire.
  */
 import {
@@ -40,7 +40,7 @@ const MEMO_KEY = { id: "k1", secret: new Uint8Array(32).fill(7) };
 const DOMAIN = { name: "USDC", version: "2" };
 const nowSec = () => Math.floor(Date.now() / 1_000);
 
-/** One offer, before it is written in a dialect. Lies are told by changing it. */
+/** One offer, before it is written in a dialect. Lies are changes of it. */
 export interface Facts {
   readonly scheme: string;
   readonly network: string;
@@ -107,7 +107,7 @@ export class Stage {
     return stage;
   }
 
-  /** Every signed authorization that anybody but the client has, by whoever could submit it. */
+  /** Every signed authorization that left the client, by the party that could submit it. */
   get authorizations(): Authorization[] {
     return authorizationsIn(this.requests);
   }
@@ -190,10 +190,10 @@ export class Stage {
 
   #facilitate(request: Seen): Answer {
     const { pathname, searchParams } = new URL(request.url, "http://x");
-    const [, room = "", id = ""] = pathname.split("/");
-    if (request.method === "POST" && room === "authorize") return this.#authorize(request);
-    if (room === "accounts") return { status: 200, json: this.#account(id, searchParams.get("token")) };
-    if (room === "payments") {
+    const [, resource = "", id = ""] = pathname.split("/");
+    if (request.method === "POST" && resource === "authorize") return this.#authorize(request);
+    if (resource === "accounts") return { status: 200, json: this.#account(id, searchParams.get("token")) };
+    if (resource === "payments") {
       if (!this.isStatusReadable) return { status: 502 };
       return { status: 200, json: { id, status: this.statusLie ?? (this.moved.size > 0 ? "settled" : "unknown") } };
     }
@@ -265,9 +265,9 @@ function quoteV1(
     ...{ scheme, network, payTo, resource, maxTimeoutSeconds, extra, description: "d", mimeType: "application/json" },
     ...{ maxAmountRequired: amount, asset: token },
   };
-  const told = { error: error ?? "PaymentRequired", message: "Pay." };
+  const problem = { error: error ?? "PaymentRequired", message: "Pay." };
   if (dialect === "x402-v1")
-    return { status: 402, json: { x402Version: 1, accepts: [{ ...standard, ...more }], ...told } };
+    return { status: 402, json: { x402Version: 1, accepts: [{ ...standard, ...more }], ...problem } };
   const key = headers["idempotency-key"];
   const ref = typeof key === "string" ? refOfIdempotencyKey(MEMO_KEY, method, resource, key) : randomRef();
   const quoted = {
@@ -280,7 +280,7 @@ function quoteV1(
   };
   const memo = issueMemo(MEMO_KEY, quoted, ref, facts.memoExpirySec);
   const native = { ...standard, token, amount, memo, hoodlayer: { facilitator: facts.facilitator }, ...more };
-  return { status: 402, json: { version: "1", x402Version: 1, accepts: [native], ...told } };
+  return { status: 402, json: { version: "1", x402Version: 1, accepts: [native], ...problem } };
 }
 
 function quoteV2(facts: Facts, error: string | undefined): Answer {
@@ -293,7 +293,7 @@ function quoteV2(facts: Facts, error: string | undefined): Answer {
 /** The reason in the body, as this project's gates say it, and in the receipt, as stock servers do. */
 function withReason(quote: Answer, reason: string): Answer {
   if (typeof quote === "string") return quote;
-  const told = encodeJsonHeader({
+  const settlement = encodeJsonHeader({
     success: false,
     errorReason: reason,
     transaction: "",
@@ -302,7 +302,7 @@ function withReason(quote: Answer, reason: string): Answer {
   return {
     ...quote,
     json: { ...(quote.json as object), reason },
-    headers: { ...quote.headers, "X-PAYMENT-RESPONSE": told, "PAYMENT-RESPONSE": told },
+    headers: { ...quote.headers, "X-PAYMENT-RESPONSE": settlement, "PAYMENT-RESPONSE": settlement },
   };
 }
 
@@ -312,7 +312,12 @@ function problem(status: number, code: string): Answer {
 }
 
 function receiptHeaders(id: string): Record<string, string> {
-  const told = { success: true, transaction: keccakText(id), network: `eip155:${CHAIN_ID}`, payer: addressOf("payer") };
-  const value = encodeJsonHeader(told);
+  const settlement = {
+    success: true,
+    transaction: keccakText(id),
+    network: `eip155:${CHAIN_ID}`,
+    payer: addressOf("payer"),
+  };
+  const value = encodeJsonHeader(settlement);
   return { "X-PAYMENT-RESPONSE": value, "PAYMENT-RESPONSE": value };
 }

@@ -118,10 +118,10 @@ export function clientsOf(world: InteropWorld): Readonly<Record<string, Client>>
         try {
           const response = await agent.fetch(url);
           const { receipt } = response as { receipt?: { transaction?: string; payer: string; network: string } };
-          const told = receipt?.transaction
+          const settled = receipt?.transaction
             ? { success: true, transaction: receipt.transaction, network: receipt.network, payer: receipt.payer }
             : undefined;
-          return { status: response.status, body: await response.text(), receipt: told };
+          return { status: response.status, body: await response.text(), receipt: settled };
         } finally {
           await agent.close();
         }

@@ -60,12 +60,12 @@ export async function tryCell({ world, client, server, url, offer, payer }: Tria
   const token: TokenFacts = world[offer.token];
   const runsBefore = server.runs();
   let status = 0;
-  let told: string | undefined;
+  let reported: string | undefined;
   let why = "";
   try {
     const paid = await client.pay(url, payer, { unlimited: offer.unlimited ?? false });
     status = paid.status;
-    told = paid.receipt?.success ? paid.receipt.transaction : undefined;
+    reported = paid.receipt?.success ? paid.receipt.transaction : undefined;
     why = paid.body.slice(0, 300);
   } catch (error) {
     why = error instanceof Error ? error.message.slice(0, 300) : String(error);
@@ -73,8 +73,8 @@ export async function tryCell({ world, client, server, url, offer, payer }: Tria
   const moved = await world.transfers(payer.address, token);
   const runs = server.runs() - runsBefore;
   if (status !== 200 && moved.length === 0 && runs === 0) return "not paid";
-  const receipt = told === undefined ? null : await world.chain.provider.getTransactionReceipt(told);
-  const facts = { status, moved, runs, told, why };
+  const receipt = reported === undefined ? null : await world.chain.provider.getTransactionReceipt(reported);
+  const facts = { status, moved, runs, reported, why };
   const isPaid =
     status === 200 && moved.length === 1 && moved[0] === offer.amount && runs === 1 && receipt?.status === 1;
   if (isPaid) return "paid";
@@ -100,8 +100,8 @@ export function writePage(results: readonly (Cell & { readonly result: Result | 
   }
   const sections = [...groups].map(([server, cells]) => {
     const rows = cells.map(({ client, facilitator, payer, offer, expected, result }) => {
-      const told = result === expected ? result : `**${result}** (expected: ${expected})`;
-      return `| ${client} | ${VERSION[client] ?? "?"} | ${facilitator} | ${payer} | ${offer} | ${told} |`;
+      const shown = result === expected ? result : `**${result}** (expected: ${expected})`;
+      return `| ${client} | ${VERSION[client] ?? "?"} | ${facilitator} | ${payer} | ${offer} | ${shown} |`;
     });
     return [
       `## ${server}`,

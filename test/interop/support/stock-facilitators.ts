@@ -10,7 +10,7 @@ export interface StockFacilitator {
   stop(): Promise<void>;
 }
 
-interface Doors {
+interface Endpoints {
   verify(payload: object, requirements: object): Promise<object>;
   settle(payload: object, requirements: object): Promise<object>;
   supported(): object;
@@ -46,9 +46,9 @@ async function fundedClient(world: InteropWorld, name: string): Promise<object> 
   return Object.assign(walletOf(world, account), { address: account.address });
 }
 
-async function onHttp(doors: Doors): Promise<StockFacilitator> {
+async function onHttp(endpoints: Endpoints): Promise<StockFacilitator> {
   const server = createServer((request, response) => {
-    answer(doors, request).then(
+    answer(endpoints, request).then(
       (body) => response.writeHead(200, { "Content-Type": "application/json" }).end(body),
       (error: Error) =>
         response.writeHead(500, { "Content-Type": "application/json" }).end(JSON.stringify({ error: error.message })),
@@ -57,11 +57,11 @@ async function onHttp(doors: Doors): Promise<StockFacilitator> {
   return { url: await listen(server), stop: () => closeServer(server) };
 }
 
-async function answer(doors: Doors, request: IncomingMessage): Promise<string> {
+async function answer(endpoints: Endpoints, request: IncomingMessage): Promise<string> {
   let text = "";
   for await (const chunk of request) text += chunk;
-  if (request.url === "/supported") return JSON.stringify(doors.supported());
+  if (request.url === "/supported") return JSON.stringify(endpoints.supported());
   const { paymentPayload, paymentRequirements } = JSON.parse(text) as Record<string, object>;
-  const door = request.url === "/verify" ? doors.verify : doors.settle;
-  return JSON.stringify(await door(paymentPayload ?? {}, paymentRequirements ?? {}));
+  const endpoint = request.url === "/verify" ? endpoints.verify : endpoints.settle;
+  return JSON.stringify(await endpoint(paymentPayload ?? {}, paymentRequirements ?? {}));
 }

@@ -75,10 +75,10 @@ function v1Routes({ wide }: InteropWorld, { prices }: StockRoutes): object {
 function v2Routes({ wide, payTo }: InteropWorld, { prices }: StockRoutes): object {
   const routes = Object.entries(prices).map(([path, price]) => {
     const { address: asset, name, version } = wide;
-    const told = typeof price === "string" ? price : { amount: price.amount, asset, extra: { name, version } };
+    const asked = typeof price === "string" ? price : { amount: price.amount, asset, extra: { name, version } };
     return [
       `GET ${path}`,
-      { accepts: { scheme: "exact", network: CAIP2, payTo, price: told }, description: "A route" },
+      { accepts: { scheme: "exact", network: CAIP2, payTo, price: asked }, description: "A route" },
     ];
   });
   return Object.fromEntries(routes);

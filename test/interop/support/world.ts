@@ -1,6 +1,6 @@
 /**
- * What stock packages are tried on: a chain with Base Sepolia's id, which all of them know, a test token that stands
- * where Circle's USDC stands there, a token with 18 decimals, this project's Facilitator, and payers of every kind.
+ * What stock packages are tried on: a chain with Base Sepolia's id, which all of them know, a test token at the address
+ * of Circle's USDC there, a token with 18 decimals, this project's Facilitator, and payers of every kind.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -176,14 +176,14 @@ async function deployToken(
   return { address: (await made.getAddress()) as Address, name, version, decimals };
 }
 
-/** Stock servers and clients know one address for "$0.01" on Base Sepolia: the test token has to stand there. */
+/** Stock servers and clients know one address for "$0.01" on Base Sepolia: the test token has to be there. */
 async function placeUsdc(chain: Chain, signer: FundedWallet): Promise<TokenFacts> {
   const preset = networkOfChain(CHAIN_ID).token;
   if (!preset) throw new TypeError("Base Sepolia has no preset token");
   const { address: template } = await deployToken(signer, { ...preset });
   const { provider } = chain;
   await provider.send("hardhat_setCode", [preset.address, await provider.getCode(template)]);
-  // name and version as the contract tells them; the balances stay empty
+  // name and version as the contract returns them; the balances stay empty
   for (let slot = 3; slot < 10; slot++) {
     const value = await provider.getStorage(template, slot);
     await provider.send("hardhat_setStorageAt", [preset.address, `0x${slot.toString(16)}`, value]);

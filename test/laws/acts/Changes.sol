@@ -6,10 +6,10 @@ import {FickleToken} from "../doubles/FickleToken.sol";
 import {Premise} from "../Premises.sol";
 import {vm} from "../Vm.sol";
 import {Unexpected} from "../World.sol";
-import {Doors} from "./Doors.sol";
+import {EntryPoints} from "./EntryPoints.sol";
 
 /// @notice What a subscriber may change about a subscription that it has, and what others may not.
-abstract contract Changes is Doors {
+abstract contract Changes is EntryPoints {
     /// @notice Time passes; at times by years.
     function pass(uint256 seed) external atClock {
         uint256 roll = _draw(seed, 12);
@@ -30,7 +30,7 @@ abstract contract Changes is Doors {
 
     function _pause(uint256 seed) private {
         bytes32 id = _pickFit(seed, _isPaid);
-        Door memory door = _open(
+        Entry memory entry = _open(
             seed,
             Act(
                 id,
@@ -40,10 +40,10 @@ abstract contract Changes is Doors {
                 ""
             )
         );
-        bytes memory err = door.err.length != 0 ? door.err : _expectPause(id);
+        bytes memory err = entry.err.length != 0 ? entry.err : _expectPause(id);
         if (err.length == 0) _saw(Premise.Pause);
         if (bytes4(err) == ITurnpike.VersionExhausted.selector) _saw(Premise.LastVersion);
-        _pass(door, err, id, _one(id));
+        _pass(entry, err, id, _one(id));
     }
 
     function resume(uint256 seed) external drifting(seed) {
@@ -65,7 +65,7 @@ abstract contract Changes is Doors {
         if (r.subscriber != address(0) && _draw(seed, 8) == 0) {
             maxCharge = _planOf(r.planId).terms.amount - _draw(seed, 2);
         }
-        Door memory door = _open(
+        Entry memory entry = _open(
             seed,
             Act(
                 id,
@@ -78,13 +78,13 @@ abstract contract Changes is Doors {
             )
         );
         bool free = clock < r.paidThrough;
-        bytes memory err = door.err.length != 0 ? door.err : _expectResume(id, maxCharge);
+        bytes memory err = entry.err.length != 0 ? entry.err : _expectResume(id, maxCharge);
         if (err.length == 0 && free) _saw(Premise.ResumeWithoutCharge);
-        if (door.err.length == 0 && bytes4(err) == ITurnpike.PlanDeprecated.selector) {
+        if (entry.err.length == 0 && bytes4(err) == ITurnpike.PlanDeprecated.selector) {
             _saw(Premise.PaymentIntoDeprecated);
         }
         fickle.setEcho(id);
-        _pass(door, err, id, _one(id));
+        _pass(entry, err, id, _one(id));
     }
 
     function _isPaused(bytes32 id) private view returns (bool) {
@@ -133,22 +133,22 @@ abstract contract Changes is Doors {
             keccak256("Cancel(address subscriber,bytes32 idHash,bool atPeriodEnd,uint16 version,uint256 deadline)"),
             abi.encode(atPeriodEnd)
         );
-        Door memory door = _open(seed, act);
+        Entry memory entry = _open(seed, act);
         bool byProvider = records[id].subscriber != address(0) && _draw(seed, 4) == 0;
         if (byProvider) {
-            door = _direct(act, _planOf(records[id].planId).provider);
-            if (atPeriodEnd) door.err = "";
+            entry = _direct(act, _planOf(records[id].planId).provider);
+            if (atPeriodEnd) entry.err = "";
         }
-        bytes memory err = door.err.length != 0 ? door.err : _expectCancel(id, atPeriodEnd, !byProvider);
-        if (err.length == 0) _sawCancel(id, door, byProvider);
-        _pass(door, err, id, _one(id));
+        bytes memory err = entry.err.length != 0 ? entry.err : _expectCancel(id, atPeriodEnd, !byProvider);
+        if (err.length == 0) _sawCancel(id, entry, byProvider);
+        _pass(entry, err, id, _one(id));
     }
 
-    function _sawCancel(bytes32 id, Door memory door, bool byProvider) private {
+    function _sawCancel(bytes32 id, Entry memory entry, bool byProvider) private {
         Record storage r = records[id];
         if (byProvider) _saw(Premise.CancelByProvider);
         else _saw(r.cancelled ? Premise.CancelNow : Premise.CancelAtPeriodEnd);
-        if (door.signed && door.caller == _planOf(r.planId).provider) _saw(Premise.CancelRelayedByProvider);
+        if (entry.signed && entry.caller == _planOf(r.planId).provider) _saw(Premise.CancelRelayedByProvider);
         if (_planOf(r.planId).terms.token == address(fickle) && fickle.fault() >= FickleToken.Fault.ReturnsFalse) {
             _saw(Premise.CancelWhileTokenFails);
         }
@@ -157,7 +157,7 @@ abstract contract Changes is Doors {
     function setMaxOverage(uint256 seed) external drifting(seed) {
         bytes32 id = _pick(seed);
         uint256 cap = _someCap(seed);
-        Door memory door = _open(
+        Entry memory entry = _open(
             seed,
             Act(
                 id,
@@ -170,12 +170,12 @@ abstract contract Changes is Doors {
             )
         );
         uint256 before = records[id].cap;
-        bytes memory err = door.err.length != 0 ? door.err : _expectSetMaxOverage(id, cap);
+        bytes memory err = entry.err.length != 0 ? entry.err : _expectSetMaxOverage(id, cap);
         if (err.length == 0 && cap < before) _saw(Premise.CapLowered);
         if (bytes4(err) == ITurnpike.CapTooLarge.selector) _saw(Premise.CapTooLarge);
         if (bytes4(err) == ITurnpike.VersionExhausted.selector) _saw(Premise.LastVersion);
         intent.cap = cap;
-        _pass(door, err, id, _one(id));
+        _pass(entry, err, id, _one(id));
     }
 
     function _someCap(uint256 seed) internal returns (uint256) {
@@ -193,7 +193,7 @@ abstract contract Changes is Doors {
         (bytes memory quoteErr, uint256 charge, uint256 credit) = _expectQuote(id, newPlanId);
         _compareQuote(id, newPlanId, quoteErr, charge, credit);
         uint256 maxCharge = _draw(seed, 8) == 0 && charge != 0 ? charge - _draw(seed, 2) : type(uint256).max;
-        Door memory door = _open(
+        Entry memory entry = _open(
             seed,
             Act(
                 id,
@@ -205,14 +205,14 @@ abstract contract Changes is Doors {
                 abi.encode(newPlanId, cap, maxCharge)
             )
         );
-        bytes memory err = door.err.length != 0 ? door.err : _expectChangePlan(id, newPlanId, cap, maxCharge);
+        bytes memory err = entry.err.length != 0 ? entry.err : _expectChangePlan(id, newPlanId, cap, maxCharge);
         if (err.length != 0) _saw(Premise.PlanChangeRefused);
         if (bytes4(err) == ITurnpike.CapTooLarge.selector) _saw(Premise.CapTooLarge);
         if (bytes4(err) == ITurnpike.PlanDeprecated.selector) _saw(Premise.MoveToDeprecated);
         if (bytes4(err) == ITurnpike.CreditExceedsPrice.selector) _saw(Premise.PlanChangeCreditTooLarge);
         (intent.cap, intent.planId) = (cap, newPlanId);
         fickle.setEcho(id);
-        _pass(door, err, id, _one(id));
+        _pass(entry, err, id, _one(id));
     }
 
     /// @dev Mostly a plan of the same provider, token and payee, and mostly a dearer one, which costs more than it
@@ -243,7 +243,7 @@ abstract contract Changes is Doors {
             next.terms.token == plan.terms.token;
     }
 
-    /// @dev `quoteChange` must tell exactly what `changePlan` does.
+    /// @dev `quoteChange` must return exactly what `changePlan` does.
     function _compareQuote(
         bytes32 id,
         bytes32 newPlanId,
@@ -265,7 +265,7 @@ abstract contract Changes is Doors {
             newSecretHash = secretHashOf[id];
             newId = id;
         }
-        Door memory door = _open(
+        Entry memory entry = _open(
             seed,
             Act(
                 id,
@@ -277,10 +277,10 @@ abstract contract Changes is Doors {
                 abi.encode(newSecretHash)
             )
         );
-        if (door.err.length == 0 && ids.length >= MOST_RECORDS) return;
-        bytes memory err = door.err.length != 0 ? door.err : _expectRekey(id, newId);
+        if (entry.err.length == 0 && ids.length >= MOST_RECORDS) return;
+        bytes memory err = entry.err.length != 0 ? entry.err : _expectRekey(id, newId);
         if (err.length == 0) secretHashOf[newId] = newSecretHash;
-        _pass(door, err, id, id == newId ? _one(id) : _two(id, newId));
+        _pass(entry, err, id, id == newId ? _one(id) : _two(id, newId));
     }
 
     uint256 internal constant MOST_RECORDS = 30;

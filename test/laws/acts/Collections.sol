@@ -165,7 +165,7 @@ abstract contract Collections is Signups {
 
     // ------------------------------------------------------------------ batches
 
-    /// @dev What the same batch came to when it was tried otherwise, before it was sent in earnest.
+    /// @dev What the same batch came to when it was tried otherwise, before it was sent.
     struct Trial {
         bool starved; // was tried with little gas, and ended well
         bytes starvedAnswer;

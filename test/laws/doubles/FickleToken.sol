@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {ITurnpike} from "../../../contracts/interfaces/ITurnpike.sol";
 import {PaxosToken} from "../../../contracts/test/FaultyTokens.sol";
 
-/// @notice A token that can be told to misbehave: one fault at a time, from one call to the next.
+/// @notice A token that can be set to misbehave: one fault at a time, from one call to the next.
 /// @dev Its logs are honest, whatever its answers are. It is one of those that do not revert on a used authorization.
 contract FickleToken is PaxosToken {
     enum Fault {
@@ -95,7 +95,7 @@ contract FickleToken is PaxosToken {
         if (fault == Fault.Wasteful) _waste();
     }
 
-    /// @dev Asks for everything that a second charge could come from; Turnpike has to stand all of it.
+    /// @dev Asks for everything that a second charge could come from; Turnpike has to withstand all of it.
     function _reenter() private {
         bytes32[] memory ids = new bytes32[](1);
         ids[0] = echo;

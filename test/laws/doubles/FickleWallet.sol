@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-/// @notice An ERC-1271 wallet of one key that can be told to misbehave, now or later.
+/// @notice An ERC-1271 wallet of one key that can be set to misbehave, now or later.
 contract FickleWallet {
     enum Mood {
         Sound,

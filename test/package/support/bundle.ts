@@ -42,13 +42,13 @@ export async function bundle(contents: string, plugins: Plugin[] = [], cwd = pro
   };
 }
 
-/** The doors as they stand in the repository, before the package is built. */
+/** The entry points in the repository, before the package is built. */
 export const fromSource: Plugin = {
   name: "turnpike from source",
   setup({ onResolve }) {
     onResolve({ filter: /^turnpike(\/|$)/ }, ({ path }) => {
-      const door = path.slice("turnpike".length);
-      const file = /^\/gate\/./.test(door) ? `${door}.ts` : `${door}/index.ts`;
+      const entry = path.slice("turnpike".length);
+      const file = /^\/gate\/./.test(entry) ? `${entry}.ts` : `${entry}/index.ts`;
       return { path: join(process.cwd(), "sdk/src", file) };
     });
   },

@@ -51,8 +51,8 @@ async function pack(): Promise<Tarball> {
   await exec(process.execPath, [tsdown, "--out-dir", join(built, "dist")], { cwd: SDK });
   for (const file of ["package.json", "README.md", "LICENSE"]) await cp(join(SDK, file), join(built, file));
   const { stdout } = await exec("npm", ["pack", "--json", "--ignore-scripts"], { cwd: built });
-  const [told] = JSON.parse(stdout) as [{ filename: string; files: { path: string }[] }];
-  return { file: join(built, told.filename), files: told.files.map(({ path }) => path) };
+  const [packed] = JSON.parse(stdout) as [{ filename: string; files: { path: string }[] }];
+  return { file: join(built, packed.filename), files: packed.files.map(({ path }) => path) };
 }
 
 /** Installs a tarball in an empty project; the one that this repository builds unless given. */

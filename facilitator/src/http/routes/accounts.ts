@@ -38,7 +38,7 @@ export function accountEndpoints({ subscriptions, authorizeWaitMs, monotonicMs, 
       method: "post",
       path: "/permits",
       tag: "accounts",
-      summary: "Give a signed EIP-2612 permit for Turnpike to the token. Safe to repeat.",
+      summary: "Submit a signed EIP-2612 permit for Turnpike to the token. Safe to repeat.",
       body: permitRequestSchema,
       answers: { 200: permitResponseSchema, 202: pendingSchema },
       async handle({ body }) {

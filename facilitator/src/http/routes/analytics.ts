@@ -60,7 +60,7 @@ export function analyticsEndpoints(services: ApiServices): Endpoint[] {
       ...{ tag: "analytics", admission },
       path: "/analytics/volume",
       name: "volume",
-      summary: "What was paid, by time and by how.",
+      summary: "What was paid, by time and scheme.",
       query: z.object({ ...figures, grain }),
       answer: volumeSchema,
       load: (query, { provider }) => analytics.volume(provider, { ...rangeOf(query), grain: query.grain }),
@@ -92,7 +92,7 @@ export function analyticsEndpoints(services: ApiServices): Endpoint[] {
     endpoint({
       ...common,
       path: "/analytics/payers",
-      summary: "Who paid most since the beginning, or how much one payer has.",
+      summary: "The payers with the highest totals, or the total of one payer.",
       query: z.object({ token: addressSchema.optional(), payer: addressSchema.optional(), limit: limitSchema }),
       answers: { 200: payerFiguresSchema },
       handle: async ({ query, caller: { provider } }) => ok(await analytics.payers(provider, query)),
@@ -101,7 +101,7 @@ export function analyticsEndpoints(services: ApiServices): Endpoint[] {
     endpoint({
       ...common,
       path: "/analytics/system",
-      summary: "Health as /readyz tells it, always with status 200.",
+      summary: "The checks of /readyz, always with status 200.",
       answers: { 200: readinessSchema },
       handle: async () => ok(readiness()),
     }),

@@ -60,7 +60,7 @@ export function keyEndpoints(services: ApiServices): Endpoint[] {
       method: "get",
       path: "/keys/current",
       tag: "keys",
-      summary: "Whose key it is that asks, and what it may do.",
+      summary: "The provider and the scopes of the key of this request.",
       admission: admissionTo(services, "any"),
       answers: { 200: currentKeySchema },
       async handle({ caller: { provider, keyId: id, scopes, isOperator } }) {

@@ -50,7 +50,7 @@ export function operatorFigureEndpoints(services: ApiServices): Endpoint[] {
       ...common,
       path: "/operator/volume",
       name: "service-volume",
-      summary: "What was paid to all providers, by time and by how.",
+      summary: "What was paid to all providers, by time and scheme.",
       query: z.object({ ...figures, grain: z.enum(["hour", "day"]).default("day") }),
       answer: volumeSchema,
       load: (query) => analytics.volume("everyone", { ...rangeOf(query), grain: query.grain }),

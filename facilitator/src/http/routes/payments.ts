@@ -18,7 +18,7 @@ export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, net
       method: "post",
       path: "/authorize",
       tag: "payments",
-      summary: "Have a signed transfer settled and get its proof. Safe to repeat.",
+      summary: "Settle a signed transfer and return its proof. Safe to repeat.",
       body: authorizeRequestSchema,
       answers: { 200: authorizeResponseSchema, 202: pendingSchema },
       async handle({ body }) {
@@ -57,7 +57,7 @@ export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, net
       method: "post",
       path: "/proofs/verify",
       tag: "payments",
-      summary: "Whether this Facilitator signed a proof and its payment still stands.",
+      summary: "Whether this Facilitator signed a proof and its payment is still settled.",
       body: verifyProofRequestSchema,
       answers: { 200: verifyProofResponseSchema },
       async handle({ body }) {

@@ -11,8 +11,7 @@ export function reportEndpoints(services: ApiServices): Endpoint[] {
       path: "/reports",
       tag: "analytics",
       admission: admissionTo(services, "reports"),
-      summary:
-        "Tells what a gate has counted: how many were asked to pay, refused and why, paid, served. An id counts once.",
+      summary: "Store the counts of a gate: requests asked to pay, refused and why, paid, served. An id counts once.",
       body: reportSchema,
       answers: { 200: reportReceiptSchema },
       handle: async ({ body, caller: { provider } }) => ({

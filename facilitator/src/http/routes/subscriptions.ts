@@ -54,7 +54,7 @@ export function subscriptionEndpoints({
       method: "get",
       path: "/subscriptions/{idHash}",
       tag: "subscriptions",
-      summary: "A subscription's standing now.",
+      summary: "A subscription's current status.",
       params: byIdHash,
       answers: { 200: subscriptionSchema },
       handle: async ({ params }) => ({ status: 200, body: await subscriptions.get(params.idHash) }),

@@ -1,6 +1,6 @@
 /**
  * One Facilitator behind one faulty node, for a while: two payments are asked for under the faults and again after them.
- * Whatever it is told, it proves nothing that the chain does not hold at the depth its policy asks for, and moves nothing twice.
+ * Whatever nodes return, it proves nothing that the chain does not hold at the depth its policy asks for, and moves nothing twice.
  */
 import { expect } from "chai";
 import { type Address, type Hex, type PaymentProof, proofToWire, type SignedPayment } from "turnpike/protocol";

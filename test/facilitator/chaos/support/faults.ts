@@ -49,13 +49,13 @@ const OUTAGES: Record<string, Fault["act"]> = {
   "503": { kind: "http", status: 503, body: "<html>no backend</html>" },
   garbage: { kind: "http", status: 200, body: '{"jsonrpc":"2.0","id":0,"resu' },
   "another shape": { kind: "http", status: 200, body: "null" },
-  null: { kind: "swallow", tell: () => null },
+  null: { kind: "swallow", respond: () => null },
   "an error": { kind: "error", code: -32_000, message: "header not found", delivered: false },
   "an error after the deed": { kind: "error", code: -32_000, message: "internal error", delivered: true },
   "limit exceeded": { kind: "error", code: -32_005, message: "limit exceeded", delivered: false },
 };
 
-type Tell = Extract<Fault["act"], { kind: "lie" }>["tell"];
+type Respond = Extract<Fault["act"], { kind: "lie" }>["respond"];
 type Fields = Record<string, unknown>;
 const quantity = (value: number | bigint): string => `0x${value.toString(16)}`;
 const DAY_SEC = 86_400;
@@ -71,7 +71,7 @@ function liesOf(random: Random): Partial<Record<Group, Record<string, Fault["act
         .padStart(8, "0"),
     ).join("")}`;
   const word = (value: number | bigint): string => value.toString(16).padStart(64, "0");
-  const lie = (tell: Tell) => ({ kind: "lie", tell }) as const;
+  const lie = (respond: Respond) => ({ kind: "lie", respond }) as const;
   const changed = (honest: unknown, fields: Fields): unknown =>
     honest === null ? null : { ...(honest as Fields), ...fields };
   const numberOf = (honest: unknown): number => Number((honest as { number: string } | null)?.number ?? 0);
@@ -79,7 +79,7 @@ function liesOf(random: Random): Partial<Record<Group, Record<string, Fault["act
 
   /** The node keeps transactions to itself, and invents the logs that they would have left. */
   const kept: string[] = [];
-  const inventedLogs: Tell = async (call, honest, ask) => {
+  const inventedLogs: Respond = async (call, honest, ask) => {
     if (GROUPS.broadcast(call)) {
       const transaction = Transaction.from(String(call.params[0]));
       kept.push(transaction.data);
@@ -126,7 +126,7 @@ function liesOf(random: Random): Partial<Record<Group, Record<string, Fault["act
       "ahead of its time": lie((_, honest) =>
         changed(honest, { number: quantity(numberOf(honest) + 40), hash: hash() }),
       ),
-      "stands still": lie((_, honest) => {
+      stops: lie((_, honest) => {
         frozen ??= honest;
         return frozen;
       }),
@@ -172,7 +172,7 @@ function liesOf(random: Random): Partial<Record<Group, Record<string, Fault["act
       riches: lie(() => `0x${word(2n ** 255n)}`),
     },
     broadcast: {
-      swallowed: { kind: "swallow", tell: hash },
+      swallowed: { kind: "swallow", respond: hash },
       "nonce too low": { kind: "error", code: -32_000, message: "nonce too low", delivered: true },
       "already known": { kind: "error", code: -32_000, message: "already known", delivered: true },
     },

@@ -2,10 +2,10 @@
 import { expect } from "chai";
 import type { Core } from "../../../../facilitator/src/app/core";
 import { type FacilitatorWorld, until } from "../../../support/facilitator";
-import type { Told } from "./kill-clients";
+import type { Answered } from "./kill-clients";
 
 /** @param core a sound process on the same database, which ends what is still under way */
-export async function audit(world: FacilitatorWorld, core: Core, told: readonly Told[]): Promise<void> {
+export async function audit(world: FacilitatorWorld, core: Core, answered: readonly Answered[]): Promise<void> {
   const { db } = core.store;
   const rowsIn = (states: ("queued" | "sent" | "parked" | "settled" | "failed")[]) =>
     db.selectFrom("payments").selectAll().where("state", "in", states).execute();
@@ -14,27 +14,29 @@ export async function audit(world: FacilitatorWorld, core: Core, told: readonly 
     db.selectFrom("transactions").select("id").where("status", "in", ["queued", "stored"]).execute();
   await until(async () => (await openTransactions()).length === 0, "every transaction has landed", 120_000);
 
-  for (const { outcomes, paymentId } of told) {
+  for (const { outcomes, paymentId } of answered) {
     expect([...outcomes], `answers about ${paymentId}: ${[...outcomes].join(" | ")}`).to.have.length(1);
     expect([...outcomes][0], `answers about ${paymentId}`).to.match(/"transaction":"0x[0-9a-f]{64}"/);
   }
   const transfers = await world.transfers();
   const byPayer = (addresses: readonly string[]): string[] => [...addresses].sort();
-  const payers = byPayer(told.map(({ payer }) => payer));
+  const payers = byPayer(answered.map(({ payer }) => payer));
   expect(byPayer(transfers.map(({ from }) => from)), "one transfer for each").to.deep.equal(payers);
   const settled = await rowsIn(["settled"]);
   expect(byPayer(settled.map((row) => row.payer)), "one settled row for each").to.deep.equal(payers);
   expect(await rowsIn(["failed"])).to.deep.equal([]);
 
   const onChain = new Map(transfers.map(({ from, transaction }) => [from, transaction]));
-  const proven = new Map(told.map(({ payer, outcomes }) => [payer, JSON.parse([...outcomes][0] ?? "{}").transaction]));
+  const proven = new Map(
+    answered.map(({ payer, outcomes }) => [payer, JSON.parse([...outcomes][0] ?? "{}").transaction]),
+  );
   for (const row of settled) {
     expect(row.tx_hash, "the row's transaction").to.equal(onChain.get(row.payer));
     expect(proven.get(row.payer), "the proof's transaction").to.equal(onChain.get(row.payer));
   }
   const events = await db.selectFrom("events").selectAll().where("type", "=", "payment.settled").execute();
   const standing = events.filter(({ reverted }) => !reverted).map(({ object_id }) => object_id);
-  expect(byPayer(standing), "one event for each").to.deep.equal(byPayer(told.map(({ paymentId }) => paymentId)));
+  expect(byPayer(standing), "one event for each").to.deep.equal(byPayer(answered.map(({ paymentId }) => paymentId)));
   await requireNoncesInOrder(world, core);
 }
 

@@ -1,6 +1,6 @@
 /**
- * Clients that do as agents are told: they post the same request again until they hold an outcome, whoever dies meanwhile.
- * What they were told is kept, so that it can be compared with the chain and with every other answer.
+ * Clients that retry as agents do: they post the same request until they hold an outcome, also when processes die.
+ * Their answers are kept, so that it can be compared with the chain and with every other answer.
  */
 import { createFacilitatorClient, type X402RequestWire } from "turnpike/facilitator";
 import { type Hex, proofToWire, type SignedPayment } from "turnpike/protocol";
@@ -9,17 +9,17 @@ import { authorizationToWire, paymentToWire } from "../../support/payments";
 
 const VALID_FOR_SEC = 36_000;
 
-export interface Told {
+export interface Answered {
   readonly paymentId: Hex;
   readonly payer: string;
-  /** every different outcome that was told; of a sound service one */
+  /** every different outcome that was returned; of a sound service one */
   readonly outcomes: Set<string>;
 }
 
 export interface Clients {
-  /** A payment through one of the two doors, from here on until its outcome is known. */
-  pay(door: "authorize" | "settle"): Promise<Told>;
-  readonly told: readonly Told[];
+  /** Pays through one of the two channels, and retries until the outcome is known. */
+  pay(channel: "authorize" | "settle"): Promise<Answered>;
+  readonly answered: readonly Answered[];
   /** Waits until few enough ask: hundreds that are never answered would be a load that no machine bears. */
   fewAsking(): Promise<void>;
 }
@@ -33,7 +33,7 @@ export function createClients(
   urls: () => readonly string[],
   pick: (below: number) => number,
 ): Clients {
-  const told: Told[] = [];
+  const answered: Answered[] = [];
   let asking = 0;
 
   /** @returns undefined while the outcome is unknown */
@@ -57,21 +57,21 @@ export function createClients(
   }
 
   return {
-    told,
+    answered,
     async fewAsking() {
       await until(async () => asking <= FEW, "most payments have an outcome", 240_000);
     },
-    async pay(door) {
+    async pay(channel) {
       const payer = await world.payer();
       // Hundreds of kills last longer than a usual window.
       const fields = { payer, validForSec: VALID_FOR_SEC };
-      const signed = door === "authorize" ? await world.signPayment(fields) : await world.signExact(fields);
-      const one: Told = { paymentId: world.idOf(signed), payer: payer.address, outcomes: new Set() };
-      told.push(one);
+      const signed = channel === "authorize" ? await world.signPayment(fields) : await world.signExact(fields);
+      const one: Answered = { paymentId: world.idOf(signed), payer: payer.address, outcomes: new Set() };
+      answered.push(one);
       asking += 1;
       const ask = (url: string): Promise<string | undefined> =>
         "memo" in signed ? authorize(url, signed) : settle(url, exactToWire(signed));
-      // Told once is not enough: the same question gets the same answer.
+      // One answer is not enough: the same request gets the same answer.
       for (let answers = 0; answers < 2; ) {
         const all = urls();
         const url = all[pick(all.length)];

@@ -1,6 +1,6 @@
 /**
  * A whole Facilitator as a process of its own, which its parent kills; or which kills itself right after the step that
- * KILL_AFTER names ("signed", or "signed 2" for the second time). Tells its parent where it listens.
+ * KILL_AFTER names ("signed", or "signed 2" for the second time). Reports its address to its parent.
  */
 import pino from "pino";
 import { startFacilitator } from "../../../../facilitator/src/app/start";

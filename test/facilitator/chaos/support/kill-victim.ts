@@ -61,9 +61,9 @@ export async function prepareVictims(): Promise<Victims> {
       });
       const url = await new Promise<string | undefined>((resolve, reject) => {
         const timer = setTimeout(() => reject(new Error("a Facilitator did not start in time")), START_MS);
-        const settle = (told: string | undefined): void => {
+        const settle = (reported: string | undefined): void => {
           clearTimeout(timer);
-          resolve(told);
+          resolve(reported);
         };
         child.once("message", (message) => settle((message as { url: string }).url));
         child.once("exit", () => settle(undefined));

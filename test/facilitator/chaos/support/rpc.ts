@@ -31,11 +31,11 @@ export type Act =
   /** another result in place of the honest one; `ask` is an honest question to the node, which may not see some calls */
   | {
       readonly kind: "lie";
-      readonly tell: (call: RpcCall, honest: unknown, ask: Ask) => unknown;
+      readonly respond: (call: RpcCall, honest: unknown, ask: Ask) => unknown;
       readonly withholds?: (call: RpcCall) => boolean;
     }
   /** never delivered, and answered as if it had been */
-  | { readonly kind: "swallow"; readonly tell: (call: RpcCall) => unknown };
+  | { readonly kind: "swallow"; readonly respond: (call: RpcCall) => unknown };
 
 export type Ask = (method: string, params: readonly unknown[]) => Promise<unknown>;
 
@@ -92,25 +92,25 @@ export async function startChaosRpc(target: string): Promise<ChaosRpc> {
     const byId = new Map(honest.map((one) => [one.id, one]));
     return Promise.all(
       calls.map(async (call) => {
-        let told: RpcAnswer = byId.get(call.id) ?? { jsonrpc: "2.0", id: call.id, result: null };
+        let answer: RpcAnswer = byId.get(call.id) ?? { jsonrpc: "2.0", id: call.id, result: null };
         for (const { act, strikes, struck } of acting) {
           if (!strikes(call)) continue;
-          const changed = await change(act, call, told);
-          if (act.kind === "lie" && JSON.stringify(changed.result) !== JSON.stringify(told.result)) struck();
-          told = changed;
+          const changed = await change(act, call, answer);
+          if (act.kind === "lie" && JSON.stringify(changed.result) !== JSON.stringify(answer.result)) struck();
+          answer = changed;
         }
-        return told;
+        return answer;
       }),
     );
   }
 
-  async function change(act: Act, call: RpcCall, told: RpcAnswer): Promise<RpcAnswer> {
+  async function change(act: Act, call: RpcCall, answer: RpcAnswer): Promise<RpcAnswer> {
     const base = { jsonrpc: "2.0", id: call.id } as const;
     if (act.kind === "error") return { ...base, error: { code: act.code, message: act.message } };
-    if (act.kind === "swallow") return { ...base, result: act.tell(call) };
-    if (act.kind === "lie" && told.error === undefined)
-      return { ...base, result: await act.tell(call, told.result, ask) };
-    return told;
+    if (act.kind === "swallow") return { ...base, result: act.respond(call) };
+    if (act.kind === "lie" && answer.error === undefined)
+      return { ...base, result: await act.respond(call, answer.result, ask) };
+    return answer;
   }
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {

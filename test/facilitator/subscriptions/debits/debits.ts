@@ -69,7 +69,7 @@ describe("Facilitator: debits", function () {
     return { spent: String(spent), debits };
   }
 
-  it("debits many subscriptions in one transaction, and tells each item's own outcome", async () => {
+  it("debits many subscriptions in one transaction, and reports each item's own outcome", async () => {
     const [one, two] = [await subscribed(), await subscribed()];
     const unknown = `0x${"99".repeat(32)}` as Hex;
     const answers = await debit([
@@ -103,7 +103,7 @@ describe("Facilitator: debits", function () {
     expect(await spentOf(idHash)).to.deep.equal({ spent: "250000", debits: 1 });
   });
 
-  it("judges a failed index afresh when it is asked for again", async () => {
+  it("judges a failed index again when it is asked for again", async () => {
     const { idHash, subscriber } = await subscribed();
     const { token, chain, contracts, provider } = http.world;
     await fund(chain, subscriber.address);

@@ -111,7 +111,7 @@ describe("Facilitator: the right to have debits collected", function () {
     expect((await ask("/flat")).status).to.equal(200);
   }
 
-  it("HA4 tells a provider which of its plans it may have debited, and by which accounts", async () => {
+  it("HA4 shows a provider which of its plans it may have debited, and by which accounts", async () => {
     const { relayers } = await http.service.client.supported();
     const planId = await http.world.plan();
     const unknown = `0x${"99".repeat(32)}` as Hex;

@@ -20,7 +20,7 @@ describe("Facilitator: debits of several processes on one PostgreSQL", function 
     await postgres.stop();
   });
 
-  it("S5 A28 the same debit, asked of both forty times at once, is collected once and told alike to all", async () => {
+  it("S5 A28 the same debit, asked of both forty times at once, is collected once, with the same answer to all", async () => {
     const [one] = services as [Service, Service];
     for (const operator of (await one.client.supported()).relayers) {
       await setOperator(world.provider, world.contracts.turnpike, { planId: world.planId, operator, allowed: true });

@@ -17,7 +17,7 @@ function looks(terms: typeof monthly): number[] {
 }
 
 describe("Facilitator: when renewals are due", () => {
-  it("A16 stands still before p, is due from p, past due from p + g, lapsed from p + i", () => {
+  it("A16 is not due before p, is due from p, past due from p + g, lapsed from p + i", () => {
     const at = (nowSec: number) => stageAt(monthly, nowSec);
     expect([at(P - 1), at(P)]).to.deep.equal(["early", "in_grace"]);
     expect([at(P + 3 * DAY - 1), at(P + 3 * DAY)]).to.deep.equal(["in_grace", "past_due"]);

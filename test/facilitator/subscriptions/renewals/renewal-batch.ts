@@ -18,14 +18,14 @@ function logOf(address: Address, event: string, args: unknown[]): ChainLog {
   return { address, data: data as Hex, topics: topics as Hex[], ...place };
 }
 
-/** What the chain would answer, by rule: everything that the batch does goes through these three doors. */
+/** What the chain would answer, by rule: everything that the batch does goes through these three functions. */
 interface Script {
   /** reason per item as rehearsed; "0x00000000" goes well */
   rehearsed?(id: Hex): string;
   /** more items than this starve in rehearsal */
   rehearsalRoom?: number;
   /** more items than this run out of gas on the chain */
-  room?: number;
+  capacity?: number;
   logs?(ids: Hex[]): ChainLog[];
   outcome?: TxOutcome;
 }
@@ -48,7 +48,7 @@ function scripted(script: Script) {
     async waitFor(id: string): Promise<TxOutcome> {
       if (script.outcome) return script.outcome;
       const { ids = [] } = sent[Number(id)] ?? {};
-      const success = ids.length <= (script.room ?? Number.POSITIVE_INFINITY);
+      const success = ids.length <= (script.capacity ?? Number.POSITIVE_INFINITY);
       const renewed = ids.map((each) => logOf(TURNPIKE, "Renewed", [each, 2_000]));
       const logs = success ? (script.logs?.(ids) ?? renewed) : [];
       const place = { hash: keccakText("tx"), blockNumber: 7, blockHash: keccakText("block") };
@@ -70,7 +70,7 @@ describe("Facilitator: renewal batches", () => {
     expect(batchGas(data(400), 400)).to.equal(MAX_GAS);
   });
 
-  it("A13 sends without those that fail in rehearsal, and tells their reasons", async () => {
+  it("A13 sends without those that fail in rehearsal, and reports their reasons", async () => {
     const batch = items(4);
     const poisoned = batch[2]?.idHash;
     const { sent, run } = scripted({
@@ -98,20 +98,20 @@ describe("Facilitator: renewal batches", () => {
   });
 
   it("A40 halves what ran out of gas on the chain; nobody is called a bad payer for it", async () => {
-    const { sent, run } = scripted({ room: 2 });
+    const { sent, run } = scripted({ capacity: 2 });
     const outcomes = await run(items(4));
     expect(sent.map(({ ids }) => ids.length)).to.deep.equal([4, 2, 2]);
     expect([...outcomes.values()].every((o) => o.kind === "renewed")).to.equal(true);
   });
 
-  it("B5 believes Turnpike's own events alone: a decoy's are nothing, silence is no success", async () => {
+  it("B5 accepts Turnpike's own events alone: a decoy's are nothing, silence is no success", async () => {
     const batch = items(2);
     const decoy: Address = "0x00000000000000000000000000000000000000bB";
     const { run } = scripted({ logs: (ids) => [logOf(decoy, "Renewed", [ids[0], 2_000])] });
     expect([...(await run(batch)).values()].map((o) => o.kind)).to.deep.equal(["unsettled", "unsettled"]);
   });
 
-  it("tells the reason that the chain gave to an item that turned bad after rehearsal", async () => {
+  it("reports the reason that the chain gave to an item that turned bad after rehearsal", async () => {
     const [item] = items(1);
     const { run } = scripted({
       logs: ([id]) => [logOf(TURNPIKE, "RenewalFailed", [id, reason("InsufficientApproval")])],

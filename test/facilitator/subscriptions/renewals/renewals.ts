@@ -65,7 +65,7 @@ describe("Facilitator: renewals", function () {
     await world.chain.advance(INTERVAL_SEC + DAY_SEC);
     await until(async () => (await paidThrough(idHash)) === first + 2 * INTERVAL_SEC, "the second renewal");
     expect(await world.balanceOf(address)).to.equal(FUNDS - 3n * PRICE);
-    await until(async () => (await events(idHash, "subscription.renewed")).length === 2, "both are told");
+    await until(async () => (await events(idHash, "subscription.renewed")).length === 2, "both are reported");
   });
 
   it("collects many in one transaction, and a poisoned one costs nobody else", async () => {
@@ -83,7 +83,7 @@ describe("Facilitator: renewals", function () {
     const [failed] = await until(async () => {
       const found = await events(poor.idHash, "subscription.renewal_failed");
       return found.length > 0 && found;
-    }, "the failure is told");
+    }, "the failure is reported");
     expect(failed?.data).to.include({ reason: "InsufficientFunds", attempt: 1, status: "ACTIVE" });
     expect(Number(failed?.data.nextAttemptAt)).to.be.closeTo(poor.paidThrough + 3_600, 60);
   });
@@ -102,9 +102,9 @@ describe("Facilitator: renewals", function () {
     await world.chain.advance(INTERVAL_SEC);
     await until(async () => (await events(idHash, "subscription.renewal_failed")).length > 0, "the failure");
     await world.chain.advance(GRACE_SEC);
-    await until(async () => (await events(idHash, "subscription.past_due")).length === 1, "past due is told");
+    await until(async () => (await events(idHash, "subscription.past_due")).length === 1, "past due is reported");
     await world.chain.advance(INTERVAL_SEC);
-    await until(async () => (await events(idHash, "subscription.expired")).length === 1, "expiry is told");
+    await until(async () => (await events(idHash, "subscription.expired")).length === 1, "expiry is reported");
     await world.contracts.mint(address, FUNDS);
     await world.chain.advance(DAY_SEC);
     const head = (await world.chain.provider.getBlockNumber()) + 10;

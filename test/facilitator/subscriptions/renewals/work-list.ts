@@ -154,7 +154,7 @@ for (const [name, start] of DATABASES) {
       expect(await listOf("b").nextDueSec()).to.equal(NOW + LEASE_SEC);
     });
 
-    it("tells what is claimed and what comes next, for whoever waits until all is done", async () => {
+    it("reports what is claimed and what comes next, for a caller that waits until all is done", async () => {
       const ahead = (nowSec: number) => lookAhead(store.db, CHAIN_ID, nowSec, LEASE_SEC);
       expect(await ahead(NOW)).to.deep.equal({ underWay: 0 });
       await due("p", HOUR, [
@@ -183,7 +183,7 @@ for (const [name, start] of DATABASES) {
       expect(first).to.include.members(["small 1", "tiny 1", "big 0", "big 7"]);
     });
 
-    it("a postponed row comes back at its time, a row of another period is left alone, a row let go never comes", async () => {
+    it("a postponed row comes back at its time, a row of another period is left alone, a removed row never comes", async () => {
       await due("p", HOUR, [
         ["later", NOW],
         ["moved", NOW],

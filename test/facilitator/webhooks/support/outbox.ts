@@ -25,7 +25,7 @@ export interface Outbox {
   readonly clock: Clock;
   readonly endpoints: ReturnType<typeof createWebhookEndpoints>;
   /** @returns the ids, in order */
-  tell(events: readonly Partial<EventDraft>[]): Promise<string[]>;
+  emit(events: readonly Partial<EventDraft>[]): Promise<string[]>;
   endpoint(url: string, more?: { types?: string[]; provider?: Address }): Promise<{ id: string; secret: string }>;
   worker(more?: { sender?: Sender; timeoutMs?: number; inFlight?: number; random?: () => number }): DeliveryWorker;
   /** ticks until nothing is due and nothing under way */
@@ -54,7 +54,7 @@ export async function openOutbox(url: string): Promise<Outbox> {
     store,
     clock,
     endpoints,
-    async tell(events) {
+    async emit(events) {
       const drafts = events.map((event): EventDraft => {
         const provider = event.provider ?? PROVIDER;
         const id = toHex(randomBytes(32));

@@ -1,4 +1,4 @@
-/** A webhook receiver on loopback: keeps what came in, and answers as it is told. */
+/** A webhook receiver on loopback: keeps what came in, and returns the configured answer. */
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
@@ -12,7 +12,7 @@ export interface Receiver {
   readonly url: string;
   readonly port: number;
   readonly received: Received[];
-  /** from now on; 204 until told otherwise */
+  /** from now on; 204 by default */
   answer(with_: number | ((response: ServerResponse) => void)): void;
   stop(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-/** This project's agent under the battery: impatient, so that what it waits for in earnest is over in a moment. */
+/** This project's agent under the battery: with short waits, so that a run is fast. */
 import { type Agent, createAgent, type Ledger, memoryLedger, walletFromKey } from "turnpike/agent";
 import { addressOfKey, idHashOf, keccakText, secretHashOf } from "turnpike/protocol";
 import type { HostileClient, PayOptions } from "../play";

@@ -52,7 +52,7 @@ export const SPELLINGS: readonly (readonly [what: string, header: (json: string)
   ["the signature in upper case", (json) => base64(upperHex(json, "signature"))],
 ];
 
-/** What is no proof: the field that is told as wrong, or none where it cannot be read at all. */
+/** An invalid proof: the field that the error names, or none where it cannot be parsed at all. */
 export const MALFORMED: readonly (readonly [what: string, header: (json: string) => string, field?: string])[] = [
   // base64
   ["padding too much", (json) => `${base64(`${json}  `).replace(/=+$/, "")}===`],

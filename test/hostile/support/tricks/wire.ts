@@ -3,9 +3,9 @@ import { connect } from "node:net";
 
 export interface RawRequest {
   readonly method?: string;
-  /** as it stands in the request line */
+  /** as in the request line */
   readonly target: string;
-  /** "1.1" unless told */
+  /** default "1.1" */
   readonly version?: string;
   /** header lines beside Host and Connection */
   readonly lines?: readonly string[];

@@ -1,4 +1,4 @@
-// TypeScript, strict: what a user writes has the types it should have, and mistakes are told.
+// TypeScript, strict: what a user writes has the types it should have, and mistakes are errors.
 import { buildPaymentRequired, createAgent as fromRoot, paymentGate } from "turnpike";
 import {
   type Agent,

@@ -11,7 +11,7 @@ import {Witness} from "../Witness.sol";
 import {Unexpected} from "../World.sol";
 
 /// @notice How an act reaches Turnpike: by whom, called or signed, soundly or not; and that it ends exactly as expected.
-abstract contract Doors is Model, Witness {
+abstract contract EntryPoints is Model, Witness {
     /// @dev One act of a subscriber, in both its forms.
     struct Act {
         bytes32 id;
@@ -21,8 +21,8 @@ abstract contract Doors is Model, Witness {
         bytes fields; // between id and the end, in words
     }
 
-    /// @dev A door that was chosen: what to send, and the error that stands in it already.
-    struct Door {
+    /// @dev The chosen entry point: what to send, and the error that it implies already.
+    struct Entry {
         address caller;
         address subscriber; // who is behind it; zero: nobody
         bytes data;
@@ -110,10 +110,10 @@ abstract contract Doors is Model, Witness {
         return subscribers[0];
     }
 
-    // ------------------------------------------------------------------ opening a door
+    // ------------------------------------------------------------------ choosing an entry point
 
     /// @dev Chooses by `seed` who acts and in which form. The model is not asked about the act itself.
-    function _open(uint256 seed, Act memory act) internal returns (Door memory door) {
+    function _open(uint256 seed, Act memory act) internal returns (Entry memory entry) {
         address subscriber = records[act.id].subscriber;
         uint256 roll = _draw(seed, 16);
         if (roll < 7) return _direct(act, subscriber == address(0) ? STRANGER : subscriber);
@@ -123,17 +123,17 @@ abstract contract Doors is Model, Witness {
         }
         if (roll == 8) return _direct(act, subscribers[_draw(seed, subscribers.length)].self);
         if (roll < 14) {
-            door = _sign(act, uint16(records[act.id].version), 0);
-            door.caller = _relayer(seed, act.id);
-            return door;
+            entry = _sign(act, uint16(records[act.id].version), 0);
+            entry.caller = _relayer(seed, act.id);
+            return entry;
         }
         if (roll == 14) {
-            door = _sign(act, uint16(records[act.id].version + 1 + _draw(seed, 9)), 0);
+            entry = _sign(act, uint16(records[act.id].version + 1 + _draw(seed, 9)), 0);
         } else {
-            door = _sign(act, uint16(records[act.id].version), 1 + _draw(seed, FLAWS));
+            entry = _sign(act, uint16(records[act.id].version), 1 + _draw(seed, FLAWS));
         }
         _saw(Premise.SignatureFlawed);
-        door.caller = RELAYER;
+        entry.caller = RELAYER;
     }
 
     /// @dev Half of the time the plan's own provider brings the subscriber's signature.
@@ -142,16 +142,16 @@ abstract contract Doors is Model, Witness {
         return _planOf(records[id].planId).provider;
     }
 
-    function _direct(Act memory act, address caller) internal view returns (Door memory door) {
+    function _direct(Act memory act, address caller) internal view returns (Entry memory entry) {
         address subscriber = records[act.id].subscriber;
-        door.caller = caller;
-        door.data = abi.encodePacked(act.direct, act.id, act.fields);
+        entry.caller = caller;
+        entry.data = abi.encodePacked(act.direct, act.id, act.fields);
         if (subscriber == address(0)) {
-            door.err = _notActive(act.id, Status.NONE);
+            entry.err = _notActive(act.id, Status.NONE);
         } else if (caller != subscriber) {
-            door.err = abi.encodeWithSelector(ITurnpike.NotSubscriber.selector, act.id, caller);
+            entry.err = abi.encodeWithSelector(ITurnpike.NotSubscriber.selector, act.id, caller);
         } else {
-            door.subscriber = subscriber;
+            entry.subscriber = subscriber;
         }
     }
 
@@ -160,7 +160,7 @@ abstract contract Doors is Model, Witness {
     uint256 private constant MOST_PER_ACT = 900_000;
 
     /// @dev `flaw` 0: none. The order of the errors is Turnpike's: unknown, version, deadline, signature.
-    function _sign(Act memory act, uint16 version, uint256 flaw) internal returns (Door memory door) {
+    function _sign(Act memory act, uint16 version, uint256 flaw) internal returns (Entry memory entry) {
         address subscriber = records[act.id].subscriber;
         uint256 deadline = flaw == 1 ? clock - 1 : _someDeadline(version);
         bytes32 structHash = keccak256(
@@ -171,9 +171,9 @@ abstract contract Doors is Model, Witness {
             )
         );
         bytes memory signature = _flawed(_accountOf(subscriber), structHash, flaw);
-        door.signed = true;
-        door.version = version;
-        door.data = abi.encodePacked(
+        entry.signed = true;
+        entry.version = version;
+        entry.data = abi.encodePacked(
             act.signed,
             act.id,
             act.fields,
@@ -181,20 +181,20 @@ abstract contract Doors is Model, Witness {
             abi.encode(version, deadline, signature)
         );
         if (subscriber == address(0)) {
-            door.err = _notActive(act.id, Status.NONE);
+            entry.err = _notActive(act.id, Status.NONE);
         } else if (version != records[act.id].version) {
-            door.err = abi.encodeWithSelector(
+            entry.err = abi.encodeWithSelector(
                 ITurnpike.StaleVersion.selector,
                 act.id,
                 version,
                 uint16(records[act.id].version)
             );
         } else if (flaw == 1) {
-            door.err = abi.encodeWithSelector(ITurnpike.SignatureExpired.selector, deadline);
+            entry.err = abi.encodeWithSelector(ITurnpike.SignatureExpired.selector, deadline);
         } else if (!_isAccepted(_accountOf(subscriber), flaw)) {
-            door.err = abi.encodeWithSelector(ITurnpike.InvalidSignature.selector, subscriber);
+            entry.err = abi.encodeWithSelector(ITurnpike.InvalidSignature.selector, subscriber);
         } else {
-            door.subscriber = subscriber;
+            entry.subscriber = subscriber;
         }
     }
 
@@ -237,7 +237,7 @@ abstract contract Doors is Model, Witness {
         for (uint256 i = 0; i < length; ++i) cut[i] = data[i];
     }
 
-    /// @dev Whether `account` stands behind a signature with this flaw. Flaw 2 is none for subscriber 0 itself.
+    /// @dev Whether `account` made a signature with this flaw. Flaw 2 is none for subscriber 0 itself.
     function _isAccepted(Account storage account, uint256 flaw) internal view returns (bool) {
         if (flaw == 2 && account.self == subscribers[0].self) flaw = 0;
         if (address(account.wallet) == address(0)) return flaw == 0;
@@ -276,7 +276,7 @@ abstract contract Doors is Model, Witness {
         delete intent;
     }
 
-    /// @dev A wallet that burns gas over its own signature costs whoever brings it: that act is its own transaction.
+    /// @dev A wallet that burns gas over its own signature costs the sender: that act is its own transaction.
     function _someWalletBurns() private view returns (bool) {
         return
             subscribers[2].wallet.mood() == FickleWallet.Mood.BurnsGas ||
@@ -293,15 +293,15 @@ abstract contract Doors is Model, Witness {
         _compareMoney(token, _planOf(r.planId).terms.payTo);
     }
 
-    function _pass(Door memory door, bytes memory err, bytes32 id, bytes32[] memory subjects) internal {
+    function _pass(Entry memory entry, bytes memory err, bytes32 id, bytes32[] memory subjects) internal {
         if (records[id].cancelled) _saw(Premise.ActOnCancelled);
-        if (door.err.length == 0) intent.subscriber = door.subscriber;
-        _send(door.caller, door.data, err, subjects);
-        if (!door.signed || err.length != 0) return;
+        if (entry.err.length == 0) intent.subscriber = entry.subscriber;
+        _send(entry.caller, entry.data, err, subjects);
+        if (!entry.signed || err.length != 0) return;
         _saw(Premise.ActSigned);
         if (address(_accountOf(records[id].subscriber).wallet) != address(0)) _saw(Premise.ActSignedByWallet);
         // At the last version a cancellation does not void itself; it cannot be repeated to any effect either.
-        if (door.version < LAST_VERSION) spentSignatures.push(Spent(door.data, id, door.version));
+        if (entry.version < LAST_VERSION) spentSignatures.push(Spent(entry.data, id, entry.version));
     }
 
     function _sawMoneyMissing(bytes4 reason) internal {

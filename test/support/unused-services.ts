@@ -1,4 +1,4 @@
-/** What stands behind the API where nobody goes through it: for tests of its frames. */
+/** The API's services for tests that call none of them. */
 
 import { noRateLimit } from "../../facilitator/src/http/rate-limit";
 import type { ApiServices } from "../../facilitator/src/http/services";
@@ -7,7 +7,7 @@ import { createMetrics } from "../../facilitator/src/telemetry/metrics";
 const unused = new Proxy({}, { get: () => () => undefined });
 
 /** @param admit who is let in by an API key; nobody is asked unless given */
-export function unusedDoors({
+export function unusedServices({
   sandbox,
   admit,
 }: Pick<ApiServices, "sandbox"> & { readonly admit?: unknown } = {}): ApiServices {

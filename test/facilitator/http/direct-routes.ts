@@ -20,10 +20,10 @@ describe("Facilitator: the short way for authorize and settle", function () {
     });
     const init = { method: "POST", headers: { "content-type": "application/json" }, duplex: "half" };
     const response = await fetch(http.service.url + path, { ...init, body: isInChunks ? stream : bytes });
-    const told = (await response.json()) as Record<string, unknown>;
+    const answer = (await response.json()) as Record<string, unknown>;
     expect(response.headers.get("x-request-id")).to.be.a("string");
     const headers = [...response.headers].filter(([name]) => !OWN.has(name)).sort();
-    return { status: response.status, headers, told: { ...told, requestId: typeof told.requestId } };
+    return { status: response.status, headers, answer: { ...answer, requestId: typeof answer.requestId } };
   }
 
   it("answers as the app does, whatever it is sent", async () => {

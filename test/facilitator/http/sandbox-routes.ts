@@ -2,7 +2,7 @@ import { expect } from "chai";
 import { TurnpikeError } from "turnpike/protocol";
 import { createApp } from "../../../facilitator/src/http/app";
 import type { Sandbox } from "../../../facilitator/src/http/services";
-import { unusedDoors } from "../../support/doors";
+import { unusedServices } from "../../support/unused-services";
 
 const HOST = "127.0.0.1:8402";
 const KEY = "tpk_of_the_sandbox";
@@ -13,7 +13,7 @@ function serve(sandbox?: Sandbox) {
     if (authorization !== `Bearer ${KEY}`) throw new TurnpikeError("InvalidApiKey");
     return { provider: "0x0", keyId: "k", scopes: ["read"], isOperator: false };
   };
-  const app = createApp(unusedDoors({ sandbox, admit }));
+  const app = createApp(unusedServices({ sandbox, admit }));
   return async (path: string, headers: Record<string, string> = {}, body?: unknown): Promise<number> => {
     const answer = await app.request(`http://${HOST}${path}`, {
       headers: { host: HOST, ...(body !== undefined && { "content-type": "application/json" }), ...headers },
@@ -43,7 +43,7 @@ const own = { origin: `http://${HOST}` };
 const bearer = { authorization: `Bearer ${KEY}` };
 
 describe("Facilitator: the sandbox's own routes", () => {
-  it("are not there in a service that is no sandbox, whoever asks", async () => {
+  it("do not exist in a service that is no sandbox, for any client", async () => {
     const ask = serve();
     for (const path of ["/sandbox/session", "/sandbox/clock"]) {
       expect(await ask(path, { ...own, ...bearer }), path).to.equal(404);

@@ -93,7 +93,7 @@ describe("Facilitator: taking connections in", function () {
     await takePort(held);
   });
 
-  it("stops at once while it is just beginning to take in more", async () => {
+  it("stops at once while it is just beginning to accept more", async () => {
     await turnsToHear();
     const held = port();
     await server?.stop(0);
