@@ -86,7 +86,7 @@ export class RpcNode {
     return undefined;
   }
 
-  /** Tries twice, to tell a kept-alive connection that was closed from a node that is down. */
+  /** Tries twice: the first failure may be a kept-alive connection that was closed. */
   check(): Promise<RpcAnswer[] | undefined> {
     return this.send([]).catch(() => this.send([]));
   }

@@ -101,7 +101,7 @@ export const providerCalls = (calls: Calls) => ({
     return { kind: "answered", relayers, rights };
   },
 
-  /** Tells what a gate has counted; needs an API key with the scope `reports`. Safe to repeat: an id counts once. */
+  /** Reports what a gate has counted; needs an API key with the scope `reports`. Safe to repeat: an id counts once. */
   async report(report: ReportWire, { signal }: CallOptions = {}): Promise<ReportOutcome> {
     const answer = await calls.exchange({ method: "POST", path: "/reports", body: report, signal });
     return answer.status === 200 ? { kind: read(reportReceiptSchema, answer).status } : refusal(answer);
