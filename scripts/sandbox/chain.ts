@@ -5,7 +5,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import path from "node:path";
-import { JsonRpcProvider, keccak256, toBeHex, toUtf8Bytes, Wallet } from "ethers";
+import { JsonRpcProvider, keccak256, type TransactionRequest, toBeHex, toUtf8Bytes, Wallet } from "ethers";
 import { freePort } from "./free-port";
 import { oneShot } from "./one-shot";
 
@@ -43,6 +43,16 @@ export interface ChainOptions {
 }
 
 export type FundedWallet = Wallet & { provider: JsonRpcProvider };
+
+/**
+ * Adds half to each gas estimate. The block that mines a transaction is later than the one that estimated it, and an
+ * act in a subscription's next period may cost more.
+ */
+export class TestWallet extends Wallet {
+  override async estimateGas(transaction: TransactionRequest): Promise<bigint> {
+    return ((await super.estimateGas(transaction)) * 3n) / 2n;
+  }
+}
 
 export interface Chain {
   readonly rpcUrl: string;
@@ -101,7 +111,7 @@ export async function startChain({
     chainId,
     provider,
     async wallet(name) {
-      const wallet = new Wallet(testKey(name), provider) as FundedWallet;
+      const wallet = new TestWallet(testKey(name), provider) as FundedWallet;
       await provider.send("hardhat_setBalance", [wallet.address, toBeHex(10n ** 21n).replace(/^0x0+/, "0x")]);
       return wallet;
     },

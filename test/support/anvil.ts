@@ -2,8 +2,15 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { JsonRpcProvider, Wallet } from "ethers";
-import { type Chain, type ChainOptions, type FundedWallet, freePort, testKey } from "../../scripts/sandbox/chain";
+import { JsonRpcProvider } from "ethers";
+import {
+  type Chain,
+  type ChainOptions,
+  type FundedWallet,
+  freePort,
+  TestWallet,
+  testKey,
+} from "../../scripts/sandbox/chain";
 
 const START_TIMEOUT_MS = 60_000;
 
@@ -42,7 +49,7 @@ export async function startAnvil(
     chainId,
     provider,
     async wallet(name) {
-      const wallet = new Wallet(testKey(name), provider) as FundedWallet;
+      const wallet = new TestWallet(testKey(name), provider) as FundedWallet;
       await provider.send("anvil_setBalance", [wallet.address, `0x${(10n ** 21n).toString(16)}`]);
       return wallet;
     },
