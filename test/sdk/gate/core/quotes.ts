@@ -158,7 +158,7 @@ describe("quotes", () => {
     expect(served.size).to.equal(0);
   });
 
-  it("assigns one ref to an Idempotency-Key at any price, and none without a key", async () => {
+  it("derives one ref from an Idempotency-Key at any price, and another for another key, query or method", async () => {
     let amount = 5n;
     const { url } = await gated({ pricing: [{ type: "one-time", amount: () => amount++ }] });
     const refOf = async (key: string, target = "/x", method = "GET") => {

@@ -62,7 +62,7 @@ describe("sign-in-with-x", () => {
     expect(reasons.filter((reason) => reason === "served")).to.have.length(1);
   });
 
-  it("is offered on routes with plans alone, and the route serves also where a header cannot hold it", async () => {
+  it("is offered only on routes with plans, and keeps PAYMENT-REQUIRED within its limit for a long URL", async () => {
     expect(extensionsIn(await send(`${url}/feed`))).to.have.all.keys(
       "payment-identifier",
       "sign-in-with-x",

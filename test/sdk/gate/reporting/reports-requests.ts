@@ -152,7 +152,7 @@ describe("gate > reports of requests", () => {
     expect(counts.reduce((a, b) => a + b, 0)).to.equal(42);
   });
 
-  it("rejects a malformed key", () => {
+  it("rejects a malformed key, a sampling rate of 0 and a missing Facilitator", () => {
     const base = { network: `local-${CHAIN_ID}`, facilitator: { url: counter.url } };
     expect(() => createProvider({ ...base, reports: { apiKey: "k" } })).to.throw(ConfigError, /TURNPIKE_REPORTS_KEY/);
     expect(() => createProvider({ ...base, reports: { apiKey: API_KEY, sampleEvery: 0 } })).to.throw(
