@@ -156,7 +156,7 @@ const SAFEGUARDS = [
     keep: "  if (!isGranted(at, payment, { transaction, grantId, grant })) {",
     instead: "  if (false as boolean) {",
     test: "test/sdk/gate/core/grants.ts",
-    title: "HA2 serves nothing by a Facilitator that lies",
+    title: "HA2 serves nothing on a false answer of a Facilitator",
   },
   {
     name: "in-flight sum",

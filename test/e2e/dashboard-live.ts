@@ -6,7 +6,7 @@ import { INTERVAL_SEC, recordOf, until } from "../support/sandbox";
 import { failuresOf } from "./support/axe";
 import { figure, useDashboard, visit } from "./support/dashboard";
 
-describe("dashboard, while things happen", function () {
+describe("dashboard, live", function () {
   this.timeout(300_000);
   let idHash: string;
   const at = useDashboard(async (world) => {
@@ -15,7 +15,7 @@ describe("dashboard, while things happen", function () {
     idHash = (await agent.list())[0]?.idHash ?? "";
   });
 
-  it("shows what happens while it is watched", async () => {
+  it("shows new activity without a reload", async () => {
     const { page, world } = at;
     await visit(page, "/payments");
     await page.getByText("No payment yet.").waitFor();
@@ -24,7 +24,7 @@ describe("dashboard, while things happen", function () {
     await page.getByRole("row").filter({ hasText: "$0.50" }).filter({ hasText: "settled" }).waitFor();
   });
 
-  it("shows a gate's report, though nothing happened on the chain", async () => {
+  it("shows a gate's report without activity on the chain", async () => {
     const { page, world } = at;
     await world.provider.flush();
     await visit(page, "/funnel");
@@ -36,7 +36,7 @@ describe("dashboard, while things happen", function () {
       .waitFor();
   });
 
-  it("shows the inbox to a browser: each webhook with whether its signature is good, and nothing of it runs", async () => {
+  it("shows the inbox in a browser: each webhook with its signature check, and none of its content executes", async () => {
     const { world, browser } = at;
     const inbox = world.inbox?.url ?? "";
     const { page, errors } = await openPage(browser);
@@ -58,13 +58,13 @@ describe("dashboard, while things happen", function () {
     expect(errors).to.deep.equal([]);
   });
 
-  it("moves the sandbox's clock to the next renewal, and reports what happened", async () => {
+  it("moves the sandbox's clock to the next renewal, and reports the result", async () => {
     const { page, world } = at;
     await visit(page, "/subscriptions");
     const before = await recordOf(world, idHash);
     const clock = page.getByRole("region", { name: "Sandbox clock" });
     await clock.getByText(/next renewal in/).waitFor();
-    // The page System names the same time.
+    // The page System shows the same time.
     await clock.getByText(/next renewal in .+, \d+ \w+ \d{4} \d\d:\d\d/).waitFor();
     await clock.getByRole("button", { name: "To the next renewal" }).click();
     await clock.getByText(/1 renewal/).waitFor();
@@ -78,13 +78,13 @@ describe("dashboard, while things happen", function () {
     await clock.getByText("Nothing was due.").waitFor();
   });
 
-  it("keeps the old figures, and says so, while the Facilitator is away; and comes back by itself", async () => {
+  it("keeps and marks the old figures while the Facilitator is unreachable, and recovers without a reload", async () => {
     const { page, world } = at;
     await visit(page, "/?days=90");
     await world.facilitator.stop();
     await page.getByText("reconnecting").waitFor();
     expect(await figure(page, "Volume").locator("strong").textContent()).to.equal("$20.50");
-    // Another range is asked for, and nobody answers.
+    // Requests another range, which gets no response.
     await page.getByLabel("Range").selectOption("7");
     await page.getByRole("alert").filter({ hasText: "does not answer" }).first().waitFor();
     await world.facilitator.start();

@@ -4,7 +4,7 @@ import { providerKey } from "../../scripts/sandbox/inbox";
 import { failuresOf } from "./support/axe";
 import { PAGES, useDashboard, visit } from "./support/dashboard";
 
-/** What each page says to somebody whom nobody ever paid. */
+/** What each page shows a provider without any payment. */
 const EMPTY: Readonly<Record<keyof typeof PAGES, RegExp>> = {
   "/": /Nothing was paid in this range/,
   "/payments": /No payment yet\..*Whoever pays a gated route/s,
@@ -18,11 +18,11 @@ const EMPTY: Readonly<Record<keyof typeof PAGES, RegExp>> = {
   "/system": /Health.*ready/s,
 };
 
-/** What a page asks for, once it is known who looks. */
+/** What a page requests after sign-in. */
 const isData = ({ pathname }: URL): boolean =>
   /^\/(analytics|operator|subscriptions|webhook-endpoints)\b/.test(pathname);
 
-describe("dashboard, when there is nothing to show", function () {
+describe("dashboard, without data", function () {
   this.timeout(300_000);
   let key = "";
   const at = useDashboard(async (world) => {
@@ -35,7 +35,7 @@ describe("dashboard, when there is nothing to show", function () {
   };
   const main = (page: Page) => page.getByRole("main");
 
-  it("says on every page what is missing and what would change that, accessibly", async () => {
+  it("states on every page what is missing and how to add it, accessibly", async () => {
     const { page } = at;
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.fill("input[name=key]", key);
@@ -49,7 +49,7 @@ describe("dashboard, when there is nothing to show", function () {
     }
   });
 
-  it("says on every page that it is loading, on screen and to screen readers, until the answer arrives", async () => {
+  it("shows on every page that it is loading, on screen and to screen readers, until the response arrives", async () => {
     const { page } = at;
     for (const [address, title] of Object.entries(PAGES)) {
       let release: () => void = () => undefined;
@@ -78,7 +78,7 @@ describe("dashboard, when there is nothing to show", function () {
     }
   });
 
-  it("says on every page what went wrong and by which code, and keeps the way to the others", async () => {
+  it("shows on every page what failed and its code, and keeps the navigation", async () => {
     const { page } = at;
     const refuse = (route: Route) =>
       route.fulfill({ status: 503, json: { code: "Unavailable", message: "The database is away." } });
@@ -93,7 +93,7 @@ describe("dashboard, when there is nothing to show", function () {
     });
   });
 
-  it("says so when nobody answers at all", async () => {
+  it("shows an error when there is no response", async () => {
     const { page } = at;
     await answer(
       page,
@@ -107,7 +107,7 @@ describe("dashboard, when there is nothing to show", function () {
     );
   });
 
-  it("HF7 says on every page how far the figures are behind the chain, once, and does not call itself live", async () => {
+  it("HF7 shows once on every page how far the figures are behind the chain, and does not show itself as live", async () => {
     const { page } = at;
     const late = { name: "indexer", ok: false, detail: "applied 10, 20 blocks behind the head, 200 s late" };
     await page.route("**/analytics/system", (route) => route.fulfill({ json: { ready: false, checks: [late] } }));
@@ -158,7 +158,7 @@ describe("dashboard, when there is nothing to show", function () {
     await visit(page, "/payments");
   });
 
-  it("HF9 keeps a page as wide as the screen, however long a plan's name is", async () => {
+  it("HF9 keeps a page within the screen's width for a long plan name", async () => {
     const { page } = at;
     const plan = {
       ...{ planId: `0x${"1".repeat(64)}`, metadata: JSON.stringify({ name: "W".repeat(80) }), price: "7" },
@@ -184,14 +184,14 @@ describe("dashboard, when there is nothing to show", function () {
     await visit(page, "/payments");
   });
 
-  it("says so of a subscription that there is none of", async () => {
+  it("shows that a subscription does not exist", async () => {
     const { page } = at;
     await visit(page, `/subscriptions/0x${"0".repeat(64)}`);
     await main(page).getByRole("alert").first().waitFor();
     await page.getByText("No event of this subscription yet.").waitFor();
   });
 
-  it("asks whose amounts to show where the service settles several tokens", async () => {
+  it("requests the amounts of the selected token where the service settles several", async () => {
     const { page } = at;
     const other = `0x${"b".repeat(40)}`;
     await page.route("**/supported", async (route) => {
@@ -214,7 +214,7 @@ describe("dashboard, when there is nothing to show", function () {
     await visit(page, "/payments");
   });
 
-  it("names plans whatever token they are paid in", async () => {
+  it("names plans paid in any token", async () => {
     const { page } = at;
     const other = `0x${"b".repeat(40)}`;
     const plan = {
@@ -251,7 +251,7 @@ describe("dashboard, when there is nothing to show", function () {
     await visit(page, "/payments");
   });
 
-  it("shows what renewals failed to collect, and a hundred attempts as one entry of a subscription's history", async () => {
+  it("shows what renewals failed to collect, and shows a hundred attempts as one entry of the history", async () => {
     const { page } = at;
     const idHash = `0x${"5".repeat(64)}`;
     const token = `0x${"c".repeat(40)}`;
@@ -299,7 +299,7 @@ describe("dashboard, when there is nothing to show", function () {
     await visit(page, "/payments");
   });
 
-  it("asks to sign in again when the key has ended", async () => {
+  it("asks to sign in again when the key has expired", async () => {
     const { page, errors } = at;
     await visit(page, "/payments");
     const end = (route: Route) =>

@@ -5,11 +5,11 @@ import { moveClock } from "../../scripts/sandbox/move-clock";
 import { DAY_SEC, INTERVAL_SEC, recordOf, until } from "../support/sandbox";
 import { figure, PAGES, useDashboard, visit } from "./support/dashboard";
 
-/** `$1,234.50` in hundredths; a count as it is. */
+/** Reads `$1,234.50` as hundredths, and a count unchanged. */
 const worthOf = (text: string): number =>
   text.includes("$") ? Math.round(Number(text.replace(/[^\d.-]/g, "")) * 100) : Number(text.replaceAll(",", ""));
 
-describe("dashboard, added up", function () {
+describe("dashboard totals", function () {
   this.timeout(300_000);
   let idHash: string;
   let subscriber: string;
@@ -20,7 +20,7 @@ describe("dashboard, added up", function () {
     await buyQuote(agent, provider.url, "ABC");
     await readReport(agent, provider.url, plans.reader);
     idHash = (await agent.list())[0]?.idHash ?? "";
-    // Asked and left: at once, for a plan alone, and where either would do.
+    // Quotes without payment: one-time, for a plan alone, and for a choice of both.
     for (const route of ["/quote", "/quote", "/report", "/report", "/choice"]) await fetch(provider.url + route);
     const { agent: other } = await world.agent("who presents a payment again");
     const seen: string[] = [];
@@ -42,7 +42,7 @@ describe("dashboard, added up", function () {
     await world.provider.flush();
   });
 
-  it("HC6 keeps what gates counted before the clock was moved, and the time that settling took", async () => {
+  it("HC6 keeps what gates counted before the clock was moved, and the settlement time", async () => {
     const { page, world } = at;
     const answer = await fetch(`${world.facilitator.url}/analytics/funnel?days=90`, {
       headers: { authorization: `Bearer ${world.providerKey}` },
@@ -62,7 +62,7 @@ describe("dashboard, added up", function () {
     await figure(page, "Served, paid at once").locator("strong", { hasText: "3" }).waitFor();
   });
 
-  it("HC7 shows under every table the sum of its rows, and the same sum in every place of a page", async () => {
+  it("HC7 shows under every table the sum of its rows, and the same sum everywhere on a page", async () => {
     const { page } = at;
     let tables = 0;
     for (const address of Object.keys(PAGES)) {
@@ -90,10 +90,10 @@ describe("dashboard, added up", function () {
     expect(tables).to.be.at.least(4);
   });
 
-  it("HC8 makes of what was asked for what was paid and what was lost, by cause, by resource and in its figures", async () => {
+  it("HC8 splits what was quoted into paid and lost, by cause, by resource and in its figures", async () => {
     const { page } = at;
     await visit(page, "/funnel?days=90");
-    // Until it is loaded a figure holds no amount.
+    // A figure has no amount until it is loaded.
     const money = async (label: string) =>
       worthOf((await figure(page, label).locator("strong").filter({ hasText: "$" }).textContent()) ?? "");
     const [asked, paid, lost] = [await money("Asked for"), await money("Followed by access"), await money("Lost")];
@@ -108,14 +108,14 @@ describe("dashboard, added up", function () {
     // What moved is what the volume is, whatever was asked for.
     const received = await money("Received");
     await page.getByRole("row", { name: /^Accepted/ }).waitFor();
-    // The payment that was presented again is shown, and is no loss.
+    // The payment that was presented again is shown, and is not a loss.
     await page.getByText(/presented again:.*resource/).waitFor();
     await visit(page, "/?days=90");
     expect(await money("Lost")).to.equal(lost);
     expect(await money("Volume")).to.equal(received);
   });
 
-  it("HC9 shows no growth against a time without figures", async () => {
+  it("HC9 shows no growth against a period without figures", async () => {
     const { page } = at;
     await visit(page, "/?days=30");
     await figure(page, "Volume").waitFor();
@@ -124,7 +124,7 @@ describe("dashboard, added up", function () {
     expect(await page.getByText("The time before").count()).to.equal(0);
   });
 
-  it("HC10 shows of a payer everything that it paid, and its sum", async () => {
+  it("HC10 shows all of a payer's payments, and their sum", async () => {
     const { page } = at;
     await visit(page, "/payers");
     await page.locator(`a[href='#/payers/${subscriber}']`).click();
@@ -137,7 +137,7 @@ describe("dashboard, added up", function () {
     expect(amounts.reduce((sum, text) => sum + worthOf(text), 0)).to.equal(worthOf(total));
   });
 
-  it("HC11 calls nobody churned who came back", async () => {
+  it("HC11 does not count a subscriber who returned as churned", async () => {
     const { page, world } = at;
     const { agent } = await world.agent("who leaves and comes back");
     const { idHash: first } = await agent.subscribe({ planId: world.plans.reader });

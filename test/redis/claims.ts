@@ -35,7 +35,7 @@ describe("claims in Redis", function () {
     expect(await redis.client.ttl(`turnpike:claim:${idOf("b")}`)).to.be.within(1_000, keepsSec);
   });
 
-  it("HA1 share one grant key among the gates of one space, also when they begin at once", async () => {
+  it("HA1 share one grant key among the gates of one space, also when they start at once", async () => {
     const stores = Array.from({ length: 6 }, () => redisClaims(redis.client, { prefix: "keys:" }));
     const keys = await Promise.all(stores.map((store) => store.grantKey()));
     expect(new Set(keys).size).to.equal(1);

@@ -1,6 +1,6 @@
 /**
- * A metered provider as a process of its own, to be killed: charges without pause and writes one line before each call
- * ("asked") and one after its charge was told ("told"). With `drain` it settles what its predecessors left and reports.
+ * A metered provider in its own process, to be killed. It charges continuously and writes one line before each call
+ * ("asked") and one after it ("charged"). With `drain` it settles what its predecessors left and prints a report.
  */
 import { writeSync } from "node:fs";
 import { connectRpc, createOperator, type MeteredState } from "turnpike/chain";
@@ -57,7 +57,7 @@ async function main(assignment: Assignment): Promise<void> {
       const amount = BigInt(1 + ((i * 7) % 50));
       print(`asked ${amount}`);
       const { charged } = await meter.reserve(at.idHash, amount, at).catch(refusal);
-      print(`told ${charged}`);
+      print(`charged ${charged}`);
       await new Promise((resolve) => setImmediate(resolve));
     }
   };

@@ -35,7 +35,7 @@ describe("Facilitator: doctor and the checks at the start", function () {
     return `file:${file}`;
   }
 
-  it("finds no fault where all is well, and prints no secret", async () => {
+  it("reports no fault in a correct setup, and prints no secret", async () => {
     const env = world.env({ RELAYER_KEYS: keyFile("good", 0o600) });
     const { status, stdout, stderr } = await program.run(["doctor"], env);
     expect(stdout + stderr).not.to.contain("fail");
@@ -59,7 +59,7 @@ describe("Facilitator: doctor and the checks at the start", function () {
     expect(stdout).not.to.contain(key.slice(2)).and.not.to.contain(String(world.env().PROOF_KEY).slice(2));
   });
 
-  it("HD3 shows the further proof signers, and fails where the key in use is retired", async () => {
+  it("HD3 shows the additional proof signers, and fails where the key in use is retired", async () => {
     const relayer = { RELAYER_KEYS: keyFile("signers", 0o600) };
     const current = addressOfKey(testKey("proof signer") as Hex);
     const former = addressOfKey(testKey("former proof signer") as Hex);
@@ -71,7 +71,7 @@ describe("Facilitator: doctor and the checks at the start", function () {
     expect(wrong.stdout).to.match(/^fail PROOF_SIGNERS: .*retires the address of PROOF_KEY.*Remedy: /m);
   });
 
-  it("says what is wrong, with the remedy, and ends with a status that is not 0", async () => {
+  it("reports each fault with its remedy, and exits with a status other than 0", async () => {
     const poor = testKey("a key without money");
     const cases: [Record<string, string>, RegExp][] = [
       [{ RPC_URLS: "http://127.0.0.1:1" }, /^fail RPC 1 .*do not answer.*Remedy: /m],
@@ -98,7 +98,7 @@ describe("Facilitator: doctor and the checks at the start", function () {
     }
   });
 
-  it("B9 warns of a node that does not return many blocks' logs, and falls back on the node that serves the chain", async () => {
+  it("B9 warns about a node that does not return many blocks' logs, and falls back to the node that serves the chain", async () => {
     const narrow = await narrowNode(world.chain.rpcUrl);
     const { port } = narrow.address() as AddressInfo;
     const env = world.env({ RPC_URLS: `http://127.0.0.1:${port},${world.chain.rpcUrl}` });
@@ -109,7 +109,7 @@ describe("Facilitator: doctor and the checks at the start", function () {
     expect(status).to.equal(0);
   });
 
-  it("B9 on a public chain other code than this release's stops the start; the domain of a token does everywhere", async () => {
+  it("B9 on a public chain, another release's contract code stops the start; a wrong token domain does on every chain", async () => {
     const wrong = await world.core({ TOKENS: tokens({ version: "9" }) }).catch((error: Error) => error.message);
     expect(wrong).to.match(/signs for another domain than "Test USD" version "9"/);
     const chain = await startChain({ chainId: 84_532 });
@@ -121,7 +121,7 @@ describe("Facilitator: doctor and the checks at the start", function () {
         PORT: "0",
         START_BLOCK: "0",
         TURNPIKE: contracts.turnpike,
-        // A contract, but not the one.
+        // A contract, but not the right one.
         BATCH_SETTLER: contracts.token,
         TOKENS: JSON.stringify([
           { address: contracts.token, name: contracts.tokenName, version: contracts.tokenVersion },

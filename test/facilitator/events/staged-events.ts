@@ -19,11 +19,11 @@ import { prepareVictims, type Victims } from "../chaos/support/kill-victim";
 import { blockWriterOf } from "../support/block-writer";
 import { paymentToWire } from "../support/payments";
 
-/** In one block: enough for its events to be published in a transaction of their own. */
+/** Payments in one block: enough for its events to be published in their own transaction. */
 const PAYMENTS = 301;
 const AMOUNT = 1_000n;
 
-describe("events of a block with very many", function () {
+describe("events of a block with many payments", function () {
   this.timeout(300_000);
   let world: FacilitatorWorld;
   let victims: Victims;
@@ -58,7 +58,7 @@ describe("events of a block with very many", function () {
     const client = createFacilitatorClient({ url: victim.url });
     await world.chain.provider.send("evm_setIntervalMining", [0]);
     let isUnderWay = false;
-    /** Again where the service is busy: each of them has to be in the block. */
+    /** Retries while the service is busy: every payment has to be in the block. */
     const post = async (one: SignedPayment): Promise<void> => {
       while (!isUnderWay) await client.authorize(paymentToWire(one)).catch(() => undefined);
     };
@@ -80,7 +80,7 @@ describe("events of a block with very many", function () {
   });
 
   let copies = 0;
-  /** What it has left behind, for one test. */
+  /** A copy of what it left, for one test. */
   function copyOfDatabase(): Record<string, string> {
     const dir = path.join(home, String(copies++));
     cpSync(path.join(home, "killed"), dir, { recursive: true });
@@ -106,17 +106,17 @@ describe("events of a block with very many", function () {
     return wrong;
   }
 
-  it("keep nobody waiting: their payments are settled before they are published", async () => {
+  it("delay no payment: payments are settled before their events are published", async () => {
     const { store } = await openCopy();
     const settled = await store.db.selectFrom("payments").select("state").execute();
     expect(settled.filter(({ state }) => state === "settled")).to.have.length(PAYMENTS);
     expect(await eventsOf(store)).to.deep.equal([]);
   });
 
-  it("S6 are published once each, with their sums, when the process that stored them has died", async () => {
+  it("S6 are published exactly once, with their sums, after the process that stored them was killed", async () => {
     const env = copyOfDatabase();
     const core = await world.core(env);
-    // The chain does not move: what wakes the next process is not another block.
+    // No block is mined: the next process does not need another block.
     await until(async () => (await eventsOf(core.store)).length > 0, "they are published");
     const events = await eventsOf(core.store);
     expect(events.map(({ type, sequence, reverted }) => `${type} ${sequence} ${reverted}`)).to.deep.equal(
@@ -145,7 +145,7 @@ describe("events of a block with very many", function () {
     expect(events.at(-1)).to.include({ id: "next", sequence: 2 });
   });
 
-  it("B8 are published and reverted when their block is gone before they were published", async () => {
+  it("B8 are published and reverted when their block is removed before they are published", async () => {
     const { store } = await openCopy();
     const newest = await newestBlock(store.db, world.chain.chainId);
     expect(await writerOn(store).revertNewest(newest?.hash ?? "")).to.include({ kind: "reverted" });
@@ -156,7 +156,7 @@ describe("events of a block with very many", function () {
     expect(events).to.have.length(2 * PAYMENTS);
   });
 
-  it("S8 are found again by a process that reindexes the chain, with the same ids", async () => {
+  it("S8 are restored with the same ids by a process that reindexes the chain", async () => {
     const { store, env } = await openCopy();
     const log = pino({ level: "silent" });
     const config = world.config(env);

@@ -12,7 +12,7 @@ const textOf = (value: unknown) => JSON.stringify(value, (_key, part) => (typeof
 describe("events of the agent", () => {
   const market = marketBeforeEach();
 
-  it("tell a payment step by step, in the order in which it happens", async () => {
+  it("report each step of a payment in order", async () => {
     market.facilitator.steps.push("pending", "pending");
     market.provider.steps.push("409");
     const subject = agentFor(market.facilitator.url);
@@ -38,7 +38,7 @@ describe("events of the agent", () => {
     expect(ids.size).to.equal(1);
   });
 
-  it("tell what is held, and what a later call resumes", async () => {
+  it("report what is held and what a later call resumes", async () => {
     market.facilitator.steps.push(...Array.from({ length: 40 }, () => "settle_then_drop" as const));
     const ledger = memoryLedger();
     const first = agentFor(market.facilitator.url, { ledger, limits: { settleMs: 500 } });
@@ -56,7 +56,7 @@ describe("events of the agent", () => {
     expect(second.events.every((event) => "resumed" in event && event.resumed)).to.equal(true);
   });
 
-  it("tell why nothing was paid", async () => {
+  it("report why nothing was paid", async () => {
     const dear = await startProvider(market.chain, market.facilitator.url, { amount: 1_000_001n });
     const subject = agentFor(market.facilitator.url);
     await rejection(subject.agent.pay(`${dear.url}/a`));
@@ -72,7 +72,7 @@ describe("events of the agent", () => {
     expect(typesOf(subject)).not.to.include("payment.signing");
   });
 
-  it("D15 bear no key, signature, proof, idempotency key, query or text of the server", async () => {
+  it("D15 contain no key, signature, proof, idempotency key, query or text of the server", async () => {
     const canary = "canary-7f3a";
     const evil = await startProvider(market.chain, market.facilitator.url, {
       tamper: (entry) => ({ ...entry, description: canary, extra: { ...(entry.extra as object), note: canary } }),
@@ -94,7 +94,7 @@ describe("events of the agent", () => {
     for (const secret of secrets) expect(text).not.to.include(secret);
   });
 
-  it("are listed in docs/guides/agent.md, each and no other", () => {
+  it("are exactly those that docs/guides/agent.md lists", () => {
     const typesIn = (text: string) =>
       [...new Set(text.match(/\b(payment|subscription|approval)\.[a-z_]+(?=["`])/g) ?? [])].sort();
     const [source, page] = ["sdk/src/agent/core/effects.ts", "docs/guides/agent.md"].map((file) =>
@@ -119,7 +119,7 @@ describe("events of the agent", () => {
       await relay.fund(addressOf("payer"));
     });
 
-    it("tell signup, changes and top-ups, and never the id", async () => {
+    it("report signup, changes and top-ups, and never the id", async () => {
       relay.steps.push("pending");
       const subject = subjectOf();
       const subscription = await subject.agent.subscribe({ planId });
@@ -148,7 +148,7 @@ describe("events of the agent", () => {
       for (const signature of signatures) expect(text).not.to.include(signature);
     });
 
-    it("tell by its code what was refused", async () => {
+    it("report a refusal by its code", async () => {
       const subject = subjectOf();
       const subscription = await subject.agent.subscribe({ planId });
       await subject.agent.cancel(subscription);

@@ -15,7 +15,7 @@ import {
   TURNPIKE,
 } from "./support/world";
 
-/** A route behind a plan: asks the chain about the hash of the id, as a gate does. */
+/** A route behind a plan. It looks up the hash of the id on chain, as a gate does. */
 async function startGate(
   relay: Relay,
   planId: Hex,
@@ -80,13 +80,13 @@ describe("agent.fetch", () => {
   });
   afterEach(closeAll);
 
-  it("is fetch where nothing is asked for", async () => {
+  it("behaves as fetch where no payment is required", async () => {
     const free = await serve(({ method, body }) => ({ status: 201, json: { method, body } }));
     const response = await agentOn().agent.fetch(free.url, { method: "PUT", body: "x" });
     expect([response.status, await response.json()]).to.deep.equal([201, { method: "PUT", body: "x" }]);
   });
 
-  it("pays where the policy allows it, with a receipt", async () => {
+  it("pays where the policy allows it, and returns a receipt", async () => {
     const chain = new Chain();
     const facilitator = await startFacilitator(chain);
     const provider = await startProvider(chain, facilitator.url);
@@ -95,7 +95,7 @@ describe("agent.fetch", () => {
     expect(receiptOf(response)?.amount).to.equal(500_000n);
   });
 
-  it("returns the 402 unchanged, body unread, where the policy does not", async () => {
+  it("returns the 402 unchanged, with its body unread, where the policy forbids payment", async () => {
     const chain = new Chain();
     const facilitator = await startFacilitator(chain);
     const provider = await startProvider(chain, facilitator.url, { amount: 1_000_001n });
@@ -107,7 +107,7 @@ describe("agent.fetch", () => {
     expect(chain.transfers).to.have.length(0);
   });
 
-  it("subscribes from a URL's 402 and is served there from then on without paying", async () => {
+  it("subscribes from a URL's 402 and is then served there without paying", async () => {
     const gate = await startGate(relay, planId);
     const { agent } = agentOn();
     const subscription = await agent.subscribe({ url: `${gate.url}/feed` });
@@ -117,7 +117,7 @@ describe("agent.fetch", () => {
     expect(idsSeenBy(gate)).to.deep.equal([subscription.id, subscription.id]);
   });
 
-  it("D16 a stranger's 402 that names the plan does not get the id", async () => {
+  it("D16 does not send the id to another origin whose 402 names the plan", async () => {
     const gate = await startGate(relay, planId);
     const stranger = await startGate(relay, planId);
     const subject = agentOn();
@@ -129,7 +129,7 @@ describe("agent.fetch", () => {
     expect(subject.events.map(({ type }) => type)).to.include("subscription.origin_unknown");
   });
 
-  it("D16 a subscription without origins is sent nowhere until the caller names one", async () => {
+  it("D16 sends a subscription without origins nowhere until the caller names one", async () => {
     const gate = await startGate(relay, planId);
     const { agent } = agentOn();
     const subscription = await agent.subscribe({ planId });
@@ -139,7 +139,7 @@ describe("agent.fetch", () => {
     expect((await agent.fetch(gate.url)).status).to.equal(200);
   });
 
-  it("D7 does not carry the id across a redirect to another origin", async () => {
+  it("D7 does not send the id across a redirect to another origin", async () => {
     const stranger = await serve(() => ({ status: 200, json: { stolen: true } }));
     let target: string | undefined;
     const gate = await startGate(relay, planId, { redirectTo: () => target });
@@ -177,7 +177,7 @@ describe("agent.fetch", () => {
     expect(gate.seen, "three refusals, then served").to.have.length(4);
   });
 
-  it("does not pay around a refusal that lasts as long as its patience, right after subscribing", async () => {
+  it("does not pay around a refusal that outlasts the retries, right after subscribing", async () => {
     const memo = `AAAAAAAAAAAAAAAAAAAAAA.k1.${(await relay.nowSec()) + 600}.AAAAAAAAAAAAAAAAAAAAAA`;
     const oneTime = { scheme: "exact", network: NETWORK, token: relay.addresses.token, amount: "1", memo };
     const gate = await startGate(relay, planId, {
@@ -198,7 +198,7 @@ describe("agent.fetch", () => {
     expect(posted.length, "the entry was payable").to.be.greaterThan(0);
   });
 
-  it("tells a reached cap at once when the subscription was served before, also right after subscribing", async () => {
+  it("reports a reached cap at once when the subscription was served before, also right after subscribing", async () => {
     let error: string | undefined;
     const gate = await startGate(relay, planId, { refuse: () => error });
     const { agent } = agentOn();
@@ -229,7 +229,7 @@ describe("agent.fetch", () => {
     expect(gate.seen).to.have.length(5);
   });
 
-  it("retries a lasting refusal for at most 2 s after a change, with a growing pause, and once for the change", async () => {
+  it("retries a lasting refusal for at most 2 s after a change, with growing delays, and only once per change", async () => {
     let error: string | undefined;
     const gate = await startGate(relay, planId, { refuse: () => error });
     const waits: number[] = [];
@@ -263,7 +263,7 @@ describe("agent.fetch", () => {
     expect(gate.seen).to.have.length(before + 1);
   });
 
-  it("retries no refusal that the changes of the agent do not explain", async () => {
+  it("does not retry a refusal that the agent's changes do not explain", async () => {
     let error: string | undefined;
     const gate = await startGate(relay, planId, { refuse: () => error });
     const { agent } = agentOn();
@@ -285,7 +285,7 @@ describe("agent.fetch", () => {
     expect(await requestsOf("SubscriptionNotActive"), "resumed a moment ago").to.equal(4);
   });
 
-  it("honours Retry-After of a refusal after a change, and waits for none that is beyond its time", async () => {
+  it("honours Retry-After of a refusal after a change, and does not wait beyond its retry budget", async () => {
     let retryAfter = "1";
     let stale = 0;
     const gate = await startGate(relay, planId, {
@@ -333,7 +333,7 @@ describe("agent.fetch", () => {
     expect(chain.transfers).to.have.length(1);
   });
 
-  it("pays at once on a route that takes no subscription, also right after subscribing", async () => {
+  it("pays at once on a route that accepts no subscription, also right after subscribing", async () => {
     const chain = new Chain();
     const facilitator = await startFacilitator(chain);
     const provider = await startProvider(chain, facilitator.url, {
@@ -349,7 +349,7 @@ describe("agent.fetch", () => {
 
 const offeredPlan = { planId: `0x${"cd".repeat(32)}`, amount: "1", interval: 60, token: TOKEN };
 
-/** As the ledger keeps it; the chain is asked nothing about it here. */
+/** A ledger entry. The test does not read it from the chain. */
 function liveSubscription(origin: string, facilitator: string): LedgerRecord {
   return {
     type: "subscription",

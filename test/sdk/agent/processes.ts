@@ -12,7 +12,7 @@ import { addressOf, agentFor, CHAIN_ID, Chain, startFacilitator, startProvider, 
 
 const REGISTERS = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"];
 
-/** Runs one agent in a process of its own. @returns its exit code: 0 done, 1 not served, 2 refused */
+/** Runs one agent in its own process. @returns its exit code: 0 done, 1 not served, 2 refused */
 async function runChild(job: object): Promise<number | null> {
   const child = spawn(
     process.execPath,
@@ -44,7 +44,7 @@ describe("agents of one wallet", () => {
     expect([chain.transfers.length, facilitator.signatures.size]).to.deep.equal([1, 1]);
   }).timeout(120_000);
 
-  describe("that know nothing of each other", () => {
+  describe("that do not share a ledger", () => {
     let relay: Relay;
     let planId: Hex;
     const payer = addressOf("payer");
@@ -62,7 +62,7 @@ describe("agents of one wallet", () => {
       await relay.fund(payer, 10_000n * PRICE);
     });
 
-    it("sign permits with the same nonce, and both signups stand", async () => {
+    it("sign permits with the same nonce, and both signups succeed", async () => {
       // The second needs far more than the first one's permit leaves.
       const dear = await relay.createPlan({ amount: 100n * PRICE });
       const [one, other] = [freshAgent(), freshAgent()];
@@ -75,14 +75,14 @@ describe("agents of one wallet", () => {
       expect(signups, "each signed once").to.deep.equal([1, 1]);
     });
 
-    it("subscribe to the same plan at once, and have one subscription between them", async () => {
+    it("subscribe to the same plan at once, and share one subscription", async () => {
       relay.holdUntil(2);
       const made = await Promise.all([freshAgent(), freshAgent()].map(({ agent }) => agent.subscribe({ planId })));
       expect(made[0]?.id).to.equal(made[1]?.id);
       expect(await charged()).to.equal(PRICE);
     });
 
-    it("do so in two real processes with ledgers of their own", async () => {
+    it("do so in two real processes, each with its own ledger", async () => {
       const { token, turnpike } = relay.addresses;
       const other = await relay.createPlan({ amount: 100n * PRICE });
       const job = { facilitator: relay.url, token, turnpike, perDay: (1_000n * PRICE).toString() };

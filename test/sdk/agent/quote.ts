@@ -28,7 +28,7 @@ interface Terms {
   readonly metered?: boolean;
 }
 
-/** A 402 as a gate writes it, from its prices. */
+/** Builds a gate's 402 from its prices. */
 function offerOf(oneTime: readonly bigint[], plans: readonly Terms[]) {
   return {
     version: "1",
@@ -51,8 +51,8 @@ function offerOf(oneTime: readonly bigint[], plans: readonly Terms[]) {
   };
 }
 
-/** An agent before which stands one gate, and a Facilitator that is down. */
-function agentBefore(offer: unknown, options: Partial<AgentOptions> = {}) {
+/** An agent with one gate to call and a Facilitator that is down. */
+function agentForOffer(offer: unknown, options: Partial<AgentOptions> = {}) {
   return agentFor(FACILITATOR, {
     fetch: async (input) =>
       String(input).startsWith(FACILITATOR)
@@ -63,9 +63,9 @@ function agentBefore(offer: unknown, options: Partial<AgentOptions> = {}) {
   });
 }
 const quoteOf = async (offer: unknown, init?: QuoteInit): Promise<PriceQuote> =>
-  agentBefore(offer).agent.quote("https://api.example/data", init);
+  agentForOffer(offer).agent.quote("https://api.example/data", init);
 
-/** What an option costs in one period, multiplied by every interval, so that it is whole: told again, another way. */
+/** Computes an option's cost in one period, independently of the SDK. Scaled by every interval, so that it is whole. */
 function scaledCost(option: PriceOption, { periodSec, use }: PriceQuote, calls: bigint, scale: bigint): bigint {
   if (option.kind === "one-time") return option.amount * calls * scale;
   const base = (option.amount * BigInt(periodSec) * scale) / BigInt(option.intervalSec);
@@ -85,7 +85,7 @@ describe("agent.quote", () => {
     ],
   );
 
-  it("lists every way with its price per call and per period, exactly", async () => {
+  it("lists every option with its exact price per call and per period", async () => {
     const quote = await quoteOf(shop, { expected });
     expect(quote).to.include({ status: 402, periodSec: MONTH_SEC, method: "GET" });
     expect(quote.options.map(({ kind, amount, perCall, perPeriod }) => ({ kind, amount, perCall, perPeriod })))
@@ -114,7 +114,7 @@ describe("agent.quote", () => {
     expect((quote.options[1] as MeteredPrice).maxOverage).to.equal(60_000n);
   });
 
-  it("says where each plan breaks even with paying every call, and what is cheapest for any use", async () => {
+  it("returns where each plan breaks even with paying per call, and the cheapest option for any usage", async () => {
     const quote = await quoteOf(shop, { expected });
     const [, metered, flat] = quote.options as MeteredPrice[];
     expect(flat?.breakEven).to.deep.equal({ numerator: 20n, denominator: 1n });
@@ -129,7 +129,7 @@ describe("agent.quote", () => {
     ]);
   });
 
-  it("lists metered plans without comparing them where the cost of a call is not known", async () => {
+  it("lists metered plans without comparing them when the cost of a call is unknown", async () => {
     const quote = await quoteOf(shop, { expected: { callsPerPeriod: 3 } });
     const metered = quote.options.find(({ kind }) => kind === "metered") as MeteredPrice;
     expect([metered.perPeriod, metered.maxOverage, metered.breakEven]).to.deep.equal([undefined, undefined, undefined]);
@@ -150,7 +150,7 @@ describe("agent.quote", () => {
     expect(nameOf(quote.cheapest)).to.equal(planIdOf(1));
   });
 
-  it("names the cheapest of all, at every use, whatever is offered", async () => {
+  it("names the cheapest option at every usage, for any offer", async () => {
     const amount = fc.bigInt({ min: 1n, max: 10n ** 12n });
     const terms = fc.record({ amount, interval: fc.integer({ min: 60, max: 10 ** 8 }), metered: fc.boolean() });
     await fc.assert(
@@ -170,10 +170,10 @@ describe("agent.quote", () => {
           const starts = quote.ranges.map(({ fromCalls }) => fromCalls);
           const uses = [callsPerPeriod, ...starts, ...starts.flatMap((n) => (n > 0n ? [n - 1n] : [])), 10n ** 40n];
           for (const calls of uses) {
-            const told = quote.ranges.filter(({ fromCalls }) => fromCalls <= calls).at(-1)?.option;
+            const recommended = quote.ranges.filter(({ fromCalls }) => fromCalls <= calls).at(-1)?.option;
             const least = quote.options.map((option) => costOf(option, calls)).sort((a, b) => (a < b ? -1 : 1))[0];
-            expect(told && costOf(told, calls), `${calls} calls`).to.equal(least);
-            if (calls === callsPerPeriod) expect(nameOf(told)).to.equal(nameOf(quote.cheapest));
+            expect(recommended && costOf(recommended, calls), `${calls} calls`).to.equal(least);
+            if (calls === callsPerPeriod) expect(nameOf(recommended)).to.equal(nameOf(quote.cheapest));
           }
           const single = quote.options.find(({ kind }) => kind === "one-time");
           for (const option of quote.options) {
@@ -193,7 +193,7 @@ describe("agent.quote", () => {
     );
   });
 
-  it("counts the use that the ledger knows, whatever the query", async () => {
+  it("counts the usage in the ledger, ignoring the query", async () => {
     const chain = new Chain();
     const facilitator = await startFacilitator(chain);
     const provider = await startProvider(chain, facilitator.url);
@@ -209,7 +209,7 @@ describe("agent.quote", () => {
     expect((await agent.quote(`${provider.url}/data`)).use.source).to.equal("unknown");
   });
 
-  it("signs nothing, pays nothing, reserves nothing and bears no credential", async () => {
+  it("signs nothing, pays nothing, reserves nothing and sends no credential", async () => {
     const chain = new Chain();
     const facilitator = await startFacilitator(chain);
     const provider = await startProvider(chain, facilitator.url);
@@ -224,9 +224,9 @@ describe("agent.quote", () => {
     expect((await rejection(subject.agent.quote(provider.url, bearing))).code).to.equal("InvalidRequest");
   });
 
-  it("tells what the agent would refuse, and never recommends it", async () => {
+  it("marks what the agent would refuse, and never recommends it", async () => {
     const policy = { perPayment: 499_999n, perDay: 10_000_000n, perSubscription: 1_000_000n, tokens: [TOKEN] };
-    const { agent } = agentBefore(shop, { policy });
+    const { agent } = agentForOffer(shop, { policy });
     const quote = await agent.quote("https://api.example/data", { expected });
     expect(quote.options.map(({ kind, verdict, reason }) => [kind, verdict, reason])).to.deep.equal([
       ["one-time", "refuse", "limit"],
@@ -234,7 +234,7 @@ describe("agent.quote", () => {
       ["subscription", "refuse", "limit"],
     ]);
     expect([quote.cheapest, quote.ranges]).to.deep.equal([undefined, []]);
-    const asking = agentBefore(shop, { policy: { ...policy, perPayment: 500_000n, askNewPayees: true } }).agent;
+    const asking = agentForOffer(shop, { policy: { ...policy, perPayment: 500_000n, askNewPayees: true } }).agent;
     expect((await asking.quote("https://api.example/data")).options[0]?.verdict).to.equal("ask");
     const abroad = offerOf([1n], []);
     const [entry] = abroad.accepts;
@@ -242,7 +242,7 @@ describe("agent.quote", () => {
     expect((await quoteOf(foreign)).options[0]).to.include({ verdict: "refuse", reason: "facilitator" });
   });
 
-  it("says when nothing is asked for, and does not follow to another origin", async () => {
+  it("reports when no payment is required, and does not follow a redirect to another origin", async () => {
     const free = await serve(() => ({ status: 200, json: {} }));
     const lure = await serve(() => ({ status: 302, headers: { location: free.url } }));
     const { agent } = agentFor("https://pay.example");
@@ -251,7 +251,7 @@ describe("agent.quote", () => {
     expect(free.seen).to.have.length(1);
   });
 
-  it("refuses use that is no whole number", async () => {
+  it("rejects usage that is not a whole number", async () => {
     for (const callsPerPeriod of [-1, 0.5, Number.NaN]) {
       expect((await rejection(quoteOf(shop, { expected: { callsPerPeriod } }))).code).to.equal("InvalidRequest");
     }
@@ -259,7 +259,7 @@ describe("agent.quote", () => {
     expect((await rejection(fractional)).code).to.equal("InvalidRequest");
   });
 
-  describe("with a Facilitator that can be asked", () => {
+  describe("with a reachable Facilitator", () => {
     let relay: Relay;
     let planId: Hex;
     const agentOn = () =>
@@ -267,7 +267,7 @@ describe("agent.quote", () => {
         policy: { perPayment: PRICE, perDay: 1_000n * PRICE, tokens: [relay.addresses.token] },
         deployments: [{ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }],
       }).agent;
-    const gateTelling = (amount: bigint) =>
+    const gateQuoting = (amount: bigint) =>
       serve(() => ({
         status: 402,
         json: {
@@ -283,15 +283,15 @@ describe("agent.quote", () => {
       await relay.fund(addressOf("payer"));
     });
 
-    it("proves the terms by the plan's id, and refuses a 402 that tells others", async () => {
-      const honest = await agentOn().quote((await gateTelling(PRICE)).url);
+    it("verifies the terms by the plan's id, and refuses a 402 with other terms", async () => {
+      const honest = await agentOn().quote((await gateQuoting(PRICE)).url);
       expect(honest.options[0]).to.include({ verified: true, verdict: "allow", amount: PRICE, chainId: CHAIN_ID });
-      const lying = await agentOn().quote((await gateTelling(1n)).url);
+      const lying = await agentOn().quote((await gateQuoting(1n)).url);
       expect(lying.options[0]).to.include({ verdict: "refuse", reason: "plan_terms", amount: PRICE });
     });
 
-    it("says which plans are deprecated, and which are subscribed to already", async () => {
-      const gate = await gateTelling(PRICE);
+    it("marks the plans that are deprecated and those that are already subscribed to", async () => {
+      const gate = await gateQuoting(PRICE);
       const agent = agentOn();
       await agent.subscribe({ planId });
       expect((await agent.quote(gate.url)).options[0]).to.include({ subscribed: true });

@@ -16,14 +16,14 @@ const TURNPIKE: Hex = `0x${"71".repeat(20)}`;
 const idHash = (n: number): Hex => `0x${n.toString(16).padStart(64, "0")}`;
 const hex = (n: number): Hex => `0x${n.toString(16)}`;
 
-/** An endpoint whose chain the test writes by hand. */
+/** An endpoint whose chain the test writes. */
 class HandMadeChain implements Rpc {
   blocks = [{ number: 100, hash: "0x100a", parentHash: "0x99a", timestamp: 5_000 }];
   readonly logs = new Map<string, string[]>();
   readonly calls: { method: string; params: readonly unknown[] }[] = [];
   subscriber = `0x${"aa".repeat(20)}`;
   isDown = false;
-  /** runs between the question and the answer of an eth_call */
+  /** runs between the request and the response of an eth_call */
   duringCall: () => void | Promise<void> = () => undefined;
 
   get head() {
@@ -91,7 +91,7 @@ describe("following the chain's head", () => {
     chain = new HandMadeChain();
     nowMs = 0;
     clock = createChainClock({ monotonicMs });
-    // The timer never fires within a test: every poll is asked for.
+    // The timer never fires within a test: the test requests every poll.
     heads = watchHeads({
       rpc: chain,
       clock,
@@ -113,7 +113,7 @@ describe("following the chain's head", () => {
     await heads.newest();
   };
 
-  it("tells chain time: the head's timestamp and the time since it was seen", async () => {
+  it("returns chain time: the head's timestamp plus the time since it was read", async () => {
     expect(() => clock.nowSec()).to.throw(Unavailable);
     await newest();
     expect(clock.nowSec()).to.equal(5_000);
@@ -124,7 +124,7 @@ describe("following the chain's head", () => {
     expect(clock.nowSec()).to.equal(5_030);
   });
 
-  it("reads a record once, however many callers ask and how often", async () => {
+  it("reads a record once for any number of callers and calls", async () => {
     const asked = await Promise.all([states.read(idHash(1)), states.read(idHash(1)), states.read(idHash(2))]);
     expect(asked[0]).to.equal(asked[1]);
     expect(asked[0]).to.deep.include({ known: true, paidThroughSec: 9_000, blockNumber: 100 });
@@ -133,7 +133,7 @@ describe("following the chain's head", () => {
     expect(chain.calls.find(({ method }) => method === "eth_call")?.params[1]).to.equal("0x64");
   });
 
-  it("forgets a record that a new block touched, and only that", async () => {
+  it("invalidates only the records that a new block touched", async () => {
     await Promise.all([states.read(idHash(1)), states.read(idHash(2))]);
     chain.mine([idHash(1)]);
     await newest();
@@ -147,7 +147,7 @@ describe("following the chain's head", () => {
     expect(chain.count("eth_getLogs")).to.equal(2);
   });
 
-  it("does not keep what a block overtook while it was being read", async () => {
+  it("does not cache a read that a new block overtook", async () => {
     await newest();
     let mined = false;
     chain.duringCall = async () => {
@@ -162,7 +162,7 @@ describe("following the chain's head", () => {
     expect(state.blockNumber).to.equal(101);
   });
 
-  it("forgets everything when history was rewritten", async () => {
+  it("invalidates everything after a reorganization", async () => {
     chain.mine();
     await states.read(idHash(1));
     chain.blocks.pop();
@@ -178,7 +178,7 @@ describe("following the chain's head", () => {
     expect(states.peek(idHash(1))).to.equal(undefined);
   });
 
-  it("remembers an unknown id for one block, and asks only so often", async () => {
+  it("caches an unknown id for one block, and limits how often it is read", async () => {
     expect((await states.read(idHash(5_000))).known).to.equal(false);
     await states.read(idHash(5_000));
     expect(chain.count("eth_call")).to.equal(1);
@@ -194,7 +194,7 @@ describe("following the chain's head", () => {
     expect((await states.read(idHash(7_000))).known).to.equal(false);
   });
 
-  it("C6 answers nothing once the head could not be confirmed for too long", async () => {
+  it("C6 returns nothing once the head has been unconfirmed for too long", async () => {
     await states.read(idHash(1));
     chain.isDown = true;
     nowMs += 4_000;
@@ -206,7 +206,7 @@ describe("following the chain's head", () => {
     expect((await states.read(idHash(1))).known).to.equal(true);
   });
 
-  it("C6 does not take an endpoint that lags for a confirmation", async () => {
+  it("C6 does not count a lagging endpoint as a confirmation", async () => {
     chain.mine();
     await states.read(idHash(1));
     chain.blocks.pop();
@@ -217,7 +217,7 @@ describe("following the chain's head", () => {
     expect(states.peek(idHash(1))).to.equal(undefined);
   });
 
-  it("C6 notices a head that does not move any more", async () => {
+  it("C6 detects a head that no longer advances", async () => {
     const watched = watchHeads({
       ...{ rpc: chain, clock, turnpike: TURNPIKE, pollMs: 3_600_000, askMs: 0, maxAgeMs: 5_000, monotonicMs },
       maxSilenceMs: 60_000,
@@ -231,7 +231,7 @@ describe("following the chain's head", () => {
     watched.close();
   });
 
-  it("HA5 shares one question for the newest head among all who ask, and leaves none with what was known before", async () => {
+  it("HA5 shares one read of the newest head among all callers, and returns older facts to none of them", async () => {
     await states.read(idHash(1));
     nowMs += 1;
     const before = chain.count("eth_getBlockByNumber");
@@ -255,11 +255,11 @@ describe("following the chain's head", () => {
     spaced.close();
   });
 
-  it("HA5 follows a chain at its own pace, within bounds", () => {
+  it("HA5 polls at the chain's block time, within bounds", () => {
     expect([1, 250, 400, 1_000, 12_000].map(pollPaceMs)).to.deep.equal([250, 250, 400, 1_000, 1_000]);
   });
 
-  it("reads a record again at its hard age, whatever the logs say", async () => {
+  it("reads a record again at its maximum age, regardless of the logs", async () => {
     await states.read(idHash(1));
     for (let i = 0; i < 13; i++) {
       nowMs += 5_000;

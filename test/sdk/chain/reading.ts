@@ -36,7 +36,7 @@ describe("reading the chain", function () {
     world.rpc.isDown = false;
   });
 
-  it("knows plans as they were created, and none that do not exist", async () => {
+  it("returns plans as they were created, and none that do not exist", async () => {
     const stranger: Hex = `0x${"99".repeat(32)}`;
     const plans = await loadPlans(rpc, world.contracts.turnpike, [world.planId, stranger, world.otherPlanId]);
     expect([...plans.keys()]).to.deep.equal([world.planId, world.otherPlanId]);
@@ -46,12 +46,12 @@ describe("reading the chain", function () {
     });
   });
 
-  it("knows a token's EIP-712 name and version", async () => {
+  it("returns a token's EIP-712 name and version", async () => {
     const { tokenName: name, tokenVersion: version, token: address } = world.contracts;
     expect(await loadToken(rpc, address)).to.deep.equal({ address, name, version, decimals: 6 });
   });
 
-  it("takes the next endpoint when one fails, and says Unavailable when all do, without telling URLs", async () => {
+  it("uses the next endpoint when one fails, and throws Unavailable without URLs when all do", async () => {
     const dead = "http://127.0.0.1:9/secret-api-key";
     const both = connectRpc({ urls: [dead, world.rpc.url], chainId: 31_337 });
     expect(await both.send("eth_chainId", [])).to.equal("0x7a69");
@@ -72,7 +72,7 @@ describe("reading the chain", function () {
     expect(() => connectRpc({ urls: [], chainId: 1 })).to.throw(ConfigError);
   });
 
-  it("tells a revert by its Solidity name and arguments", async () => {
+  it("decodes a revert to its Solidity name and arguments", async () => {
     const idHash = `0x${"12".repeat(32)}`;
     const data = turnpikeInterface.encodeFunctionData("renew", [idHash]);
     const error = await rpc
@@ -184,7 +184,7 @@ describe("reading the chain", function () {
     expect(await findSettlement(rpc, expected).catch((error: unknown) => error)).to.be.instanceOf(Unavailable);
   });
 
-  it("trusts a configured address before a known deployment, and none without either", () => {
+  it("prefers a configured address to a known deployment, and has none without either", () => {
     const turnpike = world.contracts.turnpike;
     expect(requireDeployment({ chainId: 31_337, turnpike: turnpike.toLowerCase() })).to.deep.equal({
       ...{ chainId: 31_337, network: "local-31337", turnpike },

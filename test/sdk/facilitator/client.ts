@@ -26,7 +26,7 @@ describe("Facilitator client", () => {
     serve((_request, response) =>
       response.writeHead(status, { "content-type": "application/json", ...headers }).end(body),
     );
-  const told = (code: ErrorCode, status: number): Promise<string> =>
+  const answeringError = (code: ErrorCode, status: number): Promise<string> =>
     answering(status, JSON.stringify({ ...problemOf(new TurnpikeError(code, "why", { retryAfterSec: 7 })), status }));
   const authorize = (url: string, timeoutMs = 10_000) =>
     createFacilitatorClient({ url, timeoutMs })
@@ -39,7 +39,7 @@ describe("Facilitator client", () => {
     return outcome as TurnpikeError;
   }
 
-  it("D2 takes what is no proper answer for an unknown outcome, never for a refusal", async () => {
+  it("D2 treats a malformed answer as an unknown outcome, never as a refusal", async () => {
     await expectUnavailable("http://127.0.0.1:9");
     await expectUnavailable(await serve(() => undefined), 50);
     await expectUnavailable(await serve((request) => request.socket.destroy()));
@@ -49,16 +49,16 @@ describe("Facilitator client", () => {
     await expectUnavailable(await answering(202, '{"status":"pending"}'));
     await expectUnavailable(await answering(402, "{}"));
     await expectUnavailable(await answering(418, "[]"));
-    await expectUnavailable(await told("Internal", 500));
-    await expectUnavailable(await told("NotFound", 404));
+    await expectUnavailable(await answeringError("Internal", 500));
+    await expectUnavailable(await answeringError("NotFound", 404));
   });
 
-  it("D2 passes on when to ask again, and why", async () => {
+  it("D2 reports when to retry, and why", async () => {
     for (const [code, status] of [
       ["RateLimited", 429],
       ["PaymentPending", 503],
     ] as const) {
-      const error = await expectUnavailable(await told(code, status));
+      const error = await expectUnavailable(await answeringError(code, status));
       expect(error.retryAfterSec).to.equal(7);
       expect(error.cause).to.include({ code });
     }
@@ -76,7 +76,7 @@ describe("Facilitator client", () => {
     expect(reached).to.equal(0);
   });
 
-  it("stops reading an answer without end", async () => {
+  it("stops reading an endless response", async () => {
     let written = 0;
     const url = await serve((_request, response) => {
       response.writeHead(200, { "content-type": "application/json" });
@@ -101,14 +101,14 @@ describe("Facilitator client", () => {
     expect(outcome.error.details).to.deep.equal({ required: "9", available: "7" });
   });
 
-  it("returns pending with the time to wait", async () => {
+  it("returns pending with the delay", async () => {
     const outcome = await authorize(
       await answering(202, JSON.stringify({ status: "pending", id: ID }), { "retry-after": "3" }),
     );
     expect(outcome).to.deep.equal({ kind: "pending", id: ID, retryAfterSec: 3 });
   });
 
-  it("says invalid of a proof only when the Facilitator judged it", async () => {
+  it("reports a proof as invalid only when the Facilitator judged it", async () => {
     const verify = (url: string) =>
       createFacilitatorClient({ url })
         .verifyProof(PAYMENT)
@@ -117,12 +117,15 @@ describe("Facilitator client", () => {
       valid: false,
       reason: "reversed",
     });
-    expect(await verify(await told("InvalidRequest", 400))).to.deep.equal({ valid: false, reason: "InvalidRequest" });
-    expect(await verify(await told("RateLimited", 429))).to.equal("Unavailable");
-    expect(await verify(await told("Unavailable", 503))).to.equal("Unavailable");
+    expect(await verify(await answeringError("InvalidRequest", 400))).to.deep.equal({
+      valid: false,
+      reason: "InvalidRequest",
+    });
+    expect(await verify(await answeringError("RateLimited", 429))).to.equal("Unavailable");
+    expect(await verify(await answeringError("Unavailable", 503))).to.equal("Unavailable");
   });
 
-  it("ends with its caller", async () => {
+  it("stops when its caller aborts", async () => {
     const url = await serve(() => undefined);
     const abort = new AbortController();
     const waiting = createFacilitatorClient({ url })
@@ -132,7 +135,7 @@ describe("Facilitator client", () => {
     expect(await waiting).to.equal("Unavailable");
   });
 
-  it("keeps a path of the base address, and refuses addresses that hide something", async () => {
+  it("keeps the base URL's path, and rejects URLs with credentials, a query or a fragment", async () => {
     let path: string | undefined;
     const url = await serve((request, response) => {
       path = request.url;

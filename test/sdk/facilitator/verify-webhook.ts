@@ -41,7 +41,7 @@ function reasonOf(act: () => unknown): string {
 }
 
 describe("SDK: verifyWebhook", () => {
-  it("reads what the stock signer signed: typed, with amounts as bigint, from text and bytes and any form of headers", () => {
+  it("accepts what the stock signer signed: typed, with amounts as bigint, from text, bytes and any form of headers", () => {
     const { body, headers } = sent();
     const options = { nowSec: NOW_SEC };
     const event = verifyWebhook(body, headers, SECRET, options);
@@ -52,7 +52,7 @@ describe("SDK: verifyWebhook", () => {
     expect(verifyWebhook(body, shouted, SECRET.slice(6), options)).to.deep.equal(event);
   });
 
-  it("B19 refuses what was forged: body, id, time, secret, version", () => {
+  it("B19 refuses a forged body, id, time, secret or version", () => {
     const { body, headers } = sent();
     const changed: [string, Partial<typeof headers>][] = [
       [body.replace("1000000", "9000000"), {}],
@@ -83,7 +83,7 @@ describe("SDK: verifyWebhook", () => {
     }
   });
 
-  it("B19 refuses a replay outside the tolerance, to the second; inside, it is the same id", () => {
+  it("B19 refuses a replay outside the tolerance, to the second; inside, the id is the same", () => {
     for (const [ageSec, expected] of [
       [300, "accepted"],
       [301, "InvalidWebhook: timestamp"],
@@ -105,15 +105,15 @@ describe("SDK: verifyWebhook", () => {
     expect(verify(first).id).to.equal(verify(sent(envelope(), { atSec: NOW_SEC - 60 })).id);
   });
 
-  it("B19 events that arrive in the wrong order are put right by their sequence", () => {
-    const told = [3, 1, 2].map((sequence) => verify(sent(envelope({ id: keccakText(`${sequence}`), sequence }))));
-    let newest = told[0];
-    for (const event of told) if (newest && event.sequence > newest.sequence) newest = event;
+  it("B19 events that arrive in the wrong order are ordered by their sequence", () => {
+    const events = [3, 1, 2].map((sequence) => verify(sent(envelope({ id: keccakText(`${sequence}`), sequence }))));
+    let newest = events[0];
+    for (const event of events) if (newest && event.sequence > newest.sequence) newest = event;
     expect(newest?.sequence).to.equal(3);
-    expect(new Set(told.map(({ subject }) => subject)).size).to.equal(1);
+    expect(new Set(events.map(({ subject }) => subject)).size).to.equal(1);
   });
 
-  it("B19 accepts either secret while one is rotated, signed by either or both", () => {
+  it("B19 accepts a signature by either secret, or by both, during a rotation", () => {
     const [old, fresh] = [secretOf("old"), secretOf("fresh")];
     const one = sent(envelope(), { secret: old });
     expect(verify(one, [fresh, old]).type).to.equal("plan.created");
@@ -122,7 +122,7 @@ describe("SDK: verifyWebhook", () => {
     for (const secret of [old, fresh]) expect(verify({ ...one, headers }, secret).type).to.equal("plan.created");
   });
 
-  it("refuses a signed body that is no event, and lets a type of a later version through as unknown", () => {
+  it("refuses a signed body that is not an event, and returns a later version's type as unknown", () => {
     for (const event of [
       envelope({ data: {} }),
       envelope({ data: { ...planPayload(PROVIDER), amount: "1e6" } }),
@@ -146,7 +146,7 @@ describe("SDK: verifyWebhook", () => {
     expect(verify(sent(envelope({ type: "webhook.test", data: {} }))).type).to.equal("webhook.test");
   });
 
-  it("knows every event of the wire", () => {
+  it("accepts every event type of the wire", () => {
     expect([...WEBHOOK_EVENT_TYPES].sort()).to.deep.equal(
       [
         ...["settled", "failed", "reversed", "restored"].map((name) => `payment.${name}`),

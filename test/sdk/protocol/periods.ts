@@ -13,7 +13,7 @@ const record: SubscriptionRecord = {
 };
 
 describe("protocol > periods", () => {
-  it("L19 A16 tells the status at each boundary", () => {
+  it("L19 A16 returns the status at each boundary", () => {
     const table: [number, string, boolean][] = [
       [-1, "ACTIVE", false],
       [0, "ACTIVE", true],
@@ -29,7 +29,7 @@ describe("protocol > periods", () => {
     }
   });
 
-  it("takes the first match of unknown, cancelled, ending, paused", () => {
+  it("uses the first match of unknown, cancelled, ending, paused", () => {
     expect(statusAt({ ...record, known: false }, 0)).to.equal("NONE");
     expect(statusAt({ ...record, cancelled: true, paused: true }, 0)).to.equal("CANCELLED");
     expect(statusAt({ ...record, ending: true }, paidThroughSec - 1)).to.equal("ACTIVE");
@@ -38,14 +38,14 @@ describe("protocol > periods", () => {
     expect(isCollectable({ ...record, paused: true }, paidThroughSec)).to.equal(false);
   });
 
-  it("bills the grace that was served and no time that was not", () => {
+  it("bills only the grace that was served", () => {
     expect(nextPeriodStart(record, paidThroughSec)).to.equal(paidThroughSec);
     expect(nextPeriodStart(record, paidThroughSec + 99)).to.equal(paidThroughSec);
     expect(nextPeriodStart(record, paidThroughSec + 100)).to.equal(paidThroughSec);
     expect(nextPeriodStart(record, paidThroughSec + 600)).to.equal(paidThroughSec + 500);
   });
 
-  it("credits unused time rounded down, and tells when it is worth more than the new plan", () => {
+  it("credits unused time rounded down, and reports when it is worth more than the new plan", () => {
     expect(quoteChange(record, 10n, 30n, paidThroughSec - 333)).to.deep.equal({ credit: 3n, charge: 27n });
     expect(quoteChange(record, 100n, 10n, paidThroughSec - 1_000)).to.deep.equal({ credit: 100n, charge: undefined });
   });

@@ -91,7 +91,7 @@ export const TARGETS: readonly TargetTrick[] = [
   ["a path too long", (path) => `${path}?${"a".repeat(2_100)}`],
 ];
 
-/** Targets that begin like one path and end up, for some router, at another. */
+/** Targets that begin like one path and lead, for some router, to another. */
 export const CROSSINGS: readonly (readonly [what: string, target: (from: string, to: string) => string])[] = [
   ["up by a dot segment", (from, to) => `${from}/..${below(to)}`],
   ["up by an escaped dot segment", (from, to) => `${from}/%2e%2e${below(to)}`],

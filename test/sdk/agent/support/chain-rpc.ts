@@ -1,4 +1,4 @@
-/** The stand-in chain's own RPC, which an agent may ask rather than its Facilitator. */
+/** RPC endpoint of the simulated chain. An agent can read it instead of its Facilitator. */
 import { AbiCoder, Interface, TypedDataEncoder } from "ethers";
 import { type Hex, paymentIdOf } from "turnpike/protocol";
 import { type StandIn, serve } from "./servers";
@@ -10,7 +10,7 @@ const token = new Interface([
   "function DOMAIN_SEPARATOR() view returns (bytes32)",
 ]);
 
-/** the number of the newest block, as the RPC writes it */
+/** the newest block's number in the RPC's form */
 export const HEAD = "0x2a";
 
 export function startChainRpc(chain: Chain): Promise<StandIn> {

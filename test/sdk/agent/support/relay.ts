@@ -1,6 +1,6 @@
 /**
- * A Facilitator of one screen over the real contracts on Hardhat's chain: it relays what was signed and nothing more, so
- * that the contracts judge every signature the agent makes.
+ * A minimal Facilitator over the real contracts on Hardhat's chain. It only relays what was signed: the contracts check
+ * every signature that the agent makes.
  */
 import { ethers, network } from "hardhat";
 import {
@@ -23,7 +23,7 @@ export interface Relay extends StandIn {
   readonly turnpike: Turnpike;
   readonly token: TestToken;
   readonly addresses: { readonly turnpike: Address; readonly token: Address };
-  /** what happens to the next posts instead of relaying: lost before or after the chain took it, or not known yet */
+  /** what happens to the next posts instead of relaying: lost before or after the chain accepted it, or still pending */
   readonly steps: (
     | "drop"
     | "relay_then_drop"
@@ -32,9 +32,9 @@ export interface Relay extends StandIn {
     | { refuse: string }
     | { limit: number }
   )[];
-  /** says that it knows no subscription */
+  /** reports every subscription as unknown */
   hidesSubscriptions?: boolean;
-  /** lies told about plans */
+  /** changes the plans that it returns */
   lieAboutPlan?: (plan: Record<string, unknown>) => Record<string, unknown>;
   lieAboutAccount?: (account: Record<string, unknown>) => Record<string, unknown>;
   createPlan(overrides?: { amount?: bigint; payTo?: Address }): Promise<Hex>;
@@ -42,7 +42,7 @@ export interface Relay extends StandIn {
   fund(owner: Address, amount?: bigint): Promise<void>;
   approval(owner: Address): Promise<bigint>;
   nowSec(): Promise<number>;
-  /** Lets the next posts wait for each other until this many have come. */
+  /** Holds the next posts until this many have arrived. */
   holdUntil(count: number): void;
 }
 
@@ -56,13 +56,13 @@ const problem = (status: number, code: string): Answer => ({
   json: { type: `urn:turnpike:error:${code}`, title: code, status, code, message: code, retryable: false },
 });
 
-/** The answer of a rate limit that ends in so many seconds. */
+/** Returns the answer of a rate limit that ends in the given number of seconds. */
 const limited = (retryAfterSec: number): Answer => ({
   ...problem(429, "RateLimited"),
   headers: { "retry-after": String(retryAfterSec) },
 });
 
-/** Call it in a `describe`: each test gets a relay of its own, with one plan and a payer who has money. */
+/** Call it in a `describe`. Each test gets its own relay, with one plan and a funded payer. */
 export function relayBeforeEach(use: (fresh: { readonly relay: Relay; readonly planId: Hex }) => void): void {
   beforeEach(async () => {
     const relay = await startRelay();
@@ -93,8 +93,8 @@ export async function startRelay(): Promise<Relay> {
     } catch (error) {
       const data = (error as { data?: unknown }).data;
       const name = typeof data === "string" ? turnpike.interface.parseError(data)?.name : undefined;
-      const told = name ?? /custom error '(\w+)\(/.exec(String(error))?.[1];
-      return problem(422, isErrorCode(told) ? told : "TransferFailed");
+      const code = name ?? /custom error '(\w+)\(/.exec(String(error))?.[1];
+      return problem(422, isErrorCode(code) ? code : "TransferFailed");
     }
   }
 

@@ -1,4 +1,4 @@
-/** A resource server as stock x402 packages make them: verifies the payload, serves, settles, says so in a header. */
+/** A resource server like stock x402 packages: verifies the payload, serves, settles, sends the receipt in a header. */
 import {
   type Address,
   caip2Of,
@@ -14,14 +14,14 @@ import {
 import { type Answer, type Seen, type StandIn, serve } from "./servers";
 import { addressOf, CHAIN_ID, type Chain, NETWORK, TOKEN, TOKEN_DOMAIN } from "./world";
 
-/** `granted`: the gate says that the payment bought another request. */
+/** `granted`: the gate reports that the payment bought another request. */
 export type StandardStep = "settle_then_drop" | "settle_then_502" | "502" | "402" | "granted";
 
 export interface StandardOptions {
   readonly version: 1 | 2;
   readonly steps?: StandardStep[];
   readonly maxTimeoutSeconds?: number;
-  /** serves a settled payload at every presentation, as a gate that redeems or replays does */
+  /** serves a settled payload every time it is presented, like a gate that redeems or replays */
   readonly redeems?: boolean;
   readonly lie?: { readonly asset?: string; readonly resource?: string };
 }
@@ -100,8 +100,8 @@ export async function startStandardServer(chain: Chain, options: StandardOptions
     if (step === "settle_then_drop") return { status: 0, drop: true };
     if (!transaction) return quote(request, "invalid_payload");
     const name = version === 1 ? "X-PAYMENT-RESPONSE" : "PAYMENT-RESPONSE";
-    const told = { success: true, transaction, network, payer: addressOf("payer") };
-    return { status: 200, json: { weather: "fine" }, headers: { [name]: encodeJsonHeader(told) } };
+    const receipt = { success: true, transaction, network, payer: addressOf("payer") };
+    return { status: 200, json: { weather: "fine" }, headers: { [name]: encodeJsonHeader(receipt) } };
   });
   base = server.url;
   return Object.assign(server, { payloads, windows, steps });

@@ -158,8 +158,8 @@ export async function startFacilitator(chain: Chain, role = "facilitator"): Prom
       CHAIN_ID,
       key,
     );
-    const told = typeof step === "object" && "spoil" in step ? step.spoil(proof) : proof;
-    return { status: 200, json: { proof: proofToWire(told) } };
+    const returned = typeof step === "object" && "spoil" in step ? step.spoil(proof) : proof;
+    return { status: 200, json: { proof: proofToWire(returned) } };
   }
 
   const server: StandIn & Partial<FacilitatorStandIn> = await serve((request) => {

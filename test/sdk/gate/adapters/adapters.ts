@@ -27,7 +27,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
     let facilitator: SmallFacilitator;
     let provider: Provider;
     let server: AdapterServer;
-    /** what the handlers did, and what they are to do next */
+    /** what the handlers did, and what they do next */
     let served: string[];
     let next: () => Handled | Promise<Handled>;
     let release: () => void;
@@ -81,14 +81,14 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       await facilitator.stop();
     });
 
-    it("asks for payment, tells the handler who paid, and serves once", async () => {
+    it("requires payment, passes the payer to the handler, and serves once", async () => {
       const headers = await paidHeaders(at("/who?a=1"));
       expect((await send(at("/who?a=1"), { headers })).json).to.equal(addressOf("payer"));
       const again = await send(at("/who?a=1"), { headers });
       expect([again.status, again.json.reason]).to.deep.equal([402, "already_used"]);
     });
 
-    it("C14 gives the payment back when the handler throws or answers 500, and not for a 404", async () => {
+    it("C14 releases the payment when the handler throws or returns 500, and not for a 404", async () => {
       const headers = await paidHeaders(at("/paid"));
       next = () => {
         throw new RangeError("broke");
@@ -101,7 +101,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect((await send(at("/paid"), { headers })).json.reason).to.equal("already_used");
     });
 
-    it("passes a streamed answer on, used up with its first byte", async () => {
+    it("passes a streamed response on, and uses the payment with its first byte", async () => {
       const headers = await paidHeaders(at("/paid"));
       next = () => ({ body: parts(["one ", "two ", "three"]) });
       const answer = await send(at("/paid"), { headers });
@@ -110,7 +110,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect((await send(at("/paid"), { headers })).json.reason).to.equal("already_used");
     });
 
-    it("uses the payment up when a stream breaks off, and the client sees that it did", async () => {
+    it("uses the payment when a stream breaks off, and the client sees the break", async () => {
       const headers = await paidHeaders(at("/paid"));
       next = () => ({ body: parts(["one "], new RangeError("broke off")) });
       const answer = await send(at("/paid"), { headers }).catch((error: Error) => error);
@@ -118,7 +118,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect((await send(at("/paid"), { headers })).json.reason).to.equal("already_used");
     });
 
-    it("takes and gives large bodies whole", async () => {
+    it("passes large request and response bodies unchanged", async () => {
       const body = "x".repeat(2_000_000);
       const post = { method: "POST", headers: { "Content-Type": "text/x-large" }, body };
       const paid = { ...post.headers, ...(await paidHeaders(at("/upload"), {}, post)) };
@@ -128,7 +128,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect((await send(at("/paid"), { headers })).text).to.have.length(LARGE);
     });
 
-    it("uses the payment up when the client leaves, and bars it meanwhile", async () => {
+    it("uses the payment when the client disconnects, and refuses it meanwhile", async () => {
       const headers = await paidHeaders(at("/paid"));
       const isFree = new Promise<void>((resolve) => {
         release = resolve;
@@ -149,7 +149,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect(served).to.have.length(1);
     });
 
-    it("treats HEAD as a method of its own", async () => {
+    it("treats HEAD as its own method", async () => {
       const unpaid = await send(at("/paid"), { method: "HEAD" });
       expect([unpaid.status, unpaid.text]).to.deep.equal([402, ""]);
       const proof = headerOf(proofOf(entryOfHeader(unpaid.headers["payment-required"] as string, at("/paid"))));
@@ -162,7 +162,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect(served).to.have.length(1);
     });
 
-    it("C16 answers a preflight for nothing, and never hands it on", async () => {
+    it("C16 answers a preflight without payment, and never passes it to the handler", async () => {
       const answer = await send(at("/paid"), {
         method: "OPTIONS",
         headers: { Origin: "https://a.example", "Access-Control-Request-Method": "GET" },
@@ -175,7 +175,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect((await send(at("/paid"), { headers })).status).to.equal(200);
     });
 
-    it("C15 C16 marks answers private, quotes unstorable, and lets browsers read all of them", async () => {
+    it("C15 C16 marks responses private and quotes no-store, and lets browsers read all of them", async () => {
       const unpaid = await send(at("/paid"));
       expect(unpaid.headers["cache-control"]).to.equal("no-store");
       expect(unpaid.headers["content-type"]).to.match(/^application\/json/);
@@ -186,7 +186,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect(paid.headers).to.include.keys("x-payment-response", "payment-response");
       const faulty = await send(at("/faulty"));
       expect(faulty.status).to.equal(500);
-      // Fetch-style handlers throw on what is the provider's own fault: the 500 is the platform's.
+      // Fetch-style handlers throw on the provider's own fault: the platform returns the 500.
       for (const { headers } of name in THROWING ? [unpaid, paid] : [unpaid, paid, faulty]) {
         expect(headers["access-control-allow-origin"]).to.equal("*");
         expect(headers["access-control-expose-headers"]).to.include("X-PAYMENT-RESPONSE");
@@ -237,13 +237,13 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect((await send(at("/paid"), { headers })).status).to.equal(200);
     });
 
-    it("C5 no spelling of a path gets behind the gate unpaid, nor a cheap payment to a dear route", async () => {
+    it("C5 no spelling of a path passes the gate unpaid, and a cheap payment buys no expensive route", async () => {
       const cheap = await paidHeaders(at("/paid"));
       for (const path of [...spellings("/paid"), ...spellings("/dear"), ...crossings("/paid", "/dear")]) {
         for (const method of ["GET", "HEAD", "POST"]) {
           const unpaid = await send(server.url, { method, path }).catch(noHttp);
           expect(unpaid.status, `${method} ${path} unpaid`).to.be.within(300, 499);
-          // Fetch-style servers resolve a target before anybody sees it: then it is what was paid for.
+          // Fetch-style servers resolve a target first: then the resolved target is what was paid for.
           if (method === "GET" && isResolved(path, "/paid")) continue;
           const answer = await send(server.url, { method, path, headers: cheap }).catch(noHttp);
           expect(answer.status, `${method} ${path} with the proof of GET ${PREFIX}/paid`).to.be.within(300, 499);
@@ -253,7 +253,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect((await send(at("/paid"), { headers: cheap })).status, "the proof is still good").to.equal(200);
     });
 
-    it("C5 two spellings that lead to one handler are quoted apart, and a query is part of what is bought", async () => {
+    it("C5 two spellings of one handler's path have separate quotes, and a query is part of the resource", async () => {
       const headers = await paidHeaders(at("/paid?a=1&b=2"));
       for (const path of ["?b=2&a=1", "?a=1", "", "?a=1&b=2&", "?a=1&b=%32", "?A=1&b=2"]) {
         expect((await send(at("/paid"), { path: `${PREFIX}/paid${path}`, headers })).status, path).to.equal(402);
@@ -265,13 +265,13 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
   });
 }
 
-/** Fastify's answer to a HEAD for a target it cannot route has a body, which Node's client takes for no HTTP. */
+/** Fastify's response to a HEAD for an unroutable target has a body, which Node's client rejects as invalid HTTP. */
 function noHttp(error: NodeJS.ErrnoException): { readonly status: number } {
   if (error.code?.startsWith("HPE_")) return { status: 400 };
   throw error;
 }
 
-/** Whether a target is this path once a server has resolved it by the URL standard. */
+/** Returns whether a target is this path once a server has resolved it by the URL standard. */
 function isResolved(target: string, path: string): boolean {
   if (target.startsWith("//") || !URL.canParse(target, "http://127.0.0.1")) return false;
   const { pathname, search } = new URL(target, "http://127.0.0.1");
@@ -286,7 +286,7 @@ async function* parts(texts: readonly string[], fault?: Error): AsyncIterable<st
   if (fault) throw fault;
 }
 
-/** Ways to write one path that some router or other takes for it. */
+/** Spellings of one path that at least one router accepts as that path. */
 function spellings(path: string): string[] {
   const [first = "", rest = ""] = [path.slice(1, 2), path.slice(2)];
   const hex = first.charCodeAt(0).toString(16);
@@ -322,7 +322,7 @@ function spellings(path: string): string[] {
   ];
 }
 
-/** Targets that begin like one path and end up, for some router, at another. */
+/** Targets that begin like one path and lead, for some router, to another. */
 function crossings(from: string, to: string): string[] {
   return ["/..", "/%2e%2e", "/.%2e", "%2f..", "\\..", "/../x/..", "//..", "/%252e%252e"].map(
     (step) => `${PREFIX}${from}${step}${to}`,

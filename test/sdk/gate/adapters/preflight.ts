@@ -24,7 +24,7 @@ import {
   testProvider,
 } from "../../../support/gate";
 
-/** Routes of one method, as applications write them. */
+/** Routes of one method, as applications declare them. */
 type Start = (provider: Provider, withPreflight: boolean) => Promise<{ url: string; stop(): Promise<unknown> }>;
 
 const startExpress =
@@ -136,7 +136,7 @@ describe("a page of another origin and routes of one method", function () {
       }
     });
 
-    it(`is not told of other routes of ${name}, and other OPTIONS are the application's own`, async () => {
+    it(`gets no preflight answer for other routes of ${name}, and other OPTIONS reach the application`, async () => {
       const { url, stop } = await start(provider, true);
       try {
         const asks = { Origin: "https://page.example", "Access-Control-Request-Method": "DELETE" };
@@ -150,7 +150,7 @@ describe("a page of another origin and routes of one method", function () {
     });
   }
 
-  it("fails without it: what preflight() is for", async () => {
+  it("fails without preflight()", async () => {
     const { url, stop } = await (FRAMEWORKS["Express 5"] as Start)(provider, false);
     try {
       const seen = await fetchIn(page, `${url}/paid`, { "X-PAYMENT": "e30=" });

@@ -1,4 +1,4 @@
-/** Tricks with the connection: requests behind and inside one another, and clients that leave before they are judged. */
+/** Connection attacks: pipelined and nested requests, and clients that disconnect before their payment is judged. */
 import { createServer, type RequestListener } from "node:http";
 import { connect } from "node:net";
 import { expect } from "chai";
@@ -22,11 +22,11 @@ import { PAID_ROUTE, tricked } from "../support/tricked";
 
 const TARGET = `${PREFIX}/paid`;
 const { "a Next.js route handler": _next, ...FRAMEWORKS } = ADAPTERS;
-/** Those whose gate can tell that nobody waits any more: fetch-style handlers are not told. */
-const SEES_LEAVERS = ["Express 5", "Express 4", "Fastify", "node:http"];
+/** Frameworks whose gate can detect that the client has disconnected. Fetch-style handlers cannot. */
+const DETECTS_DISCONNECTS = ["Express 5", "Express 4", "Fastify", "node:http"];
 
 for (const [name, start] of Object.entries(FRAMEWORKS)) {
-  describe(`tricks with the connection, through ${name}`, function () {
+  describe(`connection attacks through ${name}`, function () {
     this.timeout(60_000);
     const at = tricked(start, { routes: { ...PAID_ROUTE, "/other": ONE_TIME } });
 
@@ -36,7 +36,7 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
     const outcomes = async (...requests: readonly string[]) =>
       (await exchange(at.server.url, requests.join(""))).map(outcomeOf);
 
-    it("C1 judges each request of a pipeline by its own credentials", async () => {
+    it("C1 checks each pipelined request by its own credentials", async () => {
       const [paid, other] = [await payment(), await payment()];
       const keepAlive = true;
       const seen = await outcomes(
@@ -50,7 +50,7 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
       expect(at.served).to.equal(2);
     });
 
-    it("C1 grants one of a pipeline of equal requests", async () => {
+    it("C1 grants one of several identical pipelined requests", async () => {
       const paid = await payment();
       const requests = [true, true, true, false].map((keepAlive) => text({ target: TARGET, lines: [paid], keepAlive }));
       const seen = await outcomes(...requests);
@@ -58,7 +58,7 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
       expect(seen.filter((outcome) => outcome === "used" || outcome === "in flight")).to.have.length(3);
     });
 
-    it("reads no request out of another one's body", async () => {
+    it("parses no request from another request's body", async () => {
       const paid = await payment();
       const inner = text({ target: TARGET, lines: [paid] });
       const FRAMED: readonly (readonly [what: string, lines: readonly string[], body: string])[] = [
@@ -88,7 +88,7 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
       expect(await outcomes(text({ target: TARGET, lines: [paid] }))).to.deep.equal(["served"]);
     });
 
-    it("answers Expect: 100-continue like any request, and other expectations not at all", async () => {
+    it("answers Expect: 100-continue like any request, and serves no other expectation", async () => {
       const post = { method: "POST", target: TARGET, body: "hello" };
       const length = "Content-Length: 5";
       const paid = await payment({ method: "POST" });
@@ -99,8 +99,8 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
       expect(await outcomes(text({ ...post, lines: [length, expecting, paid] }))).to.deep.equal(["served"]);
     });
 
-    if (SEES_LEAVERS.includes(name)) {
-      it("does not charge a client that left before its payment was judged", async () => {
+    if (DETECTS_DISCONNECTS.includes(name)) {
+      it("does not charge a client that disconnected before its payment was judged", async () => {
         const paid = await payment();
         const release = hold(at.facilitator);
         const leaving = connect(Number(new URL(at.server.url).port), "127.0.0.1");
@@ -116,7 +116,7 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
   });
 }
 
-describe("a gate whose application has answered before it", () => {
+describe("a gate whose application responds before it", () => {
   let facilitator: SmallFacilitator;
   let provider: Provider;
 
@@ -138,13 +138,13 @@ describe("a gate whose application has answered before it", () => {
 
   for (const [name, listener] of Object.entries(LISTENERS)) {
     for (const mode of ["valid", "reversed", "down"] as const) {
-      it(`charges nobody and goes on, through ${name}, with a Facilitator that is ${mode}`, async () => {
+      it(`charges no payer and keeps working, through ${name}, with a Facilitator that is ${mode}`, async () => {
         let served = 0;
         let isLimited = false;
         const gate = listener(provider, () => String(++served));
         const server = createServer((request, response) => {
           gate(request, response);
-          // As an application's time limit: it answers by itself while the payment is judged.
+          // Like an application's timeout: it responds while the payment is judged.
           if (isLimited) void until(() => facilitator.calls.length === 1).then(() => response.writeHead(504).end());
         });
         const url = await listen(server);

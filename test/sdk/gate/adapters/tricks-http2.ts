@@ -1,4 +1,4 @@
-/** HTTP/2 has no Host, no Transfer-Encoding and no need of a Content-Length: nothing may rest on them. */
+/** HTTP/2 has no Host, no Transfer-Encoding and no required Content-Length: the gate may not depend on them. */
 import { type ClientHttp2Session, connect, type OutgoingHttpHeaders } from "node:http2";
 import { expect } from "chai";
 import fastify from "fastify";
@@ -13,7 +13,7 @@ import {
   testProvider,
 } from "../../../support/gate";
 
-describe("tricks over HTTP/2, through Fastify", () => {
+describe("attacks over HTTP/2, through Fastify", () => {
   let facilitator: SmallFacilitator;
   let provider: Provider;
   let session: ClientHttp2Session;
@@ -25,7 +25,7 @@ describe("tricks over HTTP/2, through Fastify", () => {
     facilitator = await startSmallFacilitator();
     provider = testProvider(facilitator, { publicUrl: "https://api.example" });
     const app = fastify({ http2: true });
-    // Typed for HTTP/1.1, as Fastify's own hooks are unless told.
+    // Typed for HTTP/1.1, which is the default of Fastify's own hooks.
     const gateOf = (options: GateOptions<never>) => fastifyGate(provider.gate(options)) as never;
     const handler = async () => `served ${++served}`;
     const sized = (raw: unknown) => BigInt((raw as { body?: { size?: number } }).body?.size ?? 1);
@@ -61,7 +61,7 @@ describe("tricks over HTTP/2, through Fastify", () => {
     });
   }
 
-  it("asks for payment, serves once, and refuses two credentials", async () => {
+  it("requires payment, serves once, and refuses two credentials", async () => {
     const unpaid = await ask({ ":path": "/paid" });
     expect(unpaid.status, unpaid.text).to.equal(402);
     const headers = headerOf(proofOf(JSON.parse(unpaid.text).accepts[0]));
@@ -74,7 +74,7 @@ describe("tricks over HTTP/2, through Fastify", () => {
     expect(JSON.parse((await ask({ ":path": "/paid", "x-payment": proof })).text).reason).to.equal("already_used");
   });
 
-  it("C4 quotes nothing for a body whose bytes are gone", async () => {
+  it("C4 sends no quote for a body whose bytes are already consumed", async () => {
     const json = { ":path": "/parsed", ":method": "POST", "content-type": "application/json" };
     for (const headers of [json, { ...json, "content-length": "10" }]) {
       const answer = await ask(headers, '{"size":1}');

@@ -1,4 +1,4 @@
-/** Every spelling of a path, over a real socket, before every framework: who did not pay for it is not served. */
+/** Sends every spelling of a path over a real socket to every framework: an unpaid spelling is not served. */
 import { expect } from "chai";
 import type { AcceptEntryWire } from "turnpike/protocol";
 import { outcomeOf } from "../../../hostile/support/tricks/outcome";
@@ -9,7 +9,7 @@ import { ADAPTERS, PREFIX } from "../support/frameworks";
 import { tricked } from "../support/tricked";
 
 const PUBLIC_URL = "https://api.example";
-/** "/:any" is what a router with a catch-all makes of all that it does not know: cheap, and never a way to the dear. */
+/** "/:any" is a catch-all route: cheap, and it must never lead to the expensive one. */
 const PRICES = { "/paid": 500_000n, "/dear": 9_000_000n, "/say%22": 7_000_000n, "/:any": 1n } as const;
 const ROUTES = Object.fromEntries(
   Object.entries(PRICES).map(([path, amount]) => [path, [{ type: "one-time", amount }]]),
@@ -29,11 +29,11 @@ const CROSSED = CROSSINGS.flatMap(([what, target]) =>
 );
 const ALL = [...SPELT, ...CROSSED];
 
-// Next.js is the fetch wrapper once more; test/frameworks has the real one.
+// Next.js uses the fetch wrapper here; test/frameworks runs the real one.
 const { "a Next.js route handler": _next, ...FRAMEWORKS } = ADAPTERS;
 
 for (const [name, start] of Object.entries(FRAMEWORKS)) {
-  describe(`tricks with the target, through ${name}`, function () {
+  describe(`target attacks through ${name}`, function () {
     this.timeout(60_000);
     const at = tricked(start, { routes: ROUTES, publicUrl: PUBLIC_URL });
 
@@ -41,7 +41,7 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
       (await ask(at.server.url, { target }))?.json?.accepts?.[0] as AcceptEntryWire;
     const lineOf = (entry: AcceptEntryWire) => `X-PAYMENT: ${headerOf(proofOf(entry))["X-PAYMENT"]}`;
 
-    it("C2 C5 no spelling is served unpaid or for another one's payment, and one resource has one price", async () => {
+    it("C2 C5 no spelling is served unpaid or for another spelling's payment, and one resource has one price", async () => {
       const plain = `${PREFIX}/paid`;
       const line = lineOf(await quoted(plain));
       const priceOf = new Map<string, { amount: string | undefined; said: string }>();
@@ -53,7 +53,7 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
         const before = priceOf.get(resource) ?? { amount, said };
         expect(amount, `${resource}, as ${before.said} and as ${said}`).to.equal(before.amount);
         priceOf.set(resource, before);
-        // Fetch-style servers resolve a target before anybody sees it: then it is what was paid for.
+        // Fetch-style servers resolve a target first: then the resolved target is what was paid for.
         if (resource === `${PUBLIC_URL}${plain}`) continue;
         const paid = await ask(at.server.url, { target, lines: [line] });
         expect(outcomeOf(paid), said).to.be.oneOf(["refused", "no resource", "no HTTP", "elsewhere", "cut off"]);
@@ -64,7 +64,7 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
       expect(outcomeOf(await ask(at.server.url, { target: plain, lines: [line] }))).to.equal("used");
     });
 
-    it("C2 a payment for one method buys no other", async () => {
+    it("C2 a payment for one method does not buy another", async () => {
       const target = `${PREFIX}/paid`;
       const line = lineOf(await quoted(target));
       const METHODS = [
@@ -89,7 +89,7 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
       for (const [method, lines] of METHODS) {
         const answer = await ask(at.server.url, { method, target, lines: [line, ...lines, "Content-Length: 0"] });
         const outcome = outcomeOf(answer);
-        // A HEAD's refusal has no body to tell it by.
+        // A HEAD's refusal has no body to classify it by.
         const safe = method === "HEAD" ? ["asked"] : ["refused", "no HTTP", "elsewhere", "leave", "cut off"];
         if (answer?.status === 501) continue;
         expect(outcome, [method, ...lines].join(" ")).to.be.oneOf(safe);
@@ -98,7 +98,7 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
       expect(outcomeOf(await ask(at.server.url, { target, lines: [line] }))).to.equal("served");
     });
 
-    it("C2 a query is bought as it was written", async () => {
+    it("C2 a payment buys the exact query", async () => {
       const line = lineOf(await quoted(`${PREFIX}/paid?a=1&b=2`));
       const QUERIES = ["", "?", "?a=1", "?b=2&a=1", "?a=1&b=2&", "?a=1&&b=2", "?a=1&b=2&b=3", "?a=1&b=%32", "?A=1&b=2"];
       for (const query of [

@@ -26,7 +26,7 @@ describe("claims in PostgreSQL", function () {
 
   testClaimStore(() => timedByActs(postgresCells(pool, { space: `claims ${spaces++}` })));
 
-  it("make their table themselves, also when several gates begin at once", async () => {
+  it("create their table, also when several gates start at once", async () => {
     const fresh = new Pool({ connectionString: await postgres.database(), max: 8 });
     const stores = Array.from({ length: 6 }, () => postgresClaims(fresh));
     const outcomes = await Promise.all(stores.map((store) => attempt(store, idOf("first"))));
@@ -34,7 +34,7 @@ describe("claims in PostgreSQL", function () {
     await fresh.end();
   });
 
-  it("are kept apart by space, and forgotten after their time", async () => {
+  it("are separated by space, and deleted after their retention", async () => {
     const [one, other] = ["one", "other"].map((space) => postgresClaims(pool, { space }));
     if (!one || !other) throw new TypeError("two stores");
     expect((await attempt(one, idOf("a"))).kind).to.equal("acquired");
@@ -43,13 +43,13 @@ describe("claims in PostgreSQL", function () {
     expect((await attempt(postgresClaims(pool, { space: "one" }), idOf("a"))).kind).to.equal("acquired");
   });
 
-  it("HA1 share one grant key among the gates of one space, also when they begin at once", async () => {
+  it("HA1 share one grant key among the gates of one space, also when they start at once", async () => {
     const stores = Array.from({ length: 6 }, () => postgresClaims(pool, { space: "keys" }));
     const keys = await Promise.all(stores.map((store) => store.grantKey()));
     expect(new Set(keys).size).to.equal(1);
   });
 
-  it("HA6 forget an answer after its time, and remove it", async () => {
+  it("HA6 delete an answer after its retention", async () => {
     const store = postgresClaims(pool, { space: "answers" });
     const use = async (name: string, text: string) => {
       const { owner } = await attempt(store, idOf(name));
@@ -63,12 +63,12 @@ describe("claims in PostgreSQL", function () {
       "UPDATE turnpike_gate_cells SET keep_until = now() - interval '1 second' WHERE space = 'answers' AND key LIKE 'answer@%'",
     );
     expect(await store.served?.(idOf("a"), 1)).to.deep.equal({ answer: undefined });
-    // Large ones make the store clean up long before many small ones would.
+    // Large answers make the store clean up much earlier than many small ones.
     for (let i = 0; i < 18; i++) await use(`large ${i}`, "A".repeat(1_000_000));
     expect((await rows()).rows.map(({ key }) => key)).to.not.include(`answer@${idOf("a")}`);
   });
 
-  it("are an outage while the server cannot be reached, and told without its address", async () => {
+  it("report an outage without the server's address while it is unreachable", async () => {
     const away = new Pool({ connectionString: "postgres://user:hidden@127.0.0.1:1/none" });
     const fault = await postgresClaims(away)
       .claim(idOf("a"), { act: "claim", owner: "o", nowMs: 1, leaseMs: 1, keepUntilSec: NOW_SEC }, NOW_SEC)

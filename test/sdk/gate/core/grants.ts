@@ -26,7 +26,7 @@ import { requiredIn, v1Headers, v2Headers } from "../support/standard";
 
 const RANDOM_TRANSACTION: Hex = keccakText("a transaction that nobody sent");
 
-/** What a Facilitator may say of a payment that it did not settle for this purchase. */
+/** What a Facilitator may return for a payment that it did not settle for this purchase. */
 const LIES: Readonly<Record<string, (asked: SettleBody) => object>> = {
   "success, and nothing signed": (asked) => ({
     ...signedSettlement({ ...asked, grant: undefined as never }, RANDOM_TRANSACTION, "x"),
@@ -93,7 +93,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
     const grantIds = () => settles().map(({ body }) => (body as SettleBody).grant?.id);
 
     for (const verify of ["facilitator", "signature"] as const) {
-      it(`HA2 serves nothing by a Facilitator that lies (${verify}), and the payload serves once it is honest`, async () => {
+      it(`HA2 serves nothing on a false answer of a Facilitator (${verify}), then serves the payload on a true one`, async () => {
         await serve({ verify });
         for (const [lie, settle] of Object.entries(LIES)) {
           for (const headers of [await v1(), await v2Headers(url)]) {
@@ -111,7 +111,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       });
     }
 
-    it("HA1 asks for its own grant, the same at every try and never another gate's", async () => {
+    it("HA1 requests its own grant, the same at every attempt and never another gate's", async () => {
       await serve();
       const honest = facilitator.settle;
       const headers = await v1();
@@ -130,7 +130,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect(grantIds()[2], "a gate with claims of its own").not.to.equal(first);
     });
 
-    it("HA1 tells a payment that was granted elsewhere from a fresh one, and asks nobody to pay again for it", async () => {
+    it("HA1 refuses a payment that was granted elsewhere without asking the payer to pay again", async () => {
       await serve();
       const refused = {
         success: false,
@@ -148,7 +148,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect(server.served.get("/report")).to.equal(undefined);
     });
 
-    it("HA1 HA8 judges a version 2 payload by the gate's own resource and by EIP-3009 alone, before anything settles", async () => {
+    it("HA1 HA8 checks a version 2 payload by the gate's own resource and by EIP-3009 alone, before it settles", async () => {
       await serve();
       const [accepted] = requiredIn(await send(url)).accepts;
       const payload = async (change: object) => {
@@ -168,7 +168,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect((settles()[0]?.body as SettleBody | undefined)?.grant?.resource).to.equal(url);
     });
 
-    it("HA1 settles nothing through a Facilitator that signs no grants: the payer could not be served", async () => {
+    it("HA1 settles nothing through a Facilitator that signs no grants, because the payer could not be served", async () => {
       await serve();
       facilitator.supported = { ...facilitator.supported, paymentGrants: undefined };
       const headers = await v1();
@@ -178,7 +178,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect((await send(url, { headers })).status).to.equal(200);
     });
 
-    it("HA1 settles a payment that the Facilitator took in time, though its window and its quote are over", async () => {
+    it("HA1 serves a payment that the Facilitator accepted in time, though its window and its quote have expired", async () => {
       const clock = { sec: NOW, nowSec: () => clock.sec };
       await serve({ clock });
       const late = [await v1(), await v2Headers(url)];
@@ -200,7 +200,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       for (const headers of late) expect((await send(url, { headers })).json.reason).to.equal("already_used");
     });
 
-    it("HA1 grants a payment to any client that knows its Idempotency-Key, where its first request had one", async () => {
+    it("HA1 grants a payment to any client with its Idempotency-Key, where its first request had one", async () => {
       await serve();
       const paid = { ...(await v1()), "Idempotency-Key": "an-idempotency-key-of-this-test" };
       const { "Idempotency-Key": _key, ...bare } = paid;
@@ -214,7 +214,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect(again).to.equal(first);
     });
 
-    it("HA1 serves a payment that came first without its key, once it comes with one", async () => {
+    it("HA1 serves a payment that was first sent without its key, once it is sent with one", async () => {
       await serve();
       const bare = await v1();
       const pending = { success: false, errorReason: "settlement_pending", transaction: "", network: "x" };
@@ -250,7 +250,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
 }
 
 describe("grants of claim stores", () => {
-  it("HA1 are derived from a secret that lives as long as the folder, for every process of it", async () => {
+  it("HA1 are derived from a secret that is kept in the folder and shared by its processes", async () => {
     const folder = mkdtempSync(path.join(tmpdir(), "turnpike-grant-key-"));
     const other = mkdtempSync(path.join(tmpdir(), "turnpike-grant-key-"));
     try {
@@ -298,13 +298,13 @@ describe("standard payments verified on chain", function () {
     url = `${server.url}/report`;
   }
 
-  /** As a stock client signs it, for the chain's own token. */
+  /** Signs a payment as a stock client does, for the chain's own token. */
   async function payload(): Promise<Record<string, string>> {
     const entry = (await quoteOf(url)).accepts[0] as AcceptEntryWire;
     return v1Headers(entry, {}, { world });
   }
 
-  /** As a relayer does it. @param amount what is really moved */
+  /** Settles it as a relayer does. @param amount the amount that is transferred */
   async function transfer(asked: SettleBody, amount?: bigint): Promise<Hex> {
     const { authorization, signature } = asked.paymentPayload.payload as unknown as {
       authorization: Record<string, string>;
@@ -334,7 +334,7 @@ describe("standard payments verified on chain", function () {
     return (await sent.wait()).hash;
   }
 
-  it("HA2 serves what the token's own logs show, and no Facilitator's word, not even a signed one", async () => {
+  it("HA2 serves what the token's own logs show, and trusts no Facilitator's statement, not even a signed one", async () => {
     await serve({ settleWaitMs: 0 });
     const lies: ((asked: SettleBody) => Promise<Hex>)[] = [
       async () => RANDOM_TRANSACTION,
@@ -355,7 +355,7 @@ describe("standard payments verified on chain", function () {
     expect((await send(url, { headers })).json.reason).to.equal("already_used");
   });
 
-  it("HA2 waits for the depth that was configured, and for a node that is behind", async () => {
+  it("HA2 waits for the configured depth, and for a node that lags", async () => {
     await serve({ confirmations: 3, settleWaitMs: 60_000 });
     facilitator.settle = async (asked) => {
       const transaction = await transfer(asked);
@@ -366,7 +366,7 @@ describe("standard payments verified on chain", function () {
     expect(answer.status, answer.text).to.equal(200);
   });
 
-  it("HA2 with a Facilitator of another make takes no authorization that was used before, nor one that moved nothing", async () => {
+  it("HA2 with another vendor's Facilitator, accepts no authorization that was used before or that moved nothing", async () => {
     const at = { url: facilitator.url, signers: [facilitator.signer], trustUnsigned: true };
     await serve({ settleWaitMs: 0, facilitator: at });
     const unsigned = (asked: SettleBody, transaction: Hex) =>
@@ -380,7 +380,7 @@ describe("standard payments verified on chain", function () {
     };
     const headers = await payload();
     expect((await send(url, { headers })).status).to.equal(200);
-    // A lost answer: this very gate had it settled, and found it unused before.
+    // A lost answer: this gate had it settled, and found it unused before.
     const retried = await payload();
     let lost: Hex | undefined;
     facilitator.settle = async (asked) => {
@@ -391,7 +391,7 @@ describe("standard payments verified on chain", function () {
     facilitator.settle = async (asked) => unsigned(asked, lost as Hex);
     expect((await send(url, { headers: retried })).status, "the retry").to.equal(200);
     facilitator.settle = async (asked) => unsigned(asked, moved as Hex);
-    // Another gate, or this one after it lost its claims: the transfer is there, and has bought something.
+    // Another gate, or this one after it lost its claims: the transfer exists and has already bought a response.
     await server.stop();
     await provider.close();
     await serve({ settleWaitMs: 0, facilitator: at });

@@ -86,23 +86,23 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect(server.served.size).to.equal(0);
     });
 
-    it("tells clients of x402 version 2 the same in PAYMENT-REQUIRED", async () => {
+    it("sends x402 version 2 clients the same terms in PAYMENT-REQUIRED", async () => {
       const answer = await send(`${server.url}/report`);
       const header = answer.headers[HEADER.paymentRequiredV2.toLowerCase()] as string;
       expect(header.length).to.be.at.most(3 * 1_024);
-      const told = JSON.parse(Buffer.from(header, "base64").toString("utf8"));
-      expect(told.x402Version).to.equal(2);
-      expect(told.resource.url).to.equal(`${server.url}/report`);
-      expect(told.accepts[0]).to.deep.include({
+      const required = JSON.parse(Buffer.from(header, "base64").toString("utf8"));
+      expect(required.x402Version).to.equal(2);
+      expect(required.resource.url).to.equal(`${server.url}/report`);
+      expect(required.accepts[0]).to.deep.include({
         network: "eip155:31337",
         amount: "500000",
         asset: TOKEN,
         payTo: PAY_TO,
       });
-      expect(told.accepts[0].extra.memo).to.equal(answer.json.accepts[0].memo);
+      expect(required.accepts[0].extra.memo).to.equal(answer.json.accepts[0].memo);
     });
 
-    it("serves the paid retry and tells the transaction", async () => {
+    it("serves the paid retry and returns the transaction", async () => {
       const answer = await send(`${server.url}/report`, { headers: await paidHeaders(`${server.url}/report`) });
       expect(answer.status).to.equal(200);
       expect(answer.json).to.deep.equal({ kind: "one-time", payer: addressOf("payer") });
@@ -119,14 +119,14 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       const statuses = answers.map(({ status }) => status);
       expect(statuses.filter((status) => status === 200)).to.have.length(1);
       expect(statuses.filter((status) => status === 402 || status === 409)).to.have.length(19);
-      for (const { status, json, headers: told } of answers) {
+      for (const { status, json, headers: answered } of answers) {
         if (status === 402) expect(json).to.include({ error: "PaymentAlreadyUsed", reason: "already_used" });
-        if (status === 409) expect(told["retry-after"]).to.match(/^[1-9]/);
+        if (status === 409) expect(answered["retry-after"]).to.match(/^[1-9]/);
       }
       expect(server.served.get("/report")).to.equal(1);
     });
 
-    it("grants each of two payers of one memo", async () => {
+    it("grants both of two payers of one memo", async () => {
       const [entry] = (await quoteOf(`${server.url}/report`)).accepts;
       for (const payer of ["first", "second"]) {
         const headers = headerOf(proofOf(entry as never, { payer: addressOf(payer) }));
@@ -135,7 +135,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       }
     });
 
-    it("C2 refuses a proof on another route, query, method, chain and token, with a fresh quote", async () => {
+    it("C2 refuses a proof on another route, query, method, chain or token, with a new quote", async () => {
       const [entry] = (await quoteOf(`${server.url}/report?a=1&b=2`)).accepts;
       const headers = headerOf(proofOf(entry as never));
       const elsewhere: [string, string, object][] = [
@@ -160,7 +160,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect((await send(`${server.url}/report?a=1&b=2`, { headers })).status).to.equal(200);
     });
 
-    it("C3 refuses a memo that was edited, swapped or has expired", async () => {
+    it("C3 refuses a memo that is edited, swapped or expired", async () => {
       const [entry] = (await quoteOf(`${server.url}/report`)).accepts;
       const [other] = (await quoteOf(`${server.url}/dear`)).accepts;
       const memo = (entry as { memo: string }).memo;
@@ -183,7 +183,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect((await send(`${server.url}/report`, { headers: lapsed })).json.reason).to.equal("expired");
     });
 
-    it("C17 refuses proofs of a Facilitator that is unknown or names a trusted one", async () => {
+    it("C17 refuses proofs of a Facilitator that is unknown or claims to be a trusted one", async () => {
       const [entry] = (await quoteOf(`${server.url}/report`)).accepts;
       const unknown = headerOf(proofOf(entry as never, { signedBy: "mallory" }));
       expect((await send(`${server.url}/report`, { headers: unknown })).json.reason).to.equal("facilitator");
@@ -195,7 +195,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
     });
 
     for (const path of ["/flaky", "/throws"]) {
-      it(`C14 lets the same proof work again after the handler of ${path} failed, three times`, async () => {
+      it(`C14 accepts the same proof again after the handler of ${path} failed, three times`, async () => {
         const headers = await paidHeaders(`${server.url}${path}`);
         fails = 3;
         for (let i = 0; i < 3; i++)
@@ -204,7 +204,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
         expect((await send(`${server.url}${path}`, { headers })).json.reason).to.equal("already_used");
       });
 
-      it(`C14 does not run a failing handler of ${path} for ever`, async () => {
+      it(`C14 does not run a failing handler of ${path} without limit`, async () => {
         const headers = await paidHeaders(`${server.url}${path}`);
         fails = 100;
         for (let i = 0; i < 4; i++)
@@ -213,13 +213,13 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       });
     }
 
-    it("uses a payment up when the handler answers 404", async () => {
+    it("uses a payment when the handler returns 404", async () => {
       const headers = await paidHeaders(`${server.url}/missing`);
       expect((await send(`${server.url}/missing`, { headers })).status).to.equal(404);
       expect((await send(`${server.url}/missing`, { headers })).json.reason).to.equal("already_used");
     });
 
-    it("C15 marks paid responses private, also against the handler's word, and 402 no-store", async () => {
+    it("C15 marks paid responses private, even if the handler sets otherwise, and 402 no-store", async () => {
       const unpaid = await send(`${server.url}/public`);
       expect(unpaid.headers["cache-control"]).to.equal("no-store");
       expect(unpaid.headers.vary).to.include("X-PAYMENT");
@@ -251,10 +251,10 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
         await send(`${server.url}/report`, { headers }),
       ];
       expect(answers.map(({ status }) => status)).to.deep.equal([402, 400, 200]);
-      for (const { headers: told } of answers) {
-        expect(told["access-control-allow-origin"]).to.equal("*");
+      for (const { headers: answered } of answers) {
+        expect(answered["access-control-allow-origin"]).to.equal("*");
         for (const name of ["X-PAYMENT-RESPONSE", "PAYMENT-REQUIRED", "PAYMENT-RESPONSE"]) {
-          expect(told["access-control-expose-headers"]).to.include(name);
+          expect(answered["access-control-expose-headers"]).to.include(name);
         }
       }
       expect(server.served.get("/report")).to.equal(1);

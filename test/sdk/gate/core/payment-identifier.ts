@@ -48,7 +48,7 @@ describe("payment-identifier", () => {
     expect(extensions["payment-identifier"]).to.deep.include({ info: { required: false } });
   });
 
-  it("D1 lets one id pay once: a second payment under it is refused before it settles", async () => {
+  it("D1 accepts one payment per id, and refuses a second before it settles", async () => {
     expect((await pay(ID)).status).to.equal(200);
     const again = await pay(ID);
     expect([again.status, again.json.error]).to.deep.equal([409, "PayloadConflict"]);
@@ -56,7 +56,7 @@ describe("payment-identifier", () => {
     expect((await pay(`${ID}-2`)).status).to.equal(200);
   });
 
-  it("D1 refuses a second payment also after the first one's handler failed, and serves the first one again", async () => {
+  it("D1 refuses a second payment also after the first payment's handler failed, and serves the first payment again", async () => {
     fails = 1;
     const headers = await v2Headers(url, identified(ID));
     expect((await send(url, { headers })).status).to.equal(500);
@@ -65,15 +65,15 @@ describe("payment-identifier", () => {
     expect((await send(url, { headers })).json.reason).to.equal("already_used");
   });
 
-  it("C1 settles one of many payments under one id that come at once", async () => {
+  it("C1 settles one of many concurrent payments under one id", async () => {
     const all = await Promise.all(Array.from({ length: 10 }, () => v2Headers(url, identified(ID))));
     const answers = await Promise.all(all.map((headers) => send(url, { headers })));
-    const told = answers.map(({ status }) => status).sort();
-    expect(told).to.deep.equal([200, ...Array(9).fill(409)]);
+    const statuses = answers.map(({ status }) => status).sort();
+    expect(statuses).to.deep.equal([200, ...Array(9).fill(409)]);
     expect(settlements()).to.equal(1);
   });
 
-  it("keeps the ids of two payers apart", async () => {
+  it("separates the ids of two payers", async () => {
     expect((await pay(ID, "one payer")).status).to.equal(200);
     expect((await pay(ID, "another payer")).status).to.equal(200);
   });
@@ -87,7 +87,7 @@ describe("payment-identifier", () => {
     expect((await send(url, { headers })).status).to.equal(200);
   });
 
-  it("refuses an id that is none, before anything settles", async () => {
+  it("refuses a malformed id before it settles the payment", async () => {
     for (const id of ["short", "x".repeat(129), "with spaces in it!", 7, null]) {
       const answer = await pay(id);
       expect([answer.status, answer.json.reason], String(id)).to.deep.equal([402, "payment_identifier"]);

@@ -16,7 +16,7 @@ import {
 } from "../../../support/gate";
 import { requiredIn, v1Headers, v2Headers } from "../support/standard";
 
-// Faults that were seen in the reference packages of x402; each one is tried here.
+// Faults found in the reference packages of x402.
 for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
   describe(`faults of other x402 servers, not shared through ${framework}`, () => {
     let facilitator: SmallFacilitator;
@@ -71,7 +71,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect(settlements()).to.equal(1);
     });
 
-    it("prices are the digits that were configured, in every place that tells them", async () => {
+    it("prices are the configured digits in every field that contains them", async () => {
       for (const amount of AMOUNTS) {
         const answer = await send(`${server.url}/costs-${amount}`);
         const [entry] = answer.json.accepts;
@@ -84,7 +84,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       }
     });
 
-    it("a Facilitator that is down at the start or answers nonsense stops nothing", async () => {
+    it("a Facilitator that is down at the start or returns garbage does not stop the provider", async () => {
       const faults: unknown[] = [];
       const note = (fault: unknown) => faults.push(fault);
       process.on("unhandledRejection", note);
@@ -105,7 +105,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect(faults).to.deep.equal([]);
     });
 
-    it("C8 what a parser says goes nowhere", async () => {
+    it("C8 a parser's message is never returned", async () => {
       const texts = [
         "{",
         "not json",
@@ -128,7 +128,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect(facilitator.calls).to.deep.equal([]);
     });
 
-    it("D1 an outage is never told as a 402, whatever pays, and the same payment serves afterwards", async () => {
+    it("D1 an outage never returns a 402, for any payment kind, and the same payment serves afterwards", async () => {
       const native = async () => headerOf(proofOf(await entryOf()));
       for (const make of [headersOf[1], headersOf[2], native] as (() => Promise<Record<string, string>>)[]) {
         for (const mode of ["down", "broken"] as const) {

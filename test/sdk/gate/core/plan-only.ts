@@ -155,7 +155,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
   });
 }
 
-/** A version 1 payload that pays an entry as it stands. */
+/** Builds a version 1 payload that pays an entry unchanged. */
 function paid(entry: AcceptEntryWire, nowSec: number): Record<string, string> {
   const [from, token] = [addressOf("payer"), entry.token as Hex];
   const transfer = {

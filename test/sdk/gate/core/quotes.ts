@@ -46,7 +46,7 @@ describe("quotes", () => {
   const gated = (gate: GateOptions<never>, provider = testProvider(facilitator)) =>
     serve(provider, [{ path: "/x", gate }]);
 
-  it("C4 holds quoted terms until they expire, whatever the price is by then", async () => {
+  it("C4 honours quoted terms until they expire, even if the price changes", async () => {
     let amount = 1_000n;
     const clock = testClock();
     const provider = testProvider(facilitator, { clock });
@@ -61,7 +61,7 @@ describe("quotes", () => {
     expect(refused.json.accepts[0].amount).to.equal("2000000");
   });
 
-  it("C4 refuses a proof that a cheap route quoted on a dear one, also for one URL spelt as another", async () => {
+  it("C4 refuses a cheap route's proof on an expensive route, also when one URL is spelt as another", async () => {
     const { url, served } = await serve(testProvider(facilitator), [
       { path: "/cheap", gate: { pricing: [{ type: "one-time", amount: 1n }] } },
       { path: "/dear", gate: { pricing: [{ type: "one-time", amount: 9_000_000n }] } },
@@ -107,7 +107,7 @@ describe("quotes", () => {
     expect(server.served.size).to.equal(0);
   });
 
-  it("C5 keeps every spelling of a path behind the gate, and quotes it for itself", async () => {
+  it("C5 keeps every spelling of a path behind the gate, and quotes each separately", async () => {
     const { url, served } = await gated({ pricing: ONE_TIME });
     const headers = await paidHeaders(`${url}/x/report`);
     const spelt = [
@@ -146,7 +146,7 @@ describe("quotes", () => {
     expect(entry?.resource).to.equal("https://api.example/base/x?q=1");
   });
 
-  it("answers 500 rather than quote for a Host that anyone may send", async () => {
+  it("returns 500 rather than quote for a Host header that any client can set", async () => {
     const { url, served } = await gated({ pricing: ONE_TIME });
     const forwarded = { Host: "evil.example", "X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "https" };
     expect((await send(`${url}/x`, { headers: forwarded })).status).to.equal(500);
@@ -158,7 +158,7 @@ describe("quotes", () => {
     expect(served.size).to.equal(0);
   });
 
-  it("gives one Idempotency-Key one ref, whatever the price, and others none", async () => {
+  it("derives one ref from an Idempotency-Key at any price, and another for another key, query or method", async () => {
     let amount = 5n;
     const { url } = await gated({ pricing: [{ type: "one-time", amount: () => amount++ }] });
     const refOf = async (key: string, target = "/x", method = "GET") => {
@@ -196,7 +196,7 @@ describe("quotes", () => {
     expect(accepts[0]?.token).to.equal("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913");
   });
 
-  it("keeps PAYMENT-REQUIRED within 3 KiB by leaving out the dearest options", async () => {
+  it("keeps PAYMENT-REQUIRED within 3 KiB by omitting the most expensive options", async () => {
     const pricing = Array.from({ length: 40 }, (_, i) => ({ type: "one-time" as const, amount: BigInt(i + 1) }));
     const { url } = await gated({ pricing });
     const answer = await send(`${url}/x`);
@@ -206,7 +206,7 @@ describe("quotes", () => {
     expect(JSON.parse(Buffer.from(header, "base64").toString()).accepts[0].amount).to.equal("1");
   });
 
-  it("serves what `free` allows without a payment, and answers 500 when it throws", async () => {
+  it("serves what `free` allows without a payment, and returns 500 when it throws", async () => {
     const free = (request: { url: string }) => {
       if (request.url.includes("boom")) throw new RangeError("broken");
       return request.url.includes("free");
@@ -218,7 +218,7 @@ describe("quotes", () => {
     expect(served.get("/x")).to.equal(1);
   });
 
-  it("answers 500 when the price cannot be computed: never free, never a wrong price", async () => {
+  it("returns 500 when the price cannot be computed: never free, never a wrong price", async () => {
     const failing = [
       () => {
         throw new RangeError("no price");
@@ -238,7 +238,7 @@ describe("quotes", () => {
     }
   });
 
-  it("asks `authorize` before a payment is used up", async () => {
+  it("calls `authorize` before a payment is used", async () => {
     let isWelcome = false;
     const { url } = await gated({ pricing: ONE_TIME, authorize: () => isWelcome });
     const headers = await paidHeaders(`${url}/x`);
@@ -249,7 +249,7 @@ describe("quotes", () => {
     expect((await send(`${url}/x`, { headers })).status).to.equal(200);
   });
 
-  it("C6 answers 503 while the Facilitator cannot be asked, and the proof works afterwards", async () => {
+  it("C6 returns 503 while the Facilitator is unreachable, and accepts the proof afterwards", async () => {
     const { url, served } = await gated({ pricing: ONE_TIME });
     const headers = await paidHeaders(`${url}/x`);
     for (const mode of ["down", "broken"] as const) {
@@ -265,7 +265,7 @@ describe("quotes", () => {
     for (let i = 0; i < 5; i++) expect((await send(`${url}/x`, { headers })).status).to.equal(i === 0 ? 200 : 402);
   });
 
-  it("refuses a payment that was reversed, and takes it when it stands again", async () => {
+  it("refuses a reversed payment, and accepts it when it is confirmed again", async () => {
     const { url } = await gated({ pricing: ONE_TIME });
     const headers = await paidHeaders(`${url}/x`);
     facilitator.mode = "reversed";
@@ -274,7 +274,7 @@ describe("quotes", () => {
     expect((await send(`${url}/x`, { headers })).status).to.equal(200);
   });
 
-  it("asks nobody with verify: signature", async () => {
+  it("makes no request with verify: signature", async () => {
     const { url } = await gated({ pricing: ONE_TIME }, testProvider(facilitator, { verify: "signature" }));
     facilitator.calls.length = 0;
     facilitator.mode = "down";
@@ -301,7 +301,7 @@ describe("quotes", () => {
     }
   });
 
-  it("honours quotes of the secret before a rotation, and of no other", async () => {
+  it("honours quotes of the previous secret after a rotation, and of no other", async () => {
     const [old, fresh] = ["old secret, long enough to be used here", "new secret, long enough to be used here"];
     const options = { publicUrl: "https://api.example" };
     const before = await gated({ pricing: ONE_TIME }, testProvider(facilitator, { ...options, secret: old }));
@@ -312,7 +312,7 @@ describe("quotes", () => {
     expect((await send(`${rotated.url}/x`, { headers })).status).to.equal(200);
   });
 
-  it("uses a payment up when the client leaves before the answer", async () => {
+  it("uses a payment when the client disconnects before the response", async () => {
     let release: () => void = () => undefined;
     const held = new Promise<void>((resolve) => {
       release = resolve;

@@ -22,7 +22,7 @@ describe("sign-in-with-x on a chain", function () {
   let provider: Provider;
   let server: TestServer;
   let url: string;
-  /** what the index tells, by wallet; "down" cuts it off */
+  /** what the index returns, by wallet; "down" makes it unreachable */
   const index = new Map<string, { idHash: Hex; planId: Hex }[] | "down">();
 
   before(async () => {
@@ -51,12 +51,12 @@ describe("sign-in-with-x on a chain", function () {
 
   async function listSubscriptions(input: string): Promise<Response> {
     const wallet = /\/accounts\/(0x[0-9a-fA-F]{40})\/subscriptions$/.exec(input)?.[1] ?? "";
-    const told = index.get(wallet) ?? [];
-    if (told === "down") throw new TypeError("no connection");
+    const listed = index.get(wallet) ?? [];
+    if (listed === "down") throw new TypeError("no connection");
     const common = { network: "local-31337", chainId: 31_337, subscriber: wallet, status: "ACTIVE", version: 0 };
     const allowance = { cap: "0", spent: "0", remaining: "0", debits: 0 };
     const rest = { paidThrough: 1, ending: false, chainTimeSec: 1, allowance };
-    return Response.json({ subscriptions: told.map((each) => ({ ...common, ...each, ...rest })), more: false });
+    return Response.json({ subscriptions: listed.map((each) => ({ ...common, ...each, ...rest })), more: false });
   }
 
   const ask = async (wallet: Wallet, say: Record<string, unknown> = {}) => {
@@ -64,7 +64,7 @@ describe("sign-in-with-x on a chain", function () {
     return answer.status === 200 ? "served" : (answer.json.reason ?? answer.json.error);
   };
 
-  it("C11 does not trust the index: the chain decides whose subscription it is and what it covers", async () => {
+  it("C11 does not trust the index: the chain decides who owns a subscription and what it covers", async () => {
     const owner = await world.chain.wallet("owner");
     const thief = new Wallet(keyOf("thief"));
     const { idHash } = await world.subscribe("owner");
@@ -77,7 +77,7 @@ describe("sign-in-with-x on a chain", function () {
     expect(await ask(owner)).to.equal("served");
   });
 
-  it("C12 serves no subscription that has ended, whatever the index still tells", async () => {
+  it("C12 serves no subscription that has ended, even if the index still lists it", async () => {
     const { idHash, turnpike } = await world.subscribe("leaver");
     const leaver = await world.chain.wallet("leaver");
     index.set(leaver.address, [{ idHash, planId: world.planId }]);
@@ -86,7 +86,7 @@ describe("sign-in-with-x on a chain", function () {
     await until(async () => (await ask(leaver)) === "cancelled");
   });
 
-  it("goes on serving wallets it has seen while the index is down, and says 503 to others", async () => {
+  it("keeps serving known wallets while the index is down, and returns 503 to others", async () => {
     const { idHash } = await world.subscribe("regular");
     const regular = await world.chain.wallet("regular");
     index.set(regular.address, [{ idHash, planId: world.planId }]);
@@ -98,7 +98,7 @@ describe("sign-in-with-x on a chain", function () {
     expect(await ask(stranger)).to.equal("Unavailable");
   });
 
-  it("A7 asks contract wallets, and takes whatever a bad one does for a no", async () => {
+  it("A7 calls contract wallets, and treats any failure of one as a refusal", async () => {
     const owner = new Wallet(keyOf("wallet owner"));
     const deployer = await world.chain.wallet("deployer of wallets");
     const reasons: Record<string, string> = {};
@@ -111,7 +111,7 @@ describe("sign-in-with-x on a chain", function () {
       reasons[name] = await ask(owner, { address });
     }
     expect(reasons).to.deep.equal({
-      // Known for who it is, and without a subscription.
+      // Identified, and without a subscription.
       TestWallet: "sign_in_no_subscription",
       BurnerWallet: "sign_in_signature",
       FickleWallet: "sign_in_signature",

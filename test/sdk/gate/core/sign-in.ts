@@ -43,7 +43,7 @@ describe("sign-in-with-x", () => {
     return answer.status === 200 ? "served" : (answer.json.reason ?? answer.json.error);
   };
 
-  it("lets the wallet that owns a subscription in, once per challenge", async () => {
+  it("accepts the wallet that owns a subscription, once per challenge", async () => {
     subscribe();
     for (const path of ["/feed", "/only"]) {
       const headers = await answerTo(await challengeOf(`${url}${path}`), wallet);
@@ -55,14 +55,14 @@ describe("sign-in-with-x", () => {
     }
   });
 
-  it("C1 lets one of many equal sign-ins in", async () => {
+  it("C1 accepts one of many identical sign-ins", async () => {
     subscribe();
     const headers = await answerTo(await challengeOf(`${url}/feed`), wallet);
-    const told = await Promise.all(Array.from({ length: 20 }, () => reasonOf(headers)));
-    expect(told.filter((reason) => reason === "served")).to.have.length(1);
+    const reasons = await Promise.all(Array.from({ length: 20 }, () => reasonOf(headers)));
+    expect(reasons.filter((reason) => reason === "served")).to.have.length(1);
   });
 
-  it("offers it on routes with plans alone, and where a header cannot hold it serves all the same", async () => {
+  it("is offered only on routes with plans, and keeps PAYMENT-REQUIRED within its limit for a long URL", async () => {
     expect(extensionsIn(await send(`${url}/feed`))).to.have.all.keys(
       "payment-identifier",
       "sign-in-with-x",
@@ -75,7 +75,7 @@ describe("sign-in-with-x", () => {
     expect(String(long.headers["payment-required"]).length).to.be.below(3_073);
   });
 
-  it("refuses a sign-in that was made for anything else", async () => {
+  it("refuses a sign-in that was made for another purpose", async () => {
     subscribe();
     const challenge = await challengeOf(`${url}/feed`);
     const { info } = challenge;
@@ -100,7 +100,7 @@ describe("sign-in-with-x", () => {
       ["sign_in_malformed", Promise.resolve({ "SIGN-IN-WITH-X": "%%%" })],
     ];
     for (const [reason, headers] of wrong) expect(await reasonOf(await headers)).to.equal(reason);
-    // The same challenge, answered rightly after all that, still works: nothing of it was used up.
+    // The same challenge, answered correctly afterwards, still works: the refusals did not use it.
     expect(await reasonOf(await answerTo(challenge, wallet))).to.equal("served");
   });
 
@@ -110,7 +110,7 @@ describe("sign-in-with-x", () => {
     expect(await reasonOf(headers, "/feed", "POST")).to.equal("sign_in_nonce");
   });
 
-  it("takes an answer for five minutes, not a second longer", async () => {
+  it("accepts an answer for five minutes, and not a second longer", async () => {
     subscribe();
     const early = await challengeOf(`${url}/feed`);
     const late = await challengeOf(`${url}/feed`);
@@ -120,7 +120,7 @@ describe("sign-in-with-x", () => {
     expect(await reasonOf(await answerTo(late, wallet))).to.equal("sign_in_expired");
   });
 
-  it("tells what is wrong with the wallet's subscription", async () => {
+  it("reports what is wrong with the wallet's subscription", async () => {
     const ask = async () => reasonOf(await answerTo(await challengeOf(`${url}/feed`), wallet));
     expect(await ask()).to.equal("sign_in_no_subscription");
     const other = subscribe(OTHER);
@@ -129,13 +129,13 @@ describe("sign-in-with-x", () => {
     expect(await ask()).to.equal("served");
     test.change(id, { paused: true });
     expect(await ask()).to.equal("paused");
-    // Another one of the same wallet serves meanwhile.
+    // Another subscription of the same wallet serves meanwhile.
     subscribe();
     expect(await ask()).to.equal("served");
     expect(other.id).to.not.equal(id);
   });
 
-  it("never tells an outage as a refusal, and judges a payment all the same", async () => {
+  it("never reports an outage as a refusal, and still judges a payment", async () => {
     const signed = await answerTo(await challengeOf(`${url}/feed`), wallet);
     const quote = await send(`${url}/feed`);
     test.setDown(true);
@@ -146,7 +146,7 @@ describe("sign-in-with-x", () => {
     expect(both.json).to.deep.equal({ paid: "one-time" });
   });
 
-  it("C7 takes no two sign-ins", async () => {
+  it("C7 refuses two sign-ins in one request", async () => {
     const headers = await answerTo(await challengeOf(`${url}/feed`), wallet);
     const twice = { "SIGN-IN-WITH-X": [headers["SIGN-IN-WITH-X"], headers["SIGN-IN-WITH-X"]] };
     expect((await send(`${url}/feed`, { headers: twice })).status).to.equal(400);

@@ -104,7 +104,7 @@ describe("standard x402 payloads", () => {
     expect(facilitator.calls).to.have.length(1);
   });
 
-  it("refuses a payload that pays anything but a current option", async () => {
+  it("refuses a payload that pays no current option", async () => {
     const wrong: [string, Record<string, string>][] = [
       ["terms", v1(entry, { value: 499_999n })],
       ["terms", v1(entry, { value: 500_001n })],
@@ -121,7 +121,7 @@ describe("standard x402 payloads", () => {
     expect(facilitator.calls).to.have.length(0);
   });
 
-  it("leaves a signature that is not the payer's key's to the Facilitator: the payer may be a contract wallet", async () => {
+  it("leaves a signature by another key to the Facilitator, because the payer may be a contract wallet", async () => {
     const reason = "invalid_exact_evm_payload_signature";
     facilitator.settlements.push({ success: false, errorReason: reason, transaction: "", network: entry.network });
     const answer = await send(url, { headers: v1(entry, { signedBy: "mallory" }) });
@@ -129,7 +129,7 @@ describe("standard x402 payloads", () => {
     expect(server.served.get("/report")).to.equal(undefined);
   });
 
-  it("tells a refused settlement as 402 and an outage as 503, and takes the same payload afterwards", async () => {
+  it("returns 402 for a refused settlement and 503 for an outage, and accepts the same payload afterwards", async () => {
     const headers = v1(entry);
     const refused = { success: false, errorReason: "insufficient_funds", transaction: "", network: entry.network };
     for (let i = 0; i < 5; i++) {
@@ -142,10 +142,10 @@ describe("standard x402 payloads", () => {
     expect((await send(url, { headers })).status).to.equal(200);
   });
 
-  it("settles a version 2 payload that echoes its memo, and no other", async () => {
+  it("settles only a version 2 payload that echoes its memo", async () => {
     const answer = await send(url);
-    const told = JSON.parse(Buffer.from(answer.headers["payment-required"] as string, "base64").toString());
-    const accepted = told.accepts[0];
+    const required = JSON.parse(Buffer.from(answer.headers["payment-required"] as string, "base64").toString());
+    const accepted = required.accepts[0];
     const v2 = (change: object = {}, resource = url) => ({
       "PAYMENT-SIGNATURE": encodeJsonHeader({
         x402Version: 2,
@@ -186,7 +186,7 @@ describe("standard x402 payloads", () => {
       transaction: "",
       network: entry.network,
     };
-    // However often a stranger tries, the payer's own proof is not spent by it.
+    // A stranger's attempts do not use the payer's own proof.
     for (let i = 0; i < 6; i++) {
       facilitator.settlements.push(otherDoor);
       expect((await send(url, { headers: second })).status).to.equal(402);

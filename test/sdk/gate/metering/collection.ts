@@ -46,7 +46,7 @@ describe("whether debits can be collected", () => {
       (error) => error.code,
     );
 
-  it("HA4 asks once for all who wait, and serves nothing before the answer", async () => {
+  it("HA4 asks once for all waiting requests, and serves nothing before the answer", async () => {
     expect(collection.isProved(PLAN)).to.equal(false);
     await Promise.all(Array.from({ length: 100 }, () => collection.prove([PLAN])));
     expect(asked).to.deep.equal([[PLAN]]);
@@ -55,7 +55,7 @@ describe("whether debits can be collected", () => {
     expect(events).to.deep.equal([]);
   });
 
-  it("HA4 keeps a proved right through an outage of the peer that is asked, and loses it only by an answer", async () => {
+  it("HA4 keeps a proved right through an outage of the peer, and loses it only by an answer", async () => {
     await collection.prove([PLAN]);
     [nowMs, isDown] = [60_000, true];
     expect(collection.isProved(PLAN)).to.equal(true);
@@ -71,7 +71,7 @@ describe("whether debits can be collected", () => {
     expect(warnings).to.have.length(1);
   });
 
-  it("HA4 asks once a second for a lost right, however many requests come, and takes it up again", async () => {
+  it("HA4 checks a lost right once a second for any number of requests, and uses it again once restored", async () => {
     faults.set(PLAN, FAULT);
     for (let i = 0; i < 50; i++) expect(await codeOf(collection.prove([PLAN]))).to.equal("ConfigError");
     expect(asked).to.have.length(1);
@@ -79,10 +79,10 @@ describe("whether debits can be collected", () => {
     faults.clear();
     expect(await codeOf(collection.prove([PLAN]))).to.equal("proved");
     expect(events.map(({ kind }) => kind)).to.deep.equal(["uncollectable", "collectable"]);
-    expect(warnings, "ready() has told it").to.deep.equal([]);
+    expect(warnings, "ready() has reported it").to.deep.equal([]);
   });
 
-  it("HA4 waits for the answer after a doubt, and takes none from before it", async () => {
+  it("HA4 waits for a new answer after a doubt, and uses no earlier one", async () => {
     await collection.prove([PLAN, OTHER]);
     faults.set(PLAN, FAULT);
     collection.onBlocks(new Set([PLAN]));
@@ -90,7 +90,7 @@ describe("whether debits can be collected", () => {
     expect(collection.isProved(OTHER), "no block touched it").to.equal(true);
     expect(await codeOf(collection.prove([PLAN]))).to.equal("ConfigError");
 
-    // Taken away between the question and the answer.
+    // The right is revoked between the request and the response.
     faults.clear();
     nowMs += 1_000;
     during = () => {
@@ -101,13 +101,13 @@ describe("whether debits can be collected", () => {
     expect(await codeOf(collection.prove([PLAN]))).to.equal("ConfigError");
   });
 
-  it("HA4 is Unavailable, not a fault of the settings, where nobody can tell", async () => {
+  it("HA4 throws Unavailable, not ConfigError, when the right cannot be checked", async () => {
     isDown = true;
     expect(await codeOf(collection.prove([PLAN]))).to.equal("Unavailable");
     expect(await codeOf(collection.proveAny([PLAN]))).to.equal("Unavailable");
   });
 
-  it("HA4 accepts a key that may debit one of the plans, and none that may debit no one", async () => {
+  it("HA4 accepts a key that may debit one of the plans, and refuses one that may debit none", async () => {
     faults.set(PLAN, FAULT);
     expect(await codeOf(collection.proveAny([PLAN, OTHER]))).to.equal("proved");
     faults.set(OTHER, FAULT);

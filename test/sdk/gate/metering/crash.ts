@@ -9,7 +9,7 @@ import { createMeter, type Meter } from "../../../../sdk/src/gate/metering/meter
 import type { MeterStore } from "../../../../sdk/src/gate/metering/store";
 import { MeteredChain } from "../../../support/metered-chain";
 
-/** Lets `lifeSteps` effects happen; the next one, and all after it, find the process dead: they never return. */
+/** Runs `lifeSteps` effects. The next one, and all after it, never return, as in a killed process. */
 class Fuse {
   steps = 0;
   readonly names: string[] = [];
@@ -79,12 +79,12 @@ describe("Metering under crashes", () => {
     });
   }
 
-  /** Calls on three subscriptions, one of them rekeyed and one without funds at first. */
-  async function live(chain: MeteredChain, meter: Meter, told: { charged: bigint; asked: bigint }): Promise<void> {
+  /** Calls three subscriptions: one is rekeyed, and one has no funds at first. */
+  async function live(chain: MeteredChain, meter: Meter, counted: { charged: bigint; asked: bigint }): Promise<void> {
     const [rich, poor, moving] = [chain.subscribe(1), chain.subscribe(2, { funds: 15n }), chain.subscribe(3)];
     const call = async (idHash: Hex) => {
-      told.asked += COST;
-      told.charged += (await meter.reserve(idHash, COST, chain.facts(idHash))).charged;
+      counted.asked += COST;
+      counted.charged += (await meter.reserve(idHash, COST, chain.facts(idHash))).charged;
     };
     await Promise.all([rich, rich, poor, poor, moving].map(call));
     await meter.flush();
@@ -97,7 +97,7 @@ describe("Metering under crashes", () => {
     await meter.flush();
   }
 
-  it("loses nothing and debits nothing twice, whatever the step at which the process is killed", async function () {
+  it("loses nothing and debits nothing twice, at any step at which the process is killed", async function () {
     this.timeout(120_000);
     const names: string[] = [];
     let total = Number.POSITIVE_INFINITY;
@@ -108,15 +108,15 @@ describe("Metering under crashes", () => {
       const died = new Promise<"died">((resolve) => {
         die = () => resolve("died");
       });
-      // What the disk holds at that moment is all that the next process gets.
+      // The next process gets only what is on disk at that moment.
       const fuse = new Fuse(life, () => {
         if (existsSync(file)) copyFileSync(file, left);
         die();
       });
-      const told = { charged: 0n, asked: 0n };
+      const counted = { charged: 0n, asked: 0n };
       const doomed = meterAt(file, chain, fuse);
       await doomed.start();
-      const end = await Promise.race([live(chain, doomed, told).then(() => "lived" as const), died]);
+      const end = await Promise.race([live(chain, doomed, counted).then(() => "lived" as const), died]);
       if (end === "lived") {
         total = life;
         names.push(...fuse.names);
@@ -133,8 +133,8 @@ describe("Metering under crashes", () => {
       expect([unsettled, lost], at).to.deep.equal([0n, 0n]);
       expect(settled, at).to.equal(chain.sumDebited());
       expect(charged, at).to.equal(settled);
-      expect(charged >= told.charged, `${at}: told ${told.charged}, debited ${charged}`).to.equal(true);
-      expect(charged <= told.asked, `${at}: asked ${told.asked}, debited ${charged}`).to.equal(true);
+      expect(charged >= counted.charged, `${at}: returned ${counted.charged}, debited ${charged}`).to.equal(true);
+      expect(charged <= counted.asked, `${at}: asked ${counted.asked}, debited ${charged}`).to.equal(true);
       await heir.stop();
     }
     for (const step of ["sealed", "resolved", "rekeyed", "blocked"]) {
@@ -157,7 +157,7 @@ describe("Metering under crashes", () => {
     await doomed.start();
     await doomed.reserve(idHash, COST, chain.facts(idHash));
     void doomed.flush().catch(() => undefined);
-    // What is sent was on disk before.
+    // The bytes are on disk before they are sent.
     await broadcast;
     copyFileSync(file, `${file}-left`);
     chain.sender.submit = submit;

@@ -45,7 +45,7 @@ describe("Debits through a Facilitator", () => {
     return sender.outcome(ITEMS, [payload ?? ""]);
   }
 
-  it("sends amounts as strings with the API key, and tells each item's outcome", async () => {
+  it("sends amounts as strings with the API key, and returns each item's outcome", async () => {
     const outcome = await outcomeOf(200, [settled(0), failed(1)]);
     expect(outcome).to.deep.equal({
       kind: "final",
@@ -63,7 +63,7 @@ describe("Debits through a Facilitator", () => {
     ]);
   });
 
-  it("waits while one item is pending, and knows nothing by an answer about other items", async () => {
+  it("waits while one item is pending, and ignores an answer about other items", async () => {
     expect(await outcomeOf(202, [settled(0), { ...idOf(1), status: "pending" }])).to.deep.equal({ kind: "pending" });
     for (const partial of [[settled(0)], [settled(1), settled(0)], [settled(0), settled(1), settled(1)]]) {
       const error = await outcomeOf(200, partial).catch((reason) => reason);
@@ -71,7 +71,7 @@ describe("Debits through a Facilitator", () => {
     }
   });
 
-  it("takes an answer it cannot read for no answer: the outcome is unknown, never failed", async () => {
+  it("treats an unreadable answer as an unknown outcome, never as a failure", async () => {
     for (const [status, body] of [
       [500, {}],
       [401, problemOf(new TurnpikeError("InvalidApiKey"))],

@@ -30,7 +30,7 @@ describe("The meter's journal", () => {
     stores.push(store);
     return store;
   }
-  /** Every file's methods of these names fail from now on. */
+  /** Makes the methods of these names fail on every file. */
   async function brokenDisk(names: readonly ("datasync" | "sync" | "truncate")[]): Promise<{ mend(): void }> {
     const handle = await open(file, "r");
     const prototype = Object.getPrototypeOf(handle);
@@ -47,7 +47,7 @@ describe("The meter's journal", () => {
   const reserve = (store: MeterStore, amount: bigint, n = 1) =>
     store.reserve({ idHash: idHashOf(n), amount, facts: FACTS, maxUnsettled: 10n ** 9n });
 
-  it("has on disk what it told, before it told", async () => {
+  it("writes a charge to disk before it returns it", async () => {
     const store = await opened();
     await reserve(store, 7n);
     expect(readFileSync(file, "utf8")).to.include('"amount":"7n"');
@@ -60,7 +60,7 @@ describe("The meter's journal", () => {
     expect(store.account(idHashOf(1))?.pending).to.equal(1_000n);
   });
 
-  it("replays to the very books it had, whatever shared a write", async () => {
+  it("replays to the same totals, for any grouping of writes", async () => {
     const store = await opened();
     const idHash = idHashOf(1);
     const item = { idHash, amount: 4n, index: 0, origin: "merged" } as const;
@@ -81,7 +81,7 @@ describe("The meter's journal", () => {
     await closed();
     expect(view(await opened())).to.deep.equal(before);
     await closed();
-    // Once more through a snapshot.
+    // Again through a snapshot.
     const compacting = await opened({ compactAtBytes: 1 });
     await compacting.record({ kind: "rekeyed", idHash, to: idHashOf(3), block: 8 });
     const moved = structuredClone(view(compacting));
@@ -90,7 +90,7 @@ describe("The meter's journal", () => {
     expect(view(await opened())).to.deep.equal(moved);
   });
 
-  it("restores after a restart exactly what was acknowledged, at whatever byte the last write was torn", async () => {
+  it("restores exactly what was acknowledged, for a last write torn at any byte", async () => {
     const store = await opened();
     await reserve(store, 7n);
     const whole = statSync(file).size;
@@ -109,7 +109,7 @@ describe("The meter's journal", () => {
     }
   });
 
-  it("refuses a journal that is damaged before whole entries, rather than charge less", async () => {
+  it("refuses a journal with damage before whole entries, rather than charge less", async () => {
     const store = await opened();
     await reserve(store, 7n);
     await reserve(store, 5n);
@@ -121,7 +121,7 @@ describe("The meter's journal", () => {
     expect(error.message).to.include("line 1");
   });
 
-  it("takes rubbish after the last entry for a torn write", async () => {
+  it("treats garbage after the last entry as a torn write", async () => {
     const store = await opened();
     await reserve(store, 7n);
     await closed();
@@ -129,7 +129,7 @@ describe("The meter's journal", () => {
     expect((await opened()).account(idHashOf(1))?.pending).to.equal(7n);
   });
 
-  it("keeps its size bounded by snapshots that hold the same books", async () => {
+  it("keeps its size bounded by snapshots with the same totals", async () => {
     const store = await opened({ compactAtBytes: 4_000 });
     for (let i = 0; i < 300; i++) await reserve(store, 1n, (i % 3) + 1);
     expect(statSync(file).size).to.be.lessThan(8_000);
@@ -140,7 +140,7 @@ describe("The meter's journal", () => {
     expect(heir.totals().charged).to.equal(300n);
   });
 
-  it("is held by one process at a time", async () => {
+  it("is locked by one process at a time", async () => {
     await opened();
     const second = createFileMeterStore({ path: file, lockStaleMs: 2_000 });
     expect((await second.open().catch((error) => error)).code).to.equal("LedgerLocked");
@@ -155,7 +155,7 @@ describe("The meter's journal", () => {
     }
   };
 
-  it("HD8 refuses for a moment after a standstill, then goes on: the lock was nobody else's", async () => {
+  it("HD8 refuses for a moment after a pause, then continues, because no other process took the lock", async () => {
     const failures: TurnpikeError[] = [];
     const store = await opened({ onFailure: (error) => failures.push(error) });
     await reserve(store, 10n);
@@ -169,7 +169,7 @@ describe("The meter's journal", () => {
     expect((await opened()).account(idHashOf(1))?.pending, "and on disk").to.equal(11n);
   }).timeout(60_000);
 
-  it("HD8 takes a lost lock again, and reads what another process wrote meanwhile", async () => {
+  it("HD8 reacquires a lost lock, and reads what another process wrote meanwhile", async () => {
     const failures: TurnpikeError[] = [];
     const store = await opened({ onFailure: (error) => failures.push(error) });
     await reserve(store, 10n);
@@ -183,7 +183,7 @@ describe("The meter's journal", () => {
     expect((await opened()).account(idHashOf(1))?.pending, "and on disk").to.equal(21n);
   }).timeout(60_000);
 
-  it("fails closed when the disk fails: refused calls are not found by the next start", async () => {
+  it("fails closed when the disk fails, and the next start finds no refused call", async () => {
     const failures: unknown[] = [];
     const store = await opened({ onFailure: (error) => failures.push(error) });
     await reserve(store, 7n);
@@ -200,7 +200,7 @@ describe("The meter's journal", () => {
     ["and is repaired by the next start", true],
     ["and says what to do where not even that can be noted", false],
   ] as const) {
-    it(`refuses more when the refused calls cannot be cut off either, ${place}`, async () => {
+    it(`refuses further calls when the refused ones cannot be truncated either, ${place}`, async () => {
       const failures: Error[] = [];
       const store = await opened({ onFailure: (error) => failures.push(error) });
       await reserve(store, 7n);
@@ -212,8 +212,8 @@ describe("The meter's journal", () => {
       if (canMark) {
         expect((await opened().catch((error) => error)).code, "while it cannot be repaired").to.equal("Unavailable");
       } else {
-        const told = failures.map(({ message }) => message).join(" ");
-        expect(told).to.include(`${goodBytes} bytes`).and.include(file);
+        const messages = failures.map(({ message }) => message).join(" ");
+        expect(messages).to.include(`${goodBytes} bytes`).and.include(file);
       }
       disk.mend();
       if (!canMark) return;
@@ -224,7 +224,7 @@ describe("The meter's journal", () => {
     });
   }
 
-  it("charges nobody who was refused when a snapshot cannot be written", async () => {
+  it("does not charge refused calls when a snapshot cannot be written", async () => {
     const store = await opened({ compactAtBytes: 200 });
     for (let i = 0; i < 3; i++) await reserve(store, 7n);
     const disk = await brokenDisk(["sync"]);
@@ -237,7 +237,7 @@ describe("The meter's journal", () => {
     expect((await opened()).account(idHashOf(1))?.pending).to.equal(21n + outcome);
   });
 
-  it("is readable by its owner alone", async () => {
+  it("is readable only by its owner", async () => {
     const store = await opened();
     await reserve(store, 7n);
     expect(statSync(file).mode & 0o077).to.equal(0);

@@ -9,7 +9,7 @@ describe("Metering", () => {
   const worldOf = meterBeforeEach();
 
   describe("reserve", () => {
-    it("charges the cost and tells what remains of the cap", async () => {
+    it("charges the cost and returns what remains of the cap", async () => {
       const world = worldOf();
       await world.start();
       const idHash = world.chain.subscribe(1);
@@ -33,7 +33,7 @@ describe("Metering", () => {
       expect(await codeOf(world.meter.reserve(idHash, 1n, world.chain.facts(idHash)))).to.equal("AllowanceExhausted");
     });
 
-    it("HA5 reads the newest facts before it clips or refuses, and none where enough remains", async () => {
+    it("HA5 reads the newest facts before it clips or refuses, and reads none where enough remains", async () => {
       const world = worldOf();
       await world.start();
       const idHash = world.chain.subscribe(1);
@@ -61,7 +61,7 @@ describe("Metering", () => {
       expect(world.chain.sumDebited()).to.equal(5_000n);
     });
 
-    it("HA5 charges nothing by facts that are too little where newer ones cannot be read", async () => {
+    it("HA5 charges nothing on insufficient facts when newer ones cannot be read", async () => {
       const world = worldOf();
       await world.start();
       const idHash = world.chain.subscribe(1);
@@ -74,13 +74,13 @@ describe("Metering", () => {
       expect(world.meter.unsettled().unsettled).to.equal(0n);
     });
 
-    it("HA5 writes nothing off by an endpoint behind the block that the charge was judged by", async () => {
+    it("HA5 writes nothing off by an endpoint that is behind the block of the charge", async () => {
       const world = worldOf();
       await world.start();
       const idHash = world.chain.subscribe(1);
       const raised = { ...world.chain.facts(idHash), cap: 5_000n, blockNumber: world.chain.block + 1 };
       await world.meter.reserve(idHash, 3_000n, raised);
-      // Resolves with nothing debited: the only view there is is the old one.
+      // Resolves with nothing debited: only the old view is available.
       await world.meter.flush();
       expect(world.meter.unsettled()).to.include({ unsettled: 3_000n, lost: 0n });
       world.chain.of(idHash).cap = 5_000n;
@@ -97,7 +97,7 @@ describe("Metering", () => {
       expect(await codeOf(world.meter.reserve(idHash, -1n, world.chain.facts(idHash)))).to.equal("ConfigError");
     });
 
-    it("C13 parallel calls near the cap never pass it, and the last one is clipped", async () => {
+    it("C13 parallel calls near the cap never exceed it, and the last one is clipped", async () => {
       const world = worldOf();
       await world.start();
       const idHash = world.chain.subscribe(1, { spent: 50n });
@@ -110,7 +110,7 @@ describe("Metering", () => {
       expect(world.chain.sumDebited()).to.equal(950n);
     });
 
-    it("C13 charges of any sizes, with debits landing among them and facts of any age, never pass the cap", async () => {
+    it("C13 charges of any size, with debits confirmed among them and facts of any age, never exceed the cap", async () => {
       const world = worldOf();
       await fc.assert(
         fc.asyncProperty(
@@ -156,7 +156,7 @@ describe("Metering", () => {
       );
     });
 
-    it("neither counts a landed debit twice nor forgets it while the gate's view is a block behind", async () => {
+    it("counts a confirmed debit exactly once while the gate's view is a block behind", async () => {
       const world = worldOf();
       await world.start();
       const idHash = world.chain.subscribe(1);
@@ -176,7 +176,7 @@ describe("Metering", () => {
       expect(world.meter.remaining(idHash, world.chain.facts(idHash))).to.equal(400n);
     });
 
-    it("lets no more than maxUnsettled be owed: further calls wait for debits, then go on", async () => {
+    it("limits what is owed to maxUnsettled: further calls wait for debits, then continue", async () => {
       const world = worldOf();
       await world.start({ limits: { maxUnsettled: 100n, settleAmount: 1_000n } });
       const idHash = world.chain.subscribe(1);
@@ -193,7 +193,7 @@ describe("Metering", () => {
       expect(world.chain.debited.map(({ amount }) => amount).every((amount) => amount <= 100n)).to.equal(true);
     });
 
-    it("answers Unavailable, never 402, when debits do not become final in time", async () => {
+    it("throws Unavailable, never 402, when debits do not become final in time", async () => {
       const world = worldOf();
       await world.start({ limits: { maxUnsettled: 100n, waitMs: 20 }, monotonicMs: () => performance.now() });
       const idHash = world.chain.subscribe(1);
@@ -211,7 +211,7 @@ describe("Metering", () => {
   });
 
   describe('settle: "each"', () => {
-    it("debits every call on chain, with an index of its own, before it resolves", async () => {
+    it("debits every call on chain, with its own index, before it resolves", async () => {
       const world = worldOf();
       await world.start({ settle: "each" });
       const idHash = world.chain.subscribe(1);
@@ -224,7 +224,7 @@ describe("Metering", () => {
       ]);
     });
 
-    it("tells the caller of a failed debit, owes nothing and stays open", async () => {
+    it("reports a failed debit to the caller, owes nothing and stays open", async () => {
       const world = worldOf();
       await world.start({ settle: "each" });
       const idHash = world.chain.subscribe(1, { funds: 10n });
@@ -233,7 +233,7 @@ describe("Metering", () => {
       expect((await world.meter.reserve(idHash, 10n, world.chain.facts(idHash))).charged).to.equal(10n);
     });
 
-    it("C13 parallel calls near the cap never pass it", async () => {
+    it("C13 parallel calls near the cap never exceed it", async () => {
       const world = worldOf();
       await world.start({ settle: "each" });
       const idHash = world.chain.subscribe(1, { cap: 50n });
@@ -245,7 +245,7 @@ describe("Metering", () => {
       expect(world.chain.sumDebited()).to.equal(50n);
     });
 
-    it("says PaymentPending, never 402, when the debit was sent and its outcome is not known in time", async () => {
+    it("throws PaymentPending, never 402, when the debit was sent and its outcome is not known in time", async () => {
       const world = worldOf();
       await world.start({ settle: "each", limits: { waitMs: 30 }, monotonicMs: () => performance.now() });
       const idHash = world.chain.subscribe(1);

@@ -1,4 +1,4 @@
-/** HA6: what lies in the claim store opens only for its purchase, and is there before the answer's last byte leaves. */
+/** HA6: a stored answer opens only for its purchase, and is stored before the response's last byte is sent. */
 
 import { once } from "node:events";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -33,7 +33,7 @@ import { v1Headers, v2Headers } from "../support/standard";
 
 const KEY = { "Idempotency-Key": "one-purchase-of-this-test" };
 
-describe("answers that are kept", () => {
+describe("stored answers", () => {
   let facilitator: SmallFacilitator;
   let folder: string;
   const closers: (() => Promise<unknown>)[] = [];
@@ -92,10 +92,10 @@ describe("answers that are kept", () => {
     });
 
   for (const name of Object.keys(ADAPTERS)) {
-    it(`HA6 are written before ${name} lets the answer go, and another gate of the store gives them`, async () => {
+    it(`HA6 are written before ${name} sends the response, and another gate of the store returns them`, async () => {
       const inner = file();
       let written = false;
-      // The process dies between writing and answering: nothing of this gate happens after it.
+      // The process dies between writing and responding: this gate does nothing afterwards.
       const dying: ClaimStore = {
         ...inner,
         async apply(id, act, answer) {
@@ -125,7 +125,7 @@ describe("answers that are kept", () => {
     });
   }
 
-  it("HA6 are written before the last byte of a declared length, and hold no earlier one back", async () => {
+  it("HA6 are written before the last byte of a declared length, and delay no earlier byte", async () => {
     const inner = memoryClaims({ warn: false });
     let writeIt: () => void = () => undefined;
     const isWritable = new Promise<void>((resolve) => {
@@ -177,7 +177,7 @@ describe("answers that are kept", () => {
     expect((await send(url, { headers })).text).to.equal("one two");
   });
 
-  it("HA6 are given over HTTP/2 too, also to a client that left while the handler ran", async () => {
+  it("HA6 are returned over HTTP/2 too, also to a client that disconnected while the handler ran", async () => {
     const provider = testProvider(facilitator, { publicUrl: "https://api.example", replay: {} });
     const gate = provider.paymentGate({ pricing: ONE_TIME });
     let goOn: () => void = () => undefined;
@@ -227,7 +227,7 @@ describe("answers that are kept", () => {
     expect((await send(gate.url, { headers })).text).to.equal("the content");
   });
 
-  it("HA6 hold each part once, also when the client leaves while one is awaited", async () => {
+  it("HA6 contain each part once, also when the client disconnects while one is awaited", async () => {
     let send: (text: string) => void = () => undefined;
     let close: () => void = () => undefined;
     const source = new ReadableStream<Uint8Array>({
@@ -257,7 +257,7 @@ describe("answers that are kept", () => {
     expect(kept).to.equal("one two");
   });
 
-  it("HA6 open with exactly what sealed them", () => {
+  it("HA6 open only with the values that sealed them", () => {
     const gateKey = { id: "k1", secret: new Uint8Array(32).fill(1) };
     const purchased = {
       secret: ["key", "a key of a purchase"],
@@ -284,7 +284,7 @@ describe("answers that are kept", () => {
     }
   });
 
-  it("HA6 outlive a rotation of the gate's secret", async () => {
+  it("HA6 survive a rotation of the gate's secret", async () => {
     const [old, fresh] = ["the first secret of this test, long enough", "the second secret of this test, long enough"];
     const before = await open(file(), { more: { secret: old } });
     const headers = await paidHeaders(before.url);
@@ -293,7 +293,7 @@ describe("answers that are kept", () => {
     expect((await send(after.url, { headers })).headers["idempotency-replayed"]).to.equal("true");
   });
 
-  it("HA6 belong to the body that was bought, where the gate binds bodies", async () => {
+  it("HA6 are bound to the purchased body, where the gate binds bodies", async () => {
     const gate = await open(memoryClaims({ warn: false }), { name: "fetch", gate: { bind: "body" } });
     const post = { method: "POST", headers: { "Content-Type": "text/plain", ...KEY } };
     const [entry] = (await quoteOf(gate.url, { ...post, body: "one" })).accepts;
@@ -304,7 +304,7 @@ describe("answers that are kept", () => {
     expect(gate.served()).to.equal(1);
   });
 
-  it("HA6 are given, or told as used, also when the payment's own window is over", async () => {
+  it("HA6 are returned, or reported as used, also after the payment's own window", async () => {
     let nowSec = NOW;
     let isWelcome = true;
     const more = { clock: { nowSec: () => nowSec }, publicUrl: undefined };
@@ -329,7 +329,7 @@ describe("answers that are kept", () => {
     expect(gate.served()).to.equal(2);
   });
 
-  it("HA6 are none in a store that knows no answers, and payments are used once all the same", async () => {
+  it("HA6 are absent in a store that supports none, and payments are still used once", async () => {
     const { served: _unknown, ...store } = memoryClaims({ warn: false });
     const gate = await open(store);
     const headers = await paidHeaders(gate.url);
@@ -337,7 +337,7 @@ describe("answers that are kept", () => {
     expect((await send(gate.url, { headers })).json.error).to.equal("PaymentAlreadyUsed");
   });
 
-  it("HA6 are as large and as long as is configured, or none at all", async () => {
+  it("HA6 are limited in size and age by the settings, or disabled", async () => {
     const small = await open(memoryClaims({ warn: false }), { more: { replay: { maxBytes: 10 } } });
     const headers = await paidHeaders(small.url);
     expect((await send(small.url, { headers })).text).to.equal("the content");

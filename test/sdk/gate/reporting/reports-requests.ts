@@ -29,7 +29,7 @@ interface Counter {
   stop(): Promise<void>;
 }
 
-/** Stands where a Facilitator does, for reports and proofs alone. */
+/** Starts a simulated Facilitator that accepts reports and proofs alone. */
 async function startCounter(): Promise<Counter> {
   const server = createServer(async (request, response) => {
     let text = "";
@@ -52,7 +52,7 @@ async function startCounter(): Promise<Counter> {
   return counter;
 }
 
-describe("gate > what is reported of requests", () => {
+describe("gate > reports of requests", () => {
   let counter: Counter;
   let provider: Provider;
   let url: string;
@@ -93,7 +93,7 @@ describe("gate > what is reported of requests", () => {
 
   const get = (path: string, headers: Record<string, string> = {}) => send(url + path, { headers });
   const pay = async (path: string) => get(path, await paidHeaders(url + path));
-  const told = async (): Promise<Partial<ReportEntry>[]> => {
+  const reported = async (): Promise<Partial<ReportEntry>[]> => {
     await provider.flush();
     return counter.reports
       .flatMap(({ entries }) => entries)
@@ -107,12 +107,12 @@ describe("gate > what is reported of requests", () => {
       }));
   };
 
-  it("names the route and not what was asked of it: who was asked, refused and why, paid, served", async () => {
+  it("names the route without its parameters: counts quotes, refusals by cause, payments and responses", async () => {
     expect((await pay("/reports/7?token=secret")).status).to.equal(200);
     expect((await pay("/reports/broken")).status).to.equal(500);
     expect((await get("/reports/8", { "X-PAYMENT": "nonsense" })).status).to.equal(402);
     const common = { resource: "/reports/:id", offer: "one-time" };
-    expect(await told()).to.have.deep.members([
+    expect(await reported()).to.have.deep.members([
       { ...common, step: "asked", cause: "PaymentRequired", count: 2, amount: 1_000_000n },
       { ...common, step: "paid", count: 2, amount: 1_000_000n },
       { ...common, step: "served", count: 1, amount: 500_000n },
@@ -125,18 +125,18 @@ describe("gate > what is reported of requests", () => {
     }
   });
 
-  it("counts one request as many as the options say", async () => {
+  it("weights a sampled request as the options define", async () => {
     await provider.close();
     await stop();
     await serve(4);
     for (let time = 0; time < 12; time++) expect((await get("/reports/8")).status).to.equal(402);
     const common = { resource: "/reports/:id", offer: "one-time" };
-    expect(await told()).to.deep.equal([
+    expect(await reported()).to.deep.equal([
       { ...common, step: "asked", cause: "PaymentRequired", count: 12, amount: 6_000_000n },
     ]);
   });
 
-  it("keeps no request waiting while the Facilitator takes no reports", async () => {
+  it("delays no request while the Facilitator accepts no reports", async () => {
     for (const mode of ["hang", "away"] as const) {
       counter.mode = mode;
       expect((await get("/reports/1")).status).to.equal(402);
@@ -152,7 +152,7 @@ describe("gate > what is reported of requests", () => {
     expect(counts.reduce((a, b) => a + b, 0)).to.equal(42);
   });
 
-  it("asks for a key that can be one", () => {
+  it("rejects a malformed key, a sampling rate of 0 and a missing Facilitator", () => {
     const base = { network: `local-${CHAIN_ID}`, facilitator: { url: counter.url } };
     expect(() => createProvider({ ...base, reports: { apiKey: "k" } })).to.throw(ConfigError, /TURNPIKE_REPORTS_KEY/);
     expect(() => createProvider({ ...base, reports: { apiKey: API_KEY, sampleEvery: 0 } })).to.throw(
@@ -162,7 +162,7 @@ describe("gate > what is reported of requests", () => {
     expect(() => createProvider({ network: base.network, reports: { apiKey: API_KEY } })).to.throw(ConfigError);
   });
 
-  it("takes ids out of a path where no framework tells the route", () => {
+  it("replaces ids in a path where no framework supplies the route", () => {
     const templateOf = (target: string) => resourceTemplateOf({ target, raw: {} } as never);
     expect(templateOf("/users/12/files/0xabcdef?x=1")).to.equal("/users/:id/files/:id");
     expect(templateOf("/b/3f2504e0-4f89-11d3-9a0c-0305e82c3301")).to.equal("/b/:id");

@@ -1,4 +1,4 @@
-/** Tests what every claim store does: run over memory, file, PostgreSQL and Redis. */
+/** Tests of every claim store, for memory, file, PostgreSQL and Redis. */
 import { expect } from "chai";
 import type { ClaimStore } from "turnpike/gate";
 import { type Hex, keccakText } from "turnpike/protocol";
@@ -16,7 +16,7 @@ export const attempt = (store: ClaimStore, id: Hex, nowMs = NOW_MS, owner = `own
     .claim(id, { act: "claim", owner, nowMs, leaseMs: LEASE_MS, keepUntilSec: NOW_SEC + 1_000 }, NOW_SEC)
     .then((outcome) => ({ ...outcome, owner }));
 
-/** A shared store goes by its own clock: here by what each act says. */
+/** Sets a shared store's clock to the time of each act. */
 export function timedByActs(cells: AtomicStore): ClaimStore {
   let nowMs = NOW_MS;
   const store = sharedClaims({ ...cells, nowMs: async () => nowMs }, { clockAgeMs: -1 });
@@ -35,7 +35,7 @@ export function timedByActs(cells: AtomicStore): ClaimStore {
 
 /** @param make a fresh, empty store */
 export function testClaimStore(make: () => ClaimStore): void {
-  it("are held by one request at a time, and used once", async () => {
+  it("are acquired by one request at a time, and used once", async () => {
     const store = make();
     const outcomes = await Promise.all(Array.from({ length: 10 }, () => attempt(store, idOf("a"))));
     const held = outcomes.filter(({ kind }) => kind === "acquired");
@@ -46,7 +46,7 @@ export function testClaimStore(make: () => ClaimStore): void {
     expect((await attempt(store, idOf("b"))).kind).to.equal("acquired");
   });
 
-  it("HA1 have one grant key, the same at every question", async () => {
+  it("HA1 have one grant key, the same at every read", async () => {
     const store = make();
     const keys = await Promise.all(Array.from({ length: 10 }, () => store.grantKey()));
     expect(new Set(keys).size).to.equal(1);
@@ -66,7 +66,7 @@ export function testClaimStore(make: () => ClaimStore): void {
     expect((await attempt(store, idOf("a"))).kind).to.equal("used");
   });
 
-  it("lapse with their lease, which counts as a release, and are kept by renewing it", async () => {
+  it("expire with their lease, which counts as a release, and are kept by renewing it", async () => {
     const store = make();
     const first = await attempt(store, idOf("a"));
     expect((await attempt(store, idOf("a"), NOW_MS + LEASE_MS - 1)).kind).to.equal("running");
@@ -89,7 +89,7 @@ export function testClaimStore(make: () => ClaimStore): void {
     expect((await attempt(store, idOf("a"), NOW_MS + LEASE_MS + 1)).kind).to.equal("running");
     expect(await store.apply(idOf("a"), { act: "use", owner: first.owner }), "not to be served").to.equal(false);
     expect(await store.apply(idOf("a"), { act: "use", owner: second.owner })).to.equal(true);
-    expect(await store.apply(idOf("a"), { act: "use", owner: second.owner }), "told twice").to.equal(true);
+    expect(await store.apply(idOf("a"), { act: "use", owner: second.owner }), "sent twice").to.equal(true);
   });
 
   it("are withdrawn without counting", async () => {
@@ -104,7 +104,7 @@ export function testClaimStore(make: () => ClaimStore): void {
   const stored = (text: string) => ({ text, nowMs: NOW_MS, keepSec: 600 });
   const answerTo = async (store: ClaimStore, id: Hex) => store.served?.(id, NOW_MS);
 
-  it("HA6 keep an answer with the claim that it uses, for any gate of the store", async () => {
+  it("HA6 store an answer with the claim that it uses, for any gate of the store", async () => {
     const store = make();
     const { owner } = await attempt(store, idOf("a"));
     expect(await answerTo(store, idOf("a")), "running").to.equal(undefined);
@@ -116,7 +116,7 @@ export function testClaimStore(make: () => ClaimStore): void {
     expect(await answerTo(store, idOf("c"))).to.equal(undefined);
   });
 
-  it("HA6 keep no answer of an owner that has lost its hold, nor of a released claim", async () => {
+  it("HA6 store no answer of an owner that has lost its lease, nor of a released claim", async () => {
     const store = make();
     const first = await attempt(store, idOf("a"));
     const second = await attempt(store, idOf("a"), NOW_MS + LEASE_MS);
@@ -129,7 +129,7 @@ export function testClaimStore(make: () => ClaimStore): void {
     expect(await answerTo(store, idOf("a"))).to.deep.equal({ answer: "1.k.third" });
   });
 
-  it("HA6 keep answers of 64 KiB whole", async () => {
+  it("HA6 store answers of 64 KiB unchanged", async () => {
     const store = make();
     const text = `1.k.${"A".repeat(90_000)}`;
     const { owner } = await attempt(store, idOf("a"));

@@ -1,6 +1,6 @@
 /**
- * A metered gate as a process of its own, on a meter store in PostgreSQL that others share: `/tokens?cost=N` charges
- * N and tells what it charged, `/flush` settles what is owed and tells the books. Prints its address.
+ * A metered gate in its own process, on a meter store in PostgreSQL that others share. `/tokens?cost=N` charges N and
+ * returns the charged amount. `/flush` settles what is owed and returns the totals. Prints its address.
  */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -18,7 +18,7 @@ export interface MeteredGateAssignment {
 async function main({ options, database, planId }: MeteredGateAssignment): Promise<void> {
   const pool = new Pool({ connectionString: database, max: 6 });
   pool.on("error", () => undefined);
-  // A lease that is soon free: a test should not wait for a dead sender as long as production does.
+  // A short lease: a test should not wait for a dead sender as long as production does.
   const meterStore = sharedMeterStore(postgresCells(pool, { space: "killed" }), { leaseMs: 1_000, refreshMs: 50 });
   const provider = createProvider({
     ...options,
@@ -37,8 +37,8 @@ async function main({ options, database, planId }: MeteredGateAssignment): Promi
   await provider.ready();
   const server = createServer((request, response) => {
     if (request.url !== "/flush") return paid(request, response);
-    const told = provider.flush().then(() => provider.unsettled());
-    told.then(
+    const totals = provider.flush().then(() => provider.unsettled());
+    totals.then(
       ({ unsettled, settled, lost }) => response.end(`${unsettled} ${settled} ${lost}`),
       (error: Error) => response.writeHead(503).end(error.message),
     );

@@ -1,4 +1,4 @@
-/** C1 with real processes: two gates, one shared claim store, one proof shown two hundred times at once. */
+/** C1 with real processes: two gates, one shared claim store, one proof sent two hundred times in parallel. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import path from "node:path";
@@ -59,11 +59,13 @@ export function testOneGrant(name: string, place: () => ClaimPlace): void {
       const answers = await Promise.all(
         Array.from({ length: USES }, (_, i) => send(`${gates[i % gates.length]?.url}/paid`, { headers })),
       );
-      const granted = answers.filter(({ status, headers: told }) => status === 200 && !told["idempotency-replayed"]);
+      const granted = answers.filter(
+        ({ status, headers: answered }) => status === 200 && !answered["idempotency-replayed"],
+      );
       expect(granted).to.have.length(1);
       for (const { status } of answers) expect(status).to.be.oneOf([200, 409]);
       const asked = facilitator.calls.filter(({ path: where }) => where === "/proofs/verify");
-      expect(asked, "the losers ask nobody").to.have.length(1);
+      expect(asked, "refused requests make no call").to.have.length(1);
       for (const { url } of gates) {
         const again = await send(`${url}/paid`, { headers });
         expect([again.text, again.headers["idempotency-replayed"]], "HA6 each replays").to.deep.equal([

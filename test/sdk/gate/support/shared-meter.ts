@@ -1,4 +1,4 @@
-/** What every shared meter store does: run over PostgreSQL and Redis, several meters beside each other on each. */
+/** Tests of every shared meter store, for PostgreSQL and Redis, each with several meters at once. */
 import { expect } from "chai";
 import type { Hex } from "turnpike/protocol";
 import { createMeter, type Meter } from "../../../../sdk/src/gate/metering/meter";
@@ -10,7 +10,7 @@ import { until } from "../../../support/subscriptions";
 
 const CAP = 1_000n;
 
-/** @param make cells of one new, empty space; called once per gate, the same space each time until `next` */
+/** @param make creates the cells of one new, empty space; called once per gate, with the same space until `next` */
 export function testSharedMeter(make: (space: string) => AtomicStore): void {
   let spaces = 0;
   let space = "";
@@ -63,7 +63,7 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     }
   });
 
-  it("show what is unsettled at every gate, whichever charged it", async () => {
+  it("report what is unsettled at every gate, whichever charged it", async () => {
     const idHash = chain.subscribe(1, { cap: CAP });
     const [one, other] = [await gate(), await gate()];
     await other.reserve(idHash, 30n, chain.facts(idHash));
@@ -72,18 +72,18 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     expect(one.remaining(idHash, chain.facts(idHash))).to.equal(CAP - 30n);
   });
 
-  it("A28 hand the lane on when its holder dies: nothing is lost, nothing debited twice", async () => {
+  it("A28 pass the lane on when its owner dies: nothing is lost, and nothing is debited twice", async () => {
     const ids = Array.from({ length: 4 }, (_, i): Hex => chain.subscribe(i + 1, { cap: 10n ** 9n }));
-    let told = 0n;
+    let charged = 0n;
     for (let life = 0; life < 3; life++) {
-      // Dies in the middle of whatever it does: from one moment on its store answers nothing.
+      // Dies at an arbitrary step: from one moment on its store never responds.
       let isDead = false;
       const cells = make(space);
       const mortal = gateCells(cells, () => isDead);
       const dying = await gate(mortal, { settleAmount: 50n, settleAgeMs: 10 });
       for (let i = 0; i < 40; i++) {
         const idHash = ids[i % ids.length] as Hex;
-        told += (await dying.reserve(idHash, 7n, chain.facts(idHash))).charged;
+        charged += (await dying.reserve(idHash, 7n, chain.facts(idHash))).charged;
       }
       isDead = true;
       meters.splice(meters.indexOf(dying), 1);
@@ -97,11 +97,11 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
         ),
       60_000,
     );
-    expect(chain.sumDebited()).to.equal(told);
-    expect(last.unsettled()).to.include({ settled: told, unsettled: 0n, lost: 0n });
+    expect(chain.sumDebited()).to.equal(charged);
+    expect(last.unsettled()).to.include({ settled: charged, unsettled: 0n, lost: 0n });
   }).timeout(120_000);
 
-  it("HA4 leave the debits to a gate that may send them when the sender no longer may", async () => {
+  it("HA4 pass the debits to a gate that may send them when the sender no longer may", async () => {
     const idHash = chain.subscribe(1, { cap: CAP });
     const sender = await gate();
     await sender.reserve(idHash, 30n, chain.facts(idHash));
@@ -123,7 +123,7 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     expect(chain.sumDebited()).to.equal(60n);
   }).timeout(120_000);
 
-  it("keep to what may be unsettled, across gates", async () => {
+  it("enforce the limit of unsettled charges across gates", async () => {
     const idHash = chain.subscribe(1, { cap: 10n ** 9n });
     const limits = { maxUnsettled: 100n, waitMs: 30_000 };
     const gates = await Promise.all([gate(undefined, limits), gate(undefined, limits)]);

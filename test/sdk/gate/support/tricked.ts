@@ -1,4 +1,4 @@
-/** What a file of tricks is tried on: paid routes through one framework, and a Facilitator that can be counted and held. */
+/** The target of an attack test: paid routes through one framework, and a Facilitator that counts or holds its calls. */
 import { ONE_TIME, type SmallFacilitator, startSmallFacilitator, testProvider } from "../../../support/gate";
 import type { ADAPTERS, AdapterServer } from "./frameworks";
 
@@ -10,20 +10,20 @@ export interface Tricked {
 }
 
 export interface TrickedOptions {
-  /** what each route is to be paid with */
+  /** each route's pricing */
   readonly routes: Readonly<Record<string, unknown>>;
   readonly publicUrl?: string;
 }
 
 export const PAID_ROUTE = { "/paid": ONE_TIME };
 
-/** Registers the hooks that start and stop it; what it gives is there in tests only. */
+/** Registers the hooks that start and stop it. The returned fields are set only inside tests. */
 export function tricked(start: (typeof ADAPTERS)[string], { routes, publicUrl }: TrickedOptions): Tricked {
   let facilitator: SmallFacilitator;
   let provider: ReturnType<typeof testProvider>;
   let server: AdapterServer;
   let served = 0;
-  // Frameworks tell there what they refuse.
+  // Frameworks log refused requests here.
   const log = console.error;
 
   before(async () => {
