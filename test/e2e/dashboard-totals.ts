@@ -121,7 +121,7 @@ describe("dashboard, added up", function () {
     await figure(page, "Volume").waitFor();
     const text = (await figure(page, "Volume").textContent()) ?? "";
     expect(text).not.to.include("%");
-    expect(await page.getByText("The time before").count()).to.equal(0);
+    expect(await page.getByText("Previous period").count()).to.equal(0);
   });
 
   it("HC10 shows of a payer everything that it paid, and its sum", async () => {
@@ -152,7 +152,7 @@ describe("dashboard, added up", function () {
       return subscriptions.created === 1 && subscriptions.cancelled === 1;
     });
     await visit(page, "/?days=1");
-    await page.getByText(/of 2 subscriptions that stood at the beginning of the range 0 ended/i).waitFor();
+    await page.getByText(/of 2 subscriptions active at the start of the range, 0 ended/i).waitFor();
     await figure(page, "Subscriptions").getByText("1 new, 1 ended").waitFor();
   });
 });

@@ -116,7 +116,7 @@ function Once({ payer }: { payer: string }) {
       <Shown of={list}>
         {({ payments, next }) => (
           <>
-            <PaymentTable payments={payments} empty={<Empty title="This payer paid nothing at once." />} />
+            <PaymentTable payments={payments} empty={<Empty title="No one-time payment by this payer." />} />
             <Pager trail={trail} next={next} />
           </>
         )}

@@ -31,7 +31,7 @@ export function Payers() {
                   {
                     title: "Payer",
                     cell: (row) => <PayerLink of={row.payer} />,
-                    total: "Together",
+                    total: "Total",
                   },
                   {
                     title: "Paid",
@@ -40,7 +40,7 @@ export function Payers() {
                     total: money(payers.reduce((total, { amount }) => total + BigInt(amount), 0n).toString(), token),
                   },
                   {
-                    title: "Beside the first",
+                    title: "vs first",
                     isMinor: true,
                     cell: (row) => <Bar share={Number(row.amount) / most} />,
                   },
