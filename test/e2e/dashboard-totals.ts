@@ -132,7 +132,7 @@ describe("dashboard, added up", function () {
     await page.getByRole("table", { name: /^Charges/ }).waitFor();
     await page.getByRole("table", { name: /^One-time/ }).waitFor();
     const amounts = await page.getByRole("cell", { name: /^\$[\d.,]+$/ }).allTextContents();
-    const total = (await figure(page, "Paid since the beginning").locator("strong").textContent()) ?? "";
+    const total = (await figure(page, "Total paid").locator("strong").textContent()) ?? "";
     expect(amounts.length).to.equal(3);
     expect(amounts.reduce((sum, text) => sum + worthOf(text), 0)).to.equal(worthOf(total));
   });

@@ -14,7 +14,7 @@ export function LossesByCause({ data }: ViewProps) {
   return (
     <Panel
       title="Lost revenue by cause"
-      note="Prices that no access followed, largest loss first. A payment counts against a price of its resource, a signup against its plan's price, and a resumption against the price of a paused subscription. These are not amounts that moved; see Received."
+      note="Quoted prices that were not followed by access, largest loss first. A payment counts against a price of its resource, a signup against its plan's price, and a resumption against the price of a paused subscription. These are not amounts that moved; see Received."
     >
       <Table
         caption="Lost revenue by cause"
