@@ -20,36 +20,6 @@ const COVERED = [
 /** Files and folders whose retired words are not replaced yet. Their links and paths are checked. */
 const PENDING = [
   "contracts/",
-  "facilitator/dashboard/src/chart.tsx",
-  "facilitator/dashboard/src/clock-bar.tsx",
-  "facilitator/dashboard/src/main.tsx",
-  "facilitator/dashboard/src/pages/funnel-losses.tsx",
-  "facilitator/dashboard/src/pages/funnel-report.tsx",
-  "facilitator/dashboard/src/pages/overview.tsx",
-  "facilitator/dashboard/src/pages/payments.tsx",
-  "facilitator/dashboard/src/pages/system.tsx",
-  "facilitator/dashboard/src/use.ts",
-  "facilitator/src/analytics/failed-periods.ts",
-  "facilitator/src/app/core.ts",
-  "facilitator/src/cli/doctor/chain.ts",
-  "facilitator/src/cli/doctor/index.ts",
-  "facilitator/src/cli/doctor/keys.ts",
-  "facilitator/src/cli/index.ts",
-  "facilitator/src/cli/maintenance/reconcile.ts",
-  "facilitator/src/cli/maintenance/reindex.ts",
-  "facilitator/src/db/migrations/406-failed-periods.ts",
-  "facilitator/src/lib/progress.ts",
-  "facilitator/src/main.ts",
-  "facilitator/src/payments/payment-request.ts",
-  "facilitator/src/webhooks/outbox.ts",
-  "sdk/src/agent/core/facilitators.ts",
-  "sdk/src/chain/clock.ts",
-  "sdk/src/facilitator/subscription-figures.ts",
-  "sdk/src/gate/core/judge-proof.ts",
-  "sdk/src/gate/metering/journal-lock.ts",
-  "sdk/src/gate/metering/journal.ts",
-  "sdk/src/gate/metering/shared-view.ts",
-  "sdk/src/protocol/address.ts",
   "test/e2e/dashboard-live.ts",
   "test/e2e/dashboard-states.ts",
   "test/e2e/dashboard-totals.ts",
@@ -89,6 +59,10 @@ const TERMS = [
 /** Text that a file must copy from code of others: file (or prefix) and phrase. */
 const ALLOWED = [
   ["docs/reference/errors.md", "subscribe anew"],
+  // The key in a meter's stored JSON.
+  ["sdk/src/gate/metering/shared-view.ts", /hurried: true|"hurried":true/g],
+  // The name of a database column.
+  ["facilitator/src/payments/payment-request.ts", "`door`"],
   // These name the retired words themselves.
   ["tools/prose.cjs", /[\s\S]+/g],
   [

@@ -1,4 +1,7 @@
-/** The program: its commands and their settings, which come from the environment. Whoever embeds the service starts it here. */
+/**
+ * The program: runs its commands with settings from the environment. An application that embeds the service imports
+ * `startFacilitator` from here.
+ */
 import { runCommands } from "./cli";
 
 export type { FacilitatorEffects, RunningFacilitator } from "./app/start";

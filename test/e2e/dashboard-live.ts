@@ -32,7 +32,7 @@ describe("dashboard, live", function () {
     for (let asked = 0; asked < 2; asked++) await fetch(`${world.provider.url}/quote`);
     await world.provider.flush();
     await figure(page, "Asked for")
-      .getByText(`${before + 2} prices told`)
+      .getByText(`${before + 2} prices quoted`)
       .waitFor();
   });
 

@@ -116,7 +116,7 @@ describe("dashboard, on the data of a happy year", function () {
       await page.getByRole("table", { name: /^One-time/ }).waitFor();
       await look("Payer");
       await visit(page, "/?days=90");
-      await page.getByText("The time before").first().waitFor();
+      await page.getByText("Previous period").first().waitFor();
       await look("Overview of 90 days");
       await page.getByRole("button", { name: "Sign out" }).click();
       await page.getByText("Sign in as a provider").waitFor();

@@ -7,13 +7,13 @@ import { PAGES, useDashboard, visit } from "./support/dashboard";
 /** What each page shows a provider without any payment. */
 const EMPTY: Readonly<Record<keyof typeof PAGES, RegExp>> = {
   "/": /Nothing was paid in this range/,
-  "/payments": /No payment yet\..*Whoever pays a gated route/s,
+  "/payments": /No payment yet\..*A payment for one of your gated routes/s,
   "/subscriptions": /Nobody subscribes yet\..*subscribe\(\)/s,
   "/allowances": /Nobody allows overage yet\..*maxOverage/s,
   "/plans": /No plan yet\..*createPlan/s,
   "/payers": /Nobody paid yet/,
   "/funnel":
-    /Your gates told nothing in this range.*TURNPIKE_REPORTS_KEY.*Asked for–.*Lost–.*Nothing is known: no gate reports.*No renewal fell due/s,
+    /Your gates reported nothing in this range.*TURNPIKE_REPORTS_KEY.*Asked for–.*Lost–.*No data: no gate reports.*No renewal fell due/s,
   "/webhooks": /No endpoint yet\..*webhook-endpoints/s,
   "/system": /Health.*ready/s,
 };

@@ -121,7 +121,7 @@ describe("dashboard totals", function () {
     await figure(page, "Volume").waitFor();
     const text = (await figure(page, "Volume").textContent()) ?? "";
     expect(text).not.to.include("%");
-    expect(await page.getByText("The time before").count()).to.equal(0);
+    expect(await page.getByText("Previous period").count()).to.equal(0);
   });
 
   it("HC10 shows all of a payer's payments, and their sum", async () => {
@@ -132,7 +132,7 @@ describe("dashboard totals", function () {
     await page.getByRole("table", { name: /^Charges/ }).waitFor();
     await page.getByRole("table", { name: /^One-time/ }).waitFor();
     const amounts = await page.getByRole("cell", { name: /^\$[\d.,]+$/ }).allTextContents();
-    const total = (await figure(page, "Paid since the beginning").locator("strong").textContent()) ?? "";
+    const total = (await figure(page, "Total paid").locator("strong").textContent()) ?? "";
     expect(amounts.length).to.equal(3);
     expect(amounts.reduce((sum, text) => sum + worthOf(text), 0)).to.equal(worthOf(total));
   });
@@ -152,7 +152,7 @@ describe("dashboard totals", function () {
       return subscriptions.created === 1 && subscriptions.cancelled === 1;
     });
     await visit(page, "/?days=1");
-    await page.getByText(/of 2 subscriptions that stood at the beginning of the range 0 ended/i).waitFor();
+    await page.getByText(/of 2 subscriptions active at the start of the range, 0 ended/i).waitFor();
     await figure(page, "Subscriptions").getByText("1 new, 1 ended").waitFor();
   });
 });

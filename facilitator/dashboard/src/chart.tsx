@@ -52,7 +52,7 @@ export function Chart({
   const frame = useRef<HTMLDivElement>(null);
   const tip = useRef<HTMLDivElement>(null);
   const shown = series.filter(({ values }) => values.some((value) => value !== 0));
-  const told = behind ? [...shown, behind] : shown;
+  const drawn = behind ? [...shown, behind] : shown;
 
   useEffect(() => {
     const element = frame.current;
@@ -130,8 +130,8 @@ export function Chart({
       const at = times[idx];
       target.hidden = at === undefined || left < 0;
       if (at === undefined) return;
-      const lines = told.flatMap(({ name, texts, values }) => (values[idx] ? [`${name}: ${texts[idx]}`] : []));
-      target.textContent = [formatAt(at), ...(lines.length > 0 ? lines : ["nothing"])].join("\n");
+      const lines = drawn.flatMap(({ name, texts, values }) => (values[idx] ? [`${name}: ${texts[idx]}`] : []));
+      target.textContent = [formatAt(at), ...(lines.length > 0 ? lines : ["none"])].join("\n");
       // On the side with enough space.
       const width = element?.clientWidth ?? 0;
       const place = left + 72;
@@ -159,7 +159,7 @@ export function Chart({
     <figure class="chart">
       {(shown.length > 1 || kind === "bars") && (
         <ul class="legend" aria-hidden="true">
-          {told.map(({ name, color }) => (
+          {drawn.map(({ name, color }) => (
             <li key={name}>
               <i class={color.slice(2)} />
               {name}
@@ -191,7 +191,7 @@ export function Chart({
             <thead>
               <tr>
                 <th scope="col">From</th>
-                {told.map(({ name }) => (
+                {drawn.map(({ name }) => (
                   <th key={name} scope="col" class="number">
                     {name}
                   </th>
@@ -200,10 +200,10 @@ export function Chart({
             </thead>
             <tbody>
               {times.map((at, index) =>
-                told.every(({ values }) => !values[index]) ? null : (
+                drawn.every(({ values }) => !values[index]) ? null : (
                   <tr key={at}>
                     <th scope="row">{formatAt(at)}</th>
-                    {told.map(({ name, texts }) => (
+                    {drawn.map(({ name, texts }) => (
                       <td key={name} class="number" data-name={name}>
                         {texts[index]}
                       </td>

@@ -10,10 +10,10 @@ type Move = { readonly seconds: number } | { readonly to: "next-renewal" };
 
 const DAY_SEC = 86_400;
 const YEAR_SEC = 365 * DAY_SEC;
-const LOOK_MS = 700;
+const POLL_MS = 700;
 const PAGE = 200;
 
-const SAID: Readonly<Record<string, readonly [string, string]>> = {
+const LABELS: Readonly<Record<string, readonly [string, string]>> = {
   "subscription.renewed": ["renewal", "renewals"],
   "subscription.renewal_failed": ["failed renewal", "failed renewals"],
   "subscription.renewal_at_risk": ["warning", "warnings"],
@@ -25,24 +25,24 @@ const SAID: Readonly<Record<string, readonly [string, string]>> = {
 
 export function ClockBar() {
   const { api, tick, signOut } = useSigned();
-  const [look, setLook] = useState(0);
+  const [round, setRound] = useState(0);
   const [isMoving, setMoving] = useState(false);
   const [problem, setProblem] = useState<string>();
-  const [story, setStory] = useState<string>();
+  const [summary, setSummary] = useState<string>();
   /** the end of the feed when the clock started; absent before the first time */
   const cursor = useRef<string>();
-  const state = useAnswer<TestClockState>(api, { path: "/sandbox/clock", again: `${tick} ${look}`, signOut });
+  const state = useAnswer<TestClockState>(api, { path: "/sandbox/clock", again: `${tick} ${round}`, signOut });
   const known = state.kind === "ready" ? state.data : state.kind === "problem" ? state.stale : undefined;
   // Another client may move the clock too.
   const isRunning = isMoving || known?.target !== undefined;
-  /** the time of the clock when it was last seen stopped */
+  /** the time of the clock when it last was stopped */
   const began = useRef(0);
   if (known && known.target === undefined) began.current = known.now;
 
   // Reports events while the clock runs, and the ones that still follow from it.
   useEffect(() => {
     if (cursor.current === undefined) return;
-    feed(cursor.current).then(({ counts }) => setStory((told) => tell(counts) ?? told), ignore);
+    feed(cursor.current).then(({ counts }) => setSummary((current) => summaryOf(counts) ?? current), ignore);
   }, [tick]);
 
   async function feed(from: string): Promise<{ counts: Map<string, number>; next: string }> {
@@ -59,22 +59,22 @@ export function ClockBar() {
   async function move(to: Move): Promise<void> {
     setMoving(true);
     setProblem(undefined);
-    setStory(undefined);
+    setSummary(undefined);
     try {
       const from = (await feed(cursor.current ?? "0")).next;
       cursor.current = from;
       let clock = await api.send<TestClockState>("POST", "/sandbox/clock", to);
       while (clock.target !== undefined) {
-        setLook((now) => now + 1);
-        await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+        setRound((now) => now + 1);
+        await new Promise((resolve) => setTimeout(resolve, POLL_MS));
         clock = await api.get<TestClockState>("/sandbox/clock");
       }
-      setStory(tell((await feed(from)).counts) ?? "Nothing was due.");
+      setSummary(summaryOf((await feed(from)).counts) ?? "Nothing was due.");
     } catch (error) {
       setProblem(error instanceof ApiProblem ? error.message : "The clock did not move.");
     } finally {
       setMoving(false);
-      setLook((now) => now + 1);
+      setRound((now) => now + 1);
     }
   }
 
@@ -88,7 +88,7 @@ export function ClockBar() {
           {!isRunning &&
             known?.nextRenewalAt &&
             ` next renewal in ${formatSpan(known.nextRenewalAt - known.now)}, ${formatTime(known.nextRenewalAt)} `}
-          {story && ` ${story}`}
+          {summary && ` ${summary}`}
         </span>
       </p>
       {known && known.target !== undefined && known.target > 0 && (
@@ -135,10 +135,10 @@ function Way({ from, to, at }: { from: number; to: number; at: number }) {
 const ignore = (): void => undefined;
 
 /** @returns undefined when there is nothing to report */
-function tell(counts: ReadonlyMap<string, number>): string | undefined {
-  const said = [...counts].flatMap(([type, count]) => {
-    const words = SAID[type];
+function summaryOf(counts: ReadonlyMap<string, number>): string | undefined {
+  const parts = [...counts].flatMap(([type, count]) => {
+    const words = LABELS[type];
     return words ? [plural(count, words[0], words[1])] : [];
   });
-  return said.length === 0 ? undefined : `Since then: ${said.join(", ")}.`;
+  return parts.length === 0 ? undefined : `Since then: ${parts.join(", ")}.`;
 }

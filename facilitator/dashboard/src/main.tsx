@@ -37,23 +37,22 @@ const PAGES = [
 
 /** The source of a page's figures when it is not the chain alone. */
 const SOURCES: Readonly<Record<string, string>> = {
-  "/": "Every figure is a sum over events of the chain, but for what was lost, which is your gates' word, and failed attempts and the time to settle, which are the service's.",
-  "/subscriptions/":
-    "How it stands and what was charged stands on the chain; warnings and failed attempts are the service's word.",
+  "/": "Figures are sums over events of the chain. Your gates report losses; the service records failed attempts and the time to settle.",
+  "/subscriptions/": "Status and charges come from the chain; warnings and failed attempts are the service's records.",
   "/payers/":
-    "The total and what subscriptions were charged are sums over events of the chain; what is pending or has failed is the service's word.",
-  "/payments": "What is pending or has failed is the service's word; what is settled stands on the chain.",
+    "The total and the charges of subscriptions are sums over events of the chain; pending and failed payments are the service's records.",
+  "/payments": "Settled payments come from the chain; pending and failed payments are the service's records.",
   "/funnel":
-    "What was asked, paid and served is your gates' word; what was signed, and why a renewal failed, the service's. What was settled, and that a period was not charged, can be told again from the chain.",
-  "/webhooks": "What was sent, and how it was answered, is the service's word.",
-  "/system": "How the service stands is its own word; costs and volume can be told again from the chain.",
+    "Your gates report what was asked, paid and served; the service records signed payments and why a renewal failed. Settlements and uncharged periods can be derived again from the chain.",
+  "/webhooks": "Deliveries and their responses are the service's records.",
+  "/system": "The service reports its own state; costs and volume can be derived again from the chain.",
 };
 
 /** An indexer that falls behind emits no event. */
-const LOOK_MS = 5_000;
+const POLL_MS = 5_000;
 
 /** Blocks that arrive together are read within one interval: that is no delay to report. */
-const LATE_LOOKS = 2;
+const LATE_POLLS = 2;
 
 /** Merges many events into one reload. */
 const SETTLE_MS = 400;
@@ -161,15 +160,15 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
   const listed = idHash ? "/subscriptions" : payer ? "/payers" : undefined;
   const title = idHash ? "Subscription" : payer ? "Payer" : (current?.title ?? "Not found");
   const { notices, problems } = useNotices();
-  const look = useRound(LOOK_MS);
-  const readiness = useAnswer<Readiness>(api, { path: "/analytics/system", again: String(look), signOut: onSignOut });
+  const round = useRound(POLL_MS);
+  const readiness = useAnswer<Readiness>(api, { path: "/analytics/system", again: String(round), signOut: onSignOut });
   const sentence = readiness.kind === "ready" ? latenessOf(readiness.data) : undefined;
   const isLate = sentence !== undefined;
-  const [lateLooks, setLateLooks] = useState(0);
+  const [latePolls, setLatePolls] = useState(0);
   useEffect(() => {
-    if (readiness.kind === "ready") setLateLooks((looks) => (isLate ? looks + 1 : 0));
+    if (readiness.kind === "ready") setLatePolls((polls) => (isLate ? polls + 1 : 0));
   }, [readiness]);
-  const late = lateLooks < LATE_LOOKS ? undefined : sentence;
+  const late = latePolls < LATE_POLLS ? undefined : sentence;
   const state = !isLive ? "reconnecting" : late !== undefined || problems.some(isOutage) ? "not up to date" : "live";
   useEffect(() => {
     document.title = `${title} · Turnpike`;
@@ -195,7 +194,7 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
           ))}
         </nav>
         <div class="who">
-          <span class={LIVE_LOOKS[state]} role="status">
+          <span class={LIVE_CLASSES[state]} role="status">
             <i aria-hidden="true" />
             {state}
           </span>
@@ -229,22 +228,22 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
           )}
         </Notices.Provider>
         <footer>
-          Times are UTC: the chain's for what happened on it, the service's for what it accepted or sent.{" "}
-          {SOURCES[listed ? `${listed}/` : path] ?? "Every figure is a sum over events of the chain."}
+          Times are UTC: the chain's for events on it, the service's for what it accepted or sent.{" "}
+          {SOURCES[listed ? `${listed}/` : path] ?? "Figures are sums over events of the chain."}
         </footer>
       </main>
     </SignedIn.Provider>
   );
 }
 
-const LIVE_LOOKS = { live: "live on", reconnecting: "live", "not up to date": "live stale" } as const;
+const LIVE_CLASSES = { live: "live on", reconnecting: "live", "not up to date": "live stale" } as const;
 
 /** Collects the errors of the page's queries and shows them. */
 function useNotices(): { notices: NoticesOfPage; problems: readonly ApiProblem[] } {
   const [known, setKnown] = useState<ReadonlyMap<symbol, ApiProblem>>(new Map());
   const notices = useMemo<NoticesOfPage>(
     () => ({
-      tell: (question, problem) =>
+      report: (question, problem) =>
         setKnown((old) => {
           if (old.get(question) === problem) return old;
           const next = new Map(old);

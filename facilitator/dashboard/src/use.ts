@@ -25,7 +25,7 @@ export const SignedIn = createContext<Signed | undefined>(undefined);
 /** Collects a page's errors: each cause is shown once, however many queries wait. */
 export interface NoticesOfPage {
   /** @param problem undefined: resolved */
-  tell(question: symbol, problem: ApiProblem | undefined): void;
+  report(question: symbol, problem: ApiProblem | undefined): void;
 }
 
 export const Notices = createContext<NoticesOfPage | undefined>(undefined);
@@ -119,8 +119,8 @@ export function useLoad<T>({ name, load, again = "", signOut }: Load<T>): Loaded
   const [question] = useState(() => Symbol(name));
   const problem = state.kind === "problem" ? state.problem : undefined;
 
-  useEffect(() => notices?.tell(question, problem), [notices, question, problem]);
-  useEffect(() => () => notices?.tell(question, undefined), [notices, question]);
+  useEffect(() => notices?.report(question, problem), [notices, question, problem]);
+  useEffect(() => () => notices?.report(question, undefined), [notices, question]);
   useEffect(() => setState({ kind: "loading" }), [name]);
   useEffect(() => {
     let isCurrent = true;

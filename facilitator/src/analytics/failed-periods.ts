@@ -33,7 +33,7 @@ export function failedPeriodsDerived(chainId: number, idHashes?: readonly string
           payload->>'token' as token, block_time as failed_at, coalesce(left(payload->>'reason', 64), ${NOT_TRIED}) as cause,
           (payload->>'price')::numeric as price, type = 'subscription.expired' as is_end, seq
         from events where chain_id = ${chainId}::bigint and not reverted and type in (${sql.join([...FAILURES])})
-          and payload->>'paidThrough' is not null ${those}) told
+          and payload->>'paidThrough' is not null ${those}) failures
       order by id_hash, paid_through, is_end, seq) f
     left join subscriptions s on s.chain_id = f.chain_id and s.id_hash = f.id_hash
     where f.provider is not null and f.token is not null and f.price is not null`;

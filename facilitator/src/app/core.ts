@@ -103,7 +103,7 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
       await startIndexer({
         ...{ config, store, feed, projections, chain: relayer.chain, isOurs: relayer.hasSent, log, onStep },
         onProgress(place) {
-          reading.tell(place);
+          reading.update(place);
           onStage(`reading the chain: block ${place.applied} of ${place.target}`);
         },
       }),

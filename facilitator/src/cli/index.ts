@@ -21,7 +21,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 /** @param argv the arguments of the process */
 export async function runCommands(argv: readonly string[], env: Environment = process.env): Promise<void> {
   const program = new Command("facilitator").description(
-    "Turnpike's Facilitator: submits, confirms, renews and tells. Settings come from the environment: docs/reference/settings.md.",
+    "Turnpike's Facilitator: settles payments, renews subscriptions and sends webhooks. Settings come from the environment: docs/reference/settings.md.",
   );
   program
     .command("start", { isDefault: true })
@@ -34,19 +34,19 @@ export async function runCommands(argv: readonly string[], env: Environment = pr
     .action(({ roles }: { roles?: string }) => startCommand(loadConfig(roles ? { ...env, ROLES: roles } : env)));
   program
     .command("migrate")
-    .description("bring the database to this release's form, and end")
+    .description("apply pending database migrations, then exit")
     .action(async () => {
       await migrateCommand(loadConfig(env));
       end(0);
     });
   program
     .command("doctor")
-    .description("look at chain, contracts, database and keys, say what is wrong and what to do; 1 when something is")
+    .description("check the chain, contracts, database and keys; exits with 1 when a check fails")
     .action(async () => end(await doctorCommand(env)));
   program
     .command("reindex")
-    .description("read the chain into an empty database; no Facilitator may run on it")
-    .option("--wipe", "take out what the chain decides first; accepted payments and providers stay")
+    .description("index the chain into an empty database; no Facilitator may run on it")
+    .option("--wipe", "first delete what the chain determines; accepted payments and providers are kept")
     .action(async ({ wipe }: { wipe?: true }) => {
       await reindexCommand(loadConfig(env), wipe === true);
       end(0);
@@ -54,13 +54,13 @@ export async function runCommands(argv: readonly string[], env: Environment = pr
   program
     .command("reconcile")
     .description(
-      "compare the database with the chain, name every difference; 1 when there is one, 2 when no node answers",
+      "compare the database with the chain and list the differences; exits with 1 on a difference, 2 when no node answers",
     )
     .action(async () => end(await reconcileCommand(loadConfig(env))));
   try {
     await program.parseAsync([...argv]);
   } catch (error) {
-    process.stderr.write(`${told(error)}\n`);
+    process.stderr.write(`${describe(error)}\n`);
     end(1);
   }
 }
@@ -73,11 +73,11 @@ function end(status: number): never {
 function rolesOf(text: string): string {
   const unknown = text.split(",").find((role) => !(ROLES as readonly string[]).includes(role.trim()));
   if (unknown !== undefined)
-    throw new InvalidArgumentError(`${unknown || "an empty name"} is none of ${ROLES.join(", ")}`);
+    throw new InvalidArgumentError(`${unknown || "an empty name"} is not one of ${ROLES.join(", ")}`);
   return text;
 }
 
-function told(error: unknown): string {
+function describe(error: unknown): string {
   if (isTurnpikeError(error)) return `${error.code}: ${error.message}`;
   return error instanceof Error ? (error.stack ?? error.message) : "unknown";
 }
@@ -122,7 +122,7 @@ export async function startCommand(config: FacilitatorConfig): Promise<void> {
         if (stopping.signal.aborted) process.exit(130);
         stopping.abort(new Error("stopped by a signal"));
         setTimeout(() => {
-          process.stderr.write(`not stopped after ${STOP_LIMIT_MS / 1_000} s: ended; the next start goes on\n`);
+          process.stderr.write(`not stopped after ${STOP_LIMIT_MS / 1_000} s: exits now; the next start resumes\n`);
           process.exit(1);
         }, STOP_LIMIT_MS).unref();
         resolve();

@@ -45,7 +45,7 @@ export function readingBar(progress: Progress, startBlock: number) {
   let bar: ProgressBar | undefined = progress.begin("blocks", 0);
   let read = 0;
   return {
-    tell({ applied, target }: { readonly applied: number; readonly target: number }) {
+    update({ applied, target }: { readonly applied: number; readonly target: number }) {
       bar?.setTotal(target - startBlock + 1);
       bar?.advance(applied - startBlock + 1 - read);
       read = applied - startBlock + 1;

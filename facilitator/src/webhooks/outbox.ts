@@ -21,12 +21,12 @@ async function queueDeliveries(tx: Tx, chainId: number, events: readonly Publish
   if (owned.length === 0) return;
   await sql`
     insert into webhook_deliveries (endpoint_id, event_id, chain_id, due_at_ms, created_at_ms)
-    select e.id, told.event ->> 'id', e.chain_id, ${databaseNowMs}, ${databaseNowMs}
-    from jsonb_array_elements(${JSON.stringify(owned)}::jsonb) with ordinality as told (event, place)
-    join webhook_endpoints e on e.chain_id = ${chainId}::bigint and e.provider = told.event ->> 'provider'
-      and e.status = 'enabled' and (e.types is null or jsonb_exists(e.types, told.event ->> 'type')
-        or told.event ->> 'type' = 'payment.restored' and jsonb_exists(e.types, 'payment.reversed'))
-    order by told.place
+    select e.id, emitted.event ->> 'id', e.chain_id, ${databaseNowMs}, ${databaseNowMs}
+    from jsonb_array_elements(${JSON.stringify(owned)}::jsonb) with ordinality as emitted (event, place)
+    join webhook_endpoints e on e.chain_id = ${chainId}::bigint and e.provider = emitted.event ->> 'provider'
+      and e.status = 'enabled' and (e.types is null or jsonb_exists(e.types, emitted.event ->> 'type')
+        or emitted.event ->> 'type' = 'payment.restored' and jsonb_exists(e.types, 'payment.reversed'))
+    order by emitted.place
     for key share of e
     on conflict (endpoint_id, event_id) do nothing`.execute(tx);
 }

@@ -10,7 +10,7 @@ export interface Head {
 }
 
 export interface ChainClock extends Clock {
-  /** Takes in a head; an older one than the newest known is left aside. */
+  /** Accepts a head; ignores one that is older than the newest known. */
   observe(head: Head): void;
   /** Resets the clock, after a chain was replaced or rolled back. */
   reset(): void;

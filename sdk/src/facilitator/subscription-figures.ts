@@ -86,7 +86,7 @@ export const recurringSchema = z.object({
     }),
   ),
   churn: z.object({
-    /** subscriptions that stood on the day before the range: periods that ran, and at least those that were lost */
+    /** subscriptions that were active on the day before the range; never fewer than `lost` */
     atStart: countSchema,
     /** of these, those that were cancelled or expired within it and whose subscriber did not come back */
     lost: countSchema,

@@ -17,7 +17,7 @@ const ADDRESS = /^0x[0-9a-fA-F]{40}$/;
 
 const cache = new BoundedMap<string, Address>(10_000);
 
-/** Any case is taken in, also a wrong checksum: the checksum protects people who type, and machines write here. */
+/** Accepts any case, and a wrong checksum: the checksum protects typed addresses, and programs write these. */
 export function isAddress(value: unknown): value is Address {
   return typeof value === "string" && ADDRESS.test(value);
 }

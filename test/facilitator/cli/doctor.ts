@@ -44,12 +44,12 @@ describe("Facilitator: doctor and the checks at the start", function () {
       /^ok {3}settings: roles api/m,
       /^ok {3}RPC 1 .*serves chain 31337/m,
       /newest block \d+ is \d+ s/,
-      /^ok {3}RPC 1 .*tells the logs of/m,
+      /^ok {3}RPC 1 .*returns the logs of/m,
       /^ok {3}TURNPIKE: .*this release's contract/m,
       /^ok {3}BATCH_SETTLER: /m,
       /^ok {3}TOKENS Test.*domain/m,
       /^ok {3}(PGLITE_DIR|DATABASE_URL): is migrated/m,
-      /^ok {3}RELAYER_KEYS 1: its file is for its owner alone/m,
+      /^ok {3}RELAYER_KEYS 1: only its owner can read its file/m,
       /^ok {3}RELAYER_KEYS 1: 0x[0-9a-fA-F]{40} holds 1000/m,
       /^ok {3}PROOF_KEY: 0x[0-9a-fA-F]{40} signs/m,
     ]) {
@@ -104,8 +104,8 @@ describe("Facilitator: doctor and the checks at the start", function () {
     const env = world.env({ RPC_URLS: `http://127.0.0.1:${port},${world.chain.rpcUrl}` });
     const { status, stdout } = await program.run(["doctor"], env);
     narrow.close();
-    expect(stdout).to.match(/^warn RPC 1 .*does not tell the logs of 500 blocks at once.*Remedy: /m);
-    expect(stdout).to.match(/^ok {3}RPC 2 .*tells the logs of/m);
+    expect(stdout).to.match(/^warn RPC 1 .*does not return the logs of 500 blocks in one request.*Remedy: /m);
+    expect(stdout).to.match(/^ok {3}RPC 2 .*returns the logs of/m);
     expect(status).to.equal(0);
   });
 

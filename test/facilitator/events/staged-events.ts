@@ -171,7 +171,7 @@ describe("events of a block with many payments", function () {
 
   it("are reported missing by a comparison with the chain until they are published", async () => {
     const { store, env } = await openCopy();
-    expect((await differences(store, env)).join()).to.match(/stored and not told yet/);
+    expect((await differences(store, env)).join()).to.match(/stored and not published yet/);
     await writerOn(store).publishStaged();
     expect(await differences(store, env)).to.deep.equal([]);
   });

@@ -43,7 +43,7 @@ export function Allowances() {
         {({ allowances, next }) => (
           <>
             <Key rows={allowances} isWhole={!next && !trail.hasBack} />
-            <Panel note="Each cycle a subscriber can be charged up to its cap for use beyond the plan. At the cap calls are answered 402 until the cap is raised or the next cycle begins.">
+            <Panel note="Each cycle a subscriber can be charged up to its cap for use beyond the plan. At the cap, calls return 402 until the cap is raised or the next cycle begins.">
               <Table
                 caption="Allowances"
                 empty={
@@ -111,7 +111,7 @@ function Key({ rows, isWhole }: { rows: readonly Row[]; isWhole: boolean }) {
   const note = `${isWhole ? "of active subscriptions" : "of those on this page"}${inToken}`;
   return (
     <Figures>
-      <Figure label="Caps together" value={money(sum("cap"), token)} note={note} />
+      <Figure label="Total of caps" value={money(sum("cap"), token)} note={note} />
       <Figure label="Used this cycle" value={money(sum("spent"), token)} note={note} />
       <Figure label="Headroom" value={money(sum("remaining"), token)} note="can still be charged" />
       <Figure
@@ -124,7 +124,7 @@ function Key({ rows, isWhole }: { rows: readonly Row[]; isWhole: boolean }) {
         label="Exhausted"
         value={formatCount(exhausted)}
         tone={exhausted > 0 ? "bad" : undefined}
-        note="answered 402 for more"
+        note="further use returns 402"
       />
     </Figures>
   );

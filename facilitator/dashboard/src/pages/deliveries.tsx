@@ -51,7 +51,7 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
           <>
             <Table
               caption="Deliveries"
-              empty={<Empty title="Nothing was sent to it yet." />}
+              empty={<Empty title="No deliveries yet." />}
               rows={deliveries}
               columns={[
                 {
@@ -124,7 +124,7 @@ function Attempts({ endpoint, event, onClose }: { endpoint: string; event: strin
                 { title: "Attempt", isNumber: true, cell: (row) => String(row.number) },
                 { title: "At", cell: (row) => formatTime(row.at) },
                 {
-                  title: "Answer",
+                  title: "Response",
                   cell: (row) => (row.statusCode ? `HTTP ${row.statusCode}` : (row.error ?? "none")),
                 },
                 { title: "Took", isNumber: true, cell: (row) => `${row.durationMs} ms` },

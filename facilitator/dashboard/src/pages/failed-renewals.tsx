@@ -17,7 +17,7 @@ export function FailedRenewals({ query }: { query: Query }) {
   return (
     <Panel
       title="Renewals that failed"
-      note="The price of each period that could not be charged when it fell due, by why its first attempt failed; from the chain and the clock, without the gates."
+      note="The price of each period that could not be charged when due, by the cause of its first failed attempt. Gate reports are not used."
       aside={<Download path="/analytics/failed-renewals.csv" query={query} name={name} title="Save as CSV" />}
     >
       <Shown of={figures}>
@@ -52,15 +52,15 @@ export function FailedRenewals({ query }: { query: Query }) {
                   cell: ({ cause, open, recovered }) => (
                     <>
                       {CAUSES[cause] ?? "Refused"} <code>{cause}</code>
-                      {open.count > 0 && <Narrow>{money(open.amount, token)} still tried</Narrow>}
+                      {open.count > 0 && <Narrow>{money(open.amount, token)} still retried</Narrow>}
                       {recovered.count > 0 && <Narrow>{money(recovered.amount, token)} recovered</Narrow>}
                     </>
                   ),
-                  total: "Together",
+                  total: "Total",
                 },
                 { title: "Lost", isNumber: true, cell: (row) => cell(row.lost), total: cell(lost) },
                 {
-                  title: "Still tried",
+                  title: "Still retried",
                   isNumber: true,
                   isMinor: true,
                   cell: (row) => cell(row.open),

@@ -14,11 +14,11 @@ export function LossesByCause({ data }: ViewProps) {
   return (
     <Panel
       title="Lost revenue by cause"
-      note="What was asked for and never followed by access, worst first. A payment answers a price of its own resource; a signup one of its plan's price, and a resumption one of a paused subscription. No column counts money that moved: that is Received."
+      note="Quoted prices that were not followed by access, largest loss first. A payment counts against a price of its resource, a signup against its plan's price, and a resumption against the price of a paused subscription. These are not amounts that moved; see Received."
     >
       <Table
         caption="Lost revenue by cause"
-        empty={<Empty title={hasReports ? "Nothing was lost in this range." : "Nothing is known: no gate reports."} />}
+        empty={<Empty title={hasReports ? "Nothing was lost in this range." : "No data: no gate reports."} />}
         rows={causes}
         columns={[
           {
@@ -29,7 +29,7 @@ export function LossesByCause({ data }: ViewProps) {
                 {CAUSES[cause.split("/")[0] ?? cause] ?? "Refused"} <code>{cause}</code>
               </>
             ),
-            total: "Together",
+            total: "Total",
           },
           { title: "Offer", isMinor: true, cell: (row) => row.offer },
           {
@@ -63,7 +63,7 @@ export function LossesByCause({ data }: ViewProps) {
       />
       {turnedAway.length > 0 && (
         <p class="note">
-          Turned away without a price, or with a payment that was presented again:{" "}
+          Refused without a price, or because a payment was presented again:{" "}
           {turnedAway.map(({ cause, count }) => `${cause} (${formatCount(count)})`).join(", ")}.
         </p>
       )}
@@ -84,16 +84,16 @@ export function ByResource({ data }: ViewProps) {
       count + paid.count + done.count + bySubscription.count > 0,
   );
   return (
-    <Panel title="By resource" note="Those that were asked for most first.">
+    <Panel title="By resource" note="Most requested first.">
       <Table
         caption="Funnel by resource"
-        empty={<Empty title="No gate told of a resource." />}
+        empty={<Empty title="No gate reported a resource." />}
         rows={shown}
         columns={[
           {
             title: "Resource",
             cell: (row) => <Cut text={row.resource} />,
-            total: "Together",
+            total: "Total",
           },
           {
             title: "Requests",

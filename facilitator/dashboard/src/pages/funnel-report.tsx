@@ -9,7 +9,7 @@ import { ByResource, LossesByCause } from "./funnel-losses";
 const NO_REPORTS = "no gate reports";
 
 const STEPS: Readonly<Record<Step["step"], readonly [title: string, about: string]>> = {
-  asked: ["Asked", "402 with a price, told by your gates"],
+  asked: ["Asked", "402 with a price, reported by your gates"],
   signed: ["Signed", "one-time payments that reached the Facilitator"],
   settled: ["Settled", "of these, proven on the chain"],
   paid: ["Accepted", "payments that your gates accepted"],
@@ -30,11 +30,11 @@ export function FunnelReport({ data }: ViewProps) {
 
 function NoReports() {
   return (
-    <Panel title="Your gates told nothing in this range">
+    <Panel title="Your gates reported nothing in this range">
       <p class="note">
-        What a gate refuses never reaches the chain: only the gate can tell it. Make an API key with the scope{" "}
-        <code>reports</code> and start the gate with <code>TURNPIKE_REPORTS_KEY</code>. It sends counts now and then,
-        never requests, and never makes one wait.
+        A refused request never reaches the chain: only the gate can report it. Create an API key with the scope{" "}
+        <code>reports</code> and start the gate with <code>TURNPIKE_REPORTS_KEY</code>. The gate sends counts, never the
+        requests, and never delays one.
       </p>
     </Panel>
   );
@@ -52,12 +52,12 @@ function Totals({ data }: ViewProps) {
       <Figure
         label="Asked for"
         value={hasReports ? money(asked?.amount ?? "0", token) : "–"}
-        note={hasReports ? plural(asked?.count ?? 0, "price told", "prices told") : NO_REPORTS}
+        note={hasReports ? plural(asked?.count ?? 0, "price quoted", "prices quoted") : NO_REPORTS}
       />
       <Figure
         label="Followed by access"
         value={hasReports ? money(data.answered, token) : "–"}
-        note={hasReports ? "asked prices that a payment or a subscription answered" : NO_REPORTS}
+        note={hasReports ? "prices followed by a payment or a subscription" : NO_REPORTS}
       />
       <Figure
         label="Lost"
@@ -72,7 +72,7 @@ function Totals({ data }: ViewProps) {
       <Figure
         label="Received"
         value={money(received, token)}
-        note={`money that moved, as Volume: ${money(data.received["one-time"], token)} at once, ${money(data.received.subscription, token)} by subscriptions`}
+        note={`same as Volume: ${money(data.received["one-time"], token)} one-time, ${money(data.received.subscription, token)} from subscriptions`}
       />
       <Figure
         label="Served, paid at once"
@@ -86,10 +86,10 @@ function Totals({ data }: ViewProps) {
       />
       {data.failed > 0 && (
         <Figure
-          label="Paid, then failed"
+          label="Failed after payment"
           value={formatCount(data.failed)}
           tone="bad"
-          note="your handler answered 5xx; the payment was released"
+          note="your handler returned 5xx; the payment was released"
         />
       )}
     </Figures>
@@ -101,8 +101,8 @@ function Steps({ data: { steps, token } }: ViewProps) {
   const most = Math.max(1, ...steps.map(({ count }) => count));
   return (
     <Panel
-      title="How far requests came"
-      note="Your gates count what they asked, accepted and served; the Facilitator counts what was signed and settled."
+      title="Conversion"
+      note="Your gates count what they quoted, accepted and served; the Facilitator counts what was signed and settled."
     >
       <table class="ranked steps">
         <caption class="hidden">Steps from a price to a served request</caption>

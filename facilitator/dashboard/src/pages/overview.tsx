@@ -17,13 +17,13 @@ import { TopPayers } from "./payers";
 import { Volume } from "./volume";
 
 /** Finality and gates' reports emit no event. */
-const LOOK_MS = 10_000;
+const POLL_MS = 10_000;
 
 export function Overview() {
   const { query, grain, choices } = useRange();
-  const overview = useGet<OverviewWire>("/analytics/overview", query, useRound(LOOK_MS));
+  const overview = useGet<OverviewWire>("/analytics/overview", query, useRound(POLL_MS));
   // Queried once, so that all parts of the page show the same number.
-  const failed = useGet<FailedRenewalsWire>("/analytics/failed-renewals", query, useRound(LOOK_MS));
+  const failed = useGet<FailedRenewalsWire>("/analytics/failed-renewals", query, useRound(POLL_MS));
   const unpaid = failed.kind === "ready" ? failed.data : failed.kind === "problem" ? failed.stale : undefined;
   return (
     <>
@@ -50,7 +50,7 @@ type Unpaid = FailedRenewalsWire | undefined;
 function Key({ data, query, unpaid }: { data: OverviewWire; query: Query; unpaid: Unpaid }) {
   const money = useMoney("short");
   const { subscriptions, renewals, payments, token } = data;
-  const funnel = useGet<FunnelWire>("/analytics/funnel", query, useRound(LOOK_MS));
+  const funnel = useGet<FunnelWire>("/analytics/funnel", query, useRound(POLL_MS));
   const lost = funnel.kind === "ready" ? funnel.data : funnel.kind === "problem" ? funnel.stale : undefined;
   const asked = lost?.steps.find(({ step }) => step === "asked");
   // A recovered period counts as renewed.
@@ -68,12 +68,12 @@ function Key({ data, query, unpaid }: { data: OverviewWire; query: Query; unpaid
       <Figure
         label="Renewals collected"
         value={formatShare(renewals.renewed, due) ?? "–"}
-        note={due === 0 ? "none was due" : `${formatCount(renewals.renewed)} of ${formatCount(due)} due`}
+        note={due === 0 ? "none due" : `${formatCount(renewals.renewed)} of ${formatCount(due)} due`}
       />
       <Figure
         label="One-time settled"
         value={formatShare(payments.settled, tried) ?? "–"}
-        note={tried === 0 ? "none was tried" : `${formatCount(payments.settled)} of ${formatCount(tried)}`}
+        note={tried === 0 ? "no attempts" : `${formatCount(payments.settled)} of ${formatCount(tried)}`}
       />
       <Figure
         label="Lost"
@@ -82,7 +82,7 @@ function Key({ data, query, unpaid }: { data: OverviewWire; query: Query; unpaid
           <a href="#/funnel">
             {asked && asked.count > 0
               ? `${formatShare(Number(lost?.lost), Number(asked.amount)) ?? "0 %"} of what your gates asked for`
-              : "what gates report, and why"}
+              : "needs gate reports"}
           </a>
         }
       />
@@ -92,7 +92,7 @@ function Key({ data, query, unpaid }: { data: OverviewWire; query: Query; unpaid
         tone={cents === undefined ? undefined : cents < 1 ? "good" : "bad"}
         note={
           cents === undefined
-            ? "none is final, or gas has no price"
+            ? "none final yet, or no gas price set"
             : cents < 1
               ? "on average, under one cent"
               : "on average, above one cent"
@@ -111,7 +111,7 @@ function Recurring({ query }: { query: Query }) {
   return (
     <Panel
       title="Recurring revenue"
-      note="The price of the periods that ran on each day, brought to 30 days: what is cancelled counts until its period ends, and a changed plan counts once, at the new price."
+      note="Active subscriptions on each day, scaled to 30 days. A cancelled subscription counts until its period ends; a changed plan counts once, at the new price."
     >
       <Shown of={figures}>
         {(data) => {
@@ -142,8 +142,8 @@ function Recurring({ query }: { query: Query }) {
               />
               {data.churn.rate !== undefined && (
                 <p class="note">
-                  Churn: of {plural(data.churn.atStart, "subscription")} that stood at the beginning of the range{" "}
-                  {formatCount(data.churn.lost)} ended and did not come back: {(data.churn.rate * 100).toFixed(1)} %.
+                  Churn: of {plural(data.churn.atStart, "subscription")} active at the start of the range,{" "}
+                  {formatCount(data.churn.lost)} ended and did not return ({(data.churn.rate * 100).toFixed(1)} %).
                 </p>
               )}
             </>
@@ -170,11 +170,11 @@ function Renewals({ query, unpaid }: { query: Query; unpaid: Unpaid }) {
   const { lost, open, recovered, token } = unpaid ?? NOTHING_FAILED;
   const uncharged = [
     { ...lost, what: "lost" },
-    { ...open, what: "still tried" },
+    { ...open, what: "still retried" },
     { ...recovered, what: "recovered" },
   ].flatMap(({ count, amount, what }) => (count > 0 ? [`${money(amount, token)} ${what}`] : []));
   return (
-    <Panel title="Renewals" note="By the clock, without the agent.">
+    <Panel title="Renewals" note="Charged automatically when due.">
       <Shown of={figures}>
         {(data) => {
           const { times, placeOf, formatAt } = stepsOf(data, "day");
@@ -197,7 +197,7 @@ function Renewals({ query, unpaid }: { query: Query; unpaid: Unpaid }) {
               />
               {data.causes.length > 0 && (
                 <p class="note">
-                  Attempts failed by{" "}
+                  Failed attempts by cause:{" "}
                   {data.causes.map(({ cause, count }) => `${cause} (${formatCount(count)})`).join(", ")}.
                 </p>
               )}
@@ -217,7 +217,7 @@ function Renewals({ query, unpaid }: { query: Query; unpaid: Unpaid }) {
 function Latency({ query }: { query: Query }) {
   const figures = useGet<LatencyWire>("/analytics/latency", query);
   return (
-    <Panel title="Time to settle" note="From a payment's acceptance to the block that proves it.">
+    <Panel title="Time to settle" note="From a payment's acceptance to the block that contains it.">
       <Shown of={figures}>
         {({ sampled, p50Ms, p95Ms, p99Ms, histogram }) => {
           if (sampled === 0) return <Empty title="No one-time payment settled in this range." />;

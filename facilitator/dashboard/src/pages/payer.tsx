@@ -41,9 +41,9 @@ export function PayerPage({ payer }: { payer: string }) {
         {({ payers: [found], token: counted }) => (
           <Figures>
             <Figure
-              label="Paid since the beginning"
+              label="Total paid"
               value={money(found?.amount ?? "0", counted)}
-              note={`${plural(found?.count ?? 0, "payment")}, at once and by subscriptions`}
+              note={`${plural(found?.count ?? 0, "payment")}, one-time and subscriptions`}
             />
           </Figures>
         )}
@@ -62,7 +62,7 @@ function Charges({ payer, token }: { payer: string; token: string | undefined })
   const name = "turnpike-charges.csv";
   return (
     <Panel
-      title="Charged to its subscriptions"
+      title="Subscription charges"
       note="Periods and use beyond them, newest first."
       aside={<Download path="/analytics/charges.csv" query={filter} name={name} title="Save charges as CSV" />}
     >
@@ -116,7 +116,7 @@ function Once({ payer }: { payer: string }) {
       <Shown of={list}>
         {({ payments, next }) => (
           <>
-            <PaymentTable payments={payments} empty={<Empty title="This payer paid nothing at once." />} />
+            <PaymentTable payments={payments} empty={<Empty title="No one-time payment by this payer." />} />
             <Pager trail={trail} next={next} />
           </>
         )}

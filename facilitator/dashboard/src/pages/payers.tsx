@@ -17,7 +17,7 @@ export function Payers() {
         {choice}
         <Download path="/analytics/payers.csv" query={{ token: chosen }} name="turnpike-payers.csv" />
       </Controls>
-      <Panel note="The hundred who paid most since the beginning, by any means, and the share of each in what these paid. The CSV has all of them.">
+      <Panel note="The top 100 payers of all time, and the share of each in their total. The CSV has all payers.">
         <Shown of={figures}>
           {({ payers, token }) => {
             const most = Number(payers[0]?.amount ?? 1);
@@ -31,7 +31,7 @@ export function Payers() {
                   {
                     title: "Payer",
                     cell: (row) => <PayerLink of={row.payer} />,
-                    total: "Together",
+                    total: "Total",
                   },
                   {
                     title: "Paid",
@@ -40,7 +40,7 @@ export function Payers() {
                     total: money(payers.reduce((total, { amount }) => total + BigInt(amount), 0n).toString(), token),
                   },
                   {
-                    title: "Beside the first",
+                    title: "vs first",
                     isMinor: true,
                     cell: (row) => <Bar share={Number(row.amount) / most} />,
                   },
@@ -71,7 +71,7 @@ export function TopPayers({ limit }: { limit: number }) {
   const money = useMoney("short");
   const figures = useGet<PayerFiguresWire>("/analytics/payers", { token: useToken().token, limit });
   return (
-    <Panel title="Top payers" note="Since the beginning." aside={<a href="#/payers">All payers</a>}>
+    <Panel title="Top payers" note="All time." aside={<a href="#/payers">All payers</a>}>
       <Shown of={figures}>
         {({ payers, token }) =>
           payers.length === 0 ? (

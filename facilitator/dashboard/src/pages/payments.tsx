@@ -34,7 +34,7 @@ export function Payments() {
         <Download path="/analytics/payments.csv" query={filter} name="turnpike-payments.csv" />
         {payer && (
           <button type="button" class="quiet" onClick={() => setPayer("")}>
-            Everyone's, not only <Hex value={payer} />
+            All payers, not only <Hex value={payer} />
           </button>
         )}
       </Controls>
@@ -46,13 +46,12 @@ export function Payments() {
                 payments={payments}
                 empty={
                   payer ? (
-                    <Empty title="This payer paid nothing at once.">
-                      What its subscriptions were charged stands <a href={`#/payers/${payer}`}>with all that it paid</a>
-                      .
+                    <Empty title="No one-time payment by this payer.">
+                      Its page lists <a href={`#/payers/${payer}`}>everything that it paid</a>, with subscriptions.
                     </Empty>
                   ) : status === "all" ? (
                     <Empty title="No payment yet.">
-                      Whoever pays a gated route of yours once shows up here, a block later.
+                      A payment for one of your gated routes appears here one block later.
                     </Empty>
                   ) : (
                     <Empty title="No payment has this status." />

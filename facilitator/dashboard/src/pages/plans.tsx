@@ -42,7 +42,7 @@ export function Plans() {
                         {row.deprecated && <Narrow>deprecated</Narrow>}
                       </>
                     ),
-                    total: "Together",
+                    total: "Total",
                   },
                   {
                     title: "Active",

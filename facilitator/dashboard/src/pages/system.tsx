@@ -8,7 +8,7 @@ import { stepsOf, useRange } from "../range";
 import { useGet, useMoney, useRound, useSigned } from "../use";
 
 /** A failing node or lane emits no event. */
-const LOOK_MS = 5_000;
+const POLL_MS = 5_000;
 
 export function System() {
   const { who } = useSigned();
@@ -16,7 +16,7 @@ export function System() {
 }
 
 function ProviderView() {
-  const readiness = useGet<Readiness>("/analytics/system", {}, useRound(LOOK_MS));
+  const readiness = useGet<Readiness>("/analytics/system", {}, useRound(POLL_MS));
   return <Shown of={readiness}>{(data) => <Health data={data} />}</Shown>;
 }
 
@@ -24,12 +24,12 @@ function Health({ data: { ready, checks } }: { data: Readiness }) {
   return (
     <Panel
       title="Health"
-      note="Database, chain, reader, lanes and their gas money, as /readyz tells them."
+      note="Database, chain, indexer, lanes and their gas balance, as /readyz reports them."
       aside={<Status of={ready ? "ready" : "not ready"} />}
     >
       <Table
         caption="Checks"
-        empty="Nothing is checked."
+        empty="No checks."
         rows={checks}
         columns={[
           {
@@ -44,7 +44,7 @@ function Health({ data: { ready, checks } }: { data: Readiness }) {
               ),
           },
           { title: "State", cell: (row) => <Status of={row.ok ? "ok" : "fails"} /> },
-          { title: "Seen", isProse: true, cell: (row) => row.detail },
+          { title: "Detail", isProse: true, cell: (row) => row.detail },
         ]}
       />
     </Panel>
@@ -52,7 +52,7 @@ function Health({ data: { ready, checks } }: { data: Readiness }) {
 }
 
 function OperatorView() {
-  const system = useGet<SystemWire>("/operator/system", {}, useRound(LOOK_MS));
+  const system = useGet<SystemWire>("/operator/system", {}, useRound(POLL_MS));
   const { query, choices } = useRange();
   return (
     <>
@@ -65,27 +65,25 @@ function OperatorView() {
                 <Figure
                   label="Chain"
                   value={data.chain.head === undefined ? "–" : `#${formatCount(data.chain.head)}`}
-                  note={`${plural(data.chain.nodes, "node")}, heard ${formatSpan(data.chain.silentSec)} ago`}
+                  note={`${plural(data.chain.nodes, "node")}, last response ${formatSpan(data.chain.silentSec)} ago`}
                 />
                 <Figure
-                  label="Lag of the reader"
+                  label="Indexer lag"
                   value={lag === undefined ? "–" : plural(lag, "block")}
-                  note={`${formatCount(data.chain.confirmations)} kept on purpose`}
+                  note={`waits for ${plural(data.chain.confirmations, "confirmation")}`}
                 />
                 <Figure
                   label="Payments waiting"
                   value={formatCount(data.payments.queued)}
-                  note={
-                    data.payments.queued === 0 ? "none" : `the oldest for ${formatSpan(data.payments.oldestQueuedSec)}`
-                  }
+                  note={data.payments.queued === 0 ? "none" : `oldest: ${formatSpan(data.payments.oldestQueuedSec)}`}
                 />
                 <Figure
                   label="Renewals due"
                   value={formatCount(data.renewalsDue + data.renewalsUnderWay)}
                   note={
                     data.nextRenewalAt
-                      ? `next attempt ${formatTime(data.nextRenewalAt)}, retries too`
-                      : "none is to come"
+                      ? `next attempt ${formatTime(data.nextRenewalAt)}, including retries`
+                      : "none scheduled"
                   }
                 />
                 <Figure label="Webhooks waiting" value={formatCount(data.webhooksPending)} note="to be delivered" />
@@ -109,7 +107,7 @@ const FAR_BEHIND = 5;
 
 function Nodes({ nodes }: { nodes: SystemWire["rpcNodes"] }) {
   return (
-    <Panel title="RPC nodes" note="The first that answers is asked; the others are there for when it does not.">
+    <Panel title="RPC nodes" note="Requests go to the first node that answers; the others are fallbacks.">
       <Table
         caption="RPC nodes"
         empty="No node is configured."
@@ -138,7 +136,7 @@ function Nodes({ nodes }: { nodes: SystemWire["rpcNodes"] }) {
               ),
           },
           {
-            title: "Answered in",
+            title: "Latency",
             isNumber: true,
             isMinor: true,
             cell: (row) => (row.latencyMs === undefined ? "–" : formatMs(row.latencyMs)),
@@ -149,7 +147,7 @@ function Nodes({ nodes }: { nodes: SystemWire["rpcNodes"] }) {
             cell: (row) => (row.answeredSec === undefined ? "never" : `${formatSpan(row.answeredSec)} ago`),
           },
           {
-            title: "Last fault",
+            title: "Last error",
             isMinor: true,
             cell: ({ lastFault }) =>
               lastFault ? (
@@ -168,10 +166,10 @@ function Nodes({ nodes }: { nodes: SystemWire["rpcNodes"] }) {
 
 function Lanes({ lanes }: { lanes: SystemWire["lanes"] }) {
   return (
-    <Panel title="Lanes" note="Each sends with a key of its own and pays the gas out of its balance.">
+    <Panel title="Lanes" note="Each lane sends with its own key and pays gas from its balance.">
       <Table
         caption="Lanes"
-        empty="No lane: no process has the role relayer."
+        empty="No lanes: no process has the relayer role."
         rows={lanes}
         columns={[
           {
@@ -209,7 +207,7 @@ function Costs({ query }: { query: Query }) {
   return (
     <Panel
       title="Costs"
-      note="Gas times price as the receipts of final transactions tell them, by what each was for; in cents at the coin's price that the operator set."
+      note="Gas used times gas price, from the receipts of final transactions, by purpose; in cents at the coin price that the operator set."
     >
       <Shown of={costs}>
         {(data) => {
@@ -231,7 +229,7 @@ function Costs({ query }: { query: Query }) {
                 empty={<Empty title="No transaction was final in this range." />}
                 rows={data.purposes}
                 columns={[
-                  { title: "For", cell: (row) => <Cut text={row.purpose} />, total: "Together" },
+                  { title: "Purpose", cell: (row) => <Cut text={row.purpose} />, total: "Total" },
                   {
                     title: "Transactions",
                     isNumber: true,
@@ -247,7 +245,7 @@ function Costs({ query }: { query: Query }) {
                     total: formatCount(data.purposes.reduce((sum, row) => sum + row.failed, 0)),
                   },
                   {
-                    title: "Things done",
+                    title: "Items",
                     isNumber: true,
                     cell: (row) => formatCount(row.items),
                     total: formatCount(data.purposes.reduce((sum, row) => sum + row.items, 0)),
@@ -264,7 +262,7 @@ function Costs({ query }: { query: Query }) {
                     cell: (row) => costOf(row),
                   },
                   {
-                    title: "Against 1 ¢",
+                    title: "vs 1 ¢",
                     isMinor: true,
                     cell: (row) =>
                       row.centsPerItem !== undefined && (
@@ -300,7 +298,7 @@ function Providers({ query }: { query: Query }) {
   const money = useMoney("short");
   const providers = useGet<ProviderFiguresWire>("/operator/providers", { ...query, limit: 50 });
   return (
-    <Panel title="Providers" note="What was paid to each in the range.">
+    <Panel title="Providers" note="Payments received in this range.">
       <Shown of={providers}>
         {(data) => (
           <Table
@@ -312,7 +310,7 @@ function Providers({ query }: { query: Query }) {
               { title: "Payments", isNumber: true, cell: (row) => formatCount(row.count) },
               { title: "Volume", isNumber: true, cell: (row) => money(row.amount, data.token) },
               {
-                title: "Beside the first",
+                title: "vs first",
                 isMinor: true,
                 cell: (row) => <Bar share={Number(row.amount) / Number(data.providers[0]?.amount ?? 1)} />,
               },

@@ -49,7 +49,7 @@ function Lead({ data }: { data: OverviewWire }) {
         tone={change?.startsWith("+") ? "good" : change?.startsWith("−") ? "bad" : undefined}
         note={
           change
-            ? `${change} on the time before, ${plural(volume.count, "payment")}`
+            ? `${change} vs previous period, ${plural(volume.count, "payment")}`
             : `${plural(volume.count, "payment")} in this range`
         }
       />
@@ -89,13 +89,13 @@ function VolumeChart({ data, before }: { data: VolumeWire; before?: VolumeWire |
       title="Volume"
       {...(earlier && {
         behind: {
-          name: "The time before",
+          name: "Previous period",
           color: "--ghost",
           values: earlier.map((amount) => toNumber(amount.toString(), data.decimals)),
           texts: earlier.map((amount) => money(amount.toString(), data.token)),
         },
       })}
-      unit={`${sign || "token units"}, in brackets how many`}
+      unit={`${sign || "token units"}, count in brackets`}
       sign={sign}
       empty="Nothing was paid in this range. A longer one may show more."
       {...{ times, series, formatAt }}

@@ -8,7 +8,7 @@ import type { FacilitatorConfig } from "../../config";
 /** The block span that catching up requests at once. @see startIndexer */
 const SPAN_BLOCKS = 500;
 
-const CALLS_TOGETHER = 50;
+const BATCH_CALLS = 50;
 
 const SKEW_WARN_SEC = 60;
 
@@ -35,7 +35,7 @@ export async function examineChain(options: ChainDoctor): Promise<Finding[]> {
     findings.push({
       level: "warn",
       subject: "RPC_URLS",
-      detail: "there is one node, and none to fall back on",
+      detail: "only one node is configured; there is no fallback",
       remedy,
     });
   }
@@ -65,7 +65,7 @@ async function examineNode({ config, log, nowMs }: ChainDoctor, subject: string,
   const skewSec = Math.round(nowMs() / 1_000) - head.timestampSec;
   findings.push(clockFinding(config, subject, head.number, skewSec));
   findings.push(await logsFinding(chain, config, subject, head.number));
-  findings.push(await togetherFinding(chain, subject, head.number));
+  findings.push(await batchFinding(chain, subject, head.number));
   return { findings, chain };
 }
 
@@ -75,7 +75,7 @@ function clockFinding(config: FacilitatorConfig, subject: string, head: number, 
   if (size <= SKEW_WARN_SEC) return { level: "ok", subject, detail };
   // The clock of a private chain may be moved.
   const level = size > SKEW_FAIL_SEC && !config.network.name.startsWith("local-") ? "fail" : "warn";
-  return { level, subject, detail, remedy: "see that the node is synced and that this machine's clock is kept by NTP" };
+  return { level, subject, detail, remedy: "check that the node is synced and that NTP sets this machine's clock" };
 }
 
 async function logsFinding(
@@ -87,22 +87,27 @@ async function logsFinding(
   const from = Math.max(0, head - SPAN_BLOCKS + 1);
   try {
     await chain.logsBetween(from, head, { addresses: [config.turnpike] });
-    return { level: "ok", subject, detail: `tells the logs of ${head - from + 1} blocks at once` };
+    return { level: "ok", subject, detail: `returns the logs of ${head - from + 1} blocks in one request` };
   } catch {
     // The contents of the response do not matter here.
-    const remedy = "reading far behind will take a request for each block: take a node with a wider limit for reindex";
-    return { level: "warn", subject, detail: `does not tell the logs of ${SPAN_BLOCKS} blocks at once`, remedy };
+    const remedy = "catching up takes one request for each block; use a node with a wider limit for reindex";
+    return {
+      level: "warn",
+      subject,
+      detail: `does not return the logs of ${SPAN_BLOCKS} blocks in one request`,
+      remedy,
+    };
   }
 }
 
-async function togetherFinding(chain: ChainReader, subject: string, head: number): Promise<Finding> {
-  const numbers = Array.from({ length: CALLS_TOGETHER }, (_, index) => Math.max(0, head - index));
+async function batchFinding(chain: ChainReader, subject: string, head: number): Promise<Finding> {
+  const numbers = Array.from({ length: BATCH_CALLS }, (_, index) => Math.max(0, head - index));
   try {
     await Promise.all(numbers.map((number) => chain.block(number)));
-    return { level: "ok", subject, detail: `answers ${CALLS_TOGETHER} questions in one request` };
+    return { level: "ok", subject, detail: `answers ${BATCH_CALLS} calls in one batch` };
   } catch {
     // As above.
-    const remedy = "take a node that answers JSON-RPC batches: everything waits longer without";
-    return { level: "fail", subject, detail: `does not answer ${CALLS_TOGETHER} questions in one request`, remedy };
+    const remedy = "use a node that supports JSON-RPC batches; every request is slower without";
+    return { level: "fail", subject, detail: `does not answer ${BATCH_CALLS} calls in one batch`, remedy };
   }
 }

@@ -18,22 +18,24 @@ export async function doctorCommand(env: Readonly<Record<string, string | undefi
     config = loadConfig(env);
   } catch (error) {
     if (!isTurnpikeError(error)) throw error;
-    tell({ level: "fail", subject: "settings", detail: error.message, remedy: "see docs/reference/settings.md" });
+    print({ level: "fail", subject: "settings", detail: error.message, remedy: "see docs/reference/settings.md" });
     return 1;
   }
-  tell({ level: "ok", subject: "settings", detail: `roles ${config.roles.join(", ")} on ${config.network.name}` });
+  print({ level: "ok", subject: "settings", detail: `roles ${config.roles.join(", ")} on ${config.network.name}` });
   const log = createLog({ level: "silent", secrets: secretsOf(config) });
   const nowMs = () => Date.now();
   const found: Finding[] = [];
   const collect = (findings: readonly Finding[]): void => {
-    for (const finding of findings) tell(finding);
+    for (const finding of findings) print(finding);
     found.push(...findings);
   };
   collect(await examineChain({ config, log, nowMs }));
   const chain = await openChain({ config, log }).catch((error: unknown) => {
     if (!isTurnpikeError(error)) throw error;
-    const remedy = "mend what is said above, then look again";
-    collect([{ level: "fail", subject: "RELAYER_KEYS", detail: `no balance was looked at: ${error.message}`, remedy }]);
+    const remedy = "fix the failures above, then run doctor again";
+    collect([
+      { level: "fail", subject: "RELAYER_KEYS", detail: `balances were not checked: ${error.message}`, remedy },
+    ]);
     return undefined;
   });
   const { findings, store } = await examineDatabase(config, nowMs);
@@ -47,6 +49,6 @@ export async function doctorCommand(env: Readonly<Record<string, string | undefi
   return found.some(({ level }) => level === "fail") ? 1 : 0;
 }
 
-function tell({ level, subject, detail, remedy }: Finding): void {
+function print({ level, subject, detail, remedy }: Finding): void {
   process.stdout.write(`${level.padEnd(4)} ${subject}: ${detail}${remedy ? `. Remedy: ${remedy}` : ""}\n`);
 }

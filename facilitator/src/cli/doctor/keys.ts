@@ -58,11 +58,11 @@ function fileFindings(subject: string, source: KeySource): Finding[] {
   if (source.kind !== "local") return [];
   if (source.path === undefined) {
     const remedy =
-      "fine for a trial; keep it in a file (file:PATH) or a key management service (aws-kms:ID) in earnest";
+      "fine for a trial; in production, keep it in a file (file:PATH) or a key management service (aws-kms:ID)";
     return [{ level: "ok", subject, detail: `is in the environment: ${remedy}` }];
   }
   const mode = statSync(source.path).mode & 0o777;
-  if ((mode & NOBODY_ELSE) === 0) return [{ level: "ok", subject, detail: `its file is for its owner alone` }];
+  if ((mode & NOBODY_ELSE) === 0) return [{ level: "ok", subject, detail: "only its owner can read its file" }];
   const detail = `its file can be read by others (mode ${mode.toString(8)})`;
   return [{ level: "fail", subject, detail, remedy: `chmod 600 ${source.path}` }];
 }
@@ -80,7 +80,8 @@ async function opened(
     return signer;
   } catch (error) {
     const detail = error instanceof Error ? error.message : "it cannot sign";
-    const remedy = "see that the key exists, that this machine may use it, and KMS_ENDPOINT and AWS_REGION";
+    const remedy =
+      "check that the key exists, that this machine may use it, and that KMS_ENDPOINT and AWS_REGION are right";
     findings.push({ level: "fail", subject, detail, remedy });
     return undefined;
   }
@@ -114,7 +115,7 @@ async function laneFindings(
   if (lane?.status === "stopped") {
     findings.push({ level: "fail", subject, detail: `its lane has stopped: ${lane.reason}`, remedy });
   } else if (lane && nonce > lane.next_nonce) {
-    const detail = `the chain has seen ${nonce} transactions of it, this database ${lane.next_nonce}`;
+    const detail = `the chain has ${nonce} transactions of it, this database ${lane.next_nonce}`;
     findings.push({ level: "fail", subject, detail, remedy });
   }
   return findings;

@@ -41,7 +41,7 @@ export async function* reconcile(job: Omit<Reindex, "untilBlock">): AsyncGenerat
   }
   const staged = await countStaged(store.db, config.chainId);
   if (staged > 0) {
-    yield `events: those of ${staged} blocks are stored and not told yet; a Facilitator that starts tells them first`;
+    yield `events: those of ${staged} blocks are stored and not published yet; start a Facilitator, which publishes them first`;
     return;
   }
   yield* againstSecondReading(job, newest.number);
@@ -100,7 +100,7 @@ async function* againstContract({ store, config, chain }: Omit<Reindex, "untilBl
     const data = turnpikeInterface.encodeFunctionData("getStates", [rows.map((row) => row.id_hash)]) as Hex;
     const answer = await chain.call({ to: config.turnpike, data, block });
     if (answer.kind !== "ok") {
-      yield `subscriptions: the contract does not tell its states at block ${block}`;
+      yield `subscriptions: the contract does not return its states at block ${block}`;
       return;
     }
     const states = turnpikeInterface.decodeFunctionResult("getStates", answer.data)[0] as StateOutput[];
@@ -147,7 +147,7 @@ async function wrongPayment(
   if (row.state !== "settled") {
     const data = tokenInterface.encodeFunctionData("authorizationState", [row.payer, row.nonce]) as Hex;
     const answer = await chain.call({ to: row.token as Address, data, block });
-    if (answer.kind !== "ok") return `${name}: the token does not tell whether its nonce is used`;
+    if (answer.kind !== "ok") return `${name}: the token does not return whether its nonce is used`;
     const isUsed = !/^0x0*$/.test(answer.data);
     // A failure caused by a log has used its nonce.
     const isExpected = row.state === "failed" && row.fail_reason !== "expired";
@@ -173,7 +173,7 @@ async function wrongPayment(
 
 async function* againstEvents({ store, config }: Omit<Reindex, "untilBlock">, nowSec: number): AsyncGenerator<Wrong> {
   const { chainId } = config;
-  const untold = await store.db
+  const unpublished = await store.db
     .selectFrom("payments as p")
     .leftJoin("events as e", (join) =>
       join
@@ -187,7 +187,7 @@ async function* againstEvents({ store, config }: Omit<Reindex, "untilBlock">, no
     .where("p.state", "=", "settled")
     .where("e.id", "is", null)
     .execute();
-  for (const { payment_id: id } of untold) yield `events: payment ${id} is settled, and no event tells so`;
+  for (const { payment_id: id } of unpublished) yield `events: payment ${id} is settled without an event`;
   for (const { endpoint, event } of await findUnqueued(store.db, chainId))
     yield `outbox: event ${event} was never queued for endpoint ${endpoint}`;
   const hoursSince = nowSec - HOURS_KEPT_DAYS * DAY_SEC;

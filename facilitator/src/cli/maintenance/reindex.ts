@@ -51,7 +51,7 @@ export async function readChain({ config, store, chain, log, progress, untilBloc
     log,
     onStep,
     ...(untilBlock !== undefined && { untilBlock }),
-    onProgress: reading.tell,
+    onProgress: reading.update,
   });
   try {
     await indexer.catchUp();

@@ -182,7 +182,7 @@ export async function submit<O extends Outcome>(
   effects: Effects,
   job: {
     readonly idHash: Hex | undefined;
-    /** whether an earlier call has posted the same: then no refusal tells that nothing was submitted */
+    /** whether an earlier call posted the same; a refusal then does not prove that nothing was submitted */
     readonly isRepeated?: boolean;
     readonly post: () => Promise<O>;
     /** called once, when the outcome is not known at once */

@@ -75,7 +75,7 @@ export function judgeProof(proof: PaymentProof, context: ProofContext): ProofVer
 
 /**
  * Returns whether a retired signer may have signed this before it retired. The proof's times are only its signer's
- * claims; the memo tells this gate when it issued the quote. So in every mode a retired key proves nothing that was
+ * claims; the memo shows when this gate issued the quote. So in every mode a retired key proves nothing that was
  * quoted after its end.
  */
 function isQuotedBefore(until: number, proof: PaymentProof, memo: ParsedMemo, { quoteLifeSec }: Settings): boolean {

@@ -1,7 +1,7 @@
 /**
- * Keeps a meter's journal to one process. A process that stood still for long (a suspended laptop, a paused container)
- * may have lost its lock without knowing: it writes nothing until it has found the lock to be its own, or has taken it
- * again and read what others wrote.
+ * Limits a meter's journal to one process. A process that was suspended for long (a laptop, a paused container) may have
+ * lost its lock. It writes nothing until it has checked that it still owns the lock, or has acquired it again and read
+ * what others wrote.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { lock } from "proper-lockfile";

@@ -191,7 +191,7 @@ export class Journal {
     await new Promise<void>((resolve) => setImmediate(resolve));
     for (let group = this.group; group !== undefined; group = this.group) {
       this.group = undefined;
-      // Taken in the turn in which the group was: it holds the group's entries, and no later ones.
+      // Same turn of the event loop as the group: the snapshot contains the group's entries, and no later ones.
       const snapshot = this.sizeBytes >= this.compactAtBytes ? encodeLine(this.options.snapshot()) : undefined;
       try {
         await this.appendLines(group.lines);
