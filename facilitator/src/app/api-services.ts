@@ -87,7 +87,7 @@ export function buildApiServices({ core, metrics, log, drain, sandbox }: Wiring)
     costs,
     analytics: createAnalytics({ db: store.db, config, clock }),
     reports: createReports({ store, config, clock }),
-    happened: (timeoutMs) => store.wake.wait("events", timeoutMs),
+    happened: (timeoutMs) => store.notifier.wait("events", timeoutMs),
     supported: {
       turnpike: config.turnpike,
       batchSettler: config.batchSettler,

@@ -14,7 +14,7 @@ import { type DatabaseWatch, guardPool } from "./guarded-pool";
 import { migrate } from "./migrate";
 import { pglitePool } from "./pglite-pool";
 import type { Tables } from "./schema";
-import { sharedWake } from "./shared-notifier";
+import { sharedNotifier } from "./shared-notifier";
 
 export type Tx = Transaction<Tables>;
 
@@ -23,10 +23,24 @@ export type Tx = Transaction<Tables>;
  */
 export type Db = Kysely<Tables>;
 
+/**
+ * What changed. `lane`: a transaction was queued or mined. `payments`: a payment was queued, or a slot is free. `block`:
+ * a block was applied or reverted. `lanes` and `indexer` are polled only.
+ */
+export type StoreTopic =
+  | "block"
+  | "events"
+  | "indexer"
+  | "lane"
+  | "lanes"
+  | "payments"
+  | `payment:${string}`
+  | `tx:${string}`;
+
 export interface Store {
   readonly db: Db;
   readonly kind: DatabaseConfig["kind"];
-  readonly wake: Notifier;
+  readonly notifier: Notifier<StoreTopic>;
   /** migrations that were applied on opening */
   readonly migrated: readonly string[];
   transaction<T>(act: (tx: Tx) => Promise<T>): Promise<T>;
@@ -77,7 +91,7 @@ export async function openStore(database: DatabaseConfig, options: StoreOptions 
 
 /** Opens the database without migrating it. */
 export async function connectStore(database: DatabaseConfig, options: StoreOptions = {}): Promise<Store> {
-  const { pool, wake, release } =
+  const { pool, notifier, release } =
     database.kind === "postgres" ? openPostgres(database, options) : await openPglite(database);
   const db = new Kysely<Tables>({
     dialect: new PostgresDialect({ pool: guardPool(pool, options.watch ?? UNWATCHED) }),
@@ -85,11 +99,11 @@ export async function connectStore(database: DatabaseConfig, options: StoreOptio
   return {
     db,
     kind: database.kind,
-    wake,
+    notifier,
     migrated: [],
     transaction: (act) => db.transaction().execute(act),
     async close() {
-      wake.close();
+      notifier.close();
       await db.destroy();
       await release();
     },
@@ -98,7 +112,7 @@ export async function connectStore(database: DatabaseConfig, options: StoreOptio
 
 interface Opened {
   readonly pool: Pool;
-  readonly wake: Notifier;
+  readonly notifier: Notifier<StoreTopic>;
   release(): Promise<void>;
 }
 
@@ -131,13 +145,13 @@ function createPool({ url, poolSize }: PostgresConfig, { timeoutMs }: StoreOptio
 
 function openPostgres(database: PostgresConfig, options: StoreOptions): Opened {
   const pool = createPool(database, options);
-  const wake = sharedWake(createNotifier(), pool, {
+  const notifier = sharedNotifier(createNotifier(), pool, {
     connectionString: database.url.reveal(),
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
   });
-  return { pool, wake, release: async () => undefined };
+  return { pool, notifier, release: async () => undefined };
 }
 
 async function openPglite({ dir, lockMs }: DatabaseConfig & { kind: "pglite" }): Promise<Opened> {
@@ -163,5 +177,5 @@ async function openPglite({ dir, lockMs }: DatabaseConfig & { kind: "pglite" }):
 const options = (dataDir: string) => ({ dataDir, parsers: { [INT8]: Number } });
 
 function embedded(lite: PGlite, unlock: () => Promise<void>): Opened {
-  return { pool: pglitePool(lite) as unknown as Pool, wake: createNotifier(), release: unlock };
+  return { pool: pglitePool(lite) as unknown as Pool, notifier: createNotifier(), release: unlock };
 }

@@ -19,7 +19,7 @@ interface Message {
 }
 
 /** Extends a notifier to other processes. */
-export function sharedWake(local: Notifier, pool: Pool, connection: ClientConfig): Notifier {
+export function sharedNotifier(local: Notifier, pool: Pool, connection: ClientConfig): Notifier {
   const self = randomUUID();
   const closing = new AbortController();
   let keys = new Set<string>();

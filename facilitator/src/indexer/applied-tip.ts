@@ -81,7 +81,7 @@ export class AppliedTip {
     const isThere = () => this.number >= blockNumber && blockNumber <= this.kept.to();
     while (!isThere() && monotonicMs() < untilMs) {
       await Promise.race([
-        store.wake.wait("block", Math.max(1, Math.min(WAIT_MS, untilMs - monotonicMs()))),
+        store.notifier.wait("block", Math.max(1, Math.min(WAIT_MS, untilMs - monotonicMs()))),
         this.#followed.wait("applied", Math.max(1, Math.min(WAIT_MS, untilMs - monotonicMs()))),
       ]);
     }
@@ -99,7 +99,7 @@ export class AppliedTip {
     else
       log.warn({ applied: this.number, keptTo: to }, "the chain's head moved back: later payments are not confirmed");
     // Requests that wait for a confirmation read their rows again.
-    store.wake.notify("block");
+    store.notifier.notify("block");
     this.#followed.notify("applied");
   }
 }

@@ -54,7 +54,7 @@ export class BlockApplier {
       await tip.read();
       tip.moved();
     }
-    store.wake.notify("block");
+    store.notifier.notify("block");
     this.#hasStagedEvents ||= written?.isStaged ?? false;
   }
 
@@ -69,8 +69,8 @@ export class BlockApplier {
     const last = blocks.at(-1);
     if (last) tip.set(last);
     tip.moved();
-    if (written.unmined > 0) store.wake.notify("lane");
-    store.wake.notify("block");
+    if (written.unmined > 0) store.notifier.notify("lane");
+    store.notifier.notify("block");
     return true;
   }
 
@@ -79,7 +79,7 @@ export class BlockApplier {
     if (!this.#hasStagedEvents) return;
     await this.#options.writer.publishStaged();
     this.#hasStagedEvents = false;
-    this.#options.store.wake.notify("events");
+    this.#options.store.notifier.notify("events");
   }
 
   /** Makes the next `publishStaged` look for staged events. */
@@ -100,9 +100,9 @@ export class BlockApplier {
       onStep("mined");
     }
     for (const change of changes) change.committed?.();
-    for (const id of mined) store.wake.notify(`tx:${id}`);
-    if (events > 0 && !isStaged) store.wake.notify("events");
+    for (const id of mined) store.notifier.notify(`tx:${id}`);
+    if (events > 0 && !isStaged) store.notifier.notify("events");
     // Mined transactions free their slots in the lanes.
-    if (mined.length + unmined > 0) store.wake.notify("lane");
+    if (mined.length + unmined > 0) store.notifier.notify("lane");
   }
 }

@@ -145,7 +145,7 @@ export class BlockSync {
     const before = tip.number;
     await tip.read();
     tip.moved();
-    store.wake.notify("block");
+    store.notifier.notify("block");
     return tip.number > before;
   }
 

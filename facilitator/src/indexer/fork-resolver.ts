@@ -101,6 +101,6 @@ export class ForkResolver {
     const events = outcome.reversals.reduce((sum, reversal) => sum + reversal.events.length, 0);
     log.warn({ hash: expected, events }, "a block was reorganised away");
     for (const reversal of outcome.reversals) reversal.committed?.();
-    for (const key of ["events", "lane", "block"]) store.wake.notify(key);
+    for (const topic of ["events", "lane", "block"] as const) store.notifier.notify(topic);
   }
 }

@@ -120,7 +120,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
       }
     },
     // The indexing process has its own pace. A follower is notified of each block, and polls as well.
-    () => store.wake.wait(reads ? "indexer" : "block", reads ? heads.untilNextPollMs() : config.pollMs),
+    () => store.notifier.wait(reads ? "indexer" : "block", reads ? heads.untilNextPollMs() : config.pollMs),
   );
 
   return {

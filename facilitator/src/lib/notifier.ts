@@ -2,14 +2,14 @@
  * Notifies waiting code in this process that a row changed. A hint only: waiters read the row afterwards. They also
  * poll, because another process may have changed it.
  */
-export interface Notifier {
-  notify(key: string): void;
+export interface Notifier<Topic extends string = string> {
+  notify(key: Topic): void;
   /**
    * Waits for a notification. After `close` each wait still takes a moment, so that a loop that outlives its store does
    * not block the process.
    * @returns true when notified, false after the timeout or on `close`
    */
-  wait(key: string, timeoutMs: number): Promise<boolean>;
+  wait(key: Topic, timeoutMs: number): Promise<boolean>;
   close(): void;
 }
 

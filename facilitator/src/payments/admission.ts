@@ -130,7 +130,7 @@ export class PaymentAdmission {
     }
     if (binding === "granted") return { kind: "refused", error: alreadyGranted() };
     onStep("bound");
-    if (isRebinding) store.wake.notify("payments");
+    if (isRebinding) store.notifier.notify("payments");
     return binding === "bound" ? "bound" : "exists";
   }
 

@@ -87,14 +87,14 @@ export class PaymentProjection implements BlockProjection {
     this.#lastBlockPayments = new Map(payments.map((row) => [row.payment_id, row]));
     this.#writes += 1;
     if (payments.length > 0) this.#options.onStep("applied");
-    void this.#wake(payments);
+    void this.#notify(payments);
   }
 
-  async #wake(payments: readonly PaymentRow[]): Promise<void> {
-    const { wake } = this.#options.store;
+  async #notify(payments: readonly PaymentRow[]): Promise<void> {
+    const { notifier } = this.#options.store;
     for (let start = 0; start < payments.length; start += WOKEN_AT_ONCE) {
       if (start > 0) await nextTurn();
-      for (const { payment_id: id } of payments.slice(start, start + WOKEN_AT_ONCE)) wake.notify(`payment:${id}`);
+      for (const { payment_id: id } of payments.slice(start, start + WOKEN_AT_ONCE)) notifier.notify(`payment:${id}`);
     }
   }
 
@@ -102,8 +102,8 @@ export class PaymentProjection implements BlockProjection {
     const { store, chainId } = this.#options;
     const { ids, events } = await revertPayments(tx, chainId, block);
     const committed = (): void => {
-      for (const id of ids) store.wake.notify(`payment:${id}`);
-      store.wake.notify("payments");
+      for (const id of ids) store.notifier.notify(`payment:${id}`);
+      store.notifier.notify("payments");
     };
     return { events, committed };
   }

@@ -142,7 +142,7 @@ export class ExactPayments {
       if (outcome === "granted") return this.#signGrant(exact, settled);
       const leftMs = untilMs - monotonicMs();
       if (leftMs <= 0) return { kind: "held" };
-      await store.wake.wait("block", Math.min(leftMs, HELD_RETRY_MS));
+      await store.notifier.wait("block", Math.min(leftMs, HELD_RETRY_MS));
     }
   }
 

@@ -50,7 +50,7 @@ export function createIntake({ store, chainId, log, batches }: IntakeOptions): I
     const isEach = isEmbedded && countPayers(acceptances) === acceptances.length;
     if (isEach && !hasSlot) {
       const bindings = await insertDistinct(store.db, chainId, acceptances, undefined);
-      store.wake.notify("payments");
+      store.notifier.notify("payments");
       return bindings;
     }
     let batched = 0;
@@ -64,7 +64,7 @@ export function createIntake({ store, chainId, log, batches }: IntakeOptions): I
       return made;
     });
     if (send) batches.onSubmitted(send);
-    if (batched < acceptances.length) store.wake.notify("payments");
+    if (batched < acceptances.length) store.notifier.notify("payments");
     return bindings;
   }
 

@@ -190,8 +190,8 @@ export async function adoptEvidence(
     if (result.numUpdatedRows === 0n) return;
     await feed.append(tx, [eventOf({ ...row, ...settled }, "payment.settled", evidence)]);
   });
-  store.wake.notify(`payment:${row.payment_id}`);
-  store.wake.notify("events");
+  store.notifier.notify(`payment:${row.payment_id}`);
+  store.notifier.notify("events");
 }
 
 /** Fails a payment whose nonce was used by something else. */
@@ -218,8 +218,8 @@ export async function failSpent({ store, feed }: Ledger, row: PaymentRow, reason
       .executeTakeFirst();
     if (result.numUpdatedRows > 0n) await feed.append(tx, [eventOf({ ...row, ...failed }, "payment.failed", place)]);
   });
-  store.wake.notify(`payment:${row.payment_id}`);
-  store.wake.notify("events");
+  store.notifier.notify(`payment:${row.payment_id}`);
+  store.notifier.notify("events");
 }
 
 function eventOf(row: PaymentRow, type: "payment.settled" | "payment.failed", place: Place): EventDraft {

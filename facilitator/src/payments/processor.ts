@@ -3,7 +3,7 @@
  * did not move. Idempotent: the same request gets the same answer and moves money once.
  */
 import type { TurnpikeError } from "turnpike/protocol";
-import type { Store } from "../db/open";
+import type { Store, StoreTopic } from "../db/open";
 import { isDatabaseOutage } from "../db/outage";
 import type { PaymentRow } from "../db/tables/payments";
 import type { Admitted, PaymentAdmission } from "./admission";
@@ -97,12 +97,12 @@ class RequestRun {
       } catch (error) {
         if (!this.#isBound || !isDatabaseOutage(error)) throw error;
         if (this.#isTimeUp()) return { kind: "pending" };
-        await this.#options.store.wake.wait(this.#key, OUTAGE_REREAD_MS);
+        await this.#options.store.notifier.wait(this.#topic, OUTAGE_REREAD_MS);
       }
     }
   }
 
-  get #key(): string {
+  get #topic(): StoreTopic {
     return `payment:${this.#request.paymentId}`;
   }
 
@@ -116,7 +116,7 @@ class RequestRun {
     const { paymentId } = this.#request;
     const leftMs = Math.max(0, this.#untilMs - monotonicMs());
     const restMs = Math.min(leftMs, REREAD_MS);
-    const woken = store.wake.wait(this.#key, restMs);
+    const woken = store.notifier.wait(this.#topic, restMs);
     // Nearly every payment is requested once, so an unknown id is judged first and read afterwards.
     const isNew = intake.isNew(paymentId);
     // Another process may have reverted a payment that settled before the last read. Then only the row counts.
@@ -180,7 +180,7 @@ class RequestRun {
       if (refused) return refused;
     }
     if (this.#isTimeUp()) return { kind: "pending" };
-    if (row.state === "settled" || row.state === "failed") await store.wake.wait("block", restMs);
+    if (row.state === "settled" || row.state === "failed") await store.notifier.wait("block", restMs);
     else await woken;
     return undefined;
   }
@@ -207,7 +207,7 @@ class RequestRun {
     if (isRepeated || row.attempts > MAX_ATTEMPTS * 2)
       return refused(refusal("TransferFailed", "not_moved", "the token did not move the money and gave no reason"));
     await requeuePayment(store.db, row);
-    store.wake.notify("payments");
+    store.notifier.notify("payments");
     return undefined;
   }
 }

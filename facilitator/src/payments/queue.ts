@@ -95,7 +95,7 @@ export class PaymentQueue {
     const mayWait = (): boolean => this.isShort() && this.#options.applied() === applied && monotonicMs() < untilMs;
     while (mayWait()) {
       if (!(await this.#lacksSlots(store.db))) return true;
-      await store.wake.wait("payments", SLOT_CHECK_MS);
+      await store.notifier.wait("payments", SLOT_CHECK_MS);
     }
     return false;
   }

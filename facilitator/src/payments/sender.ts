@@ -99,6 +99,6 @@ export class Sender {
   #pause(): Promise<unknown> {
     const { config, store } = this.#options;
     const restMs = this.#queue.backlog.queued > 0 ? paceMsOf(config) : config.pollMs;
-    return Promise.race([store.wake.wait("payments", restMs), store.wake.wait("block", restMs)]);
+    return Promise.race([store.notifier.wait("payments", restMs), store.notifier.wait("block", restMs)]);
   }
 }

@@ -49,7 +49,7 @@ export class UnmovedPayments {
         "a payment's transaction was mined without moving it",
       );
       await this.#reconcileOrRetry(row);
-      store.wake.notify(`payment:${row.payment_id}`);
+      store.notifier.notify(`payment:${row.payment_id}`);
     }
   }
 

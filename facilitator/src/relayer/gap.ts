@@ -46,7 +46,7 @@ export class GapWatch {
     if (filled.length === 0) return;
     this.#sinceMs = undefined;
     log.error({ key: of.key, nonces: filled }, "nonces below this key's transactions were never used; filling them");
-    store.wake.notify("lane");
+    store.notifier.notify("lane");
   }
 }
 

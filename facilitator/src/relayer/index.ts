@@ -148,11 +148,11 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const loops = lanes.map((lane) =>
     repeat(
       () => lane.tick(),
-      () => store.wake.wait("lane", config.pollMs),
+      () => store.notifier.wait("lane", config.pollMs),
     ),
   );
-  for (const lane of lanes) loops.push(repeat(lane.watchNodes, () => store.wake.wait("lanes", WATCH_MS)));
-  if (!sends) loops.push(repeat(refreshLanes, () => store.wake.wait("lanes", WATCH_MS)));
+  for (const lane of lanes) loops.push(repeat(lane.watchNodes, () => store.notifier.wait("lanes", WATCH_MS)));
+  if (!sends) loops.push(repeat(refreshLanes, () => store.notifier.wait("lanes", WATCH_MS)));
   const addressesOf = (): readonly Address[] => (sends ? signers.map(({ address }) => address) : watch.addresses());
 
   async function refreshLanes(): Promise<void> {
@@ -181,7 +181,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
     accounts: createAccountReads(chain),
     async submit(request, tx) {
       const id = await enqueueTransaction(tx ?? store.db, { id: randomUUID(), ...request, chainId: config.chainId });
-      if (!tx) store.wake.notify("lane");
+      if (!tx) store.notifier.notify("lane");
       return id;
     },
     async dispatch(requests, tx) {
@@ -193,7 +193,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
         sends.push(send);
       }
       for (const entry of rest) await enqueueTransaction(tx, entry);
-      if (rest.length > 0) sends.push(() => store.wake.notify("lane"));
+      if (rest.length > 0) sends.push(() => store.notifier.notify("lane"));
       return () => {
         for (const send of sends) send();
       };
@@ -211,7 +211,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
     async waitFor(transactionId, timeoutMs) {
       const untilMs = monotonicMs() + timeoutMs;
       for (;;) {
-        const woken = store.wake.wait(`tx:${transactionId}`, Math.max(0, Math.min(1_000, untilMs - monotonicMs())));
+        const woken = store.notifier.wait(`tx:${transactionId}`, Math.max(0, Math.min(1_000, untilMs - monotonicMs())));
         const outcome = await relayer.outcome(transactionId);
         if (outcome.kind !== "pending" || monotonicMs() >= untilMs) return outcome;
         await woken;
@@ -233,7 +233,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
       return counts.includes(undefined) ? undefined : counts.reduce<number>((sum, count) => sum + (count ?? 0), 0);
     },
     hasSent: (hash) => lanes.some((lane) => lane.hasSent(hash)),
-    poke: () => store.wake.notify("lane"),
+    poke: () => store.notifier.notify("lane"),
     async stop() {
       await Promise.all(loops.map((loop) => loop.stop()));
       // If the database is down, the lease lapses by itself.

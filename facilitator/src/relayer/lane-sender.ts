@@ -72,7 +72,7 @@ export class LaneSender {
     // A transaction in a block frees its slot, whether or not that block is indexed.
     const before = slots.used();
     slots.count([...forms.keys()], waiting.length);
-    if (slots.used() < before) store.wake.notify("payments");
+    if (slots.used() < before) store.notifier.notify("payments");
     await state.measure(waiting);
     await this.#rebroadcast(waiting, forms);
     // More transactions are likely while some are in flight; they use these fees without waiting.

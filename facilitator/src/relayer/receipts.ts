@@ -68,7 +68,7 @@ export function createReceipts(options: ReceiptsOptions): Receipts {
     onStep("mined");
     const { hash, blockNumber: block, success } = receipt;
     log.info({ purpose: row.purpose, hash, block, success }, "mined");
-    store.wake.notify(`tx:${row.id}`);
+    store.notifier.notify(`tx:${row.id}`);
     return true;
   }
 
@@ -81,7 +81,7 @@ export function createReceipts(options: ReceiptsOptions): Receipts {
           if (isLeftToReader(row) || (await isMined(row, forms.get(row.id) ?? []))) return;
           if (sinceMs(missingSinceMs, row) <= patienceMs) return;
           await markDisplaced(store.db, row.id);
-          store.wake.notify(`tx:${row.id}`);
+          store.notifier.notify(`tx:${row.id}`);
           displaced.push(row);
         }),
       );

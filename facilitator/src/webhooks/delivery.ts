@@ -161,7 +161,7 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
         faults.met("round", error, "webhooks pause");
       }
     },
-    () => Promise.race([store.wake.wait("events", deps.pollMs), freed.wait("place", deps.pollMs)]),
+    () => Promise.race([store.notifier.wait("events", deps.pollMs), freed.wait("place", deps.pollMs)]),
   );
 
   return {

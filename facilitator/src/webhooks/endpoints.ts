@@ -177,7 +177,7 @@ export class WebhookEndpoints {
       await this.#queue(tx, id, eventId, testBody(eventId, Math.floor(this.#nowMs() / 1_000), this.#network));
       await this.#record(tx, actor, "webhook.tested", id, { event: eventId, type: TEST_EVENT_TYPE });
     });
-    this.#store.wake.notify("events");
+    this.#store.notifier.notify("events");
     return eventId;
   }
 
@@ -195,7 +195,7 @@ export class WebhookEndpoints {
       await this.#queue(tx, id, eventId, known?.body ?? null);
       await this.#record(tx, actor, "webhook.resent", id, { event: eventId });
     });
-    this.#store.wake.notify("events");
+    this.#store.notifier.notify("events");
   }
 
   /** @throws UnknownObject, also for an endpoint of another provider */

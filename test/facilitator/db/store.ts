@@ -176,14 +176,14 @@ describe("store", function () {
   });
 });
 
-describe("wake", () => {
-  it("wakes who waits for the key, nobody else, and everybody when it closes", async () => {
-    const wake = createNotifier();
-    const waits = [wake.wait("a", 5_000), wake.wait("b", 10), wake.wait("c", 5_000)];
-    wake.notify("a");
-    setImmediate(() => wake.close());
+describe("the notifier", () => {
+  it("notifies those that wait for the topic, and everybody when it closes", async () => {
+    const notifier = createNotifier();
+    const waits = [notifier.wait("a", 5_000), notifier.wait("b", 10), notifier.wait("c", 5_000)];
+    notifier.notify("a");
+    setImmediate(() => notifier.close());
     expect(await Promise.all(waits)).to.deep.equal([true, false, false]);
-    expect(await wake.wait("d", 5_000)).to.equal(false);
+    expect(await notifier.wait("d", 5_000)).to.equal(false);
   });
 });
 
@@ -200,8 +200,8 @@ describe("store on PostgreSQL", function () {
     const [one, other] = await Promise.all([openStore(database), openStore(database)]);
     try {
       const woken = async (): Promise<boolean> => {
-        const waiting = one.wake.wait("payment:0x1", 100);
-        other.wake.notify("payment:0x1");
+        const waiting = one.notifier.wait("payment:0x1", 100);
+        other.notifier.notify("payment:0x1");
         return waiting;
       };
       let answers = 0;

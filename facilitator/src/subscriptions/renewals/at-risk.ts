@@ -172,7 +172,7 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
           .execute();
       });
       if (warnings.length > 0) {
-        store.wake.notify("events");
+        store.notifier.notify("events");
         log.info({ horizonSec, warned: warnings.length }, "renewals are at risk");
       }
       if (isDone) return;

@@ -75,7 +75,7 @@ class RenewalRunner implements Renewals {
     this.#faults = createFaultLog({ log, monotonicMs });
     this.#loop = repeat(
       () => this.#round(),
-      () => store.wake.wait("block", config.pollMs),
+      () => store.notifier.wait("block", config.pollMs),
     );
   }
 
@@ -185,6 +185,6 @@ class RenewalRunner implements Renewals {
       await this.#work.postpone(postponed, tx);
       await this.#work.remove(gone, tx);
     });
-    if (events.length > 0) store.wake.notify("events");
+    if (events.length > 0) store.notifier.notify("events");
   }
 }

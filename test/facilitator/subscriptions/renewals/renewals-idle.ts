@@ -1,6 +1,7 @@
 import { expect } from "chai";
 import type { KyselyPlugin } from "kysely";
 import pino from "pino";
+import type { StoreTopic } from "../../../../facilitator/src/db/open";
 import { noProgress } from "../../../../facilitator/src/lib/progress";
 import { createRenewals } from "../../../../facilitator/src/subscriptions/renewals/runner";
 import { createMetrics } from "../../../../facilitator/src/telemetry/metrics";
@@ -25,15 +26,15 @@ describe("Facilitator: renewals while nothing happens", function () {
       },
       transformResult: async ({ result }) => result,
     };
-    const { wake } = core.store;
+    const { notifier } = core.store;
     const store = {
       ...core.store,
       db: core.store.db.withPlugin(counting),
-      wake: {
-        ...wake,
-        wait(key: string, timeoutMs: number) {
+      notifier: {
+        ...notifier,
+        wait(topic: StoreTopic, timeoutMs: number) {
           pauses += 1;
-          return wake.wait(key, timeoutMs);
+          return notifier.wait(topic, timeoutMs);
         },
       },
     };
