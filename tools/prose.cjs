@@ -56,6 +56,8 @@ const ALLOWED = [
   ["sdk/src/gate/metering/shared-view.ts", /hurried: true|"hurried":true/g],
   // The name of a database column.
   ["facilitator/src/payments/payment-request.ts", "`door`"],
+  // The SQL of a migration that has landed is not edited.
+  ["facilitator/src/db/migrations/406-failed-periods.ts", /with told as|from told order by/g],
   // These name the retired words themselves.
   ["tools/prose.cjs", /[\s\S]+/g],
   [

@@ -11,7 +11,7 @@ export const failedPeriods: Migration = {
     `create index failed_periods_of_a_provider on failed_periods (chain_id, provider, token, failed_at)
       include (cause, outcome, price)`,
     `insert into failed_periods (chain_id, id_hash, paid_through, provider, token, failed_at, cause, price, outcome)
-      with failures as (
+      with told as (
         select chain_id, object_id as id_hash, (payload->>'paidThrough')::bigint as paid_through, provider,
           payload->>'token' as token, block_time as failed_at, coalesce(left(payload->>'reason', 64), 'NotTried') as cause,
           (payload->>'price')::numeric as price, type = 'subscription.expired' as is_end, seq
@@ -20,7 +20,7 @@ export const failedPeriods: Migration = {
       first as (
         select distinct on (chain_id, id_hash, paid_through) *,
           bool_or(is_end) over (partition by chain_id, id_hash, paid_through) as is_over
-        from failures order by chain_id, id_hash, paid_through, is_end, seq)
+        from told order by chain_id, id_hash, paid_through, is_end, seq)
       select f.chain_id, f.id_hash, f.paid_through, f.provider, f.token, f.failed_at, f.cause, f.price,
         case when s.id_hash is null then 'gone' when f.is_over then 'lost'
           when s.paid_through <> f.paid_through then 'recovered' when s.moved_to is not null then 'moved'
