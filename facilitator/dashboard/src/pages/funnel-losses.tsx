@@ -1,13 +1,13 @@
 /** Shows what the funnel lost: by cause and by resource. */
 import { formatCount, plural } from "../format";
-import { Bar, Cut, Empty, Panel, Table } from "../parts";
+import { Bar, type Column, Cut, Empty, Panel, Table } from "../parts";
 import { useMoney } from "../use";
 import { CAUSES } from "./causes";
 import { hasGateReports, stepOf, type ViewProps } from "./funnel-data";
 
 export function LossesByCause({ data }: ViewProps) {
   const money = useMoney("short");
-  const { causes, turnedAway, token } = data;
+  const { causes, turnedAway } = data;
   const asked = stepOf(data, "asked");
   const hasReports = hasGateReports(data);
   const worst = causes.reduce((max, { lost }) => Math.max(max, Number(lost)), 1);
@@ -38,26 +38,7 @@ export function LossesByCause({ data }: ViewProps) {
             cell: (row) => formatCount(row.count),
             total: formatCount(asked?.count ?? 0),
           },
-          {
-            title: "Asked",
-            isNumber: true,
-            isMinor: true,
-            cell: (row) => money(row.asked, token),
-            total: money(asked?.amount ?? "0", token),
-          },
-          {
-            title: "Followed by access",
-            isNumber: true,
-            isMinor: true,
-            cell: (row) => money(row.answered, token),
-            total: money(data.answered, token),
-          },
-          {
-            title: "Lost",
-            isNumber: true,
-            cell: (row) => money(row.lost, token),
-            total: money(data.lost, token),
-          },
+          ...amountColumns<(typeof causes)[number]>(data, money, (row) => row.asked),
           { title: "Share", isSpare: true, cell: (row) => <Bar share={Number(row.lost) / worst} tone="bad" /> },
         ]}
       />
@@ -76,7 +57,7 @@ export function LossesByCause({ data }: ViewProps) {
 
 export function ByResource({ data }: ViewProps) {
   const money = useMoney("short");
-  const { resources, token } = data;
+  const { resources } = data;
   const asked = stepOf(data, "asked");
   const served = stepOf(data, "served");
   const shown = resources.filter(
@@ -115,28 +96,38 @@ export function ByResource({ data }: ViewProps) {
             cell: (row) => formatCount(row.bySubscription.count),
             total: formatCount(data.bySubscription.count),
           },
-          {
-            title: "Asked",
-            isNumber: true,
-            isMinor: true,
-            cell: (row) => money(row.asked.amount, token),
-            total: money(asked?.amount ?? "0", token),
-          },
-          {
-            title: "Followed by access",
-            isNumber: true,
-            isMinor: true,
-            cell: (row) => money(row.answered, token),
-            total: money(data.answered, token),
-          },
-          {
-            title: "Lost",
-            isNumber: true,
-            cell: (row) => money(row.lost, token),
-            total: money(data.lost, token),
-          },
+          ...amountColumns<(typeof shown)[number]>(data, money, (row) => row.asked.amount),
         ]}
       />
     </Panel>
   );
+}
+
+type Amounts = Readonly<Record<"answered" | "lost", string>>;
+
+/** Columns of the amounts asked for, followed by access, and lost. */
+function amountColumns<T extends Amounts>(
+  data: ViewProps["data"],
+  money: ReturnType<typeof useMoney>,
+  askedOf: (row: T) => string,
+): Column<T>[] {
+  const { token, answered, lost } = data;
+  const asked = stepOf(data, "asked")?.amount ?? "0";
+  return [
+    {
+      title: "Asked",
+      isNumber: true,
+      isMinor: true,
+      cell: (row) => money(askedOf(row), token),
+      total: money(asked, token),
+    },
+    {
+      title: "Followed by access",
+      isNumber: true,
+      isMinor: true,
+      cell: (row) => money(row.answered, token),
+      total: money(answered, token),
+    },
+    { title: "Lost", isNumber: true, cell: (row) => money(row.lost, token), total: money(lost, token) },
+  ];
 }
