@@ -54,7 +54,7 @@ const config: HardhatUserConfig = {
     version: SOLC_VERSION,
     settings: {
       viaIR: true,
-      optimizer: { enabled: true, runs: 1_000_000 },
+      optimizer: { enabled: true, runs: 2_000 },
       evmVersion: "cancun",
       metadata: { bytecodeHash: "none" },
       outputSelection: { "*": { "*": ["storageLayout"] } },

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {AllowanceView, Auth, Debit, ITurnpike, Status} from "./interfaces/ITurnpike.sol";
+import {Auth, Debit, ITurnpike, Status} from "./interfaces/ITurnpike.sol";
+import {DEBIT_RIGHT} from "./interfaces/TurnpikeTypes.sol";
 import {Ledger} from "./Ledger.sol";
 import {Frames} from "./libraries/Frames.sol";
 import {Standing} from "./libraries/Standing.sol";
@@ -56,17 +57,10 @@ abstract contract Allowances is Ledger {
         _debit(idHash, amount, index, caller);
     }
 
-    // ------------------------------------------------------------------ views
-
-    /// @inheritdoc ITurnpike
-    function getAllowance(bytes32 idHash) external view returns (AllowanceView memory) {
-        return _allowanceView(idHash);
-    }
-
     // ------------------------------------------------------------------ internals
 
     function _setMaxOverage(bytes32 idHash, SubscriptionWord s, uint256 cap) private {
-        Status status = _statusOf(s);
+        Status status = _statusOf(idHash, s);
         if (status == Status.CANCELLED) revert SubscriptionNotActive(idHash, status);
         uint88 newCap = _checkedCap(cap);
 
@@ -82,10 +76,12 @@ abstract contract Allowances is Ledger {
         uint32 planIndex = s.planIndex();
         PlanRecord storage plan = _plans[planIndex];
         PayeeWord payee = plan.payee;
-        if (!s.isActive(payee, block.timestamp)) {
-            revert SubscriptionNotActive(idHash, s.statusAt(payee, block.timestamp));
+        // Short for the record that every debit hopes to find.
+        if (!s.isUnbounded() || block.timestamp >= uint256(s.paidThrough()) + payee.grace()) {
+            Status status = s.statusAt(payee, _untilOf(idHash, s), block.timestamp);
+            if (status != Status.ACTIVE) revert SubscriptionNotActive(idHash, status);
         }
-        if (!_operators[_operatorKey(planIndex, caller)]) revert NotOperator(plan.planId, caller);
+        if (_rights[_operatorKey(planIndex, caller)] & DEBIT_RIGHT == 0) revert NotOperator(plan.planId, caller);
         if (amount == 0) revert ZeroAmount();
         AllowanceRecord storage allowance = _allowances[idHash];
         AllowanceWord a = allowance.word.inCycle(s.paidThrough());
@@ -96,18 +92,5 @@ abstract contract Allowances is Ledger {
         emit Debited(idHash, amount, index);
 
         Tokens.collect(plan.price.token(), s.subscriber(), payee.payTo(), amount);
-    }
-
-    function _allowanceView(bytes32 idHash) internal view returns (AllowanceView memory) {
-        AllowanceWord stored = _allowances[idHash].word;
-        AllowanceWord a = stored.inCycle(_subscriptions[idHash].word.paidThrough());
-        return
-            AllowanceView({
-                cap: a.cap(),
-                spent: a.spent(),
-                remaining: a.remaining(),
-                cycle: stored.cycle(),
-                debits: a.debits()
-            });
     }
 }

@@ -59,10 +59,10 @@ contract BatchSettler is IBatchSettler {
             // After the encoding, whose cost a long signature drives up.
             let available := gas()
             if lt(available, required) {
-                mstore(0x00, starved)
-                mstore(0x04, available)
-                mstore(0x24, required)
-                revert(0x00, 0x44)
+                mstore(data, starved)
+                mstore(add(data, 0x04), available)
+                mstore(add(data, 0x24), required)
+                revert(data, 0x44)
             }
             ok := call(gasPerItem, token, 0, data, sub(end, data), 0x00, 0x00)
             if iszero(returndatasize()) {

@@ -1,52 +1,20 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
-import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/SignatureChecker.sol";
 import {Auth, ITurnpike, Status} from "./interfaces/ITurnpike.sol";
+import {Records} from "./Records.sol";
+import {Signatures} from "./libraries/Signatures.sol";
 import {Standing} from "./libraries/Standing.sol";
-import {AllowanceWord, OwnerWord, PayeeWord, PriceWord, SubscriptionWord} from "./libraries/Words.sol";
+import {SubscriptionWord} from "./libraries/Words.sol";
 
-/// @title The records, and who may act on them
-/// @notice What the four halves of Turnpike share: storage, look-ups that refuse the unknown, and the proof that a
-/// subscriber stands behind an act. It moves no token and emits nothing.
-abstract contract Ledger is ITurnpike, EIP712 {
+/// @title Who may act on the records
+/// @notice What the parts of Turnpike share: look-ups that refuse the unknown, and the proof that a subscriber agreed
+/// to an act. It moves no token.
+abstract contract Ledger is Records, ITurnpike, EIP712 {
     using Standing for SubscriptionWord;
 
-    /// @dev Four words: a renewal reads the first two, a debit too. Terms never change once written.
-    struct PlanRecord {
-        PriceWord price; // slot 0: token160 | amount96
-        PayeeWord payee; // slot 1: payTo160 | interval32 | grace32 | flags8
-        OwnerWord owner; // slot 2: provider160 | successorIndex32
-        bytes32 planId; // slot 3
-    }
-
-    /// @dev A struct of one word, so that a storage pointer is computed once and serves for reading and writing.
-    struct SubscriptionRecord {
-        SubscriptionWord word; // slot 0: subscriber160 | paidThrough40 | planIndex32 | version16 | flags8
-    }
-
-    /// @dev As above.
-    struct AllowanceRecord {
-        AllowanceWord word; // slot 0: cap88 | spent88 | cycle40 | debits40
-    }
-
     uint16 private constant LAST_VERSION = type(uint16).max;
-
-    // slots 0 and 1 belong to EIP712 (unused: name and version fit into immutables)
-
-    /// @dev By idHash; one word each. A record is never deleted: the used idHash stays as a tombstone.
-    mapping(bytes32 idHash => SubscriptionRecord) internal _subscriptions; // slot 2
-    /// @dev By idHash; one word each, made when a cap is first granted.
-    mapping(bytes32 idHash => AllowanceRecord) internal _allowances; // slot 3
-    /// @dev By the compact index that a subscription stores; 1 is the first.
-    mapping(uint256 planIndex => PlanRecord) internal _plans; // slot 4
-    /// @dev Zero: unknown.
-    mapping(bytes32 planId => uint32 planIndex) internal _planIndexOf; // slot 5
-    /// @dev One word for each pair, see `_operatorKey`: a debit reads just this one.
-    mapping(uint256 operatorKey => bool allowed) internal _operators; // slot 6
-    uint32 internal _planCount; // slot 7
 
     // ------------------------------------------------------------------ look-ups
 
@@ -61,16 +29,39 @@ abstract contract Ledger is ITurnpike, EIP712 {
         if (!s.exists()) revert SubscriptionNotActive(idHash, Status.NONE);
     }
 
-    function _statusOf(SubscriptionWord s) internal view returns (Status) {
-        return s.statusAt(_plans[s.planIndex()].payee, block.timestamp);
+    function _statusOf(bytes32 idHash, SubscriptionWord s) internal view returns (Status) {
+        return s.statusAt(_plans[s.planIndex()].payee, _untilOf(idHash, s), block.timestamp);
+    }
+
+    /// @dev 0: not limited. Others read no further word.
+    function _untilOf(bytes32 idHash, SubscriptionWord s) internal view returns (uint40) {
+        return s.isLimited() ? _nexts[idHash].until() : 0;
     }
 
     function _idHashOf(address subscriber, bytes32 secretHash) internal pure returns (bytes32) {
         return keccak256(abi.encode(subscriber, secretHash));
     }
 
-    function _operatorKey(uint32 planIndex, address operator) internal pure returns (uint256) {
-        return (uint256(planIndex) << 160) | uint160(operator);
+    // ------------------------------------------------------------------ periods
+
+    /// @dev The plan of the next charged period: a scheduled change applies now.
+    function _takeNextPlan(bytes32 idHash, SubscriptionWord s) internal returns (uint32 planIndex) {
+        if (!s.hasNext()) return s.planIndex();
+        planIndex = _nexts[idHash].nextPlanIndex();
+        emit ChangeMade(idHash, _plans[planIndex].planId);
+    }
+
+    /// @dev The record with one period of the plan from `start` on.
+    function _withPeriod(
+        bytes32 idHash,
+        SubscriptionWord s,
+        uint32 planIndex,
+        uint256 start
+    ) internal returns (SubscriptionWord) {
+        uint256 before = s.anchorDay();
+        (uint256 end, uint256 anchor) = Standing.periodFrom(start, _plans[planIndex].payee, before);
+        if (anchor != before) emit Anchored(idHash, uint8(anchor));
+        return s.withPeriod(planIndex, end, anchor);
     }
 
     // ------------------------------------------------------------------ who acts
@@ -87,8 +78,6 @@ abstract contract Ledger is ITurnpike, EIP712 {
         _requireSignature(s.subscriber(), structHash, auth.deadline, auth.signature);
     }
 
-    /// @dev The key comes first, also for an account with code: an EIP-7702 account may sign with its own key. No
-    /// ERC-6492: an account without code is never called.
     function _requireSignature(
         address signer,
         bytes32 structHash,
@@ -96,13 +85,7 @@ abstract contract Ledger is ITurnpike, EIP712 {
         bytes calldata signature
     ) internal view {
         if (block.timestamp > deadline) revert SignatureExpired(deadline);
-        bytes32 digest = _hashTypedDataV4(structHash);
-        (address recovered, ECDSA.RecoverError err, ) = ECDSA.tryRecoverCalldata(digest, signature);
-        if (err == ECDSA.RecoverError.NoError && recovered == signer) return;
-        if (signer.code.length != 0) {
-            if (SignatureChecker.isValidERC1271SignatureNowCalldata(signer, digest, signature)) return;
-        }
-        revert InvalidSignature(signer);
+        if (!Signatures.isValid(signer, _hashTypedDataV4(structHash), signature)) revert InvalidSignature(signer);
     }
 
     /// @dev Every act of the subscriber voids the signatures made before it.

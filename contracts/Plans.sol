@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ITurnpike, PlanView, Terms} from "./interfaces/ITurnpike.sol";
+import {ERC165Checker} from "@openzeppelin/contracts/utils/introspection/ERC165Checker.sol";
+import {ITurnpike, Terms} from "./interfaces/ITurnpike.sol";
+import {ALL_RIGHTS, DEBIT_RIGHT} from "./interfaces/TurnpikeTypes.sol";
 import {Ledger} from "./Ledger.sol";
-import {OwnerWord, PayeeWord, PlanWords} from "./libraries/Words.sol";
+import {OwnerWord, PayeeWord, PlanWords, ProposalWord} from "./libraries/Words.sol";
 
-/// @title Plans: immutable terms, their operators and their end
+/// @title Plans: terms, the rights of others on them, their payee, provider and end
 abstract contract Plans is Ledger {
+    /// @dev Longer than a long weekend: the time in which a payee can notice and withdraw what a stolen key proposed.
+    uint256 private constant PAYEE_DELAY = 7 days;
+    uint256 private constant MAX_MONTHS = 1_200;
+    uint256 private constant SHORTEST_MONTH = 28 days;
+    bytes4 private constant ERC721 = 0x80ac58cd; // its ERC-165 interface id
+
     // ------------------------------------------------------------------ create
 
     /// @inheritdoc ITurnpike
@@ -16,29 +24,85 @@ abstract contract Plans is Ledger {
         string calldata metadata
     ) external returns (bytes32 planId) {
         _requireSound(terms);
-        planId = keccak256(abi.encode(msg.sender, terms, salt, keccak256(bytes(metadata))));
+        planId = keccak256(
+            abi.encode(block.chainid, address(this), msg.sender, terms, salt, keccak256(bytes(metadata)))
+        );
         if (_planIndexOf[planId] != 0) revert PlanExists(planId);
 
         uint32 index = ++_planCount;
         _planIndexOf[planId] = index;
         PlanRecord storage plan = _plans[index];
         plan.price = PlanWords.packPrice(terms.token, terms.amount);
-        plan.payee = PlanWords.packPayee(terms.payTo, terms.interval, terms.grace);
+        plan.payee = PlanWords.packPayee(terms.payTo, terms.interval, terms.months, terms.grace);
         plan.owner = PlanWords.packOwner(msg.sender, 0);
         plan.planId = planId;
-        _operators[_operatorKey(index, msg.sender)] = true;
 
         emit PlanCreated(planId, msg.sender, index, terms, salt, metadata);
-        emit OperatorSet(planId, msg.sender, true);
+        _setRights(planId, index, msg.sender, ALL_RIGHTS);
     }
 
     // ------------------------------------------------------------------ use
 
     /// @inheritdoc ITurnpike
-    function setOperator(bytes32 planId, address operator, bool allowed) external {
+    function setOperator(bytes32 planId, address account, uint8 rights) external {
+        if (rights > ALL_RIGHTS) revert InvalidTerms("rights");
         (uint32 index, ) = _ownPlan(planId);
-        _operators[_operatorKey(index, operator)] = allowed;
-        emit OperatorSet(planId, operator, allowed);
+        _setRights(planId, index, account, rights);
+    }
+
+    // ------------------------------------------------------------------ payee and provider
+
+    /// @inheritdoc ITurnpike
+    function proposePayTo(bytes32 planId, address payTo) external {
+        if (payTo == address(0) || payTo == address(this)) revert InvalidTerms("payTo");
+        MoveRecord storage move = _moveOf(planId);
+        uint40 effectiveAt = uint40(block.timestamp + PAYEE_DELAY);
+        move.proposal = PlanWords.packProposal(payTo, effectiveAt);
+        emit PayToProposed(planId, payTo, effectiveAt, msg.sender);
+    }
+
+    /// @inheritdoc ITurnpike
+    function withdrawPayTo(bytes32 planId) external {
+        MoveRecord storage move = _moveOf(planId);
+        _requireProposal(planId, move);
+        _dropProposal(planId, move);
+    }
+
+    /// @inheritdoc ITurnpike
+    function applyPayTo(bytes32 planId) external {
+        (uint32 index, PlanRecord storage plan) = _existingPlan(planId);
+        MoveRecord storage move = _moves[index];
+        ProposalWord proposal = _requireProposal(planId, move);
+        if (block.timestamp < proposal.effectiveAt()) revert TooEarly(planId, proposal.effectiveAt());
+
+        PayeeWord payee = plan.payee;
+        if (move.firstPayTo == address(0)) move.firstPayTo = payee.payTo();
+        move.proposal = ProposalWord.wrap(0);
+        plan.payee = payee.withPayTo(proposal.payTo());
+        emit PayToMoved(planId, proposal.payTo());
+    }
+
+    /// @inheritdoc ITurnpike
+    function offerPlan(bytes32 planId, address nextProvider) external {
+        (uint32 index, ) = _ownPlan(planId);
+        _moves[index].nextProvider = nextProvider;
+        emit PlanOffered(planId, nextProvider);
+    }
+
+    /// @inheritdoc ITurnpike
+    function acceptPlan(bytes32 planId) external {
+        (uint32 index, PlanRecord storage plan) = _existingPlan(planId);
+        MoveRecord storage move = _moves[index];
+        if (move.nextProvider != msg.sender) revert NotProvider(planId, msg.sender);
+
+        move.nextProvider = address(0);
+        if (ProposalWord.unwrap(move.proposal) != 0) _dropProposal(planId, move);
+        OwnerWord owner = plan.owner;
+        plan.owner = PlanWords.packOwner(msg.sender, owner.successorIndex());
+        emit PlanTransferred(planId, msg.sender);
+        // In this order, so that a provider who accepts its own offer keeps its rights.
+        _setRights(planId, index, owner.provider(), 0);
+        _setRights(planId, index, msg.sender, ALL_RIGHTS);
     }
 
     // ------------------------------------------------------------------ end
@@ -54,7 +118,12 @@ abstract contract Plans is Ledger {
             // The plan itself is deprecated by now, and so no successor of its own.
             uint32 index = _planIndexOf[successor];
             PlanRecord storage next = _plans[index];
-            if (index == 0 || next.owner.provider() != msg.sender || next.payee.isDeprecated()) {
+            if (
+                index == 0 ||
+                next.owner.provider() != msg.sender ||
+                next.price.token() != plan.price.token() ||
+                next.payee.isDeprecated()
+            ) {
                 revert InvalidSuccessor(planId, successor);
             }
             plan.owner = PlanWords.packOwner(msg.sender, index);
@@ -65,20 +134,9 @@ abstract contract Plans is Ledger {
     // ------------------------------------------------------------------ views
 
     /// @inheritdoc ITurnpike
-    function getPlan(bytes32 planId) external view returns (PlanView memory) {
-        return _planView(planId);
-    }
-
-    /// @inheritdoc ITurnpike
-    function getPlans(bytes32[] calldata planIds) external view returns (PlanView[] memory views) {
-        views = new PlanView[](planIds.length);
-        for (uint256 i = 0; i < planIds.length; ++i) views[i] = _planView(planIds[i]);
-    }
-
-    /// @inheritdoc ITurnpike
-    function isOperator(bytes32 planId, address operator) external view returns (bool) {
-        // An unknown plan has index 0, for which no operator can be set.
-        return _operators[_operatorKey(_planIndexOf[planId], operator)];
+    function isOperator(bytes32 planId, address account) external view returns (bool) {
+        // An unknown plan has index 0, on which no right can be set.
+        return _rights[_operatorKey(_planIndexOf[planId], account)] & DEBIT_RIGHT != 0;
     }
 
     // ------------------------------------------------------------------ internals
@@ -88,31 +146,39 @@ abstract contract Plans is Ledger {
         if (plan.owner.provider() != msg.sender) revert NotProvider(planId, msg.sender);
     }
 
-    /// @dev This contract is neither token nor payee: it must never be made to call itself, nor to receive.
-    function _requireSound(Terms calldata terms) private view {
-        if (terms.token.code.length == 0 || terms.token == address(this)) revert InvalidTerms("token");
-        if (terms.amount == 0) revert InvalidTerms("amount");
-        if (terms.interval == 0) revert InvalidTerms("interval");
-        if (terms.grace >= terms.interval) revert InvalidTerms("grace");
-        if (terms.payTo == address(0) || terms.payTo == address(this)) revert InvalidTerms("payTo");
+    /// @dev For the two that may decide about the payee: the provider, and the payee itself.
+    function _moveOf(bytes32 planId) private view returns (MoveRecord storage) {
+        (uint32 index, PlanRecord storage plan) = _existingPlan(planId);
+        if (plan.owner.provider() != msg.sender && plan.payee.payTo() != msg.sender) {
+            revert NotProvider(planId, msg.sender);
+        }
+        return _moves[index];
     }
 
-    function _planView(bytes32 planId) private view returns (PlanView memory v) {
-        v.index = _planIndexOf[planId];
-        if (v.index == 0) return v;
-        PlanRecord storage plan = _plans[v.index];
-        OwnerWord owner = plan.owner;
-        PayeeWord payee = plan.payee;
-        v.planId = planId;
-        v.provider = owner.provider();
-        v.terms = Terms({
-            token: plan.price.token(),
-            amount: plan.price.amount(),
-            interval: payee.interval(),
-            grace: payee.grace(),
-            payTo: payee.payTo()
-        });
-        v.deprecated = payee.isDeprecated();
-        v.successor = _plans[owner.successorIndex()].planId;
+    function _requireProposal(bytes32 planId, MoveRecord storage move) private view returns (ProposalWord proposal) {
+        proposal = move.proposal;
+        if (ProposalWord.unwrap(proposal) == 0) revert NotProposed(planId);
+    }
+
+    function _dropProposal(bytes32 planId, MoveRecord storage move) private {
+        move.proposal = ProposalWord.wrap(0);
+        emit PayToProposed(planId, address(0), 0, msg.sender);
+    }
+
+    function _setRights(bytes32 planId, uint32 index, address account, uint8 rights) private {
+        _rights[_operatorKey(index, account)] = rights;
+        emit OperatorSet(planId, account, rights);
+    }
+
+    /// @dev This contract is neither token nor payee: it must never be made to call itself, nor to receive. An NFT has
+    /// the same `transferFrom`, with an id where the amount is.
+    function _requireSound(Terms calldata terms) private view {
+        if (terms.token.code.length == 0 || terms.token == address(this)) revert InvalidTerms("token");
+        if (ERC165Checker.supportsInterface(terms.token, ERC721)) revert InvalidTerms("token");
+        if (terms.amount == 0) revert InvalidTerms("amount");
+        if (terms.interval == 0 || (terms.months && terms.interval > MAX_MONTHS)) revert InvalidTerms("interval");
+        uint256 shortest = terms.months ? terms.interval * SHORTEST_MONTH : terms.interval;
+        if (terms.grace >= shortest) revert InvalidTerms("grace");
+        if (terms.payTo == address(0) || terms.payTo == address(this)) revert InvalidTerms("payTo");
     }
 }

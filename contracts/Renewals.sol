@@ -43,18 +43,31 @@ abstract contract Renewals is Ledger {
         SubscriptionWord s = subscription.word;
         PlanRecord storage plan = _plans[s.planIndex()];
         PayeeWord payee = plan.payee;
-        uint40 paidThrough = s.renewedThrough(payee, block.timestamp);
-        if (paidThrough == 0) _revertNotCollectable(idHash, s, payee);
+        uint256 paidThrough;
+        if (s.isPlain()) {
+            paidThrough = s.renewedThrough(payee, block.timestamp);
+            if (paidThrough == 0) _revertNotCollectable(idHash, s, s.statusAt(payee, 0, block.timestamp));
+            s = s.withPaidThrough(paidThrough);
+        } else {
+            Status status = s.statusAt(payee, _untilOf(idHash, s), block.timestamp);
+            if (block.timestamp < s.paidThrough() || (status != Status.ACTIVE && status != Status.PAST_DUE)) {
+                _revertNotCollectable(idHash, s, status);
+            }
+            uint256 start = s.nextStart(payee, block.timestamp);
+            s = _withPeriod(idHash, s, _takeNextPlan(idHash, s), start);
+            paidThrough = s.paidThrough();
+            plan = _plans[s.planIndex()];
+            payee = plan.payee;
+        }
 
-        subscription.word = s.withPaidThrough(paidThrough);
-        emit Renewed(idHash, paidThrough);
+        subscription.word = s;
+        emit Renewed(idHash, uint40(paidThrough));
 
         PriceWord price = plan.price;
         Tokens.collect(price.token(), s.subscriber(), payee.payTo(), price.amount());
     }
 
-    function _revertNotCollectable(bytes32 idHash, SubscriptionWord s, PayeeWord payee) private view {
-        Status status = s.statusAt(payee, block.timestamp);
+    function _revertNotCollectable(bytes32 idHash, SubscriptionWord s, Status status) private pure {
         if (status != Status.ACTIVE) revert SubscriptionNotActive(idHash, status);
         if (s.isEnding()) revert Ending(idHash); // it will end, never fall due
         revert RenewalNotDue(idHash, s.paidThrough());

@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Auth, ITurnpike, Permit, Status, SubscriptionView} from "./interfaces/ITurnpike.sol";
+import {Auth, ITurnpike, Permit, Signup, Status, Voucher} from "./interfaces/ITurnpike.sol";
+import {VOUCHER_RIGHT} from "./interfaces/TurnpikeTypes.sol";
 import {Ledger} from "./Ledger.sol";
 import {Standing} from "./libraries/Standing.sol";
 import {Tokens} from "./libraries/Tokens.sol";
 import {TypedData} from "./libraries/TypedData.sol";
-import {AllowanceWord, PayeeWord, PriceWord, SubscriptionWord, SubscriptionWords} from "./libraries/Words.sol";
+import {
+    AllowanceWord,
+    NextWord,
+    NextWords,
+    PayeeWord,
+    PriceWord,
+    SubscriptionWord,
+    SubscriptionWords
+} from "./libraries/Words.sol";
 
 /// @title Subscriptions: their life from signup to end
 /// @dev Each act has two doors, the subscriber's own call and a signature, which meet in one internal function.
@@ -14,11 +23,19 @@ import {AllowanceWord, PayeeWord, PriceWord, SubscriptionWord, SubscriptionWords
 abstract contract Subscriptions is Ledger {
     using Standing for SubscriptionWord;
 
+    /// @dev The first period as a voucher makes it.
+    struct Intro {
+        bool given; // false: the plan's price for one regular period
+        uint96 amount;
+        uint32 interval; // seconds; 0: one regular period
+    }
+
     // ------------------------------------------------------------------ create
 
     /// @inheritdoc ITurnpike
     function subscribe(bytes32 planId, bytes32 secretHash, uint256 maxOverage) external returns (bytes32 idHash) {
-        return _subscribe(msg.sender, planId, secretHash, maxOverage);
+        Intro memory none;
+        return _subscribe(msg.sender, Signup(planId, secretHash, maxOverage, 0), none);
     }
 
     /// @inheritdoc ITurnpike
@@ -31,14 +48,39 @@ abstract contract Subscriptions is Ledger {
         bytes calldata signature,
         Permit calldata permit
     ) external returns (bytes32 idHash) {
-        bytes32 structHash = TypedData.subscribe(subscriber, planId, secretHash, maxOverage, deadline);
-        _requireSignature(subscriber, structHash, deadline, signature);
-        if (permit.deadline != 0) {
-            // Before all checks of state: a token that calls back here can only make them fail.
-            (, PlanRecord storage plan) = _existingPlan(planId);
-            Tokens.tryPermit(plan.price.token(), subscriber, permit);
-        }
-        return _subscribe(subscriber, planId, secretHash, maxOverage);
+        Intro memory none;
+        Signup memory signup = Signup(planId, secretHash, maxOverage, 0);
+        _permitFirst(subscriber, planId, permit);
+        _requireSigned(subscriber, signup, none, deadline, signature);
+        return _subscribe(subscriber, signup, none);
+    }
+
+    /// @inheritdoc ITurnpike
+    function subscribeWith(
+        address subscriber,
+        Signup calldata signup,
+        Voucher calldata voucher,
+        uint256 deadline,
+        bytes calldata signature,
+        Permit calldata permit
+    ) external returns (bytes32 idHash) {
+        _permitFirst(subscriber, signup.planId, permit);
+        Intro memory intro;
+        if (voucher.signer != address(0)) intro = Intro(true, voucher.firstAmount, voucher.firstInterval);
+        if (msg.sender != subscriber) _requireSigned(subscriber, signup, intro, deadline, signature);
+        if (intro.given) _requireVoucher(subscriber, signup, voucher);
+        return _subscribe(subscriber, signup, intro);
+    }
+
+    /// @inheritdoc ITurnpike
+    function void(bytes32 secretHash) external {
+        _void(msg.sender, secretHash);
+    }
+
+    /// @inheritdoc ITurnpike
+    function voidBySig(address subscriber, bytes32 secretHash, uint256 deadline, bytes calldata signature) external {
+        _requireSignature(subscriber, TypedData.voiding(subscriber, secretHash, deadline), deadline, signature);
+        _void(subscriber, secretHash);
     }
 
     // ------------------------------------------------------------------ pause and resume
@@ -84,10 +126,13 @@ abstract contract Subscriptions is Ledger {
         Auth calldata auth
     ) external {
         SubscriptionWord s = _existing(idHash);
+        (, PlanRecord storage plan) = _existingPlan(newPlanId);
         bytes32 structHash = TypedData.changePlan(
             s.subscriber(),
             idHash,
             newPlanId,
+            plan.price,
+            plan.payee,
             maxOverage,
             maxCharge,
             auth.version,
@@ -95,6 +140,23 @@ abstract contract Subscriptions is Ledger {
         );
         _requireAuth(idHash, s, structHash, auth);
         _changePlan(idHash, s, newPlanId, maxOverage, maxCharge);
+    }
+
+    /// @inheritdoc ITurnpike
+    function setNext(bytes32 idHash, uint40 until, bytes32 nextPlanId, Auth calldata auth) external {
+        SubscriptionWord s = _existing(idHash);
+        if (s.subscriber() != msg.sender) {
+            bytes32 structHash = TypedData.setNext(
+                s.subscriber(),
+                idHash,
+                until,
+                nextPlanId,
+                auth.version,
+                auth.deadline
+            );
+            _requireAuth(idHash, s, structHash, auth);
+        }
+        _setNext(idHash, s, until, nextPlanId);
     }
 
     /// @inheritdoc ITurnpike
@@ -142,12 +204,7 @@ abstract contract Subscriptions is Ledger {
 
     /// @inheritdoc ITurnpike
     function statusOf(bytes32 idHash) external view returns (Status) {
-        return _statusOf(_subscriptions[idHash].word);
-    }
-
-    /// @inheritdoc ITurnpike
-    function getSubscription(bytes32 idHash) external view returns (SubscriptionView memory) {
-        return _subscriptionView(idHash);
+        return _statusOf(idHash, _subscriptions[idHash].word);
     }
 
     /// @inheritdoc ITurnpike
@@ -162,30 +219,86 @@ abstract contract Subscriptions is Ledger {
 
     // ------------------------------------------------------------------ internals
 
-    function _subscribe(
-        address subscriber,
-        bytes32 planId,
-        bytes32 secretHash,
-        uint256 maxOverage
-    ) private returns (bytes32 idHash) {
-        (uint32 planIndex, PlanRecord storage plan) = _existingPlan(planId);
-        PayeeWord payee = plan.payee;
-        if (payee.isDeprecated()) revert PlanDeprecated(planId);
-        idHash = _idHashOf(subscriber, secretHash);
-        if (_subscriptions[idHash].word.exists()) revert IdHashUsed(idHash);
-        uint88 cap = _checkedCap(maxOverage);
+    /// @dev Before all that is read or checked: a token that calls back here finds nothing done, and what it changes
+    /// is seen.
+    function _permitFirst(address subscriber, bytes32 planId, Permit calldata permit) private {
+        if (permit.deadline == 0) return;
+        (, PlanRecord storage plan) = _existingPlan(planId);
+        Tokens.tryPermit(plan.price.token(), subscriber, permit);
+    }
 
-        uint40 paidThrough = uint40(block.timestamp + payee.interval());
-        _subscriptions[idHash].word = SubscriptionWords.pack(subscriber, paidThrough, planIndex);
-        if (cap != 0) _allowances[idHash].word = AllowanceWord.wrap(0).restarted(cap, paidThrough);
-        emit Subscribed(idHash, planId, subscriber, maxOverage, paidThrough);
+    /// @dev The message has the terms as they are now: after the payee has moved, another one must be signed.
+    function _requireSigned(
+        address subscriber,
+        Signup memory signup,
+        Intro memory intro,
+        uint256 deadline,
+        bytes calldata signature
+    ) private view {
+        (, PlanRecord storage plan) = _existingPlan(signup.planId);
+        PriceWord price = plan.price;
+        bytes32 structHash = TypedData.subscribe(
+            subscriber,
+            signup,
+            price,
+            plan.payee,
+            intro.given ? intro.amount : price.amount(),
+            intro.interval,
+            deadline
+        );
+        _requireSignature(subscriber, structHash, deadline, signature);
+    }
+
+    function _requireVoucher(address subscriber, Signup memory signup, Voucher calldata voucher) private {
+        (uint32 planIndex, PlanRecord storage plan) = _existingPlan(signup.planId);
+        if (
+            voucher.firstAmount > plan.price.amount() ||
+            _rights[_operatorKey(planIndex, voucher.signer)] & VOUCHER_RIGHT == 0
+        ) revert InvalidVoucher(signup.planId, voucher.signer);
+        bytes32 structHash = TypedData.voucher(subscriber, signup, voucher);
+        _requireSignature(voucher.signer, structHash, voucher.deadline, voucher.signature);
+        emit VoucherUsed(_idHashOf(subscriber, signup.secretHash), voucher.signer, voucher.firstAmount);
+    }
+
+    function _subscribe(address subscriber, Signup memory signup, Intro memory intro) private returns (bytes32 idHash) {
+        (uint32 planIndex, PlanRecord storage plan) = _existingPlan(signup.planId);
+        PayeeWord payee = plan.payee;
+        if (payee.isDeprecated()) revert PlanDeprecated(signup.planId);
+        idHash = _idHashOf(subscriber, signup.secretHash);
+        if (_subscriptions[idHash].word.exists()) revert IdHashUsed(idHash);
+        uint88 cap = _checkedCap(signup.maxOverage);
+
+        // The anchor is the day on which the first regular period starts: after an introduction in seconds, its end.
+        uint256 regular = block.timestamp + intro.interval;
+        (uint256 paidThrough, uint256 anchor) = Standing.periodFrom(regular, payee, 0);
+        if (intro.interval != 0) paidThrough = regular;
+        SubscriptionWord s = SubscriptionWords.pack(subscriber, paidThrough, planIndex, anchor);
+        if (intro.given) s = s.asIntro();
+        if (signup.until != 0) {
+            if (signup.until <= block.timestamp) revert UntilReached(idHash, signup.until);
+            s = s.withNext(true, false);
+            _nexts[idHash] = NextWords.pack(signup.until, 0);
+        }
+        _subscriptions[idHash].word = s;
+        if (cap != 0) _allowances[idHash].word = AllowanceWord.wrap(0).restarted(cap, s.paidThrough());
+        emit Subscribed(idHash, signup.planId, subscriber, signup.maxOverage, s.paidThrough());
+        if (anchor != 0) emit Anchored(idHash, uint8(anchor));
+        if (signup.until != 0) emit NextSet(idHash, signup.until, 0);
 
         PriceWord price = plan.price;
-        Tokens.collect(price.token(), subscriber, payee.payTo(), price.amount());
+        uint256 charge = intro.given ? intro.amount : price.amount();
+        if (charge != 0) Tokens.collect(price.token(), subscriber, payee.payTo(), charge);
+    }
+
+    function _void(address subscriber, bytes32 secretHash) private {
+        bytes32 idHash = _idHashOf(subscriber, secretHash);
+        if (_subscriptions[idHash].word.exists()) revert IdHashUsed(idHash);
+        _subscriptions[idHash].word = SubscriptionWords.tombstone(subscriber);
+        emit Voided(idHash, subscriber);
     }
 
     function _pause(bytes32 idHash, SubscriptionWord s) private {
-        Status status = _statusOf(s);
+        Status status = _statusOf(idHash, s);
         if (status != Status.ACTIVE) revert SubscriptionNotActive(idHash, status);
         // In grace a period is owed: pausing must not be a way out of paying what was served.
         if (block.timestamp >= s.paidThrough()) revert RenewalDue(idHash, s.paidThrough());
@@ -197,7 +310,7 @@ abstract contract Subscriptions is Ledger {
     function _resume(bytes32 idHash, SubscriptionWord s, uint256 maxCharge) private {
         PlanRecord storage plan = _plans[s.planIndex()];
         PayeeWord payee = plan.payee;
-        Status status = s.statusAt(payee, block.timestamp);
+        Status status = s.statusAt(payee, _untilOf(idHash, s), block.timestamp);
         uint256 start;
         if (status == Status.EXPIRED) {
             start = block.timestamp - payee.grace(); // the grace that was served after the paid period is paid now
@@ -211,13 +324,15 @@ abstract contract Subscriptions is Ledger {
             start = block.timestamp; // paused before the end: nothing was served since
         }
 
+        s = _withPeriod(idHash, _bumped(idHash, s).asUnpaused(), _takeNextPlan(idHash, s), start);
+        plan = _plans[s.planIndex()];
+        payee = plan.payee;
         PriceWord price = plan.price;
         if (payee.isDeprecated()) revert PlanDeprecated(plan.planId);
         if (price.amount() > maxCharge) revert ChargeAboveMax(price.amount(), maxCharge);
 
-        uint40 paidThrough = uint40(start + payee.interval());
-        _subscriptions[idHash].word = _bumped(idHash, s).asUnpaused().withPaidThrough(paidThrough);
-        emit Resumed(idHash, price.amount(), paidThrough);
+        _subscriptions[idHash].word = s;
+        emit Resumed(idHash, price.amount(), s.paidThrough());
 
         Tokens.collect(price.token(), s.subscriber(), payee.payTo(), price.amount());
     }
@@ -235,8 +350,9 @@ abstract contract Subscriptions is Ledger {
         PlanRecord storage plan = _plans[newIndex];
         PayeeWord payee = plan.payee;
 
-        uint40 paidThrough = uint40(block.timestamp + payee.interval());
-        _subscriptions[idHash].word = _bumped(idHash, s).withPlan(newIndex, paidThrough);
+        s = _withPeriod(idHash, _bumped(idHash, s), newIndex, block.timestamp);
+        uint40 paidThrough = s.paidThrough();
+        _subscriptions[idHash].word = s;
         // Rewritten even at cap 0: a shorter interval may bring paidThrough back to a cycle that `spent` remembers.
         AllowanceWord a = _allowances[idHash].word;
         if (cap != 0 || a.exists()) _allowances[idHash].word = a.restarted(cap, paidThrough);
@@ -245,14 +361,39 @@ abstract contract Subscriptions is Ledger {
         if (charge != 0) Tokens.collect(plan.price.token(), s.subscriber(), payee.payTo(), charge);
     }
 
+    function _setNext(bytes32 idHash, SubscriptionWord s, uint40 until, bytes32 nextPlanId) private {
+        Status status = _statusOf(idHash, s);
+        if (status == Status.CANCELLED) revert SubscriptionNotActive(idHash, status);
+        if (s.isEnding()) revert Ending(idHash);
+        if (until != 0 && until <= block.timestamp) revert UntilReached(idHash, until);
+
+        uint32 nextIndex = 0;
+        if (nextPlanId != bytes32(0)) {
+            nextIndex = _planIndexOf[nextPlanId];
+            // What is scheduled already stays, whatever the plan has become since.
+            if (!s.hasNext() || nextIndex != _nexts[idHash].nextPlanIndex()) {
+                _requireChangeable(idHash, s, status);
+                nextIndex = _requireChange(s, nextPlanId);
+            }
+        }
+
+        _subscriptions[idHash].word = _bumped(idHash, s).withNext(until != 0, nextIndex != 0);
+        _nexts[idHash] = NextWords.pack(until, nextIndex);
+        emit NextSet(idHash, until, nextPlanId);
+    }
+
     function _rekey(bytes32 idHash, SubscriptionWord s, bytes32 newSecretHash) private returns (bytes32 newIdHash) {
-        Status status = _statusOf(s);
+        Status status = _statusOf(idHash, s);
         if (status == Status.CANCELLED) revert SubscriptionNotActive(idHash, status);
         newIdHash = _idHashOf(s.subscriber(), newSecretHash);
         if (_subscriptions[newIdHash].word.exists()) revert IdHashUsed(newIdHash);
 
         _subscriptions[newIdHash].word = s.withVersionZero();
         _subscriptions[idHash].word = _bumpedOrLast(s).asCancelled();
+        if (s.isLimited() || s.hasNext()) {
+            _nexts[newIdHash] = _nexts[idHash];
+            _nexts[idHash] = NextWord.wrap(0);
+        }
         AllowanceWord a = _allowances[idHash].word;
         if (a.exists()) {
             _allowances[newIdHash].word = a;
@@ -263,7 +404,7 @@ abstract contract Subscriptions is Ledger {
 
     /// @dev `next` is the record with the version that the act leaves. From paidThrough on both forms are immediate.
     function _cancel(bytes32 idHash, SubscriptionWord s, SubscriptionWord next, bool atPeriodEnd, address by) private {
-        Status status = _statusOf(s);
+        Status status = _statusOf(idHash, s);
         if (status == Status.CANCELLED) revert SubscriptionNotActive(idHash, status);
 
         bool later = atPeriodEnd && block.timestamp < s.paidThrough();
@@ -278,44 +419,34 @@ abstract contract Subscriptions is Ledger {
         bytes32 newPlanId
     ) private view returns (uint256 charge, uint256 credit, uint32 newIndex) {
         PlanRecord storage plan = _plans[s.planIndex()];
-        PayeeWord payee = plan.payee;
-        Status status = s.statusAt(payee, block.timestamp);
+        uint40 until = _untilOf(idHash, s);
+        _requireChangeable(idHash, s, s.statusAt(plan.payee, until, block.timestamp));
+        if (until != 0 && block.timestamp >= until) revert UntilReached(idHash, until);
+        newIndex = _requireChange(s, newPlanId);
+
+        uint256 price = _plans[newIndex].price.amount();
+        credit = s.creditFor(plan.payee, plan.price.amount(), block.timestamp);
+        if (credit > price) revert CreditExceedsPrice(credit, price);
+        charge = price - credit;
+    }
+
+    /// @dev In grace a period is owed at the present price.
+    function _requireChangeable(bytes32 idHash, SubscriptionWord s, Status status) private view {
         if (status != Status.ACTIVE) revert SubscriptionNotActive(idHash, status);
         if (s.isEnding()) revert Ending(idHash);
-        uint256 paidThrough = s.paidThrough();
-        if (block.timestamp >= paidThrough) revert RenewalDue(idHash, paidThrough);
+        if (block.timestamp >= s.paidThrough()) revert RenewalDue(idHash, s.paidThrough());
+    }
 
+    /// @dev To another plan of the same provider and token that is open.
+    function _requireChange(SubscriptionWord s, bytes32 newPlanId) private view returns (uint32 newIndex) {
+        PlanRecord storage plan = _plans[s.planIndex()];
         PlanRecord storage next;
         (newIndex, next) = _existingPlan(newPlanId);
-        PriceWord price = plan.price;
-        PriceWord nextPrice = next.price;
-        PayeeWord nextPayee = next.payee;
         if (
             newIndex == s.planIndex() ||
             plan.owner.provider() != next.owner.provider() ||
-            price.token() != nextPrice.token() ||
-            payee.payTo() != nextPayee.payTo()
+            plan.price.token() != next.price.token()
         ) revert PlanMismatch(plan.planId, newPlanId);
-        if (nextPayee.isDeprecated()) revert PlanDeprecated(newPlanId);
-
-        credit = Standing.creditFor(price.amount(), paidThrough - block.timestamp, payee.interval());
-        if (credit > nextPrice.amount()) revert CreditExceedsPrice(credit, nextPrice.amount());
-        charge = nextPrice.amount() - credit;
-    }
-
-    function _subscriptionView(bytes32 idHash) internal view returns (SubscriptionView memory) {
-        SubscriptionWord s = _subscriptions[idHash].word;
-        return
-            SubscriptionView({
-                idHash: idHash,
-                subscriber: s.subscriber(),
-                planId: _plans[s.planIndex()].planId,
-                paidThrough: s.paidThrough(),
-                version: s.version(),
-                paused: s.isPaused(),
-                ending: s.isEnding(),
-                cancelled: s.isCancelled(),
-                status: _statusOf(s)
-            });
+        if (next.payee.isDeprecated()) revert PlanDeprecated(newPlanId);
     }
 }

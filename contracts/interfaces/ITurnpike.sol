@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {
-    AllowanceView,
-    Auth,
-    Debit,
-    Permit,
-    PlanView,
-    Status,
-    SubscriptionState,
-    SubscriptionView,
-    Terms
-} from "./TurnpikeTypes.sol";
+import {Auth, Debit, Permit, Signup, Status, Terms, Voucher} from "./TurnpikeTypes.sol";
 
 /// @title Plans, subscriptions and allowances that never hold a token
 /// @notice Every payment is one `transferFrom`, straight from the subscriber to the plan's payee. There is no owner, no
@@ -42,8 +32,21 @@ interface ITurnpike {
     /// @notice A plan takes no new payment relation; `successor` zero: none named.
     event PlanClosed(bytes32 indexed planId, bytes32 successor);
 
-    /// @notice An operator may (or may no longer) debit on the plan.
-    event OperatorSet(bytes32 indexed planId, address indexed operator, bool allowed);
+    /// @notice What an account may do on the plan from now on; see `setOperator`. 0: nothing.
+    event OperatorSet(bytes32 indexed planId, address indexed account, uint8 rights);
+
+    /// @notice The payee may become another from `effectiveAt` (unix seconds, inclusive) on. `payTo` zero: withdrawn.
+    /// @dev Payees, providers and subscribers should watch this one. `by` is the provider or the payee.
+    event PayToProposed(bytes32 indexed planId, address payTo, uint40 effectiveAt, address by);
+
+    /// @notice Every charge and debit from now on goes to `payTo`.
+    event PayToMoved(bytes32 indexed planId, address payTo);
+
+    /// @notice `nextProvider` may take over the plan; zero: nobody.
+    event PlanOffered(bytes32 indexed planId, address nextProvider);
+
+    /// @notice The plan has another provider; an `OperatorSet` follows for the old and for the new one.
+    event PlanTransferred(bytes32 indexed planId, address indexed provider);
 
     /// @notice A record is new at version 0, and its first period was charged. `maxOverage` 0: no allowance was made.
     event Subscribed(
@@ -53,6 +56,22 @@ interface ITurnpike {
         uint256 maxOverage,
         uint40 paidThrough
     );
+
+    /// @notice The first period costs `firstAmount` by a voucher of `signer`; a `Subscribed` follows.
+    event VoucherUsed(bytes32 indexed idHash, address indexed signer, uint256 firstAmount);
+
+    /// @notice The idHash can never be used: a signup that was signed for it is worth nothing.
+    event Voided(bytes32 indexed idHash, address indexed subscriber);
+
+    /// @notice Periods start on this day of the month from now on, or on its last; 0: they are counted in seconds.
+    event Anchored(bytes32 indexed idHash, uint8 day);
+
+    /// @notice What happens at the next boundary, as a whole; the version rose, but at a signup. 0: nothing. A change
+    /// that is scheduled is dropped by `Cancelled` and `PlanChanged`, and both go along with `Rekeyed`.
+    event NextSet(bytes32 indexed idHash, uint40 until, bytes32 nextPlanId);
+
+    /// @notice The scheduled change applies to the period that the next `Renewed` or `Resumed` charges.
+    event ChangeMade(bytes32 indexed idHash, bytes32 indexed newPlanId);
 
     /// @notice One period at the plan's price was charged; the cycle of the allowance starts anew.
     event Renewed(bytes32 indexed idHash, uint40 paidThrough);
@@ -90,6 +109,7 @@ interface ITurnpike {
     event Debited(bytes32 indexed idHash, uint256 amount, uint256 index);
 
     /// @notice An item of `debitBatch` failed and did nothing; `reason` is the selector of its error.
+    /// @dev Anyone can have this emitted, for any idHash: count only what one's own transactions say.
     event DebitFailed(bytes32 indexed idHash, uint256 amount, uint256 index, bytes4 reason);
 
     // ------------------------------------------------------------------ errors: plans
@@ -110,16 +130,29 @@ interface ITurnpike {
     /// @dev Remedy: `getPlan` names the successor, if there is one.
     error PlanDeprecated(bytes32 planId);
 
-    /// @notice Thrown when a named successor is unknown, another provider's, deprecated, or the plan itself.
-    /// @dev Remedy: name a live plan of the same provider, or none.
+    /// @notice Thrown when a named successor is unknown, another provider's, in another token, deprecated, or the plan
+    /// itself.
+    /// @dev Remedy: name a live plan of the same provider and token, or none.
     error InvalidSuccessor(bytes32 planId, bytes32 successor);
 
-    /// @notice Thrown when a plan change leads to the same plan, or to another provider, token or payee.
+    /// @notice Thrown when a plan change leads to the same plan, or to another provider or token.
     /// @dev Remedy: cancel, and subscribe to the other plan.
     error PlanMismatch(bytes32 planId, bytes32 newPlanId);
 
-    /// @notice Thrown when the caller is not the plan's provider.
+    /// @notice Thrown when the caller is not the plan's provider; nor its payee, where that one may decide, too; nor
+    /// who is offered the plan, where it is accepted.
     error NotProvider(bytes32 planId, address caller);
+
+    /// @notice Thrown when no other payee is proposed for the plan.
+    error NotProposed(bytes32 planId);
+
+    /// @notice Thrown when a proposed payee is to be applied too soon.
+    /// @dev Remedy: retry at `effectiveAt` (unix seconds, inclusive), if it has not been withdrawn.
+    error TooEarly(bytes32 planId, uint256 effectiveAt);
+
+    /// @notice Thrown when a voucher's signer has no VOUCHER right on the plan, or its first amount is above the price.
+    /// @dev Remedy: ask the provider for another voucher, or subscribe without one.
+    error InvalidVoucher(bytes32 planId, address signer);
 
     /// @notice Thrown when the caller may not debit on the plan.
     /// @dev Remedy: the provider calls `setOperator`.
@@ -138,6 +171,14 @@ interface ITurnpike {
     /// @notice Thrown when a subscription that ends with its period would be renewed or moved to another plan.
     /// @dev Remedy: none; let it end, and subscribe anew.
     error Ending(bytes32 idHash);
+
+    /// @notice Thrown when a plan change comes at or after the subscriber's own end; and when an end is to be set that
+    /// is not in the future.
+    /// @dev Remedy: a later end, or none.
+    error UntilReached(bytes32 idHash, uint256 until);
+
+    /// @notice Thrown when a period would end after the last time that a record can hold, in the year 4147.
+    error PaidThroughTooLarge(uint256 paidThrough, uint256 max);
 
     /// @notice Thrown when `resume` finds a subscription that is neither paused nor expired.
     /// @dev Remedy: none needed when ACTIVE, renew when PAST_DUE, subscribe anew when CANCELLED.
@@ -224,9 +265,9 @@ interface ITurnpike {
 
     // ------------------------------------------------------------------ plans
 
-    /// @notice Creates a plan with the caller as provider and first operator.
-    /// @dev Rules: `token` has code and is not this contract; `amount` > 0; `interval` > 0; `grace` < `interval`;
-    /// `payTo` is neither zero nor this contract.
+    /// @notice Creates a plan with the caller as provider, who has all rights on it.
+    /// @dev Rules: `token` has code, is not this contract and no ERC-721; `amount` > 0; `interval` > 0, in months at
+    /// most 1,200; `grace` < `interval`, in months < 28 days for each; `payTo` is neither zero nor this contract.
     ///
     /// What the token must guarantee, for what is written here to hold:
     /// - `transferFrom` moves exactly `amount` or fails, within 300,000 gas, and answers with nothing or one word 1. A
@@ -238,22 +279,53 @@ interface ITurnpike {
     /// A token that breaks this harms only those who agreed to be paid, or to pay, in it.
     /// @param salt tells plans with equal terms apart.
     /// @param metadata short JSON for people (a name, what overage costs); emitted, covered by the id, not stored.
-    /// @return planId `keccak256(abi.encode(provider, terms, salt, keccak256(metadata)))`: the terms prove themselves.
+    /// @return planId `keccak256(abi.encode(block.chainid, turnpike, provider, terms, salt, keccak256(metadata)))`: the
+    /// terms prove themselves, with the first payee.
     function createPlan(Terms calldata terms, bytes32 salt, string calldata metadata) external returns (bytes32 planId);
 
     /// @notice Closes a plan for good: whatever would create a record on it, move one to it or pay one back into it
     /// (a resumption that charges) reverts `PlanDeprecated`. Subscriptions on it go on renewing.
     /// @dev Provider only. Reverts `UnknownPlan`, `NotProvider`, `PlanDeprecated` the second time, `InvalidSuccessor`.
-    /// @param successor a live plan of the same provider, not itself; zero for none.
+    /// @param successor a live plan of the same provider and token, not itself; zero for none.
     function deprecatePlan(bytes32 planId, bytes32 successor) external;
 
-    /// @notice Lets `operator` debit on the plan, or no longer. An operator can do nothing else.
-    /// @dev Provider only, which may remove itself, too. May be repeated. Reverts `UnknownPlan`, `NotProvider`.
-    function setOperator(bytes32 planId, address operator, bool allowed) external;
+    /// @notice Sets what `account` may do on the plan, and nothing else: bits DEBIT 1 (debit allowances), VOUCHER 2
+    /// (sign vouchers), RECEIPT 4 (sign usage receipts). 0 revokes all, and voids every voucher it signed that is not
+    /// used yet.
+    /// @dev Provider only, which may restrict itself, too. May be repeated. Reverts `InvalidTerms("rights")` for other
+    /// bits, `UnknownPlan`, `NotProvider`.
+    function setOperator(bytes32 planId, address account, uint8 rights) external;
+
+    /// @notice Proposes another payee, who becomes it when anyone calls `applyPayTo` seven days later. A new proposal
+    /// replaces the old one and starts the seven days again.
+    /// @dev Provider or present payee. Reverts `InvalidTerms("payTo")` for zero and this contract, `UnknownPlan`,
+    /// `NotProvider`. A stolen provider key diverts nothing as long as the payee looks once in seven days: either one
+    /// can withdraw what the other proposes. An exchange's deposit address can not.
+    function proposePayTo(bytes32 planId, address payTo) external;
+
+    /// @notice Withdraws the proposal.
+    /// @dev Provider or present payee. Reverts `UnknownPlan`, `NotProvider`, `NotProposed`.
+    function withdrawPayTo(bytes32 planId) external;
+
+    /// @notice Makes the proposed payee the plan's. Signups and plan changes that were signed before are void: they
+    /// name the payee.
+    /// @dev Anyone. Reverts `UnknownPlan`, `NotProposed`, `TooEarly`.
+    function applyPayTo(bytes32 planId) external;
+
+    /// @notice Offers the plan to another provider, instead of whom it was offered before; zero: to nobody.
+    /// @dev Provider only. Reverts `UnknownPlan`, `NotProvider`.
+    function offerPlan(bytes32 planId, address nextProvider) external;
+
+    /// @notice Takes over a plan that the caller is offered. The caller has all rights then, the old provider none; a
+    /// proposed payee lapses; the rights of others, terms and payee stay.
+    /// @dev Reverts `UnknownPlan`, `NotProvider`.
+    function acceptPlan(bytes32 planId) external;
 
     // ------------------------------------------------------------------ subscriptions
 
-    /// @notice Subscribes the caller: charges the first period, paid through now + interval, or does nothing.
+    /// @notice Subscribes the caller: charges the first period, paid through now + interval, or does nothing. Periods
+    /// in months start on the day of the month (UTC) that it is now, or on a shorter month's last day, at this time of
+    /// day.
     /// @dev Not repeatable: the idHash is used up. Reverts `UnknownPlan`, `PlanDeprecated`, `IdHashUsed`,
     /// `CapTooLarge`, and for the payment `InsufficientFunds`, `InsufficientApproval`, `TransferFailed`.
     /// @param secretHash keccak256 of 32 secret bytes. Nobody else can use up the caller's idHash for it.
@@ -261,9 +333,13 @@ interface ITurnpike {
     function subscribe(bytes32 planId, bytes32 secretHash, uint256 maxOverage) external returns (bytes32 idHash);
 
     /// @notice Does the same for `subscriber`, by its signature
-    /// `Subscribe(address subscriber,bytes32 planId,bytes32 secretHash,uint256 maxOverage,uint256 deadline)`.
+    /// `Subscribe(address subscriber,bytes32 planId,address token,address payTo,uint256 amount,uint256 interval,`
+    /// `string unit,uint256 firstAmount,uint256 firstInterval,uint256 maxOverage,uint256 until,bytes32 secretHash,`
+    /// `uint256 deadline)`: the plan's terms as they are now, unit "seconds" or "months", firstAmount = amount,
+    /// firstInterval 0, until 0.
     /// @dev Anyone may bring it, once. A `permit` that fails is no error if the approval suffices: someone may have
-    /// submitted it first. Reverts as `subscribe`, and `SignatureExpired`, `InvalidSignature`.
+    /// submitted it first. Reverts as `subscribe`, and `SignatureExpired`, `InvalidSignature`: also when the payee has
+    /// moved since.
     /// @param deadline unix seconds, inclusive.
     function subscribeBySig(
         address subscriber,
@@ -274,6 +350,34 @@ interface ITurnpike {
         bytes calldata signature,
         Permit calldata permit
     ) external returns (bytes32 idHash);
+
+    /// @notice Does the same with an end that the subscriber sets, and with a first period that the provider offers.
+    /// The same message is signed, with `until`, and the voucher's `firstAmount` and `firstInterval`. The subscriber
+    /// itself needs no signature.
+    ///
+    /// The voucher is a signature by an account with the VOUCHER right on the plan:
+    /// `Voucher(bytes32 planId,address subscriber,bytes32 secretHash,uint256 firstAmount,uint256 firstInterval,`
+    /// `uint256 deadline)`. It is good for one idHash, and so once. After a first period in seconds, months count from
+    /// its end.
+    /// @dev Reverts as `subscribeBySig`, and `UntilReached` for an end that is not in the future, `InvalidVoucher`;
+    /// `SignatureExpired` and `InvalidSignature` for the voucher, too.
+    function subscribeWith(
+        address subscriber,
+        Signup calldata signup,
+        Voucher calldata voucher,
+        uint256 deadline,
+        bytes calldata signature,
+        Permit calldata permit
+    ) external returns (bytes32 idHash);
+
+    /// @notice Uses up an idHash that the caller has not signed up with: a signup that is signed for it is worth
+    /// nothing from then on.
+    /// @dev Reverts `IdHashUsed`: cancel that subscription.
+    function void(bytes32 secretHash) external;
+
+    /// @notice Does as `void`, by the subscriber's signature that anyone brings:
+    /// `Void(address subscriber,bytes32 secretHash,uint256 deadline)`
+    function voidBySig(address subscriber, bytes32 secretHash, uint256 deadline, bytes calldata signature) external;
 
     /// @notice Stops service and collection until `resume`. The paid time goes on running.
     /// @dev Subscriber. Needs ACTIVE, and t < paidThrough: when a period is owed, `RenewalDue`. Otherwise, and so the
@@ -286,8 +390,9 @@ interface ITurnpike {
 
     /// @notice Takes up a paused or expired subscription again.
     /// @dev Subscriber. PAUSED with t < paidThrough: free of charge. PAUSED later: charges a period that starts now.
-    /// EXPIRED: charges a period that started `grace` ago, because that much was served. Otherwise, and so the second
-    /// time, `NothingToResume`. When it charges: `PlanDeprecated`, `ChargeAboveMax`, and the failures of a payment.
+    /// EXPIRED: charges a period that started `grace` ago, because that much was served. A scheduled change applies to
+    /// a period that is charged. Otherwise, and so the second time, `NothingToResume`. When it charges:
+    /// `PlanDeprecated`, `ChargeAboveMax`, and the failures of a payment.
     /// @param maxCharge the most that may be charged, in base units, inclusive.
     function resume(bytes32 idHash, uint256 maxCharge) external;
 
@@ -306,19 +411,21 @@ interface ITurnpike {
     /// `Cancel(address subscriber,bytes32 idHash,bool atPeriodEnd,uint16 version,uint256 deadline)`
     function cancelBySig(bytes32 idHash, bool atPeriodEnd, Auth calldata auth) external;
 
-    /// @notice Moves the subscription to another plan of the same provider, token and payee, from now on: charges the
-    /// new price less the credit for the rest of the period, `floor(amount * (paidThrough - t) / interval)`, and is
-    /// paid through now + the new interval. The allowance starts anew with `maxOverage` as its cap.
-    /// @dev Subscriber. Needs ACTIVE (`SubscriptionNotActive`), not ending (`Ending`), t < paidThrough (`RenewalDue`).
-    /// Reverts `UnknownPlan`, `PlanMismatch` (also the second time), `PlanDeprecated`, `CreditExceedsPrice`,
-    /// `ChargeAboveMax`, `CapTooLarge`, and for the payment, which is left out when nothing is to be charged.
-    /// `quoteChange` tells the charge beforehand.
+    /// @notice Moves the subscription to another plan of the same provider and token, from now on: charges the new
+    /// price less the credit for the rest of the period, `floor(amount * (paidThrough - t) / length of the paid
+    /// period)`, and is paid through now + the new interval. A first period by voucher gives no credit. The allowance
+    /// starts again with `maxOverage` as its cap. A scheduled change is dropped, the subscriber's end stays.
+    /// @dev Subscriber. Needs ACTIVE (`SubscriptionNotActive`), not ending (`Ending`), t < paidThrough (`RenewalDue`),
+    /// t before the subscriber's end (`UntilReached`). Reverts `UnknownPlan`, `PlanMismatch` (also the second time),
+    /// `PlanDeprecated`, `CreditExceedsPrice`, `ChargeAboveMax`, `CapTooLarge`, and for the payment, which is left out
+    /// when nothing is to be charged. `quoteChange` tells the charge beforehand.
     /// @param maxCharge the most that may be charged, in base units, inclusive.
     function changePlan(bytes32 idHash, bytes32 newPlanId, uint256 maxOverage, uint256 maxCharge) external;
 
     /// @notice Does as `changePlan`, by the subscriber's signature that anyone brings, once:
-    /// `ChangePlan(address subscriber,bytes32 idHash,bytes32 newPlanId,uint256 maxOverage,uint256 maxCharge,`
-    /// `uint16 version,uint256 deadline)`
+    /// `ChangePlan(address subscriber,bytes32 idHash,bytes32 newPlanId,address token,address payTo,uint256 amount,`
+    /// `uint256 interval,string unit,uint256 maxOverage,uint256 maxCharge,uint16 version,uint256 deadline)`, with the
+    /// new plan's terms as they are now.
     function changePlanBySig(
         bytes32 idHash,
         bytes32 newPlanId,
@@ -326,6 +433,21 @@ interface ITurnpike {
         uint256 maxCharge,
         Auth calldata auth
     ) external;
+
+    /// @notice Sets what happens at the next boundary, both as a whole: an end, and another plan for the next charged
+    /// period (renewal, or resumption that charges). 0: none.
+    ///
+    /// From `until` on nothing is charged but debits of the paid period; once that is over too, the subscription is.
+    /// The other plan's price and length count from where the next period starts, the cap stays. Nothing that the
+    /// provider does keeps the change from being made, but ending the subscription; `cancel` and `changePlan` drop it.
+    /// @dev Subscriber, or anyone with its signature, once:
+    /// `SetNext(address subscriber,bytes32 idHash,uint40 until,bytes32 nextPlanId,uint16 version,uint256 deadline)`.
+    /// The subscriber itself needs none: `auth` is ignored. Reverts `SubscriptionNotActive` with NONE or CANCELLED,
+    /// `Ending`, `UntilReached` for an end that is not in the future. A plan that is not scheduled yet needs ACTIVE and
+    /// t < paidThrough (`RenewalDue`), and is refused as in `changePlan`.
+    /// @param until unix seconds.
+    /// @param nextPlanId another plan of the same provider and token.
+    function setNext(bytes32 idHash, uint40 until, bytes32 nextPlanId, Auth calldata auth) external;
 
     /// @notice Moves the record, its allowance and its debit count to a fresh secret, when the old one has leaked.
     /// Costs nothing, changes nothing else, and is possible on a deprecated plan and while paused, past due, expired or
@@ -340,7 +462,7 @@ interface ITurnpike {
 
     // ------------------------------------------------------------------ renewals
 
-    /// @notice Collects the period that is due: from paidThrough (inclusive) until paidThrough + interval (exclusive).
+    /// @notice Collects the period that is due: from paidThrough (inclusive) until the next boundary (exclusive).
     /// Inside grace the new period is continuous; later it starts `grace` ago. At most one period in a call.
     /// @dev Anyone may call; only the payee receives. Repeatable without harm: the second time, `RenewalNotDue`.
     /// Otherwise `Ending`, `SubscriptionNotActive`, and the failures of a payment, which consume no period.
@@ -379,34 +501,22 @@ interface ITurnpike {
 
     // ------------------------------------------------------------------ views
 
-    /// @notice The status now. The first line that matches decides (t now, p paidThrough, g grace, i interval):
-    /// NONE: unknown. CANCELLED: cancelled, rekeyed away, or ending and t >= p. PAUSED: paused. ACTIVE: t < p + g.
-    /// PAST_DUE: t < p + i. EXPIRED: else. Service is for ACTIVE alone.
+    /// @notice The status now. The first line that matches decides (t now, p paidThrough, g grace, n next boundary, U
+    /// until): NONE: unknown. CANCELLED: cancelled, voided, rekeyed away, or t >= p and either ending or t >= U.
+    /// PAUSED: paused. ACTIVE: t < p + g. PAST_DUE: t < n. EXPIRED: else. Service is for ACTIVE alone.
     function statusOf(bytes32 idHash) external view returns (Status);
-
-    /// @notice One subscription; an unknown one has a zero subscriber.
-    function getSubscription(bytes32 idHash) external view returns (SubscriptionView memory);
-
-    /// @notice One allowance; all zero when none was ever made.
-    function getAllowance(bytes32 idHash) external view returns (AllowanceView memory);
-
-    /// @notice One plan; an unknown one is all zero.
-    function getPlan(bytes32 planId) external view returns (PlanView memory);
-
-    /// @notice Many subscriptions with their allowances in one read, for gates; unknown ones have a zero subscriber.
-    function getStates(bytes32[] calldata idHashes) external view returns (SubscriptionState[] memory);
-
-    /// @notice Many plans in one read; unknown ones are all zero.
-    function getPlans(bytes32[] calldata planIds) external view returns (PlanView[] memory);
 
     /// @notice What `changePlan` would charge now, and the credit that it would give. Reverts as that would.
     function quoteChange(bytes32 idHash, bytes32 newPlanId) external view returns (uint256 charge, uint256 credit);
 
-    /// @notice Whether `operator` may debit on the plan; false for an unknown plan.
-    function isOperator(bytes32 planId, address operator) external view returns (bool);
+    /// @notice Whether `account` may debit on the plan; false for an unknown plan.
+    function isOperator(bytes32 planId, address account) external view returns (bool);
 
     /// @notice `keccak256(abi.encode(subscriber, secretHash))`
     function idHashOf(address subscriber, bytes32 secretHash) external pure returns (bytes32);
+
+    /// @notice The words of storage at `slots`, for `TurnpikeLens`, which makes structs of them.
+    function words(bytes32[] calldata slots) external view returns (bytes32[] memory);
 
     // ------------------------------------------------------------------ several calls at once
 

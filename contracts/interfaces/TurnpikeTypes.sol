@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+// What an account may do on a plan: bits of `ITurnpike.setOperator`.
+uint8 constant DEBIT_RIGHT = 1; // debit allowances
+uint8 constant VOUCHER_RIGHT = 2; // sign vouchers for signups
+uint8 constant RECEIPT_RIGHT = 4; // sign usage receipts: so a bill can be checked with nothing but the chain
+uint8 constant ALL_RIGHTS = 7;
+
 /// @notice The standing of a subscription at a block's time. Computed, never stored: see `ITurnpike.statusOf`.
 enum Status {
     NONE, // no such record
@@ -11,22 +17,38 @@ enum Status {
     CANCELLED // final
 }
 
-/// @notice A provider's terms. They never change once a plan stands on them.
+/// @notice A provider's terms. Only the payee can change once a plan has them: see `ITurnpike.proposePayTo`.
 struct Terms {
     address token; // ERC-20 that is paid; see `ITurnpike.createPlan` for what it must guarantee
     uint96 amount; // price of one period, base units, > 0
-    uint32 interval; // length of one period, seconds, > 0
-    uint32 grace; // service after paidThrough while a renewal is awaited, seconds, < interval
+    uint32 interval; // length of one period, > 0: seconds, or months up to 1,200
+    bool months; // whether `interval` counts calendar months (UTC)
+    uint32 grace; // service after paidThrough while a renewal is awaited, seconds, shorter than any period
     address payTo; // receives every charge and debit
+}
+
+/// @notice What a signup says besides who signs up.
+struct Signup {
+    bytes32 planId;
+    bytes32 secretHash; // keccak256 of 32 secret bytes
+    uint256 maxOverage; // cap of debits in each cycle, base units; 0: no allowance
+    uint40 until; // unix seconds, from which on nothing is charged but debits of the paid period; 0: no end
+}
+
+/// @notice A provider's offer of another first period, to one subscriber for one secret.
+struct Voucher {
+    address signer; // an account with the VOUCHER right on the plan; zero: no voucher, and the rest is ignored
+    uint96 firstAmount; // charged at signup, base units, at most the plan's price
+    uint32 firstInterval; // length of the first period in seconds; 0: one regular period
+    uint256 deadline; // unix seconds, inclusive
+    bytes signature; // 65 bytes r || s || v, or whatever the signer's ERC-1271 wallet accepts
 }
 
 /// @notice An EIP-2612 permit for Turnpike as spender.
 struct Permit {
     uint256 value; // base units
     uint256 deadline; // unix seconds, inclusive; 0: no permit is given, and the rest is ignored
-    uint8 v;
-    bytes32 r;
-    bytes32 s;
+    bytes signature; // 65 bytes r || s || v: the v,r,s form; any other length: the token's bytes form (ERC-1271)
 }
 
 /// @notice A subscriber's signature over one act.
@@ -48,9 +70,13 @@ struct PlanView {
     bytes32 planId; // zero: unknown, and all else too
     uint32 index; // from 1 on, in order of creation
     address provider;
-    Terms terms;
+    Terms terms; // with the present payTo
     bool deprecated;
     bytes32 successor; // zero: none named
+    address firstPayTo; // the payee at creation, which the planId proves
+    address proposedPayTo; // zero: none
+    uint40 effectiveAt; // unix seconds, inclusive: from when on anyone can apply the proposal
+    address nextProvider; // who is offered the plan; zero: nobody
 }
 
 /// @notice A subscription as stored, with its status at the current block's time.
@@ -63,6 +89,10 @@ struct SubscriptionView {
     bool paused;
     bool ending; // cancelled at the period's end
     bool cancelled;
+    bool intro; // the paid period was begun with a voucher
+    uint8 anchorDay; // the day of the month on which periods start; 0 on a plan in seconds
+    uint40 until; // unix seconds, from which on nothing is charged but debits of the paid period; 0: no end
+    bytes32 nextPlanId; // the plan of the next charged period; zero: the same
     Status status;
 }
 

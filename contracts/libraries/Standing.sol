@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Status} from "../interfaces/ITurnpike.sol";
+import {Calendar} from "./Calendar.sol";
 import {PayeeWord, SubscriptionWord} from "./Words.sol";
 
 /// @title The rules of time: standing, collection, periods and credit
@@ -10,43 +11,93 @@ import {PayeeWord, SubscriptionWord} from "./Words.sol";
 library Standing {
     /// @dev The table at `ITurnpike.statusOf`, in the order that is cheapest for a record that is in order. An unknown
     /// record has no flag and an empty window: it falls through to the end.
-    function statusAt(SubscriptionWord s, PayeeWord terms, uint256 t) internal pure returns (Status) {
+    /// @param until counts only for a record that is limited
+    function statusAt(SubscriptionWord s, PayeeWord terms, uint256 until, uint256 t) internal pure returns (Status) {
         uint256 paidThrough = s.paidThrough();
-        if (!s.isUnflagged()) {
-            if (s.isCancelled() || (s.isEnding() && t >= paidThrough)) return Status.CANCELLED;
+        if (!s.isUnbounded()) {
+            if (s.isCancelled()) return Status.CANCELLED;
+            if (t >= paidThrough && (s.isEnding() || (s.isLimited() && t >= until))) return Status.CANCELLED;
             if (s.isPaused()) return Status.PAUSED;
         }
         unchecked {
             if (t < paidThrough + terms.grace()) return Status.ACTIVE;
-            if (t < paidThrough + terms.interval()) return Status.PAST_DUE;
         }
+        if (t < nextBoundary(s, terms)) return Status.PAST_DUE;
         return s.exists() ? Status.EXPIRED : Status.NONE;
     }
 
-    /// @dev `statusAt(...) == ACTIVE`, short for the record that every debit hopes to find: without a flag.
-    function isActive(SubscriptionWord s, PayeeWord terms, uint256 t) internal pure returns (bool) {
-        if (!s.isUnflagged()) return statusAt(s, terms, t) == Status.ACTIVE;
-        unchecked {
-            return t < uint256(s.paidThrough()) + terms.grace();
-        }
-    }
-
-    /// @dev The end of the period that anyone may collect at `t`, or zero when there is none to collect: not due
-    /// (inclusive), expired, paused, ending or ended. Inside grace the period is continuous; later it starts `grace`
-    /// ago: the grace that was served is always paid, time that was not served never.
-    function renewedThrough(SubscriptionWord s, PayeeWord terms, uint256 t) internal pure returns (uint40) {
+    /// @dev The end of the next period in seconds that anyone may collect at `t`, for a record that `isPlain`; zero
+    /// when there is none to collect: not due (inclusive), or expired. Inside grace the period is continuous; later it
+    /// starts `grace` ago: the grace that was served is always paid, time that was not served never.
+    function renewedThrough(SubscriptionWord s, PayeeWord terms, uint256 t) internal pure returns (uint256) {
         uint256 paidThrough = s.paidThrough();
         uint256 interval = terms.interval();
         unchecked {
             uint256 late = t - paidThrough; // before it is due, this wraps to more than any interval
-            if (late >= interval || !s.isUnflagged()) return 0;
+            if (late >= interval) return 0;
             uint256 grace = terms.grace();
-            return uint40((late < grace ? paidThrough : t - grace) + interval);
+            return (late < grace ? paidThrough : t - grace) + interval;
         }
     }
 
-    /// @dev What the unused rest of a period is worth, rounded down: at most `amount`, as `remaining <= interval`.
-    function creditFor(uint96 amount, uint256 remaining, uint32 interval) internal pure returns (uint256) {
-        return (uint256(amount) * remaining) / interval;
+    /// @dev Where the next charged period starts when it is collected at `t`, from paidThrough on: see above.
+    function nextStart(SubscriptionWord s, PayeeWord terms, uint256 t) internal pure returns (uint256) {
+        uint256 paidThrough = s.paidThrough();
+        uint256 grace = terms.grace();
+        unchecked {
+            return t < paidThrough + grace ? paidThrough : t - grace;
+        }
+    }
+
+    /// @dev One period from `start` on. A period in months ends on the anchor's day, or its month's last one, at the
+    /// start's time of day. The anchor is the day on which it starts; but a start on a month's last day keeps a larger
+    /// anchor, or one late second on 28 February would make the 31st the 28th for ever.
+    /// @param anchor the anchor so far, 0: none
+    /// @return end exclusive
+    /// @return newAnchor 1 to 31, or 0 for a period in seconds
+    function periodFrom(
+        uint256 start,
+        PayeeWord terms,
+        uint256 anchor
+    ) internal pure returns (uint256 end, uint256 newAnchor) {
+        unchecked {
+            if (!terms.isMonthly()) return (start + terms.interval(), 0);
+            uint256 month;
+            (month, newAnchor) = Calendar.monthOf(start / Calendar.DAY);
+            if (anchor > newAnchor && newAnchor == Calendar.daysIn(month)) newAnchor = anchor;
+            end = _at(month + terms.interval(), newAnchor, start);
+        }
+    }
+
+    /// @dev The end of the period after the paid one, were it collected in time.
+    function nextBoundary(SubscriptionWord s, PayeeWord terms) internal pure returns (uint256) {
+        uint256 paidThrough = s.paidThrough();
+        unchecked {
+            if (!terms.isMonthly()) return paidThrough + terms.interval();
+            (uint256 month, ) = Calendar.monthOf(paidThrough / Calendar.DAY);
+            return _at(month + terms.interval(), s.anchorDay(), paidThrough);
+        }
+    }
+
+    /// @dev What the unused rest of the paid period is worth at `t` before its end, rounded down: at most `amount`.
+    /// An introduction was not charged at the price, and gives nothing.
+    function creditFor(SubscriptionWord s, PayeeWord terms, uint96 amount, uint256 t) internal pure returns (uint256) {
+        if (s.isIntro()) return 0;
+        uint256 paidThrough = s.paidThrough();
+        uint256 length = terms.interval();
+        unchecked {
+            if (terms.isMonthly()) {
+                (uint256 month, ) = Calendar.monthOf(paidThrough / Calendar.DAY);
+                length = paidThrough - _at(month - length, s.anchorDay(), paidThrough);
+            }
+            return (uint256(amount) * (paidThrough - t)) / length;
+        }
+    }
+
+    /// @dev The anchor's day in `month`, at the time of day of `time`.
+    function _at(uint256 month, uint256 anchor, uint256 time) private pure returns (uint256) {
+        unchecked {
+            return Calendar.dayIn(month, anchor) * Calendar.DAY + (time % Calendar.DAY);
+        }
     }
 }

@@ -16,6 +16,9 @@ library Tokens {
     uint256 internal constant TOKEN_GAS = 300_000; // for transferFrom and permit
     uint256 internal constant DIAGNOSIS_GAS = 50_000; // for each of balanceOf and allowance, on the failing path only
 
+    /// @dev permit(address,address,uint256,uint256,bytes), which some tokens have for contract wallets.
+    bytes4 private constant PERMIT_BYTES = 0x9fd5a6cf;
+
     /// @notice Moves `amount` from `from` to `to`, or reverts with the most likely cause.
     /// @dev Success is no returndata from an account with code (tokens that return nothing), or exactly one word 1.
     function collect(address token, address from, address to, uint256 amount) internal {
@@ -39,10 +42,22 @@ library Tokens {
     /// @dev Someone may have submitted it first, out of the mempool: what counts is whether the approval suffices,
     /// which the charge that follows finds out.
     function tryPermit(address token, address owner, Permit calldata permit) internal {
-        bytes memory data = abi.encodeCall(
-            IERC20Permit.permit,
-            (owner, address(this), permit.value, permit.deadline, permit.v, permit.r, permit.s)
-        );
+        bytes calldata sig = permit.signature;
+        bytes memory data =
+            sig.length == 65
+                ? abi.encodeCall(
+                    IERC20Permit.permit,
+                    (
+                        owner,
+                        address(this),
+                        permit.value,
+                        permit.deadline,
+                        uint8(sig[64]),
+                        bytes32(sig[:32]),
+                        bytes32(sig[32:64])
+                    )
+                )
+                : abi.encodeWithSelector(PERMIT_BYTES, owner, address(this), permit.value, permit.deadline, sig);
         assembly ("memory-safe") {
             pop(call(TOKEN_GAS, token, 0, add(data, 0x20), mload(data), 0x00, 0x00))
         }

@@ -1,13 +1,24 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {Signup, Voucher} from "../interfaces/TurnpikeTypes.sol";
+import {PayeeWord, PriceWord} from "./Words.sol";
+
 /// @title The EIP-712 messages that a subscriber signs
-/// @notice Struct hashes only; the domain belongs to the contract. Subscriber and record first, version and deadline
-/// last. The subscriber is inside, so that no signature serves for another wallet of the same owner.
+/// @notice Struct hashes only; the domain belongs to the contract. The subscriber is first, so that no signature serves
+/// for another wallet of the same owner; version and deadline are last. What will be charged is in it, to whom and how
+/// often, so that a person signs what a wallet shows.
 library TypedData {
     bytes32 internal constant SUBSCRIBE = keccak256(
-        "Subscribe(address subscriber,bytes32 planId,bytes32 secretHash,uint256 maxOverage,uint256 deadline)"
+        "Subscribe(address subscriber,bytes32 planId,address token,address payTo,uint256 amount,uint256 interval,"
+        "string unit,uint256 firstAmount,uint256 firstInterval,uint256 maxOverage,uint256 until,bytes32 secretHash,"
+        "uint256 deadline)"
     );
+    bytes32 internal constant VOUCHER = keccak256(
+        "Voucher(bytes32 planId,address subscriber,bytes32 secretHash,uint256 firstAmount,uint256 firstInterval,"
+        "uint256 deadline)"
+    );
+    bytes32 internal constant VOID = keccak256("Void(address subscriber,bytes32 secretHash,uint256 deadline)");
     bytes32 internal constant PAUSE = keccak256(
         "Pause(address subscriber,bytes32 idHash,uint16 version,uint256 deadline)"
     );
@@ -20,22 +31,67 @@ library TypedData {
     bytes32 internal constant SET_MAX_OVERAGE = keccak256(
         "SetMaxOverage(address subscriber,bytes32 idHash,uint256 cap,uint16 version,uint256 deadline)"
     );
+    bytes32 internal constant SET_NEXT = keccak256(
+        "SetNext(address subscriber,bytes32 idHash,uint40 until,bytes32 nextPlanId,uint16 version,uint256 deadline)"
+    );
     bytes32 internal constant CHANGE_PLAN = keccak256(
-        "ChangePlan(address subscriber,bytes32 idHash,bytes32 newPlanId,uint256 maxOverage,"
-        "uint256 maxCharge,uint16 version,uint256 deadline)"
+        "ChangePlan(address subscriber,bytes32 idHash,bytes32 newPlanId,address token,address payTo,uint256 amount,"
+        "uint256 interval,string unit,uint256 maxOverage,uint256 maxCharge,uint16 version,uint256 deadline)"
     );
     bytes32 internal constant REKEY = keccak256(
         "Rekey(address subscriber,bytes32 idHash,bytes32 newSecretHash,uint16 version,uint256 deadline)"
     );
 
+    bytes32 private constant SECONDS = keccak256("seconds");
+    bytes32 private constant MONTHS = keccak256("months");
+
     function subscribe(
         address subscriber,
-        bytes32 planId,
-        bytes32 secretHash,
-        uint256 maxOverage,
+        Signup memory signup,
+        PriceWord price,
+        PayeeWord payee,
+        uint256 firstAmount,
+        uint256 firstInterval,
         uint256 deadline
     ) internal pure returns (bytes32) {
-        return keccak256(abi.encode(SUBSCRIBE, subscriber, planId, secretHash, maxOverage, deadline));
+        return
+            keccak256(
+                abi.encode(
+                    SUBSCRIBE,
+                    subscriber,
+                    signup.planId,
+                    price.token(),
+                    payee.payTo(),
+                    price.amount(),
+                    payee.interval(),
+                    _unit(payee),
+                    firstAmount,
+                    firstInterval,
+                    signup.maxOverage,
+                    signup.until,
+                    signup.secretHash,
+                    deadline
+                )
+            );
+    }
+
+    function voucher(address subscriber, Signup memory signup, Voucher calldata given) internal pure returns (bytes32) {
+        return
+            keccak256(
+                abi.encode(
+                    VOUCHER,
+                    signup.planId,
+                    subscriber,
+                    signup.secretHash,
+                    given.firstAmount,
+                    given.firstInterval,
+                    given.deadline
+                )
+            );
+    }
+
+    function voiding(address subscriber, bytes32 secretHash, uint256 deadline) internal pure returns (bytes32) {
+        return keccak256(abi.encode(VOID, subscriber, secretHash, deadline));
     }
 
     function pause(
@@ -77,17 +133,46 @@ library TypedData {
         return keccak256(abi.encode(SET_MAX_OVERAGE, subscriber, idHash, cap, version, deadline));
     }
 
+    function setNext(
+        address subscriber,
+        bytes32 idHash,
+        uint40 until,
+        bytes32 nextPlanId,
+        uint16 version,
+        uint256 deadline
+    ) internal pure returns (bytes32) {
+        return keccak256(abi.encode(SET_NEXT, subscriber, idHash, until, nextPlanId, version, deadline));
+    }
+
     function changePlan(
         address subscriber,
         bytes32 idHash,
         bytes32 newPlanId,
+        PriceWord price,
+        PayeeWord payee,
         uint256 maxOverage,
         uint256 maxCharge,
         uint16 version,
         uint256 deadline
     ) internal pure returns (bytes32) {
         return
-            keccak256(abi.encode(CHANGE_PLAN, subscriber, idHash, newPlanId, maxOverage, maxCharge, version, deadline));
+            keccak256(
+                abi.encode(
+                    CHANGE_PLAN,
+                    subscriber,
+                    idHash,
+                    newPlanId,
+                    price.token(),
+                    payee.payTo(),
+                    price.amount(),
+                    payee.interval(),
+                    _unit(payee),
+                    maxOverage,
+                    maxCharge,
+                    version,
+                    deadline
+                )
+            );
     }
 
     function rekey(
@@ -98,5 +183,9 @@ library TypedData {
         uint256 deadline
     ) internal pure returns (bytes32) {
         return keccak256(abi.encode(REKEY, subscriber, idHash, newSecretHash, version, deadline));
+    }
+
+    function _unit(PayeeWord payee) private pure returns (bytes32) {
+        return payee.isMonthly() ? MONTHS : SECONDS;
     }
 }

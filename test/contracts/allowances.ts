@@ -21,10 +21,10 @@ describe("Allowances", () => {
       const { w, s, me, operator } = await loadFixture(metered);
       await operator.debit(s.idHash, 600n, 0n);
       await expect(me.setMaxOverage(s.idHash, 2_000n)).to.emit(w.turnpike, "MaxOverageSet").withArgs(s.idHash, 2_000n);
-      expect((await w.turnpike.getAllowance(s.idHash)).remaining).to.equal(1_400n);
+      expect((await w.lens.getAllowance(s.idHash)).remaining).to.equal(1_400n);
       expect((await c.recordOf(w, s.idHash)).version).to.equal(1n);
       await me.setMaxOverage(s.idHash, 700n);
-      expect((await w.turnpike.getAllowance(s.idHash)).remaining).to.equal(100n);
+      expect((await w.lens.getAllowance(s.idHash)).remaining).to.equal(100n);
     });
 
     it("A26 leaves nothing below what is spent, and only the difference when it is raised again", async () => {
@@ -53,14 +53,14 @@ describe("Allowances", () => {
         w.turnpike,
         "StaleVersion",
       );
-      expect((await w.turnpike.getAllowance(s.idHash)).cap).to.equal(2n);
+      expect((await w.lens.getAllowance(s.idHash)).cap).to.equal(2n);
     });
 
     it("grants an allowance where there was none, up to its field", async () => {
       const { w, me, operator } = await loadFixture(metered);
       const s = await c.subscribe(w);
       await me.setMaxOverage(s.idHash, 0n);
-      expect([...(await w.turnpike.getAllowance(s.idHash))]).to.deep.equal([0n, 0n, 0n, 0n, 0n]);
+      expect([...(await w.lens.getAllowance(s.idHash))]).to.deep.equal([0n, 0n, 0n, 0n, 0n]);
       await me.setMaxOverage(s.idHash, c.MAX_CAP);
       await expect(me.setMaxOverage(s.idHash, c.MAX_CAP + 1n))
         .to.be.revertedWithCustomError(w.turnpike, "CapTooLarge")
@@ -107,7 +107,7 @@ describe("Allowances", () => {
       await expect(operator.debit(s.idHash, 1n, 2n))
         .to.be.revertedWithCustomError(w.turnpike, "AllowanceExhausted")
         .withArgs(s.idHash, 1n, 0n);
-      expect([...(await w.turnpike.getAllowance(s.idHash))]).to.deep.equal([CAP, CAP, 0n, BigInt(s.paidThrough), 2n]);
+      expect([...(await w.lens.getAllowance(s.idHash))]).to.deep.equal([CAP, CAP, 0n, BigInt(s.paidThrough), 2n]);
     });
 
     it("cannot be made to overflow", async () => {
@@ -167,7 +167,7 @@ describe("Allowances", () => {
         .to.be.revertedWithCustomError(w.turnpike, "AllowanceExhausted")
         .withArgs(s.idHash, 201n, 200n);
       await w.turnpike.renew(s.idHash);
-      expect([...(await w.turnpike.getAllowance(s.idHash))]).to.deep.equal([
+      expect([...(await w.lens.getAllowance(s.idHash))]).to.deep.equal([
         CAP,
         0n,
         CAP,
@@ -175,7 +175,7 @@ describe("Allowances", () => {
         2n,
       ]);
       await operator.debit(s.idHash, CAP, 2n);
-      expect((await w.turnpike.getAllowance(s.idHash)).remaining).to.equal(0n);
+      expect((await w.lens.getAllowance(s.idHash)).remaining).to.equal(0n);
     });
 
     it("needs ACTIVE", async () => {

@@ -80,7 +80,7 @@ describe("Hostile tokens", () => {
       );
       const idHash = await w.turnpike.idHashOf(w.subscriber, secretHash);
       expect(await w.turnpike.statusOf(idHash)).to.equal(c.Status.NONE);
-      expect((await w.turnpike.getAllowance(idHash)).cap).to.equal(0n);
+      expect((await w.lens.getAllowance(idHash)).cap).to.equal(0n);
     });
   }
 

@@ -27,7 +27,7 @@ describe("Plans", () => {
         .and.to.emit(w.turnpike, "OperatorSet")
         .withArgs(planId, w.provider.address, true);
 
-      const plan = await w.turnpike.getPlan(planId);
+      const plan = await w.lens.getPlan(planId);
       expect(plan.planId).to.equal(planId);
       expect(plan.index).to.equal(2n);
       expect(plan.provider).to.equal(w.provider.address);
@@ -87,7 +87,7 @@ describe("Plans", () => {
       const longest = await c.createPlan(w, { amount: 1n, interval: UINT32_MAX, grace: UINT32_MAX - 1n });
       const long = await c.subscribe(w, { planId: longest });
       const dearest = await c.createPlan(w, { amount: 2n ** 96n - 1n });
-      const { terms } = await w.turnpike.getPlan(dearest);
+      const { terms } = await w.lens.getPlan(dearest);
       expect(terms.amount).to.equal(2n ** 96n - 1n);
       expect(terms.payTo).to.equal(w.treasury.address);
       expect(await c.statusAt(w, long.idHash, long.paidThrough + Number(UINT32_MAX) - 2)).to.equal(c.Status.ACTIVE);
@@ -136,12 +136,12 @@ describe("Plans", () => {
       await expect(w.turnpike.connect(w.provider).deprecatePlan(w.planId, next))
         .to.emit(w.turnpike, "PlanClosed")
         .withArgs(w.planId, next);
-      const plan = await w.turnpike.getPlan(w.planId);
+      const plan = await w.lens.getPlan(w.planId);
       expect([plan.deprecated, plan.successor, plan.provider]).to.deep.equal([true, next, w.provider.address]);
-      expect([...plan.terms]).to.deep.equal([...(await w.turnpike.getPlan(next)).terms]);
+      expect([...plan.terms]).to.deep.equal([...(await w.lens.getPlan(next)).terms]);
 
       await w.turnpike.connect(w.provider).deprecatePlan(next, ZeroHash);
-      const last = await w.turnpike.getPlan(next);
+      const last = await w.lens.getPlan(next);
       expect([last.deprecated, last.successor]).to.deep.equal([true, ZeroHash]);
       await expect(w.turnpike.connect(w.provider).deprecatePlan(next, ZeroHash))
         .to.be.revertedWithCustomError(w.turnpike, "PlanDeprecated")
@@ -158,7 +158,7 @@ describe("Plans", () => {
           .to.be.revertedWithCustomError(w.turnpike, "InvalidSuccessor")
           .withArgs(w.planId, successor);
       }
-      expect((await w.turnpike.getPlan(w.planId)).deprecated).to.equal(false);
+      expect((await w.lens.getPlan(w.planId)).deprecated).to.equal(false);
     });
 
     it("refuses everyone but the provider, and an unknown plan", async () => {

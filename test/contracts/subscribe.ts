@@ -72,7 +72,7 @@ describe("Subscriptions", () => {
       await w.token.connect(w.stranger).approve(w.turnpike, c.PRICE);
       await c.subscribe(w, { secretHash, subscriber: w.stranger });
       const s = await c.subscribe(w, { secretHash });
-      expect((await w.turnpike.getSubscription(s.idHash)).subscriber).to.equal(w.subscriber.address);
+      expect((await w.lens.getSubscription(s.idHash)).subscriber).to.equal(w.subscriber.address);
     });
 
     it("names what is missing, and records nothing", async () => {

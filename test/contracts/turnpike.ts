@@ -78,16 +78,16 @@ describe("Turnpike", () => {
       const w = await loadFixture(c.world);
       const s = await c.subscribe(w, { maxOverage: 10n });
       await w.turnpike.connect(w.operator).debit(s.idHash, 3n, 0n);
-      const [known, unknown] = await w.turnpike.getStates([s.idHash, id("?")]);
-      expect(known?.subscription).to.deep.equal(await w.turnpike.getSubscription(s.idHash));
-      expect(known?.allowance).to.deep.equal(await w.turnpike.getAllowance(s.idHash));
+      const [known, unknown] = await w.lens.getStates([s.idHash, id("?")]);
+      expect(known?.subscription).to.deep.equal(await w.lens.getSubscription(s.idHash));
+      expect(known?.allowance).to.deep.equal(await w.lens.getAllowance(s.idHash));
       expect(known?.allowance.remaining).to.equal(7n);
       expect([unknown?.subscription.subscriber, unknown?.subscription.status]).to.deep.equal([
         ZeroAddress,
         c.Status.NONE,
       ]);
-      const [plan, none] = await w.turnpike.getPlans([w.planId, id("?")]);
-      expect(plan).to.deep.equal(await w.turnpike.getPlan(w.planId));
+      const [plan, none] = await w.lens.getPlans([w.planId, id("?")]);
+      expect(plan).to.deep.equal(await w.lens.getPlan(w.planId));
       expect([none?.planId, none?.index, none?.provider]).to.deep.equal([ZeroHash, 0n, ZeroAddress]);
       await expect(w.turnpike.quoteChange(id("?"), w.planId))
         .to.be.revertedWithCustomError(w.turnpike, "SubscriptionNotActive")

@@ -4,9 +4,18 @@
 import type { HardhatEthersSigner } from "@nomicfoundation/hardhat-ethers/signers";
 import { time } from "@nomicfoundation/hardhat-network-helpers";
 import { assert } from "chai";
-import { type ContractTransactionResponse, id, keccak256, Signature, type Signer, toUtf8Bytes, ZeroHash } from "ethers";
+import {
+  type ContractTransactionResponse,
+  getCreateAddress,
+  id,
+  keccak256,
+  Signature,
+  type Signer,
+  toUtf8Bytes,
+  ZeroHash,
+} from "ethers";
 import { ethers } from "hardhat";
-import type { BatchSettler, TestToken, Turnpike } from "../../sdk/src/chain/generated";
+import type { BatchSettler, TestToken, Turnpike, TurnpikeLens } from "../../sdk/src/chain/generated";
 import type { PermitStruct, TermsStruct } from "../../sdk/src/chain/generated/contracts/Turnpike";
 
 export const DAY = 86_400;
@@ -15,13 +24,18 @@ export const INTERVAL = 30 * DAY;
 export const GRACE = 3 * DAY;
 export const FOREVER = 2n ** 256n - 1n;
 export const MAX_CAP = 2n ** 88n - 1n;
-export const NO_PERMIT: PermitStruct = { value: 0n, deadline: 0n, v: 0, r: ZeroHash, s: ZeroHash };
+export const NO_PERMIT: PermitStruct = { value: 0n, deadline: 0n, signature: "0x" };
+
+/** What an account may do on a plan, as bits. */
+export const Right = { DEBIT: 1n, VOUCHER: 2n, RECEIPT: 4n, ALL: 7n } as const;
 
 /** In the order of the contract's enum. */
 export const Status = { NONE: 0n, ACTIVE: 1n, PAST_DUE: 2n, EXPIRED: 3n, PAUSED: 4n, CANCELLED: 5n } as const;
 
 export interface World {
   turnpike: Turnpike;
+  /** What `turnpike` stores, as structs. */
+  lens: TurnpikeLens;
   settler: BatchSettler;
   token: TestToken;
   provider: HardhatEthersSigner;
@@ -39,14 +53,20 @@ export async function world(): Promise<World> {
   const [provider, operator, subscriber, relayer, stranger, treasury] = await ethers.getSigners();
   assert(provider && operator && subscriber && relayer && stranger && treasury, "too few signers");
   const turnpike = await ethers.deployContract("Turnpike");
+  const lens = await lensOf(turnpike);
   const settler = await ethers.deployContract("BatchSettler");
   const token = await ethers.deployContract("TestToken", ["Test USD", "tUSD", "1", 6]);
-  const bare = { turnpike, settler, token, provider, operator, subscriber, relayer, stranger, treasury };
+  const bare = { turnpike, lens, settler, token, provider, operator, subscriber, relayer, stranger, treasury };
   const planId = await createPlan({ ...bare, planId: ZeroHash });
-  await turnpike.connect(provider).setOperator(planId, operator, true);
+  await turnpike.connect(provider).setOperator(planId, operator, Right.DEBIT);
   await token.mint(subscriber, 1_000n * PRICE);
   await token.connect(subscriber).approve(turnpike, FOREVER);
   return { ...bare, planId };
+}
+
+/** The lens that Turnpike created as its first contract. */
+export async function lensOf(turnpike: Turnpike): Promise<TurnpikeLens> {
+  return ethers.getContractAt("TurnpikeLens", getCreateAddress({ from: await turnpike.getAddress(), nonce: 1 }));
 }
 
 /** The value, which the test would be meaningless without. */
@@ -67,6 +87,7 @@ export async function termsOf(w: World, overrides: Partial<TermsStruct> = {}): P
     token: await w.token.getAddress(),
     amount: PRICE,
     interval: INTERVAL,
+    months: false,
     grace: GRACE,
     payTo: w.treasury.address,
     ...overrides,
@@ -122,12 +143,12 @@ export async function subscribe(
 }
 
 export async function paidThroughOf(w: World, idHash: string): Promise<number> {
-  return Number((await w.turnpike.getSubscription(idHash)).paidThrough);
+  return Number((await w.lens.getSubscription(idHash)).paidThrough);
 }
 
 /** What the record says, without the status that moves with time. */
 export async function recordOf(w: World, idHash: string) {
-  const { subscription: s, allowance: a } = present((await w.turnpike.getStates([idHash]))[0]);
+  const { subscription: s, allowance: a } = present((await w.lens.getStates([idHash]))[0]);
   return {
     subscriber: s.subscriber,
     planId: s.planId,
@@ -161,12 +182,20 @@ export async function statusAt(w: World, idHash: string, timestampSec: number): 
 
 const SUBSCRIBER_FIRST = "address subscriber,bytes32 idHash";
 const MESSAGES = {
-  Subscribe: "address subscriber,bytes32 planId,bytes32 secretHash,uint256 maxOverage,uint256 deadline",
+  Subscribe:
+    "address subscriber,bytes32 planId,address token,address payTo,uint256 amount,uint256 interval,string unit," +
+    "uint256 firstAmount,uint256 firstInterval,uint256 maxOverage,uint256 until,bytes32 secretHash,uint256 deadline",
+  Voucher:
+    "bytes32 planId,address subscriber,bytes32 secretHash,uint256 firstAmount,uint256 firstInterval,uint256 deadline",
+  Void: "address subscriber,bytes32 secretHash,uint256 deadline",
   Pause: `${SUBSCRIBER_FIRST},uint16 version,uint256 deadline`,
   Resume: `${SUBSCRIBER_FIRST},uint256 maxCharge,uint16 version,uint256 deadline`,
   Cancel: `${SUBSCRIBER_FIRST},bool atPeriodEnd,uint16 version,uint256 deadline`,
   SetMaxOverage: `${SUBSCRIBER_FIRST},uint256 cap,uint16 version,uint256 deadline`,
-  ChangePlan: `${SUBSCRIBER_FIRST},bytes32 newPlanId,uint256 maxOverage,uint256 maxCharge,uint16 version,uint256 deadline`,
+  SetNext: `${SUBSCRIBER_FIRST},uint40 until,bytes32 nextPlanId,uint16 version,uint256 deadline`,
+  ChangePlan:
+    `${SUBSCRIBER_FIRST},bytes32 newPlanId,address token,address payTo,uint256 amount,uint256 interval,string unit,` +
+    "uint256 maxOverage,uint256 maxCharge,uint16 version,uint256 deadline",
   Rekey: `${SUBSCRIBER_FIRST},bytes32 newSecretHash,uint16 version,uint256 deadline`,
 } as const;
 
@@ -192,23 +221,33 @@ export async function sign(
   message: Record<string, unknown>,
   domain: Record<string, unknown> = {},
 ): Promise<string> {
-  return signer.signTypedData({ ...(await domainOf(w)), ...domain }, typesOf(name), message);
+  return signer.signTypedData({ ...(await domainOf(w)), ...domain }, typesOf(name), await withTerms(w, name, message));
 }
 
 /** The digest that a wallet with code is asked about. */
 export async function digestOf(w: World, name: MessageName, message: Record<string, unknown>): Promise<string> {
-  return ethers.TypedDataEncoder.hash(await domainOf(w), typesOf(name), message);
+  return ethers.TypedDataEncoder.hash(await domainOf(w), typesOf(name), await withTerms(w, name, message));
+}
+
+/** The message with the plan's present terms and no voucher, as far as it does not have them itself. */
+async function withTerms(w: World, name: MessageName, message: Record<string, unknown>) {
+  if (name !== "Subscribe" && name !== "ChangePlan") return message;
+  const { terms } = await w.lens.getPlan(String(message[name === "Subscribe" ? "planId" : "newPlanId"]));
+  const { token, payTo, amount, interval } = terms;
+  const shown = { token, payTo, amount, interval, unit: terms.months ? "months" : "seconds" };
+  if (name === "ChangePlan") return { ...shown, ...message };
+  return { ...shown, firstAmount: amount, firstInterval: 0n, until: 0n, ...message };
 }
 
 /** An `Auth` over one change, at the record's current version by default. */
 export async function authFor(
   w: World,
-  name: Exclude<MessageName, "Subscribe">,
+  name: Exclude<MessageName, "Subscribe" | "Voucher" | "Void">,
   idHash: string,
   fields: Record<string, unknown> = {},
   options: { signer?: Signer; version?: bigint; deadline?: bigint } = {},
 ) {
-  const record = await w.turnpike.getSubscription(idHash);
+  const record = await w.lens.getSubscription(idHash);
   const { signer = w.subscriber, version = record.version, deadline = FOREVER } = options;
   const message = { subscriber: record.subscriber, idHash, ...fields, version, deadline };
   return { version, deadline, signature: await sign(w, signer, name, message) };
@@ -219,7 +258,7 @@ export async function signPermit(
   owner: Signer,
   value: bigint,
   options: { deadline?: bigint; nonce?: bigint; spender?: string; token?: TestToken } = {},
-): Promise<{ value: bigint; deadline: bigint; v: number; r: string; s: string }> {
+): Promise<{ value: bigint; deadline: bigint; signature: string }> {
   const token = options.token ?? w.token;
   const ownerAddress = await owner.getAddress();
   const { chainId } = await ethers.provider.getNetwork();
@@ -243,6 +282,5 @@ export async function signPermit(
     },
     message,
   );
-  const { v, r, s } = Signature.from(signature);
-  return { value, deadline: message.deadline, v, r, s };
+  return { value, deadline: message.deadline, signature: Signature.from(signature).serialized };
 }
