@@ -258,7 +258,7 @@ export async function signPermit(
   owner: Signer,
   value: bigint,
   options: { deadline?: bigint; nonce?: bigint; spender?: string; token?: TestToken } = {},
-): Promise<{ value: bigint; deadline: bigint; signature: string }> {
+): Promise<{ value: bigint; deadline: bigint; signature: string; v: number; r: string; s: string }> {
   const token = options.token ?? w.token;
   const ownerAddress = await owner.getAddress();
   const { chainId } = await ethers.provider.getNetwork();
@@ -282,5 +282,6 @@ export async function signPermit(
     },
     message,
   );
-  return { value, deadline: message.deadline, signature: Signature.from(signature).serialized };
+  const { v, r, s, serialized } = Signature.from(signature);
+  return { value, deadline: message.deadline, signature: serialized, v, r, s };
 }
