@@ -3,7 +3,7 @@
  * with the operator's own key. Runs against any chain that ethers reaches.
  */
 import type { Signer } from "ethers";
-import { decodeRevert, Turnpike__factory } from "turnpike/chain";
+import { decodeRevert, lensAddressOf, Turnpike__factory, TurnpikeLens__factory } from "turnpike/chain";
 
 const ACTIVE = 1n;
 
@@ -17,13 +17,15 @@ export interface DirectDebits {
   debit(idHash: string, amount: bigint): Promise<{ readonly transaction: string }>;
 }
 
-export function directDebits(turnpikeAddress: string, operator: Signer): DirectDebits {
+export function directDebits(turnpikeAddress: `0x${string}`, operator: Signer): DirectDebits {
   const turnpike = Turnpike__factory.connect(turnpikeAddress, operator);
+  // Turnpike's records as structs are read through its lens.
+  const lens = TurnpikeLens__factory.connect(lensAddressOf(turnpikeAddress), operator);
   return {
     isServed: async (idHash) => (await turnpike.statusOf(idHash)) === ACTIVE,
     async debit(idHash, amount) {
       // The index makes a debit unique: sent twice, the second reverts with StaleDebit.
-      const { debits } = await turnpike.getAllowance(idHash);
+      const { debits } = await lens.getAllowance(idHash);
       const sent = await turnpike.debit(idHash, amount, debits).catch((error: unknown) => {
         throw decodeRevert(error) ?? error;
       });

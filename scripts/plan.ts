@@ -1,13 +1,14 @@
 /** Creates and closes plans: the provider's own transactions on Turnpike. */
 import { Contract, type Provider, type Signer, type TransactionReceipt } from "ethers";
-import { turnpikeInterface } from "turnpike/chain";
-import { type Address, checksum, type Hex, planIdOf } from "turnpike/protocol";
+import { lensInterface, turnpikeInterface } from "turnpike/chain";
+import { type Address, checksum, type Hex, lengthOf, lensAddressOf, type Period, planIdOf } from "turnpike/protocol";
 
 export interface NewPlan {
   readonly token: Address;
   /** base units per period */
   readonly amount: bigint;
-  readonly intervalSec: number;
+  /** the length of one period: seconds, or calendar months up to 1,200 */
+  readonly period: Period;
   readonly graceSec: number;
   /** default: the provider itself */
   readonly payTo?: Address;
@@ -26,20 +27,16 @@ type LiveSigner = Signer & { provider: Provider };
 
 export async function createPlan(signer: LiveSigner, turnpike: Address, plan: NewPlan): Promise<CreatedPlan> {
   const provider = checksum(await signer.getAddress());
-  const {
-    token,
-    amount,
-    intervalSec,
-    graceSec,
-    payTo = provider,
-    salt = `0x${"00".repeat(32)}`,
-    metadata = "{}",
-  } = plan;
-  const planId = planIdOf({ provider, token, amount, intervalSec, graceSec, payTo, salt, metadata });
+  const { token, amount, period, graceSec, payTo = provider, salt = `0x${"00".repeat(32)}`, metadata = "{}" } = plan;
+  const { chainId } = await signer.provider.getNetwork();
+  const planId = planIdOf({
+    ...{ chainId: Number(chainId), turnpike, provider, token, amount, graceSec, payTo, salt, metadata },
+    ...lengthOf(period),
+  });
   const contract = new Contract(turnpike, turnpikeInterface, signer);
-  const known = await contract.getFunction("getPlan")(planId);
+  const known = await new Contract(lensAddressOf(turnpike), lensInterface, signer).getFunction("getPlan")(planId);
   if (known.planId === planId) return { planId, receipt: undefined };
-  const terms = { token, amount, interval: intervalSec, grace: graceSec, payTo };
+  const terms = { token, amount, interval: period.count, months: period.unit === "month", grace: graceSec, payTo };
   return { planId, receipt: await mined(contract, "createPlan", [terms, salt, metadata]) };
 }
 
@@ -52,13 +49,16 @@ export async function deprecatePlan(
   return mined(new Contract(turnpike, turnpikeInterface, signer), "deprecatePlan", [planId, successor]);
 }
 
-/** Allows or disallows `operator` to debit on the plan. */
+/** What an account may do on a plan, as the contract's bits. */
+export const RIGHTS = { debit: 1, voucher: 2, receipt: 4 } as const;
+
+/** Sets what `account` may do on the plan: a sum of {@link RIGHTS}; 0 revokes all. */
 export async function setOperator(
   signer: LiveSigner,
   turnpike: Address,
-  { planId, operator, allowed }: { readonly planId: Hex; readonly operator: Address; readonly allowed: boolean },
+  { planId, account, rights }: { readonly planId: Hex; readonly account: Address; readonly rights: number },
 ): Promise<TransactionReceipt> {
-  return mined(new Contract(turnpike, turnpikeInterface, signer), "setOperator", [planId, operator, allowed]);
+  return mined(new Contract(turnpike, turnpikeInterface, signer), "setOperator", [planId, account, rights]);
 }
 
 async function mined(contract: Contract, method: string, parameters: readonly unknown[]): Promise<TransactionReceipt> {

@@ -5,7 +5,7 @@
 import { extendEnvironment, task, types } from "hardhat/config";
 import { HardhatPluginError } from "hardhat/plugins";
 import type { HardhatRuntimeEnvironment } from "hardhat/types";
-import type { Address, Hex } from "turnpike/protocol";
+import type { Address, Hex, Period } from "turnpike/protocol";
 import { missingFor } from "./networks";
 
 const PLUGIN = "turnpike";
@@ -19,6 +19,7 @@ task("plan:create", "Creates a plan; the sending account is its provider")
   .addParam("token", "address of the payment token")
   .addParam("amount", "price of one period in base units, e.g. 10000000 for 10 units of 6 decimals")
   .addOptionalParam("interval", "length of one period in seconds", 2_592_000, types.int)
+  .addOptionalParam("months", "length of one period in calendar months, instead of --interval", undefined, types.int)
   .addOptionalParam("grace", "seconds of service after a period while its renewal is awaited", undefined, types.int)
   .addOptionalParam("payTo", "address that receives every charge; the provider unless given")
   .addOptionalParam("name", "shown to subscribers")
@@ -26,14 +27,17 @@ task("plan:create", "Creates a plan; the sending account is its provider")
   .addOptionalParam("salt", "32 bytes; distinguishes two plans of equal terms")
   .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
   .setAction(async (given, hre) => {
-    const { defaultGraceSec } = require("turnpike/protocol") as typeof import("turnpike/protocol");
+    const { defaultGraceSec, lengthOf } = require("turnpike/protocol") as typeof import("turnpike/protocol");
     const { createPlan } = require("./plan") as typeof import("./plan");
-    const graceSec: number = given.grace ?? defaultGraceSec(given.interval);
+    const period: Period = given.months
+      ? { unit: "month", count: given.months }
+      : { unit: "second", count: given.interval };
+    const graceSec: number = given.grace ?? defaultGraceSec(lengthOf(period).intervalSec);
     if (graceSec === 0) print("Warning: with a grace of 0 a subscriber is cut off until its renewal is mined.");
     const { planId, receipt } = await createPlan(await account(hre), await turnpikeOf(hre, given.turnpike), {
       token: given.token,
       amount: BigInt(given.amount),
-      intervalSec: given.interval,
+      period,
       graceSec,
       payTo: given.payTo,
       salt: given.salt,
@@ -54,15 +58,24 @@ task("plan:deprecate", "Closes a plan to new subscriptions; existing ones go on"
     process.stdout.write(`${receipt.hash}\n`);
   });
 
-task("plan:operator", "Lets an account debit on a plan, for instance a Facilitator's relayer")
+task(
+  "plan:operator",
+  "Sets what an account may do on a plan, for instance a Facilitator's relayer: debit, unless named",
+)
   .addParam("plan", "the plan's id")
   .addParam("operator", "the account")
-  .addFlag("revoke", "takes the right away")
+  .addOptionalParam("rights", "debit, voucher, receipt, separated by commas", "debit")
+  .addFlag("revoke", "takes all rights away")
   .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
-  .setAction(async ({ plan, operator, revoke, turnpike }, hre) => {
-    const { setOperator } = require("./plan") as typeof import("./plan");
-    const right = { planId: plan as Hex, operator: operator as Address, allowed: !revoke };
-    const receipt = await setOperator(await account(hre), await turnpikeOf(hre, turnpike), right);
+  .setAction(async ({ plan, operator, rights, revoke, turnpike }, hre) => {
+    const { RIGHTS, setOperator } = require("./plan") as typeof import("./plan");
+    const bitOf = (name: string): number => {
+      if (Object.hasOwn(RIGHTS, name)) return RIGHTS[name as keyof typeof RIGHTS];
+      throw new HardhatPluginError(PLUGIN, `rights: "${name}" is none of ${Object.keys(RIGHTS).join(", ")}.`);
+    };
+    const bits = [...new Set(String(rights).split(","))].reduce((sum, name) => sum + bitOf(name.trim()), 0);
+    const wanted = { planId: plan as Hex, account: operator as Address, rights: revoke ? 0 : bits };
+    const receipt = await setOperator(await account(hre), await turnpikeOf(hre, turnpike), wanted);
     process.stdout.write(`${receipt.hash}\n`);
   });
 

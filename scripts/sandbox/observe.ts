@@ -8,13 +8,13 @@ export interface ObservedRecord {
 }
 
 /** @param idHash the subscription's public name */
-export async function recordOf({ turnpike }: World, idHash: string): Promise<ObservedRecord> {
-  const { paidThrough, status } = await turnpike.getFunction("getSubscription")(idHash);
+export async function recordOf({ lens }: World, idHash: string): Promise<ObservedRecord> {
+  const { paidThrough, status } = await lens.getFunction("getSubscription")(idHash);
   return { paidThroughSec: Number(paidThrough), status: STATUSES[Number(status)] };
 }
 
-export async function spentOf({ turnpike }: World, idHash: string): Promise<bigint> {
-  return (await turnpike.getFunction("getAllowance")(idHash)).spent;
+export async function spentOf({ lens }: World, idHash: string): Promise<bigint> {
+  return (await lens.getFunction("getAllowance")(idHash)).spent;
 }
 
 /** Polls until the condition holds. @throws when it does not hold within `timeoutMs` */

@@ -7,8 +7,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import path from "node:path";
 import { Contract, Wallet } from "ethers";
 import type { Agent } from "turnpike/agent";
-import { turnpikeInterface } from "turnpike/chain";
-import { type Address, defaultGraceSec, type Hex, Unavailable } from "turnpike/protocol";
+import { lensInterface, turnpikeInterface } from "turnpike/chain";
+import { type Address, defaultGraceSec, type Hex, lensAddressOf, Unavailable } from "turnpike/protocol";
 import { exampleAgent } from "../../examples/agent";
 import type { RunningProvider, RunningServer } from "../../examples/provider";
 import { startSpecialist } from "../../examples/specialist";
@@ -68,6 +68,8 @@ export interface World {
   readonly specialistAccount: Wallet;
   /** Turnpike, with read access as anyone has it. */
   readonly turnpike: Contract;
+  /** what `turnpike` stores, as structs */
+  readonly lens: Contract;
   /** Creates an agent with tokens and without any gas; the same name is the same key. */
   agent(name: string, options?: { readonly tokens?: bigint; readonly fetch?: typeof fetch }): Promise<TestAgent>;
   stop(): Promise<void>;
@@ -166,6 +168,7 @@ export async function startWorld({
       ...(inbox && { inbox }),
       specialistAccount: buyer.wallet,
       turnpike: new Contract(contracts.turnpike, turnpikeInterface, chain.provider),
+      lens: new Contract(lensAddressOf(contracts.turnpike), lensInterface, chain.provider),
       agent,
       stop: () => started.stop(),
     };
@@ -230,7 +233,8 @@ function agentFactory({ chain, contracts, facilitator }: WorldBase, started: Sta
 /** Monthly plans of the example provider: one for reading, two sizes of a metered one, and one that is closed. */
 async function createPlans(account: FundedWallet, { turnpike, token }: LocalContracts): Promise<World["plans"]> {
   const create = async (name: string, units: bigint): Promise<Hex> => {
-    const terms = { amount: units * UNIT, intervalSec: INTERVAL_SEC, graceSec: defaultGraceSec(INTERVAL_SEC) };
+    const period = { unit: "second", count: INTERVAL_SEC } as const;
+    const terms = { amount: units * UNIT, period, graceSec: defaultGraceSec(INTERVAL_SEC) };
     const { planId } = await createPlan(account, turnpike, { token, ...terms, metadata: JSON.stringify({ name }) });
     return planId;
   };

@@ -1,9 +1,12 @@
 /** The contracts' interfaces as ethers reads them: Turnpike's and the settler's generated, the token's by hand. */
 import { Interface } from "ethers";
-import { IBatchSettler__factory, ITurnpike__factory } from "./generated";
+import { IBatchSettler__factory, ITurnpike__factory, ITurnpikeLens__factory } from "./generated";
 
 /** The contract Turnpike, for ethers. */
 export const turnpikeInterface = new Interface(ITurnpike__factory.abi);
+
+/** The contract TurnpikeLens, for ethers: the views of Turnpike's records. @see lensAddressOf */
+export const lensInterface = new Interface(ITurnpikeLens__factory.abi);
 
 /** The contract BatchSettler, for ethers. */
 export const batchSettlerInterface = new Interface(IBatchSettler__factory.abi);

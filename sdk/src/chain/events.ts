@@ -1,7 +1,8 @@
 /** Turnpike's logs as typed facts. Amounts are base units, times unix seconds. */
 import { AbiCoder, getBytes, type Result } from "ethers";
-import { type Address, checksum, type Hex } from "../protocol";
+import { type Address, checksum, type Hex, lengthOf, type PeriodLength, ZERO_ADDRESS } from "../protocol";
 import { turnpikeInterface } from "./abi";
+import { idOrNone } from "./states";
 
 /** A log as JSON-RPC answers it. */
 export interface RawLog {
@@ -22,10 +23,9 @@ export type TurnpikeEvent =
       readonly planId: Hex;
       readonly provider: Address;
       readonly index: number;
-      readonly terms: {
+      readonly terms: PeriodLength & {
         readonly token: Address;
         readonly amount: bigint;
-        readonly intervalSec: number;
         readonly graceSec: number;
         readonly payTo: Address;
       };
@@ -34,7 +34,29 @@ export type TurnpikeEvent =
       readonly metadata: string;
     }
   | { readonly name: "PlanClosed"; readonly planId: Hex; readonly successor: Hex }
-  | { readonly name: "OperatorSet"; readonly planId: Hex; readonly operator: Address; readonly allowed: boolean }
+  | { readonly name: "OperatorSet"; readonly planId: Hex; readonly account: Address; readonly rights: number }
+  | {
+      readonly name: "PayToProposed";
+      readonly planId: Hex;
+      /** undefined: withdrawn */
+      readonly payTo: Address | undefined;
+      readonly effectiveAtSec: number;
+      readonly by: Address;
+    }
+  | { readonly name: "PayToMoved"; readonly planId: Hex; readonly payTo: Address }
+  | { readonly name: "PlanOffered"; readonly planId: Hex; readonly nextProvider: Address | undefined }
+  | { readonly name: "PlanTransferred"; readonly planId: Hex; readonly provider: Address }
+  | { readonly name: "VoucherUsed"; readonly idHash: Hex; readonly signer: Address; readonly firstAmount: bigint }
+  | { readonly name: "Voided"; readonly idHash: Hex; readonly subscriber: Address }
+  | { readonly name: "Anchored"; readonly idHash: Hex; readonly day: number }
+  | {
+      readonly name: "NextSet";
+      readonly idHash: Hex;
+      /** 0: no end */
+      readonly untilSec: number;
+      readonly nextPlanId: Hex | undefined;
+    }
+  | { readonly name: "ChangeMade"; readonly idHash: Hex; readonly newPlanId: Hex }
   | {
       readonly name: "Subscribed";
       readonly idHash: Hex;
@@ -72,6 +94,9 @@ type Reader<N extends TurnpikeEvent["name"]> = (
   data: string,
 ) => Omit<Extract<TurnpikeEvent, { name: N }>, "name">;
 
+const accountOrNone = (account: string): Address | undefined =>
+  account === ZERO_ADDRESS ? undefined : checksum(account);
+
 const idHash = (args: Result) => ({ idHash: args.idHash as Hex });
 
 const paidThrough = (args: Result) => ({ paidThroughSec: Number(args.paidThrough) });
@@ -84,7 +109,7 @@ const READERS: { readonly [N in TurnpikeEvent["name"]]: Reader<N> } = {
     terms: {
       token: checksum(args.terms.token),
       amount: args.terms.amount as bigint,
-      intervalSec: Number(args.terms.interval),
+      ...lengthOf({ unit: args.terms.months ? "month" : "second", count: Number(args.terms.interval) }),
       graceSec: Number(args.terms.grace),
       payTo: checksum(args.terms.payTo),
     },
@@ -94,9 +119,27 @@ const READERS: { readonly [N in TurnpikeEvent["name"]]: Reader<N> } = {
   PlanClosed: (args) => ({ planId: args.planId as Hex, successor: args.successor as Hex }),
   OperatorSet: (args) => ({
     planId: args.planId as Hex,
-    operator: checksum(args.operator),
-    allowed: args.allowed as boolean,
+    account: checksum(args.account),
+    rights: Number(args.rights),
   }),
+  PayToProposed: (args) => ({
+    planId: args.planId as Hex,
+    payTo: accountOrNone(args.payTo),
+    effectiveAtSec: Number(args.effectiveAt),
+    by: checksum(args.by),
+  }),
+  PayToMoved: (args) => ({ planId: args.planId as Hex, payTo: checksum(args.payTo) }),
+  PlanOffered: (args) => ({ planId: args.planId as Hex, nextProvider: accountOrNone(args.nextProvider) }),
+  PlanTransferred: (args) => ({ planId: args.planId as Hex, provider: checksum(args.provider) }),
+  VoucherUsed: (args) => ({
+    ...idHash(args),
+    signer: checksum(args.signer),
+    firstAmount: args.firstAmount as bigint,
+  }),
+  Voided: (args) => ({ ...idHash(args), subscriber: checksum(args.subscriber) }),
+  Anchored: (args) => ({ ...idHash(args), day: Number(args.day) }),
+  NextSet: (args) => ({ ...idHash(args), untilSec: Number(args.until), nextPlanId: idOrNone(args.nextPlanId) }),
+  ChangeMade: (args) => ({ ...idHash(args), newPlanId: args.newPlanId as Hex }),
   Subscribed: (args) => ({
     ...idHash(args),
     ...paidThrough(args),

@@ -1,4 +1,6 @@
 /** Reads the chain as typed facts. The only part of the SDK that imports ethers. */
+
+export { lensAddressOf } from "../protocol";
 export * from "./abi";
 export * from "./clock";
 export type { HeadListener } from "./confirmed-head";
@@ -7,8 +9,8 @@ export * from "./deployments";
 export * from "./errors";
 export * from "./events";
 /** The contracts as typechain's classes for ethers, for programs that call them directly. */
-export type { BatchSettler, Turnpike } from "./generated";
-export { BatchSettler__factory, Turnpike__factory } from "./generated";
+export type { BatchSettler, Turnpike, TurnpikeLens } from "./generated";
+export { BatchSettler__factory, Turnpike__factory, TurnpikeLens__factory } from "./generated";
 export type { HeadWatcher, HeadWatcherOptions } from "./heads";
 export { watchHeads } from "./heads";
 export type { MeterStatesOptions } from "./metered-states";

@@ -2,8 +2,8 @@
  * Reads, uncached, what the sender of debits needs: allowances at one block, and where a rekey moved a record. Sends
  * nothing.
  */
-import { type Address, type Hex, STATUSES } from "../protocol";
-import { turnpikeInterface } from "./abi";
+import { type Address, type Hex, lensAddressOf, STATUSES } from "../protocol";
+import { lensInterface, turnpikeInterface } from "./abi";
 import type { MeteredState, MeterStates } from "./debit-sender";
 import { callView, type Rpc } from "./rpc";
 
@@ -47,8 +47,8 @@ export async function readMetered(
   block: number,
 ): Promise<MeteredState[]> {
   const [outputs] = await callView(rpc, {
-    to: turnpike,
-    iface: turnpikeInterface,
+    to: lensAddressOf(turnpike),
+    iface: lensInterface,
     method: "getStates",
     args: [idHashes],
     blockTag: quantity(block),

@@ -1,20 +1,34 @@
-/** Reads plans and tokens from the chain. A plan's terms never change; whether it is deprecated can. */
+/** Reads plans and tokens from the chain. A plan's terms never change; its payee, its provider and its end can. */
 import type { Result } from "ethers";
-import { type Address, checksum, type Hex, isTurnpikeError } from "../protocol";
-import { tokenInterface, turnpikeInterface } from "./abi";
+import {
+  type Address,
+  checksum,
+  type Hex,
+  isTurnpikeError,
+  lengthOf,
+  lensAddressOf,
+  type PeriodLength,
+  ZERO_ADDRESS,
+} from "../protocol";
+import { lensInterface, tokenInterface } from "./abi";
 import { callView, NO_ANSWER, type Rpc } from "./rpc";
+import { idOrNone } from "./states";
 
 /** A plan as the chain has it; amounts in base units, times in seconds. */
-export interface Plan {
+export interface Plan extends PeriodLength {
   readonly planId: Hex;
   readonly index: number;
   readonly provider: Address;
   readonly token: Address;
   /** base units per period */
   readonly amount: bigint;
-  readonly intervalSec: number;
   readonly graceSec: number;
+  /** receives every charge and debit now */
   readonly payTo: Address;
+  /** the payee at creation, which the planId proves */
+  readonly firstPayTo: Address;
+  /** a payee that is proposed, and from when on (unix seconds) anyone can apply it */
+  readonly proposedPayTo: { readonly payTo: Address; readonly effectiveAtSec: number } | undefined;
   readonly deprecated: boolean;
   readonly successor: Hex | undefined;
 }
@@ -23,40 +37,53 @@ interface PlanOutput {
   readonly planId: string;
   readonly index: bigint;
   readonly provider: string;
-  readonly terms: { token: string; amount: bigint; interval: bigint; grace: bigint; payTo: string };
+  readonly terms: { token: string; amount: bigint; interval: bigint; months: boolean; grace: bigint; payTo: string };
   readonly deprecated: boolean;
   readonly successor: string;
+  readonly firstPayTo: string;
+  readonly proposedPayTo: string;
+  readonly effectiveAt: bigint;
 }
 
 const PLANS_PER_CALL = 200;
-
-const ZERO_WORD = `0x${"0".repeat(64)}`;
 
 /** @returns the plans that exist, by lower-case id. @throws Unavailable */
 export async function loadPlans(rpc: Rpc, turnpike: Address, planIds: readonly Hex[]): Promise<Map<Hex, Plan>> {
   const plans = new Map<Hex, Plan>();
   for (let start = 0; start < planIds.length; start += PLANS_PER_CALL) {
     const args = [planIds.slice(start, start + PLANS_PER_CALL)];
-    const [views] = await callView(rpc, { to: turnpike, iface: turnpikeInterface, method: "getPlans", args });
+    const [views] = await callView(rpc, {
+      to: lensAddressOf(turnpike),
+      iface: lensInterface,
+      method: "getPlans",
+      args,
+    });
     for (const view of views as PlanOutput[]) {
-      if (view.planId !== ZERO_WORD) plans.set(view.planId as Hex, planOf(view));
+      const planId = idOrNone(view.planId);
+      if (planId) plans.set(planId, planOf(view));
     }
   }
   return plans;
 }
 
-function planOf({ planId, index, provider, terms, deprecated, successor }: PlanOutput): Plan {
+function planOf(view: PlanOutput): Plan {
+  const { terms, proposedPayTo } = view;
   return {
-    planId: planId as Hex,
-    index: Number(index),
-    provider: checksum(provider),
+    planId: view.planId as Hex,
+    index: Number(view.index),
+    provider: checksum(view.provider),
     token: checksum(terms.token),
     amount: terms.amount,
-    intervalSec: Number(terms.interval),
+    ...lengthOf({ unit: terms.months ? "month" : "second", count: Number(terms.interval) }),
     graceSec: Number(terms.grace),
     payTo: checksum(terms.payTo),
-    deprecated,
-    successor: successor === ZERO_WORD ? undefined : (successor as Hex),
+    firstPayTo: checksum(view.firstPayTo),
+    proposedPayTo:
+      proposedPayTo === ZERO_ADDRESS
+        ? undefined
+        : { payTo: checksum(proposedPayTo), effectiveAtSec: Number(view.effectiveAt) },
+    deprecated: view.deprecated,
+    successor: idOrNone(view.successor),
   };
 }
 

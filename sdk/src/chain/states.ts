@@ -3,9 +3,9 @@
  * then kept until a new block's log touches them, history is rewritten or they reach a maximum age. When the chain
  * cannot be read, every answer is Unavailable. Judges nothing: the status is a function of record and clock, elsewhere.
  */
-import { type Address, checksum, type Hex, Unavailable, ZERO_ADDRESS } from "../protocol";
+import { type Address, checksum, type Hex, lensAddressOf, Unavailable, ZERO_ADDRESS } from "../protocol";
 import { type Deferred, deferred } from "../protocol/waiting";
-import { turnpikeInterface } from "./abi";
+import { lensInterface } from "./abi";
 import type { HeadWatcher } from "./heads";
 import { callView, type Rpc } from "./rpc";
 
@@ -22,6 +22,14 @@ export interface SubscriptionState {
   /** cancelled at the period's end */
   readonly ending: boolean;
   readonly cancelled: boolean;
+  /** the paid period was begun with a voucher */
+  readonly intro: boolean;
+  /** the day of the month on which periods start; 0 on a plan in seconds */
+  readonly anchorDay: number;
+  /** unix seconds, from when on nothing is charged but debits of the paid period; 0: no end is set */
+  readonly untilSec: number;
+  /** the plan of the next charged period; undefined: the same */
+  readonly nextPlanId: Hex | undefined;
   readonly allowance: {
     readonly cap: bigint;
     /** in the current cycle */
@@ -42,6 +50,10 @@ interface StateOutput {
     paused: boolean;
     ending: boolean;
     cancelled: boolean;
+    intro: boolean;
+    anchorDay: bigint;
+    until: bigint;
+    nextPlanId: string;
   };
   readonly allowance: { cap: bigint; spent: bigint; debits: bigint };
 }
@@ -54,8 +66,8 @@ export async function readStates(
   blockNumber: number,
 ): Promise<SubscriptionState[]> {
   const [outputs] = await callView(rpc, {
-    to: turnpike,
-    iface: turnpikeInterface,
+    to: lensAddressOf(turnpike),
+    iface: lensInterface,
     method: "getStates",
     args: [idHashes],
     blockTag: `0x${blockNumber.toString(16)}`,
@@ -76,10 +88,19 @@ function stateOf(idHash: Hex, { subscription, allowance }: StateOutput, blockNum
     paused: subscription.paused,
     ending: subscription.ending,
     cancelled: subscription.cancelled,
+    intro: subscription.intro,
+    anchorDay: Number(subscription.anchorDay),
+    untilSec: Number(subscription.until),
+    nextPlanId: idOrNone(subscription.nextPlanId),
     allowance: { cap: allowance.cap, spent: allowance.spent, debits: Number(allowance.debits) },
     blockNumber,
   };
 }
+
+const ZERO_WORD = `0x${"0".repeat(64)}`;
+
+/** An id that the contract answers, where all zero says that there is none. */
+export const idOrNone = (word: string): Hex | undefined => (word === ZERO_WORD ? undefined : (word as Hex));
 
 /** A gate's reader of subscriptions. */
 export interface StateReader {

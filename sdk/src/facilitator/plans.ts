@@ -3,7 +3,7 @@
  * answer.
  */
 import * as z from "zod";
-import { addressSchema, amountSchema, hash32Schema } from "../protocol";
+import { addressSchema, amountSchema, hash32Schema, periodSchema } from "../protocol";
 
 export const planSchema = z.object({
   planId: hash32Schema,
@@ -14,11 +14,18 @@ export const planSchema = z.object({
   token: addressSchema,
   /** price of one period, base units */
   amount: amountSchema,
-  /** seconds */
+  /** seconds; of a period in months a nominal length, 30 days for each month */
   interval: z.number().int().positive(),
+  /** what counts: seconds, or calendar months (UTC) */
+  period: periodSchema,
   /** seconds */
   grace: z.number().int().nonnegative(),
+  /** receives every charge and debit now */
   payTo: addressSchema,
+  /** the payee at creation, which the planId proves */
+  firstPayTo: addressSchema,
+  /** another payee that is proposed, and from when on (unix seconds) anyone can apply it */
+  proposedPayTo: z.object({ payTo: addressSchema, effectiveAt: z.number().int().positive() }).optional(),
   salt: hash32Schema,
   /** the text as it was emitted, byte for byte */
   metadata: z.string().max(16_384),

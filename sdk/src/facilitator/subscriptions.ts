@@ -11,20 +11,36 @@ const networkSchema = z.string().min(1).max(64);
 /** of the subscription; every change that the subscriber makes raises it by one */
 const versionSchema = z.number().int().min(0).max(65_535);
 
-const ecdsaSignatureSchema = z
-  .string()
-  .regex(/^0x[0-9a-fA-F]{130}$/, "must be 0x and 130 hex digits")
-  .transform((value) => value as `0x${string}`);
-
 /** An EIP-2612 permit with Turnpike as spender. It *sets* the approval. */
 export const permitSchema = z.object({
   value: amountSchema,
   /** unix seconds, inclusive */
   deadline: amountSchema,
-  signature: ecdsaSignatureSchema,
+  /** 65 bytes r, s, v; any other length for tokens whose permit takes bytes, as contract wallets sign */
+  signature: signatureSchema,
 });
 
 export type PermitFields = z.output<typeof permitSchema>;
+
+/** A provider's offer of another first period, to one subscriber for one secret: the EIP-712 `Voucher`. */
+export const voucherSchema = z.object({
+  /** an account with the VOUCHER right on the plan */
+  signer: addressSchema,
+  /** charged at signup, base units, at most the plan's price */
+  firstAmount: amountSchema,
+  /** seconds; 0: one regular period */
+  firstInterval: z.number().int().min(0).max(4_294_967_295),
+  /** unix seconds, inclusive */
+  deadline: amountSchema,
+  signature: signatureSchema,
+});
+
+export type Voucher = z.output<typeof voucherSchema>;
+
+export type VoucherWire = z.input<typeof voucherSchema>;
+
+/** unix seconds, in 40 bits; 0: none */
+const untilSchema = z.number().int().min(0).max(1_099_511_627_775);
 
 /** Signup: the EIP-712 `Subscribe` that the subscriber signed. The secret itself is never sent. */
 export const subscribeRequestSchema = z.object({
@@ -35,6 +51,9 @@ export const subscribeRequestSchema = z.object({
   secretHash: hash32Schema,
   /** cap of metered overage per cycle, base units; "0": none */
   maxOverage: amountSchema,
+  /** from when on nothing is charged but debits of the paid period; absent or 0: no end */
+  until: untilSchema.optional(),
+  voucher: voucherSchema.optional(),
   /** unix seconds, inclusive */
   deadline: amountSchema,
   signature: signatureSchema,
@@ -44,6 +63,20 @@ export const subscribeRequestSchema = z.object({
 export type SubscribeRequest = z.output<typeof subscribeRequestSchema>;
 
 export type SubscribeRequestWire = z.input<typeof subscribeRequestSchema>;
+
+/** The EIP-712 `Void`: a signup that was signed for this secret is worth nothing from then on. */
+export const voidRequestSchema = z.object({
+  network: networkSchema.optional(),
+  subscriber: addressSchema,
+  secretHash: hash32Schema,
+  /** unix seconds, inclusive */
+  deadline: amountSchema,
+  signature: signatureSchema,
+});
+
+export type VoidRequest = z.output<typeof voidRequestSchema>;
+
+export type VoidRequestWire = z.input<typeof voidRequestSchema>;
 
 export const subscriptionStatusSchema = z.enum(STATUSES);
 
@@ -76,6 +109,12 @@ export const CHANGE_REQUESTS = {
   resume: z.object({ ...changeBase, maxCharge: amountSchema }),
   cancel: z.object({ ...changeBase, atPeriodEnd: z.boolean() }),
   "max-overage": z.object({ ...changeBase, cap: amountSchema }),
+  next: z.object({
+    ...changeBase,
+    until: untilSchema,
+    /** all zero: no change is scheduled */
+    nextPlanId: hash32Schema,
+  }),
   plan: z.object({ ...changeBase, newPlanId: hash32Schema, maxOverage: amountSchema, maxCharge: amountSchema }),
   rekey: z.object({ ...changeBase, newSecretHash: hash32Schema }),
 } as const;
@@ -104,6 +143,14 @@ export const subscriptionSchema = z.object({
   version: versionSchema,
   /** cancelled at the period's end */
   ending: z.boolean(),
+  /** the paid period was begun with a voucher: it gives no credit */
+  intro: z.boolean(),
+  /** the day of the month on which periods start; absent on a plan in seconds */
+  anchorDay: z.number().int().min(1).max(31).optional(),
+  /** unix seconds, from when on nothing is charged but debits of the paid period; absent: no end is set */
+  until: unixSecSchema.optional(),
+  /** the plan of the next charged period; absent: the same */
+  nextPlanId: hash32Schema.optional(),
   allowance: z.object({
     /** base units per cycle */
     cap: amountSchema,

@@ -1,6 +1,6 @@
 /** Every event of webhooks and the feed, typed: the envelope, and for each type its object's full state. */
 import * as z from "zod";
-import { addressSchema, amountSchema, hash32Schema, STATUSES } from "../protocol";
+import { addressSchema, amountSchema, hash32Schema, periodSchema, STATUSES } from "../protocol";
 
 const unixSec = z.number().int().nonnegative();
 
@@ -30,8 +30,9 @@ const plan = z.looseObject({
   provider: addressSchema,
   token: addressSchema,
   amount: amountSchema,
-  /** seconds */
+  /** seconds; of a period in months a nominal length, 30 days for each month */
   interval: z.number().int().positive(),
+  period: periodSchema,
   grace: unixSec,
   payTo: addressSchema,
   metadata: z.string(),
@@ -52,6 +53,10 @@ const subscription = z.looseObject({
   paidThrough: unixSec,
   version: z.number().int(),
   ending: z.boolean(),
+  /** unix seconds, from when on nothing is charged but debits of the paid period; null: no end is set */
+  until: unixSec.nullable(),
+  /** the plan of the next charged period; null: the same */
+  nextPlanId: hash32Schema.nullable(),
   allowance: z
     .looseObject({ cap: amountSchema, spent: amountSchema, remaining: amountSchema, debits: index })
     .nullable(),

@@ -196,8 +196,8 @@ export const ERRORS = {
   PlanMismatch: entry(
     "contract",
     422,
-    "The new plan has another provider, token or payee, or is the same plan.",
-    "Choose another plan of the same provider, token and payee, or subscribe again.",
+    "The new plan has another provider or token, or is the same plan.",
+    "Choose another plan of the same provider and token, or subscribe again.",
   ),
   CreditExceedsPrice: entry(
     "contract",
@@ -233,7 +233,27 @@ export const ERRORS = {
     true,
   ),
   NotSubscriber: entry("contract", 422, "The caller is not the subscriber.", "Sign with the subscriber's key."),
+  UntilReached: entry(
+    "contract",
+    422,
+    "The end that the subscriber has set is reached, or is not in the future.",
+    "Set a later end, or none.",
+  ),
+  PaidThroughTooLarge: entry(
+    "contract",
+    422,
+    "The period would end after the year 4147.",
+    "Choose a plan with shorter periods.",
+  ),
   NotProvider: entry("contract", 422, "The caller is not the plan's provider.", "Use the provider's key."),
+  NotProposed: entry("contract", 422, "No other payee is proposed for this plan.", "Propose one first."),
+  TooEarly: entry("contract", 422, "The proposed payee cannot be applied yet.", "Retry at `effectiveAt`."),
+  InvalidVoucher: entry(
+    "contract",
+    422,
+    "The voucher's signer has no right to sign vouchers on this plan, or its first amount is above the price.",
+    "Ask the provider for another voucher, or subscribe without one.",
+  ),
   NotOperator: entry("contract", 422, "The caller may not debit on this plan.", "Have the provider call setOperator."),
   OnlySelf: entry("contract", 422, "Only the contract itself may call this.", "Use the public function."),
   StaleVersion: entry(

@@ -3,6 +3,7 @@
  * `subscription.id` is a credential: subscriber (20 bytes) || secret (32 bytes); only its hash is public.
  */
 import { type Address, checksum } from "./address";
+import type { PeriodLength } from "./calendar";
 import {
   abiEncodeStrings,
   concatBytes,
@@ -33,27 +34,35 @@ export function paymentIdOf({ chainId, token, payer, nonce }: PaymentKey): Hex {
 }
 
 /** Every term that goes into a planId; amounts in base units, times in seconds. */
-export interface PlanPreimage {
+export interface PlanPreimage extends PeriodLength {
+  readonly chainId: number;
+  readonly turnpike: Address;
   readonly provider: Address;
   readonly token: Address;
   /** base units per period */
   readonly amount: bigint;
-  readonly intervalSec: number;
   readonly graceSec: number;
+  /** the payee at creation: it can move later */
   readonly payTo: Address;
   readonly salt: Hex;
   /** the JSON text as it was emitted, byte for byte */
   readonly metadata: string;
 }
 
-/** keccak256(abi.encode(provider, terms, salt, keccak256(metadata))). @see Plans.createPlan in contracts/Plans.sol */
+/**
+ * keccak256(abi.encode(chainId, turnpike, provider, terms, salt, keccak256(metadata))).
+ * @see Plans.createPlan in contracts/Plans.sol
+ */
 export function planIdOf(plan: PlanPreimage): Hex {
   return keccak256(
     concatBytes(
+      wordOfUint(plan.chainId),
+      wordOfAddress(plan.turnpike),
       wordOfAddress(plan.provider),
       wordOfAddress(plan.token),
       wordOfUint(plan.amount),
-      wordOfUint(plan.intervalSec),
+      wordOfUint(plan.months || plan.intervalSec),
+      wordOfUint(plan.months > 0 ? 1 : 0),
       wordOfUint(plan.graceSec),
       wordOfAddress(plan.payTo),
       hexToBytes(plan.salt),
@@ -95,6 +104,12 @@ export function parseSubscriptionId(id: unknown): ParsedSubscriptionId | undefin
 /** As `Turnpike.idHashOf`: keccak256(abi.encode(subscriber, secretHash)). */
 export function idHashOf(subscriber: Address, secretHash: Hex): Hex {
   return keccak256(concatBytes(wordOfAddress(subscriber), hexToBytes(secretHash)));
+}
+
+/** The lens that a Turnpike creates as its first contract: keccak256(rlp([turnpike, 1])), the last 20 bytes. */
+export function lensAddressOf(turnpike: Address): Address {
+  const rlp = concatBytes(new Uint8Array([0xd6, 0x94]), hexToBytes(turnpike), new Uint8Array([0x01]));
+  return checksum(`0x${keccak256(rlp).slice(26)}`);
 }
 
 /** Returns the hash that represents the secret on chain. */

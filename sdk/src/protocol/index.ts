@@ -1,6 +1,7 @@
 /** The pure part of the wire protocol, shared by gate, agent and Facilitator. Imports nothing else of this project. */
 export * from "./address";
 export * from "./amounts";
+export * from "./calendar";
 export * from "./eip712";
 export * from "./errors";
 export * from "./grant";

@@ -1,4 +1,5 @@
 /** Computes a subscription's status, and what it allows, as pure functions of a record and a time. */
+import { nextBoundarySec, type PeriodLength, periodLengthSec } from "./calendar";
 import { HOUR_SEC } from "./time";
 
 /** In the order of the contract's enum. */
@@ -8,24 +9,28 @@ export const STATUSES = ["NONE", "ACTIVE", "PAST_DUE", "EXPIRED", "PAUSED", "CAN
 export type SubscriptionStatus = (typeof STATUSES)[number];
 
 /** What the status depends on; times in unix seconds. */
-export interface SubscriptionRecord {
+export interface SubscriptionRecord extends PeriodLength {
   readonly known: boolean;
   readonly cancelled: boolean;
   /** cancelled at the period's end */
   readonly ending: boolean;
   readonly paused: boolean;
   readonly paidThroughSec: number;
-  readonly intervalSec: number;
   readonly graceSec: number;
+  /** the day of the month on which periods start, 1 to 31; 0 for periods in seconds */
+  readonly anchorDay: number;
+  /** from when on nothing is charged but debits of the paid period; 0: no end is set */
+  readonly untilSec: number;
 }
 
 /** First match wins. @see Subscriptions.statusOf in contracts/Subscriptions.sol */
 export function statusAt(record: SubscriptionRecord, nowSec: number): SubscriptionStatus {
   if (!record.known) return "NONE";
-  if (record.cancelled || (record.ending && nowSec >= record.paidThroughSec)) return "CANCELLED";
+  const isLast = record.ending || (record.untilSec !== 0 && nowSec >= record.untilSec);
+  if (record.cancelled || (isLast && nowSec >= record.paidThroughSec)) return "CANCELLED";
   if (record.paused) return "PAUSED";
   if (nowSec < record.paidThroughSec + record.graceSec) return "ACTIVE";
-  if (nowSec < record.paidThroughSec + record.intervalSec) return "PAST_DUE";
+  if (nowSec < nextBoundarySec(record)) return "PAST_DUE";
   return "EXPIRED";
 }
 
@@ -40,15 +45,18 @@ export function nextPeriodStart(record: SubscriptionRecord, nowSec: number): num
   return nowSec < record.paidThroughSec + record.graceSec ? record.paidThroughSec : nowSec - record.graceSec;
 }
 
-/** What a plan change costs now; amounts in base units. `credit` is for the unused time, rounded down. */
+/**
+ * What a plan change costs now; amounts in base units. `credit` is for the unused time, rounded down; a first period by
+ * voucher gives none.
+ */
 export function quoteChange(
-  record: SubscriptionRecord,
+  record: SubscriptionRecord & { readonly intro: boolean },
   price: bigint,
   newPrice: bigint,
   nowSec: number,
 ): { readonly credit: bigint; readonly charge: bigint | undefined } {
   const unusedSec = BigInt(record.paidThroughSec - nowSec);
-  const credit = (price * unusedSec) / BigInt(record.intervalSec);
+  const credit = record.intro ? 0n : (price * unusedSec) / BigInt(periodLengthSec(record));
   return { credit, charge: credit > newPrice ? undefined : newPrice - credit };
 }
 

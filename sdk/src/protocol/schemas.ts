@@ -166,11 +166,18 @@ export function isPlanEntry({ scheme, extra }: Pick<AcceptEntryWire, "scheme" | 
   return scheme === SUBSCRIPTION_SCHEME || extra?.kind === "subscription";
 }
 
-/** Terms of a plan in a 402; `interval` and `grace` in seconds. */
+/** The length of a plan's periods; `count` of calendar months is at most 1,200. */
+export const periodSchema = z.object({
+  unit: z.enum(["second", "month"]),
+  count: z.number().int().positive().max(4_294_967_295),
+});
+
+/** Terms of a plan in a 402; `interval` and `grace` in seconds. `period` is there for periods that are not in seconds. */
 export const planTermsSchema = z.object({
   planId: hash32Schema,
   amount: amountSchema,
   interval: z.number().int().positive(),
+  period: periodSchema.optional(),
   grace: z.number().int().nonnegative().optional(),
   token: addressSchema,
   network: networkNameSchema.optional(),

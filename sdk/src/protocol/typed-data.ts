@@ -2,6 +2,7 @@
  * Defines every typed message that a subscriber or payer signs: Turnpike's, EIP-3009's, EIP-2612's, the root's.
  */
 import type { Address } from "./address";
+import { type PeriodLength, periodOf } from "./calendar";
 import type { TypedData, TypedDataDomain, TypedDataField, TypedDataValue } from "./eip712";
 import type { Hex } from "./hex";
 
@@ -13,13 +14,22 @@ const field = (declaration: string): TypedDataField => {
 const struct = (declaration: string): readonly TypedDataField[] => declaration.split(",").map(field);
 
 const TYPES = {
-  Subscribe: struct("address subscriber,bytes32 planId,bytes32 secretHash,uint256 maxOverage,uint256 deadline"),
+  Subscribe: struct(
+    "address subscriber,bytes32 planId,address token,address payTo,uint256 amount,uint256 interval,string unit," +
+      "uint256 firstAmount,uint256 firstInterval,uint256 maxOverage,uint256 until,bytes32 secretHash,uint256 deadline",
+  ),
+  Voucher: struct(
+    "bytes32 planId,address subscriber,bytes32 secretHash,uint256 firstAmount,uint256 firstInterval,uint256 deadline",
+  ),
+  Void: struct("address subscriber,bytes32 secretHash,uint256 deadline"),
   Pause: struct("address subscriber,bytes32 idHash,uint16 version,uint256 deadline"),
   Resume: struct("address subscriber,bytes32 idHash,uint256 maxCharge,uint16 version,uint256 deadline"),
   Cancel: struct("address subscriber,bytes32 idHash,bool atPeriodEnd,uint16 version,uint256 deadline"),
   SetMaxOverage: struct("address subscriber,bytes32 idHash,uint256 cap,uint16 version,uint256 deadline"),
+  SetNext: struct("address subscriber,bytes32 idHash,uint40 until,bytes32 nextPlanId,uint16 version,uint256 deadline"),
   ChangePlan: struct(
-    "address subscriber,bytes32 idHash,bytes32 newPlanId,uint256 maxOverage,uint256 maxCharge,uint16 version,uint256 deadline",
+    "address subscriber,bytes32 idHash,bytes32 newPlanId,address token,address payTo,uint256 amount,uint256 interval," +
+      "string unit,uint256 maxOverage,uint256 maxCharge,uint16 version,uint256 deadline",
   ),
   Rekey: struct("address subscriber,bytes32 idHash,bytes32 newSecretHash,uint16 version,uint256 deadline"),
   TransferWithAuthorization: struct(
@@ -30,7 +40,7 @@ const TYPES = {
 } as const;
 
 /** A change of a subscription that is made by a signature. */
-export type SignedAct = "Pause" | "Resume" | "Cancel" | "SetMaxOverage" | "ChangePlan" | "Rekey";
+export type SignedAct = "Pause" | "Resume" | "Cancel" | "SetMaxOverage" | "SetNext" | "ChangePlan" | "Rekey";
 
 const typed = (
   domain: TypedDataDomain,
@@ -51,18 +61,79 @@ const turnpikeDomain = ({ chainId, turnpike }: TurnpikeDeployment): TypedDataDom
   verifyingContract: turnpike,
 });
 
-/** The fields of a signup; `maxOverage` in base units, `deadline` in unix seconds. */
+/** A plan's terms as they are signed: with its present payee. */
+export interface SignedTerms extends PeriodLength {
+  readonly token: Address;
+  readonly payTo: Address;
+  /** base units */
+  readonly amount: bigint;
+}
+
+/** The terms as fields that a wallet shows: `interval` counts the unit, "seconds" or "months". */
+function shownTerms({ token, payTo, amount, ...length }: SignedTerms) {
+  const { unit, count } = periodOf(length);
+  return { token, payTo, amount, interval: BigInt(count), unit: `${unit}s` };
+}
+
+/** A first period that a provider offers to one subscriber for one secret. */
+export interface FirstPeriod {
+  /** base units, at most the plan's price */
+  readonly firstAmount: bigint;
+  /** seconds; 0: one regular period */
+  readonly firstInterval: number;
+}
+
+/** The fields of a signup; `maxOverage` in base units, `until` and `deadline` in unix seconds. */
 export interface SubscribeMessage {
   readonly subscriber: Address;
   readonly planId: Hex;
   readonly secretHash: Hex;
   readonly maxOverage: bigint;
+  /** from when on nothing is charged; absent: no end */
+  readonly until?: number;
+  /** of a voucher; absent: the plan's price for one period */
+  readonly first?: FirstPeriod;
   readonly deadline: bigint;
 }
 
-/** What a subscriber signs to sign up. */
-export function subscribeTypedData(deployment: TurnpikeDeployment, message: SubscribeMessage): TypedData {
-  return typed(turnpikeDomain(deployment), "Subscribe", { ...message });
+/** What a subscriber signs to sign up. The contract checks that the terms are the plan's. */
+export function subscribeTypedData(
+  deployment: TurnpikeDeployment,
+  terms: SignedTerms,
+  { first, until = 0, ...message }: SubscribeMessage,
+): TypedData {
+  return typed(turnpikeDomain(deployment), "Subscribe", {
+    ...message,
+    ...shownTerms(terms),
+    firstAmount: first?.firstAmount ?? terms.amount,
+    firstInterval: BigInt(first?.firstInterval ?? 0),
+    until: BigInt(until),
+  });
+}
+
+/** The fields of a voucher; `deadline` in unix seconds, inclusive. */
+export interface VoucherMessage extends FirstPeriod {
+  readonly planId: Hex;
+  readonly subscriber: Address;
+  readonly secretHash: Hex;
+  readonly deadline: bigint;
+}
+
+/** What an account with the VOUCHER right signs to offer another first period. */
+export function voucherTypedData(deployment: TurnpikeDeployment, message: VoucherMessage): TypedData {
+  return typed(turnpikeDomain(deployment), "Voucher", { ...message, firstInterval: BigInt(message.firstInterval) });
+}
+
+/** The fields of a void; `deadline` in unix seconds, inclusive. */
+export interface VoidMessage {
+  readonly subscriber: Address;
+  readonly secretHash: Hex;
+  readonly deadline: bigint;
+}
+
+/** What a subscriber signs so that a signup that it signed for this secret is worth nothing. */
+export function voidTypedData(deployment: TurnpikeDeployment, message: VoidMessage): TypedData {
+  return typed(turnpikeDomain(deployment), "Void", { ...message });
 }
 
 interface ActBase {
@@ -78,17 +149,25 @@ export interface ActFields {
   readonly Resume: { readonly maxCharge: bigint };
   readonly Cancel: { readonly atPeriodEnd: boolean };
   readonly SetMaxOverage: { readonly cap: bigint };
-  readonly ChangePlan: { readonly newPlanId: Hex; readonly maxOverage: bigint; readonly maxCharge: bigint };
+  readonly SetNext: { readonly until: number; readonly nextPlanId: Hex };
+  readonly ChangePlan: {
+    readonly newPlanId: Hex;
+    readonly maxOverage: bigint;
+    readonly maxCharge: bigint;
+    /** the new plan's, as they are now */
+    readonly terms: SignedTerms;
+  };
   readonly Rekey: { readonly newSecretHash: Hex };
 }
 
-/** A subscriber's change: `pause`, `resume`, `cancel`, `setMaxOverage`, `changePlan` or `rekey` BySig. */
+/** A subscriber's change: `pause`, `resume`, `cancel`, `setMaxOverage`, `changePlan` or `rekey` BySig, or `setNext`. */
 export function actTypedData<A extends SignedAct>(
   deployment: TurnpikeDeployment,
   act: A,
   message: ActBase & ActFields[A],
 ): TypedData {
-  return typed(turnpikeDomain(deployment), act, { ...message });
+  const { terms, ...fields } = message as ActBase & { readonly terms?: SignedTerms };
+  return typed(turnpikeDomain(deployment), act, { ...fields, ...(terms && shownTerms(terms)) });
 }
 
 /** The token as its own EIP-712 domain: name and version as the token's contract says them. */

@@ -84,7 +84,7 @@ export class TestBooks {
     const id = (planId ?? keccakText(`test plan ${index}`)).toLowerCase() as Hex;
     const plan: Plan = {
       ...{ planId: id, index, provider: payTo, token: token.address, amount, payTo, deprecated },
-      intervalSec: intervalSec ?? 30 * DAY_SEC,
+      ...{ intervalSec: intervalSec ?? 30 * DAY_SEC, months: 0, firstPayTo: payTo, proposedPayTo: undefined },
       graceSec: graceSec ?? DAY_SEC,
       successor: undefined,
     };
@@ -110,8 +110,8 @@ export class TestBooks {
   ownedBy(wallet: Address): { readonly idHash: Hex; readonly planId: Hex; readonly status: SubscriptionStatus }[] {
     const owned = [...this.#states.values()].filter(({ subscriber }) => subscriber === wallet);
     return owned.reverse().map((state) => {
-      const { intervalSec = 0, graceSec = 0 } = this.#plans.get(state.planId) ?? {};
-      const status = statusAt({ ...state, intervalSec, graceSec }, this.#parts.clock.nowSec());
+      const { intervalSec = 0, months = 0, graceSec = 0 } = this.#plans.get(state.planId) ?? {};
+      const status = statusAt({ ...state, intervalSec, months, graceSec }, this.#parts.clock.nowSec());
       return { idHash: state.idHash, planId: state.planId, status };
     });
   }
@@ -210,6 +210,7 @@ export class TestBooks {
     return {
       ...{ idHash, known: false, subscriber: this.#parts.payer, planId: idHash, paidThroughSec: 0, version: 0 },
       ...{ paused: false, ending: false, cancelled: false, blockNumber: 0 },
+      ...{ intro: false, anchorDay: 0, untilSec: 0, nextPlanId: undefined },
       allowance: { cap: 0n, spent: 0n, debits: 0 },
     };
   }

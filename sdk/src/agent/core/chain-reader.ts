@@ -9,6 +9,7 @@ import {
   type Hex,
   hexToBytes,
   keccakText,
+  lensAddressOf,
   STATUSES,
   toHex,
   Unavailable,
@@ -47,7 +48,7 @@ export interface NonceAtHead {
 /** What the contract says of one subscription: the part of a Facilitator's answer that needs no index. */
 export type SubscriptionOnChain = Pick<
   SubscriptionState,
-  "planId" | "status" | "paidThrough" | "version" | "ending" | "allowance"
+  "planId" | "status" | "paidThrough" | "version" | "ending" | "until" | "nextPlanId" | "allowance"
 >;
 
 const selectorOf = (signature: string): Uint8Array => hexToBytes(keccakText(signature)).slice(0, 4);
@@ -58,19 +59,13 @@ const SELECTORS = {
   nonces: selectorOf("nonces(address)"),
   authorizationState: selectorOf("authorizationState(address,bytes32)"),
   domainSeparator: selectorOf("DOMAIN_SEPARATOR()"),
-  getSubscription: selectorOf("getSubscription(bytes32)"),
   getStates: selectorOf("getStates(bytes32[])"),
 };
 
-/** Positions in the result of `getSubscription`, in 32-byte words. */
-const SUBSCRIBER_WORD = 1;
-
-const VERSION_WORD = 4;
-
 /** Positions in the result of `getStates` for one id: after the list's offset and length. */
 const STATE_WORDS = {
-  ...{ subscriber: 3, planId: 4, paidThrough: 5, version: 6, ending: 8, status: 10 },
-  ...{ cap: 11, spent: 12, remaining: 13, debits: 15 },
+  ...{ subscriber: 3, planId: 4, paidThrough: 5, version: 6, ending: 8, until: 12, nextPlanId: 13, status: 14 },
+  ...{ cap: 15, spent: 16, remaining: 17, debits: 19 },
 };
 
 export function createChainReader(url: string, chainId: number, effects: Effects): ChainReader {
@@ -117,6 +112,8 @@ export function createChainReader(url: string, chainId: number, effects: Effects
     }
     return hexToBytes(result as Hex);
   }
+  const state = (turnpike: Address, idHash: Hex): Promise<Uint8Array> =>
+    call(lensAddressOf(turnpike), SELECTORS.getStates, wordOfUint(32n), wordOfUint(1n), hexToBytes(idHash));
   const wordAt = (bytes: Uint8Array, index: number): bigint => {
     const word = bytes.slice(index * 32, index * 32 + 32);
     if (word.length < 32) throw new Unavailable("The agent's RPC gave no usable answer to a call.");
@@ -149,19 +146,22 @@ export function createChainReader(url: string, chainId: number, effects: Effects
       return { timeSec, isUsed: wordAt(state, 0) !== 0n };
     },
     domainSeparator: async (token) => toHex((await call(token, SELECTORS.domainSeparator)).slice(0, 32)),
-    version: async (turnpike, idHash) =>
-      Number(wordAt(await call(turnpike, SELECTORS.getSubscription, hexToBytes(idHash)), VERSION_WORD)),
-    isSubscribed: async (turnpike, idHash) =>
-      wordAt(await call(turnpike, SELECTORS.getSubscription, hexToBytes(idHash)), SUBSCRIBER_WORD) !== 0n,
+    version: async (turnpike, idHash) => Number(wordAt(await state(turnpike, idHash), STATE_WORDS.version)),
+    isSubscribed: async (turnpike, idHash) => wordAt(await state(turnpike, idHash), STATE_WORDS.subscriber) !== 0n,
     async subscription(turnpike, idHash) {
-      const bytes = await call(turnpike, SELECTORS.getStates, wordOfUint(32n), wordOfUint(1n), hexToBytes(idHash));
+      const bytes = await state(turnpike, idHash);
       const field = (name: keyof typeof STATE_WORDS) => wordAt(bytes, STATE_WORDS[name]);
+      const hashAt = (name: "planId" | "nextPlanId") =>
+        toHex(bytes.slice(STATE_WORDS[name] * 32, STATE_WORDS[name] * 32 + 32));
       if (field("subscriber") === 0n) return undefined;
       const status = STATUSES[Number(field("status"))];
       if (!status) throw new Unavailable("The agent's RPC returned an unknown subscription status.");
       const [cap, spent, remaining] = [field("cap"), field("spent"), field("remaining")];
+      const until = Number(field("until"));
       return {
-        planId: toHex(bytes.slice(STATE_WORDS.planId * 32, STATE_WORDS.planId * 32 + 32)),
+        planId: hashAt("planId"),
+        ...(until > 0 && { until }),
+        ...(field("nextPlanId") !== 0n && { nextPlanId: hashAt("nextPlanId") }),
         status,
         paidThrough: Number(field("paidThrough")),
         version: Number(field("version")),

@@ -125,7 +125,7 @@ interface OfSubscription {
 }
 
 /** `subscribe`, or the change that is made: `pause`, `resume`, `cancel`, `max-overage`, `plan`, `rekey`. */
-type Act = "subscribe" | "pause" | "resume" | "cancel" | "max-overage" | "plan" | "rekey";
+type Act = "subscribe" | "pause" | "resume" | "cancel" | "max-overage" | "next" | "plan" | "rekey";
 
 /** One step of a payment, a subscription or an approval. Amounts are base units; nothing in it is secret. */
 export type AgentEvent =

@@ -81,6 +81,8 @@ export const subscriptionEntrySchema = z.object({
   payTo: addressSchema,
   amount: decimal,
   intervalSec: z.number().int(),
+  /** calendar months in one period; 0: `intervalSec` counts */
+  months: z.number().int().default(0),
   graceSec: z.number().int(),
   /** cap of metered overage */
   cap: decimal,

@@ -28,7 +28,10 @@ export interface ChangeContext {
 export interface PlannedChange<S extends SignedAct> {
   readonly act: S;
   readonly path: ChangeAct;
-  readonly fields: ActFields[S];
+  /** what the request carries beside version, deadline and signature */
+  readonly fields: Omit<ActFields[S], "terms">;
+  /** what is signed besides, and known to the Facilitator */
+  readonly signed?: Pick<ActFields[S], Extract<keyof ActFields[S], "terms">>;
   /** the most that this may charge now; counted against the budget */
   readonly maxCharge?: bigint;
   /** the changed entry, where it needs more token approval than now */
@@ -114,10 +117,11 @@ async function post<S extends SignedAct>(
   if (spend) await ledger.reserve(spend, context.policy.limits);
   const deadline = BigInt(nowSec + context.policy.maxWindowSec);
   const { version } = state;
-  const message = { subscriber: entry.subscriber, idHash: entry.id, version, deadline, ...plan.fields };
+  const message = { subscriber: entry.subscriber, idHash: entry.id, version, deadline, ...plan.fields, ...plan.signed };
   const names = { act: plan.path, idHash: entry.id, planId: entry.planId };
   context.effects.emit({ type: "subscription.signing", ...names });
-  const signature = await context.signer.sign(actTypedData(entry, plan.act, message));
+  const typedData = actTypedData(entry, plan.act, message as unknown as Parameters<typeof actTypedData<S>>[2]);
+  const signature = await context.signer.sign(typedData);
   const fields = Object.fromEntries(
     Object.entries(plan.fields).map(([name, value]) => [name, typeof value === "bigint" ? value.toString() : value]),
   );

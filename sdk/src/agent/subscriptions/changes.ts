@@ -24,6 +24,7 @@ import {
   requireFacilitator,
   type Subscription,
   type SubscriptionRef,
+  signedTermsOf,
   termsOf,
   verifiedPlan,
   viewOf,
@@ -140,7 +141,7 @@ export function changePlan(
     const facilitator = requireFacilitator(context, entry.facilitator);
     const plan = await verifiedPlan(context, facilitator, options.planId);
     const { provider, token, payTo, chainId, amount } = plan;
-    if (provider !== entry.provider || token !== entry.token || payTo !== entry.payTo || chainId !== entry.chainId) {
+    if (provider !== entry.provider || token !== entry.token || chainId !== entry.chainId) {
       throw new TurnpikeError("PlanMismatch");
     }
     if (plan.deprecated) throw new PlanDeprecated(undefined, { details: { planId: plan.planId } });
@@ -153,6 +154,7 @@ export function changePlan(
       act: "ChangePlan",
       path: "plan",
       fields: { newPlanId: plan.planId, maxOverage: cap, maxCharge },
+      signed: { terms: signedTermsOf(plan) },
       maxCharge,
       planned: after,
       after,
@@ -171,7 +173,11 @@ function quoted(entry: SubscriptionEntry, state: SubscriptionState, newPrice: bi
     paused: false,
     paidThroughSec: state.paidThrough,
     intervalSec: entry.intervalSec,
+    months: entry.months,
     graceSec: entry.graceSec,
+    anchorDay: state.anchorDay ?? 0,
+    untilSec: state.until ?? 0,
+    intro: state.intro,
   };
   const atSec = Math.min(nowSec + QUOTE_AHEAD_SEC, state.paidThrough);
   const { charge } = quoteChange(record, BigInt(entry.amount), newPrice, atSec);

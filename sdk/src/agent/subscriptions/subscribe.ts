@@ -9,6 +9,7 @@ import {
   isTurnpikeError,
   PaymentPending,
   PlanDeprecated,
+  type SignedTerms,
   SubscriptionNotActive,
   sameAddress,
   secretHashOf,
@@ -220,7 +221,7 @@ async function signSubscribe(
   const secretHash = secretHashOf(secret);
   const deadline = BigInt(nowSec + context.policy.maxWindowSec);
   const message = { subscriber, planId, secretHash, maxOverage: BigInt(cap), deadline };
-  const signature = await context.signer.sign(subscribeTypedData(entry, message));
+  const signature = await context.signer.sign(subscribeTypedData(entry, termsOfEntry(entry), message));
   return {
     network: entry.network,
     subscriber,
@@ -232,6 +233,10 @@ async function signSubscribe(
     ...(permit ? { permit } : {}),
   };
 }
+
+const termsOfEntry = ({ token, payTo, amount, intervalSec, months }: SubscriptionEntry): SignedTerms => ({
+  ...{ token, payTo, amount: BigInt(amount), intervalSec, months },
+});
 
 /** Posts a signup that the ledger holds, and returns its outcome. */
 async function postSignup(

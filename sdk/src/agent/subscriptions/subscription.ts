@@ -9,10 +9,12 @@ import {
   idHashOf,
   isHash32,
   isTurnpikeError,
+  lengthOf,
   networkOfChain,
   PolicyRefused,
   parseSubscriptionId,
   planIdOf,
+  type SignedTerms,
   type SubscriptionStatus,
   sameAddress,
   secretHashOf,
@@ -43,7 +45,10 @@ export interface Subscription {
   readonly payTo: Address;
   /** price of one period, base units */
   readonly amount: bigint;
+  /** seconds; with `months` a nominal length, 30 days for each month */
   readonly intervalSec: number;
+  /** calendar months in one period; 0: `intervalSec` counts */
+  readonly months: number;
   readonly graceSec: number;
   /** cap of metered overage per cycle, base units; 0: none */
   readonly maxOverage: bigint;
@@ -55,6 +60,10 @@ export interface Subscription {
   readonly version: number;
   /** cancelled at the period's end */
   readonly ending: boolean;
+  /** unix seconds, from when on nothing is charged but debits of the paid period; undefined: no end is set */
+  readonly untilSec: number | undefined;
+  /** the plan of the next charged period; undefined: the same */
+  readonly nextPlanId: Hex | undefined;
   /** the only origins that `agent.fetch` sends the id to */
   readonly origins: readonly string[];
   /**
@@ -111,6 +120,7 @@ export async function viewOf(
     payTo: entry.payTo,
     amount: BigInt(entry.amount),
     intervalSec: entry.intervalSec,
+    months: entry.months,
     graceSec: entry.graceSec,
     maxOverage: state.allowance.cap,
     remaining: state.allowance.remaining,
@@ -118,6 +128,8 @@ export async function viewOf(
     paidThroughSec: state.paidThrough,
     version: state.version,
     ending: state.ending,
+    untilSec: state.until,
+    nextPlanId: state.nextPlanId,
     origins: entry.origins,
     secrets: entry.secret.from === "root" ? "derived" : "random",
     existing,
@@ -178,17 +190,21 @@ export async function verifiedPlan(
   const found = await facilitator.client.plan(planId);
   if (found.kind === "refused") throw found.error;
   const plan = found.value;
-  const { provider, token, amount, interval, grace, payTo, salt, metadata, chainId } = plan;
-  const proven = planIdOf({ provider, token, amount, intervalSec: interval, graceSec: grace, payTo, salt, metadata });
-  if (proven !== planId.toLowerCase()) {
-    throw new PolicyRefused("The plan's terms do not belong to its id.", { reason: "plan_terms" });
-  }
+  const { provider, token, amount, interval, period, grace, firstPayTo, salt, metadata, chainId } = plan;
   const deployment = context.deploymentOf(chainId);
   if (!deployment) {
     throw new ConfigError(`no deployment is known on chain ${chainId}: name it in the agent's deployments`);
   }
   if (!sameAddress(deployment.turnpike, plan.turnpike)) {
     throw new PolicyRefused("The Facilitator works with another contract than this agent.", { reason: "turnpike" });
+  }
+  const length = lengthOf(period);
+  const proven = planIdOf({
+    ...{ chainId, turnpike: deployment.turnpike, provider, token, amount, ...length, graceSec: grace },
+    ...{ payTo: firstPayTo, salt, metadata },
+  });
+  if (proven !== planId.toLowerCase() || length.intervalSec !== interval) {
+    throw new PolicyRefused("The plan's terms do not belong to its id.", { reason: "plan_terms" });
   }
   return { ...plan, deployment };
 }
@@ -201,7 +217,12 @@ export function termsOf(plan: VerifiedPlan) {
     token: plan.token,
     payTo: plan.payTo,
     amount: plan.amount.toString(),
-    intervalSec: plan.interval,
+    ...lengthOf(plan.period),
     graceSec: plan.grace,
   } as const;
+}
+
+/** The terms of a plan as they are signed: the contract refuses a signature over any others. */
+export function signedTermsOf({ token, payTo, amount, period }: VerifiedPlan): SignedTerms {
+  return { token, payTo, amount, ...lengthOf(period) };
 }

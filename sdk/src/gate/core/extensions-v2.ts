@@ -1,6 +1,6 @@
 /** Builds the `extensions` of the header for clients of x402 version 2, the most important first. */
 import type { Plan } from "../../chain/plans";
-import { ConfigError, caip2Of, EXTENSION, HEADER } from "../../protocol";
+import { ConfigError, caip2Of, EXTENSION, HEADER, periodOf } from "../../protocol";
 import type { Settings } from "./settings";
 import { type SignInPlace, signInChallenge } from "./sign-in-challenge";
 
@@ -78,10 +78,11 @@ function serviceInfo(settings: Settings, plans: readonly Plan[], metered: boolea
     facilitator: settings.facilitator?.url ?? "",
     header: HEADER.subscription,
     ...(settings.deployment ? { turnpike: settings.deployment.turnpike } : {}),
-    plans: plans.map(({ planId, amount, intervalSec, token, payTo }) => ({
+    plans: plans.map(({ planId, amount, intervalSec, months, token, payTo }) => ({
       planId,
       amount: amount.toString(),
       interval: intervalSec,
+      ...(months > 0 && { period: periodOf({ intervalSec, months }) }),
       network: caip2Of(settings.network.chainId),
       token,
       payTo,

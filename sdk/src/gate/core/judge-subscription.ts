@@ -9,6 +9,7 @@ import {
   isTurnpikeError,
   type ParsedSubscriptionId,
   parseSubscriptionId,
+  periodText,
   statusAt,
   Unavailable,
 } from "../../protocol";
@@ -75,9 +76,10 @@ function grantFrom(context: GateContext, route: MeteredRoute, state: Subscriptio
   return new SubscriberPayment(context, route, state, plan);
 }
 
-const statusOf = (state: SubscriptionState, { intervalSec, graceSec }: Plan, { time }: GateContext) => {
-  const { known, cancelled, paused, ending, paidThroughSec } = state;
-  return statusAt({ known, cancelled, paused, ending, paidThroughSec, intervalSec, graceSec }, time.nowSec());
+const statusOf = (state: SubscriptionState, { intervalSec, months, graceSec }: Plan, { time }: GateContext) => {
+  const { known, cancelled, paused, ending, paidThroughSec, anchorDay, untilSec } = state;
+  const record = { known, cancelled, paused, ending, paidThroughSec, anchorDay, untilSec };
+  return statusAt({ ...record, intervalSec, months, graceSec }, time.nowSec());
 };
 
 function isMeterOpenTo(context: GateContext, state: SubscriptionState): boolean {
@@ -159,7 +161,7 @@ export function exhausted(plan: Plan, { cap, paidThroughSec }: AllowanceFacts): 
   const message =
     cap === 0n
       ? "This subscription has no allowance for overage: raise its cap (maxOverage) above 0."
-      : `The overage cap of ${formatAmount(cap)} is spent: raise it (each further unit costs what it is used for), wait for the renewal (period ends ${resets}), or move to a larger plan in \`plans\`. This plan costs ${formatAmount(plan.amount)} per ${plan.intervalSec} s.`;
+      : `The overage cap of ${formatAmount(cap)} is spent: raise it (each further unit costs what it is used for), wait for the renewal (period ends ${resets}), or move to a larger plan in \`plans\`. This plan costs ${formatAmount(plan.amount)} per ${periodText(plan)}.`;
   return { code: "AllowanceExhausted", message };
 }
 

@@ -73,7 +73,7 @@ export function facilitatorRight({ rpc, turnpike, client, url }: FacilitatorRigh
       const names = missing.join(", ");
       return {
         reason: "NotOperator",
-        message: `apiKey (TURNPIKE_API_KEY): the Facilitator at ${url} debits with ${names}, which is no operator of plan ${planId}: the plan's provider calls setOperator(${planId}, account, true) for each`,
+        message: `apiKey (TURNPIKE_API_KEY): the Facilitator at ${url} debits with ${names}, which is no operator of plan ${planId}: the plan's provider calls setOperator(${planId}, account, 1) for each`,
       };
     }
     if (right.status === "allowed") return undefined;

@@ -20,7 +20,7 @@ export function operatorRight({ rpc, turnpike, operator }: OperatorRightOptions)
     if (missing.length === 0) return undefined;
     return {
       reason: "NotOperator",
-      message: `operatorKey (TURNPIKE_OPERATOR_KEY) is the key of ${address}, which is no operator of plan ${planId}: the plan's provider calls setOperator(${planId}, ${address}, true), or use the key of an operator`,
+      message: `operatorKey (TURNPIKE_OPERATOR_KEY) is the key of ${address}, which is no operator of plan ${planId}: the plan's provider calls setOperator(${planId}, ${address}, 1), or use the key of an operator`,
     };
   }
 
