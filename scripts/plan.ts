@@ -3,12 +3,12 @@ import { Contract, type Provider, type Signer, type TransactionReceipt } from "e
 import { lensInterface, turnpikeInterface } from "turnpike/chain";
 import { type Address, checksum, type Hex, lengthOf, lensAddressOf, type Period, planIdOf } from "turnpike/protocol";
 
-export interface NewPlan {
+export type NewPlan = PlanTerms & ({ readonly intervalSec: number } | { readonly months: number });
+
+interface PlanTerms {
   readonly token: Address;
   /** base units per period */
   readonly amount: bigint;
-  /** the length of one period: seconds, or calendar months up to 1,200 */
-  readonly period: Period;
   readonly graceSec: number;
   /** default: the provider itself */
   readonly payTo?: Address;
@@ -27,7 +27,9 @@ type LiveSigner = Signer & { provider: Provider };
 
 export async function createPlan(signer: LiveSigner, turnpike: Address, plan: NewPlan): Promise<CreatedPlan> {
   const provider = checksum(await signer.getAddress());
-  const { token, amount, period, graceSec, payTo = provider, salt = `0x${"00".repeat(32)}`, metadata = "{}" } = plan;
+  const { token, amount, graceSec, payTo = provider, salt = `0x${"00".repeat(32)}`, metadata = "{}" } = plan;
+  const period: Period =
+    "months" in plan ? { unit: "month", count: plan.months } : { unit: "second", count: plan.intervalSec };
   const { chainId } = await signer.provider.getNetwork();
   const planId = planIdOf({
     ...{ chainId: Number(chainId), turnpike, provider, token, amount, graceSec, payTo, salt, metadata },

@@ -5,7 +5,7 @@
 import { extendEnvironment, task, types } from "hardhat/config";
 import { HardhatPluginError } from "hardhat/plugins";
 import type { HardhatRuntimeEnvironment } from "hardhat/types";
-import type { Address, Hex, Period } from "turnpike/protocol";
+import type { Address, Hex } from "turnpike/protocol";
 import { missingFor } from "./networks";
 
 const PLUGIN = "turnpike";
@@ -27,17 +27,16 @@ task("plan:create", "Creates a plan; the sending account is its provider")
   .addOptionalParam("salt", "32 bytes; distinguishes two plans of equal terms")
   .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
   .setAction(async (given, hre) => {
-    const { defaultGraceSec, lengthOf } = require("turnpike/protocol") as typeof import("turnpike/protocol");
+    const { defaultGraceSec, NOMINAL_MONTH_SEC } = require("turnpike/protocol") as typeof import("turnpike/protocol");
     const { createPlan } = require("./plan") as typeof import("./plan");
-    const period: Period = given.months
-      ? { unit: "month", count: given.months }
-      : { unit: "second", count: given.interval };
-    const graceSec: number = given.grace ?? defaultGraceSec(lengthOf(period).intervalSec);
+    const length = given.months ? { months: Number(given.months) } : { intervalSec: Number(given.interval) };
+    const shortestSec = given.months ? given.months * NOMINAL_MONTH_SEC : given.interval;
+    const graceSec: number = given.grace ?? defaultGraceSec(shortestSec);
     if (graceSec === 0) print("Warning: with a grace of 0 a subscriber is cut off until its renewal is mined.");
     const { planId, receipt } = await createPlan(await account(hre), await turnpikeOf(hre, given.turnpike), {
       token: given.token,
       amount: BigInt(given.amount),
-      period,
+      ...length,
       graceSec,
       payTo: given.payTo,
       salt: given.salt,

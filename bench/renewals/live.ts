@@ -139,8 +139,7 @@ async function subscribeAll(chain: LoadChain, provider: JsonRpcProvider, subscri
   const merchants = await Promise.all(["merchant 1", "merchant 2"].map((each) => impersonated(chain, provider, each)));
   const planOf = async (token: string, place: number): Promise<Hex> => {
     const merchant = merchants[place] as (typeof merchants)[number];
-    const period = { unit: "second", count: INTERVAL_SEC } as const;
-    const terms = { token: token as Address, amount: 1_000_000n, period, graceSec: 3 * DAY_SEC };
+    const terms = { token: token as Address, amount: 1_000_000n, intervalSec: INTERVAL_SEC, graceSec: 3 * DAY_SEC };
     return (await createPlan(merchant as never, contracts.turnpike, { ...terms, payTo: merchant.address as Address }))
       .planId;
   };

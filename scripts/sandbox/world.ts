@@ -233,8 +233,7 @@ function agentFactory({ chain, contracts, facilitator }: WorldBase, started: Sta
 /** Monthly plans of the example provider: one for reading, two sizes of a metered one, and one that is closed. */
 async function createPlans(account: FundedWallet, { turnpike, token }: LocalContracts): Promise<World["plans"]> {
   const create = async (name: string, units: bigint): Promise<Hex> => {
-    const period = { unit: "second", count: INTERVAL_SEC } as const;
-    const terms = { amount: units * UNIT, period, graceSec: defaultGraceSec(INTERVAL_SEC) };
+    const terms = { amount: units * UNIT, intervalSec: INTERVAL_SEC, graceSec: defaultGraceSec(INTERVAL_SEC) };
     const { planId } = await createPlan(account, turnpike, { token, ...terms, metadata: JSON.stringify({ name }) });
     return planId;
   };

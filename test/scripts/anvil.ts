@@ -75,9 +75,9 @@ describe("scripts on a fresh anvil", function () {
     expect(receipt?.status).to.equal(1);
     expect(await createPlan(signer, turnpike.address as Address, terms)).to.deep.equal({ planId, receipt: undefined });
     const operator = new Wallet(testKey("operator")).address as Address;
-    for (const allowed of [true, false]) {
-      await setOperator(signer, turnpike.address as Address, { planId, operator, allowed });
-      expect(await contract.getFunction("isOperator")(planId, operator)).to.equal(allowed);
+    for (const rights of [1, 0]) {
+      await setOperator(signer, turnpike.address as Address, { planId, account: operator, rights });
+      expect(await contract.getFunction("isOperator")(planId, operator)).to.equal(rights === 1);
     }
     await deprecatePlan(signer, turnpike.address as Address, { planId });
     expect((await contract.getFunction("getPlan")(planId)).deprecated).to.equal(true);

@@ -28,7 +28,7 @@ const [planId, larger, idHash, newIdHash] = [hash("plan"), hash("larger plan"), 
 
 const plan = (id: Hex, index: number, amount: bigint): TurnpikeEvent => ({
   ...{ name: "PlanCreated", planId: id, provider, index, salt: hash("salt"), metadata: '{"name":"Reader"}' },
-  terms: { token, amount, intervalSec: 30 * DAY, graceSec: 3 * DAY, payTo: provider },
+  terms: { token, amount, intervalSec: 30 * DAY, months: 0, graceSec: 3 * DAY, payTo: provider },
 });
 
 /** In the order in which they happen; a list is one block. */

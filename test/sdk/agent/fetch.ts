@@ -366,6 +366,7 @@ function liveSubscription(origin: string, facilitator: string): LedgerRecord {
     payTo: addressOf("provider"),
     amount: "1",
     intervalSec: 60,
+    months: 0,
     graceSec: 0,
     cap: "0",
     periods: 12,

@@ -295,9 +295,11 @@ describe("agent.subscribe and changes, judged by the contracts", () => {
       expect(paid >= 2n * PRICE && paid < 2n * PRICE + 10_000n).to.equal(true);
     });
 
-    it("refuses a plan with another payee before signing", async () => {
-      const elsewhere = await relay.createPlan({ amount: 3n * PRICE, payTo: addressOf("stranger") });
-      expect((await rejection(agent.changePlan(ref, { planId: elsewhere }))).code).to.equal("PlanMismatch");
+    it("pays the new plan's payee", async () => {
+      const stranger = addressOf("stranger");
+      const elsewhere = await relay.createPlan({ amount: 3n * PRICE, payTo: stranger });
+      expect(await agent.changePlan(ref, { planId: elsewhere })).to.include({ planId: elsewhere, payTo: stranger });
+      expect((await relay.token.balanceOf(stranger)) > 0n).to.equal(true);
     });
 
     it("rekeys to a secret that recovery finds, and follows old references", async () => {

@@ -1,5 +1,5 @@
 import { expect } from "chai";
-import { BatchSettler__factory, Turnpike__factory } from "turnpike/chain";
+import { BatchSettler__factory, lensAddressOf, Turnpike__factory, TurnpikeLens__factory } from "turnpike/chain";
 import { TurnpikeError } from "turnpike/protocol";
 import { directDebits } from "../../../examples/direct-debits";
 import { type SubscriptionWorld, startSubscriptionWorld } from "../../support/subscriptions";
@@ -20,7 +20,8 @@ describe("the contracts as typed ethers classes", function () {
     expect(await gate.isServed(idHash)).to.equal(true);
     await gate.debit(idHash, 300n);
     await gate.debit(idHash, 700n);
-    const { spent, debits } = await Turnpike__factory.connect(world.contracts.turnpike, operator).getAllowance(idHash);
+    const lens = TurnpikeLens__factory.connect(lensAddressOf(world.contracts.turnpike), operator);
+    const { spent, debits } = await lens.getAllowance(idHash);
     expect([spent, debits]).to.deep.equal([1_000n, 2n]);
     const refused = await gate.debit(idHash, 1n).catch((error) => error);
     expect(refused).to.be.instanceOf(TurnpikeError).and.include({ code: "AllowanceExhausted" });

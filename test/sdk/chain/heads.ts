@@ -6,7 +6,7 @@ import {
   type HeadWatcher,
   type Rpc,
   type StateReader,
-  turnpikeInterface,
+  lensInterface,
   watchHeads,
 } from "turnpike/chain";
 import { type Hex, Unavailable } from "turnpike/protocol";
@@ -61,10 +61,10 @@ class HandMadeChain implements Rpc {
       );
     }
     const [{ data }] = params as [{ data: string }];
-    const [ids] = turnpikeInterface.decodeFunctionData("getStates", data);
+    const [ids] = lensInterface.decodeFunctionData("getStates", data);
     const answer = (ids as string[]).map((id) => this.state(id));
     await this.duringCall();
-    return turnpikeInterface.encodeFunctionResult("getStates", [answer]);
+    return lensInterface.encodeFunctionResult("getStates", [answer]);
   }
 
   private state(id: string) {
@@ -73,6 +73,7 @@ class HandMadeChain implements Rpc {
       subscription: {
         ...{ idHash: id, subscriber: known ? this.subscriber : `0x${"00".repeat(20)}`, planId: idHash(7) },
         ...{ paidThrough: 9_000, version: 1, paused: false, ending: false, cancelled: false, status: 1 },
+        ...{ intro: false, anchorDay: 0, until: 0, nextPlanId: `0x${"00".repeat(32)}` },
       },
       allowance: { cap: 10, spent: 1, remaining: 9, cycle: 9_000, debits: 1 },
     };

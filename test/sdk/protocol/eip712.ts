@@ -15,6 +15,8 @@ import {
   type TypedData,
   transferTypedData,
   typedDataDigest,
+  voidTypedData,
+  voucherTypedData,
 } from "turnpike/protocol";
 
 const TEST_KEY = id("turnpike test key: protocol") as Hex;
@@ -23,21 +25,26 @@ const subscriber = wallet.address as Address;
 const word = id("word") as Hex;
 const deployment = { chainId: 31337, turnpike: checksum(`0x${"ab".repeat(20)}`) };
 const token = { chainId: 8453, token: checksum(`0x${"cd".repeat(20)}`), name: "USD Coin", version: "2" };
+const terms = { token: token.token, payTo: subscriber, amount: 7n, intervalSec: 60, months: 0 };
+const monthly = { ...terms, intervalSec: 90 * 86_400, months: 3 };
+const signup = { subscriber, planId: word, secretHash: word, maxOverage: 5n, deadline: 9n };
+const first = { firstAmount: 0n, firstInterval: 3_600 };
 const act = { subscriber, idHash: word, version: 3, deadline: 99n };
 
 const MESSAGES: Record<string, TypedData> = {
-  Subscribe: subscribeTypedData(deployment, {
-    subscriber,
-    planId: word,
-    secretHash: word,
-    maxOverage: 5n,
-    deadline: 9n,
-  }),
+  Subscribe: subscribeTypedData(deployment, terms, signup),
+  SubscribeWith: subscribeTypedData(deployment, monthly, { ...signup, until: 77, first }),
+  Voucher: voucherTypedData(deployment, { ...first, planId: word, subscriber, secretHash: word, deadline: 9n }),
+  Void: voidTypedData(deployment, { subscriber, secretHash: word, deadline: 9n }),
   Pause: actTypedData(deployment, "Pause", act),
   Resume: actTypedData(deployment, "Resume", { ...act, maxCharge: 7n }),
   Cancel: actTypedData(deployment, "Cancel", { ...act, atPeriodEnd: true }),
   SetMaxOverage: actTypedData(deployment, "SetMaxOverage", { ...act, cap: 7n }),
-  ChangePlan: actTypedData(deployment, "ChangePlan", { ...act, newPlanId: word, maxOverage: 1n, maxCharge: 2n }),
+  SetNext: actTypedData(deployment, "SetNext", { ...act, until: 77, nextPlanId: word }),
+  ChangePlan: actTypedData(deployment, "ChangePlan", {
+    ...act,
+    ...{ newPlanId: word, maxOverage: 1n, maxCharge: 2n, terms: monthly },
+  }),
   Rekey: actTypedData(deployment, "Rekey", { ...act, newSecretHash: word }),
   Transfer: transferTypedData(token, {
     from: subscriber,

@@ -46,21 +46,18 @@ describe("protocol > identity", () => {
   it("derives planId as the contract does", () => {
     const salt = id("salt") as Hex;
     const plan = {
-      provider: payer,
-      token,
-      amount: 20_000_000n,
-      intervalSec: 2_592_000,
-      graceSec: 86_400,
-      payTo: payer,
+      ...{ chainId: 8453, turnpike: token, provider: payer, token, amount: 20_000_000n, graceSec: 86_400 },
+      ...{ payTo: payer, salt, metadata: '{"name":"Pro"}' },
     };
-    expect(planIdOf({ ...plan, salt, metadata: '{"name":"Pro"}' })).to.equal(
+    const encoded = (interval: number, months: boolean) =>
       keccak256(
         abi.encode(
-          ["address", "tuple(address,uint96,uint32,uint32,address)", "bytes32", "bytes32"],
-          [payer, [token, 20_000_000n, 2_592_000, 86_400, payer], salt, id('{"name":"Pro"}')],
+          ["uint256", "address", "address", "tuple(address,uint96,uint32,bool,uint32,address)", "bytes32", "bytes32"],
+          [8453, token, payer, [token, 20_000_000n, interval, months, 86_400, payer], salt, id(plan.metadata)],
         ),
-      ),
-    );
+      );
+    expect(planIdOf({ ...plan, intervalSec: 2_592_000, months: 0 })).to.equal(encoded(2_592_000, false));
+    expect(planIdOf({ ...plan, intervalSec: 7_776_000, months: 3 })).to.equal(encoded(3, true));
   });
 
   it("C9 a subscription id opens by its secret; the hash on chain leads nowhere back", () => {

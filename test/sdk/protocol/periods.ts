@@ -2,14 +2,18 @@ import { expect } from "chai";
 import { isCollectable, nextPeriodStart, quoteChange, type SubscriptionRecord, statusAt } from "turnpike/protocol";
 
 const paidThroughSec = 1_000_000;
-const record: SubscriptionRecord = {
+const record: SubscriptionRecord & { readonly intro: boolean } = {
   known: true,
   cancelled: false,
   ending: false,
   paused: false,
   paidThroughSec,
   intervalSec: 1_000,
+  months: 0,
   graceSec: 100,
+  anchorDay: 0,
+  untilSec: 0,
+  intro: false,
 };
 
 describe("protocol > periods", () => {
@@ -36,6 +40,23 @@ describe("protocol > periods", () => {
     expect(statusAt({ ...record, ending: true }, paidThroughSec)).to.equal("CANCELLED");
     expect(statusAt({ ...record, paused: true }, paidThroughSec + 5_000)).to.equal("PAUSED");
     expect(isCollectable({ ...record, paused: true }, paidThroughSec)).to.equal(false);
+  });
+
+  it("L27 ends at the later of the paid period's end and the subscriber's own end", () => {
+    for (const untilSec of [paidThroughSec - 500, paidThroughSec + 50, paidThroughSec + 500]) {
+      const limited = { ...record, untilSec };
+      const endSec = Math.max(paidThroughSec, untilSec);
+      expect(statusAt(limited, endSec - 1), `one second before ${untilSec}`).to.not.equal("CANCELLED");
+      expect(statusAt(limited, endSec), `until ${untilSec}`).to.equal("CANCELLED");
+      expect(isCollectable(limited, endSec)).to.equal(false);
+    }
+    expect(isCollectable({ ...record, untilSec: paidThroughSec + 50 }, paidThroughSec + 49)).to.equal(true);
+  });
+
+  it("L30 gives no credit for a first period by voucher", () => {
+    expect(quoteChange({ ...record, intro: true }, 100n, 10n, paidThroughSec - 1_000)).to.deep.equal({
+      ...{ credit: 0n, charge: 10n },
+    });
   });
 
   it("bills only the grace that was served", () => {

@@ -42,7 +42,7 @@ function subscriptionOf({ subscription, facilitators, privateKey, ...options }: 
     state: "live" as const,
     ...{ subscriber, planId, provider: somebody, payTo: somebody, turnpike: somebody, token: subscriber },
     ...{ chainId: options.chainId, network: options.network, facilitator: facilitators[0] ?? "" },
-    ...{ amount: "1", intervalSec: 60, graceSec: 0, cap: "0", periods: 12 },
+    ...{ amount: "1", intervalSec: 60, months: 0, graceSec: 0, cap: "0", periods: 12 },
     origins: [subscription?.origin ?? ""],
     secret: { from: "ledger" as const, value: SECRET },
   };

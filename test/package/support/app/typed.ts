@@ -10,7 +10,7 @@ import {
   walletFromKey,
 } from "turnpike/agent";
 import { fileLedger } from "turnpike/agent/file-ledger";
-import { type Turnpike, Turnpike__factory } from "turnpike/chain";
+import { type Turnpike, Turnpike__factory, type TurnpikeLens } from "turnpike/chain";
 import { createFacilitatorClient } from "turnpike/facilitator";
 import { createProvider, type Payment } from "turnpike/gate";
 import { type Hex, type PaymentProof, TurnpikeError } from "turnpike/protocol";
@@ -53,8 +53,8 @@ export const codeOf = (error: unknown) => (error instanceof TurnpikeError ? erro
 export const testing = () => [createTestProvider({ clock: manualClock(1) }), TurnpikeError] as const;
 
 /** A gate of one's own: whether a subscription is served, and a debit by an operator's key. */
-export async function debitOnce(turnpike: Turnpike, idHash: Hex): Promise<string | undefined> {
-  const { debits, remaining } = await turnpike.getAllowance(idHash);
+export async function debitOnce(turnpike: Turnpike, lens: TurnpikeLens, idHash: Hex): Promise<string | undefined> {
+  const { debits, remaining } = await lens.getAllowance(idHash);
   const left: bigint = remaining;
   if ((await turnpike.statusOf(idHash)) !== 1n || left === 0n) return undefined;
   // @ts-expect-error a debit has an index

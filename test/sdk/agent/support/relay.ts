@@ -11,8 +11,17 @@ import {
   permitRequestSchema,
   subscribeRequestSchema,
 } from "turnpike/facilitator";
-import { type Address, checksum, type Hex, isErrorCode, planIdOf, STATUSES } from "turnpike/protocol";
-import type { TestToken, Turnpike } from "../../../../sdk/src/chain/generated";
+import {
+  type Address,
+  checksum,
+  type Hex,
+  isErrorCode,
+  lensAddressOf,
+  NOMINAL_MONTH_SEC,
+  planIdOf,
+  STATUSES,
+} from "turnpike/protocol";
+import { type TestToken, type Turnpike, TurnpikeLens__factory } from "../../../../sdk/src/chain/generated";
 import { type Answer, closeAll, type Seen, type StandIn, serve } from "./servers";
 import { addressOf, CHAIN_ID, NETWORK } from "./world";
 
@@ -37,7 +46,7 @@ export interface Relay extends StandIn {
   /** changes the plans that it returns */
   lieAboutPlan?: (plan: Record<string, unknown>) => Record<string, unknown>;
   lieAboutAccount?: (account: Record<string, unknown>) => Record<string, unknown>;
-  createPlan(overrides?: { amount?: bigint; payTo?: Address }): Promise<Hex>;
+  createPlan(overrides?: { amount?: bigint; payTo?: Address; months?: number }): Promise<Hex>;
   deprecate(planId: Hex, successor: Hex): Promise<void>;
   fund(owner: Address, amount?: bigint): Promise<void>;
   approval(owner: Address): Promise<bigint>;
@@ -79,6 +88,7 @@ export async function startRelay(): Promise<Relay> {
   const turnpike = (await ethers.deployContract("Turnpike")) as unknown as Turnpike;
   const token = (await ethers.deployContract("TestToken", ["Test USD", "tUSD", "1", 6])) as unknown as TestToken;
   const addresses = { turnpike: checksum(await turnpike.getAddress()), token: checksum(await token.getAddress()) };
+  const lens = TurnpikeLens__factory.connect(lensAddressOf(addresses.turnpike), ethers.provider);
   const plans = new Map<string, { salt: Hex; metadata: string; provider: Address }>();
   const steps: Relay["steps"] = [];
   let salts = 0;
@@ -99,7 +109,7 @@ export async function startRelay(): Promise<Relay> {
   }
 
   async function subscription(idHash: Hex): Promise<Record<string, unknown> | undefined> {
-    const [state] = await turnpike.getStates([idHash]);
+    const [state] = await lens.getStates([idHash]);
     if (!state || state.subscription.subscriber === ethers.ZeroAddress) return undefined;
     const { subscription: s, allowance: a } = state;
     return {
@@ -112,6 +122,10 @@ export async function startRelay(): Promise<Relay> {
       paidThrough: Number(s.paidThrough),
       version: Number(s.version),
       ending: s.ending,
+      intro: s.intro,
+      ...(s.anchorDay > 0n && { anchorDay: Number(s.anchorDay) }),
+      ...(s.until > 0n && { until: Number(s.until) }),
+      ...(s.nextPlanId !== ethers.ZeroHash && { nextPlanId: s.nextPlanId }),
       allowance: {
         cap: a.cap.toString(),
         spent: a.spent.toString(),
@@ -123,9 +137,9 @@ export async function startRelay(): Promise<Relay> {
   }
 
   const permitOf = (permit: PermitFields | undefined) => {
-    if (!permit) return { value: 0n, deadline: 0n, v: 0, r: ethers.ZeroHash, s: ethers.ZeroHash };
-    const { v, r, s } = ethers.Signature.from(permit.signature);
-    return { value: permit.value, deadline: permit.deadline, v, r, s };
+    if (!permit) return { value: 0n, deadline: 0n, signature: "0x" };
+    const { v, r, s, serialized } = ethers.Signature.from(permit.signature);
+    return { value: permit.value, deadline: permit.deadline, signature: serialized, v, r, s };
   };
 
   async function change(idHash: Hex, act: ChangeAct, body: unknown): Promise<Answer> {
@@ -137,6 +151,7 @@ export async function startRelay(): Promise<Relay> {
       resume: () => turnpike.resumeBySig(idHash, fields("resume").maxCharge, auth),
       cancel: () => turnpike.cancelBySig(idHash, fields("cancel").atPeriodEnd, auth),
       "max-overage": () => turnpike.setMaxOverageBySig(idHash, fields("max-overage").cap, auth),
+      next: () => turnpike.setNext(idHash, fields("next").until, fields("next").nextPlanId, auth),
       plan: () => {
         const { newPlanId, maxOverage, maxCharge } = fields("plan");
         return turnpike.changePlanBySig(idHash, newPlanId, maxOverage, maxCharge, auth);
@@ -144,7 +159,7 @@ export async function startRelay(): Promise<Relay> {
       rekey: () => turnpike.rekeyBySig(idHash, fields("rekey").newSecretHash, auth),
     };
     if (permit) {
-      const { value, deadline: until, v, r, s } = permitOf(permit);
+      const { value, deadline: until, v = 0, r = "", s = "" } = permitOf(permit);
       const owner = (await subscription(idHash))?.subscriber as string;
       await token.permit(owner, addresses.turnpike, value, until, v, r, s);
     }
@@ -154,11 +169,13 @@ export async function startRelay(): Promise<Relay> {
 
   async function signUp(body: unknown): Promise<Answer> {
     const wanted = subscribeRequestSchema.parse(body);
-    const { subscriber, planId, secretHash, maxOverage, deadline, signature, permit } = wanted;
+    const { subscriber, planId, secretHash, maxOverage, until = 0, voucher, deadline, signature, permit } = wanted;
+    const signup = { planId, secretHash, maxOverage, until };
+    const none = { signer: ethers.ZeroAddress, firstAmount: 0n, firstInterval: 0, deadline: 0n, signature: "0x" };
     const idHash = (await turnpike.idHashOf(subscriber, secretHash)) as Hex;
     if (await subscription(idHash)) return done(200, idHash, ethers.ZeroHash);
     const transaction = await sent(() =>
-      turnpike.subscribeBySig(subscriber, planId, secretHash, maxOverage, deadline, signature, permitOf(permit)),
+      turnpike.subscribeWith(subscriber, signup, voucher ?? none, deadline, signature, permitOf(permit)),
     );
     return typeof transaction === "string" ? done(201, idHash, transaction) : transaction;
   }
@@ -201,7 +218,9 @@ export async function startRelay(): Promise<Relay> {
     if (resource !== "permits") return act ? change(idHash as Hex, act as ChangeAct, body) : signUp(body);
     const { owner, ...permit } = permitRequestSchema.parse(body);
     const { value, deadline, v, r, s } = permitOf(permit);
-    const transaction = await sent(() => token.permit(owner, addresses.turnpike, value, deadline, v, r, s));
+    const transaction = await sent(() =>
+      token.permit(owner, addresses.turnpike, value, deadline, v ?? 0, r ?? "0x", s ?? "0x"),
+    );
     if (typeof transaction !== "string") return transaction;
     const approval = (await token.allowance(owner, addresses.turnpike)).toString();
     return { status: 200, json: { token: addresses.token, owner, approval, transaction } };
@@ -230,7 +249,7 @@ export async function startRelay(): Promise<Relay> {
     }
     const kept = plans.get(id);
     if (resource !== "plans" || !kept) return problem(404, "UnknownPlan");
-    const { terms, deprecated, successor } = await turnpike.getPlan(id);
+    const { terms, deprecated, successor, firstPayTo } = await lens.getPlan(id);
     const plan = {
       planId: id,
       network: NETWORK,
@@ -239,9 +258,11 @@ export async function startRelay(): Promise<Relay> {
       ...kept,
       token: terms.token,
       amount: terms.amount.toString(),
-      interval: Number(terms.interval),
+      interval: Number(terms.interval) * (terms.months ? NOMINAL_MONTH_SEC : 1),
+      period: { unit: terms.months ? "month" : "second", count: Number(terms.interval) },
       grace: Number(terms.grace),
       payTo: terms.payTo,
+      firstPayTo,
       deprecated,
       ...(successor === ethers.ZeroHash ? {} : { successor }),
     };
@@ -262,15 +283,17 @@ export async function startRelay(): Promise<Relay> {
     holdUntil(count: number) {
       held = { count, release: [] };
     },
-    async createPlan({ amount = PRICE, payTo = addressOf("treasury") } = {}) {
+    async createPlan({ amount = PRICE, payTo = addressOf("treasury"), months = 0 } = {}) {
       const salt = ethers.id(`salt ${++salts}`) as Hex;
-      const terms = { token: addresses.token, amount, interval: INTERVAL_SEC, grace: 3_600, payTo };
+      const length = { interval: months || INTERVAL_SEC, months: months > 0 };
+      const terms = { token: addresses.token, amount, ...length, grace: 3_600, payTo };
       await turnpike.connect(provider).createPlan(terms, salt, "{}");
       const owner = checksum(provider.address);
       const planId = planIdOf({
         ...terms,
-        provider: owner,
+        ...{ chainId: CHAIN_ID, turnpike: addresses.turnpike, provider: owner },
         intervalSec: INTERVAL_SEC,
+        months,
         graceSec: 3_600,
         salt,
         metadata: "{}",

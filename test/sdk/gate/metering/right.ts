@@ -90,7 +90,11 @@ describe("a metered gate's right to debit", function () {
   async function setRight(name: string, allowed: boolean): Promise<void> {
     const owner = await world.chain.wallet("provider");
     const { turnpike } = world.contracts;
-    await setOperator(owner, turnpike, { planId: world.planId, operator: await operator(name), allowed });
+    await setOperator(owner, turnpike, {
+      planId: world.planId,
+      account: await operator(name),
+      rights: allowed ? 1 : 0,
+    });
   }
 
   async function expectUncollectable(url: string): Promise<void> {
@@ -135,8 +139,8 @@ describe("a metered gate's right to debit", function () {
         const { turnpike } = world.contracts;
         await setOperator(owner, turnpike, {
           planId: world.planId,
-          operator: dry.address as Address,
-          allowed: true,
+          account: dry.address as Address,
+          rights: 1,
         });
         return { operatorKey: keyOf("without gas") };
       },
