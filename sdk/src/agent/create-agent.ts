@@ -40,11 +40,12 @@ import {
   rekey,
   resume,
   setMaxOverage,
+  setUntil,
 } from "./subscriptions/changes";
 import type { SubscribeOptions } from "./subscriptions/offers";
 import { type TopUp, type TopUpOptions, topUp } from "./subscriptions/permits";
 import { addOrigins, list, type RecoverOptions, recover } from "./subscriptions/recover";
-import { subscribe } from "./subscriptions/subscribe";
+import { subscribe, voidSignup } from "./subscriptions/subscribe";
 import type { Subscription, SubscriptionRef } from "./subscriptions/subscription";
 
 /** What an agent is made of. */
@@ -133,10 +134,21 @@ export interface Agent {
   /** Raises or lowers the cap of metered overage, base units; a raise comes with the token approval it needs. */
   setMaxOverage(ref: SubscriptionRef, cap: Amount): Promise<Subscription>;
   /**
-   * Moves to another plan of the same provider, payee and token, at the quoted charge.
+   * Moves to another plan of the same provider and token: at once for the quoted charge, or from the next charged period
+   * on.
    * @throws TurnpikeError PlanMismatch
    */
   changePlan(ref: SubscriptionRef, options: ChangePlanOptions): Promise<Subscription>;
+  /**
+   * Sets, moves or removes (undefined) the end after which nothing is charged: unix seconds or a Date. Service goes on
+   * until then, and until the paid period's end.
+   */
+  setUntil(ref: SubscriptionRef, until: number | Date | undefined): Promise<Subscription>;
+  /**
+   * Withdraws a signup whose outcome is not known, such as one behind a Facilitator that does not answer: its signature
+   * is worth nothing then. Returns the subscription if it was made before.
+   */
+  void(ref: SubscriptionRef): Promise<Subscription | undefined>;
   /** Moves to a new id; the old one is invalid from then on. */
   rekey(ref: SubscriptionRef): Promise<Subscription>;
   /** Raises token approvals that have become low. */
@@ -176,6 +188,8 @@ export function createAgent(options: AgentOptions): Agent {
     cancel: (ref, how) => run(async () => cancel(context, ref, how)),
     setMaxOverage: (ref, cap) => run(async () => setMaxOverage(context, ref, cap)),
     changePlan: (ref, how) => run(async () => changePlan(context, ref, how)),
+    setUntil: (ref, until) => run(async () => setUntil(context, ref, until)),
+    void: (ref) => run(async () => voidSignup(context, ref)),
     rekey: (ref) => run(async () => rekey(context, ref)),
     topUp: (how) => run(async () => topUp(context, how)),
     payments: () => run(async () => payments(context)),

@@ -26,7 +26,7 @@ export type {
 export type { AgentWallet, EthersLikeWallet, ViemLikeWallet } from "./signing/wallet";
 export { walletFromKey } from "./signing/wallet";
 export type { CancelOptions, ChangePlanOptions, ResumeOptions } from "./subscriptions/changes";
-export type { SubscribeOptions } from "./subscriptions/offers";
+export type { SubscribeOptions, VoucherRequest } from "./subscriptions/offers";
 export type { TopUp, TopUpOptions } from "./subscriptions/permits";
 export type { RecoverOptions } from "./subscriptions/recover";
 export type { Subscription, SubscriptionRef } from "./subscriptions/subscription";

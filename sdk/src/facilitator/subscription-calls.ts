@@ -29,6 +29,7 @@ import {
   type SubscriptionList,
   subscriptionListSchema,
   subscriptionSchema,
+  type VoidRequestWire,
 } from "./subscriptions";
 
 /** What became of a permit. */
@@ -38,6 +39,11 @@ export const subscriptionCalls = (calls: Calls) => ({
   /** Creates the subscription and collects the first period in one transaction; safe to repeat. */
   async subscribe(request: SubscribeRequestWire, call: CallOptions = {}): Promise<ChangeOutcome> {
     return calls.change("/subscriptions", request, call);
+  },
+
+  /** Has a signed `Void` submitted: a signup that was signed for its secret is worth nothing; safe to repeat. */
+  async void(request: VoidRequestWire, call: CallOptions = {}): Promise<ChangeOutcome> {
+    return calls.change("/subscriptions/void", request, call);
   },
 
   /** A subscription as the chain has it; amounts in base units, times in unix seconds. */

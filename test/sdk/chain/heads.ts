@@ -4,9 +4,9 @@ import {
   createChainClock,
   createStateReader,
   type HeadWatcher,
+  lensInterface,
   type Rpc,
   type StateReader,
-  lensInterface,
   watchHeads,
 } from "turnpike/chain";
 import { type Hex, Unavailable } from "turnpike/protocol";

@@ -29,6 +29,8 @@ export interface AgentPolicy {
   readonly perPayee?: Amount;
   /** the most that a subscription may cost per period, its overage cap included; default: `perDay` */
   readonly perSubscription?: Amount;
+  /** sign up only with an end that the agent sets (`until`), after which nothing is charged; default false */
+  readonly requireUntil?: boolean;
   /** names, as in a 402; when given, no other network is paid on */
   readonly networks?: readonly string[];
   /** when given, no other token is paid with; otherwise the well-known token of each network */
@@ -80,6 +82,7 @@ export interface Policy {
   readonly limits: BudgetLimits;
   readonly maxWindowSec: number;
   readonly allowHttp: boolean;
+  readonly requireUntil: boolean;
   judge(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Verdict;
   /** @throws PolicyRefused when the verdict is no, or when it is to ask and the answer is no */
   require(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Promise<void>;
@@ -148,6 +151,7 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     limits: { perDay, perPayee },
     maxWindowSec,
     allowHttp: settings.allowHttp ?? false,
+    requireUntil: settings.requireUntil ?? false,
     judge,
     async require(facts, known) {
       const verdict = judge(facts, known);

@@ -122,9 +122,43 @@ export function setMaxOverage(context: AgentContext, ref: SubscriptionRef, cap: 
   });
 }
 
+const NO_PLAN: Hex = `0x${"0".repeat(64)}`;
+
+/** @throws InvalidRequest unless it is a time in whole unix seconds, or a Date */
+export function requireUntil(until: number | Date): number {
+  const untilSec = until instanceof Date ? Math.floor(until.getTime() / 1_000) : until;
+  if (Number.isSafeInteger(untilSec) && untilSec > 0) return untilSec;
+  throw new InvalidRequest("until must be a time in whole unix seconds, or a Date.");
+}
+
+/**
+ * Sets, moves or removes (undefined) the subscription's end: from then on nothing is charged, but debits of the period
+ * that is paid. A scheduled plan change stays.
+ */
+export function setUntil(
+  context: AgentContext,
+  ref: SubscriptionRef,
+  until: number | Date | undefined,
+): Promise<Subscription> {
+  const untilSec = until === undefined ? 0 : requireUntil(until);
+  return change(context, ref, async ({ entry, state }) => ({
+    act: "SetNext",
+    path: "next",
+    fields: { until: untilSec, nextPlanId: state.nextPlanId ?? NO_PLAN },
+    after: entry,
+    isDone: (now) => (now.until ?? 0) === untilSec,
+    overtakes: ["status"],
+  }));
+}
+
 /** The new plan, and what the change may charge. */
 export interface ChangePlanOptions {
   readonly planId: Hex;
+  /**
+   * `now`: at once, for the new price less the credit for unused time. `periodEnd`: the next charged period has the new
+   * plan's price and length, and the cap stays; the present plan's id drops a change that is scheduled. Default `now`.
+   */
+  readonly at?: "now" | "periodEnd";
   /** cap under the new plan, base units; default: the cap as it is */
   readonly maxOverage?: Amount;
   /** the most that the change may charge now; default: what it is quoted at */
@@ -137,6 +171,7 @@ export function changePlan(
   options: ChangePlanOptions,
 ): Promise<Subscription> {
   if (!isHash32(options?.planId)) throw new InvalidRequest("planId must be 0x and 64 hex digits.");
+  if (options.at === "periodEnd") return scheduleChange(context, ref, options);
   return change(context, ref, async ({ ledger, entry, state, nowSec }) => {
     const facilitator = requireFacilitator(context, entry.facilitator);
     const plan = await verifiedPlan(context, facilitator, options.planId);
@@ -161,6 +196,40 @@ export function changePlan(
       isDone: (now) => now.planId === plan.planId,
       recentChange: "plan",
     };
+  });
+}
+
+function scheduleChange(
+  context: AgentContext,
+  ref: SubscriptionRef,
+  { planId, maxOverage, maxCharge }: ChangePlanOptions,
+): Promise<Subscription> {
+  if (maxOverage !== undefined || maxCharge !== undefined) {
+    throw new InvalidRequest('maxOverage and maxCharge are for a change at once: leave them out with at: "periodEnd".');
+  }
+  return change(context, ref, async ({ ledger, entry, state }) => {
+    const isPresent = planId.toLowerCase() === state.planId.toLowerCase();
+    const nextPlanId = isPresent ? NO_PLAN : planId;
+    const scheduled = {
+      act: "SetNext" as const,
+      path: "next" as const,
+      fields: { until: state.until ?? 0, nextPlanId },
+      after: entry,
+      isDone: (now: SubscriptionState) => (now.nextPlanId ?? NO_PLAN) === nextPlanId.toLowerCase(),
+    };
+    if (isPresent) return scheduled;
+    const plan = await verifiedPlan(context, requireFacilitator(context, entry.facilitator), planId);
+    const { provider, token, payTo, chainId, amount } = plan;
+    if (provider !== entry.provider || token !== entry.token || chainId !== entry.chainId) {
+      throw new TurnpikeError("PlanMismatch");
+    }
+    if (plan.deprecated) throw new PlanDeprecated(undefined, { details: { planId: plan.planId } });
+    const facts = { kind: "subscription" as const, amount: amount + state.allowance.cap, chainId, token, payTo };
+    await context.policy.require(facts, ledger);
+    // The approval must do for the dearer of the two, until the change is made.
+    return amount > BigInt(entry.amount)
+      ? { ...scheduled, planned: { ...entry, amount: amount.toString() } }
+      : scheduled;
   });
 }
 

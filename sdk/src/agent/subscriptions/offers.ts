@@ -1,4 +1,6 @@
 /** Selects the plan to subscribe to, and its Facilitator: named by the caller, or taken from a URL's 402. */
+
+import type { VoucherWire } from "../../facilitator/subscriptions";
 import {
   type Address,
   findNetwork,
@@ -28,6 +30,13 @@ export interface SubscribeOptions {
   readonly url?: string | URL;
   /** cap of metered overage per cycle, base units; default 0: none */
   readonly maxOverage?: Amount;
+  /**
+   * Ends the subscription by itself: from then on nothing is charged, but debits of the period that is paid. Unix seconds
+   * or a Date, in the future. Default: none.
+   */
+  readonly until?: number | Date;
+  /** Asks the provider for another first period, such as a trial; without an answer the plan's price is paid. */
+  readonly voucher?: (request: VoucherRequest) => Promise<VoucherWire | undefined>;
   /** where `agent.fetch` may use the subscription */
   readonly origins?: readonly string[];
   /** base URL of one of the agent's Facilitators; default: the one that the 402 names, or the first */
@@ -36,6 +45,15 @@ export interface SubscribeOptions {
   readonly periods?: number;
   /** buy another one even if this agent already has one on the plan, active, paused or past due; default false */
   readonly another?: boolean;
+}
+
+/** What a voucher must name: it is good for this subscriber and this secret alone. */
+export interface VoucherRequest {
+  readonly chainId: number;
+  readonly turnpike: Address;
+  readonly planId: Hex;
+  readonly subscriber: Address;
+  readonly secretHash: Hex;
 }
 
 export interface Offer {

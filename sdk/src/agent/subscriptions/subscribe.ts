@@ -2,13 +2,22 @@
  * Signs up for a plan: proves the terms by the plan's id, reserves the budget, signs one Subscribe and at most one
  * permit, and records both before they leave. A signup whose outcome is unknown is posted again, never signed again.
  */
-import type { SubscribeRequestWire, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import {
+  type SubscribeRequestWire,
+  type Subscription as SubscriptionState,
+  type Voucher,
+  type VoucherWire,
+  voucherSchema,
+} from "../../facilitator/subscriptions";
+import {
+  type Address,
   type Hex,
   InsufficientFunds,
+  InvalidRequest,
   isTurnpikeError,
   PaymentPending,
   PlanDeprecated,
+  PolicyRefused,
   type SignedTerms,
   SubscriptionNotActive,
   sameAddress,
@@ -17,17 +26,29 @@ import {
   TurnpikeError,
   toAmount,
   Unavailable,
+  voidTypedData,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import { type Facilitator, isRefused, submit } from "../core/facilitators";
+import { type Facilitator, isRefused, plausibleTimeSec, submit } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret, randomSecret } from "../signing/secrets";
-import { setMaxOverage } from "./changes";
+import { requireUntil, setMaxOverage, setUntil } from "./changes";
 import { offerOf, type SubscribeOptions } from "./offers";
 import { type ApprovalFacts, DEFAULT_PERIODS, requirePeriods, withApproval } from "./permits";
 import { adopt, originsOf, searchDerived } from "./recover";
-import { idHashOfSecret, readState, type Subscription, termsOf, type VerifiedPlan, viewOf } from "./subscription";
+import {
+  entryOf,
+  idHashOfSecret,
+  readState,
+  requireFacilitator,
+  type Subscription,
+  type SubscriptionRef,
+  secretOf,
+  termsOf,
+  type VerifiedPlan,
+  viewOf,
+} from "./subscription";
 
 /** Errors that a new permit resolves: its nonce was used meanwhile, or its deadline has passed. */
 const PERMIT_TROUBLE: ReadonlySet<string> = new Set(["InsufficientApproval", "PermitTooLow"]);
@@ -40,6 +61,9 @@ interface SignupJob {
   readonly facilitator: Facilitator;
   readonly plan: VerifiedPlan;
   readonly cap: bigint;
+  /** unix seconds; undefined: no end */
+  readonly untilSec: number | undefined;
+  readonly askVoucher: SubscribeOptions["voucher"];
   readonly origins: readonly string[];
   readonly periods: number;
 }
@@ -53,16 +77,17 @@ export async function subscribe(context: AgentContext, options: SubscribeOptions
   const ledger = await context.ledger();
   const cap = toAmount(options.maxOverage ?? 0n, "maxOverage");
   const periods = requirePeriods(options.periods ?? DEFAULT_PERIODS);
+  const untilSec = options.until === undefined ? undefined : requireUntil(options.until);
   const offer = await offerOf(context, options);
   const { facilitator, plan } = offer;
   const origins = [...new Set([...originsOf(options.origins), ...offer.origins])];
   const subscriber = await context.signer.address();
-  const job: SignupJob = { ledger, facilitator, plan, cap, origins, periods };
+  const job: SignupJob = { ledger, facilitator, plan, cap, untilSec, askVoucher: options.voucher, origins, periods };
   return ledger.serialize(`subscribe:${plan.planId}:${subscriber}`, async () => {
     const unfinished = await finishSignup(context, job);
-    if (unfinished) return raisedTo(context, cap, unfinished);
+    if (unfinished) return asWanted(context, job, unfinished);
     const { existing, suspended, secret } = await secretFor(context, job);
-    if (existing && !options.another) return raisedTo(context, cap, existing);
+    if (existing && !options.another) return asWanted(context, job, existing);
     if (suspended && !options.another) throw suspendedError(suspended);
     return signUpWithRetries(context, job, secret);
   });
@@ -85,9 +110,17 @@ async function signUpWithRetries(context: AgentContext, job: SignupJob, secret: 
   }
 }
 
-/** Raises an existing subscription's cap to the larger one that was requested. */
-async function raisedTo(context: AgentContext, cap: bigint, subscription: Subscription): Promise<Subscription> {
-  if (cap <= subscription.maxOverage) return subscription;
+/** Raises an existing subscription's cap to the larger one that was requested, and sets the end that was. */
+async function asWanted(
+  context: AgentContext,
+  { cap, untilSec }: SignupJob,
+  subscription: Subscription,
+): Promise<Subscription> {
+  let wanted = subscription;
+  if (untilSec !== undefined && untilSec !== subscription.untilSec) {
+    wanted = Object.assign(await setUntil(context, subscription, untilSec), { existing: true });
+  }
+  if (cap <= wanted.maxOverage) return wanted;
   return Object.assign(await setMaxOverage(context, subscription, cap), { existing: true });
 }
 
@@ -155,8 +188,11 @@ function suspendedError({ idHash, planId, status }: SubscriptionState): Subscrip
 }
 
 async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecret): Promise<Subscription> {
-  const { ledger, facilitator, plan, cap, origins, periods } = job;
+  const { ledger, facilitator, plan, cap, untilSec, origins, periods } = job;
   const subscriber = await context.signer.address();
+  if (context.policy.requireUntil && untilSec === undefined) {
+    throw new PolicyRefused("policy.requireUntil is set: name the subscription's end in `until`.", { reason: "until" });
+  }
   if (plan.deprecated) {
     const details: Record<string, string> = { planId: plan.planId };
     if (plan.successor) details.successor = plan.successor;
@@ -180,19 +216,22 @@ async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecre
     secret: secret.kept,
   };
   const { deployment, token } = plan;
+  const voucher = await voucherFor(job, subscriber, secretHashOf(secret.value));
+  const firstCharge = voucher?.firstAmount ?? plan.amount;
   const need = { ledger, facilitator, deployment, token, planned: entry, when: "whole" as const };
   return withApproval(context, need, async (approval) => {
-    if (approval.account.balance < plan.amount) {
+    if (approval.account.balance < firstCharge) {
       throw new InsufficientFunds(undefined, {
-        details: { token, required: plan.amount.toString(), available: approval.account.balance.toString() },
+        details: { token, required: firstCharge.toString(), available: approval.account.balance.toString() },
       });
     }
-    const spend = spendOf(context, entry);
+    const spend = { ...spendOf(context, entry), amount: firstCharge.toString() };
     await ledger.reserve(spend, context.policy.limits);
     let signing: SubscriptionEntry;
     emitOf(context, entry, "subscription.signing");
     try {
-      signing = { ...entry, signup: await signSubscribe(context, entry, secret.value, approval) };
+      const signed = await signSubscribe(context, entry, secret.value, { ...approval, untilSec, voucher });
+      signing = { ...entry, signup: signed };
     } catch (error) {
       await ledger.put({ ...spend, state: "released" });
       throw error;
@@ -202,37 +241,73 @@ async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecre
   });
 }
 
-const spendOf = (context: AgentContext, { id, payTo, amount }: SubscriptionEntry): SpendEntry => ({
+/** @throws PolicyRefused for a voucher that would cost more than the plan */
+async function voucherFor(
+  { plan, askVoucher }: SignupJob,
+  subscriber: Address,
+  secretHash: Hex,
+): Promise<Voucher | undefined> {
+  const { chainId, turnpike } = plan.deployment;
+  const answer = await askVoucher?.({ chainId, turnpike, planId: plan.planId, subscriber, secretHash });
+  if (answer === undefined) return undefined;
+  const parsed = voucherSchema.safeParse(answer);
+  if (!parsed.success) {
+    const field = parsed.error.issues[0]?.path.join(".") || "it";
+    throw new InvalidRequest(`The voucher cannot be used: ${field} is missing or malformed.`);
+  }
+  if (parsed.data.firstAmount > plan.amount) {
+    throw new PolicyRefused("The voucher's first amount is above the plan's price.", { reason: "voucher" });
+  }
+  return parsed.data;
+}
+
+/** What the first period costs: less than the price by a voucher. */
+const spendOf = (context: AgentContext, { id, payTo, amount, signup }: SubscriptionEntry): SpendEntry => ({
   type: "spend",
   id: `signup:${id}`,
   state: "held",
   atSec: context.effects.clock.nowSec(),
   payTo,
-  amount,
+  amount: signup?.voucher?.firstAmount ?? amount,
 });
 
 async function signSubscribe(
   context: AgentContext,
   entry: SubscriptionEntry,
   secret: Hex,
-  { nowSec, permit }: ApprovalFacts,
+  {
+    nowSec,
+    permit,
+    untilSec: until,
+    voucher,
+  }: ApprovalFacts & Pick<SignupJob, "untilSec"> & { voucher?: Voucher | undefined },
 ): Promise<SubscribeRequestWire> {
   const { subscriber, planId, cap } = entry;
   const secretHash = secretHashOf(secret);
   const deadline = BigInt(nowSec + context.policy.maxWindowSec);
-  const message = { subscriber, planId, secretHash, maxOverage: BigInt(cap), deadline };
-  const signature = await context.signer.sign(subscribeTypedData(entry, termsOfEntry(entry), message));
+  const end = until === undefined ? {} : { until };
+  const message = { subscriber, planId, secretHash, maxOverage: BigInt(cap), deadline, ...end };
+  const first = voucher && { first: voucher };
+  const signature = await context.signer.sign(subscribeTypedData(entry, termsOfEntry(entry), { ...message, ...first }));
   return {
     network: entry.network,
     subscriber,
     planId,
     secretHash,
     maxOverage: cap,
+    ...end,
+    ...(voucher && { voucher: voucherToWire(voucher) }),
     deadline: deadline.toString(),
     signature,
     ...(permit ? { permit } : {}),
   };
 }
+
+const voucherToWire = ({ firstAmount, deadline, ...voucher }: Voucher): VoucherWire => ({
+  ...voucher,
+  firstAmount: firstAmount.toString(),
+  deadline: deadline.toString(),
+});
 
 const termsOfEntry = ({ token, payTo, amount, intervalSec, months }: SubscriptionEntry): SignedTerms => ({
   ...{ token, payTo, amount: BigInt(amount), intervalSec, months },
@@ -307,6 +382,38 @@ async function giveUp(
   if (isCreated) throw new Unavailable("The subscription is on chain, and its Facilitator does not show it yet.");
   await ledger.put({ ...entry, state: "ended" });
   if (isCreated === false) await ledger.put({ ...spendOf(context, entry), state: "released" });
+  return undefined;
+}
+
+/**
+ * Withdraws a signup whose outcome is not known: its idHash is used up on chain, so that what was signed is worth
+ * nothing. Finds out that it was too late, and returns the subscription then.
+ * @returns undefined when no subscription was made, and none can be
+ */
+export async function voidSignup(context: AgentContext, ref: SubscriptionRef): Promise<Subscription | undefined> {
+  const ledger = await context.ledger();
+  const entry = entryOf(ledger, ref);
+  if (entry.state !== "signup") {
+    throw new TurnpikeError("IdHashUsed", "This subscription is not waiting for its signup. Call agent.cancel().");
+  }
+  const { client } = requireFacilitator(context, entry.facilitator);
+  const secretHash = secretHashOf(await secretOf(context, entry));
+  const { subscriber, network } = entry;
+  const account = await client.account({ address: subscriber, token: entry.token });
+  if (account.kind === "refused") throw account.error;
+  const reported = context.chainClock?.nowSec() ?? (await context.chainOf(entry.chainId)?.timeSec());
+  const nowSec = reported ?? plausibleTimeSec(account.value.chainTimeSec, entry.chainId, context.networks);
+  const deadline = BigInt(nowSec + context.policy.maxWindowSec);
+  const signature = await context.signer.sign(voidTypedData(entry, { subscriber, secretHash, deadline }));
+  const request = { network, subscriber, secretHash, deadline: deadline.toString(), signature };
+  const { outcome } = await submit(context.effects, { idHash: entry.id, post: () => client.void(request) });
+  if (isRefused(outcome) && outcome.error.code !== "IdHashUsed") throw outcome.error;
+  const state = await readState(client, entry.id);
+  if (!state) throw new PaymentPending(undefined, { details: { idHash: entry.id } });
+  if (state.status !== "CANCELLED") return created(context, ledger, entry, state);
+  const { signup: _void, ...ended } = entry;
+  await ledger.put({ ...ended, state: "ended" });
+  await ledger.put({ ...spendOf(context, entry), state: "released" });
   return undefined;
 }
 
