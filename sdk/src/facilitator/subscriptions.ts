@@ -1,8 +1,44 @@
 /**
- * Wire bodies of subscriptions: a signed signup, signed changes, permits, the record and the charge of a plan change.
+ * Wire bodies of plans, and of subscriptions: a signed signup, signed changes, permits, the record and the charge of a
+ * plan change. A plan has every term that goes into its planId, so that a reader can recompute it instead of trusting
+ * the answer.
  */
 import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema, STATUSES, signatureSchema } from "../protocol";
+
+export const planSchema = z.object({
+  planId: hash32Schema,
+  network: z.string().min(1).max(64),
+  chainId: z.number().int().positive(),
+  turnpike: addressSchema,
+  provider: addressSchema,
+  token: addressSchema,
+  /** price of one period, base units */
+  amount: amountSchema,
+  /** seconds */
+  interval: z.number().int().positive(),
+  /** seconds */
+  grace: z.number().int().nonnegative(),
+  payTo: addressSchema,
+  salt: hash32Schema,
+  /** the text as it was emitted, byte for byte */
+  metadata: z.string().max(16_384),
+  deprecated: z.boolean(),
+  /** the plan its provider points to instead */
+  successor: hash32Schema.optional(),
+});
+
+export type Plan = z.output<typeof planSchema>;
+
+export type PlanWire = z.input<typeof planSchema>;
+
+export const planListSchema = z.object({
+  plans: z.array(planSchema).max(200),
+  /** pass as `cursor` for what follows; absent at the end */
+  next: z.string().max(128).optional(),
+});
+
+export type PlanList = z.output<typeof planListSchema>;
 
 const unixSecSchema = z.number().int().nonnegative();
 

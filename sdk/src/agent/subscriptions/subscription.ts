@@ -1,7 +1,6 @@
 /** Builds a subscription's view from the ledger, the wallet and the chain, and verifies its plan. */
 import type { FacilitatorClient } from "../../facilitator/client";
-import type { Plan } from "../../facilitator/plans";
-import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
+import type { Plan, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import {
   type Address,
   ConfigError,

@@ -1,6 +1,6 @@
 /** Judges standard x402 payloads, versions 1 and 2: the gate checks what was signed, and the Facilitator settles it. */
 import { hasCode } from "../../chain/rpc";
-import { payloadV2Schema, type X402RequestWire } from "../../facilitator/x402";
+import { payloadV2Schema, type X402RequestWire } from "../../facilitator/payments";
 import {
   type Address,
   caip2Of,

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { tokenInterface } from "../../chain/abi";
 import type { Rpc } from "../../chain/rpc";
 import { findSettlement } from "../../chain/settlement";
-import type { X402RequestWire } from "../../facilitator/x402";
+import type { X402RequestWire } from "../../facilitator/payments";
 import {
   type Address,
   ConfigError,
