@@ -12,27 +12,6 @@ import {
   type TypedData,
   Unavailable,
 } from "../protocol";
-import {
-  type CallOptions,
-  type Calls,
-  type ChangeOutcome,
-  createCalls,
-  isDone,
-  type LookUp,
-  type PageOptions,
-  type Pending,
-  pending,
-  type Refused,
-  read,
-  refusal,
-} from "./calls";
-import {
-  type DebitAnswer,
-  type DebitRequestWire,
-  type DebitRight,
-  debitRightsResponseSchema,
-  debitsResponseSchema,
-} from "./debits";
 import { type ApiScope, apiKeyTypedData, challengeSchema, type NewApiKey, newKeySchema } from "./keys";
 import {
   authorizeResponseSchema,
@@ -55,6 +34,11 @@ import {
   type ChangeQuote,
   type ChangeRequestWire,
   changeQuoteSchema,
+  type DebitAnswer,
+  type DebitRequestWire,
+  type DebitRight,
+  debitRightsResponseSchema,
+  debitsResponseSchema,
   type PermitRequestWire,
   type PermitResult,
   type Plan,
@@ -68,9 +52,23 @@ import {
   subscriptionListSchema,
   subscriptionSchema,
 } from "./subscriptions";
-import type { TransportOptions } from "./transport";
+import {
+  type CallOptions,
+  type Calls,
+  type ChangeOutcome,
+  createCalls,
+  isDone,
+  type LookUp,
+  type PageOptions,
+  type Pending,
+  pending,
+  type Refused,
+  read,
+  refusal,
+  type TransportOptions,
+} from "./transport";
 
-export type { CallOptions, ChangeOutcome, Found, LookUp, PageOptions, Pending, Refused } from "./calls";
+export type { CallOptions, ChangeOutcome, Found, LookUp, PageOptions, Pending, Refused } from "./transport";
 
 /** Where the Facilitator is, and how long an answer may take. */
 export type FacilitatorClientOptions = TransportOptions;

@@ -1,7 +1,6 @@
 /** The Facilitator's HTTP API: its wire bodies, each described once, and the typed client that agents and gates use. */
 export * from "./analytics";
 export * from "./client";
-export * from "./debits";
 export * from "./keys";
 export * from "./payments";
 export * from "./problem";

@@ -5,8 +5,7 @@
 import { memoryClaims } from "../gate/claims/memory";
 import { fixedTime, type GateContext } from "../gate/core/context";
 import { settingsOf } from "../gate/core/settings";
-import { installProvider } from "../gate/provider/default-provider";
-import { type Provider, providerFrom } from "../gate/provider/provider";
+import { installProvider, type Provider, providerFrom } from "../gate/provider/provider";
 import {
   addressOfKey,
   ConfigError,

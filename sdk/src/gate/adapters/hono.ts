@@ -7,7 +7,7 @@ import { applyDecision, type Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { type BodyOfRequest, type GateRequest, gateRequestOfFetch } from "../core/request";
 import { openRequestScope, requestScopes } from "../core/request-scope";
-import { responseOf, settleResponse } from "./fetch-response";
+import { responseOf, settleResponse } from "./fetch";
 
 /** What a gated handler finds in its context. */
 export interface PaidVariables {

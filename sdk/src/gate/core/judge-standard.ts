@@ -25,7 +25,7 @@ import {
 import { DAY_SEC } from "../../protocol/time";
 import { holdClaim } from "../claims/held-claim";
 import type { ClaimStore } from "../claims/rules";
-import { secretOfPayload } from "../replay/secret";
+import { secretOfPayload } from "../replay/seal";
 import { claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict, verdictOfLate } from "./claim-payment";
 import type { GateContext } from "./context";
 import type { PaymentCredential } from "./credentials";

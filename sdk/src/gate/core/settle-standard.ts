@@ -23,7 +23,7 @@ import {
   utf8ToBytes,
 } from "../../protocol";
 import { holdClaim } from "../claims/held-claim";
-import type { ReplaySecret } from "../replay/secret";
+import type { ReplaySecret } from "../replay/seal";
 import type { Confirmation, PaymentCase } from "./claim-payment";
 import type { GateContext } from "./context";
 import type { OneTimePayment } from "./payment";
