@@ -27,8 +27,7 @@ import { giveUp, type PaymentView, payments, settleHeld } from "./payments/held"
 import { type PayInit, pay } from "./payments/pay";
 import type { PaidResponse } from "./payments/receipt";
 import { type PriceQuote, type QuoteInit, quote } from "./pricing/price-quote";
-import { createRoots } from "./signing/secrets";
-import { type AgentWallet, createSigner, type Signer } from "./signing/wallet";
+import { type AgentWallet, createRoots, createSigner, type Signer } from "./signing/wallet";
 import {
   type CancelOptions,
   type ChangePlanOptions,

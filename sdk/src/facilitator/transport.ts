@@ -3,7 +3,6 @@
  * as typed outcomes. Expected outcomes are returned as unions. Any malformed answer is thrown as `Unavailable`: the
  * outcome is unknown, and the caller may retry.
  */
-
 import type * as z from "zod";
 import { ConfigError, type Hex, TurnpikeError, Unavailable } from "../protocol";
 import { Deadline } from "../protocol/waiting";

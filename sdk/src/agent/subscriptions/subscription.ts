@@ -24,7 +24,7 @@ import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
-import { derivedSecret } from "../signing/secrets";
+import { derivedSecret } from "../signing/wallet";
 
 /** One subscription as the chain has it; amounts in base units, times in unix seconds. */
 export interface Subscription {

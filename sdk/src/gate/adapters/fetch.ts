@@ -1,6 +1,6 @@
 /**
- * Adapts a gate to fetch-style handlers: settles the handler's response, and adds the paid headers before its first
- * byte leaves.
+ * Adapts a gate to fetch-style handlers, those of Next.js among them: settles the handler's response, and adds the paid
+ * headers before its first byte leaves.
  */
 import {
   type Answer,
@@ -132,4 +132,39 @@ function setPaidHeaders(headers: Headers, extra: Readonly<Record<string, string>
   headers.set("Vary", varyWith(headers.get("Vary") ?? undefined));
   for (const [name, value] of Object.entries(extra)) headers.set(name, value);
   if (cors) for (const [name, value] of Object.entries(CORS_HEADERS)) if (!headers.has(name)) headers.set(name, value);
+}
+
+/** Wraps a route handler of Next.js. */
+export type NextGate = FetchGate;
+
+/** Creates the wrapper from a provider's gate. */
+export function nextGate(gate: Gate): NextGate {
+  return fetchGate(gate, isNextAnswer);
+}
+
+/**
+ * Returns whether `redirect()`, `notFound()` or the like threw: Next.js answers 3xx or 4xx, which the payment covers.
+ */
+function isNextAnswer(thrown: unknown): boolean {
+  const digest = (thrown as { digest?: unknown } | null | undefined)?.digest;
+  return typeof digest === "string" && /^NEXT_(?:REDIRECT|HTTP_ERROR_FALLBACK);/.test(digest);
+}
+
+export function lazily(open: () => Gate): Gate {
+  let opened: Gate | undefined;
+  const gate = (): Gate => {
+    opened ??= open();
+    return opened;
+  };
+  return {
+    ready: async () => gate().ready(),
+    decide: async (request) => gate().decide(request),
+    answerOfRefusedCharge: async (scope) => gate().answerOfRefusedCharge(scope),
+    get cors() {
+      return gate().cors;
+    },
+    get bindsBody() {
+      return gate().bindsBody;
+    },
+  };
 }

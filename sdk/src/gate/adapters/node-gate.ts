@@ -9,7 +9,7 @@ import {
   isPreflight,
   PREFLIGHT,
 } from "../core/answer";
-import { bodyDropped } from "../core/body-fault";
+import { bodyDropped } from "../core/body";
 import { applyDecision, type Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfNode, NODE_REMEDY } from "../core/request";

@@ -16,7 +16,7 @@ import {
 import { DAY_SEC } from "../../protocol/time";
 import { secretOfProof } from "../replay/seal";
 import type { Decision } from "./answer";
-import { charsetUnsupported, isBodyFault, warnOfBodyFault } from "./body-fault";
+import { charsetUnsupported, isBodyFault, warnOfBodyFault } from "./body";
 import {
   claimAndConfirm,
   invalid,

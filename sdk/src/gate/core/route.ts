@@ -3,7 +3,7 @@
  * callbacks about one.
  */
 import { ConfigError, type Hex, isTurnpikeError, TurnpikeError } from "../../protocol";
-import { bodyUnbound } from "./body-fault";
+import { bodyUnbound } from "./body";
 import type { GateContext } from "./context";
 import { checkDiscovery, type Discovery } from "./extensions-v2";
 import type { MeteredRoute, Payment } from "./payment";
