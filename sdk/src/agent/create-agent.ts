@@ -13,12 +13,11 @@ import {
   systemClock,
   type TurnpikeDeployment,
 } from "../protocol";
-import { orNothingSigned, signalOf } from "./core/aborted";
+import { Lifetime, orNothingSigned, signalOf } from "./core/abort";
 import { type ChainReader, createChainReader } from "./core/chain-reader";
 import { type AgentContext, type KnownToken, RecentChanges } from "./core/context";
 import { type AgentEvent, type AgentLimits, DEFAULT_LIMITS, type Effects, type Sleep, sleepFor } from "./core/effects";
 import { createFacilitators, type FacilitatorOption } from "./core/facilitators";
-import { Lifetime } from "./core/lifetime";
 import { type AgentPolicy, type Amount, createPolicy, type SpendIntent } from "./core/policy";
 import type { RequestInput } from "./core/request";
 import { agentFetch } from "./fetch";
@@ -28,8 +27,7 @@ import { giveUp, type PaymentView, payments, settleHeld } from "./payments/held"
 import { type PayInit, pay } from "./payments/pay";
 import type { PaidResponse } from "./payments/receipt";
 import { type PriceQuote, type QuoteInit, quote } from "./pricing/price-quote";
-import { createRoots } from "./signing/secrets";
-import { type AgentWallet, createSigner, type Signer } from "./signing/wallet";
+import { type AgentWallet, createRoots, createSigner, type Signer } from "./signing/wallet";
 import {
   type CancelOptions,
   type ChangePlanOptions,

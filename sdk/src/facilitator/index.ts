@@ -1,11 +1,8 @@
 /** The Facilitator's HTTP API: its wire bodies, each described once, and the typed client that agents and gates use. */
 export * from "./analytics";
 export * from "./client";
-export * from "./debits";
 export * from "./keys";
-export * from "./operator-figures";
 export * from "./payments";
-export * from "./plans";
 export * from "./problem";
 export * from "./reports";
 export * from "./service";
@@ -14,4 +11,3 @@ export * from "./subscriptions";
 export * from "./verify-webhook";
 export * from "./webhook-endpoints";
 export * from "./webhook-events";
-export * from "./x402";

@@ -1,6 +1,21 @@
-/** Wire bodies of one-time payments: authorize, status, proof verification. */
+/**
+ * Wire bodies of one-time payments: the project's own interface (authorize, status, proof verification), and the
+ * standard x402 Facilitator interface, versions 1 and 2 of the protocol, as stock packages send and read them.
+ * Negatives of the standard interface are HTTP 200 with `isValid: false` or `success: false`.
+ */
 import * as z from "zod";
-import { hash32Schema, paymentProofSchema, signedPaymentSchema } from "../protocol";
+import {
+  addressSchema,
+  amountSchema,
+  exactPayloadSchema,
+  hash32Schema,
+  MAX_RESOURCE_BYTES,
+  paymentProofSchema,
+  signature65Schema,
+  signedPaymentSchema,
+  x402V1PayloadSchema,
+} from "../protocol";
+import { DAY_SEC } from "../protocol/time";
 
 export const authorizeRequestSchema = z.object({ signedPayment: signedPaymentSchema });
 
@@ -40,3 +55,109 @@ export const verifyProofResponseSchema = z.discriminatedUnion("valid", [
 ]);
 
 export type ProofVerdict = z.output<typeof verifyProofResponseSchema>;
+
+const networkSchema = z.string().min(1).max(64);
+
+const textSchema = z.string().max(2_048);
+
+const timeoutSchema = z.number().int().positive().max(DAY_SEC);
+
+const extraSchema = z.object({ name: z.string().max(128).optional(), version: z.string().max(32).optional() }).loose();
+
+export const requirementsV1Schema = z.object({
+  scheme: z.literal("exact"),
+  network: networkSchema,
+  maxAmountRequired: amountSchema,
+  resource: z.string().max(MAX_RESOURCE_BYTES),
+  description: textSchema.optional(),
+  mimeType: textSchema.optional(),
+  payTo: addressSchema,
+  maxTimeoutSeconds: timeoutSchema,
+  asset: addressSchema,
+  extra: extraSchema.nullish(),
+});
+
+export const requirementsV2Schema = z.object({
+  scheme: z.literal("exact"),
+  /** CAIP-2 */
+  network: networkSchema,
+  amount: amountSchema,
+  asset: addressSchema,
+  payTo: addressSchema,
+  maxTimeoutSeconds: timeoutSchema,
+  extra: extraSchema.nullish(),
+});
+
+export const payloadV2Schema = z.object({
+  x402Version: z.literal(2),
+  payload: exactPayloadSchema,
+  accepted: requirementsV2Schema,
+  resource: z
+    .object({ url: z.string().max(MAX_RESOURCE_BYTES) })
+    .loose()
+    .optional(),
+});
+
+/** Names the one purchase that a settlement is for. Gates of this project send it; stock servers do not. */
+export const grantRequestSchema = z.object({
+  /** 32 bytes that only this gate's claim store can produce */
+  id: hash32Schema,
+  /** the URL that is bought, as the gate names it; what the payload says does not count */
+  resource: z.string().max(MAX_RESOURCE_BYTES),
+});
+
+/** The body of `/verify` and `/settle`; stock servers also send `x402Version` beside the payload, which repeats it. */
+export const x402RequestSchema = z.union([
+  z.object({
+    paymentPayload: x402V1PayloadSchema,
+    paymentRequirements: requirementsV1Schema,
+    grant: grantRequestSchema.optional(),
+  }),
+  z.object({
+    paymentPayload: payloadV2Schema,
+    paymentRequirements: requirementsV2Schema,
+    grant: grantRequestSchema.optional(),
+  }),
+]);
+
+export type X402Request = z.output<typeof x402RequestSchema>;
+
+export type X402RequestWire = z.input<typeof x402RequestSchema>;
+
+export const x402VerifyResponseSchema = z.discriminatedUnion("isValid", [
+  z.object({ isValid: z.literal(true), payer: addressSchema }),
+  z.object({
+    isValid: z.literal(false),
+    invalidReason: z.string().max(128),
+    invalidMessage: textSchema.optional(),
+    payer: addressSchema.optional(),
+  }),
+]);
+
+export type X402Verdict = z.output<typeof x402VerifyResponseSchema>;
+
+export type X402VerdictWire = z.input<typeof x402VerifyResponseSchema>;
+
+export const x402SettleResponseSchema = z.discriminatedUnion("success", [
+  z.object({
+    success: z.literal(true),
+    payer: addressSchema,
+    transaction: z.string().max(66),
+    network: networkSchema,
+    /** the signed statement that this payment belongs to the `grant.id` of the request; only where one was sent */
+    grant: z.object({ facilitator: addressSchema, signature: signature65Schema }).optional(),
+  }),
+  z.object({
+    success: z.literal(false),
+    errorReason: z.string().max(128),
+    errorMessage: textSchema.optional(),
+    payer: addressSchema.optional(),
+    /** "" when nothing was sent: stock clients demand the field */
+    transaction: z.string().max(66),
+    network: networkSchema,
+  }),
+]);
+
+export type X402Settlement = z.output<typeof x402SettleResponseSchema>;
+
+export type X402SettlementWire = z.input<typeof x402SettleResponseSchema>;

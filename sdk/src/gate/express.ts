@@ -4,9 +4,9 @@
  */
 import type { Request } from "express";
 import { type ExpressGate, expressGate } from "./adapters/express";
-import { type DefaultGateOptions, gateOf } from "./provider/default-provider";
+import { type DefaultGateOptions, gateOf } from "./provider/provider";
 
-export { keepBody } from "./adapters/keep-body";
+export { keepBody } from "./adapters/express-parsers";
 export { preflight } from "./adapters/node-gate";
 
 export { type ExpressGate, expressGate };

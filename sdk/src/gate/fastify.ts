@@ -1,7 +1,7 @@
 /** The gate for Fastify 4 and 5: `app.get("/report", { preHandler: paymentGate({ pricing }) }, handler)`. */
 import type { FastifyRequest } from "fastify";
 import { type FastifyGate, fastifyGate, preflight } from "./adapters/fastify";
-import { type DefaultGateOptions, gateOf } from "./provider/default-provider";
+import { type DefaultGateOptions, gateOf } from "./provider/provider";
 
 export { type FastifyGate, fastifyGate, preflight };
 

@@ -1,6 +1,6 @@
 /** The gate for fetch-style handlers (Deno, Bun, workers with Node's APIs): `(request) => Response`. */
 import { type FetchGate, fetchGate } from "./adapters/fetch";
-import { type DefaultGateOptions, gateOf } from "./provider/default-provider";
+import { type DefaultGateOptions, gateOf } from "./provider/provider";
 
 export type { PaidHandler, PaidRequest } from "./adapters/fetch";
 export { type FetchGate, fetchGate };

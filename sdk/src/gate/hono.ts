@@ -1,7 +1,7 @@
 /** The gate for Hono: `app.get("/report", paymentGate({ pricing }), handler)`; the handler reads `c.get("payment")`. */
 import type { Context } from "hono";
 import { type HonoGate, honoGate, type PaidVariables, preflight } from "./adapters/hono";
-import { type DefaultGateOptions, gateOf } from "./provider/default-provider";
+import { type DefaultGateOptions, gateOf } from "./provider/provider";
 
 export { type HonoGate, honoGate, type PaidVariables, preflight };
 

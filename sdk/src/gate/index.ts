@@ -19,9 +19,11 @@ export {
   close,
   configure,
   context,
+  createProvider,
   type DefaultGateOptions,
+  deductAllowance,
+  type Provider,
   verifyPaymentProof,
-} from "./provider/default-provider";
-export { createProvider, deductAllowance, type Provider } from "./provider/provider";
+} from "./provider/provider";
 export type { AnyRequest } from "./provider/verify";
-export type { ReplayOptions } from "./replay/options";
+export type { ReplayOptions } from "./replay/keeper";

@@ -1,8 +1,8 @@
 /**
  * The gate for Next.js route handlers: `export const GET = paymentGate({ pricing })(handler)` in `app/.../route.ts`.
  */
-import { lazily, type NextGate, nextGate } from "./adapters/next";
-import { type DefaultGateOptions, gateOf } from "./provider/default-provider";
+import { lazily, type NextGate, nextGate } from "./adapters/fetch";
+import { type DefaultGateOptions, gateOf } from "./provider/provider";
 
 export type { PaidHandler, PaidRequest } from "./adapters/fetch";
 export { type NextGate, nextGate };

@@ -1,14 +1,15 @@
 /**
- * Creates a provider for tests of an application that Turnpike gates: the real gate and the real wire, with a chain and
- * a Facilitator in memory. `pay` and `subscribe` replace the agent; nothing is settled and nothing costs anything.
+ * Creates a provider for tests of an application that Turnpike gates: the real gate and the real wire, with a clock, a
+ * chain and a Facilitator in memory. `pay` and `subscribe` replace the agent; nothing is settled and nothing costs
+ * anything.
  */
 import { memoryClaims } from "../gate/claims/memory";
 import { fixedTime, type GateContext } from "../gate/core/context";
 import { settingsOf } from "../gate/core/settings";
-import { installProvider } from "../gate/provider/default-provider";
-import { type Provider, providerFrom } from "../gate/provider/provider";
+import { installProvider, type Provider, providerFrom } from "../gate/provider/provider";
 import {
   addressOfKey,
+  type Clock,
   ConfigError,
   checksum,
   encodePaymentProof,
@@ -22,8 +23,32 @@ import {
   signProof,
   Unavailable,
 } from "../protocol";
-import { type ManualClock, manualClock } from "./clock";
 import { TestBooks, type TestChange, type TestPlan, type TestSubscription } from "./subscriptions";
+
+/** A clock that only a test moves. */
+export interface ManualClock extends Clock {
+  /** Advances it, seconds. */
+  advance(seconds: number): void;
+  /** Sets it, unix seconds. */
+  set(sec: number): void;
+}
+
+/**
+ * Creates a clock that only the test moves.
+ * @param startSec unix seconds; default a fixed time, so that tests are the same every day
+ */
+export function manualClock(startSec = 1_800_000_000): ManualClock {
+  let sec = startSec;
+  return {
+    nowSec: () => sec,
+    advance(seconds) {
+      sec += seconds;
+    },
+    set(next) {
+      sec = next;
+    },
+  };
+}
 
 /** Its clock and its address. */
 export interface TestProviderOptions {

@@ -1,8 +1,7 @@
 /** Defines what the agent's operations share, created once by `createAgent`. */
 import type { Address, Clock, Hex, Network, TurnpikeDeployment } from "../../protocol";
 import type { AgentLedger } from "../ledger/ledger";
-import type { Roots } from "../signing/secrets";
-import type { Signer } from "../signing/wallet";
+import type { Roots, Signer } from "../signing/wallet";
 import type { ChainReader } from "./chain-reader";
 import type { Effects } from "./effects";
 import type { Facilitators } from "./facilitators";

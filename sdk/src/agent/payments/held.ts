@@ -3,8 +3,8 @@ import { type Hex, isTurnpikeError, TurnpikeError } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
-import { faultOfStoredProof } from "./check-proof";
-import { releaseUnused } from "./late";
+import { releaseUnused } from "./outcome";
+import { faultOfStoredProof } from "./proofs";
 import { type PaymentReceipt, receiptFor } from "./receipt";
 import { settle } from "./settle";
 

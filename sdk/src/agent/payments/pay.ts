@@ -11,7 +11,7 @@ import {
   type TurnpikeError,
   toAmount,
 } from "../../protocol";
-import { orHeld } from "../core/aborted";
+import { orHeld } from "../core/abort";
 import type { AgentContext } from "../core/context";
 import type { Amount } from "../core/policy";
 import {
@@ -29,9 +29,9 @@ import {
 import type { Purchase } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { type ChosenOption, chooseOption, type PayJob } from "./choose";
-import { freshProofs } from "./fetch-proof";
-import { isOver, isReplaceable } from "./late";
+import { isOver, isReplaceable } from "./outcome";
 import { isSpent, present, rejection } from "./present";
+import { freshProofs } from "./proofs";
 import { type ParsedQuote, readQuote } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
 import { settle } from "./settle";

@@ -9,9 +9,8 @@ import { backoffMs, emitPayment, RetryBudget } from "../core/effects";
 import { type Facilitator, plausibleTimeSec, refusalBeforeWork, waitMsOf } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
-import { faultOfStoredProof } from "./check-proof";
-import { askForProof, firstSoundProof, withProof } from "./fetch-proof";
 import { isOutage, outcomeOf } from "./outcome";
+import { askForProof, faultOfStoredProof, firstSoundProof, withProof } from "./proofs";
 
 export type SettleResult =
   | { readonly kind: "settled"; readonly entry: PaymentEntry }

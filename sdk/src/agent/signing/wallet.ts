@@ -1,20 +1,33 @@
 /**
  * Wraps the agent's account: signs typed data and nothing else. Accepts ethers signers, viem accounts and bare keys.
+ * Also derives secrets, without storage, from signatures that the wallet makes only for this purpose.
  */
 import {
   type Address,
   addressOfKey,
   ConfigError,
   checksum,
+  concatBytes,
   type Hex,
+  hexToBytes,
+  hmacSha256,
   isAddress,
+  keccak256,
   PolicyRefused,
+  randomBytes,
   recoverSigner,
+  rootTypedData,
   SIGNATURE_65,
   signDigest,
+  type TurnpikeDeployment,
   type TypedData,
+  toBase64Url,
+  toHex,
   typedDataDigest,
+  utf8ToBytes,
+  wordOfUint,
 } from "../../protocol";
+import type { AgentLedger } from "../ledger/ledger";
 
 /** As `ethers.Signer` has it. */
 export interface EthersLikeWallet {
@@ -117,4 +130,65 @@ export function normalizeSignature(signature: string): Hex {
   const v = Number.parseInt(signature.slice(130), 16) % 27;
   const lowS = (isHigh ? CURVE_ORDER - s : s).toString(16).padStart(64, "0");
   return `0x${signature.slice(2, 66).toLowerCase()}${lowS}${(27 + (isHigh ? 1 - v : v)).toString(16)}`;
+}
+
+/** The root secret of one deployment's subscriptions; `undefined` when the wallet cannot make the same one twice. */
+export type DerivedRoot = Hex | undefined;
+
+export interface Roots {
+  ofSubscriptions(deployment: TurnpikeDeployment): Promise<DerivedRoot>;
+  /** Derives the Idempotency-Key that is sent for the caller's own key: not guessable, not shared between agents. */
+  purchaseKey(callerKey: string, ledger: AgentLedger): Promise<string>;
+}
+
+const PURCHASES = "purchases";
+
+/**
+ * Derives secrets from the wallet's signatures. A wallet whose signatures differ from one time to the next (or a
+ * contract wallet) gets random secrets, kept in the ledger.
+ */
+export function createRoots(signer: Signer): Roots {
+  const known = new Map<string, Promise<DerivedRoot>>();
+
+  const derive = (id: string, deployment?: TurnpikeDeployment): Promise<DerivedRoot> => {
+    const found = known.get(id);
+    if (found) return found;
+    const derived = deriveRoot(signer, deployment);
+    known.set(id, derived);
+    derived.catch(() => known.delete(id));
+    return derived;
+  };
+
+  return {
+    ofSubscriptions: (deployment) => derive(`${deployment.chainId}:${deployment.turnpike.toLowerCase()}`, deployment),
+    async purchaseKey(callerKey, ledger) {
+      const root = (await derive(PURCHASES)) ?? (await storedRoot(ledger, await signer.address()));
+      return toBase64Url(hmacSha256(hexToBytes(root), utf8ToBytes(callerKey)));
+    },
+  };
+}
+
+async function deriveRoot(signer: Signer, deployment?: TurnpikeDeployment): Promise<DerivedRoot> {
+  const data = rootTypedData(deployment);
+  const [first, second] = [await signer.sign(data), await signer.sign(data)];
+  if (first !== second || !SIGNATURE_65.test(first) || !(await signer.isOwnKey(data, first))) return undefined;
+  return keccak256(hexToBytes(first));
+}
+
+async function storedRoot(ledger: AgentLedger, address: string): Promise<Hex> {
+  const id = `${PURCHASES}:${address.toLowerCase()}`;
+  const stored = ledger.root(id);
+  if (stored) return stored.value;
+  const value = toHex(randomBytes(32));
+  await ledger.put({ type: "root", id, value });
+  return value;
+}
+
+/** secret_n = HMAC-SHA256(root, abi.encode(planId, uint32 n)). */
+export function derivedSecret(root: Hex, planId: Hex, n: number): Hex {
+  return toHex(hmacSha256(hexToBytes(root), concatBytes(hexToBytes(planId), wordOfUint(n))));
+}
+
+export function randomSecret(): Hex {
+  return toHex(randomBytes(32));
 }

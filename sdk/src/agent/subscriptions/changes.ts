@@ -14,7 +14,7 @@ import type { AgentContext } from "../core/context";
 import type { Amount } from "../core/policy";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
-import { derivedSecret, randomSecret } from "../signing/secrets";
+import { derivedSecret, randomSecret } from "../signing/wallet";
 import { change } from "./change";
 import { searchDerived } from "./recover";
 import {

@@ -5,7 +5,7 @@ import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
-import { derivedSecret } from "../signing/secrets";
+import { derivedSecret } from "../signing/wallet";
 import { DEFAULT_PERIODS } from "./permits";
 import {
   entryOf,

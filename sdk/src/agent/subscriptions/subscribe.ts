@@ -32,7 +32,7 @@ import type { AgentContext } from "../core/context";
 import { type Facilitator, isRefused, plausibleTimeSec, submit } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
-import { derivedSecret, randomSecret } from "../signing/secrets";
+import { derivedSecret, randomSecret } from "../signing/wallet";
 import { requireUntil, setMaxOverage, setUntil } from "./changes";
 import { offerOf, type SubscribeOptions } from "./offers";
 import { type ApprovalFacts, DEFAULT_PERIODS, requirePeriods, withApproval } from "./permits";

@@ -1,7 +1,6 @@
 /** Builds a subscription's view from the ledger, the wallet and the chain, and verifies its plan. */
 import type { FacilitatorClient } from "../../facilitator/client";
-import type { Plan } from "../../facilitator/plans";
-import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
+import type { Plan, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import {
   type Address,
   ConfigError,
@@ -27,7 +26,7 @@ import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
-import { derivedSecret } from "../signing/secrets";
+import { derivedSecret } from "../signing/wallet";
 
 /** One subscription as the chain has it; amounts in base units, times in unix seconds. */
 export interface Subscription {

@@ -1,6 +1,7 @@
 /**
- * Finds a body parser that runs before a gate in an Express 4 or 5 application and keeps no bytes, by running each such
- * parser on a test body. Knows Express only by its stacks of layers.
+ * Finds body parsers that run before a gate in an Express 4 or 5 application and keep no bytes, by running each such
+ * parser on a test body; and keeps the bytes of a parser that is given `keepBody`. Knows Express only by its stacks of
+ * layers.
  */
 import { IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
@@ -81,4 +82,12 @@ function dropsBytes(parser: Handle): Promise<boolean> {
       resolve(false);
     }
   });
+}
+
+/**
+ * Keeps a body's bytes as `request.rawBody`: `express.json({ verify: keepBody })`, and likewise `urlencoded()` and any
+ * other parser of body-parser.
+ */
+export function keepBody(request: IncomingMessage, _response: unknown, bytes: Uint8Array): void {
+  Object.assign(request, { rawBody: bytes });
 }

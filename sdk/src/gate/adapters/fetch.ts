@@ -1,10 +1,28 @@
-/** Adapts a gate to fetch-style handlers. */
-import { answerOf, errorAnswer } from "../core/answer";
+/**
+ * Adapts a gate to fetch-style handlers, those of Next.js among them: settles the handler's response, and adds the paid
+ * headers before its first byte leaves.
+ */
+import {
+  type Answer,
+  answerOf,
+  CORS_HEADERS,
+  type Decision,
+  errorAnswer,
+  privateCacheControl,
+  varyWith,
+} from "../core/answer";
 import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfFetch } from "../core/request";
-import { openRequestScope, requestScopes, settleScope } from "../core/request-scope";
-import { responseOf, settleResponse } from "./fetch-response";
+import {
+  isRefusedCharge,
+  openRequestScope,
+  type RequestScope,
+  requestScopes,
+  settleScope,
+} from "../core/request-scope";
+import type { KeptAnswer } from "../replay/keeper";
+import { recordResponse } from "../replay/recorder";
 
 /** The platform's request, paid for. */
 export type PaidRequest<Req extends Request = Request> = Req & { readonly payment: Payment };
@@ -56,4 +74,97 @@ export function fetchGate(gate: Gate, isAnswer: (thrown: unknown) => boolean = (
     };
   };
   return Object.assign(wrap, { ready: () => gate.ready() });
+}
+
+const WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
+
+export function responseOf({ status, headers, body }: Answer): Response {
+  return new Response(WITHOUT_BODY.has(status) ? null : (body as BodyInit), { status, headers });
+}
+
+export interface ServedResponse {
+  readonly gate: Gate;
+  readonly scope: RequestScope;
+  readonly decision: Extract<Decision, { kind: "allow" }>;
+  readonly response: Response;
+  /** the handler threw; the framework made `response` of it */
+  readonly threw: boolean;
+}
+
+/** @returns what to send: the handler's response with the paid headers, or the refusal of its charge */
+export async function settleResponse({ gate, scope, decision, response, threw }: ServedResponse): Promise<Response> {
+  if (decision.payment.kind === "free") return response;
+  if (isRefusedCharge(scope, threw ? 500 : response.status)) {
+    const answer = await gate.answerOfRefusedCharge(scope);
+    await settleScope(scope, answer.status >= 500 ? "release" : "use");
+    return responseOf(answer);
+  }
+  const { keeper } = scope;
+  try {
+    const how = threw || response.status >= 500 ? "release" : "use";
+    if (how === "use" && keeper) {
+      const { maxBytes } = keeper;
+      const settle = async (answer: KeptAnswer | undefined) => settleScope(scope, "use", answer);
+      return await recordResponse(withPaidHeaders(response, decision.headers, gate.cors), { maxBytes, settle });
+    }
+    const settling = settleScope(scope, how);
+    if (settling) await settling;
+  } catch (error) {
+    return responseOf(errorAnswer(error));
+  }
+  return withPaidHeaders(response, decision.headers, gate.cors);
+}
+
+function withPaidHeaders(response: Response, extra: Readonly<Record<string, string>>, cors: boolean): Response {
+  try {
+    setPaidHeaders(response.headers, extra, cors);
+    return response;
+  } catch {
+    // Headers that came over the network are immutable: copy the response.
+    const headers = new Headers(response.headers);
+    setPaidHeaders(headers, extra, cors);
+    return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
+  }
+}
+
+function setPaidHeaders(headers: Headers, extra: Readonly<Record<string, string>>, cors: boolean): void {
+  headers.set("Cache-Control", privateCacheControl(headers.get("Cache-Control") ?? undefined));
+  headers.set("Vary", varyWith(headers.get("Vary") ?? undefined));
+  for (const [name, value] of Object.entries(extra)) headers.set(name, value);
+  if (cors) for (const [name, value] of Object.entries(CORS_HEADERS)) if (!headers.has(name)) headers.set(name, value);
+}
+
+/** Wraps a route handler of Next.js. */
+export type NextGate = FetchGate;
+
+/** Creates the wrapper from a provider's gate. */
+export function nextGate(gate: Gate): NextGate {
+  return fetchGate(gate, isNextAnswer);
+}
+
+/**
+ * Returns whether `redirect()`, `notFound()` or the like threw: Next.js answers 3xx or 4xx, which the payment covers.
+ */
+function isNextAnswer(thrown: unknown): boolean {
+  const digest = (thrown as { digest?: unknown } | null | undefined)?.digest;
+  return typeof digest === "string" && /^NEXT_(?:REDIRECT|HTTP_ERROR_FALLBACK);/.test(digest);
+}
+
+export function lazily(open: () => Gate): Gate {
+  let opened: Gate | undefined;
+  const gate = (): Gate => {
+    opened ??= open();
+    return opened;
+  };
+  return {
+    ready: async () => gate().ready(),
+    decide: async (request) => gate().decide(request),
+    answerOfRefusedCharge: async (scope) => gate().answerOfRefusedCharge(scope),
+    get cors() {
+      return gate().cors;
+    },
+    get bindsBody() {
+      return gate().bindsBody;
+    },
+  };
 }

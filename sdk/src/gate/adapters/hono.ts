@@ -1,13 +1,12 @@
 /** Adapts a gate to Hono middleware. */
 import type { Context, MiddlewareHandler, Next } from "hono";
 import { answerOf, CORS_HEADERS, type Decision, isPreflight, PREFLIGHT } from "../core/answer";
-import { bodyDropped, bodyTooLarge } from "../core/body-fault";
-import { readAhead, unreadRequest } from "../core/fetch-body";
+import { bodyDropped, bodyTooLarge, readRequestAhead, unreadRequest } from "../core/body";
 import { applyDecision, type Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { type BodyOfRequest, type GateRequest, gateRequestOfFetch } from "../core/request";
 import { openRequestScope, requestScopes } from "../core/request-scope";
-import { responseOf, settleResponse } from "./fetch-response";
+import { responseOf, settleResponse } from "./fetch";
 
 /** What a gated handler finds in its context. */
 export interface PaidVariables {
@@ -89,7 +88,7 @@ function honoBody(c: Context): HonoBody {
   return {
     async read(maxBytes) {
       if (bytes || !req.raw.bodyUsed) {
-        bytes = await readAhead(original.raw, maxBytes, REMEDY);
+        bytes = await readRequestAhead(original.raw, maxBytes, REMEDY);
         return bytes;
       }
       const kept = await cachedBytes(req.bodyCache);

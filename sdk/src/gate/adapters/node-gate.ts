@@ -9,14 +9,13 @@ import {
   isPreflight,
   PREFLIGHT,
 } from "../core/answer";
-import { bodyDropped } from "../core/body-fault";
+import { bodyDropped } from "../core/body";
 import { applyDecision, type Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfNode, NODE_REMEDY } from "../core/request";
 import { openRequestScope, type RequestScope, requestScopes } from "../core/request-scope";
 import { parserThatDropsBytes } from "./express-parsers";
-import { isOver, watchPaid, withdraw } from "./node-response";
-import { setAbsent } from "./private-head";
+import { isOver, setAbsent, watchPaid, withdraw } from "./node-response";
 
 /** A request that a gate has allowed. */
 export type PaidRequest = IncomingMessage & { payment?: Payment };

@@ -9,8 +9,7 @@ import {
   VARY,
 } from "../../protocol";
 import type { HeldClaim } from "../claims/held-claim";
-import type { AnswerKeeper } from "../replay/keeper";
-import type { KeptAnswer } from "../replay/kept-answer";
+import type { AnswerKeeper, KeptAnswer } from "../replay/keeper";
 import type { Payment } from "./payment";
 import type { Quote } from "./quote";
 

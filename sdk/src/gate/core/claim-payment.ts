@@ -1,16 +1,13 @@
 /** Claims a payment that was judged sound for one request, then confirms it, or withdraws the claim. */
 import { caip2Of, encodeJsonHeader, HEADER, TurnpikeError } from "../../protocol";
 import { type HeldClaim, holdClaim } from "../claims/held-claim";
-import { type AnswerKeeper, findServed, keeperOf } from "../replay/keeper";
-import type { KeptAnswer } from "../replay/kept-answer";
-import type { Purchased } from "../replay/seal";
-import type { ReplaySecret } from "../replay/secret";
-import { askCallback } from "./ask-callback";
+import { type AnswerKeeper, findServed, type KeptAnswer, keeperOf } from "../replay/keeper";
+import type { Purchased, ReplaySecret } from "../replay/seal";
 import type { GateContext } from "./context";
 import type { OneTimePayment, Payment } from "./payment";
 import type { Refusal } from "./quote";
 import type { GateRequest } from "./request";
-import type { Route } from "./route";
+import { askCallback, type Route } from "./route";
 import type { Settings } from "./settings";
 
 export interface GrantedPayment {

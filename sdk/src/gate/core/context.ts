@@ -1,19 +1,21 @@
 /**
  * Creates what one provider's gates share: settings, terms, clock, claims, and access to the chain and the Facilitator.
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import { type ChainClock, createChainClock } from "../../chain/clock";
 import { type HeadWatcher, watchHeads } from "../../chain/heads";
 import { connectRpc, type Rpc } from "../../chain/rpc";
 import { createStateReader, type StateReader } from "../../chain/states";
+import { createFacilitatorClient, type FacilitatorClient } from "../../facilitator/client";
 import type { Subscription } from "../../facilitator/subscriptions";
+import type { FetchLike } from "../../facilitator/transport";
 import { type Address, type Clock, ConfigError, systemClock, type TurnpikeError, Unavailable } from "../../protocol";
-import { atMost } from "../../protocol/waiting";
+import { atMost, Deadline } from "../../protocol/waiting";
 import { fileClaims } from "../claims/file";
 import { memoryClaims } from "../claims/memory";
 import type { ClaimStore } from "../claims/rules";
 import type { MeterPort } from "../metering/meter";
 import type { Decision } from "./answer";
-import { createGateFacilitator, type GateFacilitator } from "./gate-facilitator";
 import type { ProviderOptions } from "./options";
 import type { GateRequest } from "./request";
 import { type Settings, settingsOf } from "./settings";
@@ -204,3 +206,78 @@ export function chainTime(clock: ChainClock, heads: HeadWatcher): GateTime {
 }
 
 const ignored = (): undefined => undefined;
+
+interface GateFacilitator
+  extends Pick<FacilitatorClient, "verifyProof" | "x402Settle" | "payment" | "subscriptionsOf"> {
+  /** Returns whether it signs to which purchase a payment was granted. @throws Unavailable */
+  signsGrants(): Promise<boolean>;
+}
+
+export interface GateFacilitatorOptions {
+  readonly url: string;
+  /** how long the Facilitator may be silent */
+  readonly waitMs: number;
+  readonly fetch?: FetchLike | undefined;
+}
+
+/**
+ * Makes the gate's calls to its Facilitator, each with its own bound. A call that moves no money ends after `waitMs`. A
+ * settlement may wait for a block, so it ends early only when the Facilitator stops answering; its outcome is then
+ * unknown, and the same payment can be presented again.
+ */
+function createGateFacilitator({ url, waitMs, fetch: given }: GateFacilitatorOptions): GateFacilitator {
+  const send: FetchLike = given ?? ((input, init) => fetch(input, init));
+  const prompt = createFacilitatorClient({ url, fetch: send, timeoutMs: waitMs });
+  const patient = createFacilitatorClient({ url, fetch: send });
+  let signsGrants = false;
+  return {
+    async signsGrants() {
+      signsGrants ||= (await prompt.supported()).paymentGrants === true;
+      return signsGrants;
+    },
+    verifyProof: (...args) => prompt.verifyProof(...args),
+    payment: (...args) => prompt.payment(...args),
+    subscriptionsOf: (...args) => prompt.subscriptionsOf(...args),
+    async x402Settle(request, { signal } = {}) {
+      const done = new AbortController();
+      const silent = watchForSilence({ url, waitMs, send, done: done.signal });
+      try {
+        return await patient.x402Settle(request, { signal: signal ? AbortSignal.any([signal, silent]) : silent });
+      } finally {
+        done.abort();
+      }
+    },
+  };
+}
+
+interface Watch {
+  readonly url: string;
+  readonly waitMs: number;
+  readonly send: FetchLike;
+  readonly done: AbortSignal;
+}
+
+/** @returns a signal that aborts when a probe gets no answer of any kind */
+function watchForSilence({ url, waitMs, send, done }: Watch): AbortSignal {
+  const silent = new AbortController();
+  const probe = async (): Promise<void> => {
+    const deadline = new Deadline(waitMs, done);
+    try {
+      const response = await send(`${url}/healthz`, { method: "GET", redirect: "manual", signal: deadline.signal });
+      await response.body?.cancel();
+    } finally {
+      deadline.end();
+    }
+  };
+  const watch = async (): Promise<void> => {
+    for (;;) {
+      await sleep(waitMs, undefined, { signal: done, ref: false });
+      await probe();
+    }
+  };
+  watch().catch((cause: unknown) => {
+    if (done.aborted) return;
+    silent.abort(new Unavailable(`The Facilitator at ${url} does not answer; the outcome is unknown.`, { cause }));
+  });
+  return silent.signal;
+}

@@ -14,11 +14,9 @@ import {
   utf8ToBytes,
 } from "../../protocol";
 import { DAY_SEC } from "../../protocol/time";
-import { secretOfProof } from "../replay/secret";
+import { secretOfProof } from "../replay/seal";
 import type { Decision } from "./answer";
-import { askCallback } from "./ask-callback";
-import { charsetUnsupported, isBodyFault, warnOfBodyFault } from "./body-fault";
-import { bookkeepingOutage, isBookkeepingKnown } from "./bookkeeping";
+import { charsetUnsupported, isBodyFault, warnOfBodyFault } from "./body";
 import {
   claimAndConfirm,
   invalid,
@@ -27,7 +25,6 @@ import {
   type PaymentCase,
   type PaymentVerdict,
 } from "./claim-payment";
-import { collectableOffers, isRouteCollectable } from "./collectable";
 import type { GateContext } from "./context";
 import { type Credentials, type PaymentCredential, readCredentials } from "./credentials";
 import { faultOfSettlement, judgeProof } from "./judge-proof";
@@ -35,8 +32,9 @@ import { judgeStandard } from "./judge-standard";
 import { grantFromCache, judgeSubscription } from "./judge-subscription";
 import { deductsNothing, FREE, type OneTimePayment, type Payment } from "./payment";
 import type { QuoteRequest, Refusal } from "./quote";
+import { bookkeepingOutage, collectableOffers, isBookkeepingKnown, isRouteCollectable } from "./readiness";
 import { type GateRequest, resourceOfRequest } from "./request";
-import type { Route } from "./route";
+import { askCallback, type Route } from "./route";
 import { judgeSignIn } from "./sign-in";
 import type { SubscriptionVerdict } from "./subscriber-payment";
 

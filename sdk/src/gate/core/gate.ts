@@ -1,10 +1,9 @@
 /** Creates one route's gate in a provider's context. Adapters call `decide` and translate. */
 import { TurnpikeError } from "../../protocol";
 import type { Answer, Decision } from "./answer";
-import { requireBookkeeping } from "./bookkeeping";
-import { proveCollectable } from "./collectable";
 import type { GateContext, GateReports } from "./context";
 import { decide } from "./decide";
+import { proveCollectable, requireBookkeeping } from "./readiness";
 import type { GateRequest } from "./request";
 import { answerOfRefusedCharge, type RequestScope } from "./request-scope";
 import { createRoute, type GateOptions } from "./route";

@@ -1,6 +1,6 @@
 /** Judges standard x402 payloads, versions 1 and 2: the gate checks what was signed, and the Facilitator settles it. */
 import { hasCode } from "../../chain/rpc";
-import { payloadV2Schema, type X402RequestWire } from "../../facilitator/x402";
+import { payloadV2Schema, type X402RequestWire } from "../../facilitator/payments";
 import {
   type Address,
   caip2Of,
@@ -25,7 +25,7 @@ import {
 import { DAY_SEC } from "../../protocol/time";
 import { holdClaim } from "../claims/held-claim";
 import type { ClaimStore } from "../claims/rules";
-import { secretOfPayload } from "../replay/secret";
+import { secretOfPayload } from "../replay/seal";
 import { claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict, verdictOfLate } from "./claim-payment";
 import type { GateContext } from "./context";
 import type { PaymentCredential } from "./credentials";

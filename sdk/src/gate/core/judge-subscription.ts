@@ -15,10 +15,10 @@ import {
 } from "../../protocol";
 import { BoundedMap } from "../../protocol/bounded-map";
 import type { MeterPort } from "../metering/meter";
-import { requireCollectable } from "./collectable";
 import type { GateContext } from "./context";
 import type { MeteredRoute } from "./payment";
 import type { Refusal } from "./quote";
+import { requireCollectable } from "./readiness";
 import { factsOf, SubscriberPayment, type SubscriptionVerdict } from "./subscriber-payment";
 import { requireLoaded } from "./terms";
 

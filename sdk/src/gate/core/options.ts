@@ -6,7 +6,7 @@ import type { ClaimStore } from "../claims/rules";
 import type { MeterPort } from "../metering/meter";
 import type { MeterEvent } from "../metering/reports";
 import type { MeterStore } from "../metering/store";
-import type { ReplayOptions } from "../replay/options";
+import type { ReplayOptions } from "../replay/keeper";
 
 /** How a proof is judged: by the Facilitator, on chain, or by its signature alone. */
 export type VerifyMode =

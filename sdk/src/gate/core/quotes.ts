@@ -5,8 +5,8 @@
  */
 import { EXTENSION, encodeHeaderText, HEADER, memoIssuer, type PaymentRequiredWire } from "../../protocol";
 import { BoundedMap } from "../../protocol/bounded-map";
+import { signInChallenge } from "./extensions-v2";
 import { buildQuote, factsOf, isUsableKey, type Quote, type QuoteRequest, refOf } from "./quote";
-import { signInChallenge } from "./sign-in-challenge";
 
 export interface Quotes {
   quote(input: QuoteRequest): Quote;

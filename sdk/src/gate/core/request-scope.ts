@@ -2,8 +2,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { type ErrorCode, isTurnpikeError, type TurnpikeError } from "../../protocol";
 import type { HeldClaim } from "../claims/held-claim";
-import type { AnswerKeeper } from "../replay/keeper";
-import type { KeptAnswer } from "../replay/kept-answer";
+import type { AnswerKeeper, KeptAnswer } from "../replay/keeper";
 import { type Answer, answerOf, type Decision, errorAnswer } from "./answer";
 import type { GateContext } from "./context";
 import { quoteFor } from "./decide";

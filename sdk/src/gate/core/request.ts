@@ -2,9 +2,20 @@
 import type { IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import { ConfigError, InvalidRequest, resourceOf, utf8ToBytes } from "../../protocol";
-import { bodyDropped, bodyTooLarge } from "./body-fault";
-import * as fetchBody from "./fetch-body";
-import { bodyMembers, bytesReadOf, drain, isUnread, readAhead, rememberRead, unreadView, viewOf } from "./node-body";
+import {
+  bodyDropped,
+  bodyMembers,
+  bodyTooLarge,
+  bytesReadOf,
+  drain,
+  isUnread,
+  readAhead,
+  readRequestAhead,
+  rememberRead,
+  unreadRequest,
+  unreadView,
+  viewOf,
+} from "./body";
 
 export interface GateRequest {
   /** upper case */
@@ -155,10 +166,10 @@ function bodyOfFetch(request: Request): BodyOfRequest {
   let bytes: Uint8Array | undefined;
   return {
     async read(maxBytes) {
-      bytes = await fetchBody.readAhead(request, maxBytes, FETCH_REMEDY);
+      bytes = await readRequestAhead(request, maxBytes, FETCH_REMEDY);
       return bytes;
     },
-    raw: () => (bytes ? fetchBody.unreadRequest(request, bytes) : request),
+    raw: () => (bytes ? unreadRequest(request, bytes) : request),
     isRead: () => request.bodyUsed,
     isLost: () => request.bodyUsed,
   };

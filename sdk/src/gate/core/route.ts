@@ -1,6 +1,9 @@
-/** Creates a gated route: checks its options, loads its terms, and makes its offers for a request. */
-import { ConfigError, type Hex, isTurnpikeError } from "../../protocol";
-import { bodyUnbound } from "./body-fault";
+/**
+ * Creates a gated route: checks its options, loads its terms, makes its offers for a request, and asks the provider's
+ * callbacks about one.
+ */
+import { ConfigError, type Hex, isTurnpikeError, TurnpikeError } from "../../protocol";
+import { bodyUnbound } from "./body";
 import type { GateContext } from "./context";
 import { checkDiscovery, type Discovery } from "./extensions-v2";
 import type { MeteredRoute, Payment } from "./payment";
@@ -178,4 +181,29 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
       return [...(await singles(request)), ...planIds.flatMap(subscription)];
     },
   };
+}
+
+export interface Question<T> {
+  readonly route: Pick<Route, "bindsBody">;
+  readonly request: GateRequest;
+  /** the option's name, and what its failure leaves undecided */
+  readonly callback: string;
+  readonly undecided: string;
+  readonly ask: (raw: unknown) => T | Promise<T>;
+}
+
+/**
+ * Asks a provider's callback about a request, and keeps the request's body for the handler.
+ * @throws Internal for a callback that throws, InvalidRequest as it is, ConfigError where the callback read the body
+ */
+export async function askCallback<T>({ route, request, callback, undecided, ask }: Question<T>): Promise<T> {
+  const wasLost = request.isBodyLost;
+  let answer: T;
+  try {
+    answer = await ask(request.raw);
+  } catch (cause) {
+    throw isTurnpikeError(cause) && cause.status === 400 ? cause : new TurnpikeError("Internal", undecided, { cause });
+  }
+  if (!route.bindsBody && !wasLost && request.isBodyLost) throw bodyUnbound(callback);
+  return answer;
 }

@@ -20,7 +20,7 @@ import {
   trustSigners,
   utf8ToBytes,
 } from "../../protocol";
-import { type ReplayLimits, replayLimitsOf } from "../replay/options";
+import { type ReplayLimits, replayLimitsOf } from "../replay/keeper";
 import type { PinnedSigner, ProviderOptions, VerifyMode } from "./options";
 
 export interface Settings {

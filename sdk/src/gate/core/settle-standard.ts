@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { tokenInterface } from "../../chain/abi";
 import type { Rpc } from "../../chain/rpc";
 import { findSettlement } from "../../chain/settlement";
-import type { X402RequestWire } from "../../facilitator/x402";
+import type { X402RequestWire } from "../../facilitator/payments";
 import {
   type Address,
   ConfigError,
@@ -23,7 +23,7 @@ import {
   utf8ToBytes,
 } from "../../protocol";
 import { holdClaim } from "../claims/held-claim";
-import type { ReplaySecret } from "../replay/secret";
+import type { ReplaySecret } from "../replay/seal";
 import type { Confirmation, PaymentCase } from "./claim-payment";
 import type { GateContext } from "./context";
 import type { OneTimePayment } from "./payment";

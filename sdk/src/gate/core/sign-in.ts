@@ -21,11 +21,11 @@ import {
 import { BoundedMap } from "../../protocol/bounded-map";
 import { holdClaim } from "../claims/held-claim";
 import type { GateContext } from "./context";
+import { MAC_BYTES, macOf, SALT_BYTES, SIGN_IN_LIFE_SEC, type SignInPlace } from "./extensions-v2";
 import { judgeIdHash } from "./judge-subscription";
 import type { MeteredRoute } from "./payment";
 import { recoverSigner } from "./recover-signer";
 import type { Settings } from "./settings";
-import { MAC_BYTES, macOf, SALT_BYTES, SIGN_IN_LIFE_SEC, type SignInPlace } from "./sign-in-challenge";
 import type { SubscriptionVerdict } from "./subscriber-payment";
 
 /** How many of a wallet's subscriptions are judged, newest first. */

@@ -11,10 +11,10 @@ import {
   toAmount,
 } from "../../protocol";
 import type { Deduction } from "../metering/charges";
-import { requireCollectable } from "./collectable";
 import type { GateContext } from "./context";
 import type { MeteredRoute, SubscriptionPayment } from "./payment";
 import type { Refusal } from "./quote";
+import { requireCollectable } from "./readiness";
 
 export type SubscriptionVerdict =
   | { readonly kind: "grants"; readonly payment: SubscriberPayment }

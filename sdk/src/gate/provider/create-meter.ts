@@ -6,7 +6,7 @@ import type { DebitItem, DebitOutcome, DebitResult, DebitSender } from "../../ch
 import { createOperator } from "../../chain/operator";
 import type { Rpc } from "../../chain/rpc";
 import { createFacilitatorClient } from "../../facilitator/client";
-import type { DebitRequestWire } from "../../facilitator/debits";
+import type { DebitRequestWire } from "../../facilitator/subscriptions";
 import type { FetchLike } from "../../facilitator/transport";
 import {
   type Clock,
@@ -22,10 +22,9 @@ import {
 import type { ProviderOptions } from "../core/options";
 import type { Settings } from "../core/settings";
 import { Collection, type CollectionCheck } from "../metering/collection";
-import { facilitatorRight } from "../metering/facilitator-right";
+import { facilitatorRight, operatorRight } from "../metering/debit-rights";
 import { createFileMeterStore } from "../metering/file-store";
 import { createMeter, type MeterPort } from "../metering/meter";
-import { operatorRight } from "../metering/operator-right";
 
 const PRIVATE_KEY = /^0x[0-9a-fA-F]{64}$/;
 

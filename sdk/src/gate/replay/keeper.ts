@@ -1,9 +1,104 @@
-/** Seals the answer to one purchase for the claim store, and opens it for a client that repeats that purchase. */
-import type { MemoKey } from "../../protocol";
+/**
+ * Keeps the answer to one purchase for a client that lost it: the limits, the part of an answer that is kept (status,
+ * headers that are safe to repeat, body), and its sealed form in the claim store.
+ */
+import { ConfigError, type MemoKey } from "../../protocol";
+import { DAY_SEC } from "../../protocol/time";
 import type { ClaimStore, StoredAnswer } from "../claims/rules";
-import { decodeKept, encodeKept, type KeptAnswer } from "./kept-answer";
-import type { ReplayLimits } from "./options";
 import { type Purchased, seal, unseal } from "./seal";
+
+/** What a provider keeps of the answers to paid requests. */
+export interface ReplayOptions {
+  /** the largest body that is kept, bytes; default 65,536, at most 1,048,576 */
+  readonly maxBytes?: number;
+  /** seconds for which an answer is kept; default 600, at most 86,400 */
+  readonly keepSec?: number;
+}
+
+export type ReplayLimits = Required<ReplayOptions>;
+
+const DEFAULTS: ReplayLimits = { maxBytes: 64 * 1_024, keepSec: 600 };
+
+/** Claims outlive their answers: a day is what every claim is kept beyond its payment's window. */
+const MOST: ReplayLimits = { maxBytes: 1_024 * 1_024, keepSec: DAY_SEC };
+
+/** @returns undefined where no answer is kept. @throws ConfigError naming the setting */
+export function replayLimitsOf(replay: ReplayOptions | false | undefined): ReplayLimits | undefined {
+  if (replay === false) return undefined;
+  const limits = { ...DEFAULTS, ...replay };
+  for (const name of ["maxBytes", "keepSec"] as const) {
+    const value = limits[name];
+    if (!Number.isSafeInteger(value) || value < 1 || value > MOST[name]) {
+      throw new ConfigError(`replay.${name} is ${value}: use a whole number from 1 to ${MOST[name]}, or replay: false`);
+    }
+  }
+  return limits;
+}
+
+/** One kept answer. */
+export interface KeptAnswer {
+  readonly status: number;
+  /** names in lower case */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Uint8Array;
+}
+
+const MAX_HEADER_BYTES = 16 * 1_024;
+
+/**
+ * Headers that are not repeated: a session belongs to one client, a connection to one response, and senders set the
+ * rest themselves.
+ */
+const UNSAFE: ReadonlySet<string> = new Set([
+  "set-cookie",
+  "set-cookie2",
+  "clear-site-data",
+  "connection",
+  "keep-alive",
+  "proxy-connection",
+  "proxy-authenticate",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+  "content-length",
+  "date",
+  "age",
+  "alt-svc",
+  "server-timing",
+]);
+
+/** @returns undefined for headers that are too many to keep */
+export function safeHeaders(given: Iterable<readonly [string, string]>): Record<string, string> | undefined {
+  const headers: Record<string, string> = {};
+  let bytes = 0;
+  for (const [name, value] of given) {
+    const lower = name.toLowerCase();
+    if (UNSAFE.has(lower)) continue;
+    headers[lower] = headers[lower] === undefined ? value : `${headers[lower]}, ${value}`;
+    bytes += lower.length + value.length;
+  }
+  return bytes <= MAX_HEADER_BYTES ? headers : undefined;
+}
+
+/** An event stream never ends in time; a switched protocol has no body of its own. */
+export function mayBeKept(status: number, contentType: string | undefined): boolean {
+  return status >= 200 && status < 500 && !/^\s*text\/event-stream\b/i.test(contentType ?? "");
+}
+
+function encodeKept({ status, headers, body }: KeptAnswer): Uint8Array {
+  const head = Buffer.from(JSON.stringify({ status, headers }));
+  const length = Buffer.alloc(4);
+  length.writeUInt32BE(head.length);
+  return Buffer.concat([length, head, body]);
+}
+
+function decodeKept(bytes: Uint8Array): KeptAnswer {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const bodyAt = 4 + buffer.readUInt32BE();
+  const { status, headers } = JSON.parse(buffer.toString("utf8", 4, bodyAt)) as Omit<KeptAnswer, "body">;
+  return { status, headers, body: buffer.subarray(bodyAt) };
+}
 
 export interface AnswerKeeper {
   readonly paymentId: Purchased["paymentId"];

@@ -1,7 +1,12 @@
-/** Copies a body as it passes, up to a limit. */
+/**
+ * Copies a body as it passes, up to a limit: what a handler writes to a Node response, or the body of a fetch-style
+ * response.
+ */
+import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
+import { type KeptAnswer, mayBeKept, safeHeaders } from "./keeper";
 
 /** One body's copy. */
-export class Recorder {
+class Recorder {
   readonly #maxBytes: number;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
@@ -39,3 +44,227 @@ export class Recorder {
 
 /** A body that takes longer than this after its first byte is a stream, which is not kept. */
 export const STREAM_MS = 60_000;
+
+export interface NodeRecording {
+  /** Takes what the handler gives to `writeHead`. */
+  head(args: readonly unknown[]): void;
+  /**
+   * Takes what the handler gives to `write` or `end`.
+   * @returns "last" where this completes the length that the head declares, "void" where nothing is kept any more
+   */
+  take(args: readonly unknown[]): "open" | "last" | "void";
+  /** @returns undefined where it may not be kept */
+  answer(): KeptAnswer | undefined;
+}
+
+interface RecordedHead {
+  readonly status: number;
+  readonly headers: Map<string, string>;
+}
+
+/** Copies what a handler writes to a Node response. Delays nothing and writes nothing. */
+export function recordNode(response: ServerResponse, maxBytes: number): NodeRecording {
+  const recorder = new Recorder(maxBytes);
+  let head: RecordedHead | undefined;
+
+  const headSoFar = (): RecordedHead =>
+    head ?? { status: response.statusCode, headers: headersOf(response.getHeaders()) };
+
+  return {
+    head([status, ...rest]) {
+      const given = typeof rest[0] === "string" ? rest[1] : rest[0];
+      const headers = headersOf(response.getHeaders());
+      for (const [name, value] of pairsOf(given)) headers.set(name.toLowerCase(), value);
+      head = { status: Number(status), headers };
+    },
+    take(args) {
+      const { status, headers } = headSoFar();
+      const chunk = bytesOf(args);
+      if (!mayBeKept(status, headers.get("content-type"))) recorder.stop();
+      if (chunk) recorder.push(chunk);
+      if (!recorder.isWhole) return "void";
+      const declared = headers.get("content-length");
+      return declared !== undefined && recorder.bytes > 0 && recorder.bytes >= Number(declared) ? "last" : "open";
+    },
+    answer() {
+      if (!recorder.isWhole) return undefined;
+      const { status, headers: all } = headSoFar();
+      const headers = safeHeaders(all);
+      return headers && { status, headers, body: recorder.body() };
+    },
+  };
+}
+
+function headersOf(headers: OutgoingHttpHeaders): Map<string, string> {
+  return new Map(pairsOf(headers).map(([name, value]) => [name.toLowerCase(), value]));
+}
+
+type Pair = [name: string, value: string];
+
+/** Reads headers in every form that `writeHead` accepts. */
+function pairsOf(headers: unknown): Pair[] {
+  if (typeof headers !== "object" || headers === null) return [];
+  const listed = Array.isArray(headers)
+    ? Array.isArray(headers[0])
+      ? (headers as [string, unknown][])
+      : headers.flatMap((name: unknown, at) =>
+          at % 2 === 0 ? [[String(name), headers[at + 1]] as [string, unknown]] : [],
+        )
+    : Object.entries(headers);
+  const joined = new Map<string, string>();
+  for (const [name, value] of listed) {
+    if (value === undefined) continue;
+    const text = Array.isArray(value) ? value.join(", ") : String(value);
+    const before = Array.isArray(headers) ? joined.get(name) : undefined;
+    joined.set(name, before === undefined ? text : `${before}, ${text}`);
+  }
+  return [...joined];
+}
+
+function bytesOf([chunk, encoding]: readonly unknown[]): Uint8Array | undefined {
+  if (typeof chunk === "string") {
+    return Buffer.from(chunk, typeof encoding === "string" ? (encoding as BufferEncoding) : "utf8");
+  }
+  // A copy: the handler may reuse the buffer.
+  return chunk instanceof Uint8Array ? Buffer.from(chunk) : undefined;
+}
+
+const HTTP2_CANCEL = 8;
+
+/** Returns whether the client, rather than this server, closed the connection. */
+export function hasClientLeft({ req }: ServerResponse): boolean {
+  const { socket, stream } = req as typeof req & { readonly stream?: { readonly rstCode?: number } };
+  if (req.httpVersionMajor >= 2) return stream?.rstCode === HTTP2_CANCEL;
+  return socket.readableEnded || socket.errored !== null;
+}
+
+export interface FetchRecording {
+  readonly maxBytes: number;
+  /** Called once. Rejects when the claim could not be written: then nothing more may leave. */
+  readonly settle: (answer: KeptAnswer | undefined) => Promise<unknown>;
+}
+
+type Chunk = Awaited<ReturnType<ReadableStreamDefaultReader<Uint8Array>["read"]>>;
+
+/**
+ * Copies the body of a fetch-style response, and settles before its end leaves. What is there at once is settled before
+ * its first byte; a stream is passed on as it comes.
+ * @throws what `settle` throws, while nothing has left
+ */
+export async function recordResponse(response: Response, { maxBytes, settle }: FetchRecording): Promise<Response> {
+  const { status, statusText, headers, body } = response;
+  const declared = headers.get("content-length");
+  const length = declared === null ? undefined : Number(declared);
+  const kept = mayBeKept(status, headers.get("content-type") ?? undefined) ? safeHeaders(headers) : undefined;
+  if (!kept || body?.locked || (length ?? 0) > maxBytes) {
+    await settle(undefined);
+    return response;
+  }
+  const recorder = new Recorder(maxBytes);
+  const answer = (): KeptAnswer => ({ status, headers: kept, body: recorder.body() });
+  if (!body) {
+    await settle(answer());
+    return response;
+  }
+  const reader = body.getReader() as ReadableStreamDefaultReader<Uint8Array>;
+  const passed: Uint8Array[] = [];
+  const isLater = new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)));
+  const init = { status, statusText, headers };
+  for (;;) {
+    const reading = reader.read();
+    // The next read receives the rejection.
+    reading.catch(() => undefined);
+    const chunk = await Promise.race([reading, isLater]).catch(() => undefined);
+    if (chunk?.done) {
+      await settle(answer());
+      return new Response(recorder.body() as BodyInit, init);
+    }
+    if (!chunk) return new Response(passOn({ reader, reading, passed, recorder, answer, length, settle }), init);
+    recorder.push(chunk.value);
+    passed.push(chunk.value);
+    if (recorder.isWhole) continue;
+    await settle(undefined);
+    return new Response(
+      passOn({ reader, reading: undefined, passed, recorder, answer, length, settle: undefined }),
+      init,
+    );
+  }
+}
+
+interface Passing {
+  readonly reader: ReadableStreamDefaultReader<Uint8Array>;
+  /** a read that has begun */
+  readonly reading: Promise<Chunk> | undefined;
+  /** read, and not sent yet */
+  readonly passed: Uint8Array[];
+  readonly recorder: Recorder;
+  readonly answer: () => KeptAnswer;
+  /** what the head declares */
+  readonly length: number | undefined;
+  /** undefined: it is settled already */
+  readonly settle: FetchRecording["settle"] | undefined;
+}
+
+function passOn({ reader, reading, passed, recorder, answer, length, settle }: Passing): ReadableStream<Uint8Array> {
+  let next = reading;
+  let settling: Promise<unknown> | undefined;
+  const settleOnce = async (kept?: KeptAnswer): Promise<void> => {
+    clearTimeout(timer);
+    settling ??= settle?.(kept);
+    await settling;
+  };
+  const giveUp = (): void => {
+    recorder.stop();
+    // The reader of the rest receives the rejection.
+    settleOnce().catch(() => undefined);
+    if (isCancelled) reader.cancel().catch(() => undefined);
+  };
+  let isCancelled = false;
+  const timer = settle && setTimeout(giveUp, STREAM_MS);
+  timer?.unref?.();
+
+  /** @returns undefined at the end, with everything settled */
+  async function read(): Promise<Uint8Array | undefined> {
+    let chunk: Chunk;
+    try {
+      // Cleared before awaiting: a stream that is cancelled during a read starts another read.
+      const taken = next ?? reader.read();
+      next = undefined;
+      chunk = await taken;
+    } catch (error) {
+      await settleOnce();
+      throw error;
+    }
+    if (chunk.done) {
+      await settleOnce(recorder.isWhole ? answer() : undefined);
+      return undefined;
+    }
+    recorder.push(chunk.value);
+    // The last byte of a declared length waits as the end does.
+    if (!recorder.isWhole) await settleOnce();
+    else if (recorder.bytes === length) await settleOnce(answer());
+    return chunk.value;
+  }
+
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const chunk = passed.shift() ?? (await read());
+        if (chunk) controller.enqueue(chunk);
+        else controller.close();
+      },
+      async cancel(reason) {
+        isCancelled = true;
+        if (!settle || settling) return reader.cancel(reason);
+        // The client has left, and comes back for this answer: the rest is read for it.
+        try {
+          while (recorder.isWhole && (await read()));
+        } catch {
+          // It broke off, or could not be written: no reader is left.
+        }
+        await reader.cancel(reason);
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}

@@ -10,7 +10,7 @@ import { text } from "node:stream/consumers";
 import { expect } from "chai";
 import { type ClaimStore, ConfigError, fileClaims, gated, memoryClaims, type Provider } from "turnpike/gate";
 import { optionsFromEnvironment } from "../../../../sdk/src/gate/core/options";
-import { recordResponse } from "../../../../sdk/src/gate/replay/record-fetch";
+import { recordResponse } from "../../../../sdk/src/gate/replay/recorder";
 import { seal, unseal } from "../../../../sdk/src/gate/replay/seal";
 import {
   closeServer,

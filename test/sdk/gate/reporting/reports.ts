@@ -1,7 +1,6 @@
 import { expect } from "chai";
 import { TurnpikeError, Unavailable } from "turnpike/protocol";
-import { MAX_SUMS } from "../../../../sdk/src/gate/reporting/outcome-sums";
-import { createReporter, type ReporterOptions } from "../../../../sdk/src/gate/reporting/reporter";
+import { createReporter, MAX_SUMS, type ReporterOptions } from "../../../../sdk/src/gate/reporting/reporter";
 import { NOW } from "../../../support/gate";
 
 type Sent = Parameters<ReporterOptions["send"]>;

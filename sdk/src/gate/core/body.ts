@@ -1,8 +1,109 @@
-/** Reads a Node message's body before its handler, and leaves the message as if it were unread. */
+/**
+ * Reads a request's body before its handler, of fetch and of Node, and leaves the request as if it were unread. Each
+ * error of a body that cannot be bound to a quote names its remedy; none of them asks for money.
+ */
 import type { IncomingMessage } from "node:http";
 import { Readable } from "node:stream";
-import { InvalidRequest } from "../../protocol";
-import { bodyCutOff, bodyTooLarge } from "./body-fault";
+import { ConfigError, InvalidRequest, isTurnpikeError, TurnpikeError } from "../../protocol";
+
+/** `reason` of a ConfigError that the gate itself answers, in every framework alike. */
+const DROPPED = "body_dropped";
+
+const UNBOUND = "body_unbound";
+
+/** For a body that another middleware reads first. @param remedy what to change in this framework */
+export const bodyDropped = (remedy: string, reader = "another middleware"): ConfigError =>
+  new ConfigError(`bind: "body" needs the body's bytes, and ${reader} reads them before the gate: ${remedy}`, {
+    reason: DROPPED,
+  });
+
+/** For a callback that reads the body on a route that binds none: its payment would buy any other body too. */
+export const bodyUnbound = (callback: string): ConfigError =>
+  new ConfigError(
+    `${callback} reads the request's body: set bind: "body", so that the quote and the handler get it too`,
+    {
+      reason: UNBOUND,
+    },
+  );
+
+export const bodyTooLarge = (maxBytes: number): TurnpikeError =>
+  new TurnpikeError("PayloadTooLarge", `body: must be at most ${maxBytes} bytes (maxBodyBytes)`, {
+    details: { maxBytes },
+  });
+
+/** The price reads JSON and forms as UTF-8; a parser that follows another charset would read another body. */
+export const charsetUnsupported = (charset: string): TurnpikeError =>
+  new TurnpikeError("UnsupportedMediaType", `content-type: charset ${charset} is not supported here; send utf-8`);
+
+const bodyCutOff = (cause?: unknown): InvalidRequest =>
+  new InvalidRequest("body: the connection closed before the body ended", cause === undefined ? {} : { cause });
+
+/** Returns whether an error is about how the gate is mounted: the provider must change the application. */
+export function isBodyFault(error: unknown): error is ConfigError {
+  return isTurnpikeError(error) && (error.reason === DROPPED || error.reason === UNBOUND);
+}
+
+const warned = new WeakSet<object>();
+
+/** Warns the operator once for each route; clients get the same message with every request. */
+export function warnOfBodyFault(route: object, fault: ConfigError): void {
+  if (warned.has(route)) return;
+  warned.add(route);
+  process.emitWarning(fault);
+}
+
+/** Bodies that a gate has read. A later gate on the same route needs the same bytes. */
+const requestsRead = new WeakMap<Request, Uint8Array>();
+
+/** @throws ConfigError where it was read before, PayloadTooLarge, InvalidRequest when the client leaves */
+export async function readRequestAhead(request: Request, maxBytes: number, remedy: string): Promise<Uint8Array> {
+  const bytes = requestsRead.get(request) ?? (await readRequestOnce(request, maxBytes, remedy));
+  if (bytes.byteLength > maxBytes) throw bodyTooLarge(maxBytes);
+  requestsRead.set(request, bytes);
+  return bytes;
+}
+
+async function readRequestOnce(request: Request, maxBytes: number, remedy: string): Promise<Uint8Array> {
+  if (request.bodyUsed) throw bodyDropped(remedy);
+  if (Number(request.headers.get("content-length") ?? 0) > maxBytes) throw bodyTooLarge(maxBytes);
+  if (!request.body) return new Uint8Array();
+  const reader = request.clone().body?.getReader() as ReadableStreamDefaultReader<Uint8Array>;
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return Buffer.concat(chunks, size);
+      size += value.byteLength;
+      if (size > maxBytes) throw bodyTooLarge(maxBytes);
+      chunks.push(value);
+    }
+  } catch (error) {
+    // Resolves only with the other half, which the server discards.
+    reader.cancel().catch(() => undefined);
+    throw isTurnpikeError(error) ? error : bodyCutOff(error);
+  }
+}
+
+const OF_BODY = new Set<PropertyKey>(["body", "bodyUsed", "arrayBuffer", "blob", "bytes", "formData", "json", "text"]);
+
+/** Returns a request whose body a callback may read, in any way, without consuming the handler's. */
+export function unreadRequest(request: Request, bytes: Uint8Array): Request {
+  const body = bytes.byteLength === 0 ? null : (bytes as Uint8Array<ArrayBuffer>);
+  const type = request.headers.get("content-type");
+  const copy = new Response(body, type === null ? {} : { headers: { "content-type": type } });
+  const clone = (): Request =>
+    new Request(request.url, { method: request.method, headers: request.headers, body, signal: request.signal });
+  return new Proxy(request, {
+    get(target, key) {
+      if (key === "clone") return clone;
+      const source = OF_BODY.has(key) ? copy : target;
+      const value: unknown = Reflect.get(source, key, source);
+      return typeof value === "function" && key !== "constructor" ? value.bind(source) : value;
+    },
+    set: (target, key, value) => Reflect.set(target, key, value, target),
+  });
+}
 
 /** A message, or the stream that an earlier hook has replaced it with. */
 export type BodyStream = Readable & { readonly _readableState?: { readonly ended?: boolean } };
