@@ -11,6 +11,7 @@ import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
 import { type ApprovalFacts, withApproval } from "./permits";
 import {
   entryOf,
+  onPresentPlan,
   readState,
   requireFacilitator,
   type Subscription,
@@ -76,11 +77,12 @@ export async function change<S extends SignedAct>(
 async function readCurrent(
   context: AgentContext,
   ledger: AgentLedger,
-  entry: SubscriptionEntry,
+  known: SubscriptionEntry,
 ): Promise<ChangeContext> {
-  const facilitator = requireFacilitator(context, entry.facilitator);
-  const state = await readState(facilitator.client, entry.id);
+  const facilitator = requireFacilitator(context, known.facilitator);
+  const state = await readState(facilitator.client, known.id);
   if (!state) throw new TurnpikeError("UnknownSubscription");
+  const entry = await onPresentPlan(context, ledger, known, state.planId);
   const chain = context.chainOf(entry.chainId);
   const [timeSec, version] = await Promise.all([chain?.timeSec(), chain?.version(entry.turnpike, entry.id)]);
   const nowSec =

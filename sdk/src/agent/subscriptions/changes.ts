@@ -62,7 +62,11 @@ export function resume(
   return change(context, ref, async ({ entry, state, nowSec }) => {
     const isPaid = state.status === "PAUSED" && nowSec + QUOTE_AHEAD_SEC < state.paidThrough;
     const maxCharge =
-      options.maxCharge === undefined ? (isPaid ? 0n : BigInt(entry.amount)) : toAmount(options.maxCharge, "maxCharge");
+      options.maxCharge === undefined
+        ? isPaid
+          ? 0n
+          : await nextPrice(context, entry, state)
+        : toAmount(options.maxCharge, "maxCharge");
     return {
       act: "Resume",
       path: "resume",
@@ -74,6 +78,16 @@ export function resume(
       recentChange: "status",
     };
   });
+}
+
+/** The price of the next charged period: of another plan, when a change is scheduled. */
+async function nextPrice(
+  context: AgentContext,
+  entry: SubscriptionEntry,
+  { nextPlanId }: SubscriptionState,
+): Promise<bigint> {
+  if (!nextPlanId) return BigInt(entry.amount);
+  return (await verifiedPlan(context, requireFacilitator(context, entry.facilitator), nextPlanId)).amount;
 }
 
 /** When a cancellation takes effect. */

@@ -20,7 +20,7 @@ import { type Facilitator, isRefused, plausibleTimeSec, submit } from "../core/f
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { tokenDomain } from "../payments/token-domain";
-import { requireFacilitator, stateOnChain } from "./subscription";
+import { onPresentPlan, requireFacilitator, stateOnChain } from "./subscription";
 
 export const DEFAULT_PERIODS = 12;
 
@@ -154,8 +154,9 @@ export async function refreshed(
     if (!state) return entry;
     const ended = state.status === "CANCELLED";
     const cap = state.allowance.cap.toString();
-    if (!ended && cap === entry.cap && entry.state === "live") return entry;
-    const { signup: _done, ...kept } = entry;
+    const present = await onPresentPlan(context, ledger, entry, state.planId);
+    if (!ended && cap === present.cap && present.state === "live") return present;
+    const { signup: _done, ...kept } = present;
     const next: SubscriptionEntry = { ...kept, cap, state: ended ? "ended" : "live" };
     await ledger.put(next);
     return next;

@@ -1,6 +1,6 @@
 /** Recovers a wallet's subscriptions from its signatures and the chain alone, and lists those of the ledger. */
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
-import { type Address, type Hex, sameAddress } from "../../protocol";
+import { type Address, type Hex, isTurnpikeError, sameAddress } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
@@ -10,6 +10,7 @@ import { DEFAULT_PERIODS } from "./permits";
 import {
   entryOf,
   idHashOfSecret,
+  onPresentPlan,
   readState,
   requireFacilitator,
   type Subscription,
@@ -39,7 +40,12 @@ export async function list(context: AgentContext): Promise<Subscription[]> {
       cap: state.allowance.cap.toString(),
     };
     if (now.state !== entry.state || now.cap !== entry.cap) await ledger.put(now);
-    views.push(await viewOf(context, now, state));
+    // Without a Facilitator the new plan cannot be proven: the entry keeps the terms that it knows.
+    const present = await onPresentPlan(context, ledger, now, state.planId).catch((error: unknown) => {
+      if (isTurnpikeError(error)) return now;
+      throw error;
+    });
+    views.push(await viewOf(context, present, state));
   }
   return views;
 }

@@ -221,6 +221,20 @@ export function termsOf(plan: VerifiedPlan) {
   } as const;
 }
 
+/** Brings an entry to the plan that the chain has it on: a scheduled change is made without the agent. */
+export async function onPresentPlan(
+  context: AgentContext,
+  ledger: AgentLedger,
+  entry: SubscriptionEntry,
+  planId: Hex,
+): Promise<SubscriptionEntry> {
+  if (planId.toLowerCase() === entry.planId.toLowerCase()) return entry;
+  const plan = await verifiedPlan(context, requireFacilitator(context, entry.facilitator), planId);
+  const moved: SubscriptionEntry = { ...entry, ...termsOf(plan) };
+  await ledger.put(moved);
+  return moved;
+}
+
 /** The terms of a plan as they are signed: the contract refuses a signature over any others. */
 export function signedTermsOf({ token, payTo, amount, period }: VerifiedPlan): SignedTerms {
   return { token, payTo, amount, ...lengthOf(period) };

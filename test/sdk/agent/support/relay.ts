@@ -10,6 +10,7 @@ import {
   type PermitFields,
   permitRequestSchema,
   subscribeRequestSchema,
+  voidRequestSchema,
 } from "turnpike/facilitator";
 import {
   type Address,
@@ -180,6 +181,13 @@ export async function startRelay(): Promise<Relay> {
     return typeof transaction === "string" ? done(201, idHash, transaction) : transaction;
   }
 
+  async function voided(body: unknown): Promise<Answer> {
+    const { subscriber, secretHash, deadline, signature } = voidRequestSchema.parse(body);
+    const idHash = (await turnpike.idHashOf(subscriber, secretHash)) as Hex;
+    const transaction = await sent(() => turnpike.voidBySig(subscriber, secretHash, deadline, signature));
+    return typeof transaction === "string" ? done(200, idHash, transaction) : transaction;
+  }
+
   async function done(status: number, idHash: Hex, transaction: string): Promise<Answer> {
     const state = await subscription(idHash);
     const { paidThrough, version } = state ?? {};
@@ -215,6 +223,7 @@ export async function startRelay(): Promise<Relay> {
 
   async function relayed([resource, idHash, act]: string[], body: unknown): Promise<Answer> {
     if (resource === "authorize") return problem(404, "NotFound");
+    if (idHash === "void") return voided(body);
     if (resource !== "permits") return act ? change(idHash as Hex, act as ChangeAct, body) : signUp(body);
     const { owner, ...permit } = permitRequestSchema.parse(body);
     const { value, deadline, v, r, s } = permitOf(permit);

@@ -1,0 +1,157 @@
+import { expect } from "chai";
+import { HDNodeWallet, id } from "ethers";
+import { ethers } from "hardhat";
+import type { VoucherRequest } from "turnpike/agent";
+import type { VoucherWire } from "turnpike/facilitator";
+import { type Hex, voucherTypedData } from "turnpike/protocol";
+import { rejection } from "./support/rejection";
+import { advance, INTERVAL_SEC, PRICE, type Relay, relayBeforeEach } from "./support/relay";
+import { addressOf, agentFor, CHAIN_ID } from "./support/world";
+
+const DAY = 86_400;
+
+describe("agent: months, ends, vouchers and scheduled changes, judged by the contracts", () => {
+  let relay: Relay;
+  let planId: Hex;
+  const policyOf = () => ({ perPayment: PRICE, perDay: 1_000n * PRICE, tokens: [relay.addresses.token] });
+  const agentWith = (policy: object = {}) =>
+    agentFor(relay.url, {
+      policy: { ...policyOf(), ...policy },
+      deployments: [{ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }],
+    }).agent;
+  const paid = async () => (await relay.token.balanceOf(addressOf("treasury"))) as bigint;
+
+  relayBeforeEach((fresh) => {
+    ({ relay, planId } = fresh);
+  });
+
+  it("subscribes to a plan in calendar months, and shows its length", async () => {
+    const monthly = await relay.createPlan({ months: 1 });
+    const subscription = await agentWith().subscribe({ planId: monthly });
+    expect(subscription).to.include({ months: 1, intervalSec: 30 * DAY, status: "ACTIVE" });
+    const start = new Date((await relay.nowSec()) * 1_000);
+    const end = new Date(subscription.paidThroughSec * 1_000);
+    const lastDay = new Date(Date.UTC(end.getUTCFullYear(), end.getUTCMonth() + 1, 0)).getUTCDate();
+    expect(end.getUTCDate()).to.equal(Math.min(start.getUTCDate(), lastDay));
+    expect((end.getUTCFullYear() - start.getUTCFullYear()) * 12 + end.getUTCMonth() - start.getUTCMonth()).to.equal(1);
+  });
+
+  it("L27 ends by itself at the end that it was given, which can be moved and removed", async () => {
+    const agent = agentWith();
+    const until = (await relay.nowSec()) + 2 * INTERVAL_SEC;
+    const subscription = await agent.subscribe({ planId, until });
+    expect(subscription.untilSec).to.equal(until);
+    const later = new Date((until + 60) * 1_000);
+    expect((await agent.setUntil(subscription, later)).untilSec).to.equal(until + 60);
+    expect((await agent.setUntil(subscription, undefined)).untilSec).to.equal(undefined);
+    await agent.setUntil(subscription, subscription.paidThroughSec + 10);
+    await advance(subscription.paidThroughSec + 10 - (await relay.nowSec()));
+    expect(await relay.turnpike.statusOf(subscription.idHash)).to.equal(5n);
+    await expect(relay.turnpike.renew(subscription.idHash)).to.be.revertedWithCustomError(
+      relay.turnpike,
+      "SubscriptionNotActive",
+    );
+  });
+
+  it("sets the end of a subscription that it has already", async () => {
+    const agent = agentWith();
+    await agent.subscribe({ planId });
+    const until = (await relay.nowSec()) + INTERVAL_SEC;
+    expect(await agent.subscribe({ planId, until })).to.include({ existing: true, untilSec: until });
+  });
+
+  it("refuses an end that is no time or in the past, and signs up with one only where the policy wants it", async () => {
+    expect((await rejection(agentWith().subscribe({ planId, until: 1.5 }))).code).to.equal("InvalidRequest");
+    expect((await rejection(agentWith().subscribe({ planId, until: 1 }))).code).to.equal("UntilReached");
+    const refused = await rejection(agentWith({ requireUntil: true }).subscribe({ planId }));
+    expect(refused).to.include({ code: "PolicyRefused", reason: "until" });
+    expect(await paid()).to.equal(0n);
+  });
+
+  describe("with a voucher", () => {
+    const voucherOf =
+      (firstAmount: bigint, firstInterval: number, signer?: string) =>
+      async (request: VoucherRequest): Promise<VoucherWire> => {
+        const [, provider] = await ethers.getSigners();
+        if (!provider) throw new Error("Hardhat has accounts");
+        const deadline = BigInt((await relay.nowSec()) + 600);
+        const { planId: plan, subscriber, secretHash } = request;
+        const message = { planId: plan, subscriber, secretHash, firstAmount, firstInterval, deadline };
+        const data = voucherTypedData(request, message);
+        const types = Object.fromEntries(Object.entries(data.types).map(([name, fields]) => [name, [...fields]]));
+        const signature = await provider.signTypedData(data.domain, types, data.message);
+        return {
+          ...{ signer: signer ?? provider.address, firstInterval, signature },
+          ...{ firstAmount: firstAmount.toString(), deadline: deadline.toString() },
+        };
+      };
+
+    it("L29 starts with the provider's trial, and renews at the price", async () => {
+      const trial = await agentWith().subscribe({ planId, voucher: voucherOf(0n, 7 * DAY) });
+      expect(await paid()).to.equal(0n);
+      expect(trial.paidThroughSec).to.equal((await relay.nowSec()) + 7 * DAY);
+      await advance(7 * DAY);
+      await relay.turnpike.renew(trial.idHash);
+      expect(await paid()).to.equal(PRICE);
+    });
+
+    it("counts what the first period costs against the budget, and nothing more", async () => {
+      const agent = agentWith({ perDay: PRICE, perSubscription: 2n * PRICE });
+      const half = voucherOf(PRICE / 2n, 0);
+      await agent.subscribe({ planId, voucher: half });
+      await agent.subscribe({ planId: await relay.createPlan(), voucher: half });
+      expect(await paid()).to.equal(PRICE);
+      const third = await relay.createPlan();
+      expect((await rejection(agent.subscribe({ planId: third, voucher: half }))).code).to.equal("PolicyRefused");
+    });
+
+    it("refuses one above the price before it signs, and a stranger's on chain", async () => {
+      const dear = await rejection(agentWith().subscribe({ planId, voucher: voucherOf(PRICE + 1n, 0) }));
+      expect(dear).to.include({ code: "PolicyRefused", reason: "voucher" });
+      const stranger = HDNodeWallet.fromSeed(id("stranger with vouchers")).address;
+      const forged = await rejection(agentWith().subscribe({ planId, voucher: voucherOf(0n, 0, stranger) }));
+      expect(forged.code).to.equal("InvalidVoucher");
+      expect(await paid()).to.equal(0n);
+    });
+  });
+
+  it("L28 moves to another plan from the next charged period on, unless that is dropped", async () => {
+    const agent = agentWith();
+    const smaller = await relay.createPlan({ amount: PRICE / 4n });
+    const subscription = await agent.subscribe({ planId });
+    const scheduled = await agent.changePlan(subscription, { planId: smaller, at: "periodEnd" });
+    expect(scheduled).to.include({ planId, nextPlanId: smaller });
+    expect((await agent.changePlan(subscription, { planId, at: "periodEnd" })).nextPlanId).to.equal(undefined);
+    await agent.changePlan(subscription, { planId: smaller, at: "periodEnd" });
+    await advance(INTERVAL_SEC);
+    await relay.turnpike.renew(subscription.idHash);
+    expect(await paid()).to.equal(PRICE + PRICE / 4n);
+    const [listed] = await agent.list();
+    expect(listed).to.include({ planId: smaller, amount: PRICE / 4n, nextPlanId: undefined });
+  });
+
+  it("voids a signup whose outcome it does not know", async () => {
+    const agent = agentWith();
+    relay.steps.push(...Array.from({ length: 50 }, () => "drop" as const));
+    const pending = await rejection(agent.subscribe({ planId }));
+    expect(pending.code).to.equal("PaymentPending");
+    const { idHash } = pending.details as { idHash: Hex };
+    relay.steps.length = 0;
+    expect(await agent.void({ idHash })).to.equal(undefined);
+    expect(await relay.turnpike.statusOf(idHash)).to.equal(5n);
+    expect(await paid()).to.equal(0n);
+    const next = await agent.subscribe({ planId });
+    expect(next.idHash).not.to.equal(idHash);
+    expect(await paid()).to.equal(PRICE);
+  });
+
+  it("finds out that it is too late to void, and has the subscription", async () => {
+    const agent = agentWith();
+    relay.steps.push("relay_then_drop", ...Array.from({ length: 50 }, () => "drop" as const));
+    relay.hidesSubscriptions = true;
+    const { idHash } = (await rejection(agent.subscribe({ planId }))).details as { idHash: Hex };
+    relay.steps.length = 0;
+    relay.hidesSubscriptions = false;
+    expect(await agent.void({ idHash })).to.include({ idHash, status: "ACTIVE" });
+  });
+});
