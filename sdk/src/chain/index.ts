@@ -17,6 +17,7 @@ export type { MeterStatesOptions } from "./metered-states";
 export { createMeterStates } from "./metered-states";
 export * from "./operator";
 export { missingOperators } from "./operators";
+export * from "./plan-acts";
 export * from "./plans";
 export * from "./rpc";
 export * from "./settlement";

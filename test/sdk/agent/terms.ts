@@ -2,8 +2,9 @@ import { expect } from "chai";
 import { HDNodeWallet, id } from "ethers";
 import { ethers } from "hardhat";
 import type { VoucherRequest } from "turnpike/agent";
+import { issueVoucher } from "turnpike/chain";
 import type { VoucherWire } from "turnpike/facilitator";
-import { type Hex, voucherTypedData } from "turnpike/protocol";
+import type { Hex } from "turnpike/protocol";
 import { rejection } from "./support/rejection";
 import { advance, INTERVAL_SEC, PRICE, type Relay, relayBeforeEach } from "./support/relay";
 import { addressOf, agentFor, CHAIN_ID } from "./support/world";
@@ -74,16 +75,9 @@ describe("agent: months, ends, vouchers and scheduled changes, judged by the con
       async (request: VoucherRequest): Promise<VoucherWire> => {
         const [, provider] = await ethers.getSigners();
         if (!provider) throw new Error("Hardhat has accounts");
-        const deadline = BigInt((await relay.nowSec()) + 600);
-        const { planId: plan, subscriber, secretHash } = request;
-        const message = { planId: plan, subscriber, secretHash, firstAmount, firstInterval, deadline };
-        const data = voucherTypedData(request, message);
-        const types = Object.fromEntries(Object.entries(data.types).map(([name, fields]) => [name, [...fields]]));
-        const signature = await provider.signTypedData(data.domain, types, data.message);
-        return {
-          ...{ signer: signer ?? provider.address, firstInterval, signature },
-          ...{ firstAmount: firstAmount.toString(), deadline: deadline.toString() },
-        };
+        const deadlineSec = (await relay.nowSec()) + 600;
+        const voucher = await issueVoucher(provider, request, { ...request, firstAmount, firstInterval, deadlineSec });
+        return { ...voucher, signer: signer ?? voucher.signer };
       };
 
     it("L29 starts with the provider's trial, and renews at the price", async () => {
