@@ -9,6 +9,8 @@ import {Tokens} from "./libraries/Tokens.sol";
 import {TypedData} from "./libraries/TypedData.sol";
 import {
     AllowanceWord,
+    FirstWord,
+    FirstWords,
     NextWord,
     NextWords,
     PayeeWord,
@@ -23,19 +25,14 @@ import {
 abstract contract Subscriptions is Ledger {
     using Standing for SubscriptionWord;
 
-    /// @dev The first period as a voucher makes it.
-    struct Intro {
-        bool given; // false: the plan's price for one regular period
-        uint96 amount;
-        uint32 interval; // seconds; 0: one regular period
-    }
-
     // ------------------------------------------------------------------ create
 
     /// @inheritdoc ITurnpike
     function subscribe(bytes32 planId, bytes32 secretHash, uint256 maxOverage) external returns (bytes32 idHash) {
-        Intro memory none;
-        return _subscribe(msg.sender, Signup(planId, secretHash, maxOverage, 0), none);
+        (uint32 planIndex, PlanRecord storage plan) = _existingPlan(planId);
+        PriceWord price = plan.price;
+        Signup memory signup = Signup(planId, secretHash, maxOverage, 0);
+        return _subscribe(msg.sender, planIndex, price, plan.payee, signup, FirstWords.regular(price.amount()));
     }
 
     /// @inheritdoc ITurnpike
@@ -48,11 +45,15 @@ abstract contract Subscriptions is Ledger {
         bytes calldata signature,
         Permit calldata permit
     ) external returns (bytes32 idHash) {
-        Intro memory none;
+        (uint32 planIndex, PlanRecord storage plan) = _existingPlan(planId);
+        PriceWord price = plan.price; // never changes
+        // A token that calls back here finds nothing done, and what it changes is seen.
+        if (permit.deadline != 0) Tokens.tryPermit(price.token(), subscriber, permit);
+        PayeeWord payee = plan.payee;
         Signup memory signup = Signup(planId, secretHash, maxOverage, 0);
-        _permitFirst(subscriber, planId, permit);
-        _requireSigned(subscriber, signup, none, deadline, signature);
-        return _subscribe(subscriber, signup, none);
+        FirstWord first = FirstWords.regular(price.amount());
+        _requireSigned(subscriber, price, payee, signup, first, deadline, signature);
+        return _subscribe(subscriber, planIndex, price, payee, signup, first);
     }
 
     /// @inheritdoc ITurnpike
@@ -64,12 +65,16 @@ abstract contract Subscriptions is Ledger {
         bytes calldata signature,
         Permit calldata permit
     ) external returns (bytes32 idHash) {
-        _permitFirst(subscriber, signup.planId, permit);
-        Intro memory intro;
-        if (voucher.signer != address(0)) intro = Intro(true, voucher.firstAmount, voucher.firstInterval);
-        if (msg.sender != subscriber) _requireSigned(subscriber, signup, intro, deadline, signature);
-        if (intro.given) _requireVoucher(subscriber, signup, voucher);
-        return _subscribe(subscriber, signup, intro);
+        (uint32 planIndex, PlanRecord storage plan) = _existingPlan(signup.planId);
+        PriceWord price = plan.price; // never changes
+        // A token that calls back here finds nothing done, and what it changes is seen.
+        if (permit.deadline != 0) Tokens.tryPermit(price.token(), subscriber, permit);
+        PayeeWord payee = plan.payee;
+        FirstWord first = FirstWords.regular(price.amount());
+        if (voucher.signer != address(0)) first = FirstWords.intro(voucher.firstAmount, voucher.firstInterval);
+        if (msg.sender != subscriber) _requireSigned(subscriber, price, payee, signup, first, deadline, signature);
+        if (first.isIntro()) _requireVoucher(subscriber, planIndex, price, signup, voucher);
+        return _subscribe(subscriber, planIndex, price, payee, signup, first);
     }
 
     /// @inheritdoc ITurnpike
@@ -219,40 +224,37 @@ abstract contract Subscriptions is Ledger {
 
     // ------------------------------------------------------------------ internals
 
-    /// @dev Before all that is read or checked: a token that calls back here finds nothing done, and what it changes
-    /// is seen.
-    function _permitFirst(address subscriber, bytes32 planId, Permit calldata permit) private {
-        if (permit.deadline == 0) return;
-        (, PlanRecord storage plan) = _existingPlan(planId);
-        Tokens.tryPermit(plan.price.token(), subscriber, permit);
-    }
-
     /// @dev The message has the terms as they are now: after the payee has moved, another one must be signed.
     function _requireSigned(
         address subscriber,
+        PriceWord price,
+        PayeeWord payee,
         Signup memory signup,
-        Intro memory intro,
+        FirstWord first,
         uint256 deadline,
         bytes calldata signature
     ) private view {
-        (, PlanRecord storage plan) = _existingPlan(signup.planId);
-        PriceWord price = plan.price;
         bytes32 structHash = TypedData.subscribe(
             subscriber,
             signup,
             price,
-            plan.payee,
-            intro.given ? intro.amount : price.amount(),
-            intro.interval,
+            payee,
+            first.amount(),
+            first.interval(),
             deadline
         );
         _requireSignature(subscriber, structHash, deadline, signature);
     }
 
-    function _requireVoucher(address subscriber, Signup memory signup, Voucher calldata voucher) private {
-        (uint32 planIndex, PlanRecord storage plan) = _existingPlan(signup.planId);
+    function _requireVoucher(
+        address subscriber,
+        uint32 planIndex,
+        PriceWord price,
+        Signup calldata signup,
+        Voucher calldata voucher
+    ) private {
         if (
-            voucher.firstAmount > plan.price.amount() ||
+            voucher.firstAmount > price.amount() ||
             _rights[_operatorKey(planIndex, voucher.signer)] & VOUCHER_RIGHT == 0
         ) revert InvalidVoucher(signup.planId, voucher.signer);
         bytes32 structHash = TypedData.voucher(subscriber, signup, voucher);
@@ -260,33 +262,35 @@ abstract contract Subscriptions is Ledger {
         emit VoucherUsed(_idHashOf(subscriber, signup.secretHash), voucher.signer, voucher.firstAmount);
     }
 
-    function _subscribe(address subscriber, Signup memory signup, Intro memory intro) private returns (bytes32 idHash) {
-        (uint32 planIndex, PlanRecord storage plan) = _existingPlan(signup.planId);
-        PayeeWord payee = plan.payee;
+    function _subscribe(
+        address subscriber,
+        uint32 planIndex,
+        PriceWord price,
+        PayeeWord payee,
+        Signup memory signup,
+        FirstWord first
+    ) private returns (bytes32 idHash) {
         if (payee.isDeprecated()) revert PlanDeprecated(signup.planId);
         idHash = _idHashOf(subscriber, signup.secretHash);
-        if (_subscriptions[idHash].word.exists()) revert IdHashUsed(idHash);
+        SubscriptionRecord storage subscription = _subscriptions[idHash];
+        if (subscription.word.exists()) revert IdHashUsed(idHash);
         uint88 cap = _checkedCap(signup.maxOverage);
 
-        // The anchor is the day on which the first regular period starts: after an introduction in seconds, its end.
-        uint256 regular = block.timestamp + intro.interval;
-        (uint256 paidThrough, uint256 anchor) = Standing.periodFrom(regular, payee, 0);
-        if (intro.interval != 0) paidThrough = regular;
+        (uint256 paidThrough, uint256 anchor) = Standing.firstPeriod(block.timestamp, first.interval(), payee);
         SubscriptionWord s = SubscriptionWords.pack(subscriber, paidThrough, planIndex, anchor);
-        if (intro.given) s = s.asIntro();
+        if (first.isIntro()) s = s.asIntro();
         if (signup.until != 0) {
             if (signup.until <= block.timestamp) revert UntilReached(idHash, signup.until);
             s = s.withNext(true, false);
             _nexts[idHash] = NextWords.pack(signup.until, 0);
         }
-        _subscriptions[idHash].word = s;
-        if (cap != 0) _allowances[idHash].word = AllowanceWord.wrap(0).restarted(cap, s.paidThrough());
-        emit Subscribed(idHash, signup.planId, subscriber, signup.maxOverage, s.paidThrough());
+        subscription.word = s;
+        if (cap != 0) _allowances[idHash].word = AllowanceWord.wrap(0).restarted(cap, uint40(paidThrough));
+        emit Subscribed(idHash, signup.planId, subscriber, signup.maxOverage, uint40(paidThrough));
         if (anchor != 0) emit Anchored(idHash, uint8(anchor));
         if (signup.until != 0) emit NextSet(idHash, signup.until, 0);
 
-        PriceWord price = plan.price;
-        uint256 charge = intro.given ? intro.amount : price.amount();
+        uint256 charge = first.amount();
         if (charge != 0) Tokens.collect(price.token(), subscriber, payee.payTo(), charge);
     }
 

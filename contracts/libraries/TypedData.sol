@@ -75,7 +75,11 @@ library TypedData {
             );
     }
 
-    function voucher(address subscriber, Signup memory signup, Voucher calldata given) internal pure returns (bytes32) {
+    function voucher(
+        address subscriber,
+        Signup calldata signup,
+        Voucher calldata given
+    ) internal pure returns (bytes32) {
         return
             keccak256(
                 abi.encode(

@@ -31,6 +31,10 @@ type OwnerWord is uint256;
 // payTo160 | effectiveAt40, from the lowest bit up. Zero: no payee is proposed.
 type ProposalWord is uint256;
 
+// amount96 | interval32 | INTRO1, from the lowest bit up: the first period of a signup, as the plan or a voucher has
+// it. Never stored. Interval in seconds, 0: one regular period.
+type FirstWord is uint256;
+
 using SubscriptionWords for SubscriptionWord global;
 using NextWords for NextWord global;
 using AllowanceWords for AllowanceWord global;
@@ -38,6 +42,7 @@ using PlanWords for PriceWord global;
 using PlanWords for PayeeWord global;
 using PlanWords for OwnerWord global;
 using PlanWords for ProposalWord global;
+using FirstWords for FirstWord global;
 
 library SubscriptionWords {
     /// @dev The year 4147. No Solidity type is 36 bits wide: a larger time would spill into the plan's index.
@@ -358,5 +363,30 @@ library PlanWords {
 
     function effectiveAt(ProposalWord w) internal pure returns (uint40) {
         return uint40(ProposalWord.unwrap(w) >> 160);
+    }
+}
+
+library FirstWords {
+    uint256 private constant INTRO = 1 << 128;
+
+    /// @dev One of the plan's periods at its price.
+    function regular(uint96 amount_) internal pure returns (FirstWord) {
+        return FirstWord.wrap(amount_);
+    }
+
+    function intro(uint96 amount_, uint32 interval_) internal pure returns (FirstWord) {
+        return FirstWord.wrap(uint256(amount_) | (uint256(interval_) << 96) | INTRO);
+    }
+
+    function amount(FirstWord w) internal pure returns (uint96) {
+        return uint96(FirstWord.unwrap(w));
+    }
+
+    function interval(FirstWord w) internal pure returns (uint32) {
+        return uint32(FirstWord.unwrap(w) >> 96);
+    }
+
+    function isIntro(FirstWord w) internal pure returns (bool) {
+        return FirstWord.unwrap(w) & INTRO != 0;
     }
 }
