@@ -9,12 +9,12 @@ import {Tokens} from "./libraries/Tokens.sol";
 import {TypedData} from "./libraries/TypedData.sol";
 import {
     AllowanceWord,
-    FirstWord,
-    FirstWords,
     NextWord,
     NextWords,
     PayeeWord,
     PriceWord,
+    StartWord,
+    StartWords,
     SubscriptionWord,
     SubscriptionWords
 } from "./libraries/Words.sol";
@@ -31,8 +31,8 @@ abstract contract Subscriptions is Ledger {
     function subscribe(bytes32 planId, bytes32 secretHash, uint256 maxOverage) external returns (bytes32 idHash) {
         (uint32 planIndex, PlanRecord storage plan) = _existingPlan(planId);
         PriceWord price = plan.price;
-        Signup memory signup = Signup(planId, secretHash, maxOverage, 0);
-        return _subscribe(msg.sender, planIndex, price, plan.payee, signup, FirstWords.regular(price.amount()));
+        StartWord start = StartWords.regular(price);
+        return _subscribe(msg.sender, planIndex, planId, secretHash, maxOverage, price, plan.payee, start);
     }
 
     /// @inheritdoc ITurnpike
@@ -50,10 +50,19 @@ abstract contract Subscriptions is Ledger {
         // A token that calls back here finds nothing done, and what it changes is seen.
         if (permit.deadline != 0) Tokens.tryPermit(price.token(), subscriber, permit);
         PayeeWord payee = plan.payee;
-        Signup memory signup = Signup(planId, secretHash, maxOverage, 0);
-        FirstWord first = FirstWords.regular(price.amount());
-        _requireSigned(subscriber, price, payee, signup, first, deadline, signature);
-        return _subscribe(subscriber, planIndex, price, payee, signup, first);
+        StartWord start = StartWords.regular(price);
+        bytes32 structHash = TypedData.subscribe(
+            subscriber,
+            planId,
+            secretHash,
+            maxOverage,
+            price,
+            payee,
+            start,
+            deadline
+        );
+        _requireSignature(subscriber, structHash, deadline, signature);
+        return _subscribe(subscriber, planIndex, planId, secretHash, maxOverage, price, payee, start);
     }
 
     /// @inheritdoc ITurnpike
@@ -70,11 +79,27 @@ abstract contract Subscriptions is Ledger {
         // A token that calls back here finds nothing done, and what it changes is seen.
         if (permit.deadline != 0) Tokens.tryPermit(price.token(), subscriber, permit);
         PayeeWord payee = plan.payee;
-        FirstWord first = FirstWords.regular(price.amount());
-        if (voucher.signer != address(0)) first = FirstWords.intro(voucher.firstAmount, voucher.firstInterval);
-        if (msg.sender != subscriber) _requireSigned(subscriber, price, payee, signup, first, deadline, signature);
-        if (first.isIntro()) _requireVoucher(subscriber, planIndex, price, signup, voucher);
-        return _subscribe(subscriber, planIndex, price, payee, signup, first);
+        StartWord start = StartWords.regular(price);
+        if (voucher.signer != address(0)) {
+            start = StartWords.introductory(voucher.firstAmount, voucher.firstInterval);
+        }
+        start = start.withUntil(signup.until);
+        (bytes32 planId, bytes32 secretHash, uint256 cap) = (signup.planId, signup.secretHash, signup.maxOverage);
+        if (msg.sender != subscriber) {
+            bytes32 structHash = TypedData.subscribe(
+                subscriber,
+                planId,
+                secretHash,
+                cap,
+                price,
+                payee,
+                start,
+                deadline
+            );
+            _requireSignature(subscriber, structHash, deadline, signature);
+        }
+        if (start.isIntro()) _requireVoucher(subscriber, planIndex, price, signup, voucher);
+        return _subscribe(subscriber, planIndex, planId, secretHash, cap, price, payee, start);
     }
 
     /// @inheritdoc ITurnpike
@@ -224,28 +249,6 @@ abstract contract Subscriptions is Ledger {
 
     // ------------------------------------------------------------------ internals
 
-    /// @dev The message has the terms as they are now: after the payee has moved, another one must be signed.
-    function _requireSigned(
-        address subscriber,
-        PriceWord price,
-        PayeeWord payee,
-        Signup memory signup,
-        FirstWord first,
-        uint256 deadline,
-        bytes calldata signature
-    ) private view {
-        bytes32 structHash = TypedData.subscribe(
-            subscriber,
-            signup,
-            price,
-            payee,
-            first.amount(),
-            first.interval(),
-            deadline
-        );
-        _requireSignature(subscriber, structHash, deadline, signature);
-    }
-
     function _requireVoucher(
         address subscriber,
         uint32 planIndex,
@@ -265,32 +268,35 @@ abstract contract Subscriptions is Ledger {
     function _subscribe(
         address subscriber,
         uint32 planIndex,
+        bytes32 planId,
+        bytes32 secretHash,
+        uint256 maxOverage,
         PriceWord price,
         PayeeWord payee,
-        Signup memory signup,
-        FirstWord first
+        StartWord start
     ) private returns (bytes32 idHash) {
-        if (payee.isDeprecated()) revert PlanDeprecated(signup.planId);
-        idHash = _idHashOf(subscriber, signup.secretHash);
+        if (payee.isDeprecated()) revert PlanDeprecated(planId);
+        idHash = _idHashOf(subscriber, secretHash);
         SubscriptionRecord storage subscription = _subscriptions[idHash];
         if (subscription.word.exists()) revert IdHashUsed(idHash);
-        uint88 cap = _checkedCap(signup.maxOverage);
+        uint88 cap = _checkedCap(maxOverage);
 
-        (uint256 paidThrough, uint256 anchor) = Standing.firstPeriod(block.timestamp, first.interval(), payee);
+        (uint256 paidThrough, uint256 anchor) = Standing.firstPeriod(block.timestamp, start.firstInterval(), payee);
         SubscriptionWord s = SubscriptionWords.pack(subscriber, paidThrough, planIndex, anchor);
-        if (first.isIntro()) s = s.asIntro();
-        if (signup.until != 0) {
-            if (signup.until <= block.timestamp) revert UntilReached(idHash, signup.until);
+        if (start.isIntro()) s = s.asIntro();
+        uint40 until = start.until();
+        if (until != 0) {
+            if (until <= block.timestamp) revert UntilReached(idHash, until);
             s = s.withNext(true, false);
-            _nexts[idHash] = NextWords.pack(signup.until, 0);
+            _nexts[idHash] = NextWords.pack(until, 0);
         }
         subscription.word = s;
         if (cap != 0) _allowances[idHash].word = AllowanceWord.wrap(0).restarted(cap, uint40(paidThrough));
-        emit Subscribed(idHash, signup.planId, subscriber, signup.maxOverage, uint40(paidThrough));
+        emit Subscribed(idHash, planId, subscriber, maxOverage, uint40(paidThrough));
         if (anchor != 0) emit Anchored(idHash, uint8(anchor));
-        if (signup.until != 0) emit NextSet(idHash, signup.until, 0);
+        if (until != 0) emit NextSet(idHash, until, 0);
 
-        uint256 charge = first.amount();
+        uint256 charge = start.firstAmount();
         if (charge != 0) Tokens.collect(price.token(), subscriber, payee.payTo(), charge);
     }
 

@@ -31,9 +31,9 @@ type OwnerWord is uint256;
 // payTo160 | effectiveAt40, from the lowest bit up. Zero: no payee is proposed.
 type ProposalWord is uint256;
 
-// amount96 | interval32 | INTRO1, from the lowest bit up: the first period of a signup, as the plan or a voucher has
-// it. Never stored. Interval in seconds, 0: one regular period.
-type FirstWord is uint256;
+// firstAmount96 | firstInterval32 | until40 | INTRO1, from the lowest bit up: how a subscription starts, and when it
+// ends. Never stored. The interval in seconds, 0: one regular period. Until 0: no end.
+type StartWord is uint256;
 
 using SubscriptionWords for SubscriptionWord global;
 using NextWords for NextWord global;
@@ -42,7 +42,7 @@ using PlanWords for PriceWord global;
 using PlanWords for PayeeWord global;
 using PlanWords for OwnerWord global;
 using PlanWords for ProposalWord global;
-using FirstWords for FirstWord global;
+using StartWords for StartWord global;
 
 library SubscriptionWords {
     /// @dev The year 4147. No Solidity type is 36 bits wide: a larger time would spill into the plan's index.
@@ -366,27 +366,36 @@ library PlanWords {
     }
 }
 
-library FirstWords {
-    uint256 private constant INTRO = 1 << 128;
+library StartWords {
+    uint256 private constant INTRO = 1 << 168;
 
-    /// @dev One of the plan's periods at its price.
-    function regular(uint96 amount_) internal pure returns (FirstWord) {
-        return FirstWord.wrap(amount_);
+    /// @dev One of the plan's periods at its price, and no end.
+    function regular(PriceWord price) internal pure returns (StartWord) {
+        return StartWord.wrap(price.amount());
     }
 
-    function intro(uint96 amount_, uint32 interval_) internal pure returns (FirstWord) {
-        return FirstWord.wrap(uint256(amount_) | (uint256(interval_) << 96) | INTRO);
+    function introductory(uint96 firstAmount_, uint32 firstInterval_) internal pure returns (StartWord) {
+        return StartWord.wrap(uint256(firstAmount_) | (uint256(firstInterval_) << 96) | INTRO);
     }
 
-    function amount(FirstWord w) internal pure returns (uint96) {
-        return uint96(FirstWord.unwrap(w));
+    /// @dev For a word that has no end yet.
+    function withUntil(StartWord w, uint40 until_) internal pure returns (StartWord) {
+        return StartWord.wrap(StartWord.unwrap(w) | (uint256(until_) << 128));
     }
 
-    function interval(FirstWord w) internal pure returns (uint32) {
-        return uint32(FirstWord.unwrap(w) >> 96);
+    function firstAmount(StartWord w) internal pure returns (uint96) {
+        return uint96(StartWord.unwrap(w));
     }
 
-    function isIntro(FirstWord w) internal pure returns (bool) {
-        return FirstWord.unwrap(w) & INTRO != 0;
+    function firstInterval(StartWord w) internal pure returns (uint32) {
+        return uint32(StartWord.unwrap(w) >> 96);
+    }
+
+    function until(StartWord w) internal pure returns (uint40) {
+        return uint40(StartWord.unwrap(w) >> 128);
+    }
+
+    function isIntro(StartWord w) internal pure returns (bool) {
+        return StartWord.unwrap(w) & INTRO != 0;
     }
 }
