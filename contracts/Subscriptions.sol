@@ -383,7 +383,7 @@ abstract contract Subscriptions is Ledger {
             // What is scheduled already stays, whatever the plan has become since.
             if (!s.hasNext() || nextIndex != _nexts[idHash].nextPlanIndex()) {
                 _requireChangeable(idHash, s, status);
-                nextIndex = _requireChange(s, nextPlanId);
+                (nextIndex, ) = _requireChange(s, _plans[s.planIndex()], nextPlanId);
             }
         }
 
@@ -429,13 +429,15 @@ abstract contract Subscriptions is Ledger {
         bytes32 newPlanId
     ) private view returns (uint256 charge, uint256 credit, uint32 newIndex) {
         PlanRecord storage plan = _plans[s.planIndex()];
+        PlanRecord storage next;
+        PayeeWord payee = plan.payee;
         uint40 until = _untilOf(idHash, s);
-        _requireChangeable(idHash, s, s.statusAt(plan.payee, until, block.timestamp));
+        _requireChangeable(idHash, s, s.statusAt(payee, until, block.timestamp));
         if (until != 0 && block.timestamp >= until) revert UntilReached(idHash, until);
-        newIndex = _requireChange(s, newPlanId);
+        (newIndex, next) = _requireChange(s, plan, newPlanId);
 
-        uint256 price = _plans[newIndex].price.amount();
-        credit = s.creditFor(plan.payee, plan.price.amount(), block.timestamp);
+        uint256 price = next.price.amount();
+        credit = s.creditFor(payee, plan.price.amount(), block.timestamp);
         if (credit > price) revert CreditExceedsPrice(credit, price);
         charge = price - credit;
     }
@@ -448,9 +450,11 @@ abstract contract Subscriptions is Ledger {
     }
 
     /// @dev To another plan of the same provider and token that is open.
-    function _requireChange(SubscriptionWord s, bytes32 newPlanId) private view returns (uint32 newIndex) {
-        PlanRecord storage plan = _plans[s.planIndex()];
-        PlanRecord storage next;
+    function _requireChange(
+        SubscriptionWord s,
+        PlanRecord storage plan,
+        bytes32 newPlanId
+    ) private view returns (uint32 newIndex, PlanRecord storage next) {
         (newIndex, next) = _existingPlan(newPlanId);
         if (
             newIndex == s.planIndex() ||
