@@ -8,6 +8,7 @@ import {
   TASK_TEST_GET_TEST_FILES,
 } from "hardhat/builtin-tasks/task-names";
 import { type HardhatUserConfig, subtask, task } from "hardhat/config";
+import type { SolcUserConfig } from "hardhat/types";
 import { explorer, liveNetworks, nodeSettings } from "./scripts/networks";
 import "./scripts/tasks";
 
@@ -49,15 +50,26 @@ task(TASK_TEST, async (args: { testFiles: string[]; parallel: boolean }, _hre, r
 /** Loads the files and lists their tests without running them. */
 const isDryRun = process.env.TEST_DRY_RUN === "1";
 
+/** More runs: cheaper calls, and more code. At 8,000 Turnpike has 2,400 bytes more, for at most 18 gas less per signup. */
+const compiler = (runs: number): SolcUserConfig => ({
+  version: SOLC_VERSION,
+  settings: {
+    viaIR: true,
+    optimizer: { enabled: true, runs },
+    evmVersion: "cancun",
+    metadata: { bytecodeHash: "none" },
+    outputSelection: { "*": { "*": ["storageLayout"] } },
+  },
+});
+
 const config: HardhatUserConfig = {
   solidity: {
-    version: SOLC_VERSION,
-    settings: {
-      viaIR: true,
-      optimizer: { enabled: true, runs: 2_000 },
-      evmVersion: "cancun",
-      metadata: { bytecodeHash: "none" },
-      outputSelection: { "*": { "*": ["storageLayout"] } },
+    compilers: [compiler(2_000)],
+    // The yardsticks of bench/gas.ts, whose costs must not change with what the product's size allows.
+    overrides: {
+      "contracts/test/BareLoop.sol": compiler(1_000_000),
+      "contracts/test/ProxiedDollar.sol": compiler(1_000_000),
+      "contracts/test/TestToken.sol": compiler(1_000_000),
     },
   },
   networks: {

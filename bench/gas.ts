@@ -7,49 +7,24 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { time } from "@nomicfoundation/hardhat-network-helpers";
-import { type ContractTransactionResponse, HDNodeWallet, id, Signature } from "ethers";
+import { id } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../test/support/contracts";
+import { actsOn } from "./gas/acts";
+import { figures, gasOf, record } from "./gas/figures";
+import { measureTerms } from "./gas/terms";
+import { measureUsdc } from "./gas/usdc";
 
 /** Dollars are execution gas at these prices; an L2's data fee comes on top (about as much again on Base). */
 const ETH_USD = 3_500;
 const L2_GAS_PRICES_GWEI = [0.005, 0.05];
 
-const PAYERS = 210;
 const SNAPSHOT = join(__dirname, "gas.snapshot.json");
-/** Constant, like everything that is signed here: a zero byte more or less in calldata would change the figures. */
-const VALID_BEFORE = 2n ** 40n - 1n;
-
-interface Figure {
-  figure: string;
-  value: number;
-  goal: number | null;
-}
-
-const figures: Figure[] = [];
-
-function record(figure: string, value: number, goal: number | null = null): void {
-  figures.push({ figure, value: Math.round(value), goal });
-}
-
-async function gasOf(sent: Promise<ContractTransactionResponse>): Promise<number> {
-  const receipt = await (await sent).wait();
-  if (receipt?.status !== 1) throw new Error("a measured transaction failed");
-  return Number(receipt.gasUsed);
-}
-
-/** Deterministic test keys: worthless by construction. */
-function payers(count: number): HDNodeWallet[] {
-  const root = HDNodeWallet.fromSeed(id("turnpike gas bench"));
-  return Array.from({ length: count }, (_, i) => root.deriveChild(i).connect(ethers.provider) as HDNodeWallet);
-}
 
 async function main(): Promise<void> {
   const w = await c.world();
   const bare = await ethers.deployContract("BareLoop");
   const turnpike = w.turnpike.connect(w.relayer);
-  const wallets = payers(PAYERS);
-  const addresses = wallets.map((wallet) => wallet.address);
 
   // The relayer and the treasury have used the token before, so no measurement pays for a first-time slot.
   await w.token.mint(w.treasury, 1n);
@@ -64,21 +39,8 @@ async function main(): Promise<void> {
   record("plan.create.gas", await gasOf(w.turnpike.connect(w.provider).createPlan(terms, c.freshSalt(), "{}")));
 
   // ---------------------------------------------------------------- signup
-  const signup = async (wallet: HDNodeWallet, maxOverage: bigint, permitted: boolean) => {
-    const secretHash = c.freshSecretHash();
-    const message = { subscriber: wallet.address, planId: w.planId, secretHash, maxOverage, deadline: c.FOREVER };
-    const signature = await c.sign(w, wallet, "Subscribe", message);
-    const permit = permitted ? await c.signPermit(w, wallet, c.FOREVER) : c.NO_PERMIT;
-    const args = [wallet.address, w.planId, secretHash, maxOverage, c.FOREVER, signature, permit] as const;
-    const gas = await gasOf(turnpike.subscribeBySig(...args));
-    return { gas, idHash: await turnpike.idHashOf(wallet, secretHash) };
-  };
+  const { wallets, signup, loop, due, renewAll, renewal, debits, payAlone, settle } = await actsOn(w, bare);
   const ids: string[] = [];
-  for (const wallet of wallets) {
-    await w.token.mint(wallet, 1_000n * c.PRICE);
-    const { v, r, s, value, deadline } = await c.signPermit(w, wallet, c.FOREVER, { spender: await bare.getAddress() });
-    await w.token.permit(wallet, bare, value, deadline, v, r, s);
-  }
   const first = await signup(c.present(wallets[0]), 0n, true);
   record("signup.gas", first.gas);
   record("signup.allowance.gas", (await signup(c.present(wallets[1]), c.PRICE, true)).gas);
@@ -89,8 +51,6 @@ async function main(): Promise<void> {
   for (const wallet of wallets) ids.push((await signup(wallet, c.MAX_CAP, true)).idHash);
 
   // ---------------------------------------------------------------- bare loops
-  const loop = async (count: number) =>
-    gasOf(bare.connect(w.relayer).collect(w.token, addresses.slice(0, count), w.treasury, c.PRICE));
   const bare1 = await loop(1);
   const bare10 = await loop(10);
   const bare100 = await loop(100);
@@ -98,52 +58,30 @@ async function main(): Promise<void> {
   record("token.bareLoop100.gas", bare100 / 100);
 
   // ---------------------------------------------------------------- renewals
-  const renewAll = async () => {
-    for (let i = 0; i < PAYERS; i += 105) await turnpike.renewBatch(ids.slice(i, i + 105));
-  };
-  /** Everyone has paid the last period, and the next is due. */
-  const due = async () => {
-    await renewAll();
-    await time.increase(c.INTERVAL);
-  };
-  const renewal = async (count: number) => {
-    await due();
-    const reasons = await turnpike.renewBatch.staticCall(ids.slice(0, count));
-    if (reasons.some((reason) => reason !== "0x00000000")) throw new Error(`a renewal fails: ${reasons.join()}`);
-    return gasOf(turnpike.renewBatch(ids.slice(0, count)));
-  };
   await time.increase(c.INTERVAL);
-  await due();
+  await due(ids);
   const single = await gasOf(turnpike.renew(c.present(ids[0])));
   record("renewal.single.gas", single);
   record("renewal.single.overheadGas", single - plain, 14_300);
-  record("renewal.batch1.overheadGas", (await renewal(1)) - bare1);
-  record("renewal.batch10.overheadGas", ((await renewal(10)) - bare10) / 10);
-  const renewal100 = await renewal(100);
+  record("renewal.batch1.overheadGas", (await renewal(ids, 1)) - bare1);
+  record("renewal.batch10.overheadGas", ((await renewal(ids, 10)) - bare10) / 10);
+  const renewal100 = await renewal(ids, 100);
   record("renewal.batch100.gas", renewal100 / 100);
   record("renewal.batch100.overheadGas", (renewal100 - bare100) / 100, 8_100);
-  record("renewal.batch200.overheadGas", ((await renewal(200)) - bare200) / 200);
+  record("renewal.batch200.overheadGas", ((await renewal(ids, 200)) - bare200) / 200);
   // All are due again at one time, so that the later debits find them ACTIVE.
-  await due();
-  await renewAll();
+  await due(ids);
+  await renewAll(ids);
 
   // ---------------------------------------------------------------- debits
   const operator = w.turnpike.connect(w.operator);
-  let index = 0n;
-  const debits = async (count: number) => {
-    const items = ids.slice(0, count).map((idHash) => ({ idHash, amount: c.PRICE, index }));
-    const reasons = await operator.debitBatch.staticCall(items);
-    if (reasons.some((reason) => reason !== "0x00000000")) throw new Error(`a debit fails: ${reasons.join()}`);
-    return gasOf(operator.debitBatch(items));
-  };
-  await debits(200);
-  index = 1n;
+  await debits(ids, 200, 0n);
   const debit = await gasOf(operator.debit(c.present(ids[205]), c.PRICE, 0n));
   record("debit.first.gas", debit);
   const again = await gasOf(operator.debit(c.present(ids[205]), c.PRICE, 1n));
   record("debit.single.gas", again);
   record("debit.single.overheadGas", again - plain, 19_500);
-  const debit100 = await debits(100);
+  const debit100 = await debits(ids, 100, 1n);
   record("debit.batch100.gas", debit100 / 100);
   record("debit.batch100.overheadGas", (debit100 - bare100) / 100, 11_000);
 
@@ -159,58 +97,11 @@ async function main(): Promise<void> {
   record("cancel.gas", await gasOf(subscriber.cancel(other.idHash, false)));
 
   // ---------------------------------------------------------------- signed one-time payments
-  let nonces = 0;
-  const authorize = async (wallet: HDNodeWallet) => {
-    nonces += 1;
-    const nonce = id(`nonce ${nonces}`);
-    const { chainId } = await ethers.provider.getNetwork();
-    const message = {
-      from: wallet.address,
-      to: w.treasury.address,
-      value: c.PRICE,
-      validAfter: 0n,
-      validBefore: VALID_BEFORE,
-      nonce,
-    };
-    const signature = await wallet.signTypedData(
-      { name: "Test USD", version: "1", chainId, verifyingContract: await w.token.getAddress() },
-      {
-        TransferWithAuthorization: [
-          { name: "from", type: "address" },
-          { name: "to", type: "address" },
-          { name: "value", type: "uint256" },
-          { name: "validAfter", type: "uint256" },
-          { name: "validBefore", type: "uint256" },
-          { name: "nonce", type: "bytes32" },
-        ],
-      },
-      message,
-    );
-    return { token: await w.token.getAddress(), ...message, signature };
-  };
-  const t = await authorize(c.present(wallets[0]));
-  const { v, r, s } = Signature.from(t.signature);
-  const alone = await gasOf(
-    w.token
-      .connect(w.relayer)
-      ["transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"](
-        t.from,
-        t.to,
-        t.value,
-        t.validAfter,
-        t.validBefore,
-        t.nonce,
-        v,
-        r,
-        s,
-      ),
-  );
-  record("token.transferWithAuthorization.gas", alone);
-  for (const count of [1, 10, 50, 100]) {
-    const batch = await Promise.all(wallets.slice(0, count).map(authorize));
-    const gas = await gasOf(w.settler.connect(w.relayer).settle(batch, 150_000n));
-    record(`settle.batch${count}.gas`, gas / count);
-  }
+  record("token.transferWithAuthorization.gas", await payAlone(c.present(wallets[0])));
+  for (const count of [1, 10, 50, 100]) record(`settle.batch${count}.gas`, (await settle(count)) / count);
+
+  await measureUsdc(w, bare);
+  await measureTerms(w);
 
   print();
   const missed = figures.filter(({ value, goal }) => goal !== null && value > goal);

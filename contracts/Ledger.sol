@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
+import {Hashes} from "@openzeppelin/contracts/utils/cryptography/Hashes.sol";
 import {Auth, ITurnpike, Status} from "./interfaces/ITurnpike.sol";
 import {Records} from "./Records.sol";
 import {Signatures} from "./libraries/Signatures.sol";
@@ -38,8 +39,9 @@ abstract contract Ledger is Records, ITurnpike, EIP712 {
         return s.isLimited() ? _nexts[idHash].until() : 0;
     }
 
+    /// @dev keccak256(abi.encode(subscriber, secretHash))
     function _idHashOf(address subscriber, bytes32 secretHash) internal pure returns (bytes32) {
-        return keccak256(abi.encode(subscriber, secretHash));
+        return Hashes.efficientKeccak256(bytes32(uint256(uint160(subscriber))), secretHash);
     }
 
     // ------------------------------------------------------------------ periods

@@ -13,6 +13,8 @@ import {
     NextWords,
     PayeeWord,
     PriceWord,
+    StartWord,
+    StartWords,
     SubscriptionWord,
     SubscriptionWords
 } from "./libraries/Words.sol";
@@ -23,19 +25,14 @@ import {
 abstract contract Subscriptions is Ledger {
     using Standing for SubscriptionWord;
 
-    /// @dev The first period as a voucher makes it.
-    struct Intro {
-        bool given; // false: the plan's price for one regular period
-        uint96 amount;
-        uint32 interval; // seconds; 0: one regular period
-    }
-
     // ------------------------------------------------------------------ create
 
     /// @inheritdoc ITurnpike
     function subscribe(bytes32 planId, bytes32 secretHash, uint256 maxOverage) external returns (bytes32 idHash) {
-        Intro memory none;
-        return _subscribe(msg.sender, Signup(planId, secretHash, maxOverage, 0), none);
+        (uint32 planIndex, PlanRecord storage plan) = _existingPlan(planId);
+        PriceWord price = plan.price;
+        StartWord start = StartWords.regular(price);
+        return _subscribe(msg.sender, planIndex, planId, secretHash, maxOverage, price, plan.payee, start);
     }
 
     /// @inheritdoc ITurnpike
@@ -48,11 +45,24 @@ abstract contract Subscriptions is Ledger {
         bytes calldata signature,
         Permit calldata permit
     ) external returns (bytes32 idHash) {
-        Intro memory none;
-        Signup memory signup = Signup(planId, secretHash, maxOverage, 0);
-        _permitFirst(subscriber, planId, permit);
-        _requireSigned(subscriber, signup, none, deadline, signature);
-        return _subscribe(subscriber, signup, none);
+        (uint32 planIndex, PlanRecord storage plan) = _existingPlan(planId);
+        PriceWord price = plan.price; // never changes
+        // A token that calls back here finds nothing done, and what it changes is seen.
+        if (permit.deadline != 0) Tokens.tryPermit(price.token(), subscriber, permit);
+        PayeeWord payee = plan.payee;
+        StartWord start = StartWords.regular(price);
+        bytes32 structHash = TypedData.subscribe(
+            subscriber,
+            planId,
+            secretHash,
+            maxOverage,
+            price,
+            payee,
+            start,
+            deadline
+        );
+        _requireSignature(subscriber, structHash, deadline, signature);
+        return _subscribe(subscriber, planIndex, planId, secretHash, maxOverage, price, payee, start);
     }
 
     /// @inheritdoc ITurnpike
@@ -64,12 +74,32 @@ abstract contract Subscriptions is Ledger {
         bytes calldata signature,
         Permit calldata permit
     ) external returns (bytes32 idHash) {
-        _permitFirst(subscriber, signup.planId, permit);
-        Intro memory intro;
-        if (voucher.signer != address(0)) intro = Intro(true, voucher.firstAmount, voucher.firstInterval);
-        if (msg.sender != subscriber) _requireSigned(subscriber, signup, intro, deadline, signature);
-        if (intro.given) _requireVoucher(subscriber, signup, voucher);
-        return _subscribe(subscriber, signup, intro);
+        (uint32 planIndex, PlanRecord storage plan) = _existingPlan(signup.planId);
+        PriceWord price = plan.price; // never changes
+        // A token that calls back here finds nothing done, and what it changes is seen.
+        if (permit.deadline != 0) Tokens.tryPermit(price.token(), subscriber, permit);
+        PayeeWord payee = plan.payee;
+        StartWord start = StartWords.regular(price);
+        if (voucher.signer != address(0)) {
+            start = StartWords.introductory(voucher.firstAmount, voucher.firstInterval);
+        }
+        start = start.withUntil(signup.until);
+        (bytes32 planId, bytes32 secretHash, uint256 cap) = (signup.planId, signup.secretHash, signup.maxOverage);
+        if (msg.sender != subscriber) {
+            bytes32 structHash = TypedData.subscribe(
+                subscriber,
+                planId,
+                secretHash,
+                cap,
+                price,
+                payee,
+                start,
+                deadline
+            );
+            _requireSignature(subscriber, structHash, deadline, signature);
+        }
+        if (start.isIntro()) _requireVoucher(subscriber, planIndex, price, signup, voucher);
+        return _subscribe(subscriber, planIndex, planId, secretHash, cap, price, payee, start);
     }
 
     /// @inheritdoc ITurnpike
@@ -219,40 +249,15 @@ abstract contract Subscriptions is Ledger {
 
     // ------------------------------------------------------------------ internals
 
-    /// @dev Before all that is read or checked: a token that calls back here finds nothing done, and what it changes
-    /// is seen.
-    function _permitFirst(address subscriber, bytes32 planId, Permit calldata permit) private {
-        if (permit.deadline == 0) return;
-        (, PlanRecord storage plan) = _existingPlan(planId);
-        Tokens.tryPermit(plan.price.token(), subscriber, permit);
-    }
-
-    /// @dev The message has the terms as they are now: after the payee has moved, another one must be signed.
-    function _requireSigned(
+    function _requireVoucher(
         address subscriber,
-        Signup memory signup,
-        Intro memory intro,
-        uint256 deadline,
-        bytes calldata signature
-    ) private view {
-        (, PlanRecord storage plan) = _existingPlan(signup.planId);
-        PriceWord price = plan.price;
-        bytes32 structHash = TypedData.subscribe(
-            subscriber,
-            signup,
-            price,
-            plan.payee,
-            intro.given ? intro.amount : price.amount(),
-            intro.interval,
-            deadline
-        );
-        _requireSignature(subscriber, structHash, deadline, signature);
-    }
-
-    function _requireVoucher(address subscriber, Signup memory signup, Voucher calldata voucher) private {
-        (uint32 planIndex, PlanRecord storage plan) = _existingPlan(signup.planId);
+        uint32 planIndex,
+        PriceWord price,
+        Signup calldata signup,
+        Voucher calldata voucher
+    ) private {
         if (
-            voucher.firstAmount > plan.price.amount() ||
+            voucher.firstAmount > price.amount() ||
             _rights[_operatorKey(planIndex, voucher.signer)] & VOUCHER_RIGHT == 0
         ) revert InvalidVoucher(signup.planId, voucher.signer);
         bytes32 structHash = TypedData.voucher(subscriber, signup, voucher);
@@ -260,33 +265,38 @@ abstract contract Subscriptions is Ledger {
         emit VoucherUsed(_idHashOf(subscriber, signup.secretHash), voucher.signer, voucher.firstAmount);
     }
 
-    function _subscribe(address subscriber, Signup memory signup, Intro memory intro) private returns (bytes32 idHash) {
-        (uint32 planIndex, PlanRecord storage plan) = _existingPlan(signup.planId);
-        PayeeWord payee = plan.payee;
-        if (payee.isDeprecated()) revert PlanDeprecated(signup.planId);
-        idHash = _idHashOf(subscriber, signup.secretHash);
-        if (_subscriptions[idHash].word.exists()) revert IdHashUsed(idHash);
-        uint88 cap = _checkedCap(signup.maxOverage);
+    function _subscribe(
+        address subscriber,
+        uint32 planIndex,
+        bytes32 planId,
+        bytes32 secretHash,
+        uint256 maxOverage,
+        PriceWord price,
+        PayeeWord payee,
+        StartWord start
+    ) private returns (bytes32 idHash) {
+        if (payee.isDeprecated()) revert PlanDeprecated(planId);
+        idHash = _idHashOf(subscriber, secretHash);
+        SubscriptionRecord storage subscription = _subscriptions[idHash];
+        if (subscription.word.exists()) revert IdHashUsed(idHash);
+        uint88 cap = _checkedCap(maxOverage);
 
-        // The anchor is the day on which the first regular period starts: after an introduction in seconds, its end.
-        uint256 regular = block.timestamp + intro.interval;
-        (uint256 paidThrough, uint256 anchor) = Standing.periodFrom(regular, payee, 0);
-        if (intro.interval != 0) paidThrough = regular;
+        (uint256 paidThrough, uint256 anchor) = Standing.firstPeriod(block.timestamp, start.firstInterval(), payee);
         SubscriptionWord s = SubscriptionWords.pack(subscriber, paidThrough, planIndex, anchor);
-        if (intro.given) s = s.asIntro();
-        if (signup.until != 0) {
-            if (signup.until <= block.timestamp) revert UntilReached(idHash, signup.until);
+        if (start.isIntro()) s = s.asIntro();
+        uint40 until = start.until();
+        if (until != 0) {
+            if (until <= block.timestamp) revert UntilReached(idHash, until);
             s = s.withNext(true, false);
-            _nexts[idHash] = NextWords.pack(signup.until, 0);
+            _nexts[idHash] = NextWords.pack(until, 0);
         }
-        _subscriptions[idHash].word = s;
-        if (cap != 0) _allowances[idHash].word = AllowanceWord.wrap(0).restarted(cap, s.paidThrough());
-        emit Subscribed(idHash, signup.planId, subscriber, signup.maxOverage, s.paidThrough());
+        subscription.word = s;
+        if (cap != 0) _allowances[idHash].word = AllowanceWord.wrap(0).restarted(cap, uint40(paidThrough));
+        emit Subscribed(idHash, planId, subscriber, maxOverage, uint40(paidThrough));
         if (anchor != 0) emit Anchored(idHash, uint8(anchor));
-        if (signup.until != 0) emit NextSet(idHash, signup.until, 0);
+        if (until != 0) emit NextSet(idHash, until, 0);
 
-        PriceWord price = plan.price;
-        uint256 charge = intro.given ? intro.amount : price.amount();
+        uint256 charge = start.firstAmount();
         if (charge != 0) Tokens.collect(price.token(), subscriber, payee.payTo(), charge);
     }
 
@@ -373,7 +383,7 @@ abstract contract Subscriptions is Ledger {
             // What is scheduled already stays, whatever the plan has become since.
             if (!s.hasNext() || nextIndex != _nexts[idHash].nextPlanIndex()) {
                 _requireChangeable(idHash, s, status);
-                nextIndex = _requireChange(s, nextPlanId);
+                (nextIndex, ) = _requireChange(s, _plans[s.planIndex()], nextPlanId);
             }
         }
 
@@ -419,13 +429,15 @@ abstract contract Subscriptions is Ledger {
         bytes32 newPlanId
     ) private view returns (uint256 charge, uint256 credit, uint32 newIndex) {
         PlanRecord storage plan = _plans[s.planIndex()];
+        PlanRecord storage next;
+        PayeeWord payee = plan.payee;
         uint40 until = _untilOf(idHash, s);
-        _requireChangeable(idHash, s, s.statusAt(plan.payee, until, block.timestamp));
+        _requireChangeable(idHash, s, s.statusAt(payee, until, block.timestamp));
         if (until != 0 && block.timestamp >= until) revert UntilReached(idHash, until);
-        newIndex = _requireChange(s, newPlanId);
+        (newIndex, next) = _requireChange(s, plan, newPlanId);
 
-        uint256 price = _plans[newIndex].price.amount();
-        credit = s.creditFor(plan.payee, plan.price.amount(), block.timestamp);
+        uint256 price = next.price.amount();
+        credit = s.creditFor(payee, plan.price.amount(), block.timestamp);
         if (credit > price) revert CreditExceedsPrice(credit, price);
         charge = price - credit;
     }
@@ -438,9 +450,11 @@ abstract contract Subscriptions is Ledger {
     }
 
     /// @dev To another plan of the same provider and token that is open.
-    function _requireChange(SubscriptionWord s, bytes32 newPlanId) private view returns (uint32 newIndex) {
-        PlanRecord storage plan = _plans[s.planIndex()];
-        PlanRecord storage next;
+    function _requireChange(
+        SubscriptionWord s,
+        PlanRecord storage plan,
+        bytes32 newPlanId
+    ) private view returns (uint32 newIndex, PlanRecord storage next) {
         (newIndex, next) = _existingPlan(newPlanId);
         if (
             newIndex == s.planIndex() ||

@@ -69,6 +69,21 @@ library Standing {
         }
     }
 
+    /// @dev The period from a signup at `t` on: one of the plan's, or an introduction of so many seconds. Its anchor is
+    /// the day on which the first regular period starts.
+    /// @param introduction 0: none
+    function firstPeriod(
+        uint256 t,
+        uint256 introduction,
+        PayeeWord terms
+    ) internal pure returns (uint256 end, uint256 anchor) {
+        unchecked {
+            uint256 regular = t + introduction;
+            (end, anchor) = periodFrom(regular, terms, 0);
+            if (introduction != 0) end = regular;
+        }
+    }
+
     /// @dev The end of the period after the paid one, were it collected in time.
     function nextBoundary(SubscriptionWord s, PayeeWord terms) internal pure returns (uint256) {
         uint256 paidThrough = s.paidThrough();

@@ -42,24 +42,25 @@ library Tokens {
     /// @dev Someone may have submitted it first, out of the mempool: what counts is whether the approval suffices,
     /// which the charge that follows finds out.
     function tryPermit(address token, address owner, Permit calldata permit) internal {
-        bytes calldata sig = permit.signature;
-        bytes memory data =
-            sig.length == 65
-                ? abi.encodeCall(
-                    IERC20Permit.permit,
-                    (
-                        owner,
-                        address(this),
-                        permit.value,
-                        permit.deadline,
-                        uint8(sig[64]),
-                        bytes32(sig[:32]),
-                        bytes32(sig[32:64])
-                    )
-                )
-                : abi.encodeWithSelector(PERMIT_BYTES, owner, address(this), permit.value, permit.deadline, sig);
+        bytes calldata signature = permit.signature;
+        bytes memory data;
+        if (signature.length == 65) {
+            (uint8 v, bytes32 r, bytes32 s) = _split(signature);
+            data = abi.encodeCall(IERC20Permit.permit, (owner, address(this), permit.value, permit.deadline, v, r, s));
+        } else {
+            data = abi.encodeWithSelector(PERMIT_BYTES, owner, address(this), permit.value, permit.deadline, signature);
+        }
         assembly ("memory-safe") {
             pop(call(TOKEN_GAS, token, 0, add(data, 0x20), mload(data), 0x00, 0x00))
+        }
+    }
+
+    /// @param signature 65 bytes
+    function _split(bytes calldata signature) private pure returns (uint8 v, bytes32 r, bytes32 s) {
+        assembly ("memory-safe") {
+            r := calldataload(signature.offset)
+            s := calldataload(add(signature.offset, 0x20))
+            v := byte(0, calldataload(add(signature.offset, 0x40)))
         }
     }
 

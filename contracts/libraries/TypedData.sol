@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Signup, Voucher} from "../interfaces/TurnpikeTypes.sol";
-import {PayeeWord, PriceWord} from "./Words.sol";
+import {PayeeWord, PriceWord, StartWord} from "./Words.sol";
 
 /// @title The EIP-712 messages that a subscriber signs
 /// @notice Struct hashes only; the domain belongs to the contract. The subscriber is first, so that no signature serves
@@ -45,13 +45,15 @@ library TypedData {
     bytes32 private constant SECONDS = keccak256("seconds");
     bytes32 private constant MONTHS = keccak256("months");
 
+    /// @dev The terms are those of now: after the payee has moved, another message must be signed.
     function subscribe(
         address subscriber,
-        Signup memory signup,
+        bytes32 planId,
+        bytes32 secretHash,
+        uint256 maxOverage,
         PriceWord price,
         PayeeWord payee,
-        uint256 firstAmount,
-        uint256 firstInterval,
+        StartWord start,
         uint256 deadline
     ) internal pure returns (bytes32) {
         return
@@ -59,23 +61,27 @@ library TypedData {
                 abi.encode(
                     SUBSCRIBE,
                     subscriber,
-                    signup.planId,
+                    planId,
                     price.token(),
                     payee.payTo(),
                     price.amount(),
                     payee.interval(),
                     _unit(payee),
-                    firstAmount,
-                    firstInterval,
-                    signup.maxOverage,
-                    signup.until,
-                    signup.secretHash,
+                    start.firstAmount(),
+                    start.firstInterval(),
+                    maxOverage,
+                    start.until(),
+                    secretHash,
                     deadline
                 )
             );
     }
 
-    function voucher(address subscriber, Signup memory signup, Voucher calldata given) internal pure returns (bytes32) {
+    function voucher(
+        address subscriber,
+        Signup calldata signup,
+        Voucher calldata given
+    ) internal pure returns (bytes32) {
         return
             keccak256(
                 abi.encode(

@@ -31,6 +31,10 @@ type OwnerWord is uint256;
 // payTo160 | effectiveAt40, from the lowest bit up. Zero: no payee is proposed.
 type ProposalWord is uint256;
 
+// firstAmount96 | firstInterval32 | until40 | INTRO1, from the lowest bit up: how a subscription starts, and when it
+// ends. Never stored. The interval in seconds, 0: one regular period. Until 0: no end.
+type StartWord is uint256;
+
 using SubscriptionWords for SubscriptionWord global;
 using NextWords for NextWord global;
 using AllowanceWords for AllowanceWord global;
@@ -38,6 +42,7 @@ using PlanWords for PriceWord global;
 using PlanWords for PayeeWord global;
 using PlanWords for OwnerWord global;
 using PlanWords for ProposalWord global;
+using StartWords for StartWord global;
 
 library SubscriptionWords {
     /// @dev The year 4147. No Solidity type is 36 bits wide: a larger time would spill into the plan's index.
@@ -358,5 +363,39 @@ library PlanWords {
 
     function effectiveAt(ProposalWord w) internal pure returns (uint40) {
         return uint40(ProposalWord.unwrap(w) >> 160);
+    }
+}
+
+library StartWords {
+    uint256 private constant INTRO = 1 << 168;
+
+    /// @dev One of the plan's periods at its price, and no end.
+    function regular(PriceWord price) internal pure returns (StartWord) {
+        return StartWord.wrap(price.amount());
+    }
+
+    function introductory(uint96 firstAmount_, uint32 firstInterval_) internal pure returns (StartWord) {
+        return StartWord.wrap(uint256(firstAmount_) | (uint256(firstInterval_) << 96) | INTRO);
+    }
+
+    /// @dev For a word that has no end yet.
+    function withUntil(StartWord w, uint40 until_) internal pure returns (StartWord) {
+        return StartWord.wrap(StartWord.unwrap(w) | (uint256(until_) << 128));
+    }
+
+    function firstAmount(StartWord w) internal pure returns (uint96) {
+        return uint96(StartWord.unwrap(w));
+    }
+
+    function firstInterval(StartWord w) internal pure returns (uint32) {
+        return uint32(StartWord.unwrap(w) >> 96);
+    }
+
+    function until(StartWord w) internal pure returns (uint40) {
+        return uint40(StartWord.unwrap(w) >> 128);
+    }
+
+    function isIntro(StartWord w) internal pure returns (bool) {
+        return StartWord.unwrap(w) & INTRO != 0;
     }
 }

@@ -1,15 +1,13 @@
 // What an item of a batch needs with a token as dear as the large dollars are, beside what the Facilitator gives it
-// (GAS_PER_ITEM). The token is compiled here: it belongs to no deployment. GAS_PER_ITEM_TOLD=1 prints the figures.
+// (GAS_PER_ITEM). GAS_PER_ITEM_TOLD=1 prints the figures.
 
-import { readFileSync } from "node:fs";
-import path from "node:path";
 import { expect } from "chai";
-import { Contract, ContractFactory, hexlify, randomBytes, Wallet } from "ethers";
+import { hexlify, randomBytes, Wallet } from "ethers";
 import { ethers } from "hardhat";
 import { PAYMENTS } from "../../facilitator/src/config/payments";
+import { deployDollar } from "../support/dollar";
 import { itOfDeployedCode } from "./support/deployed-code";
 
-const FILE = "ProxiedDollar.sol";
 const TYPES = {
   TransferWithAuthorization: [
     { name: "from", type: "address" },
@@ -23,28 +21,6 @@ const TYPES = {
 const VALUE = 250_000n;
 const BATCHES = [1, 10, 127];
 
-interface Compiled {
-  readonly abi: [];
-  readonly evm: { readonly bytecode: { readonly object: string } };
-}
-
-/** Optimized as such tokens are. */
-function compile(): Record<string, Compiled> {
-  const content = readFileSync(path.join(__dirname, "support", FILE), "utf8");
-  const input = {
-    language: "Solidity",
-    sources: { [FILE]: { content } },
-    settings: {
-      optimizer: { enabled: true, runs: 10_000 },
-      evmVersion: "cancun",
-      outputSelection: { "*": { "*": ["abi", "evm.bytecode.object"] } },
-    },
-  };
-  const output = JSON.parse(require("solc").compile(JSON.stringify(input)));
-  expect((output.errors ?? []).filter(({ severity }: { severity: string }) => severity === "error")).to.deep.equal([]);
-  return output.contracts[FILE];
-}
-
 /** The service's default gas per item. */
 const GIVEN = BigInt(PAYMENTS.gasPerItem.fallback ?? 0);
 
@@ -52,18 +28,8 @@ describe("BatchSettler with a token behind a proxy, with a denylist, and payees 
   this.timeout(120_000);
 
   itOfDeployedCode("A14 the gas that each item is given is more than it needs, in a batch of any size", async () => {
-    const [deployer] = await ethers.getSigners();
-    const { ProxiedDollar, DollarProxy } = compile();
-    const deploy = async (of: Compiled | undefined, ...args: unknown[]) => {
-      const contract = await new ContractFactory(of?.abi ?? [], of?.evm.bytecode.object ?? "", deployer).deploy(
-        ...args,
-      );
-      return (await contract.waitForDeployment()).getAddress();
-    };
-    const implementation = await deploy(ProxiedDollar);
-    const address = await deploy(DollarProxy, implementation, `0x${"ad".repeat(20)}`);
-    const token = new Contract(address, ProxiedDollar?.abi ?? [], deployer);
-    await (await token.getFunction("initialize")("USD Coin")).wait();
+    const token = await deployDollar("USD Coin");
+    const address = await token.getAddress();
     const settler = await ethers.deployContract("BatchSettler");
     const { chainId } = await ethers.provider.getNetwork();
     const domain = { name: "USD Coin", version: "2", chainId, verifyingContract: address };
@@ -71,12 +37,7 @@ describe("BatchSettler with a token behind a proxy, with a denylist, and payees 
     for (const size of BATCHES) {
       const payers = Array.from({ length: size }, () => new Wallet(hexlify(randomBytes(32))));
       // More than they pay: a balance that is left at nothing would cost less.
-      await (
-        await token.getFunction("mint")(
-          payers.map((payer) => payer.address),
-          VALUE * 2n,
-        )
-      ).wait();
+      for (const payer of payers) await token.mint(payer, VALUE * 2n);
       const items = await Promise.all(
         payers.map(async (payer) => {
           const to = hexlify(randomBytes(20));

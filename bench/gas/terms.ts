@@ -1,0 +1,61 @@
+// What the terms beyond a fixed price for a fixed time cost those that use them, beside the plain figures.
+
+import { time } from "@nomicfoundation/hardhat-network-helpers";
+import * as c from "../../test/support/contracts";
+import { gasOf, record } from "./figures";
+
+/** How dear a date is depends on the date. */
+const FIRST_DAY = Date.UTC(2040, 0, 15, 12) / 1_000;
+/** Constant, and later than all that happens here. */
+const UNTIL = 2n ** 36n - 1n;
+const NO_AUTH = { version: 0n, deadline: 0n, signature: "0x" };
+const NO_VOUCHER = {
+  signer: "0x0000000000000000000000000000000000000000",
+  firstAmount: 0n,
+  firstInterval: 0n,
+  deadline: 0n,
+  signature: "0x",
+};
+
+/** Moves time to 2040. */
+export async function measureTerms(w: c.World): Promise<void> {
+  await time.increaseTo(FIRST_DAY);
+  const { subscriber, planId } = w;
+  const turnpike = w.turnpike.connect(subscriber);
+  const renewal = async (idHash: string) => {
+    await time.increaseTo(await c.paidThroughOf(w, idHash));
+    return gasOf(w.turnpike.connect(w.relayer).renew(idHash));
+  };
+
+  const monthly = await c.createPlan(w, { months: true, interval: 1 });
+  record("month.renewal.gas", await renewal((await c.subscribe(w, { planId: monthly })).idHash));
+
+  const limited = { planId, secretHash: c.freshSecretHash(), maxOverage: 0n, until: UNTIL };
+  record(
+    "signup.until.gas",
+    await gasOf(turnpike.subscribeWith(subscriber, limited, NO_VOUCHER, 0n, "0x", c.NO_PERMIT)),
+  );
+  record("limited.renewal.gas", await renewal(await turnpike.idHashOf(subscriber, limited.secretHash)));
+
+  const dearer = await c.createPlan(w, { amount: 2n * c.PRICE });
+  const changed = await c.subscribe(w);
+  await turnpike.setNext(changed.idHash, 0n, dearer, NO_AUTH);
+  record("change.renewal.gas", await renewal(changed.idHash));
+
+  const secretHash = c.freshSecretHash();
+  const terms = { firstAmount: 1n, firstInterval: BigInt(14 * c.DAY) };
+  const offer = { planId, subscriber: subscriber.address, secretHash, ...terms, deadline: c.FOREVER };
+  const voucher = {
+    signer: w.provider.address,
+    ...terms,
+    deadline: c.FOREVER,
+    signature: await c.sign(w, w.provider, "Voucher", offer),
+  };
+  const signature = await c.sign(w, subscriber, "Subscribe", { ...offer, maxOverage: 0n });
+  const signup = { planId, secretHash, maxOverage: 0n, until: 0n };
+  const sent = w.turnpike.connect(w.relayer);
+  record(
+    "signup.voucher.gas",
+    await gasOf(sent.subscribeWith(subscriber, signup, voucher, c.FOREVER, signature, c.NO_PERMIT)),
+  );
+}
