@@ -2,6 +2,7 @@
 export * from "./abi";
 export * from "./clock";
 export type { HeadListener } from "./confirmed-head";
+export { type ContractSignature, isSignatureAccepted, signatureCheck } from "./contract-signature";
 export type * from "./debit-sender";
 export * from "./deployments";
 export * from "./errors";
