@@ -12,6 +12,7 @@ export type { BatchSettler, Turnpike } from "./generated";
 export { BatchSettler__factory, Turnpike__factory } from "./generated";
 export type { HeadWatcher, HeadWatcherOptions } from "./heads";
 export { watchHeads } from "./heads";
+export * from "./json-rpc";
 export type { MeterStatesOptions } from "./metered-states";
 export { createMeterStates } from "./metered-states";
 export * from "./operator";
