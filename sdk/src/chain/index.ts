@@ -2,6 +2,7 @@
 export * from "./abi";
 export * from "./clock";
 export type { HeadListener } from "./confirmed-head";
+export { type ContractSignature, isSignatureAccepted, signatureCheck } from "./contract-signature";
 export type * from "./debit-sender";
 export * from "./deployments";
 export * from "./errors";
@@ -11,6 +12,7 @@ export type { BatchSettler, Turnpike } from "./generated";
 export { BatchSettler__factory, Turnpike__factory } from "./generated";
 export type { HeadWatcher, HeadWatcherOptions } from "./heads";
 export { watchHeads } from "./heads";
+export * from "./json-rpc";
 export type { MeterStatesOptions } from "./metered-states";
 export { createMeterStates } from "./metered-states";
 export * from "./operator";
