@@ -6,7 +6,7 @@
  */
 import { Agent, createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { keccak } from "../../facilitator/src/chain/keccak";
+import { keccak256 } from "turnpike/protocol";
 import { signerOf } from "../../facilitator/src/chain/signer-of";
 import { serveParent } from "./process";
 
@@ -79,7 +79,7 @@ function readTransaction(raw: string): Sent {
   const word = (digits: Buffer): string => digits.toString("hex").padStart(64, "0");
   // The list without its last three items is the signed payload.
   const body = bytes.subarray(list.start, items[8]?.end);
-  const digest = keccak(Buffer.concat([bytes.subarray(0, 1), listHead(body.length), body]));
+  const digest = keccak256(Buffer.concat([bytes.subarray(0, 1), listHead(body.length), body]));
   const v = (27 + Number(number(parity))).toString(16);
   const from = signerOf(digest, `0x${word(r)}${word(s)}${v}`) ?? "";
   return { from, nonce: Number(number(nonce)), gasLimit: number(gasLimit) };

@@ -1,6 +1,7 @@
 /** Reads the chain with typed and checked answers. A malformed answer counts as no answer. */
+import { RpcAnswerError, revertDataOf } from "turnpike/chain";
 import { type Address, checksum, type Hex, isAddress, Unavailable } from "turnpike/protocol";
-import { type Rpc, RpcAnswerError } from "./rpc";
+import type { Rpc } from "./rpc";
 
 export interface ChainBlock {
   readonly number: number;
@@ -169,14 +170,6 @@ export function createChainReader(rpc: Rpc): ChainReader {
       await rpc.request("eth_sendRawTransaction", [raw]);
     },
   };
-}
-
-/** Returns undefined when the node did not run the call. Nodes put the revert data in `data` or in `data.data`. */
-function revertDataOf(error: RpcAnswerError): Hex | undefined {
-  const nested =
-    typeof error.data === "object" && error.data !== null ? (error.data as { data?: unknown }).data : error.data;
-  if (typeof nested === "string" && /^0x([0-9a-fA-F]{2})*$/.test(nested)) return nested as Hex;
-  return /revert|out of gas|invalid opcode/i.test(error.message) ? "0x" : undefined;
 }
 
 function asUnavailable(error: unknown): Error {

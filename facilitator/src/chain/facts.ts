@@ -2,10 +2,8 @@
  * Decodes one block's logs into facts, in order. Pure. Token logs are decoded by hand, because every payment has them.
  */
 import { decodeTurnpikeLog, type TurnpikeEvent, turnpikeInterface } from "turnpike/chain";
-import { type Address, checksum, type Hex } from "turnpike/protocol";
+import { type Address, checksum, type Hex, keccakText, paymentIdOf } from "turnpike/protocol";
 import type { ChainLog } from "./chain-reader";
-import { fastPaymentId } from "./digests";
-import { keccakOfText } from "./keccak";
 
 interface FactBase {
   readonly logIndex: number;
@@ -32,11 +30,11 @@ export interface TurnpikeFact extends FactBase {
 
 export type ChainFact = AuthorizationUsed | AuthorizationCanceled | TurnpikeFact;
 
-export const TRANSFER_TOPIC = keccakOfText("Transfer(address,address,uint256)");
+export const TRANSFER_TOPIC = keccakText("Transfer(address,address,uint256)");
 
-export const AUTHORIZATION_USED_TOPIC = keccakOfText("AuthorizationUsed(address,bytes32)");
+export const AUTHORIZATION_USED_TOPIC = keccakText("AuthorizationUsed(address,bytes32)");
 
-export const AUTHORIZATION_CANCELED_TOPIC = keccakOfText("AuthorizationCanceled(address,bytes32)");
+export const AUTHORIZATION_CANCELED_TOPIC = keccakText("AuthorizationCanceled(address,bytes32)");
 
 /** First topics of Turnpike's own logs. */
 export const TURNPIKE_TOPICS: Hex[] = [];
@@ -75,7 +73,7 @@ export function factsOf(sources: FactSources, logs: readonly ChainLog[]): ChainF
     const [topic, payerTopic, nonce] = log.topics as [Hex, Hex, Hex];
     if (topic !== AUTHORIZATION_USED_TOPIC && topic !== AUTHORIZATION_CANCELED_TOPIC) return;
     const payer = addressOfTopic(payerTopic);
-    const paymentId = fastPaymentId({ chainId: sources.chainId, token: log.address, payer, nonce });
+    const paymentId = paymentIdOf({ chainId: sources.chainId, token: log.address, payer, nonce });
     if (topic === AUTHORIZATION_CANCELED_TOPIC) {
       facts.push({ kind: "authorizationCanceled", paymentId, ...base });
       return;

@@ -2,7 +2,7 @@
  * Records the health of each node from its answers. Identifies a node by its position in RPC_URLS and its host: the
  * rest of a URL may be a key. Makes no decisions; `rpc-nodes.ts` chooses the node.
  */
-import { Unavailable } from "turnpike/protocol";
+import { faultOf } from "turnpike/chain";
 
 export type NodeStatus = "unknown" | "well" | "failing" | "wrong_chain";
 
@@ -94,14 +94,4 @@ export function describeSilence(nodes: readonly NodeHealth[]): string {
     status === "failing" && lastFault ? `node ${position} (${lastFault.code})` : `node ${position}`,
   );
   return `no node of RPC_URLS answers: ${each.join(", ")}`;
-}
-
-/** Returns an error code of this service or the system; never a message, which may contain the URL. */
-function faultOf(error: unknown): string {
-  if (error instanceof Unavailable) return error.reason ?? "no_answer";
-  if (!(error instanceof Error)) return "no_answer";
-  if (error.name === "AbortError") return "timeout";
-  if (error instanceof SyntaxError) return "no_json";
-  const { code } = { ...(error.cause as object), ...error } as { code?: unknown };
-  return typeof code === "string" && /^\w{1,40}$/.test(code) ? code.toLowerCase() : "no_answer";
 }

@@ -3,24 +3,20 @@
  * whether it rests after a failure.
  */
 import type { Logger } from "pino";
+import { postByFetch, type RpcAnswer, type RpcCall, RpcEndpoint } from "turnpike/chain";
 import { Unavailable } from "turnpike/protocol";
 import { type NodeHealth, type NodeRecord, recordNode } from "./node-health";
-import { postJson, stoppingError, type TransportOptions } from "./rpc-transport";
+import { postKeptAlive } from "./rpc-post";
 
-export interface RpcCall {
-  readonly method: string;
-  readonly params: readonly unknown[];
-}
-
-export interface RpcAnswer {
-  readonly id?: unknown;
-  readonly result?: unknown;
-  readonly error?: { readonly code?: unknown; readonly message?: unknown; readonly data?: unknown };
-}
-
-export interface RpcNodeOptions extends TransportOptions {
+export interface RpcNodeOptions {
   readonly chainId: number;
   readonly log: Logger;
+  /** for one batch */
+  readonly timeoutMs: number;
+  /** used for requests to the nodes */
+  readonly fetch?: typeof fetch;
+  /** ends every pending and later request as `Unavailable` */
+  readonly signal?: AbortSignal | undefined;
 }
 
 const REST_MS = 5_000;
@@ -28,13 +24,10 @@ const REST_MS = 5_000;
 /** The node behind a URL may change: a load balancer, a proxy, a replaced node. */
 const CHECK_EVERY_MS = 10_000;
 
-/** "limit exceeded": another node may answer */
-const LIMIT_EXCEEDED = -32_005;
-
 const callOf = (method: string, params: readonly unknown[] = []): RpcCall => ({ method, params });
 
 export class RpcNode {
-  readonly #url: string;
+  readonly #endpoint: RpcEndpoint;
   readonly #options: RpcNodeOptions;
   readonly #record: NodeRecord;
   #chain: "unchecked" | "right" | "wrong" = "unchecked";
@@ -45,7 +38,8 @@ export class RpcNode {
 
   /** @param index position in RPC_URLS, from 0 */
   constructor(url: string, index: number, options: RpcNodeOptions) {
-    this.#url = url;
+    const { fetch, timeoutMs, signal } = options;
+    this.#endpoint = new RpcEndpoint({ url, post: fetch ? postByFetch(fetch) : postKeptAlive, timeoutMs, signal });
     this.#options = options;
     this.#record = recordNode(url, index, () => performance.now());
   }
@@ -111,7 +105,7 @@ export class RpcNode {
   async #post(batch: readonly RpcCall[]): Promise<RpcAnswer[]> {
     const askedMs = performance.now();
     try {
-      const answers = await this.#postBatch(batch);
+      const answers = await this.#endpoint.exchange(batch);
       this.#record.answered(performance.now() - askedMs);
       return answers;
     } catch (error) {
@@ -120,23 +114,7 @@ export class RpcNode {
       throw error;
     }
   }
-
-  async #postBatch(batch: readonly RpcCall[]): Promise<RpcAnswer[]> {
-    const calls = batch.map(({ method, params }, id) => ({ jsonrpc: "2.0", id, method, params }));
-    const body = await postJson<RpcAnswer | RpcAnswer[]>(
-      this.#url,
-      JSON.stringify(calls.length === 1 ? calls[0] : calls),
-      this.#options,
-    );
-    const byId = new Map((Array.isArray(body) ? body : [body]).map((answer) => [answer?.id, answer]));
-    return batch.map((_, id) => {
-      const answer = byId.get(id);
-      if (!answer || (answer.error === undefined && answer.result === undefined)) {
-        throw new Unavailable("a node's answer to a batch is incomplete", { reason: "incomplete" });
-      }
-      if (answer.error?.code === LIMIT_EXCEEDED)
-        throw new Unavailable("a node's request limit is exceeded", { reason: "limit_exceeded" });
-      return answer;
-    });
-  }
 }
+
+export const stoppingError = (): Unavailable =>
+  new Unavailable("The service is stopping; send the request again.", { reason: "stopping", retryAfterSec: 2 });

@@ -1,8 +1,8 @@
 /** Chooses among the nodes of RPC_URLS: prefers the first, and asks the others when it does not answer. */
+import type { RpcAnswer, RpcCall } from "turnpike/chain";
 import { ConfigError, Unavailable } from "turnpike/protocol";
 import { compareHeads, type NodeHealth } from "./node-health";
-import { type RpcAnswer, type RpcCall, RpcNode, type RpcNodeOptions } from "./rpc-node";
-import { stoppingError } from "./rpc-transport";
+import { RpcNode, type RpcNodeOptions, stoppingError } from "./rpc-node";
 
 export interface RpcNodesOptions extends RpcNodeOptions {
   readonly urls: readonly string[];

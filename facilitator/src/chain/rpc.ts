@@ -2,21 +2,9 @@
  * Sends JSON-RPC over HTTP to several nodes. Batches the requests of one event-loop turn. Independent of the methods; a
  * request without an answer is `Unavailable`.
  */
+import { type RpcAnswer, type RpcCall, resultOf } from "turnpike/chain";
 import type { NodeHealth } from "./node-health";
-import type { RpcAnswer, RpcCall } from "./rpc-node";
 import { RpcNodes, type RpcNodesOptions } from "./rpc-nodes";
-
-/** An error that a node answered with. */
-export class RpcAnswerError extends Error {
-  constructor(
-    readonly rpcCode: number,
-    message: string,
-    readonly data: unknown,
-  ) {
-    super(message);
-    this.name = "RpcAnswerError";
-  }
-}
 
 export interface Rpc {
   /**
@@ -49,9 +37,11 @@ export function createRpc(options: RpcNodesOptions): Rpc {
     try {
       const answers = await nodes.exchange(batch);
       batch.forEach((pending, index) => {
-        const { error, result } = answers[index] as RpcAnswer;
-        if (error) pending.reject(new RpcAnswerError(Number(error.code ?? 0), String(error.message ?? ""), error.data));
-        else pending.resolve(result);
+        try {
+          pending.resolve(resultOf(answers[index] as RpcAnswer));
+        } catch (error) {
+          pending.reject(error);
+        }
       });
     } catch (error) {
       for (const pending of batch) pending.reject(error);

@@ -1,9 +1,8 @@
-import type { Hex } from "turnpike/protocol";
-import { keccakOfText } from "../chain/keccak";
+import { type Hex, keccakText } from "turnpike/protocol";
 
 /** Returns the event id of a log: the same log in the same block always has the same id. */
 export function chainEventId(chainId: number, blockHash: string, logIndex: number, type: string): Hex {
-  return keccakOfText(`${chainId}/${blockHash}/${logIndex}/${type}`);
+  return keccakText(`${chainId}/${blockHash}/${logIndex}/${type}`);
 }
 
 export interface EventDraft {

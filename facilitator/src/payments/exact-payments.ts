@@ -1,6 +1,5 @@
 /** The standard x402 "exact" channel: verifies, settles and grants payments for stock servers and for gates. */
-import { type Hex, TurnpikeError } from "turnpike/protocol";
-import { fastPaymentId } from "../chain/digests";
+import { type Hex, paymentIdOf, TurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import { isOutcomeUnknown } from "../db/outage";
@@ -160,6 +159,6 @@ export class ExactPayments {
   async release({ token, authorization: { from: payer, nonce }, purchase }: ExactRequest): Promise<void> {
     const { config, grants, holds } = this.#options;
     holds.end(purchase);
-    await grants.release(fastPaymentId({ chainId: config.chainId, token, payer, nonce }), purchase);
+    await grants.release(paymentIdOf({ chainId: config.chainId, token, payer, nonce }), purchase);
   }
 }

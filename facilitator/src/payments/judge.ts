@@ -3,9 +3,17 @@
  * throws when the chain cannot be read, so that an outage is never mistaken for a refusal. Writes nothing.
  */
 import { tokenInterface } from "turnpike/chain";
-import { type Address, type Clock, type Hex, type TurnpikeError, Unavailable } from "turnpike/protocol";
-import { transferDigest } from "../chain/digests";
-import { isSignerOf } from "../chain/signer-of";
+import {
+  type Address,
+  type Clock,
+  type Hex,
+  type TurnpikeError,
+  transferTypedData,
+  typedDataDigest,
+  Unavailable,
+} from "turnpike/protocol";
+import { signerOf } from "../chain/signer-of";
+import { isSignedByContract } from "../chain/wallet-signature";
 import type { FacilitatorConfig } from "../config";
 import type { Relayer } from "../relayer";
 import { transferCalldata } from "./calldata";
@@ -53,35 +61,28 @@ export function judgeWindow(
 }
 
 export function isSignedByKey(config: FacilitatorConfig, request: PaymentRequest): boolean {
-  return isSignerOf(digestOf(config, request), request.signature, request.authorization.from);
+  return signerOf(digestOf(config, request), request.signature) === request.authorization.from;
 }
 
-function digestOf({ chainId }: FacilitatorConfig, request: PaymentRequest): Buffer {
+function digestOf({ chainId }: FacilitatorConfig, request: PaymentRequest): Hex {
   const { address: token, name, version } = request.token;
-  return transferDigest({ chainId, token, name, version }, request.authorization);
+  return typedDataDigest(transferTypedData({ chainId, token, name, version }, request.authorization));
 }
 
 /** @throws Unavailable when the chain cannot be read */
 export async function isSignedByPayer(context: JudgeContext, request: PaymentRequest): Promise<boolean> {
   if (isSignedByKey(context.config, request)) return true;
   if ((await context.relayer.chain.code(request.authorization.from)) === "0x") return false;
-  return isSignedByWallet(context, request);
+  return isSignedByPayersContract(context, request);
 }
 
-const IS_VALID_SIGNATURE = "1626ba7e";
-
-/** Checks a signature by ERC-1271. Any revert or other answer counts as invalid. */
-async function isSignedByWallet(context: JudgeContext, request: PaymentRequest): Promise<boolean> {
-  const digest = digestOf(context.config, request).toString("hex");
-  const length = request.signature.length / 2 - 1;
-  const padded = request.signature.slice(2).padEnd(Math.ceil(length / 32) * 64, "0");
-  const data = `0x${IS_VALID_SIGNATURE}${digest}${(64).toString(16).padStart(64, "0")}${length.toString(16).padStart(64, "0")}${padded}`;
-  const answer = await context.relayer.chain.call({
-    to: request.authorization.from,
-    data: data as Hex,
-    gas: WALLET_GAS,
+function isSignedByPayersContract({ config, relayer }: JudgeContext, request: PaymentRequest): Promise<boolean> {
+  const { authorization, signature } = request;
+  return isSignedByContract(relayer.chain, {
+    wallet: authorization.from,
+    digest: digestOf(config, request),
+    signature,
   });
-  return answer.kind === "ok" && answer.data === `0x${IS_VALID_SIGNATURE.padEnd(64, "0")}`;
 }
 
 /** Judges one request. @throws Unavailable when the chain cannot be read */
@@ -98,7 +99,7 @@ export async function judge(context: JudgeContext, request: PaymentRequest): Pro
   const asked = relayer.accounts.facts({ token, payer: from, nonce, balanceAtBlock: atBlock });
   const isKeys = isSignedByKey(config, request);
   const { hasCode, isNonceUsed, balance } = await asked;
-  const isSigned = isKeys || (hasCode && (await isSignedByWallet(context, request)));
+  const isSigned = isKeys || (hasCode && (await isSignedByPayersContract(context, request)));
   if (!isSigned) return bad(refusal("InvalidSignature", "signature", "the signature is not the payer's"));
   if (isNonceUsed) return { kind: "used" };
   if (late) return bad(late);

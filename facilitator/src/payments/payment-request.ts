@@ -4,14 +4,15 @@ import {
   type ErrorCode,
   findNetwork,
   type Hex,
+  keccakText,
   parseMemo,
+  paymentIdOf,
+  paymentNonce,
   resourceWithoutQuery,
   type SignedPayment,
   TurnpikeError,
   type TurnpikeErrorOptions,
 } from "turnpike/protocol";
-import { fastPaymentId, fastPaymentNonce } from "../chain/digests";
-import { keccakOfText } from "../chain/keccak";
 import { type FacilitatorConfig, findToken } from "../config";
 import type { TokenConfig } from "../config/chain";
 import type { PaymentChannel } from "../db/tables/payments";
@@ -102,7 +103,7 @@ export function requestOfSignedPayment(
   signed: SignedPayment,
 ): PaymentRequest | TurnpikeError {
   const memo = parseMemo(signed.memo);
-  if (fastPaymentNonce(memo?.ref ?? signed.memo, signed.resource) !== signed.authorization.nonce) {
+  if (paymentNonce(memo?.ref ?? signed.memo, signed.resource) !== signed.authorization.nonce) {
     return refusal("InvalidRequest", "nonce", "the authorization's nonce does not match this memo and resource");
   }
   return requestOf(config, "authorize", signed, memo?.expiresAtSec);
@@ -137,7 +138,7 @@ export function requestOf(
   return {
     channel,
     purchase: facts.purchase,
-    paymentId: fastPaymentId({
+    paymentId: paymentIdOf({
       chainId: config.chainId,
       token: token.address,
       payer: authorization.from,
@@ -146,7 +147,7 @@ export function requestOf(
     token,
     authorization,
     signature: facts.signature,
-    resourceHash: keccakOfText(facts.resource),
+    resourceHash: keccakText(facts.resource),
     resourceShown: isNamed ? resourceWithoutQuery(facts.resource) : "",
     memoExpiresAtSec,
   };

@@ -1,12 +1,19 @@
 /** Verifies proofs of payment: by the payment's row, or by the chain when this database has none. */
-import { findNetwork, type Hex, type PaymentProof, parseMemo } from "turnpike/protocol";
-import { fastPaymentId, fastPaymentNonce } from "../chain/digests";
+import {
+  findNetwork,
+  type Hex,
+  isProofSignedBy,
+  type PaymentProof,
+  parseMemo,
+  paymentIdOf,
+  paymentNonce,
+} from "turnpike/protocol";
+import { signerOf } from "../chain/signer-of";
 import type { FacilitatorConfig } from "../config";
 import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
 import { findEvidence } from "./evidence";
 import type { Intake } from "./intake";
-import { isProofOf } from "./proofs";
 import type { SettlementDepth } from "./settlement-depth";
 
 export type ProofVerdict =
@@ -47,10 +54,10 @@ export class ProofVerifier {
     const { chainId } = config;
     if (findNetwork(proof.network)?.chainId !== chainId) return invalid("network");
     if (!relayer.trustedSigners.find(proof.facilitator)) return invalid("signature");
-    if (!isProofOf(proof, chainId, proof.facilitator)) return invalid("signature");
+    if (!isProofSignedBy(proof, chainId, proof.facilitator, signerOf)) return invalid("signature");
     if (proof.expiresAt <= indexer.clock.nowSec()) return invalid("expired");
-    const nonce = fastPaymentNonce(parseMemo(proof.memo)?.ref ?? proof.memo, proof.resource);
-    const paymentId = fastPaymentId({ chainId, token: proof.token, payer: proof.payer, nonce });
+    const nonce = paymentNonce(parseMemo(proof.memo)?.ref ?? proof.memo, proof.resource);
+    const paymentId = paymentIdOf({ chainId, token: proof.token, payer: proof.payer, nonce });
     const row = await intake.find(paymentId);
     if (!row) return this.#verifyByChain(proof, paymentId, nonce);
     depth.requireKept(row.block_number);

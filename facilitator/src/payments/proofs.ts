@@ -3,16 +3,13 @@
  * not stored.
  */
 import {
-  type Address,
   type Hex,
-  hexToBytes,
   type PaymentProof,
   PROOF_LIFE_SEC,
+  proofDigest,
   type SignedPayment,
   type UnsignedPaymentProof,
 } from "turnpike/protocol";
-import { fastProofDigest } from "../chain/digests";
-import { isSignerOf } from "../chain/signer-of";
 import type { PaymentRow } from "../db/tables/payments";
 import type { DigestSigner } from "../relayer/signer";
 
@@ -50,10 +47,5 @@ export async function issueProof(
     expiresAt: facts.settledAt + PROOF_LIFE_SEC,
     facilitator: signer.address,
   };
-  return { ...unsigned, signature: await signer.signDigest(fastProofDigest(unsigned, chainId)) };
-}
-
-export function isProofOf(proof: PaymentProof, chainId: number, facilitator: Address): boolean {
-  if (proof.facilitator !== facilitator) return false;
-  return isSignerOf(hexToBytes(fastProofDigest(proof, chainId)), proof.signature, facilitator);
+  return { ...unsigned, signature: await signer.signDigest(proofDigest(unsigned, chainId)) };
 }

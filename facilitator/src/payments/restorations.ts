@@ -3,8 +3,7 @@
  * skip it as a duplicate. They also have the reversal event, so a new event with its own id cancels that.
  */
 import { sql } from "kysely";
-import type { Hex } from "turnpike/protocol";
-import { keccakOfText } from "../chain/keccak";
+import { type Hex, keccakText } from "turnpike/protocol";
 import type { Tx } from "../db/open";
 import type { EventRow } from "../db/tables/events";
 import type { EventDraft } from "../events/event";
@@ -12,7 +11,7 @@ import type { EventProjection } from "../events/projection";
 
 /** @param times how often the payment was restored before: each reversal has its own id */
 export function reversalEventId(id: string, times: number): Hex {
-  return keccakOfText(times === 0 ? `${id}/reversed` : `${id}/reversed/${times}`);
+  return keccakText(times === 0 ? `${id}/reversed` : `${id}/reversed/${times}`);
 }
 
 const RESTORED = "payment.restored";
@@ -56,7 +55,7 @@ async function restorationsOf(db: Tx, chainId: number, revived: readonly EventRo
   return settled
     .filter((row) => lastType.get(row.object_id) === "payment.reversed")
     .map((row) => ({
-      id: keccakOfText(`${row.id}/restored/${(before.get(row.object_id) ?? 0) + 1}`),
+      id: keccakText(`${row.id}/restored/${(before.get(row.object_id) ?? 0) + 1}`),
       chainId,
       type: RESTORED,
       objectId: row.object_id,

@@ -2,8 +2,7 @@
  * Encodes and signs an EIP-1559 transaction. Hand-written because batches are long, and each is hashed twice. A test
  * compares it with ethers.
  */
-import type { Address, Hex } from "turnpike/protocol";
-import { keccak, keccakHex } from "../chain/keccak";
+import { type Address, type Hex, keccak256 } from "turnpike/protocol";
 
 export interface TransactionFields {
   readonly chainId: number;
@@ -64,14 +63,14 @@ export async function signRaw(
     ...rlpBytes(fromHex(fields.data)),
     EMPTY_LIST,
   ];
-  const signature = fromHex(await sign(`0x${keccak(typed(unsigned)).toString("hex")}`));
+  const signature = fromHex(await sign(keccak256(typed(unsigned))));
   const raw = typed([
     ...unsigned,
     ...rlpBytes(uintBytes((signature[64] as number) - 27)),
     ...rlpBytes(stripped(signature.subarray(0, 32))),
     ...rlpBytes(stripped(signature.subarray(32, 64))),
   ]);
-  return { hash: keccakHex(raw), raw: `0x${raw.toString("hex")}` };
+  return { hash: keccak256(raw), raw: `0x${raw.toString("hex")}` };
 }
 
 /** Removes leading zero bytes: r and s are numbers. */

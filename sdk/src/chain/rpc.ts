@@ -2,10 +2,20 @@
  * Calls a chain's JSON-RPC through a list of endpoints with failover. An outage is `Unavailable`, a revert the
  * contract's error.
  */
-import { FetchRequest, type Interface, JsonRpcProvider, Network, WebSocketProvider } from "ethers";
-import { ConfigError, type Hex, TurnpikeError, Unavailable } from "../protocol";
+import { FetchRequest, type Interface, Network, WebSocketProvider } from "ethers";
+import { ConfigError, type Hex, Unavailable } from "../protocol";
 import { atMost } from "../protocol/waiting";
 import { decodeRevert } from "./errors";
+import {
+  faultOf,
+  type RpcAnswer,
+  RpcAnswerError,
+  type RpcCall,
+  RpcEndpoint,
+  type RpcPost,
+  resultOf,
+  revertDataOf,
+} from "./json-rpc";
 
 /** JSON-RPC to one chain, with fallbacks. */
 export interface Rpc {
@@ -32,12 +42,6 @@ const REST_MS = 10_000;
 /** A call ends after this many timeouts, however many endpoints there are. */
 const MAX_TIMEOUTS = 2;
 
-const LATE = "late";
-
-/** By this module's timer, or by the one of ethers. */
-const isLate = (error: unknown): boolean =>
-  (error as { reason?: unknown }).reason === LATE || (error as { code?: unknown }).code === "TIMEOUT";
-
 /**
  * Connects to a chain by one or several URLs, http or websocket.
  * @throws ConfigError for a URL that is neither
@@ -59,19 +63,24 @@ export function connectRpc({ urls, chainId, timeoutMs = 5_000 }: RpcOptions): Rp
     async send<T>(method: string, params: readonly unknown[]): Promise<T> {
       let last: unknown;
       let reverted = false;
+      let timeouts = 0;
       const startedMs = performance.now();
       for (const endpoint of inOrder(startedMs)) {
         const leftMs = MAX_TIMEOUTS * timeoutMs - (performance.now() - startedMs);
-        if (leftMs <= 0) break;
+        // Both: a timer may fire a little before the clock says so.
+        if (leftMs <= 0 || timeouts === MAX_TIMEOUTS) break;
         try {
-          const answer = await atMost(Math.min(timeoutMs, leftMs), endpoint.send(method, [...params]), late);
+          const answer = await endpoint.send({ method, params }, Math.min(timeoutMs, leftMs));
           resting.delete(endpoint);
           return answer as T;
         } catch (error) {
           const revert = decodeRevert(error);
           if (revert) throw revert;
-          if (isLate(error)) resting.set(endpoint, performance.now() + REST_MS);
-          reverted ||= isRevert(error);
+          if (faultOf(error) === "timeout") {
+            resting.set(endpoint, performance.now() + REST_MS);
+            timeouts++;
+          }
+          reverted ||= error instanceof RpcAnswerError && revertDataOf(error) !== undefined;
           last = error;
         }
       }
@@ -94,32 +103,39 @@ export function connectRpc({ urls, chainId, timeoutMs = 5_000 }: RpcOptions): Rp
 /** `reason` of an Unavailable where the chain did answer, but the contract has no such function or reverted bare. */
 export const NO_ANSWER = "no_answer";
 
-function isRevert(error: unknown): boolean {
-  return (
-    error instanceof Error && /revert/i.test(JSON.stringify([error.message, (error as { error?: unknown }).error]))
-  );
-}
-
 interface Endpoint {
-  send(method: string, params: unknown[]): Promise<unknown>;
+  /** @throws RpcAnswerError when the endpoint answers with an error; Unavailable with reason `timeout` when it is late */
+  send(call: RpcCall, withinMs: number): Promise<unknown>;
   /** of endpoints that push */
   onBlock?(wake: () => void): () => void;
   close(): void;
 }
 
 function endpointOf(url: string, chainId: number, timeoutMs: number): Endpoint {
-  const network = Network.from(chainId);
   const protocol = URL.canParse(url) ? new URL(url).protocol : "";
-  if (protocol === "ws:" || protocol === "wss:") return socketEndpoint(url, network);
+  if (protocol === "ws:" || protocol === "wss:") return socketEndpoint(url, Network.from(chainId));
   if (protocol !== "http:" && protocol !== "https:") {
     throw new ConfigError("rpcUrl has an endpoint that is not an http, https, ws or wss URL");
   }
-  const request = new FetchRequest(url);
-  request.timeout = timeoutMs;
-  request.setThrottleParams({ maxAttempts: 2, slotInterval: 100 });
-  const provider = new JsonRpcProvider(request, network, { staticNetwork: network, batchMaxCount: 1 });
-  return { send: (method, params) => provider.send(method, params), close: () => void provider.destroy() };
+  const closed = new AbortController();
+  const endpoint = new RpcEndpoint({ url, post, timeoutMs, signal: closed.signal });
+  return {
+    send: ({ method, params }, withinMs) => endpoint.request(method, params, withinMs),
+    close: () => closed.abort(),
+  };
 }
+
+/** Posts by the HTTP client of ethers: frameworks cache and slow down `fetch`. Asks once more when it is throttled. */
+const post: RpcPost = async (url, { body, headers, signal }) => {
+  const request = new FetchRequest(url);
+  request.setThrottleParams({ maxAttempts: 2, slotInterval: 100 });
+  for (const [name, value] of Object.entries(headers)) request.setHeader(name, value);
+  request.body = body;
+  const sent = request.send();
+  signal.addEventListener("abort", () => request.cancel(), { once: true });
+  const response = await sent;
+  return { status: response.statusCode, text: response.hasBody() ? response.bodyText : "" };
+};
 
 const RECONNECT_MS = 1_000;
 
@@ -155,7 +171,14 @@ function socketEndpoint(url: string, network: Network): Endpoint {
   }
 
   return {
-    send: (method, params) => opened().send(method, params),
+    send: ({ method, params }, withinMs) =>
+      atMost(
+        withinMs,
+        opened()
+          .send(method, [...params])
+          .catch(throwAnswer),
+        throwLate,
+      ),
     onBlock(wake) {
       wakes.add(wake);
       void opened().on("block", wake);
@@ -175,8 +198,15 @@ function socketEndpoint(url: string, network: Network): Endpoint {
   };
 }
 
-function late(): never {
-  throw new TurnpikeError("Unavailable", "time-out", { reason: LATE });
+function throwLate(): never {
+  throw new Unavailable("a node did not answer in time", { reason: "timeout" });
+}
+
+/** ethers keeps the error that an endpoint answered with in `error` or `info.error`. */
+function throwAnswer(cause: { readonly error?: RpcAnswer["error"]; readonly info?: RpcAnswer }): never {
+  const error = cause.info?.error ?? cause.error;
+  if (error?.code === undefined) throw cause;
+  return resultOf({ error }) as never;
 }
 
 /** @throws ConfigError when the endpoints serve another chain than the one configured */

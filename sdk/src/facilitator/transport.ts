@@ -5,6 +5,7 @@
  */
 import type * as z from "zod";
 import { ConfigError, type Hex, TurnpikeError, Unavailable } from "../protocol";
+import { boundedText } from "../protocol/bounded-text";
 import { Deadline } from "../protocol/waiting";
 import { pendingSchema } from "./payments";
 import { errorOfProblem, problemSchema } from "./problem";
@@ -84,31 +85,12 @@ async function answerOf(response: Response): Promise<Answer> {
     await response.body?.cancel();
     throw noAnswer(`HTTP ${response.status} without JSON`);
   }
-  const text = await boundedText(response);
+  const text = await boundedText(response, MAX_RESPONSE_BYTES);
   if (text === undefined) throw noAnswer(`it is larger than ${MAX_RESPONSE_BYTES} bytes`);
   try {
     return { status: response.status, json: JSON.parse(text) as unknown, retryAfterSec };
   } catch (error) {
     throw new Unavailable("The Facilitator's answer is not JSON.", { cause: error, ...optionalRetry(retryAfterSec) });
-  }
-}
-
-/** @returns undefined when the body is larger than allowed */
-async function boundedText(response: Response): Promise<string | undefined> {
-  if (!response.body) return "";
-  const reader = response.body.getReader();
-  const decoder = new TextDecoder();
-  let text = "";
-  let bytes = 0;
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return text + decoder.decode();
-    bytes += value.byteLength;
-    if (bytes > MAX_RESPONSE_BYTES) {
-      await reader.cancel();
-      return undefined;
-    }
-    text += decoder.decode(value, { stream: true });
   }
 }
 

@@ -2,9 +2,8 @@
  * Checks addresses and writes them in EIP-55 form; every address on the wire is written so (stock v1 clients compare by
  * case).
  */
-import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils";
 import { BoundedMap } from "./bounded-map";
-import type { Hex } from "./hex";
+import { type Hex, textToBytes } from "./hex";
 import { keccak256Of } from "./keccak";
 
 /** 20 bytes as 0x and 40 hex digits; EIP-55 checksummed wherever this package makes one. */
@@ -27,9 +26,11 @@ export function checksum(address: string): Address {
   const known = cache.get(address);
   if (known) return known;
   const lower = address.slice(2).toLowerCase();
-  const hash = bytesToHex(keccak256Of(utf8ToBytes(lower)));
+  const upper = lower.toUpperCase();
+  const hash = keccak256Of(textToBytes(lower));
   let out = "0x";
-  for (let i = 0; i < 40; i++) out += Number.parseInt(hash[i] ?? "0", 16) >= 8 ? lower[i]?.toUpperCase() : lower[i];
+  // Each digit's case is the highest bit of the hash's digit at its place.
+  for (let i = 0; i < 40; i++) out += (hash[i >> 1] as number) & (i % 2 === 0 ? 0x80 : 0x08) ? upper[i] : lower[i];
   cache.set(address, out as Address);
   return out as Address;
 }

@@ -4,7 +4,9 @@
 import { secp256k1 } from "@noble/curves/secp256k1";
 import { type Address, checksum } from "./address";
 import { BoundedMap } from "./bounded-map";
-import { concatBytes, type Hex, hexToBytes, keccak256, keccakText, wordOfAddress, wordOfUint } from "./hex";
+import { type Hex, hexToBytes, keccak256, textToBytes, toHex } from "./hex";
+import { keccak256Of } from "./keccak";
+import { WORD, writeAddress, writeHash, writeUint } from "./words";
 
 /** One field of an EIP-712 struct. */
 export interface TypedDataField {
@@ -35,81 +37,120 @@ const typeHashes = new WeakMap<readonly TypedDataField[], Uint8Array>();
 
 const separators = new BoundedMap<string, Uint8Array>(1_000);
 
+const hashOfText = (text: string): Uint8Array => keccak256Of(textToBytes(text));
+
 function typeHash(primaryType: string, fields: readonly TypedDataField[]): Uint8Array {
   const known = typeHashes.get(fields);
   if (known) return known;
-  const hash = hexToBytes(keccakText(`${primaryType}(${fields.map((f) => `${f.type} ${f.name}`).join(",")})`));
+  const hash = hashOfText(`${primaryType}(${fields.map((f) => `${f.type} ${f.name}`).join(",")})`);
   typeHashes.set(fields, hash);
   return hash;
 }
 
-function encodeValue(type: TypedDataField["type"], value: TypedDataValue): Uint8Array {
+function writeValue(into: Uint8Array, at: number, type: TypedDataField["type"], value: TypedDataValue): void {
   switch (type) {
     case "address":
-      return wordOfAddress(value as string);
+      writeAddress(into, at, value as string);
+      break;
     case "string":
-      return hexToBytes(keccakText(value as string));
+      into.set(hashOfText(value as string), at);
+      break;
     case "bytes32":
-      return hexToBytes(value as Hex);
+      writeHash(into, at, value as Hex);
+      break;
     case "bool":
-      return wordOfUint(value ? 1 : 0);
+      writeUint(into, at, value ? 1 : 0);
+      break;
     default:
-      return wordOfUint(BigInt(value as bigint | number | string));
+      writeUint(into, at, typeof value === "string" ? BigInt(value) : (value as bigint | number));
   }
 }
+
+/** keccak256 of a struct: its type's hash, then one word for each field. */
+function structHash(
+  name: string,
+  fields: readonly TypedDataField[],
+  values: Readonly<Record<string, TypedDataValue>>,
+): Uint8Array {
+  const words = new Uint8Array((1 + fields.length) * WORD);
+  words.set(typeHash(name, fields), 0);
+  for (let i = 0; i < fields.length; i++) {
+    const field = fields[i] as TypedDataField;
+    writeValue(words, (1 + i) * WORD, field.type, values[field.name] as TypedDataValue);
+  }
+  return keccak256Of(words);
+}
+
+const DOMAIN_FIELDS: readonly TypedDataField[] = [
+  { name: "name", type: "string" },
+  { name: "version", type: "string" },
+  { name: "chainId", type: "uint256" },
+  { name: "verifyingContract", type: "address" },
+];
 
 /** keccak256 of the domain; remembered per domain. Fields that are absent are left out of the domain's type. */
 export function domainSeparator(domain: TypedDataDomain): Uint8Array {
   const key = `${domain.name}\n${domain.version}\n${domain.chainId ?? ""}\n${domain.verifyingContract?.toLowerCase() ?? ""}`;
   const known = separators.get(key);
   if (known) return known;
-  const fields = ["string name", "string version"];
-  const words = [hexToBytes(keccakText(domain.name)), hexToBytes(keccakText(domain.version))];
-  if (domain.chainId !== undefined) {
-    fields.push("uint256 chainId");
-    words.push(wordOfUint(domain.chainId));
-  }
-  if (domain.verifyingContract !== undefined) {
-    fields.push("address verifyingContract");
-    words.push(wordOfAddress(domain.verifyingContract));
-  }
-  const separator = hexToBytes(
-    keccak256(concatBytes(hexToBytes(keccakText(`EIP712Domain(${fields.join(",")})`)), ...words)),
-  );
+  const values = domain as unknown as Readonly<Record<string, TypedDataValue | undefined>>;
+  const fields = DOMAIN_FIELDS.filter(({ name }) => values[name] !== undefined);
+  const separator = structHash("EIP712Domain", fields, values as Readonly<Record<string, TypedDataValue>>);
   separators.set(key, separator);
   return separator;
 }
 
 /** The 32 bytes that a wallet signs. */
-export function typedDataDigest(data: TypedData): Hex {
-  const fields = data.types[data.primaryType] ?? [];
-  const struct = concatBytes(
-    typeHash(data.primaryType, fields),
-    ...fields.map((field) => encodeValue(field.type, data.message[field.name] as TypedDataValue)),
-  );
-  return keccak256(concatBytes(Uint8Array.of(0x19, 0x01), domainSeparator(data.domain), hexToBytes(keccak256(struct))));
+export function typedDataDigest({ domain, primaryType, types, message }: TypedData): Hex {
+  const signed = new Uint8Array(2 + 2 * WORD);
+  signed[0] = 0x19;
+  signed[1] = 0x01;
+  signed.set(domainSeparator(domain), 2);
+  signed.set(structHash(primaryType, types[primaryType] ?? [], message), 2 + WORD);
+  return toHex(keccak256Of(signed));
 }
 
 /** The only accepted form of an ECDSA signature: r, s, v in 65 bytes of hex. */
 export const SIGNATURE_65 = /^0x[0-9a-fA-F]{130}$/;
 
-/**
- * Recovers the signer of a 65-byte r || s || v signature over `digest`.
- * @returns undefined when it is malformed, has a high s or a v other than 27/28, or recovers nothing
- */
-export function recoverSigner(digest: Hex, signature: string): Address | undefined {
-  if (!SIGNATURE_65.test(signature)) return undefined;
-  const v = Number.parseInt(signature.slice(130), 16);
-  if (v !== 27 && v !== 28) return undefined;
-  try {
-    const parsed = secp256k1.Signature.fromCompact(signature.slice(2, 130).toLowerCase()).addRecoveryBit(v - 27);
-    if (parsed.hasHighS()) return undefined;
-    return addressOfPublicKey(parsed.recoverPublicKey(digest.slice(2)).toRawBytes(false));
-  } catch {
-    // The curve library throws for r or s out of range and for points off the curve: no signer.
-    return undefined;
-  }
+/** Half the order of the curve: a larger s is another form of the same signature. */
+const HALF_ORDER = "7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0";
+
+/** Recovers public keys; the npm package `secp256k1` has this form. */
+export interface RecoveryCurve {
+  /**
+   * @param signature r and s, 64 bytes
+   * @returns the uncompressed public key, 65 bytes
+   * @throws for r or s out of range, and for points off the curve
+   */
+  ecdsaRecover(signature: Uint8Array, recovery: number, digest: Uint8Array, compressed: false): Uint8Array;
 }
+
+/** @returns undefined when the signature is malformed, has a high s or a v other than 27/28, or recovers nothing */
+export type RecoverSigner = (digest: Hex, signature: string) => Address | undefined;
+
+/** Makes a recovery of 65-byte r || s || v signatures on one curve library. All of them are equally strict. */
+export function signerRecovery(curve: RecoveryCurve): RecoverSigner {
+  return (digest, signature) => {
+    if (!SIGNATURE_65.test(signature)) return undefined;
+    const v = Number.parseInt(signature.slice(130), 16);
+    if (v !== 27 && v !== 28) return undefined;
+    if (signature.slice(66, 130).toLowerCase() > HALF_ORDER) return undefined;
+    const compact = hexToBytes(signature.slice(0, 130) as Hex);
+    try {
+      return addressOfPublicKey(curve.ecdsaRecover(compact, v - 27, hexToBytes(digest), false));
+    } catch {
+      // The curve library throws for r or s out of range and for points off the curve: no signer.
+      return undefined;
+    }
+  };
+}
+
+/** Recovers the signer of a digest by the portable curve library, which takes over 1 ms. */
+export const recoverSigner: RecoverSigner = signerRecovery({
+  ecdsaRecover: (signature, recovery, digest) =>
+    secp256k1.Signature.fromCompact(signature).addRecoveryBit(recovery).recoverPublicKey(digest).toRawBytes(false),
+});
 
 /** Deterministic (RFC 6979), low s, 65 bytes r || s || v. */
 export function signDigest(digest: Hex, privateKey: Hex): Hex {

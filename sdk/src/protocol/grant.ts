@@ -3,7 +3,7 @@
  * Authorizations are public in calldata, so a transfer alone does not say who bought what.
  */
 import type { Address } from "./address";
-import { recoverSigner, signDigest, type TypedDataField, typedDataDigest } from "./eip712";
+import { type RecoverSigner, recoverSigner, signDigest, type TypedDataField, typedDataDigest } from "./eip712";
 import type { Hex } from "./hex";
 
 const GRANT_TYPES: { readonly PaymentGrant: readonly TypedDataField[] } = {
@@ -53,10 +53,6 @@ export function signGrant(grant: PaymentGrant, privateKey: Hex): Hex {
 }
 
 /** Returns whether the grant's `facilitator` signed it. The gate decides whether it trusts that Facilitator. */
-export function isGrantSigned(
-  grant: PaymentGrant,
-  signature: Hex,
-  recover: typeof recoverSigner = recoverSigner,
-): boolean {
+export function isGrantSigned(grant: PaymentGrant, signature: Hex, recover: RecoverSigner = recoverSigner): boolean {
   return recover(grantDigest(grant), signature) === grant.facilitator;
 }

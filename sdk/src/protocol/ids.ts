@@ -4,16 +4,8 @@
  */
 import { type Address, checksum } from "./address";
 import type { PeriodLength } from "./calendar";
-import {
-  abiEncodeStrings,
-  concatBytes,
-  type Hex,
-  hexToBytes,
-  keccak256,
-  keccakText,
-  wordOfAddress,
-  wordOfUint,
-} from "./hex";
+import { concatBytes, type Hex, hexToBytes, keccak256, keccakText } from "./hex";
+import { abiEncodeStrings, WORD, wordOfAddress, wordOfUint, writeAddress, writeHash, writeUint } from "./words";
 
 /** The EIP-3009 nonce of a native payment: the payer's signature thereby covers `ref` and `resource`. */
 export function paymentNonce(ref: string, resource: string): Hex {
@@ -30,7 +22,12 @@ export interface PaymentKey {
 
 /** keccak256(abi.encode(uint256 chainId, address token, address payer, bytes32 nonce)): of claims, proofs, status. */
 export function paymentIdOf({ chainId, token, payer, nonce }: PaymentKey): Hex {
-  return keccak256(concatBytes(wordOfUint(chainId), wordOfAddress(token), wordOfAddress(payer), hexToBytes(nonce)));
+  const words = new Uint8Array(4 * WORD);
+  writeUint(words, 0, chainId);
+  writeAddress(words, WORD, token);
+  writeAddress(words, 2 * WORD, payer);
+  writeHash(words, 3 * WORD, nonce);
+  return keccak256(words);
 }
 
 /** Every term that goes into a planId; amounts in base units, times in seconds. */

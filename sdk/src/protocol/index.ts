@@ -18,4 +18,5 @@ export * from "./signers";
 export * from "./strict-json";
 export { type Clock, systemClock } from "./time";
 export * from "./typed-data";
+export { abiEncodeStrings, wordOfAddress, wordOfUint } from "./words";
 export * from "./x402-v2";

@@ -1,7 +1,7 @@
 /** Signs, encodes and parses payment proofs, and recovers their signers. The gate decides whether a proof pays. */
 import { type Address, checksum, sameAddress } from "./address";
 import { BoundedMap } from "./bounded-map";
-import { recoverSigner, signDigest, type TypedDataField, typedDataDigest } from "./eip712";
+import { type RecoverSigner, recoverSigner, signDigest, type TypedDataField, typedDataDigest } from "./eip712";
 import { InvalidPaymentProof } from "./errors";
 import { type Hex, keccakText } from "./hex";
 import { type PaymentProof, type PaymentProofWire, paymentProofSchema } from "./schemas";
@@ -74,7 +74,7 @@ export function isProofSignedBy(
   proof: PaymentProof,
   chainId: number,
   facilitator: Address,
-  recover: typeof recoverSigner = recoverSigner,
+  recover: RecoverSigner = recoverSigner,
 ): boolean {
   if (!sameAddress(proof.facilitator, facilitator)) return false;
   const signer = recover(proofDigest(proof, chainId), proof.signature);

@@ -41,18 +41,27 @@ const LATE = Symbol("late");
 export class Deadline {
   readonly #late = new AbortController();
   readonly #timer: ReturnType<typeof setTimeout>;
+  #isOver = false;
   /** Aborts at the deadline, or when the caller's own signal does. */
   readonly signal: AbortSignal;
 
   constructor(timeoutMs: number, callers?: AbortSignal) {
     const late = this.#late;
     this.signal = callers ? AbortSignal.any([callers, late.signal]) : late.signal;
-    const abort = () => late.abort(new DOMException("The operation was aborted due to timeout", "TimeoutError"));
-    this.#timer = detached(setTimeout(abort, timeoutMs));
+    const onLate = () => {
+      this.#isOver = !late.signal.aborted;
+      late.abort(new DOMException("The operation was aborted due to timeout", "TimeoutError"));
+    };
+    this.#timer = detached(setTimeout(onLate, timeoutMs));
   }
 
   get isOver(): boolean {
-    return this.#late.signal.aborted;
+    return this.#isOver;
+  }
+
+  /** Aborts before the deadline. */
+  abort(reason: unknown): void {
+    this.#late.abort(reason);
   }
 
   end(): void {

@@ -1,11 +1,11 @@
 import { expect } from "chai";
-import type { SignedPayment } from "turnpike/protocol";
+import { isProofSignedBy, type SignedPayment } from "turnpike/protocol";
 import type { Core } from "../../../facilitator/src/app/core";
 import { Secret } from "../../../facilitator/src/config/setting";
 import type { Store, Tx } from "../../../facilitator/src/db/open";
 import type { PaymentRow } from "../../../facilitator/src/db/tables/payments";
 import { createEarlyProofs } from "../../../facilitator/src/payments/early-proofs";
-import { isProofOf, settledFacts } from "../../../facilitator/src/payments/proofs";
+import { settledFacts } from "../../../facilitator/src/payments/proofs";
 import { type DigestSigner, digestSigner } from "../../../facilitator/src/relayer/signer";
 import { testKey } from "../../support/chain";
 import { type FacilitatorWorld, startWorld } from "../../support/facilitator";
@@ -56,7 +56,7 @@ describe("proofs that are made while their block is being written", function () 
     const proof = await early.issue(factsAt(7));
     expect(signer.signatures()).to.equal(1);
     expect(proof.blockNumber).to.equal(7);
-    expect(isProofOf(proof, CHAIN_ID, signer.address)).to.equal(true);
+    expect(isProofSignedBy(proof, CHAIN_ID, signer.address)).to.equal(true);
   });
 
   it("S4 a row that is written with other facts than were foreseen is proved by its own", async () => {
@@ -72,7 +72,7 @@ describe("proofs that are made while their block is being written", function () 
     for (const facts of others) {
       const proof = await early.issue(facts);
       expect(proof).to.include(facts);
-      expect(isProofOf(proof, CHAIN_ID, signer.address)).to.equal(true);
+      expect(isProofSignedBy(proof, CHAIN_ID, signer.address)).to.equal(true);
     }
   });
 

@@ -86,6 +86,22 @@ describe("reading the chain", function () {
     expect(decodeRevert({ info: { error: { data: "0x12345678" } } })).to.equal(undefined);
   });
 
+  it("reports reverts over a socket as it does over HTTP", async () => {
+    const socket = connectRpc({ urls: world.chain.rpcUrl.replace("http", "ws"), chainId: 31_337 });
+    const data = turnpikeInterface.encodeFunctionData("renew", [`0x${"12".repeat(32)}`]);
+    for (const [input, expected] of [
+      [data, { code: "SubscriptionNotActive" }],
+      ["0xdeadbeef", { code: "Unavailable", reason: "no_answer" }],
+    ] as const) {
+      for (const each of [rpc, socket]) {
+        const call = { to: world.contracts.turnpike, data: input };
+        const error = await each.send("eth_call", [call, "latest"]).catch((cause: unknown) => cause);
+        expect(error).to.include(expected);
+      }
+    }
+    socket.close();
+  });
+
   it("names every error of the contracts by its selector", () => {
     turnpikeInterface.forEachError((fragment) => {
       expect(reasonName(fragment.selector), fragment.name).to.equal(fragment.name);

@@ -90,6 +90,16 @@ describe("protocol > eip712", () => {
     expect(recoverSigner(digest, `0x${"00".repeat(64)}1b`)).to.equal(undefined);
     expect(recoverSigner(digest, `0x${"ff".repeat(64)}1b`)).to.equal(undefined);
     expect(recoverSigner(digest, "")).to.equal(undefined);
+    // The largest s that is accepted, and the next, in both cases of hex.
+    for (const [s, isAccepted] of [
+      [order / 2n, true],
+      [order / 2n + 1n, false],
+    ] as const) {
+      for (const text of [s.toString(16), s.toString(16).toUpperCase()]) {
+        const signer = recoverSigner(digest, `${good.slice(0, 66)}${text}${good.slice(130)}`);
+        expect(signer !== undefined, text).to.equal(isAccepted);
+      }
+    }
   });
 
   it("writes addresses in EIP-55 form", () => {

@@ -1,13 +1,15 @@
 /**
- * Reads the chain through the agent's own RPC, so that it need not trust a Facilitator. Plain JSON-RPC over fetch, so
- * that an agent in a browser carries no chain library.
+ * Reads the chain through the agent's own RPC, so that it need not trust a Facilitator. Without a chain library,
+ * which no agent in a browser should carry.
  */
+import { faultOf, postByFetch, RpcAnswerError, RpcEndpoint } from "../../chain/json-rpc";
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import {
   type Address,
   concatBytes,
   type Hex,
   hexToBytes,
+  isTurnpikeError,
   keccakText,
   lensAddressOf,
   STATUSES,
@@ -16,7 +18,6 @@ import {
   wordOfAddress,
   wordOfUint,
 } from "../../protocol";
-import { Deadline } from "../../protocol/waiting";
 import type { Effects } from "./effects";
 
 export interface ChainReader {
@@ -69,29 +70,24 @@ const STATE_WORDS = {
 };
 
 export function createChainReader(url: string, chainId: number, effects: Effects): ChainReader {
-  let nextId = 1;
+  const { facilitatorTimeoutMs: timeoutMs } = effects.limits;
+  const post = postByFetch(effects.fetch);
+  const endpoint = new RpcEndpoint({ url, post, timeoutMs, signal: effects.closing });
   let isChecked = false;
 
   async function send(method: string, params: readonly unknown[]): Promise<unknown> {
-    const { facilitatorTimeoutMs: timeoutMs } = effects.limits;
-    const deadline = new Deadline(timeoutMs, effects.closing);
+    let cause: unknown;
     try {
-      const response = await effects.fetch(url, {
-        method: "POST",
-        headers: { "content-type": "application/json" },
-        body: JSON.stringify({ jsonrpc: "2.0", id: nextId++, method, params }),
-        redirect: "error",
-        signal: deadline.signal,
-      });
-      const answer = (await response.json()) as { result?: unknown };
-      if (answer.result !== undefined && answer.result !== null) return answer.result;
-    } catch (cause) {
-      const what = deadline.isOver ? `did not answer within ${timeoutMs} ms` : "cannot be reached";
-      throw new Unavailable(`The agent's RPC ${what}.`, { cause });
-    } finally {
-      deadline.end();
+      const result = await endpoint.request(method, params);
+      if (result !== undefined && result !== null) return result;
+    } catch (error) {
+      const isAnswer = error instanceof RpcAnswerError || isTurnpikeError(error);
+      const isLate = faultOf(error) === "timeout";
+      const what = isLate ? `did not answer within ${timeoutMs} ms` : "cannot be reached";
+      if (isLate || !isAnswer) throw new Unavailable(`The agent's RPC ${what}.`, { cause: error });
+      cause = error;
     }
-    throw new Unavailable(`The agent's RPC did not answer ${method}.`);
+    throw new Unavailable(`The agent's RPC did not answer ${method}.`, { cause });
   }
 
   async function checked(method: string, params: readonly unknown[]): Promise<unknown> {
