@@ -77,7 +77,7 @@ async function main(): Promise<void> {
   for (const wallet of wallets) {
     await w.token.mint(wallet, 1_000n * c.PRICE);
     const { v, r, s, value, deadline } = await c.signPermit(w, wallet, c.FOREVER, { spender: await bare.getAddress() });
-    await w.token.permit(wallet, bare, value, deadline, v, r, s);
+    await w.token[c.PERMIT_VRS](wallet, bare, value, deadline, v, r, s);
   }
   const first = await signup(c.present(wallets[0]), 0n, true);
   record("signup.gas", first.gas);

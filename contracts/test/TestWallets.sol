@@ -54,16 +54,38 @@ contract BurnerWallet is TestWallet {
     }
 }
 
-/// @notice Says yes, in a megabyte.
+/// @notice Says yes, in a megabyte or as many bytes as it is set to.
 contract BombWallet is TestWallet {
+    uint256 private _size = 1_000_000;
+
     constructor(address owner_) TestWallet(owner_) {}
 
-    function isValidSignature(bytes32, bytes calldata) public pure override returns (bytes4) {
+    function resize(uint256 bytes_) external {
+        _size = bytes_;
+    }
+
+    function isValidSignature(bytes32, bytes calldata) public view override returns (bytes4) {
         bytes4 yes = IERC1271.isValidSignature.selector;
+        uint256 size = _size;
         assembly {
             mstore(0, yes)
-            return(0, 1000000)
+            return(0, size)
         }
+    }
+}
+
+/// @notice Says yes when it is given `need` gas.
+contract GasProbeWallet is TestWallet {
+    uint256 private _need;
+
+    constructor(address owner_) TestWallet(owner_) {}
+
+    function requireGas(uint256 need) external {
+        _need = need;
+    }
+
+    function isValidSignature(bytes32, bytes calldata) public view override returns (bytes4) {
+        return gasleft() < _need ? bytes4(0) : IERC1271.isValidSignature.selector;
     }
 }
 

@@ -142,7 +142,7 @@ describe("Allowances", () => {
     });
 
     it("A29 is for operators of the plan: no stranger, no other provider, no removed operator", async () => {
-      const { w, s, me } = await loadFixture(metered);
+      const { w, s } = await loadFixture(metered);
       await c.createPlan(w, {}, w.stranger);
       const refusal = (caller: typeof w.stranger) =>
         expect(w.turnpike.connect(caller).debit(s.idHash, 1n, 0n))
@@ -153,10 +153,10 @@ describe("Allowances", () => {
       await refusal(w.treasury);
       await w.turnpike.connect(w.provider).debit(s.idHash, 1n, 0n);
       for (const operator of [w.operator, w.provider]) {
-        await w.turnpike.connect(w.provider).setOperator(w.planId, operator, false);
+        await w.turnpike.connect(w.provider).setOperator(w.planId, operator, 0n);
         await refusal(operator);
       }
-      expect((await me.getAllowance(s.idHash)).spent).to.equal(1n);
+      expect((await w.lens.getAllowance(s.idHash)).spent).to.equal(1n);
     });
 
     it("A27 L9 counts against the old cycle until it is renewed, also in grace, and from zero after", async () => {

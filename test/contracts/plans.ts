@@ -3,6 +3,7 @@
 import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { AbiCoder, id, keccak256, toUtf8Bytes, ZeroAddress, ZeroHash } from "ethers";
+import { ethers } from "hardhat";
 import * as c from "../support/contracts";
 
 const UINT32_MAX = 2n ** 32n - 1n;
@@ -14,10 +15,12 @@ describe("Plans", () => {
       const terms = await c.termsOf(w);
       const salt = c.freshSalt();
       const metadata = '{"name":"Basic"}';
+      const { chainId } = await ethers.provider.getNetwork();
+      const turnpike = await w.turnpike.getAddress();
       const planId = keccak256(
         AbiCoder.defaultAbiCoder().encode(
-          ["address", "tuple(address,uint96,uint32,uint32,address)", "bytes32", "bytes32"],
-          [w.provider.address, Object.values(terms), salt, keccak256(toUtf8Bytes(metadata))],
+          ["uint256", "address", "address", "tuple(address,uint96,uint32,bool,uint32,address)", "bytes32", "bytes32"],
+          [chainId, turnpike, w.provider.address, Object.values(terms), salt, keccak256(toUtf8Bytes(metadata))],
         ),
       );
 
@@ -25,13 +28,20 @@ describe("Plans", () => {
         .to.emit(w.turnpike, "PlanCreated")
         .withArgs(planId, w.provider.address, 2n, Object.values(terms), salt, metadata)
         .and.to.emit(w.turnpike, "OperatorSet")
-        .withArgs(planId, w.provider.address, true);
+        .withArgs(planId, w.provider.address, c.Right.ALL);
 
       const plan = await w.lens.getPlan(planId);
       expect(plan.planId).to.equal(planId);
       expect(plan.index).to.equal(2n);
       expect(plan.provider).to.equal(w.provider.address);
-      expect([...plan.terms]).to.deep.equal([terms.token, c.PRICE, BigInt(c.INTERVAL), BigInt(c.GRACE), terms.payTo]);
+      expect([...plan.terms]).to.deep.equal([
+        terms.token,
+        c.PRICE,
+        BigInt(c.INTERVAL),
+        false,
+        BigInt(c.GRACE),
+        terms.payTo,
+      ]);
       expect(plan.deprecated).to.equal(false);
       expect(plan.successor).to.equal(ZeroHash);
     });
@@ -106,9 +116,9 @@ describe("Plans", () => {
       expect(await w.turnpike.isOperator(ZeroHash, w.provider)).to.equal(false);
 
       for (const operator of [w.operator, w.provider]) {
-        await expect(w.turnpike.connect(w.provider).setOperator(w.planId, operator, false))
+        await expect(w.turnpike.connect(w.provider).setOperator(w.planId, operator, 0n))
           .to.emit(w.turnpike, "OperatorSet")
-          .withArgs(w.planId, operator.address, false);
+          .withArgs(w.planId, operator.address, 0n);
         expect(await w.turnpike.isOperator(w.planId, operator)).to.equal(false);
       }
     });
@@ -120,10 +130,10 @@ describe("Plans", () => {
 
     it("refuses everyone else, and an unknown plan", async () => {
       const w = await loadFixture(c.world);
-      await expect(w.turnpike.connect(w.operator).setOperator(w.planId, w.stranger, true))
+      await expect(w.turnpike.connect(w.operator).setOperator(w.planId, w.stranger, c.Right.DEBIT))
         .to.be.revertedWithCustomError(w.turnpike, "NotProvider")
         .withArgs(w.planId, w.operator.address);
-      await expect(w.turnpike.connect(w.provider).setOperator(id("?"), w.stranger, true))
+      await expect(w.turnpike.connect(w.provider).setOperator(id("?"), w.stranger, c.Right.DEBIT))
         .to.be.revertedWithCustomError(w.turnpike, "UnknownPlan")
         .withArgs(id("?"));
     });

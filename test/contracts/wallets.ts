@@ -24,7 +24,13 @@ async function signup(w: c.World, wallet: TestWallet, signer: Signer, secretHash
     w.turnpike
       .connect(w.relayer)
       .subscribeBySig(of, w.planId, secretHash, 0n, c.FOREVER, bytes, c.NO_PERMIT, { gasLimit: 3_000_000n });
-  return { send, signature, idHash: await w.turnpike.idHashOf(subscriber, secretHash) };
+  const args = [subscriber, w.planId, secretHash, 0n, c.FOREVER, signature, c.NO_PERMIT] as const;
+  const accepted = () =>
+    w.turnpike.subscribeBySig.staticCall(...args, { gasLimit: 3_000_000n }).then(
+      () => true,
+      () => false,
+    );
+  return { send, accepted, signature, idHash: await w.turnpike.idHashOf(subscriber, secretHash) };
 }
 
 describe("Wallets", () => {
@@ -106,12 +112,37 @@ describe("Wallets", () => {
     await expect(s.send()).to.be.revertedWithCustomError(w.turnpike, "InvalidSignature");
   });
 
-  it("A7 a wallet that says yes in a megabyte is read no further than its first word", async () => {
+  it("A7 a wallet that says yes in many bytes is read no further than its first word, and not at all in a megabyte", async () => {
     const w = await loadFixture(c.world);
-    const s = await signup(w, await walletOf(w, "BombWallet"), w.stranger);
+    const wallet = await walletOf(w, "BombWallet");
+    const bomb = await ethers.getContractAt("BombWallet", await wallet.getAddress());
+    // Its memory alone costs 2.2 million, which no wallet is given.
+    const refused = await signup(w, wallet, w.stranger);
+    await expect(refused.send())
+      .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
+      .withArgs(await wallet.getAddress());
+    // The memory of 400,000 bytes costs 342,000; a copy would cost as much again.
+    await bomb.resize(400_000n);
+    const s = await signup(w, wallet, w.stranger);
     const receipt = await (await s.send()).wait();
-    // The wallet's own memory costs 2.2 million; a copy would cost as much again.
-    expect(c.present(receipt).gasUsed).to.be.lessThan(2_600_000n);
+    expect(c.present(receipt).gasUsed).to.be.lessThan(560_000n);
+  });
+
+  it("A7 a wallet is given 500,000 gas for its answer, however much the transaction has", async () => {
+    const w = await loadFixture(c.world);
+    const wallet = await walletOf(w, "GasProbeWallet");
+    const probe = await ethers.getContractAt("GasProbeWallet", await wallet.getAddress());
+    const s = await signup(w, wallet, w.stranger);
+    const accepted = async (need: bigint) => {
+      await probe.requireGas(need);
+      return s.accepted();
+    };
+    // The way to the wallet's own measurement costs it less than 1,000, and its storage 2,100.
+    expect([await accepted(499_000n), await accepted(500_000n)]).to.deep.equal([true, false]);
+    await probe.requireGas(499_000n);
+    await expect(s.send()).to.emit(w.turnpike, "Subscribed");
+    const auth = await c.authFor(w, "Pause", s.idHash, {}, { signer: w.stranger });
+    await expect(w.turnpike.pauseBySig(s.idHash, auth)).to.emit(w.turnpike, "Paused");
   });
 
   it("A7 a wallet that re-enters while it is asked gets nowhere: the question is static", async () => {

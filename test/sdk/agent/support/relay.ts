@@ -13,6 +13,7 @@ import {
 } from "turnpike/facilitator";
 import { type Address, checksum, type Hex, isErrorCode, planIdOf, STATUSES } from "turnpike/protocol";
 import type { TestToken, Turnpike } from "../../../../sdk/src/chain/generated";
+import { PERMIT_VRS } from "../../../support/contracts";
 import { type Answer, closeAll, type Seen, type StandIn, serve } from "./servers";
 import { addressOf, CHAIN_ID, NETWORK } from "./world";
 
@@ -146,7 +147,7 @@ export async function startRelay(): Promise<Relay> {
     if (permit) {
       const { value, deadline: until, v, r, s } = permitOf(permit);
       const owner = (await subscription(idHash))?.subscriber as string;
-      await token.permit(owner, addresses.turnpike, value, until, v, r, s);
+      await token[PERMIT_VRS](owner, addresses.turnpike, value, until, v, r, s);
     }
     const transaction = await sent(calls[act]);
     return typeof transaction === "string" ? done(200, idHash, transaction) : transaction;
@@ -201,7 +202,7 @@ export async function startRelay(): Promise<Relay> {
     if (resource !== "permits") return act ? change(idHash as Hex, act as ChangeAct, body) : signUp(body);
     const { owner, ...permit } = permitRequestSchema.parse(body);
     const { value, deadline, v, r, s } = permitOf(permit);
-    const transaction = await sent(() => token.permit(owner, addresses.turnpike, value, deadline, v, r, s));
+    const transaction = await sent(() => token[PERMIT_VRS](owner, addresses.turnpike, value, deadline, v, r, s));
     if (typeof transaction !== "string") return transaction;
     const approval = (await token.allowance(owner, addresses.turnpike)).toString();
     return { status: 200, json: { token: addresses.token, owner, approval, transaction } };
