@@ -95,6 +95,26 @@ describe("Hostile tokens", () => {
     );
   });
 
+  it("A12 names the cause that a view answers within 50,000 gas, and no cause when it needs more", async () => {
+    const { w, token, s, due } = await withToken("GasProbeToken");
+    const probe = await ethers.getContractAt("GasProbeToken", await token.getAddress());
+    await token.arm(true);
+    await c.statusAt(w, s.idHash, due);
+    const errors = [c.reasonOf(w, "InsufficientFunds"), c.reasonOf(w, "TransferFailed")];
+    // The way to the view's own measurement costs it less than 1,000, and its storage 2,100 each.
+    for (const [need, error] of [
+      [45_000n, errors[0]],
+      [50_000n, errors[1]],
+    ] as const) {
+      await probe.requireGas(need);
+      expect(await w.turnpike.renewBatch.staticCall([s.idHash]), `${need}`).to.deep.equal([error]);
+      await expect(w.turnpike.renew(s.idHash)).to.be.revertedWithCustomError(
+        w.turnpike,
+        error === errors[0] ? "InsufficientFunds" : "TransferFailed",
+      );
+    }
+  });
+
   it("A10 a token whose code is gone fails, and changes nothing", async () => {
     const { w, token, s, due } = await withToken("FalseToken");
     const before = await c.recordOf(w, s.idHash);

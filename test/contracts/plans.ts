@@ -86,6 +86,23 @@ describe("Plans", () => {
       }
     });
 
+    it("T15 refuses an NFT as a token, whose transferFrom would take an id for an amount", async () => {
+      const w = await loadFixture(c.world);
+      const nft = await ethers.deployContract("Collectible");
+      await expect(w.turnpike.createPlan(await c.termsOf(w, { token: await nft.getAddress() }), ZeroHash, ""))
+        .to.be.revertedWithCustomError(w.turnpike, "InvalidTerms")
+        .withArgs("token");
+    });
+
+    it("T15 accepts a token that knows no ERC-165, or knows it wrongly", async () => {
+      const w = await loadFixture(c.world);
+      const boastful = await ethers.deployContract("BoastfulToken");
+      for (const token of [w.token, boastful]) {
+        const terms = await c.termsOf(w, { token: await token.getAddress() });
+        await expect(w.turnpike.createPlan(terms, c.freshSalt(), "")).to.emit(w.turnpike, "PlanCreated");
+      }
+    });
+
     it("A21 takes the extremes: interval 1 without grace, and all fields at their maximum", async () => {
       const w = await loadFixture(c.world);
       const shortest = await c.createPlan(w, { interval: 1n, grace: 0n });
@@ -123,6 +140,49 @@ describe("Plans", () => {
       }
     });
 
+    it("sets exactly the bits that are given, and replaces those before", async () => {
+      const w = await loadFixture(c.world);
+      const provider = w.turnpike.connect(w.provider);
+      expect(await w.lens.rightsOf(w.planId, w.provider)).to.equal(c.Right.ALL);
+      for (let rights = 7n; rights >= 0n; rights -= 1n) {
+        await expect(provider.setOperator(w.planId, w.relayer, rights))
+          .to.emit(w.turnpike, "OperatorSet")
+          .withArgs(w.planId, w.relayer.address, rights);
+        expect(await w.lens.rightsOf(w.planId, w.relayer)).to.equal(rights);
+        expect(await w.turnpike.isOperator(w.planId, w.relayer)).to.equal((rights & c.Right.DEBIT) !== 0n);
+      }
+    });
+
+    it("refuses bits without a meaning", async () => {
+      const w = await loadFixture(c.world);
+      for (const rights of [8n, 9n, 128n, 255n]) {
+        await expect(w.turnpike.connect(w.provider).setOperator(w.planId, w.relayer, rights))
+          .to.be.revertedWithCustomError(w.turnpike, "InvalidTerms")
+          .withArgs("rights");
+      }
+      expect(await w.lens.rightsOf(w.planId, w.relayer)).to.equal(0n);
+    });
+
+    it("lets the provider restrict itself and take its rights again", async () => {
+      const w = await loadFixture(c.world);
+      const provider = w.turnpike.connect(w.provider);
+      await provider.setOperator(w.planId, w.provider, c.Right.RECEIPT);
+      expect(await w.lens.rightsOf(w.planId, w.provider)).to.equal(c.Right.RECEIPT);
+      await provider.setOperator(w.planId, w.provider, c.Right.ALL);
+      expect(await w.turnpike.isOperator(w.planId, w.provider)).to.equal(true);
+    });
+
+    it("goes on working on a deprecated plan", async () => {
+      const w = await loadFixture(c.world);
+      const provider = w.turnpike.connect(w.provider);
+      await provider.deprecatePlan(w.planId, ZeroHash);
+      expect(await w.turnpike.isOperator(w.planId, w.operator)).to.equal(true);
+      await provider.setOperator(w.planId, w.operator, 0n);
+      await provider.setOperator(w.planId, w.relayer, c.Right.DEBIT);
+      expect(await w.turnpike.isOperator(w.planId, w.operator)).to.equal(false);
+      expect(await w.turnpike.isOperator(w.planId, w.relayer)).to.equal(true);
+    });
+
     it("is for each plan apart", async () => {
       const w = await loadFixture(c.world);
       expect(await w.turnpike.isOperator(await c.createPlan(w), w.operator)).to.equal(false);
@@ -158,12 +218,14 @@ describe("Plans", () => {
         .withArgs(next);
     });
 
-    it("refuses a successor that is unknown, another provider's, deprecated or the plan itself", async () => {
+    it("refuses a successor that is unknown, another provider's, in another token, deprecated or the plan itself", async () => {
       const w = await loadFixture(c.world);
+      const token = await ethers.deployContract("TestToken", ["Other", "OTH", "1", 6]);
+      const dear = await c.createPlan(w, { token: await token.getAddress() });
       const foreign = await c.createPlan(w, {}, w.stranger);
       const dead = await c.createPlan(w);
       await w.turnpike.connect(w.provider).deprecatePlan(dead, ZeroHash);
-      for (const successor of [id("?"), foreign, dead, w.planId]) {
+      for (const successor of [id("?"), foreign, dear, dead, w.planId]) {
         await expect(w.turnpike.connect(w.provider).deprecatePlan(w.planId, successor))
           .to.be.revertedWithCustomError(w.turnpike, "InvalidSuccessor")
           .withArgs(w.planId, successor);

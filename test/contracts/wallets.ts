@@ -178,6 +178,119 @@ describe("Wallets", () => {
     await expect(c.at(due, () => w.turnpike.renew(s.idHash))).to.emit(w.turnpike, "Renewed");
   });
 
+  describe("signing up in one gasless transaction", () => {
+    const PERMIT_BYTES = "permit(address,address,uint256,uint256,bytes)";
+
+    /** A wallet with funds and no approval; `stranger` owns it. */
+    async function funded(w: c.World): Promise<TestWallet> {
+      const wallet = await ethers.deployContract("TestWallet", [w.stranger.address]);
+      await w.token.mint(wallet, 10n * c.PRICE);
+      return wallet;
+    }
+
+    async function send(w: c.World, subscriber: string, signer: Signer, permit: typeof c.NO_PERMIT) {
+      const secretHash = c.freshSecretHash();
+      const message = { subscriber, planId: w.planId, secretHash, maxOverage: 0n, deadline: c.FOREVER };
+      const signature = await c.sign(w, signer, "Subscribe", message);
+      const args = [subscriber, w.planId, secretHash, 0n, c.FOREVER, signature, permit] as const;
+      return w.turnpike.connect(w.relayer).subscribeBySig(...args);
+    }
+
+    /** The owner's signature of a permit for the wallet, as long as wallets make them. */
+    async function permitOf(w: c.World, wallet: string, value = c.PRICE): Promise<typeof c.NO_PERMIT> {
+      const { chainId } = await ethers.provider.getNetwork();
+      const spender = await w.turnpike.getAddress();
+      const domain = { name: "Test USD", version: "1", chainId, verifyingContract: await w.token.getAddress() };
+      const names = ["owner", "spender", "value", "nonce", "deadline"] as const;
+      const types = names.map((name, i) => ({ name, type: i < 2 ? "address" : "uint256" }));
+      const message = { owner: wallet, spender, value, nonce: await w.token.nonces(wallet), deadline: c.FOREVER };
+      const signature = await w.stranger.signTypedData(domain, { Permit: types }, message);
+      return { value, deadline: c.FOREVER, signature };
+    }
+
+    it("a smart wallet does, with a permit in either form", async () => {
+      const w = await loadFixture(c.world);
+      const plain = await funded(w);
+      const short = await permitOf(w, await plain.getAddress());
+      await expect(send(w, await plain.getAddress(), w.stranger, short)).to.changeTokenBalances(
+        w.token,
+        [plain, w.treasury],
+        [-c.PRICE, c.PRICE],
+      );
+
+      // A signature of another length goes through the token's bytes form.
+      const fickle = await ethers.deployContract("FickleWallet", [w.stranger.address]);
+      await fickle.answer(true);
+      await w.token.mint(fickle, c.PRICE);
+      const long = { value: c.PRICE, deadline: c.FOREVER, signature: `0x${"ab".repeat(200)}` };
+      await expect(send(w, await fickle.getAddress(), w.stranger, long)).to.changeTokenBalances(
+        w.token,
+        [fickle, w.treasury],
+        [-c.PRICE, c.PRICE],
+      );
+    });
+
+    it("an EIP-7702 account does, with its own key or by its code", async () => {
+      const w = await loadFixture(c.world);
+      const account = w.stranger.address;
+      await w.token.mint(account, 10n * c.PRICE);
+      const setCode = async (name: string) => {
+        const delegate = await ethers.deployContract(name, [account]);
+        await ethers.provider.send("hardhat_setCode", [account, await ethers.provider.getCode(delegate)]);
+      };
+      await setCode("TestWallet");
+      const byKey = await permitOf(w, account);
+      await expect(send(w, account, w.stranger, byKey)).to.changeTokenBalance(w.token, w.treasury, c.PRICE);
+
+      await setCode("FickleWallet");
+      await (await ethers.getContractAt("FickleWallet", account)).connect(w.relayer).answer(true);
+      const byCode = { value: c.PRICE, deadline: c.FOREVER, signature: "0x0102" };
+      await expect(send(w, account, w.stranger, byCode)).to.changeTokenBalance(w.token, w.treasury, c.PRICE);
+    });
+
+    it("A1 A2 fails without a permit that holds, and succeeds when someone else submitted it first", async () => {
+      const w = await loadFixture(c.world);
+      const fickle = await ethers.deployContract("FickleWallet", [w.stranger.address]);
+      const wallet = await fickle.getAddress();
+      await w.token.mint(fickle, c.PRICE);
+      await fickle.answer(true);
+      const permit = { value: c.PRICE, deadline: c.FOREVER, signature: "0x0102" };
+      for (const bad of [
+        { ...permit, value: c.PRICE - 1n },
+        { ...permit, deadline: 1n },
+        { ...permit, deadline: 0n },
+      ]) {
+        await expect(send(w, wallet, w.stranger, bad))
+          .to.be.revertedWithCustomError(w.turnpike, "InsufficientApproval")
+          .withArgs(wallet, await w.token.getAddress(), c.PRICE, bad.value === c.PRICE ? 0n : bad.value);
+      }
+      await w.token[PERMIT_BYTES](wallet, w.turnpike, c.PRICE, c.FOREVER, "0x0102");
+      await expect(send(w, wallet, w.stranger, { ...permit, deadline: 1n })).to.changeTokenBalance(
+        w.token,
+        w.treasury,
+        c.PRICE,
+      );
+    });
+
+    it("a token without the bytes form ignores it: what counts is the approval", async () => {
+      const w = await loadFixture(c.world);
+      const token = await ethers.deployContract("NothingToken");
+      const planId = await c.createPlan(w, { token: await token.getAddress() });
+      await token.mint(w.subscriber, c.PRICE);
+      const permit = { value: c.PRICE, deadline: c.FOREVER, signature: "0x0102" };
+      const on = { ...w, planId };
+      await expect(send(on, w.subscriber.address, w.subscriber, permit))
+        .to.be.revertedWithCustomError(w.turnpike, "InsufficientApproval")
+        .withArgs(w.subscriber.address, await token.getAddress(), c.PRICE, 0n);
+      await token.connect(w.subscriber).approve(w.turnpike, c.PRICE);
+      await expect(send(on, w.subscriber.address, w.subscriber, permit)).to.changeTokenBalance(
+        token,
+        w.treasury,
+        c.PRICE,
+      );
+    });
+  });
+
   it("A8 an ERC-6492 wrapper moves nobody to call its factory", async () => {
     const w = await loadFixture(c.world);
     const wallet = await walletOf(w);

@@ -1,5 +1,6 @@
 // Signups with an end or a voucher, as the subscriber's own call and as its signature that a relayer brings.
 
+import { time } from "@nomicfoundation/hardhat-network-helpers";
 import { type Signer, ZeroAddress } from "ethers";
 import type { AuthStruct, VoucherStruct } from "../../../sdk/src/chain/generated/contracts/Turnpike";
 import * as c from "../../support/contracts";
@@ -85,4 +86,10 @@ export function setNext(w: c.World, idHash: string, until: bigint | number, next
 /** Unix seconds of a date in UTC; the month counts from 1. */
 export function utc(year: number, month: number, day: number, hour = 0, minute = 0, second = 0): number {
   return Date.UTC(year, month - 1, day, hour, minute, second) / 1_000;
+}
+
+/** A year without a leap day that the chain's clock has not reached. */
+export async function commonYear(): Promise<number> {
+  const year = new Date((await time.latest()) * 1_000).getUTCFullYear() + 1;
+  return year + (year % 4 === 0 ? 1 : 0);
 }
