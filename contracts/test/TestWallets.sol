@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {IERC1271} from "@openzeppelin/contracts/interfaces/IERC1271.sol";
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {P256} from "@openzeppelin/contracts/utils/cryptography/P256.sol";
 
 /// @title An ERC-1271 wallet with one owner
 contract TestWallet {
@@ -71,6 +72,22 @@ contract BombWallet is TestWallet {
             mstore(0, yes)
             return(0, size)
         }
+    }
+}
+
+/// @notice Its owner is a passkey, whose signature it checks without a precompiled contract.
+contract PasskeyWallet is TestWallet {
+    bytes32 private immutable _x;
+    bytes32 private immutable _y;
+
+    constructor(bytes32 x, bytes32 y) TestWallet(address(0)) {
+        (_x, _y) = (x, y);
+    }
+
+    /// @param signature r and s, 32 bytes each
+    function isValidSignature(bytes32 hash, bytes calldata signature) public view override returns (bytes4) {
+        (bytes32 r, bytes32 s) = abi.decode(signature, (bytes32, bytes32));
+        return P256.verifySolidity(hash, r, s, _x, _y) ? IERC1271.isValidSignature.selector : bytes4(0xffffffff);
     }
 }
 

@@ -1,8 +1,9 @@
 // Subscribers with code: ERC-1271 wallets, sound and hostile, and EIP-7702 accounts.
 
+import { p256 } from "@noble/curves/p256";
 import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
-import { AbiCoder, concat, type Signer } from "ethers";
+import { AbiCoder, concat, getBytes, id, type Signer, toBeHex } from "ethers";
 import { ethers } from "hardhat";
 import type { TestWallet } from "../../sdk/src/chain/generated";
 import * as c from "../support/contracts";
@@ -126,6 +127,25 @@ describe("Wallets", () => {
     const s = await signup(w, wallet, w.stranger);
     const receipt = await (await s.send()).wait();
     expect(c.present(receipt).gasUsed).to.be.lessThan(560_000n);
+  });
+
+  it("a passkey's wallet signs within its gas, also where no precompiled contract checks P-256", async () => {
+    const w = await loadFixture(c.world);
+    const key = getBytes(id("passkey"));
+    const { x, y } = p256.ProjectivePoint.fromPrivateKey(key).toAffine();
+    const wallet = await ethers.deployContract("PasskeyWallet", [toBeHex(x, 32), toBeHex(y, 32)]);
+    await w.token.mint(wallet, c.PRICE);
+    const approve = w.token.interface.encodeFunctionData("approve", [await w.turnpike.getAddress(), c.FOREVER]);
+    await wallet.execute(w.token, approve);
+    const [subscriber, secretHash] = [await wallet.getAddress(), c.freshSecretHash()];
+    const message = { subscriber, planId: w.planId, secretHash, maxOverage: 0n, deadline: c.FOREVER };
+    const digest = await c.digestOf(w, "Subscribe", message);
+    const { r, s } = p256.sign(getBytes(digest), key, { lowS: true });
+    const bytes = concat([toBeHex(r, 32), toBeHex(s, 32)]);
+    const gas = await wallet.isValidSignature.estimateGas(digest, bytes);
+    expect(gas).to.be.lessThan(400_000n);
+    const args = [subscriber, w.planId, secretHash, 0n, c.FOREVER, bytes, c.NO_PERMIT] as const;
+    await expect(w.turnpike.subscribeBySig(...args)).to.emit(w.turnpike, "Subscribed");
   });
 
   it("A7 a wallet is given 500,000 gas for its answer, however much the transaction has", async () => {
