@@ -60,13 +60,7 @@ contract TestToken is ERC20, EIP712, IERC20Permit {
     }
 
     /// @notice The form for accounts with code: their ERC-1271 signature has any length.
-    function permit(
-        address owner,
-        address spender,
-        uint256 value,
-        uint256 deadline,
-        bytes memory signature
-    ) external {
+    function permit(address owner, address spender, uint256 value, uint256 deadline, bytes memory signature) external {
         _permit(owner, spender, value, deadline, signature);
     }
 

@@ -200,6 +200,26 @@ describe("Subscriptions", () => {
       expect(await c.paidThroughOf(w, s.idHash)).to.equal(now + c.INTERVAL);
     });
 
+    it("is signed over the new plan's terms that a wallet shows, each as it is now", async () => {
+      const { w, dearer, s } = await loadFixture(upgrade);
+      const fields = { newPlanId: dearer, maxOverage: 0n, maxCharge: c.FOREVER };
+      const send = (auth: Awaited<ReturnType<typeof c.authFor>>) =>
+        w.turnpike.connect(w.relayer).changePlanBySig(s.idHash, dearer, 0n, c.FOREVER, auth);
+      for (const shown of [
+        { token: w.stranger.address },
+        { payTo: w.stranger.address },
+        { amount: DEARER - 1n },
+        { interval: c.INTERVAL },
+        { unit: "months" },
+      ]) {
+        const auth = await c.authFor(w, "ChangePlan", s.idHash, { ...fields, ...shown });
+        await expect(send(auth), Object.keys(shown).join())
+          .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
+          .withArgs(w.subscriber.address);
+      }
+      await expect(send(await c.authFor(w, "ChangePlan", s.idHash, fields))).to.emit(w.turnpike, "PlanChanged");
+    });
+
     it("leaves all as it was when the charge fails", async () => {
       const { w, dearer, s, me } = await loadFixture(upgrade);
       await w.token.connect(w.subscriber).approve(w.turnpike, 0n);

@@ -488,6 +488,14 @@ describe("Subscriptions", () => {
       await expect(me.resume(s.idHash, c.PRICE)).to.changeTokenBalance(w.token, w.treasury, c.PRICE);
     });
 
+    it("T10 leads out of a deprecated plan by a paid resumption, when its own plan is open", async () => {
+      const { w, s, me, cheaper, provider, p } = await loadFixture(running);
+      await setNext(w, s.idHash, 0n, cheaper);
+      await me.pause(s.idHash);
+      await provider.deprecatePlan(w.planId, ZeroHash);
+      await expect(c.at(p, () => me.resume(s.idHash, CHEAPER))).to.changeTokenBalance(w.token, w.stranger, CHEAPER);
+    });
+
     it("T10 stays as it was scheduled when the end is set again, paused, in grace or with its plan deprecated", async () => {
       const { w, s, me, cheaper, dearer, provider, p } = await loadFixture(running);
       const paused = await c.subscribe(w);

@@ -226,6 +226,30 @@ describe("Subscriptions", () => {
       }
     });
 
+    it("is signed over the terms that a wallet shows, each as the plan has it now", async () => {
+      const w = await loadFixture(c.world);
+      const s = await signup(w);
+      const { subscriber, planId, secretHash, maxOverage, deadline } = s;
+      const message = { subscriber, planId, secretHash, maxOverage, deadline };
+      for (const shown of [
+        { token: w.stranger.address },
+        { payTo: w.stranger.address },
+        { amount: c.PRICE - 1n },
+        { interval: c.INTERVAL + 1 },
+        { unit: "months" },
+        { firstAmount: 0n },
+        { firstInterval: 1n },
+        { until: 2n ** 35n },
+      ]) {
+        const bytes = await c.sign(w, w.subscriber, "Subscribe", { ...message, ...shown });
+        const args = [subscriber, planId, secretHash, maxOverage, deadline, bytes, c.NO_PERMIT] as const;
+        await expect(w.turnpike.subscribeBySig(...args), Object.keys(shown).join())
+          .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
+          .withArgs(subscriber);
+      }
+      await expect(s.send()).to.emit(w.turnpike, "Subscribed");
+    });
+
     it("A23 reverts when the plan is deprecated first, and renews when it is deprecated after", async () => {
       const w = await loadFixture(c.world);
       const [before, after] = [await signup(w), await signup(w)];

@@ -189,6 +189,24 @@ describe("Subscriptions", () => {
       await invalidSignature(w, w.turnpike.subscribeBySig(...args), of);
     });
 
+    it("goes together with a permit, in the subscriber's own call and in a relayer's", async () => {
+      const w = await loadFixture(c.world);
+      await w.token.mint(w.stranger, c.PRICE);
+      for (const form of ["direct", "signed"] as const) {
+        const s = await signup(w, { subscriber: w.stranger, voucher: { firstAmount: 7n } });
+        const said = { planId: w.planId, secretHash: s.secretHash, maxOverage: 0n, until: 0n };
+        const signature = form === "direct" ? "0x" : await c.sign(w, w.stranger, "Subscribe", s.message);
+        const by = w.turnpike.connect(form === "direct" ? w.stranger : w.relayer);
+        const permit = await c.signPermit(w, w.stranger, 7n);
+        await expect(by.subscribeWith(w.stranger, said, s.voucher, c.FOREVER, signature, permit)).to.changeTokenBalance(
+          w.token,
+          w.treasury,
+          7n,
+        );
+        expect(await w.token.allowance(w.stranger, w.turnpike)).to.equal(0n);
+      }
+    });
+
     it("is checked on a plan that is open and known", async () => {
       const w = await loadFixture(c.world);
       const s = await signup(w, { voucher: {} });
