@@ -45,6 +45,7 @@ function rows(): Row[] {
     for (const day of [28, 29, 30, 31]) all.push(period({ year, month: 0, day }, 1, time));
     all.push(period({ year, month: 11, day: 31 }, 2, time));
     all.push(period({ year, month: 1, day: lastDay(year, 1) }, 12, time));
+    all.push(period({ year, month: 2, day: 1 }, 1, time)); // the day after a leap day
     all.push(kept(year, 1, 31, 1, time));
     all.push(kept(year, 1, 30, 1, time));
     // An anchor that the month could have had is dropped.
