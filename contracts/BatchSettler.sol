@@ -26,12 +26,20 @@ contract BatchSettler is IBatchSettler {
     }
 
     /// @dev The call is written over free memory and not kept: encoding each item anew would cost 700 gas more.
-    /// 65 bytes of signature go through the v,r,s form, because Paxos tokens have no other; all else through the bytes
-    /// form. No returndata is copied, so that a token which answers with megabytes costs no more than its gas. An
-    /// account without code would "succeed": it does not count.
+    /// 65 bytes of signature go through the v,r,s form, because there are tokens that have no other; all else through
+    /// the bytes form. No returndata is copied, so that a token which answers with megabytes costs no more than its
+    /// gas. An account without code would "succeed": it does not count.
+    ///
+    /// Token and receiver are read as words: read as addresses, one dirty upper byte would revert the whole batch. The
+    /// call ignores those bytes of the token; the token's own decoder refuses those of the receiver.
     function _submit(Transfer calldata t, uint256 gasPerItem, uint256 required) private returns (bool ok) {
-        if (t.to == address(this)) return false;
-        address token = t.token;
+        address token;
+        address to;
+        assembly ("memory-safe") {
+            token := and(calldataload(t), shr(96, not(0)))
+            to := and(calldataload(add(t, 0x40)), shr(96, not(0)))
+        }
+        if (to == address(this)) return false;
         bytes calldata signature = t.signature;
         bytes4 selector = signature.length == 65 ? TRANSFER_VRS : TRANSFER_BYTES;
         bytes4 starved = InsufficientGas.selector;

@@ -24,7 +24,8 @@ interface IBatchSettler {
     /// @notice Submits each transfer to its token. One that is used, expired, not yet valid, malformed or underfunded
     /// is skipped, and so is one to this contract, which could never move what it received.
     /// @dev Anyone; the payers have signed who receives what. Repeatable without harm: an authorization moves funds
-    /// once.
+    /// once. No value of an item reverts the call, not even an address with dirty upper bytes. Calldata that is no
+    /// array of transfers does: an item or a signature whose offset or length leads out of it reverts the whole call.
     /// @param gasPerItem gas for each token call; what is not used is kept. 150,000 is ample for a stablecoin.
     /// @return ok whether the token's call succeeded, in the order of `transfers`. It is not evidence of payment: there
     /// are tokens that answer a used nonce with success and move nothing. That is the token's `Transfer` log.

@@ -10,12 +10,12 @@ import {Auth, Debit, Permit, Signup, Status, Terms, Voucher} from "./TurnpikeTyp
 /// @dev A subscription is known here by its idHash alone, `keccak256(abi.encode(subscriber, keccak256(secret)))`: what
 /// is on chain is public, and must not be what opens a gate. A used idHash is never free again.
 ///
-/// Each act of a subscriber has two doors: the plain one for the subscriber itself, and `<name>BySig` for anyone who
+/// Each act of a subscriber has two forms: the plain one for the subscriber itself, and `<name>BySig` for anyone who
 /// brings its signature (EIP-712, domain "Turnpike" version "1"; a key's 65 bytes with low s and v 27 or 28, or
-/// ERC-1271 when the subscriber has code; no ERC-6492). Every act of the subscriber, signed or not, raises the record's
-/// version, which a signature names: so each is good for one act, and void after any other. At version 65,535 only
-/// `cancel` and `rekey` are left. Failures that every `BySig` form shares: `StaleVersion`, `SignatureExpired` from the
-/// second after the deadline on, `InvalidSignature`.
+/// ERC-1271 within 500,000 gas when the subscriber has code; no ERC-6492). Every act of the subscriber, signed or not,
+/// raises the record's version, which a signature names: so each is good for one act, and void after any other. At
+/// version 65,535 only `cancel` and `rekey` are left. Failures that every `BySig` form shares: `StaleVersion`,
+/// `SignatureExpired` from the second after the deadline on, `InvalidSignature`.
 interface ITurnpike {
     // ------------------------------------------------------------------ events: enough to rebuild every record
 
@@ -274,7 +274,7 @@ interface ITurnpike {
     ///   token that charges a fee on transfers pays the provider less than the price; nobody else is affected.
     /// - Balances and approvals change by their owners' acts alone. A token whose issuer can seize, pause or block can
     ///   make charges fail; they can be retried.
-    /// - For `subscribeBySig` with a permit: EIP-2612.
+    /// - For a signup with a permit: EIP-2612; for accounts with code also its form with the signature as bytes.
     ///
     /// A token that breaks this harms only those who agreed to be paid, or to pay, in it.
     /// @param salt tells plans with equal terms apart.

@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {ERC20} from "@openzeppelin/contracts/token/ERC20/ERC20.sol";
+import {ERC721} from "@openzeppelin/contracts/token/ERC721/ERC721.sol";
 import {TestToken} from "./TestToken.sol";
 
 /// @title Tokens that misbehave, one fault each
@@ -190,7 +191,49 @@ contract PausedToken is FaultyToken {
     }
 }
 
-/// @notice Answers a used nonce with success and moves nothing, and has no bytes form, as the Paxos tokens.
+/// @notice Refuses to move. Its balances and approvals are empty, and answer only when they are given `need` gas.
+contract GasProbeToken is FaultyToken {
+    uint256 private _need;
+
+    error Refused();
+
+    function requireGas(uint256 need) external {
+        _need = need;
+    }
+
+    function balanceOf(address account) public view override returns (uint256) {
+        return _armed ? _answer() : super.balanceOf(account);
+    }
+
+    function _misbehave(address, address, uint256) internal pure override returns (bool) {
+        revert Refused();
+    }
+
+    function _answer() private view returns (uint256) {
+        if (gasleft() < _need) {
+            assembly {
+                invalid()
+            }
+        }
+        return 0;
+    }
+}
+
+/// @notice An NFT. Its `transferFrom` has the shape of an ERC-20's, with an id where the amount is.
+contract Collectible is ERC721 {
+    constructor() ERC721("Collectible", "NFT") {}
+}
+
+/// @notice Claims every interface, also the one that ERC-165 says nobody has: so it has none.
+contract BoastfulToken is TestToken {
+    constructor() TestToken("Boastful", "BST", "1", 6) {}
+
+    function supportsInterface(bytes4) external pure returns (bool) {
+        return true;
+    }
+}
+
+/// @notice Answers a used nonce with success and moves nothing, as tokens of Paxos do, and has no bytes form.
 contract PaxosToken is TestToken {
     event AuthorizationAlreadyUsed(address indexed authorizer, bytes32 indexed nonce);
 

@@ -56,10 +56,12 @@ contract TestToken is ERC20, EIP712, IERC20Permit {
         bytes32 r,
         bytes32 s
     ) external {
-        require(deadline >= block.timestamp, "FiatTokenV2: permit is expired");
-        bytes32 structHash = keccak256(abi.encode(PERMIT_TYPEHASH, owner, spender, value, _nonces[owner]++, deadline));
-        require(_signed(owner, structHash, abi.encodePacked(r, s, v)), "EIP2612: invalid signature");
-        _approve(owner, spender, value);
+        _permit(owner, spender, value, deadline, abi.encodePacked(r, s, v));
+    }
+
+    /// @notice The form for accounts with code: their ERC-1271 signature has any length.
+    function permit(address owner, address spender, uint256 value, uint256 deadline, bytes memory signature) external {
+        _permit(owner, spender, value, deadline, signature);
     }
 
     // ---------------------------------------------------------------- EIP-3009
@@ -153,6 +155,13 @@ contract TestToken is ERC20, EIP712, IERC20Permit {
     }
 
     // ---------------------------------------------------------------- internals
+
+    function _permit(address owner, address spender, uint256 value, uint256 deadline, bytes memory signature) private {
+        require(deadline >= block.timestamp, "FiatTokenV2: permit is expired");
+        bytes32 structHash = keccak256(abi.encode(PERMIT_TYPEHASH, owner, spender, value, _nonces[owner]++, deadline));
+        require(_signed(owner, structHash, signature), "EIP2612: invalid signature");
+        _approve(owner, spender, value);
+    }
 
     function _authorized(
         bytes32 typeHash,

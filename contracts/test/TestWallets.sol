@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {IERC1271} from "@openzeppelin/contracts/interfaces/IERC1271.sol";
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {P256} from "@openzeppelin/contracts/utils/cryptography/P256.sol";
 
 /// @title An ERC-1271 wallet with one owner
 contract TestWallet {
@@ -54,16 +55,54 @@ contract BurnerWallet is TestWallet {
     }
 }
 
-/// @notice Says yes, in a megabyte.
+/// @notice Says yes, in a megabyte or as many bytes as it is set to.
 contract BombWallet is TestWallet {
+    uint256 private _size = 1_000_000;
+
     constructor(address owner_) TestWallet(owner_) {}
 
-    function isValidSignature(bytes32, bytes calldata) public pure override returns (bytes4) {
+    function resize(uint256 bytes_) external {
+        _size = bytes_;
+    }
+
+    function isValidSignature(bytes32, bytes calldata) public view override returns (bytes4) {
         bytes4 yes = IERC1271.isValidSignature.selector;
+        uint256 size = _size;
         assembly {
             mstore(0, yes)
-            return(0, 1000000)
+            return(0, size)
         }
+    }
+}
+
+/// @notice Its owner is a passkey, whose signature it checks without a precompiled contract.
+contract PasskeyWallet is TestWallet {
+    bytes32 private immutable _x;
+    bytes32 private immutable _y;
+
+    constructor(bytes32 x, bytes32 y) TestWallet(address(0)) {
+        (_x, _y) = (x, y);
+    }
+
+    /// @param signature r and s, 32 bytes each
+    function isValidSignature(bytes32 hash, bytes calldata signature) public view override returns (bytes4) {
+        (bytes32 r, bytes32 s) = abi.decode(signature, (bytes32, bytes32));
+        return P256.verifySolidity(hash, r, s, _x, _y) ? IERC1271.isValidSignature.selector : bytes4(0xffffffff);
+    }
+}
+
+/// @notice Says yes when it is given `need` gas.
+contract GasProbeWallet is TestWallet {
+    uint256 private _need;
+
+    constructor(address owner_) TestWallet(owner_) {}
+
+    function requireGas(uint256 need) external {
+        _need = need;
+    }
+
+    function isValidSignature(bytes32, bytes calldata) public view override returns (bytes4) {
+        return gasleft() < _need ? bytes4(0) : IERC1271.isValidSignature.selector;
     }
 }
 

@@ -142,7 +142,7 @@ describe("Allowances", () => {
     });
 
     it("A29 is for operators of the plan: no stranger, no other provider, no removed operator", async () => {
-      const { w, s, me } = await loadFixture(metered);
+      const { w, s } = await loadFixture(metered);
       await c.createPlan(w, {}, w.stranger);
       const refusal = (caller: typeof w.stranger) =>
         expect(w.turnpike.connect(caller).debit(s.idHash, 1n, 0n))
@@ -153,10 +153,10 @@ describe("Allowances", () => {
       await refusal(w.treasury);
       await w.turnpike.connect(w.provider).debit(s.idHash, 1n, 0n);
       for (const operator of [w.operator, w.provider]) {
-        await w.turnpike.connect(w.provider).setOperator(w.planId, operator, false);
+        await w.turnpike.connect(w.provider).setOperator(w.planId, operator, 0n);
         await refusal(operator);
       }
-      expect((await me.getAllowance(s.idHash)).spent).to.equal(1n);
+      expect((await w.lens.getAllowance(s.idHash)).spent).to.equal(1n);
     });
 
     it("A27 L9 counts against the old cycle until it is renewed, also in grace, and from zero after", async () => {
@@ -199,6 +199,44 @@ describe("Allowances", () => {
       await expect(operator.debit(bare.idHash, 1n, 0n))
         .to.be.revertedWithCustomError(w.turnpike, "AllowanceExhausted")
         .withArgs(bare.idHash, 1n, 0n);
+    });
+
+    it("refuses in the documented order: status, operator, amount, index, cap", async () => {
+      const { w, s, me, operator } = await loadFixture(metered);
+      await operator.debit(s.idHash, 1n, 0n);
+      const stranger = w.turnpike.connect(w.stranger);
+      const refusal = (sent: Promise<unknown>, error: string, ...args: unknown[]) =>
+        expect(sent)
+          .to.be.revertedWithCustomError(w.turnpike, error)
+          .withArgs(...args);
+      // A retried debit that is also above what is left is stale: it has succeeded already.
+      await refusal(operator.debit(s.idHash, CAP, 0n), "StaleDebit", s.idHash, 0n, 1n);
+      await refusal(operator.debit(s.idHash, CAP, 1n), "AllowanceExhausted", s.idHash, CAP, CAP - 1n);
+      await refusal(operator.debit(s.idHash, 0n, 0n), "ZeroAmount");
+      await refusal(stranger.debit(s.idHash, 0n, 0n), "NotOperator", w.planId, w.stranger.address);
+      await me.pause(s.idHash);
+      await refusal(stranger.debit(s.idHash, 0n, 0n), "SubscriptionNotActive", s.idHash, c.Status.PAUSED);
+    });
+
+    it("needs the DEBIT right, whatever other rights an account has, also on a deprecated plan", async () => {
+      const { w, s } = await loadFixture(metered);
+      const provider = w.turnpike.connect(w.provider);
+      const relayer = w.turnpike.connect(w.relayer);
+      let index = 0n;
+      for (const deprecated of [false, true]) {
+        if (deprecated) await provider.deprecatePlan(w.planId, ZeroHash);
+        for (const rights of [c.Right.VOUCHER, c.Right.RECEIPT, c.Right.VOUCHER | c.Right.RECEIPT, 0n]) {
+          await provider.setOperator(w.planId, w.relayer, rights);
+          await expect(relayer.debit(s.idHash, 1n, index))
+            .to.be.revertedWithCustomError(w.turnpike, "NotOperator")
+            .withArgs(w.planId, w.relayer.address);
+          expect(await w.turnpike.isOperator(w.planId, w.relayer)).to.equal(false);
+        }
+        await provider.setOperator(w.planId, w.relayer, c.Right.DEBIT);
+        expect(await w.turnpike.isOperator(w.planId, w.relayer)).to.equal(true);
+        await relayer.debit(s.idHash, 1n, index);
+        index += 1n;
+      }
     });
 
     it("leaves all as it was when the token refuses", async () => {

@@ -128,13 +128,12 @@ describe("Subscriptions", () => {
         .withArgs(s.idHash, cheap, 0n, 0n, now + c.INTERVAL);
     });
 
-    it("A30 A37 keeps to the provider, the token and the payee, and to another plan", async () => {
+    it("A30 A37 keeps to the provider and the token, and to another plan", async () => {
       const { w, s, me } = await loadFixture(upgrade);
       const token = await ethers.deployContract("TestToken", ["Other", "OTH", "1", 6]);
       const mismatched = [
         await c.createPlan(w, { amount: DEARER }, w.stranger),
         await c.createPlan(w, { amount: DEARER, token: await token.getAddress() }),
-        await c.createPlan(w, { amount: DEARER, payTo: w.stranger.address }),
         w.planId,
       ];
       for (const planId of mismatched) {
@@ -149,6 +148,16 @@ describe("Subscriptions", () => {
       await expect(me.changePlan(s.idHash, id("?"), 0n, c.FOREVER))
         .to.be.revertedWithCustomError(w.turnpike, "UnknownPlan")
         .withArgs(id("?"));
+    });
+
+    it("A37 charges for the payee of the new plan, which the subscriber signed or called for", async () => {
+      const { w, s, me } = await loadFixture(upgrade);
+      const elsewhere = await c.createPlan(w, { amount: DEARER, payTo: w.stranger.address });
+      const sent = await me.changePlan(s.idHash, elsewhere, 0n, c.FOREVER);
+      await expect(sent).to.changeTokenBalance(w.token, w.treasury, 0n);
+      expect(await w.token.balanceOf(w.stranger)).to.be.at.least(DEARER - c.PRICE);
+      const due = await c.paidThroughOf(w, s.idHash);
+      await expect(c.at(due, () => w.turnpike.renew(s.idHash))).to.changeTokenBalance(w.token, w.stranger, DEARER);
     });
 
     it("A38 needs a period that is paid: neither due, nor ending, nor paused, nor over", async () => {
@@ -189,6 +198,26 @@ describe("Subscriptions", () => {
       const owed = (c.PRICE * 20n) / 30n;
       expect(paid >= owed && paid <= owed + 20n, `paid ${paid}, owed ${owed}`).to.equal(true);
       expect(await c.paidThroughOf(w, s.idHash)).to.equal(now + c.INTERVAL);
+    });
+
+    it("is signed over the new plan's terms that a wallet shows, each as it is now", async () => {
+      const { w, dearer, s } = await loadFixture(upgrade);
+      const fields = { newPlanId: dearer, maxOverage: 0n, maxCharge: c.FOREVER };
+      const send = (auth: Awaited<ReturnType<typeof c.authFor>>) =>
+        w.turnpike.connect(w.relayer).changePlanBySig(s.idHash, dearer, 0n, c.FOREVER, auth);
+      for (const shown of [
+        { token: w.stranger.address },
+        { payTo: w.stranger.address },
+        { amount: DEARER - 1n },
+        { interval: c.INTERVAL },
+        { unit: "months" },
+      ]) {
+        const auth = await c.authFor(w, "ChangePlan", s.idHash, { ...fields, ...shown });
+        await expect(send(auth), Object.keys(shown).join())
+          .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
+          .withArgs(w.subscriber.address);
+      }
+      await expect(send(await c.authFor(w, "ChangePlan", s.idHash, fields))).to.emit(w.turnpike, "PlanChanged");
     });
 
     it("leaves all as it was when the charge fails", async () => {

@@ -16,7 +16,7 @@ async function withToken(name: string) {
   await token.mint(w.subscriber, 100n * c.PRICE);
   await token.connect(w.subscriber).approve(w.turnpike, c.FOREVER);
   const planId = await c.createPlan(w, { token: await token.getAddress() });
-  await w.turnpike.connect(w.provider).setOperator(planId, w.operator, true);
+  await w.turnpike.connect(w.provider).setOperator(planId, w.operator, c.Right.DEBIT);
   const neighbour = await c.subscribe(w);
   const s = await c.subscribe(w, { planId, maxOverage: 100n });
   return { w, token, planId, s, neighbour, due: s.paidThrough };
@@ -93,6 +93,26 @@ describe("Hostile tokens", () => {
       w.turnpike,
       "TransferFailed",
     );
+  });
+
+  it("A12 names the cause that a view answers within 50,000 gas, and no cause when it needs more", async () => {
+    const { w, token, s, due } = await withToken("GasProbeToken");
+    const probe = await ethers.getContractAt("GasProbeToken", await token.getAddress());
+    await token.arm(true);
+    await c.statusAt(w, s.idHash, due);
+    const errors = [c.reasonOf(w, "InsufficientFunds"), c.reasonOf(w, "TransferFailed")];
+    // The way to the view's own measurement costs it less than 1,000, and its storage 2,100 each.
+    for (const [need, error] of [
+      [45_000n, errors[0]],
+      [50_000n, errors[1]],
+    ] as const) {
+      await probe.requireGas(need);
+      expect(await w.turnpike.renewBatch.staticCall([s.idHash]), `${need}`).to.deep.equal([error]);
+      await expect(w.turnpike.renew(s.idHash)).to.be.revertedWithCustomError(
+        w.turnpike,
+        error === errors[0] ? "InsufficientFunds" : "TransferFailed",
+      );
+    }
   });
 
   it("A10 a token whose code is gone fails, and changes nothing", async () => {
@@ -184,7 +204,7 @@ describe("Hostile tokens", () => {
 
     it("A9 debit again at the same index: one debit", async () => {
       const { w, token, planId, s, call } = await loadFixture(reentrant);
-      await w.turnpike.connect(w.provider).setOperator(planId, token, true);
+      await w.turnpike.connect(w.provider).setOperator(planId, token, c.Right.DEBIT);
       await token.plant(w.turnpike, call.encodeFunctionData("debit", [s.idHash, 60n, 0n]));
       const operator = w.turnpike.connect(w.operator);
       await expect(operator.debit(s.idHash, 60n, 0n)).to.changeTokenBalance(token, w.treasury, 60n);
@@ -211,7 +231,7 @@ describe("Hostile tokens", () => {
       const [to, plan, , cap, deadline] = args;
       const send = (permit: typeof c.NO_PERMIT) => [to, plan, again, cap, deadline, second, permit] as const;
       await token.plant(w.turnpike, call.encodeFunctionData("subscribeBySig", [...send(c.NO_PERMIT)]));
-      await expect(w.turnpike.subscribeBySig(...send({ ...c.NO_PERMIT, deadline: 1n })))
+      await expect(w.turnpike.subscribeBySig(...send({ value: 0n, deadline: 1n, signature: `0x${"00".repeat(65)}` })))
         .to.be.revertedWithCustomError(w.turnpike, "IdHashUsed")
         .withArgs(await w.turnpike.idHashOf(w.subscriber, again));
     });

@@ -40,7 +40,7 @@ async function subscriptions() {
     await token.mint(w.subscriber, 100n * c.PRICE);
     await token.connect(w.subscriber).approve(w.turnpike, c.FOREVER);
     const planId = await c.createPlan(w, { token: await token.getAddress() });
-    await w.turnpike.connect(w.provider).setOperator(planId, w.operator, true);
+    await w.turnpike.connect(w.provider).setOperator(planId, w.operator, c.Right.DEBIT);
     poisons.set(name, (await c.subscribe(w, { ...options, planId })).idHash);
     await token.arm(true);
   }

@@ -3,6 +3,7 @@
 import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { AbiCoder, id, keccak256, toUtf8Bytes, ZeroAddress, ZeroHash } from "ethers";
+import { ethers } from "hardhat";
 import * as c from "../support/contracts";
 
 const UINT32_MAX = 2n ** 32n - 1n;
@@ -14,10 +15,12 @@ describe("Plans", () => {
       const terms = await c.termsOf(w);
       const salt = c.freshSalt();
       const metadata = '{"name":"Basic"}';
+      const { chainId } = await ethers.provider.getNetwork();
+      const turnpike = await w.turnpike.getAddress();
       const planId = keccak256(
         AbiCoder.defaultAbiCoder().encode(
-          ["address", "tuple(address,uint96,uint32,uint32,address)", "bytes32", "bytes32"],
-          [w.provider.address, Object.values(terms), salt, keccak256(toUtf8Bytes(metadata))],
+          ["uint256", "address", "address", "tuple(address,uint96,uint32,bool,uint32,address)", "bytes32", "bytes32"],
+          [chainId, turnpike, w.provider.address, Object.values(terms), salt, keccak256(toUtf8Bytes(metadata))],
         ),
       );
 
@@ -25,13 +28,20 @@ describe("Plans", () => {
         .to.emit(w.turnpike, "PlanCreated")
         .withArgs(planId, w.provider.address, 2n, Object.values(terms), salt, metadata)
         .and.to.emit(w.turnpike, "OperatorSet")
-        .withArgs(planId, w.provider.address, true);
+        .withArgs(planId, w.provider.address, c.Right.ALL);
 
       const plan = await w.lens.getPlan(planId);
       expect(plan.planId).to.equal(planId);
       expect(plan.index).to.equal(2n);
       expect(plan.provider).to.equal(w.provider.address);
-      expect([...plan.terms]).to.deep.equal([terms.token, c.PRICE, BigInt(c.INTERVAL), BigInt(c.GRACE), terms.payTo]);
+      expect([...plan.terms]).to.deep.equal([
+        terms.token,
+        c.PRICE,
+        BigInt(c.INTERVAL),
+        false,
+        BigInt(c.GRACE),
+        terms.payTo,
+      ]);
       expect(plan.deprecated).to.equal(false);
       expect(plan.successor).to.equal(ZeroHash);
     });
@@ -76,6 +86,23 @@ describe("Plans", () => {
       }
     });
 
+    it("T15 refuses an NFT as a token, whose transferFrom would take an id for an amount", async () => {
+      const w = await loadFixture(c.world);
+      const nft = await ethers.deployContract("Collectible");
+      await expect(w.turnpike.createPlan(await c.termsOf(w, { token: await nft.getAddress() }), ZeroHash, ""))
+        .to.be.revertedWithCustomError(w.turnpike, "InvalidTerms")
+        .withArgs("token");
+    });
+
+    it("T15 accepts a token that knows no ERC-165, or knows it wrongly", async () => {
+      const w = await loadFixture(c.world);
+      const boastful = await ethers.deployContract("BoastfulToken");
+      for (const token of [w.token, boastful]) {
+        const terms = await c.termsOf(w, { token: await token.getAddress() });
+        await expect(w.turnpike.createPlan(terms, c.freshSalt(), "")).to.emit(w.turnpike, "PlanCreated");
+      }
+    });
+
     it("A21 takes the extremes: interval 1 without grace, and all fields at their maximum", async () => {
       const w = await loadFixture(c.world);
       const shortest = await c.createPlan(w, { interval: 1n, grace: 0n });
@@ -106,11 +133,54 @@ describe("Plans", () => {
       expect(await w.turnpike.isOperator(ZeroHash, w.provider)).to.equal(false);
 
       for (const operator of [w.operator, w.provider]) {
-        await expect(w.turnpike.connect(w.provider).setOperator(w.planId, operator, false))
+        await expect(w.turnpike.connect(w.provider).setOperator(w.planId, operator, 0n))
           .to.emit(w.turnpike, "OperatorSet")
-          .withArgs(w.planId, operator.address, false);
+          .withArgs(w.planId, operator.address, 0n);
         expect(await w.turnpike.isOperator(w.planId, operator)).to.equal(false);
       }
+    });
+
+    it("sets exactly the bits that are given, and replaces those before", async () => {
+      const w = await loadFixture(c.world);
+      const provider = w.turnpike.connect(w.provider);
+      expect(await w.lens.rightsOf(w.planId, w.provider)).to.equal(c.Right.ALL);
+      for (let rights = 7n; rights >= 0n; rights -= 1n) {
+        await expect(provider.setOperator(w.planId, w.relayer, rights))
+          .to.emit(w.turnpike, "OperatorSet")
+          .withArgs(w.planId, w.relayer.address, rights);
+        expect(await w.lens.rightsOf(w.planId, w.relayer)).to.equal(rights);
+        expect(await w.turnpike.isOperator(w.planId, w.relayer)).to.equal((rights & c.Right.DEBIT) !== 0n);
+      }
+    });
+
+    it("refuses bits without a meaning", async () => {
+      const w = await loadFixture(c.world);
+      for (const rights of [8n, 9n, 128n, 255n]) {
+        await expect(w.turnpike.connect(w.provider).setOperator(w.planId, w.relayer, rights))
+          .to.be.revertedWithCustomError(w.turnpike, "InvalidTerms")
+          .withArgs("rights");
+      }
+      expect(await w.lens.rightsOf(w.planId, w.relayer)).to.equal(0n);
+    });
+
+    it("lets the provider restrict itself and take its rights again", async () => {
+      const w = await loadFixture(c.world);
+      const provider = w.turnpike.connect(w.provider);
+      await provider.setOperator(w.planId, w.provider, c.Right.RECEIPT);
+      expect(await w.lens.rightsOf(w.planId, w.provider)).to.equal(c.Right.RECEIPT);
+      await provider.setOperator(w.planId, w.provider, c.Right.ALL);
+      expect(await w.turnpike.isOperator(w.planId, w.provider)).to.equal(true);
+    });
+
+    it("goes on working on a deprecated plan", async () => {
+      const w = await loadFixture(c.world);
+      const provider = w.turnpike.connect(w.provider);
+      await provider.deprecatePlan(w.planId, ZeroHash);
+      expect(await w.turnpike.isOperator(w.planId, w.operator)).to.equal(true);
+      await provider.setOperator(w.planId, w.operator, 0n);
+      await provider.setOperator(w.planId, w.relayer, c.Right.DEBIT);
+      expect(await w.turnpike.isOperator(w.planId, w.operator)).to.equal(false);
+      expect(await w.turnpike.isOperator(w.planId, w.relayer)).to.equal(true);
     });
 
     it("is for each plan apart", async () => {
@@ -120,10 +190,10 @@ describe("Plans", () => {
 
     it("refuses everyone else, and an unknown plan", async () => {
       const w = await loadFixture(c.world);
-      await expect(w.turnpike.connect(w.operator).setOperator(w.planId, w.stranger, true))
+      await expect(w.turnpike.connect(w.operator).setOperator(w.planId, w.stranger, c.Right.DEBIT))
         .to.be.revertedWithCustomError(w.turnpike, "NotProvider")
         .withArgs(w.planId, w.operator.address);
-      await expect(w.turnpike.connect(w.provider).setOperator(id("?"), w.stranger, true))
+      await expect(w.turnpike.connect(w.provider).setOperator(id("?"), w.stranger, c.Right.DEBIT))
         .to.be.revertedWithCustomError(w.turnpike, "UnknownPlan")
         .withArgs(id("?"));
     });
@@ -148,12 +218,14 @@ describe("Plans", () => {
         .withArgs(next);
     });
 
-    it("refuses a successor that is unknown, another provider's, deprecated or the plan itself", async () => {
+    it("refuses a successor that is unknown, another provider's, in another token, deprecated or the plan itself", async () => {
       const w = await loadFixture(c.world);
+      const token = await ethers.deployContract("TestToken", ["Other", "OTH", "1", 6]);
+      const dear = await c.createPlan(w, { token: await token.getAddress() });
       const foreign = await c.createPlan(w, {}, w.stranger);
       const dead = await c.createPlan(w);
       await w.turnpike.connect(w.provider).deprecatePlan(dead, ZeroHash);
-      for (const successor of [id("?"), foreign, dead, w.planId]) {
+      for (const successor of [id("?"), foreign, dear, dead, w.planId]) {
         await expect(w.turnpike.connect(w.provider).deprecatePlan(w.planId, successor))
           .to.be.revertedWithCustomError(w.turnpike, "InvalidSuccessor")
           .withArgs(w.planId, successor);

@@ -2,7 +2,7 @@
 
 import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
-import { type BaseContract, concat, dataSlice, hexlify, id, randomBytes, type Signer } from "ethers";
+import { type BaseContract, concat, dataSlice, hexlify, id, randomBytes, type Signer, toBeHex } from "ethers";
 import { ethers } from "hardhat";
 import type { TransferStruct } from "../../sdk/src/chain/generated/contracts/BatchSettler";
 import * as c from "../support/contracts";
@@ -183,6 +183,56 @@ describe("BatchSettler", () => {
         outcomes.add(ok ? "settled" : "refused");
       }
       expect([...outcomes].sort()).to.deep.equal(["refused", "settled"]);
+    });
+
+    /** The call, with the words of item `index` replaced: 0 token, 2 to, 7 the offset of the signature. */
+    async function corrupted(w: c.World, batch: TransferStruct[], index: number, word: number, value: bigint) {
+      const data = w.settler.interface.encodeFunctionData("settle", [batch, GAS_PER_ITEM]);
+      const read = (at: number) => BigInt(dataSlice(data, at, at + 32));
+      const list = 4 + Number(read(4)) + 32; // after the length, where the offsets of the items begin
+      const at = list + Number(read(list + 32 * index)) + 32 * word;
+      return concat([dataSlice(data, 0, at), toBeHex(value, 32), dataSlice(data, at + 32)]);
+    }
+    const answerTo = async (w: c.World, data: string) =>
+      w.settler.interface.decodeFunctionResult("settle", await w.relayer.call({ to: w.settler, data }))[0] as boolean[];
+
+    it("T16 skips an item whose receiver has a dirty upper byte, and settles the rest", async () => {
+      const w = await loadFixture(c.world);
+      const batch = [await authorize(w), await authorize(w), await authorize(w)];
+      const to = BigInt(w.treasury.address);
+      for (const dirt of [1n << 160n, 1n << 255n]) {
+        const data = await corrupted(w, batch, 1, 2, to | dirt);
+        expect(await answerTo(w, data)).to.deep.equal([true, false, true]);
+      }
+      const own = BigInt(await w.settler.getAddress()) | (1n << 160n);
+      expect(await answerTo(w, await corrupted(w, batch, 1, 2, own))).to.deep.equal([true, false, true]);
+      const data = await corrupted(w, batch, 1, 2, to | (1n << 160n));
+      await expect(w.relayer.sendTransaction({ to: w.settler, data })).to.changeTokenBalance(w.token, w.treasury, 10n);
+    });
+
+    it("T16 ignores dirty upper bytes of a token: the same payment settles, once", async () => {
+      const w = await loadFixture(c.world);
+      const batch = [await authorize(w), await authorize(w)];
+      const token = BigInt(await w.token.getAddress()) | (255n << 248n);
+      const data = await corrupted(w, batch, 1, 0, token);
+      expect(await answerTo(w, data)).to.deep.equal([true, true]);
+      await expect(w.relayer.sendTransaction({ to: w.settler, data })).to.changeTokenBalance(w.token, w.treasury, 10n);
+      expect(await answerTo(w, data)).to.deep.equal([false, false]);
+    });
+
+    it("T16 reverts as a whole for calldata that is no array of transfers: a bad offset or length", async () => {
+      const w = await loadFixture(c.world);
+      const batch = [await authorize(w), await authorize(w)];
+      const length = await corrupted(w, batch, 1, 8, 2n ** 32n);
+      const sound = w.settler.interface.encodeFunctionData("settle", [batch, GAS_PER_ITEM]);
+      const offset = 4 + 64 + 32 + 32; // of the second item
+      const item = concat([dataSlice(sound, 0, offset), toBeHex(2n ** 64n, 32), dataSlice(sound, offset + 32)]);
+      expect(await answerTo(w, sound)).to.deep.equal([true, true]);
+      for (const data of [item, length, await corrupted(w, batch, 1, 7, 2n ** 64n), dataSlice(sound, 0, 200)]) {
+        await expect(w.relayer.call({ to: w.settler, data })).to.be.rejected;
+        await expect(w.relayer.sendTransaction({ to: w.settler, data, gasLimit: 1_000_000n })).to.be.reverted;
+      }
+      expect(await w.token.balanceOf(w.treasury)).to.equal(0n);
     });
 
     it("A13 is not stopped by an item that burns its gas", async () => {

@@ -5,13 +5,14 @@ import { expect } from "chai";
 import { concat, dataSlice, Signature, toBeHex, ZeroAddress, ZeroHash, zeroPadValue } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
+import { FAR, setNext } from "./support/signups";
 
 const N = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
 
 type Auth = Awaited<ReturnType<typeof c.authFor>>;
 
 interface Act {
-  name: Exclude<c.MessageName, "Subscribe">;
+  name: Exclude<c.MessageName, "Subscribe" | "Voucher" | "Void">;
   /** The signed fields between idHash and version. */
   fields: (w: c.World) => Promise<Record<string, unknown>>;
   /** What a cheat would rather have had signed. */
@@ -60,6 +61,14 @@ const ACTS: Act[] = [
         .connect(w.relayer)
         .changePlanBySig(idHash, f.newPlanId as string, f.maxOverage as bigint, f.maxCharge as bigint, auth),
     event: "PlanChanged",
+  },
+  {
+    name: "SetNext",
+    fields: async (w) => ({ until: FAR, nextPlanId: await c.createPlan(w) }),
+    forged: async (w) => ({ until: FAR + 1n, nextPlanId: await c.createPlan(w) }),
+    send: (w, idHash, f, auth) =>
+      w.turnpike.connect(w.relayer).setNext(idHash, f.until as bigint, f.nextPlanId as string, auth),
+    event: "NextSet",
   },
   {
     name: "Rekey",
@@ -207,9 +216,9 @@ describe("Signatures", () => {
     async function exhausted() {
       const w = await c.world();
       const s = await c.subscribe(w, { maxOverage: 1n });
-      const slot = ethers.keccak256(ethers.AbiCoder.defaultAbiCoder().encode(["bytes32", "uint256"], [s.idHash, 2n]));
+      const slot = ethers.keccak256(ethers.AbiCoder.defaultAbiCoder().encode(["bytes32", "uint256"], [s.idHash, 0n]));
       const turnpike = await w.turnpike.getAddress();
-      const word = BigInt(await ethers.provider.getStorage(turnpike, slot)) | (0xffffn << 232n);
+      const word = BigInt(await ethers.provider.getStorage(turnpike, slot)) | (0xffffn << 228n);
       await ethers.provider.send("hardhat_setStorageAt", [turnpike, slot, toBeHex(word, 32)]);
       expect((await w.lens.getSubscription(s.idHash)).version).to.equal(65_535n);
       return { w, s, me: w.turnpike.connect(w.subscriber) };
@@ -222,6 +231,7 @@ describe("Signatures", () => {
         () => me.pause(s.idHash),
         () => me.setMaxOverage(s.idHash, 2n),
         () => me.changePlan(s.idHash, other, 0n, c.FOREVER),
+        () => setNext(w, s.idHash, FAR, other),
         () => c.at(s.paidThrough + c.INTERVAL, () => me.resume(s.idHash, c.FOREVER)),
       ];
       for (const act of acts) {

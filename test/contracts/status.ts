@@ -9,6 +9,7 @@ import * as c from "../support/contracts";
 const { NONE, ACTIVE, PAST_DUE, EXPIRED, PAUSED, CANCELLED } = c.Status;
 const P = 1_000_000;
 const UINT40_MAX = 2 ** 40 - 1;
+const UINT36_MAX = 2 ** 36 - 1;
 const UINT32_MAX = 2 ** 32 - 1;
 
 async function harness() {
@@ -17,17 +18,23 @@ async function harness() {
 
 interface Rule {
   paidThrough: number;
+  intro: boolean;
+  limited: boolean;
   paused: boolean;
   ending: boolean;
   cancelled: boolean;
+  until: number;
+  anchorDay: number;
   interval: number;
+  months: boolean;
   grace: number;
 }
 
-/** The table, said again in its own words. */
+/** The table, said again in its own words, for a plan in seconds. */
 function expected(r: Rule, t: number): { status: bigint; collectable: boolean } {
   const p = r.paidThrough;
-  if (r.cancelled || (r.ending && t >= p)) return { status: CANCELLED, collectable: false };
+  const over = r.ending || (r.limited && t >= r.until);
+  if (r.cancelled || (over && t >= p)) return { status: CANCELLED, collectable: false };
   if (r.paused) return { status: PAUSED, collectable: false };
   if (t < p + r.grace) return { status: ACTIVE, collectable: t >= p && !r.ending };
   if (t < p + r.interval) return { status: PAST_DUE, collectable: true };
@@ -35,7 +42,19 @@ function expected(r: Rule, t: number): { status: bigint; collectable: boolean } 
 }
 
 describe("Standing", () => {
-  const plain = { paidThrough: P, paused: false, ending: false, cancelled: false, interval: 1_000, grace: 100 };
+  const plain: Rule = {
+    paidThrough: P,
+    intro: false,
+    limited: false,
+    paused: false,
+    ending: false,
+    cancelled: false,
+    until: 0,
+    anchorDay: 0,
+    interval: 1_000,
+    months: false,
+    grace: 100,
+  };
   // Seconds relative to paidThrough: one before, at and one after each boundary.
   const rows: [string, Partial<Rule>, [number, bigint][]][] = [
     [
@@ -93,6 +112,85 @@ describe("Standing", () => {
       ],
     ],
     [
+      "limited within the paid period",
+      { limited: true, until: P - 5 },
+      [
+        [-6, ACTIVE],
+        [-5, ACTIVE],
+        [-1, ACTIVE],
+        [0, CANCELLED],
+        [1, CANCELLED],
+      ],
+    ],
+    [
+      "limited at the end of the paid period",
+      { limited: true, until: P },
+      [
+        [-1, ACTIVE],
+        [0, CANCELLED],
+        [1, CANCELLED],
+      ],
+    ],
+    [
+      "limited within grace",
+      { limited: true, until: P + 50 },
+      [
+        [0, ACTIVE],
+        [49, ACTIVE],
+        [50, CANCELLED],
+        [51, CANCELLED],
+        [1_000, CANCELLED],
+      ],
+    ],
+    [
+      "limited after grace",
+      { limited: true, until: P + 500 },
+      [
+        [99, ACTIVE],
+        [100, PAST_DUE],
+        [499, PAST_DUE],
+        [500, CANCELLED],
+        [501, CANCELLED],
+      ],
+    ],
+    [
+      "limited after it expired, while paused too",
+      { limited: true, paused: true, until: P + 1_500 },
+      [
+        [-1, PAUSED],
+        [1_499, PAUSED],
+        [1_500, CANCELLED],
+      ],
+    ],
+    [
+      "limited without an end in sight",
+      { limited: true, until: UINT40_MAX },
+      [
+        [0, ACTIVE],
+        [100, PAST_DUE],
+        [1_000, EXPIRED],
+      ],
+    ],
+    [
+      "not limited, whatever end is left over",
+      { limited: false, until: P - 5 },
+      [
+        [-1, ACTIVE],
+        [0, ACTIVE],
+        [100, PAST_DUE],
+      ],
+    ],
+    [
+      "an introduction",
+      { intro: true },
+      [
+        [-1, ACTIVE],
+        [0, ACTIVE],
+        [100, PAST_DUE],
+        [1_000, EXPIRED],
+      ],
+    ],
+    [
       "cancelled",
       { cancelled: true },
       [
@@ -122,7 +220,7 @@ describe("Standing", () => {
   it("knows an unknown record at any time", async () => {
     const rules = await loadFixture(harness);
     for (const t of [0, 1, P, UINT40_MAX]) {
-      expect([...(await rules.unknown(t))]).to.deep.equal([NONE, false, 0n]);
+      expect([...(await rules.unknown(t))]).to.deep.equal([NONE, 0n]);
     }
   });
 
@@ -130,19 +228,27 @@ describe("Standing", () => {
     const rules = await loadFixture(harness);
     const record = fc
       .record({
-        paidThrough: fc.integer({ min: 1, max: UINT40_MAX - 2 * UINT32_MAX }),
+        paidThrough: fc.integer({ min: 1, max: UINT36_MAX - 2 * UINT32_MAX }),
+        intro: fc.boolean(),
+        limited: fc.boolean(),
         paused: fc.boolean(),
         ending: fc.boolean(),
         cancelled: fc.boolean(),
         interval: fc.oneof(fc.integer({ min: 1, max: 5 }), fc.integer({ min: 1, max: UINT32_MAX })),
         grace: fc.nat(UINT32_MAX),
+        untilAfter: fc.oneof(fc.integer({ min: -5, max: 5 }), fc.nat(UINT32_MAX)),
       })
-      .map((r) => ({ ...r, grace: r.grace % r.interval }));
+      .map(({ untilAfter, ...r }) => ({
+        ...plain,
+        ...r,
+        grace: r.grace % r.interval,
+        until: Math.max(1, r.paidThrough + untilAfter),
+      }));
     // Near a boundary, more often than not: that is where rules break.
     const moment = (r: Rule) =>
       fc.oneof(
         fc
-          .tuple(fc.constantFrom(0, r.grace, r.interval), fc.integer({ min: -2, max: 2 }))
+          .tuple(fc.constantFrom(0, r.grace, r.interval, r.until - r.paidThrough), fc.integer({ min: -2, max: 2 }))
           .map(([boundary, off]) => Math.max(0, r.paidThrough + boundary + off)),
         fc.integer({ min: 0, max: UINT40_MAX - UINT32_MAX }),
       );
@@ -150,12 +256,17 @@ describe("Standing", () => {
       fc.asyncProperty(
         record.chain((r) => moment(r).map((t) => ({ r, t }))),
         async ({ r, t }) => {
-          const { status, active, renewedThrough } = await rules.judge(r, t);
+          const { status, nextBoundary } = await rules.judge(r, t);
           const want = expected(r, t);
           expect(status).to.equal(want.status);
-          expect(active).to.equal(want.status === ACTIVE);
-          const start = t < r.paidThrough + r.grace ? r.paidThrough : t - r.grace;
-          expect(renewedThrough).to.equal(want.collectable ? BigInt(start + r.interval) : 0n);
+          expect(nextBoundary).to.equal(BigInt(r.paidThrough + r.interval));
+          const due = Math.max(t, r.paidThrough);
+          const { start, end, anchor } = await rules.collect(r, due);
+          const from = due < r.paidThrough + r.grace ? r.paidThrough : due - r.grace;
+          expect([start, end, anchor]).to.deep.equal([BigInt(from), BigInt(from + r.interval), 0n]);
+          // The short way of plain records finds out whether to collect, and the same end.
+          const isPlain = !(r.intro || r.limited || r.paused || r.ending || r.cancelled);
+          expect((await rules.collect(r, t)).plain).to.equal(isPlain && want.collectable ? end : 0n);
         },
       ),
       { numRuns: 500, seed: 1 },
@@ -165,12 +276,16 @@ describe("Standing", () => {
   it("credits the rest of a period, rounded down, without overflow", async () => {
     const rules = await loadFixture(harness);
     const most = 2n ** 96n - 1n;
-    expect(await rules.creditFor(most, UINT32_MAX, UINT32_MAX)).to.equal(most);
-    expect(await rules.creditFor(most, UINT32_MAX - 1, UINT32_MAX)).to.equal(
+    const p = 2 * UINT32_MAX;
+    const credit = (amount: bigint, rest: number, interval: number, intro = false) =>
+      rules.creditFor({ ...plain, paidThrough: p, interval, intro }, amount, p - rest);
+    expect(await credit(most, UINT32_MAX, UINT32_MAX)).to.equal(most);
+    expect(await credit(most, UINT32_MAX - 1, UINT32_MAX)).to.equal(
       (most * BigInt(UINT32_MAX - 1)) / BigInt(UINT32_MAX),
     );
-    expect(await rules.creditFor(10n, 1, 3)).to.equal(3n);
-    expect(await rules.creditFor(10n, 0, 3)).to.equal(0n);
+    expect(await credit(10n, 1, 3)).to.equal(3n);
+    expect(await credit(10n, 0, 3)).to.equal(0n);
+    expect(await credit(10n, 3, 3, true)).to.equal(0n);
   });
 });
 

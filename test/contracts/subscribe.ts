@@ -138,7 +138,7 @@ describe("Subscriptions", () => {
         await w.token.connect(signer).approve(w.turnpike, prior);
         const s = await signup(w, { signer });
         const permit = await c.signPermit(w, signer, c.PRICE);
-        await w.token.permit(signer, w.turnpike, permit.value, permit.deadline, permit.v, permit.r, permit.s);
+        await w.token[c.PERMIT_VRS](signer, w.turnpike, permit.value, permit.deadline, permit.v, permit.r, permit.s);
         await expect(s.send(permit), `prior approval ${prior}`).to.emit(w.turnpike, "Subscribed");
       }
     });
@@ -224,6 +224,30 @@ describe("Subscriptions", () => {
           .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
           .withArgs(position === 0 ? w.stranger.address : w.subscriber.address);
       }
+    });
+
+    it("is signed over the terms that a wallet shows, each as the plan has it now", async () => {
+      const w = await loadFixture(c.world);
+      const s = await signup(w);
+      const { subscriber, planId, secretHash, maxOverage, deadline } = s;
+      const message = { subscriber, planId, secretHash, maxOverage, deadline };
+      for (const shown of [
+        { token: w.stranger.address },
+        { payTo: w.stranger.address },
+        { amount: c.PRICE - 1n },
+        { interval: c.INTERVAL + 1 },
+        { unit: "months" },
+        { firstAmount: 0n },
+        { firstInterval: 1n },
+        { until: 2n ** 35n },
+      ]) {
+        const bytes = await c.sign(w, w.subscriber, "Subscribe", { ...message, ...shown });
+        const args = [subscriber, planId, secretHash, maxOverage, deadline, bytes, c.NO_PERMIT] as const;
+        await expect(w.turnpike.subscribeBySig(...args), Object.keys(shown).join())
+          .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
+          .withArgs(subscriber);
+      }
+      await expect(s.send()).to.emit(w.turnpike, "Subscribed");
     });
 
     it("A23 reverts when the plan is deprecated first, and renews when it is deprecated after", async () => {

@@ -99,16 +99,36 @@ describe("TestToken", () => {
     );
   });
 
+  it("takes a permit as bytes, of a key and of a contract wallet, once and in time", async () => {
+    const w = await loadFixture(c.world);
+    const permit = w.token.getFunction("permit(address,address,uint256,uint256,bytes)");
+    const p = await c.signPermit(w, w.subscriber, 9n);
+    const send = () => permit(w.subscriber, w.turnpike, p.value, p.deadline, p.signature);
+    await send();
+    expect(await w.token.allowance(w.subscriber, w.turnpike)).to.equal(9n);
+    await expect(send()).to.be.revertedWith("EIP2612: invalid signature");
+    const late = await c.signPermit(w, w.subscriber, 9n, { deadline: 1n });
+    await expect(permit(w.subscriber, w.turnpike, 9n, 1n, late.signature)).to.be.revertedWith(
+      "FiatTokenV2: permit is expired",
+    );
+    const wallet = await ethers.deployContract("FickleWallet", [w.stranger.address]);
+    const byWallet = () => permit(wallet, w.turnpike, 7n, c.FOREVER, "0x0102");
+    await expect(byWallet()).to.be.revertedWith("EIP2612: invalid signature");
+    await wallet.answer(true);
+    await byWallet();
+    expect(await w.token.allowance(wallet, w.turnpike)).to.equal(7n);
+  });
+
   it("takes a permit once, in time", async () => {
     const w = await loadFixture(c.world);
     const p = await c.signPermit(w, w.subscriber, 9n);
-    const send = () => w.token.permit(w.subscriber, w.turnpike, p.value, p.deadline, p.v, p.r, p.s);
+    const send = () => w.token[c.PERMIT_VRS](w.subscriber, w.turnpike, p.value, p.deadline, p.v, p.r, p.s);
     await send();
     expect(await w.token.allowance(w.subscriber, w.turnpike)).to.equal(9n);
     await expect(send()).to.be.revertedWith("EIP2612: invalid signature");
     const late = await c.signPermit(w, w.subscriber, 9n, { deadline: 1n });
     await expect(
-      w.token.permit(w.subscriber, w.turnpike, late.value, late.deadline, late.v, late.r, late.s),
+      w.token[c.PERMIT_VRS](w.subscriber, w.turnpike, late.value, late.deadline, late.v, late.r, late.s),
     ).to.be.revertedWith("FiatTokenV2: permit is expired");
   });
 });

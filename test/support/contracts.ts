@@ -253,6 +253,9 @@ export async function authFor(
   return { version, deadline, signature: await sign(w, signer, name, message) };
 }
 
+/** The form of `TestToken.permit` for keys; the other one has the signature as bytes. */
+export const PERMIT_VRS = "permit(address,address,uint256,uint256,uint8,bytes32,bytes32)";
+
 export async function signPermit(
   w: World,
   owner: Signer,

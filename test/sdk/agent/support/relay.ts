@@ -23,6 +23,7 @@ import {
   STATUSES,
 } from "turnpike/protocol";
 import { type TestToken, type Turnpike, TurnpikeLens__factory } from "../../../../sdk/src/chain/generated";
+import { PERMIT_VRS } from "../../../support/contracts";
 import { type Answer, closeAll, type Seen, type StandIn, serve } from "./servers";
 import { addressOf, CHAIN_ID, NETWORK } from "./world";
 
@@ -162,7 +163,7 @@ export async function startRelay(): Promise<Relay> {
     if (permit) {
       const { value, deadline: until, v = 0, r = "", s = "" } = permitOf(permit);
       const owner = (await subscription(idHash))?.subscriber as string;
-      await token.permit(owner, addresses.turnpike, value, until, v, r, s);
+      await token[PERMIT_VRS](owner, addresses.turnpike, value, until, v, r, s);
     }
     const transaction = await sent(calls[act]);
     return typeof transaction === "string" ? done(200, idHash, transaction) : transaction;
@@ -228,7 +229,7 @@ export async function startRelay(): Promise<Relay> {
     const { owner, ...permit } = permitRequestSchema.parse(body);
     const { value, deadline, v, r, s } = permitOf(permit);
     const transaction = await sent(() =>
-      token.permit(owner, addresses.turnpike, value, deadline, v ?? 0, r ?? "0x", s ?? "0x"),
+      token[PERMIT_VRS](owner, addresses.turnpike, value, deadline, v ?? 0, r ?? "0x", s ?? "0x"),
     );
     if (typeof transaction !== "string") return transaction;
     const approval = (await token.allowance(owner, addresses.turnpike)).toString();

@@ -1,0 +1,95 @@
+// Signups with an end or a voucher, as the subscriber's own call and as its signature that a relayer brings.
+
+import { time } from "@nomicfoundation/hardhat-network-helpers";
+import { type Signer, ZeroAddress } from "ethers";
+import type { AuthStruct, VoucherStruct } from "../../../sdk/src/chain/generated/contracts/Turnpike";
+import * as c from "../../support/contracts";
+
+/** An end, unix seconds, that no test reaches: the year 3058. */
+export const FAR = 2n ** 35n;
+/** The last second that a record can hold, in the year 4147. */
+export const LAST = 2n ** 36n - 1n;
+/** For the subscriber's own call of an act that also takes a signature. */
+export const NO_AUTH: AuthStruct = { version: 0n, deadline: 0n, signature: "0x" };
+export const NO_VOUCHER: VoucherStruct = {
+  signer: ZeroAddress,
+  firstAmount: 0n,
+  firstInterval: 0n,
+  deadline: 0n,
+  signature: "0x",
+};
+
+export interface VoucherOptions {
+  /** Who signs; the plan's provider by default. */
+  signer?: Signer;
+  /** Base units; 1 by default. */
+  firstAmount?: bigint;
+  /** Seconds; 0 by default: one regular period. */
+  firstInterval?: number;
+  deadline?: bigint;
+  domain?: Record<string, unknown>;
+  /** Fields of the signed message that differ from the signup. */
+  signed?: Record<string, unknown>;
+}
+
+export interface SignupOptions {
+  planId?: string;
+  subscriber?: Signer;
+  secretHash?: string;
+  maxOverage?: bigint;
+  until?: bigint | number;
+  voucher?: VoucherOptions;
+}
+
+async function voucherOf(
+  w: c.World,
+  message: Record<string, unknown>,
+  options: VoucherOptions,
+): Promise<VoucherStruct> {
+  const { signer = w.provider, firstAmount = 1n, firstInterval = 0, deadline = c.FOREVER } = options;
+  const signed = { ...message, firstAmount, firstInterval, deadline, ...options.signed };
+  const signature = await c.sign(w, signer, "Voucher", signed, options.domain);
+  return { signer: await signer.getAddress(), firstAmount, firstInterval, deadline, signature };
+}
+
+/** A signup that can be sent in both forms; each `send` may replace fields of the voucher. */
+export async function signup(w: c.World, options: SignupOptions = {}) {
+  const { planId = w.planId, subscriber = w.subscriber, secretHash = c.freshSecretHash() } = options;
+  const { maxOverage = 0n, until = 0n } = options;
+  const from = await subscriber.getAddress();
+  const names = { planId, subscriber: from, secretHash };
+  const voucher = options.voucher ? await voucherOf(w, names, options.voucher) : NO_VOUCHER;
+  const said = { planId, secretHash, maxOverage, until };
+  const first = options.voucher && { firstAmount: voucher.firstAmount, firstInterval: voucher.firstInterval };
+  const message = { subscriber: from, ...said, ...first, deadline: c.FOREVER };
+  return {
+    ...names,
+    voucher,
+    message,
+    idHash: await w.turnpike.idHashOf(from, secretHash),
+    direct: (override: Partial<VoucherStruct> = {}) =>
+      w.turnpike.connect(subscriber).subscribeWith(from, said, { ...voucher, ...override }, 0n, "0x", c.NO_PERMIT),
+    signed: async (override: Partial<VoucherStruct> = {}, signature?: string) => {
+      const bytes = signature ?? (await c.sign(w, subscriber, "Subscribe", message));
+      return w.turnpike
+        .connect(w.relayer)
+        .subscribeWith(from, said, { ...voucher, ...override }, c.FOREVER, bytes, c.NO_PERMIT);
+    },
+  };
+}
+
+/** `setNext` as the subscriber's own call; 0 and the zero hash: none. */
+export function setNext(w: c.World, idHash: string, until: bigint | number, nextPlanId: string) {
+  return w.turnpike.connect(w.subscriber).setNext(idHash, until, nextPlanId, NO_AUTH);
+}
+
+/** Unix seconds of a date in UTC; the month counts from 1. */
+export function utc(year: number, month: number, day: number, hour = 0, minute = 0, second = 0): number {
+  return Date.UTC(year, month - 1, day, hour, minute, second) / 1_000;
+}
+
+/** A year without a leap day that the chain's clock has not reached. */
+export async function commonYear(): Promise<number> {
+  const year = new Date((await time.latest()) * 1_000).getUTCFullYear() + 1;
+  return year + (year % 4 === 0 ? 1 : 0);
+}
