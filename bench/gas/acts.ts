@@ -41,7 +41,7 @@ export async function actsOn(w: c.World, bare: BareLoop) {
   for (const wallet of wallets) {
     await w.token.mint(wallet, 1_000n * c.PRICE);
     const { v, r, s, value, deadline } = await c.signPermit(w, wallet, c.FOREVER, { spender: await bare.getAddress() });
-    await w.token.permit(wallet, bare, value, deadline, v, r, s);
+    await w.token[c.PERMIT_VRS](wallet, bare, value, deadline, v, r, s);
   }
 
   const signup = async (wallet: HDNodeWallet, maxOverage: bigint, permitted: boolean) => {

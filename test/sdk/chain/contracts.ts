@@ -1,5 +1,5 @@
 import { expect } from "chai";
-import { BatchSettler__factory, lensAddressOf, Turnpike__factory, TurnpikeLens__factory } from "turnpike/chain";
+import { BatchSettler__factory, lensAddressOf, TurnpikeLens__factory } from "turnpike/chain";
 import { TurnpikeError } from "turnpike/protocol";
 import { directDebits } from "../../../examples/direct-debits";
 import { type SubscriptionWorld, startSubscriptionWorld } from "../../support/subscriptions";
