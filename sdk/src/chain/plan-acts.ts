@@ -26,7 +26,7 @@ export interface NewPlanTerms {
   readonly graceSec: number;
   /** default: the provider itself */
   readonly payTo?: Address;
-  /** tells plans with equal terms apart; default zero */
+  /** distinguishes plans with equal terms; default zero */
   readonly salt?: Hex;
   /** a short JSON, e.g. {"name":"Pro"}; emitted, not stored */
   readonly metadata?: string;
