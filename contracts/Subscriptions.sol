@@ -278,12 +278,13 @@ abstract contract Subscriptions is Ledger {
             if (signup.until <= block.timestamp) revert UntilReached(idHash, signup.until);
             s = s.withNext(true, false);
             _nexts[idHash] = NextWords.pack(signup.until, 0);
+            // Before `Subscribed`, so that the log of a `setNext` in the same transaction cannot be taken for it.
+            emit NextSet(idHash, signup.until, 0);
         }
         _subscriptions[idHash].word = s;
         if (cap != 0) _allowances[idHash].word = AllowanceWord.wrap(0).restarted(cap, s.paidThrough());
         emit Subscribed(idHash, signup.planId, subscriber, signup.maxOverage, s.paidThrough());
         if (anchor != 0) emit Anchored(idHash, uint8(anchor));
-        if (signup.until != 0) emit NextSet(idHash, signup.until, 0);
 
         PriceWord price = plan.price;
         uint256 charge = intro.given ? intro.amount : price.amount();

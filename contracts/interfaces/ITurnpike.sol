@@ -66,8 +66,9 @@ interface ITurnpike {
     /// @notice Periods start on this day of the month from now on, or on its last; 0: they are counted in seconds.
     event Anchored(bytes32 indexed idHash, uint8 day);
 
-    /// @notice What happens at the next boundary, as a whole; the version rose, but at a signup. 0: nothing. A change
-    /// that is scheduled is dropped by `Cancelled` and `PlanChanged`, and both go along with `Rekeyed`.
+    /// @notice What happens at the next boundary, as a whole; the version rose. At a signup this comes before its
+    /// `Subscribed`, and no version rises. 0: nothing. A change that is scheduled is dropped by `Cancelled` and
+    /// `PlanChanged`, and both go along with `Rekeyed`.
     event NextSet(bytes32 indexed idHash, uint40 until, bytes32 nextPlanId);
 
     /// @notice The scheduled change applies to the period that the next `Renewed` or `Resumed` charges.
