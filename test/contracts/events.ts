@@ -1,4 +1,4 @@
-// What the logs say about a record, for whoever rebuilds it from them.
+// What the logs say about a record, for programs that rebuild it from them.
 
 import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
@@ -30,7 +30,7 @@ async function namesOf(w: c.World, sent: ContractTransactionResponse): Promise<s
 }
 
 describe("Events", () => {
-  it("L22 tell a signup with an end from a signup and setNext in one transaction", async () => {
+  it("L22 differ between a signup with an end and a signup followed by setNext in one transaction", async () => {
     const w = await loadFixture(c.world);
     const own = w.turnpike.connect(w.subscriber);
     const atOnce = await freeSignup(w, UNTIL);

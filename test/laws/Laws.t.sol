@@ -392,9 +392,15 @@ contract Laws is Settlements {
             Record storage r = records[ids[i]];
             if (_statusAt(r, clock) == Status.CANCELLED || r.ending || r.paused) continue;
             if (!_isFunded(r) || _planOf(_nextPlanOf(r)).deprecated) continue;
-            uint256 first = clock > r.paidThrough ? clock : r.paidThrough;
-            uint256 later =
-                first + 1 + (uint256(keccak256(abi.encode(step, i))) % (2 * (_boundaryOf(r) - r.paidThrough)));
+            (uint256 span, uint256 dice) = (
+                2 * (_boundaryOf(r) - r.paidThrough),
+                uint256(keccak256(abi.encode(step, i)))
+            );
+            uint256 first = r.paidThrough + (dice % span);
+            if (first < clock) first = clock;
+            // Days apart, or up to two periods.
+            dice >>= 128;
+            uint256 later = first + 1 + (dice % (dice & 1 == 0 ? 3 days : span));
             uint256 end = _collectedAt(ids[i], r, first);
             uint256 laterEnd = _collectedAt(ids[i], r, later);
             if (end == 0 || laterEnd == 0) continue;

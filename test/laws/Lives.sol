@@ -255,6 +255,16 @@ abstract contract Lives is Replay, Premises {
         _saw(Premise.ChangeApplied);
     }
 
+    /// @dev After a change to periods that are shorter than the grace before it, none is over when it is charged.
+    function _startOf(Life storage life, uint256 start) private returns (uint256) {
+        Terms storage terms = _planOf(life.planId).terms;
+        uint256 end = start + terms.interval;
+        if (terms.months) end = Almanac.later(start, terms.interval, Almanac.anchorAt(start, life.anchor));
+        if (end > clock) return start;
+        _saw(Premise.ChangeToShorter);
+        return clock - terms.grace;
+    }
+
     /// @dev A period from `start` on was charged, once, for the plan agreed to.
     function _charged(
         bytes32 id,
@@ -352,7 +362,7 @@ abstract contract Lives is Replay, Premises {
         if (life.until != 0) _saw(Premise.RenewalBeforeUntil);
         if (lapsed && life.anchor != 0) _saw(Premise.LapseOfMonths);
         _follow(life);
-        return _charged(id, life, lapsed ? clock - grace : life.paidThrough, end);
+        return _charged(id, life, _startOf(life, lapsed ? clock - grace : life.paidThrough), end);
     }
 
     /// @dev By the plan that was paid for last, on which a scheduled change has no effect yet.
@@ -378,7 +388,7 @@ abstract contract Lives is Replay, Premises {
         if (charged != plan.terms.amount) _breach(7, "a resume at another price");
         if (plan.deprecated) _breach(14, "a payment back into a deprecated plan");
         _saw(rows[id].paused ? Premise.ResumeAfterPause : Premise.ResumeAfterExpiry);
-        return _charged(id, life, rows[id].paused ? clock : clock - grace, end);
+        return _charged(id, life, _startOf(life, rows[id].paused ? clock : clock - grace), end);
     }
 
     function _judgePlanChanged(Log memory log) private returns (Movement memory claim) {

@@ -84,7 +84,11 @@ abstract contract Model is World {
 
     /// @dev Puts the record into a period that was charged in full.
     function _enter(Record storage r, bytes32 planId, uint256 start) private {
-        (r.paidThrough, r.anchor) = _periodOf(_planOf(planId).terms, start, r.anchor);
+        Terms storage terms = _planOf(planId).terms;
+        (uint256 end, uint256 anchor) = _periodOf(terms, start, r.anchor);
+        // Shorter than the grace of the plan before.
+        if (end <= clock) (end, anchor) = _periodOf(terms, clock - terms.grace, r.anchor);
+        (r.paidThrough, r.anchor) = (end, anchor);
         r.planId = planId;
         r.nextPlanId = bytes32(0);
         r.intro = false;

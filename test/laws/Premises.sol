@@ -80,6 +80,7 @@ enum Premise {
     ChangeScheduled,
     ChangeApplied,
     ChangeIntoDeprecated,
+    ChangeToShorter,
     ChangeDropped,
     Voided,
     SignupOfVoided,
@@ -198,6 +199,7 @@ abstract contract Premises {
         names[i++] = "change scheduled";
         names[i++] = "change applied";
         names[i++] = "change into deprecated";
+        names[i++] = "change to shorter";
         names[i++] = "change dropped";
         names[i++] = "voided";
         names[i++] = "signup of voided";

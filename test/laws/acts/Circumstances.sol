@@ -164,7 +164,7 @@ abstract contract Circumstances is Collections {
 
     // ------------------------------------------------------------------ payees and providers
 
-    /// @notice A payee is proposed, withdrawn or applied, by those who may and by others; a plan changes hands.
+    /// @notice A payee is proposed, withdrawn or applied, by accounts that may and by others; a plan changes hands.
     function move(uint256 seed) external atClock {
         _move(seed);
         _move(seed);
