@@ -44,7 +44,7 @@ contract Laws is Settlements {
                 amount: uint96([uint256(1e6), 25e6, 2e6, 3e6, 30e6, 1.5e6, 4e6][rank]),
                 interval: uint32([uint256(30 days), 365 days, 90 days, 30 days, 60 days, 1, 3][rank]),
                 months: rank > 4,
-                grace: uint32([uint256(3 days), 0, 10 days, 30 days - 1, 6 days, 3 days, 27 days][rank]),
+                grace: uint32([uint256(3 days), 60 days, 10 days, 30 days - 1, 6 days, 3 days, 27 days][rank]),
                 payTo: payees[rank == 3 ? 1 : 0]
             });
             _createPlan(providers[rank == 3 ? 1 : 0], terms, bytes32(i), '{"name":"test"}');

@@ -210,6 +210,7 @@ abstract contract Lives is Replay, Premises {
         if (start != life.paidThrough || life.anchor == 0) _anchor(life, start);
         life.months += terms.interval;
         if (life.anchor > 28) _saw(Premise.LateAnchor);
+        if (life.anchor > Almanac.lengthOf(life.anchorMonth + life.months)) _saw(Premise.ShortMonth);
         uint256 day = Almanac.dayOf(life.anchorMonth + life.months, life.anchor);
         return day * 1 days + life.timeOfDay;
     }

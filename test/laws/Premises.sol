@@ -68,6 +68,7 @@ enum Premise {
     AuthorizationAltered,
     ChargeOfMonths,
     LateAnchor,
+    ShortMonth,
     LapseOfMonths,
     VoucherUsed,
     VoucherFlawed,
@@ -85,6 +86,7 @@ enum Premise {
     Voided,
     SignupOfVoided,
     ShownTermsFlawed,
+    SignedBeforeMove,
     PayeeProposed,
     PayeeWithdrawn,
     PayeeTooEarly,
@@ -187,6 +189,7 @@ abstract contract Premises {
         names[i++] = "authorization altered";
         names[i++] = "charge of months";
         names[i++] = "late anchor";
+        names[i++] = "short month";
         names[i++] = "lapse of months";
         names[i++] = "voucher used";
         names[i++] = "voucher flawed";
@@ -204,6 +207,7 @@ abstract contract Premises {
         names[i++] = "voided";
         names[i++] = "signup of voided";
         names[i++] = "shown terms flawed";
+        names[i++] = "signed before move";
         names[i++] = "payee proposed";
         names[i++] = "payee withdrawn";
         names[i++] = "payee too early";

@@ -64,7 +64,7 @@ abstract contract World {
     Plan private _noPlan;
 
     function _build() internal {
-        clock = 1_750_000_000;
+        clock = 1_748_700_000; // 31 May 2025, so that the first months start on their last possible day
         vm.warp(clock);
         turnpike = ITurnpike(vm.deployCode("Turnpike.sol:Turnpike"));
         // The first contract that Turnpike created.

@@ -19,6 +19,8 @@ abstract contract Changes is EntryPoints {
             _saw(Premise.YearsPass);
         } else if (roll == 1) {
             clock += _draw(seed, 1 hours);
+        } else if (roll == 4) {
+            _renewInRow(seed);
         } else if (roll < 4) {
             // The last days of this month, from which shorter months differ.
             (uint256 month, ) = Almanac.dateOf(clock / 1 days);
@@ -27,6 +29,23 @@ abstract contract Changes is EntryPoints {
         } else {
             _passToBoundary(seed);
         }
+    }
+
+    /// @dev Half a year of one record on a late day of the month, if there is one: renewed at each boundary, in time.
+    function _renewInRow(uint256 seed) private {
+        bytes32 id = _pickFit(seed, _isLate);
+        Record storage r = records[id];
+        for (uint256 i = 0; i < 6 && _isLate(id); ++i) {
+            uint256 grace = _planOf(r.planId).terms.grace;
+            if (clock < r.paidThrough) clock = r.paidThrough + _draw(seed, grace / 2 + 1);
+            vm.warp(clock);
+            _collect(id);
+        }
+    }
+
+    function _isLate(bytes32 id) private view returns (bool) {
+        Record storage r = records[id];
+        return r.anchor > 28 && !r.ending && _statusAt(r, clock) == Status.ACTIVE;
     }
 
     function pause(uint256 seed) external drifting(seed) {
@@ -107,7 +126,7 @@ abstract contract Changes is EntryPoints {
         return _planOf(_nextPlanOf(records[id])).deprecated && (_isPaused(id) || _isExpired(id));
     }
 
-    function _isPaid(bytes32 id) private view returns (bool) {
+    function _isPaid(bytes32 id) internal view returns (bool) {
         Record storage r = records[id];
         return clock < r.paidThrough && !r.ending && _statusAt(r, clock) == Status.ACTIVE;
     }
@@ -220,7 +239,10 @@ abstract contract Changes is EntryPoints {
     }
 
     function _change(uint256 seed, bytes32 id) internal {
-        bytes32 newPlanId = _target(seed, id);
+        _changeTo(seed, id, _target(seed, id));
+    }
+
+    function _changeTo(uint256 seed, bytes32 id, bytes32 newPlanId) internal {
         uint256 cap = _someCap(seed);
         (bytes memory quoteErr, uint256 charge, uint256 credit) = _expectQuote(id, newPlanId);
         _compareQuote(id, newPlanId, quoteErr, charge, credit);
@@ -274,8 +296,13 @@ abstract contract Changes is EntryPoints {
         Plan storage plan = _planOf(planId);
         terms = plan.terms;
         uint256 roll = _draw(seed, 24);
-        if (roll < 2) terms.payTo = plan.firstPayTo;
-        else if (roll == 2) terms.payTo = payees[_draw(seed, 3)];
+        // Mostly what was signed before the payee moved, where one has.
+        if (plan.firstPayTo != terms.payTo && _draw(seed, 2) == 0) {
+            terms.payTo = plan.firstPayTo;
+            _saw(Premise.SignedBeforeMove);
+            return terms;
+        }
+        if (roll < 2) terms.payTo = payees[_draw(seed, 3)];
         else if (roll == 3) terms.amount += 1;
         else if (roll == 4) terms.interval += 1;
         else if (roll == 5) terms.months = !terms.months;
@@ -360,7 +387,7 @@ abstract contract Changes is EntryPoints {
             _debitOf(seed, id);
             _debitOf(seed, id);
         } else if (r.nextPlanId != bytes32(0) && clock < r.paidThrough) {
-            clock = r.paidThrough + _draw(seed, 2 days);
+            clock = r.paidThrough + _draw(seed, 2 days + _planOf(r.planId).terms.grace);
             vm.warp(clock);
             _collect(id);
         }
@@ -411,7 +438,7 @@ abstract contract Changes is EntryPoints {
         return !next.deprecated && next.terms.amount >= plan.terms.amount;
     }
 
-    function _isKin(Plan storage plan, Plan storage next) private view returns (bool) {
+    function _isKin(Plan storage plan, Plan storage next) internal view returns (bool) {
         return next.id != plan.id && next.provider == plan.provider && next.terms.token == plan.terms.token;
     }
 

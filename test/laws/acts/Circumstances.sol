@@ -21,6 +21,7 @@ abstract contract Circumstances is Collections {
         else if (roll < 4) _deprecate(seed);
         else _appoint(seed);
         _appoint(seed);
+        _appoint(seed);
     }
 
     // ------------------------------------------------------------------ plans
@@ -177,7 +178,7 @@ abstract contract Circumstances is Collections {
             for (uint256 i = 0; i < plans.length && plan.proposedPayTo == address(0); ++i) plan = plans[i];
         }
         uint256 roll = _draw(seed, 8);
-        if (roll < 3 || (roll < 7 && plan.proposedPayTo == address(0))) _propose(seed, plan);
+        if (roll < 3 || (roll < 6 && plan.proposedPayTo == address(0))) _propose(seed, plan);
         else if (roll < 5) _withdraw(seed, plan);
         else if (roll < 7) _apply(seed, plan);
         else _transfer(seed, plan);
@@ -241,6 +242,7 @@ abstract contract Circumstances is Collections {
             (plan.terms.payTo, plan.proposedPayTo, plan.effectiveAt) = (plan.proposedPayTo, address(0), 0);
         }
         _sendOfPlan(plan.id, STRANGER, abi.encodeCall(ITurnpike.applyPayTo, (plan.id)), err);
+        if (err.length == 0) _useMoved(seed, plan.id);
     }
 
     /// @dev Most plans are offered back and forth, so that plans of one provider remain.

@@ -155,6 +155,24 @@ abstract contract Signups is Changes {
             w.id = keccak256(abi.encode(w.subscriber, w.secretHash));
             if (ids.length >= MOST_RECORDS && records[w.id].subscriber == address(0)) return;
         }
+        _subscribeBySig(seed, w);
+    }
+
+    /// @dev By signatures that were made before or after the plan's payee moved.
+    function _useMoved(uint256 seed, bytes32 planId) internal {
+        Wish memory w = _wish(seed);
+        w.planId = planId;
+        _subscribeBySig(seed, w);
+        uint256 place = _draw(seed, ids.length);
+        for (uint256 i = 0; i < ids.length; ++i) {
+            bytes32 id = ids[(place + i) % ids.length];
+            if (_isPaid(id) && _isKin(_planOf(records[id].planId), _planOf(planId))) {
+                return _changeTo(seed, id, planId);
+            }
+        }
+    }
+
+    function _subscribeBySig(uint256 seed, Wish memory w) private {
         Signed memory s = _signWish(seed, w);
         Permit memory permit;
         bytes memory err = s.err;
@@ -210,7 +228,7 @@ abstract contract Signups is Changes {
         if (err.length == 0 && w.until != 0) _saw(Premise.UntilSet);
         if (err.length == 0 && !signed && w.until == 0) return _finishWithNext(seed, w, data);
         _finish(w, signed ? RELAYER : w.subscriber, data, err);
-        if (err.length == 0 && w.intro && _draw(seed, 2) == 0) _change(seed, w.id);
+        if (err.length == 0 && w.intro) _change(seed, w.id);
     }
 
     /// @dev In one transaction, the subscriber signs up and sets an end: the events say that these were two acts.
