@@ -7,7 +7,7 @@ import {Auth, ITurnpike, Status} from "./interfaces/ITurnpike.sol";
 import {Records} from "./Records.sol";
 import {Signatures} from "./libraries/Signatures.sol";
 import {Standing} from "./libraries/Standing.sol";
-import {SubscriptionWord} from "./libraries/Words.sol";
+import {PayeeWord, SubscriptionWord} from "./libraries/Words.sol";
 
 /// @title Who may act on the records
 /// @notice What the parts of Turnpike share: look-ups that refuse the unknown, and the proof that a subscriber agreed
@@ -53,7 +53,8 @@ abstract contract Ledger is Records, ITurnpike, EIP712 {
         emit ChangeMade(idHash, _plans[planIndex].planId);
     }
 
-    /// @dev The record with one period of the plan from `start` on.
+    /// @dev The record with one period of the plan from `start` on. A change may be to periods that are shorter than the
+    /// grace before it: one that would be over already starts the new plan's grace ago, as after a lapse.
     function _withPeriod(
         bytes32 idHash,
         SubscriptionWord s,
@@ -61,7 +62,11 @@ abstract contract Ledger is Records, ITurnpike, EIP712 {
         uint256 start
     ) internal returns (SubscriptionWord) {
         uint256 before = s.anchorDay();
-        (uint256 end, uint256 anchor) = Standing.periodFrom(start, _plans[planIndex].payee, before);
+        PayeeWord payee = _plans[planIndex].payee;
+        (uint256 end, uint256 anchor) = Standing.periodFrom(start, payee, before);
+        if (end <= block.timestamp) {
+            (end, anchor) = Standing.periodFrom(block.timestamp - payee.grace(), payee, before);
+        }
         if (anchor != before) emit Anchored(idHash, uint8(anchor));
         return s.withPeriod(planIndex, end, anchor);
     }

@@ -289,12 +289,13 @@ abstract contract Subscriptions is Ledger {
             if (until <= block.timestamp) revert UntilReached(idHash, until);
             s = s.withNext(true, false);
             _nexts[idHash] = NextWords.pack(until, 0);
+            // Before `Subscribed`, so that the log of a `setNext` in the same transaction cannot be taken for it.
+            emit NextSet(idHash, until, 0);
         }
         subscription.word = s;
         if (cap != 0) _allowances[idHash].word = AllowanceWord.wrap(0).restarted(cap, uint40(paidThrough));
         emit Subscribed(idHash, planId, subscriber, maxOverage, uint40(paidThrough));
         if (anchor != 0) emit Anchored(idHash, uint8(anchor));
-        if (until != 0) emit NextSet(idHash, until, 0);
 
         uint256 charge = start.firstAmount();
         if (charge != 0) Tokens.collect(price.token(), subscriber, payee.payTo(), charge);

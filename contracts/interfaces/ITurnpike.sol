@@ -66,8 +66,9 @@ interface ITurnpike {
     /// @notice Periods start on this day of the month from now on, or on its last; 0: they are counted in seconds.
     event Anchored(bytes32 indexed idHash, uint8 day);
 
-    /// @notice What happens at the next boundary, as a whole; the version rose, but at a signup. 0: nothing. A change
-    /// that is scheduled is dropped by `Cancelled` and `PlanChanged`, and both go along with `Rekeyed`.
+    /// @notice What happens at the next boundary, as a whole; the version rose. At a signup this comes before its
+    /// `Subscribed`, and no version rises. 0: nothing. A change that is scheduled is dropped by `Cancelled` and
+    /// `PlanChanged`, and both go along with `Rekeyed`.
     event NextSet(bytes32 indexed idHash, uint40 until, bytes32 nextPlanId);
 
     /// @notice The scheduled change applies to the period that the next `Renewed` or `Resumed` charges.
@@ -438,8 +439,9 @@ interface ITurnpike {
     /// period (renewal, or resumption that charges). 0: none.
     ///
     /// From `until` on nothing is charged but debits of the paid period; once that is over too, the subscription is.
-    /// The other plan's price and length count from where the next period starts, the cap stays. Nothing that the
-    /// provider does keeps the change from being made, but ending the subscription; `cancel` and `changePlan` drop it.
+    /// The other plan's price and length count from where the next period starts, or from its own grace ago where that
+    /// period would be over already; the cap stays. Nothing that the provider does keeps the change from being made, but
+    /// ending the subscription; `cancel` and `changePlan` drop it.
     /// @dev Subscriber, or anyone with its signature, once:
     /// `SetNext(address subscriber,bytes32 idHash,uint40 until,bytes32 nextPlanId,uint16 version,uint256 deadline)`.
     /// The subscriber itself needs none: `auth` is ignored. Reverts `SubscriptionNotActive` with NONE or CANCELLED,

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {
-    AllowanceView,
-    ITurnpike,
-    Status,
-    SubscriptionState,
-    SubscriptionView,
-    Terms
-} from "../../contracts/interfaces/ITurnpike.sol";
+import {ITurnpike, Status, Terms} from "../../contracts/interfaces/ITurnpike.sol";
+import {AllowanceView, SubscriptionState, SubscriptionView} from "../../contracts/interfaces/ITurnpikeLens.sol";
+import {Almanac} from "./Almanac.sol";
 import {FickleToken} from "./doubles/FickleToken.sol";
 import {Unexpected, World} from "./World.sol";
 
@@ -23,17 +18,37 @@ abstract contract Model is World {
         bool paused;
         bool ending;
         bool cancelled;
+        bool intro;
+        uint256 anchor; // day of the month, 0: periods in seconds
+        uint256 until; // 0: none
+        bytes32 nextPlanId; // 0: none
         uint256 cap;
         uint256 spent;
         uint256 cycle;
         uint256 debits;
     }
 
+    /// @dev What a subscriber asks for when it signs up.
+    struct Wish {
+        address subscriber;
+        bytes32 planId;
+        bytes32 secretHash;
+        bytes32 id;
+        uint256 cap;
+        uint256 until; // 0: none
+        bool intro; // with a voucher
+        uint256 firstAmount;
+        uint256 firstInterval; // seconds; 0: one regular period
+    }
+
     uint256 internal constant LAST_VERSION = 65_535;
+    uint256 internal constant DEBIT = 1;
+    uint256 internal constant VOUCHER = 2;
+    uint256 internal constant ALL_RIGHTS = 7;
 
     bytes32[] internal ids; // of every record that ever was
     mapping(bytes32 idHash => Record) internal records;
-    mapping(bytes32 planId => mapping(address operator => bool)) internal mayDebit;
+    mapping(bytes32 planId => mapping(address account => uint256)) internal rights;
     mapping(address token => mapping(address account => uint256)) internal balances;
     mapping(address token => mapping(address account => uint256)) internal approvals;
 
@@ -42,11 +57,46 @@ abstract contract Model is World {
     function _statusAt(Record storage r, uint256 t) internal view returns (Status) {
         if (r.subscriber == address(0)) return Status.NONE;
         if (r.cancelled) return Status.CANCELLED;
-        if (r.ending && t >= r.paidThrough) return Status.CANCELLED;
+        bool bounded = r.ending || (r.until != 0 && t >= r.until);
+        if (bounded && t >= r.paidThrough) return Status.CANCELLED;
         if (r.paused) return Status.PAUSED;
         Terms storage terms = _planOf(r.planId).terms;
-        if (t >= r.paidThrough + terms.interval) return Status.EXPIRED;
+        if (t >= _boundaryOf(r)) return Status.EXPIRED;
         return t >= r.paidThrough + terms.grace ? Status.PAST_DUE : Status.ACTIVE;
+    }
+
+    /// @dev The end of the next period, were it collected in time.
+    function _boundaryOf(Record storage r) internal view returns (uint256) {
+        Terms storage terms = _planOf(r.planId).terms;
+        return terms.months ? Almanac.later(r.paidThrough, terms.interval, r.anchor) : r.paidThrough + terms.interval;
+    }
+
+    /// @dev The end of a period of these terms, and the anchor that it leaves.
+    function _periodOf(
+        Terms storage terms,
+        uint256 start,
+        uint256 before
+    ) private view returns (uint256 end, uint256 anchor) {
+        if (!terms.months) return (start + terms.interval, 0);
+        anchor = Almanac.anchorAt(start, before);
+        end = Almanac.later(start, terms.interval, anchor);
+    }
+
+    /// @dev Puts the record into a period that was charged in full.
+    function _enter(Record storage r, bytes32 planId, uint256 start) private {
+        Terms storage terms = _planOf(planId).terms;
+        (uint256 end, uint256 anchor) = _periodOf(terms, start, r.anchor);
+        // Shorter than the grace of the plan before.
+        if (end <= clock) (end, anchor) = _periodOf(terms, clock - terms.grace, r.anchor);
+        (r.paidThrough, r.anchor) = (end, anchor);
+        r.planId = planId;
+        r.nextPlanId = bytes32(0);
+        r.intro = false;
+    }
+
+    /// @dev The plan of the next charged period.
+    function _nextPlanOf(Record storage r) internal view returns (bytes32) {
+        return r.nextPlanId == bytes32(0) ? r.planId : r.nextPlanId;
     }
 
     function _isDue(Record storage r) internal view returns (bool) {
@@ -102,40 +152,57 @@ abstract contract Model is World {
     }
 
     function _expectPrice(Record storage r) private returns (bytes memory) {
-        Terms storage terms = _planOf(r.planId).terms;
+        Terms storage terms = _planOf(_nextPlanOf(r)).terms;
         return _expectCollect(terms.token, r.subscriber, terms.payTo, terms.amount);
     }
 
     function _isFunded(Record storage r) internal view returns (bool) {
-        Terms storage terms = _planOf(r.planId).terms;
+        Terms storage terms = _planOf(_nextPlanOf(r)).terms;
         return
             balances[terms.token][r.subscriber] >= terms.amount && approvals[terms.token][r.subscriber] >= terms.amount;
     }
 
     // ------------------------------------------------------------------ acts
 
-    function _expectSubscribe(
-        address subscriber,
-        bytes32 planId,
-        bytes32 id,
-        uint256 cap
-    ) internal returns (bytes memory err) {
-        if (planAt[planId] == 0) return abi.encodeWithSelector(ITurnpike.UnknownPlan.selector, planId);
-        Plan storage plan = _planOf(planId);
-        if (plan.deprecated) return abi.encodeWithSelector(ITurnpike.PlanDeprecated.selector, planId);
-        Record storage r = records[id];
-        if (r.subscriber != address(0)) return abi.encodeWithSelector(ITurnpike.IdHashUsed.selector, id);
-        err = _expectCap(cap);
+    function _expectSubscribe(Wish memory w) internal returns (bytes memory err) {
+        if (planAt[w.planId] == 0) return abi.encodeWithSelector(ITurnpike.UnknownPlan.selector, w.planId);
+        Plan storage plan = _planOf(w.planId);
+        if (plan.deprecated) return abi.encodeWithSelector(ITurnpike.PlanDeprecated.selector, w.planId);
+        err = _expectUnused(w.id);
+        if (err.length == 0) err = _expectCap(w.cap);
+        if (err.length == 0) err = _expectUntil(w.id, w.until);
         if (err.length != 0) return err;
-        err = _expectCollect(plan.terms.token, subscriber, plan.terms.payTo, plan.terms.amount);
+        uint256 charge = w.intro ? w.firstAmount : plan.terms.amount;
+        if (charge != 0) err = _expectCollect(plan.terms.token, w.subscriber, plan.terms.payTo, charge);
         if (err.length != 0) return err;
-        r.subscriber = subscriber;
-        r.planId = planId;
-        r.paidThrough = clock + plan.terms.interval;
-        if (cap != 0) {
-            r.cap = cap;
-            r.cycle = r.paidThrough;
-        }
+        _enrol(w, plan);
+    }
+
+    function _enrol(Wish memory w, Plan storage plan) private {
+        Record storage r = records[w.id];
+        (r.subscriber, r.planId, r.until, r.intro) = (w.subscriber, w.planId, w.until, w.intro);
+        uint256 firstInterval = w.intro ? w.firstInterval : 0;
+        uint256 regular = clock + firstInterval;
+        (r.paidThrough, r.anchor) = _periodOf(plan.terms, regular, 0);
+        if (firstInterval != 0) r.paidThrough = regular;
+        if (w.cap != 0) (r.cap, r.cycle) = (w.cap, r.paidThrough);
+        ids.push(w.id);
+    }
+
+    function _expectUnused(bytes32 id) private view returns (bytes memory) {
+        if (records[id].subscriber == address(0)) return "";
+        return abi.encodeWithSelector(ITurnpike.IdHashUsed.selector, id);
+    }
+
+    function _expectUntil(bytes32 id, uint256 until) private view returns (bytes memory) {
+        if (until == 0 || until > clock) return "";
+        return abi.encodeWithSelector(ITurnpike.UntilReached.selector, id, until);
+    }
+
+    function _expectVoid(address subscriber, bytes32 id) internal returns (bytes memory err) {
+        err = _expectUnused(id);
+        if (err.length != 0) return err;
+        (records[id].subscriber, records[id].cancelled) = (subscriber, true);
         ids.push(id);
     }
 
@@ -172,17 +239,17 @@ abstract contract Model is World {
             if (err.length == 0) r.paused = false;
             return err;
         }
-        if (plan.deprecated) return abi.encodeWithSelector(ITurnpike.PlanDeprecated.selector, plan.id);
-        if (plan.terms.amount > maxCharge) {
-            return abi.encodeWithSelector(ITurnpike.ChargeAboveMax.selector, plan.terms.amount, maxCharge);
-        }
         if (r.version == LAST_VERSION) return abi.encodeWithSelector(ITurnpike.VersionExhausted.selector, id);
+        Plan storage next = _planOf(_nextPlanOf(r));
+        if (next.deprecated) return abi.encodeWithSelector(ITurnpike.PlanDeprecated.selector, next.id);
+        if (next.terms.amount > maxCharge) {
+            return abi.encodeWithSelector(ITurnpike.ChargeAboveMax.selector, next.terms.amount, maxCharge);
+        }
         err = _expectPrice(r);
         if (err.length != 0) return err;
         r.version += 1;
         r.paused = false;
-        r.paidThrough = clock + plan.terms.interval;
-        if (status == Status.EXPIRED) r.paidThrough -= plan.terms.grace;
+        _enter(r, next.id, status == Status.EXPIRED ? clock - plan.terms.grace : clock);
     }
 
     /// @dev `bumps`: by the subscriber, whose acts void the signatures before them.
@@ -191,6 +258,7 @@ abstract contract Model is World {
         if (_statusAt(r, clock) == Status.CANCELLED) return _notActive(id, Status.CANCELLED);
         if (atPeriodEnd && clock < r.paidThrough) r.ending = true;
         else r.cancelled = true;
+        r.nextPlanId = bytes32(0);
         if (bumps && r.version < LAST_VERSION) r.version += 1;
         return "";
     }
@@ -206,7 +274,42 @@ abstract contract Model is World {
         ids.push(newId);
         r.cancelled = true;
         if (r.version < LAST_VERSION) r.version += 1;
+        (r.until, r.nextPlanId) = (0, bytes32(0));
         (r.cap, r.spent, r.cycle, r.debits) = (0, 0, 0, 0);
+        return "";
+    }
+
+    function _expectSetNext(bytes32 id, uint256 until, bytes32 nextPlanId) internal returns (bytes memory err) {
+        Record storage r = records[id];
+        if (_statusAt(r, clock) == Status.CANCELLED) return _notActive(id, Status.CANCELLED);
+        if (r.ending) return abi.encodeWithSelector(ITurnpike.Ending.selector, id);
+        err = _expectUntil(id, until);
+        if (err.length != 0) return err;
+        if (nextPlanId != bytes32(0) && nextPlanId != r.nextPlanId) {
+            err = _expectChangeable(id, r);
+            if (err.length == 0) err = _expectChange(r, nextPlanId);
+        }
+        if (err.length == 0) err = _expectBump(id);
+        if (err.length == 0) (r.until, r.nextPlanId) = (until, nextPlanId);
+    }
+
+    function _expectChangeable(bytes32 id, Record storage r) private view returns (bytes memory) {
+        Status status = _statusAt(r, clock);
+        if (status != Status.ACTIVE) return _notActive(id, status);
+        if (r.ending) return abi.encodeWithSelector(ITurnpike.Ending.selector, id);
+        if (clock < r.paidThrough) return "";
+        return abi.encodeWithSelector(ITurnpike.RenewalDue.selector, id, r.paidThrough);
+    }
+
+    function _expectChange(Record storage r, bytes32 newPlanId) private view returns (bytes memory) {
+        if (planAt[newPlanId] == 0) return abi.encodeWithSelector(ITurnpike.UnknownPlan.selector, newPlanId);
+        Plan storage plan = _planOf(r.planId);
+        Plan storage next = _planOf(newPlanId);
+        bool kin = plan.provider == next.provider && plan.terms.token == next.terms.token;
+        if (!kin || plan.id == next.id) {
+            return abi.encodeWithSelector(ITurnpike.PlanMismatch.selector, plan.id, newPlanId);
+        }
+        if (next.deprecated) return abi.encodeWithSelector(ITurnpike.PlanDeprecated.selector, newPlanId);
         return "";
     }
 
@@ -215,29 +318,25 @@ abstract contract Model is World {
         bytes32 newPlanId
     ) internal view returns (bytes memory err, uint256 charge, uint256 credit) {
         Record storage r = records[id];
-        Status status = _statusAt(r, clock);
-        if (status != Status.ACTIVE) return (_notActive(id, status), 0, 0);
-        if (r.ending) return (abi.encodeWithSelector(ITurnpike.Ending.selector, id), 0, 0);
-        if (clock >= r.paidThrough) {
-            return (abi.encodeWithSelector(ITurnpike.RenewalDue.selector, id, r.paidThrough), 0, 0);
-        }
-        if (planAt[newPlanId] == 0) return (abi.encodeWithSelector(ITurnpike.UnknownPlan.selector, newPlanId), 0, 0);
-        Plan storage plan = _planOf(r.planId);
-        Plan storage next = _planOf(newPlanId);
-        bool kin =
-            plan.provider == next.provider &&
-                plan.terms.token == next.terms.token &&
-                plan.terms.payTo == next.terms.payTo;
-        if (!kin || plan.id == next.id) {
-            return (abi.encodeWithSelector(ITurnpike.PlanMismatch.selector, plan.id, newPlanId), 0, 0);
-        }
-        if (next.deprecated) return (abi.encodeWithSelector(ITurnpike.PlanDeprecated.selector, newPlanId), 0, 0);
-        credit = (plan.terms.amount * (r.paidThrough - clock)) / plan.terms.interval;
-        uint256 price = next.terms.amount;
+        err = _expectChangeable(id, r);
+        if (err.length == 0 && r.until != 0) err = _expectUntil(id, r.until);
+        if (err.length == 0) err = _expectChange(r, newPlanId);
+        if (err.length != 0) return (err, 0, 0);
+        credit = _creditOf(r);
+        uint256 price = _planOf(newPlanId).terms.amount;
         if (credit > price) {
             return (abi.encodeWithSelector(ITurnpike.CreditExceedsPrice.selector, credit, price), 0, 0);
         }
         return ("", price - credit, credit);
+    }
+
+    /// @dev The unused share of the price; an introduction has none.
+    function _creditOf(Record storage r) private view returns (uint256) {
+        if (r.intro) return 0;
+        Terms storage terms = _planOf(r.planId).terms;
+        uint256 length = terms.interval;
+        if (terms.months) length = r.paidThrough - Almanac.earlier(r.paidThrough, terms.interval, r.anchor);
+        return (terms.amount * (r.paidThrough - clock)) / length;
     }
 
     function _expectChangePlan(
@@ -257,8 +356,7 @@ abstract contract Model is World {
         if (charge != 0) err = _expectCollect(terms.token, r.subscriber, terms.payTo, charge);
         if (err.length != 0) return err;
         r.version += 1;
-        r.planId = newPlanId;
-        r.paidThrough = clock + terms.interval;
+        _enter(r, newPlanId, clock);
         // An allowance once made is rewritten; a cap of zero makes none.
         if (cap + r.cap + r.spent + r.cycle + r.debits != 0) {
             (r.cap, r.spent, r.cycle) = (cap, 0, r.paidThrough);
@@ -286,15 +384,15 @@ abstract contract Model is World {
         err = _expectPrice(r);
         if (err.length != 0) return err;
         Terms storage terms = _planOf(r.planId).terms;
-        uint256 late = clock - r.paidThrough;
-        r.paidThrough += terms.interval + (late > terms.grace ? late - terms.grace : 0);
+        bool lapsed = clock >= r.paidThrough + terms.grace;
+        _enter(r, _nextPlanOf(r), lapsed ? clock - terms.grace : r.paidThrough);
     }
 
     function _expectDebit(address caller, bytes32 id, uint256 amount, uint256 index) internal returns (bytes memory) {
         Record storage r = records[id];
         Status status = _statusAt(r, clock);
         if (status != Status.ACTIVE) return _notActive(id, status);
-        if (!mayDebit[r.planId][caller]) {
+        if (rights[r.planId][caller] & DEBIT == 0) {
             return abi.encodeWithSelector(ITurnpike.NotOperator.selector, r.planId, caller);
         }
         if (amount == 0) return abi.encodeWithSelector(ITurnpike.ZeroAmount.selector);
@@ -327,6 +425,10 @@ abstract contract Model is World {
             paused: r.paused,
             ending: r.ending,
             cancelled: r.cancelled,
+            intro: r.intro,
+            anchorDay: uint8(r.anchor),
+            until: uint40(r.until),
+            nextPlanId: r.nextPlanId,
             status: _statusAt(r, clock)
         });
         expected.allowance = AllowanceView({

@@ -65,7 +65,36 @@ enum Premise {
     PaymentSettled,
     PaymentRefused,
     AuthorizationUsedAgain,
-    AuthorizationAltered
+    AuthorizationAltered,
+    ChargeOfMonths,
+    LateAnchor,
+    ShortMonth,
+    LapseOfMonths,
+    VoucherUsed,
+    VoucherFlawed,
+    FreeSignup,
+    PlanChangeInIntro,
+    UntilSet,
+    UntilReached,
+    RenewalBeforeUntil,
+    DebitAfterUntil,
+    ChangeScheduled,
+    ChangeApplied,
+    ChangeIntoDeprecated,
+    ChangeToShorter,
+    ChangeDropped,
+    Voided,
+    SignupOfVoided,
+    ShownTermsFlawed,
+    SignedBeforeMove,
+    PayeeProposed,
+    PayeeWithdrawn,
+    PayeeTooEarly,
+    PayeeMoved,
+    PlanTransferred,
+    RightRevoked,
+    PlainRecordRead,
+    MulticallSignup
 }
 
 /// @notice Counts the premises and appends the counts of a run to a file, for tools/forge.cjs to add up.
@@ -158,5 +187,34 @@ abstract contract Premises {
         names[i++] = "payment refused";
         names[i++] = "authorization used again";
         names[i++] = "authorization altered";
+        names[i++] = "charge of months";
+        names[i++] = "late anchor";
+        names[i++] = "short month";
+        names[i++] = "lapse of months";
+        names[i++] = "voucher used";
+        names[i++] = "voucher flawed";
+        names[i++] = "free signup";
+        names[i++] = "plan change in intro";
+        names[i++] = "until set";
+        names[i++] = "until reached";
+        names[i++] = "renewal before until";
+        names[i++] = "debit after until";
+        names[i++] = "change scheduled";
+        names[i++] = "change applied";
+        names[i++] = "change into deprecated";
+        names[i++] = "change to shorter";
+        names[i++] = "change dropped";
+        names[i++] = "voided";
+        names[i++] = "signup of voided";
+        names[i++] = "shown terms flawed";
+        names[i++] = "signed before move";
+        names[i++] = "payee proposed";
+        names[i++] = "payee withdrawn";
+        names[i++] = "payee too early";
+        names[i++] = "payee moved";
+        names[i++] = "plan transferred";
+        names[i++] = "right revoked";
+        names[i++] = "plain record read";
+        names[i++] = "multicall signup";
     }
 }

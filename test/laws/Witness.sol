@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ITurnpike, SubscriptionState} from "../../contracts/interfaces/ITurnpike.sol";
+import {ITurnpike} from "../../contracts/interfaces/ITurnpike.sol";
+import {SubscriptionState} from "../../contracts/interfaces/ITurnpikeLens.sol";
+import {Premise} from "./Premises.sol";
 import {Lives} from "./Lives.sol";
 import {Log, vm} from "./Vm.sol";
 
@@ -11,7 +13,7 @@ abstract contract Witness is Lives {
     /// @dev What each payee is owed by all charges and debits ever, for each token.
     mapping(address token => mapping(address payee => uint256)) internal owed;
     mapping(bytes32 slot => bytes32 idHash) internal slotOwner;
-    mapping(bytes32 idHash => bytes32[2]) internal slotsOf; // the record's, the allowance's
+    mapping(bytes32 idHash => bytes32[3]) internal slotsOf; // the record's, the allowance's, the next boundary's
     uint256 internal claimed; // charges and debits in the last step
     uint256 internal gasUsed; // by the last step
 
@@ -25,16 +27,18 @@ abstract contract Witness is Lives {
     ) internal returns (bool ok, bytes memory answer, SubscriptionState[] memory states) {
         ++step;
         for (uint256 i = 0; i < subjects.length; ++i) _learnSlots(subjects[i]);
+        bool[] memory plain = _plainAmong(subjects);
         vm.recordLogs();
         vm.record();
         vm.prank(intent.caller);
         gasUsed = gasleft();
         (ok, answer) = address(turnpike).call{gas: gasGiven}(data);
         gasUsed -= gasleft();
-        (, bytes32[] memory writes) = vm.accesses(address(turnpike));
+        (bytes32[] memory reads, bytes32[] memory writes) = vm.accesses(address(turnpike));
         vm.stopRecord();
         Log[] memory logs = vm.getRecordedLogs();
         _judgeWrites(writes, subjects);
+        if (!_mayUseNext(bytes4(data))) _judgeReads(reads, subjects, plain);
         // What was recorded includes the logs of frames that reverted.
         bytes4 selector = bytes4(data);
         if (!ok) delete logs;
@@ -43,18 +47,19 @@ abstract contract Witness is Lives {
         }
         _judgeLogs(logs);
         if (subjects.length == 0) return (ok, answer, states);
-        states = turnpike.getStates(subjects);
+        states = lens.getStates(subjects);
         for (uint256 i = 0; i < subjects.length; ++i) _judgeRecord(subjects[i], states[i]);
     }
 
-    /// @dev Leaves out the logs of items that failed. An item's logs begin with one of Turnpike's, which the token's
-    /// follow; a failed item's are those up to the log that reports its failure.
+    /// @dev Leaves out the logs of items that failed. An item's logs begin with Turnpike's, of which the last states the
+    /// charge, and the token's follow; a failed item's are those up to the log that reports its failure.
     function _surviving(Log[] memory logs, bytes4[] memory reasons) private view returns (Log[] memory kept) {
         kept = new Log[](logs.length);
         uint256 count;
         uint256 next;
         for (uint256 i = 0; i < reasons.length; ++i) {
             if (reasons[i] == 0) {
+                while (!_tellsCharge(logs[next])) kept[count++] = logs[next++];
                 kept[count++] = logs[next++];
                 while (next < logs.length && logs[next].emitter != address(turnpike)) kept[count++] = logs[next++];
             } else {
@@ -65,6 +70,13 @@ abstract contract Witness is Lives {
         assembly {
             mstore(kept, count)
         }
+    }
+
+    function _tellsCharge(Log memory log) private view returns (bool) {
+        bytes32 topic = log.topics[0];
+        return
+            log.emitter == address(turnpike) &&
+            (topic == ITurnpike.Renewed.selector || topic == ITurnpike.Debited.selector);
     }
 
     function _tellsFailure(Log memory log) private view returns (bool) {
@@ -78,21 +90,49 @@ abstract contract Witness is Lives {
     function _learnSlots(bytes32 id) private {
         if (slotsOf[id][0] != bytes32(0)) return;
         vm.record();
-        turnpike.statusOf(id);
+        lens.getSubscription(id);
         (bytes32[] memory reads, ) = vm.accesses(address(turnpike));
-        bytes32 own = reads[0];
-        vm.record();
-        turnpike.getAllowance(id);
-        (reads, ) = vm.accesses(address(turnpike));
-        slotsOf[id] = [own, reads[0] == own ? reads[1] : reads[0]];
-        slotOwner[own] = id;
-        slotOwner[slotsOf[id][1]] = id;
+        for (uint256 i = 0; i < 3; ++i) {
+            slotsOf[id][i] = reads[i];
+            slotOwner[reads[i]] = id;
+        }
     }
 
-    /// @dev The two words, as stored.
+    /// @dev The three words, as stored.
     function _words(bytes32 id) internal view returns (bytes32) {
-        bytes32[2] storage slots = slotsOf[id];
-        return keccak256(abi.encode(vm.load(address(turnpike), slots[0]), vm.load(address(turnpike), slots[1])));
+        bytes32[3] storage slots = slotsOf[id];
+        bytes32[3] memory words;
+        for (uint256 i = 0; i < 3; ++i) words[i] = vm.load(address(turnpike), slots[i]);
+        return keccak256(abi.encode(words));
+    }
+
+    // ------------------------------------------------------------------ what was read
+
+    /// @dev Neither an end nor a change is set: by the life, not by the flags.
+    function _plainAmong(bytes32[] memory subjects) private view returns (bool[] memory plain) {
+        plain = new bool[](subjects.length);
+        for (uint256 i = 0; i < subjects.length; ++i) {
+            Life storage life = lives[lifeOf[subjects[i]]];
+            plain[i] = lifeOf[subjects[i]] != 0 && life.until == 0 && life.nextPlanId == bytes32(0);
+        }
+    }
+
+    /// @dev What sets the next boundary writes there.
+    function _mayUseNext(bytes4 selector) private pure returns (bool) {
+        return
+            selector == ITurnpike.setNext.selector ||
+            selector == ITurnpike.subscribeWith.selector ||
+            selector == ITurnpike.multicall.selector;
+    }
+
+    function _judgeReads(bytes32[] memory reads, bytes32[] memory subjects, bool[] memory plain) private {
+        for (uint256 i = 0; i < plain.length; ++i) if (plain[i]) _saw(Premise.PlainRecordRead);
+        for (uint256 i = 0; i < reads.length; ++i) {
+            for (uint256 k = 0; k < subjects.length; ++k) {
+                if (plain[k] && reads[i] == slotsOf[subjects[k]][2])
+                    _breach(34, "a record without a next boundary read it");
+            }
+        }
     }
 
     function _judgeWrites(bytes32[] memory writes, bytes32[] memory subjects) private {
@@ -115,6 +155,10 @@ abstract contract Witness is Lives {
         Life storage life = lives[lifeOf[id]];
         if (lifeOf[id] == 0 || tombstone[id]) return;
         if (state.subscription.paidThrough != life.paidThrough) _breach(4, "paidThrough moved without a charge");
+        if (state.subscription.anchorDay != life.anchor) _breach(25, "another anchor than the period's start");
+        if (state.subscription.until != life.until) _breach(27, "an end moved without its subscriber");
+        if (state.subscription.nextPlanId != life.nextPlanId) _breach(28, "a scheduled change came or went by itself");
+        if (state.subscription.planId != life.planId) _breach(28, "another plan than was changed to");
         if (life.debited == 0 && state.allowance.spent != 0) _breach(9, "a cycle began with something spent");
     }
 

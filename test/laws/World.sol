@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {IBatchSettler} from "../../contracts/interfaces/IBatchSettler.sol";
 import {ITurnpike, Terms} from "../../contracts/interfaces/ITurnpike.sol";
+import {ITurnpikeLens} from "../../contracts/interfaces/ITurnpikeLens.sol";
 import {TestToken} from "../../contracts/test/TestToken.sol";
 import {FickleToken} from "./doubles/FickleToken.sol";
 import {FickleWallet} from "./doubles/FickleWallet.sol";
@@ -22,11 +23,16 @@ abstract contract World {
     struct Plan {
         bytes32 id;
         address provider;
-        Terms terms;
+        Terms terms; // with the present payee
         bytes32 salt;
         string metadata;
         bool deprecated;
         bytes32 successor;
+        address firstProvider;
+        address firstPayTo;
+        address proposedPayTo;
+        uint256 effectiveAt;
+        address nextProvider;
     }
 
     uint256 internal constant MUCH = 1e24;
@@ -34,14 +40,18 @@ abstract contract World {
     uint256 internal constant AMPLE_GAS = 12_000_000;
 
     ITurnpike internal turnpike;
+    ITurnpikeLens internal lens;
     IBatchSettler internal settler;
     TestToken internal sound;
     FickleToken internal fickle;
     uint256 internal clock; // unix seconds
 
     Account[] internal subscribers;
-    address[2] internal providers = [address(0xA11), address(0xA12)];
-    address[2] internal payees = [address(0xB11), address(0xB12)];
+    /// @dev They sign vouchers.
+    uint256[3] internal issuerKeys = [uint256(0xA11), 0xA12, 0xA13];
+    address[2] internal providers = [vm.addr(0xA11), vm.addr(0xA12)];
+    address internal issuer = vm.addr(0xA13); // signs for a provider, and does nothing else
+    address[3] internal payees = [address(0xB11), address(0xB12), address(0xB13)];
     /// @dev They differ in the highest bit alone.
     address[2] internal operators = [address(0xC11), address(uint160((1 << 159) | 0xC11))];
     address internal constant RELAYER = address(0xD11);
@@ -51,11 +61,15 @@ abstract contract World {
 
     Plan[] internal plans;
     mapping(bytes32 planId => uint256 position) internal planAt; // 1 is the first
+    Plan private _noPlan;
 
     function _build() internal {
-        clock = 1_750_000_000;
+        clock = 1_748_700_000; // 31 May 2025, so that the first months start on their last possible day
         vm.warp(clock);
         turnpike = ITurnpike(vm.deployCode("Turnpike.sol:Turnpike"));
+        // The first contract that Turnpike created.
+        bytes32 created = keccak256(abi.encodePacked(hex"d694", address(turnpike), hex"01"));
+        lens = ITurnpikeLens(address(uint160(uint256(created))));
         settler = IBatchSettler(vm.deployCode("BatchSettler.sol:BatchSettler"));
         sound = new TestToken("Test USD", "tUSD", "1", 6);
         fickle = new FickleToken(turnpike);
@@ -100,8 +114,10 @@ abstract contract World {
                 : sound.allowance(owner, address(turnpike));
     }
 
+    /// @dev All zero for an unknown plan, and so for the record of a voided idHash.
     function _planOf(bytes32 planId) internal view returns (Plan storage) {
-        return plans[planAt[planId] - 1];
+        uint256 place = planAt[planId];
+        return place == 0 ? _noPlan : plans[place - 1];
     }
 
     /// @dev Sets the clock for this call: Foundry does not promise to keep it from one call of a sequence to the next.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Debit, ITurnpike, Status, SubscriptionState} from "../../../contracts/interfaces/ITurnpike.sol";
+import {Debit, ITurnpike, Status} from "../../../contracts/interfaces/ITurnpike.sol";
+import {SubscriptionState} from "../../../contracts/interfaces/ITurnpikeLens.sol";
 import {FickleToken} from "../doubles/FickleToken.sol";
 import {Premise} from "../Premises.sol";
 import {vm} from "../Vm.sol";
@@ -15,7 +16,9 @@ abstract contract Collections is Signups {
     uint256 private constant MOST_AROUND = 150_000;
 
     function _isEnding(bytes32 id) private view returns (bool) {
-        return records[id].ending && clock < records[id].paidThrough && _remaining(records[id]) != 0;
+        Record storage r = records[id];
+        bool bounded = r.ending || (r.until != 0 && r.until <= clock);
+        return bounded && clock < records[id].paidThrough && _remaining(records[id]) != 0;
     }
 
     function _isMetered(bytes32 id) private view returns (bool) {
@@ -29,7 +32,10 @@ abstract contract Collections is Signups {
     // ------------------------------------------------------------------ renewals
 
     function renew(uint256 seed) external drifting(seed) {
-        bytes32 id = _pickFit(seed, _isOwed);
+        _collect(_pickFit(seed, _isOwed));
+    }
+
+    function _collect(bytes32 id) internal override {
         Record storage r = records[id];
         bool promised = _isDue(r) && _isFunded(r) && _tokenWorks(r);
         if (records[id].cancelled) _saw(Premise.ActOnCancelled);
@@ -104,7 +110,7 @@ abstract contract Collections is Signups {
     function _someDebitor(uint256 seed, bytes32 id) private returns (address) {
         uint256 roll = _draw(seed, 12);
         if (roll == 0) return STRANGER;
-        if (roll < 3 || records[id].subscriber == address(0)) return operators[_draw(seed, 2)];
+        if (roll < 3 || records[id].planId == bytes32(0)) return operators[_draw(seed, 2)];
         if (roll == 3) return providers[_draw(seed, 2)];
         return _planOf(records[id].planId).provider;
     }
@@ -116,14 +122,22 @@ abstract contract Collections is Signups {
 
     function _passIntoGrace(uint256 seed) private {
         Record storage r = records[_pickFit(seed, _isMetered)];
-        if (r.subscriber == address(0) || r.paidThrough < clock) return;
+        if (r.planId == bytes32(0) || r.paidThrough < clock) return;
         uint256 grace = _planOf(r.planId).terms.grace;
         if (grace != 0) clock = r.paidThrough + _draw(seed, grace);
         vm.warp(clock);
     }
 
     function _debit(uint256 seed) internal override {
-        Debit memory d = _someDebit(seed);
+        _sendDebit(seed, _someDebit(seed));
+    }
+
+    function _debitOf(uint256 seed, bytes32 id) internal override {
+        uint256 amount = 1 + _draw(seed, _remaining(records[id]) / 2 + 1);
+        _sendDebit(seed, Debit(id, amount, records[id].debits));
+    }
+
+    function _sendDebit(uint256 seed, Debit memory d) private {
         address caller = _someDebitor(seed, d.idHash);
         if (records[d.idHash].cancelled) _saw(Premise.ActOnCancelled);
         fickle.setEcho(_isDue(records[d.idHash]) ? bytes32(0) : d.idHash);
@@ -203,7 +217,7 @@ abstract contract Collections is Signups {
 
     /// @dev The records and all the money.
     function _digest(bytes32[] memory subjects) private view returns (bytes32 digest) {
-        digest = keccak256(abi.encode(turnpike.getStates(subjects)));
+        digest = keccak256(abi.encode(lens.getStates(subjects)));
         for (uint256 i = 0; i < subscribers.length; ++i) {
             address self = subscribers[i].self;
             digest = keccak256(abi.encode(digest, _balance(address(sound), self), _balance(address(fickle), self)));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ITurnpike, Status, SubscriptionState, Terms} from "../../../contracts/interfaces/ITurnpike.sol";
+import {ITurnpike, Status, Terms} from "../../../contracts/interfaces/ITurnpike.sol";
+import {SubscriptionState} from "../../../contracts/interfaces/ITurnpikeLens.sol";
 import {FickleToken} from "../doubles/FickleToken.sol";
 import {FickleWallet} from "../doubles/FickleWallet.sol";
 import {Model} from "../Model.sol";
@@ -19,6 +20,7 @@ abstract contract EntryPoints is Model, Witness {
         bytes4 signed;
         bytes32 typeHash;
         bytes fields; // between id and the end, in words
+        bytes message; // the same in the message, where it has more than the call; empty: the same
     }
 
     /// @dev The chosen entry point: what to send, and the error that it implies already.
@@ -90,15 +92,16 @@ abstract contract EntryPoints is Model, Witness {
     /// @dev To a boundary of some record, or one second beside it, or somewhere between two.
     function _passToBoundary(uint256 seed) internal {
         Record storage r = records[_draw(seed, 6) == 0 ? _pick(seed) : _pickNext(seed)];
-        if (r.subscriber == address(0)) return;
+        if (r.planId == bytes32(0)) return;
         Terms storage terms = _planOf(r.planId).terms;
         uint256 roll = _draw(seed, 12);
         uint256 place = r.paidThrough;
+        if (r.until > clock && _draw(seed, 3) == 0) (place, roll) = (r.until, 5);
         if (roll < 6) place = place + _draw(seed, 3) - 1;
         if (roll == 3) place += terms.grace;
-        else if (roll == 4) place += terms.interval;
-        else if (roll == 6) place += _draw(seed, terms.interval);
-        else if (roll == 7) place -= _draw(seed, terms.interval);
+        else if (roll == 4) place += _boundaryOf(r) - r.paidThrough;
+        else if (roll == 6) place += _draw(seed, _boundaryOf(r) - r.paidThrough);
+        else if (roll == 7) place -= _draw(seed, terms.months ? 28 days : terms.interval);
         else if (roll > 7) place += _draw(seed, uint256(terms.grace) + 1);
         if (place > clock) clock = place;
     }
@@ -138,7 +141,7 @@ abstract contract EntryPoints is Model, Witness {
 
     /// @dev Half of the time the plan's own provider brings the subscriber's signature.
     function _relayer(uint256 seed, bytes32 id) private returns (address) {
-        if (_draw(seed, 2) == 0 || records[id].subscriber == address(0)) return RELAYER;
+        if (_draw(seed, 2) == 0 || records[id].planId == bytes32(0)) return RELAYER;
         return _planOf(records[id].planId).provider;
     }
 
@@ -146,8 +149,23 @@ abstract contract EntryPoints is Model, Witness {
         address subscriber = records[act.id].subscriber;
         entry.caller = caller;
         entry.data = abi.encodePacked(act.direct, act.id, act.fields);
+        bool needsAuth = act.direct == act.signed;
+        if (needsAuth) {
+            // The one form that serves both: without a signature it is the subscriber's own.
+            entry.data = abi.encodePacked(
+                entry.data,
+                uint256(act.fields.length + 64),
+                abi.encode(uint256(0), uint256(0), "")
+            );
+        }
         if (subscriber == address(0)) {
             entry.err = _notActive(act.id, Status.NONE);
+        } else if (needsAuth && caller != subscriber) {
+            uint16 version = uint16(records[act.id].version);
+            entry.err =
+                version != 0
+                    ? abi.encodeWithSelector(ITurnpike.StaleVersion.selector, act.id, uint16(0), version)
+                    : abi.encodeWithSelector(ITurnpike.SignatureExpired.selector, uint256(0));
         } else if (caller != subscriber) {
             entry.err = abi.encodeWithSelector(ITurnpike.NotSubscriber.selector, act.id, caller);
         } else {
@@ -166,7 +184,7 @@ abstract contract EntryPoints is Model, Witness {
         bytes32 structHash = keccak256(
             abi.encodePacked(
                 abi.encode(act.typeHash, flaw == 2 ? subscribers[0].self : subscriber, act.id),
-                act.fields,
+                act.message.length != 0 ? act.message : act.fields,
                 abi.encode(version, deadline)
             )
         );
@@ -289,12 +307,13 @@ abstract contract EntryPoints is Model, Witness {
         Record storage r = records[id];
         if (r.subscriber == address(0)) return;
         address token = _planOf(r.planId).terms.token;
-        _compareMoney(token, r.subscriber);
-        _compareMoney(token, _planOf(r.planId).terms.payTo);
+        if (token != address(0)) _compareMoney(token, r.subscriber);
+        if (token != address(0)) _compareMoney(token, _planOf(r.planId).terms.payTo);
     }
 
     function _pass(Entry memory entry, bytes memory err, bytes32 id, bytes32[] memory subjects) internal {
         if (records[id].cancelled) _saw(Premise.ActOnCancelled);
+        if (records[id].until != 0 && records[id].until <= clock) _saw(Premise.UntilReached);
         if (entry.err.length == 0) intent.subscriber = entry.subscriber;
         _send(entry.caller, entry.data, err, subjects);
         if (!entry.signed || err.length != 0) return;
