@@ -139,10 +139,13 @@ function subscriptionVector() {
   const secretHash = secretHashOf(secret);
   const plan = {
     ...{
+      chainId: CHAIN_ID,
+      turnpike: TURNPIKE,
       provider,
       token: TOKEN.address,
       amount: 10_000_000n,
       intervalSec: 2_592_000,
+      months: 0,
       graceSec: 86_400,
       payTo: provider,
     },
@@ -164,7 +167,7 @@ function subscriptionVector() {
     idHash: idHashOf(subscriber.address, secretHash),
     id: subscriptionId(subscriber.address, secret),
     header: { "X-Service-Sub": subscriptionId(subscriber.address, secret) },
-    subscribe: signed(subscribeTypedData(deployment, subscribe), subscriber.privateKey),
+    subscribe: signed(subscribeTypedData(deployment, plan, subscribe), subscriber.privateKey),
     permit: signed(permitTypedData(domain, permit), subscriber.privateKey),
     root: signed(rootTypedData(deployment), subscriber.privateKey),
   };

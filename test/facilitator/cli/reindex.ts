@@ -62,7 +62,14 @@ describe("Facilitator: rebuilt from the chain", function () {
     await world.contracts.mint(subscriber.address, 10n ** 9n);
     const token = world.token.connect(subscriber) as typeof world.token;
     await (await token.getFunction("approve")(world.contracts.turnpike, 10n ** 9n)).wait();
-    const terms = { token: world.contracts.token, amount: 1_000n, interval: 3_600, grace: 60, payTo: world.payee };
+    const terms = {
+      token: world.contracts.token,
+      amount: 1_000n,
+      interval: 3_600,
+      months: false,
+      grace: 60,
+      payTo: world.payee,
+    };
     const planId = await act(provider, "createPlan", [terms, id("salt"), "{}"]);
     const kept = await act(subscriber, "subscribe", [planId, id("kept"), 500n]);
     await act(provider, "debit", [kept, 450n, 0]);
