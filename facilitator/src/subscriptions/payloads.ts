@@ -25,7 +25,9 @@ export const lengthOfPlan = ({ interval_sec, months }: Pick<PlanRow, "interval_s
 });
 
 /** The payee that is proposed, and from when on anyone can apply the proposal. */
-export function proposalOf(plan: PlanRow): { readonly payTo: string; readonly effectiveAt: number } | undefined {
+export function proposalOf(
+  plan: Pick<PlanRow, "proposed_pay_to" | "pay_to_effective_at">,
+): { readonly payTo: string; readonly effectiveAt: number } | undefined {
   const { proposed_pay_to: payTo, pay_to_effective_at: effectiveAt } = plan;
   return payTo === null || effectiveAt === null ? undefined : { payTo, effectiveAt };
 }
