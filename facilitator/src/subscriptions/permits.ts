@@ -1,6 +1,5 @@
 /** Reads token accounts and submits permits through the relayer. */
-import { Interface } from "ethers";
-import { tokenInterface } from "turnpike/chain";
+import { bytesPermitInterface, tokenInterface } from "turnpike/chain";
 import type { AccountWire, PermitFields } from "turnpike/facilitator";
 import { type Address, type Clock, type Hex, TurnpikeError } from "turnpike/protocol";
 import { type FacilitatorConfig, findToken } from "../config";
@@ -117,15 +116,10 @@ export function createPermits({ config, relayer, clock, lander }: PermitDeps): P
   };
 }
 
-/** Some tokens have it for contract wallets. */
-const BYTES_PERMIT = new Interface([
-  "function permit(address owner, address spender, uint256 value, uint256 deadline, bytes signature)",
-]);
-
 function permitCall(permit: SignedPermit, spender: Address): ActCall {
   const terms = [permit.owner, spender, permit.value, permit.deadline] as const;
   if (!isKeySignature(permit.signature)) {
-    const data = BYTES_PERMIT.encodeFunctionData("permit", [...terms, permit.signature]) as Hex;
+    const data = bytesPermitInterface.encodeFunctionData("permit", [...terms, permit.signature]) as Hex;
     return { data, gasLimit: PERMIT_GAS };
   }
   const { v, r, s } = splitSignature(permit);

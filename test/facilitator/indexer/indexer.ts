@@ -220,7 +220,7 @@ describe("indexer", function () {
     const create = turnpikeInterface.getFunction("createPlan");
     const [terms] = create?.inputs ?? [];
     if (!create || !terms) expect.fail("the contract has no createPlan");
-    const values = [await world.token.getAddress(), 1n, 86_400, 0, owner.address];
+    const values = [await world.token.getAddress(), 1n, 86_400, false, 0, owner.address];
     const odd = [
       toUtf8Bytes("x\0y"),
       getBytes("0xfffe"),

@@ -95,7 +95,7 @@ describe("Facilitator: signups with an end or a voucher, voids, and plans that m
     const poor = await world.payer(0n);
     await expectProblem(
       await http.call("/subscriptions/void", { body: world.voiding(poor, secretHash()) }),
-      402,
+      422,
       "InsufficientFunds",
     );
   });
