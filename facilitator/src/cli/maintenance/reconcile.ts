@@ -121,7 +121,8 @@ async function* plansAgainstContract(job: Omit<Reindex, "untilBlock">, block: nu
       return;
     }
     for (const [index, row] of rows.entries()) {
-      const { terms: t, ...p } = plans[index] as PlanOutput;
+      const p = plans[index] as PlanOutput;
+      const { terms: t } = p;
       const here = [row.provider, row.amount, row.months || row.interval_sec, row.months > 0, row.grace_sec];
       const there = [p.provider, t.amount, t.interval, t.months, t.grace];
       const payees = [row.pay_to, row.first_pay_to ?? row.pay_to, row.proposed_pay_to ?? ZERO_ADDRESS];
