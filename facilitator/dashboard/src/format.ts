@@ -116,6 +116,12 @@ export function formatInterval(seconds: number): string {
   return `${formatCount(seconds)} s`;
 }
 
+/** Names the length of a plan's periods: `month`, `3 months`, `30 days`. */
+export function formatPeriod({ unit, count }: { readonly unit: "second" | "month"; readonly count: number }): string {
+  if (unit === "second") return formatInterval(count);
+  return count === 1 ? "month" : plural(count, "month");
+}
+
 /** Uses the largest unit of which there is at least one: `12 days`, `3 hours`. */
 export function formatSpan(seconds: number): string {
   for (const [unit, size] of SIZES) if (seconds >= size) return plural(Math.floor(seconds / size), unit);

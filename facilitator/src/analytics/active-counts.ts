@@ -4,6 +4,7 @@ import { idList } from "../db/sql";
 import { DAY_SEC, FOUR_WEEKS_SEC } from "../lib/durations";
 import type { RecordProjection } from "../subscriptions/rows";
 import { bucketOf, EVERYONE } from "./rollups";
+import { SERVED_UNTIL } from "./standing";
 
 interface Ends {
   readonly provider: string;
@@ -32,7 +33,7 @@ async function updateActiveCounts(
   const moved = new Map<string, Ends>();
   for (const [sign, rows] of [[-1, before] as const, [1, await endsOf(tx, chainId, idHashes)] as const]) {
     for (const row of rows) {
-      const key = `${row.plan_id} ${row.day}`;
+      const key = `${row.provider} ${row.plan_id} ${row.day}`;
       moved.set(key, { ...row, count: (moved.get(key)?.count ?? 0) + sign * row.count });
     }
   }
@@ -45,7 +46,7 @@ async function updateActiveCounts(
 async function endsOf(db: Db, chainId: number, idHashes: readonly string[]): Promise<Ends[]> {
   const { rows } = await sql<Ends>`
     select p.provider, p.token, s.plan_id, p.interval_sec, p.amount,
-      (s.paid_through + case when s.ending then 0 else p.grace_sec end) / ${DAY_SEC}::bigint * ${DAY_SEC}::bigint as day,
+      (${SERVED_UNTIL}) / ${DAY_SEC}::bigint * ${DAY_SEC}::bigint as day,
       count(*)::int8 as count
     from subscriptions s join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
     where s.chain_id = ${chainId}::bigint and s.id_hash = any(${idList(idHashes)})
@@ -71,7 +72,8 @@ async function addByPlan(db: Db, chainId: number, changed: readonly Ends[]): Pro
     const bucket = bucketOf(day, FOUR_WEEKS_SEC);
     const key = `${bucket} ${plan_id}`;
     const span = spans.get(key) ?? { bucket, plan_id, ends: new Array<number>(SPAN_DAYS).fill(0) };
-    span.ends[(day - bucket) / DAY_SEC] = count;
+    const place = (day - bucket) / DAY_SEC;
+    span.ends[place] = (span.ends[place] ?? 0) + count;
     spans.set(key, span);
   }
   const rows = [...spans].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, span]) => span);

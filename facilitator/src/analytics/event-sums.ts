@@ -101,12 +101,13 @@ function additionsOf(chainId: number, { volume, plans, payers, events, causes }:
     }
   }
   if (plans.length > 0) {
-    // The plan's row names its provider. Plans never change, and a plan is stored before any payment for it.
+    // A plan is stored before any payment for it. Its provider can change: each sum is that of the event's.
     additions.push(sql`insert into rollup_provider_plans as r (chain_id, provider, grain, bucket, plan_id, scheme, count, amount)
-      select ${chainId}::bigint, p.provider, g.grain, x.bucket - x.bucket % g.grain, x.plan_id, x.scheme, sum(x.count), sum(x.amount)
+      select ${chainId}::bigint, x.provider, g.grain, x.bucket - x.bucket % g.grain, x.plan_id, x.scheme, sum(x.count), sum(x.amount)
       from unnest(${textList(plans.map((row) => row.plan))}, ${intList(plans.map((row) => row.bucket))},
         ${textList(plans.map((row) => row.token))}, ${textList(plans.map((row) => row.scheme))},
-        ${intList(plans.map((row) => row.count))}, ${amountsOf(plans)}) as x (plan_id, bucket, token, scheme, count, amount)
+        ${intList(plans.map((row) => row.count))}, ${amountsOf(plans)},
+        ${textList(plans.map((row) => row.provider))}) as x (plan_id, bucket, token, scheme, count, amount, provider)
       join plans p on p.chain_id = ${chainId} and p.plan_id = x.plan_id and p.token = x.token
       cross join unnest(${intList(SPANS)}) g (grain)
       group by 2, 3, 4, 5, 6 order by 2, 3, 4, 5, 6
@@ -119,9 +120,10 @@ function additionsOf(chainId: number, { volume, plans, payers, events, causes }:
       select ${chainId}::bigint, o.owner, x.token, p.interval_sec, x.bucket, sum(x.count), sum(x.amount)
       from unnest(${textList(periods.map((row) => row.plan))}, ${intList(periods.map((row) => row.bucket))},
         ${textList(periods.map((row) => row.token))}, ${intList(periods.map((row) => row.count))},
-        ${amountsOf(periods)}) as x (plan_id, bucket, token, count, amount)
+        ${amountsOf(periods)}, ${textList(periods.map((row) => row.provider))})
+        as x (plan_id, bucket, token, count, amount, provider)
       join plans p on p.chain_id = ${chainId} and p.plan_id = x.plan_id
-      cross join lateral (values (''), (p.provider)) o (owner)
+      cross join lateral (values (''), (x.provider)) o (owner)
       group by o.owner, x.token, p.interval_sec, x.bucket order by o.owner, x.token, p.interval_sec, x.bucket
       on conflict (chain_id, provider, token, interval_sec, bucket)
       do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`);

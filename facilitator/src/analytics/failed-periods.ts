@@ -12,6 +12,9 @@ const COLUMNS = sql.raw("chain_id, id_hash, paid_through, provider, token, faile
 
 const FAILURES: readonly string[] = ["subscription.renewal_failed", "subscription.expired"];
 
+/** Without a log: a record reached the end that its subscriber had set. A period that failed before is lost then. */
+const END = "subscription.cancelled";
+
 /** Derives the rows from the events. @param idHashes restricts the result to these */
 export function failedPeriodsDerived(chainId: number, idHashes?: readonly string[]): RawBuilder<FailedPeriodsTable> {
   const those = idHashes ? sql`and object_id = any(${idList(idHashes)})` : sql``;
@@ -31,12 +34,14 @@ export function failedPeriodsDerived(chainId: number, idHashes?: readonly string
       from (
         select chain_id, object_id as id_hash, (payload->>'paidThrough')::bigint as paid_through, provider,
           payload->>'token' as token, block_time as failed_at, coalesce(left(payload->>'reason', 64), ${NOT_TRIED}) as cause,
-          (payload->>'price')::numeric as price, type = 'subscription.expired' as is_end, seq
-        from events where chain_id = ${chainId}::bigint and not reverted and type in (${sql.join([...FAILURES])})
+          coalesce(payload->>'charge', payload->>'price')::numeric as price,
+          type <> 'subscription.renewal_failed' as is_end, type, seq
+        from events where chain_id = ${chainId}::bigint and not reverted and (type in (${sql.join([...FAILURES])})
+            or type = ${END} and log_index is null)
           and payload->>'paidThrough' is not null ${those}) failures
       order by id_hash, paid_through, is_end, seq) f
     left join subscriptions s on s.chain_id = f.chain_id and s.id_hash = f.id_hash
-    where f.provider is not null and f.token is not null and f.price is not null`;
+    where f.type <> ${END} and f.provider is not null and f.token is not null and f.price is not null`;
 }
 
 /**
@@ -57,7 +62,7 @@ export const failedPeriods: EventProjection & RecordProjection = {
 };
 
 async function deriveOf(tx: Tx, chainId: number, events: readonly CountedRow[]): Promise<void> {
-  const failed = events.filter(({ type }) => FAILURES.includes(type));
+  const failed = events.filter(({ type }) => type === END || FAILURES.includes(type));
   await derive(tx, chainId, [...new Set(failed.map((event) => event.object_id))]);
 }
 

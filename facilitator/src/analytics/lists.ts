@@ -7,7 +7,7 @@ import type { Scheme } from "turnpike/facilitator";
 import type { Db } from "../db/open";
 import { idList } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
-import type { SubscriptionsTable } from "../db/tables/subscriptions";
+import type { SubscriptionRow } from "../subscriptions/rows";
 
 export interface ListQuery {
   readonly cursor?: string | undefined;
@@ -60,7 +60,7 @@ export interface SubscriberFilter {
 }
 
 /** Rekeyed records are left out: their successor has the same history. */
-export async function listSubscribers(db: Db, filter: SubscriberFilter, page: Page): Promise<SubscriptionsTable[]> {
+export async function listSubscribers(db: Db, filter: SubscriberFilter, page: Page): Promise<SubscriptionRow[]> {
   return rowsOf(db, filter.chainId, await newestOfPlans(db, filter, page));
 }
 
@@ -74,7 +74,7 @@ export async function listAllowances(
   db: Db,
   filter: SubscriberFilter,
   { after, limit }: Page,
-): Promise<SubscriptionsTable[]> {
+): Promise<SubscriptionRow[]> {
   const found: Place[] = [];
   for (let place = after, look = limit * LOOK; ; look = Math.min(look * LOOK, MOST_LOOKED_AT)) {
     const places = await newestOfPlans(db, filter, { after: place, limit: look });
@@ -123,8 +123,8 @@ async function newestOfPlans(
   return rows;
 }
 
-async function rowsOf(db: Db, chainId: number, places: readonly Place[]): Promise<SubscriptionsTable[]> {
-  const { rows } = await sql<SubscriptionsTable>`select * from subscriptions where chain_id = ${chainId}
+async function rowsOf(db: Db, chainId: number, places: readonly Place[]): Promise<SubscriptionRow[]> {
+  const { rows } = await sql<SubscriptionRow>`select * from subscriptions where chain_id = ${chainId}
     and id_hash = any(${idsOf(places)}) order by created_at desc, id_hash desc`.execute(db);
   return rows;
 }

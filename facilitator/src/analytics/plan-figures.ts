@@ -1,6 +1,6 @@
 /** Builds the figures of a provider's plans. */
 import type { PlanFiguresWire } from "turnpike/facilitator";
-import type { Address } from "turnpike/protocol";
+import { type Address, periodOf } from "turnpike/protocol";
 import { DAY_SEC } from "../lib/durations";
 import { type PlanFigures, planFigures, schemesToWire, sumToWire } from "./queries";
 import { type AnalyticsOptions, createRanges, type FiguresQuery, type PagedRows } from "./ranges";
@@ -48,6 +48,9 @@ function planToWire(plan: PlanFigures): PlanFiguresWire["plans"][number] {
     metadata: plan.metadata,
     price: plan.price.toString(),
     interval: plan.intervalSec,
+    period: periodOf(plan),
+    payTo: plan.payTo,
+    ...(plan.proposed && { proposedPayTo: plan.proposed }),
     deprecated: plan.deprecated,
     active: plan.active,
     recurring: plan.recurring.toString(),

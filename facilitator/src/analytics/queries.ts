@@ -6,6 +6,7 @@ import { type RawBuilder, sql } from "kysely";
 import { SCHEMES, type Scheme } from "turnpike/facilitator";
 import type { Db } from "../db/open";
 import { DAY_SEC } from "../lib/durations";
+import { proposalOf } from "../subscriptions/payloads";
 import type { Range, Scope } from "./ranges";
 import { EVERYONE, type Grain, spansOf } from "./rollups";
 import { activeByPlan, inAMonth } from "./standing";
@@ -131,6 +132,9 @@ export interface PlanFigures extends Sum {
   readonly metadata: string;
   readonly price: bigint;
   readonly intervalSec: number;
+  readonly months: number;
+  readonly payTo: string;
+  readonly proposed: ReturnType<typeof proposalOf>;
   readonly deprecated: boolean;
   /** active now */
   readonly active: number;
@@ -163,7 +167,8 @@ export async function planFigures(
     by_plan as materialized (select plan_id, sum(count) as count, sum(amount) as amount,
         json_agg(json_build_object('scheme', scheme, 'count', count, 'amount', amount::text)) as schemes
       from by_scheme group by plan_id)
-    select p.plan_id, p.plan_index, p.provider, p.metadata, p.amount as price, p.interval_sec, p.deprecated, m.schemes,
+    select p.plan_id, p.plan_index, p.provider, p.metadata, p.amount as price, p.interval_sec, p.months,
+      p.pay_to, p.proposed_pay_to, p.pay_to_effective_at, p.deprecated, m.schemes,
       coalesce(m.count, 0)::int8 as count, coalesce(m.amount, 0) as amount
     from plans p left join by_plan m on m.plan_id = p.plan_id
     where p.chain_id = ${chainId} and p.token = ${token} and p.provider = ${provider}
@@ -185,6 +190,9 @@ export async function planFigures(
       metadata: row.metadata,
       price: BigInt(row.price),
       intervalSec: row.interval_sec,
+      months: row.months,
+      payTo: row.pay_to,
+      proposed: proposalOf(row),
       deprecated: row.deprecated,
       count: row.count,
       amount: BigInt(row.amount),
@@ -204,6 +212,10 @@ interface PlanRow {
   readonly metadata: string;
   readonly price: string;
   readonly interval_sec: number;
+  readonly months: number;
+  readonly pay_to: string;
+  readonly proposed_pay_to: string | null;
+  readonly pay_to_effective_at: number | null;
   readonly deprecated: boolean;
   readonly count: number;
   readonly amount: string;

@@ -6,6 +6,7 @@ import { sql } from "kysely";
 import type { Db } from "../db/open";
 import { failedPeriodsDerived } from "./failed-periods";
 import { FAILURES, PERIOD_SCHEMES } from "./rollups";
+import { SERVED_UNTIL } from "./standing";
 
 export interface WrongSum {
   readonly table:
@@ -51,11 +52,11 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
     truth (source, key, value) as (
       select 'rollup_volume', concat_ws(' ', owner, grain, bucket, token, scheme), concat(count(*), ' ', sum(amount))
         from bucketed where scheme is not null and amount > 0 and token is not null group by owner, grain, bucket, token, scheme
-      union all select 'rollup_provider_plans', concat_ws(' ', p.provider, d.days * 86400, at - at % (d.days * 86400), plan, scheme),
+      union all select 'rollup_provider_plans', concat_ws(' ', c.provider, d.days * 86400, at - at % (d.days * 86400), plan, scheme),
           concat(count(*), ' ', sum(c.amount))
         from counted c join plans p on p.chain_id = ${chainId} and p.plan_id = c.plan and p.token = c.token
         cross join (values (1), (7), (28)) d (days)
-        where scheme is not null and c.amount > 0 group by p.provider, d.days, at - at % (d.days * 86400), plan, scheme
+        where scheme is not null and c.amount > 0 group by c.provider, d.days, at - at % (d.days * 86400), plan, scheme
       union all select 'rollup_payers', concat_ws(' ', provider, token, payer), concat(count(*), ' ', sum(amount))
         from counted where scheme is not null and amount > 0 and token is not null and provider <> '' and payer is not null
         group by provider, token, payer
@@ -70,7 +71,7 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
       union all select 'rollup_recurring', concat_ws(' ', o.owner, c.token, p.interval_sec, at - at % 86400),
           concat(count(*), ' ', sum(c.amount))
         from counted c join plans p on p.chain_id = ${chainId} and p.plan_id = c.plan
-        cross join lateral (values (''), (p.provider)) o (owner)
+        cross join lateral (values (''), (c.provider)) o (owner)
         where c.scheme in (${sql.join([...PERIOD_SCHEMES])}) and c.amount > 0 and c.token is not null
         group by o.owner, c.token, p.interval_sec, at - at % 86400
       union all select 'rollup_causes', concat_ws(' ', owner, at - at % 86400, type, cause), count(*)::text
@@ -113,7 +114,7 @@ async function wrongByThemselves(db: Db, chainId: number, limit: number): Promis
     with ends as (
       select p.provider, p.token, s.plan_id, p.interval_sec, p.amount, t.at - t.at % 86400 as day
       from subscriptions s join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
-      cross join lateral (select s.paid_through + case when s.ending then 0 else p.grace_sec end as at) t
+      cross join lateral (select ${SERVED_UNTIL} as at) t
       where s.chain_id = ${chainId} and not s.cancelled and not s.paused),
     truth (source, key, value) as (
       select 'rollup_standing', concat_ws(' ', o.owner, token, day, interval_sec), concat(count(*), ' ', sum(amount))

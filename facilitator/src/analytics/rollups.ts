@@ -50,7 +50,7 @@ type Keyed<K> = Readonly<K> & Sum;
 
 export type VolumeSum = Keyed<{ provider: string; grain: Grain; bucket: number; token: string; scheme: Scheme }>;
 
-export type PlanSum = Keyed<{ plan: string; bucket: number; token: string; scheme: Scheme }>;
+export type PlanSum = Keyed<{ provider: string; plan: string; bucket: number; token: string; scheme: Scheme }>;
 
 export type PayerSum = Keyed<{ provider: string; token: string; payer: string }>;
 
@@ -111,7 +111,8 @@ export function sumsOf(events: readonly CountedEvent[], sign: 1 | -1 = 1): Sums 
       for (const grain of GRAINS)
         volume.add({ provider: owner, grain, bucket: bucketOf(blockTime, grain), token, scheme, ...sum });
     }
-    if (plan) plans.add({ plan, bucket: bucketOf(blockTime, DAY_SEC), token, scheme, ...sum });
+    if (plan)
+      plans.add({ provider: provider ?? EVERYONE, plan, bucket: bucketOf(blockTime, DAY_SEC), token, scheme, ...sum });
     if (payer && provider !== undefined) payers.add({ provider, token, payer, ...sum });
   }
   return {

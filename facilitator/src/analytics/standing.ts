@@ -15,6 +15,11 @@ export interface Standing {
   readonly recurring: bigint;
 }
 
+/** When a subscription `s` of a plan `p` is served no longer, unless it is renewed. */
+export const SERVED_UNTIL = sql`case when s.ending then s.paid_through
+  when s.until <> 0 then least(s.paid_through + p.grace_sec, greatest(s.paid_through, s.until))
+  else s.paid_through + p.grace_sec end`;
+
 const MONTH_SEC = 30n * BigInt(DAY_SEC);
 
 export const inAMonth = (amount: bigint, intervalSec: number): bigint => (amount * MONTH_SEC) / BigInt(intervalSec);
@@ -70,10 +75,15 @@ function endingToday(chainId: number, nowSec: number, own: RawBuilder<unknown>):
   return sql`own as materialized (select plan_id, amount, interval_sec, grace_sec from plans where chain_id = ${chainId} and ${own}),
     ending_today as materialized (
       select o.plan_id, o.interval_sec, o.amount from (select distinct grace_sec from own) g
-        cross join lateral (select s.plan_id from subscriptions s where ${live} and not s.ending
+        cross join lateral (select s.plan_id from subscriptions s where ${live} and not s.ending and s.until = 0
           and s.paid_through > ${nowSec} - g.grace_sec and s.paid_through < ${tomorrow} - g.grace_sec) s
         join own o on o.plan_id = s.plan_id and o.grace_sec = g.grace_sec
       union all
       select o.plan_id, o.interval_sec, o.amount from subscriptions s join own o on o.plan_id = s.plan_id
-        where ${live} and s.ending and s.paid_through > ${nowSec} and s.paid_through < ${tomorrow})`;
+        where ${live} and s.ending and s.paid_through > ${nowSec} and s.paid_through < ${tomorrow}
+      union all
+      select p.plan_id, p.interval_sec, p.amount from subscriptions s join own p on p.plan_id = s.plan_id
+        where ${live} and not s.ending and s.until <> 0 and s.paid_through < ${tomorrow}
+          and s.paid_through > ${nowSec} - (select max(grace_sec) from own)
+          and ${SERVED_UNTIL} > ${nowSec} and ${SERVED_UNTIL} < ${tomorrow})`;
 }

@@ -199,13 +199,14 @@ async function chargedIn(db: Db, { chainId, provider, token }: Scope, range: Ran
 async function planChangesIn(db: Db, { chainId, provider, token }: Scope, range: Range): Promise<PlanChange[]> {
   const { rows } = await sql<ChangeRow>`
     select e.block_time as at, coalesce(e.payload->>'charged', '0') as charged, p.amount as price, p.interval_sec,
-      b.block_time as before_at, o.amount as before_amount, o.interval_sec as before_interval_sec
+      b.block_time as before_at,
+      case when b.type = 'subscription.created' then (b.payload->>'charged')::numeric else o.amount end as before_amount, o.interval_sec as before_interval_sec
     from events e
     join plans p on p.chain_id = e.chain_id and p.plan_id = e.payload->>'planId' and p.token = ${token}
     join lateral (
-      select block_time, payload from events where chain_id = e.chain_id and object_id = e.object_id and seq < e.seq
-        and not reverted and (type in ('subscription.created', 'subscription.plan_changed')
-          or type in ('subscription.renewed', 'subscription.resumed') and payload->>'charged' <> '0')
+      select block_time, type, payload from events where chain_id = e.chain_id and object_id = e.object_id and seq < e.seq
+        and not reverted and (type = 'subscription.plan_changed'
+          or type in ('subscription.created', 'subscription.renewed', 'subscription.resumed') and payload->>'charged' <> '0')
       order by seq desc limit 1) b on true
     join plans o on o.chain_id = e.chain_id and o.plan_id = b.payload->>'planId'
     where e.chain_id = ${chainId} and ${provider === undefined ? sql`e.provider is not null` : sql`e.provider = ${provider}`}

@@ -42,6 +42,15 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     "PermitTooLow",
     "PlanDeprecated",
     "InvalidSignature",
+    "InvalidVoucher",
+    "UntilReached",
+  ),
+  "post /subscriptions/void": op(
+    "voidSignup",
+    `Voids a signup that was signed for a secret and is not used: it can never be submitted afterwards. ${SIGNED}`,
+    "IdHashUsed",
+    "InsufficientFunds",
+    "InvalidSignature",
   ),
   "get /subscriptions/{idHash}": op(
     "getSubscription",
@@ -76,6 +85,16 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     `Sets the cap of metered overage per cycle. ${SIGNED}`,
     ...CHANGE,
   ),
+  "post /subscriptions/{idHash}/next": op(
+    "setNext",
+    `Sets the end of a subscription, and the plan that its next charged period changes to. Each replaces what was set. A due renewal is collected first. ${SIGNED}`,
+    ...CHANGE,
+    "UnknownPlan",
+    "PlanMismatch",
+    "PlanDeprecated",
+    "UntilReached",
+    "Ending",
+  ),
   "post /subscriptions/{idHash}/plan": op(
     "changePlan",
     `Moves a subscription to another plan of the same provider. A due renewal is collected first. ${SIGNED}`,
@@ -84,6 +103,7 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     "PlanMismatch",
     "ChargeAboveMax",
     "Ending",
+    "UntilReached",
   ),
   "post /subscriptions/{idHash}/rekey": op(
     "rekeySubscription",

@@ -1,38 +1,54 @@
 /** Maps signed acts to contract calls: function, arguments and gas. Pure. */
 import { turnpikeInterface } from "turnpike/chain";
-import type { ChangeAct, ChangeRequest, PermitFields, SubscribeRequest } from "turnpike/facilitator";
-import { type Hex, idHashOf, keccakText } from "turnpike/protocol";
+import type { ChangeAct, ChangeRequest, PermitFields, SubscribeRequest, VoidRequest } from "turnpike/facilitator";
+import { type Hex, idHashOf, keccakText, ZERO_ADDRESS } from "turnpike/protocol";
 
 /**
- * Gas limits of the acts. The token may use 300,000 gas for a permit and again for a charge. Diagnosis takes 100,000; a
- * contract wallet's signature takes the rest. These are limits, not prices: unused gas costs nothing.
+ * Gas limits of the acts, from the contract's own limits. A token may use 300,000 gas for a permit and again for a
+ * charge, and diagnosis takes 100,000. A contract wallet may use 500,000 for a signature. An act leaves a 64th of the
+ * gas behind at each of these calls, and its own steps take less than 200,000. These are limits, not prices: unused gas
+ * costs nothing.
  */
-export const SUBSCRIBE_GAS = 1_000_000n;
+const WALLET_GAS = 500_000n;
 
-const CHANGE_GAS = 700_000n;
+export const SUBSCRIBE_GAS = 900_000n + WALLET_GAS;
+
+const CHANGE_GAS = 600_000n + WALLET_GAS;
+
+const VOID_GAS = 150_000n + WALLET_GAS;
 
 /** a renewal before the change */
 const RENEW_GAS = 450_000n;
 
-export const PERMIT_GAS = 300_000n;
+/** A token asks a contract wallet for its signature. */
+export const PERMIT_GAS = 300_000n + WALLET_GAS;
 
 export interface ActCall {
   readonly data: Hex;
   readonly gasLimit: bigint;
 }
 
-const NO_PERMIT = { value: 0n, deadline: 0n, v: 0, r: `0x${"00".repeat(32)}`, s: `0x${"00".repeat(32)}` };
+const NO_PERMIT = { value: 0n, deadline: 0n, signature: "0x" };
+
+const NO_VOUCHER = { signer: ZERO_ADDRESS, firstAmount: 0n, firstInterval: 0, deadline: 0n, signature: "0x" };
 
 const encode = (name: string, args: readonly unknown[]): Hex =>
   turnpikeInterface.encodeFunctionData(name, args as unknown[]) as Hex;
 
 export function subscribeCall(request: SubscribeRequest): ActCall {
-  const { subscriber, planId, secretHash, maxOverage, deadline, signature, permit } = request;
-  const permitArg = permit ? { value: permit.value, deadline: permit.deadline, ...splitSignature(permit) } : NO_PERMIT;
-  return {
-    data: encode("subscribeBySig", [subscriber, planId, secretHash, maxOverage, deadline, signature, permitArg]),
-    gasLimit: SUBSCRIBE_GAS,
-  };
+  const { subscriber, planId, secretHash, maxOverage, until = 0, voucher, deadline, signature } = request;
+  const permit = request.permit ? { ...request.permit, signature: withV(request.permit.signature) } : NO_PERMIT;
+  if (until === 0 && !voucher) {
+    const args = [subscriber, planId, secretHash, maxOverage, deadline, signature, permit];
+    return { data: encode("subscribeBySig", args), gasLimit: SUBSCRIBE_GAS };
+  }
+  const signup = { planId, secretHash, maxOverage, until };
+  const args = [subscriber, signup, voucher ?? NO_VOUCHER, deadline, signature, permit];
+  return { data: encode("subscribeWith", args), gasLimit: SUBSCRIBE_GAS + (voucher ? WALLET_GAS : 0n) };
+}
+
+export function voidCall({ subscriber, secretHash, deadline, signature }: VoidRequest): ActCall {
+  return { data: encode("voidBySig", [subscriber, secretHash, deadline, signature]), gasLimit: VOID_GAS };
 }
 
 type Encoder<A extends ChangeAct> = (idHash: Hex, request: ChangeRequest<A>, auth: unknown) => Hex;
@@ -42,6 +58,7 @@ const ENCODERS: { readonly [A in ChangeAct]: Encoder<A> } = {
   resume: (idHash, { maxCharge }, auth) => encode("resumeBySig", [idHash, maxCharge, auth]),
   cancel: (idHash, { atPeriodEnd }, auth) => encode("cancelBySig", [idHash, atPeriodEnd, auth]),
   "max-overage": (idHash, { cap }, auth) => encode("setMaxOverageBySig", [idHash, cap, auth]),
+  next: (idHash, { until, nextPlanId }, auth) => encode("setNext", [idHash, until, nextPlanId, auth]),
   plan: (idHash, { newPlanId, maxOverage, maxCharge }, auth) =>
     encode("changePlanBySig", [idHash, newPlanId, maxOverage, maxCharge, auth]),
   rekey: (idHash, { newSecretHash }, auth) => encode("rekeyBySig", [idHash, newSecretHash, auth]),
@@ -84,7 +101,17 @@ export function resultingIdHash(
   return idHashOf(record.subscriber as `0x${string}`, (request as ChangeRequest<"rekey">).newSecretHash);
 }
 
-export function splitSignature({ signature }: Pick<PermitFields, "signature">): { v: number; r: Hex; s: Hex } {
+/** A signature of 65 bytes with a `v` of 27 or 28; any other length, as contract wallets sign, is unchanged. */
+export function withV(signature: Hex): Hex {
+  if (!isKeySignature(signature)) return signature;
   const v = Number.parseInt(signature.slice(130), 16);
-  return { v: v < 27 ? v + 27 : v, r: `0x${signature.slice(2, 66)}`, s: `0x${signature.slice(66, 130)}` };
+  return v < 27 ? `0x${signature.slice(2, 130)}${(v + 27).toString(16)}` : signature;
+}
+
+/** Whether a permit has the form of a key's signature; tokens take any other as bytes. */
+export const isKeySignature = (signature: Hex): boolean => signature.length === 132;
+
+export function splitSignature({ signature }: Pick<PermitFields, "signature">): { v: number; r: Hex; s: Hex } {
+  const full = withV(signature);
+  return { v: Number.parseInt(full.slice(130), 16), r: `0x${full.slice(2, 66)}`, s: `0x${full.slice(66, 130)}` };
 }

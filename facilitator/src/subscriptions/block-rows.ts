@@ -1,6 +1,6 @@
 /** Holds the rows that one block's facts name in memory while the rules change them, with their former contents. */
 import { sql } from "kysely";
-import type { ChainFact } from "../chain/facts";
+import type { ChainFact, TurnpikeFact } from "../chain/facts";
 import type { Tx } from "../db/open";
 import { idList } from "../db/sql";
 import { RowSet } from "../events/projection";
@@ -24,6 +24,10 @@ export interface SubscriptionState {
   readonly subscriptions: RowSet<SubscriptionRow>;
   readonly allowances: RowSet<AllowanceRow>;
   readonly debits: RowSet<DebitRow>;
+  /** what the vouchers of signups let pay first, base units, by id hash: only within a block */
+  readonly vouchers: Map<string, bigint>;
+  /** the newest event of a signup, by id hash: only within a block */
+  readonly signups: Map<string, TurnpikeFact>;
 }
 
 export function emptyState(): SubscriptionState {
@@ -33,6 +37,8 @@ export function emptyState(): SubscriptionState {
     subscriptions: new RowSet(),
     allowances: new RowSet(),
     debits: new RowSet(),
+    vouchers: new Map(),
+    signups: new Map(),
   };
 }
 
@@ -43,7 +49,9 @@ const RESTORED = [
   { table: "subscriptions", key: ["id_hash"] },
   { table: "allowances", key: ["id_hash"] },
   { table: "debits", key: ["id_hash", "debit_index"] },
-] as const satisfies readonly { readonly table: keyof SubscriptionState; readonly key: readonly string[] }[];
+] as const satisfies readonly { readonly table: RestoredName; readonly key: readonly string[] }[];
+
+type RestoredName = "plans" | "operators" | "subscriptions" | "allowances" | "debits";
 
 export async function loadState(tx: Tx, chainId: number, facts: readonly ChainFact[]): Promise<SubscriptionState> {
   const state = emptyState();
@@ -86,7 +94,11 @@ export async function saveState(
   state: SubscriptionState,
   records: readonly RecordProjection[],
 ): Promise<void> {
-  const subscriptions = state.subscriptions.changes().map(({ key }) => key);
+  const moved = state.plans
+    .changes()
+    .flatMap(({ key, before, after }) => (before && before.provider !== after?.provider ? [key] : []));
+  const ofMoved = await subscriptionsOfPlans(tx, place.chainId, moved);
+  const subscriptions = [...new Set([...state.subscriptions.changes().map(({ key }) => key), ...ofMoved])];
   await within(records, tx, place.chainId, subscriptions, async () => {
     for (const restored of RESTORED) {
       const changes = (state[restored.table] as RowSet<object>).changes();
@@ -94,13 +106,19 @@ export async function saveState(
     }
   });
   await saveDue(tx, place.chainId, state.subscriptions.changes());
+  const bounded = state.subscriptions
+    .changes()
+    .flatMap(({ before, after }) => (after && after.until !== 0 && before?.until !== after.until ? [after] : []));
+  await lookAtEnds(tx, place.chainId, bounded);
 }
 
 /** Restores the rows as they were before a block. Newer blocks must have been reverted already. */
 export async function revertState(tx: Tx, place: BlockPlace, records: readonly RecordProjection[]): Promise<void> {
   const { chainId } = place;
   const entries = await undoOf(tx, place);
-  const subscriptions = entries.flatMap((entry) => (entry.table_name === "subscriptions" ? [entry.row_key] : []));
+  const changed = entries.flatMap((entry) => (entry.table_name === "subscriptions" ? [entry.row_key] : []));
+  const ofMoved = await subscriptionsOfPlans(tx, chainId, await movedPlans(tx, chainId, entries));
+  const subscriptions = [...new Set([...changed, ...ofMoved])];
   await within(records, tx, chainId, subscriptions, async () => {
     for (const restored of RESTORED) {
       const changes = entries
@@ -114,6 +132,34 @@ export async function revertState(tx: Tx, place: BlockPlace, records: readonly R
     }
   });
   await deleteUndo(tx, place);
+}
+
+/** Returns the plans whose provider is another one before the block. */
+async function movedPlans(
+  tx: Tx,
+  chainId: number,
+  entries: readonly { table_name: string; row_key: string; before: unknown }[],
+): Promise<string[]> {
+  const before = new Map(
+    entries.flatMap((entry) =>
+      entry.table_name === "plans" && entry.before ? [[entry.row_key, entry.before as PlanRow] as const] : [],
+    ),
+  );
+  if (before.size === 0) return [];
+  const now = await plansOf(tx, chainId, before.keys());
+  return now.filter((plan) => before.get(plan.plan_id)?.provider !== plan.provider).map(({ plan_id }) => plan_id);
+}
+
+/** The sums by provider change for all of a plan's subscriptions when the plan goes to another provider. */
+async function subscriptionsOfPlans(tx: Tx, chainId: number, planIds: readonly string[]): Promise<string[]> {
+  if (planIds.length === 0) return [];
+  const rows = await tx
+    .selectFrom("subscriptions")
+    .select("id_hash")
+    .where("chain_id", "=", chainId)
+    .where(sql<boolean>`plan_id = any(${idList(planIds)})`)
+    .execute();
+  return rows.map((row) => row.id_hash);
 }
 
 /** Runs a change of these subscriptions inside every projection, nested. */
@@ -168,6 +214,14 @@ async function saveDue(
         .whereRef("renewal_due.paid_through", "!=", "excluded.paid_through"),
     )
     .execute();
+}
+
+/** Brings the next look at these forward to their end: an attempt may have been postponed beyond it. */
+async function lookAtEnds(tx: Tx, chainId: number, rows: readonly SubscriptionRow[]): Promise<void> {
+  if (rows.length === 0) return;
+  await sql`update renewal_due d set due_at = least(d.due_at, greatest(d.paid_through, s.until))
+    from subscriptions s where d.chain_id = ${chainId}::bigint and d.id_hash = any(${idList(rows.map((row) => row.id_hash))})
+      and s.chain_id = d.chain_id and s.id_hash = d.id_hash and not d.is_ready and d.lease_owner is null`.execute(tx);
 }
 
 const willFallDue = (row: SubscriptionRow): boolean => !row.paused && !row.ending && !row.cancelled;

@@ -5,7 +5,7 @@ import { chainEventId, type EventDraft } from "../events/event";
 import { type BlockInput, whereOf } from "../events/projection";
 import type { SubscriptionState } from "./block-rows";
 import { planPayload, subscriptionPayload } from "./payloads";
-import type { SubscriptionRow } from "./rows";
+import type { PlanRow, SubscriptionRow } from "./rows";
 
 export class EventChange {
   readonly input: BlockInput;
@@ -46,21 +46,30 @@ export class EventChange {
     });
   }
 
-  /** Emits an event about a plan as it is now. */
-  emitOfPlan(type: string, planId: Hex): void {
+  /**
+   * Emits an event about a plan as it is now.
+   * @param provider receives it; default: the plan's
+   */
+  emitOfPlan(type: string, planId: Hex, more: Record<string, unknown> = {}, provider?: string): void {
     const { input, state, fact } = this;
     const plan = state.plans.get(planId);
     if (!plan) return;
     this.#events.push({
-      id: chainEventId(input.chainId, input.block.hash, fact.logIndex, type),
+      id: chainEventId(input.chainId, input.block.hash, fact.logIndex, provider ? `${type}/${provider}` : type),
       type,
       objectId: planId,
-      provider: plan.provider,
-      payload: planPayload(plan),
+      provider: provider ?? plan.provider,
+      payload: { ...planPayload(plan), ...more },
       ...whereOf(input),
       logIndex: fact.logIndex,
       transaction: fact.transaction,
     });
+  }
+
+  updatePlan(planId: Hex, next: (row: PlanRow) => Partial<PlanRow>): void {
+    const { plans } = this.state;
+    const row = plans.get(planId);
+    if (row) plans.put(planId, { ...row, ...next(row) });
   }
 
   update(idHash: Hex, next: (row: SubscriptionRow) => Partial<SubscriptionRow>): void {

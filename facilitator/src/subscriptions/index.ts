@@ -11,9 +11,10 @@ import type {
   SubscribeRequest,
   SubscriptionChangeWire,
   SubscriptionWire,
+  VoidRequest,
 } from "turnpike/facilitator";
 import { type Address, type Clock, type Hex, idHashOf, TurnpikeError } from "turnpike/protocol";
-import type { FacilitatorConfig } from "../config";
+import { type FacilitatorConfig, findToken } from "../config";
 import type { Store } from "../db/open";
 import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
@@ -26,6 +27,7 @@ import {
   renewedFirst,
   resultingIdHash,
   subscribeCall,
+  voidCall,
 } from "./acts";
 import { createLander, type Lander } from "./landing";
 import { createPermits, type Permits } from "./permits";
@@ -56,6 +58,8 @@ export interface Subscriptions {
   readonly permits: Permits;
   subscribe(request: SubscribeRequest, waiting: Waiting): Promise<ActOutcome>;
   change<A extends ChangeAct>(act: A, idHash: Hex, request: ChangeRequest<A>, waiting: Waiting): Promise<ActOutcome>;
+  /** A signup that was signed for the secret is worth nothing afterwards. */
+  void(request: VoidRequest, waiting: Waiting): Promise<ActOutcome>;
   get(idHash: Hex): Promise<SubscriptionWire>;
   /** those of one account, newest first */
   of(subscriber: Address): Promise<{ readonly subscriptions: SubscriptionWire[]; readonly more: boolean }>;
@@ -105,8 +109,7 @@ class SubscriptionService implements Subscriptions {
         signer: request.subscriber,
         to: turnpike,
         prepare: async () => {
-          const against = policyAgainst(await this.#reader.requirePlan(request.planId), this.#config);
-          if (against) throw against;
+          await this.#checkSignup(request);
           const call = subscribeCall(request);
           await this.#lander.rehearse(turnpike, call);
           return call;
@@ -116,6 +119,32 @@ class SubscriptionService implements Subscriptions {
     );
     if (landing.kind === "pending") return { kind: "pending" };
     return { kind: "done", change: await this.#resultOf(idHash, landing.transaction) };
+  }
+
+  async void(request: VoidRequest, { waitMs }: Waiting): Promise<ActOutcome> {
+    const { turnpike } = this.#config;
+    const untilMs = this.#monotonicMs() + waitMs;
+    const idHash = idHashOf(request.subscriber, request.secretHash);
+    const voided = await this.#reader.findVoided(idHash);
+    if (voided) return { kind: "done", change: voidedChange(idHash, voided.transaction as Hex) };
+    const landing = await this.#lander.land(
+      {
+        name: "void",
+        key: actKeyOf("void", idHash, request.signature),
+        objectId: idHash,
+        signer: request.subscriber,
+        to: turnpike,
+        prepare: async () => {
+          const call = voidCall(request);
+          await this.#lander.rehearse(turnpike, call);
+          await this.permits.requireFunds(request.subscriber);
+          return call;
+        },
+      },
+      untilMs,
+    );
+    if (landing.kind === "pending") return { kind: "pending" };
+    return { kind: "done", change: voidedChange(idHash, landing.transaction) };
   }
 
   async change<A extends ChangeAct>(
@@ -172,6 +201,17 @@ class SubscriptionService implements Subscriptions {
     return this.#reader.plans(page);
   }
 
+  /** @throws TurnpikeError */
+  async #checkSignup({ planId, subscriber, voucher }: SubscribeRequest): Promise<void> {
+    const plan = await this.#reader.requirePlan(planId);
+    const against = policyAgainst(plan, this.#config);
+    if (against) throw against;
+    const token = findToken(this.#config, plan.token as Address);
+    if (voucher && token && voucher.firstAmount < token.minAmount) {
+      await this.permits.requireFunds(subscriber, [token]);
+    }
+  }
+
   async #resultOf(idHash: Hex, transaction: Hex, previousIdHash?: Hex): Promise<SubscriptionChangeWire> {
     const record = await this.#reader.require(idHash);
     return {
@@ -184,7 +224,7 @@ class SubscriptionService implements Subscriptions {
     };
   }
 
-  /** Simulates a change. A change of plan is renewed first when its renewal is due. */
+  /** Simulates a change. A change of plan, at once or scheduled, is renewed first when its renewal is due. */
   async #rehearseChange<A extends ChangeAct>(act: A, idHash: Hex, request: ChangeRequest<A>): Promise<ActCall> {
     const { turnpike } = this.#config;
     const call = changeCall(act, idHash, request);
@@ -192,7 +232,8 @@ class SubscriptionService implements Subscriptions {
       await this.#lander.rehearse(turnpike, call);
       return call;
     } catch (error) {
-      if (act !== "plan" || !(error instanceof TurnpikeError) || error.code !== "RenewalDue") throw error;
+      if ((act !== "plan" && act !== "next") || !(error instanceof TurnpikeError) || error.code !== "RenewalDue")
+        throw error;
     }
     const both = renewedFirst(idHash, call);
     await this.#lander.rehearse(turnpike, both);
@@ -234,5 +275,11 @@ class PermitPending extends TurnpikeError {
 }
 
 function isSameSignup({ row, allowance }: SubscriptionRecord, request: SubscribeRequest): boolean {
-  return row.plan_id === request.planId && BigInt(allowance?.cap ?? "0") === request.maxOverage;
+  const { planId, maxOverage, until = 0, voucher } = request;
+  const hasSameTerms = row.until === until && row.intro === (voucher !== undefined);
+  return hasSameTerms && row.plan_id === planId && BigInt(allowance?.cap ?? "0") === maxOverage;
 }
+
+const voidedChange = (idHash: Hex, transaction: Hex): SubscriptionChangeWire => ({
+  ...{ idHash, transaction, status: "CANCELLED", paidThrough: 0, version: 0 },
+});

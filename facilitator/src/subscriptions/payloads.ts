@@ -1,5 +1,5 @@
 /** Builds an event's payload: the full state of its object after the event, in wire terms. Pure. */
-import { STATUSES, type SubscriptionStatus, statusAt } from "turnpike/protocol";
+import { type PeriodLength, periodOf, STATUSES, type SubscriptionStatus, statusAt } from "turnpike/protocol";
 import type { AllowanceRow, PlanRow, SubscriptionRow } from "./rows";
 
 export function planPayload(plan: PlanRow): Record<string, unknown> {
@@ -9,16 +9,31 @@ export function planPayload(plan: PlanRow): Record<string, unknown> {
     token: plan.token,
     amount: plan.amount,
     interval: plan.interval_sec,
+    period: periodOf(lengthOfPlan(plan)),
     grace: plan.grace_sec,
     payTo: plan.pay_to,
+    proposedPayTo: proposalOf(plan) ?? null,
     metadata: plan.metadata,
     deprecated: plan.deprecated,
     successor: plan.successor,
   };
 }
 
+export const lengthOfPlan = ({ interval_sec, months }: Pick<PlanRow, "interval_sec" | "months">): PeriodLength => ({
+  intervalSec: interval_sec,
+  months,
+});
+
+/** The payee that is proposed, and from when on anyone can apply the proposal. */
+export function proposalOf(
+  plan: Pick<PlanRow, "proposed_pay_to" | "pay_to_effective_at">,
+): { readonly payTo: string; readonly effectiveAt: number } | undefined {
+  const { proposed_pay_to: payTo, pay_to_effective_at: effectiveAt } = plan;
+  return payTo === null || effectiveAt === null ? undefined : { payTo, effectiveAt };
+}
+
 export function statusOf(subscription: SubscriptionRow, plan: PlanRow | undefined, atSec: number): SubscriptionStatus {
-  if (!plan) return STATUSES[0];
+  if (!plan) return subscription.cancelled ? "CANCELLED" : STATUSES[0];
   return statusAt(
     {
       known: true,
@@ -26,7 +41,9 @@ export function statusOf(subscription: SubscriptionRow, plan: PlanRow | undefine
       ending: subscription.ending,
       paused: subscription.paused,
       paidThroughSec: subscription.paid_through,
-      intervalSec: plan.interval_sec,
+      ...lengthOfPlan(plan),
+      anchorDay: subscription.anchor_day,
+      untilSec: subscription.until,
       graceSec: plan.grace_sec,
     },
     atSec,
@@ -50,6 +67,8 @@ export function subscriptionPayload(
     paidThrough: subscription.paid_through,
     version: subscription.version,
     ending: subscription.ending,
+    until: subscription.until === 0 ? null : subscription.until,
+    nextPlanId: subscription.next_plan_id,
     allowance: allowance ? allowancePayload(allowance, subscription.paid_through) : null,
   };
 }

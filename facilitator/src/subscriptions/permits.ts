@@ -1,11 +1,11 @@
 /** Reads token accounts and submits permits through the relayer. */
-import { tokenInterface } from "turnpike/chain";
+import { bytesPermitInterface, tokenInterface } from "turnpike/chain";
 import type { AccountWire, PermitFields } from "turnpike/facilitator";
 import { type Address, type Clock, type Hex, TurnpikeError } from "turnpike/protocol";
 import { type FacilitatorConfig, findToken } from "../config";
 import type { TokenConfig } from "../config/chain";
 import type { Relayer } from "../relayer";
-import { type ActCall, actKeyOf, PERMIT_GAS, splitSignature } from "./acts";
+import { type ActCall, actKeyOf, isKeySignature, PERMIT_GAS, splitSignature } from "./acts";
 import type { Lander } from "./landing";
 
 export interface SignedPermit extends PermitFields {
@@ -18,6 +18,13 @@ export type PermitLanding =
   | { readonly kind: "pending"; readonly id: Hex };
 
 export interface Permits {
+  /**
+   * Refuses an account that holds less than the least amount of every token: new wallets are free to create, and an act
+   * that moves nothing costs the relayer gas.
+   * @param tokens default: all that are served
+   * @throws InsufficientFunds
+   */
+  requireFunds(account: Address, tokens?: readonly TokenConfig[]): Promise<void>;
   /** @throws TurnpikeError */
   account(address: Address, token: Address): Promise<AccountWire>;
   /**
@@ -42,7 +49,15 @@ export function createPermits({ config, relayer, clock, lander }: PermitDeps): P
   };
   const approvalOf = (token: Address, owner: Address) => read(token, "allowance", [owner, config.turnpike]);
 
+  async function requireFunds(account: Address, tokens: readonly TokenConfig[] = config.tokens): Promise<void> {
+    const balances = await Promise.all(tokens.map(({ address }) => read(address, "balanceOf", [account])));
+    if (balances.some((balance, place) => balance >= (tokens[place]?.minAmount ?? 0n))) return;
+    throw new TurnpikeError("InsufficientFunds");
+  }
+
   return {
+    requireFunds,
+
     async account(address, tokenAddress) {
       const token = requireToken(config, tokenAddress);
       const [balance, approval, permitNonce] = await Promise.all([
@@ -87,9 +102,7 @@ export function createPermits({ config, relayer, clock, lander }: PermitDeps): P
           signer: owner,
           to: token.address,
           prepare: async () => {
-            const balance = await read(token.address, "balanceOf", [owner]);
-            // New wallets are free to create, and each permit costs the relayer gas.
-            if (balance < token.minAmount) throw new TurnpikeError("InsufficientFunds");
+            await requireFunds(owner, [token]);
             await lander.rehearse(token.address, call);
             return call;
           },
@@ -104,9 +117,13 @@ export function createPermits({ config, relayer, clock, lander }: PermitDeps): P
 }
 
 function permitCall(permit: SignedPermit, spender: Address): ActCall {
+  const terms = [permit.owner, spender, permit.value, permit.deadline] as const;
+  if (!isKeySignature(permit.signature)) {
+    const data = bytesPermitInterface.encodeFunctionData("permit", [...terms, permit.signature]) as Hex;
+    return { data, gasLimit: PERMIT_GAS };
+  }
   const { v, r, s } = splitSignature(permit);
-  const args = [permit.owner, spender, permit.value, permit.deadline, v, r, s] as const;
-  return { data: tokenInterface.encodeFunctionData("permit", args) as Hex, gasLimit: PERMIT_GAS };
+  return { data: tokenInterface.encodeFunctionData("permit", [...terms, v, r, s]) as Hex, gasLimit: PERMIT_GAS };
 }
 
 /** Maps a token's revert text to a reason. Texts differ by token, so only an expired deadline is distinguished. */

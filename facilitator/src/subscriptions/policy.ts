@@ -4,9 +4,9 @@
  */
 import { type Address, TurnpikeError } from "turnpike/protocol";
 import { type FacilitatorConfig, findToken } from "../config";
-import type { PlansTable } from "../db/tables/subscriptions";
+import type { PlanRow } from "./rows";
 
-type Terms = Pick<PlansTable, "token" | "amount" | "pay_to">;
+type Terms = Pick<PlanRow, "token" | "amount" | "pay_to">;
 
 /** @returns the reason to refuse it */
 export function policyAgainst(plan: Terms, config: FacilitatorConfig): TurnpikeError | undefined {

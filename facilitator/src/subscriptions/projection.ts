@@ -1,10 +1,11 @@
 /** Applies each Turnpike event to plans, subscriptions, allowances and debits, as the contract does. Pure. */
 import type { TurnpikeEvent } from "turnpike/chain";
+import type { TurnpikeFact } from "../chain/facts";
 import type { BlockInput, BlockRules } from "../events/projection";
 import type { SubscriptionState } from "./block-rows";
 import { EventChange } from "./event-change";
 import { spentIn } from "./payloads";
-import { type AllowanceRow, debitKey, operatorKey, type SubscriptionRow } from "./rows";
+import { type AllowanceRow, debitKey, NO_PLAN, operatorKey, type SubscriptionRow } from "./rows";
 
 /** percent of the cap at which `allowance.threshold_reached` is emitted */
 const THRESHOLD_PERCENT = 80n;
@@ -21,6 +22,23 @@ type Handlers = {
 /** Anyone can make the chain emit failures. Only this service's own attempts count, and those emit their own events. */
 const ignored = (): void => undefined;
 
+/** What a new record has in common with every other. */
+const NEW = {
+  version: 0,
+  paused: false,
+  ending: false,
+  cancelled: false,
+  intro: false,
+  anchor_day: 0,
+  until: 0,
+  next_plan_id: null,
+  moved_to: null,
+} as const;
+
+/** Whether a log directly follows another one of the same transaction. */
+const isNext = (before: TurnpikeFact, fact: TurnpikeFact): boolean =>
+  fact.transaction === before.transaction && fact.logIndex === before.logIndex + 1;
+
 const HANDLERS: Handlers = {
   PlanCreated(change, event) {
     const { block } = change.input;
@@ -32,8 +50,12 @@ const HANDLERS: Handlers = {
       token: event.terms.token,
       amount: event.terms.amount.toString(),
       interval_sec: event.terms.intervalSec,
+      months: event.terms.months,
       grace_sec: event.terms.graceSec,
       pay_to: event.terms.payTo,
+      first_pay_to: null,
+      proposed_pay_to: null,
+      pay_to_effective_at: null,
       salt: event.salt,
       metadata: storableText(event.metadata),
       deprecated: false,
@@ -54,27 +76,81 @@ const HANDLERS: Handlers = {
   },
 
   OperatorSet(change, event) {
-    change.state.operators.put(operatorKey(event.planId, event.operator), {
+    change.state.operators.put(operatorKey(event.planId, event.account), {
       chain_id: change.chainId,
       plan_id: event.planId,
-      operator: event.operator,
-      allowed: event.allowed,
+      operator: event.account,
+      rights: event.rights,
+    });
+  },
+
+  PayToProposed(change, { planId, payTo, effectiveAtSec, by }) {
+    change.updatePlan(planId, () => ({
+      proposed_pay_to: payTo ?? null,
+      pay_to_effective_at: payTo ? effectiveAtSec : null,
+    }));
+    change.emitOfPlan("plan.payee_proposed", planId, { by });
+  },
+
+  PayToMoved(change, { planId, payTo }) {
+    const previousPayTo = change.state.plans.get(planId)?.pay_to;
+    change.updatePlan(planId, (plan) => ({
+      pay_to: payTo,
+      first_pay_to: plan.first_pay_to ?? plan.pay_to,
+      proposed_pay_to: null,
+      pay_to_effective_at: null,
+    }));
+    change.emitOfPlan("plan.payee_changed", planId, { previousPayTo });
+  },
+
+  /** Nothing changes until the next provider accepts. */
+  PlanOffered: ignored,
+
+  PlanTransferred(change, { planId, provider }) {
+    const previousProvider = change.state.plans.get(planId)?.provider;
+    change.updatePlan(planId, () => ({ provider }));
+    // Both need to learn of it: the one before may not have wanted it.
+    if (previousProvider !== provider) {
+      change.emitOfPlan("plan.transferred", planId, { previousProvider }, previousProvider);
+    }
+    change.emitOfPlan("plan.transferred", planId, { previousProvider });
+  },
+
+  /** Precedes the signup's own event. */
+  VoucherUsed(change, event) {
+    change.state.vouchers.set(event.idHash, event.firstAmount);
+  },
+
+  Voided(change, event) {
+    const { block } = change.input;
+    change.state.subscriptions.put(event.idHash, {
+      ...NEW,
+      chain_id: change.chainId,
+      id_hash: event.idHash,
+      subscriber: event.subscriber,
+      plan_id: NO_PLAN,
+      paid_through: 0,
+      cancelled: true,
+      block_number: block.number,
+      created_at: block.timestampSec,
+      transaction: change.fact.transaction,
     });
   },
 
   Subscribed(change, event) {
     const { block } = change.input;
+    const { signups, vouchers } = change.state;
+    const firstAmount = vouchers.get(event.idHash);
+    vouchers.delete(event.idHash);
+    signups.set(event.idHash, change.fact);
     change.state.subscriptions.put(event.idHash, {
+      ...NEW,
       chain_id: change.chainId,
       id_hash: event.idHash,
       subscriber: event.subscriber,
       plan_id: event.planId,
       paid_through: event.paidThroughSec,
-      version: 0,
-      paused: false,
-      ending: false,
-      cancelled: false,
-      moved_to: null,
+      intro: firstAmount !== undefined,
       block_number: block.number,
       created_at: block.timestampSec,
       transaction: change.fact.transaction,
@@ -82,12 +158,36 @@ const HANDLERS: Handlers = {
     if (event.maxOverage > 0n)
       change.setAllowance(event.idHash, { cap: event.maxOverage, cycle: event.paidThroughSec });
     change.emit("subscription.created", event.idHash, {
-      charged: change.state.plans.get(event.planId)?.amount ?? null,
+      charged: firstAmount?.toString() ?? change.state.plans.get(event.planId)?.amount ?? null,
     });
   },
 
+  Anchored(change, event) {
+    change.update(event.idHash, () => ({ anchor_day: event.day }));
+    const signup = change.state.signups.get(event.idHash);
+    if (signup && isNext(signup, change.fact)) change.state.signups.set(event.idHash, change.fact);
+  },
+
+  NextSet(change, event) {
+    const signup = change.state.signups.get(event.idHash);
+    // A signup with an end emits it as its last event, and is no act of its own.
+    const isOfSignup = signup !== undefined && isNext(signup, change.fact);
+    change.update(event.idHash, (row) => ({
+      until: event.untilSec,
+      next_plan_id: event.nextPlanId ?? null,
+      version: isOfSignup ? row.version : row.version + 1,
+    }));
+    change.state.signups.delete(event.idHash);
+    change.emit("subscription.next_set", event.idHash);
+  },
+
+  /** Precedes the event of the charge. */
+  ChangeMade(change, event) {
+    change.update(event.idHash, () => ({ plan_id: event.newPlanId, next_plan_id: null }));
+  },
+
   Renewed(change, event) {
-    change.update(event.idHash, () => ({ paid_through: event.paidThroughSec }));
+    change.update(event.idHash, () => ({ paid_through: event.paidThroughSec, intro: false }));
     change.emit("subscription.renewed", event.idHash, { charged: priceOf(change.state, event.idHash) });
   },
 
@@ -99,6 +199,7 @@ const HANDLERS: Handlers = {
   Resumed(change, event) {
     change.update(event.idHash, (row) => ({
       paused: false,
+      ...(event.charged > 0n && { intro: false }),
       paid_through: event.paidThroughSec,
       version: row.version + 1,
     }));
@@ -108,6 +209,7 @@ const HANDLERS: Handlers = {
   Cancelled(change, event) {
     change.update(event.idHash, (row) => ({
       ...(event.atPeriodEnd ? { ending: true } : { cancelled: true }),
+      next_plan_id: null,
       version: isProvidersAct(change.state, row, event.by) ? row.version : Math.min(row.version + 1, LAST_VERSION),
     }));
     change.emit("subscription.cancelled", event.idHash, { atPeriodEnd: event.atPeriodEnd });
@@ -122,6 +224,8 @@ const HANDLERS: Handlers = {
   PlanChanged(change, event) {
     change.update(event.idHash, (row) => ({
       plan_id: event.newPlanId,
+      next_plan_id: null,
+      intro: false,
       paid_through: event.paidThroughSec,
       version: row.version + 1,
     }));
@@ -138,6 +242,8 @@ const HANDLERS: Handlers = {
     subscriptions.put(event.newIdHash, { ...row, id_hash: event.newIdHash, version: 0 });
     change.update(event.idHash, () => ({
       cancelled: true,
+      until: 0,
+      next_plan_id: null,
       moved_to: event.newIdHash,
       version: Math.min(row.version + 1, LAST_VERSION),
     }));

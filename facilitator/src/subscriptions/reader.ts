@@ -7,6 +7,7 @@ import type { Indexer } from "../indexer";
 import {
   findPlan,
   findSubscription,
+  findVoided,
   listPlans,
   listSubscriptions,
   type PlanPage,
@@ -14,6 +15,7 @@ import {
   type SubscriptionRecord,
   subscriptionToWire,
 } from "./records";
+import type { SubscriptionRow } from "./rows";
 
 export interface SubscriptionReaderOptions {
   readonly config: FacilitatorConfig;
@@ -32,6 +34,11 @@ export class SubscriptionReader {
   find(idHash: Hex): Promise<SubscriptionRecord | undefined> {
     const { store, config } = this.#options;
     return findSubscription(store.db, config.chainId, idHash);
+  }
+
+  findVoided(idHash: Hex): Promise<SubscriptionRow | undefined> {
+    const { store, config } = this.#options;
+    return findVoided(store.db, config.chainId, idHash);
   }
 
   /** @throws UnknownSubscription */
@@ -53,7 +60,9 @@ export class SubscriptionReader {
 
   async get(idHash: Hex): Promise<SubscriptionWire> {
     const { config, clock } = this.#options;
-    return subscriptionToWire(await this.require(idHash), config, clock.nowSec());
+    const voided = await this.findVoided(idHash);
+    const record = voided ? { row: voided, plan: undefined, allowance: undefined } : await this.require(idHash);
+    return subscriptionToWire(record, config, clock.nowSec());
   }
 
   /** Returns the subscriptions of one account, newest first. */

@@ -3,17 +3,20 @@
  * request.
  */
 import type { PlanWire, SubscriptionWire } from "turnpike/facilitator";
-import { type Address, checksum, type Hex, type SubscriptionStatus, statusAt } from "turnpike/protocol";
+import { type Address, checksum, type Hex, periodOf, type SubscriptionStatus } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Db } from "../db/open";
-import type { AllowancesTable, PlansTable, SubscriptionsTable } from "../db/tables/subscriptions";
-import { allowancesOf, plansOf } from "./rows";
+import { lengthOfPlan, proposalOf, statusOf as statusOfRow } from "./payloads";
+import { type AllowanceRow, allowancesOf, NO_PLAN, type PlanRow, plansOf, type SubscriptionRow } from "./rows";
 
 export interface SubscriptionRecord {
-  readonly row: SubscriptionsTable;
-  readonly plan: PlansTable;
-  readonly allowance: AllowancesTable | undefined;
+  readonly row: SubscriptionRow;
+  readonly plan: PlanRow;
+  readonly allowance: AllowanceRow | undefined;
 }
+
+/** A record of which the plan may be absent: that of an id hash that was voided. */
+type Standing = Pick<SubscriptionRecord, "row" | "allowance"> & { readonly plan: PlanRow | undefined };
 
 export async function findSubscription(db: Db, chainId: number, idHash: Hex): Promise<SubscriptionRecord | undefined> {
   const row = await db
@@ -48,6 +51,7 @@ export async function listSubscriptions(
     .where("chain_id", "=", chainId)
     .where("subscriber", "=", subscriber)
     .where("moved_to", "is", null)
+    .where("plan_id", "!=", NO_PLAN)
     .orderBy("created_at", "desc")
     .orderBy("id_hash")
     .limit(MAX_LISTED + 1)
@@ -64,7 +68,7 @@ export async function listSubscriptions(
 export async function recordsOf(
   db: Db,
   chainId: number,
-  rows: readonly SubscriptionsTable[],
+  rows: readonly SubscriptionRow[],
 ): Promise<SubscriptionRecord[]> {
   if (rows.length === 0) return [];
   const ids = rows.map((row) => row.id_hash);
@@ -79,7 +83,7 @@ export async function recordsOf(
   });
 }
 
-export function findPlan(db: Db, chainId: number, planId: Hex): Promise<PlansTable | undefined> {
+export function findPlan(db: Db, chainId: number, planId: Hex): Promise<PlanRow | undefined> {
   return db
     .selectFrom("plans")
     .selectAll()
@@ -95,32 +99,26 @@ export interface PlanPage {
   readonly limit: number;
 }
 
-export function listPlans(db: Db, chainId: number, { provider, after, limit }: PlanPage): Promise<PlansTable[]> {
+export function listPlans(db: Db, chainId: number, { provider, after, limit }: PlanPage): Promise<PlanRow[]> {
   let query = db.selectFrom("plans").selectAll().where("chain_id", "=", chainId).where("plan_index", ">", after);
   if (provider) query = query.where("provider", "=", provider);
   return query.orderBy("plan_index").limit(limit).execute();
 }
 
-export function statusOf({ row, plan }: SubscriptionRecord, nowSec: number): SubscriptionStatus {
-  return statusAt(
-    {
-      known: true,
-      cancelled: row.cancelled,
-      ending: row.ending,
-      paused: row.paused,
-      paidThroughSec: row.paid_through,
-      intervalSec: plan.interval_sec,
-      graceSec: plan.grace_sec,
-    },
-    nowSec,
-  );
+/** Finds an id hash that its subscriber voided: it can never be signed up. */
+export function findVoided(db: Db, chainId: number, idHash: Hex): Promise<SubscriptionRow | undefined> {
+  return db
+    .selectFrom("subscriptions")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where("id_hash", "=", idHash)
+    .where("plan_id", "=", NO_PLAN)
+    .executeTakeFirst();
 }
 
-export function subscriptionToWire(
-  record: SubscriptionRecord,
-  config: FacilitatorConfig,
-  nowSec: number,
-): SubscriptionWire {
+export const statusOf = ({ row, plan }: Standing, nowSec: number): SubscriptionStatus => statusOfRow(row, plan, nowSec);
+
+export function subscriptionToWire(record: Standing, config: FacilitatorConfig, nowSec: number): SubscriptionWire {
   const { row, allowance } = record;
   const cap = BigInt(allowance?.cap ?? "0");
   const spent = allowance && allowance.cycle === row.paid_through ? BigInt(allowance.spent) : 0n;
@@ -134,6 +132,10 @@ export function subscriptionToWire(
     paidThrough: row.paid_through,
     version: row.version,
     ending: row.ending,
+    intro: row.intro,
+    ...(row.anchor_day !== 0 && { anchorDay: row.anchor_day }),
+    ...(row.until !== 0 && { until: row.until }),
+    ...(row.next_plan_id && { nextPlanId: row.next_plan_id }),
     allowance: {
       cap: cap.toString(),
       spent: spent.toString(),
@@ -145,7 +147,8 @@ export function subscriptionToWire(
   };
 }
 
-export function planToWire(plan: PlansTable, config: FacilitatorConfig): PlanWire {
+export function planToWire(plan: PlanRow, config: FacilitatorConfig): PlanWire {
+  const proposed = proposalOf(plan);
   return {
     planId: plan.plan_id,
     network: config.network.name,
@@ -155,8 +158,11 @@ export function planToWire(plan: PlansTable, config: FacilitatorConfig): PlanWir
     token: plan.token,
     amount: plan.amount,
     interval: plan.interval_sec,
+    period: periodOf(lengthOfPlan(plan)),
     grace: plan.grace_sec,
     payTo: plan.pay_to,
+    firstPayTo: plan.first_pay_to ?? plan.pay_to,
+    ...(proposed && { proposedPayTo: proposed }),
     salt: plan.salt,
     metadata: plan.metadata,
     deprecated: plan.deprecated,

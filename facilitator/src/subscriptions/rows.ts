@@ -25,11 +25,14 @@ export interface RecordProjection {
   around(tx: Tx, chainId: number, idHashes: readonly string[], change: () => Promise<void>): Promise<void>;
 }
 
+/** The planId of an id hash that was voided: it has no plan. */
+export const NO_PLAN = `0x${"0".repeat(64)}`;
+
 export const operatorKey = (planId: string, operator: string): string => `${planId}/${operator}`;
 
 export const debitKey = (idHash: string, index: number): string => `${idHash}/${index}`;
 
-export function plansOf(db: Db, chainId: number, planIds: Iterable<string>): Promise<PlansTable[]> {
+export function plansOf(db: Db, chainId: number, planIds: Iterable<string>): Promise<PlanRow[]> {
   return db
     .selectFrom("plans")
     .selectAll()
@@ -38,7 +41,7 @@ export function plansOf(db: Db, chainId: number, planIds: Iterable<string>): Pro
     .execute();
 }
 
-export function subscriptionsOf(db: Db, chainId: number, idHashes: Iterable<string>): Promise<SubscriptionsTable[]> {
+export function subscriptionsOf(db: Db, chainId: number, idHashes: Iterable<string>): Promise<SubscriptionRow[]> {
   return db
     .selectFrom("subscriptions")
     .selectAll()
@@ -47,7 +50,7 @@ export function subscriptionsOf(db: Db, chainId: number, idHashes: Iterable<stri
     .execute();
 }
 
-export function allowancesOf(db: Db, chainId: number, idHashes: Iterable<string>): Promise<AllowancesTable[]> {
+export function allowancesOf(db: Db, chainId: number, idHashes: Iterable<string>): Promise<AllowanceRow[]> {
   return db
     .selectFrom("allowances")
     .selectAll()

@@ -26,3 +26,8 @@ export const tokenInterface = new Interface([
   "event Transfer(address indexed from, address indexed to, uint256 value)",
   "event AuthorizationUsed(address indexed authorizer, bytes32 indexed nonce)",
 ]);
+
+/** The permit that some tokens have for contract wallets, whose signatures have any length. */
+export const bytesPermitInterface = new Interface([
+  "function permit(address owner, address spender, uint256 value, uint256 deadline, bytes signature)",
+]);

@@ -3,7 +3,7 @@
  * sees, which is all providers together and what the service has cost. Amounts are base units, times unix seconds.
  */
 import * as z from "zod";
-import { addressSchema, amountSchema, hash32Schema } from "../protocol";
+import { addressSchema, amountSchema, hash32Schema, periodSchema } from "../protocol";
 import { subscriptionSchema } from "./subscriptions";
 
 /** The channel of a payment. */
@@ -95,8 +95,13 @@ export const planFiguresSchema = z.object({
       metadata: z.string().max(16_384),
       /** of one period */
       price: amountSchema,
-      /** seconds */
+      /** seconds; of a period in months a nominal length, 30 days for each month */
       interval: z.number().int().positive(),
+      period: periodSchema,
+      /** receives every charge and debit now */
+      payTo: addressSchema,
+      /** another payee that is proposed, and from when on (unix seconds) anyone can apply it */
+      proposedPayTo: z.object({ payTo: addressSchema, effectiveAt: timeSchema }).optional(),
       deprecated: z.boolean(),
       active: countSchema,
       recurring: amountSchema,

@@ -35,6 +35,8 @@ const plan = z.looseObject({
   period: periodSchema,
   grace: unixSec,
   payTo: addressSchema,
+  /** another payee that is proposed, and from when on (unix seconds) anyone can apply it; null: none */
+  proposedPayTo: z.looseObject({ payTo: addressSchema, effectiveAt: unixSec }).nullable(),
   metadata: z.string(),
   deprecated: z.boolean(),
   successor: hash32Schema.nullable(),
@@ -65,6 +67,9 @@ const subscription = z.looseObject({
 /** base units collected by this act */
 const charged = { charged: amountSchema.nullable() };
 
+/** base units that the renewal collects: at a scheduled change the new plan's price */
+const charge = { charge: amountSchema };
+
 const debit = subscription.extend({ amount: amountSchema, index });
 
 /** What each type's `data` holds: the object's state after the event, and what only this event knows. */
@@ -75,9 +80,15 @@ export const WEBHOOK_DATA = {
   "payment.restored": payment,
   "plan.created": plan,
   "plan.deprecated": plan,
+  /** `by` is the account that proposed or withdrew it */
+  "plan.payee_proposed": plan.extend({ by: addressSchema }),
+  "plan.payee_changed": plan.extend({ previousPayTo: addressSchema }),
+  /** for both providers, each by its own event */
+  "plan.transferred": plan.extend({ previousProvider: addressSchema }),
   "subscription.created": subscription.extend(charged),
   "subscription.renewed": subscription.extend(charged),
   "subscription.renewal_at_risk": subscription.extend({
+    ...charge,
     /** of this renewal, unix seconds */
     dueAt: unixSec,
     /** how long before it the event is sent, seconds */
@@ -91,19 +102,21 @@ export const WEBHOOK_DATA = {
     missingApproval: amountSchema,
   }),
   "subscription.renewal_failed": subscription.extend({
+    ...charge,
     /** code of the error */
     reason: z.string(),
     /** counts from 1 within the period */
     attempt: z.number().int().positive(),
     nextAttemptAt: unixSec,
   }),
-  "subscription.past_due": subscription,
+  "subscription.past_due": subscription.extend(charge),
   "subscription.paused": subscription,
   "subscription.resumed": subscription.extend(charged),
   "subscription.plan_changed": subscription.extend(charged),
+  "subscription.next_set": subscription,
   "subscription.rekeyed": subscription.extend({ previousIdHash: hash32Schema }),
   "subscription.cancelled": subscription.extend({ atPeriodEnd: z.boolean() }),
-  "subscription.expired": subscription,
+  "subscription.expired": subscription.extend(charge),
   "allowance.debited": debit,
   "allowance.threshold_reached": debit,
   "allowance.exhausted": debit,

@@ -56,9 +56,16 @@ const HISTORY: readonly TurnpikeEvent[] = [
     ...{ name: "PlanChanged" as const, idHash, newPlanId: larger, maxOverage: 8_000_000n, charged: 15_000_000n },
     paidThroughSec: START_SEC + 61 * DAY,
   },
+  { name: "NextSet", idHash, untilSec: START_SEC + 400 * DAY, nextPlanId: planId },
   { name: "Rekeyed", idHash, newIdHash },
   { name: "Cancelled", idHash: newIdHash, atPeriodEnd: true, by: subscriber },
+  {
+    ...{ name: "PayToProposed" as const, planId: larger, payTo: address("treasury"), by: provider },
+    effectiveAtSec: START_SEC + 7 * DAY,
+  },
+  { name: "PayToMoved", planId: larger, payTo: address("treasury") },
   { name: "PlanClosed", planId, successor: larger },
+  { name: "PlanTransferred", planId, provider: address("next provider") },
 ];
 
 const payment = (name: string): PaymentRow => ({
@@ -112,13 +119,20 @@ export function webhookExamples(): ReadonlyMap<WebhookEventType, string> {
         payload: { ...subscriptionPayload(due, terms, state.allowances.get(newIdHash), atSec), ...beside },
       }),
     );
-  const needs = { renewals: 1, required: "25000000", balance: "12000000", approval: "100000000" };
-  const lacks = { missingFunds: "13000000", missingApproval: "0" };
-  emit("subscription.renewal_at_risk", dueSec - 3 * DAY, { dueAt: dueSec, horizonSec: 3 * DAY, ...needs, ...lacks });
-  const failure = { reason: "InsufficientFunds", attempt: 1, nextAttemptAt: dueSec + 3_600 };
+  const charge = { charge: "10000000" };
+  const needs = { renewals: 1, required: "10000000", balance: "4000000", approval: "100000000" };
+  const lacks = { missingFunds: "6000000", missingApproval: "0" };
+  emit("subscription.renewal_at_risk", dueSec - 3 * DAY, {
+    dueAt: dueSec,
+    horizonSec: 3 * DAY,
+    ...charge,
+    ...needs,
+    ...lacks,
+  });
+  const failure = { reason: "InsufficientFunds", attempt: 1, nextAttemptAt: dueSec + 3_600, ...charge };
   emit("subscription.renewal_failed", dueSec, failure);
-  emit("subscription.past_due", dueSec + 3 * DAY);
-  emit("subscription.expired", dueSec + 30 * DAY);
+  emit("subscription.past_due", dueSec + 3 * DAY, charge);
+  emit("subscription.expired", dueSec + 30 * DAY, charge);
 
   const bodies = new Map<WebhookEventType, string>();
   const sequences = new Map<string, number>();

@@ -149,6 +149,7 @@ describe("Facilitator: periods that were not charged at once", function () {
         else
           state.subscriptions.put(name, {
             ...{ chain_id: CHAIN_ID, id_hash: name, subscriber: "0x5", plan_id: "plan", version: 0, ending: false },
+            ...{ intro: false, anchor_day: 0, until: 0, next_plan_id: null },
             ...{ block_number: number, created_at: START_SEC, transaction: "0x", ...now },
           });
       }

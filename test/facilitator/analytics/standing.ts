@@ -43,6 +43,7 @@ const planOf = (number: number): PlanRow => {
       token: TOKEN,
     },
     ...{ amount: price.toString(), interval_sec: intervalSec, grace_sec: graceSec, pay_to: providerOf(provider) },
+    ...{ months: 0, first_pay_to: null, proposed_pay_to: null, pay_to_effective_at: null },
     ...{ salt: "0x", metadata: "", deprecated: false, successor: null, block_number: 1, created_at: START_SEC },
   };
 };
@@ -50,7 +51,16 @@ const planOf = (number: number): PlanRow => {
 interface Change {
   readonly subscription: number;
   /** undefined: its record is gone */
-  readonly now: { plan: number; paidForSec: number; paused: boolean; ending: boolean; cancelled: boolean } | undefined;
+  readonly now:
+    | {
+        plan: number;
+        paidForSec: number;
+        paused: boolean;
+        ending: boolean;
+        cancelled: boolean;
+        until: number | undefined;
+      }
+    | undefined;
 }
 
 const MIDNIGHT_SEC = START_SEC - (START_SEC % DAY_SEC);
@@ -72,6 +82,7 @@ const blocks = fc.array(
           fc.record({
             plan: fc.nat({ max: LATE_PLAN }),
             paidForSec: moment,
+            until: fc.option(moment, { nil: undefined, freq: 1 }),
             ...{ paused: rarely, ending: rarely, cancelled: rarely },
           }),
           { nil: undefined, freq: 8 },
@@ -142,6 +153,12 @@ describe("subscriptions that are active, in sums", () => {
             created_at: START_SEC,
             transaction: "0x",
           },
+          ...{
+            intro: false,
+            anchor_day: 0,
+            next_plan_id: null,
+            until: now.until === undefined ? 0 : START_SEC + now.until,
+          },
           ...{ paused: now.paused, ending: now.ending, cancelled: now.cancelled },
         });
       }
@@ -150,8 +167,11 @@ describe("subscriptions that are active, in sums", () => {
   }
 
   /** When it is served no longer, unless it is renewed. */
-  const endOf = (row: SubscriptionRow): number =>
-    row.paid_through + (row.ending ? 0 : (TERMS[Number(row.plan_id.slice(4))]?.graceSec ?? 0));
+  const endOf = (row: SubscriptionRow): number => {
+    if (row.ending) return row.paid_through;
+    const graceEnd = row.paid_through + (TERMS[Number(row.plan_id.slice(4))]?.graceSec ?? 0);
+    return row.until === 0 ? graceEnd : Math.min(graceEnd, Math.max(row.paid_through, row.until));
+  };
   const isActive = (row: SubscriptionRow, nowSec: number) => !row.cancelled && !row.paused && nowSec < endOf(row);
 
   async function expectExact(nowSec: number): Promise<void> {
@@ -206,7 +226,7 @@ describe("subscriptions that are active, in sums", () => {
 
   it("are found to be wrong when they are", async () => {
     await clear();
-    const now = { plan: 2, paidForSec: DAY_SEC, paused: false, ending: false, cancelled: false };
+    const now = { plan: 2, paidForSec: DAY_SEC, paused: false, ending: false, cancelled: false, until: undefined };
     await write(1, [
       { subscription: 1, now },
       { subscription: 2, now },

@@ -62,7 +62,14 @@ describe("Facilitator: rebuilt from the chain", function () {
     await world.contracts.mint(subscriber.address, 10n ** 9n);
     const token = world.token.connect(subscriber) as typeof world.token;
     await (await token.getFunction("approve")(world.contracts.turnpike, 10n ** 9n)).wait();
-    const terms = { token: world.contracts.token, amount: 1_000n, interval: 3_600, grace: 60, payTo: world.payee };
+    const terms = {
+      token: world.contracts.token,
+      amount: 1_000n,
+      interval: 3_600,
+      months: false,
+      grace: 60,
+      payTo: world.payee,
+    };
     const planId = await act(provider, "createPlan", [terms, id("salt"), "{}"]);
     const kept = await act(subscriber, "subscribe", [planId, id("kept"), 500n]);
     await act(provider, "debit", [kept, 450n, 0]);
@@ -160,10 +167,16 @@ describe("Facilitator: rebuilt from the chain", function () {
       .where("payment_id", "=", payment?.payment_id ?? "")
       .execute();
     await db.updateTable("rollup_volume").set({ count: 77 }).execute();
+    await db
+      .updateTable("plans")
+      .set({ first_pay_to: live.relayer.addresses[0] ?? "" })
+      .execute();
     const found = (await differencesOf(live)).join("\n");
     expect(found).to.contain(`subscriptions ${subscription?.id_hash}`).and.to.contain("in the contract");
     expect(found).to.contain(`payments ${payment?.payment_id}: settled here by 0x0000`);
     expect(found).to.contain("rollup_volume");
+    expect(found).to.match(/plans 0x[0-9a-f]{64}: 0x.* here, 0x.* in the contract/);
+    await db.updateTable("plans").set({ first_pay_to: null }).execute();
     await db
       .updateTable("subscriptions")
       .set({ paid_through: subscription?.paid_through ?? 0 })

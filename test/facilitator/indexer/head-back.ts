@@ -7,7 +7,7 @@ import { type Core, startCore } from "../../../facilitator/src/app/core";
 import { readinessOf } from "../../../facilitator/src/app/readiness";
 import { startFacilitator } from "../../../facilitator/src/app/start";
 import type { ProofVerdict } from "../../../facilitator/src/payments";
-import { setOperator } from "../../../scripts/plan";
+import { RIGHTS, setOperator } from "../../../scripts/plan";
 import { type FacilitatorWorld, type Payer, startWorld, until } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
 import { GROUPS } from "../chaos/support/faults";
@@ -185,8 +185,8 @@ describe("a head that moves back below a debit", function () {
     const apiKey = await service.apiKey({ scopes: ["debits"] });
     const { relayers } = await service.client.supported();
     const { turnpike } = world.contracts;
-    for (const operator of relayers) {
-      await setOperator(world.provider, turnpike, { planId: world.planId, operator, allowed: true });
+    for (const account of relayers) {
+      await setOperator(world.provider, turnpike, { planId: world.planId, account, rights: RIGHTS.debit });
     }
     const subscriber = await world.payer(100_000_000n);
     const { idHash, request } = await world.signup(subscriber, { permit: 100_000_000n, maxOverage: 5_000_000n });

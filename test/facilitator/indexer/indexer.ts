@@ -134,7 +134,14 @@ describe("indexer", function () {
 
   it("B8 a subscription that is reorganised away is as if it had never been", async () => {
     const provider = await world.chain.wallet("provider");
-    const terms = { token: world.contracts.token, amount: 1_000n, interval: 3_600, grace: 60, payTo: world.payee };
+    const terms = {
+      token: world.contracts.token,
+      amount: 1_000n,
+      interval: 3_600,
+      months: false,
+      grace: 60,
+      payTo: world.payee,
+    };
     const planId = await act(provider, "createPlan", [terms, id("reorg salt"), "{}"]);
     const subscriber = await world.chain.wallet("subscriber");
     await world.contracts.mint(subscriber.address, 1_000_000n);
@@ -213,7 +220,7 @@ describe("indexer", function () {
     const create = turnpikeInterface.getFunction("createPlan");
     const [terms] = create?.inputs ?? [];
     if (!create || !terms) expect.fail("the contract has no createPlan");
-    const values = [await world.token.getAddress(), 1n, 86_400, 0, owner.address];
+    const values = [await world.token.getAddress(), 1n, 86_400, false, 0, owner.address];
     const odd = [
       toUtf8Bytes("x\0y"),
       getBytes("0xfffe"),

@@ -13,6 +13,7 @@ import { readArtifact } from "../../../scripts/deploy/artifact";
 import type { Payer } from "../../support/facilitator";
 import { useService } from "../support/http-service";
 import { expectProblem } from "../support/problem";
+import { INTERVAL_SEC, PRICE } from "../support/service";
 
 describe("Facilitator: API keys", function () {
   this.timeout(120_000);
@@ -88,7 +89,14 @@ describe("Facilitator: API keys", function () {
     await refused({ ...request, challenge: `${salt}009999999999${mac}` });
     const { contracts, chain, planId } = http.world;
     const signup = { subscriber: wallet.address, planId, secretHash: planId, maxOverage: 0n, deadline: UINT256_MAX };
-    const other = subscribeTypedData({ chainId: chain.chainId, turnpike: contracts.turnpike }, signup);
+    const terms = {
+      token: contracts.token,
+      amount: PRICE,
+      payTo: http.world.payee,
+      intervalSec: INTERVAL_SEC,
+      months: 0,
+    };
+    const other = subscribeTypedData({ chainId: chain.chainId, turnpike: contracts.turnpike }, terms, signup);
     await refused({ ...request, signature: signDigest(typedDataDigest(other), wallet.key) });
     const challenge = await challengeFor(wantedBy(wallet));
     const elsewhere = apiKeyTypedData({ ...wantedBy(wallet), ...challenge, chainId: 1 });

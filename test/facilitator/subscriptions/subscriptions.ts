@@ -68,7 +68,7 @@ describe("Facilitator: subscriptions", function () {
       done(await service.client.subscribe(first.request));
       const { request } = await world.signup(subscriber);
       const stranger = await world.chain.wallet("stranger");
-      const none = { value: 0, deadline: 0, v: 0, r: `0x${"00".repeat(32)}`, s: `0x${"00".repeat(32)}` };
+      const none = { value: 0, deadline: 0, signature: "0x" };
       const { planId, secretHash, maxOverage, deadline, signature } = request;
       const data = turnpikeInterface.encodeFunctionData("subscribeBySig", [
         subscriber.address,

@@ -1,5 +1,8 @@
 /** The whole service over real HTTP on a chain of its own, with plans and subscribers to act with. */
+
+import { Contract } from "ethers";
 import type { Logger } from "pino";
+import { turnpikeInterface } from "turnpike/chain";
 import {
   API_SCOPES,
   type ApiScope,
@@ -8,6 +11,8 @@ import {
   createFacilitatorClient,
   type FacilitatorClient,
   type SubscribeRequestWire,
+  type VoidRequestWire,
+  type VoucherWire,
 } from "turnpike/facilitator";
 import {
   type ActFields,
@@ -15,9 +20,11 @@ import {
   actTypedData,
   type Hex,
   idHashOf,
+  lengthOf,
   permitTypedData,
   randomBytes,
   type SignedAct,
+  type SignedTerms,
   secretHashOf,
   signDigest,
   subscribeTypedData,
@@ -25,6 +32,8 @@ import {
   toHex,
   typedDataDigest,
   UINT256_MAX,
+  voidTypedData,
+  voucherTypedData,
 } from "turnpike/protocol";
 import { startFacilitator } from "../../../facilitator/src/app/start";
 import { createPlan, deprecatePlan, type NewPlan } from "../../../scripts/plan";
@@ -49,6 +58,11 @@ export interface SignupFields {
   readonly deadline?: bigint;
   /** value of the permit; none when absent */
   readonly permit?: bigint;
+  readonly until?: number;
+  /** signed by the provider, for this subscriber and secret */
+  readonly voucher?: { readonly firstAmount: bigint; readonly firstInterval: number };
+  /** the terms that are signed; default: those that the plan was created with */
+  readonly terms?: Partial<SignedTerms>;
 }
 
 export interface ServiceWorld extends FacilitatorWorld {
@@ -57,6 +71,9 @@ export interface ServiceWorld extends FacilitatorWorld {
   readonly planId: Hex;
   plan(terms?: Partial<Omit<NewPlan, "token">> & { token?: Address }): Promise<Hex>;
   deprecate(planId: Hex, successor?: Hex): Promise<void>;
+  /** One of Turnpike's functions by the provider or another account, mined. */
+  act(wallet: FundedWallet, method: string, args: readonly unknown[]): Promise<void>;
+  voiding(subscriber: Payer, secretHash: Hex): VoidRequestWire;
   service(more?: Readonly<Record<string, string>>, logger?: Logger): Promise<Service>;
   signup(subscriber: Payer, fields?: SignupFields): Promise<Signup>;
   change<A extends ChangeAct>(act: A, subscriber: Payer, fields: ChangeFields<A>): Promise<ChangeRequestWire<A>>;
@@ -79,7 +96,7 @@ interface StartOptions {
   readonly postgres?: TestPostgres;
 }
 
-type ChangeFields<A extends ChangeAct> = ActFields[(typeof ACT_NAMES)[A]] & {
+type ChangeFields<A extends ChangeAct> = Omit<ActFields[(typeof ACT_NAMES)[A]], "terms"> & {
   readonly idHash: Hex;
   readonly version?: number;
   readonly deadline?: bigint;
@@ -91,6 +108,7 @@ const ACT_NAMES = {
   resume: "Resume",
   cancel: "Cancel",
   "max-overage": "SetMaxOverage",
+  next: "SetNext",
   plan: "ChangePlan",
   rekey: "Rekey",
 } as const satisfies Record<ChangeAct, SignedAct>;
@@ -111,19 +129,25 @@ export async function startServiceWorld(options: StartOptions = {}): Promise<Ser
   const providerPayer: Payer = { address: provider.address as Address, key: provider.privateKey as Hex };
   const services: Service[] = [];
 
+  const termsOf = new Map<Hex, SignedTerms>();
   const plan: ServiceWorld["plan"] = async (terms = {}) => {
-    const created = await createPlan(provider, contracts.turnpike, {
+    const wanted = {
       token: contracts.token,
       amount: PRICE,
-      intervalSec: INTERVAL_SEC,
+      period: { unit: "second", count: INTERVAL_SEC },
       graceSec: GRACE_SEC,
       payTo: base.payee,
       metadata: JSON.stringify({ name: "Reader" }),
       salt: toHex(randomBytes(32)),
       ...terms,
-    });
+    } as const;
+    const created = await createPlan(provider, contracts.turnpike, wanted);
+    const { token: paidIn, amount, payTo, period } = wanted;
+    termsOf.set(created.planId, { token: paidIn, amount, payTo, ...lengthOf(period) });
     return created.planId;
   };
+  /** A plan that nobody created is signed as if it were the usual one. */
+  const signedTerms = (id: Hex): SignedTerms => termsOf.get(id) ?? (termsOf.get(planId) as SignedTerms);
 
   const permit: ServiceWorld["permit"] = async (owner, value, deadline = UINT256_MAX) => {
     const nonce = BigInt(
@@ -137,6 +161,18 @@ export async function startServiceWorld(options: StartOptions = {}): Promise<Ser
     };
   };
 
+  function voucherOf(
+    { planId: id, subscriber, secretHash }: { planId: Hex; subscriber: Address; secretHash: Hex },
+    first: NonNullable<SignupFields["voucher"]>,
+  ): VoucherWire {
+    const message = { planId: id, subscriber, secretHash, ...first, deadline: UINT256_MAX };
+    const signature = signed(voucherTypedData(deployment, message), providerPayer);
+    return {
+      ...{ signer: providerPayer.address, signature, deadline: String(UINT256_MAX) },
+      ...{ firstAmount: String(first.firstAmount), firstInterval: first.firstInterval },
+    };
+  }
+
   const planId = await plan();
   return {
     ...base,
@@ -146,6 +182,16 @@ export async function startServiceWorld(options: StartOptions = {}): Promise<Ser
     permit,
     async deprecate(id, successor) {
       await deprecatePlan(provider, contracts.turnpike, { planId: id, ...(successor && { successor }) });
+    },
+    async act(wallet, method, args) {
+      const contract = new Contract(contracts.turnpike, turnpikeInterface, wallet);
+      const sent = await contract.getFunction(method)(...args);
+      await sent.wait();
+    },
+    voiding(subscriber, secretHash) {
+      const message = { subscriber: subscriber.address, secretHash, deadline: UINT256_MAX };
+      const signature = signed(voidTypedData(deployment, message), subscriber);
+      return { ...message, deadline: String(message.deadline), signature };
     },
     async service(more = {}, logger) {
       const config = base.config({ PORT: "0", ...more });
@@ -182,22 +228,29 @@ export async function startServiceWorld(options: StartOptions = {}): Promise<Ser
         planId: fields.planId ?? planId,
         secretHash: fields.secretHash ?? secretHashOf(toHex(randomBytes(32))),
         maxOverage: fields.maxOverage ?? 0n,
+        ...(fields.until !== undefined && { until: fields.until }),
         deadline: fields.deadline ?? UINT256_MAX,
       };
+      const terms = { ...signedTerms(message.planId), ...fields.terms };
+      const { voucher: first } = fields;
+      const voucher = first && voucherOf(message, first);
       return {
         idHash: idHashOf(subscriber.address, message.secretHash),
         request: {
           ...message,
           maxOverage: String(message.maxOverage),
           deadline: String(message.deadline),
-          signature: signed(subscribeTypedData(deployment, message), subscriber),
+          ...(voucher && { voucher }),
+          signature: signed(subscribeTypedData(deployment, terms, { ...message, ...(first && { first }) }), subscriber),
           ...(fields.permit !== undefined && { permit: await permit(subscriber, fields.permit) }),
         },
       };
     },
     async change(act, subscriber, fields) {
       const { idHash, version = 0, deadline = UINT256_MAX, permit: permitValue, ...own } = fields;
-      const message = { subscriber: subscriber.address, idHash, version, deadline, ...own };
+      const newPlanId = act === "plan" && (own as unknown as { newPlanId: Hex }).newPlanId;
+      const terms = newPlanId && { terms: signedTerms(newPlanId) };
+      const message = { subscriber: subscriber.address, idHash, version, deadline, ...own, ...terms };
       const wire = Object.fromEntries(
         Object.entries(own).map(([name, value]) => [name, typeof value === "bigint" ? String(value) : value]),
       );

@@ -28,12 +28,13 @@ const TYPES: Readonly<Record<string, readonly string[]>> = {
     "paused",
     "resumed",
     "plan_changed",
+    "next_set",
     "rekeyed",
     "cancelled",
     "expired",
   ],
   allowance: ["debited", "threshold_reached", "exhausted", "cap_changed"],
-  plan: ["created", "deprecated"],
+  plan: ["created", "deprecated", "payee_proposed", "payee_changed", "transferred"],
 };
 
 export function EndpointForm({ endpoint, onSave, onCancel }: EndpointFormProps) {

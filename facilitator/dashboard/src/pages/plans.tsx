@@ -1,6 +1,6 @@
-/** Shows each plan's price, subscribers and revenue. */
+/** Shows each plan's price, payee, subscribers and revenue. */
 import type { PlanFiguresWire } from "turnpike/facilitator";
-import { formatCount, formatInterval, planName } from "../format";
+import { formatCount, formatPeriod, formatTime, planName } from "../format";
 import { Bar, Controls, Cut, Download, Empty, Hex, Narrow, Panel, Shown, Status, Table } from "../parts";
 import { useRange } from "../range";
 import { useGet, useMoney } from "../use";
@@ -37,8 +37,15 @@ export function Plans() {
                           <Cut text={planName(row.metadata, row.planId)} />
                         </a>
                         <span class="note line">
-                          {money(row.price, token)} / {formatInterval(row.interval)}
+                          {money(row.price, token)} / {formatPeriod(row.period)}
                         </span>
+                        {row.proposedPayTo && (
+                          <span class="note line bad">
+                            Another payee is proposed: <Hex value={row.proposedPayTo.payTo} /> can be paid from{" "}
+                            {formatTime(row.proposedPayTo.effectiveAt)} on. Withdraw it by <code>withdrawPayTo</code>{" "}
+                            unless it is yours.
+                          </span>
+                        )}
                         {row.deprecated && <Narrow>deprecated</Narrow>}
                       </>
                     ),
@@ -79,6 +86,7 @@ export function Plans() {
                     isMinor: true,
                     cell: (row) => <Status of={row.deprecated ? "deprecated" : "open"} />,
                   },
+                  { title: "Paid to", isSpare: true, cell: (row) => <Hex value={row.payTo} /> },
                   { title: "Id", isSpare: true, cell: (row) => <Hex value={row.planId} /> },
                 ]}
               />

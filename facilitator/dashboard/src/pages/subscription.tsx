@@ -1,7 +1,7 @@
 /** Shows one subscription: its status, whether it can pay the next charge, and its history. */
 import type { ComponentChildren } from "preact";
 import type { EventList, SubscriptionWire } from "turnpike/facilitator";
-import { formatDate, formatInterval, formatTime, plural } from "../format";
+import { formatDate, formatPeriod, formatTime, plural } from "../format";
 import { Bar, Empty, Figure, Figures, Hex, Panel, PayerLink, Shown, Status } from "../parts";
 import { usePlanNames } from "../plan-names";
 import { useGet, useLoad, useMoney, useSigned } from "../use";
@@ -105,8 +105,9 @@ function Tries({ of }: { of: readonly Event[] }) {
 function Standing({ of }: { of: SubscriptionWire }) {
   const money = useMoney();
   const plans = usePlanNames();
-  const { idHash, status, planId, paidThrough, allowance, subscriber, ending } = of;
+  const { idHash, status, planId, paidThrough, allowance, subscriber, ending, until, nextPlanId } = of;
   const plan = plans.find(planId);
+  const next = nextPlanId === undefined ? undefined : plans.find(nextPlanId);
   const amount = (baseUnits: string): string => money(baseUnits, plan?.token);
   const used = allowance.cap === "0" ? 0 : Number((BigInt(allowance.spent) * 1_000n) / BigInt(allowance.cap)) / 1_000;
   return (
@@ -114,6 +115,17 @@ function Standing({ of }: { of: SubscriptionWire }) {
       <p class="facts">
         <Status of={status} />
         {ending && <span>ends with its period</span>}
+        {until !== undefined && (
+          <span>
+            {until > paidThrough ? "no charge from" : "ends with its period: no charge from"} {formatTime(until)} on
+          </span>
+        )}
+        {nextPlanId !== undefined && (
+          <span>
+            changes to {plans.nameOf(nextPlanId)} at the next charge
+            {next && `: ${money(next.price, next.token)} every ${formatPeriod(next.period)}`}
+          </span>
+        )}
         <span>
           known as <Hex value={idHash} />
         </span>
@@ -125,7 +137,7 @@ function Standing({ of }: { of: SubscriptionWire }) {
         <Figure
           label="Plan"
           value={plans.nameOf(planId)}
-          note={plan && `${money(plan.price, plan.token)} every ${formatInterval(plan.interval)}`}
+          note={plan && `${money(plan.price, plan.token)} every ${formatPeriod(plan.period)}`}
         />
         <Figure label="Paid through" value={formatDate(paidThrough)} note={formatTime(paidThrough)} />
         <Figure
@@ -152,6 +164,10 @@ function Moment({ of }: { of: Event }) {
   if (typeof data.charged === "string") facts.push(`charged ${money(data.charged, token)}`);
   if (typeof data.amount === "string") facts.push(money(data.amount, token));
   if (typeof data.reason === "string") facts.push(data.reason);
+  if (type === "subscription.next_set") {
+    facts.push(typeof data.until === "number" ? `no charge from ${formatTime(data.until)} on` : "no end");
+    if (typeof data.nextPlanId === "string") facts.push("another plan from the next charge on");
+  }
   if (typeof data.nextAttemptAt === "number") facts.push(`next attempt ${formatTime(data.nextAttemptAt)}`);
   if (reverted) facts.push("taken back by a reorganisation");
   return (

@@ -22,22 +22,32 @@ interface Dumped {
 
 const PAGE = 2_000;
 
+/** The first day of the month in which the next period of a plan in months ends, UTC. */
+const END_MONTH = `date_trunc('month', to_timestamp(s.paid_through) at time zone 'UTC') + make_interval(months => p.months)`;
+
+/** The end of the next period, as nextBoundarySec of the SDK: on the anchor's day or the month's last one. */
+const NEXT_BOUNDARY = `case when p.months = 0 then s.paid_through + p.interval_sec else
+  extract(epoch from ${END_MONTH})::bigint + s.paid_through % 86400 + 86400 *
+    (least(s.anchor_day, extract(day from ${END_MONTH} + interval '1 month' - interval '1 day'))::bigint - 1) end`;
+
 /** Columns in print order. These rows and columns define what "chain-derived" means. */
 const DUMPED: readonly Dumped[] = [
   {
     table: "plans",
     key: ["plan_id"],
     columns: [
-      "plan_index provider token amount interval_sec grace_sec pay_to salt metadata deprecated successor",
+      "plan_index provider token amount interval_sec months grace_sec pay_to first_pay_to proposed_pay_to",
+      "pay_to_effective_at salt metadata deprecated successor",
       "block_number created_at",
     ],
   },
-  { table: "operators", key: ["plan_id", "operator"], columns: ["allowed"] },
+  { table: "operators", key: ["plan_id", "operator"], columns: ["rights"] },
   {
     table: "subscriptions",
     key: ["id_hash"],
     columns: [
-      "subscriber plan_id paid_through version paused ending cancelled moved_to block_number created_at transaction",
+      "subscriber plan_id paid_through version paused ending cancelled intro anchor_day until next_plan_id moved_to",
+      "block_number created_at transaction",
     ],
   },
   { table: "allowances", key: ["id_hash"], columns: ["cap spent cycle debits"] },
@@ -50,10 +60,11 @@ const DUMPED: readonly Dumped[] = [
     table: "renewal_due",
     key: ["id_hash"],
     columns: ["paid_through"],
-    // Lapsed rows are left out: a runner removes them only when it next reads them.
+    // Lapsed and ended rows are left out: a runner removes them only when it next reads them.
     where: `exists (select 1 from subscriptions s join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
-      where s.chain_id = renewal_due.chain_id and s.id_hash = renewal_due.id_hash
-        and s.paid_through + p.interval_sec > (select max(b.timestamp) from blocks b where b.chain_id = s.chain_id))`,
+      cross join lateral (select max(b.timestamp) as at from blocks b where b.chain_id = s.chain_id) now
+      where s.chain_id = renewal_due.chain_id and s.id_hash = renewal_due.id_hash and ${NEXT_BOUNDARY} > now.at
+        and (s.until = 0 or greatest(s.paid_through, s.until) > now.at))`,
   },
   {
     table: "payments",

@@ -2,12 +2,12 @@
  * Compares the database with the chain and reports every difference. Changes nothing. When a Facilitator runs on the
  * database, `store` must be one snapshot of it. It compares:
  * - the rows with a second reading of all logs
- * - the subscriptions with the contract's own storage
+ * - the plans and the subscriptions with the contract's own storage
  * - the payments with the token's logs
  * - the outbox and the sums with the events
  */
-import { tokenInterface, turnpikeInterface } from "turnpike/chain";
-import type { Address, Hex } from "turnpike/protocol";
+import { lensInterface, tokenInterface } from "turnpike/chain";
+import { type Address, type Hex, lensAddressOf, ZERO_ADDRESS } from "turnpike/protocol";
 import { HOURS_KEPT_DAYS } from "../../analytics/ranges";
 import { findWrongSums } from "../../analytics/recount";
 import { factsOf, KNOWN_TOPICS } from "../../chain/facts";
@@ -15,6 +15,7 @@ import { openStore } from "../../db/open";
 import type { PaymentRow } from "../../db/tables/payments";
 import { countStaged } from "../../events/feed";
 import { newestBlock } from "../../indexer/applied-blocks";
+import { NO_PLAN } from "../../subscriptions/rows";
 import { findUnqueued } from "../../webhooks/outbox";
 import { type DumpedRow, differences, dumpChainRows } from "./dump";
 import { type Reindex, readChain } from "./reindex";
@@ -45,6 +46,7 @@ export async function* reconcile(job: Omit<Reindex, "untilBlock">): AsyncGenerat
     return;
   }
   yield* againstSecondReading(job, newest.number);
+  yield* plansAgainstContract(job, newest.number);
   yield* againstContract(job, newest.number);
   yield* againstToken(job, newest.number);
   yield* againstEvents(job, newest.timestamp);
@@ -75,13 +77,66 @@ async function* withoutPayments(rows: AsyncGenerator<DumpedRow>): AsyncGenerator
 }
 
 interface StateOutput {
-  readonly subscription: Record<"subscriber" | "planId", string> &
-    Record<"paidThrough" | "version", bigint> &
-    Record<"paused" | "ending" | "cancelled", boolean>;
+  readonly subscription: Record<"subscriber" | "planId" | "nextPlanId", string> &
+    Record<"paidThrough" | "version" | "anchorDay" | "until", bigint> &
+    Record<"paused" | "ending" | "cancelled" | "intro", boolean>;
   readonly allowance: Record<"cap" | "spent" | "debits", bigint>;
 }
 
-async function* againstContract({ store, config, chain }: Omit<Reindex, "untilBlock">, block: number) {
+interface PlanOutput extends Record<"provider" | "successor" | "firstPayTo" | "proposedPayTo", string> {
+  readonly terms: Record<"amount" | "interval" | "grace", bigint> & {
+    readonly months: boolean;
+    readonly payTo: string;
+  };
+  readonly deprecated: boolean;
+  readonly effectiveAt: bigint;
+}
+
+/** Calls the contract's lens about a page of ids. @returns undefined when it does not answer */
+async function readLens<T>(
+  { config, chain }: Omit<Reindex, "untilBlock">,
+  { method, ids, block }: { readonly method: "getStates" | "getPlans"; readonly ids: readonly string[]; block: number },
+): Promise<readonly T[] | undefined> {
+  const data = lensInterface.encodeFunctionData(method, [ids]) as Hex;
+  const answer = await chain.call({ to: lensAddressOf(config.turnpike), data, block });
+  return answer.kind === "ok" ? (lensInterface.decodeFunctionResult(method, answer.data)[0] as T[]) : undefined;
+}
+
+async function* plansAgainstContract(job: Omit<Reindex, "untilBlock">, block: number): AsyncGenerator<Wrong> {
+  const { store, config } = job;
+  let after = "";
+  for (;;) {
+    const rows = await store.db
+      .selectFrom("plans")
+      .selectAll()
+      .where("chain_id", "=", config.chainId)
+      .where("plan_id", ">", after)
+      .orderBy("plan_id")
+      .limit(PAGE)
+      .execute();
+    if (rows.length === 0) return;
+    const plans = await readLens<PlanOutput>(job, { method: "getPlans", ids: rows.map((row) => row.plan_id), block });
+    if (!plans) {
+      yield `plans: the contract does not return them at block ${block}`;
+      return;
+    }
+    for (const [index, row] of rows.entries()) {
+      const p = plans[index] as PlanOutput;
+      const { terms: t } = p;
+      const here = [row.provider, row.amount, row.months || row.interval_sec, row.months > 0, row.grace_sec];
+      const there = [p.provider, t.amount, t.interval, t.months, t.grace];
+      const payees = [row.pay_to, row.first_pay_to ?? row.pay_to, row.proposed_pay_to ?? ZERO_ADDRESS];
+      const ours = [...here, ...payees, row.pay_to_effective_at ?? 0, row.deprecated, row.successor ?? NO_PLAN];
+      const theirs = [...there, t.payTo, p.firstPayTo, p.proposedPayTo, p.effectiveAt, p.deprecated, p.successor];
+      if (ours.join(" ") !== theirs.join(" "))
+        yield `plans ${row.plan_id}: ${ours.join(" ")} here, ${theirs.join(" ")} in the contract`;
+    }
+    after = rows.at(-1)?.plan_id ?? after;
+  }
+}
+
+async function* againstContract(job: Omit<Reindex, "untilBlock">, block: number): AsyncGenerator<Wrong> {
+  const { store, config } = job;
   let after = "";
   for (;;) {
     const rows = await store.db
@@ -90,27 +145,42 @@ async function* againstContract({ store, config, chain }: Omit<Reindex, "untilBl
         join.onRef("a.chain_id", "=", "s.chain_id").onRef("a.id_hash", "=", "s.id_hash"),
       )
       .select(["s.id_hash", "s.subscriber", "s.plan_id", "s.paid_through", "s.version", "s.paused", "s.ending"])
-      .select(["s.cancelled", "s.moved_to", "a.cap", "a.spent", "a.cycle", "a.debits"])
+      .select([
+        "s.cancelled",
+        "s.intro",
+        "s.anchor_day",
+        "s.until",
+        "s.next_plan_id",
+        "s.moved_to",
+        "a.cap",
+        "a.spent",
+        "a.cycle",
+        "a.debits",
+      ])
       .where("s.chain_id", "=", config.chainId)
       .where("s.id_hash", ">", after)
       .orderBy("s.id_hash")
       .limit(PAGE)
       .execute();
     if (rows.length === 0) return;
-    const data = turnpikeInterface.encodeFunctionData("getStates", [rows.map((row) => row.id_hash)]) as Hex;
-    const answer = await chain.call({ to: config.turnpike, data, block });
-    if (answer.kind !== "ok") {
+    const states = await readLens<StateOutput>(job, {
+      method: "getStates",
+      ids: rows.map((row) => row.id_hash),
+      block,
+    });
+    if (!states) {
       yield `subscriptions: the contract does not return its states at block ${block}`;
       return;
     }
-    const states = turnpikeInterface.decodeFunctionResult("getStates", answer.data)[0] as StateOutput[];
     for (const [index, row] of rows.entries()) {
       const { subscription: s, allowance: a } = states[index] as StateOutput;
       const spent = row.cycle === row.paid_through ? (row.spent ?? "0") : "0";
       const here = [row.subscriber, row.plan_id, row.paid_through, row.version, row.paused, row.ending, row.cancelled];
       const there = [s.subscriber, s.planId, Number(s.paidThrough), Number(s.version), s.paused, s.ending, s.cancelled];
-      const ours = [...here, row.cap ?? "0", spent, row.debits ?? 0].join(" ");
-      const theirs = [...there, a.cap, a.spent, a.debits].join(" ");
+      const next = [row.intro, row.anchor_day, row.until, row.next_plan_id ?? NO_PLAN];
+      const nextThere = [s.intro, s.anchorDay, s.until, s.nextPlanId];
+      const ours = [...here, ...next, row.cap ?? "0", spent, row.debits ?? 0].join(" ");
+      const theirs = [...there, ...nextThere, a.cap, a.spent, a.debits].join(" ");
       if (ours !== theirs) yield `subscriptions ${row.id_hash}: ${ours} here, ${theirs} in the contract`;
     }
     after = rows.at(-1)?.id_hash ?? after;

@@ -27,9 +27,19 @@ export interface PlansTable {
   provider: string;
   token: string;
   amount: string;
+  /** of a period in months a nominal length, 30 days for each month */
   interval_sec: number;
+  /** calendar months in one period; 0: periods are counted in seconds */
+  months: Generated<number>;
   grace_sec: number;
+  /** receives every charge and debit now */
   pay_to: string;
+  /** the payee at creation; null: it has never moved */
+  first_pay_to: string | null;
+  /** another payee that is proposed; null: none */
+  proposed_pay_to: string | null;
+  /** unix seconds from when on anyone can apply the proposal */
+  pay_to_effective_at: number | null;
   salt: string;
   metadata: string;
   deprecated: boolean;
@@ -42,7 +52,8 @@ export interface OperatorsTable {
   chain_id: number;
   plan_id: string;
   operator: string;
-  allowed: boolean;
+  /** a sum of the bits DEBIT 1, VOUCHER 2 and RECEIPT 4 */
+  rights: Generated<number>;
 }
 
 /** Work list of the renewals: one row per subscription that will be collectable, claimed by lease. */
@@ -84,6 +95,7 @@ export interface SubscriptionsTable {
   chain_id: number;
   id_hash: string;
   subscriber: string;
+  /** all zero: the id hash is voided and has no plan */
   plan_id: string;
   /** unix seconds, exclusive end of the paid period */
   paid_through: number;
@@ -91,6 +103,14 @@ export interface SubscriptionsTable {
   paused: boolean;
   ending: boolean;
   cancelled: boolean;
+  /** the paid period was begun with a voucher */
+  intro: Generated<boolean>;
+  /** the day of the month on which periods start, 1 to 31; 0 for periods in seconds */
+  anchor_day: Generated<number>;
+  /** unix seconds, from when on nothing is charged but debits of the paid period; 0: no end is set */
+  until: Generated<number>;
+  /** the plan of the next charged period; null: the same */
+  next_plan_id: string | null;
   /** id of the record that it was rekeyed to */
   moved_to: string | null;
   block_number: number;

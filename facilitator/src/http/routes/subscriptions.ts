@@ -9,6 +9,7 @@ import {
   pendingSchema,
   subscribeRequestSchema,
   subscriptionSchema,
+  voidRequestSchema,
 } from "turnpike/facilitator";
 import { type Hex, hash32Schema, idHashOf } from "turnpike/protocol";
 import { z } from "zod";
@@ -26,6 +27,7 @@ const SUMMARIES: Readonly<Record<ChangeAct, string>> = {
   resume: "Serve again; charges at most `maxCharge` where a new period begins.",
   cancel: "End it, now or at the end of the paid period.",
   "max-overage": "Set the cap of metered overage per cycle.",
+  next: "Set the end of the subscription, and the plan of its next charged period.",
   plan: "Change to another plan of the same provider; a due renewal is collected first.",
   rekey: "Move to a fresh secret, after the old id leaked.",
 };
@@ -48,6 +50,19 @@ export function subscriptionEndpoints({
         requireOwnNetwork(body.network, network);
         const idHash = idHashOf(body.subscriber, body.secretHash);
         return answerOf(await untilDraining(subscriptions.subscribe(body, { waitMs })), idHash);
+      },
+    }),
+    endpoint({
+      method: "post",
+      path: "/subscriptions/void",
+      tag: "subscriptions",
+      summary: "Void a signup that was signed and not used. Safe to repeat.",
+      body: voidRequestSchema,
+      answers: { 200: changeResponseSchema, 202: pendingSchema },
+      async handle({ body }) {
+        requireOwnNetwork(body.network, network);
+        const idHash = idHashOf(body.subscriber, body.secretHash);
+        return answerOf(await untilDraining(subscriptions.void(body, { waitMs })), idHash);
       },
     }),
     endpoint({

@@ -32,6 +32,9 @@ export interface DebitRecord {
   readonly isBehind: boolean;
 }
 
+/** The bit of a right to debit. @see ITurnpike.setOperator */
+const DEBIT_RIGHT = 1;
+
 export const debitKeyOf = ({ idHash, index }: Pick<DebitRequest, "idHash" | "index">): string => `${idHash}/${index}`;
 
 /** Returns one record for each item, in order. */
@@ -113,7 +116,7 @@ export async function missingOperators(
     .select("operator")
     .where("chain_id", "=", chainId)
     .where("plan_id", "=", planId)
-    .where("allowed", "=", true)
+    .where(sql<boolean>`(rights & ${DEBIT_RIGHT}) <> 0`)
     .execute();
   const known = new Set(allowed.map((row) => row.operator));
   return relayers.filter((relayer) => !known.has(relayer));

@@ -14,7 +14,7 @@ import type { EventFeed } from "../../events/feed";
 import type { Relayer } from "../../relayer";
 import { policyAgainst } from "../policy";
 import { emitTimeEvents, type TimeEvent } from "./time-events";
-import type { DuePlan } from "./work-list";
+import { DUE_PLAN, type DuePlan, WITH_PLANS } from "./work-list";
 
 export interface RiskWatch {
   /** Checks renewals that entered a horizon since the last run. @throws Unavailable when no node answers */
@@ -57,6 +57,9 @@ interface Need {
   readonly renewals: number;
 }
 
+/** A record whose end comes first is not renewed. */
+const IS_RENEWED = sql`(s.until = 0 or s.until > s.paid_through)`;
+
 const nameOf = (horizonSec: number): string => `at-risk/${horizonSec}`;
 
 /** Chain time up to which every due warning was emitted; undefined before the first run. */
@@ -91,13 +94,11 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
 
   async function pageAfter(place: Pick<Coming, "due_at" | "id_hash">, untilSec: number, horizonSec: number) {
     const { rows } = await sql<Coming>`
-      select d.id_hash, d.due_at, d.paid_through, s.subscriber, p.plan_id, p.token, p.amount, p.pay_to, p.interval_sec,
-        p.grace_sec, p.provider
-      from renewal_due d join subscriptions s on s.chain_id = d.chain_id and s.id_hash = d.id_hash
-        join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
+      select d.id_hash, d.due_at, d.paid_through, s.subscriber, ${DUE_PLAN}
+      from renewal_due d join subscriptions s on s.chain_id = d.chain_id and s.id_hash = d.id_hash ${WITH_PLANS}
       where d.chain_id = ${chainId}::bigint and not d.is_ready and d.attempts = 0
         and (d.due_at, d.id_hash) > (${place.due_at}::bigint, ${place.id_hash}::text) and d.due_at <= ${untilSec}::bigint
-        and p.interval_sec > ${horizonSec}::bigint
+        and p.interval_sec > ${horizonSec}::bigint and ${IS_RENEWED}
       order by d.due_at, d.id_hash limit ${PAGE}::int`.execute(store.db);
     return rows;
   }
@@ -105,11 +106,10 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
   /** Sums, by payer and token, everything that falls due by then, including renewals already past due. */
   async function needsOf(payers: readonly string[], untilSec: number): Promise<Need[]> {
     const { rows } = await sql<Need>`
-      select s.subscriber, p.token, sum(p.amount)::text as required, count(*)::int as renewals
-      from subscriptions s join renewal_due d on d.chain_id = s.chain_id and d.id_hash = s.id_hash
-        join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
+      select s.subscriber, p.token, sum(coalesce(n.amount, p.amount))::text as required, count(*)::int as renewals
+      from subscriptions s join renewal_due d on d.chain_id = s.chain_id and d.id_hash = s.id_hash ${WITH_PLANS}
       where s.chain_id = ${chainId}::bigint and s.subscriber = any(${idList(payers)})
-        and d.paid_through <= ${untilSec}::bigint
+        and d.paid_through <= ${untilSec}::bigint and ${IS_RENEWED}
       group by s.subscriber, p.token`.execute(store.db);
     return rows;
   }
@@ -145,7 +145,7 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
     return served.flatMap((row): TimeEvent[] => {
       const warning = warnings.get(`${row.subscriber}/${row.token}`);
       if (!warning) return [];
-      const more = { dueAt: row.paid_through, ...warning };
+      const more = { dueAt: row.paid_through, charge: row.amount, ...warning };
       const type = "subscription.renewal_at_risk";
       return [{ idHash: row.id_hash, paidThroughSec: row.paid_through, type, mark: horizonSec, more }];
     });

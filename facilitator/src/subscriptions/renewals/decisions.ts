@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { Hex } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../../config";
+import { lengthOfPlan } from "../payloads";
 import { policyAgainst } from "../policy";
 import type { BatchItem, ItemOutcome } from "./batch";
 import { type DueTerms, nextLookSec, stageAt } from "./due";
@@ -28,7 +29,8 @@ export function decideNow(row: ClaimedRow, config: FacilitatorConfig, nowSec: nu
   const stage = stageAt(termsOf(row), nowSec);
   if (policyAgainst(row, config)) return { postpone: { dueAtSec: nowSec + UNSERVED_SEC, attempts: 0 }, events: [] };
   if (stage === "early") return { postpone: { dueAtSec: row.paid_through, attempts: 0 }, events: [] };
-  if (stage === "lapsed") return { remove: true, events: [eventOf(row, "subscription.expired")] };
+  if (stage === "lapsed") return { remove: true, events: [unpaid(row, "subscription.expired")] };
+  if (stage === "ended") return { remove: true, events: [endOf(row)] };
   return undefined;
 }
 
@@ -56,18 +58,21 @@ function decideFailed(row: ClaimedRow, reason: string, nowSec: number, log: Logg
   log.info({ idHash: row.id_hash, reason, attempts, nextAttemptAt }, "a renewal failed");
   const failed = eventOf(row, "subscription.renewal_failed", {
     mark: attempts,
-    more: { reason, attempt: attempts, nextAttemptAt },
+    more: { reason, attempt: attempts, nextAttemptAt, charge: row.amount },
   });
   const events = [failed];
-  if (stage === "past_due") events.push(eventOf(row, "subscription.past_due"));
-  if (stage === "lapsed") events.push(eventOf(row, "subscription.expired"));
+  if (stage === "past_due") events.push(unpaid(row, "subscription.past_due"));
+  if (stage === "lapsed") events.push(unpaid(row, "subscription.expired"));
+  if (stage === "ended") events.push(endOf(row));
   return { postpone: { dueAtSec: nextAttemptAt, attempts }, events };
 }
 
 const termsOf = (row: ClaimedRow): DueTerms => ({
   paidThroughSec: row.paid_through,
-  intervalSec: row.interval_sec,
+  ...lengthOfPlan(row),
+  anchorDay: row.anchor_day,
   graceSec: row.grace_sec,
+  untilSec: row.until,
 });
 
 export const itemOf = (row: ClaimedRow): BatchItem => ({
@@ -75,6 +80,12 @@ export const itemOf = (row: ClaimedRow): BatchItem => ({
   paidThroughSec: row.paid_through,
   attempts: row.attempts,
 });
+
+/** An event of a period that is not paid, with what its renewal charges: a scheduled change has another price. */
+const unpaid = (row: ClaimedRow, type: string): TimeEvent => eventOf(row, type, { more: { charge: row.amount } });
+
+/** The subscriber's end is reached: the record is cancelled with its period. */
+const endOf = (row: ClaimedRow): TimeEvent => eventOf(row, "subscription.cancelled", { more: { atPeriodEnd: true } });
 
 const eventOf = (row: ClaimedRow, type: string, what: Pick<TimeEvent, "mark" | "more"> = {}): TimeEvent => ({
   idHash: row.id_hash,

@@ -8,19 +8,29 @@
  */
 import { sql } from "kysely";
 import type { Db } from "../../db/open";
-import type { PlansTable, RenewalDueTable } from "../../db/tables/subscriptions";
+import type { RenewalDueTable } from "../../db/tables/subscriptions";
+import type { PlanRow, SubscriptionRow } from "../rows";
 import { createTurns } from "./turns";
 
-export type DuePlan = Pick<
-  PlansTable,
-  "plan_id" | "token" | "amount" | "pay_to" | "interval_sec" | "grace_sec" | "provider"
->;
+/** The terms by which it falls due are the present plan's; a scheduled change decides what is charged, and to whom. */
+export interface DuePlan extends Pick<PlanRow, "token" | "interval_sec" | "months" | "grace_sec" | "provider"> {
+  /** base units, of the next charge */
+  amount: string;
+  /** receives the next charge */
+  pay_to: string;
+}
+
+export const DUE_PLAN = sql`p.token, p.interval_sec, p.months, p.grace_sec, p.provider,
+  coalesce(n.amount, p.amount) as amount, coalesce(n.pay_to, p.pay_to) as pay_to`;
+
+/** The plans of a subscription `s`: `p` is the present one, `n` the scheduled one, absent for most. */
+export const WITH_PLANS = sql`join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
+  left join plans n on n.chain_id = s.chain_id and n.plan_id = s.next_plan_id`;
 
 export interface ClaimedRow
   extends Pick<RenewalDueTable, "chain_id" | "id_hash" | "paid_through" | "attempts">,
-    DuePlan {
-  subscriber: string;
-}
+    Pick<SubscriptionRow, "subscriber" | "anchor_day" | "until">,
+    DuePlan {}
 
 type Key = Pick<RenewalDueTable, "chain_id" | "id_hash" | "paid_through">;
 
@@ -192,10 +202,10 @@ class RenewalWorkList implements WorkList {
       update renewal_due d set is_ready = false, due_at = ${until}::bigint, lease_owner = ${owner}::text,
         lease_until = ${until}::bigint
       from taken join subscriptions s on s.chain_id = ${chainId}::bigint and s.id_hash = taken.id_hash
-        join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
+        ${WITH_PLANS}
       where d.chain_id = ${chainId}::bigint and d.id_hash = taken.id_hash
-      returning d.chain_id, d.id_hash, d.paid_through, d.attempts, d.grace_ends_at, s.subscriber, p.plan_id, p.token,
-        p.amount, p.pay_to, p.interval_sec, p.grace_sec, p.provider`.execute(db);
+      returning d.chain_id, d.id_hash, d.paid_through, d.attempts, d.grace_ends_at, s.subscriber, s.anchor_day, s.until,
+        ${DUE_PLAN}`.execute(db);
     this.#turns.took(ring, rows, limit);
     return [...rows].sort((a, b) => a.grace_ends_at - b.grace_ends_at || (a.id_hash < b.id_hash ? -1 : 1));
   }

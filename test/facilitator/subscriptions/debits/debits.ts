@@ -2,7 +2,7 @@ import { expect } from "chai";
 import { Contract } from "ethers";
 import { createFacilitatorClient, type DebitAnswer } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
-import { setOperator } from "../../../../scripts/plan";
+import { RIGHTS, setOperator } from "../../../../scripts/plan";
 import { fund, type Payer, walletOf } from "../../../support/facilitator";
 import { useService } from "../../support/http-service";
 import { expectProblem } from "../../support/problem";
@@ -21,8 +21,10 @@ describe("Facilitator: debits", function () {
 
   async function allow(allowed: boolean, planId = http.world.planId): Promise<void> {
     const { relayers } = await http.service.client.supported();
-    for (const operator of relayers) {
-      await setOperator(http.world.provider, http.world.contracts.turnpike, { planId, operator, allowed });
+    for (const account of relayers) {
+      await setOperator(http.world.provider, http.world.contracts.turnpike, {
+        ...{ planId, account, rights: allowed ? RIGHTS.debit : 0 },
+      });
     }
     await settled();
   }

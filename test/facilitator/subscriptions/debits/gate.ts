@@ -8,7 +8,7 @@ import { expect } from "chai";
 import { Contract } from "ethers";
 import { turnpikeInterface } from "turnpike/chain";
 import { HEADER, type Hex, randomBytes, secretHashOf, subscriptionId, toHex } from "turnpike/protocol";
-import { setOperator } from "../../../../scripts/plan";
+import { RIGHTS, setOperator } from "../../../../scripts/plan";
 import { until } from "../../../support/facilitator";
 import { useService } from "../../support/http-service";
 
@@ -52,8 +52,12 @@ describe("Facilitator: a metered gate without gas", function () {
 
   it("S5 A28 charges through POST /debits what it served, once, also when it is killed with debits under way", async () => {
     const { world, service } = http;
-    for (const operator of (await service.client.supported()).relayers) {
-      await setOperator(world.provider, world.contracts.turnpike, { planId: world.planId, operator, allowed: true });
+    for (const account of (await service.client.supported()).relayers) {
+      await setOperator(world.provider, world.contracts.turnpike, {
+        planId: world.planId,
+        account,
+        rights: RIGHTS.debit,
+      });
     }
     apiKey = await service.apiKey({ scopes: ["debits"] });
     const nonceBefore = await world.provider.getNonce();

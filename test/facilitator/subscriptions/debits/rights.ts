@@ -13,7 +13,7 @@ import {
   type ProviderOptions,
 } from "turnpike/gate";
 import { HEADER, type Hex, randomBytes, secretHashOf, subscriptionId, toHex } from "turnpike/protocol";
-import { setOperator } from "../../../../scripts/plan";
+import { RIGHTS, setOperator } from "../../../../scripts/plan";
 import { until } from "../../../support/facilitator";
 import { closeServer, listen, send } from "../../../support/gate";
 import { useService } from "../../support/http-service";
@@ -56,8 +56,10 @@ describe("Facilitator: the right to have debits collected", function () {
 
   async function allow(allowed: boolean, planId = http.world.planId): Promise<void> {
     const { relayers } = await http.service.client.supported();
-    for (const operator of relayers) {
-      await setOperator(http.world.provider, http.world.contracts.turnpike, { planId, operator, allowed });
+    for (const account of relayers) {
+      await setOperator(http.world.provider, http.world.contracts.turnpike, {
+        ...{ planId, account, rights: allowed ? RIGHTS.debit : 0 },
+      });
     }
   }
   const rights = (key: string, planIds: readonly Hex[]) =>

@@ -1,6 +1,6 @@
 import { expect } from "chai";
 import { createFacilitatorClient } from "turnpike/facilitator";
-import { setOperator } from "../../../../scripts/plan";
+import { RIGHTS, setOperator } from "../../../../scripts/plan";
 import { until } from "../../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../../support/postgres";
 import { type Service, type ServiceWorld, startServiceWorld } from "../../support/service";
@@ -22,8 +22,12 @@ describe("Facilitator: debits of several processes on one PostgreSQL", function 
 
   it("S5 A28 the same debit, asked of both forty times at once, is collected once, with the same answer to all", async () => {
     const [one] = services as [Service, Service];
-    for (const operator of (await one.client.supported()).relayers) {
-      await setOperator(world.provider, world.contracts.turnpike, { planId: world.planId, operator, allowed: true });
+    for (const account of (await one.client.supported()).relayers) {
+      await setOperator(world.provider, world.contracts.turnpike, {
+        planId: world.planId,
+        account,
+        rights: RIGHTS.debit,
+      });
     }
     const subscriber = await world.payer(1_000_000_000n);
     const { idHash, request } = await world.signup(subscriber, { permit: 1_000_000_000n, maxOverage: 5_000_000n });

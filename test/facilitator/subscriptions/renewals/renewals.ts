@@ -1,8 +1,8 @@
 import { expect } from "chai";
 import { Contract } from "ethers";
-import { turnpikeInterface } from "turnpike/chain";
+import { lensInterface, turnpikeInterface } from "turnpike/chain";
 import type { FacilitatorEvent } from "turnpike/facilitator";
-import type { Hex } from "turnpike/protocol";
+import { type Hex, lensAddressOf } from "turnpike/protocol";
 import { type Payer, until } from "../../../support/facilitator";
 import {
   DAY_SEC,
@@ -21,11 +21,13 @@ describe("Facilitator: renewals", function () {
   let world: ServiceWorld;
   let service: Service;
   let turnpike: Contract;
+  let lens: Contract;
 
   beforeEach(async () => {
     world = await startServiceWorld();
     service = await world.service();
     turnpike = new Contract(world.contracts.turnpike, turnpikeInterface, world.chain.provider);
+    lens = new Contract(lensAddressOf(world.contracts.turnpike), lensInterface, world.chain.provider);
   });
   afterEach(() => world.stop());
 
@@ -44,7 +46,7 @@ describe("Facilitator: renewals", function () {
     return { ...payer, idHash, paidThrough: outcome.change.paidThrough };
   }
   const paidThrough = async (idHash: Hex): Promise<number> =>
-    Number((await turnpike.getFunction("getSubscription")(idHash)).paidThrough);
+    Number((await lens.getFunction("getSubscription")(idHash)).paidThrough);
   const renewals = async (idHash: Hex): Promise<number> =>
     (await turnpike.queryFilter(turnpike.filters.Renewed?.(idHash) ?? "Renewed", 0)).length;
   const transactions = async (name: "Renewed" | "RenewalFailed"): Promise<Set<string>> =>

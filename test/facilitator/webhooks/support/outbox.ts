@@ -40,6 +40,7 @@ export function planPayload(provider: Address): Record<string, unknown> {
   const planId = keccakText("a plan");
   return {
     ...{ planId, provider, token: provider, amount: "1000000", interval: 86_400, grace: 0, payTo: provider },
+    ...{ period: { unit: "second", count: 86_400 }, proposedPayTo: null },
     ...{ metadata: "{}", deprecated: false, successor: null },
   };
 }
