@@ -55,6 +55,7 @@ contract StandingTest {
     function _months(uint256 seed, Case memory c) private pure {
         c.i = 1 + _draw(seed, 1, _draw(seed, 2, 4) == 0 ? 1_200 : 12);
         (uint256 month, ) = Almanac.dateOf(c.p / 1 days);
+        if (c.i > month) c.i = 12; // the period began before 1970
         c.anchor = _draw(seed, 16, 2) == 0 ? 28 + _draw(seed, 17, 4) : 1 + _draw(seed, 17, 31);
         c.p = Almanac.dayOf(month, c.anchor) * 1 days + (c.p % 1 days);
     }
@@ -126,6 +127,12 @@ contract StandingTest {
         Case memory c = _case(seed);
         uint256 span = 2 * (c.n - c.p);
         uint256 t = c.p + _draw(seed, 20, span);
+        if (c.months && _draw(seed, 23, 2) == 0) {
+            // The last days of a month: where the anchor moves, and where it stays.
+            (uint256 month, ) = Almanac.dateOf(t / 1 days);
+            uint256 end = Almanac.dayOf(month, 31 - _draw(seed, 24, 5)) * 1 days + _draw(seed, 25, 1 days);
+            t = c.g + (end < c.p ? c.p : end);
+        }
         uint256 later = t + (_draw(seed, 21, 2) == 0 ? _draw(seed, 22, 3 days) : _draw(seed, 22, span));
         (uint256 end, ) = Standing.periodFrom(c.s.nextStart(c.terms, t), c.terms, c.anchor);
         (uint256 laterEnd, ) = Standing.periodFrom(c.s.nextStart(c.terms, later), c.terms, c.anchor);

@@ -150,7 +150,7 @@ function send({ w, planIds }: Stage, idHash: string, act: Act) {
 
 /** At a time that both know: the status; and for each plan to move to, the quote. */
 async function agree({ w, planIds }: Stage, idHash: string, b: Expectation, nowSec: number): Promise<void> {
-  const shown = await w.turnpike.getSubscription(idHash);
+  const shown = await w.lens.getSubscription(idHash);
   expect(STATUSES[Number(shown.status)], "status").to.equal(statusAt(b.record, nowSec));
   expect(Number(shown.paidThrough), "paidThrough").to.equal(b.record.paidThroughSec);
   expect(await w.token.balanceOf(w.treasury), "paid").to.equal(b.paid);

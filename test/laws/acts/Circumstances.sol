@@ -220,6 +220,7 @@ abstract contract Circumstances is Collections {
 
     function _withdraw(uint256 seed, Plan storage plan) private {
         address caller = _somePartner(seed, plan);
+        uint256 effectiveAt = plan.effectiveAt;
         bytes memory err = _expectPartner(plan, caller);
         if (err.length == 0) err = _expectProposal(plan);
         if (err.length == 0) {
@@ -227,6 +228,10 @@ abstract contract Circumstances is Collections {
             _saw(Premise.PayeeWithdrawn);
         }
         _sendOfPlan(plan.id, caller, abi.encodeCall(ITurnpike.withdrawPayTo, (plan.id)), err);
+        if (err.length != 0 || _draw(seed, 2) == 0) return;
+        // Later, what was withdrawn cannot be applied.
+        if (effectiveAt > clock) clock = effectiveAt;
+        _apply(seed, plan);
     }
 
     /// @dev Often at the very second, or one before it.

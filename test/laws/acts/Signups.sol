@@ -164,11 +164,12 @@ abstract contract Signups is Changes {
         w.planId = planId;
         _subscribeBySig(seed, w);
         uint256 place = _draw(seed, ids.length);
-        for (uint256 i = 0; i < ids.length; ++i) {
+        uint256 changes = 0;
+        for (uint256 i = 0; i < ids.length && changes < 3; ++i) {
             bytes32 id = ids[(place + i) % ids.length];
-            if (_isPaid(id) && _isKin(_planOf(records[id].planId), _planOf(planId))) {
-                return _changeTo(seed, id, planId);
-            }
+            if (!_isPaid(id) || !_isKin(_planOf(records[id].planId), _planOf(planId))) continue;
+            _changeTo(seed, id, planId);
+            ++changes;
         }
     }
 
