@@ -28,7 +28,7 @@ task("plan:create", "Creates a plan; the sending account is its provider")
   .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
   .setAction(async (given, hre) => {
     const { defaultGraceSec, NOMINAL_MONTH_SEC } = require("turnpike/protocol") as typeof import("turnpike/protocol");
-    const { createPlan } = require("./plan") as typeof import("./plan");
+    const { createPlan } = require("turnpike/chain") as typeof import("turnpike/chain");
     const length = given.months ? { months: Number(given.months) } : { intervalSec: Number(given.interval) };
     const shortestSec = given.months ? given.months * NOMINAL_MONTH_SEC : given.interval;
     const graceSec: number = given.grace ?? defaultGraceSec(shortestSec);
@@ -51,7 +51,7 @@ task("plan:deprecate", "Closes a plan to new subscriptions; existing ones go on"
   .addOptionalParam("successor", "the plan to take instead")
   .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
   .setAction(async ({ plan, successor, turnpike }, hre) => {
-    const { deprecatePlan } = require("./plan") as typeof import("./plan");
+    const { deprecatePlan } = require("turnpike/chain") as typeof import("turnpike/chain");
     const terms = successor ? { planId: plan as Hex, successor: successor as Hex } : { planId: plan as Hex };
     const receipt = await deprecatePlan(await account(hre), await turnpikeOf(hre, turnpike), terms);
     process.stdout.write(`${receipt.hash}\n`);
@@ -67,7 +67,7 @@ task(
   .addFlag("revoke", "takes all rights away")
   .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
   .setAction(async ({ plan, operator, rights, revoke, turnpike }, hre) => {
-    const { RIGHTS, setOperator } = require("./plan") as typeof import("./plan");
+    const { RIGHTS, setOperator } = require("turnpike/chain") as typeof import("turnpike/chain");
     const bitOf = (name: string): number => {
       if (Object.hasOwn(RIGHTS, name)) return RIGHTS[name as keyof typeof RIGHTS];
       throw new HardhatPluginError(PLUGIN, `rights: "${name}" is none of ${Object.keys(RIGHTS).join(", ")}.`);

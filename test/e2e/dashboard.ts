@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect } from "chai";
+import { createPlan } from "turnpike/chain";
 import { buyQuote, readReport } from "../../examples/agent";
-import { createPlan } from "../../scripts/plan";
 import { figure, PAGES, useDashboard, visit } from "./support/dashboard";
 
 const SCRIPT_NAME = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;

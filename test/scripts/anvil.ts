@@ -5,12 +5,11 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
 import { Contract, Wallet } from "ethers";
-import { turnpikeInterface } from "turnpike/chain";
+import { createPlan, deprecatePlan, setOperator, turnpikeInterface } from "turnpike/chain";
 import type { Address } from "turnpike/protocol";
 import { deploy, isDevnet } from "../../scripts/deploy";
 import { readArtifact } from "../../scripts/deploy/artifact";
 import { addressOf, CREATE2_DEPLOYER } from "../../scripts/deploy/create2";
-import { createPlan, deprecatePlan, setOperator } from "../../scripts/plan";
 import { findAnvil, startAnvil } from "../support/anvil";
 import { type Chain, testKey } from "../support/chain";
 

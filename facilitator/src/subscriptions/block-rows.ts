@@ -1,6 +1,6 @@
 /** Holds the rows that one block's facts name in memory while the rules change them, with their former contents. */
 import { sql } from "kysely";
-import type { ChainFact, TurnpikeFact } from "../chain/facts";
+import type { ChainFact } from "../chain/facts";
 import type { Tx } from "../db/open";
 import { idList } from "../db/sql";
 import { RowSet } from "../events/projection";
@@ -26,8 +26,8 @@ export interface SubscriptionState {
   readonly debits: RowSet<DebitRow>;
   /** what the vouchers of signups let pay first, base units, by id hash: only within a block */
   readonly vouchers: Map<string, bigint>;
-  /** the newest event of a signup, by id hash: only within a block */
-  readonly signups: Map<string, TurnpikeFact>;
+  /** the ends of signups, unix seconds, by id hash: only within a block */
+  readonly ends: Map<string, number>;
 }
 
 export function emptyState(): SubscriptionState {
@@ -38,7 +38,7 @@ export function emptyState(): SubscriptionState {
     allowances: new RowSet(),
     debits: new RowSet(),
     vouchers: new Map(),
-    signups: new Map(),
+    ends: new Map(),
   };
 }
 

@@ -1,6 +1,5 @@
 /** Applies each Turnpike event to plans, subscriptions, allowances and debits, as the contract does. Pure. */
 import type { TurnpikeEvent } from "turnpike/chain";
-import type { TurnpikeFact } from "../chain/facts";
 import type { BlockInput, BlockRules } from "../events/projection";
 import type { SubscriptionState } from "./block-rows";
 import { EventChange } from "./event-change";
@@ -34,10 +33,6 @@ const NEW = {
   next_plan_id: null,
   moved_to: null,
 } as const;
-
-/** Whether a log directly follows another one of the same transaction. */
-const isNext = (before: TurnpikeFact, fact: TurnpikeFact): boolean =>
-  fact.transaction === before.transaction && fact.logIndex === before.logIndex + 1;
 
 const HANDLERS: Handlers = {
   PlanCreated(change, event) {
@@ -139,10 +134,11 @@ const HANDLERS: Handlers = {
 
   Subscribed(change, event) {
     const { block } = change.input;
-    const { signups, vouchers } = change.state;
+    const { ends, vouchers } = change.state;
     const firstAmount = vouchers.get(event.idHash);
+    const until = ends.get(event.idHash) ?? 0;
     vouchers.delete(event.idHash);
-    signups.set(event.idHash, change.fact);
+    ends.delete(event.idHash);
     change.state.subscriptions.put(event.idHash, {
       ...NEW,
       chain_id: change.chainId,
@@ -151,6 +147,7 @@ const HANDLERS: Handlers = {
       plan_id: event.planId,
       paid_through: event.paidThroughSec,
       intro: firstAmount !== undefined,
+      until,
       block_number: block.number,
       created_at: block.timestampSec,
       transaction: change.fact.transaction,
@@ -164,20 +161,19 @@ const HANDLERS: Handlers = {
 
   Anchored(change, event) {
     change.update(event.idHash, () => ({ anchor_day: event.day }));
-    const signup = change.state.signups.get(event.idHash);
-    if (signup && isNext(signup, change.fact)) change.state.signups.set(event.idHash, change.fact);
   },
 
   NextSet(change, event) {
-    const signup = change.state.signups.get(event.idHash);
-    // A signup with an end emits it as its last event, and is no act of its own.
-    const isOfSignup = signup !== undefined && isNext(signup, change.fact);
+    // A signup with an end emits it before the record exists, and is no act of its own.
+    if (!change.state.subscriptions.get(event.idHash)) {
+      change.state.ends.set(event.idHash, event.untilSec);
+      return;
+    }
     change.update(event.idHash, (row) => ({
       until: event.untilSec,
       next_plan_id: event.nextPlanId ?? null,
-      version: isOfSignup ? row.version : row.version + 1,
+      version: row.version + 1,
     }));
-    change.state.signups.delete(event.idHash);
     change.emit("subscription.next_set", event.idHash);
   },
 

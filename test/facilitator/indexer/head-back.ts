@@ -1,13 +1,13 @@
 /** A chain whose head moves back: nothing is said about the payments of its lost blocks until it is known what became of them. */
 import { expect } from "chai";
 import pino from "pino";
+import { RIGHTS, setOperator } from "turnpike/chain";
 import { createFacilitatorClient } from "turnpike/facilitator";
 import { isTurnpikeError, type PaymentProof } from "turnpike/protocol";
 import { type Core, startCore } from "../../../facilitator/src/app/core";
 import { readinessOf } from "../../../facilitator/src/app/readiness";
 import { startFacilitator } from "../../../facilitator/src/app/start";
 import type { ProofVerdict } from "../../../facilitator/src/payments";
-import { RIGHTS, setOperator } from "../../../scripts/plan";
 import { type FacilitatorWorld, type Payer, startWorld, until } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
 import { GROUPS } from "../chaos/support/faults";

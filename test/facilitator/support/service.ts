@@ -2,7 +2,7 @@
 
 import { Contract } from "ethers";
 import type { Logger } from "pino";
-import { turnpikeInterface } from "turnpike/chain";
+import { createPlan, deprecatePlan, type NewPlanTerms, turnpikeInterface } from "turnpike/chain";
 import {
   API_SCOPES,
   type ApiScope,
@@ -21,6 +21,7 @@ import {
   type Hex,
   idHashOf,
   lengthOf,
+  type Period,
   permitTypedData,
   randomBytes,
   type SignedAct,
@@ -36,7 +37,6 @@ import {
   voucherTypedData,
 } from "turnpike/protocol";
 import { startFacilitator } from "../../../facilitator/src/app/start";
-import { createPlan, deprecatePlan, type NewPlan } from "../../../scripts/plan";
 import type { FundedWallet } from "../../../scripts/sandbox/chain";
 import { BLOCK_MS, type FacilitatorWorld, type Payer, startWorld } from "../../support/facilitator";
 import type { TestPostgres } from "../../support/postgres";
@@ -69,7 +69,7 @@ export interface ServiceWorld extends FacilitatorWorld {
   readonly provider: FundedWallet;
   /** amount PRICE, every INTERVAL_SEC, with GRACE_SEC, paid to `payee` */
   readonly planId: Hex;
-  plan(terms?: Partial<Omit<NewPlan, "token">> & { token?: Address }): Promise<Hex>;
+  plan(terms?: Partial<NewPlanTerms> & { period?: Period }): Promise<Hex>;
   deprecate(planId: Hex, successor?: Hex): Promise<void>;
   /** One of Turnpike's functions by the provider or another account, mined. */
   act(wallet: FundedWallet, method: string, args: readonly unknown[]): Promise<void>;
@@ -130,19 +130,19 @@ export async function startServiceWorld(options: StartOptions = {}): Promise<Ser
   const services: Service[] = [];
 
   const termsOf = new Map<Hex, SignedTerms>();
-  const plan: ServiceWorld["plan"] = async (terms = {}) => {
+  const plan: ServiceWorld["plan"] = async ({ period = { unit: "second", count: INTERVAL_SEC }, ...terms } = {}) => {
     const wanted = {
       token: contracts.token,
       amount: PRICE,
-      period: { unit: "second", count: INTERVAL_SEC },
       graceSec: GRACE_SEC,
       payTo: base.payee,
       metadata: JSON.stringify({ name: "Reader" }),
       salt: toHex(randomBytes(32)),
       ...terms,
-    } as const;
-    const created = await createPlan(provider, contracts.turnpike, wanted);
-    const { token: paidIn, amount, payTo, period } = wanted;
+    };
+    const length = period.unit === "month" ? { months: period.count } : { intervalSec: period.count };
+    const created = await createPlan(provider, contracts.turnpike, { ...wanted, ...length });
+    const { token: paidIn, amount, payTo } = wanted;
     termsOf.set(created.planId, { token: paidIn, amount, payTo, ...lengthOf(period) });
     return created.planId;
   };

@@ -1,8 +1,8 @@
 import { expect } from "chai";
 import { Contract } from "ethers";
+import { RIGHTS, setOperator } from "turnpike/chain";
 import { createFacilitatorClient, type DebitAnswer } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
-import { RIGHTS, setOperator } from "../../../../scripts/plan";
 import { fund, type Payer, walletOf } from "../../../support/facilitator";
 import { useService } from "../../support/http-service";
 import { expectProblem } from "../../support/problem";

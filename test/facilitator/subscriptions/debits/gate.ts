@@ -6,9 +6,8 @@ import path from "node:path";
 import { createInterface } from "node:readline";
 import { expect } from "chai";
 import { Contract } from "ethers";
-import { turnpikeInterface } from "turnpike/chain";
+import { RIGHTS, setOperator, turnpikeInterface } from "turnpike/chain";
 import { HEADER, type Hex, randomBytes, secretHashOf, subscriptionId, toHex } from "turnpike/protocol";
-import { RIGHTS, setOperator } from "../../../../scripts/plan";
 import { until } from "../../../support/facilitator";
 import { useService } from "../../support/http-service";
 

@@ -3,6 +3,7 @@ import { createServer, type Server } from "node:http";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
+import { RIGHTS, setOperator } from "turnpike/chain";
 import { createFacilitatorClient } from "turnpike/facilitator";
 import {
   createProvider,
@@ -13,7 +14,6 @@ import {
   type ProviderOptions,
 } from "turnpike/gate";
 import { HEADER, type Hex, randomBytes, secretHashOf, subscriptionId, toHex } from "turnpike/protocol";
-import { RIGHTS, setOperator } from "../../../../scripts/plan";
 import { until } from "../../../support/facilitator";
 import { closeServer, listen, send } from "../../../support/gate";
 import { useService } from "../../support/http-service";

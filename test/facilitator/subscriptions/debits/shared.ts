@@ -1,6 +1,6 @@
 import { expect } from "chai";
+import { RIGHTS, setOperator } from "turnpike/chain";
 import { createFacilitatorClient } from "turnpike/facilitator";
-import { RIGHTS, setOperator } from "../../../../scripts/plan";
 import { until } from "../../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../../support/postgres";
 import { type Service, type ServiceWorld, startServiceWorld } from "../../support/service";

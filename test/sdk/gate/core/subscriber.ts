@@ -1,7 +1,7 @@
 import { expect } from "chai";
+import { deprecatePlan } from "turnpike/chain";
 import type { Provider } from "turnpike/gate";
 import { keccakText, secretHashOf, subscriptionId } from "turnpike/protocol";
-import { deprecatePlan } from "../../../../scripts/plan";
 import {
   FRAMEWORKS,
   type Framework,
