@@ -19,9 +19,9 @@ async function freeSignup(w: c.World, until: number) {
     ...offer,
     signature: await c.sign(w, w.provider, "Voucher", message),
   };
-  const args = [w.subscriber.address, signup, voucher, 0n, "0x", c.NO_PERMIT] as const;
-  const idHash = await w.turnpike.idHashOf(w.subscriber, secretHash);
-  return { idHash, call: w.turnpike.interface.encodeFunctionData("subscribeWith", args) };
+  const { subscribeWith } = w.turnpike;
+  const sent = await subscribeWith.populateTransaction(w.subscriber.address, signup, voucher, 0n, "0x", c.NO_PERMIT);
+  return { idHash: await w.turnpike.idHashOf(w.subscriber, secretHash), call: sent.data };
 }
 
 async function namesOf(w: c.World, sent: ContractTransactionResponse): Promise<string[]> {

@@ -7,7 +7,11 @@ import { expect } from "chai";
 import fc from "fast-check";
 import {
   isCollectable,
+  lengthOf,
+  nextBoundarySec,
   nextPeriodStart,
+  type PeriodLength,
+  periodFrom,
   quoteChange,
   STATUSES,
   type SubscriptionRecord,
@@ -19,18 +23,19 @@ import * as c from "../support/contracts";
 const RUNS = Number(process.env.LAWS_RUNS ?? 12);
 const STEPS = 25;
 
-interface Terms {
+interface Terms extends PeriodLength {
   readonly amount: bigint;
-  readonly interval: number;
   readonly grace: number;
 }
 
+type LiveRecord = SubscriptionRecord & { readonly intro: boolean };
+
 /** Of one provider, token and payee: a subscription may move between any two. */
 const PLANS: readonly Terms[] = [
-  { amount: 10_000_000n, interval: 30 * c.DAY, grace: 3 * c.DAY },
-  { amount: 7n, interval: 3_601, grace: 0 },
-  { amount: 99_999_999n, interval: 365 * c.DAY, grace: 364 * c.DAY },
-  { amount: 2_500_000n, interval: 7 * c.DAY, grace: 1 },
+  { amount: 10_000_000n, ...lengthOf({ unit: "second", count: 30 * c.DAY }), grace: 3 * c.DAY },
+  { amount: 7n, ...lengthOf({ unit: "second", count: 3_601 }), grace: 0 },
+  { amount: 99_999_999n, ...lengthOf({ unit: "month", count: 12 }), grace: 27 * 12 * c.DAY },
+  { amount: 2_500_000n, ...lengthOf({ unit: "month", count: 1 }), grace: 5 * c.DAY },
 ];
 
 type Act =
@@ -61,7 +66,7 @@ const step: fc.Arbitrary<Step> = fc.record({
 
 /** What the SDK expects of the subscription. */
 interface Expectation {
-  readonly record: SubscriptionRecord;
+  readonly record: LiveRecord;
   readonly plan: number;
   readonly paid: bigint;
 }
@@ -75,7 +80,7 @@ function clockOf({ record: r }: Expectation, { boundary, besideSec }: Step, nowS
     stay: nowSec,
     due: r.paidThroughSec,
     graceEnds: r.paidThroughSec + r.graceSec,
-    expires: r.paidThroughSec + r.intervalSec,
+    expires: nextBoundarySec(r),
     inside: r.paidThroughSec + Math.floor(r.intervalSec / 3),
   }[boundary];
   return Math.max(nowSec + 1, at + besideSec);
@@ -84,13 +89,12 @@ function clockOf({ record: r }: Expectation, { boundary, besideSec }: Step, nowS
 /** What an act comes to by the SDK's rules; undefined where it must be refused. */
 function expectedAfter(b: Expectation, act: Act, nowSec: number): Expectation | undefined {
   const { record, plan } = b;
-  const { amount, interval } = termsOf(plan);
+  const { amount, ...length } = termsOf(plan);
   const status = statusAt(record, nowSec);
-  const paidUntil = (startSec: number, paid = amount): Expectation => ({
-    ...b,
-    record: { ...record, paused: false, paidThroughSec: startSec + interval },
-    paid: b.paid + paid,
-  });
+  const paidUntil = (startSec: number, paid = amount): Expectation => {
+    const { endSec, anchorDay } = periodFrom(startSec, length, record.anchorDay);
+    return { ...b, record: { ...record, paused: false, paidThroughSec: endSec, anchorDay }, paid: b.paid + paid };
+  };
   switch (act.kind) {
     case "renew":
       return isCollectable(record, nowSec) ? paidUntil(nextPeriodStart(record, nowSec)) : undefined;
@@ -112,9 +116,10 @@ function expectedAfter(b: Expectation, act: Act, nowSec: number): Expectation | 
       const next = termsOf(act.plan);
       const { charge } = quoteChange(record, amount, next.amount, nowSec);
       if (charge === undefined) return undefined;
-      const paidThroughSec = nowSec + next.interval;
+      const { intervalSec, months, grace: graceSec } = next;
+      const { endSec: paidThroughSec, anchorDay } = periodFrom(nowSec, next, record.anchorDay);
       return {
-        record: { ...record, paidThroughSec, intervalSec: next.interval, graceSec: next.grace },
+        record: { ...record, paidThroughSec, anchorDay, intervalSec, months, graceSec },
         plan: act.plan,
         paid: b.paid + charge,
       };
@@ -125,7 +130,10 @@ function expectedAfter(b: Expectation, act: Act, nowSec: number): Expectation | 
 async function fourPlans() {
   const w = await c.world();
   const planIds: string[] = [];
-  for (const terms of PLANS) planIds.push(await c.createPlan(w, terms));
+  for (const { amount, months, intervalSec, grace } of PLANS) {
+    const terms = { amount, interval: months || intervalSec, months: months > 0, grace };
+    planIds.push(await c.createPlan(w, terms));
+  }
   await w.token.mint(w.subscriber, 10n ** 18n);
   return { w, planIds };
 }
@@ -153,6 +161,7 @@ async function agree({ w, planIds }: Stage, idHash: string, b: Expectation, nowS
   const shown = await w.lens.getSubscription(idHash);
   expect(STATUSES[Number(shown.status)], "status").to.equal(statusAt(b.record, nowSec));
   expect(Number(shown.paidThrough), "paidThrough").to.equal(b.record.paidThroughSec);
+  expect(Number(shown.anchorDay), "anchorDay").to.equal(b.record.anchorDay);
   expect(await w.token.balanceOf(w.treasury), "paid").to.equal(b.paid);
   for (const [plan, planId] of planIds.entries()) {
     const next = expectedAfter(b, { kind: "change", plan }, nowSec);
@@ -165,10 +174,14 @@ async function live(stage: Stage, firstPlan: number, steps: readonly Step[]): Pr
   const { w, planIds } = stage;
   const before = await w.token.balanceOf(w.treasury);
   const { idHash, paidThrough } = await c.subscribe(w, { planId: c.present(planIds[firstPlan]) });
-  const { amount, interval, grace } = termsOf(firstPlan);
-  const flags = { known: true, cancelled: false, ending: false, paused: false };
+  const { amount, intervalSec, months, grace } = termsOf(firstPlan);
+  const flags = { known: true, cancelled: false, ending: false, paused: false, intro: false, untilSec: 0 };
+  const { anchorDay } = await w.lens.getSubscription(idHash);
   let expectation: Expectation = {
-    record: { ...flags, paidThroughSec: paidThrough, intervalSec: interval, graceSec: grace },
+    record: {
+      ...{ ...flags, paidThroughSec: paidThrough, intervalSec, months, graceSec: grace },
+      anchorDay: Number(anchorDay),
+    },
     plan: firstPlan,
     paid: before + amount,
   };
@@ -202,11 +215,12 @@ describe("Laws > model", () => {
   it("L19 distinguishes every status in the histories that it tries", () => {
     // The steps above must not pass by never leaving ACTIVE.
     const seen = new Set<string>();
-    const record = { known: true, cancelled: false, ending: false, paused: false };
+    const record = { known: true, cancelled: false, ending: false, paused: false, intro: false, untilSec: 0 };
+    const length = { ...lengthOf({ unit: "second", count: 30 * c.DAY }), anchorDay: 0 };
     fc.assert(
       fc.property(fc.array(step, { minLength: STEPS, maxLength: STEPS }), (steps) => {
         let expectation: Expectation = {
-          record: { ...record, paidThroughSec: 1_000_000, intervalSec: 30 * c.DAY, graceSec: 3 * c.DAY },
+          record: { ...record, ...length, paidThroughSec: 1_000_000, graceSec: 3 * c.DAY },
           plan: 0,
           paid: 0n,
         };

@@ -38,7 +38,7 @@ export async function startMeteredWorld(chain: Chain): Promise<MeteredWorld> {
   const terms = { token: contracts.token, amount: 1_000_000n, interval: INTERVAL_SEC, grace: 86_400, payTo };
   const planId = await turnpike.getFunction("createPlan").staticCall(terms, ZeroHash, "{}");
   await (await turnpike.getFunction("createPlan")(terms, ZeroHash, "{}")).wait();
-  await (await turnpike.getFunction("setOperator")(planId, operator.address, true)).wait();
+  await (await turnpike.getFunction("setOperator")(planId, operator.address, 1)).wait();
   const rpc = connectRpc({ urls: chain.rpcUrl, chainId: chain.chainId });
 
   return {

@@ -1,8 +1,7 @@
 /** Turnpike's logs as typed facts. Amounts are base units, times unix seconds. */
 import { AbiCoder, getBytes, type Result } from "ethers";
-import { type Address, checksum, type Hex, lengthOf, type PeriodLength, ZERO_ADDRESS } from "../protocol";
+import { type Address, checksum, type Hex, idOrNone, lengthOf, type PeriodLength, ZERO_ADDRESS } from "../protocol";
 import { turnpikeInterface } from "./abi";
-import { idOrNone } from "./states";
 
 /** A log as JSON-RPC answers it. */
 export interface RawLog {

@@ -4,6 +4,7 @@ import {
   type Address,
   checksum,
   type Hex,
+  idOrNone,
   isTurnpikeError,
   lengthOf,
   lensAddressOf,
@@ -12,7 +13,6 @@ import {
 } from "../protocol";
 import { lensInterface, tokenInterface } from "./abi";
 import { callView, NO_ANSWER, type Rpc } from "./rpc";
-import { idOrNone } from "./states";
 
 /** A plan as the chain has it; amounts in base units, times in seconds. */
 export interface Plan extends PeriodLength {

@@ -3,7 +3,7 @@
  * then kept until a new block's log touches them, history is rewritten or they reach a maximum age. When the chain
  * cannot be read, every answer is Unavailable. Judges nothing: the status is a function of record and clock, elsewhere.
  */
-import { type Address, checksum, type Hex, lensAddressOf, Unavailable, ZERO_ADDRESS } from "../protocol";
+import { type Address, checksum, type Hex, idOrNone, lensAddressOf, Unavailable, ZERO_ADDRESS } from "../protocol";
 import { type Deferred, deferred } from "../protocol/waiting";
 import { lensInterface } from "./abi";
 import type { HeadWatcher } from "./heads";
@@ -96,11 +96,6 @@ function stateOf(idHash: Hex, { subscription, allowance }: StateOutput, blockNum
     blockNumber,
   };
 }
-
-const ZERO_WORD = `0x${"0".repeat(64)}`;
-
-/** An id that the contract answers, where all zero says that there is none. */
-export const idOrNone = (word: string): Hex | undefined => (word === ZERO_WORD ? undefined : (word as Hex));
 
 /** A gate's reader of subscriptions. */
 export interface StateReader {

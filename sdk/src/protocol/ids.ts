@@ -77,6 +77,9 @@ export function isHash32(value: unknown): value is Hex {
   return typeof value === "string" && HASH_32.test(value);
 }
 
+/** Returns an id that the contract answers; all zero there means none. */
+export const idOrNone = (word: string): Hex | undefined => (/^0x0+$/.test(word) ? undefined : (word as Hex));
+
 /** The credential: the subscriber's address, then the 32 secret bytes. Keep it out of logs. */
 export function subscriptionId(subscriber: Address, secret: Hex): Hex {
   return `0x${subscriber.slice(2).toLowerCase()}${secret.slice(2).toLowerCase()}`;

@@ -44,6 +44,8 @@ import type { TestPostgres } from "../../support/postgres";
 export const PRICE = 10_000_000n;
 export const DAY_SEC = 86_400;
 export const INTERVAL_SEC = 30 * DAY_SEC;
+
+const USUAL_PERIOD: Period = { unit: "second", count: INTERVAL_SEC };
 export const GRACE_SEC = 3 * DAY_SEC;
 
 export interface Signup {
@@ -130,7 +132,7 @@ export async function startServiceWorld(options: StartOptions = {}): Promise<Ser
   const services: Service[] = [];
 
   const termsOf = new Map<Hex, SignedTerms>();
-  const plan: ServiceWorld["plan"] = async ({ period = { unit: "second", count: INTERVAL_SEC }, ...terms } = {}) => {
+  const plan: ServiceWorld["plan"] = async ({ period = USUAL_PERIOD, ...terms } = {}) => {
     const wanted = {
       token: contracts.token,
       amount: PRICE,
