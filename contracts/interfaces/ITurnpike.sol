@@ -198,8 +198,7 @@ interface ITurnpike {
     error NotSubscriber(bytes32 idHash, address caller);
 
     /// @notice Thrown when the credit for the rest of the period is more than the new plan's price.
-    /// @dev Remedy: a downgrade is to cancel at the period's end and to subscribe anew. Or wait: credit falls with
-    /// time.
+    /// @dev Remedy: `setNext` makes the change at the period's end. Or wait: credit falls with time.
     error CreditExceedsPrice(uint256 credit, uint256 price);
 
     /// @notice Thrown when a resumption or a plan change would charge more than the subscriber allows.

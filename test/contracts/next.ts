@@ -83,8 +83,8 @@ describe("Subscriptions", () => {
       for (const form of ["direct", "signed"] as const) {
         const s = await signup(w, { until: FAR });
         const events = await eventsOf(w, await s[form]());
-        expect(events.map(([name]) => name)).to.deep.equal(["Subscribed", "NextSet"]);
-        expect(events[1]).to.deep.equal(["NextSet", s.idHash, FAR, ZeroHash]);
+        expect(events.map(([name]) => name)).to.deep.equal(["NextSet", "Subscribed"]);
+        expect(events[0]).to.deep.equal(["NextSet", s.idHash, FAR, ZeroHash]);
         const view = await w.lens.getSubscription(s.idHash);
         expect([view.until, view.version]).to.deep.equal([FAR, 0n]);
       }

@@ -190,7 +190,7 @@ export const ERRORS = {
   InvalidSuccessor: entry(
     "contract",
     422,
-    "The successor is not a live plan of the same provider.",
+    "The successor is not a live plan of the same provider and token.",
     "Name another plan, or none.",
   ),
   PlanMismatch: entry(
@@ -203,7 +203,7 @@ export const ERRORS = {
     "contract",
     422,
     "The unused time is worth more than the new plan's price.",
-    "Cancel at the period's end and subscribe to the smaller plan then.",
+    "Schedule the change for the period's end (setNext), or wait: credit falls with time.",
   ),
   ChargeAboveMax: entry(
     "contract",
