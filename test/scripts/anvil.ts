@@ -5,7 +5,14 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
 import { Contract, Wallet } from "ethers";
-import { createPlan, deprecatePlan, setOperator, turnpikeInterface } from "turnpike/chain";
+import {
+  createPlan,
+  deprecatePlan,
+  lensAddressOf,
+  lensInterface,
+  setOperator,
+  turnpikeInterface,
+} from "turnpike/chain";
 import type { Address } from "turnpike/protocol";
 import { deploy, isDevnet } from "../../scripts/deploy";
 import { readArtifact } from "../../scripts/deploy/artifact";
@@ -79,7 +86,8 @@ describe("scripts on a fresh anvil", function () {
       expect(await contract.getFunction("isOperator")(planId, operator)).to.equal(rights === 1);
     }
     await deprecatePlan(signer, turnpike.address as Address, { planId });
-    expect((await contract.getFunction("getPlan")(planId)).deprecated).to.equal(true);
+    const lens = new Contract(lensAddressOf(turnpike.address as Address), lensInterface, chain.provider);
+    expect((await lens.getFunction("getPlan")(planId)).deprecated).to.equal(true);
   });
 
   it("refuse a chain without Cancun", async () => {

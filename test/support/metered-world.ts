@@ -35,7 +35,14 @@ export async function startMeteredWorld(chain: Chain): Promise<MeteredWorld> {
   const payTo = (await chain.wallet("treasury")).address;
   const turnpike = new Contract(contracts.turnpike, turnpikeInterface, provider);
   const token = new Contract(contracts.token, tokenInterface, provider);
-  const terms = { token: contracts.token, amount: 1_000_000n, interval: INTERVAL_SEC, grace: 86_400, payTo };
+  const terms = {
+    token: contracts.token,
+    amount: 1_000_000n,
+    interval: INTERVAL_SEC,
+    months: false,
+    grace: 86_400,
+    payTo,
+  };
   const planId = await turnpike.getFunction("createPlan").staticCall(terms, ZeroHash, "{}");
   await (await turnpike.getFunction("createPlan")(terms, ZeroHash, "{}")).wait();
   await (await turnpike.getFunction("setOperator")(planId, operator.address, 1)).wait();

@@ -186,8 +186,8 @@ export const subscriptionSchema = z.object({
   version: versionSchema,
   /** cancelled at the period's end */
   ending: z.boolean(),
-  /** the paid period was begun with a voucher: it gives no credit */
-  intro: z.boolean(),
+  /** the paid period was begun with a voucher: it gives no credit; absent: it was not */
+  intro: z.boolean().default(false),
   /** the day of the month on which periods start; absent on a plan in seconds */
   anchorDay: z.number().int().min(1).max(31).optional(),
   /** unix seconds, from when on nothing is charged but debits of the paid period; absent: no end is set */

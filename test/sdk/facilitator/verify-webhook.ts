@@ -150,11 +150,11 @@ describe("SDK: verifyWebhook", () => {
     expect([...WEBHOOK_EVENT_TYPES].sort()).to.deep.equal(
       [
         ...["settled", "failed", "reversed", "restored"].map((name) => `payment.${name}`),
-        ...["created", "deprecated"].map((name) => `plan.${name}`),
+        ...["created", "deprecated", "payee_proposed", "payee_changed", "transferred"].map((name) => `plan.${name}`),
         ...["created", "renewed", "renewal_at_risk", "renewal_failed", "past_due", "paused", "resumed"].map(
           (name) => `subscription.${name}`,
         ),
-        ...["plan_changed", "rekeyed", "cancelled", "expired"].map((name) => `subscription.${name}`),
+        ...["plan_changed", "next_set", "rekeyed", "cancelled", "expired"].map((name) => `subscription.${name}`),
         ...["debited", "threshold_reached", "exhausted", "cap_changed"].map((name) => `allowance.${name}`),
       ].sort(),
     );

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
 import { Contract } from "ethers";
-import { turnpikeInterface } from "turnpike/chain";
+import { lensAddressOf, lensInterface } from "turnpike/chain";
 import { type Deduction, deductAllowance, type Payment, type Provider } from "turnpike/gate";
 import { testKey } from "../../../support/chain";
 import {
@@ -84,9 +84,9 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect(refused.json.accepts).to.have.length(1);
       expect(refused.json.message).to.match(/raise/i);
       expect(server.served.get("/tokens")).to.equal(4);
-      const turnpike = new Contract(world.contracts.turnpike, turnpikeInterface, world.chain.provider);
+      const lens = new Contract(lensAddressOf(world.contracts.turnpike), lensInterface, world.chain.provider);
       await provider.flush();
-      expect((await turnpike.getFunction("getAllowance")(idHash)).spent).to.equal(CAP);
+      expect((await lens.getFunction("getAllowance")(idHash)).spent).to.equal(CAP);
     });
 
     it("C13 never charges parallel calls above the cap", async () => {

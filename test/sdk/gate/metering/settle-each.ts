@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
 import { Contract } from "ethers";
-import { turnpikeInterface } from "turnpike/chain";
+import { lensAddressOf, lensInterface, turnpikeInterface } from "turnpike/chain";
 import type { Deduction, Provider } from "turnpike/gate";
 import { testKey } from "../../../support/chain";
 import {
@@ -28,11 +28,13 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
     let server: TestServer;
     let folder: string;
     let turnpike: Contract;
+    let lens: Contract;
     const deductions: Deduction[] = [];
 
     before(async () => {
       world = await startSubscriptionWorld();
       facilitator = await startSmallFacilitator();
+      lens = new Contract(lensAddressOf(world.contracts.turnpike), lensInterface, world.chain.provider);
       turnpike = new Contract(world.contracts.turnpike, turnpikeInterface, world.chain.provider);
       folder = mkdtempSync(path.join(tmpdir(), "turnpike-each-"));
       const operatorKey = testKey("provider") as `0x${string}`;
@@ -62,7 +64,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
     });
 
     const ask = (id: string) => send(`${server.url}/tokens`, { headers: { "X-Service-Sub": id } });
-    const spent = async (idHash: string): Promise<bigint> => (await turnpike.getFunction("getAllowance")(idHash)).spent;
+    const spent = async (idHash: string): Promise<bigint> => (await lens.getFunction("getAllowance")(idHash)).spent;
     const debits = async (idHash: string) =>
       (await turnpike.queryFilter("Debited", 0)).flatMap((log) => {
         const { args } = turnpikeInterface.parseLog(log) ?? {};
