@@ -5,9 +5,8 @@
 import {
   type Address,
   ConfigError,
-  checksum,
+  configuredAddress,
   findNetwork,
-  isAddress,
   type Network,
   networkOfChain,
   PolicyRefused,
@@ -103,6 +102,7 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
   if (!Number.isSafeInteger(maxWindowSec) || maxWindowSec < 30) {
     throw new ConfigError("policy.maxWindowSec must be a whole number of seconds, at least 30");
   }
+  for (const { name, token } of networks) if (token) requireAddress(token.address, `networks: token of ${name}`);
   const chainIds = settings.networks?.map((name) => {
     const network = findNetwork(name, networks);
     if (!network) throw new ConfigError(`policy.networks holds "${name}", which is no known network`);
@@ -168,6 +168,5 @@ const refuse = (reason: string, message: string): Verdict => ({
 });
 
 function requireAddress(value: string, field: string): Address {
-  if (!isAddress(value)) throw new ConfigError(`${field} holds "${value}", which is no address`);
-  return checksum(value);
+  return configuredAddress(value, field, `${field} holds "${value}", which is no address`);
 }
