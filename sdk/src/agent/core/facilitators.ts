@@ -209,11 +209,15 @@ export async function submit<O extends Outcome>(
     if (!wasUnsure) job.onPending?.();
     wasUnsure = true;
     if (await retries.wait(waitMs)) continue;
-    throw new PaymentPending("The outcome of the change is not known yet. Repeat the call: it presents the same one.", {
-      ...(cause === undefined ? {} : { cause }),
-      ...(cause?.retryAfterSec === undefined ? {} : { retryAfterSec: cause.retryAfterSec }),
-      ...(job.idHash === undefined ? {} : { details: { idHash: job.idHash } }),
-    });
+    const why = cause === undefined ? "" : ` (${cause.message.replace(/\.$/, "")})`;
+    throw new PaymentPending(
+      `The outcome of the change is not known yet${why}. Repeat the call: it presents the same one.`,
+      {
+        ...(cause === undefined ? {} : { cause }),
+        ...(cause?.retryAfterSec === undefined ? {} : { retryAfterSec: cause.retryAfterSec }),
+        ...(job.idHash === undefined ? {} : { details: { idHash: job.idHash } }),
+      },
+    );
   }
 }
 

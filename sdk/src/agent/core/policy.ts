@@ -111,6 +111,13 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
   const tokens = settings.tokens?.map((token) => requireAddress(token, "policy.tokens"));
   const payees = settings.payees?.map((payee) => requireAddress(payee, "policy.payees"));
 
+  function nameOfLimit(kind: SpendIntent["kind"]): string {
+    if (kind === "payment") return "policy.perPayment";
+    return settings.perSubscription === undefined
+      ? "policy.perDay (it limits a plan's price while policy.perSubscription is not set)"
+      : "policy.perSubscription";
+  }
+
   function tokenRemedy({ name, token }: Network): string {
     if (tokens)
       return `policy.tokens lists ${tokens.length === 0 ? "none" : tokens.join(", ")}. Add it there to allow it.`;
@@ -135,8 +142,7 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     }
     const limit = facts.kind === "payment" ? perPayment : perSubscription;
     if (amount > limit) {
-      const name = facts.kind === "payment" ? "perPayment" : "perSubscription";
-      return refuse("limit", `${amount} is above policy.${name}, which is ${limit}.`);
+      return refuse("limit", `${amount} is above ${nameOfLimit(facts.kind)}, which is ${limit}.`);
     }
     const reasons: AskReason[] = [];
     if (askAbove !== undefined && amount > askAbove) reasons.push("amount");
