@@ -51,6 +51,14 @@ describe("Facilitator: settings", () => {
     expect(problem({ TURNPIKE: "0x12" })).to.match(/^TURNPIKE must be an address/);
   });
 
+  it("name the key file that is missing or holds no key, and no key", () => {
+    expect(problem({ PROOF_KEY: "file:/nowhere/proof_key" })).to.match(
+      /^PROOF_KEY names the file \/nowhere\/proof_key, which does not exist/,
+    );
+    expect(problem({ PROOF_KEY: `file:${__filename}` })).to.match(/settings\.ts, which holds no private key/);
+    expect(problem({ PROOF_KEY: `file:${environment.PROOF_KEY}` })).to.not.include(environment.PROOF_KEY.slice(2));
+  });
+
   it("name every variable that is missing at once", () => {
     expect(problem({ TURNPIKE: "", TOKENS: "", CHAIN_ID: "" })).to.match(
       /^3 settings are missing: CHAIN_ID, TURNPIKE, TOKENS\. /,
