@@ -1,6 +1,8 @@
 #!/usr/bin/env node
 // Builds the SDK before npm packs or publishes it: an unbuilt package is empty, and npm reports no error. Compiles the
 // contracts first, because the SDK imports the types that the compiler writes. Prints to stderr only: stdout is npm's.
+require("./requirements.cjs");
+
 const { spawnSync } = require("node:child_process");
 const { existsSync, rmSync } = require("node:fs");
 const { join } = require("node:path");
