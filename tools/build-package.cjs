@@ -31,7 +31,8 @@ const hardhat = programOf("hardhat", "internal/cli/cli.js");
 const tsdown = programOf("tsdown", "dist/run.mjs");
 rmSync(DIST, { recursive: true, force: true });
 run(hardhat, ["compile", "--quiet"], ROOT);
-run(tsdown, [], SDK);
+// `npm run build -w sdk` shows its warnings.
+run(tsdown, ["--logLevel", "error"], SDK);
 if (!existsSync(join(DIST, "index.js"))) {
   process.stderr.write(`The build wrote no ${join(DIST, "index.js")}: the package would be empty.\n`);
   process.exit(1);

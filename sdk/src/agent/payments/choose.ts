@@ -68,7 +68,10 @@ function admit(context: AgentContext, job: PayJob, option: PaymentOption): Chose
   if (option.dialect !== "turnpike") return { kind: "standard", option };
   const facilitator = context.facilitators.find(option.facilitator);
   if (!facilitator) {
-    const named = URL.canParse(option.facilitator) ? originAndPath(option.facilitator) : "a Facilitator without a URL";
+    const named =
+      option.facilitator !== undefined && URL.canParse(option.facilitator)
+        ? originAndPath(option.facilitator)
+        : "a Facilitator without a URL";
     return no(
       "facilitator",
       `The provider settles through ${named}, which is not in the agent's \`facilitators\`. Add it there if you trust it.`,
