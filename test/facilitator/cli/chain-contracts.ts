@@ -67,6 +67,9 @@ describe("Facilitator: the contracts of a database", function () {
       const { status, stdout } = await program.run(["doctor"], world.env({ [name]: other[name] }));
       expect(stdout).to.match(new RegExp(`^fail .*the database belongs to ${name} ${ours}.*Remedy: `, "m"));
       expect(status).to.equal(1);
+      const reconciled = await program.run(["reconcile"], world.env({ [name]: other[name] }));
+      expect(reconciled.stderr).to.match(/^ConfigError: the database belongs to/m);
+      expect(reconciled.stdout).to.not.include("difference");
     });
   }
 
