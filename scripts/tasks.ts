@@ -28,6 +28,7 @@ task("plan:create", "Creates a plan; the sending account is its provider")
   .setAction(async (given, hre) => {
     const { defaultGraceSec } = require("turnpike/protocol") as typeof import("turnpike/protocol");
     const { createPlan } = require("./plan") as typeof import("./plan");
+    requireChecksum({ token: given.token, payTo: given.payTo });
     const graceSec: number = given.grace ?? defaultGraceSec(given.interval);
     if (graceSec === 0) print("Warning: with a grace of 0 a subscriber is cut off until its renewal is mined.");
     const { planId, receipt } = await createPlan(await account(hre), await turnpikeOf(hre, given.turnpike), {
@@ -61,6 +62,7 @@ task("plan:operator", "Lets an account debit on a plan, for instance a Facilitat
   .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
   .setAction(async ({ plan, operator, revoke, turnpike }, hre) => {
     const { setOperator } = require("./plan") as typeof import("./plan");
+    requireChecksum({ operator });
     const right = { planId: plan as Hex, operator: operator as Address, allowed: !revoke };
     const receipt = await setOperator(await account(hre), await turnpikeOf(hre, turnpike), right);
     process.stdout.write(`${receipt.hash}\n`);
@@ -73,12 +75,26 @@ async function account(hre: HardhatRuntimeEnvironment) {
 }
 
 async function turnpikeOf(hre: HardhatRuntimeEnvironment, given: string | undefined): Promise<Address> {
+  requireChecksum({ turnpike: given });
   if (given) return given as Address;
   const { readRecord } = require("./deploy/record") as typeof import("./deploy/record");
   const chainId = Number((await hre.ethers.provider.getNetwork()).chainId);
   const record = readRecord(chainId, process.env.TURNPIKE_DEPLOYMENTS || undefined);
   if (record) return record.turnpike.address as Address;
   throw new HardhatPluginError(PLUGIN, `No deployment on chain ${chainId} is recorded: deploy, or give --turnpike.`);
+}
+
+/** Refuses an address that was mistyped: what it names is written to the chain for good. */
+function requireChecksum(given: Readonly<Record<string, string | undefined>>): void {
+  const { configuredAddress } = require("turnpike/protocol") as typeof import("turnpike/protocol");
+  for (const [name, value] of Object.entries(given)) {
+    if (value === undefined) continue;
+    try {
+      configuredAddress(value, `--${name}`, `--${name} is "${value}": an address is 0x and 40 hex digits`);
+    } catch (error) {
+      throw new HardhatPluginError(PLUGIN, (error as Error).message);
+    }
+  }
 }
 
 /** Notes go to stderr, so that stdout contains only the result. */

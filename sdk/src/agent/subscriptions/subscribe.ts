@@ -182,8 +182,15 @@ async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecre
   const need = { ledger, facilitator, deployment, token, planned: entry, when: "whole" as const };
   return withApproval(context, need, async (approval) => {
     if (approval.account.balance < plan.amount) {
-      throw new InsufficientFunds(undefined, {
-        details: { token, required: plan.amount.toString(), available: approval.account.balance.toString() },
+      const { balance } = approval.account;
+      const lacks = `The wallet ${subscriber} has ${balance} base units of ${token}, and the first period costs ${plan.amount}.`;
+      throw new InsufficientFunds(lacks, {
+        details: {
+          wallet: subscriber,
+          token,
+          required: plan.amount.toString(),
+          available: approval.account.balance.toString(),
+        },
       });
     }
     const spend = spendOf(context, entry);
