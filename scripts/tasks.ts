@@ -29,6 +29,7 @@ task("plan:create", "Creates a plan; the sending account is its provider")
   .setAction(async (given, hre) => {
     const { defaultGraceSec, NOMINAL_MONTH_SEC } = require("turnpike/protocol") as typeof import("turnpike/protocol");
     const { createPlan } = require("turnpike/chain") as typeof import("turnpike/chain");
+    requireChecksum({ token: given.token, payTo: given.payTo });
     const length = given.months ? { months: Number(given.months) } : { intervalSec: Number(given.interval) };
     const shortestSec = given.months ? given.months * NOMINAL_MONTH_SEC : given.interval;
     const graceSec: number = given.grace ?? defaultGraceSec(shortestSec);
@@ -68,6 +69,7 @@ task(
   .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
   .setAction(async ({ plan, operator, rights, revoke, turnpike }, hre) => {
     const { RIGHTS, setOperator } = require("turnpike/chain") as typeof import("turnpike/chain");
+    requireChecksum({ operator });
     const bitOf = (name: string): number => {
       if (Object.hasOwn(RIGHTS, name)) return RIGHTS[name as keyof typeof RIGHTS];
       throw new HardhatPluginError(PLUGIN, `rights: "${name}" is none of ${Object.keys(RIGHTS).join(", ")}.`);
@@ -85,12 +87,26 @@ async function account(hre: HardhatRuntimeEnvironment) {
 }
 
 async function turnpikeOf(hre: HardhatRuntimeEnvironment, given: string | undefined): Promise<Address> {
+  requireChecksum({ turnpike: given });
   if (given) return given as Address;
   const { readRecord } = require("./deploy/record") as typeof import("./deploy/record");
   const chainId = Number((await hre.ethers.provider.getNetwork()).chainId);
   const record = readRecord(chainId, process.env.TURNPIKE_DEPLOYMENTS || undefined);
   if (record) return record.turnpike.address as Address;
   throw new HardhatPluginError(PLUGIN, `No deployment on chain ${chainId} is recorded: deploy, or give --turnpike.`);
+}
+
+/** Refuses an address that was mistyped: what it names is written to the chain for good. */
+function requireChecksum(given: Readonly<Record<string, string | undefined>>): void {
+  const { configuredAddress } = require("turnpike/protocol") as typeof import("turnpike/protocol");
+  for (const [name, value] of Object.entries(given)) {
+    if (value === undefined) continue;
+    try {
+      configuredAddress(value, `--${name}`, `--${name} is "${value}": an address is 0x and 40 hex digits`);
+    } catch (error) {
+      throw new HardhatPluginError(PLUGIN, (error as Error).message);
+    }
+  }
 }
 
 /** Notes go to stderr, so that stdout contains only the result. */

@@ -1,6 +1,8 @@
 #!/usr/bin/env node
 // Builds the SDK before npm packs or publishes it: an unbuilt package is empty, and npm reports no error. Compiles the
 // contracts first, because the SDK imports the types that the compiler writes. Prints to stderr only: stdout is npm's.
+require("./requirements.cjs");
+
 const { spawnSync } = require("node:child_process");
 const { existsSync, rmSync } = require("node:fs");
 const { join } = require("node:path");
@@ -29,7 +31,8 @@ const hardhat = programOf("hardhat", "internal/cli/cli.js");
 const tsdown = programOf("tsdown", "dist/run.mjs");
 rmSync(DIST, { recursive: true, force: true });
 run(hardhat, ["compile", "--quiet"], ROOT);
-run(tsdown, [], SDK);
+// `npm run build -w sdk` shows its warnings.
+run(tsdown, ["--logLevel", "error"], SDK);
 if (!existsSync(join(DIST, "index.js"))) {
   process.stderr.write(`The build wrote no ${join(DIST, "index.js")}: the package would be empty.\n`);
   process.exit(1);

@@ -8,6 +8,11 @@ const { buildSync } = require("esbuild");
 const { dependencies } = require("../package.json");
 
 const FOLDER = resolve(__dirname, "..");
+const NODE_CHECK =
+  'const [nodeMajor, nodeMinor] = process.versions.node.split(".").map(Number);' +
+  "if (nodeMajor < 20 || (nodeMajor === 20 && nodeMinor < 19)) {" +
+  ' process.stderr.write("Node 20.19 or later is needed; this is " + process.versions.node + ".\\n"); process.exit(1); }';
+
 const ENTRY_POINTS = ["protocol", "chain", "facilitator"];
 
 function build(outfile = join(FOLDER, "dist/program/facilitator.cjs")) {
@@ -22,6 +27,8 @@ function build(outfile = join(FOLDER, "dist/program/facilitator.cjs")) {
       .filter((name) => name !== "turnpike")
       .flatMap((name) => [name, `${name}/*`]),
     alias: Object.fromEntries(ENTRY_POINTS.map((entry) => [`turnpike/${entry}`, join(sdk, entry, "index.ts")])),
+    // Before any import: an old Node fails in one of them without naming itself.
+    banner: { js: NODE_CHECK },
     outfile,
     logLevel: "error",
   });

@@ -8,6 +8,8 @@ export interface Narrator {
   /** A fetch that prints every request and response. */
   readonly fetch: typeof fetch;
   say(line: string): void;
+  /** Prints the error that a step provokes. */
+  sayError(error: unknown): void;
   /** Runs one step and prints its title, events, transactions and changed balances. */
   step(title: string, about: string, act: () => Promise<void>): Promise<void>;
   readonly failures: readonly string[];
@@ -85,6 +87,10 @@ export function createNarrator(
   return {
     fetch: telling,
     say,
+    sayError(error) {
+      const { code, message } = error as { code?: string; message?: string };
+      if (message !== undefined) say(`   error ${code}: ${withShortHex(message)}`);
+    },
     failures,
     steps: () => number,
     async step(title, about, act) {

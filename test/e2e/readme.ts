@@ -122,6 +122,13 @@ describe("end to end > the code of the README and the quickstarts", function () 
     await until("the quickstart's seller", async () => seller.output().includes(url), 60_000);
     expect((await fetch(url)).status).to.equal(402);
 
+    // A second one finds its port in use: it ends, and does not claim to serve.
+    const code3000 = codeOf("seller", "Save this as `seller.mjs`").replaceAll("3000", String(port));
+    const second = start("second-seller", code3000, { env });
+    const [failed] = await once(second.child, "exit");
+    expect(failed, second.output()).to.not.equal(0);
+    expect(second.output()).to.include("EADDRINUSE").and.not.include(`${url}\n`);
+
     const end = "await agent.close();";
     const subscribe = codeOf("buyer", "Add these lines before");
     const buyer = codeOf("buyer", "Save this as `buyer.mjs`").replace(end, `${subscribe}\n${end}`);

@@ -72,6 +72,9 @@ describe("end to end > the sandbox", function () {
     ]) {
       expect(output()).to.contain(title);
     }
+    expect(output())
+      .to.match(/^ {3}error InsufficientFunds: The wallet 0x/m)
+      .and.match(/^ {3}error PlanDeprecated: /m);
     expect(readdirSync(folder)).to.deep.equal([]);
   });
 

@@ -1,12 +1,14 @@
 /** Starts the parts below HTTP in dependency order, and stops them in reverse order. */
 import type { Logger } from "pino";
 import type { FacilitatorConfig } from "../config";
+import { bindChainContracts, requireChainContracts } from "../db/chain-contracts";
 import { HealthWatch } from "../db/health";
 import { openStore, type Store } from "../db/open";
 import { untilDatabaseAnswers } from "../db/patience";
 import { type SharedClock, startSharedClock } from "../db/shared-clock";
 import type { EventFeed } from "../events/feed";
 import { type Indexer, startIndexer } from "../indexer";
+import { chainMismatch, MISMATCH_REMEDY } from "../indexer/same-chain";
 import { noProgress, type Progress, readingBar } from "../lib/progress";
 import { type Payments, startPayments } from "../payments";
 import { type Relayer, startRelayer } from "../relayer";
@@ -81,6 +83,8 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     // The store is closed last: every other part may write while it stops.
     started.unshift({ name: "store", stop: () => store.close() });
     await database.start(store, config.chainId);
+    // Before any lane of the database is run.
+    await requireChainContracts(store.db, config);
     const wallClock = await startSharedClock({
       store,
       monotonicMs,
@@ -93,6 +97,9 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
       "relayer",
       await startRelayer({ config, store, log, onStep, signal: nodes.signal, ...(fetch && { fetch }) }),
     );
+    await bindChainContracts(store.db, config);
+    const mismatch = await chainMismatch({ db: store.db, chain: relayer.chain, chainId: config.chainId });
+    if (mismatch) log.warn({ remedy: MISMATCH_REMEDY }, mismatch.detail);
     signal?.throwIfAborted();
     onStage("reading the chain");
     const feed = createEventFeed(config.chainId);

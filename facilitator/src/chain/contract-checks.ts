@@ -3,6 +3,7 @@
  * findings can stop the start, and the doctor prints them.
  */
 import { AbiCoder, keccak256, TypedDataEncoder } from "ethers";
+import { lensAddressOf, lensInterface } from "turnpike/chain";
 import type { Address, Hex } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { TokenConfig } from "../config/chain";
@@ -50,6 +51,23 @@ async function checkCode(chain: ChainReader, config: FacilitatorConfig, named: N
   if (keccak256(masked(code, named.code)) === named.code.hash) {
     return { level: "ok", subject: setting, detail: `${address} is this release's contract` };
   }
+  const other = NAMED.find(({ code: expected }) => keccak256(masked(code, expected)) === expected.hash);
+  if (other) {
+    return {
+      level: "fail",
+      subject: setting,
+      detail: `${address} is the contract that ${other.setting} must name`,
+      remedy: "exchange the addresses of TURNPIKE and BATCH_SETTLER",
+    };
+  }
+  if (setting === "TURNPIKE" && !(await answersPlans(chain, address))) {
+    return {
+      level: "fail",
+      subject: setting,
+      detail: `${address} is a contract, but not Turnpike of this release: its lens does not answer getPlans()`,
+      remedy: "set TURNPIKE to the address in deployments/, or in .sandbox/state.json",
+    };
+  }
   // On a local chain the contracts may be under development.
   const level = config.network.name.startsWith("local-") ? "warn" : "fail";
   return {
@@ -59,6 +77,21 @@ async function checkCode(chain: ChainReader, config: FacilitatorConfig, named: N
     remedy: `set ${setting} to the address in deployments/, or run the release that the contract belongs to`,
   };
 }
+
+const NAMED = [
+  { setting: "TURNPIKE", code: known.turnpike },
+  { setting: "BATCH_SETTLER", code: known.batchSettler },
+] as const;
+
+/** On a local chain the code may be under development, but it is Turnpike's all the same. */
+async function answersPlans(chain: ChainReader, to: Address): Promise<boolean> {
+  const data = lensInterface.encodeFunctionData("getPlans", [[]]) as Hex;
+  const answer = await chain.call({ to: lensAddressOf(to), data });
+  return answer.kind === "ok" && answer.data === EMPTY_LIST;
+}
+
+/** An empty array, ABI-encoded. */
+const EMPTY_LIST = `0x${"20".padStart(64, "0")}${"0".repeat(64)}`;
 
 function masked(code: Hex, { immutables }: KnownCode): Hex {
   let digits = code.slice(2);

@@ -57,6 +57,12 @@ export async function runCommands(argv: readonly string[], env: Environment = pr
       "compare the database with the chain and list the differences; exits with 1 on a difference, 2 when no node answers",
     )
     .action(async () => end(await reconcileCommand(loadConfig(env))));
+  const [given] = argv.slice(2);
+  const known = program.commands.map((command) => command.name());
+  if (given !== undefined && !given.startsWith("-") && ![...known, "help"].includes(given)) {
+    process.stderr.write(`unknown command "${given}": use ${known.join(", ")}\n`);
+    end(1);
+  }
   try {
     await program.parseAsync([...argv]);
   } catch (error) {

@@ -4,6 +4,7 @@ import { isTurnpikeError } from "turnpike/protocol";
 import type { ChainReader } from "../chain/chain-reader";
 import { openChain } from "../chain/open";
 import type { FacilitatorConfig } from "../config";
+import { requireChainContracts } from "../db/chain-contracts";
 import { openStore, type Store } from "../db/open";
 import { isDatabaseOutage } from "../db/outage";
 import { countStaged } from "../events/feed";
@@ -53,6 +54,8 @@ interface Sources {
 
 /** @returns the number of differences; undefined when no data has been read that could differ */
 async function compare(sources: Sources, store: Store): Promise<number | undefined> {
+  // Against another contract every row would differ, and the remedy would delete what is right.
+  await requireChainContracts(store.db, sources.config);
   if (!(await newestBlock(store.db, sources.config.chainId))) return undefined;
   return tellDifferences(sources, store);
 }

@@ -1,12 +1,12 @@
 /** The chain, its contracts and the tokens that are settled. */
-import { addressSchema, parseAmount } from "turnpike/protocol";
+import { parseAmount } from "turnpike/protocol";
 import { z } from "zod";
-import { list, optional, setting, url, whole } from "./setting";
+import { address, list, optional, setting, url, whole } from "./setting";
 
-const addresses = z.string().transform(list).pipe(z.array(addressSchema).min(1));
+const addresses = z.string().transform(list).pipe(z.array(address).min(1));
 
 export const tokenConfigSchema = z.object({
-  address: addressSchema,
+  address,
   /** of the token's EIP-712 domain */
   name: z.string().min(1),
   version: z.string().min(1),
@@ -48,11 +48,11 @@ export const CHAIN = {
       "Nodes are not compared with each other: name only nodes that you trust. The next one is asked when one fails.",
     schema: z.string().transform(list).pipe(z.array(url).min(1)),
   }),
-  turnpike: setting({ env: "TURNPIKE", about: "Address of the Turnpike contract.", schema: addressSchema }),
+  turnpike: setting({ env: "TURNPIKE", about: "Address of the Turnpike contract.", schema: address }),
   batchSettler: setting({
     env: "BATCH_SETTLER",
     about: "Address of the BatchSettler contract.",
-    schema: addressSchema,
+    schema: address,
   }),
   tokens: setting({
     env: "TOKENS",

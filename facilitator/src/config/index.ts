@@ -61,10 +61,11 @@ export interface FacilitatorConfig
 
 /**
  * Reads and checks every setting.
- * @throws ConfigError naming the first variable that is missing or malformed, never its value
+ * @throws ConfigError naming the first variable that is malformed, or every one that is missing; never a secret value
  */
 export function loadConfig(env: Readonly<Record<string, string | undefined>>): FacilitatorConfig {
   const parsed: Record<string, unknown> = {};
+  const absent: Setting[] = [];
   const entries = Object.entries(SETTINGS) as [string, Setting][];
   // Settings of a single role come last, when the roles are known: another role's key is not even opened.
   entries.sort(([, a], [, b]) => Number(a.role !== undefined) - Number(b.role !== undefined));
@@ -72,7 +73,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>>): F
     if (entry.role && !(parsed.roles as readonly Role[]).includes(entry.role)) continue;
     const text = env[entry.env]?.trim() || entry.fallback;
     if (text === undefined) {
-      if (!entry.optional) throw missing(entry);
+      if (!entry.optional) absent.push(entry);
       continue;
     }
     const result = entry.schema.safeParse(text);
@@ -83,17 +84,23 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>>): F
     }
     parsed[name] = result.data;
   }
-  return assemble(parsed as unknown as Parsed);
+  return assemble(parsed as unknown as Parsed, absent);
 }
 
-function assemble(parsed: Parsed): FacilitatorConfig {
+/** @param absent required variables that are not set: nothing else of `parsed` is used then */
+function assemble(parsed: Parsed, absent: readonly Setting[]): FacilitatorConfig {
   const { databaseUrl, pgliteDir, pgliteLockMs, databasePoolSize, startBlock, finalityDepth, relayerKeys, ...rest } =
     parsed;
-  const network = networkOfChain(rest.chainId);
-  const isLocal = network.name.startsWith("local-");
-  if (startBlock === undefined && !isLocal) throw missing(SETTINGS.startBlock);
-  if (relayerKeys === undefined && rest.roles.includes("relayer")) throw missing(SETTINGS.relayerKeys);
-  if (rest.proofKey === undefined && rest.roles.includes("api")) throw missing(SETTINGS.proofKey);
+  const network = rest.chainId === undefined ? undefined : networkOfChain(rest.chainId);
+  const isLocal = network?.name.startsWith("local-") ?? true;
+  const required: readonly (Setting | false)[] = [
+    ...absent,
+    startBlock === undefined && !isLocal && SETTINGS.startBlock,
+    relayerKeys === undefined && rest.roles.includes("relayer") && SETTINGS.relayerKeys,
+    rest.proofKey === undefined && rest.roles.includes("api") && SETTINGS.proofKey,
+  ];
+  const unset = required.filter((each) => each !== false);
+  if (unset.length > 0 || !network) throw missing(unset);
   if (databaseUrl === undefined && !ALONE.every((role) => rest.roles.includes(role))) {
     throw new ConfigError(
       `ROLES needs ${ALONE.join(", ")} with the embedded database, which serves one process: name them, or set DATABASE_URL`,
@@ -112,7 +119,14 @@ function assemble(parsed: Parsed): FacilitatorConfig {
   };
 }
 
-const missing = ({ env, about }: Pick<Setting, "env" | "about">) => new ConfigError(`${env} is missing: ${about}`);
+function missing(settings: readonly Pick<Setting, "env" | "about">[]): ConfigError {
+  const [first] = settings;
+  if (first && settings.length === 1) return new ConfigError(`${first.env} is missing: ${first.about}`);
+  const names = settings.map(({ env }) => env).join(", ");
+  return new ConfigError(
+    `${settings.length} settings are missing: ${names}. See docs/reference/settings.md for each, or facilitator/settings.env.example`,
+  );
+}
 
 export function findToken(config: FacilitatorConfig, token: Address): TokenConfig | undefined {
   return config.tokens.find((known) => known.address === token);

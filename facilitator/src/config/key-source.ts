@@ -22,8 +22,10 @@ export const keySource = z.string().transform((text, context): KeySource => {
   if (text.startsWith(FILE)) {
     const path = text.slice(FILE.length);
     const found = readKeyFile(path);
-    if (found !== undefined) return { kind: "local", key: secretOf(found), path };
-    context.addIssue({ code: "custom", message: "names a file that holds no private key or cannot be read" });
+    if ("key" in found) return { kind: "local", key: secretOf(found.key), path };
+    // A key in the place of a path is not printed.
+    const shown = /[0-9a-fA-F]{64}/.test(path) ? "that is named by 64 hex digits" : path;
+    context.addIssue({ code: "custom", message: `names the file ${shown}, which ${found.fault}` });
     return z.NEVER;
   }
   if (text.startsWith(AWS_KMS) && text.length > AWS_KMS.length) {
@@ -38,12 +40,12 @@ export const keySource = z.string().transform((text, context): KeySource => {
 
 const secretOf = (text: string): Secret<Hex> => new Secret(text.toLowerCase() as Hex);
 
-function readKeyFile(path: string): string | undefined {
+function readKeyFile(path: string): { readonly key: string } | { readonly fault: string } {
   try {
     const text = readFileSync(path, "utf8").trim();
-    return PRIVATE_KEY.test(text) ? text : undefined;
-  } catch {
-    // The caller reports the error, with the name of the variable.
-    return undefined;
+    return PRIVATE_KEY.test(text) ? { key: text } : { fault: "holds no private key (0x and 64 hex digits)" };
+  } catch (error) {
+    const { code } = error as { code?: string };
+    return { fault: code === "ENOENT" ? "does not exist" : `cannot be read (${code})` };
   }
 }

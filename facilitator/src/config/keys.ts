@@ -1,13 +1,15 @@
 /** The keys of the service. */
-import { type ProofSigner, parseProofSigner } from "turnpike/protocol";
+import { type Address, checksumFault, type ProofSigner, parseProofSigner } from "turnpike/protocol";
 import { z } from "zod";
 import { keySource } from "./key-source";
 import { list, optional, url } from "./setting";
 
 const proofSigner = z.string().transform((text, context): ProofSigner => {
   const signer = parseProofSigner(text);
-  if (signer) return signer;
-  const message = "must be an address, or an address with @ and a time: unix seconds, or ISO 8601 with its zone";
+  const fault = signer && checksumFault(text.split("@")[0] as Address);
+  if (signer && fault === undefined) return signer;
+  const message =
+    fault ?? "must be an address, or an address with @ and a time: unix seconds, or ISO 8601 with its zone";
   context.addIssue({ code: "custom", message });
   return z.NEVER;
 });

@@ -1,7 +1,6 @@
 /** What providers may use: API keys, debits, webhooks. */
-import { addressSchema } from "turnpike/protocol";
 import { z } from "zod";
-import { flag, list, optional, origin, setting, whole } from "./setting";
+import { address, flag, list, optional, origin, setting, whole } from "./setting";
 
 export const PROVIDERS = {
   publicUrl: optional({
@@ -16,7 +15,7 @@ export const PROVIDERS = {
     about:
       "Wallets whose API keys may also read what concerns the whole service (lanes, balances, costs), comma-separated addresses; nobody's when absent.",
     danger: "A holder of such a key sees the total costs of all providers' transactions.",
-    schema: z.string().transform(list).pipe(z.array(addressSchema)),
+    schema: z.string().transform(list).pipe(z.array(address)),
   }),
   keyRequestsPerMinute: setting({
     env: "KEY_REQUESTS_PER_MINUTE",

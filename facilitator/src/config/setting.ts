@@ -1,6 +1,6 @@
 /** Defines settings and parses their text. Secrets are wrapped so that no log or error can print them. */
 import { inspect } from "node:util";
-import { parseAmount } from "turnpike/protocol";
+import { type Address, addressSchema, checksumFault, parseAmount } from "turnpike/protocol";
 import { z } from "zod";
 import type { Role } from "./roles";
 
@@ -47,6 +47,14 @@ export const list = (text: string): string[] =>
     .split(",")
     .map((part) => part.trim())
     .filter(Boolean);
+
+/** An address as a person writes it: mixed case must carry a correct checksum. */
+export const address = z
+  .string()
+  .refine((text) => !/^0x[0-9a-fA-F]{40}$/.test(text) || checksumFault(text as Address) === undefined, {
+    error: ({ input }) => checksumFault(input as Address) ?? "fails its checksum",
+  })
+  .pipe(addressSchema);
 
 export const url = z.url({ protocol: /^https?$/, error: "must be an http(s) URL" });
 

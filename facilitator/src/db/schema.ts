@@ -20,6 +20,7 @@ import type {
   RollupVolumeTable,
 } from "./tables/analytics";
 import type { AuditLogTable } from "./tables/audit";
+import type { ChainContractsTable } from "./tables/chain-contracts";
 import type { CursorsTable } from "./tables/cursors";
 import type { EventsTable, StagedEventsTable } from "./tables/events";
 import type { BlocksTable, UndoTable } from "./tables/indexer";
@@ -47,6 +48,7 @@ import type {
 export interface Tables {
   blocks: BlocksTable;
   cursors: CursorsTable;
+  chain_contracts: ChainContractsTable;
   undo: UndoTable;
   lanes: LanesTable;
   lane_reports: LaneReportsTable;

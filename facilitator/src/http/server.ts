@@ -35,6 +35,16 @@ const KEEP_ALIVE_MS = 65_000;
 /** Connections waiting to be accepted: a burst is not refused before it can get a response. */
 const BACKLOG = 4_096;
 
+function cannotListen(at: string, cause: Error & { readonly code?: string }): ConfigError {
+  const reasons: Readonly<Record<string, string>> = {
+    EADDRINUSE: "another process uses the port: stop it, or set PORT to another one",
+    EACCES: "this user may not use the port: set PORT to one above 1023",
+    EADDRNOTAVAIL: "this machine has no such address: correct HOST",
+    ENOTFOUND: "the name is not known: correct HOST",
+  };
+  return new ConfigError(`cannot listen on ${at}: ${reasons[cause.code ?? ""] ?? cause.code ?? "unknown"}`, { cause });
+}
+
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { fetch, fastLane, host, port, requestTimeoutMs = REQUEST_TIMEOUT_MS } = options;
   // An embedding program keeps its own Request and Response.
@@ -48,7 +58,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     if (!fastLane?.(incoming, outgoing)) void listener(incoming, outgoing);
   });
   await new Promise<void>((resolve, reject) => {
-    const refuse = (cause: Error): void => reject(new ConfigError(`cannot listen on ${host}:${port}`, { cause }));
+    const refuse = (cause: Error): void => reject(cannotListen(`${host}:${port}`, cause));
     server.once("error", refuse);
     server.listen({ port, host, backlog: BACKLOG }, () => {
       server.off("error", refuse);

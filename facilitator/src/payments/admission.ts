@@ -108,7 +108,7 @@ export class PaymentAdmission {
     const health = relayer.health();
     return health.ok
       ? undefined
-      : refusal("Unavailable", "relayer", "the relayer cannot send now", { retryAfterSec: 10 });
+      : refusal("Unavailable", "relayer", `the relayer cannot send now: ${health.reason}`, { retryAfterSec: 10 });
   }
 
   async #judgeAndBind(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {

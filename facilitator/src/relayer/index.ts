@@ -18,7 +18,7 @@ import { createFaultLog } from "../telemetry/fault-log";
 import { acceptedSigners } from "./accepted-signers";
 import { openSigner } from "./keys";
 import { createLane } from "./lane";
-import type { LaneHealth } from "./lane-state";
+import { coins, type LaneHealth } from "./lane-state";
 import { watchLanes } from "./lane-watch";
 import type { DigestSigner } from "./signer";
 import { enqueueTransaction, findTransaction } from "./transactions";
@@ -243,6 +243,9 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   return relayer;
 }
 
+const shortage = ({ key, balanceWei = 0n }: LaneHealth): string =>
+  `${key} holds ${coins(balanceWei)}, below MIN_BALANCE_WEI`;
+
 function healthOf(lanes: readonly LaneHealth[]): RelayerHealth {
   const usable = lanes.filter((lane) => lane.status === "running" || lane.status === "standby");
   const funded = usable.filter((lane) => !lane.isBalanceLow);
@@ -251,7 +254,7 @@ function healthOf(lanes: readonly LaneHealth[]): RelayerHealth {
     usable.length === 0
       ? `no lane is running: ${lanes[0]?.reason ?? lanes[0]?.status ?? "no process has the role relayer"}`
       : funded.length === 0
-        ? "every relayer key is low on gas money"
+        ? `every relayer key is low on gas money: ${usable.map(shortage).join(", ")}. Send native coins to it`
         : moving.length === 0
           ? `no lane gets anything mined: ${funded[0]?.reason}`
           : undefined;

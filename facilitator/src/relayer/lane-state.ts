@@ -33,6 +33,9 @@ export interface LaneStateOptions {
 
 const BALANCE_EVERY_MS = 5_000;
 
+/** Writes an amount of native coins with six decimals. */
+export const coins = (wei: bigint): string => (Number(wei) / 1e18).toFixed(6);
+
 /** How often an unchanged lane is reported to the processes without keys. */
 export const REPORT_EVERY_MS = 2_000;
 

@@ -16,7 +16,7 @@ import { watchFees } from "./fee-watch";
 import { GapWatch } from "./gap";
 import { LaneLease } from "./lane-lease";
 import { LaneSender, type Signed } from "./lane-sender";
-import { type LaneHealth, LaneState } from "./lane-state";
+import { coins, type LaneHealth, LaneState } from "./lane-state";
 import type { LeaseKey } from "./lease";
 import { NodeSilence } from "./node-silence";
 import { createReceipts } from "./receipts";
@@ -79,6 +79,17 @@ export function createLane(options: LaneOptions): Lane {
   const sender = new LaneSender({ config, store, chain, signer, log, onStep, monotonicMs, ...parts });
   const silence = new NodeSilence({ config, nodes, monotonicMs });
   const faults = createFaultLog({ log, monotonicMs });
+  let wasLow = false;
+
+  /** Warns when the balance becomes too low, at the start too: payments are refused until it is raised. */
+  function warnOfBalance(): void {
+    const { key, isBalanceLow, balanceWei = 0n } = state.health();
+    if (isBalanceLow && !wasLow) {
+      const facts = { key, balance: coins(balanceWei), remedy: "send it native coins" };
+      log.warn(facts, "a relayer key is below MIN_BALANCE_WEI; without another one every payment is refused");
+    } else if (wasLow && !isBalanceLow) log.info({ key }, "the relayer key has gas money again");
+    wasLow = isBalanceLow;
+  }
 
   return {
     async watchNodes() {
@@ -91,6 +102,7 @@ export function createLane(options: LaneOptions): Lane {
         await sender.round();
         silence.succeeded();
         await state.report();
+        warnOfBalance();
         faults.recovered("round");
       } catch (error) {
         faults.met("round", error, "a lane's round failed", { key: of.key });

@@ -91,6 +91,7 @@ export async function walkOneTime({ world, narrator, ada, poor }: Cast): Promise
     "An agent without tokens gets an error with that name, before anything is sent to the chain.",
     async () => {
       const error: unknown = await poor.agent.pay(`${provider.url}/quote`).catch((reason) => reason);
+      narrator.sayError(error);
       mustBe(isTurnpikeError(error) ? error.code : String(error), "InsufficientFunds", "the error");
     },
   );

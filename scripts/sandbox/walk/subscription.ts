@@ -79,6 +79,7 @@ export async function walkSubscription({ world, narrator, ada }: Cast): Promise<
 
   await narrator.step("A deprecated plan", "It takes no new subscription; the error names it.", async () => {
     const error: unknown = await agent.subscribe({ planId: plans.retired }).catch((reason) => reason);
+    narrator.sayError(error);
     mustBe(isTurnpikeError(error) ? error.code : String(error), "PlanDeprecated", "the error");
   });
 }

@@ -4,9 +4,8 @@ import {
   type Address,
   type Clock,
   ConfigError,
-  checksum,
+  configuredAddress,
   type Hex,
-  isAddress,
   type Network,
   networkOfChain,
   requireNetwork,
@@ -255,8 +254,8 @@ function createContext(options: AgentOptions, lifetime: Lifetime): AgentContext 
 function checkDeployment({ chainId, turnpike }: TurnpikeDeployment): TurnpikeDeployment {
   if (!Number.isSafeInteger(chainId) || chainId <= 0)
     throw new ConfigError("deployments: chainId must be a positive integer");
-  if (!isAddress(turnpike)) throw new ConfigError(`deployments: turnpike of chain ${chainId} is no address`);
-  return { chainId, turnpike: checksum(turnpike) };
+  const field = `deployments: turnpike of chain ${chainId}`;
+  return { chainId, turnpike: configuredAddress(turnpike, field, `${field} is no address`) };
 }
 
 function chainReaders(

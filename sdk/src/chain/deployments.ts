@@ -1,7 +1,7 @@
 /**
  * Finds Turnpike's deployment on each chain. Known deployments are generated; any other is configured by its addresses.
  */
-import { type Address, ConfigError, checksum, type Hex, isAddress, networkOfChain } from "../protocol";
+import { type Address, ConfigError, checksum, configuredAddress, type Hex, networkOfChain } from "../protocol";
 import deployed from "./deployed.json";
 
 /** The contracts' addresses on one chain. */
@@ -43,8 +43,8 @@ export function requireDeployment(wanted: { chainId: number; turnpike?: Hex | st
       `turnpike is not set, and no deployment is known on chain ${wanted.chainId}: give the contract's address`,
     );
   }
-  if (!isAddress(wanted.turnpike)) throw new ConfigError(`turnpike is "${wanted.turnpike}": not an address`);
-  const turnpike = checksum(wanted.turnpike);
+  const malformed = `turnpike is "${wanted.turnpike}": not an address`;
+  const turnpike = configuredAddress(wanted.turnpike, "turnpike", malformed);
   return found?.turnpike === turnpike
     ? found
     : { chainId: wanted.chainId, network: networkOfChain(wanted.chainId).name, turnpike };

@@ -3,6 +3,7 @@
  * case).
  */
 import { BoundedMap } from "./bounded-map";
+import { ConfigError } from "./errors";
 import { type Hex, textToBytes } from "./hex";
 import { keccak256Of } from "./keccak";
 
@@ -16,9 +17,31 @@ const ADDRESS = /^0x[0-9a-fA-F]{40}$/;
 
 const cache = new BoundedMap<string, Address>(10_000);
 
-/** Accepts any case, and a wrong checksum: the checksum protects typed addresses, and programs write these. */
+/** Accepts any case, and a wrong checksum: programs write what is on the wire. People write settings: `configuredAddress`. */
 export function isAddress(value: unknown): value is Address {
   return typeof value === "string" && ADDRESS.test(value);
+}
+
+/**
+ * Returns what is wrong with an address that a person configured: in mixed case, a checksum that does not match. All
+ * lower and all upper case have no checksum.
+ */
+export function checksumFault(address: Address): string | undefined {
+  const digits = address.slice(2);
+  const isMixed = /[a-f]/.test(digits) && /[A-F]/.test(digits);
+  return isMixed && checksum(address) !== address ? `${address} fails its checksum: a digit was mistyped` : undefined;
+}
+
+/**
+ * Reads an address that a person configured, in EIP-55 form.
+ * @param malformed the message for what is no address
+ * @throws ConfigError
+ */
+export function configuredAddress(value: unknown, field: string, malformed: string): Address {
+  if (!isAddress(value)) throw new ConfigError(malformed);
+  const fault = checksumFault(value);
+  if (fault) throw new ConfigError(`${field} ${fault}`);
+  return checksum(value);
 }
 
 /** The EIP-55 form of an address in any case. Remembers recent ones: a gate sees the same few all day. */

@@ -176,6 +176,7 @@ function contextOf(books: TestBooks, settings: GateContext["settings"], clock: M
         return { ...settled, grant: { facilitator: facts.facilitator, signature: signGrant(facts, key) } };
       },
     },
+    facilitatorCheck: { check: async () => undefined, checkOnce: () => undefined, refusedSigner: () => undefined },
     async ownedBy(wallet) {
       mayAnswer();
       return books.ownedBy(wallet);

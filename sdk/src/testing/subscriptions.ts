@@ -142,6 +142,7 @@ export class TestBooks {
       load: async (planIds) => {
         for (const planId of planIds) if (!this.#plans.has(planId)) this.addPlan({ planId });
       },
+      checkChain: async () => undefined,
       onAdvance: () => undefined,
       onReset: () => undefined,
     };

@@ -98,6 +98,18 @@ describe("Facilitator: doctor and the checks at the start", function () {
     }
   });
 
+  it("names an unknown command, and a port that is in use, with what to do", async () => {
+    const unknown = await program.run(["dcotor"], world.env());
+    expect(unknown.stderr).to.equal('unknown command "dcotor": use start, migrate, doctor, reindex, reconcile\n');
+    expect(unknown.status).to.equal(1);
+    const { port } = new URL(world.chain.rpcUrl);
+    const inUse = await program.run(["start"], world.env({ HOST: "127.0.0.1", PORT: port }));
+    expect(inUse.stderr).to.match(
+      new RegExp(`^ConfigError: cannot listen on 127.0.0.1:${port}: another process uses the port: .*set PORT`, "m"),
+    );
+    expect(inUse.status).to.equal(1);
+  });
+
   it("B9 warns about a node that does not return many blocks' logs, and falls back to the node that serves the chain", async () => {
     const narrow = await narrowNode(world.chain.rpcUrl);
     const { port } = narrow.address() as AddressInfo;

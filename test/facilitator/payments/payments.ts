@@ -1,4 +1,5 @@
 import { expect } from "chai";
+import pino from "pino";
 import { proofToWire, randomRef, signDigest, transferTypedData, typedDataDigest } from "turnpike/protocol";
 import type { Core } from "../../../facilitator/src/app/core";
 import { type FacilitatorWorld, startWorld, until, walletOf } from "../../support/facilitator";
@@ -242,10 +243,14 @@ describe("payments", function () {
     const [relayer] = core.relayer.addresses;
     await world.chain.provider.send("hardhat_setBalance", [relayer, "0x1"]);
     await core.stop();
-    core = await world.core();
+    const lines: string[] = [];
+    const log = pino({ level: "warn" }, { write: (line: string) => void lines.push(line) });
+    core = await world.core({}, { log });
+    expect(lines.join("")).to.include(`"key":"${relayer}"`).and.include("send it native coins");
     const outcome = await core.payments.authorize(await world.signPayment());
     if (outcome.kind !== "refused") expect.fail(`it is ${outcome.kind}`);
     expect(outcome.error).to.include({ code: "Unavailable", retryable: true });
+    expect(outcome.error.message).to.include(`${relayer} holds 0.000000, below MIN_BALANCE_WEI. Send native coins`);
     expect(core.relayer.health()).to.include({ ok: false });
     await world.chain.provider.send("hardhat_setBalance", [relayer, "0x3635c9adc5dea00000"]);
     await core.stop();

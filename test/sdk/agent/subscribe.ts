@@ -222,7 +222,11 @@ describe("agent.subscribe and changes, judged by the contracts", () => {
   it("refuses a price and cap above perSubscription, and periods without bound, before signing", async () => {
     const policy = { ...optionsOf().policy, perSubscription: PRICE };
     const subject = freshAgent({ policy });
-    expect((await rejection(subject.agent.subscribe({ planId, maxOverage: 1n }))).reason).to.equal("limit");
+    const refused = await rejection(subject.agent.subscribe({ planId, maxOverage: 1n }));
+    expect([refused.reason, refused.message.includes("above policy.perSubscription")]).to.deep.equal(["limit", true]);
+    const byDay = freshAgent({ policy: { ...optionsOf().policy, perDay: PRICE - 1n } });
+    const limited = await rejection(byDay.agent.subscribe({ planId }));
+    expect(limited.message).to.include("above policy.perDay (").and.include("policy.perSubscription is not set");
     expect((await rejection(subject.agent.subscribe({ planId, periods: 1e9 }))).reason).to.equal("periods");
     expect(subject.signed.filter((type) => type !== "TurnpikeRoot")).to.deep.equal([]);
   });

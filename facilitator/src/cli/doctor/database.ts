@@ -1,13 +1,30 @@
 /** Checks the database without changing it. */
 import { sql } from "kysely";
+import type { ChainReader } from "../../chain/chain-reader";
 import type { Finding } from "../../chain/contract-checks";
 import type { FacilitatorConfig } from "../../config";
+import { FOREIGN_REMEDY, foreignContracts } from "../../db/chain-contracts";
 import { pendingMigrations } from "../../db/migrate";
 import { connectStore, type Store } from "../../db/open";
 import { describeOutage } from "../../db/outage";
 import { newestBlock } from "../../indexer/applied-blocks";
+import { chainMismatch, MISMATCH_REMEDY } from "../../indexer/same-chain";
 
 const SKEW_SEC = 5;
+
+/** Compares what was read with the chain. @param store migrated */
+export async function examineReading(
+  { database, chainId, network }: FacilitatorConfig,
+  chain: ChainReader,
+  { db }: Store,
+): Promise<Finding[]> {
+  const mismatch = await chainMismatch({ db, chain, chainId });
+  if (!mismatch) return [];
+  // A public node may be a moment behind another one.
+  const level = mismatch.kind === "other" || network.name.startsWith("local-") ? "fail" : "warn";
+  const subject = database.kind === "postgres" ? "DATABASE_URL" : "PGLITE_DIR";
+  return [{ level, subject, detail: mismatch.detail, remedy: MISMATCH_REMEDY }];
+}
 
 export interface DatabaseExamined {
   readonly findings: Finding[];
@@ -46,6 +63,8 @@ export async function examineDatabase(config: FacilitatorConfig, nowMs: () => nu
     return { findings, store };
   }
   findings.push({ level: "ok", subject, detail: "is migrated" });
+  const foreign = await foreignContracts(store.db, config);
+  if (foreign) findings.push({ level: "fail", subject, detail: foreign, remedy: FOREIGN_REMEDY });
   const newest = await newestBlock(store.db, config.chainId);
   findings.push({
     level: "ok",

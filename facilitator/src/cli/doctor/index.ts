@@ -6,9 +6,10 @@ import { isTurnpikeError } from "turnpike/protocol";
 import type { Finding } from "../../chain/contract-checks";
 import { openChain } from "../../chain/open";
 import { type FacilitatorConfig, loadConfig } from "../../config";
+import { pendingMigrations } from "../../db/migrate";
 import { createLog, secretsOf } from "../../telemetry/log";
 import { examineChain } from "./chain";
-import { examineDatabase } from "./database";
+import { examineDatabase, examineReading } from "./database";
 import { examineKeys } from "./keys";
 
 /** @returns the process's exit status */
@@ -41,7 +42,8 @@ export async function doctorCommand(env: Readonly<Record<string, string | undefi
   const { findings, store } = await examineDatabase(config, nowMs);
   collect(findings);
   try {
-    const isMigrated = !findings.some(({ level }) => level === "fail");
+    const isMigrated = store !== undefined && (await pendingMigrations(store.db)).length === 0;
+    if (isMigrated && chain && store) collect(await examineReading(config, chain, store));
     collect(await examineKeys({ config, chain, store: isMigrated ? store : undefined }));
   } finally {
     await store?.close();
@@ -50,5 +52,7 @@ export async function doctorCommand(env: Readonly<Record<string, string | undefi
 }
 
 function print({ level, subject, detail, remedy }: Finding): void {
-  process.stdout.write(`${level.padEnd(4)} ${subject}: ${detail}${remedy ? `. Remedy: ${remedy}` : ""}\n`);
+  process.stdout.write(
+    `${level.padEnd(4)} ${subject}: ${detail.replace(/\.$/, "")}${remedy ? `. Remedy: ${remedy}` : ""}\n`,
+  );
 }

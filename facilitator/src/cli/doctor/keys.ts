@@ -8,6 +8,7 @@ import type { KeySource } from "../../config/key-source";
 import type { Store } from "../../db/open";
 import { acceptedSigners } from "../../relayer/accepted-signers";
 import { openSigner } from "../../relayer/keys";
+import { coins } from "../../relayer/lane-state";
 import type { DigestSigner } from "../../relayer/signer";
 
 const NOBODY_ELSE = 0o077;
@@ -93,7 +94,7 @@ async function laneFindings(
   { config, chain, store }: { config: FacilitatorConfig; chain: ChainReader; store: Store | undefined },
 ): Promise<Finding[]> {
   const [balance, nonce] = await Promise.all([chain.balanceWei(address), chain.nonce(address)]);
-  const eth = (Number(balance) / 1e18).toFixed(6);
+  const eth = coins(balance);
   const isLow = balance < config.minBalanceWei;
   const findings: Finding[] = [
     isLow

@@ -6,6 +6,7 @@ import { recountFailedPeriods } from "../../analytics/failed-periods";
 import { createEventFeed, createProjections } from "../../app/projections";
 import type { ChainReader } from "../../chain/chain-reader";
 import type { FacilitatorConfig } from "../../config";
+import { bindChainContracts, type ChainContracts, rebindChainContracts } from "../../db/chain-contracts";
 import { holderOf } from "../../db/leases";
 import type { Store } from "../../db/open";
 import { startIndexer } from "../../indexer";
@@ -31,10 +32,11 @@ export async function reindex({ isWiped, ...job }: Reindex & { readonly isWiped:
   const { store, config } = job;
   const holder = await holderOf(store, config.chainId, "indexer");
   if (holder) throw new ConfigError(`${holder} reads the chain into this database: stop every Facilitator on it first`);
-  if (isWiped) await wipeChainRows(store, config.chainId);
+  if (isWiped) await wipeChainRows(store, config);
   else if (await newestBlock(store.db, config.chainId)) {
     throw new ConfigError("the database has read the chain already: name an empty one, or reindex --wipe");
   }
+  await bindChainContracts(store.db, config);
   return readChain(job);
 }
 
@@ -80,7 +82,8 @@ const TABLES = [
  * stays: accepted payments, sent transactions, providers, and the numbers and deliveries of events, which are matched
  * by id. Dunning restarts; nobody is charged twice for it.
  */
-export async function wipeChainRows(store: Store, chainId: number): Promise<void> {
+export async function wipeChainRows(store: Store, contracts: ChainContracts): Promise<void> {
+  const { chainId } = contracts;
   const feed = createEventFeed(chainId);
   await store.transaction(async (tx) => {
     await feed.lock(tx);
@@ -89,6 +92,7 @@ export async function wipeChainRows(store: Store, chainId: number): Promise<void
     for (const table of TABLES) await tx.deleteFrom(table).where("chain_id", "=", chainId).execute();
     // Events without a log stay, and get their outcome when their subscriptions are read.
     await recountFailedPeriods(tx, chainId);
+    await rebindChainContracts(tx, contracts);
     await tx.deleteFrom("cursors").where("chain_id", "=", chainId).where("name", "=", "indexer").execute();
     // Parked: nothing is sent for it until the chain has been read. Then its log settles it, or it expires.
     await tx

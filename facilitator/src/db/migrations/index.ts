@@ -20,6 +20,7 @@ import { lifecycle } from "./420-lifecycle";
 import { failedSpends } from "./430-failed-spends";
 import { webhookExpectations } from "./440-webhook-expectations";
 import { planChanges } from "./445-plan-changes";
+import { chainContracts } from "./446-chain-contracts";
 import { terms } from "./450-terms";
 import type { Migration } from "./migration";
 
@@ -45,5 +46,6 @@ export const MIGRATIONS: readonly Migration[] = [
   failedSpends,
   webhookExpectations,
   planChanges,
+  chainContracts,
   terms,
 ];

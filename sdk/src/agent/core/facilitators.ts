@@ -10,9 +10,8 @@ import type { Account } from "../../facilitator/subscriptions";
 import {
   type Address,
   ConfigError,
-  checksum,
+  configuredAddress,
   type Hex,
-  isAddress,
   isTurnpikeError,
   type Network,
   networkOfChain,
@@ -83,10 +82,10 @@ function pinnedSigners(url: string, signers: readonly string[]): readonly Addres
   if (!Array.isArray(signers) || signers.length === 0) {
     throw new ConfigError(`facilitators: signers of ${url} must be a list of addresses; leave it out to pin none`);
   }
-  return (signers as readonly string[]).map((signer) => {
-    if (!isAddress(signer)) throw new ConfigError(`facilitators: signers of ${url} holds "${signer}", no address`);
-    return checksum(signer);
-  });
+  const field = `facilitators: signers of ${url}`;
+  return (signers as readonly string[]).map((signer) =>
+    configuredAddress(signer, `${field}:`, `${field} holds "${signer}", no address`),
+  );
 }
 
 /** A payment never waits longer than this for the list of signers. */
@@ -210,11 +209,15 @@ export async function submit<O extends Outcome>(
     if (!wasUnsure) job.onPending?.();
     wasUnsure = true;
     if (await retries.wait(waitMs)) continue;
-    throw new PaymentPending("The outcome of the change is not known yet. Repeat the call: it presents the same one.", {
-      ...(cause === undefined ? {} : { cause }),
-      ...(cause?.retryAfterSec === undefined ? {} : { retryAfterSec: cause.retryAfterSec }),
-      ...(job.idHash === undefined ? {} : { details: { idHash: job.idHash } }),
-    });
+    const why = cause === undefined ? "" : ` (${cause.message.replace(/\.$/, "")})`;
+    throw new PaymentPending(
+      `The outcome of the change is not known yet${why}. Repeat the call: it presents the same one.`,
+      {
+        ...(cause === undefined ? {} : { cause }),
+        ...(cause?.retryAfterSec === undefined ? {} : { retryAfterSec: cause.retryAfterSec }),
+        ...(job.idHash === undefined ? {} : { details: { idHash: job.idHash } }),
+      },
+    );
   }
 }
 

@@ -5,9 +5,8 @@
 import {
   type Address,
   ConfigError,
-  checksum,
+  configuredAddress,
   findNetwork,
-  isAddress,
   type Network,
   networkOfChain,
   PolicyRefused,
@@ -106,6 +105,7 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
   if (!Number.isSafeInteger(maxWindowSec) || maxWindowSec < 30) {
     throw new ConfigError("policy.maxWindowSec must be a whole number of seconds, at least 30");
   }
+  for (const { name, token } of networks) if (token) requireAddress(token.address, `networks: token of ${name}`);
   const chainIds = settings.networks?.map((name) => {
     const network = findNetwork(name, networks);
     if (!network) throw new ConfigError(`policy.networks holds "${name}", which is no known network`);
@@ -113,6 +113,13 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
   });
   const tokens = settings.tokens?.map((token) => requireAddress(token, "policy.tokens"));
   const payees = settings.payees?.map((payee) => requireAddress(payee, "policy.payees"));
+
+  function nameOfLimit(kind: SpendIntent["kind"]): string {
+    if (kind === "payment") return "policy.perPayment";
+    return settings.perSubscription === undefined
+      ? "policy.perDay (it limits a plan's price while policy.perSubscription is not set)"
+      : "policy.perSubscription";
+  }
 
   function tokenRemedy({ name, token }: Network): string {
     if (tokens)
@@ -138,8 +145,7 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     }
     const limit = facts.kind === "payment" ? perPayment : perSubscription;
     if (amount > limit) {
-      const name = facts.kind === "payment" ? "perPayment" : "perSubscription";
-      return refuse("limit", `${amount} is above policy.${name}, which is ${limit}.`);
+      return refuse("limit", `${amount} is above ${nameOfLimit(facts.kind)}, which is ${limit}.`);
     }
     const reasons: AskReason[] = [];
     if (askAbove !== undefined && amount > askAbove) reasons.push("amount");
@@ -172,6 +178,5 @@ const refuse = (reason: string, message: string): Verdict => ({
 });
 
 function requireAddress(value: string, field: string): Address {
-  if (!isAddress(value)) throw new ConfigError(`${field} holds "${value}", which is no address`);
-  return checksum(value);
+  return configuredAddress(value, field, `${field} holds "${value}", which is no address`);
 }

@@ -79,9 +79,24 @@ export async function sendOnce(
       signal: template.signal ? AbortSignal.any([template.signal, timeout.signal]) : timeout.signal,
       ...(template.body ? { body: template.body } : {}),
     });
+  } catch (error) {
+    // `fetch failed` alone names neither the address nor the reason.
+    const code = networkFault(error);
+    if (!(error instanceof TypeError) || code === undefined) throw error;
+    throw new TypeError(`${originAndPath(template.url)} cannot be reached: ${code}`, { cause: error });
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** Returns the code of the network error behind a failed fetch, such as ECONNREFUSED; undefined where there is none. */
+export function networkFault(error: unknown): string | undefined {
+  let at = error as { cause?: unknown; code?: unknown; errors?: readonly unknown[] } | undefined;
+  for (let depth = 0; at && depth < 8; depth++) {
+    if (typeof at.code === "string" && /^(?:E[A-Z_]+|UND_ERR_[A-Z_]+)$/.test(at.code)) return at.code;
+    at = (at.cause ?? at.errors?.[0]) as typeof at;
+  }
+  return undefined;
 }
 
 /** Returns the target of a redirect; undefined when `response` is none or names none. */

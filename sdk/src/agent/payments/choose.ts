@@ -45,7 +45,10 @@ export async function chooseOption(context: AgentContext, job: PayJob, quote: Pa
   if (refused) throw refused;
   const offersPlans = quote.offers.length > 0 || quote.plans.length > 0;
   if (quote.options.length === 0 && offersPlans && quote.refusals.length === 0) {
-    throw new PolicyRefused("Only subscriptions are offered here; subscribe to one.", { reason: "subscription_only" });
+    throw new PolicyRefused(
+      "Only subscriptions are offered here: agent.quote(url) lists them, and agent.subscribe({ url }) signs up.",
+      { reason: "subscription_only" },
+    );
   }
   const reason = quote.refusals[0] ?? "no_option";
   throw new PolicyRefused(`No offered option can be paid (${quote.refusals.join(", ") || "none is offered"}).`, {
@@ -64,7 +67,16 @@ function admit(context: AgentContext, job: PayJob, option: PaymentOption): Chose
   }
   if (option.dialect !== "turnpike") return { kind: "standard", option };
   const facilitator = context.facilitators.find(option.facilitator);
-  if (!facilitator) return no("facilitator", "The Facilitator that the provider names is not one of this agent's.");
+  if (!facilitator) {
+    const named =
+      option.facilitator !== undefined && URL.canParse(option.facilitator)
+        ? originAndPath(option.facilitator)
+        : "a Facilitator without a URL";
+    return no(
+      "facilitator",
+      `The provider settles through ${named}, which is not in the agent's \`facilitators\`. Add it there if you trust it.`,
+    );
+  }
   return { kind: "native", option, facilitator };
 }
 

@@ -226,11 +226,18 @@ export async function rejection(
     );
   }
   const said = error ? ` (${error}${reason ? `: ${reason}` : ""})` : "";
-  const signer = entry.proof ? ` accepts proofs of ${entry.proof.facilitator}` : " accepts this form of payment";
   return new InvalidPaymentProof(
-    `The provider keeps rejecting a payment that was made${said}. Check that it${signer}, and the Facilitator's status. The next call presents the same payment again; agent.giveUp(paymentId) ends it.`,
+    `The provider keeps rejecting a payment that was made${said}. ${adviceOn(entry, reason)} The next call presents the same payment again; agent.giveUp(paymentId) ends it.`,
     { ...(reason ? { reason } : {}), details: factsOf(entry) },
   );
+}
+
+function adviceOn({ proof }: PaymentEntry, reason: string | undefined): string {
+  if (reason === "memo") {
+    return "It does not recognize its own quote: its secret or its address changed, or another server answers there. Ask the provider.";
+  }
+  const form = proof ? `proofs of ${proof.facilitator}` : "this form of payment";
+  return `Check that it accepts ${form}, and the Facilitator's status.`;
 }
 
 /** Creates the error for a payment whose answer went to an earlier attempt: a new signature would pay twice. */

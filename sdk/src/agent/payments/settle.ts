@@ -3,10 +3,18 @@
  * retry budget ends and the ledger keeps it. Signs nothing.
  */
 import type { FacilitatorClient } from "../../facilitator/client";
-import { type Hex, isTurnpikeError, PaymentPending, type PaymentProof, TurnpikeError } from "../../protocol";
+import {
+  type Hex,
+  isTurnpikeError,
+  PaymentPending,
+  type PaymentProof,
+  TurnpikeError,
+  Unavailable,
+} from "../../protocol";
 import type { AgentContext } from "../core/context";
 import { backoffMs, emitPayment, RetryBudget } from "../core/effects";
 import { type Facilitator, plausibleTimeSec, refusalBeforeWork, waitMsOf } from "../core/facilitators";
+import { networkFault } from "../core/request";
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { isOutage, outcomeOf } from "./outcome";
@@ -45,6 +53,7 @@ export async function settle(context: AgentContext, job: SettleJob): Promise<Set
     named,
     others: facilitators.inOrder(named).filter((each) => each !== named),
     entry,
+    isUnreached: job.isFirstPost === true,
   };
   if (!named && !(await mayHaveMoved(context, attempt))) {
     throw held(entry, "the Facilitator it was signed for is no longer configured");
@@ -53,7 +62,7 @@ export async function settle(context: AgentContext, job: SettleJob): Promise<Set
   emitPayment(context.effects, "payment.submitted", job);
   for (let turn = 0; ; turn++) {
     const step = named
-      ? await askNamed(context, attempt, { facilitator: named, isFirst: turn === 0 })
+      ? await askNamed(context, attempt, { facilitator: named, turn })
       : ((await askOthers(context, attempt)) ?? NO_ANSWER);
     if (step.kind !== "wait") return step;
     if (await retries.wait(step.waitMs ?? backoffMs(turn))) continue;
@@ -73,6 +82,8 @@ interface SettleAttempt {
   readonly others: readonly Facilitator[];
   /** as the ledger holds it now */
   entry: PaymentEntry;
+  /** whether no post of this authorization has found a connection so far */
+  isUnreached: boolean;
 }
 
 interface Wait {
@@ -107,10 +118,13 @@ async function withoutUnsoundProof(
 async function askNamed(
   context: AgentContext,
   attempt: SettleAttempt,
-  { facilitator, isFirst }: { readonly facilitator: Facilitator; readonly isFirst: boolean },
+  { facilitator, turn }: { readonly facilitator: Facilitator; readonly turn: number },
 ): Promise<SettleResult | Wait> {
   const { job } = attempt;
+  const isFirst = turn === 0;
   const answer = await askForProof(context, facilitator, { entry: attempt.entry, signal: job.signal });
+  const fault = answer.kind === "unavailable" ? networkFault(answer.error) : undefined;
+  attempt.isUnreached &&= fault !== undefined && NEVER_CONNECTED.has(fault);
   switch (answer.kind) {
     case "proof":
       return keepProof(context, attempt, answer.proof);
@@ -124,9 +138,15 @@ async function askNamed(
         emitPayment(context.effects, "payment.held", job);
         throw paymentNotSubmitted(attempt.entry, refusal, error);
       }
-      if (refusal) return { kind: "wait", waitMs: waitMsOf(error, 100), why: OUTCOME_UNKNOWN, cause: error };
+      if (isFirst) emitPayment(context.effects, "payment.pending", job);
+      if (attempt.isUnreached && turn >= UNREACHED_TURNS) {
+        emitPayment(context.effects, "payment.held", job);
+        throw notReached(attempt.entry, facilitator, error);
+      }
+      const why = whyOf(error, facilitator);
+      if (refusal) return { kind: "wait", waitMs: waitMsOf(error, 100), why, cause: error };
       const waitMs = error.retryAfterSec === undefined ? {} : { waitMs: clamp(error.retryAfterSec, 0, 10_000) };
-      return { kind: "wait", ...waitMs, why: OUTCOME_UNKNOWN, cause: error };
+      return { kind: "wait", ...waitMs, why, cause: error };
     }
     case "unsound": {
       const isNew = !attempt.entry.proofSeen;
@@ -140,6 +160,34 @@ async function askNamed(
     case "refused":
       return judgeRefusal(context, attempt, facilitator.client, answer.error);
   }
+}
+
+/** Network errors before a connection exists: nothing of the request was sent over it. */
+const NEVER_CONNECTED: ReadonlySet<string> = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN"]);
+
+/** A Facilitator that restarts is back within about 4 s; after that a call fails instead of waiting for minutes. */
+const UNREACHED_TURNS = 4;
+
+/** Why there was no answer: the refusal that a 5xx carries, or the network's error. */
+function whyOf(error: TurnpikeError, { url }: Facilitator): string {
+  const { cause } = error;
+  if (isTurnpikeError(cause))
+    return `the Facilitator at ${url} answers ${cause.code}: ${cause.message.replace(/\.$/, "")}`;
+  const fault = networkFault(error);
+  return fault === undefined
+    ? `the Facilitator at ${url} gives no usable answer (${error.message.replace(/\.$/, "")})`
+    : `the Facilitator at ${url} cannot be reached (${fault})`;
+}
+
+/**
+ * The authorization and its budget stay in the ledger all the same: a `fetch` of the caller's, or a dispatcher that
+ * repeats requests, may have sent it before.
+ */
+function notReached(entry: PaymentEntry, { url }: Facilitator, cause: TurnpikeError): Unavailable {
+  return new Unavailable(
+    `facilitators: ${url} cannot be reached (${networkFault(cause)}), so payment ${entry.id} was not submitted. Check that the Facilitator runs and that its URL is right. The next call presents the same payment; agent.giveUp(paymentId) ends it.`,
+    { cause, reason: "facilitator_unreached", details: { paymentId: entry.id, facilitator: url } },
+  );
 }
 
 const OUTCOME_UNKNOWN = "the Facilitator does not say how it ended";

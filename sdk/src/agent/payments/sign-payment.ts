@@ -54,8 +54,14 @@ export async function signPayment(
   const reading = factsBefore(context, payer, chosen, template.signal);
   const facts = await whilePayable(context, { option, signal: template.signal }, reading);
   if (facts.balance !== undefined && facts.balance < option.amount) {
-    throw new InsufficientFunds(undefined, {
-      details: { token: option.token, required: option.amount.toString(), available: facts.balance.toString() },
+    const lacks = `The wallet ${payer} has ${facts.balance} base units of ${option.token}, and the price is ${option.amount}.`;
+    throw new InsufficientFunds(lacks, {
+      details: {
+        wallet: payer,
+        token: option.token,
+        required: option.amount.toString(),
+        available: facts.balance.toString(),
+      },
     });
   }
   const validBeforeSec = windowEnd(context, option, { nowSec: facts.nowSec, quotedAtSec });

@@ -64,7 +64,10 @@ export interface Signer {
 
 /** A wallet of one private key, in memory. The key is reachable through no property. */
 export function walletFromKey(privateKey: Hex): EthersLikeWallet {
-  if (!/^0x[0-9a-fA-F]{64}$/.test(privateKey)) throw new ConfigError("A private key is 0x and 64 hex digits.");
+  if (!/^0x[0-9a-fA-F]{64}$/.test(privateKey)) {
+    const given = typeof privateKey === "string" ? "something else" : String(typeof privateKey);
+    throw new ConfigError(`walletFromKey takes a private key, 0x and 64 hex digits, and got ${given}.`);
+  }
   const address = addressOfKey(privateKey);
   return {
     getAddress: async () => address,

@@ -221,8 +221,15 @@ async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecre
   const need = { ledger, facilitator, deployment, token, planned: entry, when: "whole" as const };
   return withApproval(context, need, async (approval) => {
     if (approval.account.balance < firstCharge) {
-      throw new InsufficientFunds(undefined, {
-        details: { token, required: firstCharge.toString(), available: approval.account.balance.toString() },
+      const { balance } = approval.account;
+      const lacks = `The wallet ${subscriber} has ${balance} base units of ${token}, and the first period costs ${firstCharge}.`;
+      throw new InsufficientFunds(lacks, {
+        details: {
+          wallet: subscriber,
+          token,
+          required: firstCharge.toString(),
+          available: approval.account.balance.toString(),
+        },
       });
     }
     const spend = { ...spendOf(context, entry), amount: firstCharge.toString() };

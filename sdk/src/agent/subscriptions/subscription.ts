@@ -170,7 +170,9 @@ export async function stateOnChain(
 export function requireFacilitator(context: AgentContext, url: string | undefined): Facilitator {
   const facilitator = context.facilitators.find(url);
   if (facilitator) return facilitator;
-  throw new PolicyRefused("The Facilitator is not one of this agent's.", { reason: "facilitator" });
+  throw new PolicyRefused(`The Facilitator ${url ?? "that is meant"} is not in the agent's \`facilitators\`.`, {
+    reason: "facilitator",
+  });
 }
 
 export interface VerifiedPlan extends Plan {

@@ -16,6 +16,7 @@ import { memoryClaims } from "../claims/memory";
 import type { ClaimStore } from "../claims/rules";
 import type { MeterPort } from "../metering/meter";
 import type { Decision } from "./answer";
+import { createFacilitatorCheck, type FacilitatorCheck } from "./check-facilitator";
 import type { ProviderOptions } from "./options";
 import type { GateRequest } from "./request";
 import { type Settings, settingsOf } from "./settings";
@@ -39,6 +40,8 @@ export interface GateContext {
   readonly rpc: Rpc | undefined;
   readonly states: StateReader | undefined;
   readonly facilitator: Pick<GateFacilitator, "verifyProof" | "x402Settle" | "payment" | "signsGrants">;
+  /** compares the pinned signers with the Facilitator's own */
+  readonly facilitatorCheck: FacilitatorCheck;
   /** Lists a wallet's subscriptions from the Facilitator's index, newest first. @throws Unavailable */
   ownedBy(wallet: Address): Promise<readonly OwnedSubscription[]>;
   readonly claims: ClaimStore;
@@ -83,6 +86,11 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
   let starting: Promise<void> | undefined;
   let isMeterOpen = false;
   const facilitator = lazily(() => gateFacilitatorOf(settings, options));
+  const facilitatorCheck = createFacilitatorCheck({
+    settings,
+    proofSigners: () => facilitator.proofSigners(),
+    nowSec: () => time.nowSec(),
+  });
   const meter = options.meter ?? parts.meterOf(options, settings, time, rpc);
   if (meter) {
     followed?.heads.listen({
@@ -98,6 +106,7 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
     rpc,
     states: followed?.states,
     facilitator,
+    facilitatorCheck,
     async ownedBy(wallet) {
       const listed = await facilitator.subscriptionsOf(wallet);
       if (listed.kind === "found") return listed.value.subscriptions;
@@ -168,6 +177,7 @@ function lazily(make: () => GateFacilitator): GateFacilitator {
     verifyProof: (...args) => get().verifyProof(...args),
     x402Settle: (...args) => get().x402Settle(...args),
     signsGrants: () => get().signsGrants(),
+    proofSigners: () => get().proofSigners(),
     payment: (...args) => get().payment(...args),
     subscriptionsOf: (...args) => get().subscriptionsOf(...args),
   };
@@ -211,6 +221,8 @@ interface GateFacilitator
   extends Pick<FacilitatorClient, "verifyProof" | "x402Settle" | "payment" | "subscriptionsOf"> {
   /** Returns whether it signs to which purchase a payment was granted. @throws Unavailable */
   signsGrants(): Promise<boolean>;
+  /** Returns the signers of its proofs, the current one first. @throws Unavailable */
+  proofSigners(): Promise<readonly Address[]>;
 }
 
 export interface GateFacilitatorOptions {
@@ -235,6 +247,7 @@ function createGateFacilitator({ url, waitMs, fetch: given }: GateFacilitatorOpt
       signsGrants ||= (await prompt.supported()).paymentGrants === true;
       return signsGrants;
     },
+    proofSigners: async () => (await prompt.supported()).proofSigners,
     verifyProof: (...args) => prompt.verifyProof(...args),
     payment: (...args) => prompt.payment(...args),
     subscriptionsOf: (...args) => prompt.subscriptionsOf(...args),

@@ -133,7 +133,8 @@ function decideSync(
   if (signIn !== undefined || payment || route.bindsBody || context.time.refresh()) return undefined;
   if (!isQuotableSync(context, route)) return undefined;
   const offers = route.cachedOffers();
-  return offers && quoteOf(context, route, request, { offers, refusal: UNPAID, isRecurrent: true });
+  if (!offers || offers.length === 0) return undefined;
+  return quoteOf(context, route, request, { offers, refusal: UNPAID, isRecurrent: true });
 }
 
 function isQuotableSync(context: GateContext, route: Route): boolean {
@@ -205,11 +206,20 @@ export async function quoteFor(
   request: GateRequest,
   refusal: Refusal,
 ): Promise<Decision> {
-  const { offers, outage } = await collectableOffers(context, route, await route.offers(request));
+  const now = await route.offers(request);
+  if (now.outage) return { kind: "unavailable", cause: now.outage };
+  const { offers, outage } = await collectableOffers(context, route, now.offers);
   if (outage) return { kind: "unavailable", cause: outage };
+  if (offers.length === 0 && !HELD_BY_SUBSCRIBERS.has(refusal.code)) return { kind: "refuse", error: noOfferLeft() };
   const bodyHash = route.bindsBody ? await hashOfBody(route, request) : undefined;
   return quoteOf(context, route, request, { offers, refusal, bodyHash });
 }
+
+/** Refusals of a subscription that the client has: it can be resumed or raised where nothing new is sold. */
+const HELD_BY_SUBSCRIBERS: ReadonlySet<string> = new Set(["SubscriptionNotActive", "AllowanceExhausted"]);
+
+const noOfferLeft = (): TurnpikeError =>
+  new TurnpikeError("PlanDeprecated", "Every plan of this resource is deprecated: it accepts no new subscription.");
 
 function quoteOf(
   { settings, time }: GateContext,
@@ -271,7 +281,10 @@ async function judgeNative(payload: JsonObject, at: PaymentCase): Promise<Paymen
   const proof = readPaymentProof(payload);
   const nowSec = context.time.nowSec();
   const verdict = judgeProof(proof, { settings: context.settings, method: request.method, resource, bodyHash, nowSec });
-  if (verdict.kind === "faulty") return invalid(verdict.reason, messageOf(verdict.reason));
+  if (verdict.kind === "faulty") {
+    if (verdict.reason === "facilitator") context.facilitatorCheck.refusedSigner(proof.facilitator);
+    return invalid(verdict.reason, messageOf(verdict.reason));
+  }
   const { paymentId, nonce, ref } = verdict;
   return claimAndConfirm(at, {
     payment: paymentOf(proof, paymentId),

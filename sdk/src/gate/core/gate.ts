@@ -1,5 +1,5 @@
 /** Creates one route's gate in a provider's context. Adapters call `decide` and translate. */
-import { TurnpikeError } from "../../protocol";
+import { isTurnpikeError, TurnpikeError } from "../../protocol";
 import type { Answer, Decision } from "./answer";
 import type { GateContext, GateReports } from "./context";
 import { decide } from "./decide";
@@ -29,17 +29,24 @@ export interface Gate {
 export function createGate<Req>(context: GateContext, options: GateOptions<Req>): Gate {
   const route = createRoute(context, options);
   const { reports } = context;
-  async function prove(): Promise<void> {
-    await route.ready();
+  async function proveMetering(): Promise<void> {
     if (route.metered) await proveCollectable(context, route.planIds);
   }
-  void prove().catch((error: unknown) => {
-    // Reported at start-up, and again by every request (500, or 503 while the chain cannot be read).
-    if (error instanceof TurnpikeError && error.code === "ConfigError") process.emitWarning(error);
-  });
+  context.facilitatorCheck.checkOnce();
+  void route.ready().then(
+    () =>
+      proveMetering().catch((error: unknown) => {
+        // Reported at start-up, and again by every request.
+        if (error instanceof TurnpikeError && error.code === "ConfigError") process.emitWarning(error);
+      }),
+    // The terms log why they cannot be read; every request answers 500, or 503 during an outage.
+    () => undefined,
+  );
   return {
     async ready() {
-      await prove();
+      await requirePinnedSigner(context);
+      await route.ready();
+      await proveMetering();
       await requireBookkeeping(context, route);
     },
     decide: reports
@@ -49,6 +56,20 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
     cors: route.cors,
     bindsBody: route.bindsBody,
   };
+}
+
+/**
+ * Checks the pinned signers at start-up. An outage of the Facilitator does not stop the provider: it is logged, and the
+ * payments that need it get 503.
+ * @throws ConfigError
+ */
+export async function requirePinnedSigner({ facilitatorCheck }: GateContext): Promise<void> {
+  try {
+    await facilitatorCheck.check();
+  } catch (error) {
+    if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
+    facilitatorCheck.checkOnce();
+  }
 }
 
 /** Counts each decision; the adapter calls `onEnd` when the handler has ended. */

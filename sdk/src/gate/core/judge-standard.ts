@@ -144,7 +144,9 @@ async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Stand
   const { settings } = at.context;
   if (findNetwork(parsed.data.network, settings.extraNetworks)?.chainId !== settings.network.chainId) return "network";
   const { authorization, signature } = parsed.data.payload;
-  const offers = soldSingly(await at.route.offers(at.request), at.route.presentation);
+  const now = await at.route.offers(at.request);
+  if (now.outage) throw now.outage;
+  const offers = soldSingly(now.offers, at.route.presentation);
   const offer = offers.find(({ payTo, amount }) => payTo === authorization.to && amount === authorization.value);
   if (!offer) return "terms";
   const { token, payTo, amount } = offer;
@@ -186,7 +188,11 @@ function purchaseOfV2(payload: JsonObject, at: PaymentCase): StandardPurchase | 
   const facts = { method: at.request.method, resource: at.resource, amount, token: accepted.asset, payTo, ...bound };
   if (!memo || !isMemoGenuine(memo, { ...facts, network: settings.network.name }, settings.memoKeys)) return "memo";
   const token = terms.token(checksum(accepted.asset));
-  if (!token) throw new Unavailable("The token's terms could not be read from the chain yet.", { retryAfterSec: 2 });
+  if (!token) {
+    // Read for the next attempt: payloads alone must end the outage too. The terms log what fails.
+    void terms.load([], true).catch(() => undefined);
+    throw new Unavailable("The token's terms could not be read from the chain yet.", { retryAfterSec: 2 });
+  }
   const settlement = { paymentPayload: payload, paymentRequirements: payload.accepted } as unknown as X402RequestWire;
   const identifier = paymentIdentifierOf(payload);
   if (identifier.kind === "malformed") return "payment_identifier";

@@ -2,7 +2,7 @@
  * Creates a gated route: checks its options, loads its terms, makes its offers for a request, and asks the provider's
  * callbacks about one.
  */
-import { ConfigError, type Hex, isTurnpikeError, TurnpikeError } from "../../protocol";
+import { ConfigError, type Hex, isTurnpikeError, TurnpikeError, Unavailable } from "../../protocol";
 import { bodyUnbound } from "./body";
 import type { GateContext } from "./context";
 import { checkDiscovery, type Discovery } from "./extensions-v2";
@@ -59,8 +59,17 @@ export interface Route extends MeteredRoute {
   /** Returns the offers where they need no call and no computation: the same list while the terms are the same. */
   cachedOffers(): readonly Offer[] | undefined;
   readonly quotes: Quotes;
-  /** Returns every option at its current price, without those whose terms cannot be read. @throws ConfigError */
-  offers(request: GateRequest): Promise<Offer[]>;
+  /**
+   * Returns every option at its current price, without those whose terms cannot be read; the outage where none can be.
+   * @throws ConfigError
+   */
+  offers(request: GateRequest): Promise<OffersNow>;
+}
+
+export interface OffersNow {
+  readonly offers: readonly Offer[];
+  /** why nothing can be offered now; names no host to a client */
+  readonly outage?: Unavailable;
 }
 
 const RETRY_AFTER_MS = 2_000;
@@ -86,28 +95,37 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
   let loading: Promise<void> | undefined;
   let loaded = false;
   let retryAtMs = 0;
+  /** why the last reading failed; counts until a later one succeeds */
+  let fault: TurnpikeError | undefined;
 
   function ready(): Promise<void> {
-    loading ??= terms.load(planIds, prices.length > 0).then(
-      () => {
-        loaded = true;
-      },
-      (error: unknown) => {
-        loading = undefined;
-        retryAtMs = performance.now() + RETRY_AFTER_MS;
-        throw error;
-      },
-    );
+    loading ??= load();
     return loading;
   }
 
+  async function load(): Promise<void> {
+    try {
+      await terms.load(planIds, prices.length > 0);
+      loaded = true;
+      await terms.checkChain();
+      fault = undefined;
+    } catch (error) {
+      loading = undefined;
+      retryAtMs = performance.now() + RETRY_AFTER_MS;
+      fault = isTurnpikeError(error) ? error : undefined;
+      throw error;
+    }
+  }
+
+  const isMisconfigured = (): boolean => fault?.code === "ConfigError";
+
   async function tryToLoad(): Promise<void> {
-    if (loaded || performance.now() < retryAtMs) return;
+    if (performance.now() < retryAtMs) return;
     try {
       await ready();
     } catch (error) {
-      // An outage leaves options out of this answer; a wrong setting is reported.
-      if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
+      // The caller decides on `fault`: an outage leaves options out of this answer, a wrong setting is reported.
+      if (!isTurnpikeError(error)) throw error;
     }
   }
 
@@ -145,7 +163,7 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
     | undefined;
 
   function cachedOffers(): readonly Offer[] | undefined {
-    if (!loaded || !isFixed) return undefined;
+    if (!loaded || !isFixed || isMisconfigured()) return undefined;
     const token = settings.token && terms.token(settings.token.address);
     if (held?.token === token && held?.plans.every((plan, i) => plan === terms.plan(planIds[i] as Hex))) {
       return held.offers;
@@ -177,8 +195,13 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
     },
     ready,
     async offers(request) {
-      if (!loaded) await tryToLoad();
-      return [...(await singles(request)), ...planIds.flatMap(subscription)];
+      if (!loaded || isMisconfigured()) await tryToLoad();
+      if (fault && isMisconfigured()) throw fault;
+      const offers = [...(await singles(request)), ...planIds.flatMap(subscription)];
+      if (offers.length > 0 || loaded) return { offers };
+      const message = "The chain cannot be read now, so no price can be quoted; nothing was charged.";
+      const retryAfterSec = fault?.retryAfterSec ?? RETRY_AFTER_MS / 1_000;
+      return { offers, outage: new Unavailable(message, { cause: fault, retryAfterSec }) };
     },
   };
 }

@@ -3,9 +3,9 @@ import { type Deployment, findDeployment, requireDeployment } from "../../chain/
 import {
   type Address,
   ConfigError,
-  checksum,
+  checksumFault,
+  configuredAddress,
   DEFAULT_MEMO_LIFE_SEC,
-  isAddress,
   type MemoKey,
   type Network,
   networkOfChain,
@@ -58,6 +58,7 @@ export function settingsOf(options: ProviderOptions, isProduction: boolean): Set
   if (!options.network)
     throw new ConfigError("network is not set (TURNPIKE_NETWORK): e.g. base-mainnet or local-31337");
   const extraNetworks = options.networks ?? [];
+  for (const { name, token } of extraNetworks) if (token) address(token.address, `networks: token of ${name}`);
   const named = requireNetwork(options.network, extraNetworks);
   const network = networkOfChain(named.chainId, extraNetworks);
   const { chainId } = network;
@@ -108,6 +109,9 @@ function facilitatorOf({ facilitator }: ProviderOptions): Settings["facilitator"
 function signerOf(given: string | PinnedSigner): ProofSigner {
   const text = typeof given === "string" ? given : [given.address, given.until].filter(isGiven).join("@");
   const signer = parseProofSigner(text);
+  const [written = ""] = text.split("@");
+  const fault = signer && checksumFault(written as Address);
+  if (fault) throw new ConfigError(`facilitator.signers ${fault}`);
   if (signer) return signer;
   throw new ConfigError(
     `facilitator.signers has "${text}": use an address (0x and 40 hex digits), or an address with @ and the end of its validity (unix seconds, or ISO 8601 with its zone)`,
@@ -143,8 +147,7 @@ function memoKeysOf({ secret }: ProviderOptions, isProduction: boolean): Setting
 }
 
 export function address(value: string, field: string): Address {
-  if (!isAddress(value)) throw new ConfigError(`${field} is "${value}": an address is 0x and 40 hex digits`);
-  return checksum(value);
+  return configuredAddress(value, field, `${field} is "${value}": an address is 0x and 40 hex digits`);
 }
 
 function httpUrl(value: string, field: string): string {

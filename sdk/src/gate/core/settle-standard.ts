@@ -91,14 +91,17 @@ interface Granted {
 
 /** Returns whether a pinned signer granted this payment to this purchase, or no signature is required. */
 function isGranted(
-  { context: { settings, time }, resource }: PaymentCase,
+  { context: { settings, time, facilitatorCheck }, resource }: PaymentCase,
   { token, payTo, amount, paymentId }: OneTimePayment,
   { transaction, grantId, grant }: Granted,
 ): boolean {
   const { facilitator } = settings;
   if (!grant || !facilitator) return facilitator?.trustUnsigned === true;
   // A grant is signed now: a retired signer signs none.
-  if (!facilitator.signers.isTrustedSigner(grant.facilitator, time.nowSec())) return false;
+  if (!facilitator.signers.isTrustedSigner(grant.facilitator, time.nowSec())) {
+    facilitatorCheck.refusedSigner(grant.facilitator);
+    return false;
+  }
   const { chainId } = settings.network;
   const facts = { chainId, token, paymentId, payTo, amount, transaction, grantId, resourceHash: keccakText(resource) };
   return isGrantSigned({ ...facts, facilitator: grant.facilitator }, grant.signature, recoverSigner);

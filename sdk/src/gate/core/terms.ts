@@ -3,8 +3,8 @@
  */
 import type { HeadListener } from "../../chain/confirmed-head";
 import { loadPlans, loadToken, type Plan } from "../../chain/plans";
-import { checkChainId, hasCode, type Rpc } from "../../chain/rpc";
-import { type Address, ConfigError, type Hex, Unavailable } from "../../protocol";
+import { checkChainId, hasCode, NO_ANSWER, type Rpc } from "../../chain/rpc";
+import { type Address, ConfigError, type Hex, isTurnpikeError, Unavailable } from "../../protocol";
 import type { Settings } from "./settings";
 
 /** A token's EIP-712 domain. */
@@ -19,9 +19,12 @@ export interface Terms extends HeadListener {
   token(address: Address): TokenTerms | undefined;
   /**
    * Makes sure that these plans, their tokens and the one-time token are known.
-   * @throws ConfigError when a plan does not exist, the chain is another or the contract is not there; Unavailable
+   * @throws ConfigError when a plan does not exist, the chain is another, or a contract is missing or another one;
+   * Unavailable, for the provider's log: it names the host of rpcUrl
    */
   load(planIds: readonly Hex[], withToken: boolean): Promise<void>;
+  /** Makes sure that rpcUrl, if there is one, serves the configured chain and contract. @throws as `load` */
+  checkChain(): Promise<void>;
 }
 
 export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
@@ -29,11 +32,12 @@ export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
   const tokens = new Map<Address, TokenTerms>();
   const { token, deployment, network } = settings;
   let checked: Promise<void> | undefined;
+  const faults = createFaultLog(settings);
   if (token?.name !== undefined && token.version !== undefined) {
     tokens.set(token.address, { address: token.address, name: token.name, version: token.version });
   }
 
-  async function load(planIds: readonly Hex[], withToken: boolean): Promise<void> {
+  async function loadMissing(planIds: readonly Hex[], withToken: boolean): Promise<void> {
     const missing = planIds.filter((planId) => !plans.has(planId));
     if (missing.length > 0) await readPlans(missing);
     const wanted = planIds.map((planId) => plans.get(planId)?.token);
@@ -44,7 +48,10 @@ export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
   async function readPlans(planIds: readonly Hex[]): Promise<void> {
     if (!deployment) throw new ConfigError("turnpike is not set (TURNPIKE_ADDRESS)");
     const chain = await checkedRpc();
-    const found = await loadPlans(chain, deployment.turnpike, planIds);
+    const found = await named(
+      loadPlans(chain, deployment.turnpike, planIds),
+      `turnpike is ${deployment.turnpike}, but the contract there is not Turnpike: check that it is not another contract's address`,
+    );
     for (const planId of planIds) {
       const plan = found.get(planId);
       if (!plan) {
@@ -56,7 +63,10 @@ export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
 
   async function readToken(address: Address): Promise<void> {
     if (tokens.has(address)) return;
-    tokens.set(address, await loadToken(await checkedRpc(), address));
+    const chain = await checkedRpc();
+    const field = address === token?.address ? "token" : "a plan's token";
+    const problem = `${field} is ${address}, but there is no token on ${network.name} that answers name() and decimals(): correct the address`;
+    tokens.set(address, await named(loadToken(chain, address), problem));
   }
 
   async function checkedRpc(): Promise<Rpc> {
@@ -86,10 +96,65 @@ export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
   return {
     plan: (planId) => plans.get(planId),
     token: (address) => tokens.get(address),
-    load,
+    load: (planIds, withToken) => faults.watch(() => loadMissing(planIds, withToken)),
+    checkChain: () =>
+      faults.watch(async () => {
+        if (rpc) await checkedRpc();
+      }),
     onAdvance: (_head, touched) => refresh([...plans.keys()].filter((planId) => touched.has(planId))),
     onReset: () => refresh([...plans.keys()]),
   };
+}
+
+/** Turns "the chain answered, but not with such a contract" into the setting that is wrong. */
+async function named<T>(reading: Promise<T>, problem: string): Promise<T> {
+  try {
+    return await reading;
+  } catch (cause) {
+    if (isTurnpikeError(cause) && cause.reason === NO_ANSWER) throw new ConfigError(problem, { cause });
+    throw cause;
+  }
+}
+
+/** Logs why nothing can be quoted: each wrong setting once, and each outage once. */
+function createFaultLog({ rpcUrls }: Settings) {
+  const reported = new Set<string>();
+  let isOut = false;
+  const hosts = rpcUrls.map((url) => (URL.canParse(url) ? new URL(url).host : "not a URL")).join(", ");
+  const at = hosts === "" ? "rpcUrl" : `rpcUrl (${hosts})`;
+  return {
+    async watch(read: () => Promise<void>): Promise<void> {
+      try {
+        await read();
+        isOut = false;
+      } catch (error) {
+        if (!isTurnpikeError(error)) throw error;
+        if (error.code === "ConfigError") {
+          if (!reported.has(error.message)) process.emitWarning(`${error.message}. Read at ${at}.`, "ConfigError");
+          reported.add(error.message);
+          throw error;
+        }
+        const outage = new Unavailable(`The chain cannot be read at ${at}${causeOf(error)}.`, {
+          cause: error,
+          retryAfterSec: error.retryAfterSec ?? RETRY_AFTER_SEC,
+        });
+        if (!isOut) process.emitWarning(`${outage.message} Routes that need it answer 503 until it can be read.`);
+        isOut = true;
+        throw outage;
+      }
+    },
+  };
+}
+
+const RETRY_AFTER_SEC = 2;
+
+/** Returns the network error's code, such as ECONNREFUSED: messages of nodes may hold a URL with its key. */
+function causeOf(error: unknown): string {
+  for (let at = error as { cause?: unknown; code?: unknown } | undefined, depth = 0; at && depth < 8; depth++) {
+    if (typeof at.code === "string" && /^E[A-Z_]{3,30}$/.test(at.code)) return `: ${at.code}`;
+    at = at.cause as typeof at;
+  }
+  return "";
 }
 
 export function requireLoaded<T>(value: T | undefined, what: string): T {

@@ -14,7 +14,7 @@ import {
 import { type NodeGate, nodeGate } from "../adapters/node-gate";
 import { watchResponse } from "../adapters/node-response";
 import { createGateContext, type GateContext } from "../core/context";
-import { createGate, type Gate } from "../core/gate";
+import { createGate, type Gate, requirePinnedSigner } from "../core/gate";
 import { optionsFromEnvironment, type ProviderOptions } from "../core/options";
 import type { Amount } from "../core/pricing";
 import { gateRequestOfNode } from "../core/request";
@@ -96,7 +96,9 @@ export function providerFrom(context: GateContext, planIds: readonly string[] = 
       requestScopes.run(scope, next);
     },
     async ready() {
-      await context.terms.load(plans, false);
+      await requirePinnedSigner(context);
+      await context.terms.checkChain();
+      await context.terms.load(plans, context.rpc !== undefined && context.settings.payTo !== undefined);
       await Promise.all(gates.map((made) => made.ready()));
       await context.meter?.proveAny([...offered]);
       await context.time.refresh();

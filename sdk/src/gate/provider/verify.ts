@@ -79,7 +79,10 @@ async function verifyOnce(context: GateContext, proof: PaymentProof, given: AnyR
   const nowSec = context.time.nowSec();
   const resource = resourceOfRequest(request, context.settings);
   const verdict = judgeProof(proof, { settings: context.settings, method: request.method, resource, nowSec });
-  if (verdict.kind === "faulty") return false;
+  if (verdict.kind === "faulty") {
+    if (verdict.reason === "facilitator") context.facilitatorCheck.refusedSigner(proof.facilitator);
+    return false;
+  }
   const { paymentId, nonce } = verdict;
   const scope = requestScopes.getStore();
   if (scope?.claims.some((claim) => claim.paymentId === paymentId)) return true;

@@ -1,0 +1,71 @@
+/** What the Facilitator makes of the variables that an operator wrote. */
+import { expect } from "chai";
+import { checksum } from "turnpike/protocol";
+import { loadConfig } from "../../../facilitator/src/config";
+import { testKey } from "../../support/chain";
+
+const RIGHT = checksum(`0x${"8ba1f109551bd432803012645ac136ddd64dba72"}`);
+const WRONG = RIGHT.replace("551", "561");
+const token = (address: string) => JSON.stringify([{ address, name: "Test USD", version: "1" }]);
+
+const environment = {
+  CHAIN_ID: "31337",
+  RPC_URLS: "http://127.0.0.1:8545",
+  TURNPIKE: RIGHT,
+  BATCH_SETTLER: RIGHT,
+  TOKENS: token(RIGHT),
+  RELAYER_KEYS: testKey("relayer"),
+  PROOF_KEY: testKey("proof signer"),
+};
+
+const problem = (change: Readonly<Record<string, string>>): string => {
+  try {
+    loadConfig({ ...environment, ...change });
+    return "accepted";
+  } catch (error) {
+    return (error as Error).message;
+  }
+};
+
+describe("Facilitator: settings", () => {
+  const written: Readonly<Record<string, (address: string) => string>> = {
+    TURNPIKE: (address) => address,
+    BATCH_SETTLER: (address) => address,
+    TOKENS: token,
+    PAY_TO: (address) => `${RIGHT},${address}`,
+    OPERATORS: (address) => address,
+    PROOF_SIGNERS: (address) => `${address}@1790000000`,
+  };
+  for (const [name, write] of Object.entries(written)) {
+    it(`J4 refuse a mistyped digit in ${name}, and accept one case throughout`, () => {
+      expect(problem({ [name]: write(WRONG) })).to.match(
+        new RegExp(`^${name} ${WRONG} fails its checksum: a digit was mistyped`),
+      );
+      for (const accepted of [RIGHT, RIGHT.toLowerCase(), `0x${RIGHT.slice(2).toUpperCase()}`]) {
+        expect(problem({ [name]: write(accepted) }), accepted).to.equal("accepted");
+      }
+    });
+  }
+
+  it("name what is no address as that", () => {
+    expect(problem({ TURNPIKE: "0x12" })).to.match(/^TURNPIKE must be an address/);
+  });
+
+  it("name the key file that is missing or holds no key, and no key", () => {
+    expect(problem({ PROOF_KEY: "file:/nowhere/proof_key" })).to.match(
+      /^PROOF_KEY names the file \/nowhere\/proof_key, which does not exist/,
+    );
+    expect(problem({ PROOF_KEY: `file:${__filename}` })).to.match(/settings\.ts, which holds no private key/);
+    expect(problem({ PROOF_KEY: `file:${environment.PROOF_KEY}` })).to.not.include(environment.PROOF_KEY.slice(2));
+  });
+
+  it("name every variable that is missing at once", () => {
+    expect(problem({ TURNPIKE: "", TOKENS: "", CHAIN_ID: "" })).to.match(
+      /^3 settings are missing: CHAIN_ID, TURNPIKE, TOKENS\. /,
+    );
+    expect(problem({ TURNPIKE: "" })).to.match(/^TURNPIKE is missing: /);
+    expect(problem({ RELAYER_KEYS: "", PROOF_KEY: "" })).to.match(
+      /^2 settings are missing: RELAYER_KEYS, PROOF_KEY\. /,
+    );
+  });
+});
