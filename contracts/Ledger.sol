@@ -53,8 +53,8 @@ abstract contract Ledger is Records, ITurnpike, EIP712 {
         emit ChangeMade(idHash, _plans[planIndex].planId);
     }
 
-    /// @dev The record with one period of the plan from `start` on. A change may be to periods that are shorter than the
-    /// grace before it: one that would be over already starts the new plan's grace ago, as after a lapse.
+    /// @dev The record with one period of the plan from `start` on. A change may be to periods that are shorter than
+    /// the grace before it: one that would be over already starts the new plan's grace ago, as after a lapse.
     function _withPeriod(
         bytes32 idHash,
         SubscriptionWord s,

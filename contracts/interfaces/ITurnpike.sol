@@ -439,8 +439,8 @@ interface ITurnpike {
     ///
     /// From `until` on nothing is charged but debits of the paid period; once that is over too, the subscription is.
     /// The other plan's price and length count from where the next period starts, or from its own grace ago where that
-    /// period would be over already; the cap stays. Nothing that the provider does keeps the change from being made, but
-    /// ending the subscription; `cancel` and `changePlan` drop it.
+    /// period would be over already; the cap stays. Nothing that the provider does keeps the change from being made,
+    /// but ending the subscription; `cancel` and `changePlan` drop it.
     /// @dev Subscriber, or anyone with its signature, once:
     /// `SetNext(address subscriber,bytes32 idHash,uint40 until,bytes32 nextPlanId,uint16 version,uint256 deadline)`.
     /// The subscriber itself needs none: `auth` is ignored. Reverts `SubscriptionNotActive` with NONE or CANCELLED,

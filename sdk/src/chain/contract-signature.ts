@@ -2,6 +2,7 @@
 import { type Address, type Hex, isTurnpikeError } from "../protocol";
 import { NO_ANSWER, type Rpc } from "./rpc";
 
+/** A question to a contract wallet (ERC-1271): whether it accepts the signature of a digest. */
 export interface ContractSignature {
   readonly wallet: Address;
   readonly digest: Hex;

@@ -126,7 +126,10 @@ export interface RecoveryCurve {
   ecdsaRecover(signature: Uint8Array, recovery: number, digest: Uint8Array, compressed: false): Uint8Array;
 }
 
-/** @returns undefined when the signature is malformed, has a high s or a v other than 27/28, or recovers nothing */
+/**
+ * Recovers the signer of a digest: undefined when the signature is malformed, has a high s or a v other than 27/28, or
+ * recovers nothing.
+ */
 export type RecoverSigner = (digest: Hex, signature: string) => Address | undefined;
 
 /** Makes a recovery of 65-byte r || s || v signatures on one curve library. All of them are equally strict. */

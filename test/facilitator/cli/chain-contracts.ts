@@ -89,7 +89,9 @@ describe("Facilitator: the contracts of a database", function () {
     expect(status).to.equal(1);
     await world.loseDatabase();
     expect(await failure(world.core(exchanged))).to.match(/must name: exchange the addresses/);
-    expect(await failure(world.core({ TURNPIKE: token }))).to.match(/not Turnpike: it does not answer getPlans/);
+    expect(await failure(world.core({ TURNPIKE: token }))).to.match(
+      /not Turnpike of this release: its lens does not answer getPlans/,
+    );
     const core = await world.core();
     await core.stop();
   });
