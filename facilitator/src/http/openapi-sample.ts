@@ -43,7 +43,7 @@ const USUAL = new Set<unknown>(["ACTIVE", "settled", "delivered", "running", "we
 const IS_AMOUNT =
   /^(?:amount|value|price|charge|credit|balance|approval|cap|spent|remaining|recurring|lost|answered|asked|.*(?:Wei|Amount|Required|Overage|Charge))$/;
 const IS_ADDRESS =
-  /^(?:from|to|payer|payTo|firstPayTo|signer|provider|owner|subscriber|facilitator|address|turnpike|batchSettler|actor)$/;
+  /^(?:from|to|payer|payTo|firstPayTo|firstProvider|signer|provider|owner|subscriber|facilitator|address|turnpike|batchSettler|actor)$/;
 const IS_TIME = /(?:At|Until|Ends|Sec|Through|since|hour|from|to|until|Start)$/;
 
 /** @returns a value that the schema accepts */

@@ -48,6 +48,7 @@ const HANDLERS: Handlers = {
       months: event.terms.months,
       grace_sec: event.terms.graceSec,
       pay_to: event.terms.payTo,
+      first_provider: null,
       first_pay_to: null,
       proposed_pay_to: null,
       pay_to_effective_at: null,
@@ -103,7 +104,7 @@ const HANDLERS: Handlers = {
 
   PlanTransferred(change, { planId, provider }) {
     const previousProvider = change.state.plans.get(planId)?.provider;
-    change.updatePlan(planId, () => ({ provider }));
+    change.updatePlan(planId, (plan) => ({ provider, first_provider: plan.first_provider ?? plan.provider }));
     // Both need to learn of it: the one before may not have wanted it.
     if (previousProvider !== provider) {
       change.emitOfPlan("plan.transferred", planId, { previousProvider }, previousProvider);

@@ -161,6 +161,7 @@ export function planToWire(plan: PlanRow, config: FacilitatorConfig): PlanWire {
     period: periodOf(lengthOfPlan(plan)),
     grace: plan.grace_sec,
     payTo: plan.pay_to,
+    firstProvider: checksum((plan.first_provider ?? plan.provider) as Address),
     firstPayTo: plan.first_pay_to ?? plan.pay_to,
     ...(proposed && { proposedPayTo: proposed }),
     salt: plan.salt,

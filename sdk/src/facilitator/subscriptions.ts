@@ -23,7 +23,8 @@ export const planSchema = z.object({
   grace: z.number().int().nonnegative(),
   /** receives every charge and debit now */
   payTo: addressSchema,
-  /** the payee at creation, which the planId proves */
+  /** provider and payee at creation, which the planId proves: both can move later */
+  firstProvider: addressSchema,
   firstPayTo: addressSchema,
   /** another payee that is proposed, and from when on (unix seconds) anyone can apply it */
   proposedPayTo: z.object({ payTo: addressSchema, effectiveAt: z.number().int().positive() }).optional(),

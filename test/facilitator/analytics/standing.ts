@@ -43,7 +43,7 @@ const planOf = (number: number): PlanRow => {
       token: TOKEN,
     },
     ...{ amount: price.toString(), interval_sec: intervalSec, grace_sec: graceSec, pay_to: providerOf(provider) },
-    ...{ months: 0, first_pay_to: null, proposed_pay_to: null, pay_to_effective_at: null },
+    ...{ months: 0, first_provider: null, first_pay_to: null, proposed_pay_to: null, pay_to_effective_at: null },
     ...{ salt: "0x", metadata: "", deprecated: false, successor: null, block_number: 1, created_at: START_SEC },
   };
 };

@@ -125,6 +125,7 @@ describe("store", function () {
       plan_id: KEY,
       plan_index: 1,
       months: 0,
+      first_provider: null,
       first_pay_to: null,
       proposed_pay_to: null,
       pay_to_effective_at: null,

@@ -152,6 +152,7 @@ describe("Facilitator: terms on a chain that is reorganised", function () {
     expect(await planRow(planId)).to.include({
       pay_to: world.payee,
       proposed_pay_to: heir.address,
+      first_provider: null,
       first_pay_to: null,
     });
     await world.chain.advance(7 * DAY);
@@ -171,7 +172,7 @@ describe("Facilitator: terms on a chain that is reorganised", function () {
     await act(provider, "offerPlan", [planId, heir.address]);
     await act(heir, "acceptPlan", [planId]);
     await core.indexer.catchUp();
-    expect((await planRow(planId))?.provider).to.equal(heir.address);
+    expect(await planRow(planId)).to.include({ provider: heir.address, first_provider: provider.address });
     const standing = await core.store.db.selectFrom("rollup_standing").selectAll().where("count", ">", 0).execute();
     expect(standing.map((sum) => sum.provider).sort()).to.deep.equal(["", heir.address].sort());
     const transferred = await eventsOf("plan.transferred");

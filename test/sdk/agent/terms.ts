@@ -2,9 +2,9 @@ import { expect } from "chai";
 import { HDNodeWallet, id } from "ethers";
 import { ethers } from "hardhat";
 import type { VoucherRequest } from "turnpike/agent";
-import { issueVoucher } from "turnpike/chain";
+import { acceptPlan, applyPayTo, issueVoucher, offerPlan, proposePayTo } from "turnpike/chain";
 import type { VoucherWire } from "turnpike/facilitator";
-import type { Hex } from "turnpike/protocol";
+import type { Address, Hex } from "turnpike/protocol";
 import { rejection } from "./support/rejection";
 import { advance, INTERVAL_SEC, PRICE, type Relay, relayBeforeEach } from "./support/relay";
 import { addressOf, agentFor, CHAIN_ID } from "./support/world";
@@ -107,6 +107,22 @@ describe("agent: months, ends, vouchers and scheduled changes, judged by the con
       expect(forged.code).to.equal("InvalidVoucher");
       expect(await paid()).to.equal(0n);
     });
+  });
+
+  it("L31 subscribes to a plan that was passed on and whose payee moved, and pays the new one", async () => {
+    const [, provider, heir] = await ethers.getSigners();
+    if (!provider || !heir) throw new Error("Hardhat has accounts");
+    const { turnpike } = relay.addresses;
+    await offerPlan(provider, turnpike, { planId, nextProvider: heir.address as Address });
+    await acceptPlan(heir, turnpike, planId);
+    const stranger = addressOf("stranger");
+    await proposePayTo(heir, turnpike, { planId, payTo: stranger });
+    await advance(7 * DAY);
+    await applyPayTo(provider, turnpike, planId);
+    const subscription = await agentWith().subscribe({ planId });
+    expect(subscription).to.include({ provider: heir.address, payTo: stranger, status: "ACTIVE" });
+    expect(await relay.token.balanceOf(stranger)).to.equal(PRICE);
+    expect(await paid()).to.equal(0n);
   });
 
   it("L28 moves to another plan from the next charged period on, unless that is dropped", async () => {

@@ -36,7 +36,7 @@ const DUMPED: readonly Dumped[] = [
     table: "plans",
     key: ["plan_id"],
     columns: [
-      "plan_index provider token amount interval_sec months grace_sec pay_to first_pay_to proposed_pay_to",
+      "plan_index provider token amount interval_sec months grace_sec pay_to first_provider first_pay_to proposed_pay_to",
       "pay_to_effective_at salt metadata deprecated successor",
       "block_number created_at",
     ],

@@ -14,6 +14,7 @@ export const terms: Migration = {
   isBreaking: true,
   statements: [
     `alter table plans add column months int not null default 0`,
+    `alter table plans add column first_provider text`,
     `alter table plans add column first_pay_to text`,
     `alter table plans add column proposed_pay_to text`,
     `alter table plans add column pay_to_effective_at bigint`,

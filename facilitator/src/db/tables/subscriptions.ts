@@ -35,6 +35,7 @@ export interface PlansTable {
   /** receives every charge and debit now */
   pay_to: string;
   /** the payee at creation; null: it has never moved */
+  first_provider: string | null;
   first_pay_to: string | null;
   /** another payee that is proposed; null: none */
   proposed_pay_to: string | null;

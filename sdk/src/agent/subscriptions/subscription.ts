@@ -191,7 +191,7 @@ export async function verifiedPlan(
   const found = await facilitator.client.plan(planId);
   if (found.kind === "refused") throw found.error;
   const plan = found.value;
-  const { provider, token, amount, interval, period, grace, firstPayTo, salt, metadata, chainId } = plan;
+  const { firstProvider, token, amount, interval, period, grace, firstPayTo, salt, metadata, chainId } = plan;
   const deployment = context.deploymentOf(chainId);
   if (!deployment) {
     throw new ConfigError(`no deployment is known on chain ${chainId}: name it in the agent's deployments`);
@@ -201,8 +201,8 @@ export async function verifiedPlan(
   }
   const length = lengthOf(period);
   const proven = planIdOf({
-    ...{ chainId, turnpike: deployment.turnpike, provider, token, amount, ...length, graceSec: grace },
-    ...{ payTo: firstPayTo, salt, metadata },
+    ...{ chainId, turnpike: deployment.turnpike, token, amount, ...length, graceSec: grace, salt, metadata },
+    ...{ provider: firstProvider, payTo: firstPayTo },
   });
   if (proven !== planId.toLowerCase() || length.intervalSec !== interval) {
     throw new PolicyRefused("The plan's terms do not belong to its id.", { reason: "plan_terms" });
