@@ -33,7 +33,7 @@ describe("protocol > calendar", () => {
         return period.endSec === end && isLong && isNext;
       });
     });
-    expect(chains).to.have.length.greaterThan(10);
+    expect(chains).to.have.length.greaterThan(5);
     expect(wrong).to.deep.equal([]);
   });
 
