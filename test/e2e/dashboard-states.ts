@@ -223,6 +223,8 @@ describe("dashboard, without data", function () {
         metadata: JSON.stringify({ name: "In euros" }),
         price: "7",
         interval: 86_400,
+        period: { unit: "second", count: 86_400 },
+        payTo: `0x${"d".repeat(40)}`,
       },
       ...{ deprecated: false, active: 1, recurring: "0", count: 0, amount: "0", byScheme: {} },
     };
