@@ -555,6 +555,18 @@ describe("Subscriptions", () => {
       expect([after.until, after.nextPlanId]).to.deep.equal([FAR, ZeroHash]);
     });
 
+    it("goes along with rekey without an end, too", async () => {
+      const { w, s, me, cheaper, p } = await loadFixture(running);
+      await setNext(w, s.idHash, 0n, cheaper);
+      const fresh = c.freshSecretHash();
+      await me.rekey(s.idHash, fresh);
+      const moved = await w.turnpike.idHashOf(w.subscriber, fresh);
+      const view = await w.lens.getSubscription(moved);
+      expect([view.until, view.nextPlanId]).to.deep.equal([0n, cheaper]);
+      await c.at(p, () => w.turnpike.renew(moved));
+      expect((await w.lens.getSubscription(moved)).planId).to.equal(cheaper);
+    });
+
     it("uses up no change when the charge fails", async () => {
       const { w, s, cheaper, p } = await loadFixture(running);
       await setNext(w, s.idHash, 0n, cheaper);
