@@ -1,10 +1,12 @@
 /** Applies each Turnpike event to plans, subscriptions, allowances and debits, as the contract does. Pure. */
+
 import type { TurnpikeEvent } from "turnpike/chain";
+import { NO_PLAN } from "turnpike/protocol";
 import type { BlockInput, BlockRules } from "../events/projection";
 import type { SubscriptionState } from "./block-rows";
 import { EventChange } from "./event-change";
 import { spentIn } from "./payloads";
-import { type AllowanceRow, debitKey, NO_PLAN, operatorKey, type SubscriptionRow } from "./rows";
+import { type AllowanceRow, debitKey, operatorKey, type SubscriptionRow } from "./rows";
 
 /** percent of the cap at which `allowance.threshold_reached` is emitted */
 const THRESHOLD_PERCENT = 80n;

@@ -3,11 +3,11 @@
  * request.
  */
 import type { PlanWire, SubscriptionWire } from "turnpike/facilitator";
-import { type Address, checksum, type Hex, periodOf, type SubscriptionStatus } from "turnpike/protocol";
+import { type Address, checksum, type Hex, NO_PLAN, periodOf, type SubscriptionStatus } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Db } from "../db/open";
 import { lengthOfPlan, proposalOf, statusOf as statusOfRow } from "./payloads";
-import { type AllowanceRow, allowancesOf, NO_PLAN, type PlanRow, plansOf, type SubscriptionRow } from "./rows";
+import { type AllowanceRow, allowancesOf, type PlanRow, plansOf, type SubscriptionRow } from "./rows";
 
 export interface SubscriptionRecord {
   readonly row: SubscriptionRow;

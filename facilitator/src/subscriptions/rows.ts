@@ -26,7 +26,6 @@ export interface RecordProjection {
 }
 
 /** The planId of an id hash that was voided: it has no plan. */
-export const NO_PLAN = `0x${"0".repeat(64)}`;
 
 export const operatorKey = (planId: string, operator: string): string => `${planId}/${operator}`;
 

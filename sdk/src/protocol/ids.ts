@@ -77,8 +77,11 @@ export function isHash32(value: unknown): value is Hex {
   return typeof value === "string" && HASH_32.test(value);
 }
 
-/** Returns an id that the contract answers; all zero there means none. */
-export const idOrNone = (word: string): Hex | undefined => (/^0x0+$/.test(word) ? undefined : (word as Hex));
+/** What the contract has where there is no plan: no scheduled change, no successor, the record of a voided signup. */
+export const NO_PLAN: Hex = `0x${"0".repeat(64)}`;
+
+/** Returns an id that the contract answers; undefined where it has none. */
+export const idOrNone = (word: string): Hex | undefined => (word === NO_PLAN ? undefined : (word as Hex));
 
 /** The credential: the subscriber's address, then the 32 secret bytes. Keep it out of logs. */
 export function subscriptionId(subscriber: Address, secret: Hex): Hex {

@@ -2,12 +2,12 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect } from "chai";
 import { network } from "hardhat";
-import { memoryLedger } from "turnpike/agent";
-import type { Hex } from "turnpike/protocol";
+import { memoryLedger, walletFromKey } from "turnpike/agent";
+import { type Address, type Hex, voidTypedData } from "turnpike/protocol";
 import { rejection } from "./support/rejection";
 import { advance, PRICE, type Relay, relayBeforeEach } from "./support/relay";
 import { type StandIn, serve } from "./support/servers";
-import { addressOf, agentFor, CHAIN_ID } from "./support/world";
+import { addressOf, agentFor, CHAIN_ID, testKey } from "./support/world";
 
 /** Hardhat's chain over HTTP, as a node serves it. */
 const startRpc = (edit: (method: string, result: unknown) => unknown = (_, result) => result): Promise<StandIn> =>
@@ -40,6 +40,45 @@ describe("an agent with an RPC of its own", () => {
     const subscription = await agent.subscribe({ planId });
     expect((await agent.pause(subscription)).status).to.equal("PAUSED");
     expect((await agent.resume(subscription)).version).to.equal(2);
+  });
+
+  describe("and a signup that it voids", () => {
+    /** A signup that never reached the chain, of an agent whose budget is one period. */
+    async function unanswered(more: object) {
+      const policy = { perPayment: PRICE, perDay: PRICE, tokens: [relay.addresses.token] };
+      const deployments = [{ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }];
+      const { agent } = agentFor(relay.url, { policy, deployments, ...more });
+      relay.steps.push(...Array.from({ length: 50 }, () => "drop" as const));
+      const { details } = await rejection(agent.subscribe({ planId }));
+      relay.steps.length = 0;
+      return { agent, idHash: (details as { idHash: Hex }).idHash };
+    }
+
+    it("has its first period in the budget again, once its own RPC shows the void", async () => {
+      const { agent, idHash } = await unanswered({ rpc: (await startRpc()).url });
+      expect(await agent.void({ idHash })).to.equal(undefined);
+      expect((await agent.subscribe({ planId })).status).to.equal("ACTIVE");
+    });
+
+    it("keeps it in the budget where a Facilitator alone says so", async () => {
+      const { agent, idHash } = await unanswered({});
+      expect(await agent.void({ idHash })).to.equal(undefined);
+      expect((await rejection(agent.subscribe({ planId }))).code).to.equal("PolicyRefused");
+    });
+
+    it("ends it in the next signup when another process voided it", async () => {
+      const { agent, idHash } = await unanswered({ rpc: (await startRpc()).url });
+      const posted = relay.seen.find(({ method, url }) => method === "POST" && url.endsWith("/subscriptions"));
+      const { subscriber, secretHash } = JSON.parse(posted?.body ?? "") as { subscriber: Address; secretHash: Hex };
+      const message = { subscriber, secretHash, deadline: 2n ** 40n };
+      const data = voidTypedData({ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }, message);
+      const types = Object.fromEntries(Object.entries(data.types).map(([name, fields]) => [name, [...fields]]));
+      const signature = await walletFromKey(testKey("payer")).signTypedData(data.domain, types, data.message);
+      await relay.turnpike.voidBySig(subscriber, secretHash, message.deadline, signature);
+      const next = await agent.subscribe({ planId });
+      expect(next).to.include({ status: "ACTIVE", existing: false });
+      expect(next.idHash).to.not.equal(idHash);
+    });
   });
 
   it("ends a read of an RPC that never answers, also when memory is collected meanwhile", async () => {

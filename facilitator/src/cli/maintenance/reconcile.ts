@@ -7,7 +7,7 @@
  * - the outbox and the sums with the events
  */
 import { lensInterface, tokenInterface } from "turnpike/chain";
-import { type Address, type Hex, lensAddressOf, ZERO_ADDRESS } from "turnpike/protocol";
+import { type Address, type Hex, lensAddressOf, NO_PLAN, ZERO_ADDRESS } from "turnpike/protocol";
 import { HOURS_KEPT_DAYS } from "../../analytics/ranges";
 import { findWrongSums } from "../../analytics/recount";
 import { factsOf, KNOWN_TOPICS } from "../../chain/facts";
@@ -15,7 +15,6 @@ import { openStore } from "../../db/open";
 import type { PaymentRow } from "../../db/tables/payments";
 import { countStaged } from "../../events/feed";
 import { newestBlock } from "../../indexer/applied-blocks";
-import { NO_PLAN } from "../../subscriptions/rows";
 import { findUnqueued } from "../../webhooks/outbox";
 import { type DumpedRow, differences, dumpChainRows } from "./dump";
 import { type Reindex, readChain } from "./reindex";

@@ -5,7 +5,7 @@
 import type { ChangeAct, ChangeRequestWire, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import { type ActFields, actTypedData, type SignedAct, TurnpikeError } from "../../protocol";
 import type { AgentContext, Change } from "../core/context";
-import { isRefused, plausibleTimeSec, submit } from "../core/facilitators";
+import { isRefused, submit } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
 import { type ApprovalFacts, withApproval } from "./permits";
@@ -16,6 +16,7 @@ import {
   requireFacilitator,
   type Subscription,
   type SubscriptionRef,
+  signingTimeSec,
   viewOf,
 } from "./subscription";
 
@@ -83,10 +84,10 @@ async function readCurrent(
   const state = await readState(facilitator.client, known.id);
   if (!state) throw new TurnpikeError("UnknownSubscription");
   const entry = await onPresentPlan(context, ledger, known, state.planId);
-  const chain = context.chainOf(entry.chainId);
-  const [timeSec, version] = await Promise.all([chain?.timeSec(), chain?.version(entry.turnpike, entry.id)]);
-  const nowSec =
-    context.chainClock?.nowSec() ?? timeSec ?? plausibleTimeSec(state.chainTimeSec, entry.chainId, context.networks);
+  const [nowSec, version] = await Promise.all([
+    signingTimeSec(context, entry.chainId, state.chainTimeSec),
+    context.chainOf(entry.chainId)?.version(entry.turnpike, entry.id),
+  ]);
   return { ledger, entry, state: version === undefined ? state : { ...state, version }, nowSec };
 }
 

@@ -4,6 +4,7 @@ import {
   type Hex,
   InvalidRequest,
   isHash32,
+  NO_PLAN,
   PlanDeprecated,
   quoteChange,
   secretHashOf,
@@ -26,6 +27,7 @@ import {
   type SubscriptionRef,
   signedTermsOf,
   termsOf,
+  type VerifiedPlan,
   verifiedPlan,
   viewOf,
 } from "./subscription";
@@ -136,8 +138,6 @@ export function setMaxOverage(context: AgentContext, ref: SubscriptionRef, cap: 
   });
 }
 
-const NO_PLAN: Hex = `0x${"0".repeat(64)}`;
-
 /** @throws InvalidRequest unless it is a time in whole unix seconds, or a Date */
 export function requireUntil(until: number | Date): number {
   const untilSec = until instanceof Date ? Math.floor(until.getTime() / 1_000) : until;
@@ -187,17 +187,12 @@ export function changePlan(
   if (!isHash32(options?.planId)) throw new InvalidRequest("planId must be 0x and 64 hex digits.");
   if (options.at === "periodEnd") return scheduleChange(context, ref, options);
   return change(context, ref, async ({ ledger, entry, state, nowSec }) => {
-    const facilitator = requireFacilitator(context, entry.facilitator);
-    const plan = await verifiedPlan(context, facilitator, options.planId);
-    const { provider, token, payTo, chainId, amount } = plan;
-    if (provider !== entry.provider || token !== entry.token || chainId !== entry.chainId) {
-      throw new TurnpikeError("PlanMismatch");
-    }
-    if (plan.deprecated) throw new PlanDeprecated(undefined, { details: { planId: plan.planId } });
     const cap = options.maxOverage === undefined ? state.allowance.cap : toAmount(options.maxOverage, "maxOverage");
-    await context.policy.require({ kind: "subscription", amount: amount + cap, chainId, token, payTo }, ledger);
+    const plan = await planToMoveTo(context, ledger, entry, { planId: options.planId, cap });
     const maxCharge =
-      options.maxCharge === undefined ? quoted(entry, state, amount, nowSec) : toAmount(options.maxCharge, "maxCharge");
+      options.maxCharge === undefined
+        ? quoted(entry, state, plan.amount, nowSec)
+        : toAmount(options.maxCharge, "maxCharge");
     const after: SubscriptionEntry = { ...entry, ...termsOf(plan), cap: cap.toString() };
     return {
       act: "ChangePlan",
@@ -232,19 +227,32 @@ function scheduleChange(
       isDone: (now: SubscriptionState) => (now.nextPlanId ?? NO_PLAN) === nextPlanId.toLowerCase(),
     };
     if (isPresent) return scheduled;
-    const plan = await verifiedPlan(context, requireFacilitator(context, entry.facilitator), planId);
-    const { provider, token, payTo, chainId, amount } = plan;
-    if (provider !== entry.provider || token !== entry.token || chainId !== entry.chainId) {
-      throw new TurnpikeError("PlanMismatch");
-    }
-    if (plan.deprecated) throw new PlanDeprecated(undefined, { details: { planId: plan.planId } });
-    const facts = { kind: "subscription" as const, amount: amount + state.allowance.cap, chainId, token, payTo };
-    await context.policy.require(facts, ledger);
+    const { amount } = await planToMoveTo(context, ledger, entry, { planId, cap: state.allowance.cap });
     // The approval must do for the dearer of the two, until the change is made.
     return amount > BigInt(entry.amount)
       ? { ...scheduled, planned: { ...entry, amount: amount.toString() } }
       : scheduled;
   });
+}
+
+/**
+ * Reads another plan for a subscription, at once or from the next charge on, and judges its price by the policy.
+ * @throws TurnpikeError PlanMismatch; PlanDeprecated, PolicyRefused
+ */
+async function planToMoveTo(
+  context: AgentContext,
+  ledger: AgentLedger,
+  entry: SubscriptionEntry,
+  { planId, cap }: { readonly planId: Hex; readonly cap: bigint },
+): Promise<VerifiedPlan> {
+  const plan = await verifiedPlan(context, requireFacilitator(context, entry.facilitator), planId);
+  const { provider, token, payTo, chainId, amount } = plan;
+  if (provider !== entry.provider || token !== entry.token || chainId !== entry.chainId) {
+    throw new TurnpikeError("PlanMismatch");
+  }
+  if (plan.deprecated) throw new PlanDeprecated(undefined, { details: { planId: plan.planId } });
+  await context.policy.require({ kind: "subscription", amount: amount + cap, chainId, token, payTo }, ledger);
+  return plan;
 }
 
 /** Quotes a plan change by the contract's own rule, at the latest time at which it should be on chain. */

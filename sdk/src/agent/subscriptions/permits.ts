@@ -16,11 +16,11 @@ import {
   TurnpikeError,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import { type Facilitator, isRefused, plausibleTimeSec, submit } from "../core/facilitators";
+import { type Facilitator, isRefused, submit } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { tokenDomain } from "../payments/token-domain";
-import { onPresentPlan, requireFacilitator, stateOnChain } from "./subscription";
+import { onPresentPlan, requireFacilitator, signingTimeSec, stateOnChain } from "./subscription";
 
 export const DEFAULT_PERIODS = 12;
 
@@ -66,8 +66,7 @@ export async function withApproval<T>(
     if (account.chainId !== deployment.chainId || !sameAddress(account.token, token)) {
       throw new PolicyRefused("The Facilitator serves this token on another chain.", { reason: "network" });
     }
-    const reported = context.chainClock?.nowSec() ?? (await context.chainOf(deployment.chainId)?.timeSec());
-    const nowSec = reported ?? plausibleTimeSec(account.chainTimeSec, deployment.chainId, context.networks);
+    const nowSec = await signingTimeSec(context, deployment.chainId, account.chainTimeSec);
     return work({ account, nowSec, permit: await permitFor(context, need, { owner, account, nowSec }) });
   });
 }

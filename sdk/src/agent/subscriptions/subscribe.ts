@@ -15,6 +15,7 @@ import {
   InsufficientFunds,
   InvalidRequest,
   isTurnpikeError,
+  NO_PLAN,
   PaymentPending,
   PlanDeprecated,
   PolicyRefused,
@@ -29,7 +30,7 @@ import {
   voidTypedData,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import { type Facilitator, isRefused, plausibleTimeSec, submit } from "../core/facilitators";
+import { type Facilitator, isRefused, submit } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret, randomSecret } from "../signing/wallet";
@@ -45,6 +46,7 @@ import {
   type Subscription,
   type SubscriptionRef,
   secretOf,
+  signingTimeSec,
   termsOf,
   type VerifiedPlan,
   viewOf,
@@ -341,7 +343,7 @@ async function postSignup(
     // The refusal says more than a failed look-up behind it.
     throw isRefused(outcome) ? outcome.error : error;
   });
-  if (state) return created(context, ledger, entry, state);
+  if (state && !isVoided(state)) return created(context, ledger, entry, state);
   if (!isRefused(outcome)) {
     throw new PaymentPending("The signup was accepted, and is not readable yet. Repeat the call.", {
       details: { idHash: entry.id },
@@ -408,8 +410,7 @@ export async function voidSignup(context: AgentContext, ref: SubscriptionRef): P
   const { subscriber, network } = entry;
   const account = await client.account({ address: subscriber, token: entry.token });
   if (account.kind === "refused") throw account.error;
-  const reported = context.chainClock?.nowSec() ?? (await context.chainOf(entry.chainId)?.timeSec());
-  const nowSec = reported ?? plausibleTimeSec(account.value.chainTimeSec, entry.chainId, context.networks);
+  const nowSec = await signingTimeSec(context, entry.chainId, account.value.chainTimeSec);
   const deadline = BigInt(nowSec + context.policy.maxWindowSec);
   const signature = await context.signer.sign(voidTypedData(entry, { subscriber, secretHash, deadline }));
   const request = { network, subscriber, secretHash, deadline: deadline.toString(), signature };
@@ -417,10 +418,24 @@ export async function voidSignup(context: AgentContext, ref: SubscriptionRef): P
   if (isRefused(outcome) && outcome.error.code !== "IdHashUsed") throw outcome.error;
   const state = await readState(client, entry.id);
   if (!state) throw new PaymentPending(undefined, { details: { idHash: entry.id } });
-  if (state.status !== "CANCELLED") return created(context, ledger, entry, state);
-  const { signup: _void, ...ended } = entry;
-  await ledger.put({ ...ended, state: "ended" });
-  await ledger.put({ ...spendOf(context, entry), state: "released" });
+  return isVoided(state) ? endVoided(context, ledger, entry) : created(context, ledger, entry, state);
+}
+
+/** Whether the record is what `void` leaves: it has no plan, and no signup can ever take its place. */
+const isVoided = ({ planId }: { readonly planId: Hex }): boolean => planId === NO_PLAN;
+
+/** Ends a signup that was voided. As in `giveUp`, only the agent's own RPC returns the charge to the budget. */
+async function endVoided(
+  context: AgentContext,
+  ledger: AgentLedger,
+  { signup: _void, ...entry }: SubscriptionEntry,
+): Promise<undefined> {
+  const proven = await context.chainOf(entry.chainId)?.subscription(entry.turnpike, entry.id);
+  if (proven && !isVoided(proven)) {
+    throw new Unavailable("The subscription is on chain, and its Facilitator says that its signup was voided.");
+  }
+  await ledger.put({ ...entry, state: "ended" });
+  if (proven) await ledger.put({ ...spendOf(context, entry), state: "released" });
   return undefined;
 }
 
@@ -433,6 +448,10 @@ async function finishSignup(context: AgentContext, job: SignupJob): Promise<Subs
       continue;
     const entry = { ...known, origins: [...new Set([...known.origins, ...job.origins])] };
     const state = await readState(facilitator.client, entry.id);
+    if (state && isVoided(state)) {
+      await endVoided(context, ledger, entry);
+      continue;
+    }
     if (state) return created(context, ledger, entry, state);
     const { deployment, token } = plan;
     const need = { ledger, facilitator, deployment, token, planned: entry, when: "whole" as const };

@@ -23,7 +23,7 @@ import {
 } from "../../protocol";
 import type { SubscriptionOnChain } from "../core/chain-reader";
 import type { AgentContext } from "../core/context";
-import type { Facilitator } from "../core/facilitators";
+import { type Facilitator, plausibleTimeSec } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret } from "../signing/wallet";
@@ -137,6 +137,15 @@ export async function viewOf(
   return Object.defineProperty(view, Symbol.for("nodejs.util.inspect.custom"), {
     value: () => ({ ...view, id: "[secret]" }),
   });
+}
+
+/**
+ * Returns the time to sign by, unix seconds: of the caller's clock, else of the agent's own RPC, else what the
+ * Facilitator reports, where that can be true.
+ */
+export async function signingTimeSec(context: AgentContext, chainId: number, reportedSec: number): Promise<number> {
+  const ownSec = context.chainClock?.nowSec() ?? (await context.chainOf(chainId)?.timeSec());
+  return ownSec ?? plausibleTimeSec(reportedSec, chainId, context.networks);
 }
 
 /** @returns undefined when the chain knows no such subscription */
