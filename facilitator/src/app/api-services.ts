@@ -88,10 +88,12 @@ export function buildApiServices({ core, metrics, log, drain, sandbox }: Wiring)
     analytics: createAnalytics({ db: store.db, config, clock }),
     reports: createReports({ store, config, clock }),
     happened: (timeoutMs) => store.notifier.wait("events", timeoutMs),
+    uptoSigner: () => (relayer.addresses.some((key) => key === config.uptoSigner) ? config.uptoSigner : undefined),
     supported: {
       turnpike: config.turnpike,
       batchSettler: config.batchSettler,
       ...supportedSigners(relayer.trustedSigners),
+      ...(config.permit2 && { transferMethods: ["eip3009", "permit2"] }),
       get relayers() {
         return [...relayer.addresses];
       },

@@ -3,7 +3,7 @@
  * a contract-creation call whose code runs over an appended list and returns the answers. It works on every chain, and
  * needs no deployed contract.
  */
-import { type Address, type Hex, Unavailable } from "turnpike/protocol";
+import { type Address, type Hex, PERMIT2, Unavailable } from "turnpike/protocol";
 import { coalesce } from "../lib/coalesce";
 import type { BlockTag, ChainReader } from "./chain-reader";
 
@@ -11,9 +11,13 @@ export interface AccountQuery {
   readonly token: Address;
   readonly payer: Address;
   readonly nonce: Hex;
+  /** whether the nonce is one of Permit2, and none of the token */
+  readonly isPermit2: boolean;
   /** block at which the balance is read; everything else is read at the newest block */
   readonly balanceAtBlock: number;
 }
+
+export type NonceQuery = Omit<AccountQuery, "balanceAtBlock">;
 
 export interface AccountFacts {
   readonly hasCode: boolean;
@@ -44,6 +48,9 @@ export interface AccountReads {
 /** authorizationState(address,bytes32) and balanceOf(address) */
 const AUTHORIZATION_STATE = "e94a0102";
 
+/** nonceBitmap(address,uint256) */
+const NONCE_BITMAP = "4fe02b44";
+
 const BALANCE_OF = "70a08231";
 
 /** allowance(address,address) */
@@ -57,7 +64,8 @@ const MAX_PARALLEL = 4;
 /** Short compared with a block, and payments that are judged together are bound together. */
 const GATHER_MS = 25;
 
-interface StaticCall {
+export interface StaticCall {
+  /** the contract that is called */
   readonly token: Address;
   readonly payer: Address;
   /** 68 bytes, without 0x */
@@ -163,6 +171,18 @@ function assemble(parts: readonly string[]): string {
 
 const addressWord = (address: Address): string => address.slice(2).toLowerCase().padStart(64, "0");
 
+/** The call that returns whether a nonce is used: the token's own, or the word of Permit2's bitmap. */
+export function nonceCall({ token, payer, nonce, isPermit2 }: NonceQuery): StaticCall {
+  if (!isPermit2) return { token, payer, data: AUTHORIZATION_STATE + addressWord(payer) + nonce.slice(2) };
+  const word = (BigInt(nonce) >> 8n).toString(16).padStart(64, "0");
+  return { token: PERMIT2, payer, data: NONCE_BITMAP + addressWord(payer) + word };
+}
+
+/** Returns whether the answer of `nonceCall` says that the nonce is used. */
+export function isUsed({ nonce, isPermit2 }: NonceQuery, answer: bigint): boolean {
+  return isPermit2 ? ((answer >> (BigInt(nonce) & 0xffn)) & 1n) === 1n : answer !== 0n;
+}
+
 export function createAccountReads(chain: ChainReader): AccountReads {
   async function callAll(calls: readonly StaticCall[], block: BlockTag): Promise<Answered[]> {
     const list = calls.map(({ token, payer, data }) => addressWord(token) + addressWord(payer) + data.padEnd(192, "0"));
@@ -194,14 +214,7 @@ export function createAccountReads(chain: ChainReader): AccountReads {
     async run(queries) {
       const blocks = [...new Set(queries.map(({ balanceAtBlock }) => balanceAtBlock))];
       const [states, ...balances] = await Promise.all([
-        callAll(
-          queries.map(({ token, payer, nonce }) => ({
-            token,
-            payer,
-            data: AUTHORIZATION_STATE + addressWord(payer) + nonce.slice(2),
-          })),
-          "latest",
-        ),
+        callAll(queries.map(nonceCall), "latest"),
         ...blocks.map((block) =>
           callAll(
             queries.map(({ token, payer }) => ({
@@ -218,7 +231,8 @@ export function createAccountReads(chain: ChainReader): AccountReads {
         const balance = balances[blocks.indexOf(balanceAtBlock)]?.[place];
         if (state?.word === undefined || balance?.word === undefined)
           throw new Unavailable("a token's answer about a payer is malformed", { retryAfterSec: 2 });
-        return { hasCode: state.hasCode, isNonceUsed: state.word !== 0n, balance: balance.word };
+        const isNonceUsed = isUsed(queries[place] as AccountQuery, state.word);
+        return { hasCode: state.hasCode, isNonceUsed, balance: balance.word };
       });
     },
   });

@@ -34,6 +34,14 @@ export interface ChainReceipt {
   readonly logs: readonly ChainLog[];
 }
 
+/** A mined transaction, as it was sent. */
+export interface ChainTransaction {
+  readonly blockHash: Hex;
+  /** undefined when it creates a contract */
+  readonly to: Address | undefined;
+  readonly data: Hex;
+}
+
 /** "latest", or a height */
 export type BlockTag = "latest" | number;
 
@@ -66,6 +74,8 @@ export interface ChainReader {
   /** @throws RpcAnswerError when the node rejects the range as too wide */
   logsBetween(fromBlock: number, toBlock: number, filter: LogFilter): Promise<ChainLog[]>;
   receipt(hash: Hex): Promise<ChainReceipt | undefined>;
+  /** @returns undefined while it is in no block */
+  transaction(hash: Hex): Promise<ChainTransaction | undefined>;
   /** how many transactions of `address` are mined */
   nonce(address: Address): Promise<number>;
   balanceWei(address: Address): Promise<bigint>;
@@ -147,6 +157,14 @@ export function createChainReader(rpc: Rpc): ChainReader {
           return logs;
         },
       };
+    },
+    async transaction(hash) {
+      const raw = await ask("eth_getTransactionByHash", [hash]);
+      if (raw === null) return undefined;
+      const { hash: found, blockHash, to, input } = record(raw);
+      if (hexOf(found) !== hash) throw new Unavailable("a node returned another transaction");
+      if (blockHash === null || blockHash === undefined) return undefined;
+      return { blockHash: hexOf(blockHash), to: to ? addressOf(to) : undefined, data: hexOf(input) };
     },
     nonce: async (address) => numberOf(await ask("eth_getTransactionCount", [address, "latest"])),
     balanceWei: async (address) => bigintOf(await ask("eth_getBalance", [address, "latest"])),

@@ -10,7 +10,10 @@ interface FactBase {
   readonly transaction: Hex;
 }
 
-/** A used EIP-3009 authorization; `transfer` is the token's own log right after it, if any. */
+/**
+ * A used EIP-3009 authorization; `transfer` is the token's own log right after it, if any. Also a payment over Permit2;
+ * `transfer` is then the token's log of the same transaction.
+ */
 export interface AuthorizationUsed extends FactBase {
   readonly kind: "authorizationUsed";
   readonly paymentId: Hex;

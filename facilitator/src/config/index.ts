@@ -106,6 +106,9 @@ function assemble(parsed: Parsed, absent: readonly Setting[]): FacilitatorConfig
       `ROLES needs ${ALONE.join(", ")} with the embedded database, which serves one process: name them, or set DATABASE_URL`,
     );
   }
+  if (rest.uptoSigner && !rest.permit2) {
+    throw new ConfigError("UPTO_SIGNER needs PERMIT2: set PERMIT2 to true, or remove UPTO_SIGNER");
+  }
   const database: DatabaseConfig = databaseUrl
     ? { kind: "postgres", url: databaseUrl, poolSize: databasePoolSize }
     : { kind: "pglite", dir: pgliteDir, lockMs: pgliteLockMs };

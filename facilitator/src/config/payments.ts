@@ -1,5 +1,5 @@
 /** Which payments are accepted, and how they are batched. */
-import { setting, whole } from "./setting";
+import { address, flag, optional, setting, whole } from "./setting";
 
 export const PAYMENTS = {
   batchItems: setting({
@@ -65,6 +65,22 @@ export const PAYMENTS = {
     about: "Seconds that an authorization may be valid for, at most.",
     fallback: "86400",
     schema: whole(60, 31_536_000),
+  }),
+  permit2: setting({
+    env: "PERMIT2",
+    about:
+      "Whether x402 payments over Permit2 are settled, for payers who approved Permit2 instead of signing for the token. The chain must have Permit2 and x402's proxies.",
+    fallback: "false",
+    danger:
+      "Set it in every process, after all of them run a release that has it. Anyone can submit such a payment first, and through a contract of one's own without evidence: see the wire reference.",
+    schema: flag,
+  }),
+  uptoSigner: optional({
+    env: "UPTO_SIGNER",
+    about:
+      "Relayer key that settles `upto` payments, by its address among RELAYER_KEYS; needs PERMIT2. Absent: `upto` is not offered.",
+    danger: "Keep a former one among RELAYER_KEYS for MAX_WINDOW_SEC: payers have signed that nobody else may settle.",
+    schema: address,
   }),
   authorizeWaitMs: setting({
     env: "AUTHORIZE_WAIT_MS",

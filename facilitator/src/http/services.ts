@@ -34,6 +34,8 @@ export interface ApiServices {
   readonly costs: Pick<Costs, "of">;
   /** Waits for new events: resolves on a notification, or at the latest after the time. */
   happened(timeoutMs: number): Promise<unknown>;
+  /** the key that settles `upto` payments; undefined while they are not offered */
+  uptoSigner(): Address | undefined;
   readonly supported: Omit<SupportedWire, "kinds" | "extensions" | "signers" | "network" | "chainId">;
   readiness(): Readiness;
   system(): Promise<System>;

@@ -119,7 +119,9 @@ export class PaymentAdmission {
       if (!isRebinding && (await intake.find(request.paymentId))) return "exists";
       return (await this.#adopt(request, isRebinding)) ?? "exists";
     }
-    const acceptance: Acceptance = { chainId: config.chainId, request, state: "queued", ...judgement };
+    // An `upto` payment settled at 0 moves nothing and uses no nonce: its row keeps it from paying for anything else.
+    const state = request.authorization.value === 0n && request.transfer.method === "upto" ? "waived" : "queued";
+    const acceptance: Acceptance = { chainId: config.chainId, request, state, ...judgement };
     const binding = await this.#bind(acceptance, isRebinding).catch(unanswered);
     if (binding === "unanswered") return binding;
     if (binding === "short") {
@@ -131,7 +133,7 @@ export class PaymentAdmission {
     if (binding === "granted") return { kind: "refused", error: alreadyGranted() };
     onStep("bound");
     if (isRebinding) store.notifier.notify("payments");
-    return binding === "bound" ? "bound" : "exists";
+    return binding === "bound" && state === "queued" ? "bound" : "exists";
   }
 
   /** Adopts a nonce that is used without a row. For a native payment, the chain's logs are sufficient evidence. */
@@ -139,6 +141,10 @@ export class PaymentAdmission {
     const { config, relayer, indexer, depth, sender, intake } = this.#options;
     await indexer.catchUp();
     const { from: payer, to, value, nonce } = request.authorization;
+    if (request.transfer.method !== "eip3009") {
+      const error = refusal("PaymentNotAllowed", "nonce_used", "the Permit2 nonce was used already");
+      return { kind: "refused", error };
+    }
     const query = { paymentId: request.paymentId, token: request.token.address, payer, nonce };
     const evidence = await findEvidence({ config, relayer }, query, indexer.applied());
     const isOurs = evidence.kind === "transfer" && evidence.to === to && evidence.amount === value;

@@ -1,15 +1,17 @@
 /** Finds payments whose validity window has ended in a final block. */
 import type { Logger } from "pino";
-import { tokenInterface } from "turnpike/chain";
 import type { Address, Hex } from "turnpike/protocol";
+import { isUsed, nonceCall } from "../chain/account-reads";
 import type { ChainReader } from "../chain/chain-reader";
 import type { Store } from "../db/open";
+import { findPermit2Evidence } from "./permit2-evidence";
 
 const AT_ONCE = 500;
 
 /**
  * Returns the payments that had to be mined before block `finalNumber` and were not. Checks the nonce on the chain: a
- * node that withheld a log must not make a payment `failed` whose money moved.
+ * node that withheld a log must not make a payment `failed` whose money moved. A used Permit2 nonce is no such sign, so
+ * the token's transfers are searched for the payment instead.
  */
 export async function findExpired(
   { store, chain, log, chainId }: { store: Store; chain: ChainReader; log: Logger; chainId: number },
@@ -17,7 +19,7 @@ export async function findExpired(
 ): Promise<Hex[]> {
   const rows = await store.db
     .selectFrom("payments")
-    .select(["payment_id", "token", "payer", "nonce"])
+    .select(["payment_id", "token", "payer", "pay_to", "amount", "nonce", "method", "accepted_block"])
     .where("chain_id", "=", chainId)
     .where("state", "in", ["queued", "sent", "parked"])
     .where("valid_before", "<=", (eb) =>
@@ -25,18 +27,23 @@ export async function findExpired(
     )
     .limit(AT_ONCE)
     .execute();
-  const unused = await Promise.all(
+  const unmoved = await Promise.all(
     rows.map(async (row) => {
-      const data = tokenInterface.encodeFunctionData("authorizationState", [row.payer, row.nonce]) as Hex;
-      const answer = await chain.call({ to: row.token as Address, data });
-      const isUnused = answer.kind === "ok" && /^0x0{64}$/.test(answer.data);
-      if (!isUnused)
+      const { token, payer, nonce, method } = row as typeof row & { token: Address; payer: Address; nonce: Hex };
+      const isPermit2 = method !== "eip3009";
+      const query = { token, payer, nonce, isPermit2 };
+      const call = nonceCall(query);
+      const answer = await chain.call({ to: call.token, data: `0x${call.data}` });
+      if (answer.kind === "ok" && answer.data.length === 66 && !isUsed(query, BigInt(answer.data))) return true;
+      // The payer may spend a Permit2 nonce on anything, without a log.
+      const isUnmoved = isPermit2 && (await findPermit2Evidence(chain, row, finalNumber)).kind === "none";
+      if (!isUnmoved)
         log.error(
           { paymentId: row.payment_id },
           "an expired payment's nonce is used, but no log shows which transaction used it",
         );
-      return isUnused;
+      return isUnmoved;
     }),
   );
-  return rows.filter((_, index) => unused[index]).map((row) => row.payment_id as Hex);
+  return rows.filter((_, index) => unmoved[index]).map((row) => row.payment_id as Hex);
 }

@@ -179,6 +179,7 @@ class PaymentService implements Payments {
     const row = await this.#intake.find(paymentId);
     if (!row) return { status: "unknown" };
     const transaction = row.tx_hash === null ? {} : { transaction: row.tx_hash as Hex };
+    if (row.state === "waived") return { status: "settled" };
     if (row.state === "settled")
       return this.#depth.isDeepEnough(row)
         ? { status: "settled", ...transaction }

@@ -7,17 +7,22 @@ import {
   type Address,
   type Clock,
   type Hex,
+  PERMIT2,
+  permit2TypedData,
   type TurnpikeError,
   transferTypedData,
   typedDataDigest,
   Unavailable,
 } from "turnpike/protocol";
+import { isUsed, type NonceQuery, nonceCall } from "../chain/account-reads";
+import { intrinsicGas } from "../chain/gas";
 import { signerOf } from "../chain/signer-of";
 import { isSignedByContract } from "../chain/wallet-signature";
 import type { FacilitatorConfig } from "../config";
 import type { Relayer } from "../relayer";
 import { transferCalldata } from "./calldata";
 import { type PaymentRequest, refusal } from "./payment-request";
+import { type Permit2Payment, permit2AuthorizationOf, proxyCallOf } from "./transfer";
 
 export type Judgement =
   | { readonly kind: "good"; readonly balance: bigint; readonly hasCode: boolean; readonly atBlock: number }
@@ -66,7 +71,13 @@ export function isSignedByKey(config: FacilitatorConfig, request: PaymentRequest
 
 function digestOf({ chainId }: FacilitatorConfig, request: PaymentRequest): Hex {
   const { address: token, name, version } = request.token;
+  const over = permit2PaymentOf(request);
+  if (over) return typedDataDigest(permit2TypedData(chainId, permit2AuthorizationOf(over)));
   return typedDataDigest(transferTypedData({ chainId, token, name, version }, request.authorization));
+}
+
+function permit2PaymentOf({ token, authorization, signature, transfer }: PaymentRequest): Permit2Payment | undefined {
+  return transfer.method === "eip3009" ? undefined : { token: token.address, authorization, signature, transfer };
 }
 
 /** @throws Unavailable when the chain cannot be read */
@@ -96,7 +107,8 @@ export async function judge(context: JudgeContext, request: PaymentRequest): Pro
   const token = request.token.address;
   const atBlock = context.applied();
   // Starts before the signature check, so that the node answers meanwhile.
-  const asked = relayer.accounts.facts({ token, payer: from, nonce, balanceAtBlock: atBlock });
+  const isPermit2 = request.transfer.method !== "eip3009";
+  const asked = relayer.accounts.facts({ token, payer: from, nonce, isPermit2, balanceAtBlock: atBlock });
   const isKeys = isSignedByKey(config, request);
   const { hasCode, isNonceUsed, balance } = await asked;
   const isSigned = isKeys || (hasCode && (await isSignedByPayersContract(context, request)));
@@ -110,7 +122,11 @@ export async function judge(context: JudgeContext, request: PaymentRequest): Pro
       }),
     );
   }
-  if (hasCode) {
+  const over = permit2PaymentOf(request);
+  if (over) {
+    const error = await judgePermit2(context, over);
+    if (error) return bad(error);
+  } else if (hasCode) {
     // Simulates the transfer: a wallet may accept a signature that the token still refuses.
     const trial = await relayer.simulate({
       to: token,
@@ -122,15 +138,46 @@ export async function judge(context: JudgeContext, request: PaymentRequest): Pro
   return { kind: "good", balance, hasCode, atBlock };
 }
 
+/**
+ * Checks the allowance of Permit2, which the payer's own permit may bring, and simulates the settlement. Permit2 and the
+ * proxy run more code than a token's transfer, and such a payment has a transaction of its own.
+ */
+async function judgePermit2(
+  { config, relayer, clock }: JudgeContext,
+  payment: Permit2Payment,
+): Promise<TurnpikeError | undefined> {
+  const { token, authorization, transfer } = payment;
+  const { from: payer, value } = authorization;
+  if (value === 0n) return undefined;
+  const [funds] = await relayer.accounts.funds([{ token, payer, spender: PERMIT2 }]);
+  const approval = funds?.approval ?? 0n;
+  if (approval < value && !transfer.permit) {
+    return refusal(
+      "InsufficientFunds",
+      "allowance",
+      `Permit2 may move ${approval} of ${value} base units: approve it`,
+      {
+        details: { required: value.toString(), available: approval.toString() },
+      },
+    );
+  }
+  const isLate = transfer.permit && transfer.permit.deadline < BigInt(clock.nowSec() + config.minWindowSec);
+  if (approval < value && isLate)
+    return refusal("PaymentExpired", "permit_expired", "the permit for Permit2 has expired");
+  const { to, data, extraGas } = proxyCallOf(payment);
+  const trial = await relayer.simulate({
+    to,
+    data,
+    gas: intrinsicGas(data) + BigInt(config.gasPerItem + extraGas) + WALLET_GAS,
+    ...(transfer.method === "upto" && { from: transfer.sender }),
+  });
+  return trial.kind === "reverted" ? refusal("TransferFailed", "not_moved", trial.error.error.message) : undefined;
+}
+
 /** Returns whether the nonce is used. Also true after a cancellation, so it proves nothing about money. */
-export async function isAuthorizationUsed(
-  relayer: Relayer,
-  token: Address,
-  payer: Address,
-  nonce: Hex,
-): Promise<boolean> {
-  const data = tokenInterface.encodeFunctionData("authorizationState", [payer, nonce]) as Hex;
-  return wordOf(await relayer.read({ to: token, data })) !== 0n;
+export async function isNonceUsed(relayer: Relayer, query: NonceQuery): Promise<boolean> {
+  const { token: to, data } = nonceCall(query);
+  return isUsed(query, wordOf(await relayer.read({ to, data: `0x${data}` })));
 }
 
 export async function balanceAt(relayer: Relayer, token: Address, payer: Address, block: number): Promise<bigint> {

@@ -11,6 +11,7 @@ import { HOLD_MS } from "./holds";
 import { lockPayers } from "./intake";
 import type { Acceptance, Binding } from "./payment-request";
 import { paymentPayload } from "./rows";
+import { transferColumns } from "./transfer";
 
 /**
  * Replaces an authorization that can never move money with a new one.
@@ -82,6 +83,7 @@ async function replaceFailed(tx: Tx, acceptance: Acceptance): Promise<boolean> {
       valid_after: Number(authorization.validAfter),
       valid_before: Number(authorization.validBefore),
       signature: request.signature,
+      ...transferColumns(request.transfer),
       has_code: acceptance.hasCode,
       state: acceptance.state,
       fail_code: null,

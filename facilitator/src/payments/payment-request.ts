@@ -6,7 +6,6 @@ import {
   type Hex,
   keccakText,
   parseMemo,
-  paymentIdOf,
   paymentNonce,
   resourceWithoutQuery,
   type SignedPayment,
@@ -16,17 +15,7 @@ import {
 import { type FacilitatorConfig, findToken } from "../config";
 import type { TokenConfig } from "../config/chain";
 import type { PaymentChannel } from "../db/tables/payments";
-
-export interface Authorization {
-  readonly from: Address;
-  readonly to: Address;
-  readonly value: bigint;
-  /** unix seconds, exclusive */
-  readonly validAfter: bigint;
-  /** unix seconds, exclusive */
-  readonly validBefore: bigint;
-  readonly nonce: Hex;
-}
+import { type Authorization, idOfPayment, type Transfer } from "./transfer";
 
 /** The purchase that an x402 payment is for. */
 export interface Purchase {
@@ -45,6 +34,7 @@ export interface PaymentRequest {
   readonly paymentId: Hex;
   readonly token: TokenConfig;
   readonly authorization: Authorization;
+  readonly transfer: Transfer;
   readonly signature: Hex;
   readonly resourceHash: Hex;
   /** origin and path */
@@ -56,6 +46,7 @@ export interface PaymentRequest {
 /** Stable reason of a refusal, sent beside the error code. */
 export type RefusalReason =
   | "network"
+  | "method"
   | "token"
   | "payee"
   | "amount"
@@ -66,6 +57,11 @@ export type RefusalReason =
   | "window_too_long"
   | "signature"
   | "funds"
+  | "allowance"
+  | "permit_expired"
+  | "settler"
+  | "above_maximum"
+  | "spender"
   | "nonce_used"
   | "other_contents"
   | "other_door"
@@ -89,6 +85,8 @@ export interface RequestedFacts {
   readonly network: string;
   readonly token: Address;
   readonly authorization: Authorization;
+  /** absent: the token's EIP-3009 */
+  readonly transfer?: Transfer;
   readonly signature: Hex;
   /** "" when a stock server names none: x402 version 2 does not require it */
   readonly resource: string;
@@ -120,11 +118,15 @@ export function requestOf(
   }
   const token = findToken(config, facts.token);
   if (!token) return refusal("PaymentNotAllowed", "token", `this Facilitator does not settle token ${facts.token}`);
-  const { authorization } = facts;
+  const { authorization, transfer = { method: "eip3009" } } = facts;
+  if (transfer.method !== "eip3009" && !config.permit2) {
+    return refusal("PaymentNotAllowed", "method", "this Facilitator does not settle payments over Permit2");
+  }
   if (config.payTo && !config.payTo.includes(authorization.to)) {
     return refusal("PaymentNotAllowed", "payee", `this Facilitator does not settle payments to ${authorization.to}`);
   }
-  if (authorization.value < token.minAmount) {
+  const isWaived = transfer.method === "upto" && authorization.value === 0n;
+  if (authorization.value < token.minAmount && !isWaived) {
     return refusal(
       "PaymentNotAllowed",
       "amount",
@@ -138,14 +140,10 @@ export function requestOf(
   return {
     channel,
     purchase: facts.purchase,
-    paymentId: paymentIdOf({
-      chainId: config.chainId,
-      token: token.address,
-      payer: authorization.from,
-      nonce: authorization.nonce,
-    }),
+    paymentId: idOfPayment(config.chainId, token.address, authorization, transfer),
     token,
     authorization,
+    transfer,
     signature: facts.signature,
     resourceHash: keccakText(facts.resource),
     resourceShown: isNamed ? resourceWithoutQuery(facts.resource) : "",
@@ -168,6 +166,6 @@ export interface Acceptance {
   /** as read at `atBlock` */
   readonly balance: bigint;
   readonly atBlock: number;
-  /** parked: nothing is sent, because the chain already has the evidence */
-  readonly state: "queued" | "parked";
+  /** parked: nothing is sent, because the chain already has the evidence; waived: nothing is charged */
+  readonly state: "queued" | "parked" | "waived";
 }

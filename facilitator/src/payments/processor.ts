@@ -171,6 +171,7 @@ class RequestRun {
   /** Returns the outcome that the row proves; otherwise waits for the chain. */
   async #decide(row: PaymentRow, woken: Promise<unknown>, restMs: number): Promise<PaymentOutcome | undefined> {
     const { store, sender, depth } = this.#options;
+    if (row.state === "waived") return { kind: "settled", row };
     if (row.state === "settled") {
       if (depth.isDeepEnough(row)) return { kind: "settled", row };
     } else if (row.state === "failed" && depth.isFinalFailure(row)) {

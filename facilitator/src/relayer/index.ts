@@ -39,6 +39,8 @@ export interface SubmitRequest {
   readonly gasLimit: bigint;
   /** id of the transaction, when the caller's rows already name it */
   readonly id?: string;
+  /** the only key that may send it; absent: any */
+  readonly sender?: Address;
 }
 
 export type TxOutcome =
@@ -134,6 +136,9 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
   const sends = config.roles.includes("relayer");
   const signers = await Promise.all((sends ? config.relayerKeys : []).map((source) => openSigner(source, config)));
+  if (sends && config.uptoSigner && !signers.some(({ address }) => address === config.uptoSigner)) {
+    log.warn({ key: config.uptoSigner }, "UPTO_SIGNER is no key of RELAYER_KEYS here: another process has to run it");
+  }
   const proofSigner = config.proofKey && (await openSigner(config.proofKey, config));
   const trustedSigners = proofSigner && acceptedSigners(proofSigner.address, config.proofSigners);
   const lanes = signers.map((signer) =>

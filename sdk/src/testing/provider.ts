@@ -15,6 +15,7 @@ import {
   encodePaymentProof,
   HEADER,
   type Hex,
+  InvalidRequest,
   keccakText,
   type PaymentRequiredWire,
   PROOF_LIFE_SEC,
@@ -161,7 +162,10 @@ function contextOf(books: TestBooks, settings: GateContext["settings"], clock: M
       async x402Settle({ paymentPayload, paymentRequirements, grant }) {
         mayAnswer();
         const { chainId, name: network } = settings.network;
-        const { from, to, value, nonce } = paymentPayload.payload.authorization;
+        const { payload } = paymentPayload;
+        const authorization = "authorization" in payload ? payload.authorization : undefined;
+        if (!authorization) throw new InvalidRequest("The test's Facilitator settles EIP-3009 payments alone.");
+        const { from, to, value, nonce } = authorization;
         const payer = checksum(from);
         const token = checksum(paymentRequirements.asset);
         const transaction = keccakText(`transaction of ${nonce}`);

@@ -1,3 +1,5 @@
+import type { Generated } from "kysely";
+
 /** Payments that were sent and moved nothing, kept for an hour. */
 export interface FailedSpendsTable {
   chain_id: number;
@@ -28,10 +30,19 @@ export type PaymentChannel = "authorize" | "settle";
  * parked: its transaction was mined without moving it; it may still move until `valid_before`.
  * settled: `tx_hash` and `log_index` prove it.
  * failed: it can never move money.
+ * waived: an `upto` payment that was settled at 0; it is never sent, and pays for nothing else.
  */
-export type PaymentState = "queued" | "sent" | "parked" | "settled" | "failed";
+export type PaymentState = "queued" | "sent" | "parked" | "settled" | "failed" | "waived";
 
-export interface PaymentsTable {
+/**
+ * How the money moves.
+ * eip3009: the token's own transferWithAuthorization.
+ * permit2: x402's proxy for exact payments, which anyone may call.
+ * upto: x402's proxy for payments up to a maximum, which only the key `sender` may call.
+ */
+export type PaymentMethod = "eip3009" | "permit2" | "upto";
+
+export interface PaymentRow {
   chain_id: number;
   payment_id: string;
   door: PaymentChannel;
@@ -46,6 +57,13 @@ export interface PaymentsTable {
   valid_after: number;
   valid_before: number;
   signature: string;
+  method: PaymentMethod;
+  /** upto: the maximum that the payer signed, in base units */
+  permitted: string | null;
+  /** upto: the only account that may settle */
+  sender: string | null;
+  /** permit2 and upto: JSON of the EIP-2612 permit that approves Permit2, when the payer sent one */
+  token_permit: string | null;
   /** whether the payer is a contract, whose signature check may need much gas */
   has_code: boolean;
   state: PaymentState;
@@ -66,4 +84,7 @@ export interface PaymentsTable {
   settled_at_ms?: number | null;
 }
 
-export type PaymentRow = PaymentsTable;
+/** An insert of the release before leaves the method out. */
+export interface PaymentsTable extends Omit<PaymentRow, "method"> {
+  method: Generated<PaymentMethod>;
+}

@@ -1,0 +1,314 @@
+import { expect } from "chai";
+import { Contract } from "ethers";
+import { exactProxyInterface, permit2Interface } from "turnpike/chain";
+import type { X402RequestWire, X402Settlement } from "turnpike/facilitator";
+import {
+  type Address,
+  addressOfKey,
+  checksum,
+  EXACT_PERMIT2_PROXY,
+  type Hex,
+  isGrantSigned,
+  keccakText,
+  PERMIT2,
+  paymentIdOf,
+  permit2NonceOf,
+  permit2PaymentIdOf,
+  randomBytes,
+  toHex,
+  UPTO_PERMIT2_PROXY,
+} from "turnpike/protocol";
+import { testKey } from "../../support/chain";
+import { BLOCK_MS, fund, type Payer, until, walletOf } from "../../support/facilitator";
+import { approvedPayer, approvePermit2, placePermit2, signPermit2 } from "../../support/permit2";
+import { settleBody } from "../support/payments";
+import { type Service, type ServiceWorld, startServiceWorld } from "../support/service";
+
+const AMOUNT = 250_000n;
+
+describe("Facilitator: exact payments over Permit2", function () {
+  this.timeout(120_000);
+  let world: ServiceWorld;
+  let service: Service;
+
+  before(async () => {
+    world = await startServiceWorld();
+    await placePermit2(world.chain);
+    service = await world.service({ PERMIT2: "true", RENEWALS: "false", MAX_LOSSES_PER_PAYER: "1000" });
+  });
+  after(() => world?.stop());
+
+  const verify = (request: X402RequestWire) => service.client.x402Verify(request);
+  const settle = (request: X402RequestWire) => service.client.x402Settle(request);
+  const sign = (fields: Parameters<typeof signPermit2>[1]) => signPermit2(world, fields);
+  const movedBy = async ({ address }: Payer) => (await world.transfers()).filter(({ from }) => from === address);
+  const authorizationOf = ({ paymentPayload }: X402RequestWire) => {
+    const { payload } = paymentPayload;
+    if ("authorization" in payload) throw new Error("a payload over Permit2 is expected");
+    return { ...payload.permit2Authorization, signature: payload.signature };
+  };
+  const statusOf = (found: Awaited<ReturnType<Service["client"]["payment"]>>): string =>
+    found.kind === "found" ? found.value.status : found.kind;
+  const idOf = (request: X402RequestWire): Hex => {
+    const { from, nonce, permitted } = authorizationOf(request);
+    const { chainId } = world.chain;
+    const key = { chainId, token: permitted.token as Address, payer: from as Address };
+    return permit2PaymentIdOf({ ...key, nonce: permit2NonceOf(BigInt(nonce)) });
+  };
+  /** The proxy's call that settles a payload, which anyone can make. */
+  const callOf = (request: X402RequestWire): string => {
+    const { permitted, nonce, deadline, from, witness, signature } = authorizationOf(request);
+    const permit = [[permitted.token, permitted.amount], nonce, deadline];
+    const terms = [permit, from, [witness.to, witness.validAfter], signature];
+    return exactProxyInterface.encodeFunctionData("settle", terms);
+  };
+
+  it("advertises the method and the sponsoring extension, and no scheme that it cannot settle", async () => {
+    const supported = await service.client.supported();
+    expect(supported.transferMethods).to.deep.equal(["eip3009", "permit2"]);
+    expect(supported.extensions).to.deep.equal(["eip2612GasSponsoring"]);
+    expect(supported.kinds.map(({ scheme }) => scheme)).to.not.include("upto");
+  });
+
+  it("HE1 settles once and grants once, however often and by whom it is asked", async () => {
+    const payer = await approvedPayer(world);
+    const request = await sign({ payer });
+    expect(await verify(request)).to.deep.equal({ isValid: true, payer: payer.address });
+    const answers = await Promise.all([1, 2, 3].map(() => settle(request)));
+    expect(answers.filter(({ success }) => success)).to.have.length(1);
+    expect(await settle(request)).to.include({ success: false, errorReason: "payment_already_granted" });
+    expect(await verify(request)).to.include({ isValid: false, invalidReason: "invalid_transaction_state" });
+    const moved = await movedBy(payer);
+    expect(moved.map(({ value }) => value)).to.deep.equal([AMOUNT]);
+    const settled = answers.find(({ success }) => success) as X402Settlement & { success: true };
+    expect(settled.transaction).to.equal(moved[0]?.transaction);
+    const { kind, ...status } = await service.client.payment(idOf(request));
+    expect([kind, status]).to.deep.equal([
+      "found",
+      { value: { id: idOf(request), status: "settled", transaction: settled.transaction } },
+    ]);
+  });
+
+  it("HE1 settles several payments of one payer in one block, each by its own transaction", async () => {
+    const payer = await approvedPayer(world, 2_000_000n);
+    const requests = await Promise.all([1, 2, 3, 4].map(() => sign({ payer })));
+    const answers = await Promise.all(requests.map(settle));
+    expect(answers.map(({ success }) => success)).to.deep.equal([true, true, true, true]);
+    expect(new Set(answers.map(({ transaction }) => transaction)).size).to.equal(4);
+    expect(await movedBy(payer)).to.have.length(4);
+  });
+
+  it("HE1 signs a gate's grant over the payment's own id", async () => {
+    const payer = await approvedPayer(world);
+    const grant = { id: toHex(randomBytes(32)), resource: "https://gate.example/report" };
+    const request = await sign({ payer, resource: grant.resource, grant });
+    const answer = await settle(request);
+    if (!answer.success) return expect.fail(JSON.stringify(answer));
+    const facts = {
+      ...{ chainId: world.chain.chainId, token: world.contracts.token, paymentId: idOf(request) },
+      ...{ resourceHash: keccakText(grant.resource), payTo: world.payee, amount: AMOUNT, grantId: grant.id },
+      ...{ transaction: answer.transaction as Hex, facilitator: addressOfKey(testKey("proof signer") as Hex) },
+    };
+    expect(isGrantSigned(facts, answer.grant?.signature ?? "0x")).to.equal(true);
+  });
+
+  it("HE2 refuses another payee, token, amount, spender or window in the reference's words", async () => {
+    const payer = await approvedPayer(world);
+    const stranger = addressOfKey(testKey("another payee") as Hex);
+    const cases = [
+      ["invalid_permit2_recipient_mismatch", { to: stranger, required: { payTo: world.payee } }],
+      ["permit2_token_mismatch", { token: stranger, required: { asset: world.contracts.token } }],
+      ["permit2_amount_mismatch", { required: { amount: AMOUNT + 1n } }],
+      ["permit2_amount_mismatch", { required: { amount: AMOUNT - 1n } }],
+      ["invalid_permit2_spender", { spender: UPTO_PERMIT2_PROXY }],
+      ["invalid_permit2_spender", { spender: stranger }],
+      ["permit2_deadline_expired", { validForSec: 5 }],
+      ["permit2_deadline_expired", { validForSec: 90_000 }],
+      ["permit2_not_yet_valid", { validAfter: BigInt((await world.nowSec()) + 100) }],
+    ] as const;
+    for (const [reason, fields] of cases) {
+      const request = await sign({ payer, ...fields });
+      expect(await verify(request), reason).to.include({ isValid: false, invalidReason: reason });
+      expect(await settle(request), reason).to.include({ success: false, errorReason: reason, transaction: "" });
+    }
+    expect(await movedBy(payer)).to.have.length(0);
+  });
+
+  it("HE2 refuses a changed field, since the payer signed another one", async () => {
+    const payer = await approvedPayer(world);
+    const request = await sign({ payer });
+    const other = await sign({ payer: await approvedPayer(world) });
+    const { permit2Authorization: signed } = request.paymentPayload.payload as { permit2Authorization: object };
+    for (const change of [
+      { nonce: "7" },
+      { deadline: `${(await world.nowSec()) + 200}` },
+      { from: authorizationOf(other).from },
+    ]) {
+      const payload = { ...request.paymentPayload.payload, permit2Authorization: { ...signed, ...change } };
+      const changed = { ...request, paymentPayload: { ...request.paymentPayload, payload } } as X402RequestWire;
+      expect(await settle(changed)).to.include({ success: false, errorReason: "invalid_permit2_signature" });
+    }
+    const asEip3009 = { ...request.paymentRequirements, extra: { name: "Test USD", version: "1" } };
+    const unnamed = { ...request, paymentRequirements: asEip3009 } as X402RequestWire;
+    expect(await verify(unnamed)).to.include({ invalidReason: "unsupported_payload_type" });
+  });
+
+  it("HE3 asks for an allowance, and for the balance less what is under way", async () => {
+    const bare = await world.payer(AMOUNT);
+    expect(await verify(await sign({ payer: bare }))).to.include({ invalidReason: "permit2_allowance_required" });
+    await approvePermit2(world, bare, AMOUNT * 10n);
+    const requests = await Promise.all([sign({ payer: bare }), sign({ payer: bare })]);
+    const answers = await Promise.all(requests.map(settle));
+    expect(answers.filter(({ success }) => success)).to.have.length(1);
+    expect(answers.find(({ success }) => !success)).to.include({ errorReason: "permit2_insufficient_balance" });
+    expect(await movedBy(bare)).to.have.length(1);
+  });
+
+  it("HE4 a payment of the token's own nonce and one of Permit2's never replace each other", async () => {
+    const payer = await approvedPayer(world);
+    const token = await world.signExact({ payer });
+    const { nonce } = token.authorization;
+    const over = await sign({ payer, nonce: BigInt(nonce) });
+    const key = { chainId: world.chain.chainId, token: world.contracts.token, payer: payer.address, nonce };
+    expect(permit2PaymentIdOf(key)).to.not.equal(paymentIdOf(key));
+    expect(await settle(settleBody(token, 2, world.chain.chainId))).to.include({ success: true });
+    expect((await service.client.payment(idOf(over))).kind).to.equal("found");
+    expect(await settle(over), "it is another payment").to.include({ success: true });
+    expect(await movedBy(payer)).to.have.length(2);
+    const swapped = {
+      ...token,
+      signature: authorizationOf(over).signature as Hex,
+      authorization: { ...token.authorization, nonce: toHex(randomBytes(32)) },
+    };
+    expect(await settle(settleBody(swapped, 2, world.chain.chainId))).to.include({
+      errorReason: "invalid_exact_evm_payload_signature",
+    });
+  });
+
+  it("HE5 a nonce that was used or invalidated before is refused, and what was paid with it is not granted", async () => {
+    const payer = await approvedPayer(world);
+    const paid = await sign({ payer });
+    const own = walletOf(world.chain, payer.key);
+    await (await own.sendTransaction({ to: EXACT_PERMIT2_PROXY, data: callOf(paid) })).wait();
+    expect(await verify(paid)).to.include({ isValid: false, invalidReason: "permit2_invalid_nonce" });
+    expect(await settle(paid)).to.include({ success: false, errorReason: "permit2_invalid_nonce" });
+    const burnt = await sign({ payer, nonce: 515n });
+    const permit2 = new Contract(
+      PERMIT2,
+      ["function invalidateUnorderedNonces(uint256 word, uint256 mask)"],
+      walletOf(world.chain, payer.key),
+    );
+    await (await permit2.getFunction("invalidateUnorderedNonces")(2, 1n << 3n)).wait();
+    expect(await verify(burnt)).to.include({ invalidReason: "permit2_invalid_nonce" });
+    expect(await verify(await sign({ payer, nonce: 516n })), "the bit beside it").to.include({ isValid: true });
+    const bitmap = permit2Interface.encodeFunctionData("nonceBitmap", [payer.address, 2]);
+    expect(BigInt(await world.chain.provider.call({ to: PERMIT2, data: bitmap }))).to.equal(1n << 3n);
+  });
+
+  it("HE6 a stranger who submits an accepted payment first changes nothing: it is granted once", async () => {
+    const payer = await approvedPayer(world);
+    const request = await sign({ payer });
+    const copycat = await world.payer(0n);
+    await fund(world.chain, copycat.address);
+    let first = "";
+    const answer = await overtaken(request, async () => {
+      const wallet = walletOf(world.chain, copycat.key);
+      first = (await wallet.sendTransaction({ to: EXACT_PERMIT2_PROXY, data: callOf(request), ...dear })).hash;
+    });
+    expect(await answer).to.include({ success: true, transaction: first });
+    expect(await movedBy(payer)).to.have.length(1);
+    expect(await settle(request)).to.include({ errorReason: "payment_already_granted" });
+  });
+
+  const pooled = async (): Promise<number> => {
+    const pending = await world.chain.provider.send("eth_getBlockByNumber", ["pending", false]);
+    return pending.transactions.length;
+  };
+
+  it("HE7 a payer without gas and without an allowance pays with a permit, also when a stranger used it first", async () => {
+    const infoOf = async (payer: Payer, deadline?: bigint) => {
+      const { signature, ...permit } = await world.permit(payer, AMOUNT, deadline, PERMIT2);
+      const facts = { asset: world.contracts.token, spender: PERMIT2, amount: permit.value, nonce: "0" };
+      return { from: payer.address, ...facts, deadline: permit.deadline, signature, version: "1" };
+    };
+    const bare = await world.payer(AMOUNT);
+    const info = await infoOf(bare);
+    const request = await sign({ payer: bare, info });
+    expect(await verify(request)).to.include({ isValid: true });
+    expect(await settle(request)).to.include({ success: true });
+    expect(await movedBy(bare)).to.have.length(1);
+
+    const raced = await world.payer(AMOUNT);
+    const its = await infoOf(raced);
+    const stranger = await world.payer(0n);
+    await fund(world.chain, stranger.address);
+    const token = new Contract(
+      world.contracts.token,
+      ["function permit(address,address,uint256,uint256,bytes)"],
+      walletOf(world.chain, stranger.key),
+    );
+    await (await token.getFunction("permit")(raced.address, PERMIT2, AMOUNT, its.deadline, its.signature)).wait();
+    expect(await settle(await sign({ payer: raced, info: its }))).to.include({ success: true });
+
+    const fresh = await world.payer(AMOUNT);
+    const good = await infoOf(fresh);
+    const refusals = [
+      ["eip2612_from_mismatch", { ...good, from: stranger.address }],
+      ["eip2612_asset_mismatch", { ...good, asset: stranger.address }],
+      ["eip2612_spender_not_permit2", { ...good, spender: stranger.address }],
+      ["permit2_2612_amount_mismatch", { ...good, amount: "1" }],
+      ["invalid_eip2612_extension_format", { ...good, deadline: "soon" }],
+      ["eip2612_deadline_expired", await infoOf(fresh, BigInt(await world.nowSec()) + 2n)],
+      ["permit2_simulation_failed", { ...good, signature: its.signature }],
+    ] as const;
+    for (const [reason, bad] of refusals)
+      expect(await verify(await sign({ payer: fresh, info: bad })), reason).to.include({ invalidReason: reason });
+    const advertised = { description: "what a server says", version: "1" };
+    expect(await verify(await sign({ payer: fresh, info: advertised }))).to.include({
+      invalidReason: "permit2_allowance_required",
+    });
+  });
+
+  /** Accepts a payment and has `first` mined before it, in the same block. @returns the answer, not awaited */
+  async function overtaken(request: X402RequestWire, first: () => Promise<unknown>): Promise<Promise<X402Settlement>> {
+    await world.chain.provider.send("evm_setIntervalMining", [0]);
+    try {
+      const answer = settle(request);
+      await until(async () => (await pooled()) > 0, "ours is sent");
+      await first();
+      return answer;
+    } finally {
+      await world.chain.provider.send("evm_setIntervalMining", [BLOCK_MS]);
+    }
+  }
+
+  const dear = { maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 10n ** 10n, gasLimit: 400_000n };
+
+  it("HE8 a nonce that is spent otherwise meanwhile proves nothing: pending, and failed once the deadline is final", async () => {
+    const payer = await approvedPayer(world);
+    const wallet = walletOf(world.chain, payer.key);
+    const burnt = await sign({ payer, nonce: 1_027n, validForSec: 60, maxTimeoutSeconds: 3 });
+    const answer = await overtaken(burnt, async () => {
+      const permit2 = new Contract(PERMIT2, ["function invalidateUnorderedNonces(uint256 word, uint256 mask)"], wallet);
+      await permit2.getFunction("invalidateUnorderedNonces")(4, 1n << 3n, dear);
+    });
+    expect(await answer).to.include({ success: false, errorReason: "settlement_pending" });
+
+    // The same calldata through a contract of the stranger's own: the money moves, and no call shows for what.
+    const forwarded = await sign({ payer, validForSec: 60, maxTimeoutSeconds: 3 });
+    const forwarder = checksum(`0x${"f0".repeat(20)}`);
+    const code = `0x366000600037600060003660006000 73${EXACT_PERMIT2_PROXY.slice(2)} 5af15000`.replaceAll(" ", "");
+    await world.chain.provider.send("hardhat_setCode", [forwarder, code]);
+    const other = await overtaken(forwarded, async () => {
+      await wallet.sendTransaction({ to: forwarder, data: callOf(forwarded), ...dear });
+    });
+    expect(await other).to.include({ success: false, errorReason: "settlement_pending" });
+    expect(await movedBy(payer)).to.have.length(1);
+
+    await world.chain.advance(120);
+    for (const request of [burnt, forwarded]) {
+      await until(async () => statusOf(await service.client.payment(idOf(request))) === "failed", "it failed");
+      expect(await settle(request)).to.include({ success: false });
+    }
+  });
+});
