@@ -110,6 +110,9 @@ export const v2 = {
   axios: () => load<V2ClientPackage & { wrapAxiosWithPayment(axios: Axios, client: V2Client): Axios }>("@x402/axios"),
   clientScheme: () => load<{ ExactEvmScheme: new (signer: object) => object }>("@x402/evm/exact/client"),
   serverScheme: () => load<{ ExactEvmScheme: new () => object }>("@x402/evm/exact/server"),
+  uptoClientScheme: () => load<{ UptoEvmScheme: new (signer: object) => object }>("@x402/evm/upto/client"),
+  uptoServerScheme: () => load<{ UptoEvmScheme: new () => object }>("@x402/evm/upto/server"),
+  gasSponsoring: () => load<{ declareEip2612GasSponsoringExtension(): object }>("@x402/extensions"),
   facilitatorScheme: () => load<{ ExactEvmScheme: new (signer: object) => object }>("@x402/evm/exact/facilitator"),
   signer: () =>
     load<{
@@ -120,11 +123,13 @@ export const v2 = {
     load<{
       paymentMiddleware(routes: object, server: object): Middleware;
       x402ResourceServer: new (facilitator: object) => V2ResourceServer;
+      setSettlementOverrides(response: object, overrides: { amount: string }): void;
     }>("@x402/express"),
   hono: () =>
     load<{
       paymentMiddleware(routes: object, server: object): never;
       x402ResourceServer: new (facilitator: object) => V2ResourceServer;
+      setSettlementOverrides(context: object, overrides: { amount: string }): void;
     }>("@x402/hono"),
   server: () =>
     load<{

@@ -14,6 +14,7 @@ import { loadConfig } from "../../../facilitator/src/config";
 import { readArtifact } from "../../../scripts/deploy/artifact";
 import { type Chain, type FundedWallet, freePort, startChain, testKey } from "../../../scripts/sandbox/chain";
 import { deployAll, type LocalContracts } from "../../../scripts/sandbox/contracts";
+import { placePermit2 } from "../../support/permit2";
 import { accounts, type StockAccount } from "./stock";
 
 export const CHAIN_ID = 84_532;
@@ -78,6 +79,7 @@ export async function startInteropWorld(): Promise<InteropWorld> {
   const chain = await startChain({ chainId: CHAIN_ID, blockMs: BLOCK_MS });
   closers.push(() => chain.stop());
   const contracts = await deployAll(chain, path.join(home, "deployments"));
+  await placePermit2(chain);
   const minter = await chain.wallet("interop minter");
   const usdc = await placeUsdc(chain, minter);
   const wide = await deployToken(minter, { name: "Wide USD", version: "1", decimals: 18 });
@@ -99,6 +101,8 @@ export async function startInteropWorld(): Promise<InteropWorld> {
       BATCH_SETTLER: contracts.batchSettler,
       TOKENS: JSON.stringify([usdc, wide].map(({ address, name, version }) => ({ address, name, version }))),
       RELAYER_KEYS: relayer.privateKey,
+      PERMIT2: "true",
+      UPTO_SIGNER: relayer.address,
       PROOF_KEY: proofKey,
       PGLITE_DIR: path.join(home, "facilitator"),
       START_BLOCK: "0",

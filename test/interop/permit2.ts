@@ -1,0 +1,150 @@
+import { createServer } from "node:http";
+import { expect } from "chai";
+import { Contract, Wallet } from "ethers";
+import { Hono } from "hono";
+import { PERMIT2 } from "turnpike/protocol";
+import { closeServer, listen } from "../support/gate";
+import { counter, onFetch, type Served } from "./support/gates";
+import { baseSepolia, type StockReceipt, stockExpress, v2, viem } from "./support/stock";
+import { CAIP2, type InteropWorld, type Payer, startInteropWorld } from "./support/world";
+
+const MAX = "50000";
+
+/** path -> what the handler charges; undefined: the whole price */
+const CHARGES: Readonly<Record<string, string | undefined>> = {
+  "/exact": undefined,
+  "/upto": "12345",
+  "/percent": "50%",
+  "/nothing": "0",
+  "/above": "50001",
+};
+
+/**
+ * Stock servers and clients with this project's Facilitator. Permit2 is the real code; the proxies are doubles at their
+ * constant addresses, because their own code is on no registry.
+ */
+for (const framework of ["express", "hono"] as const) {
+  describe(`interop > Permit2: @x402/${framework}, @x402/fetch and this Facilitator`, function () {
+    // Many real blocks, on machines that may be slow.
+    this.timeout(240_000);
+    let world: InteropWorld;
+    let server: Served;
+
+    before(async () => {
+      world = await startInteropWorld();
+      const { x402ResourceServer, paymentMiddleware } = v2[framework]();
+      const facilitator = new (v2.server().HTTPFacilitatorClient)({ url: world.facilitatorUrl });
+      const resources = new x402ResourceServer(facilitator)
+        .register(CAIP2, new (v2.serverScheme().ExactEvmScheme)())
+        .register(CAIP2, new (v2.uptoServerScheme().UptoEvmScheme)());
+      server = await (framework === "express" ? onExpress : onHono)(paymentMiddleware(routesOf(world), resources));
+    });
+    after(async () => {
+      await server?.stop();
+      await world?.stop();
+    });
+
+    async function pay(
+      path: string,
+      payer: Payer,
+    ): Promise<{ status: number; receipt: StockReceipt & { amount?: string } }> {
+      const stock = v2.fetch();
+      const chain = viem().createPublicClient({ chain: baseSepolia(), transport: viem().http(world.chain.rpcUrl) });
+      const signer = v2.signer().toClientEvmSigner(payer.account, chain);
+      const client = new stock.x402Client()
+        .register("eip155:*", new (v2.clientScheme().ExactEvmScheme)(signer))
+        .register("eip155:*", new (v2.uptoClientScheme().UptoEvmScheme)(signer));
+      const answer = await stock.wrapFetchWithPayment(fetch, client)(`${server.url}${path}`);
+      const header = answer.headers.get("PAYMENT-RESPONSE");
+      return { status: answer.status, receipt: stock.decodePaymentResponseHeader(header ?? "") };
+    }
+
+    it("a wallet that approved Permit2 pays exact and upto, each at what is charged", async () => {
+      const payer = await world.payer();
+      await approve(world, payer);
+      const paid: bigint[] = [];
+      for (const [path, charged] of [
+        ["/exact", 50_000n],
+        ["/upto", 12_345n],
+        ["/percent", 25_000n],
+      ] as const) {
+        const { status, receipt } = await pay(path, payer);
+        expect([status, receipt.success], path).to.deep.equal([200, true]);
+        if (path !== "/exact") expect(receipt.amount).to.equal(`${charged}`);
+        paid.push(charged);
+        expect(await world.transfers(payer.address), path).to.deep.equal(paid);
+      }
+    });
+
+    it("a wallet without gas and without an allowance pays with its permit", async () => {
+      for (const [path, charged] of [
+        ["/exact", 50_000n],
+        ["/upto", 12_345n],
+      ] as const) {
+        const payer = await world.payer();
+        expect((await pay(path, payer)).status, path).to.equal(200);
+        expect(await world.transfers(payer.address), path).to.deep.equal([charged]);
+      }
+    });
+
+    it("a charge of nothing is served and moves nothing; one above the maximum is withheld", async () => {
+      const payer = await world.payer();
+      await approve(world, payer);
+      const { status, receipt } = await pay("/nothing", payer);
+      expect([status, receipt.success, receipt.transaction, receipt.amount]).to.deep.equal([200, true, "", "0"]);
+      expect((await pay("/above", payer)).status).to.equal(402);
+      expect(await world.transfers(payer.address)).to.deep.equal([]);
+    });
+  });
+}
+
+function routesOf({ payTo, usdc }: InteropWorld): object {
+  const { address: asset, name, version } = usdc;
+  const price = { amount: MAX, asset, extra: { name, version, assetTransferMethod: "permit2" } };
+  const routes = Object.keys(CHARGES).map((path) => {
+    const scheme = path === "/exact" ? "exact" : "upto";
+    const accepts = { scheme, network: CAIP2, payTo, price };
+    const extensions = v2.gasSponsoring().declareEip2612GasSponsoringExtension();
+    return [`GET ${path}`, { accepts, description: "A route", extensions }];
+  });
+  return Object.fromEntries(routes);
+}
+
+async function onExpress(middleware: unknown): Promise<Served> {
+  const count = counter();
+  const app = (stockExpress() as () => { use(one: unknown): void; get(path: string, handler: unknown): void })();
+  app.use(middleware);
+  for (const [path, amount] of Object.entries(CHARGES)) {
+    app.get(path, (_request: unknown, response: { json(body: object): void }) => {
+      count.add();
+      if (amount) v2.express().setSettlementOverrides(response, { amount });
+      response.json({ answer: 42 });
+    });
+  }
+  const server = createServer(app as never);
+  return { url: await listen(server), runs: count.read, stop: () => closeServer(server) };
+}
+
+async function onHono(middleware: unknown): Promise<Served> {
+  const count = counter();
+  const app = new Hono();
+  app.use(middleware as never);
+  for (const [path, amount] of Object.entries(CHARGES)) {
+    app.get(path, (c) => {
+      count.add();
+      if (amount) v2.hono().setSettlementOverrides(c, { amount });
+      return c.json({ answer: 42 });
+    });
+  }
+  return onFetch(app.fetch as never, count);
+}
+
+async function approve(world: InteropWorld, { key, address }: Payer): Promise<void> {
+  await world.chain.provider.send("hardhat_setBalance", [address, "0x3635c9adc5dea00000"]);
+  const token = new Contract(
+    world.usdc.address,
+    ["function approve(address spender, uint256 amount) returns (bool)"],
+    new Wallet(key, world.chain.provider),
+  );
+  await (await token.getFunction("approve")(PERMIT2, 10n ** 9n)).wait();
+}
