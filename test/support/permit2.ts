@@ -55,7 +55,7 @@ export interface Permit2Fields extends Partial<Permit2Authorization> {
 
 /** A payment of 0.25 as a stock server sends it to `/verify` and `/settle`; `upto` when a facilitator is named. */
 export async function signPermit2(world: FacilitatorWorld, fields: Permit2Fields): Promise<X402RequestWire> {
-  const { payer, validForSec = 300, required = {}, resource, info, grant, maxTimeoutSeconds = 20, ...rest } = fields;
+  const { payer, validForSec = 3_000, required = {}, resource, info, grant, maxTimeoutSeconds = 20, ...rest } = fields;
   const { chainId } = world.chain;
   const isUpto = fields.facilitator !== undefined;
   const signed: Permit2Authorization = {

@@ -92,13 +92,13 @@ export class PaymentAdmission {
   }
 
   async #limit(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
-    const closed = this.#whyClosed() ?? this.#options.sender.failedSpends.refusalOf(request);
+    const closed = this.#whyClosed(request) ?? this.#options.sender.failedSpends.refusalOf(request);
     if (closed) return { kind: "refused", error: closed };
     return this.#limiter.run(() => this.#judgeAndBind(request, isRebinding));
   }
 
   /** No payment is admitted while the admitted ones cannot be sent. */
-  #whyClosed(): TurnpikeError | undefined {
+  #whyClosed({ transfer }: PaymentRequest): TurnpikeError | undefined {
     const { config, sender, relayer } = this.#options;
     if (sender.queue().oldestMs > config.maxQueueAgeMs) {
       return refusal("Unavailable", "busy", "the queue is too long", {
@@ -106,9 +106,13 @@ export class PaymentAdmission {
       });
     }
     const health = relayer.health();
-    return health.ok
+    // An `upto` payment waits for its own key, whatever the others can send.
+    const lane = transfer.method === "upto" ? health.lanes.find(({ key }) => key === transfer.sender) : undefined;
+    const isLaneClosed = lane?.status === "stopped" || lane?.isBalanceLow;
+    const reason = isLaneClosed ? `${lane.key} is ${lane.reason ?? "low on gas money"}` : health.reason;
+    return health.ok && !isLaneClosed
       ? undefined
-      : refusal("Unavailable", "relayer", `the relayer cannot send now: ${health.reason}`, { retryAfterSec: 10 });
+      : refusal("Unavailable", "relayer", `the relayer cannot send now: ${reason}`, { retryAfterSec: 10 });
   }
 
   async #judgeAndBind(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {

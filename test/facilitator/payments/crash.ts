@@ -2,8 +2,9 @@ import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
-import { createFacilitatorClient } from "turnpike/facilitator";
-import type { Hex } from "turnpike/protocol";
+import { createFacilitatorClient, type X402RequestWire, x402RequestSchema } from "turnpike/facilitator";
+import type { Address, Hex } from "turnpike/protocol";
+import { exactRequestOf } from "../../../facilitator/src/http/routes/x402-request";
 import { STEPS } from "../../../facilitator/src/telemetry/failpoints";
 import { testKey } from "../../support/chain";
 import {
@@ -15,6 +16,7 @@ import {
   until,
   walletOf,
 } from "../../support/facilitator";
+import { approvedPayer, placePermit2, signPermit2 } from "../../support/permit2";
 import { prepareVictims, type Victims } from "../chaos/support/kill-victim";
 import { paymentToWire } from "../support/payments";
 
@@ -29,6 +31,7 @@ describe("payments of a process that is killed", function () {
 
   before(async () => {
     [world, victims] = await Promise.all([startWorld(), prepareVictims()]);
+    await placePermit2(world.chain);
     home = mkdtempSync(path.join(tmpdir(), "turnpike-crash-"));
   });
   after(async () => {
@@ -84,6 +87,35 @@ describe("payments of a process that is killed", function () {
       await core.stop();
     });
   }
+
+  it('B6 S1 HE9 killed after "stored": an upto payment is charged once, by its own key, and the service goes on', async () => {
+    const settings = await settingsOf("upto");
+    const sender = walletOf(world.chain, settings.RELAYER_KEYS).address as Address;
+    const upto = { ...settings, PERMIT2: "true", UPTO_SIGNER: sender };
+    const payer = await approvedPayer(world);
+    const body = await signPermit2(world, { payer, facilitator: sender });
+    const charged = {
+      ...body,
+      paymentRequirements: { ...body.paymentRequirements, amount: "1000" },
+    } as X402RequestWire;
+    const victim = await victims.start({ ...world.env(upto), KILL_AFTER: "stored" });
+    if (!victim) expect.fail("it did not start");
+    void createFacilitatorClient({ url: victim.url })
+      .x402Settle(charged)
+      .catch(() => undefined);
+    expect(await victim.gone).to.equal("SIGKILL");
+
+    const core = await world.core(upto);
+    const request = exactRequestOf(x402RequestSchema.parse(charged), "settle");
+    if (typeof request === "string") expect.fail(request);
+    const outcome = await core.payments.settleExact(request);
+    if (outcome.kind !== "settled") expect.fail(`it is ${outcome.kind}`);
+    const mine = (await world.transfers()).filter(({ from }) => from === payer.address);
+    expect(mine.map(({ value, transaction }) => [value, transaction])).to.deep.equal([[1_000n, outcome.transaction]]);
+    expect((await world.chain.provider.getTransaction(outcome.transaction))?.from).to.equal(sender);
+    expect(core.relayer.health(), "the lane goes on").to.include({ ok: true });
+    await core.stop();
+  });
 
   // With one under way, the lane signs the next together with the rows of its payments.
   for (const step of ["signed", "composed", "stored", "broadcast"] as const) {

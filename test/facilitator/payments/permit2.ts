@@ -18,6 +18,9 @@ import {
   toHex,
   UPTO_PERMIT2_PROXY,
 } from "turnpike/protocol";
+import type { FacilitatorConfig } from "../../../facilitator/src/config";
+import { judgeWindow } from "../../../facilitator/src/payments/judge";
+import type { PaymentRequest } from "../../../facilitator/src/payments/payment-request";
 import { testKey } from "../../support/chain";
 import { BLOCK_MS, fund, type Payer, until, walletOf } from "../../support/facilitator";
 import { approvedPayer, approvePermit2, placePermit2, signPermit2 } from "../../support/permit2";
@@ -122,9 +125,9 @@ describe("Facilitator: exact payments over Permit2", function () {
       ["permit2_amount_mismatch", { required: { amount: AMOUNT - 1n } }],
       ["invalid_permit2_spender", { spender: UPTO_PERMIT2_PROXY }],
       ["invalid_permit2_spender", { spender: stranger }],
-      ["permit2_deadline_expired", { validForSec: 5 }],
+      ["permit2_deadline_expired", { validForSec: -100 }],
       ["permit2_deadline_expired", { validForSec: 90_000 }],
-      ["permit2_not_yet_valid", { validAfter: BigInt((await world.nowSec()) + 100) }],
+      ["permit2_not_yet_valid", { validAfter: BigInt((await world.nowSec()) + 2_000) }],
     ] as const;
     for (const [reason, fields] of cases) {
       const request = await sign({ payer, ...fields });
@@ -132,6 +135,16 @@ describe("Facilitator: exact payments over Permit2", function () {
       expect(await settle(request), reason).to.include({ success: false, errorReason: reason, transaction: "" });
     }
     expect(await movedBy(payer)).to.have.length(0);
+  });
+
+  it("HE2 accepts a deadline from six seconds away on, as the reference does", () => {
+    const config = { minWindowSec: 6, maxWindowSec: 86_400 } as FacilitatorConfig;
+    // What a deadline becomes: a window that ends one second later, exclusively.
+    const reasonAt = (deadline: bigint) => {
+      const authorization = { validAfter: 0n, validBefore: deadline + 1n };
+      return judgeWindow(config, { authorization } as PaymentRequest, 1_000)?.reason;
+    };
+    expect([1_005n, 1_006n, 1_007n].map(reasonAt)).to.deep.equal(["expired", undefined, undefined]);
   });
 
   it("HE2 refuses a changed field, since the payer signed another one", async () => {
@@ -287,7 +300,7 @@ describe("Facilitator: exact payments over Permit2", function () {
   it("HE8 a nonce that is spent otherwise meanwhile proves nothing: pending, and failed once the deadline is final", async () => {
     const payer = await approvedPayer(world);
     const wallet = walletOf(world.chain, payer.key);
-    const burnt = await sign({ payer, nonce: 1_027n, validForSec: 60, maxTimeoutSeconds: 3 });
+    const burnt = await sign({ payer, nonce: 1_027n, validForSec: 200, maxTimeoutSeconds: 3 });
     const answer = await overtaken(burnt, async () => {
       const permit2 = new Contract(PERMIT2, ["function invalidateUnorderedNonces(uint256 word, uint256 mask)"], wallet);
       await permit2.getFunction("invalidateUnorderedNonces")(4, 1n << 3n, dear);
@@ -295,7 +308,7 @@ describe("Facilitator: exact payments over Permit2", function () {
     expect(await answer).to.include({ success: false, errorReason: "settlement_pending" });
 
     // The same calldata through a contract of the stranger's own: the money moves, and no call shows for what.
-    const forwarded = await sign({ payer, validForSec: 60, maxTimeoutSeconds: 3 });
+    const forwarded = await sign({ payer, validForSec: 200, maxTimeoutSeconds: 3 });
     const forwarder = checksum(`0x${"f0".repeat(20)}`);
     const code = `0x366000600037600060003660006000 73${EXACT_PERMIT2_PROXY.slice(2)} 5af15000`.replaceAll(" ", "");
     await world.chain.provider.send("hardhat_setCode", [forwarder, code]);
@@ -305,7 +318,7 @@ describe("Facilitator: exact payments over Permit2", function () {
     expect(await other).to.include({ success: false, errorReason: "settlement_pending" });
     expect(await movedBy(payer)).to.have.length(1);
 
-    await world.chain.advance(120);
+    await world.chain.advance(400);
     for (const request of [burnt, forwarded]) {
       await until(async () => statusOf(await service.client.payment(idOf(request))) === "failed", "it failed");
       expect(await settle(request)).to.include({ success: false });
