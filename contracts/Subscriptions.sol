@@ -20,7 +20,7 @@ import {
 } from "./libraries/Words.sol";
 
 /// @title Subscriptions: their life from signup to end
-/// @dev Each act has two doors, the subscriber's own call and a signature, which meet in one internal function.
+/// @dev Each act has two entry points, the subscriber's own call and a signature. Both call one internal function.
 /// Order everywhere: checks, state, event, and the token last, so that a token which calls back finds the work done.
 abstract contract Subscriptions is Ledger {
     using Standing for SubscriptionWord;

@@ -25,12 +25,19 @@ export interface TypedDataDomain {
 /** A field as it is given; integers may be `bigint`, and are encoded exactly. */
 export type TypedDataValue = string | bigint | number | boolean;
 
-/** Ready for `signer.signTypedData(domain, types, message)` of ethers, and for `typedDataDigest`. */
+/** A message to sign, for viem's `signTypedData` and {@link typedDataDigest}; for ethers see {@link mutableTypes}. */
 export interface TypedData {
   readonly domain: TypedDataDomain;
   readonly primaryType: string;
   readonly types: Readonly<Record<string, readonly TypedDataField[]>>;
   readonly message: Readonly<Record<string, TypedDataValue>>;
+}
+
+/** Copies the types of a message into mutable arrays, which ethers' `signTypedData` requires by its types. */
+export function mutableTypes(types: TypedData["types"]): Record<string, TypedDataField[]> {
+  return Object.fromEntries(
+    Object.entries(types).map(([name, fields]) => [name, fields.map((field) => ({ ...field }))]),
+  );
 }
 
 const typeHashes = new WeakMap<readonly TypedDataField[], Uint8Array>();

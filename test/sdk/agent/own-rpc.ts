@@ -3,7 +3,7 @@ import { runInNewContext } from "node:vm";
 import { expect } from "chai";
 import { network } from "hardhat";
 import { memoryLedger, walletFromKey } from "turnpike/agent";
-import { type Address, type Hex, voidTypedData } from "turnpike/protocol";
+import { type Address, type Hex, mutableTypes, voidTypedData } from "turnpike/protocol";
 import { rejection } from "./support/rejection";
 import { advance, PRICE, type Relay, relayBeforeEach } from "./support/relay";
 import { type StandIn, serve } from "./support/servers";
@@ -72,8 +72,11 @@ describe("an agent with an RPC of its own", () => {
       const { subscriber, secretHash } = JSON.parse(posted?.body ?? "") as { subscriber: Address; secretHash: Hex };
       const message = { subscriber, secretHash, deadline: 2n ** 40n };
       const data = voidTypedData({ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }, message);
-      const types = Object.fromEntries(Object.entries(data.types).map(([name, fields]) => [name, [...fields]]));
-      const signature = await walletFromKey(testKey("payer")).signTypedData(data.domain, types, data.message);
+      const signature = await walletFromKey(testKey("payer")).signTypedData(
+        data.domain,
+        mutableTypes(data.types),
+        data.message,
+      );
       await relay.turnpike.voidBySig(subscriber, secretHash, message.deadline, signature);
       const next = await agent.subscribe({ planId });
       expect(next).to.include({ status: "ACTIVE", existing: false });

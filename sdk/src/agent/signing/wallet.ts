@@ -13,6 +13,7 @@ import {
   hmacSha256,
   isAddress,
   keccak256,
+  mutableTypes,
   PolicyRefused,
   randomBytes,
   recoverSigner,
@@ -96,7 +97,7 @@ export function createSigner(wallet: AgentWallet): Signer {
       try {
         signature =
           "getAddress" in wallet
-            ? await wallet.signTypedData({ ...domain }, mutable(types), { ...message })
+            ? await wallet.signTypedData({ ...domain }, mutableTypes(types), { ...message })
             : await wallet.signTypedData({ domain, types, primaryType, message });
       } catch (cause) {
         throw new PolicyRefused("The wallet did not sign.", { reason: "wallet", cause });
@@ -114,9 +115,6 @@ async function readAddress(wallet: AgentWallet): Promise<Address> {
   if (!isAddress(text)) throw new ConfigError("the wallet's address is not 0x and 40 hex digits");
   return checksum(text);
 }
-
-const mutable = (types: TypedData["types"]): Record<string, { name: string; type: string }[]> =>
-  Object.fromEntries(Object.entries(types).map(([name, fields]) => [name, fields.map((field) => ({ ...field }))]));
 
 const CURVE_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
 
