@@ -1,6 +1,7 @@
 import { expect } from "chai";
+import { Wallet } from "ethers";
 import type { FacilitatorEvent } from "turnpike/facilitator";
-import { type Hex, NOMINAL_MONTH_SEC } from "turnpike/protocol";
+import { type Address, type Hex, NOMINAL_MONTH_SEC } from "turnpike/protocol";
 import { type Payer, until } from "../../../support/facilitator";
 import {
   DAY_SEC,
@@ -159,6 +160,26 @@ describe("Facilitator: renewals of months, ends, introductions and scheduled cha
     const [renewed] = await events(payer.idHash, "subscription.renewed");
     expect(renewed?.data).to.include({ charged: String(3n * PRICE), planId, nextPlanId: null });
     expect(await world.balanceOf(payer.address)).to.equal(0n);
+  });
+
+  it("B13 warns a payer also where another renewal is in an unlisted token that does not answer", async () => {
+    const broken = Wallet.createRandom().address as Address;
+    await world.chain.provider.send("hardhat_setCode", [broken, "0x00"]);
+    const planId = await world.plan({ token: broken });
+    const payer = await subscriber({ funds: PRICE });
+    const voucher = { firstAmount: 0n, firstInterval: 7 * DAY_SEC };
+    const { request } = await world.signup(payer, { planId, voucher });
+    const signup = { planId, secretHash: request.secretHash, maxOverage: 0n, until: 0 };
+    const none = { value: 0n, deadline: 0n, signature: "0x" };
+    await world.act(world.provider, "subscribeWith", [
+      ...[payer.address, signup, request.voucher, request.deadline, request.signature, none],
+    ]);
+    await advanceTo(payer.paidThrough - DAY_SEC / 2);
+    const [warning] = await until(async () => {
+      const found = await events(payer.idHash, "subscription.renewal_at_risk");
+      return found.length > 0 && found;
+    }, "the warning");
+    expect(warning?.data).to.include({ renewals: 1, missingFunds: String(PRICE) });
   });
 
   it("L29 a free trial by voucher needs no approval, and becomes a paid period at the price", async () => {
