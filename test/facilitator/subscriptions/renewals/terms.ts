@@ -132,6 +132,27 @@ describe("Facilitator: renewals of months, ends, introductions and scheduled cha
     expect(await world.balanceOf(poor.address)).to.equal(FUNDS);
   });
 
+  it("L27 reports the end of what was paused or had expired before it, once and at its own time", async () => {
+    const paused = await subscriber();
+    const expired = await subscriber({ funds: PRICE });
+    const end = expired.paidThrough + INTERVAL_SEC + DAY_SEC;
+    await schedule(paused, { until: paused.paidThrough - DAY_SEC });
+    await schedule(expired, { until: end });
+    const request = await world.change("pause", paused, { idHash: paused.idHash, version: 1 });
+    await service.client.change({ idHash: paused.idHash, act: "pause", request });
+    await advanceTo(expired.paidThrough + INTERVAL_SEC);
+    await until(async () => (await events(expired.idHash, "subscription.expired")).length === 1, "it expires");
+    expect(await events(expired.idHash, "subscription.cancelled")).to.deep.equal([]);
+    await advanceTo(end + DAY_SEC);
+    await until(async () => (await events(expired.idHash, "subscription.cancelled")).length > 0, "its end is reported");
+    const [late, ...others] = await events(expired.idHash, "subscription.cancelled");
+    expect(late).to.include({ occurredAt: end });
+    expect(late?.data).to.include({ atPeriodEnd: true, status: "CANCELLED", until: end });
+    const [early, ...more] = await events(paused.idHash, "subscription.cancelled");
+    expect(early).to.include({ occurredAt: paused.paidThrough });
+    expect([...others, ...more]).to.deep.equal([]);
+  });
+
   it("L28 charges a scheduled plan's price at the renewal, and warns of that price", async () => {
     const planId = await known(await world.plan({ amount: 3n * PRICE }));
     const payer = await subscriber({ funds: 3n * PRICE });
