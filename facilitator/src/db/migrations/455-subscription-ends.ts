@@ -1,4 +1,7 @@
-/** Lists the records whose subscriber set an end, so that reaching it is reported also while nothing falls due. */
+/**
+ * Lists the records whose subscriber set an end, so that reaching it is reported also while nothing falls due. Indexes
+ * the plans with another payee that is proposed.
+ */
 import type { Migration } from "./migration";
 
 export const subscriptionEnds: Migration = {
@@ -15,5 +18,6 @@ export const subscriptionEnds: Migration = {
     `insert into subscription_ends (chain_id, id_hash, ends_at)
       select chain_id, id_hash, greatest(paid_through, until) from subscriptions
       where until <> 0 and not ending and not cancelled`,
+    `create index plans_proposed on plans (chain_id, pay_to_effective_at) where proposed_pay_to is not null`,
   ],
 };
