@@ -5,7 +5,7 @@
 import { sql } from "kysely";
 import type { Db } from "../db/open";
 import { failedPeriodsDerived } from "./failed-periods";
-import { FAILURES, PERIOD_SCHEMES } from "./rollups";
+import { FAILURES, PERIOD_SCHEMES, TRIAL } from "./rollups";
 import { SERVED_UNTIL } from "./standing";
 
 export interface WrongSum {
@@ -41,6 +41,8 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
     with counted as materialized (
       select e.type, e.block_time as at, left(e.payload->>'reason', 64) as cause, coalesce(e.provider, '') as provider, e.payer, s.scheme,
         e.payload->>'token' as token, coalesce(e.payload->>'planId', '') as plan,
+        case when e.payload->>'converted' = 'true' then ${TRIAL.converted}
+          when e.type = 'subscription.created' and e.payload->>'intro' = 'true' then ${TRIAL.begun} end as trial,
         coalesce((case when s.scheme in ('one-time', 'overage') then e.payload->>'amount' else e.payload->>'charged' end)::numeric, 0) as amount
       from events e left join (values ${schemes}) s (type, scheme) on s.type = e.type
       where e.chain_id = ${chainId} and not e.reverted),
@@ -68,6 +70,8 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
         group by token, at - at % 2419200, provider
       union all select 'rollup_events', concat_ws(' ', owner, at - at % 86400, type), count(*)::text
         from owned group by owner, at - at % 86400, type
+      union all select 'rollup_events', concat_ws(' ', owner, at - at % 86400, trial), count(*)::text
+        from owned where trial is not null group by owner, at - at % 86400, trial
       union all select 'rollup_recurring', concat_ws(' ', o.owner, c.token, p.interval_sec, at - at % 86400),
           concat(count(*), ' ', sum(c.amount))
         from counted c join plans p on p.chain_id = ${chainId} and p.plan_id = c.plan

@@ -96,8 +96,10 @@ export function sumsOf(events: readonly CountedEvent[], sign: 1 | -1 = 1): Sums 
   for (const event of events) {
     const { type, provider, payer, blockTime } = event;
     const owners = provider === undefined ? [EVERYONE] : [EVERYONE, provider];
-    for (const owner of owners)
-      counts.add({ provider: owner, bucket: bucketOf(blockTime, DAY_SEC), type, count: sign, amount: 0n });
+    for (const counted of [type, ...trialsOf(event)]) {
+      for (const owner of owners)
+        counts.add({ provider: owner, bucket: bucketOf(blockTime, DAY_SEC), type: counted, count: sign, amount: 0n });
+    }
     const cause = causeOf(event);
     if (cause !== undefined) {
       for (const owner of owners)
@@ -127,6 +129,14 @@ export function sumsOf(events: readonly CountedEvent[], sign: 1 | -1 = 1): Sums 
 /** Returns the start of the hour, day or span, unix seconds; days are UTC days. */
 export function bucketOf(timeSec: number, grain: Grain | Span): number {
   return timeSec - (timeSec % grain);
+}
+
+/** Counted beside the types of events: no event has one of these as its type. */
+export const TRIAL = { begun: "trial.begun", converted: "trial.converted" } as const;
+
+function trialsOf({ type, payload: { intro, converted } }: CountedEvent): readonly string[] {
+  if (converted === true) return [TRIAL.converted];
+  return type === "subscription.created" && intro === true ? [TRIAL.begun] : [];
 }
 
 function causeOf({ type, payload: { reason } }: CountedEvent): string | undefined {

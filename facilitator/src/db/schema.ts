@@ -36,6 +36,7 @@ import type {
   PlansTable,
   RenewalDueTable,
   SignedActsTable,
+  SubscriptionEndsTable,
   SubscriptionsTable,
 } from "./tables/subscriptions";
 import type {
@@ -65,6 +66,7 @@ export interface Tables {
   events: EventsTable;
   staged_events: StagedEventsTable;
   renewal_due: RenewalDueTable;
+  subscription_ends: SubscriptionEndsTable;
   role_leases: RoleLeasesTable;
   signed_acts: SignedActsTable;
   rollup_volume: RollupVolumeTable;

@@ -40,6 +40,7 @@ import {
   setUntil,
 } from "./subscriptions/changes";
 import type { SubscribeOptions } from "./subscriptions/offers";
+import { watchPayees } from "./subscriptions/payees";
 import { type TopUp, type TopUpOptions, topUp } from "./subscriptions/permits";
 import { addOrigins, list, type RecoverOptions, recover } from "./subscriptions/recover";
 import { subscribe, voidSignup } from "./subscriptions/subscribe";
@@ -114,7 +115,7 @@ export interface Agent {
   recover(options: RecoverOptions): Promise<Subscription[]>;
   /**
    * Every subscription in the ledger that has not ended, as the chain has it now: read by the agent's own RPC where it
-   * has one, else by the Facilitator.
+   * has one, else by the Facilitator. With `policy.onPayeeChange` it first looks for another payee of their plans.
    */
   list(): Promise<Subscription[]>;
   /** Lets `fetch` use a subscription at these origins too. */
@@ -178,7 +179,11 @@ export function createAgent(options: AgentOptions): Agent {
     quote: (input, init) => abortable(input, init, async () => quote(context, input, init)),
     subscribe: (signup) => run(async () => subscribe(context, signup)),
     recover: (wanted) => run(async () => recover(context, wanted)),
-    list: () => run(async () => list(context)),
+    list: () =>
+      run(async () => {
+        await watchPayees(context);
+        return list(context);
+      }),
     addOrigins: (ref, origins) => run(async () => addOrigins(context, ref, origins)),
     pause: (ref) => run(async () => pause(context, ref)),
     resume: (ref, how) => run(async () => resume(context, ref, how)),
@@ -239,6 +244,7 @@ function createContext(options: AgentOptions, lifetime: Lifetime): AgentContext 
     chainOf: (chainId) => chains.get(chainId),
     chainClock: options.clock,
     recentChanges: new RecentChanges(effects.limits.freshMs),
+    payeeLooks: new Map(),
     ledger: () => {
       ledger ??= openLedger(store).catch((error: unknown) => {
         ledger = undefined;

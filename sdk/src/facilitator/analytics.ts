@@ -43,7 +43,11 @@ export const overviewSchema = z.object({
     expired: countSchema,
     /** subscriptions that were cancelled or expired in the range and did not come back in it */
     ended: countSchema,
+    /** signups by voucher in the range, and first charges at a plan's price after such a signup */
+    trials: z.object({ begun: countSchema, converted: countSchema }),
   }),
+  /** plans with another payee that is proposed, the first to apply first; at most 20 */
+  payeeProposals: z.array(z.object({ planId: hash32Schema, payTo: addressSchema, effectiveAt: timeSchema })).max(20),
   renewals: z.object({
     renewed: countSchema,
     /** periods that ended without one, grace included */

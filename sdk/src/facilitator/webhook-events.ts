@@ -55,6 +55,8 @@ const subscription = z.looseObject({
   paidThrough: unixSec,
   version: z.number().int(),
   ending: z.boolean(),
+  /** the paid period was begun with a voucher; events of earlier releases leave it out */
+  intro: z.boolean().default(false),
   /** unix seconds, from when on nothing is charged but debits of the paid period; null: no end is set */
   until: unixSec.nullable(),
   /** the plan of the next charged period; null: the same */
@@ -66,6 +68,12 @@ const subscription = z.looseObject({
 
 /** base units collected by this act */
 const charged = { charged: amountSchema.nullable() };
+
+const chargedPeriod = subscription.extend({
+  ...charged,
+  /** true for the first charge at a plan's price after a signup by voucher */
+  converted: z.boolean().optional(),
+});
 
 /** base units that the renewal collects: at a scheduled change the new plan's price */
 const charge = { charge: amountSchema };
@@ -86,7 +94,7 @@ export const WEBHOOK_DATA = {
   /** for both providers, each by its own event */
   "plan.transferred": plan.extend({ previousProvider: addressSchema }),
   "subscription.created": subscription.extend(charged),
-  "subscription.renewed": subscription.extend(charged),
+  "subscription.renewed": chargedPeriod,
   "subscription.renewal_at_risk": subscription.extend({
     ...charge,
     /** of this renewal, unix seconds */
@@ -111,8 +119,8 @@ export const WEBHOOK_DATA = {
   }),
   "subscription.past_due": subscription.extend(charge),
   "subscription.paused": subscription,
-  "subscription.resumed": subscription.extend(charged),
-  "subscription.plan_changed": subscription.extend(charged),
+  "subscription.resumed": chargedPeriod,
+  "subscription.plan_changed": chargedPeriod,
   "subscription.next_set": subscription,
   "subscription.rekeyed": subscription.extend({ previousIdHash: hash32Schema }),
   "subscription.cancelled": subscription.extend({ atPeriodEnd: z.boolean() }),

@@ -54,6 +54,10 @@ const SUBSCRIBER_COLUMNS = {
   paidThrough: ({ paidThrough }: Subscriber) => isoTime(paidThrough),
   cap: money(({ allowance }: Subscriber) => allowance.cap),
   spent: money(({ allowance }: Subscriber) => allowance.spent),
+  ending: ({ ending }: Subscriber) => ending,
+  until: ({ until }: Subscriber) => until && isoTime(until),
+  nextPlanId: ({ nextPlanId }: Subscriber) => nextPlanId,
+  intro: ({ intro }: Subscriber) => intro,
 };
 
 const CHARGE_COLUMNS = {

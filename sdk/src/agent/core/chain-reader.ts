@@ -6,6 +6,7 @@ import { faultOf, postByFetch, RpcAnswerError, RpcEndpoint } from "../../chain/j
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import {
   type Address,
+  checksum,
   concatBytes,
   type Hex,
   hexToBytes,
@@ -37,6 +38,16 @@ export interface ChainReader {
   isSubscribed(turnpike: Address, idHash: Hex): Promise<boolean>;
   /** Returns a subscription and its allowance; undefined when none was ever made under this id. */
   subscription(turnpike: Address, idHash: Hex): Promise<SubscriptionOnChain | undefined>;
+  /** Returns what can change of a plan; undefined when there is none. */
+  plan(turnpike: Address, planId: Hex): Promise<PlanOnChain | undefined>;
+}
+
+/** What of a plan its id does not prove. */
+export interface PlanOnChain {
+  readonly provider: Address;
+  readonly payTo: Address;
+  /** another payee that is proposed, and from when on (unix seconds) anyone can apply it */
+  readonly proposedPayTo: { readonly payTo: Address; readonly effectiveAtSec: number } | undefined;
 }
 
 /** An EIP-3009 nonce as of one block. */
@@ -61,7 +72,11 @@ const SELECTORS = {
   authorizationState: selectorOf("authorizationState(address,bytes32)"),
   domainSeparator: selectorOf("DOMAIN_SEPARATOR()"),
   getStates: selectorOf("getStates(bytes32[])"),
+  getPlan: selectorOf("getPlan(bytes32)"),
 };
+
+/** Positions in the result of `getPlan`. */
+const PLAN_WORDS = { planId: 0, provider: 2, payTo: 8, proposedPayTo: 12, effectiveAt: 13 };
 
 /** Positions in the result of `getStates` for one id: after the list's offset and length. */
 const STATE_WORDS = {
@@ -163,6 +178,20 @@ export function createChainReader(url: string, chainId: number, effects: Effects
         version: Number(field("version")),
         ending: field("ending") !== 0n,
         allowance: { cap, spent, remaining, debits: Number(field("debits")) },
+      };
+    },
+    async plan(turnpike, planId) {
+      const bytes = await call(lensAddressOf(turnpike), SELECTORS.getPlan, hexToBytes(planId));
+      const field = (name: keyof typeof PLAN_WORDS) => wordAt(bytes, PLAN_WORDS[name]);
+      const addressAt = (name: keyof typeof PLAN_WORDS) => checksum(`0x${field(name).toString(16).padStart(40, "0")}`);
+      if (field("planId") === 0n) return undefined;
+      return {
+        provider: addressAt("provider"),
+        payTo: addressAt("payTo"),
+        proposedPayTo:
+          field("proposedPayTo") === 0n
+            ? undefined
+            : { payTo: addressAt("proposedPayTo"), effectiveAtSec: Number(field("effectiveAt")) },
       };
     },
   };

@@ -30,6 +30,12 @@ export interface AgentPolicy {
   readonly perSubscription?: Amount;
   /** sign up only with an end that the agent sets (`until`), after which nothing is charged; default false */
   readonly requireUntil?: boolean;
+  /**
+   * what to do when another payee is proposed for the plan of a subscription, or has replaced the present one: `notify`
+   * emits `subscription.payee_change`; `cancel` also ends the subscription before the other payee can get anything.
+   * Default: payees are not watched
+   */
+  readonly onPayeeChange?: "cancel" | "notify";
   /** names, as in a 402; when given, no other network is paid on */
   readonly networks?: readonly string[];
   /** when given, no other token is paid with; otherwise the well-known token of each network */
@@ -82,6 +88,7 @@ export interface Policy {
   readonly maxWindowSec: number;
   readonly allowHttp: boolean;
   readonly requireUntil: boolean;
+  readonly onPayeeChange: AgentPolicy["onPayeeChange"];
   judge(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Verdict;
   /** @throws PolicyRefused when the verdict is no, or when it is to ask and the answer is no */
   require(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Promise<void>;
@@ -104,6 +111,10 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
   const maxWindowSec = settings.maxWindowSec ?? DEFAULT_MAX_WINDOW_SEC;
   if (!Number.isSafeInteger(maxWindowSec) || maxWindowSec < 30) {
     throw new ConfigError("policy.maxWindowSec must be a whole number of seconds, at least 30");
+  }
+  const { onPayeeChange } = settings;
+  if (onPayeeChange !== undefined && onPayeeChange !== "cancel" && onPayeeChange !== "notify") {
+    throw new ConfigError('policy.onPayeeChange must be "cancel" or "notify"');
   }
   for (const { name, token } of networks) if (token) requireAddress(token.address, `networks: token of ${name}`);
   const chainIds = settings.networks?.map((name) => {
@@ -158,6 +169,7 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     maxWindowSec,
     allowHttp: settings.allowHttp ?? false,
     requireUntil: settings.requireUntil ?? false,
+    onPayeeChange,
     judge,
     async require(facts, known) {
       const verdict = judge(facts, known);

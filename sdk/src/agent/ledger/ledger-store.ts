@@ -79,6 +79,8 @@ export const subscriptionEntrySchema = z.object({
   provider: addressSchema,
   token: addressSchema,
   payTo: addressSchema,
+  /** another payee that is proposed for the plan, and the policy has dealt with */
+  proposedPayTo: z.object({ payTo: addressSchema, effectiveAtSec: z.number().int() }).optional(),
   amount: decimal,
   intervalSec: z.number().int(),
   /** calendar months in one period; 0: `intervalSec` counts */

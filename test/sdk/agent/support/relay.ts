@@ -259,7 +259,7 @@ export async function startRelay(): Promise<Relay> {
     }
     const kept = plans.get(id);
     if (resource !== "plans" || !kept) return problem(404, "UnknownPlan");
-    const { terms, deprecated, successor, firstPayTo, provider: present } = await lens.getPlan(id);
+    const { terms, deprecated, successor, firstPayTo, proposedPayTo, effectiveAt, provider } = await lens.getPlan(id);
     const plan = {
       planId: id,
       network: NETWORK,
@@ -272,9 +272,12 @@ export async function startRelay(): Promise<Relay> {
       period: { unit: terms.months ? "month" : "second", count: Number(terms.interval) },
       grace: Number(terms.grace),
       payTo: terms.payTo,
-      provider: present,
+      provider,
       firstProvider: kept.provider,
       firstPayTo,
+      ...(proposedPayTo !== ethers.ZeroAddress && {
+        proposedPayTo: { payTo: proposedPayTo, effectiveAt: Number(effectiveAt) },
+      }),
       deprecated,
       ...(successor === ethers.ZeroHash ? {} : { successor }),
     };
