@@ -23,6 +23,7 @@ import { planChanges } from "./445-plan-changes";
 import { chainContracts } from "./446-chain-contracts";
 import { terms } from "./450-terms";
 import { subscriptionEnds } from "./455-subscription-ends";
+import { paymentReservations } from "./460-payment-reservations";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -50,4 +51,5 @@ export const MIGRATIONS: readonly Migration[] = [
   chainContracts,
   terms,
   subscriptionEnds,
+  paymentReservations,
 ];

@@ -39,7 +39,10 @@ export interface GateContext {
   readonly time: GateTime;
   readonly rpc: Rpc | undefined;
   readonly states: StateReader | undefined;
-  readonly facilitator: Pick<GateFacilitator, "verifyProof" | "x402Settle" | "payment" | "signsGrants">;
+  readonly facilitator: Pick<
+    GateFacilitator,
+    "verifyProof" | "x402Verify" | "x402Settle" | "releasePayment" | "payment" | "signsGrants" | "reserves"
+  >;
   /** compares the pinned signers with the Facilitator's own */
   readonly facilitatorCheck: FacilitatorCheck;
   /** Lists a wallet's subscriptions from the Facilitator's index, newest first. @throws Unavailable */
@@ -175,8 +178,11 @@ function lazily(make: () => GateFacilitator): GateFacilitator {
   };
   return {
     verifyProof: (...args) => get().verifyProof(...args),
+    x402Verify: (...args) => get().x402Verify(...args),
     x402Settle: (...args) => get().x402Settle(...args),
+    releasePayment: (...args) => get().releasePayment(...args),
     signsGrants: () => get().signsGrants(),
+    reserves: () => get().reserves(),
     proofSigners: () => get().proofSigners(),
     payment: (...args) => get().payment(...args),
     subscriptionsOf: (...args) => get().subscriptionsOf(...args),
@@ -218,9 +224,14 @@ export function chainTime(clock: ChainClock, heads: HeadWatcher): GateTime {
 const ignored = (): undefined => undefined;
 
 interface GateFacilitator
-  extends Pick<FacilitatorClient, "verifyProof" | "x402Settle" | "payment" | "subscriptionsOf"> {
+  extends Pick<
+    FacilitatorClient,
+    "verifyProof" | "x402Verify" | "x402Settle" | "releasePayment" | "payment" | "subscriptionsOf"
+  > {
   /** Returns whether it signs to which purchase a payment was granted. @throws Unavailable */
   signsGrants(): Promise<boolean>;
+  /** Returns whether its verification reserves a payment's amount for a purchase. @throws Unavailable */
+  reserves(): Promise<boolean>;
   /** Returns the signers of its proofs, the current one first. @throws Unavailable */
   proofSigners(): Promise<readonly Address[]>;
 }
@@ -242,14 +253,21 @@ function createGateFacilitator({ url, waitMs, fetch: given }: GateFacilitatorOpt
   const prompt = createFacilitatorClient({ url, fetch: send, timeoutMs: waitMs });
   const patient = createFacilitatorClient({ url, fetch: send });
   let signsGrants = false;
+  let reserves = false;
   return {
     async signsGrants() {
       signsGrants ||= (await prompt.supported()).paymentGrants === true;
       return signsGrants;
     },
+    async reserves() {
+      reserves ||= (await prompt.supported()).reservations === true;
+      return reserves;
+    },
     proofSigners: async () => (await prompt.supported()).proofSigners,
     verifyProof: (...args) => prompt.verifyProof(...args),
     payment: (...args) => prompt.payment(...args),
+    x402Verify: (...args) => prompt.x402Verify(...args),
+    releasePayment: (...args) => prompt.releasePayment(...args),
     subscriptionsOf: (...args) => prompt.subscriptionsOf(...args),
     async x402Settle(request, { signal } = {}) {
       const done = new AbortController();
