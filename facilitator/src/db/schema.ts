@@ -25,7 +25,13 @@ import type { CursorsTable } from "./tables/cursors";
 import type { EventsTable, StagedEventsTable } from "./tables/events";
 import type { BlocksTable, UndoTable } from "./tables/indexer";
 import type { DatabaseProbesTable, RoleLeasesTable } from "./tables/leases";
-import type { FailedSpendsTable, PaymentGrantsTable, PaymentsTable } from "./tables/payments";
+import type {
+  FailedSpendsTable,
+  PaymentGrantsTable,
+  PaymentsTable,
+  RefundedTable,
+  RefundsTable,
+} from "./tables/payments";
 import type { ApiKeysTable, ServiceSecretsTable, SpentChallengesTable } from "./tables/providers";
 import type { LaneReportsTable, LanesTable, TransactionHashesTable, TransactionsTable } from "./tables/relayer";
 import type {
@@ -57,6 +63,8 @@ export interface Tables {
   transaction_hashes: TransactionHashesTable;
   payments: PaymentsTable;
   payment_grants: PaymentGrantsTable;
+  refunded: RefundedTable;
+  refunds: RefundsTable;
   plans: PlansTable;
   operators: OperatorsTable;
   subscriptions: SubscriptionsTable;

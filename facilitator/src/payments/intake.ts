@@ -147,6 +147,12 @@ async function insertInTurn(
   return bindings;
 }
 
+/** Inserts one payment, in the state of its acceptance. @param tx holds the payer's lock */
+export async function insertPayment(tx: Tx, acceptance: Acceptance): Promise<Binding> {
+  const [binding = "known"] = await insertDistinct(tx, acceptance.chainId, [acceptance], undefined);
+  return binding;
+}
+
 /** Inserts payments of different payers in one statement. */
 async function insertDistinct(
   db: Db,
