@@ -40,8 +40,8 @@ const DONE = sql<boolean>`state in ('settled', 'failed')`;
 const UNDER_WAY = sql<boolean>`state in ('queued', 'sent', 'parked')`;
 
 export async function listPayments(db: Db, filter: PaymentFilter, { after, limit }: Page): Promise<PaymentRow[]> {
-  const newest = (state: RawBuilder<boolean>) => sql`(select * from payments
-    where chain_id = ${filter.chainId} and pay_to = ${filter.payTo} and ${state}
+  const newest = (state: RawBuilder<boolean>) => sql`(select * from payments p
+    where chain_id = ${filter.chainId} and pay_to = ${filter.payTo} and p.door <> 'refund' and ${state}
       ${filter.payer ? sql`and payer = ${filter.payer}` : sql``}
       ${after ? sql`and (accepted_at_ms, payment_id) < (${after.time}, ${after.id})` : sql``}
     order by accepted_at_ms desc, payment_id desc limit ${limit})`;

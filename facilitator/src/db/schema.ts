@@ -25,7 +25,14 @@ import type { CursorsTable } from "./tables/cursors";
 import type { EventsTable, StagedEventsTable } from "./tables/events";
 import type { BlocksTable, UndoTable } from "./tables/indexer";
 import type { DatabaseProbesTable, RoleLeasesTable } from "./tables/leases";
-import type { FailedSpendsTable, PaymentGrantsTable, PaymentReservationsTable, PaymentsTable } from "./tables/payments";
+import type {
+  FailedSpendsTable,
+  PaymentGrantsTable,
+  PaymentReservationsTable,
+  PaymentsTable,
+  RefundedTable,
+  RefundsTable,
+} from "./tables/payments";
 import type { ApiKeysTable, ServiceSecretsTable, SpentChallengesTable } from "./tables/providers";
 import type { LaneReportsTable, LanesTable, TransactionHashesTable, TransactionsTable } from "./tables/relayer";
 import type {
@@ -59,6 +66,8 @@ export interface Tables {
   payments: PaymentsTable;
   payment_grants: PaymentGrantsTable;
   payment_reservations: PaymentReservationsTable;
+  refunded: RefundedTable;
+  refunds: RefundsTable;
   plans: PlansTable;
   operators: OperatorsTable;
   subscriptions: SubscriptionsTable;

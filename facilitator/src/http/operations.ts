@@ -25,9 +25,18 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     "Settles an EIP-3009 authorization and returns a proof for the gate. Send the same body again after a 202 or a lost answer: the token accepts each authorization once, so a repetition never pays twice.",
     ...PAYMENT,
   ),
+  "post /refunds": op(
+    "createRefund",
+    "Settles a transfer that the payee or the provider signed back to the payer of a payment, a debit or a charge. The nonce names what is refunded, and the refunds of one id never exceed what was paid. The signature alone authorizes it. Send the same body again after a 202 or a lost answer.",
+    ...PAYMENT,
+    "UnknownObject",
+    "PaymentPending",
+    "RefundExceedsPayment",
+    "InvalidSignature",
+  ),
   "get /payments/{id}": op(
     "getPayment",
-    "Returns whether a payment is pending, settled, failed, reversed or unknown. Anyone can compute the id, so the answer has no proof, memo or resource.",
+    "Returns whether a payment is pending, settled, failed, reversed or unknown. Anyone can compute the id, so the answer has no proof, memo or resource. It lists the settled refunds, which are public on the chain.",
   ),
   "post /payments/{id}/release": op(
     "releasePayment",

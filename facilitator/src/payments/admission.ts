@@ -13,7 +13,7 @@ import { type AdmissionLimiter, createAdmissionLimiter } from "./admission-limit
 import { findEvidence } from "./evidence";
 import type { Intake } from "./intake";
 import { balanceAt, type JudgeContext, type Judgement, judge } from "./judge";
-import { rebindPayment } from "./ledger";
+import { bindRefund, rebindPayment } from "./ledger";
 import { alreadyGranted, type PaymentOutcome } from "./outcome";
 import { type Acceptance, type Binding, type PaymentRequest, refusal } from "./payment-request";
 import type { Reservations } from "./reservations";
@@ -203,7 +203,10 @@ export class PaymentAdmission {
   }
 
   #bind(acceptance: Acceptance, isRebinding: boolean): Promise<Binding> {
-    const { store, intake } = this.#options;
+    const { store, intake, depth } = this.#options;
+    const { refund } = acceptance.request;
+    if (refund)
+      return bindRefund(store, acceptance, { refund, isRebinding, isDead: (row) => depth.isFinalFailure(row) });
     return isRebinding ? rebindPayment(store, acceptance) : intake.bind(acceptance);
   }
 }

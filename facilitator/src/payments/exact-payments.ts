@@ -133,8 +133,10 @@ export class ExactPayments {
   async #hasBought(paymentId: Hex, { reason }: TurnpikeError): Promise<boolean> {
     const { grants, intake } = this.#options;
     if (reason === "other_contents") return grants.isTaken(paymentId);
-    // A native payment has no grant: its nonce names the resource.
-    return reason === "other_door" && (await intake.find(paymentId))?.state === "settled";
+    if (reason !== "other_door") return false;
+    const row = await intake.find(paymentId);
+    // A native payment has no grant: its nonce names the resource. A refund has bought nothing.
+    return row?.door === "authorize" && row.state === "settled";
   }
 
   async grant(exact: ExactRequest, settled: Settled, { waitMs, isGone }: GrantOptions): Promise<GrantedOutcome> {

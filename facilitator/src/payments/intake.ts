@@ -5,7 +5,7 @@
 import { sql } from "kysely";
 import type { Logger } from "pino";
 import type { Hex } from "turnpike/protocol";
-import type { Db, Store } from "../db/open";
+import type { Db, Store, Tx } from "../db/open";
 import { databaseNowMs, idList } from "../db/sql";
 import { createStatistics } from "../db/statistics";
 import type { PaymentRow } from "../db/tables/payments";
@@ -123,6 +123,12 @@ async function insertInTurn(
     const first = bindings.get(paymentId) as Binding;
     return firstOf.get(paymentId) === acceptance || first === "short" ? first : "known";
   });
+}
+
+/** Inserts one payment, in the state of its acceptance. @param tx holds the payer's lock */
+export async function insertPayment(tx: Tx, acceptance: Acceptance): Promise<Binding> {
+  const [binding = "known"] = await insertDistinct(tx, acceptance.chainId, [acceptance], undefined);
+  return binding;
 }
 
 /**

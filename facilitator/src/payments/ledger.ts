@@ -9,9 +9,12 @@ import type { EventFeed } from "../events/feed";
 import { askedRows, isShort } from "./committed";
 import type { Evidence, Place } from "./evidence";
 import { HOLD_MS } from "./holds";
+import { insertPayment } from "./intake";
 import { lockPayers } from "./payer-locks";
 import type { Acceptance, Binding } from "./payment-request";
-import { paymentPayload } from "./rows";
+import { RefundRecords } from "./refund-records";
+import { addRefund, type NewRefund } from "./refunds";
+import { type TransferOutcome, transferEvent, typesOf } from "./transfer-events";
 
 /**
  * Replaces an authorization that can never move money with a new one.
@@ -21,12 +24,37 @@ import { paymentPayload } from "./rows";
 export function rebindPayment(store: Store, acceptance: Acceptance): Promise<Binding> {
   return store.transaction(async (tx) => {
     if (store.kind === "postgres") await lockPayers(tx, [acceptance]);
-    if (acceptance.state === "queued" && (await lacksMoney(tx, acceptance))) return "short";
-    if (await isGrantedElsewhere(tx, acceptance)) return "granted";
-    if (!(await replaceFailed(tx, acceptance))) return "known";
-    await holdAgain(tx, acceptance);
-    return "bound";
+    return rebind(tx, acceptance);
   });
+}
+
+async function rebind(tx: Tx, acceptance: Acceptance): Promise<Binding> {
+  if (acceptance.state === "queued" && (await lacksMoney(tx, acceptance))) return "short";
+  if (await isGrantedElsewhere(tx, acceptance)) return "granted";
+  if (!(await replaceFailed(tx, acceptance))) return "known";
+  await holdAgain(tx, acceptance);
+  return "bound";
+}
+
+/**
+ * Binds a refund together with its share of what was paid; without the one there is not the other.
+ * @throws RefundExceedsPayment, PayloadConflict: see {@link addRefund}
+ */
+export async function bindRefund(
+  store: Store,
+  acceptance: Acceptance,
+  { refund, isRebinding, isDead }: Pick<NewRefund, "refund" | "isDead"> & { readonly isRebinding: boolean },
+): Promise<Binding> {
+  const { chainId, request } = acceptance;
+  const binding = await store.transaction(async (tx) => {
+    if (store.kind === "postgres") await lockPayers(tx, [acceptance]);
+    const made = isRebinding ? await rebind(tx, acceptance) : await insertPayment(tx, acceptance);
+    const { paymentId, authorization } = request;
+    if (made === "bound") await addRefund(tx, { chainId, paymentId, amount: authorization.value, refund, isDead });
+    return made;
+  });
+  if (binding === "bound") store.notifier.notify("payments");
+  return binding;
 }
 
 /**
@@ -183,7 +211,7 @@ export async function adoptEvidence(
       .where("state", "!=", "settled")
       .executeTakeFirst();
     if (result.numUpdatedRows === 0n) return;
-    await feed.append(tx, [eventOf({ ...row, ...settled }, "payment.settled", evidence)]);
+    await feed.append(tx, [await eventOf(tx, { ...row, ...settled }, "settled", evidence)]);
   });
   store.notifier.notify(`payment:${row.payment_id}`);
   store.notifier.notify("events");
@@ -211,21 +239,18 @@ export async function failSpent({ store, feed }: Ledger, row: PaymentRow, reason
       .where("payment_id", "=", row.payment_id)
       .where("state", "in", ["queued", "parked"])
       .executeTakeFirst();
-    if (result.numUpdatedRows > 0n) await feed.append(tx, [eventOf({ ...row, ...failed }, "payment.failed", place)]);
+    if (result.numUpdatedRows > 0n) await feed.append(tx, [await eventOf(tx, { ...row, ...failed }, "failed", place)]);
   });
   store.notifier.notify(`payment:${row.payment_id}`);
   store.notifier.notify("events");
 }
 
-function eventOf(row: PaymentRow, type: "payment.settled" | "payment.failed", place: Place): EventDraft {
+async function eventOf(tx: Tx, row: PaymentRow, outcome: TransferOutcome, place: Place): Promise<EventDraft> {
+  const refunds = await RefundRecords.load(tx, row.chain_id, [row]);
   return {
-    id: chainEventId(row.chain_id, place.blockHash, place.logIndex, type),
+    id: chainEventId(row.chain_id, place.blockHash, place.logIndex, typesOf(row)[outcome]),
     chainId: row.chain_id,
-    type,
-    objectId: row.payment_id,
-    provider: row.pay_to,
-    payer: row.payer,
-    payload: paymentPayload(row),
+    ...transferEvent(row, outcome, refunds),
     blockTime: place.blockTimeSec,
     blockNumber: place.blockNumber,
     blockHash: place.blockHash,

@@ -12,7 +12,9 @@ export type PaymentOutcome =
 
 /** Returns an error when the row was bound to something other than this request asks for. */
 export function conflictWith(row: PaymentRow, request: PaymentRequest): TurnpikeError | undefined {
-  if (row.state === "failed") return undefined;
+  const isRefund = row.door === "refund";
+  // A failed payment may be replaced through another channel, but a refund never becomes a payment, nor the reverse.
+  if (row.state === "failed" && isRefund === (request.channel === "refund")) return undefined;
   if (row.door !== request.channel)
     return refusal("PayloadConflict", "other_door", "this payment was accepted through another channel");
   const isSame =

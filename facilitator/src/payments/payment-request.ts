@@ -16,6 +16,7 @@ import {
 import { type FacilitatorConfig, findToken } from "../config";
 import type { TokenConfig } from "../config/chain";
 import type { PaymentChannel } from "../db/tables/payments";
+import type { RefundOf } from "./refunds";
 
 export interface Authorization {
   readonly from: Address;
@@ -42,6 +43,8 @@ export interface PaymentRequest {
   readonly channel: PaymentChannel;
   /** set for x402 payments; a native payment names its purchase in its nonce */
   readonly purchase: Purchase | undefined;
+  /** set for refunds */
+  readonly refund?: RefundOf;
   readonly paymentId: Hex;
   readonly token: TokenConfig;
   readonly authorization: Authorization;
@@ -69,6 +72,8 @@ export type RefusalReason =
   | "nonce_used"
   | "other_contents"
   | "other_door"
+  | "refund_account"
+  | "not_paid"
   | "granted"
   | "not_moved"
   | "busy"
@@ -121,7 +126,8 @@ export function requestOf(
   const token = findToken(config, facts.token);
   if (!token) return refusal("PaymentNotAllowed", "token", `this Facilitator does not settle token ${facts.token}`);
   const { authorization } = facts;
-  if (config.payTo && !config.payTo.includes(authorization.to)) {
+  // Only payees are restricted; a refund goes to a payer.
+  if (channel !== "refund" && config.payTo && !config.payTo.includes(authorization.to)) {
     return refusal("PaymentNotAllowed", "payee", `this Facilitator does not settle payments to ${authorization.to}`);
   }
   if (authorization.value < token.minAmount) {

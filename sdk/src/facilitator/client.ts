@@ -26,6 +26,7 @@ import {
   x402SettleResponseSchema,
   x402VerifyResponseSchema,
 } from "./payments";
+import { type RefundRequestWire, refundResponseSchema, type SettledRefund } from "./refunds";
 import { type ReportReceipt, type ReportWire, reportReceiptSchema } from "./reports";
 import { type EventList, eventListSchema, type Supported, supportedSchema } from "./service";
 import {
@@ -87,12 +88,22 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
 /** What became of a payment. */
 export type AuthorizeOutcome = { readonly kind: "settled"; readonly proof: PaymentProof } | Pending | Refused;
 
-/** About one-time payments and their proofs. */
+/** What became of a refund. */
+export type RefundOutcome = { readonly kind: "settled"; readonly refund: SettledRefund } | Pending | Refused;
+
+/** About one-time payments, their proofs, and refunds. */
 const paymentCalls = (calls: Calls) => ({
   /** Has a signed transfer settled. Safe to repeat for ever: the same request gets the same proof. */
   async authorize(signedPayment: SignedPaymentWire, { signal }: CallOptions = {}): Promise<AuthorizeOutcome> {
     const answer = await calls.exchange({ method: "POST", path: "/authorize", body: { signedPayment }, signal });
     if (answer.status === 200) return { kind: "settled", proof: read(authorizeResponseSchema, answer).proof };
+    return answer.status === 202 ? pending(answer) : refusal(answer);
+  },
+
+  /** Has a signed refund settled. Safe to repeat: an id and index is refunded once. */
+  async refund(request: RefundRequestWire, { signal }: CallOptions = {}): Promise<RefundOutcome> {
+    const answer = await calls.exchange({ method: "POST", path: "/refunds", body: request, signal });
+    if (answer.status === 200) return { kind: "settled", refund: read(refundResponseSchema, answer) };
     return answer.status === 202 ? pending(answer) : refusal(answer);
   },
 

@@ -16,6 +16,7 @@ import {
   x402V1PayloadSchema,
 } from "../protocol";
 import { DAY_SEC } from "../protocol/time";
+import { refundFactsSchema } from "./refunds";
 
 export const authorizeRequestSchema = z.object({ signedPayment: signedPaymentSchema });
 
@@ -42,6 +43,10 @@ export const paymentStatusSchema = z.object({
   id: hash32Schema,
   status: z.enum(PAYMENT_STATUSES),
   transaction: hash32Schema.optional(),
+  /** base units of all settled refunds; absent: none */
+  refunded: amountSchema.optional(),
+  /** by index */
+  refunds: z.array(refundFactsSchema).optional(),
 });
 
 export type PaymentStatus = z.output<typeof paymentStatusSchema>;

@@ -25,6 +25,33 @@ const payment = z.looseObject({
   reason: z.string().optional(),
 });
 
+/** A transfer back to the payer of a payment, a debit or a charge. */
+const refund = z.looseObject({
+  refundId: hash32Schema,
+  /** the paymentId, or the id of the debit or charge */
+  refundedId: hash32Schema,
+  kind: z.enum(["payment", "debit", "charge"]),
+  /** counts the refunds of one id, from 0 */
+  index,
+  /** base units that were paid in all */
+  paid: amountSchema,
+  /** base units of it that are refunded by now */
+  refunded: amountSchema,
+  /** who refunds: the payee, or the provider */
+  account: addressSchema,
+  /** who is refunded */
+  payer: addressSchema,
+  token: addressSchema,
+  amount: amountSchema,
+  status: z.enum(["pending", "settled", "failed", "reversed"]),
+  transaction: hash32Schema.nullable(),
+  blockNumber: z.number().int().nullable(),
+  /** block time, unix seconds */
+  settledAt: unixSec.nullable(),
+  /** code of the error, when it failed */
+  reason: z.string().optional(),
+});
+
 const plan = z.looseObject({
   planId: hash32Schema,
   provider: addressSchema,
@@ -86,6 +113,10 @@ export const WEBHOOK_DATA = {
   "payment.failed": payment,
   "payment.reversed": payment.extend({ reversedTransaction: hash32Schema.nullable() }),
   "payment.restored": payment,
+  "refund.settled": refund,
+  "refund.failed": refund,
+  "refund.reversed": refund.extend({ reversedTransaction: hash32Schema.nullable() }),
+  "refund.restored": refund,
   "plan.created": plan,
   "plan.deprecated": plan,
   /** `by` is the account that proposed or withdrew it */
@@ -152,7 +183,7 @@ const envelope = {
   occurredAt: unixSec,
   network: z.string().max(64),
   chainId: z.number().int().positive(),
-  /** the object it is about: a paymentId, idHash or planId */
+  /** the object it is about: a paymentId, refundId, idHash or planId */
   subject: hash32Schema,
   /** counts the events of one object, from 1: of two states the one with the higher number is the newer */
   sequence: z.number().int().nonnegative(),

@@ -148,6 +148,12 @@ export const ERRORS = {
     "This Facilitator does not settle this token, payee or amount.",
     "Use a token and payee that GET /supported lists.",
   ),
+  RefundExceedsPayment: entry(
+    "sdk",
+    422,
+    "The refunds of this payment, debit or charge would be more than was paid.",
+    "Refund at most `details.refundable`.",
+  ),
   PermitTooLow: entry(
     "sdk",
     422,

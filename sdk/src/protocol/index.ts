@@ -12,6 +12,7 @@ export * from "./memo";
 export * from "./networks";
 export * from "./periods";
 export * from "./proof";
+export * from "./refunds";
 export * from "./resource";
 export * from "./schemas";
 export * from "./signers";

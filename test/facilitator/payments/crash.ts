@@ -17,6 +17,7 @@ import {
 } from "../../support/facilitator";
 import { prepareVictims, type Victims } from "../chaos/support/kill-victim";
 import { paymentToWire } from "../support/payments";
+import { refundToWire, signRefund } from "../support/refunds";
 
 /** The client holds its answer; nothing of the service is left to do. */
 const ANSWERED = "answered";
@@ -84,6 +85,32 @@ describe("payments of a process that is killed", function () {
       await core.stop();
     });
   }
+
+  it('B6 T41 killed after "bound" of a refund: one transfer and one event, however often it is asked for', async () => {
+    const settings = await settingsOf("refund");
+    const signed = await world.signPayment();
+    const before = await world.core(settings);
+    expect((await before.payments.authorize(signed)).kind).to.equal("settled");
+    await before.stop();
+    const key = testKey("payee") as Hex;
+    const refund = await signRefund(world, {
+      ...{ account: { key, address: world.payee }, to: signed.authorization.from, amount: 100_000n },
+      target: { type: "payment", paymentId: world.idOf(signed) },
+    });
+    const victim = await victims.start({ ...world.env(settings), KILL_AFTER: "bound" });
+    if (!victim) expect.fail("it did not start");
+    const client = createFacilitatorClient({ url: victim.url });
+    await client.refund(refundToWire(refund)).catch(() => undefined);
+    expect(await victim.gone).to.equal("SIGKILL");
+
+    const core = await world.core(settings);
+    const outcomes = await Promise.all([core.payments.refund(refund), core.payments.refund(refund)]);
+    expect(outcomes.map(({ kind }) => kind)).to.deep.equal(["settled", "settled"]);
+    expect(await world.transfers(signed.authorization.from)).to.have.length(2);
+    const events = await core.store.db.selectFrom("events").select("id").where("type", "=", "refund.settled").execute();
+    expect(events).to.have.length(1);
+    await core.stop();
+  });
 
   // With one under way, the lane signs the next together with the rows of its payments.
   for (const step of ["signed", "composed", "stored", "broadcast"] as const) {

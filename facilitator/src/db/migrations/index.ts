@@ -24,6 +24,7 @@ import { chainContracts } from "./446-chain-contracts";
 import { terms } from "./450-terms";
 import { subscriptionEnds } from "./455-subscription-ends";
 import { paymentReservations } from "./460-payment-reservations";
+import { refunds } from "./470-refunds";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -52,4 +53,5 @@ export const MIGRATIONS: readonly Migration[] = [
   terms,
   subscriptionEnds,
   paymentReservations,
+  refunds,
 ];

@@ -35,8 +35,28 @@ export interface PaymentReservationsTable {
   /** the authorization's `validBefore`, by the chain's clock */
   expires_at: number;
 }
-/** Channel through which a one-time payment was accepted. */
-export type PaymentChannel = "authorize" | "settle";
+/** A payment, debit or charge that refunds were accepted for. Its row is locked while one is added to their sum. */
+export interface RefundedTable {
+  chain_id: number;
+  /** a paymentId, or the id of a debit or charge */
+  refunded_id: string;
+  kind: "payment" | "debit" | "charge";
+  /** receives the events: the payee of a payment, the provider of a plan */
+  provider: string;
+  payer: string;
+  token: string;
+  /** what was paid, base units */
+  amount: string;
+}
+/** Names what each refund is for. Its transfer is the row of payments with this payment_id. */
+export interface RefundsTable {
+  chain_id: number;
+  refunded_id: string;
+  refund_index: number;
+  payment_id: string;
+}
+/** Channel through which a transfer was accepted: two for payments, one for refunds. */
+export type PaymentChannel = "authorize" | "settle" | "refund";
 
 /**
  * State of a payment.
