@@ -2,9 +2,10 @@ import { expect } from "chai";
 import { id } from "ethers";
 import { turnpikeInterface } from "turnpike/chain";
 import { changeResponseSchema, type FacilitatorEvent } from "turnpike/facilitator";
-import { type Address, type Hex, idHashOf, randomBytes, secretHashOf, toHex } from "turnpike/protocol";
+import { type Hex, idHashOf, randomBytes, secretHashOf, toHex } from "turnpike/protocol";
 import { subscribeCall } from "../../../facilitator/src/subscriptions/acts";
 import { type Payer, until } from "../../support/facilitator";
+import { inWords, walletCodeOf } from "../../support/wallet-code";
 import { expectRefused } from "../support/expect";
 import { useService } from "../support/http-service";
 import { expectProblem } from "../support/problem";
@@ -163,23 +164,12 @@ describe("Facilitator: signups with an end or a voucher, voids, and plans that m
   });
 
   describe("of accounts with code, whose permits are bytes", () => {
-    /** Code that accepts a key's signature as three words v, r, s: no v,r,s form of a permit has its length. */
-    const codeOf = (owner: Address): string =>
-      [
-        "0x60043560005260606064602037", // hash, v, r, s to memory
-        "602060806080600060015afa50", // ecrecover of these
-        `73${owner.slice(2)}60805114`, // whether it is the owner
-        "631626ba7e60e01b0260005260206000f3", // the word of ERC-1271, or zero
-      ].join("");
-    const inWords = (signature: Hex): Hex =>
-      `0x${signature.slice(130).padStart(64, "0")}${signature.slice(2, 130)}` as Hex;
-
     /** An account that has code, funds, and a key that signs for it. */
     async function account(isKeys: boolean): Promise<Payer> {
       const { world } = http;
       const { key, address: owner } = await world.payer(0n);
       const address = isKeys ? owner : (await world.payer(0n)).address;
-      await world.chain.provider.send("hardhat_setCode", [address, codeOf(owner)]);
+      await world.chain.provider.send("hardhat_setCode", [address, walletCodeOf(owner)]);
       await world.contracts.mint(address, FUNDS);
       return { address, key };
     }
