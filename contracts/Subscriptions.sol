@@ -256,8 +256,11 @@ abstract contract Subscriptions is Ledger {
         Signup calldata signup,
         Voucher calldata voucher
     ) private {
+        // A voucher for the plan's own first period is refused: the subscriber signs the same message without one, and
+        // an introduction gives no credit.
         if (
             voucher.firstAmount > price.amount() ||
+            (voucher.firstAmount == price.amount() && voucher.firstInterval == 0) ||
             _rights[_operatorKey(planIndex, voucher.signer)] & VOUCHER_RIGHT == 0
         ) revert InvalidVoucher(signup.planId, voucher.signer);
         bytes32 structHash = TypedData.voucher(subscriber, signup, voucher);

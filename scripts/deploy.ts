@@ -7,7 +7,13 @@ import type { Provider, Signer } from "ethers";
 import { networkOfChain } from "turnpike/protocol";
 import { type Artifact, readArtifact } from "./deploy/artifact";
 import { addressOf, create2, creationBlock, requireCancun, requireDeployer } from "./deploy/create2";
-import { type ContractRecord, type DeploymentRecord, publishDeployments, readRecord, writeRecord } from "./deploy/record";
+import {
+  type ContractRecord,
+  type DeploymentRecord,
+  publishDeployments,
+  readRecord,
+  writeRecord,
+} from "./deploy/record";
 
 export interface DeployOptions {
   readonly signer: Signer & { provider: Provider };

@@ -151,7 +151,8 @@ interface ITurnpike {
     /// @dev Remedy: retry at `effectiveAt` (unix seconds, inclusive), if it has not been withdrawn.
     error TooEarly(bytes32 planId, uint256 effectiveAt);
 
-    /// @notice Thrown when a voucher's signer has no VOUCHER right on the plan, or its first amount is above the price.
+    /// @notice Thrown when a voucher's signer has no VOUCHER right on the plan, or its first amount is above the price,
+    /// or its first period is what the plan has without one.
     /// @dev Remedy: ask the provider for another voucher, or subscribe without one.
     error InvalidVoucher(bytes32 planId, address signer);
 

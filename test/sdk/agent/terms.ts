@@ -103,6 +103,8 @@ describe("agent: months, ends, vouchers and scheduled changes, judged by the con
     it("refuses one above the price before it signs, and a stranger's on chain", async () => {
       const dear = await rejection(agentWith().subscribe({ planId, voucher: voucherOf(PRICE + 1n, 0) }));
       expect(dear).to.include({ code: "PolicyRefused", reason: "voucher" });
+      const empty = await rejection(agentWith().subscribe({ planId, voucher: voucherOf(PRICE, 0) }));
+      expect(empty).to.include({ code: "PolicyRefused", reason: "voucher" });
       const stranger = HDNodeWallet.fromSeed(id("stranger with vouchers")).address;
       const forged = await rejection(agentWith().subscribe({ planId, voucher: voucherOf(0n, 0, stranger) }));
       expect(forged.code).to.equal("InvalidVoucher");
