@@ -2,8 +2,10 @@ import { expect } from "chai";
 import { Contract } from "ethers";
 import { turnpikeInterface } from "turnpike/chain";
 import { type Address, addressOfKey, type Hex, type RefundTarget } from "turnpike/protocol";
+import { refundFromEnvironment } from "../../../examples/refund";
 import { testKey } from "../../support/chain";
 import type { Payer } from "../../support/facilitator";
+import { paymentToWire } from "../support/payments";
 import { refundToWire, signRefund } from "../support/refunds";
 import { PRICE, type Service, type ServiceWorld, startServiceWorld } from "../support/service";
 
@@ -84,5 +86,29 @@ describe("refunds of charges and debits", function () {
     expect(await refund(provider, { amount: 200_000n, index: 1, target })).to.equal("settled");
     expect(await refund(payee, { amount: 400_001n, index: 2, target })).to.equal("RefundExceedsPayment");
     expect(await refund(payee, { amount: 400_000n, index: 3, target })).to.equal("settled");
+  });
+
+  it("T41 a provider refunds a payment by the example's command, once however often it is run", async () => {
+    const signed = await world.signPayment();
+    expect((await service.client.authorize(paymentToWire(signed))).kind).to.equal("settled");
+    const env = {
+      FACILITATOR_URL: service.url,
+      CHAIN_ID: String(world.chain.chainId),
+      TURNPIKE: world.contracts.turnpike,
+      TOKEN: world.contracts.token,
+      PAYMENT_ID: world.idOf(signed),
+      PAYER: signed.authorization.from,
+      AMOUNT: "250000",
+      PAYEE_KEY: payee.key,
+    };
+    const first = await refundFromEnvironment(env);
+    expect(first).to.match(/^refunded in transaction 0x[0-9a-f]{64}$/);
+    expect(await refundFromEnvironment(env)).to.equal(first);
+    expect(await world.balanceOf(signed.authorization.from)).to.equal(1_000_000n);
+    const status = await service.client.payment(world.idOf(signed));
+    expect(status.kind === "found" && status.value.refunded).to.equal(250_000n);
+    const more = { ...env, INDEX: "1", AMOUNT: "100000" };
+    const tooMuch = await refundFromEnvironment(more).catch((error: unknown) => error);
+    expect(tooMuch).to.have.property("code", "RefundExceedsPayment");
   });
 });
