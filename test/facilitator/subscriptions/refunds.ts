@@ -44,6 +44,12 @@ describe("refunds of charges and debits", function () {
     return outcome.kind;
   };
 
+  const ask = async (path: string, wallet?: Payer) => {
+    const key = await service.apiKey(wallet && { wallet });
+    const answer = await fetch(`${service.url}${path}`, { headers: { authorization: `Bearer ${key}` } });
+    return answer.headers.get("content-type")?.startsWith("application/json") ? answer.json() : answer.text();
+  };
+
   it("gives a part of a period's charge back, from the payee or from the provider, and cancels nothing", async () => {
     const before = await world.balanceOf(subscriber.address);
     await world.contracts.mint(provider.address, PRICE);
@@ -59,6 +65,9 @@ describe("refunds of charges and debits", function () {
       ["charge", "4000000"],
       ["charge", "9000000"],
     ]);
+    const { charges } = await ask(`/analytics/charges?payer=${subscriber.address}`);
+    expect(charges).to.have.length(1);
+    expect(charges[0]).to.deep.include({ amount: "10000000", refunded: "9000000", target: charge });
   });
 
   it("T43 a stranger refunds no charge, and no charge of another version or end is known", async () => {
@@ -110,5 +119,23 @@ describe("refunds of charges and debits", function () {
     const more = { ...env, INDEX: "1", AMOUNT: "100000" };
     const tooMuch = await refundFromEnvironment(more).catch((error: unknown) => error);
     expect(tooMuch).to.have.property("code", "RefundExceedsPayment");
+  });
+
+  it("shows refunds beside what they refund, and volume net of them", async () => {
+    const overview = await ask("/analytics/overview?days=7");
+    expect([overview.volume.amount, overview.refunds, overview.net]).to.deep.equal([
+      "10700000",
+      { count: 2, amount: "9000000" },
+      "1700000",
+    ]);
+    const { payments } = await ask("/analytics/payments", payee);
+    expect(payments.map((payment: Record<string, unknown>) => [payment.amount, payment.refunded])).to.deep.equal([
+      ["250000", "250000"],
+    ]);
+    const csv: string = await ask("/analytics/payments.csv", payee);
+    expect(csv.split("\n")[0]).to.contain("refunded");
+    expect(await ask("/analytics/payments", { ...subscriber }), "a refund is no payment to its payer").to.deep.equal({
+      payments: [],
+    });
   });
 });
