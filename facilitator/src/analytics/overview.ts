@@ -3,7 +3,16 @@ import type { OverviewWire, VolumeWire } from "turnpike/facilitator";
 import { DAY_SEC, HOUR_SEC } from "../lib/durations";
 import { failedPaymentsIn, lifecycleIn } from "./lifecycle";
 import { payeeProposals } from "./plan-figures";
-import { byScheme, eventCounts, firstDay, type Sum, schemesToWire, sumToWire, volumeOverTime } from "./queries";
+import {
+  byScheme,
+  eventCounts,
+  firstDay,
+  refundsIn,
+  type Sum,
+  schemesToWire,
+  sumToWire,
+  volumeOverTime,
+} from "./queries";
 import { type AnalyticsOptions, createRanges, type FiguresQuery, type Whose } from "./ranges";
 import { TRIAL } from "./rollups";
 import { settlementCostIn } from "./service-figures";
@@ -22,10 +31,11 @@ export function createOverviewFigures({ db, config, clock }: AnalyticsOptions): 
       const { scope, unit } = scopeOf(whose, query.token);
       const range = rangeOf(query, DAY_SEC);
       const before = { fromSec: 2 * range.fromSec - range.toSec, toSec: range.fromSec };
-      const [points, pointsBefore, counts, changes, failed, sinceSec, now, settlementCost, proposals] =
+      const [points, pointsBefore, refunds, counts, changes, failed, sinceSec, now, settlementCost, proposals] =
         await Promise.all([
           volumeOverTime(db, scope, range, DAY_SEC),
           volumeOverTime(db, scope, before, DAY_SEC),
+          refundsIn(db, scope, range),
           eventCounts(db, scope, range),
           lifecycleIn(db, { scope, range, hasOtherTokens: config.tokens.length > 1 }),
           failedPaymentsIn(db, scope, range),
@@ -42,6 +52,8 @@ export function createOverviewFigures({ db, config, clock }: AnalyticsOptions): 
         to: range.toSec,
         ...(sinceSec !== undefined && { since: sinceSec }),
         volume: sumToWire(total(points)),
+        refunds: sumToWire(refunds),
+        net: (total(points).amount - refunds.amount).toString(),
         volumeBefore: sumToWire(total(pointsBefore)),
         byScheme: schemesToWire(schemes),
         subscriptions: {

@@ -134,6 +134,14 @@ async function siblingsOf(tx: Tx, chainId: number, id: Hex): Promise<Sibling[]> 
     .execute();
 }
 
+/** Returns what is refunded of each of these ids, base units; an id without a settled refund is absent. */
+export async function refundedSums(db: Db, chainId: number, ids: Iterable<string>): Promise<Map<string, bigint>> {
+  const sums = new Map<string, bigint>();
+  for (const { refunded_id: id, row } of await settledRefunds(db, chainId, ids))
+    sums.set(id, (sums.get(id) ?? 0n) + BigInt(row.amount));
+  return sums;
+}
+
 /** One settled refund of an id. */
 export interface SettledRefund {
   readonly refunded_id: string;

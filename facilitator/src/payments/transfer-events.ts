@@ -21,7 +21,7 @@ export const REFUND_EVENTS: Readonly<Record<TransferOutcome, string>> = {
   restored: "refund.restored",
 };
 
-export const typesOf = (row: Pick<PaymentRow, "door">): Readonly<Record<TransferOutcome, string>> =>
+export const typesOf = (row: PaymentRow): Readonly<Record<TransferOutcome, string>> =>
   row.door === "refund" ? REFUND_EVENTS : PAYMENT_EVENTS;
 
 /** The part of a transfer's event that its row decides. The subject of a refund's event is the refund itself. */

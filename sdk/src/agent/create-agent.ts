@@ -22,9 +22,11 @@ import type { RequestInput } from "./core/request";
 import { agentFetch } from "./fetch";
 import { type AgentLedger, openLedger } from "./ledger/ledger";
 import { type Ledger, memoryLedger } from "./ledger/ledger-store";
-import { giveUp, type PaymentView, payments, settleHeld } from "./payments/held";
+import { giveUp, payments, settleHeld } from "./payments/held";
 import { type PayInit, pay } from "./payments/pay";
 import type { PaidResponse } from "./payments/receipt";
+import { creditRefunds } from "./payments/refunds";
+import type { PaymentView } from "./payments/view";
 import { type PriceQuote, type QuoteInit, quote } from "./pricing/price-quote";
 import { type AgentWallet, createRoots, createSigner, type Signer } from "./signing/wallet";
 import {
@@ -155,6 +157,11 @@ export interface Agent {
   payments(): Promise<PaymentView[]>;
   /** Asks for the outcome of payments that are not known to have settled, as after a restart. */
   settleHeld(): Promise<PaymentView[]>;
+  /**
+   * Credits refunds of the last day's payments to the budget, where the agent's own RPC proves them. Returns the
+   * payments that were credited; without an RPC none is.
+   */
+  creditRefunds(): Promise<PaymentView[]>;
   /** Stops presenting a payment that the provider will not serve; its amount stays in the budget. */
   giveUp(paymentId: Hex): Promise<void>;
   /**
@@ -196,6 +203,7 @@ export function createAgent(options: AgentOptions): Agent {
     topUp: (how) => run(async () => topUp(context, how)),
     payments: () => run(async () => payments(context)),
     settleHeld: () => run(async () => settleHeld(context)),
+    creditRefunds: () => run(async () => creditRefunds(context)),
     giveUp: (paymentId) => run(async () => giveUp(context, paymentId)),
     close: () => {
       closed ??= closeAll(context, lifetime);

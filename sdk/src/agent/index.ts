@@ -9,10 +9,10 @@ export type { Agent, AgentOptions } from "./create-agent";
 export { createAgent } from "./create-agent";
 export type { Ledger, LedgerRecord } from "./ledger/ledger-store";
 export { memoryLedger } from "./ledger/ledger-store";
-export type { PaymentView } from "./payments/held";
 export type { PayInit } from "./payments/pay";
 export type { PaidResponse, PaymentReceipt } from "./payments/receipt";
 export { receiptOf } from "./payments/receipt";
+export type { PaymentView } from "./payments/view";
 export type { Fraction } from "./pricing/advice";
 export type {
   ExpectedUse,

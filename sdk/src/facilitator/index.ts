@@ -7,6 +7,7 @@ export * from "./problem";
 export * from "./refunds";
 export * from "./reports";
 export * from "./service";
+export * from "./submit-refund";
 export * from "./subscription-figures";
 export * from "./subscriptions";
 export * from "./verify-webhook";

@@ -43,6 +43,7 @@ const PAYMENT_COLUMNS = {
   resource: ({ resource }: Payment) => resource,
   transaction: ({ transaction }: Payment) => transaction,
   reason: ({ reason }: Payment) => reason,
+  refunded: money(({ refunded }: Payment) => refunded ?? "0"),
 };
 
 const SUBSCRIBER_COLUMNS = {
@@ -66,6 +67,7 @@ const CHARGE_COLUMNS = {
   amount: money(({ amount }: Charge) => amount),
   subject: ({ subject }: Charge) => subject,
   transaction: ({ transaction }: Charge) => transaction,
+  refunded: money(({ refunded }: Charge) => refunded ?? "0"),
 };
 
 export function analyticsListEndpoints(services: ApiServices): Endpoint[] {

@@ -31,6 +31,8 @@ export interface ChainReader {
   isNonceUsed(token: Address, payer: Address, nonce: Hex): Promise<boolean>;
   /** Reads one block: its timestamp, unix seconds, and whether an EIP-3009 nonce is spent or cancelled at its end. */
   nonceAtHead(token: Address, payer: Address, nonce: Hex): Promise<NonceAtHead>;
+  /** Returns whether a mined transaction made this transfer by its EIP-3009 authorization. */
+  hasTransferred(transaction: Hex, transfer: AuthorizedTransfer): Promise<boolean>;
   /** of the token's EIP-712 domain, as its own DOMAIN_SEPARATOR says */
   domainSeparator(token: Address): Promise<Hex>;
   version(turnpike: Address, idHash: Hex): Promise<number>;
@@ -55,6 +57,15 @@ export interface NonceAtHead {
   /** the block's timestamp, unix seconds */
   readonly timeSec: number;
   readonly isUsed: boolean;
+}
+
+/** A transfer and the nonce of its authorization; `amount` in base units. */
+export interface AuthorizedTransfer {
+  readonly token: Address;
+  readonly from: Address;
+  readonly to: Address;
+  readonly amount: bigint;
+  readonly nonce: Hex;
 }
 
 /** What the contract says of one subscription: the part of a Facilitator's answer that needs no index. */
@@ -156,6 +167,8 @@ export function createChainReader(url: string, chainId: number, effects: Effects
       const state = await callAt(number, token, SELECTORS.authorizationState, ...words);
       return { timeSec, isUsed: wordAt(state, 0) !== 0n };
     },
+    hasTransferred: async (transaction, transfer) =>
+      isInReceipt(await checked("eth_getTransactionReceipt", [transaction]), transfer),
     domainSeparator: async (token) => toHex((await call(token, SELECTORS.domainSeparator)).slice(0, 32)),
     version: async (turnpike, idHash) => Number(wordAt(await state(turnpike, idHash), STATE_WORDS.version)),
     isSubscribed: async (turnpike, idHash) => wordAt(await state(turnpike, idHash), STATE_WORDS.subscriber) !== 0n,
@@ -195,4 +208,26 @@ export function createChainReader(url: string, chainId: number, effects: Effects
       };
     },
   };
+}
+
+const USED_TOPIC = keccakText("AuthorizationUsed(address,bytes32)");
+
+const TRANSFER_TOPIC = keccakText("Transfer(address,address,uint256)");
+
+/** Returns whether a successful receipt has the token's Transfer right after the AuthorizationUsed of this nonce. */
+function isInReceipt(receipt: unknown, { token, from, to, amount, nonce }: AuthorizedTransfer): boolean {
+  const { status, logs } = receipt as { readonly status?: unknown; readonly logs?: unknown };
+  if (status !== "0x1" || !Array.isArray(logs)) return false;
+  const [fromTopic, toTopic] = [toHex(wordOfAddress(from)), toHex(wordOfAddress(to))];
+  const isLog = (log: unknown, topics: readonly string[], data?: string): boolean => {
+    const { address, topics: theirs, data: theirData } = (log ?? {}) as Record<string, unknown>;
+    const isOfToken = typeof address === "string" && address.toLowerCase() === token.toLowerCase();
+    const isSame = Array.isArray(theirs) && theirs.join(",").toLowerCase() === topics.join(",");
+    return isOfToken && isSame && (data === undefined || theirData === data);
+  };
+  return logs.some(
+    (log, index) =>
+      isLog(log, [USED_TOPIC, fromTopic, nonce.toLowerCase()]) &&
+      isLog(logs[index + 1], [TRANSFER_TOPIC, fromTopic, toTopic], toHex(wordOfUint(amount))),
+  );
 }

@@ -48,6 +48,8 @@ export const paymentEntrySchema = z.object({
   /** of a standard x402 payment: the header that pays */
   header: z.object({ name: z.string(), value: z.string() }).optional(),
   transaction: hex.optional(),
+  /** proven refunds by index, base units */
+  refunds: z.record(z.string(), decimal).optional(),
 });
 
 export type PaymentEntry = z.output<typeof paymentEntrySchema>;
