@@ -6,10 +6,10 @@ import { databaseNowMs } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
 import { chainEventId, type EventDraft } from "../events/event";
 import type { EventFeed } from "../events/feed";
+import { balanceKey, balanceOf, lockBalances } from "./balance-locks";
 import { askedRows, isShort } from "./committed";
 import type { Evidence, Place } from "./evidence";
 import { HOLD_MS } from "./holds";
-import { lockPayers } from "./payer-locks";
 import type { Acceptance, Binding } from "./payment-request";
 import { paymentPayload } from "./rows";
 
@@ -20,7 +20,7 @@ import { paymentPayload } from "./rows";
  */
 export function rebindPayment(store: Store, acceptance: Acceptance): Promise<Binding> {
   return store.transaction(async (tx) => {
-    if (store.kind === "postgres") await lockPayers(tx, [acceptance]);
+    await lockBalances(store, tx, [balanceOf(acceptance)]);
     if (acceptance.state === "queued" && (await lacksMoney(tx, acceptance))) return "short";
     if (await isGrantedElsewhere(tx, acceptance)) return "granted";
     if (!(await replaceFailed(tx, acceptance))) return "known";
@@ -108,15 +108,30 @@ export async function transactionOf(db: Db, chainId: number, paymentId: Hex): Pr
   return rows[0]?.hash;
 }
 
-export async function requeuePayment(db: Db, row: PaymentRow): Promise<boolean> {
-  const result = await db
-    .updateTable("payments")
-    .set({ state: "queued", transaction_id: null, accepted_at_ms: databaseNowMs })
-    .where("chain_id", "=", row.chain_id)
-    .where("payment_id", "=", row.payment_id)
-    .where("state", "=", "parked")
-    .executeTakeFirst();
-  return result.numUpdatedRows > 0n;
+/**
+ * Queues a payment that did not move once more, unless the payer's other payments need the money.
+ * @returns "short" when they do
+ */
+export function requeuePayment(
+  store: Store,
+  { chain_id, payment_id, ...row }: PaymentRow,
+  { balance, atBlock }: Pick<Acceptance, "balance" | "atBlock">,
+): Promise<"queued" | "short"> {
+  return store.transaction(async (tx) => {
+    await lockBalances(store, tx, [balanceKey(row.token, row.payer)]);
+    const { rows } = await sql<{ is_short: boolean }>`
+      with a as (
+        select p.payment_id, p.token, p.payer, p.amount, ${balance.toString()}::numeric as balance,
+          ${atBlock}::bigint as accepted_block
+        from payments p
+        where p.chain_id = ${chain_id}::bigint and p.payment_id = ${payment_id} and p.state = 'parked'),
+      judged as (select a.payment_id, ${isShort(chain_id)} as is_short from a),
+      queued as (
+        update payments p set state = 'queued', transaction_id = null, accepted_at_ms = ${databaseNowMs} from judged j
+        where p.chain_id = ${chain_id}::bigint and p.payment_id = j.payment_id and p.state = 'parked' and not j.is_short)
+      select is_short from judged`.execute(tx);
+    return rows[0]?.is_short ? "short" : "queued";
+  });
 }
 
 /**
