@@ -185,8 +185,8 @@ const SAFEGUARDS = [
   {
     name: "reserved sum",
     file: "facilitator/src/payments/committed.ts",
-    keep: "r.payment_id <> a.payment_id\n        and r.expires_at > ${chainNowSec(chainId)}))`;",
-    instead: "r.payment_id <> a.payment_id\n        and false))`;",
+    keep: "r.payment_id <> a.payment_id\n",
+    instead: "r.payment_id <> a.payment_id and false\n",
     test: "test/facilitator/payments/reservations.ts",
     title: "HA11 the payer's other payments see the balance less what is reserved",
   },
@@ -201,8 +201,8 @@ const SAFEGUARDS = [
   {
     name: "a reserved payment's purchase",
     file: "facilitator/src/payments/intake.ts",
-    keep: "      and not ${isReservedElsewhere(chainId)}\n",
-    instead: "",
+    keep: "isReservedElsewhere(chainId)}\n",
+    instead: "sql`false`}\n",
     test: "test/facilitator/payments/reservations.ts",
     title: "HA11 a reserved payment buys nothing else",
   },
