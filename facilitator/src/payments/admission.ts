@@ -14,7 +14,7 @@ import { findEvidence } from "./evidence";
 import type { Intake } from "./intake";
 import { balanceAt, type JudgeContext, type Judgement, judge } from "./judge";
 import { bindRefund, rebindPayment } from "./ledger";
-import { alreadyGranted, type PaymentOutcome } from "./outcome";
+import { alreadyGranted, otherPaymentsNeedIt, type PaymentOutcome } from "./outcome";
 import { type Acceptance, type Binding, type PaymentRequest, refusal } from "./payment-request";
 import type { Reservations } from "./reservations";
 import type { Sender } from "./sender";
@@ -99,14 +99,19 @@ export class PaymentAdmission {
   /**
    * Reserves the amount of a gate's request that would be admitted now. Idempotent for the same purchase.
    * @throws Unavailable when the chain cannot be read, or payments cannot be sent at the moment
+   * @throws RateLimited when the payer has too many reservations
    */
   async reserve(request: PaymentRequest): Promise<Verdict> {
-    const closed = this.#refusalOf(request);
-    if (closed) return { kind: "refused", error: closed };
+    const closed = this.#whyClosed();
+    if (closed) throw closed;
+    const refused = this.#options.sender.failedSpends.refusalOf(request);
+    if (refused) return { kind: "refused", error: refused };
     return this.#limiter.run(async () => {
       const judged = await this.#acceptanceOf(request);
       if (judged instanceof TurnpikeError) return { kind: "refused", error: judged };
-      return verdictOf(await this.#options.reservations.reserve(judged));
+      const reserved = await this.#options.reservations.reserve(judged);
+      if (reserved === "crowded") throw tooManyReserved();
+      return verdictOf(reserved);
     });
   }
 
@@ -131,13 +136,9 @@ export class PaymentAdmission {
   }
 
   async #limit(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
-    const closed = this.#refusalOf(request);
+    const closed = this.#whyClosed() ?? this.#options.sender.failedSpends.refusalOf(request);
     if (closed) return { kind: "refused", error: closed };
     return this.#limiter.run(() => this.#judgeAndBind(request, isRebinding));
-  }
-
-  #refusalOf(request: PaymentRequest): TurnpikeError | undefined {
-    return this.#whyClosed() ?? this.#options.sender.failedSpends.refusalOf(request);
   }
 
   /** No payment is admitted while the admitted ones cannot be sent. */
@@ -211,12 +212,15 @@ export class PaymentAdmission {
   }
 }
 
+const tooManyReserved = (): TurnpikeError =>
+  refusal("RateLimited", "reservations", "this payer has too many payments that are verified and not settled", {
+    retryAfterSec: BEHIND_RETRY_SEC,
+  });
+
 function verdictOf(binding: Binding): Verdict {
   switch (binding) {
-    case "short": {
-      const why = "the payer's pending and reserved payments leave too little for this one";
-      return { kind: "refused", error: refusal("InsufficientFunds", "funds", why) };
-    }
+    case "short":
+      return { kind: "refused", error: otherPaymentsNeedIt() };
     case "granted":
       return { kind: "refused", error: alreadyGranted() };
     default:

@@ -37,9 +37,10 @@ export function isShort(chainId: number): RawBuilder<boolean> {
   return sql`(a.amount > a.balance
     - (select coalesce(sum(p.amount), 0) from payments p
       where p.chain_id = ${id} and p.token = a.token and p.payer = a.payer and p.state in ('queued', 'sent'))
-    - (select coalesce(sum(p.amount), 0) from blocks b join payments p on p.chain_id = b.chain_id and p.block_hash = b.hash
-      where b.chain_id = ${id} and b.number > a.accepted_block and p.token = a.token and p.payer = a.payer
-        and p.state = 'settled')
+    - (select coalesce(sum(p.amount), 0) from payments p
+      where p.chain_id = ${id} and p.token = a.token and p.payer = a.payer and p.state = 'settled'
+        and p.block_hash = any(array(
+          select b.hash from blocks b where b.chain_id = ${id} and b.number > a.accepted_block)))
     - (select coalesce(sum(r.amount), 0) from payment_reservations r
       where r.chain_id = ${id} and r.token = a.token and r.payer = a.payer and r.payment_id <> a.payment_id
         and r.expires_at > ${chainNowSec(chainId)}))`;

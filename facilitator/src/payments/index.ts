@@ -149,12 +149,12 @@ class PaymentService implements Payments {
     const applied = (): number => indexer.applied();
     const untilNextBlockMs = (): number => indexer.untilNextBlockMs();
     const context: JudgeContext = { config, relayer, clock, applied };
+    const reservations = createReservations({ store, chainId, monotonicMs });
     const sender = new Sender({
-      ...{ onStep, config, store, feed, relayer, clock, applied, untilNextBlockMs, log, monotonicMs },
+      ...{ onStep, config, store, feed, relayer, reservations, clock, applied, untilNextBlockMs, log, monotonicMs },
     });
     const intake = createIntake({ store, chainId, log, batches: sender.batches });
     const depth = new SettlementDepth(config, indexer);
-    const reservations = createReservations(store, chainId);
     const admission = new PaymentAdmission({
       ...{ config, store, relayer, indexer, depth, sender, intake, reservations, context, onStep, monotonicMs },
     });

@@ -10,10 +10,10 @@ import { databaseNowMs, idList } from "../db/sql";
 import { createStatistics } from "../db/statistics";
 import type { PaymentRow } from "../db/tables/payments";
 import { coalesce } from "../lib/coalesce";
+import { balanceOf, bindInTurn, lockBalances } from "./balance-locks";
 import type { BatchBuilder, OpenBatch } from "./batch-builder";
 import { isReservedElsewhere, isShort } from "./committed";
 import { HOLD_MS } from "./holds";
-import { bindInTurn, countPayers, lockPayers } from "./payer-locks";
 import type { Acceptance, Binding } from "./payment-request";
 import { idsReservedElsewhere } from "./reservations";
 
@@ -50,7 +50,7 @@ export function createIntake({ store, chainId, log, batches }: IntakeOptions): I
 
   async function insertAll(acceptances: readonly Acceptance[], hasSlot: boolean): Promise<Binding[]> {
     const isEmbedded = store.kind === "pglite";
-    const isEach = isEmbedded && countPayers(acceptances) === acceptances.length;
+    const isEach = isEmbedded && new Set(acceptances.map(balanceOf)).size === acceptances.length;
     if (isEach && !hasSlot) {
       const bindings = await insertDistinct(store.db, chainId, acceptances, undefined);
       store.notifier.notify("payments");
@@ -59,7 +59,7 @@ export function createIntake({ store, chainId, log, batches }: IntakeOptions): I
     let batched = 0;
     let send: (() => void) | undefined;
     const bindings = await store.transaction(async (tx) => {
-      if (store.kind === "postgres") await lockPayers(tx, acceptances);
+      await lockBalances(store, tx, acceptances.map(balanceOf));
       const batch = hasSlot ? batches.open(tx, acceptances) : undefined;
       const made = await insertInTurn(tx, chainId, acceptances, batch);
       batched = batch?.payments.size ?? 0;

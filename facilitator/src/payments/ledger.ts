@@ -6,11 +6,11 @@ import { databaseNowMs } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
 import { chainEventId, type EventDraft } from "../events/event";
 import type { EventFeed } from "../events/feed";
+import { balanceKey, balanceOf, lockBalances } from "./balance-locks";
 import { askedRows, isShort } from "./committed";
 import type { Evidence, Place } from "./evidence";
 import { HOLD_MS } from "./holds";
 import { insertPayment } from "./intake";
-import { lockPayers } from "./payer-locks";
 import type { Acceptance, Binding } from "./payment-request";
 import { RefundRecords } from "./refund-records";
 import { addRefund, type NewRefund } from "./refunds";
@@ -23,7 +23,7 @@ import { type TransferOutcome, transferEvent, typesOf } from "./transfer-events"
  */
 export function rebindPayment(store: Store, acceptance: Acceptance): Promise<Binding> {
   return store.transaction(async (tx) => {
-    if (store.kind === "postgres") await lockPayers(tx, [acceptance]);
+    await lockBalances(store, tx, [balanceOf(acceptance)]);
     return rebind(tx, acceptance);
   });
 }
@@ -47,7 +47,7 @@ export async function bindRefund(
 ): Promise<Binding> {
   const { chainId, request } = acceptance;
   const binding = await store.transaction(async (tx) => {
-    if (store.kind === "postgres") await lockPayers(tx, [acceptance]);
+    await lockBalances(store, tx, [balanceOf(acceptance)]);
     const made = isRebinding ? await rebind(tx, acceptance) : await insertPayment(tx, acceptance);
     const { paymentId, authorization } = request;
     if (made === "bound") await addRefund(tx, { chainId, paymentId, amount: authorization.value, refund, isDead });
@@ -136,15 +136,30 @@ export async function transactionOf(db: Db, chainId: number, paymentId: Hex): Pr
   return rows[0]?.hash;
 }
 
-export async function requeuePayment(db: Db, row: PaymentRow): Promise<boolean> {
-  const result = await db
-    .updateTable("payments")
-    .set({ state: "queued", transaction_id: null, accepted_at_ms: databaseNowMs })
-    .where("chain_id", "=", row.chain_id)
-    .where("payment_id", "=", row.payment_id)
-    .where("state", "=", "parked")
-    .executeTakeFirst();
-  return result.numUpdatedRows > 0n;
+/**
+ * Queues a payment that did not move once more, unless the payer's other payments need the money.
+ * @returns "short" when they do
+ */
+export function requeuePayment(
+  store: Store,
+  { chain_id, payment_id, ...row }: PaymentRow,
+  { balance, atBlock }: Pick<Acceptance, "balance" | "atBlock">,
+): Promise<"queued" | "short"> {
+  return store.transaction(async (tx) => {
+    await lockBalances(store, tx, [balanceKey(row.token, row.payer)]);
+    const { rows } = await sql<{ is_short: boolean }>`
+      with a as (
+        select p.payment_id, p.token, p.payer, p.amount, ${balance.toString()}::numeric as balance,
+          ${atBlock}::bigint as accepted_block
+        from payments p
+        where p.chain_id = ${chain_id}::bigint and p.payment_id = ${payment_id} and p.state = 'parked'),
+      judged as (select a.payment_id, ${isShort(chain_id)} as is_short from a),
+      queued as (
+        update payments p set state = 'queued', transaction_id = null, accepted_at_ms = ${databaseNowMs} from judged j
+        where p.chain_id = ${chain_id}::bigint and p.payment_id = j.payment_id and p.state = 'parked' and not j.is_short)
+      select is_short from judged`.execute(tx);
+    return rows[0]?.is_short ? "short" : "queued";
+  });
 }
 
 /**

@@ -32,6 +32,10 @@ export function conflictWith(row: PaymentRow, request: PaymentRequest): Turnpike
 export const alreadyGranted = (): TurnpikeError =>
   refusal("PayloadConflict", "granted", "this payment is already granted to another purchase");
 
+/** The refusal of a payment whose money is on the chain, but not available. */
+export const otherPaymentsNeedIt = (): TurnpikeError =>
+  refusal("InsufficientFunds", "funds", "the payer's pending and reserved payments leave too little for this one");
+
 export function failureOf(row: PaymentRow): TurnpikeError {
   const code = isErrorCode(row.fail_code) ? row.fail_code : "PaymentExpired";
   return new TurnpikeError(code, undefined, { reason: row.fail_reason ?? "expired" });

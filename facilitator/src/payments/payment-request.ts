@@ -78,6 +78,7 @@ export type RefusalReason =
   | "not_moved"
   | "busy"
   | "losses"
+  | "reservations"
   | "relayer";
 
 export function refusal(

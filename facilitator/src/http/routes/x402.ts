@@ -14,6 +14,7 @@ import type { ExactFailure, ExactRequest, SettleOutcome, X402Reason } from "../.
 import { purchaseOfServer, type SignedGrant } from "../../payments/grants";
 import { type Endpoint, endpoint } from "../endpoint";
 import type { ApiServices } from "../services";
+import { wordOf } from "../x402-words";
 
 type OnceOutcome =
   | { readonly kind: "granted"; readonly transaction: Hex; readonly grant?: SignedGrant }
@@ -60,7 +61,8 @@ function verifyEndpoint({ payments }: ApiServices): Endpoint {
       const { reason, error, payer } = verdict;
       // For a payment that was already used, stock servers know only the reference's reason.
       const isStock = !request.purchase.isGate;
-      const invalidReason = isStock && reason === "payment_already_granted" ? "invalid_transaction_state" : reason;
+      const known = isStock && reason === "payment_already_granted" ? "invalid_transaction_state" : reason;
+      const invalidReason = wordOf(body.paymentPayload.x402Version, known);
       return {
         status: 200,
         body: { isValid: false as const, invalidReason, invalidMessage: error.message, ...(payer && { payer }) },
@@ -110,7 +112,8 @@ function settleEndpoint(services: ApiServices): Endpoint {
         default: {
           // Not a verdict on the payment: it could not be verified.
           if (outcome.error.status >= 500) throw outcome.error;
-          const { reason: errorReason, error } = outcome;
+          const { reason, error } = outcome;
+          const errorReason = wordOf(body.paymentPayload.x402Version, reason);
           return { status: 200, body: { ...refused, payer, errorReason, errorMessage: error.message } };
         }
       }
