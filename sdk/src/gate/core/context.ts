@@ -39,7 +39,17 @@ export interface GateContext {
   readonly time: GateTime;
   readonly rpc: Rpc | undefined;
   readonly states: StateReader | undefined;
-  readonly facilitator: Pick<GateFacilitator, "verifyProof" | "x402Settle" | "payment" | "signsGrants">;
+  readonly facilitator: Pick<
+    GateFacilitator,
+    | "verifyProof"
+    | "x402Verify"
+    | "x402Settle"
+    | "releasePayment"
+    | "payment"
+    | "signsGrants"
+    | "reserves"
+    | "knownToReserve"
+  >;
   /** compares the pinned signers with the Facilitator's own */
   readonly facilitatorCheck: FacilitatorCheck;
   /** Lists a wallet's subscriptions from the Facilitator's index, newest first. @throws Unavailable */
@@ -175,8 +185,12 @@ function lazily(make: () => GateFacilitator): GateFacilitator {
   };
   return {
     verifyProof: (...args) => get().verifyProof(...args),
+    x402Verify: (...args) => get().x402Verify(...args),
     x402Settle: (...args) => get().x402Settle(...args),
+    releasePayment: (...args) => get().releasePayment(...args),
     signsGrants: () => get().signsGrants(),
+    reserves: async () => get().reserves(),
+    knownToReserve: () => client?.knownToReserve() ?? false,
     proofSigners: () => get().proofSigners(),
     payment: (...args) => get().payment(...args),
     subscriptionsOf: (...args) => get().subscriptionsOf(...args),
@@ -218,9 +232,16 @@ export function chainTime(clock: ChainClock, heads: HeadWatcher): GateTime {
 const ignored = (): undefined => undefined;
 
 interface GateFacilitator
-  extends Pick<FacilitatorClient, "verifyProof" | "x402Settle" | "payment" | "subscriptionsOf"> {
+  extends Pick<
+    FacilitatorClient,
+    "verifyProof" | "x402Verify" | "x402Settle" | "releasePayment" | "payment" | "subscriptionsOf"
+  > {
   /** Returns whether it signs to which purchase a payment was granted. @throws Unavailable */
   signsGrants(): Promise<boolean>;
+  /** Returns whether its verification reserves a payment's amount for a purchase. @throws Unavailable */
+  reserves(): Promise<boolean>;
+  /** Returns whether it is known to; asks nothing. */
+  knownToReserve(): boolean;
   /** Returns the signers of its proofs, the current one first. @throws Unavailable */
   proofSigners(): Promise<readonly Address[]>;
 }
@@ -232,6 +253,9 @@ export interface GateFacilitatorOptions {
   readonly fetch?: FetchLike | undefined;
 }
 
+/** An older Facilitator is asked again after this: it may be upgraded while the gate runs. */
+const ASK_AGAIN_MS = 60_000;
+
 /**
  * Makes the gate's calls to its Facilitator, each with its own bound. A call that moves no money ends after `waitMs`. A
  * settlement may wait for a block, so it ends early only when the Facilitator stops answering; its outcome is then
@@ -242,14 +266,25 @@ function createGateFacilitator({ url, waitMs, fetch: given }: GateFacilitatorOpt
   const prompt = createFacilitatorClient({ url, fetch: send, timeoutMs: waitMs });
   const patient = createFacilitatorClient({ url, fetch: send });
   let signsGrants = false;
+  let reserves = false;
+  let reservesNotUntilMs = Number.NEGATIVE_INFINITY;
   return {
     async signsGrants() {
       signsGrants ||= (await prompt.supported()).paymentGrants === true;
       return signsGrants;
     },
+    async reserves() {
+      if (reserves || performance.now() < reservesNotUntilMs) return reserves;
+      reserves = (await prompt.supported()).reservations === true;
+      if (!reserves) reservesNotUntilMs = performance.now() + ASK_AGAIN_MS;
+      return reserves;
+    },
+    knownToReserve: () => reserves,
     proofSigners: async () => (await prompt.supported()).proofSigners,
     verifyProof: (...args) => prompt.verifyProof(...args),
     payment: (...args) => prompt.payment(...args),
+    x402Verify: (...args) => prompt.x402Verify(...args),
+    releasePayment: (...args) => prompt.releasePayment(...args),
     subscriptionsOf: (...args) => prompt.subscriptionsOf(...args),
     async x402Settle(request, { signal } = {}) {
       const done = new AbortController();

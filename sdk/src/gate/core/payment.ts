@@ -22,7 +22,8 @@ export interface OneTimePayment extends Deducts {
   readonly token: Address;
   readonly network: string;
   readonly paymentId: Hex;
-  readonly transaction: Hex;
+  /** absent until it has settled: a standard payload may settle after the handler */
+  readonly transaction?: Hex;
   /** a proof of this project's Facilitator, or a standard x402 payload */
   readonly dialect: "turnpike" | "x402";
 }

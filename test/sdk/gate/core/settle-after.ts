@@ -1,0 +1,234 @@
+/** NR: a standard payment that settles after its handler, through every adapter. */
+import { expect } from "chai";
+import type { Provider } from "turnpike/gate";
+import type { AcceptEntryWire } from "turnpike/protocol";
+import {
+  type Answer,
+  ONE_TIME,
+  quoteOf,
+  RESERVING,
+  type SmallFacilitator,
+  send,
+  startSmallFacilitator,
+  testProvider,
+} from "../../../support/gate";
+import { ADAPTERS, type AdapterServer, type Handled, PREFIX } from "../support/frameworks";
+import { requiredIn, v1Headers, v2Headers } from "../support/standard";
+
+const KEY = { "Idempotency-Key": "one-purchase-of-this-test" };
+
+const refused = (errorReason: string) => ({ success: false, errorReason, transaction: "", network: "local-31337" });
+
+for (const [name, start] of Object.entries(ADAPTERS)) {
+  describe(`payments that settle after the handler, through ${name}`, () => {
+    let facilitator: SmallFacilitator;
+    let provider: Provider;
+    let server: AdapterServer;
+    let served: number;
+    let next: () => Handled | Promise<Handled>;
+    let url: string;
+
+    const log = console.error;
+    beforeEach(async () => {
+      console.error = () => undefined;
+      facilitator = await startSmallFacilitator();
+      facilitator.supported = RESERVING;
+      provider = testProvider(facilitator, { replay: {} });
+      served = 0;
+      next = () => ({ headers: { "Content-Type": "text/plain", "X-Own": "secret" }, body: "the content" });
+      const gate = { pricing: ONE_TIME } as never;
+      const handle = () => {
+        served++;
+        return next();
+      };
+      server = await start(provider, [
+        { path: "/paid", gate, handle },
+        { path: "/other", gate, handle },
+        { path: "/first", gate: { pricing: ONE_TIME, settle: "before" } as never, handle },
+      ]);
+      await provider.ready();
+      url = `${server.url}${PREFIX}/paid`;
+    });
+    afterEach(async () => {
+      console.error = log;
+      await server.stop();
+      await provider.close();
+      await facilitator.stop();
+    });
+
+    const v1 = async (at = url) => v1Headers((await quoteOf(at)).accepts[0] as AcceptEntryWire);
+    const asked = () => facilitator.calls.map(({ path }) => path.replace(/0x[0-9a-f]{64}/, ":id"));
+    const receiptIn = ({ headers }: Answer) => {
+      const text = headers["payment-response"] ?? headers["x-payment-response"];
+      return text && JSON.parse(Buffer.from(String(text), "base64").toString());
+    };
+    const expectNothingOf = (answer: Answer) => {
+      expect(answer.text).not.to.include("the content");
+      expect(answer.headers).not.to.have.property("x-own");
+      expect(receiptIn(answer)).to.equal(undefined);
+    };
+
+    it("names its flow only where it settles first", async () => {
+      const after = await send(url);
+      expect(after.json.accepts[0].extra).not.to.have.property("paymentFlow");
+      expect(requiredIn(after).accepts[0]?.extra).not.to.have.property("paymentFlow");
+      const before = await send(`${server.url}${PREFIX}/first`);
+      expect(before.json.accepts[0].extra.paymentFlow).to.equal("upfront");
+      expect(requiredIn(before).accepts[0]?.extra.paymentFlow).to.equal("upfront");
+    });
+
+    it("NR1 reserves, runs the handler, settles, then answers with the receipt", async () => {
+      const order: string[] = [];
+      const [verify, settle] = [facilitator.verify, facilitator.settle];
+      facilitator.verify = (body) => (order.push("reserve"), verify(body));
+      facilitator.settle = (body) => (order.push("settle"), settle(body));
+      next = () => {
+        order.push("handler");
+        return { headers: { "X-Own": "secret" }, body: "the content" };
+      };
+      for (const headers of [await v1(), await v2Headers(url)]) {
+        order.length = 0;
+        const answer = await send(url, { headers });
+        expect([answer.status, answer.text, answer.headers["x-own"]]).to.deep.equal([200, "the content", "secret"]);
+        expect(order).to.deep.equal(["reserve", "handler", "settle"]);
+        expect(receiptIn(answer)).to.include({ success: true, transaction: `0x${"ab".repeat(32)}` });
+        expect(answer.headers["cache-control"]).to.equal("private, no-store");
+        expect((await send(url, { headers })).json.reason, "a second time").to.equal("already_used");
+      }
+    });
+
+    it("NR1 charges nothing for a handler that fails, and closes the payment after three runs", async () => {
+      const failures: (() => Handled | Promise<Handled>)[] = [
+        () => ({ status: 404, headers: { "X-Own": "secret" }, body: "not found" }),
+        () => ({ status: 500, body: "broken" }),
+        () => {
+          throw new TypeError("thrown");
+        },
+      ];
+      const statuses = [404, 500, 500];
+      const headers = await v1();
+      for (const [i, fail] of failures.entries()) {
+        next = fail;
+        const answer = await send(url, { headers }).catch(() => undefined);
+        if (answer) expect(answer.status).to.equal(statuses[i]);
+        if (answer) expect(receiptIn(answer)).to.equal(undefined);
+        expect(facilitator.reserved.size, "the reservation has ended").to.equal(0);
+      }
+      next = () => ({ body: "the content" });
+      for (let i = 0; i < 3; i++) {
+        const closed = await send(url, { headers });
+        expect([closed.status, closed.json.reason]).to.deep.equal([402, "handler_failed"]);
+        expect(closed.json.accepts).to.have.length(1);
+      }
+      expect(served).to.equal(3);
+      expect(asked()).not.to.include("/settle");
+    });
+
+    it("NR2 gives nothing of an answer whose payment is refused, then gives it without a second run", async () => {
+      const headers = await v1();
+      facilitator.settlements.push(refused("insufficient_funds"));
+      const first = await send(url, { headers });
+      expect([first.status, first.json.reason]).to.deep.equal([402, "insufficient_funds"]);
+      expect(first.json.accepts).to.have.length(1);
+      expect(first.headers).to.have.property("payment-required");
+      expectNothingOf(first);
+      const second = await send(url, { headers });
+      expect([second.status, second.text, second.headers["x-own"]]).to.deep.equal([200, "the content", "secret"]);
+      expect(receiptIn(second)).to.include({ success: true });
+      expect(served).to.equal(1);
+      const third = await send(url, { headers });
+      expect(third.json.reason, "a bare payload opens nothing that is used").to.equal("already_used");
+    });
+
+    it("NR2 answers 503 while the outcome is unknown, keeps the answer, and replays it to the same client alone", async () => {
+      const headers = { ...(await v1()), ...KEY };
+      for (let i = 0; i < 5; i++) {
+        facilitator.settlements.push(refused("settlement_pending"));
+        const pending = await send(url, { headers });
+        expect(pending.status).to.equal(503);
+        expect(pending.headers).to.have.property("retry-after");
+        expectNothingOf(pending);
+      }
+      const { "Idempotency-Key": _key, ...bare } = headers;
+      expect((await send(url, { headers: bare })).json.reason, "a stranger").to.equal("payment_already_granted");
+      for (let i = 0; i < 2; i++) expect((await send(url, { headers })).text).to.equal("the content");
+      expect((await send(url, { headers: bare })).json.reason).to.equal("already_used");
+      expect(served).to.equal(1);
+    });
+
+    it("NR3 runs one handler for thirty copies, and none for a copy at another resource", async () => {
+      let goOn: () => void = () => undefined;
+      const isFree = new Promise<void>((resolve) => {
+        goOn = resolve;
+      });
+      let begin: () => void = () => undefined;
+      const hasBegun = new Promise<void>((resolve) => {
+        begin = resolve;
+      });
+      next = async () => {
+        begin();
+        await isFree;
+        return { body: "the content" };
+      };
+      const headers = await v1();
+      const first = send(url, { headers });
+      await hasBegun;
+      const copies = await Promise.all(Array.from({ length: 30 }, () => send(url, { headers })));
+      const elsewhere = await send(`${server.url}${PREFIX}/other`, { headers });
+      for (const { status } of [...copies, elsewhere]) expect(status).to.equal(409);
+      goOn();
+      expect((await first).text).to.equal("the content");
+      expect([served, asked().filter((path) => path === "/settle").length]).to.deep.equal([1, 1]);
+    });
+
+    it("NR3 runs no handler for a payment that another gate has reserved", async () => {
+      const headers = await v1();
+      facilitator.verify = () => ({ isValid: false, invalidReason: "payment_already_granted" });
+      const answer = await send(url, { headers });
+      expect([answer.status, answer.json.reason, served]).to.deep.equal([402, "payment_already_granted", 0]);
+      expect(asked()).not.to.include("/settle");
+    });
+
+    it("NR1 serves nothing where the amount is not reserved, or nobody answers", async () => {
+      const headers = await v1();
+      facilitator.verify = () => ({ isValid: true, payer: `0x${"11".repeat(20)}` });
+      expect((await send(url, { headers })).status).to.equal(503);
+      facilitator.mode = "down";
+      expect((await send(url, { headers })).status).to.equal(503);
+      expect(served).to.equal(0);
+    });
+
+    it("NR4 settles a stream before its first byte leaves, and gives nothing of one that is refused", async () => {
+      for (const [type, part, times] of [
+        ["text/event-stream", "data: one\n\n", 3],
+        ["application/octet-stream", "x".repeat(65_536), 20],
+      ] as const) {
+        next = () => ({ headers: { "Content-Type": type, "X-Own": "secret" }, body: parts(part, times) });
+        facilitator.settlements.push(refused("insufficient_funds"));
+        const without = await send(url, { headers: await v1() });
+        expect([without.status, without.json.reason], type).to.deep.equal([402, "insufficient_funds"]);
+        expectNothingOf(without);
+        const answer = await send(url, { headers: await v1() });
+        expect([answer.status, answer.text.length], type).to.deep.equal([200, part.length * times]);
+        expect(receiptIn(answer)).to.include({ success: true });
+      }
+    });
+
+    it("NR1 refuses a payload that was quoted to settle after, where the route settles before", async () => {
+      const first = `${server.url}${PREFIX}/first`;
+      const headers = await v2Headers(first);
+      const payload = JSON.parse(Buffer.from(headers["PAYMENT-SIGNATURE"], "base64").toString());
+      delete payload.accepted.extra.paymentFlow;
+      const without = { "PAYMENT-SIGNATURE": Buffer.from(JSON.stringify(payload)).toString("base64") };
+      expect((await send(first, { headers: without })).json.reason).to.equal("flow");
+      expect((await send(first, { headers })).status).to.equal(200);
+    });
+  });
+}
+
+async function* parts(part: string, times: number): AsyncIterable<string> {
+  for (let i = 0; i < times; i++) {
+    yield part;
+    await new Promise(setImmediate);
+  }
+}
