@@ -25,7 +25,7 @@ import type { CursorsTable } from "./tables/cursors";
 import type { EventsTable, StagedEventsTable } from "./tables/events";
 import type { BlocksTable, UndoTable } from "./tables/indexer";
 import type { DatabaseProbesTable, RoleLeasesTable } from "./tables/leases";
-import type { FailedSpendsTable, PaymentGrantsTable, PaymentsTable } from "./tables/payments";
+import type { FailedSpendsTable, PaymentGrantsTable, PaymentReservationsTable, PaymentsTable } from "./tables/payments";
 import type { ApiKeysTable, ServiceSecretsTable, SpentChallengesTable } from "./tables/providers";
 import type { LaneReportsTable, LanesTable, TransactionHashesTable, TransactionsTable } from "./tables/relayer";
 import type {
@@ -57,6 +57,7 @@ export interface Tables {
   transaction_hashes: TransactionHashesTable;
   payments: PaymentsTable;
   payment_grants: PaymentGrantsTable;
+  payment_reservations: PaymentReservationsTable;
   plans: PlansTable;
   operators: OperatorsTable;
   subscriptions: SubscriptionsTable;

@@ -29,6 +29,10 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     "getPayment",
     "Returns whether a payment is pending, settled, failed, reversed or unknown. Anyone can compute the id, so the answer has no proof, memo or resource.",
   ),
+  "post /payments/{id}/release": op(
+    "releasePayment",
+    "Ends the reservation that `POST /verify` made for a purchase, so that the payer's money is available again. Only who knows the purchase's `grantId` can end it; `released` is false when there was none, or the payment was accepted.",
+  ),
   "post /proofs/verify": op(
     "verifyProof",
     "Returns whether this Facilitator signed the proof and its payment is still settled. Gates check the signature themselves and call this where a reorganisation matters.",
@@ -130,7 +134,7 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
   "get /plans/{planId}": op("getPlan", "Returns the terms of one plan, and whether it is deprecated.", "UnknownPlan"),
   "post /verify": op(
     "verifyX402",
-    "Implements `POST /verify` of x402 versions 1 and 2: returns whether the payload would settle and buy something. Nothing moves.",
+    "Implements `POST /verify` of x402 versions 1 and 2: returns whether the payload would settle and buy something. Nothing moves. With `grant`, it also reserves the amount for that purchase until the payment is settled, released, or past its `validBefore`.",
   ),
   "post /settle": op(
     "settleX402",

@@ -2,7 +2,7 @@
  * Admits payment requests: judges them by the current chain and binds those that are worth sending to a row. Adopts the
  * chain's evidence when a payment has moved its money already.
  */
-import { type TurnpikeError, UINT256_MAX } from "turnpike/protocol";
+import { TurnpikeError, UINT256_MAX } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import { isOutcomeUnknown } from "../db/outage";
@@ -16,6 +16,7 @@ import { balanceAt, type JudgeContext, type Judgement, judge } from "./judge";
 import { rebindPayment } from "./ledger";
 import { alreadyGranted, type PaymentOutcome } from "./outcome";
 import { type Acceptance, type Binding, type PaymentRequest, refusal } from "./payment-request";
+import type { Reservations } from "./reservations";
 import type { Sender } from "./sender";
 import type { SettlementDepth } from "./settlement-depth";
 
@@ -27,6 +28,7 @@ export interface AdmissionOptions {
   readonly depth: SettlementDepth;
   readonly sender: Sender;
   readonly intake: Intake;
+  readonly reservations: Reservations;
   readonly context: JudgeContext;
   readonly onStep: Failpoint;
   readonly monotonicMs: () => number;
@@ -39,6 +41,15 @@ export interface AdmissionOptions {
  * `unanswered`: the connection was lost around the commit. Binding again is safe: an existing row is not changed.
  */
 export type Admitted = "bound" | "exists" | "unanswered";
+
+/**
+ * Result of a request that admits nothing.
+ * `bound`: it would be admitted; or its amount is reserved, if that was requested.
+ * `known`: it was accepted in the meantime, so its row decides.
+ */
+export type Verdict =
+  | { readonly kind: "bound" | "known" }
+  | { readonly kind: "refused"; readonly error: TurnpikeError };
 
 const BEHIND_RETRY_SEC = 2;
 
@@ -54,14 +65,6 @@ export class PaymentAdmission {
       maxAgeMs: config.maxQueueAgeMs,
       monotonicMs,
     });
-  }
-
-  /**
-   * Judges a request by the current chain.
-   * @throws Unavailable when the chain cannot be read, or too many payments wait
-   */
-  judge(request: PaymentRequest): Promise<Judgement> {
-    return this.#limiter.run(() => this.judgeUnlimited(request));
   }
 
   /** Judges the request of a payment that is admitted already. @throws Unavailable when the chain cannot be read */
@@ -81,6 +84,42 @@ export class PaymentAdmission {
     });
   }
 
+  /**
+   * Returns whether a request would be admitted now, without admitting it.
+   * @throws Unavailable when the chain cannot be read, or too many payments wait
+   */
+  verify(request: PaymentRequest): Promise<Verdict> {
+    return this.#limiter.run(async () => {
+      const judged = await this.#acceptanceOf(request);
+      if (judged instanceof TurnpikeError) return { kind: "refused", error: judged };
+      return verdictOf(await this.#options.reservations.check(judged));
+    });
+  }
+
+  /**
+   * Reserves the amount of a gate's request that would be admitted now. Idempotent for the same purchase.
+   * @throws Unavailable when the chain cannot be read, or payments cannot be sent at the moment
+   */
+  async reserve(request: PaymentRequest): Promise<Verdict> {
+    const closed = this.#refusalOf(request);
+    if (closed) return { kind: "refused", error: closed };
+    return this.#limiter.run(async () => {
+      const judged = await this.#acceptanceOf(request);
+      if (judged instanceof TurnpikeError) return { kind: "refused", error: judged };
+      return verdictOf(await this.#options.reservations.reserve(judged));
+    });
+  }
+
+  /** Judges a request that has no row. */
+  async #acceptanceOf(request: PaymentRequest): Promise<Acceptance | TurnpikeError> {
+    const judgement = await this.judgeUnlimited(request);
+    if (judgement.kind === "good") {
+      return { chainId: this.#options.config.chainId, request, state: "queued", ...judgement };
+    }
+    if (judgement.kind === "bad") return judgement.error;
+    return refusal("PaymentNotAllowed", "nonce_used", "the authorization was used already");
+  }
+
   /** Admits a request that has no known live row. */
   admit(request: PaymentRequest): Promise<PaymentOutcome | Admitted> {
     return this.#limit(request, false);
@@ -92,9 +131,13 @@ export class PaymentAdmission {
   }
 
   async #limit(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
-    const closed = this.#whyClosed() ?? this.#options.sender.failedSpends.refusalOf(request);
+    const closed = this.#refusalOf(request);
     if (closed) return { kind: "refused", error: closed };
     return this.#limiter.run(() => this.#judgeAndBind(request, isRebinding));
+  }
+
+  #refusalOf(request: PaymentRequest): TurnpikeError | undefined {
+    return this.#whyClosed() ?? this.#options.sender.failedSpends.refusalOf(request);
   }
 
   /** No payment is admitted while the admitted ones cannot be sent. */
@@ -122,13 +165,8 @@ export class PaymentAdmission {
     const acceptance: Acceptance = { chainId: config.chainId, request, state: "queued", ...judgement };
     const binding = await this.#bind(acceptance, isRebinding).catch(unanswered);
     if (binding === "unanswered") return binding;
-    if (binding === "short") {
-      return {
-        kind: "refused",
-        error: refusal("InsufficientFunds", "funds", "the payer's pending payments leave too little for this one"),
-      };
-    }
-    if (binding === "granted") return { kind: "refused", error: alreadyGranted() };
+    const refused = verdictOf(binding);
+    if (refused.kind === "refused") return refused;
     onStep("bound");
     if (isRebinding) store.notifier.notify("payments");
     return binding === "bound" ? "bound" : "exists";
@@ -167,6 +205,19 @@ export class PaymentAdmission {
   #bind(acceptance: Acceptance, isRebinding: boolean): Promise<Binding> {
     const { store, intake } = this.#options;
     return isRebinding ? rebindPayment(store, acceptance) : intake.bind(acceptance);
+  }
+}
+
+function verdictOf(binding: Binding): Verdict {
+  switch (binding) {
+    case "short": {
+      const why = "the payer's pending and reserved payments leave too little for this one";
+      return { kind: "refused", error: refusal("InsufficientFunds", "funds", why) };
+    }
+    case "granted":
+      return { kind: "refused", error: alreadyGranted() };
+    default:
+      return { kind: binding };
   }
 }
 

@@ -32,6 +32,7 @@ import { requestOfSignedPayment } from "./payment-request";
 import { PaymentProcessor } from "./processor";
 import { type ProofVerdict, ProofVerifier } from "./proof-verifier";
 import { settledFacts } from "./proofs";
+import { createReservations, type Reservations } from "./reservations";
 import { Sender } from "./sender";
 import { SettlementDepth } from "./settlement-depth";
 
@@ -71,7 +72,10 @@ export interface Payments {
   status(paymentId: Hex): Promise<PaymentStatusAnswer>;
   /** @throws Unavailable when the chain is needed and does not answer */
   verifyProof(proof: PaymentProof): Promise<ProofVerdict>;
+  /** Verifies a payment; reserves its amount when the request names a gate's purchase. */
   verifyExact(request: ExactRequest): Promise<ExactVerdict>;
+  /** Ends a gate's reservation of a payment that was not accepted. @returns whether this purchase had one */
+  releaseReservation(paymentId: Hex, grantId: Hex): Promise<boolean>;
   /**
    * Settles a payment without granting it: a settled payment may be requested again. The hold lasts until the payment
    * is granted or released.
@@ -115,6 +119,7 @@ class PaymentService implements Payments {
   readonly #proofVerifier: ProofVerifier;
   readonly #exact: ExactPayments;
   readonly #holds: Holds;
+  readonly #reservations: Reservations;
 
   constructor(options: PaymentsOptions) {
     const { config, store, feed, projection, relayer, indexer, log, onStep } = options;
@@ -129,8 +134,9 @@ class PaymentService implements Payments {
     });
     const intake = createIntake({ store, chainId, log, batches: sender.batches });
     const depth = new SettlementDepth(config, indexer);
+    const reservations = createReservations(store, chainId);
     const admission = new PaymentAdmission({
-      ...{ config, store, relayer, indexer, depth, sender, intake, context, onStep, monotonicMs },
+      ...{ config, store, relayer, indexer, depth, sender, intake, reservations, context, onStep, monotonicMs },
     });
     const processor = new PaymentProcessor({
       ...{ store, projection, sender, intake, admission, depth, context, monotonicMs },
@@ -151,6 +157,7 @@ class PaymentService implements Payments {
       ...{ config, store, relayer, intake, admission, processor, depth, grants, holds, context, monotonicMs },
     });
     this.#holds = holds;
+    this.#reservations = reservations;
   }
 
   async authorize(
@@ -194,6 +201,10 @@ class PaymentService implements Payments {
 
   verifyExact(request: ExactRequest): Promise<ExactVerdict> {
     return this.#exact.verify(request);
+  }
+
+  releaseReservation(paymentId: Hex, grantId: Hex): Promise<boolean> {
+    return this.#reservations.release(paymentId, grantId);
   }
 
   settleExact(request: ExactRequest, options?: WaitOptions): Promise<SettleOutcome> {

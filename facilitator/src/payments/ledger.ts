@@ -6,9 +6,10 @@ import { databaseNowMs } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
 import { chainEventId, type EventDraft } from "../events/event";
 import type { EventFeed } from "../events/feed";
+import { askedRows, isShort } from "./committed";
 import type { Evidence, Place } from "./evidence";
 import { HOLD_MS } from "./holds";
-import { lockPayers } from "./intake";
+import { lockPayers } from "./payer-locks";
 import type { Acceptance, Binding } from "./payment-request";
 import { paymentPayload } from "./rows";
 
@@ -20,7 +21,7 @@ import { paymentPayload } from "./rows";
 export function rebindPayment(store: Store, acceptance: Acceptance): Promise<Binding> {
   return store.transaction(async (tx) => {
     if (store.kind === "postgres") await lockPayers(tx, [acceptance]);
-    if (acceptance.state === "queued" && (await isShort(tx, acceptance))) return "short";
+    if (acceptance.state === "queued" && (await lacksMoney(tx, acceptance))) return "short";
     if (await isGrantedElsewhere(tx, acceptance)) return "granted";
     if (!(await replaceFailed(tx, acceptance))) return "known";
     await holdAgain(tx, acceptance);
@@ -56,16 +57,10 @@ async function holdAgain(tx: Tx, { chainId, request }: Acceptance): Promise<void
       where g.granted_at_ms is null`.execute(tx);
 }
 
-async function isShort(tx: Tx, { chainId, request, balance }: Acceptance): Promise<boolean> {
-  const row = await tx
-    .selectFrom("payments")
-    .select((eb) => eb.fn.sum<string | null>("amount").as("pending"))
-    .where("chain_id", "=", chainId)
-    .where("token", "=", request.token.address)
-    .where("payer", "=", request.authorization.from)
-    .where("state", "in", ["queued", "sent"])
-    .executeTakeFirst();
-  return BigInt(row?.pending ?? 0) + request.authorization.value > balance;
+async function lacksMoney(tx: Tx, acceptance: Acceptance): Promise<boolean> {
+  const { rows } = await sql<{ is_short: boolean }>`
+    with a as (${askedRows([acceptance])}) select ${isShort(acceptance.chainId)} as is_short from a`.execute(tx);
+  return rows[0]?.is_short !== false;
 }
 
 async function replaceFailed(tx: Tx, acceptance: Acceptance): Promise<boolean> {

@@ -157,7 +157,7 @@ export function requestOf(
  * Result of binding a payment.
  * `known`: the payment id already has a row, in any state.
  * `short`: the payer's pending payments leave too little.
- * `granted`: it bought something else before its block was reverted.
+ * `granted`: another purchase has reserved it, or it bought something else before its block was reverted.
  */
 export type Binding = "bound" | "known" | "short" | "granted";
 

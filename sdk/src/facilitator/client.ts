@@ -18,6 +18,7 @@ import {
   type PaymentStatus,
   type ProofVerdict,
   paymentStatusSchema,
+  releaseResponseSchema,
   verifyProofResponseSchema,
   type X402RequestWire,
   type X402Settlement,
@@ -108,12 +109,23 @@ const paymentCalls = (calls: Calls) => ({
     return { valid: false, reason: error.code };
   },
 
-  /** Standard x402: would this payload settle? */
+  /**
+   * Standard x402: would this payload settle? With `grant`, also reserves the amount for that purchase until it is
+   * settled, released, or `validBefore` passes.
+   */
   async x402Verify(request: X402RequestWire, call: CallOptions = {}): Promise<X402Verdict> {
     const answer = await calls.exchange({ method: "POST", path: "/verify", body: withVersion(request), ...call });
     if (answer.status === 200) return read(x402VerifyResponseSchema, answer);
     const { error } = refusal(answer);
     return { isValid: false, invalidReason: error.code, invalidMessage: error.message };
+  },
+
+  /** Ends the reservation that `x402Verify` made for a purchase. @returns whether there was one; safe to repeat */
+  async releasePayment(paymentId: Hex, grantId: Hex, call: CallOptions = {}): Promise<boolean> {
+    const path = `/payments/${paymentId}/release`;
+    const answer = await calls.exchange({ method: "POST", path, body: { grantId }, ...call });
+    if (answer.status === 200) return read(releaseResponseSchema, answer).released;
+    throw refusal(answer).error;
   },
 
   /** Standard x402: settle. A 503 (outcome unknown) throws Unavailable; asking again does not pay twice. */

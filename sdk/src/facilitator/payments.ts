@@ -98,7 +98,7 @@ export const payloadV2Schema = z.object({
     .optional(),
 });
 
-/** Names the one purchase that a settlement is for. Gates of this project send it; stock servers do not. */
+/** Names the one purchase that a payment is for. Gates of this project send it; stock servers do not. */
 export const grantRequestSchema = z.object({
   /** 32 bytes that only this gate's claim store can produce */
   id: hash32Schema,
@@ -125,7 +125,12 @@ export type X402Request = z.output<typeof x402RequestSchema>;
 export type X402RequestWire = z.input<typeof x402RequestSchema>;
 
 export const x402VerifyResponseSchema = z.discriminatedUnion("isValid", [
-  z.object({ isValid: z.literal(true), payer: addressSchema }),
+  z.object({
+    isValid: z.literal(true),
+    payer: addressSchema,
+    /** the amount is held for the `grant.id` of the request; only where one was sent */
+    reserved: z.literal(true).optional(),
+  }),
   z.object({
     isValid: z.literal(false),
     invalidReason: z.string().max(128),
@@ -137,6 +142,12 @@ export const x402VerifyResponseSchema = z.discriminatedUnion("isValid", [
 export type X402Verdict = z.output<typeof x402VerifyResponseSchema>;
 
 export type X402VerdictWire = z.input<typeof x402VerifyResponseSchema>;
+
+/** The purchase whose reservation ends; who knows its id may end it. */
+export const releaseRequestSchema = z.object({ grantId: hash32Schema });
+
+/** False also for a payment that was accepted, released before, or never seen. */
+export const releaseResponseSchema = z.object({ released: z.boolean() });
 
 export const x402SettleResponseSchema = z.discriminatedUnion("success", [
   z.object({

@@ -27,6 +27,8 @@ export const supportedSchema = z.object({
   relayers: z.array(addressSchema),
   /** whether `/settle` signs to which purchase a payment was granted; gates of this project settle with no other */
   paymentGrants: z.boolean().optional(),
+  /** whether `/verify` reserves a payment's amount for a purchase, so that a gate may serve before it settles */
+  reservations: z.boolean().optional(),
   tokens: z.array(
     z.object({
       address: addressSchema,

@@ -18,11 +18,10 @@ import {
   keccakText,
   type PaymentRequiredWire,
   PROOF_LIFE_SEC,
-  paymentIdOf,
-  signGrant,
   signProof,
   Unavailable,
 } from "../protocol";
+import { TestPayments } from "./payments";
 import { TestBooks, type TestChange, type TestPlan, type TestSubscription } from "./subscriptions";
 
 /** A clock that only a test moves. */
@@ -142,6 +141,8 @@ function contextOf(books: TestBooks, settings: GateContext["settings"], clock: M
   const mayAnswer = (): void => {
     if (books.isDown) throw new Unavailable("The test's Facilitator is down.", { retryAfterSec: 1 });
   };
+  const { chainId, name: network } = settings.network;
+  const payments = new TestPayments({ chainId, network, clock, key: keyOf("facilitator") });
   return {
     settings,
     terms: books.terms,
@@ -158,22 +159,19 @@ function contextOf(books: TestBooks, settings: GateContext["settings"], clock: M
         mayAnswer();
         return { kind: "found", value: { id, status: "unknown" } };
       },
-      async x402Settle({ paymentPayload, paymentRequirements, grant }) {
+      reserves: async () => true,
+      knownToReserve: () => true,
+      async x402Verify(request) {
         mayAnswer();
-        const { chainId, name: network } = settings.network;
-        const { from, to, value, nonce } = paymentPayload.payload.authorization;
-        const payer = checksum(from);
-        const token = checksum(paymentRequirements.asset);
-        const transaction = keccakText(`transaction of ${nonce}`);
-        const settled = { success: true as const, payer, transaction, network };
-        if (!grant) return settled;
-        const key = keyOf("facilitator");
-        const facts = {
-          ...{ chainId, token, transaction, grantId: grant.id as Hex, resourceHash: keccakText(grant.resource) },
-          paymentId: paymentIdOf({ chainId, token, payer, nonce: nonce as Hex }),
-          ...{ payTo: checksum(to), amount: BigInt(value), facilitator: addressOfKey(key) },
-        };
-        return { ...settled, grant: { facilitator: facts.facilitator, signature: signGrant(facts, key) } };
+        return payments.verify(request);
+      },
+      async x402Settle(request) {
+        mayAnswer();
+        return payments.settle(request);
+      },
+      async releasePayment(paymentId, grantId) {
+        mayAnswer();
+        return payments.release(paymentId, grantId);
       },
     },
     facilitatorCheck: { check: async () => undefined, checkOnce: () => undefined, refusedSigner: () => undefined },

@@ -22,6 +22,7 @@ import { webhookExpectations } from "./440-webhook-expectations";
 import { planChanges } from "./445-plan-changes";
 import { chainContracts } from "./446-chain-contracts";
 import { terms } from "./450-terms";
+import { paymentReservations } from "./460-payment-reservations";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -48,4 +49,5 @@ export const MIGRATIONS: readonly Migration[] = [
   planChanges,
   chainContracts,
   terms,
+  paymentReservations,
 ];

@@ -18,6 +18,23 @@ export interface PaymentGrantsTable {
   held_until_ms: number | null;
   granted_at_ms: number | null;
 }
+/**
+ * A payment that a gate had verified for one purchase and has not settled: its amount is unavailable to the payer's
+ * other payments. The row ends when the payment is accepted or released; past `expires_at` it counts for nothing.
+ */
+export interface PaymentReservationsTable {
+  chain_id: number;
+  payment_id: string;
+  /** the gate's id of the purchase */
+  grant_id: string;
+  payer: string;
+  token: string;
+  pay_to: string;
+  amount: string;
+  resource_hash: string;
+  /** the authorization's `validBefore`, by the chain's clock */
+  expires_at: number;
+}
 /** Channel through which a one-time payment was accepted. */
 export type PaymentChannel = "authorize" | "settle";
 

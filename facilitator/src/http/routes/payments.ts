@@ -4,6 +4,8 @@ import {
   authorizeResponseSchema,
   paymentStatusSchema,
   pendingSchema,
+  releaseRequestSchema,
+  releaseResponseSchema,
   verifyProofRequestSchema,
   verifyProofResponseSchema,
 } from "turnpike/facilitator";
@@ -51,6 +53,19 @@ export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, net
       async handle({ params: { id } }) {
         const { status, transaction } = await payments.status(id);
         return { status: 200, body: { id, status, ...(transaction && { transaction }) } };
+      },
+    }),
+    endpoint({
+      method: "post",
+      path: "/payments/{id}/release",
+      tag: "payments",
+      summary:
+        "End the reservation that `/verify` made for a purchase. Safe to repeat; accepted payments do not change.",
+      params: z.object({ id: hash32Schema }),
+      body: releaseRequestSchema,
+      answers: { 200: releaseResponseSchema },
+      async handle({ params: { id }, body: { grantId } }) {
+        return { status: 200, body: { released: await payments.releaseReservation(id, grantId) } };
       },
     }),
     endpoint({

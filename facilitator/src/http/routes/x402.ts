@@ -43,7 +43,8 @@ function verifyEndpoint({ payments }: ApiServices): Endpoint {
     method: "post",
     path: "/verify",
     tag: "x402",
-    summary: "Standard x402: would this payload settle, and buy something?",
+    summary:
+      "Standard x402: would this payload settle, and buy something? With `grant`, reserves the amount for that purchase.",
     body: x402RequestSchema,
     answers: { 200: x402VerifyResponseSchema },
     problemExtra: ({ code, message }) => ({ isValid: false, invalidReason: reasonOf(code), invalidMessage: message }),
@@ -52,10 +53,14 @@ function verifyEndpoint({ payments }: ApiServices): Endpoint {
       if (typeof request === "string")
         return { status: 200, body: { isValid: false as const, invalidReason: request } };
       const verdict = await payments.verifyExact(request);
-      if (verdict.kind === "valid") return { status: 200, body: { isValid: true as const, payer: verdict.payer } };
+      if (verdict.kind === "valid") {
+        const { payer, isReserved } = verdict;
+        return { status: 200, body: { isValid: true as const, payer, ...(isReserved && { reserved: true as const }) } };
+      }
       const { reason, error, payer } = verdict;
-      // The reference has only one reason for a payment that was already used.
-      const invalidReason = reason === "payment_already_granted" ? "invalid_transaction_state" : reason;
+      // For a payment that was already used, stock servers know only the reference's reason.
+      const isStock = !request.purchase.isGate;
+      const invalidReason = isStock && reason === "payment_already_granted" ? "invalid_transaction_state" : reason;
       return {
         status: 200,
         body: { isValid: false as const, invalidReason, invalidMessage: error.message, ...(payer && { payer }) },
@@ -136,6 +141,7 @@ function supportedEndpoint({ supported, network }: ApiServices): Endpoint {
           chainId: network.chainId,
           ...facts,
           paymentGrants: true,
+          reservations: true,
           relayers: [...relayers],
         },
       };

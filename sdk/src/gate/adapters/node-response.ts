@@ -40,7 +40,10 @@ export function withdraw(decision: Decision): void {
 export function watchPaid({ gate, response, scope, headers }: PaidResponse): void {
   const writeHead = writeHeadOf(response);
   const writePrivately = (...args: unknown[]) => writePrivateHead(response, gate.cors, writeHead, args);
-  if (scope.deferred) return withhold({ gate, response, scope, writeHead: writePrivately });
+  if (scope.deferred) {
+    withhold({ gate, response, scope, writeHead: writePrivately });
+    return;
+  }
   setAbsent(response, headers);
   new WatchedResponse(
     { response, scope, onRefusedCharge: () => gate.answerOfRefusedCharge(scope) },

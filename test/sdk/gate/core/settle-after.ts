@@ -80,8 +80,14 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
     it("NR1 reserves, runs the handler, settles, then answers with the receipt", async () => {
       const order: string[] = [];
       const [verify, settle] = [facilitator.verify, facilitator.settle];
-      facilitator.verify = (body) => (order.push("reserve"), verify(body));
-      facilitator.settle = (body) => (order.push("settle"), settle(body));
+      facilitator.verify = (body) => {
+        order.push("reserve");
+        return verify(body);
+      };
+      facilitator.settle = (body) => {
+        order.push("settle");
+        return settle(body);
+      };
       next = () => {
         order.push("handler");
         return { headers: { "X-Own": "secret" }, body: "the content" };
