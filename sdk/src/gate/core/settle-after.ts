@@ -51,6 +51,8 @@ export async function deferSettlement({
   }
   if (isLate) return undefined;
   if ((claim.releases ?? 0) >= MAX_RELEASES) {
+    // An outcome that was unknown may have become a settlement since: what was paid for is served.
+    if (await isUnderWay(run)) return undefined;
     await claim.settle("withdraw");
     return invalid("handler_failed", messageOf("handler_failed"));
   }
@@ -71,9 +73,10 @@ type Reservation =
   | { readonly kind: "refused"; readonly reason: string };
 
 /** @throws Unavailable when the Facilitator does not answer, or reserves nothing */
-async function reserve({ at, purchase }: Run): Promise<Reservation> {
+async function reserve(run: Run): Promise<Reservation> {
+  const { at, purchase } = run;
   const { context, resource } = at;
-  const { payment, settlement } = purchase;
+  const { settlement } = purchase;
   let reason = "";
   for (const id of await grantIdsOf(at, purchase)) {
     const verdict = await context.facilitator.x402Verify({ ...settlement, grant: { id, resource } });
@@ -87,9 +90,14 @@ async function reserve({ at, purchase }: Run): Promise<Reservation> {
     // Perhaps for this very purchase, presented first without its key.
     if (reason !== "payment_already_granted") break;
   }
-  const found = await context.facilitator.payment(payment.paymentId);
-  const isUnderWay = found.kind === "found" && (found.value.status === "settled" || found.value.status === "pending");
-  return isUnderWay ? { kind: "under_way" } : { kind: "refused", reason };
+  return (await isUnderWay(run)) ? { kind: "under_way" } : { kind: "refused", reason };
+}
+
+/** Returns whether the Facilitator has accepted the payment. @throws Unavailable */
+async function isUnderWay({ at, purchase }: Run): Promise<boolean> {
+  const found = await at.context.facilitator.payment(purchase.payment.paymentId);
+  if (found.kind === "refused") throw new Unavailable(found.error.message, { cause: found.error, retryAfterSec: 2 });
+  return found.value.status === "settled" || found.value.status === "pending";
 }
 
 /** How an answer of a purchase is stored before its payment has settled. */

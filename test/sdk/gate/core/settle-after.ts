@@ -1,4 +1,4 @@
-/** NR: a standard payment that settles after its handler, through every adapter. */
+/** HA20 to HA23: a standard payment that settles after its handler, through every adapter. */
 import { expect } from "chai";
 import type { Provider } from "turnpike/gate";
 import type { AcceptEntryWire } from "turnpike/protocol";
@@ -77,7 +77,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect(requiredIn(before).accepts[0]?.extra.paymentFlow).to.equal("upfront");
     });
 
-    it("NR1 reserves, runs the handler, settles, then answers with the receipt", async () => {
+    it("HA20 reserves, runs the handler, settles, then answers with the receipt", async () => {
       const order: string[] = [];
       const [verify, settle] = [facilitator.verify, facilitator.settle];
       facilitator.verify = (body) => {
@@ -103,7 +103,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       }
     });
 
-    it("NR1 charges nothing for a handler that fails, and closes the payment after three runs", async () => {
+    it("HA20 charges nothing for a handler that fails, and closes the payment after three runs", async () => {
       const failures: (() => Handled | Promise<Handled>)[] = [
         () => ({ status: 404, headers: { "X-Own": "secret" }, body: "not found" }),
         () => ({ status: 500, body: "broken" }),
@@ -130,7 +130,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect(asked()).not.to.include("/settle");
     });
 
-    it("NR2 gives nothing of an answer whose payment is refused, then gives it without a second run", async () => {
+    it("HA21 gives nothing of an answer whose payment is refused, then gives it without a second run", async () => {
       const headers = await v1();
       facilitator.settlements.push(refused("insufficient_funds"));
       const first = await send(url, { headers });
@@ -146,7 +146,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect(third.json.reason, "a bare payload opens nothing that is used").to.equal("already_used");
     });
 
-    it("NR2 answers 503 while the outcome is unknown, keeps the answer, and replays it to the same client alone", async () => {
+    it("HA21 answers 503 while the outcome is unknown, keeps the answer, and replays it to the same client alone", async () => {
       const headers = { ...(await v1()), ...KEY };
       for (let i = 0; i < 5; i++) {
         facilitator.settlements.push(refused("settlement_pending"));
@@ -162,7 +162,26 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect(served).to.equal(1);
     });
 
-    it("NR3 runs one handler for thirty copies, and none for a copy at another resource", async () => {
+    it("HA21 keeps the answer while the Facilitator is gone, and gives a failure back without it", async () => {
+      const headers = await v1();
+      next = () => {
+        facilitator.mode = "down";
+        return { headers: { "X-Own": "secret" }, body: "the content" };
+      };
+      const pending = await send(url, { headers });
+      expect(pending.status).to.equal(503);
+      expectNothingOf(pending);
+      facilitator.mode = "valid";
+      expect((await send(url, { headers })).text).to.equal("the content");
+      expect(served).to.equal(1);
+      next = () => {
+        facilitator.mode = "down";
+        return { status: 404, body: "not found" };
+      };
+      expect((await send(url, { headers: await v1() })).text).to.equal("not found");
+    });
+
+    it("HA22 runs one handler for thirty copies, and none for a copy at another resource", async () => {
       let goOn: () => void = () => undefined;
       const isFree = new Promise<void>((resolve) => {
         goOn = resolve;
@@ -187,7 +206,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect([served, asked().filter((path) => path === "/settle").length]).to.deep.equal([1, 1]);
     });
 
-    it("NR3 runs no handler for a payment that another gate has reserved", async () => {
+    it("HA22 runs no handler for a payment that another gate has reserved", async () => {
       const headers = await v1();
       facilitator.verify = () => ({ isValid: false, invalidReason: "payment_already_granted" });
       const answer = await send(url, { headers });
@@ -195,7 +214,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect(asked()).not.to.include("/settle");
     });
 
-    it("NR1 serves nothing where the amount is not reserved, or nobody answers", async () => {
+    it("HA20 serves nothing where the amount is not reserved, or nobody answers", async () => {
       const headers = await v1();
       facilitator.verify = () => ({ isValid: true, payer: `0x${"11".repeat(20)}` });
       expect((await send(url, { headers })).status).to.equal(503);
@@ -204,7 +223,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect(served).to.equal(0);
     });
 
-    it("NR4 settles a stream before its first byte leaves, and gives nothing of one that is refused", async () => {
+    it("HA23 settles a stream before its first byte leaves, and gives nothing of one that is refused", async () => {
       for (const [type, part, times] of [
         ["text/event-stream", "data: one\n\n", 3],
         ["application/octet-stream", "x".repeat(65_536), 20],
@@ -220,7 +239,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       }
     });
 
-    it("NR1 refuses a payload that was quoted to settle after, where the route settles before", async () => {
+    it("HA20 refuses a payload that was quoted to settle after, where the route settles before", async () => {
       const first = `${server.url}${PREFIX}/first`;
       const headers = await v2Headers(first);
       const payload = JSON.parse(Buffer.from(headers["PAYMENT-SIGNATURE"], "base64").toString());
