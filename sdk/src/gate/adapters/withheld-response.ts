@@ -28,7 +28,7 @@ type Callback = () => void;
 
 const FAILED = 400;
 
-/** Takes the place of a response's own methods until its payment is settled or given back. */
+/** Takes the place of a response's own methods until its payment is settled or released. */
 class WithheldResponse {
   readonly #gate: Withheld["gate"];
   readonly #response: ServerResponse;
@@ -257,7 +257,7 @@ class WithheldResponse {
       if (value !== undefined) response.setHeader(name, value);
     }
     response.statusCode = status;
-    if (response.statusMessage) response.statusMessage = "";
+    if (response.req.httpVersionMajor < 2) response.statusMessage = "";
     setAbsent(response, headers);
     this.#restore();
     response.end(body);

@@ -25,9 +25,9 @@ export interface DeferredSettlement {
    * @param answer whole; undefined for a stream, which settles before its first byte leaves
    */
   settle(answer: KeptAnswer | undefined): Promise<DeferredOutcome>;
-  /** Gives the payment back because its handler failed: nothing is charged, and the run counts. */
+  /** Releases the payment because its handler failed: nothing is charged, and the run counts. */
   cancel(): Promise<void>;
-  /** Gives the payment back because no handler ran. */
+  /** Releases the payment because no handler ran. */
   withdraw(): Promise<void>;
   /** Stores the answer for the same payment's next request, because its client has left. Charges nothing now. */
   shelve(answer: KeptAnswer | undefined): Promise<void>;

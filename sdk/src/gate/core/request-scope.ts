@@ -115,7 +115,7 @@ export async function settleDeferred(
   return { kind: "withheld", answer: isAsked ? answerOf(decision) : errorAnswer(error) };
 }
 
-/** Ends a request whose handler failed: a deferred payment is given back, and costs nothing. */
+/** Ends a request whose handler failed: a deferred payment is released, and costs nothing. */
 export async function cancelDeferred(scope: RequestScope): Promise<void> {
   // Where it cannot be written, the lease and the reservation expire.
   const ending = scope.deferred?.cancel().catch(() => undefined);

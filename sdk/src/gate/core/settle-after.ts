@@ -157,7 +157,7 @@ class ReservedPayment implements DeferredSettlement {
   }
 
   settle(answer: KeptAnswer | undefined): Promise<DeferredOutcome> {
-    if (this.#ending) return Promise.resolve(unavailable(new Unavailable("The payment was given back.")));
+    if (this.#ending) return Promise.resolve(unavailable(new Unavailable("The payment was released.")));
     this.#settling ??= this.#settle(answer);
     return this.#settling;
   }
@@ -208,12 +208,12 @@ class ReservedPayment implements DeferredSettlement {
 
   #end(how: "release" | "withdraw"): Promise<void> {
     if (this.#settling) return Promise.resolve();
-    this.#ending ??= this.#giveBack(how);
+    this.#ending ??= this.#release(how);
     return this.#ending;
   }
 
   /** Ends the reservation first: a retry that claims the payment afterwards keeps its own. */
-  async #giveBack(how: "release" | "withdraw"): Promise<void> {
+  async #release(how: "release" | "withdraw"): Promise<void> {
     const { at, purchase, claim } = this.#run;
     const released = at.context.facilitator.releasePayment(purchase.payment.paymentId, this.#grantId);
     const ignored = (): undefined => undefined;

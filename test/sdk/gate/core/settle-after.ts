@@ -1,9 +1,14 @@
 /** HA20 to HA23: a standard payment that settles after its handler, through every adapter. */
+import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
+import http2 from "node:http2";
+import { text } from "node:stream/consumers";
 import { expect } from "chai";
-import type { Provider } from "turnpike/gate";
+import { gated, type Provider } from "turnpike/gate";
 import type { AcceptEntryWire } from "turnpike/protocol";
 import {
   type Answer,
+  closeServer,
+  listen,
   ONE_TIME,
   quoteOf,
   RESERVING,
@@ -12,6 +17,7 @@ import {
   startSmallFacilitator,
   testProvider,
 } from "../../../support/gate";
+import { until } from "../../../support/subscriptions";
 import { ADAPTERS, type AdapterServer, type Handled, PREFIX } from "../support/frameworks";
 import { requiredIn, v1Headers, v2Headers } from "../support/standard";
 
@@ -206,6 +212,31 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect([served, asked().filter((path) => path === "/settle").length]).to.deep.equal([1, 1]);
     });
 
+    it("HA21 charges a client that has left nothing until it returns for its answer, which needs no second run", async () => {
+      let goOn: () => void = () => undefined;
+      const isFree = new Promise<void>((resolve) => {
+        goOn = resolve;
+      });
+      next = async () => {
+        await isFree;
+        return { body: "the content" };
+      };
+      const headers = await v1();
+      const leaving = request(url, { headers, agent: false });
+      leaving.on("error", () => undefined).end();
+      await until(async () => served === 1);
+      leaving.destroy();
+      await until(async () => (await server.connections()) === 0);
+      goOn();
+      let answer = await send(url, { headers });
+      await until(async () => {
+        answer = answer.status === 409 ? await send(url, { headers }) : answer;
+        return answer.status !== 409;
+      });
+      expect([answer.text, served]).to.deep.equal(["the content", 1]);
+      expect(asked().filter((path) => path === "/settle")).to.have.length(1);
+    });
+
     it("HA22 runs no handler for a payment that another gate has reserved", async () => {
       const headers = await v1();
       facilitator.verify = () => ({ isValid: false, invalidReason: "payment_already_granted" });
@@ -250,6 +281,101 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
     });
   });
 }
+
+describe("responses that node:http withholds", () => {
+  let facilitator: SmallFacilitator;
+  let provider: Provider;
+  let handle: (request: IncomingMessage, response: ServerResponse) => unknown;
+  const closers: (() => Promise<unknown>)[] = [];
+
+  beforeEach(async () => {
+    facilitator = await startSmallFacilitator();
+    facilitator.supported = RESERVING;
+    provider = testProvider(facilitator, { replay: {}, publicUrl: "https://api.example" });
+    await provider.ready();
+  });
+  afterEach(async () => {
+    for (const close of closers.splice(0).reverse()) await close();
+    await provider.close();
+    await facilitator.stop();
+  });
+
+  const listener = () => gated(provider.paymentGate({ pricing: ONE_TIME }), (...both) => handle(...both));
+  async function serve(): Promise<string> {
+    const server = createServer(listener());
+    closers.push(() => closeServer(server));
+    return `${await listen(server)}/paid`;
+  }
+  const payFor = async (url: string) => v1Headers((await quoteOf(url)).accepts[0] as AcceptEntryWire);
+  const settles = () => facilitator.calls.filter(({ path }) => path === "/settle").length;
+  const pay = async (url: string) => send(url, { headers: await payFor(url) });
+
+  it("HA20 cost nothing when the handler fails after it began to write, and send its error alone", async () => {
+    const url = await serve();
+    handle = async (_request, response) => {
+      response.writeHead(200, { "X-Own": "secret", "Content-Length": 100 });
+      response.write("the first part");
+      await new Promise(setImmediate);
+      throw new TypeError("midway");
+    };
+    const thrown = await pay(url);
+    expect([thrown.status, thrown.json.error, thrown.headers["x-own"]]).to.deep.equal([500, "Internal", undefined]);
+    handle = (_request, response) => {
+      response.write("the first part");
+      response.statusCode = 503;
+      response.end("unavailable");
+    };
+    const changed = await pay(url);
+    expect([changed.status, changed.text]).to.deep.equal([503, "unavailable"]);
+    expect(settles()).to.equal(0);
+  });
+
+  it("HA23 settle before what is flushed leaves, and cut a stream that fails afterwards", async () => {
+    const url = await serve();
+    let settledBefore = 0;
+    handle = async (_request, response) => {
+      response.setHeader("Content-Type", "text/plain");
+      response.flushHeaders();
+      await until(async () => response.headersSent);
+      settledBefore = settles();
+      response.end("the content");
+    };
+    const answer = await pay(url);
+    expect([answer.text, settledBefore]).to.deep.equal(["the content", 1]);
+    expect(answer.headers).to.have.property("x-payment-response");
+    handle = (_request, response) => {
+      response.flushHeaders();
+      response.write("one");
+      throw new TypeError("in the stream");
+    };
+    expect(await pay(url).catch((error: { code: string }) => error.code)).to.equal("ECONNRESET");
+  });
+
+  it("HA21 leave over HTTP/2 once they are settled, and not before", async () => {
+    const handler = listener();
+    const server = http2.createServer((request, response) => handler(request as never, response as never));
+    const session = http2.connect(await listen(server as never));
+    closers.push(
+      () => new Promise((resolve) => server.close(resolve)),
+      async () => session.destroy(),
+    );
+    handle = (_request, response) => {
+      response.setHeader("X-Own", "secret");
+      response.write("the ");
+      response.end("content");
+    };
+    const ask = (headers: Record<string, string>) => session.request({ ":path": "/paid", ...headers });
+    const pays = async () => v1Headers(JSON.parse(await text(ask({}))).accepts[0] as AcceptEntryWire);
+    expect(await text(ask(await pays()))).to.equal("the content");
+    facilitator.settlements.push(refused("insufficient_funds"));
+    const withheld = ask(await pays());
+    const head = new Promise<http2.IncomingHttpHeaders>((resolve) => withheld.once("response", resolve));
+    expect(JSON.parse(await text(withheld)).reason).to.equal("insufficient_funds");
+    expect(await head)
+      .to.include({ ":status": 402 })
+      .and.not.have.property("x-own");
+  });
+});
 
 async function* parts(part: string, times: number): AsyncIterable<string> {
   for (let i = 0; i < times; i++) {
