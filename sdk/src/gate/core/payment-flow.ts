@@ -4,9 +4,7 @@
  */
 import { ConfigError, Unavailable } from "../../protocol";
 import type { GateContext } from "./context";
-
-/** In the words of x402. */
-export type PaymentFlow = "authorization" | "upfront";
+import type { PaymentFlow } from "./payment";
 
 /** When a standard payment settles: before or after the handler; undefined: after it where that can be done safely. */
 export type SettleOrder = "before" | "after" | undefined;

@@ -12,6 +12,9 @@ interface Deducts {
   deduct(amount: bigint | number | string): Promise<Deduction>;
 }
 
+/** The flow of a standard payment, in the words of x402: it settles after the handler, or before it. */
+export type PaymentFlow = "authorization" | "upfront";
+
 /** Paid by one transfer. */
 export interface OneTimePayment extends Deducts {
   readonly kind: "one-time";

@@ -19,7 +19,7 @@ import {
   SUBSCRIPTION_SCHEME,
 } from "../../protocol";
 import { type Discovery, extensionsOf } from "./extensions-v2";
-import type { PaymentFlow } from "./payment-flow";
+import type { PaymentFlow } from "./payment";
 import type { GateRequest } from "./request";
 import type { Settings } from "./settings";
 import type { TokenTerms } from "./terms";

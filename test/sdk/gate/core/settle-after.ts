@@ -1,4 +1,5 @@
 /** HA20 to HA23: a standard payment that settles after its handler, through every adapter. */
+import { once } from "node:events";
 import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
 import http2 from "node:http2";
 import { text } from "node:stream/consumers";
@@ -343,6 +344,16 @@ describe("responses that node:http withholds", () => {
     const answer = await pay(url);
     expect([answer.text, settledBefore]).to.deep.equal(["the content", 1]);
     expect(answer.headers).to.have.property("x-payment-response");
+    let isHeld: boolean | undefined;
+    handle = async (_request, response) => {
+      response.setHeader("Content-Type", "text/event-stream");
+      isHeld = response.write("data: one\n\n");
+      await once(response, "drain");
+      settledBefore = settles();
+      response.end();
+    };
+    expect((await pay(url)).text).to.equal("data: one\n\n");
+    expect([isHeld, settledBefore], "the first event waits for its settlement alone").to.deep.equal([false, 2]);
     handle = (_request, response) => {
       response.flushHeaders();
       response.write("one");
