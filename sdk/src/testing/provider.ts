@@ -160,6 +160,7 @@ function contextOf(books: TestBooks, settings: GateContext["settings"], clock: M
         return { kind: "found", value: { id, status: "unknown" } };
       },
       reserves: async () => true,
+      knownToReserve: () => true,
       async x402Verify(request) {
         mayAnswer();
         return payments.verify(request);

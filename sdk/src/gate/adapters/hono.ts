@@ -59,9 +59,11 @@ export function honoGate(gate: Gate): HonoGate {
     scope.onRefused = (error) =>
       void Object.assign(error, { getResponse: () => new Response(null, { status: error.status }) });
     c.set("payment", scope.payment ?? decision.payment);
+    // Taken before the handler runs: a server may abort only a signal that was asked for.
+    const signal = scope.deferred && c.req.raw.signal;
     await requestScopes.run(scope, next);
     const { res: response, error } = c;
-    const settled = await settleResponse({ gate, scope, decision, response, threw: error !== undefined });
+    const settled = await settleResponse({ gate, scope, decision, response, threw: error !== undefined, signal });
     if (settled !== response) {
       // Hono merges the headers of a response that replaces another, unless there is none.
       c.res = undefined;

@@ -41,7 +41,14 @@ export interface GateContext {
   readonly states: StateReader | undefined;
   readonly facilitator: Pick<
     GateFacilitator,
-    "verifyProof" | "x402Verify" | "x402Settle" | "releasePayment" | "payment" | "signsGrants" | "reserves"
+    | "verifyProof"
+    | "x402Verify"
+    | "x402Settle"
+    | "releasePayment"
+    | "payment"
+    | "signsGrants"
+    | "reserves"
+    | "knownToReserve"
   >;
   /** compares the pinned signers with the Facilitator's own */
   readonly facilitatorCheck: FacilitatorCheck;
@@ -182,7 +189,8 @@ function lazily(make: () => GateFacilitator): GateFacilitator {
     x402Settle: (...args) => get().x402Settle(...args),
     releasePayment: (...args) => get().releasePayment(...args),
     signsGrants: () => get().signsGrants(),
-    reserves: () => get().reserves(),
+    reserves: async () => get().reserves(),
+    knownToReserve: () => client?.knownToReserve() ?? false,
     proofSigners: () => get().proofSigners(),
     payment: (...args) => get().payment(...args),
     subscriptionsOf: (...args) => get().subscriptionsOf(...args),
@@ -232,6 +240,8 @@ interface GateFacilitator
   signsGrants(): Promise<boolean>;
   /** Returns whether its verification reserves a payment's amount for a purchase. @throws Unavailable */
   reserves(): Promise<boolean>;
+  /** Returns whether it is known to; asks nothing. */
+  knownToReserve(): boolean;
   /** Returns the signers of its proofs, the current one first. @throws Unavailable */
   proofSigners(): Promise<readonly Address[]>;
 }
@@ -242,6 +252,9 @@ export interface GateFacilitatorOptions {
   readonly waitMs: number;
   readonly fetch?: FetchLike | undefined;
 }
+
+/** An older Facilitator is asked again after this: it may be upgraded while the gate runs. */
+const ASK_AGAIN_MS = 60_000;
 
 /**
  * Makes the gate's calls to its Facilitator, each with its own bound. A call that moves no money ends after `waitMs`. A
@@ -254,15 +267,19 @@ function createGateFacilitator({ url, waitMs, fetch: given }: GateFacilitatorOpt
   const patient = createFacilitatorClient({ url, fetch: send });
   let signsGrants = false;
   let reserves = false;
+  let reservesNotUntilMs = Number.NEGATIVE_INFINITY;
   return {
     async signsGrants() {
       signsGrants ||= (await prompt.supported()).paymentGrants === true;
       return signsGrants;
     },
     async reserves() {
-      reserves ||= (await prompt.supported()).reservations === true;
+      if (reserves || performance.now() < reservesNotUntilMs) return reserves;
+      reserves = (await prompt.supported()).reservations === true;
+      if (!reserves) reservesNotUntilMs = performance.now() + ASK_AGAIN_MS;
       return reserves;
     },
+    knownToReserve: () => reserves,
     proofSigners: async () => (await prompt.supported()).proofSigners,
     verifyProof: (...args) => prompt.verifyProof(...args),
     payment: (...args) => prompt.payment(...args),

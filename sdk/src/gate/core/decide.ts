@@ -31,6 +31,7 @@ import { faultOfSettlement, judgeProof } from "./judge-proof";
 import { judgeStandard } from "./judge-standard";
 import { grantFromCache, judgeSubscription } from "./judge-subscription";
 import { deductsNothing, FREE, type OneTimePayment, type Payment } from "./payment";
+import { quotedFlow } from "./payment-flow";
 import type { QuoteRequest, Refusal } from "./quote";
 import { bookkeepingOutage, collectableOffers, isBookkeepingKnown, isRouteCollectable } from "./readiness";
 import { type GateRequest, resourceOfRequest } from "./request";
@@ -222,16 +223,18 @@ const noOfferLeft = (): TurnpikeError =>
   new TurnpikeError("PlanDeprecated", "Every plan of this resource is deprecated: it accepts no new subscription.");
 
 function quoteOf(
-  { settings, time }: GateContext,
+  context: GateContext,
   route: Route,
   request: GateRequest,
   asked: Pick<QuoteRequest, "offers" | "refusal" | "bodyHash" | "isRecurrent">,
 ): Decision {
+  const { settings, time } = context;
   const resource = resourceOfRequest(request, settings);
   const { presentation, quotes } = route;
+  const flow = quotedFlow(context, route.settle);
   return {
     kind: "pay",
-    quote: quotes.quote({ settings, request, resource, presentation, nowSec: time.nowSec(), ...asked }),
+    quote: quotes.quote({ settings, request, resource, presentation, flow, nowSec: time.nowSec(), ...asked }),
   };
 }
 

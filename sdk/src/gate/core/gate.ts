@@ -1,11 +1,13 @@
 /** Creates one route's gate in a provider's context. Adapters call `decide` and translate. */
 import { isTurnpikeError, TurnpikeError } from "../../protocol";
+import type { KeptAnswer } from "../replay/keeper";
 import type { Answer, Decision } from "./answer";
 import type { GateContext, GateReports } from "./context";
 import { decide } from "./decide";
+import { askAhead, requireReservations } from "./payment-flow";
 import { proveCollectable, requireBookkeeping } from "./readiness";
 import type { GateRequest } from "./request";
-import { answerOfRefusedCharge, type RequestScope } from "./request-scope";
+import { answerOfRefusedCharge, type RequestScope, type SettledScope, settleDeferred } from "./request-scope";
 import { createRoute, type GateOptions } from "./route";
 
 /** One route's gate: what every adapter translates. */
@@ -19,6 +21,8 @@ export interface Gate {
   decide(request: GateRequest): Decision | Promise<Decision>;
   /** The 402 of a charge that the handler could not make. */
   answerOfRefusedCharge(scope: RequestScope): Promise<Answer>;
+  /** Settles a payment whose handler has answered. @param answer whole; undefined for a stream */
+  settle(scope: RequestScope, answer: KeptAnswer | undefined): Promise<SettledScope>;
   /** whether granted responses get CORS headers */
   readonly cors: boolean;
   /** whether quotes are tied to bodies */
@@ -33,6 +37,7 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
     if (route.metered) await proveCollectable(context, route.planIds);
   }
   context.facilitatorCheck.checkOnce();
+  if (route.sellsSingles) askAhead(context, route.settle);
   void route.ready().then(
     () =>
       proveMetering().catch((error: unknown) => {
@@ -45,6 +50,7 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
   return {
     async ready() {
       await requirePinnedSigner(context);
+      await requireReservations(context, route.settle);
       await route.ready();
       await proveMetering();
       await requireBookkeeping(context, route);
@@ -52,6 +58,7 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
     decide: reports
       ? counted(reports, (request) => decide(context, route, request))
       : (request) => decide(context, route, request),
+    settle: (scope, answer) => settleDeferred(context, route, scope, answer),
     answerOfRefusedCharge: (scope) => answerOfRefusedCharge(context, route, scope),
     cors: route.cors,
     bindsBody: route.bindsBody,

@@ -19,6 +19,7 @@ import {
   SUBSCRIPTION_SCHEME,
 } from "../../protocol";
 import { type Discovery, extensionsOf } from "./extensions-v2";
+import type { PaymentFlow } from "./payment";
 import type { GateRequest } from "./request";
 import type { Settings } from "./settings";
 import type { TokenTerms } from "./terms";
@@ -71,6 +72,8 @@ export interface QuoteRequest {
   /** whether the quote may be built from a template: offers and refusal are the same objects each time */
   readonly isRecurrent?: boolean;
   readonly presentation: Presentation;
+  /** by which standard payments of its entries settle */
+  readonly flow: PaymentFlow;
   readonly nowSec: number;
   readonly refusal: Refusal;
 }
@@ -163,6 +166,10 @@ export function isUsableKey(key: string): boolean {
   return key.length >= min && key.length <= max && /^[\x21-\x7e]+$/.test(key);
 }
 
+/** An entry names its flow where that is not the scheme's default. */
+const flowIn = (flow: PaymentFlow): { readonly paymentFlow?: PaymentFlow } =>
+  flow === "upfront" ? { paymentFlow: flow } : {};
+
 interface EntryFacts {
   readonly memo: string;
   /** whether one transfer buys one request; false: the entry can only be subscribed to */
@@ -171,7 +178,7 @@ interface EntryFacts {
 }
 
 function entryOf(
-  { settings, resource, presentation }: QuoteRequest,
+  { settings, resource, presentation, flow }: QuoteRequest,
   offer: Offer,
   { memo, sellsSingly, firstPlan }: EntryFacts,
 ): AcceptEntryWire {
@@ -197,7 +204,7 @@ function entryOf(
     maxTimeoutSeconds: MAX_TIMEOUT_SEC,
     // Without the token's domain nothing can be signed.
     extra: {
-      ...(sellsSingly ? { name: token.name, version: token.version } : {}),
+      ...(sellsSingly ? { name: token.name, version: token.version, ...flowIn(flow) } : {}),
       ...(isPlan ? { kind: "subscription" } : {}),
     },
   };
@@ -222,7 +229,7 @@ function planTermsOf(settings: Settings, plan: Plan, presentation: Presentation)
  * come first, since subscribers sign in through them: the entries only let stock clients parse the header.
  */
 function headerV2Of(
-  { settings, request, resource, presentation, refusal, nowSec }: QuoteRequest,
+  { settings, request, resource, presentation, flow, refusal, nowSec }: QuoteRequest,
   {
     entries,
     sellsSingly,
@@ -243,7 +250,7 @@ function headerV2Of(
     asset: token.address,
     payTo,
     maxTimeoutSeconds: MAX_TIMEOUT_SEC,
-    extra: sellsSingly ? { name: token.name, version: token.version, memo } : {},
+    extra: sellsSingly ? { name: token.name, version: token.version, ...flowIn(flow), memo } : {},
   }));
   for (const [count, kept] of sizes({ accepts: accepts.length, extensions: extensions.length, sellsSingly })) {
     const header = encodeJsonHeader({

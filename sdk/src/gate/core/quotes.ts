@@ -22,7 +22,8 @@ export function createQuotes(): Quotes {
       if (!isRegular(input)) return buildQuote(input);
       const key = `${input.request.method} ${input.resource}`;
       const known = templates.get(key);
-      if (known && known.offers === input.offers && known.refusal === input.refusal) return filled(known, input);
+      if (known && known.offers === input.offers && known.refusal === input.refusal && known.flow === input.flow)
+        return filled(known, input);
       const quote = buildQuote(input);
       const template = templateOf(quote, input);
       if (template) templates.set(key, template);
@@ -49,6 +50,7 @@ interface Cut {
 interface Template {
   readonly offers: QuoteRequest["offers"];
   readonly refusal: QuoteRequest["refusal"];
+  readonly flow: QuoteRequest["flow"];
   readonly sold: Quote["sold"];
   readonly memos: readonly ((ref: string, expiresAtSec: number) => string)[];
   readonly body: Cut;
@@ -57,7 +59,7 @@ interface Template {
 }
 
 function templateOf(quote: Quote, input: QuoteRequest): Template | undefined {
-  const { offers, refusal, settings } = input;
+  const { offers, refusal, flow, settings } = input;
   const headerText = quote.headerV2 && Buffer.from(quote.headerV2, "base64").toString("utf8");
   const challenge = headerText && challengeIn(headerText);
   const entries = quote.body.accepts.map(({ memo = "" }) => memo);
@@ -66,7 +68,7 @@ function templateOf(quote: Quote, input: QuoteRequest): Template | undefined {
     headerText === undefined ? undefined : cut(headerText, [...entries, ...(challenge ? [challenge] : [])]);
   if (!body || body.order.length !== entries.length || (headerText !== undefined && !header)) return undefined;
   const memos = quote.sold.map((offer) => memoIssuer(settings.memoKeys[0], factsOf(input, offer)));
-  return { offers, refusal, sold: quote.sold, memos, body, header, hasChallenge: Boolean(challenge) };
+  return { offers, refusal, flow, sold: quote.sold, memos, body, header, hasChallenge: Boolean(challenge) };
 }
 
 function challengeIn(headerText: string): string | undefined {

@@ -7,6 +7,7 @@ import { bodyUnbound } from "./body";
 import type { GateContext } from "./context";
 import { checkDiscovery, type Discovery } from "./extensions-v2";
 import type { MeteredRoute, Payment } from "./payment";
+import { type SettleOrder, settleOrderOf } from "./payment-flow";
 import { type Price, type PricingEntry, pricingOf } from "./pricing";
 import type { Offer, Presentation } from "./quote";
 import { createQuotes, type Quotes } from "./quotes";
@@ -27,6 +28,11 @@ export interface GateOptions<Req = unknown> {
   readonly replay?: boolean;
   /** the most that `bind: "body"` reads of a body; a longer one is 413; default 1,048,576 */
   readonly maxBodyBytes?: number;
+  /**
+   * when a standard x402 payment settles: "after" the handler, so that a failure costs nothing, or "before" it, for
+   * handlers that stream; default "after" where the Facilitator reserves payments, otherwise "before"
+   */
+  readonly settle?: "before" | "after";
   /** shown to clients with the price; default "" */
   readonly description?: string;
   /** default "application/json" */
@@ -48,6 +54,8 @@ export interface Route extends MeteredRoute {
   readonly bindsBody: boolean;
   /** whether answers are kept for clients that lose them */
   readonly replays: boolean;
+  /** when standard payments settle */
+  readonly settle: SettleOrder;
   /** of a body that is bound */
   readonly maxBodyBytes: number;
   /** whether it sells single requests, whose payments must be claimed */
@@ -181,6 +189,7 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
     metered: options.metered ?? false,
     cors: options.cors ?? true,
     replays: options.replay ?? true,
+    settle: settleOrderOf(options.settle),
     ...bindingOf(options as GateOptions<never>),
     sellsSingles: prices.length > 0 || options.sellSingleAtPlanPrice === true,
     free: options.free as Route["free"],

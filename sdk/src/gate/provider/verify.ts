@@ -146,6 +146,8 @@ export function buildPlanQuote(
       x402v2: false,
       sellSingleAtPlanPrice: false,
     },
+    // A plan is subscribed to: nothing is settled for one request.
+    flow: "upfront",
     nowSec: context.time.nowSec(),
     refusal: {
       code: "PaymentRequired",
