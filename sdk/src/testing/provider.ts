@@ -88,7 +88,10 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
   const facilitator = addressOfKey(keyOf("facilitator"));
   const payTo = addressOfKey(keyOf("provider"));
   const payer = addressOfKey(keyOf("payer"));
-  const token = { address: checksum(`0x${"70".repeat(20)}`), name: "Test USD", version: "1" };
+  const token = {
+    ...{ address: checksum(`0x${"70".repeat(20)}`), name: "Test USD", version: "1" },
+    ...{ decimals: 6, symbol: "USDC", currency: "USD" as const },
+  };
   const books = new TestBooks({ clock, token, payTo, payer });
   const settings = settingsOf(
     {

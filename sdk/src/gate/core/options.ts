@@ -24,6 +24,20 @@ export interface PinnedSigner {
   readonly until?: number | string;
 }
 
+/** The token of one-time prices. */
+export interface TokenOption {
+  readonly address: string;
+  /** TURNPIKE_TOKEN_NAME, TURNPIKE_TOKEN_VERSION: of its EIP-712 domain; read from the chain unless both are set */
+  readonly name?: string;
+  readonly version?: string;
+  /** TURNPIKE_TOKEN_DECIMALS: needed for a `price`; compared with the chain where rpcUrl is set */
+  readonly decimals?: number;
+  /** TURNPIKE_TOKEN_SYMBOL: as a `price` may name it, "USDC" */
+  readonly symbol?: string;
+  /** TURNPIKE_TOKEN_CURRENCY: "USD" where one token is worth one dollar, so that a `price` may be in dollars */
+  readonly currency?: "USD";
+}
+
 /** A provider's settings; the free functions read the same from the environment. */
 export interface ProviderOptions {
   /** TURNPIKE_NETWORK: base-mainnet, base-sepolia, local-31337, eip155:<id> ... */
@@ -34,8 +48,8 @@ export interface ProviderOptions {
   readonly rpcUrl?: string | readonly string[];
   /** TURNPIKE_ADDRESS: the Turnpike contract, where the network has no known deployment */
   readonly turnpike?: string;
-  /** TURNPIKE_TOKEN, TURNPIKE_TOKEN_NAME, TURNPIKE_TOKEN_VERSION: of one-time prices; default: the network's own */
-  readonly token?: string | { readonly address: string; readonly name?: string; readonly version?: string };
+  /** TURNPIKE_TOKEN, and TURNPIKE_TOKEN_* for its fields: of one-time prices; default: the network's own */
+  readonly token?: string | TokenOption;
   /** TURNPIKE_PAY_TO: who receives one-time payments; plans name their own */
   readonly payTo?: string;
   /**
@@ -131,6 +145,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
     throw new ConfigError(`${name} is "${value}": use ${allowed.join(" or ")}`);
   };
   const token = text("TURNPIKE_TOKEN");
+  const decimals = text("TURNPIKE_TOKEN_DECIMALS");
   const url = text("TURNPIKE_FACILITATOR_URL");
   const reportsKey = text("TURNPIKE_REPORTS_KEY");
   const replayBytes = text("TURNPIKE_REPLAY_BYTES");
@@ -145,7 +160,14 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
     turnpike: text("TURNPIKE_ADDRESS"),
     token:
       token &&
-      withoutUndefined({ address: token, name: text("TURNPIKE_TOKEN_NAME"), version: text("TURNPIKE_TOKEN_VERSION") }),
+      withoutUndefined({
+        address: token,
+        name: text("TURNPIKE_TOKEN_NAME"),
+        version: text("TURNPIKE_TOKEN_VERSION"),
+        decimals: decimals && Number(decimals),
+        symbol: text("TURNPIKE_TOKEN_SYMBOL"),
+        currency: oneOf("TURNPIKE_TOKEN_CURRENCY", ["USD"]),
+      }),
     payTo: text("TURNPIKE_PAY_TO"),
     facilitator:
       url &&

@@ -1,17 +1,35 @@
 /** Checks a route's pricing and turns it into prices and plans. */
-import { ConfigError, type Hex, isHash32, isTurnpikeError, TurnpikeError, toAmount } from "../../protocol";
+import {
+  ConfigError,
+  type Hex,
+  isHash32,
+  isTurnpikeError,
+  type PricedToken,
+  parsePrice,
+  TurnpikeError,
+  toAmount,
+} from "../../protocol";
 import type { Settings } from "./settings";
 
 export type Amount = bigint | number | string;
 
-/** One way to pay. Amounts are whole base units of the token (500000 is 0.50 of a 6-decimal token). */
+/** What one request costs: `amount` or `price`, never both. A function of the request is run once for each quote. */
+export type Cost<Req = unknown> =
+  | {
+      /** whole base units of the token (500000 is 0.50 of a 6-decimal token) */
+      readonly amount: Amount | ((request: Req) => bigint | number | Promise<bigint | number>);
+      readonly price?: undefined;
+    }
+  | {
+      /** as people write it: "$0.05", or with the token's symbol "0.05 USDC"; text, never a number */
+      readonly price: string | ((request: Req) => string | Promise<string>);
+      readonly amount?: undefined;
+    };
+
+/** One way to pay. */
 export type PricingEntry<Req = unknown> =
   | { readonly type: "subscription"; readonly plan: string }
-  | {
-      readonly type: "one-time";
-      /** a fixed price, or a function of the request that is run once for each quote */
-      readonly amount: Amount | ((request: Req) => bigint | number | Promise<bigint | number>);
-    };
+  | ({ readonly type: "one-time" } & Cost<Req>);
 
 export type Price =
   | { readonly kind: "fixed"; readonly amount: bigint }
@@ -33,7 +51,7 @@ export function pricingOf<Req>(entries: readonly PricingEntry<Req>[], settings: 
     const field = `pricing[${index}]`;
     switch (entry?.type) {
       case "one-time":
-        prices.push(priceOf(entry.amount as Amount | ((raw: unknown) => bigint | number), `${field}.amount`));
+        prices.push(priceOf(entry as Cost, requireToken(settings), field));
         break;
       case "subscription":
         if (!isHash32(entry.plan)) {
@@ -49,13 +67,16 @@ export function pricingOf<Req>(entries: readonly PricingEntry<Req>[], settings: 
   return { prices, planIds: [...planIds] };
 }
 
+function requireToken({ token, network }: Settings): PricedToken {
+  if (token) return token;
+  throw new ConfigError(`token is not set (TURNPIKE_TOKEN): ${network.name} has no default token`);
+}
+
 function requireSettings(settings: Settings, sellsSingle: boolean, sellsPlans: boolean): void {
   const missing = (what: string) => new ConfigError(what);
   if (!settings.facilitator)
     throw missing("facilitator is not set (TURNPIKE_FACILITATOR_URL): clients settle through it");
   if (sellsSingle) {
-    if (!settings.token)
-      throw missing(`token is not set (TURNPIKE_TOKEN): ${settings.network.name} has no default token`);
     if (!settings.payTo) throw missing("payTo is not set (TURNPIKE_PAY_TO): who receives one-time payments?");
   }
   if (settings.facilitator.signers.list.length === 0) {
@@ -66,16 +87,22 @@ function requireSettings(settings: Settings, sellsSingle: boolean, sellsPlans: b
   }
 }
 
-function priceOf(
-  amount: Amount | ((raw: unknown) => bigint | number | Promise<bigint | number>),
-  field: string,
-): Price {
-  if (typeof amount !== "function") return { kind: "fixed", amount: positive(toAmount(amount, field), field) };
+function priceOf({ amount, price }: Cost, token: PricedToken, field: string): Price {
+  if ((amount === undefined) === (price === undefined)) {
+    throw new ConfigError(
+      `${field} needs one of \`price\`, such as "$0.05", and \`amount\`, in base units${amount === undefined ? "" : ", not both"}`,
+    );
+  }
+  const name = amount === undefined ? `${field}.price` : `${field}.amount`;
+  const read = (value: unknown): bigint =>
+    positive(amount === undefined ? parsePrice(value, token, name) : toAmount(value as Amount, name), name);
+  const given = amount ?? price;
+  if (typeof given !== "function") return { kind: "fixed", amount: read(given) };
   return {
     kind: "computed",
     of: async (raw) => {
       try {
-        return positive(toAmount(await amount(raw), field), field);
+        return read(await given(raw));
       } catch (cause) {
         if (isTurnpikeError(cause) && cause.status === 400) throw cause;
         // A price that fails is never a free request.

@@ -9,6 +9,7 @@ import {
   type MemoKey,
   type Network,
   networkOfChain,
+  type PricedToken,
   type ProofSigner,
   parseProofSigner,
   randomBytes,
@@ -23,6 +24,14 @@ import {
 import { type ReplayLimits, replayLimitsOf } from "../replay/keeper";
 import type { PinnedSigner, ProviderOptions, VerifyMode } from "./options";
 
+export interface TokenSetting extends PricedToken {
+  readonly address: Address;
+  readonly name?: string;
+  readonly version?: string;
+  /** whether its decimals are a setting, which may be wrong, and not this package's own table */
+  readonly hasGivenDecimals: boolean;
+}
+
 export interface Settings {
   readonly network: Network;
   /** the network's name as it is written in quotes */
@@ -31,7 +40,7 @@ export interface Settings {
   readonly rpcUrls: readonly string[];
   readonly deployment: Deployment | undefined;
   /** of one-time prices; its EIP-712 name and version may be left to the chain */
-  readonly token: { readonly address: Address; readonly name?: string; readonly version?: string } | undefined;
+  readonly token: TokenSetting | undefined;
   readonly payTo: Address | undefined;
   readonly facilitator:
     | { readonly url: string; readonly signers: TrustedSigners; readonly trustUnsigned: boolean }
@@ -87,12 +96,29 @@ export function settingsOf(options: ProviderOptions, isProduction: boolean): Set
   };
 }
 
-function tokenOf({ token }: ProviderOptions, network: Network): Settings["token"] {
-  if (token === undefined) return network.token;
-  if (typeof token !== "string") return { ...token, address: address(token.address, "token.address") };
-  const given = address(token, "token");
-  return network.token?.address === given ? network.token : { address: given };
+function tokenOf({ token }: ProviderOptions, network: Network): TokenSetting | undefined {
+  const preset = network.token && {
+    ...network.token,
+    hasGivenDecimals: networkOfChain(network.chainId).token !== network.token,
+  };
+  if (token === undefined) return preset;
+  if (typeof token === "string") {
+    const given = address(token, "token");
+    return preset?.address === given ? preset : { address: given, hasGivenDecimals: false };
+  }
+  const { decimals, currency } = token;
+  if (decimals !== undefined && whole(decimals, "token.decimals", 0) > MAX_DECIMALS) {
+    throw new ConfigError(`token.decimals is ${decimals}: use at most ${MAX_DECIMALS}`);
+  }
+  if (currency !== undefined && currency !== "USD") {
+    throw new ConfigError(`token.currency is "${String(currency)}": "USD" is all it can be`);
+  }
+  const given = { ...token, address: address(token.address, "token.address") };
+  return { ...given, hasGivenDecimals: decimals !== undefined };
 }
+
+/** A whole token of more decimals is no uint256. */
+const MAX_DECIMALS = 77;
 
 function facilitatorOf({ facilitator }: ProviderOptions): Settings["facilitator"] {
   if (facilitator === undefined) return undefined;
