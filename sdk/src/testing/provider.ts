@@ -5,7 +5,7 @@
  */
 import { memoryClaims } from "../gate/claims/memory";
 import { fixedTime, type GateContext } from "../gate/core/context";
-import { settingsOf } from "../gate/core/settings";
+import { type Settings, settingsOf, targetSettings } from "../gate/core/settings";
 import { installProvider, type Provider, providerFrom } from "../gate/provider/provider";
 import {
   addressOfKey,
@@ -19,6 +19,7 @@ import {
   type PaymentRequiredWire,
   PROOF_LIFE_SEC,
   paymentIdOf,
+  requireNetwork,
   signGrant,
   signProof,
   Unavailable,
@@ -116,6 +117,7 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
       if (!entry?.memo || !entry.resource || !entry.token || !entry.amount) {
         throw new ConfigError("pay() needs the body of a 402 that offers something to pay");
       }
+      const { chainId } = requireNetwork(entry.network, settings.extraNetworks);
       const settledAt = clock.nowSec();
       const proof = {
         ...{ version: "1" as const, network: entry.network, memo: entry.memo, resource: entry.resource },
@@ -126,7 +128,7 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
         transaction: keccakText(`transaction of ${entry.memo}`),
         ...{ blockNumber: 1, settledAt, expiresAt: settledAt + PROOF_LIFE_SEC, facilitator },
       };
-      return { [HEADER.payment]: encodePaymentProof(signProof(proof, CHAIN_ID, keyOf("facilitator"))) };
+      return { [HEADER.payment]: encodePaymentProof(signProof(proof, chainId, keyOf("facilitator"))) };
     },
     subscribe(subscription) {
       const id = books.subscribe(subscription);
@@ -141,11 +143,11 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
   };
 }
 
-function contextOf(books: TestBooks, settings: GateContext["settings"], clock: ManualClock): GateContext {
+function contextOf(books: TestBooks, settings: Settings, clock: ManualClock): GateContext {
   const mayAnswer = (): void => {
     if (books.isDown) throw new Unavailable("The test's Facilitator is down.", { retryAfterSec: 1 });
   };
-  return {
+  const context: GateContext = {
     settings,
     terms: books.terms,
     time: fixedTime(clock),
@@ -189,6 +191,18 @@ function contextOf(books: TestBooks, settings: GateContext["settings"], clock: M
     reports: undefined,
     meterStarted: async () => undefined,
     isMeterOpen: () => true,
+    forTarget(target, field) {
+      const named = targetSettings(settings, target, field);
+      const { token, network, payTo } = named;
+      if (!token || (network === settings.network && token === settings.token && payTo === settings.payTo))
+        return context;
+      // The test's own Facilitator settles for every target, and a token without a domain has the test token's.
+      const made = contextOf(books, { ...named, facilitator: settings.facilitator }, clock);
+      const terms = { address: token.address, name: token.name ?? "Test USD", version: token.version ?? "1" };
+      const known = { ...books.terms, token: () => terms, load: async () => undefined };
+      return { ...made, terms: known, claims: context.claims };
+    },
     close: async () => undefined,
   };
+  return context;
 }

@@ -32,7 +32,7 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
   async function proveMetering(): Promise<void> {
     if (route.metered) await proveCollectable(context, route.planIds);
   }
-  context.facilitatorCheck.checkOnce();
+  for (const { facilitatorCheck } of route.contexts) facilitatorCheck.checkOnce();
   void route.ready().then(
     () =>
       proveMetering().catch((error: unknown) => {
@@ -44,7 +44,7 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
   );
   return {
     async ready() {
-      await requirePinnedSigner(context);
+      await Promise.all(route.contexts.map(requirePinnedSigner));
       await route.ready();
       await proveMetering();
       await requireBookkeeping(context, route);

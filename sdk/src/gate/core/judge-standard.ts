@@ -145,8 +145,9 @@ async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Stand
   if (findNetwork(parsed.data.network, settings.extraNetworks)?.chainId !== settings.network.chainId) return "network";
   const { authorization, signature } = parsed.data.payload;
   const now = await at.route.offers(at.request);
-  if (now.outage) throw now.outage;
-  const offers = soldSingly(now.offers, at.route.presentation);
+  const outage = now.outage ?? now.outages.get(at.context);
+  if (outage) throw outage;
+  const offers = soldSingly(now.offers, at.route.presentation).filter(({ context }) => context === at.context);
   const offer = offers.find(({ payTo, amount }) => payTo === authorization.to && amount === authorization.value);
   if (!offer) return "terms";
   const { token, payTo, amount } = offer;

@@ -38,6 +38,31 @@ export interface TokenOption {
   readonly currency?: "USD";
 }
 
+/** The Facilitator that payments settle through, and whose word counts. */
+export interface FacilitatorSetting {
+  readonly url: string;
+  readonly signers?: readonly (string | PinnedSigner)[];
+  /**
+   * TURNPIKE_TRUST_UNSIGNED=1: for another project's Facilitator, which signs no grants. The gate trusts its
+   * statement that a standard payment settled; with `verify: "onchain"` the transfer must also be on chain
+   */
+  readonly trustUnsigned?: boolean;
+}
+
+/** What a price is paid with and settled by. What is left out is the provider's own setting, on its own network alone. */
+export interface PaymentTarget {
+  /** default: the provider's */
+  readonly network?: string;
+  /** default: the provider's on its network, elsewhere the network's own */
+  readonly token?: string | TokenOption;
+  /** required on another network: a contract wallet there may be somebody else's */
+  readonly payTo?: string;
+  /** required on another network: it settles there */
+  readonly facilitator?: FacilitatorSetting;
+  /** endpoints of another network; needed for `verify: "onchain"`, and for tokens without name and version */
+  readonly rpcUrl?: string | readonly string[];
+}
+
 /** A provider's settings; the free functions read the same from the environment. */
 export interface ProviderOptions {
   /** TURNPIKE_NETWORK: base-mainnet, base-sepolia, local-31337, eip155:<id> ... */
@@ -56,15 +81,7 @@ export interface ProviderOptions {
    * TURNPIKE_FACILITATOR_URL, TURNPIKE_FACILITATOR_SIGNERS (comma separated): whose proofs and grants count.
    * `0x...@TIME` (unix seconds or ISO 8601) is a retired signer: it counts for payments that settled before.
    */
-  readonly facilitator?: {
-    readonly url: string;
-    readonly signers?: readonly (string | PinnedSigner)[];
-    /**
-     * TURNPIKE_TRUST_UNSIGNED=1: for another project's Facilitator, which signs no grants. The gate trusts its
-     * statement that a standard payment settled; with `verify: "onchain"` the transfer must also be on chain
-     */
-    readonly trustUnsigned?: boolean;
-  };
+  readonly facilitator?: FacilitatorSetting;
   /**
    * milliseconds without an answer after which a request is 503: of the Facilitator's judgement of a proof or an
    * account, and of its health while a settlement is under way; default 5,000
