@@ -23,7 +23,13 @@ export type {
   QuoteInit,
   SubscriptionPrice,
 } from "./pricing/price-quote";
-export type { AgentWallet, EthersLikeWallet, ViemLikeWallet } from "./signing/wallet";
+export type {
+  AgentWallet,
+  Eip1193Provider,
+  EthersLikeWallet,
+  ViemLikeWallet,
+  ViemLikeWalletClient,
+} from "./signing/wallet";
 export { walletFromKey } from "./signing/wallet";
 export type { CancelOptions, ChangePlanOptions, ResumeOptions } from "./subscriptions/changes";
 export type { SubscribeOptions, VoucherRequest } from "./subscriptions/offers";

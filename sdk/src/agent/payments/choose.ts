@@ -61,7 +61,7 @@ export async function chooseOption(context: AgentContext, job: PayJob, quote: Pa
   });
 }
 
-/** Returns the first option that the wallet has the funds for, as far as the agent's own RPC can tell. */
+/** Returns the first option that the wallet has the funds for, as far as the agent's own RPC shows. */
 async function firstFunded(
   context: AgentContext,
   allowed: readonly ChosenOption[],

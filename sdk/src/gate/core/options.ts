@@ -38,7 +38,7 @@ export interface TokenOption {
   readonly currency?: "USD";
 }
 
-/** The Facilitator that payments settle through, and whose word counts. */
+/** The Facilitator that payments settle through, and the signers whose proofs count. */
 export interface FacilitatorSetting {
   readonly url: string;
   readonly signers?: readonly (string | PinnedSigner)[];

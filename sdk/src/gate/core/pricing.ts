@@ -28,7 +28,7 @@ export type PricingEntry<Req = unknown> =
   | ({ readonly type: "one-time"; readonly prices?: undefined } & Cost<Req>)
   | {
       readonly type: "one-time";
-      /** the same request in several tokens or on several networks: whoever pays any one of them is served */
+      /** the same request in several tokens or on several networks: any one of them buys it */
       readonly prices: readonly AcceptOption<Req>[];
     };
 
