@@ -36,3 +36,4 @@ export type { SubscribeOptions, VoucherRequest } from "./subscriptions/offers";
 export type { TopUp, TopUpOptions } from "./subscriptions/permits";
 export type { RecoverOptions } from "./subscriptions/recover";
 export type { Subscription, SubscriptionRef } from "./subscriptions/subscription";
+export { wrapFetchWithPayment } from "./wrap-fetch";

@@ -70,7 +70,7 @@ export interface Eip1193Provider {
 
 /**
  * What signs: an ethers signer, a viem account or `WalletClient`, an EIP-1193 provider, or {@link walletFromKey}. The
- * account is read once: an agent that shall use another one is created anew with it.
+ * account is read once: for another account, create another agent.
  */
 export type AgentWallet = EthersLikeWallet | ViemLikeWallet | ViemLikeWalletClient | Eip1193Provider;
 
@@ -159,7 +159,7 @@ function accountOf(wallet: AgentWallet): Account {
   };
 }
 
-/** Fields of an EIP-712 domain in the standard's order, as `eth_signTypedData_v4` has to be told their types. */
+/** Fields of an EIP-712 domain in the standard's order: `eth_signTypedData_v4` needs their types. */
 const DOMAIN_FIELDS = [
   { name: "name", type: "string" },
   { name: "version", type: "string" },

@@ -76,6 +76,7 @@ export function pricingOf<Req>(entries: readonly PricingEntry<Req>[], provider: 
   const paid = new Set(prices.map(({ context }) => context));
   const contexts = planIds.size > 0 || paid.has(provider) ? new Set([provider, ...paid]) : paid;
   requireDistinct([...contexts]);
+  for (const { settings } of paid) hintNetworkNames(settings);
   return { prices, planIds: [...planIds], contexts: [...contexts] };
 }
 
@@ -124,6 +125,18 @@ function requireDistinct(contexts: readonly GateContext[]): void {
     }
     chainIds.set(network.name, chainId);
   }
+}
+
+const hinted = new Set<string>();
+
+/** Says once for each network that stock clients of version 1 cannot read its default name. */
+function hintNetworkNames({ network: { name, x402v1 }, networkNames }: Settings): void {
+  if (networkNames !== undefined || x402v1 === undefined || x402v1 === name || hinted.has(name)) return;
+  hinted.add(name);
+  process.emitWarning(
+    `Stock x402 version 1 clients refuse a 402 that names "${name}". Set networkNames (TURNPIKE_NETWORK_NAMES) to "x402-v1" to write "${x402v1}", or to "turnpike" if none are expected.`,
+    { code: "TURNPIKE_NETWORK_NAMES" },
+  );
 }
 
 function requireForPayments({ token, network, payTo, facilitator }: Settings): void {

@@ -37,7 +37,8 @@ export interface Settings {
   readonly network: Network;
   /** the network's name as it is written in quotes */
   readonly networkText: string;
-  readonly networkNames: NonNullable<ProviderOptions["networkNames"]>;
+  /** undefined: not set, so that the default applies */
+  readonly networkNames: ProviderOptions["networkNames"];
   readonly extraNetworks: readonly Network[];
   readonly rpcUrls: readonly string[];
   readonly deployment: Deployment | undefined;
@@ -73,7 +74,7 @@ export function settingsOf(options: ProviderOptions, isProduction: boolean): Set
   const named = requireNetwork(options.network, extraNetworks);
   const network = networkOfChain(named.chainId, extraNetworks);
   const { chainId } = network;
-  const networkNames = options.networkNames ?? "turnpike";
+  const { networkNames } = options;
   const deployment =
     options.turnpike === undefined
       ? findDeployment(chainId)

@@ -91,6 +91,21 @@ describe("prices in decimals", () => {
     expect(faultOf(dollars, { network: "base-mainnet", token: undefined as never })).to.not.throw();
   });
 
+  it("says once at the start that stock version 1 clients cannot read a network's default name", async () => {
+    const hints: string[] = [];
+    const note = ({ message }: Error) => void (message.includes("TURNPIKE_NETWORK_NAMES") && hints.push(message));
+    process.on("warning", note);
+    const sell = (more: ProviderOptions) =>
+      faultOf([{ type: "one-time", price: "$1" }], { token: undefined as never, ...more })();
+    for (const networkNames of ["turnpike", "x402-v1"] as const) sell({ network: "polygon-mainnet", networkNames });
+    sell({ network: "base-sepolia" });
+    for (let i = 0; i < 2; i++) sell({ network: "polygon-mainnet" });
+    await new Promise((resolve) => setImmediate(resolve));
+    process.off("warning", note);
+    expect(hints).to.have.length(1);
+    expect(hints[0]).to.include('"polygon-mainnet"').and.include('to write "polygon"');
+  });
+
   it("reads them in an application's own tests", async () => {
     const { provider: made } = createTestProvider();
     const pricing = [{ type: "one-time", price: "$0.05" }] as const;

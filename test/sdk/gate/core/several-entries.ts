@@ -2,7 +2,7 @@
 import { createServer, type Server } from "node:http";
 import { json } from "node:stream/consumers";
 import { expect } from "chai";
-import { Wallet } from "ethers";
+import { AbiCoder, Wallet } from "ethers";
 import type { GateOptions, ProviderOptions } from "turnpike/gate";
 import {
   type AcceptEntryWire,
@@ -268,25 +268,47 @@ describe("a route that is sold in several tokens and on several networks", () =>
     }
   });
 
-  it("J9 rejects ready() where an entry's rpcUrl serves another chain, and names it", async () => {
-    const chain: Server = createServer(async (request, response) => {
-      const { id } = (await json(request)) as { id: number };
-      response.end(JSON.stringify({ jsonrpc: "2.0", id, result: "0x2105" }));
+  /** A node of a chain on which every token has 6 decimals. */
+  async function startNode(chainId: number): Promise<string> {
+    const coder = AbiCoder.defaultAbiCoder();
+    const answers: Record<string, string> = {
+      "0x06fdde03": coder.encode(["string"], ["Other USD"]),
+      "0x313ce567": coder.encode(["uint8"], [6]),
+    };
+    const node: Server = createServer(async (request, response) => {
+      const { id, method, params } = (await json(request)) as {
+        id: number;
+        method: string;
+        params: [{ data: string }];
+      };
+      const result = method === "eth_call" ? (answers[params[0].data] ?? "0x") : `0x${chainId.toString(16)}`;
+      response.end(JSON.stringify({ jsonrpc: "2.0", id, result }));
     });
-    const rpcUrl = await listen(chain);
-    open.push({ stop: () => closeServer(chain) });
-    const provider = testProvider(here);
-    open.push(provider);
-    const pricing = [{ type: "one-time", prices: [single, { ...elsewhere(), rpcUrl }] }] as never;
-    const failed = await provider
-      .gate({ pricing })
-      .ready()
-      .then(
-        () => undefined,
+    const rpcUrl = await listen(node);
+    open.push({ stop: () => closeServer(node) });
+    return rpcUrl;
+  }
+
+  for (const [what, chainId, problem] of [
+    ["its rpcUrl serves another chain", 8453, `network is chain ${OTHER_CHAIN}, but rpcUrl serves chain 8453`],
+    [
+      "its token has other decimals on the chain",
+      OTHER_CHAIN,
+      `token.decimals is 18, but the token ${OTHER_TOKEN.address}`,
+    ],
+  ] as const) {
+    it(`J9 rejects ready() of an entry where ${what}`, async () => {
+      const provider = testProvider(here);
+      open.push(provider);
+      const entry = { ...elsewhere(), rpcUrl: await startNode(chainId) };
+      const gate = provider.gate({ pricing: [{ type: "one-time", prices: [single, entry] }] as never });
+      const failed = await gate.ready().then(
+        () => "ready",
         (error: TurnpikeError) => `${error.code}: ${error.message}`,
       );
-    expect(failed).to.match(new RegExp(`^ConfigError: network is chain ${OTHER_CHAIN}, but rpcUrl serves chain 8453`));
-  });
+      expect(failed).to.include(`ConfigError: ${problem}`);
+    });
+  }
 
   it("sells them in an application's own tests", async () => {
     const { provider, pay } = createTestProvider();
