@@ -204,10 +204,10 @@ export interface SettleBody {
   readonly grant?: { readonly id: string; readonly resource: string };
 }
 
-function paymentIn({ paymentPayload, paymentRequirements }: SettleBody): Hex {
+function paymentIn({ paymentPayload, paymentRequirements }: SettleBody, chainId = CHAIN_ID): Hex {
   const { from, nonce } = paymentPayload.payload.authorization;
   const token = checksum(paymentRequirements.asset);
-  return paymentIdOf({ chainId: CHAIN_ID, token, payer: checksum(from), nonce: nonce as Hex });
+  return paymentIdOf({ chainId, token, payer: checksum(from), nonce: nonce as Hex });
 }
 
 /** What `/settle` answers when it grants the payment to any gate, signed with the key of that name. */
@@ -215,15 +215,16 @@ export function signedSettlement(
   { paymentPayload, paymentRequirements, grant }: SettleBody,
   transaction: Hex,
   signer: string,
+  chainId = CHAIN_ID,
 ) {
   const { from, to, value } = paymentPayload.payload.authorization;
-  const settlement = { success: true, payer: from, transaction, network: `local-${CHAIN_ID}` };
+  const settlement = { success: true, payer: from, transaction, network: `local-${chainId}` };
   if (!grant) return settlement;
   const token = checksum(paymentRequirements.asset);
   const facts = {
-    chainId: CHAIN_ID,
+    chainId,
     token,
-    paymentId: paymentIn({ paymentPayload, paymentRequirements }),
+    paymentId: paymentIn({ paymentPayload, paymentRequirements }, chainId),
     resourceHash: keccakText(grant.resource),
     payTo: checksum(to),
     amount: BigInt(value),
@@ -377,12 +378,13 @@ export async function quoteOf(url: string, sent: Sent = {}): Promise<PaymentRequ
 export interface ProofFields extends Partial<PaymentProof> {
   /** name of the key that signs; its address is the proof's facilitator */
   readonly signedBy?: string;
+  readonly chainId?: number;
 }
 
 /** The proof of a payment for one entry of a 402, as the Facilitator would sign it. */
 export function proofOf(
   entry: AcceptEntryWire,
-  { signedBy = "facilitator", ...fields }: ProofFields = {},
+  { signedBy = "facilitator", chainId = CHAIN_ID, ...fields }: ProofFields = {},
 ): PaymentProof {
   return signProof(
     {
@@ -401,7 +403,7 @@ export function proofOf(
       facilitator: addressOf(signedBy),
       ...fields,
     },
-    CHAIN_ID,
+    chainId,
     keyOf(signedBy),
   );
 }

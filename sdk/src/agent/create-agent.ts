@@ -50,7 +50,7 @@ import type { Subscription, SubscriptionRef } from "./subscriptions/subscription
 
 /** What an agent is made of. */
 export interface AgentOptions {
-  /** an ethers signer, a viem account, or `walletFromKey("0x...")` */
+  /** an ethers signer, a viem account or WalletClient, an EIP-1193 provider, or `walletFromKey("0x...")` */
   readonly wallet: AgentWallet;
   readonly policy: AgentPolicy;
   /**

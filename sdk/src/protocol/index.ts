@@ -11,6 +11,7 @@ export * from "./ids";
 export * from "./memo";
 export * from "./networks";
 export * from "./periods";
+export * from "./prices";
 export * from "./proof";
 export * from "./refunds";
 export * from "./resource";

@@ -36,8 +36,10 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
   async function proveMetering(): Promise<void> {
     if (route.metered) await proveCollectable(context, route.planIds);
   }
-  context.facilitatorCheck.checkOnce();
-  if (route.sellsSingles) askAhead(context, route.settle);
+  for (const each of route.contexts) {
+    each.facilitatorCheck.checkOnce();
+    if (route.sellsSingles) askAhead(each, route.settle);
+  }
   void route.ready().then(
     () =>
       proveMetering().catch((error: unknown) => {
@@ -49,8 +51,8 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
   );
   return {
     async ready() {
-      await requirePinnedSigner(context);
-      await requireReservations(context, route.settle);
+      await Promise.all(route.contexts.map(requirePinnedSigner));
+      await Promise.all(route.contexts.map((each) => requireReservations(each, route.settle)));
       await route.ready();
       await proveMetering();
       await requireBookkeeping(context, route);

@@ -157,9 +157,14 @@ async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Stand
   const { authorization, signature } = parsed.data.payload;
   const now = await at.route.offers(at.request);
   if (now.outage) throw now.outage;
-  const offers = soldSingly(now.offers, at.route.presentation);
+  const offers = soldSingly(now.offers, at.route.presentation).filter(({ context }) => context === at.context);
   const offer = offers.find(({ payTo, amount }) => payTo === authorization.to && amount === authorization.value);
-  if (!offer) return "terms";
+  if (!offer) {
+    // What it pays may be left out of the options now: that is no reason to refuse it.
+    const outage = now.outages.get(at.context);
+    if (outage) throw outage;
+    return "terms";
+  }
   const { token, payTo, amount } = offer;
   const paymentPayload = payload as unknown as Extract<
     X402RequestWire,

@@ -16,12 +16,15 @@ export function settleOrderOf(settle: unknown): SettleOrder {
 }
 
 /**
- * Returns the flow that a quote names. Asks nothing: while it is unknown whether the Facilitator reserves, a quote
- * promises the flow that always holds.
+ * Returns the flow that a quote names, one for all its entries: stock clients ignore an upfront entry beside another.
+ * Asks nothing: while it is unknown whether each Facilitator reserves, a quote promises the flow that always holds.
  */
-export function quotedFlow({ facilitator, settings }: GateContext, settle: SettleOrder): PaymentFlow {
+export function quotedFlow(contexts: readonly GateContext[], settle: SettleOrder): PaymentFlow {
   if (settle !== undefined) return settle === "after" ? "authorization" : "upfront";
-  return mayReserve(settings) && facilitator.knownToReserve() ? "authorization" : "upfront";
+  for (const { facilitator, settings } of contexts) {
+    if (!mayReserve(settings) || !facilitator.knownToReserve()) return "upfront";
+  }
+  return "authorization";
 }
 
 /** Returns the flow of a payment. @throws Unavailable when it cannot be found out, or `settle: "after"` not be done */

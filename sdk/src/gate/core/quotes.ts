@@ -6,7 +6,7 @@
 import { EXTENSION, encodeHeaderText, HEADER, memoIssuer, type PaymentRequiredWire } from "../../protocol";
 import { BoundedMap } from "../../protocol/bounded-map";
 import { signInChallenge } from "./extensions-v2";
-import { buildQuote, factsOf, isUsableKey, type Quote, type QuoteRequest, refOf } from "./quote";
+import { buildQuote, expiryOf, factsOf, isUsableKey, type Quote, type QuoteRequest, refOf } from "./quote";
 
 export interface Quotes {
   quote(input: QuoteRequest): Quote;
@@ -52,7 +52,7 @@ interface Template {
   readonly refusal: QuoteRequest["refusal"];
   readonly flow: QuoteRequest["flow"];
   readonly sold: Quote["sold"];
-  readonly memos: readonly ((ref: string, expiresAtSec: number) => string)[];
+  readonly memos: readonly ((ref: string) => string)[];
   readonly body: Cut;
   readonly header: Cut | undefined;
   readonly hasChallenge: boolean;
@@ -67,7 +67,10 @@ function templateOf(quote: Quote, input: QuoteRequest): Template | undefined {
   const header =
     headerText === undefined ? undefined : cut(headerText, [...entries, ...(challenge ? [challenge] : [])]);
   if (!body || body.order.length !== entries.length || (headerText !== undefined && !header)) return undefined;
-  const memos = quote.sold.map((offer) => memoIssuer(settings.memoKeys[0], factsOf(input, offer)));
+  const memos = quote.sold.map((offer) => {
+    const issue = memoIssuer(settings.memoKeys[0], factsOf(input, offer));
+    return (ref: string) => issue(ref, expiryOf(offer));
+  });
   return { offers, refusal, flow, sold: quote.sold, memos, body, header, hasChallenge: Boolean(challenge) };
 }
 
@@ -100,8 +103,7 @@ function fill({ parts, order }: Cut, values: readonly string[]): string {
 function filled(template: Template, input: QuoteRequest): Quote {
   const { settings, request, resource, nowSec } = input;
   const ref = refOf(input);
-  const expiresAtSec = nowSec + settings.quoteLifeSec;
-  const values = template.memos.map((issue) => issue(ref, expiresAtSec));
+  const values = template.memos.map((issue) => issue(ref));
   const text = fill(template.body, values);
   if (template.hasChallenge) {
     values.push(JSON.stringify(signInChallenge(settings, { method: request.method, resource }, nowSec)));

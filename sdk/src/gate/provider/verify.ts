@@ -138,7 +138,7 @@ export function buildPlanQuote(
     settings: context.settings,
     request,
     resource: resourceOfRequest(request, context.settings),
-    offers: [{ kind: "subscription", amount: plan.amount, payTo: plan.payTo, token, plan }],
+    offers: [{ kind: "subscription", context, amount: plan.amount, payTo: plan.payTo, token, plan }],
     presentation: {
       description: "",
       mimeType: "application/json",
