@@ -191,14 +191,6 @@ const SAFEGUARDS = [
     title: "HA11 the payer's other payments see the balance less what is reserved",
   },
   {
-    name: "reserved sum of two instances",
-    file: "facilitator/src/payments/reservations.ts",
-    keep: "          await lockBalances(store, tx, acceptances.map(balanceOf));\n",
-    instead: "",
-    test: "test/facilitator/payments/reservations.ts",
-    title: "HA11 of many payments against a balance for one",
-  },
-  {
     name: "a reserved payment's purchase",
     file: "facilitator/src/payments/intake.ts",
     keep: "isReservedElsewhere(chainId)}\n",

@@ -197,7 +197,8 @@ export class PaymentAdmission {
       balance: UINT256_MAX,
       atBlock: indexer.applied(),
     };
-    await this.#bind(acceptance, isRebinding);
+    const binding = await this.#bind(acceptance, isRebinding);
+    if (binding === "granted") return { kind: "refused", error: alreadyGranted() };
     const row = await intake.find(request.paymentId);
     if (row) await sender.reconcile(row);
     return undefined;

@@ -69,7 +69,7 @@ export class ExactPayments {
     const mismatch = mismatchOf(request, exact);
     if (mismatch) return invalid(mismatch);
     const isReserved = exact.purchase.isGate;
-    for (let isNew = true; ; isNew = false) {
+    for (let isFirst = true; ; isFirst = false) {
       const row = await intake.find(request.paymentId);
       if (row) {
         const refused = await this.#whyRefused(row, request);
@@ -78,7 +78,7 @@ export class ExactPayments {
       const verdict = await (isReserved ? admission.reserve(request) : admission.verify(request));
       if (verdict.kind === "refused") return invalid(verdict.error);
       if (verdict.kind === "bound") return { kind: "valid", payer, isReserved };
-      if (!isNew) throw refusal("Unavailable", "busy", "the payment's state changes", { retryAfterSec: 1 });
+      if (!isFirst) throw refusal("Unavailable", "busy", "the payment's state changes", { retryAfterSec: 1 });
     }
   }
 

@@ -23,6 +23,7 @@ import {
   RESOURCE,
   startWorld,
   until,
+  walletOf,
 } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
 import { authorizeAndDrain, paymentToWire, settleBody } from "../support/payments";
@@ -184,6 +185,24 @@ describe("Facilitator: reservations, by two processes on one PostgreSQL", functi
     }
     expect(await transfersOf(payer)).to.have.length(0);
     expect(await settle(two, purchase)).to.include({ success: true });
+    expect(await transfersOf(payer)).to.have.length(1);
+  });
+
+  it("HA11 a reserved payment that its payer submits itself proves nothing elsewhere until it is released", async () => {
+    const payer = await world.payer(PRICE);
+    const native = await world.signPayment({ payer, amount: PRICE });
+    const purchase = { request: exactOf(native, await world.signExact({ payer })), grantId: fresh() };
+    expectReserved(await reserve(one, purchase), purchase);
+    await fund(world.chain, payer.address);
+    const { from, to, value, validAfter, validBefore, nonce } = native.authorization;
+    const token = world.token.connect(walletOf(world.chain, payer.key)) as typeof world.token;
+    const submit = token.getFunction("transferWithAuthorization");
+    await (await submit(from, to, value, validAfter, validBefore, nonce, native.signature)).wait();
+    const refused = await two.client.authorize(paymentToWire(native));
+    expect(refused.kind === "refused" && refused.error.code).to.equal("PayloadConflict");
+    expect(await settle(one, purchase)).to.include({ success: false, errorReason: "invalid_transaction_state" });
+    expect(await release(one, purchase)).to.equal(true);
+    expect((await two.client.authorize(paymentToWire(native))).kind).to.equal("settled");
     expect(await transfersOf(payer)).to.have.length(1);
   });
 
