@@ -92,14 +92,16 @@ class WatchedResponse {
   watch(): void {
     const response = this.#response;
     const scope = this.#scope;
-    response.writeHead = ((...args: unknown[]) => this.#onWriteHead(args)) as typeof response.writeHead;
-    response.write = ((...args: unknown[]) => this.#onWrite(args)) as typeof response.write;
-    response.end = ((...args: unknown[]) => this.#onEnd(args)) as typeof response.end;
+    // Bound: V8 puts a function literal that is assigned to a property into old space. A scavenge then keeps all that it
+    // refers to, which is the whole request.
+    response.writeHead = this.#onWriteHead.bind(this) as typeof response.writeHead;
+    response.write = this.#onWrite.bind(this) as typeof response.write;
+    response.end = this.#onEnd.bind(this) as typeof response.end;
     if (scope.claims.length > 0 || scope.onEnd) this.#settleWhenCut();
-    else scope.onClaim = () => this.#settleWhenCut();
+    else scope.onClaim = this.#settleWhenCut.bind(this);
   }
 
-  #onWriteHead(args: unknown[]): ServerResponse {
+  #onWriteHead(...args: unknown[]): ServerResponse {
     this.#recording?.head(args);
     const status = args[0] as number;
     const mayReplace = this.#onRefusedCharge && !this.#isReplaced && !this.#hasBegun;
@@ -109,7 +111,7 @@ class WatchedResponse {
     return this.#response;
   }
 
-  #onWrite(args: unknown[]): boolean {
+  #onWrite(...args: unknown[]): boolean {
     if (this.#isReplaced) return true;
     this.#hasBegun = true;
     if (this.#heldHead) this.#writeHead(...this.#heldHead);
@@ -128,7 +130,7 @@ class WatchedResponse {
     return this.#write(...args);
   }
 
-  #onEnd(args: unknown[]): ServerResponse {
+  #onEnd(...args: unknown[]): ServerResponse {
     const response = this.#response;
     if (this.#isReplaced) return response;
     const onRefusedCharge = this.#onRefusedCharge;
